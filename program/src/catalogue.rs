@@ -149,8 +149,8 @@ impl<'a> Table<'a> {
 /// publishes it. Collective.
 ///
 /// # Errors
-/// [`FofError::OutOfRange`], the same on all ranks, before there is a file; those of the file and
-/// the ranks.
+/// [`FofError::OutOfRange`], the same on all ranks, before a file is created; errors of the file
+/// and the ranks.
 pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue, more: MoreColumns) -> Result<Sealed, Error> {
     fits(comm, groups)?;
     let table = Table::new(groups, more, None)?;
@@ -180,8 +180,8 @@ impl About<'_> {
     fn attributes(&self, names: impl Iterator<Item = String>) -> Vec<Attribute> {
         let About { space, domain, .. } = self;
         let sides = (0..domain.dims()).map(|axis| domain.side(axis).map_or(0.0, f64::from)).collect();
-        // The sides that devices have are rounded; those of the file are as it says them, where
-        // they are the same.
+        // Devices have rounded sides; the header has those of the file where they are equal after
+        // rounding.
         let sides =
             space.sides.clone().filter(|own| Domain::new(own).is_ok_and(|own| own == **domain)).unwrap_or(sides);
         let redshift = space.scale_factor.filter(|_| space.densities.is_some()).map(|a| 1.0 / a - 1.0);
@@ -231,7 +231,7 @@ pub fn seal_hdf5(
     meshloom::io::collective::seal_hdf5(comm, path, &contents, |to| Ok(table.write(comm, to)?))
 }
 
-/// Without the feature `--output` is no such file.
+/// Without the feature, `--output` cannot be an HDF5 file.
 #[cfg(not(feature = "hdf5"))]
 pub fn seal_hdf5(
     _: &Communicator,

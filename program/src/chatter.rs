@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 
-/// Keeps drivers from messages that do not concern this program's user.
+/// Silences messages of drivers that do not concern this program's user.
 ///
 /// - Mesa's device selection asks for the desktop's display, and libwayland complains where there
 ///   is no desktop. With the name of a display that cannot exist it gives up silently. (Switching

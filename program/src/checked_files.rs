@@ -55,9 +55,9 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// Returns the files of an input that may be replaced by `output`: all files of a snapshot that has
-/// several, in place of the one that names it. What cannot be opened is left to whoever reads it.
+/// several, instead of the one that names it. Files that cannot be opened are left to the reader.
 fn files_of(input: &Path, output: &Path) -> Vec<PathBuf> {
-    // Parts of a snapshot are called as the one that was given, but for a number.
+    // Parts of a snapshot have the name of the given file, except for a number.
     let may_be_part = output.extension() == input.extension() && output.exists();
     let parts = if may_be_part && is_hdf5(input) { coordinates::files(input).ok() } else { None };
     parts.unwrap_or_else(|| vec![input.into()])

@@ -1,4 +1,4 @@
-//! What all commands share: options of ranks and devices, the launch, progress and reports.
+//! Shared by all commands: options of ranks and devices, the launch, progress and reports.
 
 use std::error::Error as _;
 use std::io::IsTerminal;
@@ -161,7 +161,7 @@ impl Common {
         grid.map(drop).map_err(|error| Failure::Usage(format!("--grid: {error}")))
     }
 
-    /// The process grid for a mesh: that of the call, or what suits the mesh.
+    /// Returns the process grid for a mesh: the given one, or the one that suits the mesh.
     ///
     /// # Errors
     /// [`LayoutError`](meshloom::grid::LayoutError) when the grid of the call does not fit so many

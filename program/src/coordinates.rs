@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::particle_type::ParticleType;
 use crate::space::Space;
 
-/// What is known of the universe that points are in, at their moment.
+/// The universe that points are in, at their moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Universe {
     /// Omega_m of the time: matter over the critical density.
@@ -39,7 +39,7 @@ pub trait PointReader {
     /// Elements as f64; see [`NpyFile::read_f64`].
     fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError>;
 
-    /// The array that is read, in a file that has several.
+    /// Returns the array that is read, in a file that has several.
     fn dataset(&self) -> Option<String> {
         None
     }

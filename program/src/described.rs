@@ -37,7 +37,7 @@ pub fn take(comm: &Communicator, out: &Path) -> Result<Option<OutputDir>, Error>
 /// [`Failure::Failed`].
 pub fn check_command(out: &Path, command: &str) -> Result<(), Failure> {
     let path = out.join(DESCRIPTION);
-    // What cannot be read is no description of ours.
+    // A file that cannot be read is not a description of this program.
     let said = read(&path).ok().flatten().unwrap_or_default();
     match COMMANDS.into_iter().find(|other| *other != command && said["command"] == *other) {
         Some(other) => Err(Failure::Failed(format!(
@@ -51,7 +51,7 @@ pub fn check_command(out: &Path, command: &str) -> Result<(), Failure> {
 /// Bytes of the longest description that is read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Returns the JSON object in a file; none where there is no file.
+/// Returns the JSON object in a file; `None` if the file does not exist.
 pub fn read(path: &Path) -> Result<Option<Value>, IoError> {
     let text = match read_text(path, MAX_BYTES) {
         Err(IoError { kind: IoErrorKind::NotFound, .. }) => return Ok(None),
@@ -66,9 +66,10 @@ pub fn read(path: &Path) -> Result<Option<Value>, IoError> {
 }
 
 /// Publishes sealed files and writes their description `whole` to `path`, beside them. Collective.
-/// `clear` removes an older description, and what would be taken for a part of this, on rank 0 and
-/// first of all; the new description is published last, so that none stands beside files that it
-/// does not describe. It is told whether an earlier call was interrupted between the two.
+/// `clear` first removes an older description on rank 0, and files that would be taken for a part
+/// of this one; the new description is published last, so that no description stands beside files
+/// that it does not describe. `clear` gets `true` if an earlier call was interrupted between the
+/// two.
 pub fn publish(
     comm: &Communicator,
     path: &Path,
@@ -117,7 +118,7 @@ pub fn remove_files(directory: &Path, is_outdated: impl Fn(&str) -> bool) -> Res
     let failed = |source| IoError::read(directory, source);
     for entry in fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // A directory is no file of ours, whatever its name.
+        // A directory is never a file of this program, whatever its name.
         if entry.file_name().to_str().is_some_and(&is_outdated) && !entry.path().is_dir() {
             remove(&entry.path())?;
         }

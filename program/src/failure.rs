@@ -31,7 +31,7 @@ pub enum Failure {
     Stopped {
         /// The signal's number.
         signal: u8,
-        /// Where it stopped, and how it goes on.
+        /// The place where it stopped, and how to continue.
         message: String,
     },
 }

@@ -24,7 +24,7 @@ pub struct Found {
     problem: Value,
     /// Ranks of each of its groups; 0 where that is not known.
     pub each: usize,
-    /// Of the call that made its last iteration; null where that is not known.
+    /// Options of the call that made its last iteration; null if unknown.
     options: Value,
 }
 
@@ -56,19 +56,19 @@ impl Found {
     }
 }
 
-/// What a fit has after its last iteration, or what a call asks for.
+/// Extent of a fit after its last iteration, or as requested by a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     pub iterations: usize,
     pub samples: usize,
 }
 
-/// Where the state of a fit is kept, and whether it goes on from there.
+/// Location of the state of a fit, and whether the fit continues from it.
 pub struct State {
     pub directory: PathBuf,
-    /// What it goes on from.
+    /// State that the fit continues from.
     found: Option<Found>,
-    /// How iterations are done; these may be others when a fit goes on.
+    /// Options of iterations; these may change when a fit continues.
     options: Value,
     /// Whether an iteration was done by this call.
     moved: Cell<bool>,

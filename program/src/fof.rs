@@ -172,7 +172,7 @@ impl Inputs {
         self.attributes.iter().find(|(name, _)| *name == "velocity").map(|(_, file)| file)
     }
 
-    /// Returns what velocities are: those of the file, or peculiar ones of a snapshot.
+    /// Returns the kind of velocities: those of the file, or peculiar ones of a snapshot.
     fn velocities(&self) -> Option<&'static str> {
         self.velocity_file().map(PointValues::velocity_words)
     }
@@ -200,7 +200,7 @@ impl Inputs {
         let volume: f64 = (0..self.domain.dims()).filter_map(|axis| self.domain.side(axis)).map(f64::from).product();
         let mean = self.points.count() as f64 / volume;
         if self.points.count() == 0 {
-            // No density is above 0 then, and there are no groups.
+            // No density is above 0 then, so no groups exist.
             return Ok(self.overdensities.iter().map(|&(density, _)| Spheres::none(density)).collect());
         }
         let wanted: Vec<_> = self.overdensities.iter().map(|&(density, times)| (density, times * mean)).collect();

@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Returns `memory`, unless it is null and nobody handles that.
+/// Returns `memory`, unless it is null and the failure is not handled.
 #[inline]
 fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
     if memory.is_null() && !is_handled() {

@@ -17,7 +17,7 @@ static SILENT: AtomicBool = AtomicBool::new(false);
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 static REQUEST: AtomicI32 = AtomicI32::new(0);
 
-/// How long the message may take: a pipe that nobody reads must not block the process.
+/// Time for the message: a pipe without a reader must not block the process.
 const MESSAGE: Duration = Duration::from_secs(1);
 
 /// Makes an interrupt (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU; Ctrl-C) remove unfinished files,
@@ -38,9 +38,9 @@ pub fn install_interrupt_handler() -> Result<(), String> {
     result
 }
 
-/// As long as one of these lives, the first SIGTERM or SIGUSR1 does not end the process: it asks
-/// for an end at the next place where the work can be resumed. Batch systems send these some time
-/// before they kill. A second one ends the process as ever.
+/// While one of these exists, the first SIGTERM or SIGUSR1 does not end the process: it requests an
+/// end at the next point from which the work can be resumed. Batch systems send these signals some
+/// time before they kill. A second one ends the process as usual.
 ///
 /// Under MPI the first one ends it all the same once another process has [said that it
 /// fails](meshloom::comm::is_ending). Each rank that is a thread has one; the last one that is
@@ -62,7 +62,7 @@ impl StopRequests {
         REQUEST.load(Ordering::SeqCst)
     }
 
-    /// The request was answered: what can be resumed is on disk. Signals end the process from now
+    /// Notes that the request was answered: the state is on disk. Signals end the process from now
     /// on.
     pub fn answered(self) {
         REQUEST.store(0, Ordering::SeqCst);
@@ -259,7 +259,7 @@ mod system {
 
 #[cfg(not(unix))]
 mod system {
-    /// What shells expect after Ctrl-C.
+    /// Exit status after Ctrl-C, by the convention of shells.
     const INTERRUPTED: i32 = 130;
 
     pub fn install() -> Result<(), String> {

@@ -96,8 +96,7 @@ enum Command {
     Man(manual::Arguments),
 }
 
-/// How long the first process of an MPI job has for the message of what is wrong with the arguments
-/// of all.
+/// Time for the first process of an MPI job to report errors in the arguments of all.
 const BEFORE_OTHERS_END: std::time::Duration = std::time::Duration::from_secs(1);
 
 fn main() -> ExitCode {
@@ -124,7 +123,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses the command line; none where it asks for help or the version, which is then printed.
+/// Parses the command line; `None` if it asks for help or the version, which is then printed.
 fn parse(first: bool) -> Result<Option<Program>, Failure> {
     // Without colors, whose codes could not be told from control characters in the arguments.
     let plain = Program::command().styles(Styles::plain());

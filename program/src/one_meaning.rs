@@ -1,4 +1,4 @@
-//! One option, one meaning: whoever knows an option of one command knows it of all.
+//! One option, one meaning: an option means the same in all commands.
 
 use std::collections::BTreeMap;
 use std::iter::repeat;
@@ -30,8 +30,8 @@ fn options(command: &Command, way: &str, found: &mut Vec<(String, Arg)>) {
     }
 }
 
-/// Returns what an option takes: nothing, or the words of its help. None where it has no words but
-/// the name of a field.
+/// Returns the values of an option: nothing, or the words of its help. `None` if it has no words
+/// but the name of a field.
 fn taken(arg: &Arg) -> Option<String> {
     if !arg.get_action().takes_values() || arg.get_num_args().is_some_and(|n| n.min_values() == 0) {
         return Some("nothing".into());

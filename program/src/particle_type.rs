@@ -50,7 +50,7 @@ impl ParticleType {
     /// Opens a snapshot.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     #[cfg(feature = "hdf5")]
     pub fn open(self, path: &Path) -> Result<Snapshot, IoError> {
         let options =

@@ -21,7 +21,7 @@ pub struct Phases {
     start: Instant,
     last: Instant,
     seconds: BTreeMap<&'static str, f64>,
-    /// Of the thread's processor, when the first phase began.
+    /// Time of the thread's processor at the beginning of the first phase.
     processor: Option<u64>,
 }
 

@@ -22,7 +22,7 @@ pub const DESCRIPTION: &str = "snapshot.json";
 /// The directory of the state of a run that was stopped between snapshots.
 const CHECKPOINT: &str = "checkpoint";
 
-/// What the names of directories of snapshots begin with.
+/// Prefix of the names of directories of snapshots.
 const SNAPSHOT: &str = "snapshot_";
 
 /// The states of a run.
@@ -61,7 +61,7 @@ impl States {
             if !path.is_dir() {
                 return Err(IoError::not_a_directory(path));
             }
-            // What cannot be listed is left to whoever writes there.
+            // A directory that cannot be listed is left to the writer.
             for entry in path.read_dir().into_iter().flatten().flatten() {
                 if entry.file_name().to_str().is_some_and(self.is_file) && entry.path().is_dir() {
                     return Err(IoError::not_a_file(entry.path()));
@@ -105,9 +105,9 @@ impl States {
         Ok(found)
     }
 
-    /// Returns the last state by the moment that it is of, a number that grows: the first of
-    /// `snapshots`, which come latest first, that has a description, or the checkpoint where that
-    /// is later, by what its description has as `key`. All ranks call it and must find the same.
+    /// Returns the last state by its moment, an increasing number: the first of `snapshots`, which
+    /// come latest first, that has a description, or the checkpoint if that is later, by the entry
+    /// `key` of its description. Collective; all ranks must find the same.
     pub fn newest(
         &self,
         comm: &Communicator,
@@ -162,9 +162,9 @@ impl States {
         })
     }
 
-    /// Removes states of other runs, and those that a killed run has not finished, but for the one
-    /// in `kept`, which is being written: they would pass for this run's, and `--resume` would find
-    /// them in place of its own. What is not one of `is_file` stays, with its directory.
+    /// Removes states of other runs, and unfinished ones of a killed run, except the one in `kept`,
+    /// which is being written: they would pass for states of this run, and `--resume` would find
+    /// them. Files for which `is_file` is false stay, with their directory.
     fn clear(&self, kept: Option<&Path>, is_other: impl Fn(&Value) -> bool) -> Result<(), IoError> {
         for directory in self.directories()?.into_iter().filter(|directory| Some(directory.as_path()) != kept) {
             let path = directory.join(DESCRIPTION);
@@ -188,7 +188,7 @@ impl States {
 
     /// Removes the files of a state, and its directory where nothing else is in it.
     fn remove(&self, directory: &Path) -> Result<(), IoError> {
-        // The description first: what is left without it is no state.
+        // The description first: files without it are not a state.
         let path = directory.join(DESCRIPTION);
         described::remove(&path)?;
         described::remove_files(directory, self.is_file)?;

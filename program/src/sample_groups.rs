@@ -42,7 +42,7 @@ impl SampleGroups {
     }
 }
 
-/// What groups are made of.
+/// Resources that are divided into groups.
 pub struct Shares {
     pub ranks: usize,
     /// The most samples that an iteration has: a group without one has nothing to do.

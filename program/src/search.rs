@@ -1,4 +1,4 @@
-//! What the commands about neighbors share: their input files, options of distances, and reports.
+//! Shared by the commands about neighbors: their input files, options of distances, and reports.
 
 use std::path::{Path, PathBuf};
 
@@ -78,11 +78,11 @@ impl SearchInputs {
 }
 
 impl SearchCommand<'_> {
-    /// Checks the options, opens the files, then runs `search` on every rank and prints the report
-    /// of what it returns. `prepare` reads other inputs on every rank, before anything long.
+    /// Checks the options, opens the files, then runs `search` on every rank and prints its report.
+    /// `prepare` reads other inputs on every rank, before anything long.
     ///
     /// # Errors
-    /// Those of the options, the files and the work.
+    /// Errors of the options, the files and the work.
     pub fn run<P>(
         &self,
         prepare: impl Fn(&SearchInputs) -> Result<P, Error> + Sync,

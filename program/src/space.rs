@@ -1,11 +1,11 @@
-//! What files say of the space that their points are in, and whether two are in one.
+//! The space of the points in files, and comparisons of two.
 
 use meshloom::io::printable_path;
 use std::path::Path;
 
 use crate::failure::Failure;
 
-/// What a file of points says of their space; nothing where it is an array alone.
+/// Space of the points in a file; empty for a bare array.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Space {
     /// Sides of the box, one for each axis; 0 is an open axis.

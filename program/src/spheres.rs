@@ -21,13 +21,13 @@ pub struct Spheres {
 const LEAST: u32 = 10;
 
 impl Spheres {
-    /// Those of no groups.
+    /// Returns the spheres of no groups.
     pub fn none(density: Overdensity) -> Spheres {
         Spheres { density, mass: Vec::new(), radius: Vec::new() }
     }
 
     /// Returns the spheres of each of `densities`, which are points per volume, about the centers
-    /// of groups, whoever the points in them belong to; each point has the mass `unit`. Collective.
+    /// of groups, counting all points; each point has the mass `unit`. Collective.
     pub fn measure(
         context: &mut Rank,
         cloud: &Cloud,

@@ -23,11 +23,11 @@ pub fn is_first() -> bool {
         .is_none_or(|rank| rank.trim() == "0")
 }
 
-/// Prints the result of a command. Of the processes of an MPI job the first does, since all may
-/// call it.
+/// Prints the result of a command. In an MPI job only the first process prints, since all may call
+/// it.
 ///
 /// # Errors
-/// [`Failure::Failed`] where it cannot be written. A closed pipe is no error: the work is done.
+/// [`Failure::Failed`] if it cannot be written. A closed pipe is not an error: the work is done.
 pub fn print(text: &str) -> Result<(), Failure> {
     if !is_first() {
         return Ok(());
@@ -82,7 +82,7 @@ pub fn written(result: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// [`complain`] of what may spoil a result that is made all the same.
+/// Same as [`complain`], for problems that may spoil a result that is produced nevertheless.
 pub fn warn(words: &str) {
     complain(&format!("meshloom: warning: {words}"));
 }

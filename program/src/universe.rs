@@ -44,7 +44,7 @@ impl Default for UniverseOptions {
 
 /// A cosmology and its linear power.
 pub struct Universe {
-    /// As `--cosmology` names it.
+    /// Name given by `--cosmology`.
     pub name: String,
     pub cosmology: Cosmology,
     /// The power today, where it is from a table.
@@ -71,8 +71,8 @@ struct CosmologyFile {
 const MAX_BYTES: u64 = 1 << 24;
 
 impl Universe {
-    /// That of `--cosmology` with what `--sigma8`, `--w0`, `--wa` and `--power-table` say
-    /// otherwise.
+    /// Creates the universe of `--cosmology`, changed by `--sigma8`, `--w0`, `--wa` and
+    /// `--power-table`.
     ///
     /// # Errors
     /// [`Failure::Usage`] for values out of range, [`Failure::Failed`] for bad files.

@@ -2,10 +2,10 @@
 
 use pyo3::prelude::*;
 
-/// Keeps drivers from messages that do not concern who imports the package, as the program does:
-/// libwayland complains where there is no desktop, which Mesa's device selection asks for one, and
-/// Mesa of adapters that are not certified. Variables that are set are left as they are, and what
-/// is set here is seen by nobody who could reach a desktop.
+/// Silences messages of drivers that do not concern the importer of the package, as the program
+/// does: libwayland complains without a desktop, which Mesa's device selection queries, and Mesa
+/// warns about adapters that are not certified. Existing variables keep their values, and the
+/// variables that are set here have no effect with a desktop.
 pub fn silence(py: Python<'_>) -> PyResult<()> {
     let environment = py.import("os")?.getattr("environ")?;
     let is_absolute = |name: &str| -> PyResult<bool> {

@@ -72,7 +72,7 @@ impl Comm {
         self.session.gpu().trim();
     }
 
-    /// Returns what tells it from those of other ranks in this process.
+    /// Returns the number that distinguishes it from those of other ranks in this process.
     #[getter(_number)]
     fn number(&self) -> usize {
         Arc::as_ptr(&self.session).addr()
@@ -102,8 +102,7 @@ impl Comm {
         self.session.run(py, |work| Ok(work.is_out_of_step()))
     }
 
-    /// This rank in its group, where the ranks are cut into so many groups of samples. All ranks
-    /// call it.
+    /// Returns this rank in its group of samples, for `count` groups. Collective.
     #[pyo3(name = "_sample_groups")]
     fn sample_groups(&self, py: Python<'_>, count: usize) -> PyResult<Comm> {
         Ok(Comm { session: noted(self.session.sample_groups(py, count)?) })
@@ -146,7 +145,7 @@ impl Comm {
 static SESSIONS: Mutex<Vec<Weak<Session>>> = Mutex::new(Vec::new());
 /// The threads that `run_ranks` has started, which end after their ranks.
 static LAUNCHES: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
-/// How long the end of the process waits for what was given up: a rank may never come back from the
+/// Time that the end of the process waits for abandoned work: a rank may never return from the
 /// function that it runs.
 const AT_EXIT: Duration = Duration::from_secs(5);
 /// The one rank of a process that works alone.
@@ -174,7 +173,7 @@ pub fn alone(py: Python<'_>) -> PyResult<Comm> {
     let session = py.detach(|| {
         let mut alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         match &*alone {
-            // A device that was lost stays lost; whoever has an array there hears of it.
+            // A lost device stays lost; arrays on it report the loss.
             Some(session) if session.gpu().check().is_ok() => Ok(session.clone()),
             _ => {
                 let session = noted(crate::session::caught(|| Session::open(Communicator::solo()))?);
@@ -185,7 +184,7 @@ pub fn alone(py: Python<'_>) -> PyResult<Comm> {
     Ok(Comm { session })
 }
 
-/// Ends the threads of all ranks, but for what is still at work after [`AT_EXIT`].
+/// Ends the threads of all ranks, except work that is still running after [`AT_EXIT`].
 #[pyfunction]
 pub fn close(py: Python<'_>) {
     if crate::session::not_forked().is_err() {
@@ -203,7 +202,7 @@ pub fn close(py: Python<'_>) {
     });
 }
 
-/// Runs `body(comm)` on so many ranks, each a thread, and returns what they return, in their order.
+/// Runs `body(comm)` on `count` ranks, each a thread, and returns their results in rank order.
 #[pyfunction]
 pub fn run_ranks(py: Python<'_>, count: usize, body: Py<PyAny>) -> PyResult<Py<PyList>> {
     if count == 0 {
@@ -236,7 +235,7 @@ pub fn run_ranks(py: Python<'_>, count: usize, body: Py<PyAny>) -> PyResult<Py<P
         let outcome = outcome.map_err(Failure::from);
         let ended = std::mem::take(&mut *running.lock().unwrap_or_else(PoisonError::into_inner));
         ended.iter().for_each(|session| session.close(None));
-        // Nobody waits any more after an interrupt.
+        // No caller waits after an interrupt.
         let _ = reply.send(outcome);
     };
     let launch = thread::Builder::new().name("meshloom ranks".into()).spawn(run)?;

@@ -48,7 +48,7 @@ pub struct NativeCorrelatedField {
     domain: Vec<LeafShape>,
 }
 
-/// The field on a grid of this shape and size, with a name, its offset (mean, and mean and
+/// Creates the field on a grid of this shape and size, with a name, its offset (mean, and mean and
 /// deviation of its own deviation), and its groups of axes.
 #[pyfunction]
 pub fn correlated_field(

@@ -24,7 +24,7 @@ pub fn cosmology(parameters: CosmologyTuple) -> PyResult<Cosmology> {
     Ok(Cosmology::new(parameters).map_err(Failure::from)?)
 }
 
-/// Returns the cosmology that a run has unless it is told otherwise, as the program's.
+/// Returns the default cosmology of a run, equal to the program's.
 #[pyfunction]
 pub fn usual_cosmology() -> CosmologyTuple {
     let Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb, w0, wa, radiation } =
@@ -137,7 +137,7 @@ pub fn halo_mass_function<'py>(
     each(mass, |mass| model.dn_dlnm(&power.mass_variance(mass, a)?))
 }
 
-/// Returns the mass in Msun/h of each of so many particles in a box of this side in Mpc/h.
+/// Returns the mass in Msun/h of each of `count` particles in a box of this side in Mpc/h.
 #[pyfunction]
 pub fn particle_mass(side: f64, count: u64, parameters: CosmologyTuple) -> PyResult<f64> {
     Ok(cosmology(parameters)?.particle_mass(side, count))

@@ -146,7 +146,7 @@ impl DeviceArray {
         self.belongs_to(&comm.session)
     }
 
-    /// The same memory in another shape.
+    /// Returns the same memory in another shape.
     fn reshaped(&self, shape: Vec<u64>) -> PyResult<Self> {
         Self::new(&self.session, self.elements.clone(), shape)
     }

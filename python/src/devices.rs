@@ -1,4 +1,4 @@
-//! What the package knows of the machine.
+//! Properties of the machine.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -1,4 +1,4 @@
-//! What can go wrong in a call, as a Python exception.
+//! Conversion of errors to Python exceptions.
 
 use meshloom::comm::{CommError, RunError};
 use meshloom::cosmology::CosmologyError;
@@ -179,7 +179,7 @@ fn is_about_values(error: &meshloom::Error) -> bool {
     }
 }
 
-/// The same of a simulation.
+/// Same for an error of a simulation.
 fn is_about_a_run(error: &SimulationError) -> bool {
     use SimulationError as S;
     matches!(error, S::OutOfRange { .. } | S::NotFinite { .. } | S::WrongLength { .. })

@@ -32,7 +32,7 @@ fn order_named(name: &str) -> PyResult<Order> {
     }
 }
 
-/// How near friends are: a length, and whether it is in mean separations.
+/// Linking length: a length, and whether it is in mean separations.
 type Nearness = (f64, bool);
 
 /// Masses and velocities, where there are any.

@@ -1,5 +1,5 @@
-//! What lives on the thread of a session and is held here: models, derivatives, likelihoods,
-//! correlated fields, fits.
+//! Handles to objects on the thread of a session: models, derivatives, likelihoods, correlated
+//! fields, fits.
 
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -52,7 +52,7 @@ impl<T> Drop for Handle<T> {
 }
 
 impl<T: 'static> Handle<T> {
-    /// Makes something on the session's thread, with what is told of it elsewhere.
+    /// Creates an object on the session's thread, with its description for other threads.
     pub fn make<A: Send + 'static>(
         py: Python<'_>,
         session: &Arc<Session>,
@@ -65,7 +65,7 @@ impl<T: 'static> Handle<T> {
         Ok((Handle { session: session.clone(), key }, about))
     }
 
-    /// Makes something of this, with what is told of that, and hands the work to the device.
+    /// Derives an object from this one, with its description, and submits the work to the device.
     pub fn derive<R: 'static, A: Send + 'static>(
         &self,
         py: Python<'_>,

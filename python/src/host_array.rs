@@ -46,7 +46,7 @@ impl<T> HostArray<T> {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: the owner keeps so many elements there, aligned and contiguous.
+        // SAFETY: the owner keeps this number of elements there, aligned and contiguous.
         unsafe { std::slice::from_raw_parts(self.place, self.len) }
     }
 }

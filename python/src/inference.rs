@@ -326,7 +326,7 @@ impl NativeSamples {
 
 #[pymethods]
 impl NativeSamples {
-    /// The posterior of a model that is linear about `position`.
+    /// Computes the posterior of a model that is linear about `position`.
     #[staticmethod]
     fn wiener_filter(
         py: Python<'_>,

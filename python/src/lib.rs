@@ -28,7 +28,7 @@ mod transform;
 
 use pyo3::prelude::*;
 
-/// What the Python files of the package call.
+/// Functions and classes for the Python files of the package.
 #[pymodule]
 mod _native {
     use super::*;

@@ -47,7 +47,7 @@ impl Observed {
     }
 }
 
-/// What data say of what they are a function of.
+/// Likelihood of data as a function of latent values.
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeLikelihood {
     pub handle: Handle<Likelihood>,
@@ -62,7 +62,7 @@ pub struct NativeLikelihood {
 /// The fields of Python's `MetricCheck`.
 type Check = ((f64, f64), (f64, f64), (f64, f64), (f64, f64), Option<f64>);
 
-/// A likelihood, and what is told of it: its name, and the leaves that it is a function of.
+/// Returns a likelihood with its description: its name, and the leaves of its domain.
 fn told(likelihood: Likelihood) -> (Likelihood, (String, Vec<LeafShape>)) {
     let about = (likelihood.name(), described(likelihood.domain()));
     (likelihood, about)
@@ -187,8 +187,8 @@ impl NativeLikelihood {
         })
     }
 
-    /// Of each data set that has residuals: its name, the reduced chi-squared, the mean residual,
-    /// data that count.
+    /// Returns, for each data set with residuals, its name, the reduced chi-squared, the mean
+    /// residual, and the number of data.
     fn report(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<(String, f64, f64, u64)>> {
         self.at(py, x, |rank, likelihood, x| {
             let reports = likelihood.report(rank, x)?.into_iter();

@@ -116,7 +116,7 @@ pub fn convolution(
     })
 }
 
-/// Weighted sums of neighbours.
+/// Creates an operator for weighted sums of neighbors.
 #[pyfunction]
 pub fn stencil(
     comm: &Bound<'_, Comm>,
@@ -158,7 +158,7 @@ pub fn lines_of_sight(
     made(comm, leaves, move |rank, domain| Ok(turned(LinesOfSight::new(rank, domain, &lines, step)?, adjoint)))
 }
 
-/// The field at some cells.
+/// Creates an operator for the field at some cells.
 #[pyfunction]
 pub fn select(
     comm: &Bound<'_, Comm>,

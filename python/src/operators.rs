@@ -19,7 +19,7 @@ use crate::host_array::to_numpy;
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeModel {
     pub handle: Handle<Model>,
-    /// What errors call it.
+    /// Name in errors.
     #[pyo3(get)]
     name: String,
     /// The leaves that it takes.
@@ -30,10 +30,10 @@ pub struct NativeModel {
     pub target: Vec<LeafShape>,
 }
 
-/// What is told of a model: its name, and the leaves that it takes and gives.
+/// Description of a model: its name, and the leaves of its domain and target.
 pub type About = (String, Vec<LeafShape>, Vec<LeafShape>);
 
-/// A model, and what is told of it.
+/// Returns a model with its description.
 pub fn told(model: Model) -> (Model, About) {
     let about = (model.name().to_string(), described(model.domain()), described(model.target()));
     (model, about)
@@ -69,7 +69,7 @@ impl NativeModel {
         self.with(py, other, Model::zip)
     }
 
-    /// The same with no more than these of its leaves, which it has.
+    /// Returns the model with only these leaves of its target.
     fn giving(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Self> {
         let made = self.handle.derive(py, move |_, model| {
             let leaves = model.target().leaves().filter(|(name, _)| names.iter().any(|wanted| wanted == name));
@@ -114,8 +114,8 @@ impl NativeModel {
         Ok((taken(py, session, &self.target, found)?, derivative))
     }
 
-    /// Returns its values at so many items, of each of which `rows` has the numbers of its only
-    /// leaf; the numbers of its only target for each. Of a model on one rank.
+    /// Returns the values at `items` items; `rows` has the numbers of the only leaf for each item.
+    /// For models on one rank.
     fn map(&self, rows: &Bound<'_, DeviceArray>, items: u64, chunk: u64) -> PyResult<DeviceArray> {
         let (py, session) = (rows.py(), &self.handle.session);
         let rows = given(session, vec![rows.as_any().clone()])?;
@@ -125,7 +125,7 @@ impl NativeModel {
     }
 }
 
-/// Returns the values of a model of one leaf each at so many items.
+/// Returns the values of a model with one leaf in domain and target, at `items` items.
 fn mapped(
     rank: &mut Rank,
     model: &Model,

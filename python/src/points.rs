@@ -17,7 +17,7 @@ use crate::session::{Session, Work};
 
 /// Coordinates of points, one row per point.
 pub enum Rows {
-    /// As the device takes them.
+    /// In the precision of the device.
     Single(HostArray<f32>),
     /// To be wrapped into the box and rounded.
     Double(HostArray<f64>),

@@ -22,7 +22,7 @@ use crate::session::Work;
 /// Mean wavenumbers, mean powers and numbers of modes.
 type Spectrum<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>);
 
-/// What is measured, and how.
+/// Parameters of a measurement.
 #[derive(Clone, Copy)]
 struct Measurement {
     shape: [u64; 3],
@@ -36,8 +36,7 @@ struct Measurement {
 type ModeArray = Array<[f32; 2]>;
 
 impl Measurement {
-    /// Returns the spectrum of what `modes` gives: the modes, and those of the same half a cell
-    /// away.
+    /// Returns the spectrum of the result of `modes`: the modes, and those shifted by half a cell.
     fn measure(
         &self,
         work: &mut Work,

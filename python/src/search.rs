@@ -1,4 +1,4 @@
-//! Neighbours of points.
+//! Neighbors of points.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -136,8 +136,8 @@ impl Search {
         Ok(indices(py, counts))
     }
 
-    /// Sums of the products of the weights of ordered pairs with a distance in `edges[i] <= r <
-    /// edges[i + 1]`. The weights are those of the points and of the queries.
+    /// Returns the sums of the products of the weights of ordered pairs with a distance in
+    /// `edges[i] <= r < edges[i + 1]`. The weights are those of the points and of the queries.
     fn weighted_pairs<'py>(
         &self,
         py: Python<'py>,

@@ -25,18 +25,18 @@ use pyo3::prelude::*;
 
 use crate::failure::{Error, Failure};
 
-/// How long a waiting caller sleeps before it looks for signals.
+/// Time that a waiting caller sleeps between checks for signals.
 const SIGNALS: Duration = Duration::from_millis(20);
 
 /// Transforms that are kept: each has kernels and tables of its lengths.
 const TRANSFORMS: usize = 32;
 
-/// What the thread of a session works with.
+/// State of a session's thread.
 pub struct Work {
     pub context: Rank,
     /// Transforms that were used last, the latest at the end.
     transforms: Vec<(Spec, Box<dyn Any>)>,
-    /// What callers hold by its number, for it stays on this thread.
+    /// Objects that callers hold by number, because they stay on this thread.
     pub kept: HashMap<u64, Rc<dyn Any>>,
     /// The groups of samples that this rank and others are.
     pub groups: Rc<SampleGroups>,
@@ -52,7 +52,7 @@ pub struct Work {
 pub struct Watch {
     /// The rank is to end.
     interrupted: Arc<AtomicBool>,
-    /// Nobody waits for the job.
+    /// True if no caller waits for the job.
     given_up: Arc<AtomicBool>,
 }
 
@@ -137,7 +137,7 @@ pub struct Session {
     jobs: Mutex<Option<SyncSender<Job>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     interrupted: Arc<AtomicBool>,
-    /// Numbers of kept things that nobody knows any more; the next job drops them.
+    /// Numbers of released objects; the next job drops them.
     released: Arc<Mutex<Vec<u64>>>,
     /// Sessions of the same rank in groups of the ranks, which end with this one.
     parts: Mutex<Vec<Weak<Session>>>,
@@ -165,7 +165,7 @@ pub fn not_forked() -> PyResult<()> {
     ))
 }
 
-/// Says that this process uses devices from now on.
+/// Notes that this process uses devices from now on.
 pub fn device_is_used() -> PyResult<()> {
     not_forked()?;
     PROCESS.store(std::process::id(), Ordering::Relaxed);
@@ -216,8 +216,7 @@ impl Session {
         Ok(Arc::new(Session { jobs, thread, interrupted, released, parts, gpu, rank, size, all }))
     }
 
-    /// Returns the session of this rank in its group, where the ranks are cut into so many groups
-    /// of samples. Collective.
+    /// Returns the session of this rank in its group of samples, for `count` groups. Collective.
     pub fn sample_groups(&self, py: Python<'_>, count: usize) -> PyResult<Arc<Session>> {
         let part = self.run(py, move |work| {
             let (groups, own) = SampleGroups::split(&work.context.comm, count)?;
@@ -269,7 +268,7 @@ impl Session {
         self.parts().iter().for_each(|part| part.interrupt());
     }
 
-    /// Says that nobody knows a number any more: the next job drops what is kept under it.
+    /// Releases a number: the next job drops its object.
     pub fn release(&self, number: u64) {
         locked(&self.released).push(number);
     }
@@ -323,7 +322,7 @@ impl Session {
             work.watch.given_up = flag;
             let outcome = caught(|| work.watch.go_on().and_then(|()| job(work)));
             let warnings = std::mem::take(&mut work.warnings);
-            // Nobody waits any more after an interrupt.
+            // No caller waits after an interrupt.
             let _ = reply.send(outcome.map(|value| (value, warnings)));
         });
         let closed = || Error::new_err("the ranks that this communicator stood for have ended");

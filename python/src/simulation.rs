@@ -27,7 +27,7 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of where a run is. Collective.
+    /// Returns the state of a run. Collective.
     fn of(simulation: &mut Simulation, context: &mut Rank) -> Result<Self, Failure> {
         let a = simulation.scale_factor();
         // Looks whether all particles are where they can be.

@@ -13,8 +13,8 @@ use crate::device_array::{DeviceArray, Elements};
 use crate::failure::Failure;
 use crate::host_array::{HostArray, cast_vec, to_numpy};
 
-/// What is transformed: the cells of the whole mesh, which of its axes, how many fields, which
-/// direction has the factor.
+/// Description of a transform: the cells of the whole mesh, its axes, the number of fields, and the
+/// direction that has the factor.
 #[derive(Clone, Copy)]
 struct Request {
     cells: [u64; 3],
@@ -27,7 +27,7 @@ impl Request {
     fn spec<T: Value>(&self, ranks: usize) -> Spec {
         let Request { cells, axes, fields, norm } = *self;
         let spec = Spec::of::<T>(cells).axes(axes).fields(fields).norm(norm);
-        // Parts stay those of the first axis.
+        // Parts keep the cut of the first axis.
         if ranks > 1 { spec.natural() } else { spec }
     }
 }
@@ -241,7 +241,7 @@ fn unfit() -> PyErr {
     )
 }
 
-/// The same of an array on the device, in a new one of this shape.
+/// Transforms an array on the device to a new one of this shape.
 #[pyfunction]
 pub fn transform_on_device(
     array: &Bound<'_, DeviceArray>,

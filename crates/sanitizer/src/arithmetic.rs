@@ -1,4 +1,4 @@
-//! What operators and functions of WGSL do to scalars, which are given as bits.
+//! Operators and functions of WGSL on scalars, which are given as bits.
 
 use naga::{BinaryOperator, MathFunction, Scalar, ScalarKind, UnaryOperator};
 
@@ -42,7 +42,7 @@ fn holds<T: Number + PartialOrd>(op: BinaryOperator, a: u64, b: u64) -> Option<u
     }))
 }
 
-/// What no device need agree on with another.
+/// Operations on which devices need not agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undefined {
     /// An integer is divided by zero.

@@ -1,4 +1,4 @@
-//! What a device has made of a dispatch, beside what the text says.
+//! Comparison of a device's results of a dispatch with those of the interpreter.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use super::memory::{self, Memory, Root, WORD, Write};
 use super::program::Leaf;
 use super::value::ORDER;
 
-/// How far numbers of 4 bytes may lie apart, as a part of the largest that the dispatch read or
-/// wrote. WGSL wants sines and cosines to 2^-11; all else is finer. Sums may be rounded in any
-/// order, products and sums at once: so nothing is said of a small difference of large numbers.
+/// Tolerance for numbers of 4 bytes, relative to the largest that the dispatch read or wrote. WGSL
+/// requires 2^-11 of sines and cosines; everything else is more precise. Sums may be rounded in any
+/// order, and products and sums at once: small differences of large numbers are not reported.
 const APART: f64 = 1.0 / 1024.0;
 /// Numbers of 8 bytes, which have no such functions.
 const APART_F64: f64 = 1.0 / (1u64 << 40) as f64;
@@ -19,14 +19,14 @@ const APART_F64: f64 = 1.0 / (1u64 << 40) as f64;
 /// Words of a buffer of which a device has made something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// How many there are.
+    /// Number of differing words.
     pub words: usize,
     pub binding: usize,
     /// The first of them.
     pub word: usize,
     pub device: String,
     pub text: String,
-    /// Number of the line that wrote it, and the line; none where the text does not write it.
+    /// Number and text of the line that wrote it; `None` if the text does not write it.
     pub line: Option<(u32, String)>,
 }
 
@@ -56,12 +56,12 @@ impl Interpreter<'_> {
         }
     }
 
-    /// How the contents of a buffer on a device differ from those that the dispatch has left in it
+    /// Compares the contents of a buffer on a device with those that the dispatch has left in it
     /// here.
     ///
-    /// Whole numbers have to be equal; others may be rounded, as WGSL allows. What depends on the
-    /// order in which invocations come to an atomic operation is left out, and all of a dispatch
-    /// that goes one way or the other by it.
+    /// Integers have to be equal; others may be rounded, as WGSL allows. Values that depend on the
+    /// order in which invocations reach an atomic operation are skipped, and so is everything in a
+    /// dispatch whose control flow depends on it.
     pub fn compare(&self, binding: usize, device: &[u8]) -> Option<Difference> {
         if self.ordered {
             return None;

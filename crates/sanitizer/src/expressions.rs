@@ -1,4 +1,4 @@
-//! What an expression is worth in the invocations that come to it.
+//! Values of expressions in the invocations that reach them.
 
 use std::sync::Arc;
 

@@ -37,7 +37,7 @@ impl Interpreter<'_> {
         (place + 1) as Taint
     }
 
-    /// Says that what other invocations, the host or the flow of control see depends on a value.
+    /// Reports that other invocations, the host or the control flow depend on a value.
     pub(super) fn depend(&mut self, value: &Value, mask: &[u32]) {
         let taint = mask.iter().map(|&lane| value.taint_of_any(lane)).find(|&taint| taint != 0 && taint != ORDER);
         let Some(taint) = taint else { return };

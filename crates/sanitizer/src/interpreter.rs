@@ -1,5 +1,5 @@
-//! Runs a dispatch invocation by invocation, as the text says: all invocations of a workgroup take
-//! a statement together, those of them that come to it.
+//! Runs a dispatch invocation by invocation: all invocations of a workgroup that reach a statement
+//! execute it together.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::value::{ORDER, Value};
 /// too many steps.
 pub(super) struct Stop(pub String);
 
-/// What an expression is.
+/// Kind of an expression.
 #[derive(Clone)]
 pub(super) enum Slot {
     Value(Arc<Value>),
@@ -57,7 +57,7 @@ pub(super) struct Frame<'a> {
     result: Option<Value>,
 }
 
-/// Where the invocations that began a block have gone; the others have returned.
+/// Continuation of the invocations that began a block; the others have returned.
 #[derive(Default)]
 struct Flow {
     /// To the end.
@@ -77,8 +77,7 @@ pub struct Interpreter<'a> {
     pub buffers: Vec<Memory>,
     /// Memory of the workgroup, by global variable.
     pub(super) workgroup: Vec<Option<Memory>>,
-    /// Memories of invocations: those of global variables, then those of the functions that are
-    /// being run.
+    /// Memories of invocations: those of global variables, then those of the running functions.
     pub(super) private: Vec<Private>,
     /// The workgroup that runs, and the barriers it has passed: those for buffers, those for its
     /// memory, and all.
@@ -89,7 +88,7 @@ pub struct Interpreter<'a> {
     pub(super) raced: HashMap<(Root, u32, u64), Vec<(Who, Kind)>>,
     /// Whether those are known, so that what is read there is marked.
     pub(super) again: bool,
-    /// Where values come from that differ between devices; see [`Taint`].
+    /// Origins of values that differ between devices; see [`Taint`].
     pub(super) origins: Vec<Finding>,
     /// Whether which way an invocation goes depends on the order in which others come.
     pub(super) ordered: bool,
@@ -102,7 +101,7 @@ pub struct Interpreter<'a> {
     pub fused: bool,
     /// Steps of invocations that are left.
     fuel: u64,
-    /// What is being run.
+    /// Statement that is being run.
     pub(super) at: Span,
     pub(super) report: Report,
 }
@@ -270,7 +269,7 @@ impl<'a> Interpreter<'a> {
         Ok(mask.iter().partition(|&&lane| condition.get(0, lane) != 0))
     }
 
-    /// Says that which way invocations go depends on a value.
+    /// Reports that the control flow depends on a value.
     fn follow(&mut self, value: &Value, mask: &[u32]) {
         self.depend(value, mask);
         self.ordered |= mask.iter().any(|&lane| value.taint_of_any(lane) == ORDER);

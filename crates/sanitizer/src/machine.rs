@@ -1,11 +1,12 @@
-//! What a kernel costs on a machine, as far as its shape says: sectors of memory, conflicts of
-//! workgroup memory, occupancy. Pure.
+//! Cost model of a kernel on a machine, from its shape: sectors of memory, conflicts of workgroup
+//! memory, occupancy. Pure.
 //!
-//! A device's *limits* say what runs; a [`Machine`] says what runs well. Plans are made for limits
-//! and priced here, so that a test can hold a shape to a number without a device.
+//! A device's *limits* determine what runs; a [`Machine`] predicts what runs well. Plans are made
+//! for limits and evaluated here, so that a test can compare a shape with a number without a
+//! device.
 //!
-//! - **Sectors.** Memory moves in sectors: a run of `bytes` costs what [`Machine::moved`] says,
-//!   wanted or not.
+//! - **Sectors.** Memory moves in sectors: a run of `bytes` moves [`Machine::moved`] bytes, wanted
+//!   or not.
 //! - **Conflicts.** Workgroup memory has banks of 4 bytes; one access of a subgroup takes as many
 //!   cycles as the busiest bank has different words ([`Machine::conflicts`]). Elements of 8 and 16
 //!   bytes are read in 2 and 4 rounds of fewer invocations.
@@ -13,7 +14,7 @@
 //!   and its slots allow ([`Machine::occupancy`]); a kernel that waits for memory wants
 //!   [`Machine::enough`].
 //!
-//! Figures are those of public descriptions of the hardware; none was measured here.
+//! Figures come from public descriptions of the hardware, not from measurements.
 
 /// A class of hardware.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -161,9 +162,9 @@ impl Machine {
         f64::from(cycles) / places.len().div_ceil(round) as f64
     }
 
-    /// Subgroups in flight on a scheduler, for workgroups of so many invocations with so many
-    /// registers per lane and so many bytes of workgroup memory; 0 if such a workgroup does not
-    /// run.
+    /// Returns the subgroups in flight on a scheduler, for workgroups of `invocations` invocations
+    /// with `registers` registers per lane and `bytes` bytes of workgroup memory; 0 if such a
+    /// workgroup does not run.
     pub fn occupancy(&self, invocations: u32, registers: u32, bytes: u32) -> u32 {
         let registers = registers.max(1).next_multiple_of(self.registers_step);
         if registers > self.registers_most.next_multiple_of(self.registers_step)

@@ -30,7 +30,7 @@ impl Shadow {
 #[derive(Clone, Copy)]
 pub struct Write {
     pub scalar: Scalar,
-    /// What wrote it.
+    /// Statement that wrote it.
     pub by: Span,
 }
 
@@ -40,7 +40,7 @@ pub struct Memory {
     shadow: Shadow,
     /// Taints of the scalars that begin at each byte; empty where none has one.
     taints: Vec<Taint>,
-    /// What was written last, by word; empty where nothing was.
+    /// Last write of each word; empty if there was none.
     writes: Vec<Option<Write>>,
     /// Bytes that have one cell together. What a workgroup has may lie byte by byte (`bool`).
     grain: usize,

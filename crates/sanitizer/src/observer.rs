@@ -24,10 +24,11 @@ pub enum Sanitizer {
     /// It runs each dispatch, then the device does. Dispatches of too many steps are run in part,
     /// with a warning in the log.
     Check,
-    /// As `Check`, and compares the results of the device with its own: for finding a driver that
-    /// is wrong. Floats may be 2^-10 of the largest in the dispatch apart. Integers that follow
-    /// from rounding (the cell of a position on an edge, the nearer of two neighbors at one
-    /// distance) may differ where a device rounds otherwise, as it may: such a finding is no error.
+    /// Same as `Check`, and compares the results of the device with those of the interpreter, to
+    /// find driver bugs. Floats may differ by 2^-10 of the largest in the dispatch. Integers that
+    /// follow from rounding (the cell of a position on an edge, the nearer of two neighbors at one
+    /// distance) may differ where a device legally rounds differently: such a finding is not an
+    /// error.
     Compare,
     /// The interpreter runs each dispatch, and the device runs none. Kernels have the form for a
     /// device with subgroups of `subgroup` lanes. A dispatch that takes too many steps is an error.

@@ -60,7 +60,7 @@ impl<'a> Interpreter<'a> {
         })
     }
 
-    /// Scalars that may be undefined; none where the operation is not known.
+    /// Returns scalars that may be undefined; `None` if the operation is not known.
     fn scalars(
         &mut self,
         scalars: usize,

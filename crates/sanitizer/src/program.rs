@@ -16,17 +16,17 @@ use super::value::Value;
 /// A scalar of a value in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
-    /// Where it is, in bytes from where the value begins.
+    /// Offset from the beginning of the value, in bytes.
     pub offset: u32,
     pub scalar: Scalar,
 }
 
-/// What memory a global variable is.
+/// Memory of a global variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Global {
     /// The buffer at a binding, and whether it may be written.
     Buffer { binding: usize, written: bool },
-    /// Memory of a workgroup, of so many bytes.
+    /// Memory of a workgroup.
     Workgroup { bytes: u32 },
     /// Memory of an invocation.
     Private { bytes: u32 },

@@ -1,10 +1,10 @@
-//! What the sanitizer finds.
+//! Findings of the sanitizer.
 
 use std::fmt;
 
 use super::traffic::Traffic;
 
-/// What is wrong at a place in a kernel.
+/// Problem at a place in a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Problem {
     /// Two invocations access one place, one of them writes, and nothing orders them.
@@ -52,14 +52,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What is to be said of a dispatch.
+/// Report of a dispatch.
 #[derive(Debug, Default)]
 pub struct Report {
     pub findings: Vec<Finding>,
     /// The workgroup in which the steps ended that the dispatch was given, if they did.
     pub unfinished: Option<u32>,
-    /// What the interpreter does not know and therefore did not run, if there is such a thing.
+    /// The unsupported feature that ended the run, if any.
     pub unknown: Option<String>,
-    /// What the accesses cost, if they are counted.
+    /// Cost of the accesses, if they are counted.
     pub traffic: Option<Traffic>,
 }

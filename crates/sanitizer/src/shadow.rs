@@ -1,15 +1,15 @@
-//! Who touched a word of memory, and whether anything orders it with what others do.
+//! Accesses to a word of memory, and the order between them.
 //!
 //! Two accesses of which one writes are a race unless one invocation makes both, both are atomic,
 //! or a barrier of their workgroup stands between them. What order the interpreter runs invocations
 //! in makes no difference: it is the absence of order that is found.
 //!
-//! What was written before a barrier is seen behind it if the barrier is one for that memory
-//! (`workgroupBarrier` or `storageBarrier`). What was read before *any* barrier is read before what
-//! others write behind it: that needs no memory to be made visible, only that none comes early, and
-//! no compiler moves accesses to memory that may be written across a barrier.
+//! A write before a barrier is visible after it if the barrier is one for that memory
+//! (`workgroupBarrier` or `storageBarrier`). A read before *any* barrier precedes the writes of
+//! others after it: that needs no memory to be made visible, only that no access moves forward, and
+//! no compiler moves accesses to writable memory across a barrier.
 
-/// How memory is accessed.
+/// Kind of an access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,
@@ -20,7 +20,7 @@ pub enum Kind {
 /// An invocation at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Who {
-    /// The number of its workgroup plus one; 0 is nobody.
+    /// The number of its workgroup plus one; 0 for no access.
     pub group: u32,
     pub lane: u32,
     /// Barriers for this memory that its workgroup has passed.
@@ -83,8 +83,8 @@ impl Cell {
     }
 }
 
-/// Keeps an access, and one of another invocation that nothing orders with it: whoever comes later
-/// is not both.
+/// Records an access, and one of another unordered invocation: a later access differs from at least
+/// one of them.
 fn note(seen: &mut [Who; 2], kind: Kind, who: Who) {
     let [first, second] = seen;
     if first.is_before(kind, who) {

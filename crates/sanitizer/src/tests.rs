@@ -132,7 +132,7 @@ fn results_are_those_of_the_text() {
             "x[i] = bitcast<u32>(f32(i) * 0.25) + u32(-1 - i32(i) >> 1u) + arrayLength(&y);",
             each(&|i| (i as f32 * 0.25).to_bits().wrapping_add(((-1 - i as i32) >> 1) as u32).wrapping_add(64)),
         ),
-        // What is undefined or raced for harms nobody if nothing comes of it.
+        // Undefined and raced values are harmless if no result depends on them.
         ("x[i] = select(i / (n - 3u), i << n, i >= 0u);", each(&|i| i << 3)),
         ("let idle = y[(i + 1u) % 64u]; y[i] = i; if lane == 99u { x[0] = idle; }", each(&|i| i)),
         (
@@ -239,7 +239,8 @@ fn a_device_may_round_the_product_of_an_fma() {
     }
 }
 
-/// Runs `body` over `x` and `y`, and compares with buffers as it leaves them but for one word.
+/// Runs `body` over `x` and `y`, and compares the results with the same buffers except one changed
+/// word.
 fn differences(body: &str, buffer: usize, word: usize, other: u32) -> Vec<Difference> {
     let program = Program::new(&kernel(body)).unwrap_or_else(|why| panic!("{why}"));
     let words = [vec![3], (0..64).collect::<Vec<u32>>(), vec![7; 64], vec![0]];

@@ -1,4 +1,4 @@
-//! What the accesses of a dispatch cost a GPU: sectors of memory, and conflicts in workgroup
+//! Cost of the accesses of a dispatch on a GPU: sectors of memory, and conflicts in workgroup
 //! memory.
 
 use crate::machine::H100;

@@ -6,11 +6,11 @@
 /// as memory checkers let it, with a mark that all values made from it have too.
 pub type Taint = u16;
 
-/// The mark of what depends on the order in which invocations come, as what an atomic operation
-/// gives back does. It is no problem, but another device may have something else there.
+/// Marks values that depend on the order of invocations, such as the result of an atomic operation.
+/// Not a problem, but another device may have a different value.
 pub const ORDER: Taint = Taint::MAX;
 
-/// The mark of what is made of two scalars: a problem's before that of an order.
+/// Returns the mark of the result of two scalars: that of a problem before that of an order.
 pub fn either(a: Taint, b: Taint) -> Taint {
     if a == 0 || b == 0 { a | b } else { a.min(b) }
 }
@@ -21,14 +21,14 @@ pub fn either(a: Taint, b: Taint) -> Taint {
 pub struct Value {
     /// By scalar, then by invocation.
     pub bits: Vec<u64>,
-    /// As `bits`; empty where no scalar has one.
+    /// Same order as `bits`; empty if no scalar has a mark.
     taints: Vec<Taint>,
     /// From one scalar to the next: the number of invocations, or 0 where all have the same.
     stride: usize,
 }
 
 impl Value {
-    /// The same scalars in all invocations.
+    /// Creates a value with the same scalars in all invocations.
     pub fn all(bits: Vec<u64>) -> Self {
         Value { bits, taints: Vec::new(), stride: 0 }
     }
@@ -102,9 +102,9 @@ impl Value {
         }
     }
 
-    /// A value that is computed `from` others in the invocations `mask` of `lanes`. Where one of
-    /// them has as many scalars as the result, its scalars belong to those of the result, otherwise
-    /// all of it to each.
+    /// Creates a value that is computed `from` others in the invocations `mask` of `lanes`. If one
+    /// of them has as many scalars as the result, its scalars belong to those of the result,
+    /// otherwise all of it to each.
     pub fn computed(
         scalars: usize,
         lanes: usize,

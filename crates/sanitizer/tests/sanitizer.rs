@@ -1,5 +1,5 @@
-//! The sanitizer on the way of every dispatch: what is wrong ends the call that submits, what is
-//! right has the results of the device, and kernels of other devices run in it.
+//! The sanitizer intercepts every dispatch: errors end the submitting call, correct dispatches have
+//! the results of the device, and kernels of other devices run in it.
 
 use std::sync::Arc;
 

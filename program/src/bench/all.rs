@@ -35,7 +35,7 @@ pub struct Suite {
     settings: Settings,
 }
 
-/// How much is measured.
+/// Amount of work to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Sizes {
     /// What a software renderer does in seconds
@@ -52,7 +52,7 @@ struct Case {
     large: &'static [(&'static str, u64)],
 }
 
-/// What others are measured by comes first: time may run out.
+/// Subjects that others are compared with come first: time may run out.
 const CASES: [Case; 14] = [
     Case {
         words: "fft --size",
@@ -96,11 +96,11 @@ const CASES: [Case; 14] = [
 ];
 
 impl Case {
-    /// Returns the subject with the sizes that fit into `memory` bytes, if any does. A number of
-    /// bytes that the driver does not tell is taken to be enough.
+    /// Returns the subject with the sizes that fit into `memory` bytes, if any does. An unknown
+    /// amount of memory is taken to be sufficient.
     ///
     /// # Errors
-    /// [`Failure::Words`] for words that are no call of `bench`.
+    /// [`Failure::Words`] for arguments that are not a call of `bench`.
     fn subject(&self, sizes: Sizes, memory: Option<u64>) -> Result<Option<Subject>, Failure> {
         let fits = |&&(_, bytes): &&(&str, u64)| memory.is_none_or(|memory| bytes <= memory);
         let size = match sizes {
@@ -121,7 +121,7 @@ impl Case {
     }
 }
 
-/// What became of a subject.
+/// Outcome of a subject.
 enum Outcome {
     Measured(Report),
     /// Why it was not measured.
@@ -133,7 +133,7 @@ enum Outcome {
 /// Measures on all ranks and prints what rank 0 reports, right or wrong.
 ///
 /// # Errors
-/// Those of the options, of the saved file, and one that names the subjects that failed or had
+/// Errors of the options, of the saved file, and one that names the subjects that failed or had
 /// wrong results.
 pub fn run(arguments: &Suite) -> Result<(), Failure> {
     super::reference::check(arguments.settings.reference)?;
@@ -159,8 +159,8 @@ fn save(arguments: &Suite, object: &Value) -> Result<(), Failure> {
     Ok(write_whole(path, format!("{object:#}\n").as_bytes())?)
 }
 
-/// What was measured so far. Rank 0 prints and saves it after each subject: whoever ends the
-/// program, or its device, leaves what there is.
+/// Measurements so far. Rank 0 prints and saves them after each subject, so that an interrupted run
+/// keeps its results.
 struct Record {
     begun: Instant,
     object: Value,
@@ -209,7 +209,7 @@ impl Record {
     }
 }
 
-/// Measures one subject after the other. All ranks call it and go on or end together.
+/// Measures one subject after the other. Collective; ranks continue or end together.
 fn measure(context: &mut Rank, arguments: &Suite) -> Result<Record, Ended> {
     let settings = &arguments.settings;
     let sizes = arguments.sizes.unwrap_or(match context.gpu.common().profile {

@@ -49,7 +49,7 @@ enum Operation {
     AllToAll,
 }
 
-/// Where data are.
+/// Location of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Data {
     /// Slices of the host
@@ -123,8 +123,8 @@ fn measure_one(
     Ok(())
 }
 
-/// The same with arrays of the devices, whose content the host brings before and takes after; what
-/// has come.
+/// Same with arrays on the devices, whose contents the host uploads before and downloads after;
+/// returns the received data.
 fn on_devices(
     context: &mut Rank,
     clock: &Clock,
@@ -195,7 +195,7 @@ impl Operation {
         })
     }
 
-    /// The same by MPI, into memory that is there already; sums beside the data.
+    /// Same with MPI, into existing memory; sums beside the data.
     fn run_by(self, mpi: &Mpi, data: &[u64], into: &mut [u64]) {
         match self {
             Operation::Barrier => mpi.barrier(),

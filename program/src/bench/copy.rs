@@ -1,4 +1,4 @@
-//! How fast the devices copy their memory: an upper bound for any kernel that reads and writes.
+//! Copy speed of device memory: an upper bound for any kernel that reads and writes.
 
 use meshloom::gpu::{Array, Kernel, KernelSource, Profile};
 use meshloom::{Error, Rank};

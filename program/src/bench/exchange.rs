@@ -171,8 +171,8 @@ fn measure_one(session: &mut Session, exchange: TransposeExchange) -> Result<(),
     Ok(())
 }
 
-/// The same exchange without chunks: the whole array to the host, one message per peer, the whole
-/// array back.
+/// Runs the same exchange without chunks: the whole array to the host, one message per peer, the
+/// whole array back.
 fn whole_messages(
     comms: &mut GridComms,
     axis: usize,

@@ -113,8 +113,8 @@ fn plan(session: &Session, arguments: &Arguments, kind: Values, shape: [u64; 3],
     }
 }
 
-/// The usual transform, or, with `tune`, the fastest that is found: on this grid only where it is
-/// true.
+/// Plans the default transform, or, with `tune`, the fastest one found, on this grid only if
+/// requested.
 fn planned<T: Cell>(
     context: &Rank,
     tune: Option<bool>,

@@ -75,7 +75,7 @@ fn one(
     Ok(())
 }
 
-/// Returns the number of groups with so many members and more.
+/// Returns the number of groups with at least `least` members.
 fn groups(labels: &[u32], least: u64) -> u64 {
     let mut counts = vec![0u64; labels.len()];
     for &label in labels {
@@ -87,9 +87,9 @@ fn groups(labels: &[u32], least: u64) -> u64 {
     counts.iter().filter(|&&count| count >= least).count() as u64
 }
 
-/// Returns `true` if labels are those of the reference, but for links that rounding makes or
-/// breaks: the groups must be unions of those with a slightly smaller linking length and lie within
-/// those with a slightly larger one.
+/// Returns `true` if labels are those of the reference, except for links that depend on rounding:
+/// the groups must be unions of those with a slightly smaller linking length and lie within those
+/// with a slightly larger one.
 fn same(ours: &[u32], theirs: &[u32], reference: &Reference, length: f32) -> bool {
     let close = || {
         // Rounding of squares on both sides, and of periodic images.

@@ -144,7 +144,7 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, shape: [u64; 3], width: 
 struct Measured {
     operation: Operation,
     ours: Spread,
-    /// The same on the host, and whether its result is the same.
+    /// Time of the same exchange on the host, and whether its result is equal.
     theirs: Option<(Spread, bool)>,
     ghosts: u64,
     /// Read and written in device memory.
@@ -180,7 +180,7 @@ fn report_one(session: &mut Session, copy: &CopySpeed, [mesh, grid]: [&str; 2], 
     result
 }
 
-/// Returns `true` if two fields are the same, but for rounding of sums in another order.
+/// Returns `true` if two fields are equal except for the rounding of sums in another order.
 fn close(device: &[f32], host: &[f32]) -> bool {
     let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * (1.0 + a.abs());
     device.len() == host.len() && device.iter().zip(host).all(near)

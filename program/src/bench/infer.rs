@@ -146,7 +146,7 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns an iteration that ends after so many steps.
+/// Returns an iteration that ends after a fixed number of steps.
 fn options(pairs: u64, numbers: u64) -> IterationOptions {
     IterationOptions {
         pairs: pairs as usize,

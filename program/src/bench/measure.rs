@@ -65,18 +65,18 @@ impl Spread {
     }
 }
 
-/// Repeats within a run of work that took so many seconds.
+/// Returns the repeats within a run of work that takes `seconds`.
 fn repeats(seconds: f64) -> u32 {
     (SHORTEST / seconds).ceil().clamp(1.0, MAX_REPEATS) as u32
 }
 
-/// The sum over all ranks.
+/// Returns the sums over all ranks.
 pub fn sum<const N: usize>(comm: &Communicator, mut own: [u64; N]) -> Result<[u64; N], Error> {
     comm.all_reduce(&mut own, Op::Sum)?;
     Ok(own)
 }
 
-/// What work is recorded in: a recorder, or a context that has one.
+/// Target of recorded work: a recorder, or a rank that has one.
 pub trait Works {
     fn recorder(&mut self) -> &mut Recorder;
 }
@@ -101,13 +101,13 @@ pub struct Clock {
     warm_seconds: f64,
     bar: ProgressBar,
     start: Instant,
-    /// Of each measurement of [`together`](Self::together) its median and what each kernel took in
-    /// one more run, where that is wanted.
+    /// For each measurement of [`together`](Self::together), its median and the times of kernels in
+    /// one more run, if requested.
     kernels: Option<RefCell<Vec<(f64, Vec<KernelTime>)>>>,
 }
 
 impl Clock {
-    /// Creates a clock for so many measurements.
+    /// Creates a clock for `measurements` measurements.
     pub fn new(settings: &Settings, context: &Rank, measurements: usize) -> Self {
         let steps = measurements as u64 * u64::from(WARM_UP + settings.runs);
         let bar = settings.common.progress(context.comm.rank(), steps, "bench");

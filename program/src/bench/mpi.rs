@@ -1,5 +1,5 @@
-//! What MPI does by itself, without the library: the same messages and collectives through its own
-//! calls, in the same process.
+//! Pure MPI, without the library: the same messages and collectives through its own calls, in the
+//! same process.
 
 #[cfg(not(feature = "mpi"))]
 pub use absent::Mpi;

@@ -78,7 +78,7 @@ fn one(bench: &mut SearchBench, size: u64, radius: f32, bins: u32) -> Result<(),
     Ok(())
 }
 
-/// Returns `true` if two histograms are the same, but for pairs that rounding moves across an edge.
+/// Returns `true` if two histograms are equal except for pairs that rounding moves across an edge.
 fn close(ours: &[u64], theirs: &[u64]) -> bool {
     let near = |(&a, &b): (&u64, &u64)| a.abs_diff(b) <= 2 + a.max(b) / 50_000;
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(near)

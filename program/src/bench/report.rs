@@ -10,7 +10,7 @@ use super::input::Settings;
 use super::measure::{Spread, WARM_UP, warm_seconds};
 use crate::failure::Failure;
 
-/// The same work done by something else.
+/// A reference implementation of the same work.
 pub struct Reference {
     pub name: &'static str,
     pub seconds: Spread,
@@ -111,8 +111,8 @@ impl Report {
         self.results.push(result);
     }
 
-    /// What each kernel of a measurement took whose median is given; measurements come in the order
-    /// in which they were made.
+    /// Adds the times of the kernels of a measurement with this median, in the order of
+    /// measurements.
     pub fn kernels(&mut self, median: f64, kernels: &[KernelTime]) {
         if kernels.is_empty() {
             return;
@@ -140,7 +140,7 @@ impl Report {
         }
     }
 
-    /// Whether all results were those of the reference: times of wrong results mean nothing.
+    /// Checks that all results were those of the reference: times of wrong results mean nothing.
     ///
     /// # Errors
     /// [`Failure::Failed`], which names them.

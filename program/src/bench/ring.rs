@@ -49,7 +49,7 @@ pub fn measure(
     Ok(session.finish())
 }
 
-/// Who is next to a rank.
+/// Neighbors of a rank.
 struct Neighbours {
     to: usize,
     from: usize,

@@ -39,9 +39,9 @@ pub struct Measured {
     pub search: Spread,
     /// The tree and then the search, submitted together.
     pub both: Spread,
-    /// Device bytes: at most while building, including the tree and the pool's rounding; and what
-    /// the search took besides that and its results. None where several ranks share a device's
-    /// counters.
+    /// Device bytes: the maximum while building, including the tree and the pool's rounding; and
+    /// the memory of the search besides that and its results. `None` if several ranks share a
+    /// device's counters.
     pub memory: Option<[u64; 2]>,
 }
 
@@ -60,8 +60,8 @@ pub struct SearchBench<'a> {
 }
 
 impl<'a> SearchBench<'a> {
-    /// Creates a benchmark called `subject` of so many `searches` of each number of points, whose
-    /// table begins with `columns`.
+    /// Creates a benchmark called `subject` with `searches` searches for each number of points,
+    /// whose table begins with `columns`.
     pub fn new(
         subject: &str,
         settings: &'a Settings,
@@ -91,8 +91,8 @@ impl<'a> SearchBench<'a> {
         Ok((cloud, reference))
     }
 
-    /// Measures on all ranks the tree of `cloud` and `search` in it, and returns the first result
-    /// too: arrays with so many words as `results` has.
+    /// Measures on all ranks the tree of `cloud` and `search` in it, and returns the first result,
+    /// too: arrays with the lengths in `results`.
     pub fn measure<T>(
         &mut self,
         cloud: &Cloud,
@@ -152,7 +152,7 @@ impl<'a> SearchBench<'a> {
         self.session.clock.alone::<2>(work.as_mut().map(|work| work as &mut dyn FnMut(usize)))
     }
 
-    /// The reference's times for `what`, and whether the results of all ranks are the same.
+    /// Returns the reference's times for `what`, and whether the results of all ranks are equal.
     /// Collective.
     pub fn compared(&self, took: Option<[Spread; 2]>, what: String, differs: bool) -> Result<Option<Theirs>, Error> {
         let same = self.session.sum([u64::from(differs)])? == [0];

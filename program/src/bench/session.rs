@@ -13,7 +13,7 @@ use crate::terminal;
 /// Measures on all ranks and prints what rank 0 reports, right or wrong.
 ///
 /// # Errors
-/// Those of the options and the work, and [`Report::verdict`].
+/// Errors of the options and the work, and [`Report::verdict`].
 pub fn run(settings: &Settings, body: impl Fn(&mut Rank) -> Result<Report, Ended> + Sync) -> Result<(), Failure> {
     let Some(report) = settings.common.launch(&Files::default(), body)? else { return Ok(()) };
     let verdict = report.verdict();
@@ -33,7 +33,8 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// A benchmark of `subject` with so many `measurements`, whose table has these columns.
+    /// Creates a benchmark of `subject` with `measurements` measurements, whose table has these
+    /// columns.
     pub fn new(
         subject: &str,
         settings: &'a Settings,
@@ -49,7 +50,7 @@ impl<'a> Session<'a> {
         Session { context, settings, clock, report }
     }
 
-    /// The sum over all ranks.
+    /// Returns the sums over all ranks.
     pub fn sum<const N: usize>(&self, own: [u64; N]) -> Result<[u64; N], Error> {
         self.clock.sum(own)
     }

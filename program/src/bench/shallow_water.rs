@@ -28,10 +28,10 @@ const STEPS: u64 = 50;
 /// Steps after which results are compared with the reference's.
 const COMPARED: u64 = 10;
 
-/// Returns what roundings of [`COMPARED`] steps could add up to, in m, if all had one sign, where
-/// elevations reach `greatest` on water that is `depth` deep at rest: of each step half a unit of
-/// the elevation, and those of four fluxes, which grow with the height; the derivation is in
-/// `tests/shallow_water.rs`.
+/// Returns an upper bound in m of the accumulated roundings of [`COMPARED`] steps, if all had one
+/// sign, for elevations up to `greatest` on water of the depth `depth`: half a unit of the
+/// elevation per step, and the roundings of four fluxes, which grow with the height; the derivation
+/// is in `tests/shallow_water.rs`.
 fn roundings(greatest: f32, depth: f64) -> f32 {
     (COMPARED + 1) as f32 * (greatest * f32::EPSILON / 2.0 + 1.6e-6 * (1.0 + greatest / depth as f32))
 }

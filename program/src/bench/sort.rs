@@ -26,7 +26,7 @@ pub struct Arguments {
     pub settings: Settings,
 }
 
-/// What is sorted: bits of keys, and whether they are random or those of points in a halo.
+/// Sorted keys: their bits, and whether they are random or those of points in a halo.
 const KEYS: [(u32, Kind); 3] = [(63, Kind::Uniform), (63, Kind::Hernquist), (32, Kind::Uniform)];
 
 const COLUMNS: [&str; 11] =
@@ -49,8 +49,8 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
     Ok(session.finish())
 }
 
-/// Sorts `size` keys of so many bits with their index as payload, as a sort of particles does, and
-/// reports it. Collective.
+/// Sorts `size` keys with their index as payload, as a sort of particles does, and reports it.
+/// Collective.
 fn measure_one(
     session: &mut Session,
     copy: &CopySpeed,

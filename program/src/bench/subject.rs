@@ -1,4 +1,4 @@
-//! What can be measured.
+//! Subjects of measurements.
 
 use clap::Subcommand;
 use meshloom::Rank;
@@ -43,12 +43,12 @@ pub enum Subject {
     ShallowWater(shallow_water::Arguments),
 }
 
-/// What `--reference` compares a subject with.
+/// The reference that `--reference` compares a subject with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A library for the processor, which only builds with the feature `reference` have.
     Library,
-    /// The same work done in another way, in every build.
+    /// Another implementation of the same work, in every build.
     OtherWay,
     /// Nothing.
     None,

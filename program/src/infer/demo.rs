@@ -97,7 +97,7 @@ pub fn seal(context: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Re
     Ok([data, truth])
 }
 
-/// Refuses rates of any rank that are no numbers or that counts cannot have. Collective.
+/// Refuses rates of any rank that are NaN or that counts cannot have. Collective.
 fn too_large<'a>(comm: &Communicator, rates: impl Iterator<Item = &'a f64>) -> Result<Option<Failure>, CommError> {
     let mut greatest = [rates.fold(0.0, |all: f64, rate| if rate.is_nan() { f64::INFINITY } else { all.max(*rate) })];
     comm.all_reduce(&mut greatest, Op::Max)?;

@@ -189,7 +189,7 @@ fn overflowed(error: Error, problem: &Problem) -> Error {
     }
 }
 
-/// What is asked, and of which ranks.
+/// The requested work, and its ranks.
 struct Asked<'a> {
     all: &'a Communicator,
     groups: &'a SampleGroups,

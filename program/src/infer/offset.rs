@@ -1,4 +1,4 @@
-//! Where the data are: the mean that the field has a priori with `offset_mean = "data"`.
+//! Level of the data: the prior mean of the field with `offset_mean = "data"`.
 //!
 //! A prior far from the data has to be bent to them by its other hyper-parameters, through places
 //! where neither samples nor steps are worth anything.
@@ -43,7 +43,7 @@ impl Observed<'_> {
                 (signal, weight.sqrt().recip())
             }
         };
-        // A positive signal is no smaller than what data would notice.
+        // A positive signal is at least as large as the data can detect.
         let offset = if self.lognormal { signal.max(error).ln() } else { signal };
         Ok(if offset.is_finite() { offset } else { 0.0 })
     }
@@ -104,7 +104,7 @@ mod tests {
             (poisson, true, &[(0.0, 2.0), (0.0, 3.0)], 0.2f64.ln()),
             (gaussian, false, &[(300.1, 0.1), (299.9, 0.1), (-1e6, 1e9)], 300.0),
             (gaussian, true, &[(1e-5, 1e-6), (3e-5, 1e-6)], 2e-5f64.ln()),
-            // Noise around 0: the signal is no larger than the error of the mean.
+            // Noise around 0: the signal is at most as large as the error of the mean.
             (gaussian, true, &[(-1.0, 2.0), (0.5, 2.0), (0.1, 2.0), (-0.2, 2.0)], 0.0),
             (student, false, &[(-3.0, 1.0), (1e9, 1.0), (-2.0, 1.0), (-2.5, 1.0), (0.25, 1.0)], -2.0),
             (student, false, &[(7.0, 1.0)], 7.0),

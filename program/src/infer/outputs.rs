@@ -19,7 +19,7 @@ use super::problem::Problem;
 use crate::checked_files::is_same_file;
 use crate::described;
 
-/// The names of all that is written, but for the state.
+/// The names of all output files, without the state.
 pub const FILES: [&str; 8] = [
     "mean.npy",
     "std.npy",
@@ -31,7 +31,7 @@ pub const FILES: [&str; 8] = [
     described::DESCRIPTION,
 ];
 
-/// What outputs are made of, on one rank.
+/// Source of outputs, on one rank.
 pub struct Outputs<'a> {
     /// All ranks of all groups.
     pub all: &'a Communicator,
@@ -42,7 +42,7 @@ pub struct Outputs<'a> {
     pub lognormal: bool,
 }
 
-/// What each rank has of a field at the data's cells: where each line stands in the file, and its
+/// Values of a field at the data's cells on a rank: the position of each line in the file, and its
 /// numbers.
 type Lines = Vec<(u64, Vec<f32>)>;
 

@@ -132,7 +132,7 @@ impl FileOptions for RunOptions {
         &["offset_mean", "offset_std", "fluctuations", "slope", "flexibility", "asperity"];
 }
 
-/// How samples are drawn: straight or bent.
+/// Sampling method: straight or bent.
 #[derive(ValueEnum, Deserialize, Serialize, Clone, Copy, Debug, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 enum Mode {
@@ -212,7 +212,7 @@ pub enum Kind {
 /// Hyper-parameters: mean and standard deviation of each.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HyperParameters {
-    /// None where the data are to say where they are, until they have.
+    /// `None` if the data determine the mean, until they have been read.
     pub offset_mean: Option<f64>,
     pub offset_std: [f64; 2],
     pub fluctuations: [f64; 2],
@@ -263,7 +263,7 @@ impl Arguments {
                 let data = printable_path(data);
                 return Err(usage(format!("--demo makes its own data: leave {data} of the file of --config out")));
             }
-            // Some seven counts a cell: there are no data yet to take the mean from.
+            // About seven counts per cell: no data exist yet to take the mean from.
             if let Offset::Word(_) = options.offset_mean {
                 options.offset_mean = Offset::Number(2.0);
             }
@@ -438,7 +438,8 @@ impl RunParameters {
         Shares { ranks, samples: self.most_samples(), grid }.groups(self.groups, |_| true)
     }
 
-    /// The likelihood and whether the model is log-normal, for data that are integers or not.
+    /// Returns the likelihood, and whether the model is log-normal, for data that are integers or
+    /// not.
     ///
     /// # Errors
     /// [`Failure::Usage`] for options that do not go together.
@@ -477,14 +478,14 @@ impl RunParameters {
         object
     }
 
-    /// How samples are drawn.
+    /// Returns the sampling method.
     pub fn sampling(&self) -> Value {
         let mode = self.geovi.map_or("schedule", |bent| if bent { "geovi" } else { "mgvi" });
         json!({ "sample_steps": self.sample_steps, "mode": mode })
     }
 
-    /// Returns what says which problem it is, but for the contents of files: a state of another one
-    /// is none to go on from.
+    /// Returns the identity of the problem, without the contents of files; states of other problems
+    /// cannot be resumed.
     pub fn problem(&self, (kind, lognormal): (Kind, bool), hyper: &HyperParameters) -> Value {
         let sigma = if let Some(Noise::Number(sigma)) = &self.options.noise { Some(sigma) } else { None };
         json!({

@@ -126,7 +126,7 @@ impl Maps<'_> {
     /// group.
     ///
     /// # Errors
-    /// Those of the data's files, and of pictures that are too large.
+    /// Errors of the data's files, and of pictures that are too large.
     pub fn draw(
         &self,
         comm: &Communicator,

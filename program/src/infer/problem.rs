@@ -23,7 +23,7 @@ use crate::failure::Failure;
 pub struct Grids {
     /// The data's shape, as in the file.
     pub shape: Vec<u64>,
-    /// The same with one cell along the axes that it lacks, which are the first.
+    /// The same shape, padded in front with axes of one cell.
     pub cells: [u64; 3],
     pub padded: [u64; 3],
     /// Sides of a cell.
@@ -45,10 +45,11 @@ fn smooth(least: u64) -> u64 {
 }
 
 impl Grids {
-    /// Of data of this shape.
+    /// Creates the grid of data of this shape.
     ///
     /// # Errors
-    /// A message for data of no or more than three axes, and another number of distances than axes.
+    /// A message for data without axes or with more than three, and for another number of distances
+    /// than axes.
     pub fn new(shape: &[u64], parameters: &RunParameters) -> Result<Self, Failure> {
         let axes = shape.len();
         if !(1..=3).contains(&axes) || shape.iter().product::<u64>() < 2 {
@@ -125,18 +126,17 @@ impl Grids {
     }
 }
 
-/// What is inferred.
+/// Problem of an inference.
 pub struct Problem {
     pub grids: Grids,
     pub regular: RegularGrid,
     pub field: CorrelatedField,
-    /// What the likelihood sees before exposure and mask, on the field's grid.
+    /// Signal before exposure and mask, on the field's grid.
     pub signal: Model,
     pub likelihood: Likelihood,
-    /// What is known of the field before, with the mean that the data have said where nothing else
-    /// was.
+    /// Prior of the field, with the mean that the data determine unless it was given.
     pub hyper: HyperParameters,
-    /// What tells it from others: its parameters and fingerprints of its files.
+    /// Identity of the problem: its parameters and fingerprints of its files.
     pub identity: Value,
 }
 
@@ -213,7 +213,7 @@ impl Files<'_> {
     }
 }
 
-/// The prior of the field.
+/// Returns the prior of the field.
 fn prior(hyper: &HyperParameters, shape: [u64; 3]) -> FieldPrior {
     let amplitude = AmplitudePrior::NonParametric {
         of: PriorSpectrum::Power,
@@ -309,7 +309,7 @@ impl Problem {
     }
 }
 
-/// The shape of the data and whether they are integers.
+/// Returns the shape of the data, and whether they are integers.
 ///
 /// # Errors
 /// Those of the file.

@@ -88,7 +88,7 @@ impl Parsed {
     /// Returns the kernel in a language other than WGSL.
     ///
     /// # Errors
-    /// What the language cannot express: there is no double precision in Metal's.
+    /// The feature that the language cannot express, such as double precision in Metal.
     pub fn write(&self, stage: Stage) -> Result<Output, String> {
         match stage {
             Stage::Wgsl => Err("it is in WGSL already".into()),

@@ -66,7 +66,7 @@ type Named = (String, KernelSource);
 /// Forms with the same text are one.
 ///
 /// # Errors
-/// [`Failure::Failed`] for a kernel that is no text in the least profile.
+/// [`Failure::Failed`] for a kernel without a valid text in the smallest profile.
 fn named(sources: Vec<KernelSource>) -> Result<Vec<Named>, Failure> {
     let mut forms = Vec::new();
     let mut seen = HashSet::new();

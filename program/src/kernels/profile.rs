@@ -1,5 +1,5 @@
-//! What the text of a kernel depends on besides the kernel: a device's profile, or limits from a
-//! file.
+//! Properties that the text of a kernel depends on besides the kernel: a device's profile, or
+//! limits from a file.
 
 use std::path::Path;
 
@@ -86,7 +86,7 @@ impl Shape {
         Ok(())
     }
 
-    /// Returns the form of a kernel whose arrays are cut into so many `windows`.
+    /// Returns the variant of a kernel whose arrays are cut into `windows` windows.
     pub fn variant<'a>(&self, windows: &'a [u32]) -> Variant<'a> {
         let params = match self.params {
             Space::Uniform => ParamsSpace::Uniform,

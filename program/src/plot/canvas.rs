@@ -38,7 +38,7 @@ pub struct Canvas {
 }
 
 impl Canvas {
-    /// `None` if there is no memory for the picture.
+    /// Creates a canvas; `None` if memory is short.
     pub fn new(width: u32, height: u32) -> Option<Self> {
         let mut pixels = Pixmap::new(width, height)?;
         pixels.fill(Color::WHITE);
@@ -66,7 +66,7 @@ impl Canvas {
         }
     }
 
-    /// The outline of a rectangle (left, top, right, bottom).
+    /// Draws the outline of a rectangle (left, top, right, bottom).
     pub fn frame(&mut self, rectangle: [f32; 4], pen: Pen) {
         if let Some(path) = rectangular(rectangle) {
             self.stroke(&path, pen);
@@ -174,8 +174,8 @@ fn rectangular([left, top, right, bottom]: [f32; 4]) -> Option<Path> {
     Rect::from_ltrb(left, top, right, bottom).map(PathBuilder::from_rect)
 }
 
-/// How a character is drawn: the character whose glyph is taken, its scale, and its height above
-/// the line in ems.
+/// Drawing of a character: the character whose glyph is used, its scale, and its height above the
+/// line in ems.
 #[derive(Clone, Copy)]
 struct Glyph {
     character: char,

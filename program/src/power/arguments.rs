@@ -92,7 +92,7 @@ fn size(text: &str) -> Result<[f64; 3], String> {
     if is_box(&size) { Ok(size) } else { Err("every side must be a length from 1e-30 to 1e30".into()) }
 }
 
-/// Whether squares and volumes of lengths stay in the range of f64.
+/// Returns `true` if squares and volumes of lengths stay in the range of f64.
 pub fn is_box(size: &[f64; 3]) -> bool {
     size.iter().all(|side| (1e-30..=1e30).contains(side))
 }

@@ -104,7 +104,8 @@ pub struct Measurement<'a> {
 }
 
 impl<'a> Measurement<'a> {
-    /// Of a file; `other` is that of `--cross`, which must be in the same box.
+    /// Creates the measurement of a file; `other` is that of `--cross`, which must be in the same
+    /// box.
     pub fn new(
         arguments: &'a Arguments,
         (file, input): (&dyn PointReader, Content),
@@ -148,7 +149,7 @@ impl<'a> Measurement<'a> {
         Ok(Measurement { arguments, path: &arguments.input, shape, size, window, is_contrast, masses_option: MASSES })
     }
 
-    /// The same measurement of another file, on the same mesh.
+    /// Returns the same measurement of another file, on the same mesh.
     pub fn of_other(&self, path: &'a Path, input: Content) -> Result<Self, Failure> {
         let (name, [x, y, z]) = (printable_path(path), self.shape);
         match input {

@@ -95,7 +95,7 @@ impl Inputs {
         }
     }
 
-    /// Says where two files may mean different things by their numbers.
+    /// Warns of differences in the meaning of the numbers of two files.
     fn warn(&self) -> Result<(), IoError> {
         if let [Input { file: one, .. }, Input { file: other, .. }] = &self.0[..] {
             let said = differences((one.path(), &one.space()?), (other.path(), &other.space()?));
@@ -154,7 +154,7 @@ fn measure(context: &mut Rank, inputs: &Inputs, measurements: &[Measurement]) ->
     Ok(report)
 }
 
-/// What is measured: bins of the first input, and further columns.
+/// Results: bins of the first input, and further columns.
 #[derive(Default)]
 struct Table {
     bins: Vec<Bin>,
@@ -189,7 +189,7 @@ fn powers(bins: &[Bin]) -> Vec<f64> {
 /// Returns the correlation of two fields in each bin, from their powers and their cross-spectrum;
 /// NaN where a field has no power.
 ///
-/// It is between -1 and 1 but for the rounding of powers, which is taken away.
+/// It is between -1 and 1 after the correction for the rounding of powers.
 fn correlation(one: &[Bin], other: &[Bin], cross: &[f64]) -> Vec<f64> {
     const ROUNDING: f64 = 1e-4;
     let bounded = |r: f64| if (1.0..1.0 + ROUNDING).contains(&r.abs()) { r.signum() } else { r };

@@ -29,7 +29,7 @@ pub type ModeArray = Array<[f32; 2]>;
 /// The modes of this rank.
 pub struct ModesOfInput {
     pub modes: ModeArray,
-    /// Those of the points moved by half a cell, for interlacing.
+    /// Modes of the points moved by half a cell, for interlacing.
     pub shifted: Option<ModeArray>,
     /// Bytes sent to distribute points.
     pub sent: u64,
@@ -128,7 +128,7 @@ fn field_modes(
     Ok(ModesOfInput { modes, shifted: None, sent: 0, effective_count: None })
 }
 
-/// The modes of the density of points, and of the points moved by half a cell.
+/// Computes the modes of the density of points, and of the points moved by half a cell.
 fn point_modes(
     measurement: &Measurement,
     Input { file, masses, .. }: &Input,

@@ -54,7 +54,7 @@ fn options((parameters, temperatures): (&Parameters, &[f64]), iteration: u32, nu
     }
 }
 
-/// What a fit has found, and how.
+/// Result of a fit, and its statistics.
 pub struct Fitted {
     pub fit: Fit<Rank, Rc<Likelihood>>,
     pub likelihood: Rc<Likelihood>,
@@ -116,8 +116,8 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
     Ok(Fitted { fit, likelihood, temperatures })
 }
 
-/// Returns the bytes of a device that are left for the fit, on the rank that has the fewest: what
-/// samples cannot keep there of their run is made anew.
+/// Returns the bytes of a device that are left for the fit, on the rank with the fewest: parts of a
+/// sample's run that do not fit are recomputed.
 fn memory(rank: &Rank, groups: &SampleGroups) -> Result<u64, Error> {
     let all = rank.gpu.capabilities().memory;
     let mut left = [all.map_or(u64::MAX, |all| all.saturating_sub(rank.allocated()))];

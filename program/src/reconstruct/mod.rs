@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inputs = [&options.density, &options.truth, &options.universe.power_table, &arguments.configured.config]
         .into_iter()
         .flatten();
-    // One that is there is no file to be replaced.
+    // An existing one must not be replaced.
     let directory = [arguments.out()].into_iter().filter(|out| !out.is_dir());
     let mut files = check_files(inputs.map(PathBuf::as_path), directory.chain(written.iter().map(PathBuf::as_path)))?;
     // What is written is in the directory and not beside it, which ranks need not share.

@@ -86,7 +86,7 @@ impl Arguments {
     }
 }
 
-/// How samples are drawn.
+/// Sampling method.
 #[derive(ValueEnum, Deserialize, Serialize, Clone, Copy, Debug, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::spectra::Agreement;
 use crate::described;
 
-/// All files that a reconstruction may write, but for the state; the description comes last.
+/// All files that a reconstruction may write, without the state; the description comes last.
 pub const FILES: [&str; 10] = [
     "white_noise.npy",
     "white_noise_std.npy",

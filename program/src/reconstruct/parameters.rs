@@ -95,8 +95,8 @@ impl Parameters {
         }
     }
 
-    /// Returns what the posterior is of: a state of another one is none to go on from.
-    /// `fingerprint` is that of the density.
+    /// Returns the identity of the posterior; states of other ones cannot be resumed. `fingerprint`
+    /// is that of the density.
     pub fn problem(&self, config: &Config, fingerprint: u64) -> Value {
         let mut object = json!({
             "density_fingerprint": format!("{fingerprint:016x}"), "noise": self.noise, "box": self.box_size,
@@ -106,7 +106,7 @@ impl Parameters {
         object
     }
 
-    /// How samples are drawn.
+    /// Returns the sampling method.
     pub fn sampling(&self) -> Value {
         json!({ "mode": self.options.mode })
     }

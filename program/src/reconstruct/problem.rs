@@ -1,4 +1,4 @@
-//! What is reconstructed: data, the run that they are of, and how ranks share it.
+//! Problem of a reconstruction: data, their run, and its distribution over ranks.
 
 use meshloom::comm::Op;
 use meshloom::inference::SampleGroups;
@@ -13,7 +13,7 @@ use super::parameters::Parameters;
 use super::spectra::Spectra;
 use crate::failure::{Ended, Failure};
 
-/// What a reconstruction works with on one rank.
+/// Objects of a reconstruction on one rank.
 pub struct Problem<'p, 'w> {
     pub parameters: &'p Parameters,
     pub groups: SampleGroups,

@@ -1,4 +1,4 @@
-//! What a fit has found: files, and what describes them.
+//! Results of a fit: files, and their description.
 
 use meshloom::Error;
 use meshloom::Rank;
@@ -13,8 +13,8 @@ use super::outputs::{Outputs, cells_of};
 use super::problem::Problem;
 use super::spectra::Spectra;
 
-/// Signal dominates the scales on which the true density has so many times the power of the data's
-/// noise: there a Wiener filter's correlation with the truth, `sqrt(P / (P + N))`, is above 0.91.
+/// Ratio of the true density's power to the noise power above which the signal dominates a scale:
+/// there a Wiener filter's correlation with the truth, `sqrt(P / (P + N))`, is above 0.91.
 const DOMINATES: f64 = 5.0;
 
 /// White noise and the density that it evolves into.
@@ -91,8 +91,8 @@ fn chi_squared(problem: &mut Problem<'_, '_>, fitted: &Fitted) -> Result<Value, 
     }))
 }
 
-/// How sure the result is: standard deviations over samples, and the samples; with the standard
-/// deviation of the noise. Collective.
+/// Writes the uncertainty of the result: standard deviations over samples, and the samples; with
+/// the standard deviation of the noise. Collective.
 fn samples(
     problem: &mut Problem<'_, '_>,
     outputs: &Outputs<'_>,
@@ -154,10 +154,9 @@ fn spectra(
     Ok((files, agreement))
 }
 
-/// How far the truth is from what was found, over the standard deviation, in the root of the mean
-/// square: 1 where both are right. `std` is that of `count` samples about a mean that might be
-/// theirs; mirrored ones have the position for their mean, so that none of them is used up for it.
-/// Collective.
+/// Returns the root mean square of the difference of truth and result over the standard deviation:
+/// 1 if both are correct. `std` is that of `count` samples about their mean; mirrored samples have
+/// the position as their mean, so that no degree of freedom is lost. Collective.
 fn error_over_std(
     problem: &mut Problem<'_, '_>,
     [found, truth, std]: [&Vector; 3],
@@ -171,7 +170,7 @@ fn error_over_std(
     Ok((squares[0] / (squares[1] * about_the_position)).sqrt())
 }
 
-/// Returns what `run.json` says but for times and what follows from spectra. Collective.
+/// Returns the content of `run.json` without times and results from spectra. Collective.
 fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -> Result<Value, Error> {
     let Problem { parameters, groups, rank, memory, identity, .. } = problem;
     let (info, counts) = (rank.gpu.info(), rank.recorder.counts());

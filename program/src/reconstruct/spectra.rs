@@ -13,7 +13,7 @@ pub struct Spectra {
     binner: ModeBinner,
 }
 
-/// How two fields agree, by bin.
+/// Agreement of two fields, by bin.
 pub struct Agreement {
     /// The bins of the first field, and of the second.
     pub power: [Vec<Bin>; 2],
@@ -52,7 +52,7 @@ impl Agreement {
 }
 
 impl Spectra {
-    /// Of fields on the cells of `regular`.
+    /// Creates the bins of fields on the cells of `regular`.
     pub fn new(rank: &Rank, regular: &RegularGrid) -> Result<Self, Error> {
         let transform = Transform::new(&rank.gpu, regular.shape, regular.grid, regular.rank)?;
         let part = transform.spectrum_part();
@@ -72,8 +72,8 @@ impl Spectra {
         Ok(self.binner.measure(&mut rank.recorder, &comm, &self.geometry, modes)?)
     }
 
-    /// How two fields agree: their cross power is a quarter of the power of their sum less that of
-    /// their difference.
+    /// Returns the agreement of two fields: their cross power is a quarter of the power of their
+    /// sum minus that of their difference.
     pub fn agreement(&self, rank: &mut Rank, a: &Vector, b: &Vector) -> Result<Agreement, Error> {
         let added = |rank: &mut Rank, sign: f64| {
             let mut sum = Vector::new(&rank.gpu, a.space())?;

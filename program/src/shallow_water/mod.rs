@@ -38,13 +38,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     common.print(report)
 }
 
-/// Steps between two looks at the device and at signals at most: so many are submitted at once.
+/// Maximum number of steps submitted at once, between two checks of the device and of signals.
 const STRIDE: u64 = 256;
 /// Milliseconds that they are to take at most, so that who asks a run to stop does not wait for
 /// long.
 const LONGEST: u64 = 500;
 
-/// Returns the next steps to submit at once, after so many took so long.
+/// Returns the number of steps to submit next, after `steps` steps took `milliseconds`.
 fn stride(steps: u64, milliseconds: u64) -> u64 {
     if milliseconds > LONGEST { (steps / 2).max(1) } else { (2 * steps).min(STRIDE) }
 }
@@ -133,7 +133,7 @@ fn stopped<T: Real>(
     Ok(Some(Failure::Stopped { signal, message }))
 }
 
-/// Returns the content of `run.json`, but for seconds per phase. Collective.
+/// Returns the content of `run.json` without the seconds of phases. Collective.
 fn report<T: Real>(
     context: &Rank,
     parameters: &RunParameters,

@@ -70,7 +70,7 @@ pub struct Event {
 /// When a run writes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Of the whole run.
+    /// Steps of the whole run.
     pub steps: u64,
     /// From one line of diagnostics to the next.
     pub every: u64,
@@ -79,7 +79,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// That of the run which an [object](RunParameters::object) describes.
+    /// Returns the schedule of the run that an [object](RunParameters::object) describes.
     pub fn of(object: &Value) -> Option<Schedule> {
         let found = Schedule::deserialize(object).ok()?;
         let most = found.every > 0 && found.steps / found.every <= MOST_LINES && found.snapshots <= MOST_LINES;
@@ -112,8 +112,8 @@ impl Schedule {
         })
     }
 
-    /// Of the lines or frames that this schedule has seen up to `step`, as `seen` says, the numbers
-    /// of those that `next` would have seen; the first that is missing is an error.
+    /// Returns, for the lines or frames of this schedule up to `step`, selected by `seen`, the
+    /// numbers of those that `next` contains, too; the first missing one is an error.
     pub fn kept(self, next: Schedule, step: u64, seen: fn(&Event) -> bool) -> Result<Vec<usize>, u64> {
         let up_to = |schedule: Schedule| -> Vec<u64> {
             let events = schedule.events().filter(move |event| event.step <= step && seen(event));

@@ -89,7 +89,7 @@ fn seal_frames(context: &Rank, path: &Path, frames: &[Picture]) -> Result<Sealed
     })
 }
 
-/// What a run is resumed from: this rank's part of the state, and what had been seen.
+/// State that a run is resumed from: this rank's part, and the diagnostics so far.
 pub struct Last<T> {
     pub step: u64,
     pub state: Vec<T>,

@@ -20,7 +20,7 @@ use crate::spheres::Spheres;
 /// velocities in km/s.
 pub struct Halos {
     catalogue: Catalogue,
-    /// Of a particle.
+    /// Mass of a particle.
     mass: f64,
     selection: Selection,
     length: f32,
@@ -176,7 +176,7 @@ fn hdf5(
     }
 }
 
-/// Without the feature there is no `--hdf5`.
+/// Without the feature, `--hdf5` does not exist.
 #[cfg(not(feature = "hdf5"))]
 fn hdf5(
     _: &Outputs,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::outputs::Outputs;
 
-/// Without the feature there is no `--light-cone`.
+/// Without the feature, `--light-cone` does not exist.
 #[cfg(not(feature = "hdf5"))]
 pub fn seal(_: &mut Rank, _: &Outputs, _: &Simulation, _: &LightCone) -> Result<(Vec<Sealed>, Value), Error> {
     Ok((Vec::new(), Value::Null))

@@ -64,8 +64,8 @@ impl<'a> MassFunction<'a> {
         Ok(Self { power, a, bins: bins.mass_function(&counts, box_size)?, expected })
     }
 
-    /// Checks before a run of so many particles that it can have a mass function: bins and curves
-    /// of masses for which linear theory has a variance.
+    /// Checks before a run that it can have a mass function: bins and curves of masses for which
+    /// linear theory has a variance.
     pub fn check(
         power: &LinearPower,
         box_size: f64,

@@ -1,5 +1,5 @@
-//! What a run takes of a device with its light cone and its groups, which come after the steps:
-//! known before there are any.
+//! Forecast of the device memory of a run with its light cone and its groups, which follow the
+//! steps.
 
 use meshloom::cosmology::Scheme;
 use meshloom::gpu::bytes;
@@ -19,7 +19,7 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Of `config`, which is that of `parameters`, on `ranks` ranks.
+    /// Forecasts the memory of `config`, which is that of `parameters`, on `ranks` ranks.
     ///
     /// # Errors
     /// [`SimulationError`] of parameters out of range.
@@ -30,7 +30,8 @@ impl Forecast {
         Ok(Forecast { run, cone, groups })
     }
 
-    /// The most bytes of device memory before groups are looked for, with the light cone.
+    /// Returns the maximum bytes of device memory before the search for groups, with the light
+    /// cone.
     pub fn run_memory(&self) -> u64 {
         let RunForecast { particle_memory, start, stepping, .. } = self.run;
         let (state, crossing) = self.cone.map_or((0, 0), |cone| (cone.state_memory, cone.crossing.memory_bytes));

@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     common.print(report)
 }
 
-/// The failure of a run that a signal has stopped; what it is resumed from is on disk.
+/// Returns the failure of a run that a signal has stopped; its state is on disk.
 fn stopped(signal: u8, simulation: &Simulation, Reached { a, step, .. }: Reached) -> Failure {
     let message =
         format!("stopped by a signal after step {step} of {} (a = {a}); --resume goes on there", simulation.steps());
@@ -243,7 +243,7 @@ fn fields_and_particles(
     Ok(files)
 }
 
-/// Returns the content of `run.json`, but for halos and seconds per phase. Collective.
+/// Returns the content of `run.json` without halos and the seconds of phases. Collective.
 fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<Value, Error> {
     let (parameters, config, info) = (outputs.parameters, simulation.config(), context.gpu.info());
     let (counts, cost) = (context.recorder.counts(), simulation.cost());

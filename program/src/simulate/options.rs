@@ -152,7 +152,7 @@ impl RunOptions {
     }
 }
 
-/// How white noise depends on its place.
+/// Index that the white noise is a function of.
 #[derive(ValueEnum, Deserialize, Serialize, Clone, Copy, Debug, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoiseName {

@@ -44,7 +44,7 @@ const OPTIONAL: [&str; 11] = [
     "light_cone_halos.0.hdf5",
 ];
 
-/// Those of them that say groups of the linking length, and are written on request only.
+/// Files with groups of the linking length, which are written on request only.
 const HALOS: [&str; 2] = ["halos.0.hdf5", "light_cone_halos.0.hdf5"];
 
 /// Returns `true` if a file is one of a snapshot in several HDF5 files: `snapshot.3.hdf5`.
@@ -160,7 +160,7 @@ impl<'a> Outputs<'a> {
         Ok(Some(simulation.seal_snapshot(context, &directory.join("snapshot.hdf5"), files)?))
     }
 
-    /// Without the feature there is no `--hdf5`.
+    /// Without the feature, `--hdf5` does not exist.
     #[cfg(not(feature = "hdf5"))]
     pub fn hdf5(&self, _: &mut Rank, _: &mut Simulation, _: &Path) -> Result<Option<Sealed>, Error> {
         Ok(None)

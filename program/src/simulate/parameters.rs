@@ -25,7 +25,7 @@ pub struct RunParameters {
     /// Spherical overdensities that halos have masses of.
     pub overdensities: Vec<Overdensity>,
     pub light_cone: Option<Cone>,
-    /// What is wrong with the run, which goes ahead.
+    /// Warnings about the run.
     pub warnings: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ fn triple(option: &str, values: Vec<f64>) -> Result<[f64; 3], Failure> {
     values.try_into().map_err(|_| usage(format!("--{option} has {have} numbers; it must have three, one per axis")))
 }
 
-/// The light cone that is written, if one is.
+/// Returns the light cone to write, if any.
 fn light_cone(options: &RunOptions, universe: &Universe) -> Result<Option<Cone>, Failure> {
     let Some(observer) = options.light_cone.clone() else {
         let others = [
@@ -179,7 +179,7 @@ impl RunParameters {
         })
     }
 
-    /// The library's configuration.
+    /// Returns the library's configuration.
     pub fn config(&self, grid: Option<[usize; 2]>) -> Config {
         Config {
             particles: self.options.particles as u64,

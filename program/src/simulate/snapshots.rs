@@ -28,7 +28,7 @@ fn state_files(outputs: &Outputs) -> [&'static str; 2] {
 /// The particles that have crossed the light cone so far, where the run has one.
 const CROSSED: &str = "light_cone.npy";
 
-/// Returns the description of a snapshot, but for its fingerprints.
+/// Returns the description of a snapshot without its fingerprints.
 fn describe(outputs: &Outputs, a: f64, step: usize) -> Value {
     json!({ "a": a, "step": step, "run": outputs.run })
 }
@@ -175,7 +175,7 @@ pub fn keeping<C, T, E: From<Error>>(
     })
 }
 
-/// Where a state is written, and of which moment.
+/// Place and moment of a state.
 struct StatePlace<'a> {
     outputs: &'a Outputs<'a>,
     directory: &'a Path,
@@ -208,11 +208,11 @@ impl StatePlace<'_> {
     }
 }
 
-/// What a run is resumed from.
+/// State that a run is resumed from.
 pub struct LastWhole {
     pub step: usize,
     pub state: State,
-    /// What had crossed the light cone, where the run has one.
+    /// Particles that had crossed the light cone, if the run has one.
     pub crossed: Option<ConeParticles>,
 }
 

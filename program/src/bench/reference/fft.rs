@@ -1,4 +1,4 @@
-//! The same three-dimensional transforms on the processor, with rustfft and rayon.
+//! Three-dimensional transforms on the CPU, with rustfft and rayon.
 //!
 //! Both axes of a plane are transformed while the plane is in the cache; lines along the first axis
 //! are gathered a few neighboring columns at a time. Real rows are transformed in pairs, as real
@@ -45,8 +45,8 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Plans transforms of `field`: cells in C order, complex ones as pairs. None where this build
-    /// has no such library.
+    /// Plans transforms of `field`: cells in C order, complex ones as pairs. `None` if this build
+    /// does not include the library.
     pub fn new(values: Values, shape: [u64; 3], field: Vec<f32>) -> Option<Self> {
         let shape = shape.map(|n| n as usize);
         let mut planner = FftPlanner::new();
@@ -67,7 +67,7 @@ impl Reference {
         Some(Reference { shape, values, forward, inverse, field, spectrum, scratch })
     }
 
-    /// The spectrum of the field.
+    /// Computes the spectrum of the field.
     pub fn forward(&mut self) {
         let [_, n1, n2] = self.shape;
         let modes = self.spectrum_row();
@@ -95,7 +95,7 @@ impl Reference {
         self.along_first(Direction::Forward);
     }
 
-    /// The field of the spectrum, divided by the number of cells.
+    /// Computes the field of the spectrum, divided by the number of cells.
     pub fn inverse(&mut self) {
         self.along_first(Direction::Inverse);
         let [n0, n1, n2] = self.shape;
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// The sum that defines a spectrum, in f64.
+    /// Computes a spectrum by its definition, in f64.
     fn naive(shape: [u64; 3], value: impl Fn(usize) -> [f64; 2], modes: u64) -> Vec<[f64; 2]> {
         let [n0, n1, n2] = shape;
         let mut spectrum = Vec::new();

@@ -1,4 +1,4 @@
-//! The same searches on the processor, with kiddo's tree and rayon.
+//! Searches on the CPU, with kiddo's tree and rayon.
 //!
 //! The tree has no periodic boxes: a query near a face is repeated for its periodic images within
 //! reach of the box.
@@ -24,8 +24,8 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Points of three coordinates each, in a periodic box of this side if there is one, with their
-    /// tree. None where this build has no such library.
+    /// Creates a tree of points with three coordinates each, in a periodic box of this side if
+    /// there is one. `None` if this build does not include the library.
     pub fn new(points: &[f32], side: Option<f32>) -> Option<Self> {
         let points: Vec<[f32; 3]> = points.chunks_exact(3).map(|x| [x[0], x[1], x[2]]).collect();
         let tree = ImmutableKdTree::new_from_slice(&points);
@@ -47,8 +47,8 @@ impl Reference {
         self.tree = ImmutableKdTree::new_from_slice(&self.points);
     }
 
-    /// The `k` nearest neighbors of each point, index and distance, nearest first. Entries of
-    /// missing ones are not written.
+    /// Finds the `k` nearest neighbors of each point, index and distance, nearest first. Missing
+    /// entries are not written.
     pub fn nearest(&self, k: NonZero<usize>, rows: &mut [(u32, f32)]) {
         rows.par_chunks_mut(k.get()).zip(&self.points).for_each(|(row, point)| {
             let mut near = self.tree.nearest_n::<SquaredEuclidean>(point, k);
@@ -113,7 +113,7 @@ impl Reference {
         forest.least()
     }
 
-    /// The periodic images of a point whose squared distance to the box is at most `reach`.
+    /// Returns the periodic images of a point whose squared distance to the box is at most `reach`.
     fn images(&self, point: &[f32; 3], reach: f32) -> impl Iterator<Item = [f32; 3]> {
         let (point, side) = (*point, self.side());
         let shifts = if self.side.is_some() { 27 } else { 0 };

@@ -1,8 +1,7 @@
-//! The same work done by the processor with the libraries of the field, for `--reference`: rustfft,
-//! kiddo, rayon.
+//! References on the CPU with established libraries, for `--reference`: rustfft, kiddo, rayon.
 //!
-//! Only builds with the feature `reference` have them. Others have types of the same names without
-//! values, so that benchmarks are written once.
+//! Only builds with the feature `reference` include them. Others have uninhabited types of the same
+//! names, so that benchmarks are written once.
 
 #[cfg(feature = "reference")]
 pub mod fft;

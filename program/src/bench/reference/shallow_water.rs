@@ -172,7 +172,7 @@ impl Reference {
     }
 }
 
-/// The tendencies of elevation, u and v of a cell.
+/// Returns the tendencies of elevation, u and v of a cell.
 #[inline(always)]
 fn tendencies(numbers: &Numbers, f: f32, [eta, u, v]: [[&[f32]; 3]; 3], x: usize) -> [f32; 3] {
     let Numbers { gravity: [gx, gy], per: [px, py], depth, coriolis, .. } = *numbers;

@@ -14,7 +14,7 @@ pub struct ShallowWaterConfig {
     pub spacing: [f64; 2],
     /// Acceleration by gravity, in m/s^2.
     pub gravity: f64,
-    /// Depth at rest, in m.
+    /// Mean depth, in m.
     pub depth: f64,
     /// The Coriolis parameter at the southern row, in 1/s, and its growth to the north, in 1/(m s).
     pub coriolis: [f64; 2],

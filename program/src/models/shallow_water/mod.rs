@@ -12,13 +12,13 @@
 //! grid, energy-conserving vorticity fluxes (Sadourny 1975), second-order Adams-Bashforth with
 //! weights 1.6 and -0.6, then explicit lateral friction; periodic in x, walls in y.
 //!
-//! **One kernel and one exchange per step.** The state is kept as it is before friction: the kernel
-//! of a step applies the friction of the step before to the neighbors that it reads, so that a
-//! number is read and written once per step (48 bytes per cell in f32), and ghost cells are two
-//! wide. Where one rank has a whole axis it has no ghosts along it.
+//! **One kernel and one exchange per step.** The state is stored before friction: the kernel of a
+//! step applies the friction of the previous step to the neighbors that it reads, so that a number
+//! is read and written once per step (48 bytes per cell in f32), and ghost cells are two wide. A
+//! rank that has a whole axis has no ghost cells along it.
 //!
 //! **The same bits on any number of ranks and any process grid**: a cell is computed by the same
-//! kernel from the same numbers, whoever has it.
+//! kernel from the same numbers on every rank.
 
 mod config;
 mod error;
@@ -81,12 +81,12 @@ pub struct ShallowWater<T: Real> {
     comms: GridComms,
     ghosts: GhostCells,
     kernels: Kernels,
-    /// Of the first step, and of all others.
+    /// Coefficients of the first step, and of all others.
     coefficients: [Array<T>; 2],
     /// Elevation, u and v with ghosts, before friction.
     now: Array<T>,
     next: Array<T>,
-    /// Of own cells, at the step before.
+    /// Tendencies of own cells, at the previous step.
     tendencies: Array<T>,
     samples: Samples,
     steps: u64,
@@ -106,13 +106,13 @@ fn agree<T: Real>(context: &Rank, config: &ShallowWaterConfig, from: Option<u64>
 }
 
 impl<T: Real> ShallowWater<T> {
-    /// Checks `config`, allocates arrays on the device of `context` and records the state at the
-    /// start. All ranks call it with the same configuration. Submits uploads.
+    /// Checks `config`, allocates arrays on the device of `context` and records the initial state.
+    /// Collective, with the same configuration. Submits uploads.
     ///
     /// # Errors
-    /// [`ShallowWaterError`] for parameters that ranks have different, on all of them; for
-    /// parameters out of range, a process grid that does not fit, a device without `T`, too little
-    /// memory; those of the layers below.
+    /// [`ShallowWaterError`] on all ranks for parameters that differ between ranks; for parameters
+    /// out of range, a process grid that does not fit, a device without `T`, too little memory;
+    /// errors of the layers below.
     pub fn new(context: &mut Rank, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
         agree::<T>(context, &config, None)?;
         let mut water = Self::empty(context, config)?;
@@ -190,18 +190,18 @@ impl<T: Real> ShallowWater<T> {
         })
     }
 
-    /// Returns the coefficients of the next step, which are those of the state's friction too.
+    /// Returns the coefficients of the next step, which apply to the state's friction, too.
     fn coefficients(&self) -> &Array<T> {
         &self.coefficients[usize::from(self.steps > 0)]
     }
 
-    /// The one exchange of a step.
+    /// Exchanges ghost cells, once per step.
     fn fill_ghosts(&mut self, context: &mut Rank) -> Result<(), Error> {
         Ok(self.ghosts.exchange(&mut context.recorder, &mut self.comms, &self.now)?)
     }
 
-    /// Does so many steps. Collective. On one rank up to 256 steps are submitted together; on
-    /// several each step submits and waits for its ghost cells.
+    /// Advances by `steps` steps. Collective. On one rank up to 256 steps are submitted together;
+    /// on several each step submits and waits for its ghost cells.
     ///
     /// # Errors
     /// Those of the device and the ranks.

@@ -1,4 +1,4 @@
-//! What is seen of a run: fields, diagnostics, pictures.
+//! Observations of a run: fields, diagnostics, pictures.
 
 use super::plan::FIELDS;
 use super::real::Real;
@@ -48,7 +48,7 @@ pub struct Flow<T> {
     pub velocity: [Vec<T>; 2],
 }
 
-/// Elevations of every so many cells, the northern row first.
+/// Elevations of a regular subset of cells, the northern row first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
     /// Columns.
@@ -59,7 +59,7 @@ pub struct Picture {
     pub elevation: Vec<f32>,
 }
 
-/// What a state is seen by, on the device.
+/// Kernels and arrays for observations, on the device.
 struct Observed<T> {
     shown: Array<T>,
     terms: Array<f32>,
@@ -127,8 +127,8 @@ impl<T: Real> ShallowWater<T> {
         })
     }
 
-    /// Returns the elevation at every so many cells, 480 along an axis at most, on rank 0; none
-    /// elsewhere. Collective. Blocks.
+    /// Returns the elevation on a regular subset of cells, at most 480 along an axis, on rank 0;
+    /// `None` elsewhere. Collective. Blocks.
     ///
     /// # Errors
     /// Those of the device and the ranks.

@@ -5,7 +5,7 @@ use super::ShallowWaterConfig;
 use meshloom::grid::{Cost, FieldLayout, GhostPlan, Grid, LayoutError, Link, extent, volume};
 
 meshloom::gpu::kernel_params! {
-    /// What all kernels of the room take.
+    /// Parameters of all kernels of the module.
     pub(super) struct PartParams {
         /// Own columns and rows.
         pub own: [u32; 2],
@@ -91,7 +91,7 @@ impl Part {
         (y.map(move |y| y * columns + x.start), x.end - x.start)
     }
 
-    /// Returns what a step costs with numbers of so many bytes.
+    /// Returns the cost of a step with numbers of `number` bytes.
     pub fn cost(&self, number: u64) -> StepCost {
         // The state and tendencies are read and written.
         let mut cost = Cost::kernels(1, 4 * FIELDS * number * self.cells());
@@ -112,8 +112,8 @@ impl Part {
         StepCost { cells: self.cells(), exchanges: u64::from(links > 0), cost }
     }
 
-    /// Returns the bytes of device memory that a run takes, with numbers of so many bytes: two
-    /// states, tendencies, and what is shown of a state.
+    /// Returns the bytes of device memory of a run, with numbers of `number` bytes: two states,
+    /// tendencies, and the arrays of observations.
     pub fn memory(&self, number: u64) -> u64 {
         let terms = number / 4 * 2 * 4 * self.cells();
         FIELDS * number * (2 * self.layout().len() + 2 * self.cells()) + terms

@@ -11,7 +11,7 @@ mod sealed {
     impl Sealed for f64 {}
 }
 
-/// What a run computes with: `f32`, or `f64` on devices that have it.
+/// Number type of a run: `f32`, or `f64` on devices that have it.
 pub trait Real: DeviceElement + NpyElement + Send + Sync + sealed::Sealed {
     /// Whether it is `f64`.
     const DOUBLE: bool;

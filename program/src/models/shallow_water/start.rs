@@ -5,9 +5,9 @@
 //! eta = -sum over rows of dy u f / g, less its mean, + 0.2 m sin(10 pi x / Lx) cos(8 pi y / Ly)
 //! ```
 //!
-//! Elevation and u are functions of the row but for the ripple, which is a product of a function of
-//! the row and one of the column: the host computes rows and columns in f64, the device the cells.
-//! Sum and mean go over the rows of the grid and one more on either side.
+//! Elevation and u are functions of the row, except for the ripple, which is a product of a
+//! function of the row and one of the column: the host computes rows and columns in f64, the device
+//! the cells.
 
 use std::f64::consts::PI;
 use std::ops::Range;
