@@ -24,8 +24,8 @@ pub struct PointValues {
     width: u64,
     /// Whether they are masses, which must not be negative.
     masses: bool,
-    /// What they are multiplied by to be peculiar velocities, where the file says it, and whether
-    /// that makes km/s.
+    /// Factor that converts them to peculiar velocities, if the file gives it, and whether the
+    /// result is in km/s.
     factor: Option<(f64, bool)>,
 }
 
@@ -191,12 +191,12 @@ impl PointValues {
     }
 }
 
-/// Warns, on rank 0, if the points of a snapshot have masses that differ from each other: a call
-/// that was not given masses ignores them. `option` weights points by masses. Each rank looks at
-/// its `rows`; collective. Masses that cannot be read cause no warning.
+/// Warns, on rank 0, if the points of a snapshot have unequal masses that a call without masses
+/// ignores. `option` weights points by masses. Each rank examines its `rows`; collective. Masses
+/// that cannot be read cause no warning.
 ///
 /// # Errors
-/// Those of the ranks.
+/// Errors of the ranks.
 pub fn warn_of_unused_masses(
     comm: &Communicator,
     points: &dyn PointReader,

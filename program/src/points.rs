@@ -143,13 +143,13 @@ impl PointFile {
         split(self.count, comm.size() as u64, comm.rank() as u64)
     }
 
-    /// Returns the ids that a snapshot has for these `wanted` rows, which are any of all ranks';
-    /// none where it has no ids. Collective.
+    /// Returns the ids of a snapshot for these `wanted` rows, which may belong to any rank; `None`
+    /// if it has no ids. Collective.
     ///
     /// Each rank reads those of its own rows, and sends what the others ask for.
     ///
     /// # Errors
-    /// Those of the file and the ranks.
+    /// Errors of the file and the ranks.
     pub fn ids(&self, comm: &Communicator, wanted: &[u64]) -> Result<Option<Vec<u64>>, Error> {
         let own = self.rows(comm);
         let ids = self.file.ids(own.clone())?;
@@ -251,7 +251,7 @@ impl PointFile {
     }
 }
 
-/// What coordinates are looked at for while they are read: what is worth a warning.
+/// Properties of coordinates that are worth a warning, collected while they are read.
 struct LookedAt {
     rounding: Rounding,
     box_check: BoxCheck,
@@ -271,7 +271,7 @@ pub fn warn_of_box(comm: &Communicator, check: &BoxCheck, path: &Path) -> Result
     Ok(())
 }
 
-/// How far rounding to f32 moves coordinates, compared with the distance between points.
+/// Displacement of coordinates by rounding to f32, compared with the distance between points.
 struct Rounding {
     dims: usize,
     /// For each axis the least coordinate; then minus the greatest; then minus the greatest move:

@@ -223,7 +223,7 @@ impl Clock {
         Ok(spreads)
     }
 
-    /// The sum over all ranks.
+    /// Returns the sums over all ranks.
     pub fn sum<const N: usize>(&self, own: [u64; N]) -> Result<[u64; N], Error> {
         sum(&self.comm, own)
     }
