@@ -1,35 +1,24 @@
-//! Why a command failed, and with which exit code.
+//! Failures of commands, and their exit codes.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Display};
 
 use meshloom::Error;
-use meshloom::comm::CommError;
-use meshloom::cosmology::CosmologyError;
-use meshloom::exchange::ExchangeError;
-use meshloom::fft::FftError;
 use meshloom::gpu::DeviceError;
-use meshloom::grid::LayoutError;
-use meshloom::host_memory::HostMemoryError;
-use meshloom::inference::InferenceError;
-use meshloom::io::IoError;
-use meshloom::operators::OperatorError;
 use meshloom::pm::SimulationError;
-use meshloom::points::fof::FofError;
-use meshloom::points::sort::SortError;
 use meshloom_program::models::shallow_water::ShallowWaterError;
 
-/// Why a command failed, which decides the exit code.
+/// The failure of a command, which decides the exit code.
 pub enum Failure {
-    /// Arguments that the parser refuses, with its message: exit code 2.
+    /// Arguments that the parser refuses, with its message; exit code 2.
     Words(String),
-    /// Arguments that are wrong in value or together: exit code 2.
+    /// Arguments with invalid values, alone or together; exit code 2.
     Usage(String),
-    /// Work or files that failed: exit code 1.
+    /// Work or files that failed; exit code 1.
     Failed(String),
-    /// Work that a signal has stopped where it can be resumed: 128 and the signal's number.
+    /// Work that a signal has stopped and that can be resumed; exit code 128 plus the number of the signal.
     Stopped {
-        /// The signal's number.
+        /// The number of the signal.
         signal: u8,
         /// The place where it stopped, and how to continue.
         message: String,
@@ -57,11 +46,11 @@ impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
         use meshloom::Error as E;
         match error {
-            // Values of options that the library refuses.
+            // Invalid values of options.
             E::Cosmology(_) | E::Fft(_) | E::Layout(_) | E::Device(DeviceError::UnknownAdapter { .. }) => {
                 Failure::Usage(error.to_string())
             }
-            E::Simulation(meshloom::pm::SimulationError::OutOfRange { .. }) => Failure::Usage(error.to_string()),
+            E::Simulation(SimulationError::OutOfRange { .. }) => Failure::Usage(error.to_string()),
             _ => Failure::Failed(error.to_string()),
         }
     }
@@ -85,24 +74,6 @@ impl From<ShallowWaterError> for Failure {
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure::from(&error)
-    }
-}
-
-impl From<IoError> for Failure {
-    fn from(error: IoError) -> Self {
-        Failure::Failed(error.to_string())
-    }
-}
-
-impl From<CommError> for Failure {
-    fn from(error: CommError) -> Self {
-        Failure::Failed(error.to_string())
-    }
-}
-
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -114,9 +85,9 @@ impl Display for Failure {
     }
 }
 
-/// Why the work of a rank ended.
+/// The reason why the work of a rank ended.
 pub enum Ended {
-    /// A failure that all ranks have: they end together.
+    /// A failure that all ranks have, so that they end together.
     Together(Failure),
     /// An error of this rank, which ends the others.
     Alone(Box<dyn StdError + Send + Sync>),
@@ -128,32 +99,23 @@ impl From<Failure> for Ended {
     }
 }
 
-macro_rules! alone {
-    ($($error:ty),*) => {
-        $(impl From<$error> for Ended {
+macro_rules! library_errors {
+    ($($error:ty),* $(,)?) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Failure::from(&Error::from(error))
+            }
+        }
+
+        impl From<$error> for Ended {
             fn from(error: $error) -> Self {
                 Ended::Alone(Error::from(error).into())
             }
-        })*
-    };
+        }
+    )*};
 }
 
-alone!(
-    Error,
-    CommError,
-    CosmologyError,
-    DeviceError,
-    ExchangeError,
-    FftError,
-    FofError,
-    HostMemoryError,
-    InferenceError,
-    IoError,
-    LayoutError,
-    OperatorError,
-    SimulationError,
-    SortError
-);
+meshloom::every_error!(library_errors);
 
 impl From<ShallowWaterError> for Ended {
     fn from(error: ShallowWaterError) -> Self {

@@ -1,12 +1,8 @@
 //! Conversion of errors to Python exceptions.
 
 use meshloom::comm::{CommError, RunError};
-use meshloom::cosmology::CosmologyError;
-use meshloom::exchange::ExchangeError;
-use meshloom::fft::{FftError, TransformError};
+use meshloom::fft::FftError;
 use meshloom::gpu::DeviceError;
-use meshloom::grid::LayoutError;
-use meshloom::host_memory::HostMemoryError;
 use meshloom::inference::InferenceError;
 use meshloom::io::{IoError, IoErrorKind};
 use meshloom::map::MapError;
@@ -16,7 +12,6 @@ use meshloom::pm::SimulationError;
 use meshloom::points::ParticleError;
 use meshloom::points::fof::FofError;
 use meshloom::points::neighbors::NeighborError;
-use meshloom::points::sort::SortError;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::{PyErr, create_exception};
 
@@ -29,19 +24,19 @@ create_exception!(
      `MemoryError`."
 );
 
-/// Why a call has no result.
+/// The failure of a call.
 pub enum Failure {
-    /// The library says why.
+    /// An error of the library.
     Library(meshloom::Error),
-    /// A value that the caller gave is none that the function takes.
+    /// An invalid argument.
     Value(String),
-    /// Something of Python's, from a function that was called back.
+    /// A Python exception, such as one of a callback.
     Python(PyErr),
-    /// An error in the library itself.
+    /// A panic, which is a defect of the library.
     Panic(String),
     /// The call was interrupted.
     Interrupted,
-    /// Another rank has failed, and says why.
+    /// Another rank has failed and reports the error.
     Elsewhere,
 }
 
@@ -68,26 +63,7 @@ macro_rules! library_errors {
     )*};
 }
 
-library_errors!(
-    meshloom::Error,
-    CommError,
-    CosmologyError,
-    DeviceError,
-    ExchangeError,
-    FftError,
-    FofError,
-    HostMemoryError,
-    InferenceError,
-    LayoutError,
-    MapError,
-    MeshError,
-    NeighborError,
-    OperatorError,
-    ParticleError,
-    SimulationError,
-    SortError,
-    TransformError,
-);
+meshloom::every_error!(library_errors);
 
 impl From<PyErr> for Failure {
     fn from(error: PyErr) -> Self {
@@ -105,8 +81,8 @@ impl std::error::Error for Failure {}
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
-        // The body of a rank fails so, opening its device and starting the ranks by the library's
-        // errors.
+        // The body of a rank fails with a `Failure`; opening its device and starting the ranks fail
+        // with errors of the library.
         let failed = error.downcast::<Failure>();
         let failed = failed.or_else(|error| error.downcast::<DeviceError>().map(Failure::from));
         let failed = failed.or_else(|error| error.downcast::<CommError>().map(Failure::from));
@@ -128,7 +104,7 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// Returns `true` if the system did not give host memory.
+/// Returns `true` if host memory is exhausted.
 fn lacks_host_memory(error: &meshloom::Error) -> bool {
     use meshloom::Error as E;
     match error {
@@ -143,8 +119,8 @@ fn lacks_host_memory(error: &meshloom::Error) -> bool {
     }
 }
 
-/// Returns `true` if an error is about what the caller gave, and not about the device, the ranks or
-/// what they can hold.
+/// Returns `true` if an argument of the caller is invalid, and `false` for errors of the device, the
+/// ranks or their limits.
 fn is_about_values(error: &meshloom::Error) -> bool {
     use meshloom::Error as E;
     match error {
