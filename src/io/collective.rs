@@ -1,8 +1,9 @@
 //! Files that all ranks write together, over a [`Communicator`].
 //!
-//! Each rank writes its own ranges, and a file gets its final name when it is complete. All functions are collective, with
-//! the same path and shapes on all ranks. Where one rank fails, all return an error with the same message, by
-//! [`Communicator::together`], and the program can go on, as with another directory.
+//! Each rank writes its own ranges, and a file gets its final name when it is complete. All
+//! functions are collective, with the same path and shapes on all ranks. If one rank fails, all
+//! return an error with the same message, by [`Communicator::together`], and the program can
+//! continue, for example with another directory.
 //!
 //! ```
 //! use meshloom::{Error, comm::run_threads, io::{NpyFile, collective::write_npy, token}};
@@ -31,13 +32,14 @@ use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Seal
 pub use fingerprint::fingerprint;
 pub use same_files::{same_contents, same_directory};
 
-/// Elements of an archive that are written at a time: few enough that they are in the cache when their CRC is computed.
+/// Elements of an archive that are written at a time; few enough to stay in the cache until their
+/// CRC is computed.
 const PIECE: usize = 1 << 17;
 
-/// A [`token`] of rank 0 for the name of a temporary file, broadcast to all ranks. Collective.
+/// Returns a [`token`] of rank 0 for the name of a temporary file. Collective.
 ///
 /// # Errors
-/// Those of [`Communicator::broadcast`].
+/// Same as [`Communicator::broadcast`].
 pub fn shared_token(comm: &Communicator) -> Result<String, CommError> {
     let mut bytes = [0u8; 64];
     if comm.rank() == 0 {
@@ -48,19 +50,20 @@ pub fn shared_token(comm: &Communicator) -> Result<String, CommError> {
     Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_string())
 }
 
-/// The name of the host that `rank` runs on. Collective.
+/// Returns the name of the host that `rank` runs on. Collective.
 fn host_of(comm: &Communicator, rank: usize) -> Result<String, CommError> {
     let own = crate::host::name().unwrap_or_else(|| "a host without a name".into());
     let all = comm.all_gather_v(own.as_bytes())?;
     Ok(String::from_utf8_lossy(all.get(rank).unwrap_or_default()).into_owned())
 }
 
-/// Writes one `.npy` file of `shape` from all ranks; `write` is passed this rank's writer. Each element is written once, by one rank. When this returns on any rank,
-/// the file exists. Collective.
+/// Writes one `.npy` file of `shape` from all ranks; `write` is passed this rank's writer. Each
+/// element must be written once, by one rank. When this returns on any rank, the file exists.
+/// Collective.
 ///
 /// # Errors
-/// On all ranks the error of the first rank whose `write` or file fails, [`CommError::Differ`] where some have another
-/// type or shape, and `IoErrorKind::Misuse` where the parts of all are not the array.
+/// On all ranks the error of the first rank whose `write` or file fails, [`CommError::Differ`] if
+/// ranks have another type or shape, and `IoErrorKind::Misuse` if the parts do not cover the array.
 pub fn write_npy<T: NpyElement, E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
@@ -70,11 +73,11 @@ pub fn write_npy<T: NpyElement, E: Display + From<IoError> + From<CommError>>(
     publish(comm, seal_npy(comm, path, shape, write)?)
 }
 
-/// As [`write_npy`], but the file has no name yet: it is on the disk, and rank 0 names it by [`Sealed::publish`].
+/// Writes like [`write_npy`], but leaves the file to be named by rank 0's [`Sealed::publish`].
 /// Collective.
 ///
 /// # Errors
-/// As [`write_npy`].
+/// Same as [`write_npy`].
 pub fn seal_npy<T: NpyElement, E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
@@ -99,7 +102,7 @@ fn publish<E: Display + From<IoError> + From<CommError>>(comm: &Communicator, se
 #[derive(Debug)]
 pub struct Archive {
     writer: NpzWriter,
-    /// What it has written.
+    /// The parts that it has written.
     parts: Vec<PartCrc>,
 }
 
@@ -107,7 +110,7 @@ impl Archive {
     /// Writes elements of a member from number `first` on; see [`NpzWriter::write`].
     ///
     /// # Errors
-    /// Those of [`NpzWriter::write`].
+    /// Same as [`NpzWriter::write`].
     pub fn write<T: NpyElement>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
         for (number, piece) in elements.chunks(PIECE).enumerate() {
             self.parts.push(self.writer.write(member, first + (number * PIECE) as u64, piece)?);
@@ -116,11 +119,11 @@ impl Archive {
     }
 }
 
-/// Writes one `.npz` archive of `members` from all ranks; `write` is passed this rank's writer. When this returns on any
-/// rank, the file exists. Collective.
+/// Writes one `.npz` archive of `members` from all ranks; `write` is passed this rank's writer.
+/// When this returns on any rank, the file exists. Collective.
 ///
 /// # Errors
-/// As [`write_npy`].
+/// Same as [`write_npy`].
 pub fn write_npz<E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
@@ -130,11 +133,11 @@ pub fn write_npz<E: Display + From<IoError> + From<CommError>>(
     publish(comm, seal_npz(comm, path, members, write)?)
 }
 
-/// As [`write_npz`], but the file has no name yet: it is on the disk, and rank 0 names it by [`Sealed::publish`].
+/// Writes like [`write_npz`], but leaves the file to be named by rank 0's [`Sealed::publish`].
 /// Collective.
 ///
 /// # Errors
-/// As [`write_npy`].
+/// Same as [`write_npy`].
 pub fn seal_npz<E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     path: &Path,
@@ -150,11 +153,11 @@ pub fn seal_npz<E: Display + From<IoError> + From<CommError>>(
     comm.together(|| Ok(writer.seal(parts.as_ref().map_or(&[], |parts| parts.data()))?))
 }
 
-/// Writes one HDF5 file of `contents` from all ranks; `write` is passed this rank's writer. The file has
-/// no name yet, which rank 0 gives it by [`Sealed::publish`]. Collective.
+/// Writes one HDF5 file of `contents` from all ranks; `write` is passed this rank's writer. The
+/// file has no name yet, which rank 0 gives it by [`Sealed::publish`]. Collective.
 ///
 /// # Errors
-/// As [`write_npy`], and those of [`Hdf5Writer::create`](hdf5::Hdf5Writer::create).
+/// Same as [`write_npy`] and [`Hdf5Writer::create`](hdf5::Hdf5Writer::create).
 #[cfg(feature = "hdf5")]
 pub fn seal_hdf5<E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
@@ -173,8 +176,8 @@ pub fn seal_hdf5<E: Display + From<IoError> + From<CommError>>(
     comm.together(|| Ok(writer.seal()?))
 }
 
-/// Creates a file on rank 0, then opens it on the other ranks, with one token. The value `alike` must be
-/// equal on all ranks.
+/// Creates a file on rank 0, then opens it on the other ranks, with one token. The value `alike`
+/// must be equal on all ranks.
 fn opened<W, E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     (path, alike): (&Path, impl Debug),
@@ -198,8 +201,8 @@ fn created<W, E: Display + From<IoError> + From<CommError>>(
     })
 }
 
-/// Opens the file on the ranks that do not have it yet. Returns when all have opened it: a rank that failed
-/// before would remove the file, and others would report it as missing.
+/// Opens the file on the ranks that do not have it yet. Returns when all have opened it: a rank
+/// that failed before would remove the file, and others would report it as missing.
 fn all_open<W, E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     first: Option<W>,
@@ -227,7 +230,8 @@ mod tests {
         Comm(#[from] CommError),
     }
 
-    /// What each of two ranks gets that writes its ranges of an array of its shape, of `f32` or of `u32`.
+    /// Returns the results of two ranks that write ranges of arrays of their shapes, of `f32` or of
+    /// `u32`.
     fn written(shapes: [&[u64]; 2], whole_numbers: [bool; 2], parts: [&[(u64, u64)]; 2]) -> Vec<Result<(), String>> {
         let scratch = Scratch::new();
         let path = scratch.path().join("array.npy");
@@ -274,7 +278,8 @@ mod tests {
         }
     }
 
-    /// All ranks fail with the same message, which contains `part`; then all write to another directory.
+    /// Checks that all ranks fail with the same message, which contains `part`, and that all then
+    /// write to another directory.
     fn fails_together_and_recovers(
         part: &str,
         fail: impl Fn(&Communicator, &Path) -> Result<(), Error> + Sync,
@@ -303,7 +308,7 @@ mod tests {
     fn a_failure_of_one_rank_is_one_of_all_and_another_directory_will_do() {
         let missing = |comm: &Communicator, path: &Path| write_ranks(comm, &path.join("missing/array.npy"));
         fails_together_and_recovers("missing/array.npy", missing, write_ranks);
-        // No process may create files there, whoever runs it.
+        // No user may create files there.
         let read_only = |comm: &Communicator, _: &Path| write_ranks(comm, Path::new("/proc/array.npy"));
         fails_together_and_recovers("/proc/array.npy", read_only, write_ranks);
         let full = |comm: &Communicator, path: &Path| {
@@ -344,7 +349,7 @@ mod tests {
         );
     }
 
-    /// All ranks fail with a message that contains `part`.
+    /// Checks that all ranks fail with a message that contains `part`.
     #[cfg(feature = "hdf5")]
     fn fails_alike(part: &str, fail: impl Fn(&Communicator, &Path) -> Result<(), Error> + Sync) {
         let scratch = Scratch::new();

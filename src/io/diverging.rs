@@ -6,7 +6,8 @@ use png::{BitDepth, ColorType, Encoder, EncodingError};
 
 use super::IoError;
 
-/// Colours from the lowest to the highest value, evenly spaced: deep water, sky, white, amber, brick. Both halves grow darker alike outwards.
+/// Colors from the lowest to the highest value, evenly spaced: deep water, sky, white, amber,
+/// brick. Both halves darken equally outwards.
 const COLOURS: [[u8; 3]; 7] =
     [[8, 40, 84], [35, 105, 160], [135, 190, 215], [247, 247, 245], [243, 178, 118], [200, 85, 50], [96, 20, 24]];
 
@@ -16,15 +17,17 @@ const ENTRIES: usize = 255;
 /// Long sides below this many pixels are enlarged.
 const LONG_SIDE: usize = 480;
 
-/// A PNG file of `frames` one after the other, shown for so many milliseconds each, or a still picture of one frame.
+/// Returns a PNG file that shows each of `frames` for `milliseconds`, or a still picture of one
+/// frame.
 ///
-/// Each frame holds rows of `width` values, the first row at the top. Colours go from blue at `-limit` over white at zero to red at `limit`; what
-/// lies beyond has the last colour, NaN that of zero. Frames are enlarged by a whole factor so that their long side has 480 pixels or more. The same
-/// frames give the same file.
+/// Each frame holds rows of `width` values, the first row at the top. Colors go from blue at
+/// `-limit` over white at zero to red at `limit`. Values beyond have the last color, NaN that of
+/// zero. Frames are enlarged by a whole factor so that their long side has 480 pixels or more. The
+/// same frames give the same file.
 ///
 /// # Errors
-/// `IoErrorKind::Shape` unless there is a frame and each has `width * height` values and at least one; `IoErrorKind::Unsupported` if there are too many for
-/// a picture.
+/// `IoErrorKind::Shape` unless there is a frame and each has `width * height` values, at least one;
+/// `IoErrorKind::Unsupported` if there are too many for a picture.
 pub fn diverging_png_bytes(
     frames: &[impl AsRef<[f32]>],
     [width, height]: [usize; 2],
@@ -48,12 +51,12 @@ pub fn diverging_png_bytes(
     encode(pixels, size, milliseconds).map_err(|error| failed(error.to_string()))
 }
 
-/// The palette entry of each pixel.
+/// Returns the palette entry of each pixel.
 fn enlarged(frame: &[f32], width: usize, enlarge: usize, limit: f32) -> Vec<u8> {
     let middle = (ENTRIES / 2) as f32;
     let entry = |value: &f32| {
         let along = if limit > 0.0 { value / limit } else { 0.0 };
-        // A cast of NaN is 0: the middle.
+        // A cast of NaN gives 0, the middle.
         (middle as i32 + (middle * along.clamp(-1.0, 1.0)).round() as i32) as u8
     };
     let mut pixels = Vec::with_capacity(frame.len() * enlarge * enlarge);
@@ -88,7 +91,7 @@ fn encode(
     encoder.set_depth(BitDepth::Eight);
     encoder.set_palette(palette());
     if frames.len() > 1 {
-        // Shown again and again.
+        // Repeats forever.
         encoder.set_animated(frames.len() as u32, 0)?;
         encoder.set_frame_delay(milliseconds, 1000)?;
     }

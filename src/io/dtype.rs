@@ -32,7 +32,8 @@ pub enum Dtype {
     U64,
 }
 
-/// For each type: the part of NumPy's type string after the byte order, NumPy's name, and bytes of one element.
+/// For each type: the part of NumPy's type string after the byte order, NumPy's name, and bytes of
+/// one element.
 const DTYPES: [(Dtype, &str, &str, u64); 12] = [
     (Dtype::F32, "f4", "float32", 4),
     (Dtype::F64, "f8", "float64", 8),
@@ -49,22 +50,22 @@ const DTYPES: [(Dtype, &str, &str, u64); 12] = [
 ];
 
 impl Dtype {
-    /// Bytes of one element.
+    /// Returns the bytes of one element.
     pub fn bytes(self) -> u64 {
         DTYPES[self as usize].3
     }
 
-    /// Whether elements are integers.
+    /// Returns `true` if elements are integers.
     pub fn is_integer(self) -> bool {
         !matches!(self, Self::F32 | Self::F64 | Self::C64 | Self::C128)
     }
 
-    /// Whether elements are complex numbers.
+    /// Returns `true` if elements are complex numbers.
     pub fn is_complex(self) -> bool {
         matches!(self, Self::C64 | Self::C128)
     }
 
-    /// From the part of a type string after its byte order.
+    /// Parses the part of a type string after its byte order.
     pub(super) fn from_code(code: &str) -> Option<Self> {
         // `bool` is one byte, 0 or 1.
         let code = if code == "b1" { "u1" } else { code };
@@ -73,7 +74,7 @@ impl Dtype {
 }
 
 impl fmt::Display for Dtype {
-    /// NumPy's name of the type.
+    /// Writes NumPy's name of the type.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(DTYPES[*self as usize].2)
     }

@@ -18,8 +18,8 @@ pub struct IoError {
     pub path: PathBuf,
     /// The category of the failure.
     pub kind: IoErrorKind,
-    /// Says what was expected, what was found and what to do. Sizes are in bytes; an index is a position
-    /// in the array, one number per axis.
+    /// Says what was expected, what was found and what to do. Sizes are in bytes; an index is a
+    /// position in the array, one number per axis.
     pub message: String,
     /// The error of the operating system, if it caused this one.
     pub source: Option<io::Error>,
@@ -31,8 +31,8 @@ pub struct IoError {
 pub enum IoErrorKind {
     /// The input file does not exist.
     NotFound,
-    /// The path names a directory, pipe, device, or standard input or output instead of a regular file,
-    /// or a file instead of a directory.
+    /// The path names a directory, pipe, device, or standard input or output instead of a regular
+    /// file, or a file instead of a directory.
     FileType,
     /// The operating system could not read the file.
     Read,
@@ -86,8 +86,8 @@ impl From<HostMemoryError> for IoError {
 }
 
 impl IoError {
-    /// Creates an error. The message says what was expected, what was found and what to do; it does not
-    /// repeat the path.
+    /// Creates an error. The message says what was expected, what was found and what to do; it does
+    /// not repeat the path.
     pub fn new(kind: IoErrorKind, path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         IoError { path: path.into(), kind, message: message.into(), source: None }
     }
@@ -150,13 +150,15 @@ impl IoError {
         Self::new(IoErrorKind::FileType, path, message)
     }
 
-    /// Creates the error of the input `-`: inputs are read in parts, which standard input cannot be.
+    /// Creates the error of the input `-`: inputs are read in parts, which standard input cannot
+    /// be.
     pub fn input_is_dash() -> Self {
         let message = "standard input cannot be read as an array; save it to a file and give that file's name";
         Self::new(IoErrorKind::FileType, "-", message)
     }
 
-    /// Creates the error of the output `-`: outputs are written in parallel, which standard output cannot be.
+    /// Creates the error of the output `-`: outputs are written in parallel, which standard output
+    /// cannot be.
     pub fn output_is_dash() -> Self {
         let message = "an array cannot be written to standard output; give the name of a file or directory \
                        (./- if it is called so)";
@@ -175,7 +177,8 @@ impl IoError {
         Self::new(IoErrorKind::Format, path, format!("line {line}: {reason}"))
     }
 
-    /// Creates the error of a file that ends before its header says, or was cut off while it was open.
+    /// Creates the error of a file that ends before its header says, or was cut off while it was
+    /// open.
     pub(crate) fn truncated(path: impl Into<PathBuf>, found: u64, wanted: u64) -> Self {
         let message =
             format!("truncated: {found} bytes, but its header promises {wanted}; copy or write the file again");

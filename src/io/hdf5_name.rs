@@ -1,4 +1,4 @@
-//! Recognising HDF5 files without the HDF5 library.
+//! Recognition of HDF5 files without the HDF5 library.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,8 +10,8 @@ pub const PARTICLE_TYPES: usize = 16;
 /// The first bytes of an HDF5 file without a user block.
 const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 
-/// Whether a file is to be read as HDF5: its name ends in `.hdf5` or `.h5`, or it begins with the signature. Needs no feature;
-/// of a file that cannot be read only the name counts.
+/// Returns `true` if the name ends in `.hdf5` or `.h5`, or the file begins with the signature of
+/// HDF5. Needs no feature. For a file that cannot be read, only the name counts.
 ///
 /// ```
 /// assert!(meshloom::io::is_hdf5("snapshot_007.hdf5") && meshloom::io::is_hdf5("SNAP.H5"));
@@ -21,7 +21,7 @@ pub fn is_hdf5(path: impl AsRef<Path>) -> bool {
     is_hdf5_name(&path) || begins_as_hdf5(path.as_ref())
 }
 
-/// Whether a file is to be written as HDF5: its name ends in `.hdf5` or `.h5`, in letters of any case.
+/// Returns `true` if the name ends in `.hdf5` or `.h5`, in letters of any case.
 pub fn is_hdf5_name(path: impl AsRef<Path>) -> bool {
     let extension = path.as_ref().extension().unwrap_or_default();
     ["hdf5", "h5"].iter().any(|known| extension.eq_ignore_ascii_case(known))

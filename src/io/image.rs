@@ -7,8 +7,9 @@ use png::{BitDepth, ColorType, Compression, Encoder, Filter};
 use super::{IoError, IoErrorKind, write_whole};
 use crate::host_memory::{self, HostMemoryError};
 
-/// Colours from the lowest to the highest density, evenly spaced. Lightness rises throughout, so that the picture also
-/// reads in grey and for colour-blind eyes: night blue, indigo, plum, brick, amber, cream.
+/// Colors from the lowest to the highest density, evenly spaced. Lightness rises throughout, so
+/// that the picture also reads in gray and for color-blind eyes: night blue, indigo, plum, brick,
+/// amber, cream.
 const COLORS: [[u8; 3]; 8] = [
     [3, 4, 18],
     [22, 18, 64],
@@ -23,28 +24,29 @@ const COLORS: [[u8; 3]; 8] = [
 /// Short sides below this many pixels are enlarged.
 const SHORT_SIDE: usize = 512;
 
-/// The widest range of densities shown: 10^-4 of the brightest, or less, has the darkest colour.
+/// Widest range of densities shown: 10^-4 of the brightest and less has the darkest color.
 const DECADES: f32 = 4.0;
 
 /// Writes a PNG picture of a projected density, on a logarithmic scale. Called by one rank.
 ///
-/// `map` holds rows of `width` values, in any unit; the first row is at the top. The colour scale spans from the 1st to
-/// the 99.8th percentile of the positive values (at most four decades); zeros, negative values and NaN get the darkest
-/// colour. The picture is enlarged by a whole factor so that its short side has at least 512 pixels, with smooth
-/// transitions between the cells. The same map gives the same file.
+/// `map` holds rows of `width` values, in any unit; the first row is at the top. The color scale
+/// spans from the 1st to the 99.8th percentile of the positive values (at most four decades);
+/// zeros, negative values and NaN get the darkest color. The picture is enlarged by a whole factor
+/// so that its short side has at least 512 pixels, with smooth transitions between the cells. The
+/// same map gives the same file.
 ///
 /// # Errors
-/// `IoErrorKind::Shape` unless there are `width * height` values and at least one, `IoErrorKind::Unsupported` if there are too
-/// many for a picture, and those of [`write_whole`].
+/// `IoErrorKind::Shape` unless there are `width * height` values and at least one,
+/// `IoErrorKind::Unsupported` if there are too many for a picture, and those of [`write_whole`].
 pub fn density_png(map: &[f32], width: usize, height: usize, path: impl AsRef<Path>) -> Result<(), IoError> {
     let bytes = density_png_bytes(map, width, height, path.as_ref())?;
     write_whole(path, &bytes)
 }
 
-/// The file that [`density_png`] writes to `path`.
+/// Returns the file that [`density_png`] writes to `path`.
 ///
 /// # Errors
-/// As [`density_png`], but for writing.
+/// Same as [`density_png`], except those of writing.
 pub fn density_png_bytes(map: &[f32], width: usize, height: usize, path: &Path) -> Result<Vec<u8>, IoError> {
     let enlarge = SHORT_SIDE.div_ceil(width.min(height).max(1));
     let picture = density_image(map, width, height, enlarge).map_err(|error| match error.kind {
@@ -99,10 +101,12 @@ impl RgbImage {
         &mut self.pixels[y as usize * self.width as usize..][..self.width as usize]
     }
 
-    /// Returns the bytes of a PNG file of the picture. `path`, where it is to be written, is for errors only.
+    /// Returns the bytes of a PNG file of the picture. `path`, where it is to be written, is for
+    /// errors only.
     ///
     /// # Errors
-    /// `IoErrorKind::Unsupported` if the encoder refuses, `IoErrorKind::Memory` if there is no memory for the file.
+    /// `IoErrorKind::Unsupported` if the encoder refuses, `IoErrorKind::Memory` if there is no
+    /// memory for the file.
     pub fn png_bytes(&self, path: &Path) -> Result<Vec<u8>, IoError> {
         let rgb = self.pixels.as_flattened();
         // Compressed, random pixels take some bytes more than plain ones.
@@ -121,10 +125,10 @@ impl RgbImage {
     }
 }
 
-/// The picture that [`density_png`] writes, with each cell `enlarge` pixels wide and high.
+/// Returns the picture that [`density_png`] writes, with each cell `enlarge` pixels wide and high.
 ///
 /// # Errors
-/// `IoErrorKind::Shape` and `IoErrorKind::Unsupported` as there, without a path.
+/// `IoErrorKind::Shape` and `IoErrorKind::Unsupported` as in [`density_png`], without a path.
 pub fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -> Result<RgbImage, IoError> {
     if map.is_empty() || width.checked_mul(height) != Some(map.len()) {
         return Err(IoError::shape(
@@ -153,8 +157,8 @@ pub fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -
     Ok(picture)
 }
 
-/// The two cells between whose centres the middle of a pixel is, and its relative position between them. At the border both
-/// are the same.
+/// Returns the two cells whose centers enclose the middle of a pixel, and its relative position
+/// between them. At the border both cells are the same.
 fn between(pixel: usize, enlarge: usize, cells: usize) -> (usize, usize, f32) {
     let position = (pixel as f32 + 0.5) / enlarge as f32 - 0.5;
     let first = position.floor();
@@ -165,7 +169,7 @@ fn between(pixel: usize, enlarge: usize, cells: usize) -> (usize, usize, f32) {
     (low.min(last), high.min(last), weight)
 }
 
-/// The positions of values on the colour scale, 0 to 1.
+/// Returns the positions of values on the color scale, 0 to 1.
 fn brightness(map: &[f32]) -> Result<Vec<f32>, HostMemoryError> {
     let mut logs: Vec<f32> = host_memory::reserve("a picture", map.len())?;
     logs.extend(map.iter().filter(|x| **x > 0.0 && x.is_finite()).map(|x| x.log10()));
@@ -182,7 +186,7 @@ fn brightness(map: &[f32]) -> Result<Vec<f32>, HostMemoryError> {
         } else if x.is_nan() || *x <= 0.0 {
             0.0
         } else if span < 1e-6 {
-            // One value everywhere: the middle of the scale.
+            // A constant map has the middle of the scale.
             0.5
         } else {
             ((x.log10() - low) / span).clamp(0.0, 1.0)
@@ -191,13 +195,14 @@ fn brightness(map: &[f32]) -> Result<Vec<f32>, HostMemoryError> {
     host_memory::collect("a picture", map.iter().map(place))
 }
 
-/// The value below which a fraction of the values is. Reorders the values, of which there is at least one.
+/// Returns the value below which a fraction of the values lies. Reorders the values, which must not
+/// be empty.
 fn percentile(values: &mut [f32], fraction: f64) -> f32 {
     let at = ((values.len() - 1) as f64 * fraction).round() as usize;
     *values.select_nth_unstable_by(at, f32::total_cmp).1
 }
 
-/// The colour at a position of the scale, 0 to 1: linear between the entries of the table.
+/// Returns the color at a position of the scale, 0 to 1, linear between the entries of the table.
 fn color(position: f32) -> [u8; 3] {
     let steps = COLORS.len() - 1;
     let along = position.clamp(0.0, 1.0) * steps as f32;
@@ -267,7 +272,7 @@ mod tests {
 
     #[test]
     fn enlarging_keeps_cells_in_place() {
-        // An odd factor has a pixel in the very middle of each cell.
+        // With an odd factor, a pixel lies in the middle of each cell.
         let map = [1.0, 10.0, 100.0, 1000.0, 3.0, 30.0];
         let (small, large) = (density_image(&map, 3, 2, 1).unwrap(), density_image(&map, 3, 2, 5).unwrap());
         for y in 0..2 {

@@ -1,7 +1,7 @@
 //! Regular files that are read at positions.
 //!
-//! Every read is a checked call. With a memory map, a file that is cut off meanwhile, or a failing disk or network, would kill
-//! the process by a signal.
+//! Every read is a checked call. With a memory map, a file that is cut off meanwhile, or a failing
+//! disk or network, would kill the process by a signal.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use super::error::read_remedy;
 use super::{IoError, IoErrorKind};
 use crate::host_memory;
 
-/// Bytes that are read at a time: few enough to be in a core's cache when they are converted.
+/// Bytes that are read at a time; few enough to stay in a core's cache until they are converted.
 const PIECE: u64 = 1 << 18;
 
 /// A regular file, open for reading. Threads may share it.
@@ -30,7 +30,8 @@ impl Input {
             return Err(IoError::input_is_dash());
         }
         let not_a_file = || IoError::not_a_file(path);
-        // Checked before opening, which blocks for a pipe, and after, since the path may name another file by then.
+        // Checked before opening, which blocks for a pipe, and after, since the path may name
+        // another file by then.
         if !std::fs::metadata(path).map_err(|e| IoError::read(path, e))?.is_file() {
             return Err(not_a_file());
         }
@@ -46,7 +47,7 @@ impl Input {
         &self.path
     }
 
-    /// The size of the file when it was opened, in bytes.
+    /// Returns the size of the file in bytes when it was opened.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -62,7 +63,7 @@ impl Input {
 
     /// Reads a short range of bytes.
     pub fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>, IoError> {
-        // Before memory is allocated for it.
+        // Checked before memory is allocated.
         self.expect(range.end)?;
         let count = range.end.saturating_sub(range.start) as usize;
         let mut bytes = host_memory::zeros("bytes", count).map_err(|error| IoError::memory(&self.path, error.bytes))?;
@@ -97,7 +98,7 @@ impl Input {
     }
 }
 
-/// Reads all of a short file, such as one that a person has written. A file of more than `most` bytes is not read.
+/// Reads all of a short file; refuses a file of more than `most` bytes.
 ///
 /// # Errors
 /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`,
@@ -114,10 +115,10 @@ pub fn read_short(path: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, IoError>
     input.bytes(0..input.len())
 }
 
-/// As [`read_short`], for text.
+/// Reads all of a short text file; see [`read_short`].
 ///
 /// # Errors
-/// As [`read_short`], and `IoErrorKind::Format` for the first line that is not UTF-8.
+/// Same as [`read_short`], and `IoErrorKind::Format` for the first line that is not UTF-8.
 pub fn read_text(path: impl AsRef<Path>, most: u64) -> Result<String, IoError> {
     let path = path.as_ref();
     String::from_utf8(read_short(path, most)?).map_err(|error| {
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn what_the_system_cannot_read_is_named_by_its_place() {
         let scratch = Scratch::new();
-        // A directory can be opened, and never be read.
+        // A directory can be opened but not read.
         let file = File::open(scratch.path()).unwrap();
         let input = Input { path: scratch.path().to_path_buf(), file, len: 1 << 20 };
         let error = input.read_at(3, &mut [0; 2]).unwrap_err();
@@ -224,7 +225,7 @@ mod tests {
             read_text(scratch.path().join("none"), 100),
             Err(IoError { kind: IoErrorKind::NotFound, .. })
         ));
-        // Neither waits for a writer nor reads without end.
+        // Reading neither waits for a writer nor goes on forever.
         #[cfg(unix)]
         {
             let pipe = scratch.path().join("pipe");

@@ -1,18 +1,25 @@
 //! Arrays, tables and pictures on disk, for programs of many ranks.
 //!
 //! - **Reading** ([`NpyFile`]): each rank reads its own range of a NumPy `.npy` file.
-//! - **Writing** ([`NpyWriter`], [`SharedFile`]): an output is one file for any number of ranks. Each rank writes its own
-//!   byte range, and the file gets its final name only when it is complete.
-//! - **Archives** ([`NpzWriter`], [`NpzFile`]): several arrays in one `.npz` file, written and read in the same way.
-//! - **HDF5** (module `hdf5`, feature `hdf5`): snapshots and group catalogues in the layouts of Gadget-4 and SWIFT.
-//! - **Files that belong together** ([`Sealed`]): all are written before any gets its name, so there are all or none.
-//! - **Small files** ([`write_whole`], [`write_csv`], `density_png` (feature `image`)): written by one rank; they, too, appear complete or not at all.
-//! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output behind, and the next run
-//!   removes the temporary files of a killed one.
-//! - **Messages** ([`printable`], [`printable_path`]): text without control characters for terminals.
+//! - **Writing** ([`NpyWriter`], [`SharedFile`]): an output is one file for any number of ranks.
+//!   Each rank writes its own byte range, and the file gets its final name only when it is
+//!   complete.
+//! - **Archives** ([`NpzWriter`], [`NpzFile`]): several arrays in one `.npz` file, written and read
+//!   in the same way.
+//! - **HDF5** (module `hdf5`, feature `hdf5`): snapshots and catalogs of groups in the layouts of
+//!   Gadget-4 and SWIFT.
+//! - **Files that belong together** ([`Sealed`]): all are written before any gets its name, so that
+//!   either all or none appear.
+//! - **Small files** ([`write_whole`], [`write_csv`], `density_png` (feature `image`)): written by
+//!   one rank; they also appear complete or not at all.
+//! - **Cleaning up** ([`cleanup`]): an error, a panic or an interrupt leaves no partial output
+//!   behind, and the next run removes the temporary files of a killed one.
+//! - **Messages** ([`printable`], [`printable_path`]): text without control characters for
+//!   terminals.
 //!
 //! # Who synchronises
-//! Only [`collective`] communicates. Without it, where ranks write one file, the caller places the barriers:
+//! Only [`collective`] communicates. Without it, where ranks write one file, the caller places the
+//! barriers:
 //!
 //! | step | ranks | before it |
 //! |---|---|---|
@@ -23,12 +30,12 @@
 //! | `finish()` | all others | own writes done |
 //! | `finish()` | rank 0 | a barrier after the others' `finish` |
 //!
-//! To finish an archive rank 0 also needs what `write` has returned on the others. [`collective`] does all of this with a
-//! communicator.
+//! To finish an archive, rank 0 also needs the results of `write` from the other ranks.
+//! [`collective`] does all of this with a communicator.
 //!
-//! A rank that fails returns its error and drops its writer; when rank 0 learns of it and drops its writer, too, the
-//! temporary file is removed. A program that is about to end without destructors (`MPI_Abort`,
-//! `std::process::exit`) calls [`cleanup::remove_all`] first.
+//! A rank that fails returns its error and drops its writer. When rank 0 learns of the failure and
+//! also drops its writer, the temporary file is removed. A program that ends without destructors
+//! (`MPI_Abort`, `std::process::exit`) must call [`cleanup::remove_all`] first.
 //!
 //! # Example
 //! ```

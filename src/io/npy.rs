@@ -13,22 +13,25 @@ use crate::host_memory::{self, HostMemoryError};
 
 /// A `.npy` array of numbers on disk.
 ///
-/// - Opening reads the header only; a `read_*` call touches only the bytes of its range. Ranges count **elements** in
-///   C order, so rows `a..b` of an `(N, 3)` array are elements `3 * a..3 * b`, also where the file has Fortran order.
-/// - Little and big endian files are read alike. So is Fortran order where rows have at most 64 numbers, as those of points and
-///   attributes: a call then reads its rows' part of each column. All else must be in C order.
-/// - Every rank opens the file by itself; nothing is to be synchronised. One value can also be shared by threads.
-/// - Data are read in pieces, so no more memory is used than for the result and some MiB. A file that another process cuts off meanwhile,
-///   and a failing disk or network, is an error. Replacing a file that this crate has written does not disturb readers, as
-///   it appears by renaming.
+/// - Opening reads only the header; a `read_*` call reads only the bytes of its range. Ranges count
+///   **elements** in C order: rows `a..b` of an `(N, 3)` array are elements `3 * a..3 * b`, also in
+///   files with Fortran order.
+/// - Little and big endian files are accepted. Fortran order is accepted if rows have at most 64
+///   numbers, as those of points and attributes: a call then reads its part of each column. All
+///   other arrays must be in C order.
+/// - Every rank opens the file by itself, without synchronization. Threads may share one value.
+/// - Values are read in pieces, so that the call needs only the memory of its result and some MiB.
+///   A file that another process cuts off meanwhile, and a failing disk or network, is an error.
+///   Replacing a file that this crate has written does not disturb readers, since it appears by
+///   renaming.
 #[derive(Debug)]
 pub struct NpyFile {
     path: PathBuf,
     input: Arc<Input>,
-    /// Offset of the `.npy` file in the input: not 0 for members of archives.
+    /// Offset of the `.npy` file in the input; above 0 for members of archives.
     base: u64,
     header: Header,
-    /// Columns that lie one after the other in the file; 1 where elements are in C order.
+    /// Number of columns stored one after the other; 1 if elements are in C order.
     columns: u64,
     accepts_integers: bool,
 }
@@ -37,8 +40,10 @@ impl NpyFile {
     /// Opens a file and checks its header, its order and its size.
     ///
     /// # Errors
-    /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`, `IoErrorKind::Format` (where more than two axes are longer than 1, or the second of them has more
-    /// than 64 elements), and `IoErrorKind::ElementType` for elements that are no numbers.
+    /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`; `IoErrorKind::Format`
+    /// for broken files, and for Fortran order if more than two axes are longer than 1 or the
+    /// second of them has more than 64 elements; `IoErrorKind::ElementType` for elements that are
+    /// not numbers.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let input = Input::open(path.as_ref())?;
         let len = input.len();
@@ -61,7 +66,7 @@ impl NpyFile {
                 IoError::element_type(owned(), found, wanted)
             }
         })?;
-        // With at most one axis longer than 1, or no elements, both orders are the same.
+        // With at most one axis longer than 1, or no elements, both orders are equal.
         let long_axes: Vec<u64> = header.shape.iter().copied().filter(|&n| n > 1).collect();
         let columns = match long_axes[..] {
             _ if !header.fortran || header.len == 0 => 1,
@@ -79,35 +84,35 @@ impl NpyFile {
         Ok(Self { path, input, base: range.start, header, columns, accepts_integers: false })
     }
 
-    /// Makes `read_f32`, `read_f64` and the complex reads accept integers, rounded to the nearest float. By default they are an
-    /// error, since integers in the place of floats are more often a mistake.
+    /// Lets `read_f32`, `read_f64` and the complex reads accept integers, rounded to the nearest
+    /// float. By default integers are an error, since they are often a mistake.
     #[must_use]
     pub fn accept_integers(mut self) -> Self {
         self.accepts_integers = true;
         self
     }
 
-    /// The file's path, as it was given; for a member of an archive, followed by the member's name.
+    /// Returns the path as it was given, followed by the name for a member of an archive.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Lengths of the axes, slowest first. Empty for a single number.
+    /// Returns the lengths of the axes, slowest first; empty for a single number.
     pub fn shape(&self) -> &[u64] {
         &self.header.shape
     }
 
-    /// Type of the elements in the file.
+    /// Returns the type of the elements in the file.
     pub fn dtype(&self) -> Dtype {
         self.header.dtype
     }
 
-    /// Number of elements, the product of the shape.
+    /// Returns the number of elements, the product of the shape.
     pub fn len(&self) -> u64 {
         self.header.len
     }
 
-    /// Whether there are no elements.
+    /// Returns `true` if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -115,12 +120,12 @@ impl NpyFile {
     /// Checks the shape.
     ///
     /// # Errors
-    /// `IoErrorKind::Shape` where it differs from `wanted`.
+    /// `IoErrorKind::Shape` if it differs from `wanted`.
     pub fn expect_shape(&self, wanted: &[u64]) -> Result<(), IoError> {
         if self.shape() == wanted { Ok(()) } else { Err(self.shape_error(super::error::tuple(wanted))) }
     }
 
-    /// Checks that this is a list of points, and returns how many and of how many axes (2 or 3).
+    /// Checks that this is a list of points; returns their number and the number of axes (2 or 3).
     ///
     /// # Errors
     /// `IoErrorKind::Shape` unless the shape is `(N, 3)` or `(N, 2)`.
@@ -132,11 +137,12 @@ impl NpyFile {
         }
     }
 
-    /// Reads elements as f32. NaN and infinities are passed on; see [`read_finite_f32`](Self::read_finite_f32).
+    /// Reads elements as f32. NaN and infinities are passed on; see
+    /// [`read_finite_f32`](Self::read_finite_f32).
     ///
     /// # Errors
-    /// `IoErrorKind::ElementType` unless elements are real; `IoErrorKind::Value` where a finite f64 is beyond f32;
-    /// `IoErrorKind::Misuse`, `IoErrorKind::Memory`, `IoErrorKind::Format`.
+    /// `IoErrorKind::ElementType` unless elements are real; `IoErrorKind::Value` where a finite f64
+    /// is beyond f32; `IoErrorKind::Misuse`, `IoErrorKind::Memory`, `IoErrorKind::Format`.
     pub fn read_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
         let first = elements.start;
         match self.header.dtype {
@@ -165,10 +171,12 @@ impl NpyFile {
         }
     }
 
-    /// Reads elements as f64. NaN and infinities are passed on; see [`read_finite_f64`](Self::read_finite_f64).
+    /// Reads elements as f64. NaN and infinities are passed on; see
+    /// [`read_finite_f64`](Self::read_finite_f64).
     ///
     /// # Errors
-    /// `IoErrorKind::ElementType` unless elements are real; `IoErrorKind::Misuse`, `IoErrorKind::Memory`, `IoErrorKind::Format`.
+    /// `IoErrorKind::ElementType` unless elements are real; `IoErrorKind::Misuse`,
+    /// `IoErrorKind::Memory`, `IoErrorKind::Format`.
     pub fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
         match self.header.dtype {
             Dtype::F32 => self.decode(elements, |b| f64::from(f32::from_le_bytes(b))),
@@ -181,10 +189,11 @@ impl NpyFile {
         }
     }
 
-    /// Like [`read_f32`](Self::read_f32), for data such as coordinates that must be finite.
+    /// Reads elements that must be finite, such as coordinates, as f32.
     ///
     /// # Errors
-    /// In addition `IoErrorKind::Value` with the index of the first NaN or infinity **in this range**.
+    /// Same as [`read_f32`](Self::read_f32), and `IoErrorKind::Value` with the index of the first
+    /// NaN or infinity **in this range**.
     pub fn read_finite_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
         let first = elements.start;
         let out = self.read_f32(elements)?;
@@ -194,10 +203,11 @@ impl NpyFile {
         }
     }
 
-    /// Like [`read_f64`](Self::read_f64), for data that must be finite.
+    /// Reads elements that must be finite as f64.
     ///
     /// # Errors
-    /// In addition `IoErrorKind::Value`, as in [`read_finite_f32`](Self::read_finite_f32).
+    /// Same as [`read_f64`](Self::read_f64), and `IoErrorKind::Value` as in
+    /// [`read_finite_f32`](Self::read_finite_f32).
     pub fn read_finite_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
         let first = elements.start;
         let out = self.read_f64(elements)?;
@@ -210,7 +220,7 @@ impl NpyFile {
     /// Reads complex or real elements as `[re, im]` of f32; real ones get a zero imaginary part.
     ///
     /// # Errors
-    /// As [`read_f32`](Self::read_f32); the index of an element is that of the complex number.
+    /// Same as [`read_f32`](Self::read_f32); the index of an element counts complex numbers.
     pub fn read_c32(&self, elements: Range<u64>) -> Result<Vec<[f32; 2]>, IoError> {
         let first = elements.start;
         match self.header.dtype {
@@ -238,7 +248,7 @@ impl NpyFile {
     /// Reads complex or real elements as `[re, im]` of f64; real ones get a zero imaginary part.
     ///
     /// # Errors
-    /// As [`read_f64`](Self::read_f64).
+    /// Same as [`read_f64`](Self::read_f64).
     pub fn read_c64(&self, elements: Range<u64>) -> Result<Vec<[f64; 2]>, IoError> {
         match self.header.dtype {
             Dtype::C64 => {
@@ -259,8 +269,8 @@ impl NpyFile {
     /// Reads integer elements as i64.
     ///
     /// # Errors
-    /// `IoErrorKind::ElementType` unless elements are integers; `IoErrorKind::Value` does not occur for signed types, and a
-    /// u64 beyond i64 is `IoErrorKind::ElementType`. `IoErrorKind::Misuse`, `IoErrorKind::Memory`, `IoErrorKind::Format`.
+    /// `IoErrorKind::ElementType` unless elements are integers, and for a u64 beyond i64;
+    /// `IoErrorKind::Misuse`, `IoErrorKind::Memory`, `IoErrorKind::Format`.
     pub fn read_i64(&self, elements: Range<u64>) -> Result<Vec<i64>, IoError> {
         match self.header.dtype {
             Dtype::I8 => self.decode(elements, |b| i64::from(i8::from_le_bytes(b))),
@@ -281,7 +291,8 @@ impl NpyFile {
         }
     }
 
-    /// Reads a range of elements of `N` bytes each, which are passed to `convert` in little-endian order.
+    /// Reads a range of elements of `N` bytes each, and passes them to `convert` in little-endian
+    /// order.
     fn decode<const N: usize, T>(
         &self,
         elements: Range<u64>,
@@ -298,7 +309,8 @@ impl NpyFile {
         let mut out = host_memory::reserve("elements", (end - start) as usize).map_err(|e| self.memory_error(e))?;
         let big_endian = self.header.big_endian;
         let append = |piece: &[u8]| {
-            // Pieces are of whole elements, as their size is a multiple of any element's.
+            // Pieces consist of whole elements, since their size is a multiple of that of any
+            // element.
             let (items, _) = piece.as_chunks::<N>();
             if big_endian {
                 out.extend(items.iter().map(|item| {
@@ -325,7 +337,7 @@ impl NpyFile {
         IoError::memory(&self.path, error.bytes)
     }
 
-    /// Position in the array of an element counted in C order.
+    /// Returns the position in the array of an element counted in C order.
     fn index(&self, element: u64) -> Vec<u64> {
         let mut rest = element;
         let mut index: Vec<u64> = self
@@ -355,7 +367,7 @@ impl NpyFile {
     }
 }
 
-/// Undoes the swap of the two parts of a big-endian complex number, all bytes of which were reversed.
+/// Swaps back the two parts of a big-endian complex number, all bytes of which were reversed.
 fn in_file_order<T>(big_endian: bool, [a, b]: [T; 2]) -> [T; 2] {
     if big_endian { [b, a] } else { [a, b] }
 }

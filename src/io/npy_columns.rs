@@ -1,30 +1,32 @@
-//! Rows of an array that is stored column after column: NumPy's Fortran order, as `numpy.save` keeps it of `numpy.array([x, y, z]).T`.
+//! Rows of an array in NumPy's Fortran order, stored column after column, as `numpy.save` writes
+//! `numpy.array([x, y, z]).T`.
 
 use std::ops::Range;
 
 use super::IoError;
 use super::input::Input;
 
-/// Numbers of the longest rows that are put together. Points and attributes have few; rows of a field would be read byte by byte
-/// from all over the file.
+/// Length of the longest rows that are assembled. Points and attributes have few numbers; rows of a
+/// field would be read byte by byte from the whole file.
 pub(super) const LONGEST_ROW: u64 = 64;
 
-/// Bytes of rows that are put together at a time, so that memory is bounded and the parts of columns are long.
+/// Bytes of rows that are assembled at a time; bounds memory and keeps the parts of columns long.
 const PIECE: u64 = 1 << 20;
 
-/// Where the columns are.
+/// The columns in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns {
-    /// Byte offset of the first.
+    /// Byte offset of the first column.
     pub begin: u64,
-    /// Elements of each.
+    /// Number of elements of a column.
     pub rows: u64,
-    /// Their number, which is that of the elements of a row.
+    /// Number of columns, the length of a row.
     pub count: u64,
 }
 
 impl Columns {
-    /// As [`Input::pieces`] of an array of rows: passes elements of `N` bytes, counted row after row, in pieces of whole ones.
+    /// Passes elements of `N` bytes, counted row after row, in pieces of whole elements, as
+    /// [`Input::pieces`] does for C order.
     pub fn pieces<const N: usize>(
         &self,
         input: &Input,
@@ -44,7 +46,7 @@ impl Columns {
                 let places = rows[column as usize..].iter_mut().step_by(columns as usize);
                 places.zip(part.as_chunks::<N>().0).for_each(|(place, element)| *place = *element);
             }
-            // Of the first and the last row a part may be asked for.
+            // The first and the last row may be read in part.
             let part = |element: u64| (element.clamp(first * columns, last * columns) - first * columns) as usize;
             each(rows[part(elements.start)..part(elements.end)].as_flattened());
         }

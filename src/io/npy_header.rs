@@ -1,7 +1,8 @@
-//! The header of a `.npy` file: a Python dictionary of element type, order and shape, padded to 64 bytes.
+//! The header of a `.npy` file: a Python dictionary of element type, order and shape, padded to 64
+//! bytes.
 //!
-//! It is parsed here and not by a general parser of Python literals: headers are foreign input, so length, nesting and
-//! numbers must be bounded, and reading in parts needs the offset of the data.
+//! A parser of its own, not one of Python literals: headers are foreign input, so that length,
+//! nesting and numbers must be bounded, and reading in parts needs the offset of the elements.
 
 use super::dtype::Dtype;
 
@@ -13,7 +14,7 @@ pub(crate) const MAX_BYTES: u64 = 12 + MAX_TEXT as u64;
 /// NumPy's own limit on the number of axes.
 pub(crate) const MAX_AXES: usize = 64;
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Header {
     pub dtype: Dtype,
@@ -35,7 +36,7 @@ pub(crate) enum HeaderError {
     Foreign(String),
     /// The file ends within its header, which would need this many bytes.
     Truncated(u64),
-    /// A good file of elements of another type than those of [`Dtype`].
+    /// A valid file with an element type that is not in [`Dtype`].
     Dtype(String),
 }
 
@@ -68,13 +69,14 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Header, HeaderError> {
     }
     let end = start + text_len;
     let text = bytes.get(start..end).ok_or(HeaderError::Truncated(end as u64))?;
-    // Versions 1 and 2 are in Latin-1 and 3 in UTF-8; what is read here is ASCII in all of them.
+    // Versions 1 and 2 are in Latin-1, version 3 in UTF-8; the parts read here are ASCII in all of
+    // them.
     let dict =
         Dict::parse(text).ok_or_else(|| foreign(format!("its header (version {version}) cannot be understood")))?;
 
     let (big_endian, dtype) = dict.dtype().ok_or_else(|| HeaderError::Dtype(dict.descr.clone()))?;
     let len = dict.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
-    // A zero anywhere empties the array, even where the other lengths overflow.
+    // A zero anywhere empties the array, even if the other lengths overflow.
     let len = if dict.shape.contains(&0) { Some(0) } else { len };
     let data_offset = end as u64;
     let sizes = len.and_then(|len| Some((len, len.checked_mul(dtype.bytes())?.checked_add(data_offset)?)));
@@ -82,11 +84,13 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Header, HeaderError> {
     Ok(Header { dtype, big_endian, fortran: dict.fortran, shape: dict.shape, len, data_offset, file_bytes })
 }
 
-/// The header (version 1.0, C order) of an array; `descr` is NumPy's type string, such as `<f4`.
+/// Returns the header (version 1.0, C order) of an array; `descr` is NumPy's type string, such as
+/// `<f4`.
 pub(crate) fn format(descr: &str, shape: &[u64]) -> Vec<u8> {
     let shape = super::error::tuple(shape);
     let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}").into_bytes();
-    // Blanks up to a multiple of 64 bytes, so that the data can be mapped aligned; the last byte is a newline.
+    // Blanks up to a multiple of 64 bytes, so that the elements can be mapped aligned; the last
+    // byte is a newline.
     let unpadded = 10 + text.len() + 1;
     text.resize(text.len() + unpadded.next_multiple_of(64) - unpadded, b' ');
     text.push(b'\n');
@@ -102,7 +106,7 @@ fn foreign(reason: impl Into<String>) -> HeaderError {
     HeaderError::Foreign(reason.into())
 }
 
-/// What a file that is not `.npy` probably is, with a remedy.
+/// Guesses the format of a file that is not `.npy`; returns it with a remedy.
 fn other_format(bytes: &[u8]) -> &'static str {
     if bytes.starts_with(b"PK\x03\x04") {
         "it is a .npz or zip archive; save one of its arrays with numpy.save()"
@@ -149,7 +153,7 @@ impl Dict {
         Some(Self { descr: descr?, fortran: fortran?, shape: shape? })
     }
 
-    /// Whether the byte order is big endian, and the type, if it is a supported one.
+    /// Returns `true` for big endian, and the type, if it is supported.
     fn dtype(&self) -> Option<(bool, Dtype)> {
         let (order, code) = self.descr.split_at_checked(1)?;
         let dtype = Dtype::from_code(code)?;
@@ -163,7 +167,7 @@ impl Dict {
     }
 }
 
-/// A scanner of the dictionary's text: what is left of it.
+/// A scanner of the dictionary's text: the unread part.
 struct Scan<'a>(&'a [u8]);
 
 impl Scan<'_> {
@@ -196,7 +200,7 @@ impl Scan<'_> {
         }
     }
 
-    /// A quoted string. Keys and type strings contain no escapes.
+    /// Reads a quoted string. Keys and type strings contain no escapes.
     fn string(&mut self) -> Option<String> {
         let quote = if self.take(b'\'') {
             b'\''
@@ -221,7 +225,7 @@ impl Scan<'_> {
         }
     }
 
-    /// A type string, or a structured type as its source text (only to be named in an error).
+    /// Reads a type string, or a structured type as its source text for an error.
     fn descr(&mut self) -> Option<String> {
         self.skip_blanks();
         if self.0.first() != Some(&b'[') {

@@ -15,7 +15,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type whose arrays can be written: f32, f64, i32, i64, u32, u64, and `[f32; 2]` and `[f64; 2]` as complex numbers.
+/// Types whose arrays can be written: f32, f64, i32, i64, u32, u64, and `[f32; 2]` and `[f64; 2]`
+/// as complex numbers.
 pub trait NpyElement: bytemuck::Pod + sealed::Sealed {
     /// NumPy's type string, little endian.
     const DESCR: &'static str;
@@ -46,8 +47,8 @@ elements! {
 
 /// One `.npy` file (C order, little endian) that ranks write together, at element offsets.
 ///
-/// Rank 0 creates it, the others open it with the same shape and token, all write disjoint ranges and finish. When ranks must
-/// synchronise is as for [`SharedFile`].
+/// Rank 0 creates it, the others open it with the same shape and token; all write disjoint ranges
+/// and finish. The barriers are those of [`SharedFile`].
 #[derive(Debug)]
 pub struct NpyWriter<T: NpyElement> {
     file: SharedFile,
@@ -72,7 +73,8 @@ impl<T: NpyElement> NpyWriter<T> {
     /// Opens the file that rank 0 has created. Called by all other ranks, after a barrier.
     ///
     /// # Errors
-    /// `IoErrorKind::Shape` if rank 0 created an array of another size, and those of [`SharedFile::open`].
+    /// `IoErrorKind::Shape` if rank 0 created an array of another size, and those of
+    /// [`SharedFile::open`].
     pub fn open(path: impl AsRef<Path>, shape: &[u64], token: &str) -> Result<Self, IoError> {
         let path = path.as_ref();
         let Plan { header, len, total_bytes } = plan(path, T::DESCR, size_of::<T>() as u64, shape)?;
@@ -84,17 +86,17 @@ impl<T: NpyElement> NpyWriter<T> {
         Ok(Self { file, data_offset: header.len() as u64, len, written: Coverage::default(), element: PhantomData })
     }
 
-    /// Number of elements of the whole array.
+    /// Returns the number of elements of the whole array.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the whole array has no elements.
+    /// Returns `true` if the whole array has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Writes elements from number `first` on, counted in C order over the whole array.
+    /// Writes elements from number `first` on, in C order of the whole array.
     ///
     /// # Errors
     /// `IoErrorKind::Misuse` beyond the end of the array, `IoErrorKind::Write`.
@@ -109,12 +111,12 @@ impl<T: NpyElement> NpyWriter<T> {
         Ok(())
     }
 
-    /// What this rank has written, as sums that those of other ranks are added to.
+    /// Returns the parts that this rank has written, as sums that ranks add up.
     pub(super) fn written(&self) -> [u64; 2] {
         self.written.sums()
     }
 
-    /// Checks that what all ranks have written, whose sums these are, is the array once and whole.
+    /// Checks by the sums of all ranks that each element was written once.
     ///
     /// # Errors
     /// `IoErrorKind::Misuse`.
@@ -129,18 +131,19 @@ impl<T: NpyElement> NpyWriter<T> {
         Err(IoError::new(IoErrorKind::Misuse, self.file.path(), message))
     }
 
-    /// Flushes this rank's part to the disk; on rank 0, whose call comes last, the file then gets its name.
+    /// Flushes this rank's part to the disk; on rank 0, whose call comes last, the file then gets
+    /// its name.
     ///
     /// # Errors
-    /// As [`SharedFile::finish`].
+    /// Same as [`SharedFile::finish`].
     pub fn finish(self) -> Result<(), IoError> {
         self.file.finish()
     }
 
-    /// As [`finish`](Self::finish), but the file gets its name by [`Sealed::publish`] only.
+    /// Flushes like [`finish`](Self::finish); the file gets its name only by [`Sealed::publish`].
     ///
     /// # Errors
-    /// As [`SharedFile::seal`].
+    /// Same as [`SharedFile::seal`].
     pub fn seal(self) -> Result<Sealed, IoError> {
         self.file.seal()
     }
@@ -151,7 +154,7 @@ impl<T: NpyElement> NpyWriter<T> {
     }
 }
 
-/// The bytes of elements in a file.
+/// Returns the bytes of elements in a file.
 pub(super) fn little_endian<T: NpyElement>(elements: &[T]) -> Cow<'_, [u8]> {
     let bytes: &[u8] = bytemuck::cast_slice(elements);
     if cfg!(target_endian = "little") {
@@ -172,7 +175,8 @@ pub(super) struct Plan {
     pub total_bytes: u64,
 }
 
-/// The plan of a file of an array of this shape, with elements of NumPy's type string `descr`; `path` is for errors.
+/// Returns the plan of a file of this shape, with elements of NumPy's type string `descr`; `path`
+/// is for errors.
 pub(super) fn plan(path: &Path, descr: &str, element_bytes: u64, shape: &[u64]) -> Result<Plan, IoError> {
     let wanted = |wanted: String| IoError::shape(path, shape, wanted);
     if shape.len() > MAX_AXES {
@@ -188,9 +192,10 @@ pub(super) fn plan(path: &Path, descr: &str, element_bytes: u64, shape: &[u64]) 
     }
 }
 
-/// The parts of an array that were written, as two sums, which ranks add up: lengths, and marks of ends less marks of beginnings. Where a part begins where another
-/// ends, their marks cancel, so that of parts that make the array only the marks of its own ends are left. Of others more is left: marks are pseudo-random numbers of 64 bits, which
-/// do not cancel by chance.
+/// The written parts of an array, as two sums that ranks add up: lengths, and marks of ends minus
+/// marks of beginnings. If one part begins where another ends, their marks cancel; parts that cover
+/// the array leave only the marks of its ends. Marks are pseudo-random numbers of 64 bits, so that
+/// other parts do not cancel by chance.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     elements: AtomicU64,
@@ -198,19 +203,19 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// Takes note of a part.
+    /// Adds a part.
     pub fn add(&self, part: Range<u64>) {
         self.elements.fetch_add(part.end.wrapping_sub(part.start), Ordering::Relaxed);
         self.ends.fetch_add(mix(part.end).wrapping_sub(mix(part.start)), Ordering::Relaxed);
     }
 
-    /// The two sums.
+    /// Returns the two sums.
     pub fn sums(&self) -> [u64; 2] {
         [&self.elements, &self.ends].map(|sum| sum.load(Ordering::Relaxed))
     }
 }
 
-/// Whether parts with these sums, modulo 2^64, make an array of `len` elements.
+/// Returns `true` if parts with these sums, modulo 2^64, cover an array of `len` elements once.
 pub(super) fn is_whole(sums: [u64; 2], len: u64) -> bool {
     sums == [len, mix(len).wrapping_sub(mix(0))]
 }

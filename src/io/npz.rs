@@ -20,14 +20,16 @@ pub struct Member {
 }
 
 impl Member {
-    /// An array of `T`, which NumPy finds under `name`: ASCII letters, digits, `_`, `-` and `.`, at most 100.
+    /// Creates an array of `T`, which NumPy finds under `name`: at most 100 ASCII letters, digits,
+    /// `_`, `-` and `.`.
     pub fn new<T: NpyElement>(name: &str, shape: &[u64]) -> Self {
         let (name, shape) = (name.to_string(), shape.to_vec());
         Member { name, shape, descr: T::DESCR, element_bytes: size_of::<T>() as u64 }
     }
 }
 
-/// Elements of a member that a rank has written, with the CRC-32 of their bytes. Plain data, to be sent to rank 0.
+/// Elements of a member that a rank has written, with the CRC-32 of their bytes. Plain data that is
+/// sent to rank 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[must_use = "rank 0 needs all parts to finish the archive"]
@@ -62,7 +64,7 @@ struct PlacedMember {
 }
 
 impl PlacedMember {
-    /// Offset of the elements.
+    /// Returns the offset of the elements.
     fn data(&self) -> u64 {
         self.npy + self.plan.header.len() as u64
     }
@@ -88,7 +90,8 @@ impl Layout {
             let name = format!("{}.npy", member.name);
             let entry = Entry { name, bytes: plan.total_bytes, crc: 0, offset: end };
             let npy = end + entry.local_bytes();
-            // File offsets are signed in every operating system; some room is for the directory.
+            // File offsets are signed in every operating system; some space is left for the
+            // directory.
             end = npy
                 .checked_add(plan.total_bytes)
                 .filter(|&end| end < 1 << 62)
@@ -101,13 +104,16 @@ impl Layout {
     }
 }
 
-/// One `.npz` file of arrays that ranks write together: what `numpy.savez` writes, a zip archive without compression.
+/// One `.npz` file of arrays that ranks write together: a zip archive without compression, as
+/// `numpy.savez` writes it.
 ///
-/// - Shapes and types are fixed at creation. Each member is a `.npy` file whose data begin at a multiple of 64 bytes; files
-///   above 4 GiB use zip64, as NumPy's do. Equal arrays make equal files.
-/// - Rank 0 creates it, the others open it with the same members and token; all write disjoint ranges, send
-///   their [`PartCrc`]s to rank 0, and finish. When ranks must synchronise is as for [`SharedFile`].
-/// - Elements that no rank has written, or two have, are an error.
+/// - Shapes and types are fixed at creation. Each member is a `.npy` file whose elements begin at a
+///   multiple of 64 bytes. Files above 4 GiB use zip64, as NumPy's do. Equal arrays give equal
+///   files.
+/// - Rank 0 creates it, the others open it with the same members and token. All write disjoint
+///   ranges, send their [`PartCrc`]s to rank 0, and finish. The barriers are those of
+///   [`SharedFile`].
+/// - Each element must be written once, by one rank; otherwise finishing fails.
 ///
 /// ```
 /// use meshloom::io::{Member, NpzFile, NpzWriter, token};
@@ -139,7 +145,8 @@ impl NpzWriter {
     /// Creates the file. Called by rank 0.
     ///
     /// # Errors
-    /// `IoErrorKind::Misuse`, `IoErrorKind::Shape` if no file could hold an array, and those of [`SharedFile::create`].
+    /// `IoErrorKind::Misuse`, `IoErrorKind::Shape` if no file could hold an array, and those of
+    /// [`SharedFile::create`].
     pub fn create(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self, IoError> {
         let path = path.as_ref();
         let layout = Layout::new(path, members)?;
@@ -150,8 +157,8 @@ impl NpzWriter {
     /// Opens the file that rank 0 has created. Called by all other ranks, after a barrier.
     ///
     /// # Errors
-    /// As [`create`](Self::create); `IoErrorKind::Shape` if rank 0 created arrays of another size, and those of
-    /// [`SharedFile::open`].
+    /// Same as [`create`](Self::create); `IoErrorKind::Shape` if rank 0 created arrays of another
+    /// size, and those of [`SharedFile::open`].
     pub fn open(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self, IoError> {
         let path = path.as_ref();
         let layout = Layout::new(path, members)?;
@@ -164,12 +171,12 @@ impl NpzWriter {
         Ok(Self { file, layout, creator: false })
     }
 
-    /// Writes elements of member number `member` from number `first` on, counted in C order over the whole array. May be
-    /// called any number of times; no element may be written twice.
+    /// Writes elements of member number `member` from element `first` on, in C order of the whole
+    /// array. May be called any number of times; no element may be written twice.
     ///
     /// # Errors
-    /// `IoErrorKind::ElementType` for elements of another type or no such member, `IoErrorKind::Misuse` beyond the end of the
-    /// array, `IoErrorKind::Write`.
+    /// `IoErrorKind::ElementType` for elements of another type or no such member,
+    /// `IoErrorKind::Misuse` beyond the end of the array, `IoErrorKind::Write`.
     pub fn write<T: NpyElement>(&self, member: usize, first: u64, elements: &[T]) -> Result<PartCrc, IoError> {
         let path = || self.file.path().to_path_buf();
         let placed = self.layout.members.get(member).filter(|placed| placed.member.descr == T::DESCR);
@@ -186,19 +193,20 @@ impl NpzWriter {
         Ok(PartCrc { member: member as u32, crc: crc32fast::hash(&bytes), first, len: elements.len() as u64 })
     }
 
-    /// Flushes this rank's parts to the disk. Rank 0, whose call comes last, passes the `parts` of all ranks in any order,
-    /// and the file then gets its name; on other ranks `parts` is ignored.
+    /// Flushes this rank's parts to the disk. Rank 0, whose call comes last, passes the `parts` of
+    /// all ranks in any order, and the file then gets its name; on other ranks `parts` is ignored.
     ///
     /// # Errors
-    /// As [`seal`](Self::seal) and [`Sealed::publish`].
+    /// Same as [`seal`](Self::seal) and [`Sealed::publish`].
     pub fn finish(self, parts: &[PartCrc]) -> Result<(), IoError> {
         self.seal(parts)?.publish()
     }
 
-    /// As [`finish`](Self::finish), but the file gets its name by [`Sealed::publish`] only.
+    /// Flushes like [`finish`](Self::finish); the file gets its name only by [`Sealed::publish`].
     ///
     /// # Errors
-    /// On rank 0 `IoErrorKind::Misuse` unless the parts cover each member once, and those of [`SharedFile::seal`].
+    /// On rank 0 `IoErrorKind::Misuse` unless the parts cover each member once, and those of
+    /// [`SharedFile::seal`].
     pub fn seal(self, parts: &[PartCrc]) -> Result<Sealed, IoError> {
         if self.creator {
             let mut parts: Vec<_> = parts.iter().filter(|part| part.len > 0).copied().collect();
@@ -219,7 +227,7 @@ impl NpzWriter {
         self.file.seal()
     }
 
-    /// The CRC of a member: that of its header combined with those of its parts in order.
+    /// Returns the CRC of a member, combined from the CRCs of its header and its parts.
     fn crc(&self, placed: &PlacedMember, parts: &[PartCrc]) -> Result<u32, IoError> {
         let mut hasher = Hasher::new();
         hasher.update(&placed.plan.header);
@@ -248,10 +256,12 @@ impl NpzWriter {
     }
 }
 
-/// An `.npz` archive of arrays on disk, as `numpy.savez` and [`NpzWriter`](super::NpzWriter) write it.
+/// An `.npz` archive of arrays on disk, as `numpy.savez` and [`NpzWriter`](super::NpzWriter) write
+/// it.
 ///
-/// Opening reads the directory at the end of the file only. Every rank opens the file by itself; members are read as any
-/// [`NpyFile`]. Compressed archives are an error: they cannot be read in parts.
+/// Opening reads only the directory at the end of the file. Every rank opens the file by itself;
+/// members are read like any [`NpyFile`]. Compressed archives are an error: they cannot be read in
+/// parts.
 #[derive(Debug)]
 pub struct NpzFile {
     input: Arc<Input>,
@@ -263,28 +273,28 @@ impl NpzFile {
     ///
     /// # Errors
     /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`, and
-    /// `IoErrorKind::Format` with what is wrong with the archive.
+    /// `IoErrorKind::Format` for a broken or compressed archive.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let input = Input::open(path.as_ref())?;
         let entries = entries(&input)?;
         Ok(Self { input: Arc::new(input), entries })
     }
 
-    /// The file's path, as it was given.
+    /// Returns the path as it was given.
     pub fn path(&self) -> &Path {
         self.input.path()
     }
 
-    /// Names of the arrays, in the order of the file.
+    /// Returns the names of the arrays, in the order of the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|entry| entry.name.strip_suffix(".npy").unwrap_or(&entry.name))
     }
 
-    /// The array of this name.
+    /// Opens the array of this name.
     ///
     /// # Errors
-    /// `IoErrorKind::Missing`, `IoErrorKind::Format` for a broken archive, `IoErrorKind::Format`, and what
-    /// [`NpyFile::open`] says about a header.
+    /// `IoErrorKind::Missing`, `IoErrorKind::Format` for a broken archive, and those of
+    /// [`NpyFile::open`].
     pub fn member(&self, name: &str) -> Result<NpyFile, IoError> {
         let Some(number) = self.names().position(|found| found == name) else {
             let found = self.names().collect::<Vec<_>>().join(", ");
@@ -295,10 +305,11 @@ impl NpzFile {
         NpyFile::within(self.input.clone(), self.path().join(&entry.name), range)
     }
 
-    /// Reads all members and compares them with the CRCs in the archive, which other reads do not.
+    /// Reads all members and compares them with the CRCs in the archive. Other reads do not check
+    /// CRCs.
     ///
     /// # Errors
-    /// `IoErrorKind::Format` with the first member that has changed since it was written; `IoErrorKind::Format`.
+    /// `IoErrorKind::Format` with the first member that has changed since it was written.
     pub fn check(&self) -> Result<(), IoError> {
         for entry in &self.entries {
             let mut hasher = crc32fast::Hasher::new();
@@ -311,7 +322,7 @@ impl NpzFile {
         Ok(())
     }
 
-    /// The bytes of a member's contents.
+    /// Returns the byte range of a member's contents.
     fn contents(&self, entry: &Entry) -> Result<std::ops::Range<u64>, IoError> {
         self.input.expect(self.input.len())?;
         contents(&self.input, entry)

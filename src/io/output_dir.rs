@@ -10,9 +10,9 @@ use super::{IoError, IoErrorKind, cleanup, temporary, token};
 
 /// A directory to write to, created if it does not exist.
 ///
-/// - Created by rank 0; the others need no value of their own, only a barrier after it.
-/// - Dropping the value removes the directories it created **if they are still empty**, as after an error. Keep it until the
-///   first file is written.
+/// - Rank 0 creates it; the others need only a barrier afterwards.
+/// - Dropping the value removes the directories it created **if they are still empty**, as after an
+///   error. Keep it until the first file is written.
 #[derive(Debug)]
 pub struct OutputDir {
     path: PathBuf,
@@ -21,22 +21,24 @@ pub struct OutputDir {
     lock: Option<RunLock>,
 }
 
-/// How long [`OutputDir::lock`] waits for another run to end: a job that goes on may start while the one before it still writes its last file.
+/// How long [`OutputDir::lock`] waits for another run to end: a continued job may start while the
+/// previous one writes its last file.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl OutputDir {
-    /// Creates the directory and its parents where they are missing, checks that files can be written there, and removes the
-    /// temporary files of killed runs.
+    /// Creates the directory and its missing parents, checks that files can be written there, and
+    /// removes the temporary files of killed runs.
     ///
     /// # Errors
-    /// `IoErrorKind::FileType` if a file has the name of it or of a parent,
-    /// `IoErrorKind::FileType` if a link to nothing has, and `IoErrorKind::Write` if it cannot be made or written to. After an error nothing is left behind.
+    /// `IoErrorKind::FileType` if a file or a link to nothing has the name of the directory or of a
+    /// parent; `IoErrorKind::Write` if it cannot be created or written to. Nothing is left behind
+    /// after an error.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let path = path.as_ref();
         if path.as_os_str() == "-" {
             return Err(IoError::output_is_dash());
         }
-        // Built one directory at a time, so that dropping it on an error removes what was created so far.
+        // Built one directory at a time, so that dropping it on an error removes the created ones.
         let mut directory = Self { path: path.to_path_buf(), created: Vec::new(), lock: None };
         let mut levels: Vec<&Path> = path.ancestors().filter(|level| !level.as_os_str().is_empty()).collect();
         levels.reverse();
@@ -53,7 +55,7 @@ impl OutputDir {
                                        give another name";
                         return Err(IoError::new(IoErrorKind::FileType, path, message));
                     }
-                    // Unless another program has just created it.
+                    // Another program may have just created it.
                     if !level.is_dir() {
                         return Err(IoError::not_a_directory(path));
                     }
@@ -69,18 +71,20 @@ impl OutputDir {
                 temporary::remove_in(path);
                 Ok(directory)
             }
-            // A path in the directory, since the error's remedy names the parent.
+            // A path in the directory, since the remedy in the error names the parent.
             Err(source) => Err(IoError::create(path.join("*"), source)),
         }
     }
 
-    /// Keeps other runs from writing here until the value is dropped or the process ends: two at once would mix their files. Rank 0 alone does, for all.
-    /// The lock is on a hidden file, `.meshloom.lock`, which is there meanwhile, and stays where the process was killed: the next run takes it over.
-    /// Where the file system has no locks, a file `.meshloom.claim` with the owner's host and process takes its place; the next
-    /// run takes it over only on the host where the owner was killed.
+    /// Keeps other runs from writing here until the value is dropped or the process ends, since two
+    /// runs would mix their files. Rank 0 does it for all ranks. The lock is on a hidden file,
+    /// `.meshloom.lock`, which exists meanwhile. A killed process leaves the file, and the next run
+    /// takes it over. On a file system without locks, a file `.meshloom.claim` with the owner's
+    /// host and process takes its place; the next run takes it over only on the owner's host.
     ///
     /// # Errors
-    /// `IoErrorKind::InUse` or `IoErrorKind::InUse` if another run has it and does not end within some seconds; those of [`create`](Self::create).
+    /// `IoErrorKind::InUse` if another run holds the lock and does not end within some seconds;
+    /// those of [`create`](Self::create).
     pub fn lock(self) -> Result<Self, IoError> {
         self.lock_within(PATIENCE)
     }
@@ -90,16 +94,16 @@ impl OutputDir {
         if self.path.is_dir() {
             return Ok(self);
         }
-        // The other run had made it, and has taken it away again: it has failed.
+        // The other run had created the directory, and has removed it after a failure.
         Self::create(&self.path)?.lock_within(patience)
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of a file in it.
+    /// Returns the path of a file in the directory.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
     }
@@ -107,7 +111,7 @@ impl OutputDir {
 
 impl Drop for OutputDir {
     fn drop(&mut self) {
-        // Its file is in the directory.
+        // The file of the lock is in the directory.
         self.lock = None;
         for directory in self.created.iter().rev() {
             cleanup::remove_dir_if_empty(directory);
@@ -149,7 +153,7 @@ mod tests {
         let scratch = Scratch::new();
         let path = scratch.path().join("run");
         let directory = || OutputDir::create(&path).unwrap();
-        // As a killed process leaves it.
+        // A killed process leaves the file like this.
         let left = directory();
         fs::write(path.join(".meshloom.lock"), b"").unwrap();
         let first = directory().lock().unwrap();
@@ -160,7 +164,7 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        // Whoever was refused has taken nothing away, and a run that waits begins when the first ends.
+        // The refused run has removed nothing, and a waiting run begins when the first ends.
         assert!(path.join(".meshloom.lock").exists());
         let second = std::thread::scope(|scope| {
             let waits = scope.spawn(|| directory().lock());

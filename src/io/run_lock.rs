@@ -1,10 +1,11 @@
 //! The lock of a directory that one run at a time writes to.
 //!
-//! It is the system's lock on a hidden file, which ends with the process however that ends. The file goes with its owner and on an interrupt; one that
-//! a killed process has left is taken over by the next run.
+//! It is the system's lock on a hidden file, and ends with the process in any case. The owner or an
+//! interrupt removes the file; the next run takes over the file of a killed process.
 //!
-//! A file system without locks has a claim instead: a hidden file that names its owner. A claim of a killed process is taken
-//! over by the next run on the same host; on another host it must be removed by hand.
+//! On a file system without locks, a hidden file that names its owner claims the directory. The
+//! next run on the same host takes over the claim of a killed process; on another host, a user must
+//! remove it.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -17,30 +18,31 @@ use crate::host;
 
 /// The hidden file in the directory.
 const NAME: &str = ".meshloom.lock";
-/// Between two looks whether the other run has ended.
+/// Time between two attempts to take the lock.
 const BETWEEN: Duration = Duration::from_millis(100);
 
 /// The hidden file that claims a directory on a file system without locks.
 const CLAIM: &str = ".meshloom.claim";
 
-/// Dropping it lets other runs in.
+/// The lock of a directory; released when dropped.
 #[derive(Debug)]
 pub(super) struct RunLock {
     path: PathBuf,
-    /// The lock ends when this is closed, after the file has lost its name. A claim has none.
+    /// Closed after the file is removed, which ends the lock; `None` for a claim.
     _file: Option<File>,
 }
 
 impl RunLock {
-    /// Takes the lock of a directory, which another run may hold for as long as `patience` lasts. On a file
-    /// system without locks it claims the directory by a file with the owner's host and process instead. `None`
-    /// for a directory that may not be written, of which the first output says more.
+    /// Takes the lock of a directory, which another run may hold for as long as `patience` lasts.
+    /// On a file system without locks it claims the directory by a file with the owner's host and
+    /// process instead. `None` for a directory that may not be written, of which the first output
+    /// says more.
     ///
     /// # Errors
     /// - `IoErrorKind::InUse` if another run holds the lock.
     /// - `IoErrorKind::InUse` if another run claims the directory, or was killed on another host.
-    /// - `IoErrorKind::Write` for a lock of another user that can neither be read nor locked, or a claim that
-    ///   cannot be written.
+    /// - `IoErrorKind::Write` for a lock of another user that can neither be read nor locked, or a
+    ///   claim that cannot be written.
     pub fn take(directory: &Path, patience: Duration) -> Result<Option<Self>, IoError> {
         Self::take_by(cleanup::lock_file, directory, patience)
     }
@@ -79,7 +81,7 @@ impl RunLock {
         }
     }
 
-    /// Creates the claim of this process, in place of one that a killed process of this host has left.
+    /// Creates the claim of this process; replaces one that a killed process of this host has left.
     fn claim(directory: &Path) -> Result<Self, IoError> {
         let path = directory.join(CLAIM);
         let create = || cleanup::create_file(&path).and_then(|mut file| file.write_all(Owner::own().text().as_bytes()));
@@ -91,7 +93,7 @@ impl RunLock {
                     let owner = owner.map_or_else(|| "an unknown process".into(), |owner| owner.describe());
                     return Err(claimed(path, &owner));
                 }
-                // Of several runs that find the claim one renames it.
+                // Only one of several runs that find the claim can rename it.
                 let left = directory.join(format!("{CLAIM}.{}", token()));
                 match fs::rename(&path, &left) {
                     Ok(()) => drop(fs::remove_file(&left)),
@@ -122,7 +124,8 @@ fn claimed(path: PathBuf, owner: &str) -> IoError {
 struct Owner {
     /// The name of its host.
     host: String,
-    /// What its process number is unique in: the started kernel and, in a container, its processes.
+    /// The scope of its process number: the running kernel and, in a container, the process
+    /// namespace.
     scope: String,
     process: u32,
 }
@@ -149,7 +152,7 @@ impl Owner {
         Some(Owner { host, scope, process: next()?.parse().ok()? })
     }
 
-    /// Returns `true` if the process has surely ended: it was one of this host, and is not there.
+    /// Returns `true` if the process was one of this host and no longer exists.
     fn is_gone(&self) -> bool {
         let processes = Path::new("/proc");
         self.scope == Owner::own().scope
@@ -173,7 +176,7 @@ mod tests {
     use super::*;
     use crate::io::scratch::Scratch;
 
-    /// What a file system without locks says.
+    /// Fails like a file system without locks.
     fn no_locks(_: &Path) -> Result<File, TryLockError> {
         const ENOLCK: i32 = 37;
         Err(TryLockError::Error(std::io::Error::from_raw_os_error(ENOLCK)))

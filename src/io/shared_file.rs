@@ -9,19 +9,24 @@ use super::{IoError, IoErrorKind, cleanup, temporary};
 
 /// One output file that ranks write together, at byte offsets.
 ///
-/// - It is written under a hidden temporary name in the final directory, and renamed by rank 0's [`finish`](Self::finish).
-///   An older file of the final name stays as it is until then, so an output may even replace an input. It must be one that may
-///   be written, and the new file has its permissions.
-/// - Rank 0 calls [`create`](Self::create), all others [`open`](Self::open), with the same path and token.
+/// - The file is written under a hidden temporary name in the final directory. Rank 0's
+///   [`finish`](Self::finish) renames it. Until then an older file of the final name stays, so an
+///   output may replace an input. The older file must be writable, and the new file gets its
+///   permissions.
+/// - Rank 0 calls [`create`](Self::create), all others [`open`](Self::open), with the same path and
+///   token.
 /// - Ranges of different ranks must not overlap. Bytes that no rank writes are zero.
-/// - The caller synchronises: a barrier after `create`, and one between the others' `finish` and rank 0's.
-/// - Dropping rank 0's value unfinished removes the temporary file; dropping another rank's does not. The temporary files of
-///   a killed run are removed by the next [`create`](Self::create) of the same path.
+/// - The caller synchronizes: a barrier after `create`, and one between the others' `finish` and
+///   rank 0's.
+/// - Dropping rank 0's unfinished value removes the temporary file; dropping another rank's does
+///   not. The next [`create`](Self::create) of the same path removes the temporary files of a
+///   killed run.
 #[derive(Debug)]
 pub struct SharedFile {
-    /// `None` only while being finished or dropped: Windows renames and removes closed files only.
+    /// `None` only during `seal` and `drop`: Windows renames and removes only closed files.
     file: Option<File>,
-    /// On the rank that created it, until it has its name: it keeps the lock by which other runs see that the file is in use.
+    /// On the rank that created the file, until it is renamed: keeps the lock that tells other runs
+    /// that the file is in use.
     lock: Option<File>,
     path: PathBuf,
     temporary: PathBuf,
@@ -30,14 +35,17 @@ pub struct SharedFile {
 }
 
 impl SharedFile {
-    /// Creates the temporary file of `total_bytes` bytes and writes `header` at its start. Called by rank 0.
+    /// Creates the temporary file of `total_bytes` bytes and writes `header` at its start. Called
+    /// by rank 0.
     ///
-    /// `token` makes the temporary name unique; see [`token`]. A symbolic link at `path` is followed.
+    /// `token` makes the temporary name unique; see [`token`]. A symbolic link at `path` is
+    /// followed.
     ///
     /// # Errors
-    /// `IoErrorKind::FileType` if a directory, pipe, device or open file (`/dev/stdout`) has the name; `IoErrorKind::Write` if a
-    /// file has it that may not be written; `IoErrorKind::Write` (missing or unwritable directory); `IoErrorKind::InUse` if the
-    /// token was used before; `IoErrorKind::Write`. Nothing is left behind after an error.
+    /// `IoErrorKind::FileType` if a directory, pipe, device or open file (`/dev/stdout`) has the
+    /// name; `IoErrorKind::InUse` if the token was used before; `IoErrorKind::Write` if the
+    /// directory or an older file is not writable, or the disk is full. Nothing is left behind
+    /// after an error.
     pub fn create(path: impl AsRef<Path>, total_bytes: u64, header: &[u8], token: &str) -> Result<Self, IoError> {
         let path = destination(path.as_ref())?;
         let older = older_permissions(&path)?;
@@ -53,8 +61,9 @@ impl SharedFile {
         Ok(shared)
     }
 
-    /// As [`create`](Self::create), but the file is created by `make`, which is passed the temporary path. It must give the
-    /// file its full length, close it, not overwrite a file, and take little time, as interrupts wait for it.
+    /// Same as [`create`](Self::create), but `make` creates the file at the temporary path. It must
+    /// give the file its full length, close it, not overwrite a file, and take little time, since
+    /// interrupts wait for it.
     #[cfg(feature = "hdf5")]
     pub(super) fn create_by(
         path: &Path,
@@ -77,7 +86,8 @@ impl SharedFile {
         Ok(shared)
     }
 
-    /// Opens the temporary file that rank 0 has created. Called by all other ranks, after a barrier.
+    /// Opens the temporary file that rank 0 has created. Called by all other ranks, after a
+    /// barrier.
     ///
     /// # Errors
     /// `IoErrorKind::FileType`, and `IoErrorKind::Write` if the file is missing or not
@@ -97,21 +107,22 @@ impl SharedFile {
         }
     }
 
-    /// The final path of the file.
+    /// Returns the final path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Size of the whole file.
+    /// Returns the size of the whole file in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
-    /// Writes all of `bytes` at `offset`, counted from the start of the file (header included). Threads may call it at
-    /// the same time for disjoint ranges.
+    /// Writes all of `bytes` at `offset`, counted from the start of the file (header included).
+    /// Threads may call it at the same time for disjoint ranges.
     ///
     /// # Errors
-    /// `IoErrorKind::Misuse` beyond the end of the file, `IoErrorKind::Write` if not all could be written.
+    /// `IoErrorKind::Misuse` beyond the end of the file, `IoErrorKind::Write` if not all could be
+    /// written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
         let end = offset.checked_add(bytes.len() as u64);
         if end.is_none_or(|end| end > self.total_bytes) {
@@ -123,36 +134,38 @@ impl SharedFile {
 
     /// Flushes this rank's bytes to the disk; on rank 0 the file then gets its final name.
     ///
-    /// Every rank calls it, rank 0 after a barrier that follows the others' calls.
+    /// Every rank must call it, rank 0 after a barrier that follows the others' calls.
     ///
     /// # Errors
-    /// `IoErrorKind::Write` if the bytes do not reach the disk (some file systems report a full disk only now) or the file
-    /// cannot be renamed. On rank 0 the temporary file is then removed.
+    /// `IoErrorKind::Write` if the bytes do not reach the disk (some file systems report a full
+    /// disk only now) or the file cannot be renamed. On rank 0 the temporary file is then removed.
     pub fn finish(self) -> Result<(), IoError> {
         self.seal()?.publish()
     }
 
-    /// The first half of [`finish`](Self::finish): flushes this rank's bytes to the disk. [`Sealed::publish`] is the second.
+    /// Flushes this rank's bytes to the disk, the first half of [`finish`](Self::finish);
+    /// [`Sealed::publish`] is the second.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish).
+    /// Same as [`finish`](Self::finish).
     pub fn seal(mut self) -> Result<Sealed, IoError> {
         self.file()?.sync_all().map_err(|e| self.write_error(e))?;
         drop(self.file.take());
         Ok(Sealed { file: self })
     }
 
-    /// Removes the temporary file, on any rank: for a rank that ends its process on an error.
+    /// Removes the temporary file, also on ranks that did not create it. Use it before a rank ends
+    /// its process on an error.
     pub fn abandon(mut self) {
         self.creator = true;
     }
 
     fn file(&self) -> Result<&File, IoError> {
-        // `None` does not occur here, see the field; an error is better than a panic.
+        // `None` does not occur here (see the field), but an error is better than a panic.
         self.file.as_ref().ok_or_else(|| self.write_error(io::Error::other("closed already")))
     }
 
-    /// Keeps the lock of a new file until it has been renamed, for which it is closed.
+    /// Keeps the lock of a new file while it is closed for renaming.
     fn keep_lock(&mut self) -> Result<(), IoError> {
         // Other systems have no lock, and cannot rename an open file.
         if cfg!(unix) {
@@ -161,7 +174,8 @@ impl SharedFile {
         Ok(())
     }
 
-    /// Gives a new file the permissions of the older one that it will replace: before there is anything in it to be read.
+    /// Gives a new file the permissions of the older one that it will replace, before it has
+    /// contents.
     fn take_over(&self, older: Option<Permissions>) -> Result<(), IoError> {
         match older {
             Some(permissions) => self.file()?.set_permissions(permissions).map_err(|e| self.write_error(e)),
@@ -174,10 +188,10 @@ impl SharedFile {
     }
 }
 
-/// A file whose bytes are on the disk and that has its temporary name still.
+/// A file whose bytes are on the disk, still under its temporary name.
 ///
-/// Files that belong together are sealed one by one and published at the end, so that an error in one of them leaves none
-/// behind. On ranks other than 0 publishing does nothing.
+/// Files that belong together are sealed one by one and published at the end, so that an error in
+/// one of them leaves no file behind. On ranks other than 0, publishing does nothing.
 #[derive(Debug)]
 #[must_use = "a file that is not published is removed"]
 pub struct Sealed {
@@ -185,12 +199,13 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// The temporary path, at which any rank may read the file.
+    /// Returns the temporary path, at which any rank may read the file.
     pub fn temporary(&self) -> &Path {
         &self.file.temporary
     }
 
-    /// Gives the file its final name. On rank 0 this comes after a barrier that follows the others' sealing.
+    /// Gives the file its final name. Rank 0 must call it after a barrier that follows the others'
+    /// sealing.
     ///
     /// # Errors
     /// `IoErrorKind::Write` if the file cannot be renamed; the temporary file is then removed.
@@ -201,7 +216,7 @@ impl Sealed {
             sync_directory(&file.path);
             tracing::debug!(path = %file.path.display(), bytes = file.total_bytes, "file written");
         }
-        // Dropping must not remove it any more.
+        // From here on, dropping `file` must not remove the file.
         file.creator = false;
         Ok(())
     }
@@ -218,23 +233,24 @@ impl Drop for SharedFile {
     }
 }
 
-/// Writes a small file, which appears under its final name complete or not at all. Called by one rank.
+/// Writes a small file, which appears under its final name complete or not at all. Called by one
+/// rank.
 ///
 /// # Errors
-/// As [`SharedFile::create`], and `IoErrorKind::Write`.
+/// Same as [`SharedFile::create`].
 pub fn write_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), IoError> {
     seal_whole(path, bytes)?.publish()
 }
 
-/// As [`write_whole`], but the file gets its name by [`Sealed::publish`] only.
+/// Writes a small file that gets its name only by [`Sealed::publish`].
 ///
 /// # Errors
-/// As [`write_whole`].
+/// Same as [`write_whole`].
 pub fn seal_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Sealed, IoError> {
     SharedFile::create(path, bytes.len() as u64, bytes, &token())?.seal()
 }
 
-/// The path to write to: links are followed; a path that cannot be a file is an error.
+/// Returns the path to write to: follows links, and refuses paths that cannot be files.
 fn destination(path: &Path) -> Result<PathBuf, IoError> {
     if path.as_os_str() == "-" {
         return Err(IoError::output_is_dash());
@@ -242,41 +258,43 @@ fn destination(path: &Path) -> Result<PathBuf, IoError> {
     if path.file_name().is_none() {
         return Err(IoError::not_a_file(path));
     }
-    // Renaming over a link would replace the link, and over a device (/dev/null) would replace the device.
+    // Renaming over a link would replace the link, and over a device (/dev/null) would replace the
+    // device.
     match fs::metadata(path) {
         Ok(found) if !found.is_file() || is_open_file(path) => Err(IoError::not_a_file(path)),
         Ok(_) if path.is_symlink() => fs::canonicalize(path).map_err(|e| IoError::create_temporary(path, path, e)),
-        // A link to a file that is not there yet.
+        // A link to a file that does not exist yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
             let target = fs::read_link(path).map_err(|e| IoError::create_temporary(path, path, e))?;
             destination(&path.parent().unwrap_or(Path::new("")).join(target))
         }
-        // One that leads back to itself.
+        // A link that leads back to itself.
         Err(error) if path.is_symlink() => Err(IoError::create_temporary(path, path, error)),
         _ => Ok(path.to_path_buf()),
     }
 }
 
-/// Whether a path that exists leads to an open file of a process (`/dev/stdout`, `/proc/self/fd/3`), which goes on to be written after another
-/// one has taken its name.
+/// Returns `true` if an existing path leads to an open file of a process (`/dev/stdout`,
+/// `/proc/self/fd/3`), which the process would go on writing after a rename.
 fn is_open_file(path: &Path) -> bool {
     let parent = path.parent().unwrap_or(Path::new(""));
     let listed = parent.canonicalize().is_ok_and(|parent| parent.starts_with("/proc") && parent.ends_with("fd"));
     listed || fs::read_link(path).is_ok_and(|target| is_open_file(&parent.join(target)))
 }
 
-/// Checks that a file may be written at `path`, as far as one that is there forbids it: for whoever wants to know before the work.
+/// Checks before the work that an existing file at `path` may be replaced.
 ///
 /// # Errors
-/// `IoErrorKind::Write`, and those of [`SharedFile::create`] about the path.
+/// `IoErrorKind::Write` if it is write-protected, `IoErrorKind::FileType` as in
+/// [`SharedFile::create`].
 pub fn check_replaceable(path: impl AsRef<Path>) -> Result<(), IoError> {
     older_permissions(&destination(path.as_ref())?).map(drop)
 }
 
-/// The permissions of the file at `path`, none where there is none. One that may not be written is an error: renaming, which
-/// asks for those of the directory alone, would replace it all the same.
+/// Returns the permissions of the file at `path`, if it exists. A write-protected file is an error:
+/// renaming needs only the permissions of the directory, and would replace it.
 fn older_permissions(path: &Path) -> Result<Option<Permissions>, IoError> {
-    // Who may write is for the system to say. Opening without truncating changes nothing.
+    // Opening asks the system for permission to write, and without truncation changes nothing.
     match OpenOptions::new().write(true).open(path).and_then(|file| file.metadata()) {
         Ok(found) => Ok(Some(found.permissions())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -289,8 +307,8 @@ fn older_permissions(path: &Path) -> Result<Option<Permissions>, IoError> {
     }
 }
 
-/// Flushes the directory entry of the new name to the disk where the system can. A failure is ignored, as the data are
-/// safe.
+/// Flushes the directory entry of the new name to the disk. A failure is ignored, since the
+/// contents are safe.
 fn sync_directory(path: &Path) {
     #[cfg(unix)]
     if let Some(parent) = path.parent() {
@@ -352,7 +370,7 @@ mod tests {
         for wanted in [0o600, 0o640, 0o755, 0o666] {
             fs::set_permissions(&path, Permissions::from_mode(wanted)).unwrap();
             let file = SharedFile::create(&link, 3, b"", "t").unwrap();
-            // Nobody may read of the new file what was kept from them of the old one.
+            // Contents must not become readable for more users than before.
             assert_eq!(mode(&file.temporary), wanted);
             SharedFile::open(&link, "t").unwrap().write_at(0, b"new").unwrap();
             file.finish().unwrap();

@@ -28,14 +28,16 @@ impl Column<'_> {
     fn push(&self, row: usize, text: &mut String) {
         // Writing to a string does not fail.
         let _ = match self {
-            // `Debug` is the shortest text that reads back, with an exponent where that is shorter to read.
+            // `Debug` writes the shortest text that reads back, with an exponent for large and
+            // small values.
             Self::F64(values) => write!(text, "{:?}", values[row]),
             Self::U64(values) => write!(text, "{}", values[row]),
         };
     }
 }
 
-/// Writes a table: a line of names, then one line per row. Called by one rank; the file appears when it is complete.
+/// Writes a table: a line of names, then one line per row. Called by one rank; the file appears
+/// when it is complete.
 ///
 /// # Errors
 /// `IoErrorKind::Shape` if columns differ in length, and those of [`write_whole`].
@@ -55,7 +57,7 @@ pub fn write_csv(path: impl AsRef<Path>, columns: &[(&str, Column<'_>)]) -> Resu
     write_whole(path, text.as_bytes())
 }
 
-/// The text that [`write_csv`] writes to `path`.
+/// Returns the text that [`write_csv`] writes to `path`.
 ///
 /// # Errors
 /// `IoErrorKind::Shape` if columns differ in length.
@@ -93,18 +95,19 @@ pub struct Numbers {
     pub values: Vec<f64>,
     /// The line of each, counted from 1.
     pub lines: Vec<u64>,
-    /// How many lines the file has.
+    /// Number of lines in the file.
     pub line_count: u64,
 }
 
-/// Bytes of the longest file that is read, far above any list that a person or a script would write as text.
+/// Size limit of the file, far above any list of numbers written as text.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Reads a text file of one number per line, such as `numpy.savetxt` writes. Blank lines, and text after a `#`, are ignored.
+/// Reads a text file of one number per line, as `numpy.savetxt` writes it. Ignores blank lines and
+/// text after a `#`.
 ///
 /// # Errors
-/// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`, `IoErrorKind::Format` above
-/// 16 MiB, and `IoErrorKind::Format` for the first line that is not one number.
+/// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`, and `IoErrorKind::Format`
+/// above 16 MiB or for the first line that is not one number.
 pub fn read_numbers(path: impl AsRef<Path>) -> Result<Numbers, IoError> {
     let path = path.as_ref();
     let bytes = read_short(path, MAX_BYTES)?;

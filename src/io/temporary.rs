@@ -1,15 +1,15 @@
-//! Names of temporary files: hidden, beside the output that they become, and different for each writing.
+//! Temporary files: hidden, next to the output, and different for each writing.
 //!
-//! A name is `.<name of the output>.<token>.part`. The [`token`] begins with the host and the time of its last start, by
-//! which a later run on this host finds the files that killed runs have left.
+//! A name is `.<name of the output>.<token>.part`. The [`token`] begins with the host and the time
+//! of its last start, which identify the files that killed runs on this host have left.
 //!
-//! The process that has made a temporary file holds a shared lock on it until it has given the file its name. The system
-//! releases the lock when the process ends in any way. So a file of which an exclusive lock can be had is a leftover, and
-//! the next run that writes there removes it.
+//! The process that creates a temporary file holds a shared lock on it until the file gets its
+//! final name. The system releases the lock when the process ends in any way. A file that can be
+//! locked exclusively is therefore a leftover, and the next run that writes there removes it.
 //!
-//! Where this cannot be told the files stay: where the file system refuses locks; files of other hosts, since some network
-//! file systems keep locks within a host (a [`token`] names its host); and where locks would keep other
-//! ranks from writing (Windows and SMB shares).
+//! Files stay where this test is not reliable: on file systems without locks; files of other hosts,
+//! since some network file systems keep locks within a host; and where locks would keep other ranks
+//! from writing (Windows and SMB shares).
 
 use std::ffi::{OsStr, OsString};
 #[cfg(unix)]
@@ -22,8 +22,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::hash::{START, fnv1a};
 use crate::host;
 
-/// A short string that no other call has returned, in this or any other process. Rank 0 makes one for each file that ranks
-/// write together, and shares it.
+/// Returns a short string that no other call returns, in this or any other process. Rank 0 creates
+/// one for each file that ranks write together, and shares it.
 pub fn token() -> String {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let host = host::kernel().map(|host| format!("{host:x}-")).unwrap_or_default();
@@ -32,7 +32,7 @@ pub fn token() -> String {
     format!("{host}{:x}-{:x}-{call:x}", std::process::id(), time.as_nanos())
 }
 
-/// The path of the temporary file of the output `path`; the same on every rank.
+/// Returns the path of the temporary file of the output `path`; equal on all ranks.
 pub(super) fn temporary_name(path: &Path, token: &str) -> PathBuf {
     let mut name = prefix(path);
     let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
@@ -40,20 +40,20 @@ pub(super) fn temporary_name(path: &Path, token: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// What the names of all temporary files of an output begin with: all up to the token.
+/// Returns the common beginning of the names of all temporary files of an output, up to the token.
 pub(super) fn prefix(path: &Path) -> OsString {
     let name = path.file_name().unwrap_or_default();
     let mut prefix = OsString::from(".");
     if name.len() <= 120 {
         prefix.push(name);
     } else {
-        // A name's length is bounded (255 bytes mostly), so a long one is replaced by its hash.
+        // Names are limited to 255 bytes on most systems, so a long one is replaced by its hash.
         prefix.push(format!("{:016x}", fnv1a(START, name.as_encoded_bytes())));
     }
     prefix
 }
 
-/// The [`prefix`] of the name of a temporary file that a run on this host has made; `None` for all other names.
+/// Returns the [`prefix`] of a name that a run on this host has made; `None` for all other names.
 #[cfg_attr(not(unix), expect(dead_code))]
 pub(super) fn prefix_of<'a>(name: &'a OsStr, host: &str) -> Option<&'a [u8]> {
     let name = name.as_encoded_bytes().strip_suffix(b".part")?;
@@ -64,15 +64,15 @@ pub(super) fn prefix_of<'a>(name: &'a OsStr, host: &str) -> Option<&'a [u8]> {
     (prefix.len() > 1 && prefix[0] == b'.' && numbers.len() == 4 && are_hex && numbers[0] == host).then_some(prefix)
 }
 
-/// Locks a temporary file of this process until `file` and its clones are closed. False where another run has removed it
-/// before it was locked: it is to be made again.
+/// Locks a temporary file of this process until `file` and its clones are closed. Returns `false`
+/// if another run has removed it before it was locked: the caller creates it again.
 #[cfg(unix)]
 pub(super) fn lock(file: &File, path: &Path) -> bool {
     if locks_forbid(file) {
         return path.symlink_metadata().is_ok();
     }
     if let Err(error) = file.lock_shared() {
-        // No other run can lock it either, so it is never taken for a leftover.
+        // No other run can lock the file either, so it is never taken for a leftover.
         tracing::debug!(path = %path.display(), %error, "no lock on a temporary file");
     }
     path.symlink_metadata().is_ok()
@@ -83,7 +83,8 @@ pub(super) fn lock(_: &File, _: &Path) -> bool {
     true
 }
 
-/// Whether a lock would keep others from writing, as on SMB shares (`flock(2)`, CIFS details).
+/// Returns `true` if a lock would keep others from writing, as on SMB shares (`flock(2)`, CIFS
+/// details).
 #[cfg(target_os = "linux")]
 fn locks_forbid(file: &File) -> bool {
     use std::os::fd::AsRawFd;
@@ -136,8 +137,8 @@ fn remove(directory: &Path, wanted: impl Fn(&[u8]) -> bool) {
     }
 }
 
-/// Removes a file unless a process holds a lock on it. The path is checked again under the lock: the file may have got its
-/// name in between, or another run may have removed it.
+/// Removes a file unless a process holds a lock on it. Checks the path again under the lock, since
+/// the file may have been renamed or removed in between.
 #[cfg(unix)]
 fn remove_if_unlocked(path: &Path) -> bool {
     if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
@@ -151,7 +152,7 @@ fn remove_if_unlocked(path: &Path) -> bool {
     file.try_lock().is_ok() && is_called(&file, path).unwrap_or(false) && fs::remove_file(path).is_ok()
 }
 
-/// Whether an open file still has this path.
+/// Returns `true` if an open file still has this path.
 #[cfg(unix)]
 pub(super) fn is_called(file: &File, path: &Path) -> std::io::Result<bool> {
     use std::os::unix::fs::MetadataExt;

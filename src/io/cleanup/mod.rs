@@ -1,8 +1,9 @@
 //! Removal of unfinished files, however a program ends.
 //!
-//! Temporary files and directories made for outputs are in a list of this process while they are unfinished. Dropping their
-//! owner removes them; where destructors do not run, [`remove_all`] does, and in the handler of a signal [`remove_and_block`].
-//! The files of a killed process are removed by the next one that writes there.
+//! A list of this process holds temporary files and new directories while they are unfinished.
+//! Dropping their owner removes them. Without destructors, [`remove_all`] does it, and in a signal
+//! handler [`remove_and_block`]. The next process that writes to the same place removes the files
+//! of a killed one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,8 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use super::IoError;
 use super::temporary;
 
-/// Unfinished files and directories in the order of creation, as absolute paths, since the working directory may change. A
-/// path is here once for each of its owners in this process: ranks that are threads share the list.
+/// Unfinished files and directories in the order of creation, as absolute paths, since the working
+/// directory may change. A path appears once for each of its owners: ranks that are threads share
+/// the list.
 #[derive(Debug)]
 struct Unfinished {
     files: Vec<PathBuf>,
@@ -25,11 +27,11 @@ static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished { files: Vec::new()
 
 impl Unfinished {
     fn lock() -> MutexGuard<'static, Self> {
-        // The list is needed most after a panic.
+        // After a panic, the list is needed to clean up.
         UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`lock`](Self::lock), but returns `None` where another thread holds the lock or this one does.
+    /// Locks the list; returns `None` if this or another thread holds the lock.
     fn try_lock() -> Option<MutexGuard<'static, Self>> {
         match UNFINISHED.try_lock() {
             Ok(unfinished) => Some(unfinished),
@@ -48,27 +50,29 @@ impl Unfinished {
 
 /// Removes all unfinished files of this process, and the directories it made that are still empty.
 ///
-/// To be called before ending a process without destructors (`std::process::exit`, `MPI_Abort`). Writers that are still
-/// in use fail afterwards. Returns how many files and directories were removed; what cannot be removed is left.
+/// Must be called before a process ends without destructors (`std::process::exit`, `MPI_Abort`).
+/// Writers that are still in use fail afterwards. Returns the number of removed files and
+/// directories; those that cannot be removed stay.
 pub fn remove_all() -> usize {
     Unfinished::lock().remove()
 }
 
-/// As long as it lives no thread of this process creates or publishes an output.
+/// A guard that keeps all threads of this process from creating or publishing outputs.
 #[derive(Debug)]
 #[must_use = "threads create files again when it is dropped"]
 pub struct BlockedOutputs(#[expect(dead_code, reason = "held")] MutexGuard<'static, Unfinished>);
 
-/// Removes all unfinished files like [`remove_all`], and blocks every thread that creates or publishes one.
+/// Removes all unfinished files like [`remove_all`], and blocks every thread that creates or
+/// publishes one.
 ///
-/// For a process that ends while ranks are at work on other threads. Blocks until no other thread is changing the list of
-/// unfinished files.
+/// Use it in a process that ends while ranks work on other threads. Blocks until no other thread
+/// changes the list of unfinished files.
 pub fn remove_and_block() -> BlockedOutputs {
     block(Unfinished::lock())
 }
 
-/// Removes and blocks like [`remove_and_block`]; returns `None` if the list of unfinished files is locked, by this thread
-/// or by another.
+/// Removes and blocks like [`remove_and_block`]; returns `None` if the list of unfinished files is
+/// locked, by this thread or by another.
 ///
 /// Allocates no memory for files whose path has at most 383 bytes.
 pub fn try_remove_and_block() -> Option<BlockedOutputs> {
@@ -80,13 +84,14 @@ fn block(mut unfinished: MutexGuard<'static, Unfinished>) -> BlockedOutputs {
     BlockedOutputs(unfinished)
 }
 
-/// Removes the temporary files in `directory` of killed runs on this host, but not those of running ones. Where these cannot
-/// be told apart (file systems without locks, Windows) all files stay.
+/// Removes the temporary files in `directory` that killed runs on this host have left. Where these
+/// cannot be told from files in use (file systems without locks, Windows), all files stay.
 pub fn clear_leftovers(directory: impl AsRef<Path>) {
     temporary::remove_in(directory.as_ref());
 }
 
-/// Creates a temporary file and adds it to the list, both under the lock, so that an interrupt misses no file.
+/// Creates a temporary file and adds it to the list, both under the lock, so that an interrupt
+/// misses no file.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let mut unfinished = Unfinished::lock();
     let file = loop {
@@ -99,9 +104,9 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Has `make` create the temporary file of `output` by its path, with another library, and adds it to the list, both under
-/// the lock. `make` must take little time, as interrupts wait for it. It is called again if another run has removed the file
-/// before it was locked.
+/// Lets `make` create the temporary file of `output`, and adds it to the list, both under the lock.
+/// `make` must take little time, since interrupts wait for it. It is called again if another run
+/// has removed the file before it was locked.
 #[cfg(feature = "hdf5")]
 pub(crate) fn make_file(
     output: &Path,
@@ -129,8 +134,8 @@ pub(crate) fn make_file(
     made
 }
 
-/// Opens a temporary file that another rank has created and adds it to the list here, too: the process of that rank may end
-/// first.
+/// Opens a temporary file that another rank has created. Adds it to the list here too, since the
+/// process of the other rank may end first.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     let mut unfinished = Unfinished::lock();
     let file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -138,10 +143,12 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file, which is made if there is none, locks it for this process alone, and adds it to the list, all under the lock of the list: an
-/// interrupt removes no file that another process has locked. Another user's, which may only be read, is locked as well. Where files cannot be locked none is left.
+/// Opens or creates a file, locks it exclusively, and adds it to the list, all under the lock of
+/// the list, so that an interrupt removes no file that another process has locked. A read-only file
+/// of another user is locked as well. If files cannot be locked, no new file stays.
 ///
-/// An error of the kind `PermissionDenied` is of a file that is there and can be had in neither way.
+/// The error kind `PermissionDenied` means that the file exists and can neither be read nor
+/// written.
 pub(crate) fn lock_file(path: &Path) -> Result<File, fs::TryLockError> {
     let mut unfinished = Unfinished::lock();
     for _ in 0..8 {
@@ -151,12 +158,13 @@ pub(crate) fn lock_file(path: &Path) -> Result<File, fs::TryLockError> {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && path.exists() => {
                 (File::open(path).map_err(fs::TryLockError::Error)?, false)
             }
-            // A directory that may not be written, too: nothing is said of a file that is not there.
+            // Also for a read-only directory: the file does not exist.
             Err(error) => return Err(fs::TryLockError::Error(io::Error::other(error))),
         };
         match file.try_lock() {
             Ok(()) => {}
-            // Some file systems lock only what may be written: whether the other user has it is not to be known then.
+            // Some file systems lock only writable files, so the state of the other user's lock is
+            // unknown.
             Err(fs::TryLockError::Error(_)) if !may_write => {
                 return Err(fs::TryLockError::Error(io::ErrorKind::PermissionDenied.into()));
             }
@@ -166,7 +174,8 @@ pub(crate) fn lock_file(path: &Path) -> Result<File, fs::TryLockError> {
             }
             Err(held) => return Err(held),
         }
-        // Whoever had the lock may have removed the file meanwhile, and a third process have made another.
+        // The previous owner may have removed the file, and a third process may have created
+        // another.
         if temporary::is_called(&file, path).map_err(fs::TryLockError::Error)? {
             unfinished.files.push(absolute(path));
             return Ok(file);
@@ -175,12 +184,12 @@ pub(crate) fn lock_file(path: &Path) -> Result<File, fs::TryLockError> {
     Err(fs::TryLockError::Error(io::Error::other("the file is another each time")))
 }
 
-/// Takes a file off the list, once: one of its owners is done with it.
+/// Removes one entry of a file from the list.
 pub(crate) fn forget(path: &Path) {
     take_off(&mut Unfinished::lock().files, &absolute(path));
 }
 
-/// Removes a temporary file, which may be gone already, and takes it off the list.
+/// Removes a temporary file, if it exists, and its entry in the list.
 pub(crate) fn remove_file(path: &Path) {
     let mut unfinished = Unfinished::lock();
     let _ = fs::remove_file(path);
@@ -195,7 +204,7 @@ pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a directory if it is empty, and takes it off the list.
+/// Removes a directory if it is empty, and its entry in the list.
 pub(crate) fn remove_dir_if_empty(path: &Path) {
     let mut unfinished = Unfinished::lock();
     let _ = fs::remove_dir(path);

@@ -1,14 +1,14 @@
-//! A fingerprint of an array that ranks share, to tell whether it is the one that was.
+//! Fingerprints of distributed arrays, to tell whether an array has changed.
 
 use crate::comm::{CommError, Communicator, Op};
 use crate::hash::placed;
 
-/// A 64-bit hash of the values of all ranks' sites and of their order, which does not depend on which rank has which
-/// site. `rows` are the first sites of this rank's rows of `length` sites; each of `columns` has one value per site. All
-/// ranks call it.
+/// Returns a 64-bit hash of the values of all ranks' sites and of their order, which does not
+/// depend on the distribution of sites. `rows` are the first sites of this rank's rows of `length`
+/// sites; each of `columns` has one value per site. Collective.
 ///
 /// # Errors
-/// [`CommError`] when another rank fails.
+/// [`CommError`] if another rank fails.
 pub fn fingerprint(
     comm: &Communicator,
     rows: impl Iterator<Item = u64>,
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn fingerprints_know_values_and_places_but_no_ranks() {
-        // Four rows of three sites, dealt out to ranks.
+        // Four rows of three sites, distributed over ranks.
         let [x, y]: [Vec<f32>; 2] = [1.0, -2.0].map(|unit| (0..12).map(|i| unit * i as f32).collect());
         let of = |x: &[f32], y: &[f32], ranks: usize| {
             let sums = run_threads(ranks, |comm| {

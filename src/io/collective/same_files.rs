@@ -12,26 +12,28 @@ use crate::io::input::Input;
 use crate::io::temporary::temporary_name;
 use crate::io::{IoError, IoErrorKind, cleanup, printable};
 
-/// Blocks of a file that are compared, evenly from its first to its last byte, and bytes of each.
+/// Number of blocks that are compared, evenly from the first to the last byte, and bytes of each.
 const BLOCKS: u64 = 16;
 const BLOCK: u64 = 4096;
 
-/// What stands for a file that cannot be read.
+/// Stands for a file that cannot be read.
 const UNREADABLE: u64 = 0;
 
-/// Checks that each of `paths` has the same contents on all ranks, which read parts of it each: of files that differ they would make a mixture. Compared are
-/// lengths and 64 KiB of the contents, so that the cost does not grow with the file; times of change are not, as they may differ between hosts. A file that some
-/// rank cannot read is left to whoever opens it. Collective; the inner error is the same on all ranks.
+/// Checks that each of `paths` has the same contents on all ranks, which read parts of them.
+/// Compares lengths and 64 KiB of the contents, so that the cost does not grow with the file, but
+/// not times of change, which may differ between hosts. A file that some rank cannot read fails
+/// when it is opened. Collective; the inner error is equal on all ranks.
 ///
 /// # Errors
-/// `IoErrorKind::NotShared` (inner) of the first rank that differs from those before it; those of the ranks (outer).
+/// `IoErrorKind::NotShared` (inner) of the first rank that differs from those before it;
+/// [`CommError`] (outer).
 pub fn same_contents(comm: &Communicator, paths: &[PathBuf]) -> Result<Result<(), IoError>, CommError> {
     let own: Vec<u64> = paths.iter().map(|path| fingerprint(path).unwrap_or(UNREADABLE)).collect();
     let all = comm.all_gather_v(&own)?;
     let rows: Vec<&[u64]> = (0..comm.size()).map(|rank| all.get(rank).unwrap_or_default()).collect();
     let Some((rank, file)) = first_difference(&rows) else { return Ok(Ok(())) };
     let host = host_of(comm, rank)?;
-    // Where ranks have unlike lists, these come of a file in them, which is named on rank 0's list.
+    // If the lists differ, a file in them differs, which is named as in rank 0's list.
     let path = paths.get(file).or(paths.last()).cloned().unwrap_or_default();
     let message = format!(
         "rank {rank} (on {}) reads other contents than the ranks before it; give all ranks the same file, as one \
@@ -41,7 +43,7 @@ pub fn same_contents(comm: &Communicator, paths: &[PathBuf]) -> Result<Result<()
     Ok(Err(IoError::new(IoErrorKind::NotShared, path, message)))
 }
 
-/// A number of a file's length and of its contents at some places.
+/// Returns a hash of a file's length and of parts of its contents.
 fn fingerprint(path: &Path) -> Result<u64, IoError> {
     let input = Input::open(path)?;
     let (len, last) = (input.len(), input.len().saturating_sub(BLOCK));
@@ -51,7 +53,8 @@ fn fingerprint(path: &Path) -> Result<u64, IoError> {
     })
 }
 
-/// The first file, and the first rank of it, whose number is another than that of a rank before.
+/// Returns the first file that differs between ranks, and the first rank that differs from one
+/// before it.
 fn first_difference(rows: &[&[u64]]) -> Option<(usize, usize)> {
     let files = rows.iter().map(|row| row.len()).max()?;
     (0..files).find_map(|file| {
@@ -62,19 +65,21 @@ fn first_difference(rows: &[&[u64]]) -> Option<(usize, usize)> {
     })
 }
 
-/// How often a rank looks for the file of rank 0, and how long it waits between: a file system of a network may show a new file late.
+/// Number of attempts to find the file of rank 0, and the time between them: a network file system
+/// may show a new file late.
 const LOOKS: u32 = 10;
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// No directory.
+/// Stands for no directory.
 const NONE: u64 = u64::MAX;
 
-/// Checks that what rank 0 writes in `directory` is seen by all ranks under this path, before they work for something that they could not write together.
-/// Rank 0 makes a hidden file in it, or in the nearest of its parents where it is to be made yet, which is removed again. A place where rank 0 cannot write is left to
-/// whoever makes files there. Collective; the inner error is the same on all ranks.
+/// Checks before the work that all ranks see under this path what rank 0 writes in `directory`.
+/// Rank 0 creates a hidden file in it, or in its nearest existing parent, and removes it again. If
+/// rank 0 cannot write there, creating the output fails later. Collective; the inner error is equal
+/// on all ranks.
 ///
 /// # Errors
-/// `IoErrorKind::NotShared` (inner) of the first rank that does not see it; those of the ranks (outer).
+/// `IoErrorKind::NotShared` (inner) of the first rank that does not see it; [`CommError`] (outer).
 pub fn same_directory(comm: &Communicator, directory: &Path) -> Result<Result<(), IoError>, CommError> {
     let token = shared_token(comm)?;
     let name = |level: u64| {
@@ -105,7 +110,7 @@ pub fn same_directory(comm: &Communicator, directory: &Path) -> Result<Result<()
     Ok(Err(IoError::new(IoErrorKind::NotShared, path, message)))
 }
 
-/// How many levels above `directory` the nearest one is that exists.
+/// Returns the number of levels from `directory` to its nearest existing parent.
 fn nearest(directory: &Path) -> u64 {
     let exists = |level: &Path| level.as_os_str().is_empty() || level.is_dir();
     directory.ancestors().position(exists).map_or(NONE, |level| level as u64)
@@ -116,7 +121,7 @@ fn is_seen(path: &Path) -> bool {
         if look > 0 {
             sleep(BETWEEN);
         }
-        // Opened, for which a network's file system asks its server.
+        // Opening makes a network file system ask its server.
         File::open(path).is_ok()
     })
 }
@@ -154,7 +159,7 @@ mod tests {
             (&[&[5, 6], &[5, 6], &[5, 6]], None),
             (&[&[5, 6], &[5, 7], &[4, 6]], Some((2, 0))),
             (&[&[5, 6], &[5, 6], &[5, 7]], Some((2, 1))),
-            // Whoever opens a file says why it cannot be read.
+            // Opening the file reports why it cannot be read.
             (&[&[UNREADABLE], &[5], &[UNREADABLE]], None),
             (&[&[UNREADABLE], &[5], &[6]], Some((2, 0))),
             (&[&[5], &[5, 6]], Some((1, 1))),

@@ -1,4 +1,5 @@
-//! Attributes of groups and datasets: written with the types that readers expect, read from any numeric type.
+//! Attributes of groups and datasets: written with the types that readers expect, read from any
+//! numeric type.
 
 use hdf5_metno::types::FixedAscii;
 use hdf5_metno::{Attribute, H5Type, Location, Result};
@@ -7,7 +8,8 @@ use super::units::{KM_S, MPC, Quantity, SUN, UnitSystem};
 use super::{SnapshotInfo, queries};
 use crate::io::Dtype;
 
-/// The most values of a numeric attribute: there are at most 16 types of particles, with a few numbers each.
+/// Largest number of values of a numeric attribute: there are at most 16 particle types, with a few
+/// numbers each.
 const MAX_VALUES: usize = 64;
 
 /// The length of text attributes in bytes.
@@ -18,7 +20,7 @@ pub(super) fn scalar<T: H5Type>(at: &Location, name: &str, value: T) -> Result<(
     at.new_attr::<T>().create(name)?.write_scalar(&value)
 }
 
-/// Writes a one-dimensional attribute, also of one value.
+/// Writes a one-dimensional attribute, even of one value.
 pub(super) fn list<T: H5Type>(at: &Location, name: &str, values: &[T]) -> Result<()> {
     at.new_attr::<T>().shape(values.len()).create(name)?.write_raw(values)
 }
@@ -29,7 +31,7 @@ pub(super) fn text(at: &Location, name: &str, value: &str) -> Result<()> {
     scalar(at, name, value)
 }
 
-/// All values of a numeric attribute as f64; `None` where there is no such attribute.
+/// Returns all values of a numeric attribute as f64; `None` if there is no such attribute.
 pub(super) fn numbers(at: &Location, name: &str) -> Result<Option<Vec<f64>>> {
     let Some((attribute, _)) = find(at, name)? else { return Ok(None) };
     let values = attribute.read_raw::<f64>()?;
@@ -39,7 +41,7 @@ pub(super) fn numbers(at: &Location, name: &str) -> Result<Option<Vec<f64>>> {
     }
 }
 
-/// As [`numbers`], none of which may be negative.
+/// Same as [`numbers`], none of which may be negative.
 pub(super) fn magnitudes(at: &Location, name: &str) -> Result<Option<Vec<f64>>> {
     let values = numbers(at, name)?;
     match values.iter().flatten().find(|value| **value < 0.0) {
@@ -48,11 +50,12 @@ pub(super) fn magnitudes(at: &Location, name: &str) -> Result<Option<Vec<f64>>> 
     }
 }
 
-/// All values of an attribute of counts; `None` where there is no such attribute.
+/// Returns all values of an attribute of counts; `None` if there is no such attribute.
 pub(super) fn counts(at: &Location, name: &str) -> Result<Option<Vec<u64>>> {
     let Some((attribute, dtype)) = find(at, name)? else { return Ok(None) };
     let wrong = |value: &dyn std::fmt::Display| format!("is {value}; it must be a whole number from 0 on").into();
-    // Some scripts write counts as floats. Negative numbers are read as signed, since HDF5 converts them to unsigned 0.
+    // Some scripts write counts as floats. Negative numbers are read as signed, since HDF5 converts
+    // them to unsigned 0.
     if !dtype.is_integer() {
         let values = attribute.read_raw::<f64>()?;
         let whole = |value: &f64| (0.0..2f64.powi(53)).contains(value) && value.fract() == 0.0;
@@ -71,7 +74,7 @@ pub(super) fn counts(at: &Location, name: &str) -> Result<Option<Vec<u64>>> {
     }
 }
 
-/// The value of an attribute that must have one.
+/// Returns the value of an attribute that must have exactly one.
 pub(super) fn single<T: Copy>(values: Option<Vec<T>>) -> Result<Option<T>> {
     match values.as_deref() {
         None => Ok(None),
@@ -80,7 +83,7 @@ pub(super) fn single<T: Copy>(values: Option<Vec<T>>) -> Result<Option<T>> {
     }
 }
 
-/// A numeric attribute with its type, after a check of how many values it has according to the file.
+/// Returns a numeric attribute with its type; checks its number of values before they are read.
 fn find(at: &Location, name: &str) -> Result<Option<(Attribute, Dtype)>> {
     if !queries::has_attribute(at, name)? {
         return Ok(None);
@@ -96,7 +99,8 @@ fn find(at: &Location, name: &str) -> Result<Option<(Attribute, Dtype)>> {
     }
 }
 
-/// Writes the attributes that give the unit and scaling of a dataset, for readers of Gadget-4's and of SWIFT's files.
+/// Writes the attributes that give the unit and scaling of a dataset, for readers of Gadget-4's and
+/// of SWIFT's files.
 pub(super) fn describe(at: &Location, quantity: &Quantity, info: &SnapshotInfo) -> Result<()> {
     scalar(at, "a_scaling", quantity.a_scaling)?;
     scalar(at, "h_scaling", quantity.h_scaling())?;

@@ -11,14 +11,15 @@ use super::units::KM_S;
 use crate::cosmology::expansion_rate;
 use crate::io::IoError;
 
-/// Densities today over the critical one, which a snapshot's attributes give: of SWIFT's group `Cosmology`, else of Gadget-4's `Parameters`, else of the
-/// `Header` as Gadget-2 or GIZMO writes it. Plain numbers of a file, of any universe, and not a checked [`Cosmology`](crate::cosmology::Cosmology): files say
-/// nothing of an amplitude.
+/// Densities today over the critical one, from a snapshot's attributes: SWIFT's group `Cosmology`,
+/// else Gadget-4's `Parameters`, else the `Header` of Gadget-2 or GIZMO. Plain numbers of a file
+/// for any universe, not a checked [`Cosmology`](crate::cosmology::Cosmology), since files state no
+/// amplitude.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Background {
     /// Density of matter, above 0.
     pub omega_m: f64,
-    /// Density of radiation: 0 where it is not said, as in the layout of Gadget.
+    /// Density of radiation; 0 if it is not stated, as in the layout of Gadget.
     pub omega_r: f64,
     /// Density of dark energy.
     pub omega_de: f64,
@@ -27,12 +28,12 @@ pub struct Background {
 }
 
 impl Background {
-    /// What the densities leave to 1: the curvature's share.
+    /// Returns the share of curvature: 1 minus the densities.
     pub fn omega_k(&self) -> f64 {
         1.0 - self.omega_m - self.omega_r - self.omega_de
     }
 
-    /// Omega_m(a): the share of matter in the critical density at scale factor a > 0.
+    /// Returns Omega_m(a), the share of matter in the critical density at scale factor a > 0.
     ///
     /// ```
     /// # use meshloom::io::hdf5::Background;
@@ -44,7 +45,8 @@ impl Background {
         self.omega_m / (a * a * a) / (flat + self.omega_k() / (a * a))
     }
 
-    /// That of a snapshot's file; none where it says nothing of a density of matter above 0, or that its run was none of cosmology.
+    /// Reads it from a snapshot's file; `None` if the file states no density of matter above 0, or
+    /// that the run was not cosmological.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, IoError> {
         let file = Opened::new(path)?;
         let group = |name: &'static str| {
@@ -83,10 +85,10 @@ impl Background {
     }
 }
 
-/// What a group of attributes says.
+/// The statement of a group of attributes.
 enum Said {
     Background(Background),
-    /// The run was none of cosmology.
+    /// The run was not cosmological.
     NoCosmology,
     Nothing,
 }
@@ -104,13 +106,15 @@ fn said_by(group: &Group, cosmological: &str, [matter, dark, radiation]: [&str; 
     Ok(Said::Background(Background { omega_m, omega_r, omega_de, dark_energy }))
 }
 
-/// The number of an attribute that has one value; its error begins with its name.
+/// Returns the number of an attribute with one value; an error begins with the name.
 fn one(at: &Location, name: &str) -> Result<Option<f64>> {
     numbers(at, name).and_then(single).map_err(|error| format!("{name} {error}").into())
 }
 
-/// Centimetres of a comoving length of 1, h included: as the dataset says in the convention of Gadget-4, SWIFT or EAGLE, else the file in that of SWIFT, else the file in that of
-/// Gadget-4, AREPO or GIZMO. None where nothing does; some codes write 0 where they know no unit.
+/// Returns the centimeters of a comoving length of 1, with h: as stated by the dataset in the
+/// convention of Gadget-4, SWIFT or EAGLE, else by the file in that of SWIFT, else by the file in
+/// that of Gadget-4, AREPO or GIZMO. `None` if nothing states them; some codes write 0 for an
+/// unknown unit.
 pub(super) fn length_unit(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError> {
     Ok(said(file, dataset)?.filter(|unit| unit.is_normal() && *unit > 0.0))
 }
@@ -122,7 +126,7 @@ fn said(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError
         Ok::<_, IoError>(found?.map(|(_, value)| value))
     };
     let h = hubble(file)?;
-    // A dataset's unit is without h where it has a power of h.
+    // The unit of a dataset excludes h if the dataset has a power of h.
     let power = first_of(&H_POWER)?.unwrap_or(0.0);
     let with_h = |unit: f64| if power == 0.0 { Some(unit) } else { h.map(|h| unit * h.powf(power)) };
     for name in TO_CGS {
@@ -143,7 +147,7 @@ fn said(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError
     Ok(None)
 }
 
-/// The Hubble constant in 100 km/s/Mpc; none where the file does not say one above 0.
+/// Returns the Hubble constant in 100 km/s/Mpc; `None` if the file states none above 0.
 pub(super) fn hubble(file: &Opened) -> Result<Option<f64>, IoError> {
     let mut first: Option<(String, f64)> = None;
     for (group, name) in [("Cosmology", "h"), ("Parameters", "HubbleParam"), ("Header", "HubbleParam")] {
@@ -173,17 +177,17 @@ fn number(file: &Opened, at: &Location, name: &str) -> Result<Option<f64>, IoErr
     found.map_err(|error| wrong(file.path(), format!("{name} {error}; write it again")))
 }
 
-/// What velocities of a snapshot are multiplied by.
+/// The unit of a snapshot's velocities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VelocityUnit {
-    /// The factor that makes them peculiar.
+    /// The factor that makes velocities peculiar.
     pub factor: f64,
-    /// Whether they are then in km/s, and not in the file's unit.
+    /// Whether the products are in km/s, and not in the file's unit.
     pub km_s: bool,
 }
 
 impl VelocityUnit {
-    /// That of the velocities of a type in a snapshot's file of scale factor `a`.
+    /// Reads the unit of a type's velocities from a snapshot's file of scale factor `a`.
     pub(super) fn read(path: &Path, particle_type: usize, a: f64) -> Result<Option<Self>, IoError> {
         let file = Opened::new(path)?;
         let Some((name, dataset)) = file.of_particles(&group_name(particle_type), "Velocities")? else {
@@ -196,7 +200,7 @@ impl VelocityUnit {
         let first_of = |names| Ok::<_, IoError>(file.first_of(name, &dataset, names)?.map(|(_, value)| value));
         let Some(power) = first_of(&A_POWER)? else { return Ok(None) };
         let own = first_of(&TO_CGS)?;
-        // The unit of a dataset is without h where it has a power of h.
+        // The unit of a dataset excludes h if the dataset has a power of h.
         let h_power = first_of(&H_POWER)?.filter(|_| own.is_some()).unwrap_or(0.0);
         let h = if h_power == 0.0 { None } else { hubble(&file)? };
         if h_power != 0.0 && h.is_none() {
@@ -205,7 +209,7 @@ impl VelocityUnit {
             );
             return Err(wrong(path, why));
         }
-        // Some codes write 0 where they know no unit.
+        // Some codes write 0 for an unknown unit.
         let cgs = match (own.filter(|unit| *unit > 0.0), file.hdf5.group("Parameters")) {
             (None, Ok(parameters)) => number(&parameters, "UnitVelocity_in_cm_per_s")?.filter(|unit| *unit > 0.0),
             (own, _) => own,

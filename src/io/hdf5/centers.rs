@@ -1,4 +1,4 @@
-//! The centres of a catalogue of groups, as points.
+//! The centers of the groups of a catalog, as points.
 
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
@@ -11,12 +11,14 @@ use super::point_files::PointFiles;
 use super::{background, parts, queries};
 use crate::io::{Dtype, IoError};
 
-/// Centres of groups: `Group/GroupPos` of a catalogue in the layout of Gadget-4 ([`write_groups`](super::write_groups)), or `center` of a file of
-/// arrays that has such an array of points ([`Hdf5Contents::Arrays`](super::Hdf5Contents::Arrays)).
+/// Centers of groups: `Group/GroupPos` of a catalog in the layout of Gadget-4
+/// ([`write_groups`](super::write_groups)), or `center` of a file of arrays
+/// ([`Hdf5Contents::Arrays`](super::Hdf5Contents::Arrays)).
 ///
-/// - Any one of `name.0.hdf5`, `name.1.hdf5`, ... opens all files of a catalogue, or `name.hdf5` where only these exist; files without groups need not
-///   have the dataset. Groups are counted over all.
-/// - Every rank opens them by itself; numbers are in their own units.
+/// - Any one of `name.0.hdf5`, `name.1.hdf5`, ... opens all files of a catalog, and so does
+///   `name.hdf5` if only these exist. Files without groups may lack the dataset. Groups are counted
+///   over all files.
+/// - Every rank opens the files by itself; numbers are in their units.
 #[derive(Clone, Debug)]
 pub struct Centers {
     files: PointFiles,
@@ -31,30 +33,30 @@ impl Deref for Centers {
     }
 }
 
-/// The centres of a layout like Gadget-4's.
+/// The dataset of the centers in Gadget-4's layout.
 const GROUP_POS: &str = "Group/GroupPos";
 
-/// The datasets that may have the centres.
+/// The datasets that may have the centers.
 const DATASETS: [&str; 2] = [GROUP_POS, "center"];
 
-/// One file of a catalogue.
+/// One file of a catalog.
 struct Part {
     path: PathBuf,
     header: Option<Header>,
-    /// Files of the catalogue.
+    /// Files of the catalog.
     files: u64,
     /// Groups in all files, if the header says it.
     total: Option<u64>,
-    /// The dataset with its rows, axes and type; a file without groups may have none.
+    /// The dataset with its rows, axes and type, if there is one.
     centers: Option<(&'static str, u64, usize, Dtype)>,
 }
 
 impl Part {
-    /// Reads the header, and looks for the dataset; none where the file is no catalogue.
+    /// Reads the header and finds the dataset; `None` if the file is not a catalog.
     fn read(path: &Path, file: &Opened) -> Result<Option<Part>, IoError> {
         let has = |name: &str| queries::has_link(&file.hdf5, name).map_err(|e| broken(path, &e));
         for particle_type in 0..6 {
-            // A snapshot may have groups beside its particles.
+            // A snapshot may have groups besides its particles.
             if has(&group_name(particle_type))? {
                 return Ok(None);
             }
@@ -89,7 +91,7 @@ impl Part {
         Ok(Some(Part { path: path.into(), header: header_of, files, total, centers }))
     }
 
-    /// Another file of the catalogue that this is of, which must have the same header.
+    /// Reads another file of this catalog, which must have the same header.
     fn sibling(&self, path: &Path) -> Result<Part, IoError> {
         let file = Opened::new(path).map_err(|error| parts::missing(&self.path, self.files, WHAT, error))?;
         let foreign = |what: &str| parts::foreign(path, &self.path, WHAT, what);
@@ -104,15 +106,17 @@ impl Part {
     }
 }
 
-/// What the files are of, for errors.
+/// Names the files in errors.
 const WHAT: &str = "catalogue";
 
 impl Centers {
-    /// Opens a catalogue; none where the file is none, or cannot be opened: a snapshot says better what is wrong with it.
+    /// Opens a catalog; `None` if the file is not a catalog or cannot be opened, since opening it
+    /// as a snapshot gives a better error.
     ///
     /// # Errors
-    /// `IoErrorKind::Shape` and `IoErrorKind::ElementType` for centres that are not `(G, 3)` or `(G, 2)`, f32 or f64, `IoErrorKind::Unsupported`, and
-    /// `IoErrorKind::Format` for broken files, and where one of several is missing or of another catalogue.
+    /// `IoErrorKind::Shape` and `IoErrorKind::ElementType` for centers that are not `(G, 3)` or
+    /// `(G, 2)`, f32 or f64; `IoErrorKind::Unsupported` for a missing filter; `IoErrorKind::Format`
+    /// for broken files, and if one of several is missing or belongs to another catalog.
     pub fn open(path: impl AsRef<Path>) -> Result<Option<Self>, IoError> {
         let path = path.as_ref();
         let given = parts::existing(path);
@@ -153,15 +157,15 @@ impl Centers {
         Ok(Some(Centers { files, dataset }))
     }
 
-    /// The name of the dataset that is read.
+    /// Returns the name of the dataset that is read.
     pub fn dataset(&self) -> &'static str {
         self.dataset
     }
 
-    /// Centimetres of a comoving length of 1; none where the file does not say it.
+    /// Returns the centimeters of a comoving length of 1, if the file states them.
     ///
     /// # Errors
-    /// As [`background`](Self::background).
+    /// Same as [`background`](PointFiles::background).
     pub fn length_unit(&self) -> Result<Option<f64>, IoError> {
         let with_groups = self.parts.iter().find(|(_, rows)| !rows.is_empty());
         let file = Opened::new(with_groups.map_or(self.first(), |(path, _)| path))?;
@@ -169,18 +173,19 @@ impl Centers {
         background::length_unit(&file, dataset.as_ref())
     }
 
-    /// Centres, row after row, which f64 in the file are rounded to. NaN and infinities are passed on.
+    /// Reads centers, row after row; f64 in the file are rounded. NaN and infinities are passed on.
     ///
     /// # Errors
-    /// `IoErrorKind::Misuse`; `IoErrorKind::Format` if the file was changed since it was opened or cannot be read.
+    /// `IoErrorKind::Misuse`; `IoErrorKind::Format` if the file was changed since it was opened or
+    /// cannot be read.
     pub fn positions_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         self.read(rows)
     }
 
-    /// Centres, row after row. NaN and infinities are passed on.
+    /// Reads centers, row after row. NaN and infinities are passed on.
     ///
     /// # Errors
-    /// As [`positions_f32`](Self::positions_f32).
+    /// Same as [`positions_f32`](Self::positions_f32).
     pub fn positions_f64(&self, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
         self.read(rows)
     }
@@ -210,7 +215,7 @@ impl Centers {
     }
 }
 
-/// The dataset of this whole name.
+/// Returns the dataset of this full name.
 fn find(file: &Opened, whole: &str) -> Result<Option<Dataset>, IoError> {
     let (group, name) = whole.split_once('/').unwrap_or(("", whole));
     file.dataset(group, name)

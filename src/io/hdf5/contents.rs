@@ -15,17 +15,18 @@ use crate::io::Member;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Hdf5Contents<'a> {
-    /// Particles of one mass (`PartType1`) in the layout of Gadget-4, which readers of SWIFT's files
-    /// also read. [`SnapshotRows`](super::SnapshotRows) writes the particles; attributes of the datasets give the units.
+    /// Particles of one mass (`PartType1`) in the layout of Gadget-4, which readers of SWIFT's
+    /// files also read. [`SnapshotRows`](super::SnapshotRows) writes the particles; attributes of
+    /// the datasets give the units.
     Snapshot {
         /// The header; counts the particles of all files.
         info: &'a SnapshotInfo,
         /// The file among those of the snapshot.
         part: FilePart,
     },
-    /// Particles of a light cone, in the layout of a snapshot in open space, with peculiar velocities,
-    /// a scale factor and a replica for each particle, and a group `LightCone` that describes the cone.
-    /// [`ConeRows`](super::ConeRows) writes the particles.
+    /// Particles of a light cone, in the layout of a snapshot in open space, with peculiar
+    /// velocities, a scale factor and a replica for each particle, and a group `LightCone` that
+    /// describes the cone. [`ConeRows`](super::ConeRows) writes the particles.
     LightCone(&'a ConeInfo),
     /// A catalog of groups in the layout of Gadget-4. [`Groups::write`] writes a rank's part.
     Groups {
@@ -103,7 +104,7 @@ pub struct Attribute {
     pub values: Vec<f64>,
 }
 
-/// The number of files of a snapshot.
+/// The division of a snapshot into files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Files {
     /// One, with the same bytes for any number of ranks.
@@ -124,13 +125,14 @@ pub struct FilePart {
 }
 
 impl FilePart {
-    /// The only file, with all particles.
+    /// Returns the only file, with all particles.
     pub fn whole(info: &SnapshotInfo) -> Self {
         FilePart { index: 0, of: 1, count: info.count }
     }
 }
 
-/// The path of file number `index` of a snapshot of several files: `snapshot.hdf5` becomes `snapshot.3.hdf5`.
+/// Returns the path of file number `index` of a snapshot of several files: `snapshot.hdf5` becomes
+/// `snapshot.3.hdf5`.
 ///
 /// ```
 /// use meshloom::io::hdf5::part_path;
@@ -211,7 +213,8 @@ struct Header {
     pub output: &'static str,
 }
 
-/// Writes everything but the datasets of a file of particles; `info` counts the particles of the box.
+/// Writes everything but the datasets of a file of particles; `info` counts the particles of the
+/// box.
 fn describe(file: &Hdf5File, info: &SnapshotInfo, contents: &Header) -> hdf5_metno::Result<()> {
     let Header { part, total, sides, output } = *contents;
     let six = |value: u64| [0, value, 0, 0, 0, 0];

@@ -11,7 +11,8 @@ use super::units::Quantity;
 use super::{SnapshotInfo, attributes};
 use crate::io::{Member, NpyElement};
 
-/// A dataset of a file. The name of its member begins with the group and a `/`, unless it is in the root.
+/// A dataset of a file. The name of its member begins with the group and a `/`, unless it is in the
+/// root.
 #[derive(Clone, Debug)]
 pub(super) struct DatasetSpec {
     pub member: Member,
@@ -168,7 +169,8 @@ pub(super) fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>, place: &Gro
 /// Writes everything but the datasets.
 pub(super) fn describe(file: &Hdf5File, info: &SnapshotInfo, [rows, ids]: [u64; 2]) -> hdf5_metno::Result<()> {
     let header = file.create_group("Header")?;
-    // Gadget-4 and pynbody read the number of subhalos, earlier codes and yt that of subgroups: both are zero.
+    // Gadget-4 and pynbody read the number of subhalos, earlier codes and yt that of subgroups:
+    // both are zero.
     for (name, value) in [("Ngroups", rows), ("Nids", ids), ("Nsubhalos", 0), ("Nsubgroups", 0)] {
         attributes::scalar(&header, &format!("{name}_ThisFile"), value)?;
         attributes::scalar(&header, &format!("{name}_Total"), value)?;

@@ -1,10 +1,11 @@
-//! Catalogues of groups as they are passed for writing and returned from reading.
+//! Catalogs of groups for writing and reading.
 
 use std::path::Path;
 
 use crate::io::IoError;
 
-/// A catalogue of groups, one row per group; all slices but `offset` and `members` are as long as `label`.
+/// A catalog of groups, one row per group; all slices but `offset` and `members` are as long as
+/// `label`.
 ///
 /// Lengths in comoving Mpc/h, masses in 1e10 Msun/h, velocities in peculiar km/s.
 #[derive(Clone, Copy, Debug)]
@@ -15,30 +16,32 @@ pub struct Groups<'a> {
     pub count: &'a [u64],
     /// Mass.
     pub mass: &'a [f32],
-    /// Centre of mass, in the box.
+    /// Center of mass, in the box.
     pub center: &'a [[f32; 3]],
     /// Mean velocity, weighted by mass.
     pub velocity: Option<&'a [[f32; 3]]>,
-    /// Root of the mean squared distance from the centre.
+    /// Root of the mean squared distance from the center.
     pub inertia_radius: &'a [f32],
     /// Root of the mean squared velocity against the group's, over all axes.
     pub velocity_dispersion: Option<&'a [f32]>,
-    /// Largest distance of a particle from the centre.
+    /// Largest distance of a particle from the center.
     pub max_radius: &'a [f32],
-    /// Mean scale factor, of groups on a light cone; that of the snapshot otherwise.
+    /// Mean scale factor of groups on a light cone; `None` stands for that of the snapshot.
     pub scale_factor: Option<&'a [f32]>,
     /// Masses and radii of spherical overdensities.
     pub spheres: &'a [SphereColumns<'a>],
-    /// Row offsets into `members`, as in CSR: one more than groups, the first 0, with differences `count`.
+    /// Row offsets into `members`, as in CSR: one more than groups, the first 0, with differences
+    /// `count`.
     pub offset: &'a [u64],
     /// Ids of particles, group after group.
     pub members: Option<&'a [u64]>,
 }
 
-/// A spherical overdensity about the centre of each group: 0 for groups that have none.
+/// A spherical overdensity about the center of each group: 0 for groups that have none.
 #[derive(Clone, Debug)]
 pub struct SphereColumns<'a> {
-    /// Gadget's name of the density, such as `Mean200`, `Crit500`, `TopHat200`: the columns are called `Group_M_...` and `Group_R_...`.
+    /// Gadget's name of the density, such as `Mean200`, `Crit500`, `TopHat200`: the columns are
+    /// called `Group_M_...` and `Group_R_...`.
     pub name: String,
     /// Mass in 1e10 Msun/h.
     pub mass: &'a [f32],
@@ -46,21 +49,21 @@ pub struct SphereColumns<'a> {
     pub radius: &'a [f32],
 }
 
-/// Where a rank's part of a catalogue stands among those of all ranks.
+/// The place of a rank's part of a catalog among those of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupsPlace {
-    /// Groups of all ranks.
+    /// Number of groups on all ranks.
     pub groups: u64,
-    /// The row of this rank's first group.
+    /// Row of this rank's first group.
     pub first_group: u64,
-    /// Members of all ranks.
+    /// Number of members on all ranks.
     pub members: u64,
-    /// The place of the first member that this rank writes.
+    /// Position of the first member that this rank writes.
     pub first_member: u64,
 }
 
 impl GroupsPlace {
-    /// Of groups that one rank has all of.
+    /// Returns the place of groups that are all on one rank.
     pub fn whole(groups: &Groups) -> Self {
         let members = groups.members.map_or(0, <[_]>::len) as u64;
         GroupsPlace { groups: groups.label.len() as u64, first_group: 0, members, first_member: 0 }
@@ -68,7 +71,7 @@ impl GroupsPlace {
 }
 
 impl Groups<'_> {
-    /// Checks that the lengths and offsets of a whole catalogue agree; `path` is for the error.
+    /// Checks that the lengths and offsets of a whole catalog agree; `path` is for errors.
     pub(super) fn check(&self, path: &Path) -> Result<(), IoError> {
         self.check_rows(path)?;
         let (start, end) = (self.offset[0], self.offset[self.label.len()]);
@@ -126,10 +129,10 @@ impl Groups<'_> {
     }
 }
 
-/// A catalogue that was read. Fields as in [`Groups`].
+/// A catalog that was read. Fields as in [`Groups`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupCatalog {
-    /// Side of the box; 0 for open space, as of a light cone.
+    /// Side of the box; 0 for open space, such as a light cone.
     pub box_size: f64,
     /// Scale factor a.
     pub scale_factor: f64,
@@ -139,15 +142,15 @@ pub struct GroupCatalog {
     pub count: Vec<u64>,
     /// Mass.
     pub mass: Vec<f32>,
-    /// Centre of mass.
+    /// Center of mass.
     pub center: Vec<[f32; 3]>,
     /// Mean velocity, if it was written.
     pub velocity: Option<Vec<[f32; 3]>>,
-    /// Root of the mean squared distance from the centre.
+    /// Root of the mean squared distance from the center.
     pub inertia_radius: Vec<f32>,
     /// Root of the mean squared velocity against the group's, if it was written.
     pub velocity_dispersion: Option<Vec<f32>>,
-    /// Largest distance of a particle from the centre.
+    /// Largest distance of a particle from the center.
     pub max_radius: Vec<f32>,
     /// Row offsets into `members`, as in CSR: one more than groups.
     pub offset: Vec<u64>,

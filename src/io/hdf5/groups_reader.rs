@@ -1,4 +1,4 @@
-//! Reading of group catalogues.
+//! Reading of group catalogs.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use super::{GroupCatalog, queries};
 use crate::host_memory;
 use crate::io::{Dtype, IoError};
 
-/// Reads a whole catalogue that [`write_groups`](super::write_groups) has written. Not collective.
+/// Reads a whole catalog that [`write_groups`](super::write_groups) has written. Not collective.
 ///
 /// # Errors
-/// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`, `IoErrorKind::Format` for files that are foreign, cut off, without the datasets of such a catalogue, or with impossible
-/// numbers.
+/// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`; `IoErrorKind::Format` for
+/// foreign and truncated files, missing datasets, and impossible numbers.
 pub fn read_groups(path: impl AsRef<Path>) -> Result<GroupCatalog, IoError> {
     let path = path.as_ref();
     let file = Reader { file: Opened::new(path)?, path };
@@ -64,7 +64,7 @@ impl Reader<'_> {
         wrong(self.path, format!("it has no {group}/{name}; is it a catalogue of groups?"))
     }
 
-    /// A header attribute of one number above 0; that of a box may be 0, for open space.
+    /// Returns a header attribute of one number above 0; the box size may be 0, for open space.
     fn header(&self, name: &str) -> Result<f64, IoError> {
         let header = self.file.hdf5.group("Header").map_err(|e| broken(self.path, &e))?;
         let value = magnitudes(&header, name).and_then(single);
@@ -75,7 +75,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A dataset of `rows` rows of `width` numbers, with its type; `None` where it is missing.
+    /// Returns a dataset of `rows` rows of `width` numbers, with its type; `None` if it is missing.
     fn find(
         &self,
         group: &str,
@@ -104,7 +104,7 @@ impl Reader<'_> {
         dataset.read_raw::<T>().map_err(|e| self.file.unread(dataset, dataset.name().trim_start_matches('/'), &e))
     }
 
-    /// Reads counts or ids; `None` where the dataset is missing.
+    /// Reads counts or ids; `None` if the dataset is missing.
     fn whole_numbers(&self, group: &str, name: &str, rows: Option<u64>) -> Result<Option<Vec<u64>>, IoError> {
         let Some((dataset, dtype)) = self.find(group, name, 1, rows)? else { return Ok(None) };
         match dtype {
@@ -113,7 +113,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads finite numbers, all of which must pass `good`, of the group `Group`; `None` where the dataset is missing.
+    /// Reads finite numbers of the group `Group`, all of which must pass `good`; `None` if the
+    /// dataset is missing.
     fn floats(
         &self,
         name: &str,

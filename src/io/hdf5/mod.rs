@@ -1,17 +1,17 @@
 //! Snapshots and catalogs of groups in HDF5, in the layouts of Gadget-4 and SWIFT.
 //!
 //! - **Reading** ([`Snapshot`]): particles of one file or of many, each rank only its own rows.
-//! - **Writing** ([`Hdf5Writer`]): one file that all ranks write, whose [`Hdf5Contents`] are a snapshot
-//!   that yt, pynbody and swiftsimio read with the right units, a light cone, a catalog of groups, or
-//!   arrays as in an `.npz` archive.
-//! - **Catalogs of groups** ([`write_groups`], [`read_groups`]) in Gadget-4's layout; [`Centers`]: the
-//!   positions of the groups of a catalog.
+//! - **Writing** ([`Hdf5Writer`]): one file that all ranks write, whose [`Hdf5Contents`] are a
+//!   snapshot that yt, pynbody and swiftsimio read with the right units, a light cone, a catalog of
+//!   groups, or arrays as in an `.npz` archive.
+//! - **Catalogs of groups** ([`write_groups`], [`read_groups`]) in Gadget-4's layout; [`Centers`]:
+//!   the positions of the groups of a catalog.
 //!
-//! The serial HDF5 library suffices, even if many ranks write one file: rank 0 creates the file without
-//! values, which all ranks then write at their offsets at the same time. Nothing here communicates;
-//! [`crate::io`] says when ranks must synchronize, and
-//! [`seal_hdf5`](crate::io::collective::seal_hdf5) does it. All functions may be called from several
-//! threads: calls of the library are serialized.
+//! The serial HDF5 library suffices, even if many ranks write one file: rank 0 creates the file
+//! without values, which all ranks then write at their offsets at the same time. Nothing here
+//! communicates; [`crate::io`] says when ranks must synchronize, and
+//! [`seal_hdf5`](crate::io::collective::seal_hdf5) does it. All functions may be called from
+//! several threads: calls of the library are serialized.
 //!
 //! The file `docs/files.md` of the repository lists datasets, attributes and units.
 

@@ -54,7 +54,8 @@ pub(super) struct Opened {
 impl Opened {
     /// Opens a file.
     pub fn new(path: &Path) -> Result<Self, IoError> {
-        // Opened first without the library, which says little about files that are missing or unreadable, and blocks at pipes.
+        // Opened first without the library, whose errors about missing or unreadable files say
+        // little, and which blocks at pipes.
         let input = Input::open(path)?;
         let hdf5 = Hdf5File::open(path).map_err(|e| broken(path, &e))?;
         Ok(Self { hdf5, input })
@@ -64,12 +65,13 @@ impl Opened {
         self.input.path()
     }
 
-    /// Checks that the file has not been cut off since it was opened: the library reads zeros beyond a file's end.
+    /// Checks that the file has not been cut off since it was opened: the library reads zeros
+    /// beyond a file's end.
     pub fn still_whole(&self) -> Result<(), IoError> {
         self.input.expect(self.input.len())
     }
 
-    /// A dataset of a group, or of the file's root where that has no name; `None` where it is missing.
+    /// Returns a dataset of a group, or of the root if the name is empty; `None` if it is missing.
     pub fn dataset(&self, group: &str, name: &str) -> Result<Option<Dataset>, IoError> {
         let find = || {
             if group.is_empty() {
@@ -96,12 +98,13 @@ impl Opened {
         find().map_err(|e| broken(self.path(), &e))
     }
 
-    /// Checks that the numbers of a dataset, with its whole name, can be in the file, and be read by this library.
+    /// Checks that the numbers of a dataset, given with its full name, can be in the file, and that
+    /// this library can read them.
     pub fn check(&self, dataset: &Dataset, name: &str) -> Result<(), IoError> {
         let found = queries::check_storage(dataset, self.input.len()).map_err(|e| broken(self.path(), &e))?;
         found.map_err(|words| wrong(self.path(), format!("{name} {words}")))?;
         let rows = dataset.space().map_err(|e| broken(self.path(), &e))?.shape();
-        // A writer that had not the filter either may have left it out, which only reading tells.
+        // A writer without the filter may have skipped it, which only reading shows.
         match queries::missing_filter(dataset).map_err(|e| broken(self.path(), &e))? {
             Some(_) if rows.first().is_some_and(|&rows| rows > 0) => {
                 let width = rows.get(1).copied().unwrap_or(1);
@@ -111,7 +114,7 @@ impl Opened {
         }
     }
 
-    /// The error of numbers of a dataset, with its whole name, that the library could not read.
+    /// Creates the error of a dataset, given with its full name, that the library could not read.
     pub fn unread(&self, dataset: &Dataset, name: &str, error: &hdf5_metno::Error) -> IoError {
         match queries::missing_filter(dataset) {
             Ok(Some((number, filter))) => {
@@ -128,12 +131,13 @@ impl Opened {
     }
 }
 
-/// Datasets of particles that codes give other names: the name in Gadget's and SWIFT's files, and that in OWLS's and EAGLE's.
+/// Datasets of particles with two names: in files of Gadget and SWIFT, and in those of OWLS and
+/// EAGLE.
 const OTHER_NAMES: [(&str, &str); 2] = [("Masses", "Mass"), ("Velocities", "Velocity")];
 
 impl Opened {
-    /// A dataset of particles, by the name in Gadget's and SWIFT's files or else by the name in OWLS's and EAGLE's, with the name that it
-    /// has; `None` where it is missing.
+    /// Returns a dataset of particles and its name in the file, by the name in Gadget's and SWIFT's
+    /// files, else by the name in OWLS's and EAGLE's; `None` if it is missing.
     pub fn of_particles(&self, group: &str, name: &'static str) -> Result<Option<(&'static str, Dataset)>, IoError> {
         if let Some(dataset) = self.dataset(group, name)? {
             return Ok(Some((name, dataset)));
@@ -144,7 +148,8 @@ impl Opened {
         }
     }
 
-    /// The first of these attributes of a dataset, which have one number, with its name; `name` is that of the dataset.
+    /// Returns the first of these attributes of a dataset, with its number; `name` is that of the
+    /// dataset.
     pub fn first_of(
         &self,
         name: &str,
@@ -163,7 +168,8 @@ impl Opened {
     }
 }
 
-/// Attributes of a dataset with the power of the scale factor that makes its numbers physical: of Gadget-4, SWIFT, and EAGLE.
+/// Attributes of a dataset with the power of the scale factor that makes its numbers physical, in
+/// Gadget-4, SWIFT and EAGLE.
 pub(super) const A_POWER: [&str; 3] = ["a_scaling", "a-scale exponent", "aexp-scale-exponent"];
 /// Attributes of a dataset with the power of h that makes its numbers physical.
 pub(super) const H_POWER: [&str; 3] = ["h_scaling", "h-scale exponent", "h-scale-exponent"];
@@ -171,13 +177,13 @@ pub(super) const H_POWER: [&str; 3] = ["h_scaling", "h-scale exponent", "h-scale
 pub(super) const TO_CGS: [&str; 3] =
     ["to_cgs", "Conversion factor to CGS (not including cosmological corrections)", "CGSConversionFactor"];
 
-/// The group of particles of a type.
+/// Returns the name of the group of particles of a type.
 pub(super) fn group_name(particle_type: usize) -> String {
     format!("PartType{particle_type}")
 }
 
 impl PartFile {
-    /// Reads the header, and which particle types there are.
+    /// Reads the header and the particle types in the file.
     pub fn read(path: &Path) -> Result<Self, IoError> {
         let file = Opened::new(path)?;
         let header = header(&file.hdf5).map_err(|reason| wrong(path, reason))?;
@@ -190,8 +196,8 @@ impl PartFile {
         Ok(Self { path: path.to_path_buf(), header, types })
     }
 
-    /// Reads and checks the coordinates of a type; `None` for a file without such particles. What other types hold does not
-    /// matter. Where the coordinates are trusted, the header may count other particles.
+    /// Checks the coordinates of a type; `None` for a file without such particles. Other types are
+    /// not examined. If the coordinates are trusted, the header may count other particles.
     pub fn coordinates(&self, particle_type: usize, is_trusted: bool) -> Result<Option<Coordinates>, IoError> {
         let (file, group) = (Opened::new(&self.path)?, group_name(particle_type));
         let Some(dataset) = file.dataset(&group, "Coordinates")? else { return Ok(None) };
@@ -228,12 +234,12 @@ pub(super) fn probe<T>(path: &Path, count: usize) -> Result<(), IoError> {
     host_memory::probe("rows", count.saturating_mul(size_of::<T>())).map_err(|error| IoError::memory(path, error.bytes))
 }
 
-/// The error of a file that is not what it should be.
+/// Creates the error of a file that is not as expected.
 pub(super) fn wrong(path: &Path, reason: impl Display) -> IoError {
     IoError::new(IoErrorKind::Format, path, format!("not an HDF5 file that can be read: {reason}"))
 }
 
-/// The error of a file that the library cannot read.
+/// Creates the error of a file that the library cannot read.
 pub(super) fn broken(path: &Path, error: &hdf5_metno::Error) -> IoError {
     match lock_remedy(error) {
         "" => wrong(path, format!("{error}; if it was cut off or changed, copy or write it again")),
@@ -242,7 +248,7 @@ pub(super) fn broken(path: &Path, error: &hdf5_metno::Error) -> IoError {
 }
 
 impl Header {
-    /// Sides of the box, of which 0 is an open axis; none where the header has none.
+    /// Returns the sides of the box; 0 is an open axis. `None` if the header has none.
     pub fn sides(&self) -> Option<[f64; 3]> {
         match self.box_size.as_deref()? {
             [side] => Some([*side; 3]),
@@ -252,16 +258,17 @@ impl Header {
         }
     }
 
-    /// The scale factor: by the redshift, else the time; none where neither gives one above 0.
+    /// Returns the scale factor: from the redshift, else the time; `None` if neither gives one
+    /// above 0.
     pub fn scale_factor(&self) -> Option<f64> {
         self.redshift.map(|z| 1.0 / (1.0 + z)).or(self.time).filter(|a| *a > 0.0)
     }
 
-    /// Checks that a file whose particles have the power `power` of the scale factor in an attribute of the coordinates has comoving ones, as
-    /// the box is.
+    /// Checks that the coordinates are comoving, like the box, given the power of the scale factor
+    /// in one of their attributes.
     fn check_comoving(&self, path: &Path, name: &str, (attribute, power): (&str, f64)) -> Result<(), IoError> {
         match self.scale_factor() {
-            // With a = 1 both are the same.
+            // With a = 1 both are equal.
             Some(a) if power != 1.0 && (a - 1.0).abs() > SAME => Err(wrong(
                 path,
                 format!(
@@ -273,7 +280,7 @@ impl Header {
         }
     }
 
-    /// Checks that there is one side, or one for each of so many axes.
+    /// Checks that there is one side, or one for each of `dims` axes.
     pub fn check_box(&self, path: &Path, dims: usize) -> Result<(), IoError> {
         match self.box_size.as_ref().map(Vec::len) {
             Some(have) if ![1, 3, dims].contains(&have) => Err(wrong(
@@ -285,10 +292,10 @@ impl Header {
     }
 }
 
-/// Two numbers of one fact in a file may differ by so much of it: some codes write few digits.
+/// Largest relative difference of two numbers for one fact: some codes write few digits.
 const SAME: f64 = 1e-3;
 
-/// Says that two attributes, given with their names, differ although they have one meaning.
+/// Returns an error if two attributes of the same meaning, given with their names, differ.
 pub(super) fn contradiction(one: (&str, Option<f64>), other: (&str, Option<f64>)) -> Result<(), String> {
     let ((name, Some(value)), (other_name, Some(other))) = (one, other) else { return Ok(()) };
     if (value - other).abs() <= SAME * value.abs().max(other.abs()) {
@@ -297,7 +304,7 @@ pub(super) fn contradiction(one: (&str, Option<f64>), other: (&str, Option<f64>)
     Err(format!("{name} says {value} and {other_name} says {other}; correct the wrong one"))
 }
 
-/// Checks that the redshift, the scale factor and, in cosmological runs of Gadget, the time say the same moment.
+/// Checks that the redshift, the scale factor and, in cosmological runs of Gadget, the time agree.
 fn check_moment(file: &Hdf5File, header: &Group, redshift: Option<f64>, time: Option<f64>) -> Result<(), String> {
     let number = |at: &Group, group: &str, name: &str| {
         numbers(at, name).and_then(single).map_err(|e| format!("{group}/{name} {e}; write it again"))
@@ -309,7 +316,7 @@ fn check_moment(file: &Hdf5File, header: &Group, redshift: Option<f64>, time: Op
         is_named |= found.is_some();
         contradiction((&format!("Header/{name}"), found), of_redshift)?;
     }
-    // The time is the scale factor in Gadget's cosmological runs, and a time in its others and in SWIFT's and EAGLE's.
+    // The time is the scale factor in Gadget's cosmological runs, and a time in all other runs.
     let is_link = queries::has_link(file, "Parameters").map_err(|e| e.to_string())?;
     let parameters = if is_link { file.group("Parameters").ok() } else { None };
     let comoving = match &parameters {
@@ -328,7 +335,7 @@ fn check_moment(file: &Hdf5File, header: &Group, redshift: Option<f64>, time: Op
     Ok(())
 }
 
-/// Checks that a box of one side in Gadget-4's parameters is that of the header.
+/// Checks that a cubic box in Gadget-4's parameters equals that of the header.
 fn check_parameters(file: &Hdf5File, box_size: Option<&[f64]>) -> Result<(), String> {
     if !queries::has_link(file, "Parameters").map_err(|e| e.to_string())? {
         return Ok(());
@@ -339,12 +346,12 @@ fn check_parameters(file: &Hdf5File, box_size: Option<&[f64]>) -> Result<(), Str
         Some(sides) if sides.iter().all(|side| *side == sides[0]) => sides.first().copied(),
         _ => None,
     };
-    // Light cones are in open space, with the box of their run among the parameters.
+    // Light cones are in open space; their parameters have the box of the run.
     let of_header = one(box_size).filter(|side| *side > 0.0);
     contradiction(("Header/BoxSize", of_header), ("Parameters/BoxSize", one(found.as_deref())))
 }
 
-/// The header of a file that must have one.
+/// Reads the header of a file, which must have one.
 pub(super) fn header(file: &Hdf5File) -> Result<Header, String> {
     if !queries::has_link(file, "Header").map_err(|e| e.to_string())? {
         return Err("it has no group Header, which snapshots of Gadget-4, SWIFT and their kin have".to_string());
@@ -389,7 +396,8 @@ fn read_coordinates(path: &Path, dataset: &Dataset, particle_type: usize) -> Res
     Ok(Coordinates { particle_type, count, dims, dtype })
 }
 
-/// The number of points, of axes and the element type of a dataset, with its whole name, that must be points.
+/// Returns the number of points, the number of axes and the element type of a dataset of points,
+/// given with its full name.
 pub(super) fn points(path: &Path, dataset: &Dataset, name: &str) -> Result<(u64, usize, Dtype), IoError> {
     let shape = dataset.space().map_err(|e| broken(path, &e))?.shape();
     let [count, dims @ (2 | 3)] = shape[..] else {
@@ -414,7 +422,8 @@ pub(super) fn wrong_count(path: &Path, attribute: &str, kind: usize, [counted, f
     IoError::new(IoErrorKind::ParticleCount, path, message)
 }
 
-/// Returns the name of a filter of HDF5 in brackets: that of the file, else that of the HDF Group's register.
+/// Returns the name of a filter of HDF5 in brackets: that of the file, else that of the HDF Group's
+/// register.
 fn filter_name(number: i64, name: &str) -> String {
     let known = match number {
         1 => "gzip",

@@ -6,15 +6,15 @@ use super::part_file::{Header, PartFile, wrong};
 use super::part_path;
 use crate::io::{IoError, IoErrorKind, printable_path};
 
-/// The paths of all files of the snapshot that `path` belongs to, in their order, whatever particles they have.
+/// Returns the paths of all files of the snapshot that `path` belongs to, in order.
 ///
 /// # Errors
-/// Those of [`Snapshot::open`](super::Snapshot::open), but for what it asks of particles.
+/// Same as [`Snapshot::open`](super::Snapshot::open), except those about particles.
 pub fn snapshot_paths(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, IoError> {
     Ok(find(path.as_ref())?.into_iter().map(|file| file.path).collect())
 }
 
-/// All files of the snapshot that `path` belongs to, in their order, with their headers checked.
+/// Returns all files of the snapshot that `path` belongs to, in order, with checked headers.
 pub(super) fn find(path: &Path) -> Result<Vec<PartFile>, IoError> {
     let given = existing(path);
     let part = PartFile::read(&given)?;
@@ -32,13 +32,14 @@ pub(super) fn find(path: &Path) -> Result<Vec<PartFile>, IoError> {
     siblings(&given, files, "snapshot")?.map(read).collect()
 }
 
-/// `path`, or file number 0 where `path` is the name without a number.
+/// Returns `path`, or file number 0 if `path` is the name without a number.
 pub(super) fn existing(path: &Path) -> PathBuf {
     let first = part_path(path, 0);
     if !path.exists() && first.is_file() { first } else { path.into() }
 }
 
-/// The paths of all `files` files of `what` the file `given` is of. They are listed as they are asked for: a header may say any number.
+/// Returns the paths of all `files` files of the snapshot or catalog (`what`) that `given` belongs
+/// to, one by one, since a header may state any number.
 pub(super) fn siblings(given: &Path, files: u64, what: &str) -> Result<impl Iterator<Item = PathBuf>, IoError> {
     let Some(whole) = whole_path(given) else {
         let reason = format!(
@@ -50,7 +51,7 @@ pub(super) fn siblings(given: &Path, files: u64, what: &str) -> Result<impl Iter
     Ok((0..files).map(move |index| part_path(&whole, index)))
 }
 
-/// The error of another of the files that `given` is one of, with what to do where it is not there.
+/// Adds the remedy to the error of a missing file that belongs together with `given`.
 pub(super) fn missing(given: &Path, files: u64, what: &str, error: IoError) -> IoError {
     if error.kind != IoErrorKind::NotFound {
         return error;
@@ -59,13 +60,13 @@ pub(super) fn missing(given: &Path, files: u64, what: &str, error: IoError) -> I
     wrong(given, format!("it is one of {files} files of a {what}, but {path} is not there; put all beside it"))
 }
 
-/// The error of a file beside `given` that differs from it in what all files have alike.
+/// Creates the error of a file next to `given` that belongs to another snapshot or catalog.
 pub(super) fn foreign(path: &Path, given: &Path, what: &str, difference: &str) -> IoError {
     let given = printable_path(given);
     wrong(path, format!("it belongs to another {what} than {given}: {difference}; remove what is left of an older run"))
 }
 
-/// A difference between two headers that files of one snapshot cannot have.
+/// Returns a difference between two headers that files of one snapshot cannot have.
 pub(super) fn difference(one: &Header, other: &Header) -> Option<&'static str> {
     let moment = |header: &Header| (header.time, header.redshift);
     if (one.files, &one.total) != (other.files, &other.total) {
@@ -79,7 +80,7 @@ pub(super) fn difference(one: &Header, other: &Header) -> Option<&'static str> {
     }
 }
 
-/// `name.hdf5` of `name.7.hdf5`.
+/// Returns `name.hdf5` for `name.7.hdf5`.
 fn whole_path(part: &Path) -> Option<PathBuf> {
     let stem = Path::new(part.file_stem()?);
     let number = stem.extension()?.to_str()?;

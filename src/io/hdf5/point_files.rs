@@ -8,8 +8,8 @@ use super::part_file::{Header, Opened};
 use crate::host_memory;
 use crate::io::{Dtype, IoError};
 
-/// The files of a [`Snapshot`](super::Snapshot) or of [`Centers`](super::Centers): their header, and the
-/// points of all of them as one array.
+/// The files of a [`Snapshot`](super::Snapshot) or of [`Centers`](super::Centers): their header,
+/// and the points of all of them as one array.
 #[derive(Clone, Debug)]
 pub struct PointFiles {
     pub(super) path: PathBuf,
@@ -46,17 +46,20 @@ impl PointFiles {
         self.dtype
     }
 
-    /// Returns the sides of the space in the header; 0 is an open axis. `None` if the header has none.
+    /// Returns the sides of the space in the header; 0 is an open axis. `None` if the header has
+    /// none.
     pub fn sides(&self) -> Option<[f64; 3]> {
         self.header.sides()
     }
 
-    /// Returns the sides of the periodic box; `None` if the header has none, or only 0 (open space).
+    /// Returns the sides of the periodic box; `None` if the header has none, or only 0 (open
+    /// space).
     pub fn box_size(&self) -> Option<[f64; 3]> {
         self.sides().filter(|sides| sides[..self.dims].iter().any(|&side| side != 0.0))
     }
 
-    /// Returns `Header/Time`: the scale factor in cosmological runs of Gadget, a time in those of SWIFT.
+    /// Returns `Header/Time`: the scale factor in cosmological runs of Gadget, a time in those of
+    /// SWIFT.
     pub fn time(&self) -> Option<f64> {
         self.header.time
     }
@@ -66,8 +69,8 @@ impl PointFiles {
         self.header.redshift
     }
 
-    /// Returns the scale factor: of `Header/Redshift`, else `Header/Time`; `None` if neither gives one
-    /// above 0.
+    /// Returns the scale factor: of `Header/Redshift`, else `Header/Time`; `None` if neither gives
+    /// one above 0.
     pub fn scale_factor(&self) -> Option<f64> {
         self.header.scale_factor()
     }
@@ -75,7 +78,8 @@ impl PointFiles {
     /// Returns the background cosmology, if the file states it.
     ///
     /// # Errors
-    /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is not a number.
+    /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is not a
+    /// number.
     pub fn background(&self) -> Result<Option<Background>, IoError> {
         Background::read(self.first())
     }

@@ -1,10 +1,10 @@
-//! Queries of the HDF5 library that read no more of a file than is asked for.
+//! Queries of the HDF5 library that read only the requested parts of a file.
 //!
-//! The wrapper crate's own queries iterate over all attributes or copy names of any length, and so rely on numbers that may
-//! be anything in a broken file.
+//! The queries of the wrapper crate iterate over all attributes or copy names of any length, and so
+//! depend on numbers that may be anything in a broken file.
 //!
-//! The library returns zeros for numbers that were never written, and accepts any shape. So the stored
-//! size and the shape are checked before memory is allocated or a number is read.
+//! The library returns zeros for numbers that were never written, and accepts any shape. So the
+//! stored size and the shape are checked before memory is allocated or a number is read.
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
@@ -27,15 +27,16 @@ use hdf5_metno_sys::h5z::{
 
 use crate::io::Dtype;
 
-/// Whether there is an attribute of this name.
+/// Returns `true` if there is an attribute of this name.
 pub(super) fn has_attribute(at: &Location, name: &str) -> Result<bool> {
     let name = c_text(name)?;
     let _library = LOCK.lock();
-    // SAFETY: the location is open, the name ends with a zero and outlives the call, and no other thread is in the library.
+    // SAFETY: the location is open, the name ends with a zero and outlives the call, and no other
+    // thread is in the library.
     Ok(checked(unsafe { H5Aexists(at.id(), name.as_ptr()) })? > 0)
 }
 
-/// Whether there is a link of this name in a group or file.
+/// Returns `true` if a group or file has a link of this name.
 pub(super) fn has_link(at: &Location, name: &str) -> Result<bool> {
     let name = c_text(name)?;
     let _library = LOCK.lock();
@@ -43,7 +44,8 @@ pub(super) fn has_link(at: &Location, name: &str) -> Result<bool> {
     Ok(checked(unsafe { H5Lexists(at.id(), name.as_ptr(), H5P_DEFAULT) })? > 0)
 }
 
-/// The names of a group's links in the order of the names: at most `most`, each cut to [`NAME_BYTES`], for messages.
+/// Returns the names of a group's links for messages, in order: at most `most`, each cut to
+/// [`NAME_BYTES`].
 pub(super) fn link_names(at: &Location, most: u64) -> Result<Vec<String>> {
     let _library = LOCK.lock();
     let mut info = H5G_info_t::default();
@@ -65,7 +67,7 @@ pub(super) fn link_names(at: &Location, most: u64) -> Result<Vec<String>> {
     (0..info.nlinks.min(most)).map(name).collect()
 }
 
-/// Whether values of this type are single numbers.
+/// Returns `true` if values of this type are single numbers.
 pub(super) fn is_number(of: &Datatype) -> bool {
     let _library = LOCK.lock();
     // SAFETY: the type is open, and no other thread is in the library.
@@ -73,17 +75,17 @@ pub(super) fn is_number(of: &Datatype) -> bool {
     matches!(class, H5T_class_t::H5T_INTEGER | H5T_class_t::H5T_FLOAT)
 }
 
-/// A filter that chunks of a dataset have gone through.
+/// A filter of the chunks of a dataset.
 pub(super) struct ChunkFilter {
     pub number: H5Z_filter_t,
-    /// As the file has it, cut to [`NAME_BYTES`]; empty where it has none.
+    /// Name in the file, cut to [`NAME_BYTES`]; may be empty.
     pub name: String,
 }
 
-/// The most bytes of a filter's name that are looked at, with the zero at its end.
+/// Largest number of bytes that are read of a name, with the zero at its end.
 const NAME_BYTES: usize = 48;
 
-/// The filters that chunks of a dataset have gone through.
+/// Returns the filters of the chunks of a dataset.
 pub(super) fn filters(of: &DatasetCreate) -> Result<Vec<ChunkFilter>> {
     let _library = LOCK.lock();
     // SAFETY: the list is open, and no other thread is in the library.
@@ -92,7 +94,8 @@ pub(super) fn filters(of: &DatasetCreate) -> Result<Vec<ChunkFilter>> {
         let (mut flags, mut no_values, mut name) = (0, 0, [0u8; NAME_BYTES]);
         let (list, values, config) = (of.id(), ptr::null_mut(), ptr::null_mut());
         let (text, room) = (name.as_mut_ptr().cast::<c_char>(), NAME_BYTES - 1);
-        // SAFETY: as above; no buffer for values is passed, and the name has one byte more than may be written.
+        // SAFETY: as above; no buffer for values is passed, and the name has one byte more than may
+        // be written.
         let number = checked(unsafe {
             H5Pget_filter2(list, number as u32, &raw mut flags, &raw mut no_values, values, room, text, config)
         })?;
@@ -102,7 +105,7 @@ pub(super) fn filters(of: &DatasetCreate) -> Result<Vec<ChunkFilter>> {
     (0..count).map(filter).collect()
 }
 
-/// Whether the library has a filter, or finds a plugin that is one.
+/// Returns `true` if the library has a filter or finds its plugin.
 pub(super) fn has_filter(number: H5Z_filter_t) -> Result<bool> {
     let _library = LOCK.lock();
     // SAFETY: no other thread is in the library.
@@ -113,15 +116,17 @@ fn c_text(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| Error::from("a name contains a zero"))
 }
 
-/// The return value of a call; negative ones are failures.
+/// Checks the return value of a call; negative values are failures.
 fn checked(returned: i32) -> Result<i32> {
     if returned >= 0 { Ok(returned) } else { Err(Error::query()?) }
 }
 
-/// The element type of a dataset or attribute, or words for one that is not a number.
+/// Returns the element type of a dataset or attribute, or a description of one that is not a
+/// number.
 pub(super) fn element_type(container: &Container) -> Result<std::result::Result<Dtype, String>> {
     let found = container.dtype()?;
-    // Other types are not examined further: sizes and names of their members may be anything in a broken file.
+    // Other types are not examined further: sizes and names of their members may be anything in a
+    // broken file.
     if !is_number(&found) {
         return Ok(Err("text or a compound".to_string()));
     }
@@ -147,15 +152,16 @@ pub(super) fn element_type(container: &Container) -> Result<std::result::Result<
     })
 }
 
-/// Filters that expand a byte to at most [`MAX_EXPANSION`]. Others, such as scale-offset, may store any number of equal
-/// values in no bytes.
+/// Filters that expand a byte to at most [`MAX_EXPANSION`]. Others, such as scale-offset, may store
+/// any number of equal values in no bytes.
 const BOUNDED: [H5Z_filter_t; 5] =
     [H5Z_FILTER_DEFLATE, H5Z_FILTER_SHUFFLE, H5Z_FILTER_FLETCHER32, H5Z_FILTER_SZIP, H5Z_FILTER_NBIT];
 
 /// An upper bound of the expansion; deflate's is 1032.
 const MAX_EXPANSION: u64 = 2048;
 
-/// Checks a dataset in a file of `file_bytes`. What is wrong is returned as words that follow its name.
+/// Checks a dataset in a file of `file_bytes`. Returns the fault as words that follow the name of
+/// the dataset.
 pub(super) fn check_storage(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::Result<Result<(), String>> {
     let too_large = || Ok(Err("has a shape beyond any file; write it again".to_string()));
     let element = dataset.dtype()?.size() as u64;
@@ -194,7 +200,8 @@ pub(super) fn check_storage(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::R
                 return too_large();
             };
             let filters = filters(&plist)?;
-            // Chunks without filters are as long in the file as in memory, and none may be missing.
+            // Chunks without filters have the same size in the file as in memory, and none may be
+            // missing.
             let missing = filters.is_empty() && stored != whole;
             let bounded = filters.iter().all(|filter| BOUNDED.contains(&filter.number));
             if missing || stored == 0 || (bounded && whole / MAX_EXPANSION > stored) {
@@ -205,12 +212,13 @@ pub(super) fn check_storage(dataset: &Dataset, file_bytes: u64) -> hdf5_metno::R
             }
             Ok(Ok(()))
         }
-        // For files that are missing the library returns fill values.
+        // For missing files, the library returns fill values.
         _ => Ok(Err("is made of other files' numbers (a virtual dataset); give one of those files itself".to_string())),
     }
 }
 
-/// The first filter of a dataset's chunks that this library does not have: its number, and the name that the file has for it.
+/// Returns the first filter of a dataset's chunks that this library does not have: its number, and
+/// its name in the file.
 pub(super) fn missing_filter(dataset: &Dataset) -> hdf5_metno::Result<Option<(i64, String)>> {
     let plist = dataset.dcpl()?;
     if plist.layout() != Layout::Chunked {
@@ -224,7 +232,7 @@ pub(super) fn missing_filter(dataset: &Dataset) -> hdf5_metno::Result<Option<(i6
     Ok(None)
 }
 
-/// Rows of a dataset whose numbers have to be decompressed together: 1 where there is no filter.
+/// Returns the number of rows that are decompressed together; 1 without a filter.
 pub(super) fn rows_at_once(dataset: &Dataset) -> hdf5_metno::Result<u64> {
     let plist = dataset.dcpl()?;
     if plist.layout() != Layout::Chunked || filters(&plist)?.is_empty() {
@@ -235,7 +243,7 @@ pub(super) fn rows_at_once(dataset: &Dataset) -> hdf5_metno::Result<u64> {
 
 fn product(numbers: impl IntoIterator<Item = u64>) -> Option<u64> {
     let mut numbers: Vec<u64> = numbers.into_iter().collect();
-    // A zero empties the array, even where the other lengths overflow.
+    // A zero empties the array, even if the other lengths overflow.
     numbers.sort_unstable();
     numbers.into_iter().try_fold(1u64, u64::checked_mul)
 }

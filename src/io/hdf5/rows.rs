@@ -21,7 +21,8 @@ const PIECE: usize = 1 << 16;
 pub struct SnapshotRows<'a> {
     /// Positions in comoving Mpc/h.
     pub positions: &'a [[f32; 3]],
-    /// Gadget's velocities, peculiar km/s over the square root of a ([`SnapshotInfo::gadget_velocity`]).
+    /// Gadget's velocities, peculiar km/s over the square root of a
+    /// ([`SnapshotInfo::gadget_velocity`]).
     pub velocities: &'a [[f32; 3]],
     /// Identifiers.
     pub ids: &'a [u64],
@@ -90,11 +91,13 @@ impl ConeRows<'_> {
     }
 }
 
-/// Writes a catalog in Gadget-4's layout, with additional datasets. Called by one rank; the file appears
-/// when it is complete. `info` is the header of the snapshot in which the groups were found.
+/// Writes a catalog in Gadget-4's layout, with additional datasets. Called by one rank; the file
+/// appears when it is complete. `info` is the header of the snapshot in which the groups were
+/// found.
 ///
 /// # Errors
-/// `IoErrorKind::Misuse` for slices whose lengths or offsets disagree, `IoErrorKind::FileType`, `IoErrorKind::Write`. Nothing is left behind after an error.
+/// `IoErrorKind::Misuse` for slices whose lengths or offsets disagree, `IoErrorKind::FileType`,
+/// `IoErrorKind::Write`. Nothing is left behind after an error.
 ///
 /// ```
 /// use meshloom::io::hdf5::{Groups, SnapshotInfo, read_groups, write_groups};
@@ -130,12 +133,12 @@ pub fn write_groups(path: impl AsRef<Path>, info: &SnapshotInfo, groups: &Groups
 }
 
 impl Groups<'_> {
-    /// Writes a rank's part, at `place`. The members need not be those of the rank's groups: `offset`
-    /// counts the members of all ranks.
+    /// Writes a rank's part, at `place`. The members need not be those of the rank's groups:
+    /// `offset` counts the members of all ranks.
     ///
     /// # Errors
-    /// `IoErrorKind::Misuse` for slices whose lengths or offsets disagree, `IoErrorKind::Misuse` beyond the
-    /// rows of all ranks, `IoErrorKind::Write`.
+    /// `IoErrorKind::Misuse` for slices whose lengths or offsets disagree, `IoErrorKind::Misuse`
+    /// beyond the rows of all ranks, `IoErrorKind::Write`.
     pub fn write(&self, to: &Hdf5Writer, info: &SnapshotInfo, place: &GroupsPlace) -> Result<(), IoError> {
         self.check_rows(to.path())?;
         for (number, Dataset { first, data, .. }) in datasets(info, self, place).into_iter().enumerate() {

@@ -11,14 +11,16 @@ use super::point_files::PointFiles;
 use super::{background, parts, queries};
 use crate::io::{Dtype, IoError, IoErrorKind};
 
-/// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or several, as one array.
+/// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or
+/// several, as one array.
 ///
-/// - **Which files**: any one of `name.0.hdf5`, `name.1.hdf5`, ..., or `name.hdf5` where only these exist, opens all.
-/// - **Which particles**: those of the type that is asked for ([`open_type`](Self::open_type)), else those of `PartType1` (dark
-///   matter); without them, those of the only type that has coordinates.
-/// - Opening reads headers only; a `positions_*`, `velocities_*`, ... call touches only its rows, counted over all files.
-///   Every rank opens the snapshot by itself; nothing is to be synchronised.
-/// - Numbers are in the file's own units.
+/// - **Files**: any one of `name.0.hdf5`, `name.1.hdf5`, ... opens all, and so does `name.hdf5` if
+///   only these exist.
+/// - **Particles**: those of the requested type ([`open_type`](Self::open_type)), else those of
+///   `PartType1` (dark matter), else those of the only type with coordinates.
+/// - Opening reads only headers; a `positions_*`, `velocities_*`, ... call reads only its rows,
+///   counted over all files. Every rank opens the snapshot by itself, without synchronization.
+/// - Numbers are in the units of the file.
 ///
 /// [`Hdf5Writer`](super::Hdf5Writer) has an example.
 #[derive(Clone, Debug)]
@@ -35,16 +37,17 @@ impl Deref for Snapshot {
     }
 }
 
-/// Names of datasets in an error at most.
+/// Largest number of names in an error.
 const MOST_NAMES: u64 = 100;
 
 /// How a snapshot is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotOptions {
-    /// The N of the `PartTypeN` to read; `None`: as [`Snapshot::open`] chooses.
+    /// The N of the `PartTypeN` to read; `None` lets [`Snapshot::open`] choose.
     pub particle_type: Option<usize>,
-    /// Whether the coordinates alone say how many particles there are, and the counts of the header are ignored: for a part of a
-    /// larger snapshot that was saved with the header of that.
+    /// Whether the coordinates alone determine the number of particles, and the counts in the
+    /// header are ignored: for a part of a larger snapshot that was saved with the header of the
+    /// whole.
     pub trust_coordinates: bool,
 }
 
@@ -52,27 +55,27 @@ impl Snapshot {
     /// Opens all files of the snapshot and checks that they agree.
     ///
     /// # Errors
-    /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`;
-    /// `IoErrorKind::Format` for files that are foreign, cut off, without a header, whose header has impossible numbers or
-    /// numbers that contradict each other, and for a missing file of several; `IoErrorKind::ParticleCount` for a header that counts other
-    /// particles than there are; `IoErrorKind::Missing` where no particles or several
-    /// types but not `PartType1` have coordinates;
-    /// `IoErrorKind::Shape` and `IoErrorKind::ElementType` for coordinates that are not `(N, 3)` or `(N, 2)`, f32 or f64.
+    /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`; `IoErrorKind::Format`
+    /// for foreign and truncated files, headers that are missing, impossible or contradict each
+    /// other, and for a missing file of several; `IoErrorKind::ParticleCount` for a header that
+    /// counts other particles than there are; `IoErrorKind::Missing` if no particles, or several
+    /// types other than `PartType1`, have coordinates; `IoErrorKind::Shape` and
+    /// `IoErrorKind::ElementType` for coordinates that are not `(N, 3)` or `(N, 2)`, f32 or f64.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
         Self::open_with(path, SnapshotOptions::default())
     }
 
-    /// As [`open`](Self::open), for the particles of `PartTypeN` with N of `particle_type`: in Gadget's files 0 is gas, 1 dark
-    /// matter, 4 stars, 5 black holes.
+    /// Opens the particles of `PartTypeN` with N of `particle_type`: in Gadget's files 0 is gas, 1
+    /// dark matter, 4 stars, 5 black holes.
     ///
     /// # Errors
-    /// As [`open`](Self::open); `IoErrorKind::Missing` where none of that type have coordinates, unless the snapshot counts
-    /// no particles at all.
+    /// Same as [`open`](Self::open); `IoErrorKind::Missing` if none of that type have coordinates,
+    /// unless the snapshot counts no particles at all.
     pub fn open_type(path: impl AsRef<Path>, particle_type: usize) -> Result<Self, IoError> {
         Self::open_with(path, SnapshotOptions { particle_type: Some(particle_type), ..SnapshotOptions::default() })
     }
 
-    /// Opens the snapshot as `options` say.
+    /// Opens the snapshot with options.
     ///
     /// # Errors
     /// Same as [`open`](Self::open) and [`open_type`](Self::open_type).
@@ -108,23 +111,24 @@ impl Snapshot {
         Ok(Snapshot { files, particle_type })
     }
 
-    /// The number N of the `PartTypeN` that is read.
+    /// Returns the number N of the `PartTypeN` that is read.
     pub fn particle_type(&self) -> usize {
         self.particle_type
     }
 
-    /// Centimetres of a comoving length of 1 among the coordinates; none where neither the dataset nor the file says it.
+    /// Returns the centimeters of a comoving length of 1, if the dataset or the file states them.
     ///
     /// # Errors
-    /// As [`background`](Self::background).
+    /// Same as [`background`](PointFiles::background).
     pub fn length_unit(&self) -> Result<Option<f64>, IoError> {
         let file = Opened::new(&self.parts[0].0)?;
         let dataset = file.dataset(&group_name(self.particle_type), "Coordinates")?;
         background::length_unit(&file, dataset.as_ref())
     }
 
-    /// `rows` in pieces of about `each` rows, cut where compressed chunks of a dataset end, as of `Coordinates` or `Velocities`: who reads them piece by
-    /// piece has each chunk decompressed once. A piece is longer than `each` only where a chunk is.
+    /// Returns `rows` in pieces of about `each` rows, cut at the ends of compressed chunks of a
+    /// dataset, such as `Coordinates` or `Velocities`, so that reading piece by piece decompresses
+    /// each chunk once. A piece is longer than `each` only if a chunk is.
     ///
     /// # Errors
     /// `IoErrorKind::Misuse`, `IoErrorKind::Format`.
@@ -139,59 +143,66 @@ impl Snapshot {
         Ok(pieces(rows, each, &chunks))
     }
 
-    /// Coordinates of particles, row after row. NaN and infinities are passed on.
+    /// Reads coordinates of particles, row after row. NaN and infinities are passed on.
     ///
     /// # Errors
-    /// `IoErrorKind::Value` where a finite f64 is beyond f32; `IoErrorKind::Misuse`, `IoErrorKind::Memory`;
-    /// `IoErrorKind::Format` if a file was changed since it was opened or cannot be read.
+    /// `IoErrorKind::Value` if a finite f64 is beyond f32; `IoErrorKind::Misuse`,
+    /// `IoErrorKind::Memory`; `IoErrorKind::Format` if a file was changed since it was opened or
+    /// cannot be read.
     pub fn positions_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         self.floats_f32("Coordinates", self.dims, rows)
     }
 
-    /// Coordinates of particles, row after row. NaN and infinities are passed on.
+    /// Reads coordinates of particles, row after row. NaN and infinities are passed on.
     ///
     /// # Errors
-    /// As [`positions_f32`](Self::positions_f32), but for what is out of range.
+    /// Same as [`positions_f32`](Self::positions_f32), except `IoErrorKind::Value`.
     pub fn positions_f64(&self, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
         self.floats_f64("Coordinates", self.dims, rows)
     }
 
-    /// Velocities in the units of the files, as many numbers per row as coordinates.
+    /// Reads velocities in the units of the files, with as many numbers per row as coordinates.
     ///
     /// # Errors
-    /// As [`positions_f32`](Self::positions_f32), and `IoErrorKind::Missing` where there are none.
+    /// Same as [`positions_f32`](Self::positions_f32), and `IoErrorKind::Missing` if there are
+    /// none.
     pub fn velocities_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         self.floats_f32("Velocities", self.dims, rows)
     }
 
-    /// Scale factors of the particles of a light cone ([`ConeInfo`](super::ConeInfo)).
+    /// Reads scale factors of the particles of a light cone ([`ConeInfo`](super::ConeInfo)).
     ///
     /// # Errors
-    /// As [`velocities_f32`](Self::velocities_f32).
+    /// Same as [`velocities_f32`](Self::velocities_f32).
     pub fn scale_factors_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         self.floats_f32("ScaleFactors", 1, rows)
     }
 
-    /// How [`velocities_f32`](Self::velocities_f32) become peculiar ones: by the power of the scale factor that the dataset says (`a_scaling` of
-    /// Gadget-4, `a-scale exponent` of SWIFT) and, where the dataset or the file says its unit (`to_cgs`, `Conversion factor to CGS (not
-    /// including cosmological corrections)`, `Parameters/UnitVelocity_in_cm_per_s`), in km/s. None where it or the header says nothing of the
-    /// power.
+    /// Returns the factor that makes [`velocities_f32`](Self::velocities_f32) peculiar: the power
+    /// of the scale factor in the dataset's attributes (`a_scaling` of Gadget-4, `a-scale exponent`
+    /// of SWIFT) and, if the dataset or the file states the unit (`to_cgs`, `Conversion factor to
+    /// CGS (not including cosmological corrections)`, `Parameters/UnitVelocity_in_cm_per_s`), the
+    /// conversion to km/s. `None` if the power or the scale factor is not stated.
     ///
     /// # Errors
-    /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is no number.
+    /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is not a
+    /// number.
     pub fn velocity_unit(&self) -> Result<Option<VelocityUnit>, IoError> {
         let first = self.parts.iter().find(|(_, rows)| !rows.is_empty());
         let (Some(a), Some((path, _))) = (self.scale_factor(), first) else { return Ok(None) };
         VelocityUnit::read(path, self.particle_type, a)
     }
 
-    /// Returns masses of particles: the type's entry in `Header/MassTable` if it is not 0, else those of `Masses` (`Mass`).
+    /// Returns masses of particles: the type's entry in `Header/MassTable` if it is not 0, else
+    /// those of `Masses` (`Mass`).
     ///
-    /// They are not negative. Where a file has both they must be equal, and then every file with particles must have both.
+    /// Masses are not negative. If a file has both they must be equal, and every file with
+    /// particles must have both.
     ///
     /// # Errors
-    /// As [`positions_f32`](Self::positions_f32); `IoErrorKind::Missing` where there are neither, `IoErrorKind::Value` and
-    /// `IoErrorKind::Format` for masses that are none, and `IoErrorKind::Format` where both are there and differ.
+    /// Same as [`positions_f32`](Self::positions_f32); `IoErrorKind::Missing` if there are neither,
+    /// `IoErrorKind::Value` and `IoErrorKind::Format` for masses that are negative or not finite,
+    /// and `IoErrorKind::Format` if both exist and differ.
     pub fn masses_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         let Some(&mass) = self.header.masses.get(self.particle_type).filter(|&&mass| mass > 0.0) else {
             return self.masses_of_dataset(rows);
@@ -241,7 +252,7 @@ impl Snapshot {
         Ok(false)
     }
 
-    /// The error of a mass that is negative or not finite.
+    /// Creates the error of a mass that is negative or not finite.
     fn wrong_mass(&self, row: u64, mass: f32) -> IoError {
         let name = self.name("Masses");
         if mass.is_finite() {
@@ -250,17 +261,18 @@ impl Snapshot {
         IoError::non_finite(self.path.join(name), vec![row], mass.into())
     }
 
-    /// `ParticleIDs`.
+    /// Reads `ParticleIDs`.
     ///
     /// # Errors
-    /// As [`positions_f64`](Self::positions_f64), `IoErrorKind::Missing` where there are none, `IoErrorKind::ElementType` if
-    /// they are no integers, and `IoErrorKind::Format` for one below 0.
+    /// Same as [`positions_f64`](Self::positions_f64), `IoErrorKind::Missing` if there are none,
+    /// `IoErrorKind::ElementType` if they are not integers, and `IoErrorKind::Format` for one below
+    /// 0.
     pub fn ids(&self, rows: Range<u64>) -> Result<Vec<u64>, IoError> {
         let mut below = None;
         let ids = self.read(&rows, "ParticleIDs", 1, |dataset, at, dtype, out| {
             match dtype {
                 Dtype::U32 | Dtype::U64 => out.extend(read_rows::<u64>(dataset, at, 1)?),
-                // Read as unsigned, negative ones would all be 0.
+                // Read as unsigned, all negative ids would be 0.
                 Dtype::I32 | Dtype::I64 => {
                     for id in read_rows::<i64>(dataset, at, 1)? {
                         if id < 0 {
@@ -324,8 +336,9 @@ impl Snapshot {
         })
     }
 
-    /// Reads rows from the files that have them. `append` is passed each dataset with the rows to read, its element type and
-    /// the vector to append to; it returns false for a type that it does not accept.
+    /// Reads rows from the files that contain them. `append` is passed each dataset with the rows
+    /// to read, its element type and the vector to append to; it returns `false` for a type that it
+    /// does not accept.
     fn read<T: H5Type>(
         &self,
         rows: &Range<u64>,
@@ -379,7 +392,7 @@ impl Snapshot {
         format!("{}/{dataset}", group_name(self.particle_type))
     }
 
-    /// The error of a dataset that is missing, with those that are there.
+    /// Creates the error of a missing dataset, with the names of the existing ones.
     fn absent(&self, path: &Path, file: &Opened, name: &str) -> IoError {
         let group = file.hdf5.group(&group_name(self.particle_type));
         let mut found = group.and_then(|group| queries::link_names(&group, MOST_NAMES + 1)).unwrap_or_default();
@@ -391,7 +404,7 @@ impl Snapshot {
     }
 }
 
-/// The particle type that is read: the one that is wanted, else 1, or the only one with coordinates.
+/// Returns the particle type to read: the wanted one, else 1, else the only one with coordinates.
 fn particle_type(path: &Path, files: &[PartFile], wanted: Option<usize>) -> Result<usize, IoError> {
     let mut found: Vec<usize> = files.iter().flat_map(|file| file.types.clone()).collect();
     found.sort_unstable();
@@ -406,7 +419,8 @@ fn particle_type(path: &Path, files: &[PartFile], wanted: Option<usize>) -> Resu
     }
 }
 
-/// Returns the message of a snapshot that has particles of the types `found`, but not of the type `wanted`.
+/// Returns the message of a snapshot with particles of the types `found`, but not of the type
+/// `wanted`.
 fn missing_type(wanted: Option<usize>, found: &[usize]) -> String {
     let none = match wanted {
         Some(wanted) => format!("no particles of type {wanted} have coordinates (PartType{wanted}/Coordinates)"),
@@ -431,7 +445,8 @@ fn check_total(path: &Path, header: &Header, particle_type: usize, found: u64) -
     }
 }
 
-/// `rows` in pieces of about `each`; none ends within one of the chunks of the parts, whose rows and rows of a chunk are given.
+/// Returns `rows` in pieces of about `each` that end between the chunks of the parts; `parts` gives
+/// their rows and the rows of a chunk.
 fn pieces(rows: Range<u64>, each: u64, parts: &[(Range<u64>, u64)]) -> Vec<Range<u64>> {
     let (mut pieces, mut at) = (Vec::new(), rows.start);
     while at < rows.end {

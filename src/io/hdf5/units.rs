@@ -1,13 +1,14 @@
 //! The header and the units of written files, in the conventions of Gadget-4 and of SWIFT.
 //!
-//! Lengths are comoving Mpc/h, masses 1e10 Msun/h, velocities km/s: the same numbers in both families of readers. In
-//! Gadget-4 units are free of h and each dataset has a power of h; in SWIFT h is part of the units.
+//! Lengths are comoving Mpc/h, masses 1e10 Msun/h, velocities km/s: the same numbers in both
+//! families of readers. In Gadget-4 units are free of h and each dataset has a power of h; in SWIFT
+//! h is part of the units.
 
 use crate::cosmology::{CRITICAL_DENSITY, expansion_rate, peculiar_velocity};
 
-/// What the header of a snapshot says: plain numbers that have not been checked, unlike a
-/// [`Cosmology`](crate::cosmology::Cosmology), since files say nothing of an amplitude. Lengths in Mpc/h; the universe is
-/// flat, with matter, radiation and dark energy.
+/// The header of a snapshot: plain numbers that have not been checked, unlike a
+/// [`Cosmology`](crate::cosmology::Cosmology), since files state no amplitude. Lengths in Mpc/h.
+/// The universe is flat, with matter, radiation and dark energy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SnapshotInfo {
     /// Number of particles in all files; all have the same mass.
@@ -29,7 +30,8 @@ pub struct SnapshotInfo {
 }
 
 impl SnapshotInfo {
-    /// Mass of a particle in 1e10 Msun/h: the matter in the box over `count`; 0 without particles.
+    /// Returns the mass of a particle in 1e10 Msun/h: the matter in the box over `count`; 0 without
+    /// particles.
     ///
     /// ```
     /// # use meshloom::io::hdf5::SnapshotInfo;
@@ -41,7 +43,8 @@ impl SnapshotInfo {
         if self.count == 0 { 0.0 } else { matter / self.count as f64 }
     }
 
-    /// Gadget's velocity for a canonical momentum `p` in H0 Mpc/h: the peculiar velocity in km/s over the square root of a.
+    /// Returns Gadget's velocity for a canonical momentum `p` in H0 Mpc/h: the peculiar velocity in
+    /// km/s over the square root of a.
     pub fn gadget_velocity(&self, p: f32) -> f32 {
         (peculiar_velocity(f64::from(p), self.scale_factor) / self.scale_factor.sqrt()) as f32
     }
@@ -50,12 +53,12 @@ impl SnapshotInfo {
         1.0 / self.scale_factor - 1.0
     }
 
-    /// Density of dark energy today over the critical one.
+    /// Returns the density of dark energy today over the critical one.
     pub(super) fn omega_de(&self) -> f64 {
         1.0 - self.omega_m - self.omega_r
     }
 
-    /// E(a) = H(a)/H0.
+    /// Returns E(a) = H(a)/H0.
     pub(super) fn expansion_rate(&self) -> f64 {
         expansion_rate([self.omega_m, self.omega_r, self.omega_de()], self.dark_energy, self.scale_factor)
     }
@@ -80,32 +83,32 @@ pub(super) struct Quantity {
 }
 
 impl Quantity {
-    /// A pure number.
+    /// Creates a pure number.
     pub const fn number(description: &'static str) -> Self {
         Quantity { length: 0, mass: 0, velocity: 0, a_scaling: 0.0, description }
     }
 
-    /// A comoving length in Mpc/h.
+    /// Creates a comoving length in Mpc/h.
     pub const fn length(description: &'static str) -> Self {
         Quantity { length: 1, a_scaling: 1.0, ..Self::number(description) }
     }
 
-    /// A mass in 1e10 Msun/h.
+    /// Creates a mass in 1e10 Msun/h.
     pub const fn mass(description: &'static str) -> Self {
         Quantity { mass: 1, ..Self::number(description) }
     }
 
-    /// A velocity in km/s, to be multiplied with `a^a_scaling`.
+    /// Creates a velocity in km/s; `a^a_scaling` times the number is physical.
     pub const fn velocity(a_scaling: f64, description: &'static str) -> Self {
         Quantity { velocity: 1, a_scaling, ..Self::number(description) }
     }
 
-    /// Power of h in the numbers: lengths and masses are in units divided by h.
+    /// Returns the power of h in the numbers: lengths and masses are in units divided by h.
     pub fn h_scaling(self) -> f64 {
         -f64::from(self.length + self.mass)
     }
 
-    /// Value of the unit in cgs, without h and a.
+    /// Returns the value of the unit in cgs, without h and a.
     pub fn to_cgs(self) -> f64 {
         MPC.powi(self.length) * (1e10 * SUN).powi(self.mass) * KM_S.powi(self.velocity)
     }
@@ -126,7 +129,7 @@ impl UnitSystem {
         UnitSystem { length, mass: 1e10 * SUN / info.h, time: length / KM_S }
     }
 
-    /// Value of a quantity's unit in cgs, without a.
+    /// Returns the value of a quantity's unit in cgs, without a.
     pub fn to_cgs(self, quantity: &Quantity) -> f64 {
         self.length.powi(quantity.length) * self.mass.powi(quantity.mass) * KM_S.powi(quantity.velocity)
     }

@@ -15,9 +15,9 @@ use crate::io::{IoError, IoErrorKind, Member, NpyElement, Sealed, SharedFile};
 
 /// One HDF5 file of contiguous datasets that ranks write together, each its own rows.
 ///
-/// - Rank 0 calls [`create`](Self::create), the others [`open`](Self::open) after a barrier, with the
-///   same contents; all write disjoint rows and seal. [`seal_hdf5`](crate::io::collective::seal_hdf5)
-///   does all of this.
+/// - Rank 0 calls [`create`](Self::create), the others [`open`](Self::open) after a barrier, with
+///   the same contents; all write disjoint rows and seal.
+///   [`seal_hdf5`](crate::io::collective::seal_hdf5) does all of this.
 /// - Equal contents and values give equal files, on any number of ranks.
 /// - Rows that no rank writes are zero.
 ///
@@ -51,9 +51,9 @@ impl Hdf5Writer {
     /// Creates the file with everything but the values of its datasets. Called by one rank.
     ///
     /// # Errors
-    /// `IoErrorKind::FileType`, `IoErrorKind::Write`, `IoErrorKind::InUse` if the
-    /// token was used before, `IoErrorKind::ElementType` for elements other than real numbers and integers
-    /// of 4 or 8 bytes, `IoErrorKind::Shape` if no file could hold the datasets. Nothing is left behind
+    /// `IoErrorKind::FileType`, `IoErrorKind::Write`, `IoErrorKind::InUse` if the token was used
+    /// before, `IoErrorKind::ElementType` for elements other than real numbers and integers of 4 or
+    /// 8 bytes, `IoErrorKind::Shape` if no file could hold the datasets. Nothing is left behind
     /// after an error.
     pub fn create(path: impl AsRef<Path>, contents: &Hdf5Contents, token: &str) -> Result<Self, IoError> {
         let (path, datasets) = (path.as_ref(), contents.datasets());
@@ -74,12 +74,12 @@ impl Hdf5Writer {
         Ok(Self { file, datasets, offsets })
     }
 
-    /// Opens the file that rank 0 has created, with rank 0's [`offsets`](Self::offsets). Called by all
-    /// other ranks, after a barrier.
+    /// Opens the file that rank 0 has created, with rank 0's [`offsets`](Self::offsets). Called by
+    /// all other ranks, after a barrier.
     ///
     /// # Errors
-    /// `IoErrorKind::Write` if the file is not visible here: the ranks do not share a file system, or
-    /// rank 0 has failed; `IoErrorKind::Shape` for another number of offsets than of datasets.
+    /// `IoErrorKind::Write` if the file is not visible here: the ranks do not share a file system,
+    /// or rank 0 has failed; `IoErrorKind::Shape` for another number of offsets than of datasets.
     pub fn open(
         path: impl AsRef<Path>,
         contents: &Hdf5Contents,
@@ -95,7 +95,8 @@ impl Hdf5Writer {
         Ok(Self { file: SharedFile::open(path, token)?, datasets, offsets: offsets.to_vec() })
     }
 
-    /// Returns the byte offsets of the datasets, which the other ranks need to [`open`](Self::open) the file.
+    /// Returns the byte offsets of the datasets, which the other ranks need to [`open`](Self::open)
+    /// the file.
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
     }
@@ -103,8 +104,8 @@ impl Hdf5Writer {
     /// Writes elements of a dataset, by its number, from element `first` on.
     ///
     /// # Errors
-    /// `IoErrorKind::ElementType` for elements of another type, `IoErrorKind::Misuse` beyond the end of the
-    /// dataset, `IoErrorKind::Write`.
+    /// `IoErrorKind::ElementType` for elements of another type, `IoErrorKind::Misuse` beyond the
+    /// end of the dataset, `IoErrorKind::Write`.
     pub fn write<T: NpyElement>(&self, dataset: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
         let (dataset, offset) = (&self.datasets[dataset], self.offsets[dataset]);
         if dataset.member.descr != T::DESCR {
@@ -122,7 +123,7 @@ impl Hdf5Writer {
         self.file.write_at(offset + first * size_of::<T>() as u64, bytemuck::cast_slice::<T, u8>(elements))
     }
 
-    /// As [`write`](Self::write), from row `first` on.
+    /// Same as [`write`](Self::write), from row `first` on.
     pub(super) fn write_rows<T: NpyElement>(&self, dataset: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
         self.write(dataset, first.saturating_mul(self.datasets[dataset].row_len()), elements)
     }
@@ -140,8 +141,8 @@ impl Hdf5Writer {
         self.file.path()
     }
 
-    /// Flushes this rank's part to the disk. The file gets its name by [`Sealed::publish`], on the rank
-    /// that created it.
+    /// Flushes this rank's part to the disk. The file gets its name by [`Sealed::publish`], on the
+    /// rank that created it.
     ///
     /// # Errors
     /// `IoErrorKind::Write`.
@@ -156,8 +157,8 @@ fn element_type(path: &Path, member: &Member, found: &str, wanted: &str) -> IoEr
     IoError::new(IoErrorKind::ElementType, path, message)
 }
 
-/// Returns the bytes of all datasets. Checks types, and that the directory exists: the library's own
-/// error would say little about it.
+/// Returns the bytes of all datasets. Checks types, and that the directory exists: the library's
+/// own error would say little about it.
 fn checked_bytes(path: &Path, datasets: &[DatasetSpec]) -> Result<u64, IoError> {
     const TYPES: [&str; 6] = ["<f4", "<f8", "<i4", "<i8", "<u4", "<u8"];
     if let Some(DatasetSpec { member, .. }) = datasets.iter().find(|set| !TYPES.contains(&set.member.descr)) {
@@ -179,8 +180,8 @@ fn checked_bytes(path: &Path, datasets: &[DatasetSpec]) -> Result<u64, IoError> 
     }
 }
 
-/// Returns the library's error with only the operating system's reason, if it names one: the rest (a
-/// time, an address in memory, the temporary name) means nothing to a user.
+/// Returns the library's error with only the operating system's reason, if it names one: the rest
+/// (a time, an address in memory, the temporary name) means nothing to a user.
 fn create_error(path: &Path, bytes: u64, error: &Error) -> IoError {
     let path = path.to_path_buf();
     match system_error(&error.to_string()).filter(|_| lock_remedy(error).is_empty()) {

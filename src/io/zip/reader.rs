@@ -13,12 +13,12 @@ use crate::io::{IoError, IoErrorKind};
 /// Bytes of the longest directory that is read: 65,535 members with names of 100 bytes need 10 MB.
 const MAX_DIRECTORY: u64 = 16 << 20;
 
-/// The error of an archive that is not what it should be.
+/// Creates the error of a broken or foreign archive.
 pub fn not_npz(archive: &Input, reason: impl Display) -> IoError {
     IoError::new(IoErrorKind::Format, archive.path(), format!("not a NumPy .npz file that can be read: {reason}"))
 }
 
-/// The members of an archive, in the order of its directory.
+/// Returns the members of an archive, in the order of its directory.
 pub fn entries(archive: &Input) -> Result<Vec<Entry>, IoError> {
     let broken = |reason: &str| not_npz(archive, reason);
     let end = End::find(archive)?;
@@ -40,7 +40,7 @@ pub fn entries(archive: &Input) -> Result<Vec<Entry>, IoError> {
     Ok(entries)
 }
 
-/// The range of a member's contents.
+/// Returns the range of a member's contents.
 pub fn contents(archive: &Input, entry: &Entry) -> Result<Range<u64>, IoError> {
     let header = part(archive, entry.offset, LOCAL_BYTES as u64)?.filter(|header| header.starts_with(&LOCAL));
     let header = header.ok_or_else(|| not_npz(archive, format!("the header of {} is broken", entry.name)))?;
@@ -52,19 +52,20 @@ pub fn contents(archive: &Input, entry: &Entry) -> Result<Range<u64>, IoError> {
 /// The last bytes of an archive, with its end record.
 struct End {
     tail: Vec<u8>,
-    /// Where in them the end record begins.
+    /// Position of the end record in these bytes.
     at: usize,
 }
 
 impl End {
-    /// Finds the end record: it is followed by a comment of up to 65,535 bytes only, and the locator of zip64 is before it.
+    /// Finds the end record: only a comment of up to 65,535 bytes follows it, and the locator of
+    /// zip64 precedes it.
     fn find(archive: &Input) -> Result<Option<Self>, IoError> {
         let longest = (LOCATOR64_BYTES + END_BYTES) as u64 + u64::from(u16::MAX);
         let tail = archive.bytes(archive.len().saturating_sub(longest)..archive.len())?;
         Ok(find_end(&tail).map(|at| End { tail, at }))
     }
 
-    /// Number of members, and bytes and offset of the directory.
+    /// Returns the number of members, and the bytes and the offset of the directory.
     fn extent(&self, archive: &Input) -> Result<Option<(u64, u64, u64)>, IoError> {
         let End { tail, at } = self;
         let plain = (get16(tail, at + 10).into(), get32(tail, at + 12).into(), get32(tail, at + 16).into());
@@ -76,7 +77,7 @@ impl End {
     }
 }
 
-/// Where the end record begins among the last bytes of an archive.
+/// Returns the position of the end record in the last bytes of an archive.
 fn find_end(tail: &[u8]) -> Option<usize> {
     let last = tail.len().checked_sub(END_BYTES)?;
     (last.saturating_sub(usize::from(u16::MAX))..=last)
@@ -84,7 +85,7 @@ fn find_end(tail: &[u8]) -> Option<usize> {
         .find(|&at| tail[at..].starts_with(&END) && at + END_BYTES + usize::from(get16(tail, at + 20)) == tail.len())
 }
 
-/// The entry at the start of `directory`, and its length there.
+/// Returns the entry at the start of `directory`, and its length.
 fn central(directory: &[u8]) -> Result<(Entry, usize), String> {
     let broken = "its directory is broken";
     let header = directory.get(..CENTRAL_BYTES).filter(|header| header.starts_with(&CENTRAL)).ok_or(broken)?;
@@ -100,7 +101,7 @@ fn central(directory: &[u8]) -> Result<(Entry, usize), String> {
     if method != 0 {
         return Err(format!("{name} is compressed; save the arrays with numpy.savez(), not savez_compressed()"));
     }
-    // The field of zip64 has those numbers, in this order, that are SEE64 in the header.
+    // The field of zip64 has the numbers that are SEE64 in the header, in this order.
     let mut wide = extra64(&tail[..extra]).chunks_exact(8).map(|bytes| get64(bytes, 0));
     let mut number = |at: usize| match get32(header, at) {
         SEE64 => wide.next().ok_or(broken),
@@ -113,7 +114,7 @@ fn central(directory: &[u8]) -> Result<(Entry, usize), String> {
     Ok((Entry { name, bytes, crc: get32(header, 16), offset }, length))
 }
 
-/// The field of zip64 among fields of extra data, or nothing.
+/// Returns the field of zip64 among fields of extra data; empty if there is none.
 fn extra64(mut fields: &[u8]) -> &[u8] {
     while fields.len() >= 4 {
         let (number, length) = (get16(fields, 0), usize::from(get16(fields, 2)));
@@ -126,7 +127,7 @@ fn extra64(mut fields: &[u8]) -> &[u8] {
     &[]
 }
 
-/// Bytes of the archive; `None` where the range is not in the file.
+/// Reads bytes of the archive; `None` if the range is not in the file.
 fn part(archive: &Input, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, IoError> {
     inside(archive, offset, bytes).map(|range| archive.bytes(range)).transpose()
 }
@@ -136,7 +137,7 @@ fn inside(archive: &Input, offset: u64, bytes: u64) -> Option<Range<u64>> {
     Some(offset..end)
 }
 
-/// The number at `at`, all of whose bytes are in the slice.
+/// Returns the number at `at`, all of whose bytes must be in the slice.
 fn get16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
     use crate::io::scratch::Scratch;
 
-    /// An archive of these bytes.
+    /// Creates an archive of these bytes.
     fn archive(scratch: &Scratch, bytes: &[u8]) -> Input {
         let path = scratch.path().join("a.npz");
         std::fs::write(&path, bytes).unwrap();
@@ -176,7 +177,7 @@ mod tests {
                     assert_eq!((offset + entry.local_bytes()) % ALIGNMENT, 0);
                     let header = entry.local();
                     assert_eq!(header.len() as u64, entry.local_bytes());
-                    // Fields of extra data fill their room to the last byte.
+                    // Fields of extra data fill their space to the last byte.
                     let mut fields = &header[LOCAL_BYTES + length..];
                     while !fields.is_empty() {
                         fields = &fields[4 + usize::from(get16(fields, 2))..];
@@ -266,12 +267,12 @@ mod tests {
                 }
             }
         }
-        // A comment at the end is no part of the directory.
+        // A comment at the end does not belong to the directory.
         let end = bytes.len() - 2;
         bytes[end..].copy_from_slice(&[4, 0]);
         bytes.extend(b"PK\x05\x06");
         assert_eq!(entries(&archive(&scratch, &bytes)).unwrap(), found);
-        // A directory that would not end.
+        // A directory without an end.
         let mut long = bytes.clone();
         long[end - 8..end - 4].copy_from_slice(&u32::MAX.to_le_bytes());
         let error = entries(&archive(&scratch, &long)).unwrap_err();

@@ -1,14 +1,14 @@
 //! The records of an archive as bytes.
 
-/// What the records begin with: a member's local header, its entry in the central directory, the end of the directory, and
-/// that of zip64 with its locator.
+/// First bytes of the records: a member's local header, its entry in the central directory, the end
+/// of the directory, and the end record of zip64 with its locator.
 pub(super) const LOCAL: [u8; 4] = *b"PK\x03\x04";
 pub(super) const CENTRAL: [u8; 4] = *b"PK\x01\x02";
 pub(super) const END: [u8; 4] = *b"PK\x05\x06";
 pub(super) const END64: [u8; 4] = *b"PK\x06\x06";
 pub(super) const LOCATOR64: [u8; 4] = *b"PK\x06\x07";
 
-/// Bytes of these records, without what has a variable length.
+/// Bytes of the fixed parts of these records.
 pub(super) const LOCAL_BYTES: usize = 30;
 pub(super) const CENTRAL_BYTES: usize = 46;
 pub(super) const END_BYTES: usize = 22;
@@ -57,7 +57,7 @@ impl Entry {
         self.bytes >= u64::from(SEE64)
     }
 
-    /// Bytes of the local header with its padding; the contents follow it.
+    /// Returns the bytes of the local header with its padding; the contents follow it.
     pub fn local_bytes(&self) -> u64 {
         let extra64 = if self.large() { 20 } else { 0 };
         let unpadded = LOCAL_BYTES as u64 + self.name.len() as u64 + extra64;
@@ -70,7 +70,7 @@ impl Entry {
         unpadded + padding
     }
 
-    /// The local header. The name has at most 65,535 bytes.
+    /// Returns the local header. The name has at most 65,535 bytes.
     pub fn local(&self) -> Vec<u8> {
         let size = or_see64(self.bytes);
         let unpadded = LOCAL_BYTES + self.name.len() + if self.large() { 20 } else { 0 };
@@ -95,14 +95,14 @@ impl Entry {
         out
     }
 
-    /// Version, flags, method, time and date, which both headers of a member have.
+    /// Writes version, flags, method, time and date, which both headers of a member have.
     fn put_common(&self, out: &mut Vec<u8>, zip64: bool) {
         // Bit 11: the name is UTF-8.
         let flags = if self.name.is_ascii() { 0 } else { 1 << 11 };
         put16(out, &[if zip64 { ZIP64 } else { PLAIN }, flags, 0, 0, DATE]);
     }
 
-    /// The entry in the central directory.
+    /// Writes the entry in the central directory.
     fn put_central(&self, out: &mut Vec<u8>) {
         let (size, offset) = (or_see64(self.bytes), or_see64(self.offset));
         let mut extra64 = Vec::new();
@@ -129,8 +129,8 @@ impl Entry {
     }
 }
 
-/// The central directory and the end records, for an archive whose contents end at `offset`. Its length does not depend on
-/// the members' CRCs.
+/// Returns the central directory and the end records of an archive whose contents end at `offset`.
+/// Its length does not depend on the members' CRCs.
 pub fn directory(entries: &[Entry], offset: u64) -> Vec<u8> {
     let mut out = Vec::new();
     entries.iter().for_each(|entry| entry.put_central(&mut out));
@@ -154,7 +154,7 @@ pub fn directory(entries: &[Entry], offset: u64) -> Vec<u8> {
     out
 }
 
-/// A number of 32 bits, or the mark that it is in a record of zip64.
+/// Returns a number of 32 bits, or the mark that it is in a record of zip64.
 fn or_see64(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(SEE64)
 }
