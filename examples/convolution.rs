@@ -19,7 +19,7 @@ use std::f64::consts::TAU;
 
 use meshloom::comm::Op;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Filter, FilterOptions, Spec, Transform, TransformOptions, Values};
+use meshloom::fft::{Filter, FilterOptions, Spec, Transform, TransformOptions};
 use meshloom::gpu::{Callback, Options, Recorder};
 use meshloom::grid::{Box3, Grid};
 use meshloom::{Error, Launch, Rank, kernel_params, launch};
@@ -111,12 +111,12 @@ impl Work<'_> {
             };
             points(&whole).map(|from| weight(from) * field(from)).sum()
         };
-        self.compare(&Spec::new(Values::Real, SHAPE), &callback, direct)
+        self.compare(&Spec::of::<f32>(SHAPE), &callback, direct)
     }
 
     /// A kernel of the user's, padded.
     fn linear(&mut self) -> Result<[f64; 2], Error> {
-        let spec = Spec::new(Values::Real, SHAPE).points(SHAPE.map(|n| 2 * n));
+        let spec = Spec::of::<f32>(SHAPE).points(SHAPE.map(|n| 2 * n));
         let gpu = &self.rank.gpu;
         let (grid, me) = (self.comms.grid(), self.comms.rank());
         let transform = Transform::<f32>::with(gpu, &spec, grid, me, &TransformOptions::default())?;

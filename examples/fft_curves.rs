@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Spec, Transform, TransformOptions, Values};
+use meshloom::fft::{Spec, Transform, TransformOptions};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::Grid;
 use plotters::prelude::*;
@@ -91,7 +91,7 @@ fn noise(n: usize) -> f32 {
 /// per point of one round.
 fn measure(gpu: &Gpu, recorder: &mut Recorder, comms: &mut GridComms, length: u64) -> Result<(f64, f64), Failure> {
     let count = POINTS.div_ceil(length);
-    let spec = Spec::new(Values::Complex, [1, count, length]).axes([false, false, true]);
+    let spec = Spec::of::<[f32; 2]>([1, count, length]).axes([false, false, true]);
     let options = TransformOptions::default();
     let transform = Transform::<[f32; 2]>::with(gpu, &spec, comms.grid(), 0, &options)?;
     let layout = transform.field_layout();

@@ -1,6 +1,6 @@
 //! Power spectra of points and of fields.
 
-use meshloom::fft::{Spec, Transform, Values};
+use meshloom::fft::{Spec, Transform};
 use meshloom::gpu::Array;
 use meshloom::grid::{Grid, extent};
 use meshloom::mesh::{
@@ -43,7 +43,7 @@ impl Measurement {
         modes: impl FnOnce(&Self, &mut Parts<'_>, &Transform) -> Result<(ModeArray, Option<ModeArray>), Failure>,
     ) -> Result<Vec<Bin>, Failure> {
         let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
-        let (grid, spec) = (Grid::new([ranks, 1], ranks)?, Spec::new(Values::Real, self.shape));
+        let (grid, spec) = (Grid::new([ranks, 1], ranks)?, Spec::of::<f32>(self.shape));
         let make = |context: &mut Rank| Ok(Transform::<f32>::new(&context.gpu, self.shape, grid, rank)?);
         work.with_transform(&spec, grid, make, |mut parts, transform| {
             let (modes, shifted) = modes(self, &mut parts, transform)?;

@@ -2,7 +2,7 @@
 
 use meshloom::comm::{Communicator, Op};
 use meshloom::cosmology::{LinearPower, LptOrder, Scheme, TransferKind};
-use meshloom::fft::{Spec, Transform, Values};
+use meshloom::fft::{Spec, Transform};
 use meshloom::grid::{Grid, volume};
 use meshloom::mesh::{Bin, Window};
 use meshloom::pm::{Config, Noise, NoiseBy, Quantity, Simulation, device_mode_noise, device_white_noise};
@@ -122,7 +122,7 @@ pub fn noise_of_seed<'py>(
     let (noise_by, sites) = (noise_named(noise_by)?, [particles; 3]);
     let values = comm.session.run(py, move |work| {
         let (ranks, rank) = (work.context.comm.size(), work.context.comm.rank());
-        let (grid, spec) = (Grid::new([ranks, 1], ranks)?, Spec::new(Values::Real, sites));
+        let (grid, spec) = (Grid::new([ranks, 1], ranks)?, Spec::of::<f32>(sites));
         let make = |context: &mut Rank| Ok(Transform::<f32>::new(&context.gpu, sites, grid, rank)?);
         work.with_transform(&spec, grid, make, |Parts { recorder, comms, .. }, transform| {
             let own = transform.field_part();

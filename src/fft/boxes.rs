@@ -165,7 +165,7 @@ fn spectrum_parts(plan: &Plan) -> Vec<Box3> {
 mod tests {
     use super::super::core::Limits;
     use super::*;
-    use crate::fft::{Spec, Values};
+    use crate::fft::Spec;
     use crate::grid::Grid;
 
     #[test]
@@ -175,14 +175,14 @@ mod tests {
         for parts in [[1, 1], [4, 1], [1, 4], [2, 3], [3, 2], [5, 1]] {
             let (ranks, shape) = (parts[0] * parts[1], [4, 9, 10]);
             for spec in [
-                Spec::new(Values::Real, shape),
-                Spec::new(Values::Real, shape).natural(),
-                Spec::new(Values::Complex, shape).axes([true, false, true]),
-                Spec::new(Values::Complex, shape).axes([true, true, false]).natural(),
-                Spec::new(Values::Complex, shape).axes([false, false, true]),
-                Spec::new(Values::Complex, shape).axes([true, false, false]),
-                Spec::new(Values::Complex, shape).axes([false, true, false]),
-                Spec::new(Values::Real, shape).points([8, 12, 16]).modes([3, 5, 7]),
+                Spec::of::<f32>(shape),
+                Spec::of::<f32>(shape).natural(),
+                Spec::of::<[f32; 2]>(shape).axes([true, false, true]),
+                Spec::of::<[f32; 2]>(shape).axes([true, true, false]).natural(),
+                Spec::of::<[f32; 2]>(shape).axes([false, false, true]),
+                Spec::of::<[f32; 2]>(shape).axes([true, false, false]),
+                Spec::of::<[f32; 2]>(shape).axes([false, true, false]),
+                Spec::of::<f32>(shape).points([8, 12, 16]).modes([3, 5, 7]),
             ] {
                 let grid = Grid::new(parts, ranks).unwrap();
                 let plans: Vec<_> = (0..ranks).map(|rank| Plan::new(&spec, grid, rank, limits, 2).unwrap()).collect();

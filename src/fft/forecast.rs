@@ -73,11 +73,11 @@ impl DirectionForecast {
 /// The cost of a transform for one rank.
 ///
 /// ```
-/// use meshloom::fft::{Forecast, Spec, Speeds, TransformTuning, Values};
+/// use meshloom::fft::{Forecast, Spec, Speeds, TransformTuning};
 /// use meshloom::gpu::Profile;
 /// use meshloom::grid::Grid;
 ///
-/// let spec = Spec::new(Values::Complex, [4096; 3]);
+/// let spec = Spec::of::<[f32; 2]>([4096; 3]);
 /// let (grid, tuning) = (Grid::auto(spec.cells, 512), TransformTuning::profile(Profile::Gpu));
 /// let forecast = Forecast::new(&spec, grid, 0, &tuning, &Speeds::default(), 2 << 20)?;
 /// assert_eq!(grid.parts(), [512, 1]);

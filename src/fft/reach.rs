@@ -140,7 +140,7 @@ mod tests {
         Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
 
     fn plan(values: Values) -> Plan {
-        let spec = Spec::new(values, [5, 4, 6]).fields(2);
+        let spec = Spec { values, ..Spec::of::<f32>([5, 4, 6]) }.fields(2);
         Plan::new(&spec, Grid::new([1, 1], 1).unwrap(), 0, LIMITS, 1).unwrap()
     }
 

@@ -98,9 +98,9 @@ pub enum Distribution {
 ///   has the lowest modes of a mesh of `modes` cells. All three are equal by default.
 ///
 /// ```
-/// use meshloom::fft::{Norm, Spec, Values};
+/// use meshloom::fft::{Norm, Spec};
 /// // The velocity of a flow, dealiased by the 3/2 rule: 48^3 cells, with the modes of 32^3 cells.
-/// let spec = Spec::new(Values::Real, [48; 3]).fields(3).modes([32; 3]).norm(Norm::Forward);
+/// let spec = Spec::of::<f32>([48; 3]).fields(3).modes([32; 3]).norm(Norm::Forward);
 /// assert_eq!(spec.spectrum(), [32, 32, 17]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -126,11 +126,11 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Describes the transform of one field of `cells` along all axes, in single precision.
-    pub fn new(values: Values, cells: [u64; 3]) -> Self {
+    /// Describes the transform of one field of `cells` elements of type `T` along all axes.
+    pub fn of<T: Value>(cells: [u64; 3]) -> Self {
         Spec {
-            values,
-            precision: Precision::Single,
+            values: T::VALUES,
+            precision: T::PRECISION,
             cells,
             points: cells,
             modes: cells,
@@ -139,11 +139,6 @@ impl Spec {
             norm: Norm::Backward,
             distribution: Distribution::Transposed,
         }
-    }
-
-    /// Describes the transform of one field of `cells` elements of type `T` along all axes.
-    pub fn of<T: Value>(cells: [u64; 3]) -> Self {
-        Spec::new(T::VALUES, cells).precision(T::PRECISION)
     }
 
     /// Refuses a specification of other elements than `T`.
@@ -156,13 +151,6 @@ impl Spec {
         };
         let (expected, found) = (name(T::VALUES, T::PRECISION), name(self.values, self.precision));
         if found == expected { Ok(()) } else { Err(FftError::Elements { expected, found }) }
-    }
-
-    /// Sets the precision.
-    #[must_use]
-    pub fn precision(mut self, precision: Precision) -> Self {
-        self.precision = precision;
-        self
     }
 
     /// Sets the axes that are transformed.
@@ -386,16 +374,16 @@ mod tests {
             Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
         let plan = |spec: &Spec| Plan::new(spec, Grid::new([1, 1], 1).unwrap(), 0, limits, 4).map(drop);
         for points in [LONGEST + 1, (1 << 32) + 1, (1 << 61) - 1, 1 << 63, u64::MAX] {
-            let spec = Spec::new(Values::Complex, [1, 1, points]);
+            let spec = Spec::of::<[f32; 2]>([1, 1, points]);
             assert_eq!(plan(&spec), Err(FftError::Line { axis: 2, points }));
         }
         // A prime, and a product of two primes that have no pass.
         for points in [4_294_836_197, 65_521 * 65_521] {
-            let found = plan(&Spec::new(Values::Complex, [1, 1, points]));
+            let found = plan(&Spec::of::<[f32; 2]>([1, 1, points]));
             assert!(matches!(found, Err(FftError::TooLarge { .. } | FftError::TooLong { .. })), "{found:?}");
         }
-        let spec = Spec::new(Values::Complex, [u64::MAX, u64::MAX, 8]).axes([false, false, true]);
-        for spec in [spec.clone(), spec.fields(u64::MAX), Spec::new(Values::Real, [8; 3]).fields(u64::MAX)] {
+        let spec = Spec::of::<[f32; 2]>([u64::MAX, u64::MAX, 8]).axes([false, false, true]);
+        for spec in [spec.clone(), spec.fields(u64::MAX), Spec::of::<f32>([8; 3]).fields(u64::MAX)] {
             assert!(matches!(plan(&spec), Err(FftError::TooLarge { .. })));
         }
     }

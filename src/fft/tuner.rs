@@ -38,9 +38,9 @@ pub struct Tuned {
 /// Searches for the fastest settings of a transform.
 ///
 /// ```no_run
-/// # use meshloom::{Rank, fft::{Spec, Tuner, TransformError, Values}};
+/// # use meshloom::{Rank, fft::{Spec, Tuner, TransformError}};
 /// # fn example(rank: &Rank) -> Result<(), TransformError> {
-/// let spec = Spec::new(Values::Real, [256; 3]);
+/// let spec = Spec::of::<f32>([256; 3]);
 /// let tuned = Tuner::new(&rank.gpu, &rank.comm, &spec).remembering("wisdom.txt").tune::<f32>()?;
 /// let mut comms = tuned.choice.comms(&rank.comm)?;
 /// let transform = tuned.choice.transform::<f32>(&rank.gpu, &spec, &comms)?;

@@ -9,7 +9,7 @@ use super::linear::{Direction, Linear};
 use super::signature::{CallCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
-use crate::fft::{Spec, Transform, TransformCallbacks, TransformOptions, Values};
+use crate::fft::{Spec, Transform, TransformCallbacks, TransformOptions};
 use crate::gpu::{Array, Callback};
 use crate::grid::extent;
 use crate::rank::Rank;
@@ -57,7 +57,7 @@ impl Convolution {
         }
         let gpu = rank.gpu.clone();
         let transform = |fields: u64, inverse: Option<Callback>| {
-            let spec = Spec::new(Values::Real, regular.shape).fields(fields);
+            let spec = Spec::of::<f32>(regular.shape).fields(fields);
             let callbacks = TransformCallbacks { inverse, ..TransformCallbacks::default() };
             let options = TransformOptions::default().callbacks(callbacks);
             Transform::<f32>::with(&gpu, &spec, regular.grid, regular.rank, &options)

@@ -197,7 +197,7 @@ impl Hartley {
         }
         let modes = Support::Modes { regular: regular.clone(), half: false };
         let target = Space::of(name, Leaf { support: modes, ..leaf.clone() })?;
-        let spec = Spec::new(Values::Complex, regular.shape).fields(leaf.fields());
+        let spec = Spec::of::<[f32; 2]>(regular.shape).fields(leaf.fields());
         let transform = Transform::hartley(&rank.gpu, &spec, regular.grid, regular.rank)?;
         Ok(Hartley { transform, signature: Signature::new(NAME, domain, &target) })
     }

@@ -54,7 +54,7 @@ impl FourierFilter {
         const NAME: &str = "Fourier filter";
         let (_, leaf, regular) = cells_of(space, NAME)?;
         cut_alike(regular, rank, NAME)?;
-        let spec = Spec::new(leaf.values, regular.shape).fields(leaf.fields());
+        let spec = Spec { values: leaf.values, ..Spec::of::<f32>(regular.shape) }.fields(leaf.fields());
         let spec = points.map_or(spec.clone(), |points| spec.points(points));
         let distances = regular.distances();
         let size = [0, 1, 2].map(|a| distances[a] * spec.points[a] as f64);

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::cosmology::LptOrder;
-use crate::fft::{FftError, Limits, Plan, Spec, TransformTuning, Values};
+use crate::fft::{FftError, Limits, Plan, Spec, TransformTuning};
 use crate::gpu::{Gpu, Profile, bytes, pooled};
 use crate::grid::{Grid, extent, volume};
 
@@ -94,7 +94,7 @@ impl Footprint {
     /// axis that is cut.
     pub fn new(config: &Config, grid: Grid, ghosts: u64, planned: &PlannedFor) -> Result<Self, FftError> {
         let PlannedFor { tuning, limits } = *planned;
-        let plan = |side: u64| Plan::new(&Spec::new(Values::Real, [side; 3]), grid, 0, limits, tuning.pieces);
+        let plan = |side: u64| Plan::new(&Spec::of::<f32>([side; 3]), grid, 0, limits, tuning.pieces);
         let (lattice, mesh) = (plan(config.particles)?, plan(config.mesh)?);
         let filter = |results: u32| mesh.filter_working(results, limits, tuning.pieces, &complex);
         let part = extent(&mesh.field);

@@ -13,7 +13,7 @@
 use crate::comm::Op;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
-use crate::fft::{Filter, FilterOptions, Operator, OperatorTables, Spec, Spectral, Transform, Values};
+use crate::fft::{Filter, FilterOptions, Operator, OperatorTables, Spec, Spectral, Transform};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::{Box3, FieldLayout, GhostPlan, GhostWidths};
 use crate::mesh::{Axpby, KickDrift, Lattice, MeshPart, MeshParticles, Painter, Push};
@@ -58,7 +58,7 @@ impl Force {
     pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
         let (shape, size, gpu) = (config.cells(), config.size(), recorder.gpu().clone());
         let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
-        let (spec, options) = (Spec::new(Values::Real, shape), FilterOptions::default().results(3));
+        let (spec, options) = (Spec::of::<f32>(shape), FilterOptions::default().results(3));
         let part = Filter::<f32>::part_of(&gpu, &spec, comms, &options)?;
         let gradients = [0, 1, 2].map(|axis| kernel(config, axis, 1.0, &part));
         let callback = Spectral::new(recorder, &gradients, &part)?.trusted_callback();

@@ -1,7 +1,7 @@
 //! Forecast of a run without a device: memory, bytes and time. Pure.
 
 use crate::cosmology::{LptOrder, StepOp};
-use crate::fft::{Forecast, Route, Spec, Speeds, Values};
+use crate::fft::{Forecast, Route, Spec, Speeds};
 use crate::grid::{Cost, Grid, extent, volume};
 
 use super::footprint::PlannedFor;
@@ -62,7 +62,7 @@ impl Config {
         let planned = PlannedFor::any_gpu();
         let (memory, tuning) = (self.memory(grid, &planned)?, planned.tuning);
         let usual = Speeds::default();
-        let transform = |side: u64| Forecast::new(&Spec::new(Values::Real, [side; 3]), grid, 0, &tuning, &usual, CHUNK);
+        let transform = |side: u64| Forecast::new(&Spec::of::<f32>([side; 3]), grid, 0, &tuning, &usual, CHUNK);
         let (lattice, mesh) = (transform(self.particles)?, transform(self.mesh)?);
         let (forward, inverse) = match self.lpt {
             LptOrder::First => (1, 3),

@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
     use crate::cosmology::{Cosmology, Growth, Scheme, schedule};
-    use crate::fft::{Limits, Plan, Spec, Values};
+    use crate::fft::{Limits, Plan, Spec};
     use crate::grid::Grid;
 
     /// Limits of workgroups on GPUs.
@@ -97,7 +97,7 @@ mod tests {
     fn a_step_moves_little_more_than_it_must() {
         let (n, m) = (512u64, 1024u64);
         let grid = Grid::new([1, 1], 1).unwrap();
-        let plan = Plan::new(&Spec::new(Values::Real, [m; 3]), grid, 0, LIMITS, 1).unwrap();
+        let plan = Plan::new(&Spec::of::<f32>([m; 3]), grid, 0, LIMITS, 1).unwrap();
         let filter = plan.filter(3, LIMITS, 1).unwrap().unwrap().traffic();
         let traffic = Traffic { particles: n.pow(3), cells: m.pow(3), filter };
         // Each axis of the mesh once there and three times back. Beside that: positions are read

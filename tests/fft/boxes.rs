@@ -2,7 +2,7 @@
 
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Boxes, Distribution, FftError, Spec, Transform, TransformOptions, Value, Values};
+use meshloom::fft::{Boxes, Distribution, FftError, Spec, Transform, TransformOptions, Value};
 use meshloom::gpu::{Gpu, Options, Recorder};
 use meshloom::grid::{Box3, Grid, LayoutError, bricks, extent, volume};
 
@@ -149,7 +149,7 @@ fn turned(mut boxes: Vec<Box3>, by: usize) -> Vec<Box3> {
 #[test]
 fn owners_may_be_shuffled() {
     let shape = [11, 11, 22];
-    let (real, complex) = (Spec::new(Values::Real, shape), Spec::new(Values::Complex, shape));
+    let (real, complex) = (Spec::of::<f32>(shape), Spec::of::<[f32; 2]>(shape));
     let case = |spec: &Spec, grid: [usize; 2]| Case {
         cells: turned(bricks(spec.cells, [3, 2, 1]), 1),
         modes: turned(bricks(spec.spectrum(), [1, 2, 3]), 3),
@@ -163,7 +163,7 @@ fn owners_may_be_shuffled() {
 #[test]
 fn bricks_are_transformed() {
     let shape = [9, 10, 11];
-    for spec in [Spec::new(Values::Real, shape).fields(2), Spec::new(Values::Real, shape).natural()] {
+    for spec in [Spec::of::<f32>(shape).fields(2), Spec::of::<f32>(shape).natural()] {
         let case = |parts: [usize; 3], grid: [usize; 2]| Case {
             cells: bricks(spec.cells, parts),
             modes: bricks(spec.spectrum(), parts),
@@ -176,14 +176,14 @@ fn bricks_are_transformed() {
         let pencils = Case { moves: if natural { 0 } else { 1 }, ..case([3, 2, 1], [3, 2]) };
         check::<f32>(&spec, &[case([2, 2, 2], [4, 2]), pencils]);
     }
-    let spec = Spec::new(Values::Complex, shape).axes([true, false, true]);
+    let spec = Spec::of::<[f32; 2]>(shape).axes([true, false, true]);
     let boxes = |parts: [usize; 3]| bricks(shape, parts);
     check::<[f32; 2]>(&spec, &[Case { cells: boxes([1, 3, 2]), modes: boxes([3, 2, 1]), grid: [2, 3], moves: 2 }]);
 }
 
 #[test]
 fn slabs_become_pencils() {
-    let spec = Spec::new(Values::Real, [8, 6, 10]).points([16, 6, 12]).modes([5, 4, 8]);
+    let spec = Spec::of::<f32>([8, 6, 10]).points([16, 6, 12]).modes([5, 4, 8]);
     let (cells, modes) = (bricks(spec.cells, [4, 1, 1]), bricks(spec.spectrum(), [2, 1, 2]));
     check::<f32>(&spec, &[Case { cells, modes, grid: [4, 1], moves: 1 }]);
 }
@@ -191,7 +191,7 @@ fn slabs_become_pencils() {
 #[test]
 fn boxes_may_be_empty() {
     let shape = [5, 4, 6];
-    let spec = Spec::new(Values::Complex, shape);
+    let spec = Spec::of::<[f32; 2]>(shape);
     let whole = [0..5, 0..4, 0..6];
     let none = [0..0, 0..0, 0..0];
     let cells = vec![none.clone(), none.clone(), whole, none.clone()];
@@ -202,7 +202,7 @@ fn boxes_may_be_empty() {
 #[test]
 fn boxes_that_do_not_tile_are_refused() {
     let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
-    let (grid, spec) = (Grid::new([1, 1], 1).unwrap(), Spec::new(Values::Real, [4, 4, 4]));
+    let (grid, spec) = (Grid::new([1, 1], 1).unwrap(), Spec::of::<f32>([4, 4, 4]));
     let of = |cells: &[Box3], modes: &[Box3]| {
         let boxes = Boxes { field: cells.to_vec(), spectrum: modes.to_vec() };
         let options = TransformOptions::default().boxes(boxes);
@@ -224,7 +224,7 @@ fn arrays_of_the_wrong_length_are_refused() {
     let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
     let mut comms = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1).unwrap()).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
-    let spec = Spec::new(Values::Real, [4, 4, 4]);
+    let spec = Spec::of::<f32>([4, 4, 4]);
     let (cells, modes) = (bricks([4; 3], [1; 3]), bricks([4, 4, 3], [1; 3]));
     let options = TransformOptions::default().boxes(Boxes { field: cells.clone(), spectrum: modes.clone() });
     let transform = Transform::<f32>::with(&gpu, &spec, comms.grid(), 0, &options).unwrap();

@@ -11,7 +11,7 @@ use meshloom::Error;
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::fft::{
-    FftError, Filter, FilterOptions, Norm, Operator, Plan, Precision, Spec, Spectral, Transform, TransformCallbacks,
+    FftError, Filter, FilterOptions, Norm, Operator, Plan, Spec, Spectral, Transform, TransformCallbacks,
     TransformOptions, TransformTuning, Tuner, Value, Values,
 };
 use meshloom::gpu::{Array, Callback, DeviceError, Gpu, Options, Profile, Recorder};
@@ -19,11 +19,11 @@ use meshloom::grid::{FieldLayout, Grid, LayoutError};
 use proptest::prelude::*;
 
 fn complex(cells: [u64; 3]) -> Spec {
-    Spec::new(Values::Complex, cells)
+    Spec::of::<[f32; 2]>(cells)
 }
 
 fn real(cells: [u64; 3]) -> Spec {
-    Spec::new(Values::Real, cells)
+    Spec::of::<f32>(cells)
 }
 
 fn alone(gpu: &Gpu) -> (Recorder, GridComms, Grid) {
@@ -104,7 +104,7 @@ fn a_device_without_double_precision_says_so() {
     assert!(matches!(Transform::<f64>::new(&gpu, [4, 4, 4], grid, 0), Err(FftError::NoDouble { .. })));
     let (_, comms, _) = alone(&gpu);
     let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    let spec = complex([4, 4, 4]).precision(Precision::Double);
+    let spec = Spec::of::<[f64; 2]>([4, 4, 4]);
     let filter = Filter::<[f64; 2]>::new(&gpu, &spec, &comms, &callback, &FilterOptions::default());
     assert!(matches!(filter, Err(FftError::NoDouble { .. })));
 }
@@ -948,7 +948,7 @@ fn specifications_of_other_elements_are_refused() {
     let (_, comms, _) = alone(&gpu);
     let grid = comms.grid();
     let callback = Callback::new("fn on_mode(v: Complex, at: vec4<u32>, r: u32) -> Complex { return v; }");
-    for (spec, found) in [(complex([4; 3]), "[f32; 2]"), (real([4; 3]).precision(Precision::Double), "f64")] {
+    for (spec, found) in [(complex([4; 3]), "[f32; 2]"), (Spec::of::<f64>([4; 3]), "f64")] {
         let expected = FftError::Elements { expected: "f32", found };
         let filter = Filter::<f32>::new(&gpu, &spec, &comms, &callback, &FilterOptions::default());
         assert_eq!(filter.err(), Some(expected.clone()));
@@ -1033,7 +1033,7 @@ proptest! {
         let points = [0, 1, 2].map(|a| if axes[a] { cells[a] + more[a] } else { cells[a] });
         let modes = [0, 1, 2].map(|a| if axes[a] { kept[a].min(points[a]) } else { cells[a] });
         let values = if halved { Values::Real } else { Values::Complex };
-        let mut spec = Spec::new(values, cells).axes(axes).points(points).modes(modes).fields(fields);
+        let mut spec = Spec { values, ..Spec::of::<f32>(cells) }.axes(axes).points(points).modes(modes).fields(fields);
         if natural {
             spec = spec.natural();
         }

@@ -82,7 +82,7 @@ fn lines_of(n: u64, axis: usize) -> Spec {
     if n > 100_000 {
         cells[2 - axis] = 1;
     }
-    Spec::new(Values::Complex, cells).axes([0, 1, 2].map(|a| a == axis))
+    Spec::of::<[f32; 2]>(cells).axes([0, 1, 2].map(|a| a == axis))
 }
 
 /// A thread's own recorder, on a device that all share.
@@ -259,7 +259,7 @@ fn powers_of_two_shared_by_invocations() {
                 for n in [64, 256, 512, 1024, 2048, 4096] {
                     // More lines than a workgroup has, and tiles that reach over the ends of rows.
                     let cells = [[n, 3, 7], [3, n, 7], [5, 7, n]][axis];
-                    let spec = Spec::new(Values::Complex, cells).axes([0, 1, 2].map(|a| a == axis));
+                    let spec = Spec::of::<[f32; 2]>(cells).axes([0, 1, 2].map(|a| a == axis));
                     let errors = bench.errors::<[f32; 2]>(&spec);
                     assert!(errors.iter().all(|error| *error <= 1.0), "{n} along {axis}: {errors:?}");
                     worst = errors.iter().fold(worst, |worst, error| worst.max(*error));
@@ -314,7 +314,7 @@ fn roots_in_double_precision() {
     }
     let mut bench = Bench::new(&gpu, own());
     for (n, factors) in [(3, 1), (7, 1), (12, 3), (15, 2), (17, 1), (27, 3), (31, 1)] {
-        let spec = of::<[f64; 2]>(&Spec::new(Values::Complex, [1, n, n]).axes([false, false, true]));
+        let spec = of::<[f64; 2]>(&Spec::of::<[f32; 2]>([1, n, n]).axes([false, false, true]));
         let places = (0..n).flat_map(|j| (0..n).map(move |k| [j, k]));
         let impulses: Vec<[f64; 2]> = places.clone().map(|[j, k]| [f64::from(u8::from(j == k)), 0.0]).collect();
         let (modes, _) = bench.forward(&spec, &impulses);
@@ -343,7 +343,7 @@ fn errors_of_three_stages() {
     let gpu = Gpu::open(&options(), 0).unwrap();
     for tuning in [own(), TransformTuning::profile(Profile::Gpu)] {
         let mut bench = Bench::new(&gpu, tuning);
-        let spec = Spec::new(Values::Complex, [1, 16, 4096]).axes([false, false, true]);
+        let spec = Spec::of::<[f32; 2]>([1, 16, 4096]).axes([false, false, true]);
         let (got, want) = bench.forward::<[f32; 2]>(&of::<[f32; 2]>(&spec), &random(cells(&spec), 3));
         let difference: f64 = got.iter().zip(&want).map(|(got, want)| (got.value() - want).norm_sqr()).sum();
         let relative = (difference / want.iter().map(C::norm_sqr).sum::<f64>()).sqrt();

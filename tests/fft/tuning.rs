@@ -4,8 +4,7 @@ use meshloom::Rank;
 use meshloom::comm::{CommError, Communicator, run_threads};
 use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::fft::{
-    Forecast, Spec, Speeds, Transform, TransformChoice, TransformError, TransformOptions, TransformTuning, Tuner,
-    Value, Values,
+    Forecast, Spec, Speeds, Transform, TransformChoice, TransformError, TransformOptions, TransformTuning, Tuner, Value,
 };
 use meshloom::gpu::{Gpu, Options, Profile, Recorder};
 use meshloom::grid::Grid;
@@ -47,12 +46,12 @@ fn counted<T: Value>(spec: &Spec, parts: [usize; 2], pieces: u64) {
 
 #[test]
 fn forecasts_are_what_runs_count() {
-    let real = Spec::new(Values::Real, [9, 10, 12]);
+    let real = Spec::of::<f32>([9, 10, 12]);
     for parts in [[1, 1], [2, 1], [1, 3], [2, 2], [5, 1], [3, 2], [7, 1], [4, 2], [3, 4], [4, 4]] {
         counted::<f32>(&real, parts, 1);
     }
     counted::<f32>(&real, [4, 4], 3);
-    let complex = Spec::new(Values::Complex, [9, 10, 12]).fields(2);
+    let complex = Spec::of::<[f32; 2]>([9, 10, 12]).fields(2);
     counted::<[f32; 2]>(&complex, [3, 2], 2);
     counted::<[f32; 2]>(&complex.clone().natural(), [3, 2], 1);
     counted::<[f32; 2]>(&complex.axes([true, false, true]), [2, 4], 1);
@@ -60,7 +59,7 @@ fn forecasts_are_what_runs_count() {
 
 #[test]
 fn large_runs_are_forecast_without_a_device() {
-    let spec = Spec::new(Values::Real, [4096; 3]);
+    let spec = Spec::of::<f32>([4096; 3]);
     let tuning = TransformTuning::profile(meshloom::gpu::Profile::Gpu);
     let forecast = |parts: [usize; 2], speeds: &Speeds| {
         Forecast::new(&spec, Grid::new(parts, 512).unwrap(), 0, &tuning, speeds, 2 << 20).unwrap()
@@ -88,7 +87,7 @@ fn the_fastest_way_is_remembered() {
     let file = directory.join("wisdom.txt");
     let options = meshloom_sanitizer::options().unwrap();
     let tune = |ranks: usize, size: u64| {
-        let spec = Spec::new(Values::Complex, [size; 3]);
+        let spec = Spec::of::<[f32; 2]>([size; 3]);
         let results = run_threads(ranks, |comm: Communicator| {
             let gpu = Gpu::open(&options, comm.rank())?;
             let tuned = Tuner::new(&gpu, &comm, &spec).remembering(&file).runs(1).tune::<[f32; 2]>()?;
@@ -126,7 +125,7 @@ fn ranks_that_disagree_are_told() {
     let results = run_threads(3, |comm| {
         let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
         let size = if comm.rank() == 2 { 8 } else { 4 };
-        let spec = Spec::new(Values::Real, [size; 3]);
+        let spec = Spec::of::<f32>([size; 3]);
         match Tuner::new(&gpu, &comm, &spec).tune::<f32>() {
             Err(TransformError::Exchange(ExchangeError::Comm(CommError::Differ { argument, rank: 2, .. }))) => {
                 assert_eq!(argument, "spec");
@@ -138,7 +137,7 @@ fn ranks_that_disagree_are_told() {
     results.unwrap();
     let usual = |ranks: usize| {
         let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
-        TransformChoice::usual(&gpu, &Spec::new(Values::Real, [8; 3]), ranks).grid
+        TransformChoice::usual(&gpu, &Spec::of::<f32>([8; 3]), ranks).grid
     };
     assert_eq!(usual(4), [4, 1]);
 }

@@ -4,7 +4,7 @@ use super::fourier::{Cell, cells, cut, modes, random, same};
 use super::{Case, Inner, Outcome};
 use meshloom::comm::Communicator;
 use meshloom::exchange::GridComms;
-use meshloom::fft::{Spec, Transform, TransformOptions, TransformTuning, Values};
+use meshloom::fft::{Spec, Transform, TransformOptions, TransformTuning};
 use meshloom::gpu::{Gpu, Recorder};
 use meshloom::grid::Grid;
 use meshloom::mesh::{PointsInCells, Window};
@@ -54,7 +54,7 @@ fn rank(comm: &Communicator) -> Result<(), Error> {
     let mut alone = GridComms::new(&Communicator::solo(), Grid::new([1, 1], 1)?)?;
     let ranks = comm.size();
     for shape in [[16, 12, 6], [9, 10, 11]] {
-        for spec in [Spec::new(Values::Real, shape), Spec::new(Values::Real, shape).natural()] {
+        for spec in [Spec::of::<f32>(shape), Spec::of::<f32>(shape).natural()] {
             let whole = both::<f32>(&gpu, &mut alone, &spec, None)?;
             for p in (1..=ranks).filter(|p| ranks.is_multiple_of(*p)) {
                 for chunk in [100, 1 << 20] {

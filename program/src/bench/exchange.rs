@@ -3,7 +3,7 @@
 
 use clap::Args;
 use meshloom::exchange::{Exchange, GridComms};
-use meshloom::fft::{Spec, Transform, TransformOptions, TransformTuning, Values};
+use meshloom::fft::{Spec, Transform, TransformOptions, TransformTuning};
 use meshloom::gpu::{Array, MemoryKind, Recorder};
 use meshloom::grid::{Cost, Transfer, Transfers};
 use meshloom::{Error, Rank};
@@ -92,7 +92,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ende
         let grid = settings.common.process_grid(shape, ranks)?;
         // One piece is the whole of a transpose.
         let tuning = TransformTuning { pieces: 1, ..TransformTuning::of(&context.gpu) };
-        let (spec, options) = (Spec::new(Values::Complex, shape), TransformOptions::default().tuning(tuning));
+        let (spec, options) = (Spec::of::<[f32; 2]>(shape), TransformOptions::default().tuning(tuning));
         let plan = Transform::<[f32; 2]>::with(&context.gpu, &spec, grid, context.comm.rank(), &options);
         let [refused] = super::measure::sum(&context.comm, [u64::from(plan.is_err())])?;
         let plan = match plan {

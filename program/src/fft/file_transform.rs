@@ -1,6 +1,6 @@
 //! The transform of a file: which one, of which mesh, in which precision.
 
-use meshloom::fft::{Precision, Spec, Values};
+use meshloom::fft::{Precision, Spec};
 use meshloom::io::{Dtype, IoError, NpyFile};
 
 use super::arguments::Arguments;
@@ -53,8 +53,8 @@ impl FileTransform {
             Precision::from,
         );
         let spec = match (arguments.inverse, arguments.real) {
-            (_, false) => Spec::new(Values::Complex, input),
-            (false, true) => Spec::new(Values::Real, input),
+            (_, false) => Spec::of::<[f32; 2]>(input),
+            (false, true) => Spec::of::<f32>(input),
             (true, true) => {
                 let n = arguments.last_size.unwrap_or(2 * (input[2] - 1));
                 if n == 0 {
@@ -63,7 +63,7 @@ impl FileTransform {
                 real_inverse(input, n)
             }
         };
-        let spec = spec.precision(precision).norm(arguments.norm.into()).natural();
+        let spec = Spec { precision, ..spec.norm(arguments.norm.into()).natural() };
         let (name, output) = match (arguments.inverse, arguments.real) {
             (false, false) => ("fftn", spec.spectrum()),
             (true, false) => ("ifftn", spec.cells),
@@ -97,7 +97,7 @@ impl FileTransform {
 /// and missing ones are zero.
 fn real_inverse(modes: [u64; 3], n: u64) -> Spec {
     let [n0, n1, have] = modes;
-    let spec = Spec::new(Values::Real, [n0, n1, n]);
+    let spec = Spec::of::<f32>([n0, n1, n]);
     if have > n / 2 {
         return spec;
     }

@@ -21,7 +21,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let values = if arguments.real { Values::Real } else { Values::Complex };
     let precision = arguments.precision.map_or(Precision::Single, Precision::from);
-    let spec = Spec::new(values, cells).precision(precision).fields(options.fields).norm(arguments.norm.into());
+    let spec = Spec { values, precision, ..Spec::of::<f32>(cells) }.fields(options.fields).norm(arguments.norm.into());
     let spec = if options.natural { spec.natural() } else { spec };
     let ranks = common.ranks();
     let grid = match common.grid {

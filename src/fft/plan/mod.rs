@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_transform_reads_and_writes_each_axis_once() {
         let n = 128u64;
-        let real = plan(&Spec::new(Values::Real, [n; 3]), [1, 1], 0);
+        let real = plan(&Spec::of::<f32>([n; 3]), [1, 1], 0);
         let half = (n / 2 + 1) as f64 / (n as f64 / 2.0);
         // z: 4 read, 4 h written; y and x: 4 h read and written each, a real point; h = (n/2 + 1) /
         // (n/2).
@@ -213,7 +213,7 @@ mod tests {
             let bytes = route.traffic() as f64 / (n * n * n) as f64;
             assert!((bytes - expected).abs() < 1e-12 && (bytes - 24.0).abs() < 1.0, "{bytes} bytes per point");
         }
-        let complex = plan(&Spec::new(Values::Complex, [n; 3]), [1, 1], 0);
+        let complex = plan(&Spec::of::<[f32; 2]>([n; 3]), [1, 1], 0);
         assert_eq!(complex.forward.traffic(), 48 * n * n * n);
         // Forward, multiply, inverse in five passes, and a force of three components in ten.
         let filter = |results: u32| real.filter(results, LIMITS, 1).unwrap().unwrap();
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn axes_that_are_not_transformed_cost_nothing() {
-        let spec = |axes: [bool; 3]| Spec::new(Values::Complex, [8, 12, 10]).axes(axes);
+        let spec = |axes: [bool; 3]| Spec::of::<[f32; 2]>([8, 12, 10]).axes(axes);
         let count = |axes: [bool; 3], parts: [usize; 2]| {
             let plan = plan(&spec(axes), parts, 0);
             (plan.forward.passes().count(), plan.forward.exchanges().count())
@@ -250,7 +250,7 @@ mod tests {
             (plan.forward.passes().count(), plan.forward.exchanges().count(), filter)
         };
         for (values, line) in [(Values::Complex, Some(1)), (Values::Real, None)] {
-            let spec = |shape: [u64; 3]| Spec::new(values, shape);
+            let spec = |shape: [u64; 3]| Spec { values, ..Spec::of::<f32>(shape) };
             assert_eq!(count(&spec([1, 12, 10]), [1, 1]), (2, 0, Some(3)));
             // A real line has no filter in one pass.
             assert_eq!(count(&spec([1, 1, 10]), [1, 1]), (1, 0, line));
@@ -259,8 +259,8 @@ mod tests {
             // If the axis is cut among ranks, its one point still moves to its owner.
             assert_eq!(count(&spec([1, 12, 10]), [2, 1]), (3, 1, Some(3)));
         }
-        assert_eq!(plan(&Spec::new(Values::Complex, [1, 12, 10]), [1, 1], 0).forward.traffic(), 32 * 120);
-        assert_eq!(count(&Spec::new(Values::Complex, [12, 1, 1]), [1, 1]), (1, 0, Some(1)));
+        assert_eq!(plan(&Spec::of::<[f32; 2]>([1, 12, 10]), [1, 1], 0).forward.traffic(), 32 * 120);
+        assert_eq!(count(&Spec::of::<[f32; 2]>([12, 1, 1]), [1, 1]), (1, 0, Some(1)));
     }
 
     #[test]
@@ -275,10 +275,10 @@ mod tests {
             ([16, 12, 6], [4, 3]),
         ] {
             for spec in [
-                Spec::new(Values::Real, shape),
-                Spec::new(Values::Real, shape).natural(),
-                Spec::new(Values::Complex, shape).axes([true, false, true]).fields(2),
-                Spec::new(Values::Complex, shape).axes([true, true, false]).natural(),
+                Spec::of::<f32>(shape),
+                Spec::of::<f32>(shape).natural(),
+                Spec::of::<[f32; 2]>(shape).axes([true, false, true]).fields(2),
+                Spec::of::<[f32; 2]>(shape).axes([true, true, false]).natural(),
             ] {
                 let ranks = parts[0] * parts[1];
                 let plans: Vec<_> = (0..ranks).map(|rank| plan(&spec, parts, rank)).collect();

@@ -229,7 +229,7 @@ mod tests {
     fn plan(values: Values, parts: [usize; 2]) -> Plan {
         let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
         // Two passes along x and y, one along z.
-        let plan = Plan::new(&Spec::new(values, [4096, 2048, 8]), grid, 0, LIMITS, 1).unwrap();
+        let plan = Plan::new(&Spec { values, ..Spec::of::<f32>([4096, 2048, 8]) }, grid, 0, LIMITS, 1).unwrap();
         let passes: Vec<_> = plan.forward.stages.iter().map(|stage| stage.passes.len()).collect();
         assert_eq!(passes, [1, 2, 2]);
         plan

@@ -16,7 +16,7 @@
 //! force (10 passes), and one pass that reads six values of each node.
 
 use crate::exchange::GridComms;
-use crate::fft::{Filter, FilterOptions, Spec, Spectral, Transform, Values};
+use crate::fft::{Filter, FilterOptions, Spec, Spectral, Transform};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::volume;
 use crate::mesh::{
@@ -81,7 +81,7 @@ impl ForceDerivative {
         let sites = config.particles.pow(3);
         let (gpu, shape, options) = (recorder.gpu().clone(), config.cells(), FilterOptions::default());
         let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
-        let spec = Spec::new(Values::Real, shape);
+        let spec = Spec::of::<f32>(shape);
         let part = Filter::<f32>::part_of(&gpu, &spec, comms, &options)?;
         if part != transform.spectrum_part() {
             let why = format!("a filter of the modes {part:?}, a transform of {:?}", transform.spectrum_part());
