@@ -211,6 +211,7 @@ fn four_step(kernel: LineKernel, positions: u64, lengths: &[u64]) -> Vec<LineKer
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fft::core::FLOOR;
     use rustfft::FftPlanner;
     use rustfft::num_complex::Complex;
 
@@ -291,9 +292,7 @@ mod tests {
 
     #[test]
     fn long_lines_take_few_passes() {
-        let floor =
-            Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
-        let count = |n: u64| passes(Precision::Single, 2, n, Work::Forward, [SCRATCH; 2], floor).map(|p| p.len());
+        let count = |n: u64| passes(Precision::Single, 2, n, Work::Forward, [SCRATCH; 2], FLOOR).map(|p| p.len());
         assert_eq!([4096, 8192, 1 << 20, 1 << 24].map(count), [1, 2, 2, 2].map(Some));
         assert_eq!([1 << 25, 1 << 30].map(count), [3, 3].map(Some));
         // Primes: one pass by Bluestein, then two transforms of two passes, then of three.

@@ -163,15 +163,13 @@ fn spectrum_parts(plan: &Plan) -> Vec<Box3> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::core::Limits;
     use super::*;
     use crate::fft::Spec;
+    use crate::fft::core::FLOOR;
     use crate::grid::Grid;
 
     #[test]
     fn one_rank_knows_the_parts_of_all() {
-        let limits =
-            Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
         for parts in [[1, 1], [4, 1], [1, 4], [2, 3], [3, 2], [5, 1]] {
             let (ranks, shape) = (parts[0] * parts[1], [4, 9, 10]);
             for spec in [
@@ -185,7 +183,7 @@ mod tests {
                 Spec::of::<f32>(shape).points([8, 12, 16]).modes([3, 5, 7]),
             ] {
                 let grid = Grid::new(parts, ranks).unwrap();
-                let plans: Vec<_> = (0..ranks).map(|rank| Plan::new(&spec, grid, rank, limits, 2).unwrap()).collect();
+                let plans: Vec<_> = (0..ranks).map(|rank| Plan::new(&spec, grid, rank, FLOOR, 2).unwrap()).collect();
                 let all: Vec<_> = plans.iter().map(|plan| plan.spectrum.clone()).collect();
                 assert!(plans.iter().all(|plan| spectrum_parts(plan) == all), "{spec:?} on {parts:?}");
             }

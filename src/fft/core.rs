@@ -35,6 +35,11 @@ pub struct Limits {
     pub columns: u64,
 }
 
+/// The minimum that WebGPU requires, with the tuning of GPUs.
+#[cfg(test)]
+pub(super) const FLOOR: Limits =
+    Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+
 /// The stages of a transform by the invocations of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RadixStages {
@@ -227,9 +232,6 @@ pub(super) fn factorizations(n: u64, most: u64) -> Vec<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const FLOOR: Limits =
-        Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
 
     #[test]
     fn every_length_of_the_floor_has_a_core() {

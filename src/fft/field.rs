@@ -59,7 +59,7 @@ impl<T: Value> Spectrum<T> {
     }
 }
 
-/// The transform of fields on a mesh.
+/// The key of the transform of fields on a mesh.
 struct TransformOf<T> {
     mesh: Mesh,
     components: u64,
@@ -176,10 +176,10 @@ fn check_mesh<T: Value>(what: &'static str, field: &Field<T>, spectrum: &Spectru
     Err(LayoutError::OtherMesh { what, expected, found })
 }
 
-/// The spectrum of a field of `shape` in C order, as NumPy's `fftn` (complex numbers) and `rfftn`
-/// (real numbers, half the modes of the last axis) have it. It waits for the device.
+/// Returns the spectrum of a field of `shape` in C order, like NumPy's `fftn` (complex numbers) and
+/// `rfftn` (real numbers, half the modes of the last axis). Blocks.
 ///
-/// Kernels are compiled at the first call for a shape and kept by the device.
+/// Compiles kernels at the first call for a shape; the device keeps them.
 ///
 /// ```
 /// use meshloom::{fft, gpu::{Gpu, Options}};
@@ -191,8 +191,9 @@ fn check_mesh<T: Value>(what: &'static str, field: &Field<T>, spectrum: &Spectru
 /// ```
 ///
 /// # Errors
-/// [`FftError`] for what cannot be transformed on this device, [`FftError::Length`] where `field`
-/// is not as long as `shape` says, and those of the device.
+/// - [`FftError::Length`] if `field` is not as long as `shape` requires.
+/// - [`FftError`] if this device cannot transform such fields.
+/// - [`TransformError`] if the device fails.
 pub fn local<T: Value>(gpu: &Gpu, shape: [u64; 3], field: &[T]) -> Result<Vec<T::Mode>, TransformError> {
     let (transform, mut recorder, mut comms) = alone::<T>(gpu, shape)?;
     let layout = transform.field_layout();
@@ -204,8 +205,8 @@ pub fn local<T: Value>(gpu: &Gpu, shape: [u64; 3], field: &[T]) -> Result<Vec<T:
     Ok(recorder.download(&spectrum, 0, spectrum.len())?)
 }
 
-/// The field of `shape` with this spectrum, as NumPy's `ifftn` and `irfftn` have it: the inverse of
-/// [`local`]. It waits for the device.
+/// Returns the field of `shape` with this spectrum, like NumPy's `ifftn` and `irfftn`: the inverse
+/// of [`local`]. Blocks.
 ///
 /// ```
 /// use meshloom::{fft, gpu::{Gpu, Options}};
@@ -217,7 +218,7 @@ pub fn local<T: Value>(gpu: &Gpu, shape: [u64; 3], field: &[T]) -> Result<Vec<T:
 /// ```
 ///
 /// # Errors
-/// As [`local`].
+/// Same as [`local`].
 pub fn local_inverse<T: Value>(gpu: &Gpu, shape: [u64; 3], spectrum: &[T::Mode]) -> Result<Vec<T>, TransformError> {
     let (transform, mut recorder, mut comms) = alone::<T>(gpu, shape)?;
     let layout = transform.field_layout();
@@ -229,7 +230,7 @@ pub fn local_inverse<T: Value>(gpu: &Gpu, shape: [u64; 3], spectrum: &[T::Mode])
     Ok(recorder.download(&field, 0, field.len())?)
 }
 
-/// A transform, and what it is recorded and exchanged with.
+/// Creates a transform for one rank, with a recorder and communicators.
 fn alone<T: Value>(gpu: &Gpu, shape: [u64; 3]) -> Result<(Transform<T>, Recorder, GridComms), TransformError> {
     let grid = Grid::new([1, 1], 1)?;
     Ok((Transform::new(gpu, shape, grid, 0)?, Recorder::new(gpu)?, GridComms::new(&Communicator::solo(), grid)?))

@@ -38,7 +38,9 @@ use crate::rank::{Parts, Rank};
 /// Reference: Hockney & Eastwood (1981).
 pub struct Filter<T = f32> {
     plan: Plan,
-    kind: Kind,
+    /// The fused route, or the forward route and an inverse one for each result.
+    routes: Vec<ReadyRoute>,
+    is_fused: bool,
     results: u32,
     spectrum: Box3,
     value: PhantomData<T>,
@@ -48,11 +50,6 @@ impl<T> fmt::Debug for Filter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Filter").field("spec", &self.plan.spec).field("results", &self.results).finish_non_exhaustive()
     }
-}
-
-enum Kind {
-    Fused(Box<ReadyRoute>),
-    Apart { forward: Box<ReadyRoute>, inverse: Vec<ReadyRoute> },
 }
 
 impl<T: Value> Filter<T> {
@@ -75,24 +72,23 @@ impl<T: Value> Filter<T> {
         let (plan, route) = Self::plan_of(gpu, spec, comms, options)?;
         let mut tables = DeviceTables::new(gpu)?;
         let (spectrum, results) = (spectrum_of(&plan, route.as_ref()), options.results);
-        let kind = match route {
+        let is_fused = route.is_some();
+        let mut ready = |route, callbacks| ReadyRoute::new(route, &callbacks, &mut tables);
+        let routes = match route {
             Some(route) => {
-                let callbacks = PassCallbacks { filter: Some(callback.clone()), ..PassCallbacks::default() };
-                Kind::Fused(Box::new(ReadyRoute::new(route, &callbacks, &mut tables)?))
+                vec![ready(route, PassCallbacks { filter: Some(callback.clone()), ..PassCallbacks::default() })?]
             }
             None => {
-                let forward = ReadyRoute::new(plan.forward.clone(), &PassCallbacks::default(), &mut tables)?;
-                let inverse = (0..results)
-                    .map(|result| {
-                        let callbacks =
-                            PassCallbacks { load_mode: Some(callback.clone()), result, ..PassCallbacks::default() };
-                        ReadyRoute::new(plan.inverse.clone(), &callbacks, &mut tables)
-                    })
-                    .collect::<Result<_, _>>()?;
-                Kind::Apart { forward: Box::new(forward), inverse }
+                let mut routes = vec![ready(plan.forward.clone(), PassCallbacks::default())?];
+                for result in 0..results {
+                    let load_mode = Some(callback.clone());
+                    let callbacks = PassCallbacks { load_mode, result, ..PassCallbacks::default() };
+                    routes.push(ready(plan.inverse.clone(), callbacks)?);
+                }
+                routes
             }
         };
-        Ok(Filter { plan, kind, results, spectrum, value: PhantomData })
+        Ok(Filter { plan, routes, is_fused, results, spectrum, value: PhantomData })
     }
 
     fn plan_of(
@@ -137,12 +133,7 @@ impl<T: Value> Filter<T> {
 
     /// Returns the routes of the filter in the order of their execution.
     pub fn routes(&self) -> Vec<&Route> {
-        match &self.kind {
-            Kind::Fused(route) => vec![&route.route],
-            Kind::Apart { forward, inverse } => {
-                std::iter::once(&forward.route).chain(inverse.iter().map(|route| &route.route)).collect()
-            }
-        }
+        self.routes.iter().map(|ready| &ready.route).collect()
     }
 
     /// Returns the bytes that device memory moves; see [`Route::traffic`].
@@ -184,24 +175,21 @@ impl<T: Value> Filter<T> {
         let [forward_factor, inverse_factor] = self.plan.spec.factors();
         let subject = |what: &str| self.plan.subject(what).with(&[self.results.into()]);
         let (field, output) = (UserArray::field(field, layout), UserArray::field(output, output_layout));
-        match &self.kind {
-            Kind::Fused(route) => {
-                let factor = forward_factor * inverse_factor;
-                Run::<T::Mode>::new(subject("filter"), route, [field, output], factor).run(recorder, comms)
-            }
-            Kind::Apart { forward, inverse } => {
-                let modes = recorder.gpu().array::<T::Mode>("fft::filter", volume(&self.plan.spectrum) * fields)?;
-                let modes = UserArray::spectrum(&modes);
-                let forward_subject = subject("filter, to modes,");
-                Run::<T::Mode>::new(forward_subject, forward, [field, modes], forward_factor).run(recorder, comms)?;
-                let results = u64::from(self.results);
-                (0..results).zip(inverse).try_for_each(|(r, route)| {
-                    let subject = subject("filter, to cells,").with(&[r]);
-                    let run = Run::<T::Mode>::new(subject, route, [modes, output], inverse_factor);
-                    Run { result: [r, results], ..run }.run(recorder, comms)
-                })
-            }
+        let (first, others) = (&self.routes[0], &self.routes[1..]);
+        if self.is_fused {
+            let factor = forward_factor * inverse_factor;
+            return Run::<T::Mode>::new(subject("filter"), first, [field, output], factor).run(recorder, comms);
         }
+        let modes = recorder.gpu().array::<T::Mode>("fft::filter", volume(&self.plan.spectrum) * fields)?;
+        let modes = UserArray::spectrum(&modes);
+        let forward_subject = subject("filter, to modes,");
+        Run::<T::Mode>::new(forward_subject, first, [field, modes], forward_factor).run(recorder, comms)?;
+        let results = u64::from(self.results);
+        (0..results).zip(others).try_for_each(|(r, route)| {
+            let subject = subject("filter, to cells,").with(&[r]);
+            let run = Run::<T::Mode>::new(subject, route, [modes, output], inverse_factor);
+            Run { result: [r, results], ..run }.run(recorder, comms)
+        })
     }
 }
 

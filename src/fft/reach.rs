@@ -131,17 +131,14 @@ impl StagePart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fft::core::Limits;
+    use crate::fft::core::FLOOR;
     use crate::fft::plan::{Placement, Plan, Route};
     use crate::fft::spec::{Spec, Values};
     use crate::grid::{FieldLayout, Grid};
 
-    const LIMITS: Limits =
-        Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
-
     fn plan(values: Values) -> Plan {
         let spec = Spec { values, ..Spec::of::<f32>([5, 4, 6]) }.fields(2);
-        Plan::new(&spec, Grid::new([1, 1], 1).unwrap(), 0, LIMITS, 1).unwrap()
+        Plan::new(&spec, Grid::new([1, 1], 1).unwrap(), 0, FLOOR, 1).unwrap()
     }
 
     /// Returns the bytes that the lines of a dispatch reach, counted one by one.
@@ -162,7 +159,7 @@ mod tests {
     fn what_is_reached_is_what_lines_reach() {
         for plan in [plan(Values::Complex), plan(Values::Real)] {
             let layout = FieldLayout::new(plan.field.clone(), [[1, 0], [0, 2], [1, 1]]);
-            let filter = plan.filter(3, LIMITS, 1).unwrap().unwrap();
+            let filter = plan.filter(3, FLOOR, 1).unwrap().unwrap();
             for route in [&plan.forward, &plan.inverse, &filter] {
                 every_part(route, &layout);
             }

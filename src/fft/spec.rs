@@ -364,15 +364,14 @@ impl Precision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fft::{Limits, Plan};
+    use crate::fft::Plan;
+    use crate::fft::core::FLOOR;
     use crate::grid::Grid;
 
     /// Each must be refused at once.
     #[test]
     fn lengths_and_numbers_beyond_all_devices_are_refused() {
-        let limits =
-            Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
-        let plan = |spec: &Spec| Plan::new(spec, Grid::new([1, 1], 1).unwrap(), 0, limits, 4).map(drop);
+        let plan = |spec: &Spec| Plan::new(spec, Grid::new([1, 1], 1).unwrap(), 0, FLOOR, 4).map(drop);
         for points in [LONGEST + 1, (1 << 32) + 1, (1 << 61) - 1, 1 << 63, u64::MAX] {
             let spec = Spec::of::<[f32; 2]>([1, 1, points]);
             assert_eq!(plan(&spec), Err(FftError::Line { axis: 2, points }));

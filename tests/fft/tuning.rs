@@ -7,7 +7,7 @@ use meshloom::fft::{
     Forecast, Spec, Speeds, Transform, TransformChoice, TransformError, TransformOptions, TransformTuning, Tuner, Value,
 };
 use meshloom::gpu::{Gpu, Options, Profile, Recorder};
-use meshloom::grid::Grid;
+use meshloom::grid::{Cost, Grid};
 
 const CHUNK: u64 = 777;
 
@@ -37,10 +37,11 @@ fn counted<T: Value>(spec: &Spec, parts: [usize; 2], pieces: u64) {
         Ok::<_, meshloom::Error>((there, both, forecast))
     });
     for (rank, (there, both, forecast)) in results.unwrap().into_iter().enumerate() {
-        assert_eq!(forecast.forward.cost(), there, "{parts:?}, rank {rank}");
-        let mut sum = forecast.forward.cost();
-        sum += forecast.inverse.cost();
-        assert_eq!(sum, both, "{parts:?}, rank {rank}");
+        // The communicators count messages, not kernels.
+        let messages = |cost: Cost| Cost { device_bytes: 0, dispatches: 0, ..cost };
+        let [forward, inverse] = [forecast.forward.cost(), forecast.inverse.cost()].map(messages);
+        assert_eq!(forward, there, "{parts:?}, rank {rank}");
+        assert_eq!(forward + inverse, both, "{parts:?}, rank {rank}");
     }
 }
 

@@ -331,13 +331,11 @@ impl Writer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fft::core::Limits;
+    use crate::fft::core::FLOOR;
     use crate::fft::line::{LineFormat, Side, Span};
 
     #[test]
     fn the_pieces_of_a_copy_cover_its_line() {
-        let limits =
-            Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
         let side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
         let (precision, work, four_step, in_place) = (Precision::Single, Work::Copy, None, false);
         for axis in [1, 2] {
@@ -353,7 +351,7 @@ mod tests {
                 in_place,
             };
             for n in [1, 5, 128, 129, 1024, 1025, 600_000, 4_400_000] {
-                let (kernel, lanes) = (kernel(n), kernel(n).shape(limits).unwrap().lanes);
+                let (kernel, lanes) = (kernel(n), kernel(n).shape(FLOOR).unwrap().lanes);
                 let (count, points) = (kernel.count(), kernel.moved_points());
                 assert!((count - 1) * points < n && n <= count * points, "{n}: {count} of {points}");
                 assert!(points <= 16 * lanes, "{n}: an invocation takes few rounds");

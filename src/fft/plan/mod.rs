@@ -190,14 +190,12 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fft::core::FLOOR;
     use crate::fft::spec::Distribution;
-
-    const LIMITS: Limits =
-        Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
 
     fn plan(spec: &Spec, parts: [usize; 2], rank: usize) -> Plan {
         let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
-        Plan::new(spec, grid, rank, LIMITS, 3).unwrap()
+        Plan::new(spec, grid, rank, FLOOR, 3).unwrap()
     }
 
     #[test]
@@ -216,7 +214,7 @@ mod tests {
         let complex = plan(&Spec::of::<[f32; 2]>([n; 3]), [1, 1], 0);
         assert_eq!(complex.forward.traffic(), 48 * n * n * n);
         // Forward, multiply, inverse in five passes, and a force of three components in ten.
-        let filter = |results: u32| real.filter(results, LIMITS, 1).unwrap().unwrap();
+        let filter = |results: u32| real.filter(results, FLOOR, 1).unwrap().unwrap();
         assert_eq!(filter(1).passes().count(), 5);
         let bytes = |results: u32| filter(results).traffic() as f64 / (n * n * n) as f64;
         assert!((bytes(1) - 2.0 * (4.0 + 4.0 * half) - 6.0 * 4.0 * half).abs() < 1e-12, "{}", bytes(1));
@@ -246,7 +244,7 @@ mod tests {
         let count = |spec: &Spec, parts: [usize; 2]| {
             let plan = plan(spec, parts, 0);
             assert_eq!(plan.forward.passes().count(), plan.inverse.passes().count());
-            let filter = plan.filter(1, LIMITS, 1).unwrap().map(|route| route.passes().count());
+            let filter = plan.filter(1, FLOOR, 1).unwrap().map(|route| route.passes().count());
             (plan.forward.passes().count(), plan.forward.exchanges().count(), filter)
         };
         for (values, line) in [(Values::Complex, Some(1)), (Values::Real, None)] {

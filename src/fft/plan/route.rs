@@ -218,18 +218,15 @@ impl Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fft::core::Limits;
+    use crate::fft::core::FLOOR;
     use crate::fft::plan::Plan;
     use crate::fft::spec::{Spec, Values};
     use crate::grid::Grid;
 
-    const LIMITS: Limits =
-        Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
-
     fn plan(values: Values, parts: [usize; 2]) -> Plan {
         let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
         // Two passes along x and y, one along z.
-        let plan = Plan::new(&Spec { values, ..Spec::of::<f32>([4096, 2048, 8]) }, grid, 0, LIMITS, 1).unwrap();
+        let plan = Plan::new(&Spec { values, ..Spec::of::<f32>([4096, 2048, 8]) }, grid, 0, FLOOR, 1).unwrap();
         let passes: Vec<_> = plan.forward.stages.iter().map(|stage| stage.passes.len()).collect();
         assert_eq!(passes, [1, 2, 2]);
         plan
