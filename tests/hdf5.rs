@@ -641,6 +641,10 @@ fn centres_of_groups_are_read_from_several_files() {
     assert!(error.contains("names must end in .0, .1, ..."), "{error}");
 }
 
+fn open_type(path: &Path, kind: usize) -> Result<Snapshot, IoError> {
+    Snapshot::open_with(path, SnapshotOptions { particle_type: Some(kind), ..SnapshotOptions::default() })
+}
+
 /// A snapshot without particles.
 fn save_empty(path: &Path) {
     let contents = Hdf5Contents::Snapshot { info: &info(0), part: FilePart::whole(&info(0)) };
@@ -667,7 +671,7 @@ fn particles_of_any_type_can_be_chosen() {
     }
     let path = scratch.file("s.1.hdf5");
     for (kind, masses) in [(0, &[0.0f32, 1.0, 2.0][..]), (1, &[7.0; 3]), (4, &[40.0, 41.0])] {
-        let snapshot = Snapshot::open_type(&path, kind).unwrap();
+        let snapshot = open_type(&path, kind).unwrap();
         let all = masses.len() as u64;
         assert_eq!((snapshot.particle_type(), snapshot.count(), snapshot.paths().len()), (kind, all, 2));
         let rows: Vec<f32> = (0..masses.len()).flat_map(|row| place(kind, row)).collect();
@@ -675,7 +679,7 @@ fn particles_of_any_type_can_be_chosen() {
         assert_eq!(snapshot.masses_f32(0..all).unwrap(), masses);
     }
     assert_eq!(Snapshot::open(&path).unwrap().particle_type(), 1);
-    match Snapshot::open_type(&path, 5) {
+    match open_type(&path, 5) {
         Err(IoError { kind: IoErrorKind::Missing, message, .. }) => {
             assert!(message.starts_with("no particles of type 5 have coordinates (PartType5/"), "{message}");
             assert!(message.ends_with("those of types 0, 1 and 4 do; choose one of these types"), "{message}");
@@ -686,7 +690,7 @@ fn particles_of_any_type_can_be_chosen() {
     // No particles at all have any type.
     let path = scratch.file("empty.hdf5");
     Foreign::new(&path, &[0; 6], &[0; 6], 1);
-    assert_eq!(Snapshot::open_type(&path, 4).unwrap().count(), 0);
+    assert_eq!(open_type(&path, 4).unwrap().count(), 0);
 }
 
 #[test]
@@ -991,7 +995,7 @@ fn numbers_of_a_header_that_cannot_be_are_named() {
     wrong(&path, "BoxSize", &[5.0; 2], "has 2 numbers");
     wrong(&path, "BoxSize", &[5.0; 65], "has the shape [65]; 64 values are the most");
     wrong(&path, "BoxSize", &[-5.0], "is -5; it must be a number from 0 on");
-    wrong(&path, "BoxSize", &[5.0, f64::NAN, 5.0], "is NaN, which is no finite number");
+    wrong(&path, "BoxSize", &[5.0, f64::NAN, 5.0], "is NaN; it must be finite");
     wrong(&path, "BoxSize", &[FixedAscii::<4>::from_ascii(b"ten").unwrap()], "is text or a compound");
     wrong(&path, "NumFilesPerSnapshot", &[-1], "is -1; it must be a whole number from 0 on");
     wrong(&path, "NumFilesPerSnapshot", &[0], "is 0; it must be a whole number from 1 on");

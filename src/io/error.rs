@@ -311,7 +311,7 @@ fn create_text(path: &Path, source: &io::Error) -> String {
         ErrorKind::NotFound => {
             format!("there is no such directory; make it first (mkdir -p {directory}) or choose another place")
         }
-        ErrorKind::NotADirectory => format!("{directory} is no directory; choose another place"),
+        ErrorKind::NotADirectory => format!("{directory} is not a directory; choose another place"),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             format!("{directory} is not writable; choose another place")
         }

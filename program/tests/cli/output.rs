@@ -207,7 +207,7 @@ fn a_place_that_is_none_is_said_in_plain_words() {
     let points = points(&scratch, 20);
     for (output, words) in [
         (scratch.word("no/such/out.npz"), &["there is no such directory", "mkdir -p", "no/such"][..]),
-        (format!("{points}/out.npz"), &["points.npy is no directory"]),
+        (format!("{points}/out.npz"), &["points.npy is not a directory"]),
     ] {
         let outcome = knn(&points, &output).run();
         outcome.is_error("a place", 1, words);

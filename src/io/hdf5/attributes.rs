@@ -37,7 +37,7 @@ pub(super) fn numbers(at: &Location, name: &str) -> Result<Option<Vec<f64>>> {
     let values = attribute.read_raw::<f64>()?;
     match values.iter().find(|value| !value.is_finite()) {
         None => Ok(Some(values)),
-        Some(value) => Err(format!("is {value}, which is no finite number").into()),
+        Some(value) => Err(format!("is {value}; it must be finite").into()),
     }
 }
 

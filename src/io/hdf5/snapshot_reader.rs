@@ -16,7 +16,7 @@ use crate::io::{Dtype, IoError, IoErrorKind};
 ///
 /// - **Files**: any one of `name.0.hdf5`, `name.1.hdf5`, ... opens all, and so does `name.hdf5` if
 ///   only these exist.
-/// - **Particles**: those of the requested type ([`open_type`](Self::open_type)), else those of
+/// - **Particles**: those of the requested type ([`SnapshotOptions`]), else those of
 ///   `PartType1` (dark matter), else those of the only type with coordinates.
 /// - Opening reads only headers; a `positions_*`, `velocities_*`, ... call reads only its rows,
 ///   counted over all files. Every rank opens the snapshot by itself, without synchronization.
@@ -43,7 +43,8 @@ const MOST_NAMES: u64 = 100;
 /// How a snapshot is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotOptions {
-    /// The N of the `PartTypeN` to read; `None` lets [`Snapshot::open`] choose.
+    /// The N of the `PartTypeN` to read: in Gadget's files 0 is gas, 1 dark matter, 4 stars, 5 black
+    /// holes. `None` chooses like [`Snapshot::open`].
     pub particle_type: Option<usize>,
     /// Whether the coordinates alone determine the number of particles, and the counts in the
     /// header are ignored: for a part of a larger snapshot that was saved with the header of the
@@ -65,20 +66,11 @@ impl Snapshot {
         Self::open_with(path, SnapshotOptions::default())
     }
 
-    /// Opens the particles of `PartTypeN` with N of `particle_type`: in Gadget's files 0 is gas, 1
-    /// dark matter, 4 stars, 5 black holes.
-    ///
-    /// # Errors
-    /// Same as [`open`](Self::open); `IoErrorKind::Missing` if none of that type have coordinates,
-    /// unless the snapshot counts no particles at all.
-    pub fn open_type(path: impl AsRef<Path>, particle_type: usize) -> Result<Self, IoError> {
-        Self::open_with(path, SnapshotOptions { particle_type: Some(particle_type), ..SnapshotOptions::default() })
-    }
-
     /// Opens the snapshot with options.
     ///
     /// # Errors
-    /// Same as [`open`](Self::open) and [`open_type`](Self::open_type).
+    /// Same as [`open`](Self::open); `IoErrorKind::Missing` if no particles of the requested type have
+    /// coordinates, unless the snapshot counts no particles at all.
     pub fn open_with(path: impl AsRef<Path>, options: SnapshotOptions) -> Result<Self, IoError> {
         let (path, is_trusted) = (path.as_ref(), options.trust_coordinates);
         let files = parts::find(path)?;
