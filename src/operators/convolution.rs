@@ -32,8 +32,9 @@ fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
     return multiply(value, Complex(mode.x, select(mode.y, -mode.y, shape.w == 1u)));
 }";
 
-/// The periodic convolution `y[c] = sum over d of kernel[d] * x[c - d]`: an integral, if the kernel has the volume of a cell in it. Its adjoint is the convolution with
-/// the kernel turned round. The modes of the kernel are multiplied where the inverse transform loads its own: six passes and 8 bytes per mode.
+/// The periodic convolution `y[c] = sum over d of kernel[d] * x[c - d]`. It is an integral if the
+/// kernel contains the volume of a cell. Its adjoint has the reversed kernel. The inverse transform
+/// multiplies modes by those of the kernel as it loads them: six passes and 8 bytes per mode.
 pub struct Convolution {
     forward: Transform<f32>,
     inverse: [Transform<f32>; 2],
@@ -42,11 +43,12 @@ pub struct Convolution {
 }
 
 impl Convolution {
-    /// The convolution of the only leaf of `space`, real cells, with `kernel`, a field of one leaf of the same grid whose cell 0 is its middle. All
-    /// ranks call it.
+    /// Creates the convolution of the only leaf of `space`, real cells, with `kernel`: one field on
+    /// the same grid, centered at cell 0. Collective.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
+    /// - [`OperatorError::Invalid`] for other spaces.
+    /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
     pub fn new(rank: &mut Rank, space: &Space, kernel: &Vector) -> Result<Self, OperatorError> {
         const NAME: &str = "convolution";
         let (_, leaf, regular) = real_cells(rank, space, NAME)?;
@@ -73,7 +75,7 @@ impl Convolution {
                 convolve_first: [first[0], first[1], first[2], 0],
                 convolve_local: [i as u32, j as u32, k as u32, conjugate],
             };
-            // Reads the modes of this rank only, which are all that the transform has.
+            // The callback reads only the modes of this rank, which are those of the transform.
             let callback = Callback::trusted(CALLBACK).read("convolve", &modes).params(&params);
             transform(leaf.fields(), Some(callback))
         };

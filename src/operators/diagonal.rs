@@ -1,4 +1,4 @@
-//! Multiplication by fixed values, place by place: masks, weights, transfer functions.
+//! Multiplication by fixed values at each place: masks, weights, transfer functions.
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
@@ -18,7 +18,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernel for real or complex values and factors.
+/// Returns the kernel for real or complex values and factors.
 fn source(value: Values, factor: Values, conjugate: bool) -> KernelSource {
     let element = |values: Values| if values == Values::Complex { Element::Complex32 } else { Element::F32 };
     KernelSource::new("operators::diagonal", include_str!("../../shaders/operators/diagonal.wgsl"))
@@ -37,8 +37,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
         .into()
 }
 
-/// `y = w x` with a fixed field `w`, which may be complex where `x` is. A mask is one of zeros and ones. `w` has one value for each place, which
-/// counts for all components and all fields of a batch. One pass: 12 bytes per real number.
+/// `y = w x` with a fixed field `w`, which may be complex if `x` is. `w` has one value for each
+/// place, for all components and all fields of a batch. Cost: one pass of 12 bytes per real number.
 pub struct Diagonal {
     signature: Signature,
     factors: Array<f32>,
@@ -47,11 +47,12 @@ pub struct Diagonal {
 }
 
 impl Diagonal {
-    /// The multiplication of the only leaf of `space` by `factors`, a field of one leaf at the same places. It keeps the handle: factors that change
-    /// later change the operator.
+    /// Creates the multiplication of the only leaf of `space` by `factors`, a field of one leaf at
+    /// the same places. The operator keeps a handle: later changes of the factors change the
+    /// operator.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] for factors elsewhere, or complex ones of a real field.
+    /// - [`OperatorError::Fit`] for factors at other places, or complex factors of a real field.
     pub fn new(space: &Space, factors: &Vector) -> Result<Self, OperatorError> {
         const NAME: &str = "diagonal";
         let (Some((name, leaf)), Some((_, own))) = (space.only(), factors.space().only()) else {

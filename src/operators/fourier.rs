@@ -13,15 +13,16 @@ use crate::gpu::{Array, Gpu, Recorder};
 use crate::grid::Cost;
 use crate::rank::Rank;
 
-/// Bytes of a message, for reports.
+/// Bytes of a message in cost reports.
 const CHUNK: u64 = 2 << 20;
 
-/// The Fourier transform from cells to modes, `exp(-2 pi i j k / n)`: of real fields to half spectra, of complex ones to all modes.
+/// The Fourier transform from cells to modes with `exp(-2 pi i j k / n)`: of real fields to half
+/// spectra, of complex fields to all modes.
 ///
-/// Its [`Adjoint`](super::Adjoint) goes from modes to cells, and is not the inverse of real fields: the inner product of half
-/// spectra is the sum over the modes that are stored, so the adjoint weighs modes that stand for two by a half, and lacks the
-/// factor `1/N` unless `norm` puts it there. [`inverse`](Self::inverse) goes back. A product of modes with factors in between is a
-/// [`FourierFilter`](super::FourierFilter), in fewer passes. Cost: that of [`Transform`].
+/// The [`Adjoint`](super::Adjoint) is not the inverse. It has the factor of the forward transform. The
+/// inner product of half spectra adds the stored modes, so modes that stand for two have the weight
+/// 1/2. [`inverse`](Self::inverse) inverts the transform. [`FourierFilter`](super::FourierFilter)
+/// multiplies modes in fewer passes. Cost: that of [`Transform`].
 pub struct Fourier {
     transform: AnyTransform,
     norm: Norm,
@@ -38,7 +39,7 @@ enum AnyTransform {
     Complex(Transform<[f32; 2]>),
 }
 
-/// The grid and the only leaf of a space of cells without ghosts.
+/// Returns the only leaf of a space, cells without ghost cells, with its name and grid.
 pub(super) fn cells_of<'a>(
     space: &'a Space,
     operator: &str,
@@ -51,7 +52,7 @@ pub(super) fn cells_of<'a>(
     }
 }
 
-/// Refuses a grid that is not cut for this rank. [Collective](Rank) when the grid is new.
+/// Checks that a grid is cut for this rank. [Collective](Rank) for a new grid.
 pub(super) fn cut_alike(regular: &RegularGrid, rank: &mut Rank, operator: &str) -> Result<(), OperatorError> {
     if (regular.grid.ranks(), regular.rank) == (rank.size(), rank.index()) {
         rank.parts(regular.grid)?;
@@ -65,7 +66,7 @@ pub(super) fn cut_alike(regular: &RegularGrid, rank: &mut Rank, operator: &str) 
     Err(OperatorError::invalid(operator, why))
 }
 
-/// What the passes and exchanges of a route cost this rank, with modes of 8 bytes.
+/// Returns the cost of a route for this rank, with modes of 8 bytes.
 pub(super) fn route_cost(route: &Route) -> CallCost {
     let mut exchanges = Cost::default();
     route.exchanges().for_each(|transpose| exchanges += transpose.cost(8, CHUNK));
@@ -83,10 +84,12 @@ pub(super) fn transform<T: Value>(
 }
 
 impl Fourier {
-    /// The transform of the only leaf of `domain`, cells without ghosts, to a leaf of the same name.
+    /// Creates the transform of the only leaf of `domain`, cells without ghost cells, to a leaf of
+    /// the same name.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
+    /// - [`OperatorError::Invalid`] for other spaces.
+    /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
     pub fn new(rank: &mut Rank, domain: &Space, norm: Norm) -> Result<Self, OperatorError> {
         let [name_of_transform, _] = NAMES;
         let (name, leaf, regular) = cells_of(domain, name_of_transform)?;
@@ -103,7 +106,8 @@ impl Fourier {
         Ok(Fourier { transform, norm, is_inverse: false, signature })
     }
 
-    /// Returns the inverse, from modes to cells: `inverse(forward(x))` is `x` for [`Norm::Backward`] and [`Norm::Ortho`].
+    /// Returns the inverse, from modes to cells: `inverse(forward(x))` is `x` for
+    /// [`Norm::Backward`] and [`Norm::Ortho`].
     ///
     /// Imaginary parts of modes that are real for every real field have no effect.
     #[must_use]
@@ -170,21 +174,24 @@ impl Linear for Fourier {
     }
 }
 
-/// The Hartley transform from cells to modes, `Re F x + Im F x` with the unnormalised Fourier transform `F`: a real symmetric matrix, whose
-/// square is the number of cells. Modes are all those of the grid, one number each, so that a latent field has as many numbers as the real one
-/// and each counts once.
+/// The Hartley transform from cells to modes, `Re F x + Im F x` with the unnormalized Fourier
+/// transform `F`. It is a real symmetric matrix whose square is the number of cells. Its modes are
+/// all modes of the grid with one real number each, as many as cells.
 ///
-/// It is a complex transform that reads and writes real numbers: 40 bytes per cell of three axes, 24 of two.
+/// It is a complex transform that reads and writes real numbers: 40 bytes per cell in three
+/// dimensions, 24 in two.
 pub struct Hartley {
     transform: Transform<f32, f32>,
     signature: Signature,
 }
 
 impl Hartley {
-    /// The transform of the only leaf of `domain`, real cells without ghosts, to a leaf of the same name.
+    /// Creates the transform of the only leaf of `domain`, real cells without ghost cells, to a
+    /// leaf of the same name.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
+    /// - [`OperatorError::Invalid`] for other spaces.
+    /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
     pub fn new(rank: &mut Rank, domain: &Space) -> Result<Self, OperatorError> {
         const NAME: &str = "Hartley transform";
         let (name, leaf, regular) = cells_of(domain, NAME)?;

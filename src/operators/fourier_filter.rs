@@ -1,4 +1,4 @@
-//! Multiplication in Fourier space, as an operator from cells to cells.
+//! Multiplication in Fourier space, from cells to cells.
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
@@ -11,10 +11,12 @@ use crate::fft::{Filter, FilterOptions, Operator, OperatorTables, Spec, Spectral
 use crate::grid::{FieldLayout, Grid};
 use crate::rank::{Parts, Rank};
 
-/// `inverse(multiplier * forward(x))`: smoothing, derivatives, inverse Laplacians, convolutions with a kernel that is a product of one factor for
-/// each axis; five passes instead of seven. Its adjoint is the filter with the conjugate multiplier, for real fields too: no mode needs a weight.
+/// `inverse(multiplier * forward(x))`: smoothing, derivatives, inverse Laplacians and convolutions
+/// whose multiplier is a product of one factor for each axis. It takes five passes instead of
+/// seven. Its adjoint has the conjugate multiplier.
 ///
-/// A multiplier of real fields must be Hermitian: the table of an axis even with a real constant, or odd with an imaginary one.
+/// A multiplier of real fields must be Hermitian: the table of an axis is even with a real
+/// constant, or odd with an imaginary one.
 pub struct FourierFilter {
     filters: AnyFilter,
     layout: FieldLayout,
@@ -31,20 +33,21 @@ enum AnyFilter {
 }
 
 impl FourierFilter {
-    /// The filter of the only leaf of `space`, cells without ghosts, with `multiplier`, whose waves have the units of the grid's size. Submits
-    /// what was recorded before.
+    /// Creates the filter of the only leaf of `space`, cells without ghost cells. Wavenumbers have
+    /// the unit of the size of the grid. Submits.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces; [`OperatorError::Fft`] for what cannot be transformed on this device.
+    /// - [`OperatorError::Invalid`] for other spaces.
+    /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
     pub fn new(rank: &mut Rank, space: &Space, multiplier: &Operator<'_>) -> Result<Self, OperatorError> {
         Self::padded(rank, space, multiplier, None)
     }
 
-    /// The same with fields followed by zeros up to `points` along each axis: not periodic. The multiplier's waves are those of a box that is
-    /// larger in proportion.
+    /// Creates a filter that is not periodic: fields are padded with zeros to `points` along each
+    /// axis. Wavenumbers are those of the padded box.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// - Same as [`new`](Self::new).
     pub fn padded(
         rank: &mut Rank,
         space: &Space,
@@ -83,7 +86,7 @@ impl FourierFilter {
     }
 }
 
-/// The filter and its adjoint.
+/// Creates the filter and its adjoint.
 fn pair<T: Value>(
     rank: &mut Rank,
     grid: Grid,

@@ -1,4 +1,4 @@
-//! Fields with ghost cells as operators: filling ghosts, and adding them to their owners.
+//! Ghost cells as operators: copies of owned cells, and sums to the owners.
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
@@ -17,11 +17,11 @@ use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct EmbedParams {
-        /// Own cells, and fields.
+        /// Own cells by axis, and number of fields.
         own: [u32; 4],
         /// The first own cell in the array, and the strides.
         origin: [u32; 4],
-        /// Cells of a field with its ghosts.
+        /// Cells of a field with its ghost cells.
         field: u32,
     }
 }
@@ -37,7 +37,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     [false, true].map(embed).into()
 }
 
-/// Moves fields in and out of layouts with ghosts.
+/// Moves fields between layouts with and without ghost cells.
 pub(crate) struct Ghosted {
     ghosts: GhostCells,
     fields: u64,
@@ -45,7 +45,8 @@ pub(crate) struct Ghosted {
 }
 
 impl Ghosted {
-    /// For `fields` fields of a grid with these widths of ghosts, which `operator` needs.
+    /// Creates it for `fields` fields of a grid with ghost cells of these widths. Errors name
+    /// `operator`.
     pub fn new(
         operator: &str,
         regular: &RegularGrid,
@@ -57,18 +58,18 @@ impl Ghosted {
         Ok(Self::of(plan, fields))
     }
 
-    /// For `fields` fields with the ghosts of `plan`.
+    /// Creates it for `fields` fields with the ghost cells of `plan`.
     pub fn of(plan: GhostPlan, fields: u64) -> Self {
         let embed = [false, true].map(|back| Kernel::trusted(embed(back)));
         Ghosted { ghosts: GhostCells::new(plan), fields, embed }
     }
 
-    /// How a field lies with its ghosts.
+    /// Returns the layout of a field with its ghost cells.
     pub fn layout(&self) -> &FieldLayout {
         self.ghosts.layout()
     }
 
-    /// The exchange of ghosts.
+    /// Returns the exchange of ghost cells.
     pub fn ghosts(&self) -> &GhostCells {
         &self.ghosts
     }
@@ -84,7 +85,7 @@ impl Ghosted {
         (params, volume(&layout.own) * self.fields)
     }
 
-    /// `whole` = the cells of `own` and their ghosts.
+    /// Copies `own` to `whole` and fills the ghost cells.
     pub fn fill(
         &self,
         recorder: &mut Recorder,
@@ -97,7 +98,8 @@ impl Ghosted {
         self.ghosts.exchange(recorder, comms, whole)
     }
 
-    /// `own` = the cells of `whole`, with what ghosts of all ranks have for them. Changes `whole`.
+    /// Adds the ghost cells of all ranks to the cells of their owners, and copies these to `own`.
+    /// Changes `whole`.
     pub fn collect(
         &self,
         recorder: &mut Recorder,
@@ -110,7 +112,7 @@ impl Ghosted {
         Ok(recorder.each(&self.embed[1], &[whole.raw(), own.raw()], &params, count)?)
     }
 
-    /// What either costs this rank.
+    /// Returns the cost of either for this rank.
     pub fn cost(&self) -> CallCost {
         let plan = self.ghosts.plan();
         let (mut cost, mut cells) = (Cost::default(), 0);
@@ -127,19 +129,21 @@ impl Ghosted {
     }
 }
 
-/// Fills ghost cells: from cells to cells with ghosts. Its adjoint adds ghosts to the cells that they stand for, in an order that depends on
-/// how the grid is cut; operators that need ghosts for themselves ([`StencilOperator`](super::StencilOperator), [`Readout`](super::Readout)) have adjoints
-/// that do not.
+/// Copies of owned cells in ghost cells: from cells to cells with ghost cells. Its adjoint adds
+/// ghost cells to the cells of their owners, in an order that depends on the decomposition.
+/// Adjoints of [`StencilOperator`](super::StencilOperator) and [`Readout`](super::Readout) have an
+/// order that does not.
 pub struct Ghosts {
     ghosted: Ghosted,
     signature: Signature,
 }
 
 impl Ghosts {
-    /// Ghosts of these `widths` below and above by axis for the only leaf of `domain`, real cells without ghosts; the same on all ranks.
+    /// Creates the operator for the only leaf of `domain`, real cells without ghost cells. `widths`
+    /// are those below and above by axis, equal on all ranks.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces.
+    /// - [`OperatorError::Invalid`] for other spaces.
     pub fn new(rank: &mut Rank, domain: &Space, widths: [[u64; 2]; 3]) -> Result<Self, OperatorError> {
         const NAME: &str = "ghost cells";
         let (name, leaf, regular) = real_cells(rank, domain, NAME)?;
@@ -149,7 +153,7 @@ impl Ghosts {
     }
 }
 
-/// The only leaf of a space, real cells without ghosts that are cut as the rank's exchanges are.
+/// Returns the only leaf of a space: real cells without ghost cells, cut for this rank.
 pub(super) fn real_cells<'a>(
     rank: &mut Rank,
     space: &'a Space,

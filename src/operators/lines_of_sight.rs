@@ -18,11 +18,11 @@ use crate::gpu::Array;
 use crate::mesh::Window;
 use crate::rank::Rank;
 
-/// Integrals along lines of sight through a periodic box: the sum of the field at samples in the middle of equal steps, times the step, by CIC. A
-/// result for each line is on every rank.
+/// Integrals along lines of sight through a periodic box, one for each line, on every rank: the sum
+/// of the field at the centers of equal steps, read by CIC, times the step.
 pub struct LinesOfSight {
     readout: Readout,
-    /// Steps of the samples of this rank.
+    /// Lengths of the steps of the samples of this rank.
     weights: Array<f32>,
     sums: Adjoint<Gather>,
     signature: Signature,
@@ -34,11 +34,13 @@ pub struct LinesOfSight {
 pub type Line = [[f64; 3]; 2];
 
 impl LinesOfSight {
-    /// Integrals of the only leaf of `domain`, one real field of cells, along `lines`, the same on every rank, with steps of `step` at most. Each rank
-    /// takes the samples in its own cells. All ranks call it. Submits what was recorded before.
+    /// Creates the integrals of the only leaf of `domain`, one real field of cells, along `lines`
+    /// with steps of at most `step`. Lines are equal on all ranks; each rank takes the samples in
+    /// its cells. Collective; submits.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces, a step that is no length, lines that are not finite or without length.
+    /// - [`OperatorError::Invalid`] for other spaces, a step that is not positive and finite, and
+    ///   lines that are not finite or have no length.
     pub fn new(rank: &mut Rank, domain: &Space, lines: &[Line], step: f64) -> Result<Self, OperatorError> {
         const NAME: &str = "lines of sight";
         let (name, leaf, regular) = real_cells(rank, domain, NAME)?;
@@ -90,7 +92,7 @@ impl LinesOfSight {
         })
     }
 
-    /// Values at the samples, times their steps or to be.
+    /// Creates vectors for the samples and the weighted samples.
     fn samples(&self, rank: &Rank) -> Result<[Vector; 2], OperatorError> {
         let field = || Vector::new(&rank.gpu, self.readout.target());
         Ok([field()?, field()?])
@@ -137,8 +139,9 @@ impl Linear for LinesOfSight {
     }
 }
 
-/// Ranges of samples of a line, of which none beyond is in this rank's cells: where the line is within a cell of them along both axes that are cut,
-/// in any period of the box. In order, and none twice.
+/// Returns ranges of samples of a line that contain all samples in the cells of this rank, in order
+/// and without overlaps: along each cut axis the line is within one cell of the rank, in any period
+/// of the box.
 fn samples_near(regular: &RegularGrid, [from, to]: Line, samples: u64) -> Vec<Range<u64>> {
     let (part, distances) = (regular.part(), regular.distances());
     if part.iter().any(Range::is_empty) {
@@ -173,7 +176,8 @@ fn samples_near(regular: &RegularGrid, [from, to]: Line, samples: u64) -> Vec<Ra
     ranges
 }
 
-/// What ordered ranges without overlaps share with ordered ranges that may overlap.
+/// Returns the intersections of ordered ranges without overlaps with ordered ranges that may
+/// overlap.
 fn intersections(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     for range in ranges {

@@ -1,4 +1,4 @@
-//! Some places of a field.
+//! Selections of places of a field.
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
@@ -16,7 +16,8 @@ use crate::grid::extent;
 use crate::host_memory::{self, HostMemoryError};
 use crate::rank::Rank;
 
-/// The values of a field at some of its places, as a field of points: observed cells, for example. Its adjoint puts values back and 0 elsewhere.
+/// The values of a field at some of its places, such as observed cells, as a field of points. Its
+/// adjoint writes values to their places and 0 elsewhere.
 pub struct Select {
     signature: Signature,
     index: Array<u32>,
@@ -25,11 +26,12 @@ pub struct Select {
 }
 
 impl Select {
-    /// The cells with these global indices along each axis, of the only leaf of `domain`, real cells. The list may be the same on every rank: each
-    /// takes those that it owns, in their order. All ranks call it. Submits what was recorded before.
+    /// Creates the selection of cells by their global indices, for the only leaf of `domain`, which
+    /// is cells. Each rank takes the cells that it owns, in their order; all ranks may pass the
+    /// same list. Collective; submits.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces, cells outside of the grid, or one that comes twice.
+    /// - [`OperatorError::Invalid`] for other spaces, cells outside the grid, and repeated cells.
     pub fn cells(rank: &mut Rank, domain: &Space, cells: &[[u64; 3]]) -> Result<Self, OperatorError> {
         const NAME: &str = "selection";
         let Some((_, Leaf { support: Support::Cells { regular, ghosts }, .. })) = domain.only() else {
@@ -48,11 +50,11 @@ impl Select {
         Self::places(rank, domain, &places)
     }
 
-    /// The places of this rank with these indices, of the only leaf of `domain`, which is real and distributed. All ranks call it. Submits what was
-    /// recorded before.
+    /// Creates the selection of places of this rank by index, for the only leaf of `domain`, which
+    /// is real and distributed. Collective; submits.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces, places that are not there, or one that comes twice.
+    /// - [`OperatorError::Invalid`] for other spaces, places outside the leaf, and repeated places.
     pub fn places(rank: &mut Rank, domain: &Space, places: &[u64]) -> Result<Self, OperatorError> {
         const NAME: &str = "selection";
         let Some((name, leaf)) = domain.only().filter(|(_, leaf)| leaf.values == Values::Real && leaf.is_distributed())
@@ -89,12 +91,13 @@ impl Select {
     }
 }
 
-/// Which of all points the places of a leaf are: cells and modes by their number in the whole grid, points by their own.
+/// Returns the order of places of a leaf: by the number in the whole grid, or by the number of the
+/// point.
 fn order_of(rank: &mut Rank, leaf: &Leaf, places: &[u64]) -> Result<PointOrder, OperatorError> {
     let in_grid = |[n0, n1, n2]: [u64; 3], first: [i64; 3], local: [u64; 3]| -> Result<Vec<u64>, HostMemoryError> {
         let number = |&place: &u64| {
             let at = [place / local[2] / local[1], place / local[2] % local[1], place % local[2]];
-            // Ghosts are the cells that they are copies of.
+            // Ghost cells have the number of the cell that they copy.
             let [i, j, k] =
                 [(0, n0), (1, n1), (2, n2)].map(|(a, n)| (first[a] + at[a] as i64).rem_euclid(n as i64) as u64);
             (i * n1 + j) * n2 + k
@@ -121,7 +124,7 @@ fn order_of(rank: &mut Rank, leaf: &Leaf, places: &[u64]) -> Result<PointOrder, 
         Support::Points { order: PointOrder::Numbers(numbers), .. } => {
             host_memory::collect("numbers of points", places.iter().map(|&place| numbers.get()[place as usize]))?
         }
-        // Of what every rank has there are no places of its own.
+        // Replicated leaves have no places of one rank.
         Support::Vector { .. } | Support::Parameters { .. } => return Ok(PointOrder::Ranks),
     };
     Ok(PointOrder::Numbers(PointNumbers::new(&mut rank.recorder, numbers)?))

@@ -1,4 +1,4 @@
-//! Stencils: finite differences, smoothing over neighbours.
+//! Stencils: finite differences and smoothing.
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
@@ -13,21 +13,21 @@ use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct StencilParams {
-        /// Own cells, and fields.
+        /// Own cells by axis, and number of fields.
         own: [u32; 4],
-        /// Cells of the array with ghosts.
+        /// Cells of the array by axis, with ghost cells.
         shape: [u32; 4],
-        /// Ghosts below.
+        /// Ghost cells below.
         ghosts: [u32; 4],
-        /// Cells of the mesh, and a bit for each axis that closes on itself.
+        /// Cells of the mesh, and a bit for each axis that wraps around without ghost cells.
         mesh: [u32; 4],
-        /// Cells of a field with its ghosts.
+        /// Cells of a field with its ghost cells.
         field: u32,
         taps: u32,
     }
 }
 
-/// Taps at most: what software renderers allow loops of an invocation.
+/// Maximum number of taps: the limit of software renderers for loops of an invocation.
 const MOST_TAPS: usize = 1024;
 
 fn source() -> KernelSource {
@@ -40,14 +40,15 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     vec![source()]
 }
 
-/// A weighted neighbour: its offset in cells along each axis, and the weight.
+/// A weighted neighbor: its offset in cells along each axis, and the weight.
 pub type Tap = ([i64; 3], f64);
 
-/// `y[c] = sum over taps of weight * x[c + offset]` on a periodic grid. Its adjoint is the stencil with all offsets turned round, so that both are
-/// sums in the order of the taps, the same for every number of ranks.
+/// `y[c] = sum over taps of weight * x[c + offset]` on a periodic grid. Its adjoint has the
+/// negative offsets. Both add in the order of the taps, so that the bits do not depend on the
+/// number of ranks.
 ///
-/// Along axes that are not cut over ranks the grid closes on itself without ghosts: on one rank it is one pass of 8 bytes per cell, and nothing
-/// else.
+/// Axes that are not cut over ranks wrap around without ghost cells. On one rank the cost is one
+/// pass of 8 bytes per cell.
 pub struct StencilOperator {
     ghosted: [Ghosted; 2],
     taps: [Array<i32>; 2],
@@ -58,11 +59,11 @@ pub struct StencilOperator {
 }
 
 impl StencilOperator {
-    /// The stencil of `taps` on the only leaf of `space`, real cells without ghosts. Offsets are less than the cells of their axis. Submits what was
-    /// recorded before.
+    /// Creates the stencil for the only leaf of `space`, real cells without ghost cells. Submits.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces, no taps or more than 1024, offsets as long as an axis or weights that are not finite.
+    /// - [`OperatorError::Invalid`] for other spaces, no taps or more than 1024, offsets not
+    ///   shorter than an axis, and weights that are not finite.
     pub fn new(rank: &mut Rank, space: &Space, taps: &[Tap]) -> Result<Self, OperatorError> {
         const NAME: &str = "stencil";
         let (_, leaf, regular) = real_cells(rank, space, NAME)?;
@@ -79,7 +80,7 @@ impl StencilOperator {
         }
         let cut = [0, 1, 2].map(|a| regular.grid.along(a) > 1);
         let side = |sign: i64| -> Result<_, OperatorError> {
-            // How far taps reach below and above.
+            // The reach of the taps below and above.
             let reach = |a: usize, side: i64| {
                 taps.iter().map(|(offset, _)| (side * sign * offset[a]).max(0)).max().unwrap_or(0)
             };

@@ -126,10 +126,10 @@ impl Vector {
         }
     }
 
-    /// Sets a leaf from this rank's values, in f64, rounded where the device has them. Submits what was recorded before.
+    /// Sets the values of this rank of a leaf; values on the device are rounded to f32. Submits.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] when there is no such leaf or the number of values is another.
+    /// - [`OperatorError::Fit`] if there is no such leaf, or for another number of values.
     pub fn set(&mut self, recorder: &mut Recorder, name: &str, values: &[f64]) -> Result<(), OperatorError> {
         let Some(at) = self.space.position(name) else {
             return Err(OperatorError::missing("Vector::set", name, &self.space));
@@ -149,10 +149,11 @@ impl Vector {
         Ok(())
     }
 
-    /// This rank's values of a leaf. Waits for the device.
+    /// Returns the values of this rank of a leaf; blocks.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] when there is no such leaf; [`DeviceError`].
+    /// - [`OperatorError::Fit`] if there is no such leaf.
+    /// - [`OperatorError::Device`] if the device fails.
     pub fn get(&self, recorder: &mut Recorder, name: &str) -> Result<Vec<f64>, OperatorError> {
         match self.space.position(name).map(|at| &self.contents[at]) {
             Some(Contents::Device(array)) => {
@@ -164,10 +165,10 @@ impl Vector {
         }
     }
 
-    /// Records a copy of all values of `other`, a field of the same space.
+    /// Records a copy of all values of `other`, a vector of the same space.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`].
+    /// - [`OperatorError::Fit`] if the spaces differ.
     pub fn copy_from(&mut self, recorder: &mut Recorder, other: &Vector) -> Result<(), OperatorError> {
         self.space.admits(&other.space, "Vector::copy_from")?;
         for (own, other) in self.contents.iter_mut().zip(&other.contents) {
@@ -181,7 +182,7 @@ impl Vector {
         Ok(())
     }
 
-    /// Handles on the leaves of `space`, which must be among this field's.
+    /// Returns the leaves of `space`, which share their arrays. Errors name `operator`.
     pub(crate) fn part(&self, space: &Space, operator: &str) -> Result<Vector, OperatorError> {
         if let (true, true) = (space.len() == 1, self.space.len() == 1) {
             space.admits(&self.space, operator)?;
@@ -198,7 +199,7 @@ impl Vector {
         Ok(Vector { space: space.clone(), contents })
     }
 
-    /// The same with the leaves of `other` in place of those of these names.
+    /// Replaces the leaves that `other` has.
     pub(crate) fn with(mut self, other: &Vector) -> Vector {
         for (name, contents) in other.space.names().zip(&other.contents) {
             if let Some(at) = self.space.position(name) {
@@ -208,7 +209,7 @@ impl Vector {
         self
     }
 
-    /// Takes over parameters that were computed in a [`part`](Self::part) of it; arrays are shared anyway.
+    /// Sets parameters from a [`part`](Self::part); arrays are shared and need no copy.
     pub(crate) fn put(&mut self, part: Vector) {
         let single = self.space.len() == 1 && part.space.len() == 1;
         for (name, contents) in part.space.names().zip(part.contents) {
@@ -221,7 +222,7 @@ impl Vector {
         }
     }
 
-    /// The same arrays under the names of another space with the same leaves in the same order.
+    /// Returns the arrays under the names of another space with the same leaves in the same order.
     pub(crate) fn renamed(&self, space: &Space) -> Vector {
         Vector { space: space.clone(), contents: self.contents.clone() }
     }

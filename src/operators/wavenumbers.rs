@@ -26,41 +26,43 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     vec![source()]
 }
 
-/// Bins of wavenumbers `k = 2 pi |m / L|`, as integers: squares of the modes of each axis in units of a common one, whose sums are compared with
-/// limits. So a mode is in the same bin on every device and every rank. Where sides have squares in a ratio of small numbers (cubes, cells of one
-/// size) the integers are exact; otherwise they are rounded to 2^-31 of the greatest.
+/// Bins of wavenumbers `k = 2 pi |m / L|` in integers, so that a mode is in the same bin on every
+/// device and rank: the squares of the modes of each axis in a common unit, whose sums are compared
+/// with limits. The integers are exact if the squares of the sides have a ratio of small integers,
+/// as for cubes. Otherwise they are rounded to 2^-31 of the largest one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wavenumbers {
     regular: RegularGrid,
-    /// The integer of each mode number of an axis from 0 on.
+    /// The integer of each mode number of an axis, from 0 on.
     squares: [Vec<u32>; 3],
-    /// `k^2` of an integer of 1.
+    /// `k^2` of the integer 1.
     unit: f64,
-    /// Bin `b` has integers from `limits[b]` to `limits[b + 1]`, the latter excluded.
+    /// Bin `b` has the integers `limits[b]..limits[b + 1]`.
     limits: Vec<u32>,
     /// The wavenumber of each bin.
     values: Vec<f64>,
 }
 
-/// Sums of squares at most, for [`Wavenumbers::unique`].
+/// Maximum sum of squares, for [`Wavenumbers::unique`].
 const MOST_SUMS: u64 = 1 << 30;
-/// Different wavenumbers at most, of sides without a common measure. One workgroup of 256 invocations computes their
-/// amplitudes in each product of a fit: 4096 for each invocation, in six passes.
+/// Maximum number of different wavenumbers for sides without a common measure. One workgroup of 256
+/// invocations computes their amplitudes in each product of a fit, 4096 each, in six passes.
 const MOST_COMBINATIONS: usize = 1 << 20;
 
 impl Wavenumbers {
-    /// One bin for each wavenumber that a mode of the grid has, from 0 on.
+    /// Creates one bin for each wavenumber of the modes of the grid, from 0 on.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] where wavenumbers are too many or too close to be told apart: give [`edges`](Self::edges); for sides beyond 1e-100 to 1e100.
+    /// - [`OperatorError::Invalid`] for too many wavenumbers (use [`edges`](Self::edges)), and for
+    ///   sides outside 1e-100 to 1e100.
     pub fn unique(regular: &RegularGrid) -> Result<Self, OperatorError> {
         Self::unique_along(regular, [true; 3])
     }
 
-    /// The same of the wavenumbers along some axes alone: the others do not count.
+    /// Creates one bin for each wavenumber along some axes; the others do not count.
     ///
     /// # Errors
-    /// As [`unique`](Self::unique).
+    /// - Same as [`unique`](Self::unique).
     pub fn unique_along(regular: &RegularGrid, axes: [bool; 3]) -> Result<Self, OperatorError> {
         let mut along = regular.clone();
         (0..3).filter(|&a| !axes[a]).for_each(|a| along.shape[a] = 1);
@@ -87,8 +89,8 @@ impl Wavenumbers {
         Ok(Wavenumbers { regular: regular.clone(), squares, unit, limits, values })
     }
 
-    /// Where sides have no common measure hardly any wavenumbers are equal: all combinations of mode numbers, sorted. Those that differ in the last
-    /// of 31 bits of the greatest square are one.
+    /// Creates bins for sides without a common measure, where hardly any wavenumbers are equal: all
+    /// combinations of mode numbers, sorted. Wavenumbers with equal integers are one.
     fn unique_rounded(regular: &RegularGrid) -> Result<Self, OperatorError> {
         let (squares, unit) = rounded(regular);
         let combinations = squares.iter().fold(1_usize, |product, of| product.saturating_mul(of.len()));
@@ -113,11 +115,12 @@ impl Wavenumbers {
         Ok(Wavenumbers { regular: regular.clone(), squares, unit, limits, values })
     }
 
-    /// Bin `b` has wavenumbers from `edges[b]` to `edges[b + 1]`, the latter excluded; modes elsewhere are in none. A bin's own wavenumber is the
-    /// middle of its edges.
+    /// Creates bins from their edges: bin `b` has the wavenumbers `edges[b]..edges[b + 1]`, and
+    /// their mean as its own wavenumber. Other modes are in no bin.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for less than two edges, or edges that do not grow; for sides beyond 1e-100 to 1e100.
+    /// - [`OperatorError::Invalid`] for fewer than two edges, edges that do not grow, and sides
+    ///   outside 1e-100 to 1e100.
     pub fn edges(regular: &RegularGrid, edges: &[f64]) -> Result<Self, OperatorError> {
         check_sides(regular)?;
         let grow = edges.windows(2).all(|pair| pair[0] < pair[1]) && edges.len() > 1;
@@ -128,44 +131,44 @@ impl Wavenumbers {
             ));
         }
         let (squares, unit) = exact(regular).unwrap_or_else(|| rounded(regular));
-        // A little less than the edge, which rounding may have put above a wavenumber that is meant to be on it.
+        // Slightly below the edge, since rounding may have put it above a wavenumber on the edge.
         let limit = |edge: &f64| (edge * edge / unit * (1.0 - 1e-12)).ceil().min(f64::from(u32::MAX)) as u32;
         let values = edges.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
         Ok(Wavenumbers { regular: regular.clone(), squares, unit, limits: edges.iter().map(limit).collect(), values })
     }
 
-    /// Number of bins.
+    /// Returns the number of bins.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no bins.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The wavenumber of each bin.
+    /// Returns the wavenumber of each bin.
     pub fn values(&self) -> &[f64] {
         &self.values
     }
 
-    /// The bin of a mode, given by its index along each axis; none where it is in no bin.
+    /// Returns the bin of a mode, given by its index along each axis; `None` if it is in no bin.
     pub fn bin(&self, mode: [u64; 3]) -> Option<usize> {
         let square: u32 = (0..3).map(|a| self.square(a, mode[a])).sum();
         let above = self.limits.partition_point(|&limit| limit <= square);
         above.checked_sub(1).filter(|&bin| bin < self.len())
     }
 
-    /// The integer of mode index `index` of an axis.
+    /// Returns the integer of a mode index of an axis.
     fn square(&self, axis: usize, index: u64) -> u32 {
         self.squares[axis][index.min(self.regular.shape[axis] - index) as usize]
     }
 
-    /// The operator from one amplitude per bin to each mode of `target`'s only leaf, real modes of the grid: each mode takes the amplitude of its
-    /// bin, or 0. The domain has the name `amplitudes`. Submits what was recorded before.
+    /// Creates the operator from one amplitude per bin to the only leaf of `target`, real modes of
+    /// the grid. Modes in no bin are 0. The domain has the name `amplitudes`. Submits.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces.
+    /// - [`OperatorError::Invalid`] for other spaces.
     pub fn amplitudes(&self, rank: &mut Rank, target: &Space) -> Result<Gather, OperatorError> {
         let index = self.index(rank, target)?;
         let batch = target.only().map_or(1, |(_, leaf)| leaf.batch);
@@ -173,11 +176,11 @@ impl Wavenumbers {
         Gather::new(&domain, target, index)
     }
 
-    /// The bin of each mode of `target`'s only leaf, real modes of the grid, and the number of bins where it is in none. Submits what was recorded
-    /// before.
+    /// Returns the bin of each mode of the only leaf of `target`, real modes of the grid; for modes
+    /// in no bin the number of bins. Submits.
     ///
     /// # Errors
-    /// [`OperatorError::Invalid`] for other spaces.
+    /// - [`OperatorError::Invalid`] for other spaces.
     pub fn index(&self, rank: &mut Rank, target: &Space) -> Result<Array<u32>, OperatorError> {
         let Some((_, Leaf { support: Support::Modes { regular, half }, values: Values::Real, .. })) = target.only()
         else {
@@ -210,7 +213,7 @@ impl Wavenumbers {
     }
 }
 
-/// Refuses sides for which squares of wavenumbers are no numbers.
+/// Refuses sides whose squared wavenumbers overflow or underflow.
 fn check_sides(regular: &RegularGrid) -> Result<(), OperatorError> {
     match regular.size.iter().find(|side| !(1e-100..=1e100).contains(*side)) {
         Some(side) => {
@@ -220,7 +223,8 @@ fn check_sides(regular: &RegularGrid) -> Result<(), OperatorError> {
     }
 }
 
-/// All sums of one number of each list, of which the greatest is `most`: bits of a set, moved by each number in turn.
+/// Returns all sums of one number of each list, at most `most`. Shifts a bit set by each number in
+/// turn.
 fn sums_of(lists: &[Vec<u32>; 3], most: usize) -> Vec<u32> {
     let words = most / 64 + 1;
     let mut reached = vec![0u64; words];
@@ -241,12 +245,13 @@ fn sums_of(lists: &[Vec<u32>; 3], most: usize) -> Vec<u32> {
     (0..=most as u32).filter(is_in).collect()
 }
 
-/// Mode numbers of an axis that differ in their square.
+/// Returns the mode numbers of an axis with different squares.
 fn modes(regular: &RegularGrid, axis: usize) -> std::ops::RangeInclusive<u64> {
     0..=regular.shape[axis] / 2
 }
 
-/// Integers that are exactly in the ratio of the squares, and the square of the wavenumber of 1.
+/// Returns integers in the exact ratio of the squares, and the squared wavenumber of 1, if they
+/// exist.
 fn exact(regular: &RegularGrid) -> Option<([Vec<u32>; 3], f64)> {
     let of_one = regular.size.map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
     let longer = (0..3).filter(|&a| regular.shape[a] > 1);
@@ -264,7 +269,7 @@ fn exact(regular: &RegularGrid) -> Option<([Vec<u32>; 3], f64)> {
     None
 }
 
-/// Integers near the squares, so that the greatest sum is 2^31.
+/// Returns integers close to the squares, scaled so that the largest sum is 2^31.
 fn rounded(regular: &RegularGrid) -> ([Vec<u32>; 3], f64) {
     let of_one = regular.size.map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
     let most: f64 = (0..3).map(|a| of_one[a] * (regular.shape[a] / 2).pow(2) as f64).sum();
