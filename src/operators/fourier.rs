@@ -218,10 +218,11 @@ impl Linear for Hartley {
     fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
         let (v, out, layout) = (v.single()?, out.single()?, &self.transform.field_layout());
-        Ok(match direction {
+        match direction {
             Direction::Forward => self.transform.forward(recorder, comms, v, layout, out)?,
             Direction::Adjoint => self.transform.forward_adjoint(recorder, comms, v, out, layout)?,
-        })
+        }
+        Ok(())
     }
 
     fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
