@@ -328,7 +328,10 @@ fn stencils_that_reach_too_far_are_errors_or_nan() {
     for (text, part) in [
         ("fn cells(c: Cell) -> f32 { return x(c); }", "`fn cell`"),
         ("fn cell(c: Cell) -> f32 { return z(c); }", "z"),
-        ("fn cell(c: Cell) -> u32 { return 1u; }", "field::stencil"),
+        ("fn cell(c: Cell) -> u32 { return 1u; }", "`cell` returns u32: expected f32"),
+        ("fn cell(c: Cell) -> vec2f { return vec2f(x(c)); }", "`cell` returns vec2f: expected f32"),
+        ("alias T = u32; fn cell(c: Cell) -> T { return 1u; }", "field::stencil"),
+        ("fn cell(c: Cell) -> f32 { return x_at(c, 1); }", "expected 2 offsets, got 1"),
     ] {
         for found in run(text) {
             let text = found.unwrap_err();

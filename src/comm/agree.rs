@@ -61,7 +61,7 @@ impl Communicator {
         let own = text(arguments);
         let hash =
             own.iter().fold(fnv1a(START, call.as_bytes()), |hash, text| fnv1a(fnv1a(hash, text.as_bytes()), &[0]));
-        let Some(rank) = self.first_to_differ(hash)? else { return Ok(()) };
+        let Some(rank) = self.first_to_differ(hash).map_err(|error| error.within(call))? else { return Ok(()) };
         let own = std::iter::once(format!("operation\0{call:?}")).chain(own).collect::<Vec<_>>().join("\x01");
         let [reference, other] = [self.text_of(0, &own)?, self.text_of(rank, &own)?];
         let fields = |text: &str| -> Vec<(String, String)> {

@@ -147,6 +147,16 @@ impl CommError {
     pub(super) fn not_sent_to_self(rank: usize) -> CommError {
         CommError::PeerFailed { rank, message: "it waits for a message to itself that it has not sent".to_owned() }
     }
+
+    /// Names the operation of this rank in a mismatch of collectives.
+    pub(super) fn within(self, call: &str) -> CommError {
+        match self {
+            CommError::Mismatch { rank, called, other, other_called } => {
+                CommError::Mismatch { rank, called: format!("{call} ({called})"), other, other_called }
+            }
+            error => error,
+        }
+    }
 }
 
 /// Failure of a rank.

@@ -167,7 +167,9 @@ struct Form {
 /// - `x(c)` is the value of the input `x` in the cell,
 /// - `x_at(c, di, dj, dk)` is its value `[di, dj, dk]` cells away, with as many offsets as the mesh
 ///   has axes; offsets must not reach beyond the ghost cells of the mesh,
-/// - `c.index` is the index of the cell in the mesh, `c.position` the point that it stands for,
+/// - `c.index: vec3<u32>` is the index of the cell in the mesh, `c.position: vec3<f32>` the point
+///   that it stands for; with fewer than three axes the shape is padded in front, so that the last
+///   axis is always `z`,
 /// - `params` has the fields of the parameters.
 ///
 /// The value of a field is its element type, such as `f32`, or with 2 to 4 components a vector such
@@ -221,8 +223,9 @@ impl Stencil {
     ///
     /// # Errors
     /// - [`FieldError::Layout`] if a field is on another mesh.
-    /// - [`FieldError::Stencil`] if a literal offset reaches beyond the ghost cells, a field has
-    ///   more than 4 components, or a name is not usable.
+    /// - [`FieldError::Stencil`] if a literal offset reaches beyond the ghost cells, a call has
+    ///   another number of offsets than the mesh has axes, `cell` returns another type than the
+    ///   output has, a field has more than 4 components, or a name is not usable.
     /// - [`FieldError::Device`] if the text does not compile or does not match the fields.
     /// - [`FieldError::Comm`] if another rank fails.
     pub fn run<T: DeviceElement, P: KernelParams>(
@@ -254,6 +257,7 @@ impl Stencil {
         });
         let callback = if size_of::<P>() == 0 { callback } else { callback.params(params) };
         callback.check("Stencil", &["fn cell"])?;
+        self.check_result(&words, &value_type(T::ELEMENT, output.components()))?;
         let kernel = self.kernel(&callback, accessors, T::ELEMENT, output.components());
         let params = self.params();
         let bytes = [bytemuck::bytes_of(&params), &callback.values()].concat();
@@ -287,6 +291,22 @@ impl Stencil {
         }
     }
 
+    /// Checks that `cell` returns the value of the output, unless the type is an alias of the text.
+    fn check_result(&self, words: &WgslWords<'_>, expected: &str) -> Result<(), FieldError> {
+        let Some(found) = words.result_of("cell") else { return Ok(()) };
+        let is_builtin = ["f32", "u32", "i32", "f64", "bool"].contains(&found.as_str()) || found.starts_with("vec");
+        let long = |text: &str| match text.strip_prefix("vec").and_then(|rest| rest.split_at_checked(1)) {
+            Some((n, "f")) => format!("vec{n}<f32>"),
+            Some((n, "u")) => format!("vec{n}<u32>"),
+            Some((n, "i")) => format!("vec{n}<i32>"),
+            _ => text.to_string(),
+        };
+        if !is_builtin || long(&found) == expected {
+            return Ok(());
+        }
+        Err(FieldError::Stencil { why: format!("`cell` returns {found}: expected {expected}, a value of the output") })
+    }
+
     /// Checks the name and the components of a field, and the literal offsets with which the text
     /// reads it.
     fn check(&self, words: &WgslWords<'_>, name: &str, components: u64) -> Result<(), FieldError> {
@@ -302,6 +322,12 @@ impl Stencil {
         }
         let MeshOptions { axes, ghosts, .. } = *self.mesh.options();
         for arguments in words.calls(&format!("{name}_at")) {
+            if arguments.len() != axes + 1 {
+                let offsets = arguments.len().saturating_sub(1);
+                return wrong(format!(
+                    "`{name}_at` takes the cell and an offset for each axis of the mesh: expected {axes} offsets, got {offsets}"
+                ));
+            }
             for (axis, text) in (3 - axes..3).zip(arguments.iter().skip(1)) {
                 let Ok(offset) = text.trim_end_matches('i').parse::<i64>() else { continue };
                 let [below, above] = ghosts[axis].map(|width| width as i64);

@@ -34,6 +34,15 @@ impl<'a> WgslWords<'a> {
         self.0.contains(&word)
     }
 
+    /// Returns the type that the definition of `function` names as its result.
+    pub fn result_of(&self, function: &str) -> Option<String> {
+        let start = (1..self.0.len()).find(|&at| self.0[at] == function && self.0[at - 1] == "fn")?;
+        let arrow = (start..self.0.len()).take_while(|&at| self.0[at] != "{").find(|&at| {
+            self.0[at] == ">" && self.0[at - 1] == "-"
+        })?;
+        Some(self.0[arrow + 1..].iter().take_while(|word| **word != "{").copied().collect())
+    }
+
     /// Returns the arguments of each call of `function`, each joined from its words.
     pub fn calls(&self, function: &str) -> impl Iterator<Item = Vec<String>> {
         let starts = (0..self.0.len()).filter(move |&at| self.0[at] == function && self.0.get(at + 1) == Some(&"("));
@@ -104,5 +113,8 @@ mod tests {
         let calls: Vec<_> = text.calls("f").collect();
         assert_eq!(calls, [vec!["a:u32"], vec!["c", "-1", "g(2,3)"], vec!["c", "0", "i32(a[1,2])"]]);
         assert!(text.contains("g") && !text.contains("f(9)"));
+        let result = |text: &str| WgslWords::new(text).result_of("f");
+        assert_eq!(result("fn g() -> u32 {} fn f(a: u32) -> vec2<f32> { return g(); }"), Some("vec2<f32>".into()));
+        assert_eq!(result("fn f() {} fn g() -> u32 { f(); }"), None);
     }
 }

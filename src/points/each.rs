@@ -92,14 +92,14 @@ impl Variable<'_> {
     }
 }
 
-/// Returns the caller's text with its variables.
+/// Returns the caller's text with its variables, which follow it so that errors name its own lines.
 fn text_of(variables: &[Variable<'_>], text: &str) -> String {
     let declared =
         variables.iter().map(|one| format!("var<private> {}: {};\n", one.name, one.wgsl())).collect::<String>();
     let loaded = variables.iter().map(Variable::load).collect::<String>();
     let stored = variables.iter().filter(|one| one.changed.is_some()).map(Variable::store).collect::<String>();
     format!(
-        "{declared}fn user_update() {{\n{text}\n}}\nfn each_invocation(i: u32) {{\n{loaded}    user_update();\n{stored}}}\n"
+        "fn user_update() {{ {text}\n}}\n{declared}fn each_invocation(i: u32) {{\n{loaded}    user_update();\n{stored}}}\n"
     )
 }
 
@@ -141,7 +141,7 @@ impl Rank {
     /// # Errors
     /// - [`ParticleError::Device`] if the text does not compile, or names more attributes than the
     ///   device binds.
-    /// - [`ParticleError::NonFinite`] if a coordinate becomes NaN or infinite, on all ranks.
+    /// - [`ParticleError::Moved`] if a coordinate becomes NaN or infinite, on all ranks.
     pub fn each<P: KernelParams>(
         &mut self,
         particles: &mut Particles,
@@ -176,7 +176,12 @@ impl Rank {
             }
         }
         callback.check("Rank::each", &[])?;
-        self.run_each(&callback, particles.len())?;
+        self.run_each(&callback, particles.len()).map_err(|error| match error {
+            DeviceError::Shader { kernel, why } if why.contains("no definition in scope for identifier") => {
+                DeviceError::Shader { kernel, why: format!("{why}\nattributes of the particles: {}", names.join(", ")) }
+            }
+            error => error,
+        })?;
         let mut positions = None;
         for Variable { name, values, width, changed } in variables {
             let Some(words) = changed else { continue };
@@ -186,7 +191,10 @@ impl Rank {
             }
         }
         if let Some(positions) = positions {
-            *particles = particles.moved(self, positions)?;
+            *particles = particles.moved(self, positions).map_err(|error| match error {
+                ParticleError::NonFinite { index, axis } => ParticleError::Moved { index, axis },
+                error => error,
+            })?;
         }
         Ok(())
     }

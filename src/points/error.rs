@@ -18,6 +18,14 @@ pub enum ParticleError {
         /// Its first such axis.
         axis: usize,
     },
+    /// A coordinate becomes NaN or infinite in [`Rank::each`](crate::Rank::each).
+    #[error("Rank::each makes coordinate {axis} of point {index} NaN or infinite; check the statements that assign to `x`")]
+    Moved {
+        /// The first such point.
+        index: u64,
+        /// Its first such axis.
+        axis: usize,
+    },
     /// A finite `f64` coordinate along an open axis rounds to no finite `f32`.
     #[error(
         "coordinate {axis} of point {index} is {value:e}, beyond the range of f32 (3.4e38); scale the data to other \

@@ -7,6 +7,8 @@ use super::curve::Curve;
 use super::domain::Domain;
 use super::error::ParticleError;
 use super::sort::{CurveOrder, SortError, distribute_rows};
+use crate::comm::Op;
+use crate::exchange::Terms;
 use crate::gpu::Array;
 use crate::rank::Rank;
 
@@ -198,6 +200,57 @@ impl Particles {
     pub fn download<T: DeviceValue>(&self, rank: &mut Rank, name: &str) -> Result<Vec<T>, ParticleError> {
         let values = self.get::<T>(name)?;
         Ok(rank.recorder.download(&values, 0, values.len())?)
+    }
+
+    /// Returns the sum of the values of an `f32` attribute, or of the coordinates for `x`, over the
+    /// particles of all ranks; NaN if a value is not finite.
+    ///
+    /// Collective; blocks. The same bits on any number of ranks and in any order of particles:
+    /// values are added as integers, as [`Rank::sum`] does.
+    ///
+    /// ```
+    /// use meshloom::points::{Domain, Particles};
+    ///
+    /// meshloom::run(|rank| {
+    ///     let p = Particles::from_host(rank, &Domain::open(2)?, &[0.0, 1.0])?.with(rank, "v", &[3.0f32, 4.0], 2)?;
+    ///     assert_eq!(p.dot(rank, "v", "v")?, 25.0 * rank.size() as f64); // one particle per rank
+    ///     assert_eq!(p.sum(rank, "v")?, 7.0 * rank.size() as f64);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), meshloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - Same as [`get`](Self::get), on all ranks.
+    /// - [`ParticleError::Device`] if the device fails.
+    pub fn sum(&self, rank: &mut Rank, name: &str) -> Result<f64, ParticleError> {
+        let values = rank.comm.clone().together(|| self.get::<f32>(name))?;
+        self.exact_sum(rank, &values, None)
+    }
+
+    /// Returns the sum of the products of two `f32` attributes of the same width over the particles
+    /// of all ranks. Products are rounded to `f32`; otherwise as [`sum`](Self::sum).
+    ///
+    /// # Errors
+    /// - [`ParticleError::Shape`] if the attributes have different widths, on all ranks.
+    /// - Same as [`sum`](Self::sum).
+    pub fn dot(&self, rank: &mut Rank, one: &str, other: &str) -> Result<f64, ParticleError> {
+        let (x, y) = rank.comm.clone().together(|| {
+            let (x, y) = (self.get::<f32>(one)?, self.get::<f32>(other)?);
+            match x.len() == y.len() {
+                true => Ok((x, y)),
+                false => Err(ParticleError::Shape { name: other.into(), have: y.len(), want: x.len() }),
+            }
+        })?;
+        self.exact_sum(rank, &x, Some(&y))
+    }
+
+    fn exact_sum(&self, rank: &mut Rank, x: &Array<f32>, y: Option<&Array<f32>>) -> Result<f64, ParticleError> {
+        let mut total = [x.len()];
+        rank.comm.all_reduce(&mut total, Op::Sum)?;
+        let sums = rank.exact_sums();
+        let terms = Terms { x, y, index: None, sums: 1, batches: 1, total: total[0] };
+        Ok(sums.totals(&mut rank.recorder, Some(&rank.comm), &terms)?[0])
     }
 
     /// Returns the particles at new positions, with the same attributes and rows. `positions` are

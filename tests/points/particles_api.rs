@@ -358,9 +358,12 @@ fn each_particle_is_changed_by_itself() {
             1,
         )?;
         let wrong = rank.each(&mut p, "if rank == 1u && n == 6u { x.y = 1.0 / (x.y - x.y); }", &()).unwrap_err();
-        assert_eq!(wrong, ParticleError::NonFinite { index: 7, axis: 1 });
+        assert_eq!(wrong, ParticleError::Moved { index: 7, axis: 1 });
         let wrong = rank.each(&mut p, "n = missing;", &()).unwrap_err().to_string();
-        assert!(wrong.contains("missing"), "{wrong}");
+        assert!(wrong.contains("missing") && wrong.contains("attributes of the particles: "), "{wrong}");
+        // Lines count from the first line of the text, whatever attributes it names.
+        let wrong = rank.each(&mut p, "n = n + 1u;\nx = wrong;", &()).unwrap_err().to_string();
+        assert!(wrong.contains("line 2 of `points::each`"), "{wrong}");
         Ok(Vec::<()>::new())
     });
 }
@@ -383,7 +386,20 @@ fn attributes_are_named_and_typed() {
         assert_eq!(error, missing);
         let error =
             rank.query(&search, Targets::Own, Predicate::within(1.0), Visit::new("fn begin() {}")).err().unwrap();
-        assert!(error.to_string().contains("no `fn each`"), "{error}");
+        let error = error.to_string();
+        assert!(error.contains("no `fn each`") && error.contains("`Visit`"), "{error}");
+        let query = |rank: &mut Rank, visit: Visit| {
+            rank.query(&search, Targets::Own, Predicate::within(1.0), visit).err().unwrap().to_string()
+        };
+        let text = "alias State = f32;
+            fn begin(query: u32, reach: f32) -> State { return 0.0; }
+            fn each(state: State, near: Neighbor) -> State { return state + f32(n(near.index)); }
+            fn end(query: u32, state: State) { set_sum(query, state); }";
+        let undeclared = query(rank, Visit::new(text).write("sum", 1));
+        assert!(undeclared.contains("add `.read(\"n\")`"), "{undeclared}");
+        let wrong = text.replace("0.0;", "0.0 + missing;");
+        let wrong = query(rank, Visit::new(wrong).read("n").write("sum", 1));
+        assert!(wrong.contains("line 2 of "), "{wrong}");
         Ok(Vec::<()>::new())
     });
 }
@@ -704,4 +720,36 @@ fn attributes_are_painted_and_fields_read_at_particles() {
         });
         assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.contains("mass"))), "{refused:?}");
     }
+}
+
+#[test]
+fn attributes_are_summed_to_the_same_bits_on_any_number_of_ranks() {
+    let v: Vec<f32> = (0..3 * 500).map(|i| (1e6 * (clouds::uniform(23, i) - 0.5)) as f32).collect();
+    let wanted: f64 = v.iter().map(|&v| f64::from(v)).sum();
+    let squares: f64 = v.iter().map(|&v| f64::from(v * v)).sum();
+    let x = points(Kind::Uniform, 500, 3, 24);
+    let runs = |ranks: usize| {
+        on(ranks, |rank| {
+            let p = Particles::from_host(rank, &Domain::open(3)?, part(rank, &x, 3))?;
+            let mut p = p.with(rank, "v", part(rank, &v, 3), 3)?.with(rank, "n", &vec![1u32; p_len(rank, &x)], 1)?;
+            let before = [p.sum(rank, "v")?, p.dot(rank, "v", "v")?];
+            rank.distribute(&mut p)?;
+            assert_eq!([p.sum(rank, "v")?, p.dot(rank, "v", "v")?], before, "any order of particles");
+            assert_eq!(p.dot(rank, "x", "v")?, p.dot(rank, "v", "x")?);
+            assert!(p.sum(rank, "n").unwrap_err().to_string().contains("expected u32 values"));
+            assert!(p.dot(rank, "v", "w").unwrap_err().to_string().contains("no attribute `w`"));
+            Ok(vec![before])
+        })
+    };
+    let one = runs(1)[0];
+    // Values are rounded to 62 bits less the logarithm of their number; products to f32 before.
+    assert!((one[0] - wanted).abs() < 1e-3 && (one[1] / squares - 1.0).abs() < 1e-12, "{one:?} {wanted} {squares}");
+    for ranks in [2, 3] {
+        assert!(runs(ranks).iter().all(|found| *found == one), "{ranks} ranks");
+    }
+}
+
+/// The number of this rank's points of three coordinates.
+fn p_len(rank: &Rank, x: &[f32]) -> usize {
+    part(rank, x, 3).len() / 3
 }

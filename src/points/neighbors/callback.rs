@@ -10,16 +10,14 @@ use crate::points::Domain;
 /// Name by which kernels import the text.
 pub(super) const MODULE: &str = "neighbors::callback";
 
-const PLACE: &str = "Callback on neighbors";
-
-/// Refuses a text that lacks one of the functions.
-pub(super) fn check(callback: &Callback) -> Result<(), DeviceError> {
-    callback.check(PLACE, &["fn begin", "fn each", "fn end"])?;
+/// Refuses a text that lacks one of the functions; `place` is the caller's name for it.
+pub(super) fn check(place: &str, callback: &Callback) -> Result<(), DeviceError> {
+    callback.check(place, &["fn begin", "fn each", "fn end"])?;
     if callback.defines("alias State") || callback.defines("struct State") {
         return Ok(());
     }
     let why = "the text has no type `State`; define it with `alias State = ...;` or `struct State { ... }`".to_string();
-    Err(DeviceError::Misuse { what: PLACE.into(), why })
+    Err(DeviceError::Misuse { what: place.into(), why })
 }
 
 /// Returns `true` if a query may end before its last neighbour.

@@ -217,7 +217,7 @@ impl NearestSearch {
         callback: &Callback,
     ) -> Result<(), NeighborError> {
         knn.check()?;
-        callback::check(callback)?;
+        callback::check("Callback on neighbors", callback)?;
         let leaves = tree.len().div_ceil(LEAF);
         let units = queries.units(tree, knn.within, f32::INFINITY);
         let one_dispatch = self.budget.portions(self.form, leaves, 0)?.is_none();

@@ -197,7 +197,7 @@ impl RadiusSearch {
         callback: &Callback,
     ) -> Result<(), NeighborError> {
         check_radius(within.radius)?;
-        callback::check(callback)?;
+        callback::check("Callback on neighbors", callback)?;
         let arrays = callback.arrays().collect();
         self.enumerate(recorder, tree, queries, (within, RowOrder::Input), Action::Callback(callback), arrays)
     }
@@ -221,7 +221,7 @@ impl RadiusSearch {
         if at_once && (!is_ordered || tree.is_sorted()) {
             return self.visit(recorder, tree, queries, within, callback);
         }
-        callback::check(callback)?;
+        callback::check("Callback on neighbors", callback)?;
         let order = (within, RowOrder::Curve);
         let counts = self.counts_in(recorder, tree, queries, order)?;
         let (lists, longest) = self.unordered(recorder, tree, queries, order, counts)?;

@@ -8,7 +8,7 @@ use super::error::NeighborError;
 use super::query::{Nearest, PairFilter, Within, check_radius};
 use super::search::{RankQueries, Search, refuse_self_filter};
 use super::targets::{Queries, QueryPoints};
-use crate::gpu::{Array, Callback, Element, KernelParams};
+use crate::gpu::{Array, Callback, DeviceError, Element, KernelParams, WgslWords};
 use crate::points::cloud::{AnyArray, DeviceValue};
 use crate::points::ghosts::Ghosts;
 use crate::points::partition::{JointPoints, WithGhosts};
@@ -117,6 +117,24 @@ impl Visit {
     pub fn ordered(mut self) -> Self {
         self.is_ordered = true;
         self
+    }
+
+    /// Refuses calls of attributes that are not declared.
+    fn check_reads(&self, input: &Particles, targets: Option<&Particles>) -> Result<(), NeighborError> {
+        let words = WgslWords::new(&self.text);
+        let declared = |name: &&str| self.read.iter().chain(&self.read_target).any(|one| one == name);
+        for (particles, method) in [(Some(input), "read"), (targets, "read_target")] {
+            let names = particles.into_iter().flat_map(Particles::names);
+            for name in names.filter(|name| !declared(name)) {
+                // A function of the text's own has parameters with types.
+                let is_own = words.calls(name).any(|arguments| arguments.iter().any(|text| text.contains(':')));
+                if !is_own && words.calls(name).next().is_some() {
+                    let why = format!("the text calls `{name}`, an attribute that is not declared; add `.{method}(\"{name}\")`");
+                    return Err(DeviceError::Misuse { what: "Visit".into(), why }.into());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Checks that all ranks visit alike. Collective.
@@ -279,7 +297,8 @@ impl Search {
         visit: &Visit,
     ) -> Result<(), NeighborError> {
         refuse_self_filter(queries, excludes_self)?;
-        callback::check(&Callback::new(visit.text.as_str()))?;
+        callback::check("Visit", &Callback::new(visit.text.as_str()))?;
+        visit.check_reads(&self.input, targets)?;
         for name in &visit.read {
             self.input.known_column(name)?;
         }
@@ -338,7 +357,7 @@ impl Search {
             };
             written.push((name.clone(), words, *element, *width));
         }
-        let callback = callback.with_text(text + &visit.text, visit.params.as_ref()).loop_rounds(visit.loop_rounds);
+        let callback = callback.with_text(format!("{}\n{text}", visit.text), visit.params.as_ref()).loop_rounds(visit.loop_rounds);
         Ok(Bound { callback, written })
     }
 
