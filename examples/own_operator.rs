@@ -10,7 +10,6 @@
 
 use meshloom::Rank;
 use meshloom::gpu::Options;
-use meshloom::grid::Grid;
 use meshloom::operators::{
     Adjoint, Diagonal, Hartley, Leaf, Linear, Model, PointwiseOperator, RegularGrid, Select, Space, Vector,
     Wavenumbers, check_adjoint, check_derivative, random_field,
@@ -46,11 +45,8 @@ fn model(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ranks = std::env::args().nth(1).map_or(Ok(1), |text| text.parse())?;
-    let shape = [1, 48, 64];
     let losses = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
-        // Ranks share the rows of an image: the second axis.
-        let grid = Grid::new([1, rank.size()], rank.size())?;
-        let regular = RegularGrid { shape, size: [1.0, 4.8, 6.4], grid, rank: rank.index() };
+        let regular = RegularGrid::from(&rank.mesh([48, 64]).periodic([4.8, 6.4]).build()?);
         let model = model(rank, &regular)?;
 
         let truth = random_field(rank, model.domain(), 1)?;

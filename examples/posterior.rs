@@ -8,7 +8,6 @@
 
 use meshloom::comm::Communicator;
 use meshloom::gpu::{Gpu, Options};
-use meshloom::grid::Grid;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, Draw, FieldPrior, Fit, FitOptions, IterationOptions, Likelihood,
     NewtonOptions, PriorSpectrum, SampleGroups, Samples, Sampling, Stream, VectorSpace,
@@ -85,7 +84,7 @@ fn main() -> Result<(), Error> {
     let mut words = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
     let (n, iterations) = (words.next().unwrap_or(32), words.next().unwrap_or(6) as u32);
     let mut rank = Rank::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
-    let regular = RegularGrid { shape: [1, n, n], size: [1.0; 3], grid: Grid::new([1, 1], 1)?, rank: 0 };
+    let regular = RegularGrid::from(&rank.mesh([n, n]).periodic([1.0; 2]).build()?);
     let field = CorrelatedField::new(&mut rank, &regular, &prior())?.model()?;
     let exp = PointwiseOperator::wgsl("fn f(s: f32) -> f32 { return exp(s); }", "f", field.target(), "rate")?;
     let rate = field.then(&Model::new(exp))?;

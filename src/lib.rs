@@ -42,6 +42,7 @@
 //! | a cosmological simulation and its gradient | [`pm`] | `simulation`, `initial_conditions` |
 //! | models with derivatives, posteriors | [`operators`], [`inference`] | `own_kernel_posterior`, `posterior` |
 //! | kernels of your own | [`low_level`] | |
+//! | a guest on your own wgpu device | [`gpu::Gpu::from_wgpu`], [`Rank::new`] | `guest` |
 //!
 //! # Modules
 //! Each imports only what stands below it.
@@ -91,6 +92,17 @@
 //! ([`Array::from_buffer`](gpu::Array::from_buffer)). It gives out the buffers of its arrays
 //! ([`Array::bindings`](gpu::Array::bindings)) and puts its work into a caller's encoder
 //! ([`Recorder::encode_into`](gpu::Recorder::encode_into)).
+//!
+//! The version of wgpu is that of [`crate::wgpu`], which is re-exported. Call
+//! [`Gpu::from_wgpu`](gpu::Gpu::from_wgpu) once for each device and give clones to the ranks of its
+//! threads: `Rank::new(comm, gpu.clone())` inside [`run_threads`](comm::run_threads). Exchanges between
+//! ranks submit what was recorded before; what `encode_into` encodes is the rest.
+//!
+//! # Stability
+//! Errors, capabilities and reports are `#[non_exhaustive]`. Structs of options have public fields and
+//! `Default`: new fields are not breaking changes, so end literals with `..Default::default()`. Items of
+//! [`low_level`] and of the modules `exchange`, `grid` and `gpu::primitives` may change between minor
+//! versions before 1.0.
 
 // On docs.rs every item shows the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

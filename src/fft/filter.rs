@@ -205,7 +205,8 @@ fn spectrum_of(plan: &Plan, route: Option<&Route>) -> Box3 {
 }
 
 /// A wavevector `2 pi m / L` of mode numbers `m` and side lengths `L`, in the inverse unit of the
-/// mesh size.
+/// mesh size. With fewer than three axes the shape is padded in front: the last axis of the mesh is
+/// always `k[2]`, and components of added axes are 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wavevector(pub [f64; 3]);
 
@@ -274,6 +275,10 @@ impl Rank {
     /// Multiplies the modes of `field` by `factor(k)`: a forward transform, a multiplication and an
     /// inverse transform in as few passes over memory as possible.
     ///
+    /// A factor at `k = 0` that is not finite counts as 0. For real fields `factor(-k)` must be the
+    /// complex conjugate of `factor(k)`; [`Filter::of_modes`] defines the factor of the Nyquist
+    /// mode. The transform is periodic along all axes, also on a mesh with open faces.
+    ///
     /// Use [`Filter::of_modes`] and [`filter_into`](Self::filter_into) to apply one filter several
     /// times: `factor` is evaluated on the host for every mode. [Collective](Self); records, and
     /// blocks only for exchanges between ranks.
@@ -338,7 +343,7 @@ impl<T: Value> Filter<T> {
     /// - For real fields `factor(-k)` must be the complex conjugate of `factor(k)`.
     ///
     /// # Errors
-    /// - [`TransformError::Factor`] if a factor is not finite.
+    /// - [`TransformError::Factor`] if a factor of another mode than `k = 0` is not finite.
     /// - [`TransformError::Fft`] if the device cannot transform fields of this shape or element.
     /// - [`TransformError::Exchange`] if the device or another rank fails.
     pub fn of_modes<F: ModeFactor>(

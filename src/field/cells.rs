@@ -29,7 +29,8 @@ fn own_block(mesh: &Mesh) -> Block {
 }
 
 impl Rank {
-    /// Creates a field of zeros with one component. Records only.
+    /// Creates a field of zeros with one component. Records only. Name the element type if nothing
+    /// else determines it: `rank.zeros::<f32>(&mesh)`.
     ///
     /// # Errors
     /// [`FieldError::Device`] if the device is out of memory, does not support `T`, or the array of
@@ -63,9 +64,9 @@ impl Rank {
         Field::from_array(mesh, array, components)
     }
 
-    /// Creates a field with the value of `f` at the [position](Mesh::position) of each own cell;
-    /// ghost cells are 0 until they are exchanged. Evaluates on the host, in f64, and rounds to
-    /// f32.
+    /// Creates a field with the value of `f` at the [position](Mesh::position) of each own cell:
+    /// `i * size / shape` for index `i`, a corner of the cell and not its middle. Ghost cells are 0
+    /// until they are exchanged. Evaluates on the host, in f64, and rounds to f32.
     ///
     /// To compute values on the device instead, run a [`stencil`](Self::stencil) without inputs.
     ///

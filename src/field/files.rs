@@ -123,7 +123,7 @@ impl Rank {
     /// Writes a picture of a field of one component on a mesh of one or two axes as PNG: the first
     /// axis downward, with colors from blue at `-limit` over white at 0 to red at `limit`. Small
     /// meshes are enlarged. [Collective](Self); blocks. Rank 0 needs host memory for twice the
-    /// field.
+    /// field. Needs the feature `image`.
     ///
     /// # Errors
     /// - [`FieldError::Length`] if the field has several components, or its mesh three axes.

@@ -37,9 +37,9 @@ impl<'a> WgslWords<'a> {
     /// Returns the type that the definition of `function` names as its result.
     pub fn result_of(&self, function: &str) -> Option<String> {
         let start = (1..self.0.len()).find(|&at| self.0[at] == function && self.0[at - 1] == "fn")?;
-        let arrow = (start..self.0.len()).take_while(|&at| self.0[at] != "{").find(|&at| {
-            self.0[at] == ">" && self.0[at - 1] == "-"
-        })?;
+        let arrow = (start..self.0.len())
+            .take_while(|&at| self.0[at] != "{")
+            .find(|&at| self.0[at] == ">" && self.0[at - 1] == "-")?;
         Some(self.0[arrow + 1..].iter().take_while(|word| **word != "{").copied().collect())
     }
 

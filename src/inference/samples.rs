@@ -135,7 +135,8 @@ impl<S: VectorSpace> Samples<S> {
         groups.share(space, groups.group_of(sample, self.count), own)
     }
 
-    /// Returns the mean of a function of all samples; without samples its value at the position.
+    /// Returns the mean of a function of all samples; without samples its value at the position. `like` is any vector of
+    /// the space of the function's results; its values are not read.
     ///
     /// Computes one value after the other and holds a few. Collective over all groups.
     ///

@@ -36,7 +36,9 @@ crate::gpu::kernel_params! {
 /// | `fn vjp(i: u32) -> f32` | number `i` of `dx = f'(x)^T dy` |
 ///
 /// with `x(i)` in all of them, `dx(i)` in `jvp` and `dy(i)` in `vjp`. Numbers beyond the first or the last are 0. Each
-/// rank sees its own numbers: for leaves that are cut over ranks, compose with [`Ghosts`](super::Ghosts).
+/// rank sees its own numbers, in the order of [`FieldLayout`](crate::grid::FieldLayout) for cells. For leaves that
+/// are cut over ranks, compose with [`Ghosts`](super::Ghosts), whose adjoint adds contributions of ranks in `f32`: then
+/// derivatives agree between numbers of ranks to rounding only, not in all bits.
 /// [`check_derivative`](super::check_derivative) and [`check_adjoint`](super::check_adjoint) find mistakes in the
 /// derivatives.
 ///

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::point_numbers::{PointNumbers, PointOrder};
 use crate::fft::Values;
-use crate::grid::{Box3, FieldLayout, Grid, split, volume};
+use crate::grid::{Box3, FieldLayout, Grid, Mesh, split, volume};
 
 /// A regular, periodic grid, distributed over a process grid. Fewer axes are padded in front by 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,13 @@ pub struct RegularGrid {
     pub grid: Grid,
     /// The number of this rank.
     pub rank: usize,
+}
+
+impl From<&Mesh> for RegularGrid {
+    /// Takes the cells, the box and the process grid of a mesh; its ghost cells are left out.
+    fn from(mesh: &Mesh) -> Self {
+        RegularGrid { shape: mesh.shape(), size: mesh.size(), grid: mesh.grid(), rank: mesh.rank() }
+    }
 }
 
 impl RegularGrid {

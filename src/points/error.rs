@@ -19,7 +19,9 @@ pub enum ParticleError {
         axis: usize,
     },
     /// A coordinate becomes NaN or infinite in [`Rank::each`](crate::Rank::each).
-    #[error("Rank::each makes coordinate {axis} of point {index} NaN or infinite; check the statements that assign to `x`")]
+    #[error(
+        "Rank::each makes coordinate {axis} of point {index} NaN or infinite; check the statements that assign to `x`"
+    )]
     Moved {
         /// The first such point.
         index: u64,

@@ -119,10 +119,10 @@ impl Particles {
     /// Writes attributes of all ranks to datasets of their names, `x` for the coordinates, in one
     /// HDF5 file, in rank order.
     ///
-    /// Collective; blocks.
+    /// Collective; blocks. Needs the feature `hdf5`.
     ///
     /// # Errors
-    /// - [`ParticleFileError::Particles`] if there is no such attribute.
+    /// - [`ParticleFileError::Particles`] if no attribute has this name.
     /// - [`ParticleFileError::Io`] if the file cannot be written, on all ranks.
     #[cfg(feature = "hdf5")]
     pub fn write_hdf5(&self, rank: &mut Rank, path: impl AsRef<Path>, names: &[&str]) -> Result<(), ParticleFileError> {

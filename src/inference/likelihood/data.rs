@@ -13,7 +13,7 @@ pub struct Data<'a> {
     pub name: &'a str,
     /// Places of the data, with one real number at each.
     pub leaf: &'a Leaf,
-    /// Values of this rank.
+    /// Values of this rank, in the order of the leaf: for cells, C order over the own cells.
     pub values: &'a [f64],
     /// Which values count; the others may be anything, even NaN. `None`: all.
     pub mask: Option<&'a [bool]>,

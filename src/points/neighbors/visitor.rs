@@ -129,7 +129,9 @@ impl Visit {
                 // A function of the text's own has parameters with types.
                 let is_own = words.calls(name).any(|arguments| arguments.iter().any(|text| text.contains(':')));
                 if !is_own && words.calls(name).next().is_some() {
-                    let why = format!("the text calls `{name}`, an attribute that is not declared; add `.{method}(\"{name}\")`");
+                    let why = format!(
+                        "the text calls `{name}`, an attribute that is not declared; add `.{method}(\"{name}\")`"
+                    );
                     return Err(DeviceError::Misuse { what: "Visit".into(), why }.into());
                 }
             }
@@ -357,7 +359,8 @@ impl Search {
             };
             written.push((name.clone(), words, *element, *width));
         }
-        let callback = callback.with_text(format!("{}\n{text}", visit.text), visit.params.as_ref()).loop_rounds(visit.loop_rounds);
+        let callback =
+            callback.with_text(format!("{}\n{text}", visit.text), visit.params.as_ref()).loop_rounds(visit.loop_rounds);
         Ok(Bound { callback, written })
     }
 
