@@ -58,35 +58,3 @@ macro_rules! error_from {
         error_from! { $($more)* }
     };
 }
-
-/// Calls the macro `$use` with the list of all error types that become an [`Error`](crate::Error):
-/// for the error types of the program and the Python package.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! every_error {
-    ($use:ident) => {
-        $use! {
-            $crate::Error,
-            $crate::comm::CommError,
-            $crate::cosmology::CosmologyError,
-            $crate::exchange::ExchangeError,
-            $crate::fft::FftError,
-            $crate::fft::TransformError,
-            $crate::field::FieldError,
-            $crate::gpu::DeviceError,
-            $crate::grid::LayoutError,
-            $crate::host_memory::HostMemoryError,
-            $crate::inference::InferenceError,
-            $crate::io::IoError,
-            $crate::map::MapError,
-            $crate::mesh::MeshError,
-            $crate::operators::OperatorError,
-            $crate::pm::SimulationError,
-            $crate::points::ParticleError,
-            $crate::points::ParticleFileError,
-            $crate::points::fof::FofError,
-            $crate::points::neighbors::NeighborError,
-            $crate::points::sort::SortError,
-        }
-    };
-}

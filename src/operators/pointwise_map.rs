@@ -1,4 +1,4 @@
-//! A pointwise function between fields: which leaf is which argument.
+//! Pointwise functions between vectors: the assignment of leaves to arguments.
 
 use super::error::OperatorError;
 use super::leaf::{Leaf, Support};
@@ -8,16 +8,17 @@ use super::space::Space;
 use super::vector::Vector;
 use crate::fft::Values;
 
-/// A pointwise function whose arguments are the leaves of a domain, in order, and then constants, and whose results are the leaves of a target.
+/// A pointwise function of the leaves of a domain, in order, and then constants. Its results are
+/// the leaves of a target.
 #[derive(Clone, Debug)]
 pub struct PointwiseMap {
     signature: Signature,
     function: Pointwise,
-    /// Fields that are arguments, but are not varied: handles.
+    /// Handles of arguments that are not varied.
     constants: Vec<Vector>,
 }
 
-/// Components of the values of a leaf, as a function sees them.
+/// Returns the components of the values of a leaf as a function sees them.
 fn width(leaf: &Leaf) -> u32 {
     match leaf.values {
         Values::Real => leaf.components,
@@ -26,39 +27,41 @@ fn width(leaf: &Leaf) -> u32 {
     }
 }
 
-/// Whether a leaf is a vector of one place, which counts for all places of others.
+/// Returns `true` for a vector of one place, which counts for all places of the other leaves.
 fn is_single(leaf: &Leaf) -> bool {
     matches!(leaf.support, Support::Vector { len: 1 })
 }
 
-/// The leaf whose places are those of the function: the first that is no single number, if any is.
+/// Returns the leaf whose places are those of the function: the first that is not a single number.
 fn main_of<'a>(mut leaves: impl Iterator<Item = &'a Leaf> + Clone) -> Option<&'a Leaf> {
     leaves.clone().find(|leaf| !is_single(leaf)).or_else(|| leaves.next())
 }
 
 impl PointwiseMap {
-    /// `function` of the leaves of `domain`, found by the names of its arguments (where it has one argument and the domain one leaf, whatever they
-    /// are called), as a real field `result` at the same places. A [`Leaf::vector`] of one place among others counts for all their places.
+    /// Creates the map of `function` to a real leaf `result` at the places of the domain. Leaves
+    /// are arguments by name; a single leaf may have another name than a single argument. A
+    /// [`Leaf::vector`] of one place counts for all places of the other leaves.
     ///
     /// # Errors
-    /// [`OperatorError::Pointwise`], [`OperatorError::Fit`] where leaves do not fit arguments or are at different places.
+    /// - [`OperatorError::Pointwise`] for invalid functions.
+    /// - [`OperatorError::Fit`] for leaves that do not match arguments, or at different places.
     pub fn new(name: &str, function: Pointwise, domain: &Space, result: &str) -> Result<Self, OperatorError> {
         let target = target_of(name, &function, domain, result)?;
         Self::onto(name, function, domain, &target)
     }
 
-    /// The same with a `target` of one leaf, which may be complex.
+    /// Creates the map to a `target` of one leaf, which may be complex.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// - Same as [`new`](Self::new).
     pub fn onto(name: &str, function: Pointwise, domain: &Space, target: &Space) -> Result<Self, OperatorError> {
         Self::bound(name, function, domain, None, target)
     }
 
-    /// The same with arguments that are `constants`, leaves of a field by their names.
+    /// Creates the map with the leaves of `constants` as further arguments, by name.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// - Same as [`new`](Self::new).
     pub fn bound(
         name: &str,
         function: Pointwise,
@@ -123,29 +126,29 @@ impl PointwiseMap {
         &self.signature.name
     }
 
-    /// The same under another name.
+    /// Sets the name.
     #[must_use]
     pub fn named(mut self, name: String) -> Self {
         self.signature.name = name.into();
         self
     }
 
-    /// The function.
+    /// Returns the function.
     pub fn function(&self) -> &Pointwise {
         &self.function
     }
 
-    /// What it is a function of.
+    /// Returns the space of the arguments that are varied.
     pub fn domain(&self) -> &Space {
         &self.signature.domain
     }
 
-    /// What it gives.
+    /// Returns the space of the results.
     pub fn target(&self) -> &Space {
         &self.signature.target
     }
 
-    /// Fields that are arguments behind the leaves of the domain, and are not varied.
+    /// Returns the arguments after those of the domain, which are not varied.
     pub fn constants(&self) -> &[Vector] {
         &self.constants
     }
@@ -154,28 +157,31 @@ impl PointwiseMap {
         self.constants.iter().flat_map(|field| field.space().leaves())
     }
 
-    /// The derivative times a vector: a function of the arguments, and of a tangent for each leaf of the domain.
+    /// Returns the derivative times a vector: a function of the arguments and a tangent for each
+    /// leaf of the domain.
     pub fn jvp(&self) -> Pointwise {
         self.function.jvp_by(self.signature.domain.len())
     }
 
-    /// A vector times the derivative: a function of the arguments, and of a cotangent for each leaf of the target.
+    /// Returns a vector times the derivative: a function of the arguments and a cotangent for each
+    /// leaf of the target.
     pub fn vjp(&self) -> Pointwise {
         self.function.vjp_by(self.signature.domain.len())
     }
 
-    /// Both one after the other: a function of the arguments, and of a tangent for each leaf of the domain.
+    /// Returns the product of both: a function of the arguments and a tangent for each leaf of the
+    /// domain.
     pub fn normal(&self) -> Pointwise {
         self.function.normal_by(self.signature.domain.len())
     }
 
-    /// The leaf at whose places it is computed.
+    /// Returns the leaf at whose places the function is computed.
     pub fn main(&self) -> Option<&Leaf> {
         let leaves = self.signature.domain.leaves().chain(self.constant_leaves()).chain(self.signature.target.leaves());
         main_of(leaves.map(|(_, leaf)| leaf))
     }
 
-    /// How the leaves of the domain and then the constants lie, and those of the target.
+    /// Returns the forms of the leaves of the domain and the constants, and those of the target.
     pub fn forms(&self) -> [Vec<Form>; 2] {
         let single = self.main().is_none_or(is_single);
         let form = |leaf: &Leaf| match leaf.values {
@@ -190,12 +196,13 @@ impl PointwiseMap {
         ]
     }
 
-    /// Values of a component of a leaf, and those of one batch.
+    /// Returns the number of values of a component of a leaf, and of one field of a batch.
     pub fn places(&self) -> [u64; 2] {
         self.main().map_or([0, 0], |leaf| [leaf.places() * leaf.batch, leaf.places()])
     }
 
-    /// The function that gives the leaves of `space` back, or none where it cannot.
+    /// Returns the identity on `space`; `None` if its leaves are at different places or on the
+    /// host.
     pub fn identity(space: &Space) -> Option<Self> {
         let argument = |(name, leaf): (&str, &Leaf)| Argument { name: name.into(), width: width(leaf) };
         let function = Pointwise::identity(space.leaves().map(argument).collect());
@@ -203,10 +210,10 @@ impl PointwiseMap {
         map.check().ok().map(|()| map)
     }
 
-    /// `next` of its results, as one function.
+    /// Returns `next` after this function, as one function.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] when `next` takes something else.
+    /// - [`OperatorError::Fit`] if the domain of `next` is not the target.
     pub fn then(&self, next: &PointwiseMap) -> Result<Self, OperatorError> {
         next.signature.domain.admits(&self.signature.target, &next.signature.name)?;
         let function = self.function.followed_by(&next.function);
@@ -216,10 +223,12 @@ impl PointwiseMap {
         Ok(PointwiseMap { signature, function, constants })
     }
 
-    /// Both, of the leaves of both; leaves of one name are one. None where they are functions of different places.
+    /// Returns both side by side as one function; leaves of one name are shared. `None` if they are
+    /// functions of different places.
     ///
     /// # Errors
-    /// [`OperatorError::Fit`] for leaves of one name that differ; [`OperatorError::Space`] for results of one name.
+    /// - [`OperatorError::Fit`] if leaves of one name differ.
+    /// - [`OperatorError::Space`] if both have a result of one name.
     pub fn beside(&self, other: &PointwiseMap) -> Result<Option<Self>, OperatorError> {
         let name = format!("({}, {})", self.signature.name, other.signature.name);
         let domain = self.signature.domain.joined(&other.signature.domain, &name)?;
@@ -235,7 +244,7 @@ impl PointwiseMap {
         let shared: Vec<Option<usize>> =
             other.signature.domain.names().map(own).chain(std::iter::repeat_n(None, fixed(other))).collect();
         let function = self.function.beside(&other.function, &shared);
-        // Arguments as they are now: by their name in the domain, constants without one.
+        // The present arguments: by name in the domain; constants have no name.
         let more = other.signature.domain.names().filter(|name| own(name).is_none()).map(Some);
         let unnamed = |map: &PointwiseMap| std::iter::repeat_n(None, fixed(map));
         let names: Vec<Option<&str>> =
@@ -252,14 +261,15 @@ impl PointwiseMap {
         Ok(map.check().is_ok().then_some(map))
     }
 
-    /// The same function between spaces whose leaves have other names, in the same order.
+    /// Renames leaves; their order stays.
     #[must_use]
     pub fn renamed(&self, domain: &Space, target: &Space) -> Self {
         PointwiseMap { signature: Signature::new(self.signature.name.clone(), domain, target), ..self.clone() }
     }
 }
 
-/// One real leaf of this name at the places of `domain`, as wide as the function.
+/// Returns one real leaf of this name at the places of `domain`, with the components of the
+/// function.
 pub(super) fn target_of(
     name: &str,
     function: &Pointwise,
@@ -272,7 +282,7 @@ pub(super) fn target_of(
     }
 }
 
-/// Which argument of the function each leaf of the domain is, and then each constant.
+/// Returns the number of the argument of each leaf of the domain and then of each constant.
 fn order(name: &str, function: &Pointwise, domain: &Space, constants: &[&str]) -> Result<Vec<usize>, OperatorError> {
     let arguments = function.arguments();
     let of_name = |leaf: &str| {

@@ -15,10 +15,9 @@ use crate::exchange::Terms;
 use crate::gpu::{Kernel, RawArray};
 use crate::rank::Rank;
 
-/// A pointwise function of fields, computed by one kernel, as are both of its derivatives. Chains of them are fused: see
-/// [`Model::then`](super::Model::then).
-///
-/// The derivatives compute again what they need of the value, so that nothing but the arguments is kept.
+/// A pointwise function of vectors, with one kernel for the value and one for each derivative.
+/// Chains become one kernel ([`Model::then`](super::Model::then)). Derivatives compute the value
+/// again, so only the arguments are kept.
 pub struct PointwiseOperator {
     map: PointwiseMap,
     apply: OnceCell<Call>,
@@ -27,17 +26,17 @@ pub struct PointwiseOperator {
     normal: OnceCell<Call>,
 }
 
-/// A kernel and what it reads.
+/// A kernel and the arrays that it reads.
 struct Call {
     kernel: Kernel,
-    /// Which of the arrays that are given, arguments first.
+    /// Indices of the arrays among the given ones, arguments first.
     read: Vec<usize>,
 }
 
 impl Call {
     fn new(label: String, function: &Pointwise, forms: [&[Form]; 2], batched: bool) -> Self {
         let (source, read) = kernel(label, function, forms, batched);
-        // The text is the library's: arithmetic of values at places below the count.
+        // The library writes the text: arithmetic of values at places below the count.
         Call { kernel: Kernel::trusted(source), read }
     }
 
@@ -56,7 +55,7 @@ impl Call {
     }
 }
 
-/// The arrays of a field as kernels see them: complex numbers as pairs.
+/// Returns the arrays of a vector as kernels see them: complex numbers as pairs.
 fn arrays(field: &Vector) -> Vec<RawArray> {
     let array = |((_, leaf), contents): ((&str, &super::leaf::Leaf), &Contents)| match contents {
         Contents::Device(array) if leaf.numbers() == 2 => Some(array.raw().seen_as(crate::gpu::Element::Complex32)),
@@ -67,34 +66,36 @@ fn arrays(field: &Vector) -> Vec<RawArray> {
 }
 
 impl PointwiseOperator {
-    /// The operator of a map.
+    /// Creates the operator of a map.
     pub fn new(map: PointwiseMap) -> Self {
         let [apply, jvp, vjp, normal] = std::array::from_fn(|_| OnceCell::new());
         PointwiseOperator { map, apply, jvp, vjp, normal }
     }
 
-    /// `text`'s function `name` of the leaves of `domain`, by the names of its arguments, as a real field `result` at the same places.
+    /// Creates the operator of the function `name` in `text`. Leaves of `domain` are arguments by
+    /// name; the result is a real leaf `result` at the same places.
     ///
     /// # Errors
-    /// [`OperatorError::Pointwise`] with the line of what is no pointwise function; [`OperatorError::Fit`] where leaves do not fit arguments.
+    /// - [`OperatorError::Pointwise`] with the line of a construct that is not supported.
+    /// - [`OperatorError::Fit`] for leaves that do not match arguments.
     pub fn wgsl(text: &str, name: &str, domain: &Space, result: &str) -> Result<Self, OperatorError> {
         let function =
             Pointwise::new(text, name).map_err(|error| OperatorError::Pointwise { operator: name.into(), error })?;
         Ok(Self::new(PointwiseMap::new(name, function, domain, result)?))
     }
 
-    /// The same with a `target` of one leaf, which may be complex.
+    /// Creates the operator with a `target` of one leaf, which may be complex.
     ///
     /// # Errors
-    /// As [`wgsl`](Self::wgsl).
+    /// - Same as [`wgsl`](Self::wgsl).
     pub fn wgsl_onto(text: &str, name: &str, domain: &Space, target: &Space) -> Result<Self, OperatorError> {
         let function =
             Pointwise::new(text, name).map_err(|error| OperatorError::Pointwise { operator: name.into(), error })?;
         Ok(Self::new(PointwiseMap::onto(name, function, domain, target)?))
     }
 
-    /// The same where arguments that are leaves of the field `constants` are fixed: derivatives are those by the other arguments alone. It keeps
-    /// handles: constants that change later change the operator.
+    /// Creates the operator with the leaves of `constants` as fixed arguments, which derivatives do
+    /// not vary. It keeps handles: later changes of the constants change the operator.
     ///
     /// ```no_run
     /// # fn body(log_flux: &meshloom::operators::Space, exposure: &meshloom::operators::Vector) -> Result<(), meshloom::operators::OperatorError> {
@@ -107,7 +108,7 @@ impl PointwiseOperator {
     /// ```
     ///
     /// # Errors
-    /// As [`wgsl`](Self::wgsl).
+    /// - Same as [`wgsl`](Self::wgsl).
     pub fn wgsl_with(
         text: &str,
         name: &str,
@@ -121,7 +122,7 @@ impl PointwiseOperator {
         Ok(Self::new(PointwiseMap::bound(name, function, domain, Some(constants), &target)?))
     }
 
-    /// Which leaf is which argument.
+    /// Returns the assignment of leaves to arguments.
     pub fn map(&self) -> &PointwiseMap {
         &self.map
     }
@@ -249,7 +250,7 @@ impl Linearised for At {
         let map = &self.operator.map;
         map.domain().admits(dx.space(), map.name())?;
         map.domain().admits(out.space(), map.name())?;
-        // What is one number for all places has a sum over them for its cotangent.
+        // The cotangent of a number that counts for all places is a sum over them.
         if map.forms()[0][..map.domain().len()].contains(&Form::Uniform) {
             return Ok(false);
         }
@@ -260,7 +261,8 @@ impl Linearised for At {
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let map = &self.operator.map;
-        // What is one number for all places has a cotangent at each place first, and their sum then.
+        // The cotangent of a number that counts for all places is computed at each place, then
+        // summed.
         let [_, places] = map.places();
         let (mut out, mut sums) = (arrays(dx), Vec::new());
         for (number, form) in map.forms()[0][..map.domain().len()].iter().enumerate() {

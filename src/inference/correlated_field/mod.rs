@@ -5,8 +5,9 @@
 //! | [`FieldPrior`], [`AxesPrior`], [`AmplitudePrior`] | what is known before any data |
 //! | [`CorrelatedField`] | the operator from latent values to the field |
 //!
-//! The model is that of Arras et al. (2022, Nature Astronomy 6, 259): with excitations xi of the modes of a grid, the amplitude A of their
-//! wavenumber and the Hartley transform H, the field is `offset + H(A xi)`. `A` is 1 over the volume of the harmonic amplitudes of NIFTy.
+//! The model is that of Arras et al. (2022, Nature Astronomy 6, 259). With excitations xi of the
+//! modes of a grid, their amplitude A by wavenumber and the Hartley transform H, the field is
+//! `offset + H(A xi)`. `A` is the harmonic amplitude of NIFTy over the volume.
 
 mod amplitude;
 mod modulation;
@@ -142,7 +143,7 @@ impl CorrelatedField {
             small.extend(leaves_of(&prior.name, group, wavenumbers.len()));
         }
         small.extend((prior.offset_std[1] != 0.0).then(|| (zero.clone(), Leaf::vector(1))));
-        // Hyper-parameters: a number each.
+        // Hyper-parameters are leaves of one number.
         let names: Vec<String> = small.iter().filter(|leaf| leaf.1.len() == 1).map(|leaf| leaf.0.clone()).collect();
         let xi = below(&[&prior.name], "xi");
         let modes = Space::of(&xi, Leaf::modes(regular))?;
@@ -179,26 +180,28 @@ impl CorrelatedField {
         })))
     }
 
-    /// The model of the field with its offset, a leaf `field` at the cells of the grid.
+    /// Returns the model of the field with its offset, a leaf `field` at the cells of the grid.
     ///
     /// # Errors
-    /// [`InferenceError::Operators`].
+    /// - [`InferenceError::Operators`] if the offset cannot be added.
     pub fn model(&self) -> Result<Model, InferenceError> {
         let text = format!("fn offset(x: f32) -> f32 {{ return x + f32({:?}); }}", self.0.offset_mean as f32);
         let offset = PointwiseOperator::wgsl(&text, "offset", &self.0.signature.target, "field")?;
         Ok(Model::new(self.clone()).then(&Model::new(offset))?)
     }
 
-    /// The wavenumbers (2 pi over a length) of a group of axes, from 0 on.
+    /// Returns the wavenumbers (2 pi over a length) of a group of axes, from 0 on.
     pub fn wavenumbers(&self, group: usize) -> &[f64] {
         self.0.groups[group].wavenumbers.values()
     }
 
-    /// The amplitude at each wavenumber of a group of axes, for latent values: the standard deviation of the excitations of a mode in the field. The
-    /// power spectrum is its square times the volume. Waits for the device.
+    /// Returns the amplitude at each wavenumber of a group of axes: the standard deviation of the
+    /// excitations of a mode in the field. The power spectrum is its square times the volume.
+    /// Blocks.
     ///
     /// # Errors
-    /// [`InferenceError::Operators`] for latent values that lack one of this field; what its work can fail with.
+    /// - [`InferenceError::Operators`] if `x` lacks a latent value of this field.
+    /// - Errors of the device.
     pub fn amplitude(&self, rank: &mut Rank, x: &Vector, group: usize) -> Result<Vec<f64>, InferenceError> {
         let recorder = &mut rank.recorder;
         let packed = self.0.packing.pack(recorder, x)?;
@@ -207,17 +210,17 @@ impl CorrelatedField {
         Ok(host_memory::collect("a spectrum", found.into_iter().map(f64::from))?)
     }
 
-    /// A new array of modes, undefined.
+    /// Creates an array of modes with undefined values.
     fn array(&self, rank: &Rank) -> Result<Array<f32>, OperatorError> {
         Ok(rank.gpu.array("inference::modes", self.0.groups[0].modulation.index.len())?)
     }
 
-    /// Modes as a field.
+    /// Returns modes as a vector.
     fn over(&self, modes: Array<f32>) -> Result<Vector, OperatorError> {
         Vector::over(&self.0.modes, vec![Contents::Device(modes)])
     }
 
-    /// The field, and what its derivatives need.
+    /// Computes the field; returns the inputs of its derivatives.
     fn value(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Point, OperatorError> {
         self.fits(x, y)?;
         let packed = self.0.packing.pack(&mut rank.recorder, x)?;
@@ -236,7 +239,8 @@ impl CorrelatedField {
     }
 }
 
-/// How many modes have each wavenumber of a group of axes, at one place of the others: counted by all ranks, each its own.
+/// Counts the modes of each wavenumber of a group of axes over all ranks, at one place of the other
+/// axes.
 fn multiplicity(
     rank: &mut Rank,
     regular: &RegularGrid,
@@ -249,7 +253,7 @@ fn multiplicity(
     let zeros = Vector::zeros(&mut rank.recorder, &modes)?;
     let ones = Model::new(one).value(rank, &zeros)?;
     let x = ones.array("modes")?;
-    // Products with ones: the kernel of cotangents counts, too.
+    // Products with ones, so that the kernel is that of the cotangents.
     let terms = Terms { x, y: Some(x), index: Some(index), sums: bins as u64, batches: 1, total: regular.cells() };
     let sum = rank.exact_sums();
     let (recorder, comm) = (&mut rank.recorder, &rank.comm);
@@ -260,7 +264,7 @@ fn multiplicity(
     Ok(array)
 }
 
-/// A point: what derivatives keep.
+/// The inputs of the derivatives at a point.
 struct Point {
     packed: Array<f32>,
     groups: Vec<GroupAt>,

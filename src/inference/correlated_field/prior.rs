@@ -48,35 +48,38 @@ pub enum MaternScale {
 /// The amplitude of a field by wavenumber.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AmplitudePrior {
-    /// A power law in the wavenumber, with deviations from it that follow an integrated Wiener process in the wavenumber's logarithm.
+    /// A power law, with deviations that follow an integrated Wiener process in the logarithm of
+    /// the wavenumber.
     NonParametric {
-        /// What follows the power law.
+        /// The quantity that follows the power law.
         of: PriorSpectrum,
-        /// Standard deviation of the field: log-normal.
+        /// Standard deviation of the field, log-normal.
         fluctuations: [f64; 2],
-        /// The power law's slope: normal.
+        /// Slope of the power law, normal.
         slope: [f64; 2],
-        /// How far the spectrum goes from a power law, by the square root of the logarithm: log-normal. None for a power law.
+        /// Size of the deviations per square root of the logarithm, log-normal; `None` for a power
+        /// law.
         flexibility: Option<[f64; 2]>,
-        /// How rough these deviations are: log-normal. None for smooth ones.
+        /// Roughness of the deviations, log-normal; `None` for smooth ones.
         asperity: Option<[f64; 2]>,
     },
     /// `scale (1 + (k / cutoff_wavenumber)^2)^(slope / 4)`: the square root of a Matérn power spectrum.
     Matern {
-        /// What `scale` is.
+        /// The meaning of `scale`.
         of: MaternScale,
-        /// The scale: log-normal.
+        /// The scale, log-normal.
         scale: [f64; 2],
-        /// Wavenumber (2 pi over a length) at which the spectrum bends: log-normal, the latent value `cutoff`.
+        /// Wavenumber (2 pi over a length) at which the spectrum bends, log-normal; the latent
+        /// value is `cutoff`.
         cutoff_wavenumber: [f64; 2],
-        /// The slope of the power spectrum at large wavenumbers: normal.
+        /// Slope of the power spectrum at large wavenumbers, normal.
         slope: [f64; 2],
     },
 }
 
 impl AmplitudePrior {
-    /// The hyper-parameters by their names in alphabetical order, and whether each is log-normal. `steps` says whether the grid has wavenumbers
-    /// enough for deviations from a power law.
+    /// Returns the hyper-parameters in the order of their names, and whether each is log-normal.
+    /// `steps` tells whether the grid has enough wavenumbers for deviations from a power law.
     pub(super) fn hyper(&self, steps: bool) -> Vec<(&'static str, [f64; 2], bool)> {
         match self {
             AmplitudePrior::NonParametric { fluctuations, slope, flexibility, asperity, .. } => {
@@ -94,8 +97,8 @@ impl AmplitudePrior {
     }
 }
 
-/// Mean and standard deviation of the normal number that a hyper-parameter is, or whose exponential it is; none where there is no such
-/// distribution.
+/// Returns mean and standard deviation of the normal number behind a hyper-parameter, or behind its
+/// logarithm; `None` for invalid ones.
 pub(super) fn normal_of([mean, std]: [f64; 2], log: bool) -> Option<[f64; 2]> {
     let sound = mean.is_finite() && std.is_finite() && std >= 0.0;
     if !log {

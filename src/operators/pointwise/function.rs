@@ -1,4 +1,4 @@
-//! A pointwise function: its graph, arguments and results.
+//! Pointwise functions: graph, arguments and results.
 
 use std::ops::Range;
 
@@ -13,20 +13,25 @@ use super::lower::{Lowering, Value};
 /// An argument of a pointwise function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Components: 1 of a number, 2 to 4 of a vector.
+    /// Components: 1 for a number, 2 to 4 for a vector.
     pub width: u32,
 }
 
-/// A function of the values of fields at one place.
+/// A function of values at one place.
 ///
-/// - Arguments and results are `f32` and vectors of it. Inside there may be `let`, `var`, structures, `if`, `select`, calls of
-///   other functions of the text, constants, and the builtin functions of floats and their vectors. Loops, integers (but for constant indices), matrices
-///   (with `determinant` and `transpose`), variables outside and stores into them, `refract`, `modf`, `frexp`, `ldexp` and `quantizeToF16` are refused with the line.
-/// - `if` computes both branches and chooses. What a branch that is not taken would add to a derivative is zero, also where it is infinite.
-/// - Where a function has no derivative, `abs` at 0 has 0, `min` and `max` take the first at a tie.
-/// - Rounding: a function is computed component by component, in the order of the text; a compiler may contract products and sums.
+/// - Arguments and results are `f32` and vectors of it. Supported are `let`, `var`, structures,
+///   `if`, `select`, calls of other functions in the text, constants, and the builtin functions of
+///   floats and their vectors. Refused with the line are loops, integers (except constant indices),
+///   matrices (except `determinant` and `transpose`), module variables and stores into them,
+///   `refract`, `modf`, `frexp`, `ldexp` and `quantizeToF16`.
+/// - `if` computes both branches and chooses. The other branch adds nothing to a derivative, even
+///   if it is infinite.
+/// - Where a function has no derivative, `abs` has 0 at 0, and `min` and `max` take the first at a
+///   tie.
+/// - Functions are computed component by component, in the order of the text; a compiler may
+///   contract products and sums.
 ///
 /// ```
 /// use meshloom::operators::Pointwise;
@@ -47,10 +52,10 @@ pub struct Pointwise {
 }
 
 impl Pointwise {
-    /// The function `name` of a text in WGSL.
+    /// Creates the function `name` of a text in WGSL.
     ///
     /// # Errors
-    /// [`PointwiseError`], with the line.
+    /// - [`PointwiseError`], with the line.
     pub fn new(text: &str, name: &str) -> Result<Self, PointwiseError> {
         let module = wgsl::parse_str(text).map_err(|error| PointwiseError::Wgsl(error.emit_to_string(text)))?;
         let mut validator = Validator::new(ValidationFlags::all(), Capabilities::empty());
@@ -83,14 +88,14 @@ impl Pointwise {
         Ok(Pointwise { graph: lowering.graph, arguments, results, outputs })
     }
 
-    /// The function that gives its arguments back.
+    /// Creates the identity.
     pub(in crate::operators) fn identity(arguments: Vec<Argument>) -> Self {
         let mut graph = Graph::default();
         let outputs = (0..total(&arguments)).map(|number| graph.input(number)).collect();
         Pointwise { graph, results: arguments.clone(), arguments, outputs }
     }
 
-    /// `function(a, b)`, component by component.
+    /// Creates `function(a, b)`, component by component.
     pub(in crate::operators) fn componentwise(function: Binary, width: u32) -> Self {
         let mut graph = Graph::default();
         let mut of = |component| {
@@ -102,36 +107,37 @@ impl Pointwise {
         Pointwise { graph, arguments: vec![argument("a"), argument("b")], results: vec![argument("result")], outputs }
     }
 
-    /// The arguments, in order.
+    /// Returns the arguments, in order.
     pub fn arguments(&self) -> &[Argument] {
         &self.arguments
     }
 
-    /// The results, in order: one, called as the function, of a function in WGSL; one for each argument of a [`vjp`](Self::vjp).
+    /// Returns the results, in order: one for a function in WGSL, with its name; one for each
+    /// argument of a [`vjp`](Self::vjp).
     pub fn results(&self) -> &[Argument] {
         &self.results
     }
 
-    /// Components of all results.
+    /// Returns the components of all results.
     pub fn width(&self) -> u32 {
         self.outputs.len() as u32
     }
 
-    /// Components of all arguments.
+    /// Returns the components of all arguments.
     fn components(&self) -> u32 {
         total(&self.arguments)
     }
 
-    /// Arithmetic operations per place: what a kernel of it does.
+    /// Returns the number of arithmetic operations per place.
     pub fn operations(&self) -> usize {
         self.graph.needed(self.outputs.iter().copied()).len()
     }
 
-    /// `next` with this function's result as its argument number `argument`: one function, computed in one go. Its arguments are those
-    /// of this one, then the others of `next`.
+    /// Returns `next` with the result of this function as its argument number `argument`, as one
+    /// function. Its arguments are those of this function, then the others of `next`.
     ///
     /// # Errors
-    /// [`PointwiseError::Mismatch`] when there is no such argument, or it has another number of components.
+    /// - [`PointwiseError::Mismatch`] if the argument does not exist or has other components.
     pub fn then(&self, next: &Pointwise, argument: usize) -> Result<Pointwise, PointwiseError> {
         let Some(wanted) = next.arguments.get(argument) else {
             let why = format!("a function of {} arguments has no argument number {argument}", next.arguments.len());
@@ -157,7 +163,8 @@ impl Pointwise {
         Ok(Pointwise { graph, arguments, results: next.results.clone(), outputs })
     }
 
-    /// `next` of this function's results, which are its first arguments. What other arguments it has come behind those of this function.
+    /// Returns `next` of the results of this function, its first arguments. The other arguments of
+    /// `next` follow those of this function.
     pub(in crate::operators) fn followed_by(&self, next: &Pointwise) -> Self {
         let (mut graph, mut arguments, mut inputs) = (self.graph.clone(), self.arguments.clone(), self.outputs.clone());
         let mut component = self.components();
@@ -170,7 +177,8 @@ impl Pointwise {
         Pointwise { graph, arguments, results: next.results.clone(), outputs }
     }
 
-    /// The results of this function and then those of `other`, whose argument `i` is this one's argument number `shared[i]`, or one more.
+    /// Returns the results of this function and then of `other`, whose argument `i` is argument
+    /// `shared[i]` of this function, or a new one.
     pub(in crate::operators) fn beside(&self, other: &Pointwise, shared: &[Option<usize>]) -> Self {
         let (mut graph, mut arguments) = (self.graph.clone(), self.arguments.clone());
         let mut inputs = Vec::new();
@@ -186,7 +194,7 @@ impl Pointwise {
         Pointwise { graph, arguments, results, outputs: [&self.outputs[..], &more].concat() }
     }
 
-    /// The same with its arguments in another order: argument `i` is the one that was number `order[i]`.
+    /// Reorders arguments: argument `i` was number `order[i]`.
     pub(in crate::operators) fn reordered(&self, order: &[usize]) -> Self {
         let arguments: Vec<Argument> = order.iter().map(|&old| self.arguments[old].clone()).collect();
         let places = ranges(&arguments);
@@ -201,7 +209,7 @@ impl Pointwise {
         Pointwise { graph, arguments, results: self.results.clone(), outputs }
     }
 
-    /// The same with its results in another order, or only some of them: result `i` is the one that was number `order[i]`.
+    /// Reorders or selects results: result `i` was number `order[i]`.
     pub(in crate::operators) fn with_results(&self, order: &[usize]) -> Self {
         let places = ranges(&self.results);
         let outputs = order.iter().flat_map(|&old| &self.outputs[places[old].clone()]).copied().collect();
@@ -209,7 +217,7 @@ impl Pointwise {
         Pointwise { graph: self.graph.clone(), arguments: self.arguments.clone(), results, outputs }
     }
 
-    /// Whether each argument matters at all.
+    /// Returns, for each argument, whether the results depend on it.
     pub(super) fn used(&self) -> Vec<bool> {
         let mut used = vec![false; self.components() as usize];
         for node in self.graph.needed(self.outputs.iter().copied()) {
@@ -220,14 +228,14 @@ impl Pointwise {
         ranges(&self.arguments).into_iter().map(|range| used[range].contains(&true)).collect()
     }
 
-    /// The derivative times a vector: a function of the arguments and of a tangent for each (`d_` before the name), which gives the
-    /// tangent of the result.
+    /// Returns the derivative times a vector: a function of the arguments and a tangent for each
+    /// (`d_` before the name), whose result is the tangent of the result.
     #[must_use]
     pub fn jvp(&self) -> Pointwise {
         self.jvp_by(self.arguments.len())
     }
 
-    /// The same by the first `variables` arguments only; the others are constants.
+    /// Returns the derivative by the first `variables` arguments; the others are constants.
     pub(in crate::operators) fn jvp_by(&self, variables: usize) -> Pointwise {
         let mut graph = self.graph.clone();
         let (count, varied) = (self.components(), total(&self.arguments[..variables]));
@@ -243,14 +251,14 @@ impl Pointwise {
         Pointwise { graph, arguments, results: results.collect(), outputs }
     }
 
-    /// A vector times the derivative: a function of the arguments and of an adjoint of each result, which gives the adjoints of all
-    /// arguments, one behind the other.
+    /// Returns a vector times the derivative: a function of the arguments and the adjoint of each
+    /// result, whose results are the adjoints of all arguments.
     #[must_use]
     pub fn vjp(&self) -> Pointwise {
         self.vjp_by(self.arguments.len())
     }
 
-    /// The same by the first `variables` arguments only; the others are constants.
+    /// Returns the product for the first `variables` arguments; the others are constants.
     pub(in crate::operators) fn vjp_by(&self, variables: usize) -> Pointwise {
         let mut graph = self.graph.clone();
         let (count, width) = (self.components(), self.width());
@@ -263,8 +271,9 @@ impl Pointwise {
         Pointwise { graph, arguments, results: self.arguments[..variables].iter().map(adjoint).collect(), outputs }
     }
 
-    /// The derivative by the first `variables` arguments times a vector, and that times the derivative again: a function of the arguments and of a
-    /// tangent for each of these, which gives a cotangent of each. The function is computed once for both.
+    /// Returns the product of the derivative by the first `variables` arguments and its transpose:
+    /// a function of the arguments and a tangent for each of these, whose results are their
+    /// cotangents. The value is computed once for both.
     pub(in crate::operators) fn normal_by(&self, variables: usize) -> Pointwise {
         let Pointwise { mut graph, arguments, outputs: tangents, .. } = self.jvp_by(variables);
         let found = graph.reverse(&self.outputs, &tangents, self.components());
@@ -273,17 +282,18 @@ impl Pointwise {
         Pointwise { graph, arguments, results: self.arguments[..variables].to_vec(), outputs }
     }
 
-    /// The result for one place, on the host and in f64: components of all arguments, one behind the other.
+    /// Returns the result at one place, computed on the host in f64 from the components of all
+    /// arguments.
     ///
     /// # Panics
-    /// Unless there are as many values as components.
+    /// If the number of values is not that of the components.
     pub fn evaluate(&self, values: &[f64]) -> Vec<f64> {
         assert_eq!(values.len() as u32, self.components(), "one value per component of the arguments");
         self.graph.evaluate(values, &self.outputs)
     }
 
-    /// The body of a kernel: statements, and expressions of the components of the result. `read` says how component `c` of argument `a`
-    /// is read.
+    /// Returns the body of a kernel: statements, and expressions of the components of the result.
+    /// `read` returns the expression of component `c` of argument `a`.
     pub fn wgsl(&self, read: impl Fn(usize, u32) -> String) -> (String, Vec<String>) {
         let places: Vec<(usize, u32)> = (self.arguments.iter().enumerate())
             .flat_map(|(number, argument)| (0..argument.width).map(move |component| (number, component)))
@@ -295,12 +305,12 @@ impl Pointwise {
     }
 }
 
-/// Components of all of these.
+/// Returns the components of all arguments.
 fn total(arguments: &[Argument]) -> u32 {
     arguments.iter().map(|argument| argument.width).sum()
 }
 
-/// Which components each of these has.
+/// Returns the range of components of each argument.
 pub(super) fn ranges(arguments: &[Argument]) -> Vec<Range<usize>> {
     let mut start = 0;
     let range = |argument: &Argument| {
@@ -310,7 +320,7 @@ pub(super) fn ranges(arguments: &[Argument]) -> Vec<Range<usize>> {
     arguments.iter().map(range).collect()
 }
 
-/// Components of a type of f32.
+/// Returns the components of a type of f32.
 fn width(ty: &TypeInner) -> Option<u32> {
     let is_f32 = |scalar: &wgpu::naga::Scalar| scalar.kind == ScalarKind::Float && scalar.width == 4;
     match ty {
