@@ -178,10 +178,10 @@ fn costs(rank: &mut Rank) -> Result<(), Error> {
         println!(
             "{:<20} {:>2} passes {:6.1} bytes per cell {there:7.2} ns; adjoint {:>2} passes {:6.1} bytes per cell {back:7.2} ns",
             model.name(),
-            cost.apply.passes,
-            per(cost.apply.bytes),
-            cost.vjp.passes,
-            per(cost.vjp.bytes)
+            cost.apply.dispatches,
+            per(cost.apply.device_bytes),
+            cost.vjp.dispatches,
+            per(cost.vjp.device_bytes)
         );
     }
     Ok(())

@@ -321,8 +321,8 @@ impl Differentiable for Zip {
         // Cotangents of leaves that both have are added.
         for (name, leaf) in self.second.domain().leaves() {
             if self.first.domain().position(name).is_some() {
-                cost.vjp.passes += 1;
-                cost.vjp.bytes += 12 * leaf.len();
+                cost.vjp.dispatches += 1;
+                cost.vjp.device_bytes += 12 * leaf.len();
             }
         }
         cost

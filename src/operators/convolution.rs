@@ -6,12 +6,12 @@ use super::fourier::route_cost;
 use super::ghosts::real_cells;
 use super::leaf::Leaf;
 use super::linear::{Direction, Linear};
-use super::signature::{CallCost, Signature};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::fft::{Spec, Transform, TransformCallbacks, TransformOptions};
 use crate::gpu::{Array, Callback};
-use crate::grid::extent;
+use crate::grid::{Cost, extent};
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -105,9 +105,9 @@ impl Linear for Convolution {
         out.field(rank, &Vector::over(&modes, vec![Contents::Device(self.kernel.cast()?)])?)
     }
 
-    fn costs(&self) -> [CallCost; 2] {
+    fn costs(&self) -> [Cost; 2] {
         let plan = self.forward.plan();
-        let kernel = CallCost::passes(0, 8 * self.kernel.len() * plan.spec.fields);
+        let kernel = Cost::kernels(0, 8 * self.kernel.len() * plan.spec.fields);
         [route_cost(&plan.forward) + route_cost(&plan.inverse) + kernel; 2]
     }
 }

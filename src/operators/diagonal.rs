@@ -4,11 +4,12 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::linear::{Direction, Linear};
-use super::signature::{CallCost, Signature};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::Values;
 use crate::gpu::{Array, Element, Kernel, KernelSource, RawArray};
+use crate::grid::Cost;
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -103,7 +104,7 @@ impl Linear for Diagonal {
         out.array(rank, leaf, &self.factors)
     }
 
-    fn costs(&self) -> [CallCost; 2] {
-        [CallCost::passes(1, 8 * self.signature.domain.own_numbers() + 4 * self.factors.len()); 2]
+    fn costs(&self) -> [Cost; 2] {
+        [Cost::kernels(1, 8 * self.signature.domain.own_numbers() + 4 * self.factors.len()); 2]
     }
 }

@@ -4,7 +4,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::{Direction, Linear};
-use super::signature::{CallCost, Signature};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::exchange::{ExchangeError, GridComms};
@@ -67,10 +67,10 @@ pub(super) fn cut_alike(regular: &RegularGrid, rank: &mut Rank, operator: &str) 
 }
 
 /// Returns the cost of a route for this rank, with modes of 8 bytes.
-pub(super) fn route_cost(route: &Route) -> CallCost {
+pub(super) fn route_cost(route: &Route) -> Cost {
     let mut exchanges = Cost::default();
     route.exchanges().for_each(|transpose| exchanges += transpose.cost(8, CHUNK));
-    CallCost::passes(route.passes().count() as u64, route.traffic()).with(exchanges)
+    Cost::kernels(route.passes().count() as u64, route.traffic()) + exchanges
 }
 
 pub(super) fn transform<T: Value>(
@@ -164,7 +164,7 @@ impl Linear for Fourier {
         Ok(())
     }
 
-    fn costs(&self) -> [CallCost; 2] {
+    fn costs(&self) -> [Cost; 2] {
         let plan = match &self.transform {
             AnyTransform::Real(transform) => transform.plan(),
             AnyTransform::Complex(transform) => transform.plan(),
@@ -229,7 +229,7 @@ impl Linear for Hartley {
         Ok(())
     }
 
-    fn costs(&self) -> [CallCost; 2] {
+    fn costs(&self) -> [Cost; 2] {
         let plan = self.transform.plan();
         [&plan.forward, &plan.inverse].map(route_cost)
     }

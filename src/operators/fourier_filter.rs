@@ -4,11 +4,11 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike, route_cost};
 use super::linear::{Direction, Linear};
-use super::signature::{CallCost, Signature};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::{Filter, FilterOptions, Operator, OperatorTables, Spec, Spectral, Value, Values};
-use crate::grid::{FieldLayout, Grid};
+use crate::grid::{Cost, FieldLayout, Grid};
 use crate::rank::{Parts, Rank};
 
 /// `inverse(multiplier * forward(x))`: smoothing, derivatives, inverse Laplacians and convolutions
@@ -21,7 +21,7 @@ pub struct FourierFilter {
     filters: AnyFilter,
     layout: FieldLayout,
     signature: Signature,
-    cost: CallCost,
+    cost: Cost,
     /// The fingerprint of the multiplier over all modes.
     multiplier: u64,
 }
@@ -93,7 +93,7 @@ fn pair<T: Value>(
     spec: &Spec,
     size: [f64; 3],
     multiplier: &Operator<'_>,
-) -> Result<([Filter<T>; 2], CallCost), OperatorError> {
+) -> Result<([Filter<T>; 2], Cost), OperatorError> {
     let gpu = rank.gpu.clone();
     let options = FilterOptions::default();
     let Parts { recorder, comms, .. } = rank.parts(grid)?;
@@ -106,7 +106,7 @@ fn pair<T: Value>(
         Ok::<_, OperatorError>(Filter::<T>::new(&gpu, spec, comms, &spectral.trusted_callback(), &options)?)
     };
     let filters = [filter(tables)?, filter(conjugate)?];
-    let cost = filters[0].routes().into_iter().fold(CallCost::default(), |cost, route| cost + route_cost(route));
+    let cost = filters[0].routes().into_iter().fold(Cost::default(), |cost, route| cost + route_cost(route));
     Ok((filters, cost))
 }
 
@@ -132,7 +132,7 @@ impl Linear for FourierFilter {
         Ok(())
     }
 
-    fn costs(&self) -> [CallCost; 2] {
+    fn costs(&self) -> [Cost; 2] {
         [self.cost; 2]
     }
 }

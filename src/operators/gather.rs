@@ -4,12 +4,13 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
-use super::signature::{CallCost, Signature};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::exchange::Terms;
 use crate::fft::Values;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::grid::Cost;
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -177,14 +178,14 @@ impl Linear for Gather {
         self.index.as_ref().map_or(Ok(()), |index| out.array(rank, to, index))
     }
 
-    fn costs(&self) -> [CallCost; 2] {
-        let Ok([from, to]) = self.leaves() else { return [CallCost::default(); 2] };
+    fn costs(&self) -> [Cost; 2] {
+        let Ok([from, to]) = self.leaves() else { return [Cost::default(); 2] };
         let index = if self.index.is_some() { 4 * to.places() * to.batch } else { 0 };
-        let there = CallCost::passes(to.batch, 4 * to.len() + index);
-        let back = CallCost::passes(3 * to.batch, 8 * to.len() + index + 12 * from.len());
+        let there = Cost::kernels(to.batch, 4 * to.len() + index);
+        let back = Cost::kernels(3 * to.batch, 8 * to.len() + index + 12 * from.len());
         let ranks = to.regular().map_or(1, |regular| regular.grid.ranks() as u64);
         // Two reductions and what they spread again, by trees: messages of one rank at most.
         let steps = u64::from(ranks.next_power_of_two().ilog2());
-        [there, CallCost { messages: 4 * steps, sent: 2 * steps * (4 * to.batch + 8 * from.len()), ..back }]
+        [there, Cost { messages: 4 * steps, sent_bytes: 2 * steps * (4 * to.batch + 8 * from.len()), ..back }]
     }
 }

@@ -5,7 +5,7 @@ use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike};
 use super::leaf::{Leaf, RegularGrid};
 use super::linear::{Direction, Linear};
-use super::signature::{CallCost, Signature};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::exchange::ghost_cells::GhostCells;
@@ -113,7 +113,7 @@ impl Ghosted {
     }
 
     /// Returns the cost of either for this rank.
-    pub fn cost(&self) -> CallCost {
+    pub fn cost(&self) -> Cost {
         let plan = self.ghosts.plan();
         let (mut cost, mut cells) = (Cost::default(), 0);
         for sweep in &plan.sweeps {
@@ -125,7 +125,7 @@ impl Ghosted {
         }
         let links: usize = plan.sweeps.iter().map(|sweep| sweep.owned.len() + sweep.ghosts.len()).sum();
         let bytes = 8 * self.fields * (volume(&self.layout().own) + 2 * cells);
-        CallCost::passes(1 + links as u64, bytes).with(cost)
+        Cost::kernels(1 + links as u64, bytes) + cost
     }
 }
 
@@ -189,9 +189,9 @@ impl Linear for Ghosts {
         Ok(())
     }
 
-    fn costs(&self) -> [CallCost; 2] {
+    fn costs(&self) -> [Cost; 2] {
         let cost = self.ghosted.cost();
         let len = self.ghosted.layout().len() * self.ghosted.fields;
-        [cost, cost + CallCost::passes(1, 8 * len)]
+        [cost, cost + Cost::kernels(1, 8 * len)]
     }
 }

@@ -6,11 +6,12 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
 use super::operator::{Differentiable, Linearised};
-use super::signature::{CallCost, OperatorCost, Signature};
+use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::Values;
 use crate::gpu::{Array, Callback, Kernel, KernelSource, RawArray};
+use crate::grid::Cost;
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -169,9 +170,9 @@ impl Differentiable for KernelOperator {
         // Each number is counted once; a function that reads several finds them in caches.
         let (domain, target) = (self.signature.domain.own_numbers(), self.signature.target.own_numbers());
         OperatorCost {
-            apply: CallCost::passes(1, 4 * (domain + target)),
-            jvp: CallCost::passes(1, 4 * (2 * domain + target)),
-            vjp: CallCost::passes(1, 4 * (2 * domain + target)),
+            apply: Cost::kernels(1, 4 * (domain + target)),
+            jvp: Cost::kernels(1, 4 * (2 * domain + target)),
+            vjp: Cost::kernels(1, 4 * (2 * domain + target)),
         }
     }
 }

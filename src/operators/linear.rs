@@ -6,9 +6,10 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::operator::{Differentiable, Linearised};
-use super::signature::{CallCost, OperatorCost, Signature};
+use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
+use crate::grid::Cost;
 use crate::host_memory;
 use crate::rank::Rank;
 
@@ -50,7 +51,7 @@ pub trait Linear {
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError>;
 
     /// Returns the costs of both directions for this rank, forward first.
-    fn costs(&self) -> [CallCost; 2];
+    fn costs(&self) -> [Cost; 2];
 }
 
 impl<L: Linear + 'static> Differentiable for L {
@@ -125,7 +126,7 @@ impl<L: Linear> Linear for Adjoint<L> {
         self.operator.constants(rank, out)
     }
 
-    fn costs(&self) -> [CallCost; 2] {
+    fn costs(&self) -> [Cost; 2] {
         let [forward, adjoint] = self.operator.costs();
         [adjoint, forward]
     }
@@ -176,7 +177,7 @@ impl Linear for ToDevice {
         Ok(())
     }
 
-    fn costs(&self) -> [CallCost; 2] {
-        [CallCost::passes(0, 4 * self.signature.target.own_numbers()); 2]
+    fn costs(&self) -> [Cost; 2] {
+        [Cost::kernels(0, 4 * self.signature.target.own_numbers()); 2]
     }
 }

@@ -11,10 +11,11 @@ use super::linear::{Adjoint, Direction, Linear};
 use super::operator::Differentiable;
 use super::point_numbers::PointOrder;
 use super::readout::{Readout, cell_of};
-use super::signature::{CallCost, Signature};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::gpu::Array;
+use crate::grid::Cost;
 use crate::mesh::Window;
 use crate::rank::Rank;
 
@@ -132,9 +133,9 @@ impl Linear for LinesOfSight {
         Ok(())
     }
 
-    fn costs(&self) -> [CallCost; 2] {
+    fn costs(&self) -> [Cost; 2] {
         let ([there, back], [sums, spread]) = (self.readout.costs(), self.sums.costs());
-        let weigh = CallCost::passes(1, 12 * self.weights.len());
+        let weigh = Cost::kernels(1, 12 * self.weights.len());
         [there + weigh + sums, back + weigh + spread]
     }
 }

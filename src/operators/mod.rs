@@ -66,7 +66,7 @@ pub use pointwise_operator::PointwiseOperator;
 pub use rank_collective::RankCollective;
 pub use readout::Readout;
 pub use select::Select;
-pub use signature::{CallCost, OperatorCost, Signature};
+pub use signature::{OperatorCost, Signature};
 pub use space::Space;
 pub use stencil::{StencilOperator, Tap};
 pub use vector::{Contents, Vector};

@@ -86,8 +86,8 @@ impl Differentiable for Part {
         let mut cost = self.inner.cost();
         // Cotangents of the other leaves are cleared.
         for (_, leaf) in self.rest.leaves().filter(|(_, leaf)| !matches!(leaf.support, Support::Parameters { .. })) {
-            cost.vjp.passes += 1;
-            cost.vjp.bytes += 4 * leaf.len();
+            cost.vjp.dispatches += 1;
+            cost.vjp.device_bytes += 4 * leaf.len();
         }
         cost
     }

@@ -8,11 +8,12 @@ use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearised};
 use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
 use super::pointwise_map::{PointwiseMap, target_of};
-use super::signature::{CallCost, OperatorCost, Signature};
+use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::exchange::Terms;
 use crate::gpu::{Kernel, RawArray};
+use crate::grid::Cost;
 use crate::rank::Rank;
 
 /// A pointwise function of vectors, with one kernel for the value and one for each derivative.
@@ -170,12 +171,12 @@ impl PointwiseOperator {
         })
     }
 
-    fn call_cost(&self, call: &Call, more: Option<&Space>, out: &Space) -> CallCost {
+    fn call_cost(&self, call: &Call, more: Option<&Space>, out: &Space) -> Cost {
         let constants = self.map.constants().iter().map(Vector::space);
         let spaces = std::iter::once(self.map.domain()).chain(constants).chain(more);
         let leaves: Vec<u64> = spaces.flat_map(|space| space.leaves()).map(|(_, leaf)| leaf.len()).collect();
         let read: u64 = call.read.iter().map(|&number| leaves[number]).sum();
-        CallCost::passes(1, 4 * (read + out.leaves().map(|(_, leaf)| leaf.len()).sum::<u64>()))
+        Cost::kernels(1, 4 * (read + out.leaves().map(|(_, leaf)| leaf.len()).sum::<u64>()))
     }
 }
 
@@ -218,7 +219,7 @@ impl Differentiable for PointwiseOperator {
         for ((_, leaf), form) in domain.leaves().zip(&self.map.forms()[0]) {
             if *form == Form::Uniform {
                 // Written at each place, read twice, with three passes for each sum.
-                vjp = vjp + CallCost::passes(3 * leaf.len(), 12 * leaf.len() * places);
+                vjp = vjp + Cost::kernels(3 * leaf.len(), 12 * leaf.len() * places);
             }
         }
         OperatorCost {

@@ -5,13 +5,14 @@ use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
 use super::point_numbers::PointOrder;
-use super::signature::{CallCost, Signature};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::comm::Op;
 use crate::exchange::collectives::{Collectives, ScanRange, all_gather, all_reduce};
 use crate::fft::Values;
 use crate::gpu::{Array, Recorder};
+use crate::grid::Cost;
 use crate::rank::Rank;
 
 /// The collective. Counts are numbers of real values.
@@ -382,11 +383,11 @@ impl Linear for RankCollective {
         Ok(())
     }
 
-    fn costs(&self) -> [CallCost; 2] {
+    fn costs(&self) -> [Cost; 2] {
         let Signature { domain, target, .. } = &self.signature;
         let [from, to] = [domain, target].map(|space| 4 * space.own_numbers());
         let (others, ranks) = (self.ranks as u64 - 1, self.ranks as u64);
-        let call = |passes, messages, sent| CallCost { messages, sent, ..CallCost::passes(passes, from + to) };
+        let call = |passes, messages, sent| Cost { messages, sent_bytes: sent, ..Cost::kernels(passes, from + to) };
         let at =
             |root: usize, root_sends: u64, other_sends: u64| if self.rank == root { root_sends } else { other_sends };
         // The bytes that a reduction to parts sends of `bytes`, or the distribution of these parts.
@@ -394,7 +395,7 @@ impl Linear for RankCollective {
         match &self.kind {
             Kind::Replicate { .. } => {
                 let messages = u64::from(from < to);
-                [call(1, messages, messages * from), CallCost::passes(1, 2 * from)]
+                [call(1, messages, messages * from), Cost::kernels(1, 2 * from)]
             }
             Kind::SumOverRanks => {
                 let steps = u64::from(self.ranks.next_power_of_two().ilog2());

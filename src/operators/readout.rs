@@ -6,9 +6,10 @@ use super::ghosts::{Ghosted, real_cells};
 use super::leaf::{Leaf, RegularGrid, Support};
 use super::linear::{Direction, Linear};
 use super::point_numbers::{PointNumbers, PointOrder};
-use super::signature::{CallCost, Signature};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
+use crate::grid::Cost;
 use crate::mesh::{MeshPart, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
 use crate::rank::Rank;
 
@@ -120,13 +121,13 @@ impl Linear for Readout {
         Ok(())
     }
 
-    fn costs(&self) -> [CallCost; 2] {
+    fn costs(&self) -> [Cost; 2] {
         let (points, nodes) = (self.points.len(), u64::from(self.painter.window().order()).pow(3));
         let (cells, ghosts) = (self.points.mesh().layout.len(), self.ghosted.cost());
-        let there = CallCost::passes(self.fields, self.fields * points * (20 + 4 * nodes));
+        let there = Cost::kernels(self.fields, self.fields * points * (20 + 4 * nodes));
         // The greatest value is found once. Painting adds two words of each node; cells are cleared and read in two words.
-        let back = CallCost::passes(1 + 2 * self.fields, self.fields * (points * (24 + 16 * nodes) + 20 * cells));
-        let exchanged = CallCost { messages: ghosts.messages, sent: 2 * ghosts.sent, ..CallCost::default() };
+        let back = Cost::kernels(1 + 2 * self.fields, self.fields * (points * (24 + 16 * nodes) + 20 * cells));
+        let exchanged = Cost { messages: ghosts.messages, sent_bytes: 2 * ghosts.sent_bytes, ..Cost::default() };
         [there + ghosts, back + exchanged]
     }
 }

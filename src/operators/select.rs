@@ -6,13 +6,13 @@ use super::gather::{record, source};
 use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
 use super::point_numbers::{PointNumbers, PointOrder};
-use super::signature::{CallCost, Signature};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::comm::Op;
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel};
-use crate::grid::extent;
+use crate::grid::{Cost, extent};
 use crate::host_memory::{self, HostMemoryError};
 use crate::rank::Rank;
 
@@ -153,9 +153,9 @@ impl Linear for Select {
         Ok(())
     }
 
-    fn costs(&self) -> [CallCost; 2] {
+    fn costs(&self) -> [Cost; 2] {
         let [places, selected, fields] = self.lens();
-        let there = CallCost::passes(fields, 12 * fields * selected);
-        [there, there + CallCost::passes(1, 4 * fields * places)]
+        let there = Cost::kernels(fields, 12 * fields * selected);
+        [there, there + Cost::kernels(1, 4 * fields * places)]
     }
 }

@@ -42,63 +42,15 @@ impl fmt::Display for Signature {
     }
 }
 
-/// The cost of one call for one rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CallCost {
-    /// Passes over device memory: dispatches over whole fields.
-    pub passes: u64,
-    /// Bytes that passes read and write.
-    pub bytes: u64,
-    /// Messages sent to other ranks.
-    pub messages: u64,
-    /// Bytes sent to other ranks.
-    pub sent: u64,
-}
-
-impl CallCost {
-    /// Creates the cost of passes without messages.
-    pub fn passes(passes: u64, bytes: u64) -> Self {
-        CallCost { passes, bytes, ..CallCost::default() }
-    }
-
-    /// Adds the cost of exchanges.
-    #[must_use]
-    pub fn with(mut self, exchanges: Cost) -> Self {
-        self.messages += exchanges.messages;
-        self.sent += exchanges.sent_bytes;
-        self
-    }
-}
-
-impl Add for CallCost {
-    type Output = CallCost;
-
-    fn add(self, other: CallCost) -> CallCost {
-        CallCost {
-            passes: self.passes + other.passes,
-            bytes: self.bytes + other.bytes,
-            messages: self.messages + other.messages,
-            sent: self.sent + other.sent,
-        }
-    }
-}
-
-impl fmt::Display for CallCost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CallCost { passes, bytes, messages, sent } = self;
-        write!(f, "{passes} passes, {bytes} bytes; {messages} messages, {sent} bytes")
-    }
-}
-
-/// The costs of an operator for one rank.
+/// The costs of an operator for one rank. Bytes received and memory are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperatorCost {
     /// The value.
-    pub apply: CallCost,
+    pub apply: Cost,
     /// The derivative times a tangent.
-    pub jvp: CallCost,
+    pub jvp: Cost,
     /// A cotangent times the derivative.
-    pub vjp: CallCost,
+    pub vjp: Cost,
 }
 
 impl Add for OperatorCost {

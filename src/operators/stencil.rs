@@ -4,11 +4,11 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
 use super::linear::{Direction, Linear};
-use super::signature::{CallCost, Signature};
+use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::gpu::{Array, Kernel, KernelSource};
-use crate::grid::{extent, volume};
+use crate::grid::{Cost, extent, volume};
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -155,11 +155,11 @@ impl Linear for StencilOperator {
         Ok(())
     }
 
-    fn costs(&self) -> [CallCost; 2] {
+    fn costs(&self) -> [Cost; 2] {
         [0, 1].map(|which| {
             let fields = u64::from(self.params[which].own[3]);
             let own = volume(&self.ghosted[which].layout().own) * fields;
-            let pass = CallCost::passes(1, 8 * own);
+            let pass = Cost::kernels(1, 8 * own);
             if self.cut { self.ghosted[which].cost() + pass } else { pass }
         })
     }

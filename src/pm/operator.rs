@@ -12,9 +12,10 @@ use super::gradient::{
 use super::traffic::Traffic;
 use super::{Config, SimulationError};
 use crate::gpu::Array;
+use crate::grid::Cost;
 use crate::operators::{
-    CallCost, Contents, Differentiable, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid,
-    Signature, Space, Vector,
+    Contents, Differentiable, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid, Signature,
+    Space, Vector,
 };
 use crate::rank::Rank;
 
@@ -297,9 +298,9 @@ impl Differentiable for SimulationOperator {
     fn cost(&self) -> OperatorCost {
         let (sweeps, ops) = (self.sweeps.borrow(), &self.numbers.ops);
         let (traffic, forces) = (sweeps.run.force_traffic(), self.memory.forces as u64);
-        let run = CallCost::passes(forces * Traffic::FORCE_PASSES, traffic.schedule(ops));
+        let run = Cost::kernels(forces * Traffic::FORCE_PASSES, traffic.schedule(ops));
         let [tangent, adjoint] = [traffic.tangent(), traffic.adjoint()]
-            .map(|(passes, bytes)| CallCost::passes(forces * passes, forces * bytes));
+            .map(|(passes, bytes)| Cost::kernels(forces * passes, forces * bytes));
         OperatorCost { apply: run, jvp: run + tangent, vjp: run + adjoint }
     }
 }

@@ -1232,7 +1232,7 @@ fn a_metric_takes_the_dispatches_that_its_cost_says_and_waits_for_nothing() {
         // What the likelihood adds is in the model's last step, whose derivative and its transpose
         // are one dispatch.
         let cost = model.cost();
-        assert_eq!(after.dispatches - before.dispatches, cost.jvp.passes + cost.vjp.passes - 1);
+        assert_eq!(after.dispatches - before.dispatches, cost.jvp.dispatches + cost.vjp.dispatches - 1);
         // Of an image: vectors, amplitude, modes, two passes of a transform, that step; two passes,
         // modes, a sum, amplitude, vectors.
         assert_eq!(after.dispatches - before.dispatches, 12);

@@ -62,7 +62,7 @@ fn cells_to_cells<L: Linear + 'static>(
             if parts == [1, 1] {
                 // Alone a rank has no blocks to pack: each pass is a dispatch.
                 let cost = model.cost();
-                let passes = cost.apply.passes + cost.vjp.passes;
+                let passes = cost.apply.dispatches + cost.vjp.dispatches;
                 assert_eq!(rank.recorder.counts().dispatches - before, passes, "{model:?}");
                 assert_eq!(cost.apply.messages + cost.vjp.messages, 0);
             }

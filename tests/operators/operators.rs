@@ -143,7 +143,7 @@ fn ten_pointwise_operators_are_one_dispatch() {
             let words = 4 * 4 * 5 * 6;
             let cost = model.cost();
             assert_eq!(
-                [cost.apply, cost.jvp, cost.vjp].map(|cost| (cost.passes, cost.bytes)),
+                [cost.apply, cost.jvp, cost.vjp].map(|cost| (cost.dispatches, cost.device_bytes)),
                 [(1, 2 * words), (1, 3 * words), (1, 3 * words)]
             );
             check_adjoint(rank, model, &x)?;
@@ -366,7 +366,7 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
             for model in &models {
                 let x = random_field(rank, model.domain(), 9)?;
                 check_adjoint(rank, model, &x)?;
-                assert!(model.cost().apply.passes >= 3);
+                assert!(model.cost().apply.dispatches >= 3);
                 assert_eq!(model.cost().apply.messages > 0, parts != [1, 1], "{model:?}");
             }
             // The inverse gives the field back.
@@ -769,8 +769,8 @@ fn pointwise_functions_meet_behind_other_operators() {
         let grown = pointwise("fn f(x: f32) -> f32 { return exp(x); }", &cells, "z")?;
         let end = stencil.then(&square)?.then(&grown)?;
         let both = end.then(&square.then(&stencil)?)?;
-        assert_eq!(end.cost().apply.passes, stencil.cost().apply.passes + 1);
-        assert_eq!(both.cost().apply.passes, 2 * stencil.cost().apply.passes + 1);
+        assert_eq!(end.cost().apply.dispatches, stencil.cost().apply.dispatches + 1);
+        assert_eq!(both.cost().apply.dispatches, 2 * stencil.cost().apply.dispatches + 1);
         assert!(matches!(end.parted(), [Some(_), Some(_)]) && matches!(both.parted(), [Some(_), None]));
         let x = random_field(rank, &cells, 1)?;
         check_adjoint(rank, &both, &x)?;

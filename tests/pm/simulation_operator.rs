@@ -172,7 +172,11 @@ fn a_run_composes_with_other_operators() {
         let dx = point(rank, &model, (2, 0.3), SIMPLE)?;
         check_derivative(rank, &model, &x, &dx)?;
         let cost = model.cost();
-        assert!(cost.apply.passes > 0 && cost.jvp.passes > cost.apply.passes && cost.vjp.passes > cost.jvp.passes);
+        assert!(
+            cost.apply.dispatches > 0
+                && cost.jvp.dispatches > cost.apply.dispatches
+                && cost.vjp.dispatches > cost.jvp.dispatches
+        );
         // Points have arrays of their own: another one in between changes nothing.
         let at = model.at(rank, &x)?;
         let mut first = Vector::new(&rank.gpu, model.target())?;

@@ -235,7 +235,7 @@ impl Asked<'_> {
         let Asked { all, groups, problem, parameters } = *self;
         let (info, cost, signal) = (rank.gpu.info(), rank.exchange_cost(), problem.signal.cost());
         // The metric is the signal's derivative there and back; the likelihood adds no pass.
-        let mut metric = [signal.jvp.bytes + signal.vjp.bytes];
+        let mut metric = [signal.jvp.device_bytes + signal.vjp.device_bytes];
         rank.comm.all_reduce(&mut metric, Op::Sum)?;
         let mut bytes = [cost.sent_bytes, cost.messages];
         all.all_reduce(&mut bytes, Op::Sum)?;

@@ -18,8 +18,9 @@ use std::rc::Rc;
 
 use crate::exchange::Terms;
 use crate::gpu::{Array, KernelSource};
+use crate::grid::Cost;
 use crate::operators::{
-    CallCost, Contents, Differentiable, Direction, Fingerprint, Hartley, Leaf, Linear, Linearised, Model, OperatorCost,
+    Contents, Differentiable, Direction, Fingerprint, Hartley, Leaf, Linear, Linearised, Model, OperatorCost,
     OperatorError, PointwiseOperator, RegularGrid, Signature, Space, Vector, Wavenumbers,
 };
 use crate::rank::Rank;
@@ -312,11 +313,11 @@ impl Differentiable for CorrelatedField {
         let ranks = self.0.modes.only().and_then(|(_, leaf)| leaf.regular()).map_or(1, |regular| regular.grid.ranks());
         let steps = 2 * u64::from(ranks.next_power_of_two().ilog2());
         let sums =
-            CallCost { messages: 2 * groups * steps, sent: steps * (4 * groups + 2 * bins), ..CallCost::default() };
+            Cost { messages: 2 * groups * steps, sent_bytes: steps * (4 * groups + 2 * bins), ..Cost::default() };
         OperatorCost {
-            apply: to_cells + CallCost::passes(1 + 2 * groups, 3 * groups * modes + 6 * bins),
-            jvp: to_cells + CallCost::passes(1 + 2 * groups, 5 * groups * modes + 8 * bins),
-            vjp: to_modes + sums + CallCost::passes(1 + 3 * groups, 7 * groups * modes + 7 * bins),
+            apply: to_cells + Cost::kernels(1 + 2 * groups, 3 * groups * modes + 6 * bins),
+            jvp: to_cells + Cost::kernels(1 + 2 * groups, 5 * groups * modes + 8 * bins),
+            vjp: to_modes + sums + Cost::kernels(1 + 3 * groups, 7 * groups * modes + 7 * bins),
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::rc::Rc;
 
 use crate::gpu::{Array, Kernel, KernelSource, RawArray};
+use crate::grid::Cost;
 use crate::operators::{
-    CallCost, Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, Signature, Space, Vector,
+    Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, Signature, Space, Vector,
 };
 use crate::rank::Rank;
 
@@ -147,7 +148,7 @@ impl Differentiable for LocalRoot {
     }
 
     fn cost(&self) -> OperatorCost {
-        let call = CallCost::passes(1, 12 * self.signature.domain.own_numbers());
+        let call = Cost::kernels(1, 12 * self.signature.domain.own_numbers());
         OperatorCost { apply: call, jvp: call, vjp: call }
     }
 }
