@@ -78,8 +78,8 @@ impl Modulation {
         self.record(recorder, &self.tangent, &arrays, amplitude[0].len())
     }
 
-    /// Records the cotangent `dx` of the excitations for one of the modes, and in the first of `words`, which must be 0 before, the bits of the greatest magnitude
-    /// of `dy x`.
+    /// Records the cotangent `dx` of the excitations for the cotangent of the modes, and in the
+    /// first of `words` the bits of the largest magnitude of `dy x`; `words` must be 0 before.
     pub fn vjp(
         &self,
         recorder: &mut Recorder,

@@ -10,7 +10,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Numbers that a kernel takes at once, on devices that bind eight arrays.
+/// Numbers that a kernel takes at once on devices that bind eight arrays.
 const AT_ONCE: usize = 6;
 
 fn source(parts: usize, unpack: bool) -> KernelSource {
@@ -28,12 +28,12 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// Leaves of one number each, one after the other in one array.
 pub(super) struct Packing {
     names: Vec<String>,
-    /// There and back, of each [`AT_ONCE`] numbers.
+    /// Kernels to pack and to unpack [`AT_ONCE`] numbers.
     kernels: Vec<[Kernel; 2]>,
 }
 
 impl Packing {
-    /// The leaves of `names`, vectors of one number, in this order.
+    /// Creates the packing of the leaves `names`, vectors of one number, in this order.
     pub fn new(names: Vec<String>) -> Self {
         let kernels =
             names.chunks(AT_ONCE).map(|names| [false, true].map(|back| Kernel::trusted(source(names.len(), back))));
@@ -45,7 +45,7 @@ impl Packing {
         self.names.iter().position(|other| other == name)
     }
 
-    /// A new array for all, undefined. It has an element at least.
+    /// Creates an array for all numbers, with undefined values and at least one element.
     pub fn array(&self, recorder: &Recorder) -> Result<Array<f32>, DeviceError> {
         recorder.gpu().array("inference::packed", self.names.len().max(1) as u64)
     }
@@ -71,14 +71,14 @@ impl Packing {
         Ok(())
     }
 
-    /// Records the leaves of a field as one array.
+    /// Records the copy of the leaves of a vector to one array.
     pub fn pack(&self, recorder: &mut Recorder, field: &Vector) -> Result<Array<f32>, OperatorError> {
         let packed = self.array(recorder)?;
         self.copy(recorder, field, &packed, false)?;
         Ok(packed)
     }
 
-    /// Records the leaves of a field from one array.
+    /// Records the copy of one array to the leaves of a vector.
     pub fn unpack(&self, recorder: &mut Recorder, packed: &Array<f32>, field: &Vector) -> Result<(), OperatorError> {
         self.copy(recorder, field, packed, true)
     }

@@ -1,4 +1,4 @@
-//! WGSL's builtin functions of floats as operations of a graph.
+//! Builtin functions of floats in WGSL as operations of a graph.
 
 use wgpu::naga::{MathFunction, Span};
 
@@ -6,7 +6,7 @@ use super::graph::{Binary, Compare, Graph, Node, Op, Unary};
 use super::lower::{Lowering, Result, Value};
 
 impl Lowering<'_> {
-    /// The value of a builtin function of floats.
+    /// Returns the value of a builtin function of floats.
     pub(super) fn math(&mut self, fun: MathFunction, values: &[Value], at: Span) -> Result<Value> {
         if let Some(function) = unary_of(fun) {
             return self.each([values[0].clone()], at, |graph, [x]| Some(graph.unary(function, x)));
@@ -21,7 +21,7 @@ impl Lowering<'_> {
         self.geometry(fun, values, at)
     }
 
-    /// Functions that are made of others, component by component.
+    /// Computes functions that consist of others, component by component.
     fn componentwise(&mut self, fun: MathFunction, values: &[Value], at: Span) -> Option<Result<Value>> {
         let factor = |factor: f64| {
             move |graph: &mut Graph, [x]: [Node; 1]| {
@@ -70,7 +70,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Functions of whole vectors.
+    /// Computes functions of whole vectors.
     fn geometry(&mut self, fun: MathFunction, values: &[Value], at: Span) -> Result<Value> {
         let vectors: Result<Vec<_>> = values.iter().map(|value| self.vector(value, at)).collect();
         let vectors = vectors?;

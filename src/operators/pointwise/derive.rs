@@ -1,8 +1,9 @@
-//! Derivatives of a graph, as more of the same graph.
+//! Derivatives of a graph, as further nodes of the graph.
 //!
-//! Forward mode carries tangents from inputs to outputs (Jacobian times vector), reverse mode adjoints from outputs to inputs (vector times
-//! Jacobian); both take the partial derivatives of each operation from one table. See Griewank & Walther, *Evaluating
-//! Derivatives*, 2008, chapter 3.
+//! Forward mode carries tangents from inputs to outputs (Jacobian times vector). Reverse mode
+//! carries adjoints from outputs to inputs (vector times Jacobian). Both take the partial
+//! derivatives of each operation from one table. See Griewank & Walther, *Evaluating Derivatives*,
+//! 2008, chapter 3.
 //!
 //! | where a function has no derivative | what is taken |
 //! |---|---|
@@ -20,24 +21,26 @@ use super::graph::{Binary, Compare, Graph, Node, Op, Unary};
 enum Partial {
     One,
     MinusOne,
-    /// This factor.
+    /// A factor.
     Times(Node),
-    /// One over this.
+    /// One over a number.
     Over(Node),
-    /// One where a condition has this value, else zero.
+    /// 1 where a condition has this value, else 0.
     Where(Node, bool),
 }
 
-/// A tangent or an adjoint that is not known to be zero.
+/// A tangent or an adjoint that may differ from zero.
 #[derive(Clone, Copy)]
 struct Carried {
     node: Node,
-    /// Whether it is a zero where a branch was not taken: it stays one then, however infinite what it is multiplied by.
+    /// Whether it is the zero of a branch that was not taken, which stays zero in products with
+    /// infinity.
     masked: bool,
 }
 
 impl Graph {
-    /// Tangents of `outputs`, where input `i` has the tangent `tangents[i]` or none. `None` is zero.
+    /// Returns the tangents of `outputs`, if input `i` has the tangent `tangents[i]`; `None` is
+    /// zero.
     pub fn forward(&mut self, outputs: &[Node], tangents: &[Option<Node>]) -> Vec<Option<Node>> {
         let needed = self.needed(outputs.iter().copied());
         let mut carried = Carrying::default();
@@ -51,7 +54,7 @@ impl Graph {
             for (operand, partial) in self.partials(node) {
                 if let Some(tangent) = carried.get(operand) {
                     let term = self.scale(tangent, partial);
-                    // A branch that is not taken has no part in a tangent: `select` drops it.
+                    // `select` drops the tangent of the branch that is not taken.
                     carried.add(self, node, Carried { masked: false, ..term });
                 }
             }
@@ -59,7 +62,8 @@ impl Graph {
         outputs.iter().map(|&node| carried.get(node).map(|carried| carried.node)).collect()
     }
 
-    /// Adjoints of `inputs` inputs, where output `i` has the adjoint `adjoints[i]`. `None` is zero.
+    /// Returns the adjoints of `inputs` inputs, if output `i` has the adjoint `adjoints[i]`; `None`
+    /// is zero.
     pub fn reverse(&mut self, outputs: &[Node], adjoints: &[Node], inputs: u32) -> Vec<Option<Node>> {
         let needed = self.needed(outputs.iter().copied());
         let mut carried = Carrying::default();
@@ -81,7 +85,7 @@ impl Graph {
         found
     }
 
-    /// What a tangent or adjoint becomes on the way through a partial derivative.
+    /// Returns a tangent or adjoint times a partial derivative.
     fn scale(&mut self, carried: Carried, partial: Partial) -> Carried {
         let Carried { node, masked } = carried;
         let scaled = match partial {
@@ -103,7 +107,7 @@ impl Graph {
         Carried { node: self.select(is_zero, zero, scaled), masked }
     }
 
-    /// The operands of a node that it depends on smoothly, and the partial derivatives by them.
+    /// Returns the operands by which a node is differentiable, with the partial derivatives.
     fn partials(&mut self, node: Node) -> Vec<(Node, Partial)> {
         match self.op(node) {
             Op::Input(_) | Op::Number(_) | Op::Flag(_) => Vec::new(),
@@ -119,7 +123,7 @@ impl Graph {
         }
     }
 
-    /// The derivative of `function` at `x`, where it has the value `y`.
+    /// Returns the derivative of `function` at `x`, where its value is `y`.
     fn unary_partial(&mut self, function: Unary, x: Node, y: Node) -> Option<Partial> {
         let one = self.number(1.0);
         Some(match function {
@@ -154,7 +158,7 @@ impl Graph {
             }
             Unary::Sinh => Partial::Times(self.unary(Unary::Cosh, x)),
             Unary::Cosh => Partial::Times(self.unary(Unary::Sinh, x)),
-            // Without the cancellation of 1 - y^2.
+            // Avoids the cancellation of 1 - y^2.
             Unary::Tanh => {
                 let cosh = self.unary(Unary::Cosh, x);
                 let square = self.times(cosh, cosh);
@@ -164,7 +168,7 @@ impl Graph {
         })
     }
 
-    /// The derivative of an inverse trigonometric or hyperbolic function at `x`.
+    /// Returns the derivative of an inverse trigonometric or hyperbolic function at `x`.
     fn inverse_partial(&mut self, function: Unary, x: Node) -> Option<Partial> {
         let one = self.number(1.0);
         Some(match function {
@@ -195,7 +199,8 @@ impl Graph {
         })
     }
 
-    /// `sqrt((1 . x) (1 . x))` with two operations: without the cancellation of `1 - x^2`.
+    /// Returns `sqrt((1 . x) (1 . x))` with two operations, which avoids the cancellation of `1 -
+    /// x^2`.
     fn root_of_product(&mut self, x: Node, operations: [Binary; 2]) -> Node {
         let one = self.number(1.0);
         let [a, b] = operations.map(|operation| self.binary(operation, one, x));

@@ -1,4 +1,4 @@
-//! Evaluates a graph on the host, in f64: the twin of the kernels, and the way of values that are small enough for the host.
+//! Evaluation of a graph on the host in f64, for tests of the kernels and for small values.
 
 use super::graph::{Binary, Compare, Graph, Node, Op, Unary};
 
@@ -26,7 +26,7 @@ impl Value {
 }
 
 impl Graph {
-    /// The values of `outputs` for these values of the components of the input.
+    /// Returns the values of `outputs` for these components of the input.
     pub fn evaluate(&self, inputs: &[f64], outputs: &[Node]) -> Vec<f64> {
         let mut values = std::collections::HashMap::new();
         for node in self.needed(outputs.iter().copied()) {
@@ -55,7 +55,7 @@ fn unary(function: Unary, x: f64) -> f64 {
     match function {
         Unary::Neg => -x,
         Unary::Abs => x.abs(),
-        // WGSL's sign of zero is zero.
+        // In WGSL the sign of zero is zero.
         Unary::Sign => {
             if x == 0.0 {
                 0.0

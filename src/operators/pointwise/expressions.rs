@@ -1,4 +1,4 @@
-//! Expressions of naga's form of a function as values of a graph.
+//! Expressions of a WGSL function as values of a graph.
 
 use wgpu::naga::{
     BinaryOperator, Expression, Handle, Literal, RelationalFunction, ScalarKind, Span, TypeInner, UnaryOperator,
@@ -8,7 +8,7 @@ use super::graph::{Binary, Compare, Graph, Node, Op, Unary};
 use super::lower::{Frame, Lowering, Result, Value, place};
 
 impl<'a> Lowering<'a> {
-    /// The value of an expression that was emitted, or needs not be.
+    /// Returns the value of an expression that was emitted or needs no emission.
     pub(super) fn value(&mut self, frame: &mut Frame<'a>, expression: Handle<Expression>) -> Result<Value> {
         match frame.values.get(&expression) {
             Some(value) => Ok(value.clone()),
@@ -39,7 +39,7 @@ impl<'a> Lowering<'a> {
         })
     }
 
-    /// Constants of the module.
+    /// Returns a constant of the module.
     fn constant(&mut self, expression: Handle<Expression>) -> Result<Value> {
         let module = self.module;
         let at = module.global_expressions.get_span(expression);
@@ -101,7 +101,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The value of an expression that computes.
+    /// Returns the value of an expression that computes.
     fn arithmetic(&mut self, frame: &mut Frame<'a>, expression: &'a Expression, at: Span) -> Result<Value> {
         match expression {
             Expression::Unary { op, expr } => {
@@ -174,7 +174,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// A function of scalars, component by component; scalars go with every component of vectors.
+    /// Applies a function of scalars, component by component; scalars combine with every component
+    /// of vectors.
     pub(super) fn each<const N: usize>(
         &mut self,
         values: [Value; N],
@@ -244,13 +245,13 @@ impl<'a> Lowering<'a> {
         combined.map(Value::Scalar).ok_or_else(|| self.refuse(at, "a test that WGSL does not promise"))
     }
 
-    /// A vector, or a scalar as a vector of one component.
+    /// Returns a vector, or a scalar as a vector of one component.
     pub(super) fn vector(&self, value: &Value, at: Span) -> Result<Vec<Node>> {
         value.scalars().ok_or_else(|| self.refuse(at, "an operation on integers; derivatives are of f32 only"))
     }
 }
 
-/// The components of components, so that `vec3(v.xy, z)` has three.
+/// Returns the components of all values, so that `vec3(v.xy, z)` has three.
 fn flat(parts: Vec<Value>) -> Value {
     let flattened = parts.into_iter().flat_map(|part| match part {
         Value::Composite(parts) => parts,

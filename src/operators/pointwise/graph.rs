@@ -1,7 +1,8 @@
-//! Scalar arithmetic as a graph: what a pointwise function computes, component by component.
+//! Scalar arithmetic of a pointwise function as a graph, component by component.
 //!
-//! Nodes are numbered in an order in which each stands behind its operands, and equal operations are one node. Vectors are their
-//! components. A graph is extended, never changed, so derivatives share what they have in common with the function.
+//! Each node has a larger number than its operands, and equal operations are one node. Vectors are
+//! their components. A graph is extended and never changed, so derivatives share nodes with the
+//! function.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(u32);
 
-/// A function of one number. Names are WGSL's.
+/// A function of one number, with its name in WGSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unary {
     Neg,
@@ -82,18 +83,18 @@ pub enum Op {
     Fma(Node, Node, Node),
     /// A comparison.
     Compare(Compare, Node, Node),
-    /// The contrary of a truth value.
+    /// The negation of a truth value.
     Not(Node),
-    /// Whether both are true.
+    /// `true` if both are true.
     And(Node, Node),
-    /// Whether one is true.
+    /// `true` if one is true.
     Or(Node, Node),
-    /// `[accept, reject]`, the first where the condition is true.
+    /// `[accept, reject]`: the first if the condition is true, else the second.
     Select(Node, [Node; 2]),
 }
 
 impl Op {
-    /// The nodes that it is computed from.
+    /// Returns the operands.
     pub fn operands(&self) -> impl Iterator<Item = Node> + use<> {
         let all = match *self {
             Op::Input(_) | Op::Number(_) | Op::Flag(_) => [None; 3],
@@ -105,7 +106,7 @@ impl Op {
     }
 }
 
-/// Operations, each behind its operands.
+/// Operations, each after its operands.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     ops: Vec<Op>,
@@ -113,7 +114,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// The node of an operation: an old one if there is such a one.
+    /// Returns the node of an operation; reuses an existing one.
     pub fn add(&mut self, op: Op) -> Node {
         *self.numbers.entry(op).or_insert_with(|| {
             self.ops.push(op);
@@ -121,17 +122,17 @@ impl Graph {
         })
     }
 
-    /// The operation of a node.
+    /// Returns the operation of a node.
     pub fn op(&self, node: Node) -> Op {
         self.ops[node.0 as usize]
     }
 
-    /// Number of operations.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.ops.len()
     }
 
-    /// Which nodes `outputs` are computed from, in order.
+    /// Returns the nodes on which `outputs` depend, in order.
     pub fn needed(&self, outputs: impl IntoIterator<Item = Node>) -> Vec<Node> {
         let mut wanted = vec![false; self.ops.len()];
         outputs.into_iter().for_each(|node| wanted[node.0 as usize] = true);
@@ -143,63 +144,64 @@ impl Graph {
         (0..self.ops.len() as u32).filter(|&at| wanted[at as usize]).map(Node).collect()
     }
 
-    /// A component of the input.
+    /// Returns a component of the input.
     pub fn input(&mut self, number: u32) -> Node {
         self.add(Op::Input(number))
     }
 
-    /// A number.
+    /// Returns a number.
     pub fn number(&mut self, value: f64) -> Node {
         self.add(Op::Number(value.to_bits()))
     }
 
-    /// A function of one number.
+    /// Returns a function of one number.
     pub fn unary(&mut self, function: Unary, a: Node) -> Node {
         self.add(Op::Unary(function, a))
     }
 
-    /// A function of two numbers.
+    /// Returns a function of two numbers.
     pub fn binary(&mut self, function: Binary, a: Node, b: Node) -> Node {
         self.add(Op::Binary(function, a, b))
     }
 
-    /// `a + b`
+    /// Returns `a + b`.
     pub fn plus(&mut self, a: Node, b: Node) -> Node {
         self.binary(Binary::Add, a, b)
     }
 
-    /// `a - b`
+    /// Returns `a - b`.
     pub fn minus(&mut self, a: Node, b: Node) -> Node {
         self.binary(Binary::Sub, a, b)
     }
 
-    /// `a b`
+    /// Returns `a b`.
     pub fn times(&mut self, a: Node, b: Node) -> Node {
         self.binary(Binary::Mul, a, b)
     }
 
-    /// `a / b`
+    /// Returns `a / b`.
     pub fn over(&mut self, a: Node, b: Node) -> Node {
         self.binary(Binary::Div, a, b)
     }
 
-    /// A comparison.
+    /// Returns a comparison.
     pub fn compare(&mut self, how: Compare, a: Node, b: Node) -> Node {
         self.add(Op::Compare(how, a, b))
     }
 
-    /// `accept` where `condition` is true, else `reject`.
+    /// Returns `accept` if `condition` is true, else `reject`.
     pub fn select(&mut self, condition: Node, accept: Node, reject: Node) -> Node {
         if accept == reject { accept } else { self.add(Op::Select(condition, [accept, reject])) }
     }
 
-    /// The sum of products of two vectors.
+    /// Returns the sum of products of two vectors.
     pub fn dot(&mut self, a: &[Node], b: &[Node]) -> Node {
         let products: Vec<Node> = a.iter().zip(b).map(|(&a, &b)| self.times(a, b)).collect();
         products.into_iter().reduce(|sum, product| self.plus(sum, product)).unwrap_or_else(|| self.number(0.0))
     }
 
-    /// Adds the operations that the `outputs` of `other` need, with `inputs` in place of its inputs; the outputs' nodes here.
+    /// Adds the operations for the `outputs` of `other`, with `inputs` in place of its inputs.
+    /// Returns the nodes of the outputs.
     pub fn graft(&mut self, other: &Graph, inputs: &[Node], outputs: &[Node]) -> Vec<Node> {
         let mut here: HashMap<Node, Node> = HashMap::new();
         for node in other.needed(outputs.iter().copied()) {
@@ -223,7 +225,7 @@ impl Graph {
 }
 
 impl Graph {
-    /// Whether a node is a truth value.
+    /// Returns `true` if a node is a truth value.
     pub fn is_flag(&self, node: Node) -> bool {
         match self.op(node) {
             Op::Flag(_) | Op::Compare(..) | Op::Not(_) | Op::And(..) | Op::Or(..) => true,

@@ -1,36 +1,37 @@
-//! The kernel of a pointwise function: reads its arguments at each place, writes its results.
+//! Kernels of pointwise functions: they read arguments and write results at each place.
 //!
-//! One invocation treats one place at a time, and neighbours treat neighbouring places, so that reads and writes are whole sectors. The cost is
-//! that of memory: each argument that matters is read once, each result written once, whatever is computed between.
+//! Neighboring invocations treat neighboring places, so that reads and writes are whole sectors.
+//! The cost is that of memory: each argument that matters is read once, and each result is written
+//! once.
 
 use std::fmt::Write as _;
 
 use super::function::{Argument, Pointwise, ranges};
 use crate::gpu::KernelSource;
 
-/// How the components of an argument or a result lie in its array.
+/// The layout of the components of an argument or a result in its array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One component after the other, each a whole field.
+    /// Each component is a whole field, one after the other.
     Apart,
-    /// Two components next to each other: complex numbers.
+    /// Two adjacent components: complex numbers.
     Pairs,
-    /// Components one after the other, of one value for all places of a batch; for arguments only.
+    /// Components of one value for all places of a batch, one after the other; for arguments only.
     Uniform,
 }
 
 crate::gpu::kernel_params! {
-    /// What the kernel of a pointwise function takes.
+    /// Parameters of the kernel.
     pub struct PointwiseParams {
-        /// Values of a component, of all batches.
+        /// Values of a component in all batches.
         pub count: u32,
         /// Values of a component in one batch.
         pub places: u32,
     }
 }
 
-/// The kernel of `function`, whose arguments and results lie as `forms` say, and the numbers of the arguments that it reads. Its arrays are those
-/// arguments, then all results.
+/// Returns the kernel of `function`, whose arguments and results have these `forms`, and the
+/// numbers of the arguments that it reads. Its arrays are those arguments, then all results.
 pub fn kernel(label: String, function: &Pointwise, forms: [&[Form]; 2], batched: bool) -> (KernelSource, Vec<usize>) {
     let read: Vec<usize> = (0..).zip(function.used()).filter(|(_, used)| *used).map(|(number, _)| number).collect();
     let form = |form: Form| if form == Form::Pairs { "vec2<f32>" } else { "f32" };
@@ -82,7 +83,7 @@ pub fn kernel(label: String, function: &Pointwise, forms: [&[Form]; 2], batched:
     (KernelSource::new(label, text).params::<PointwiseParams>(), read)
 }
 
-/// The index of a component at place `i`, where places are counted over all batches.
+/// Returns the index of a component at place `i`, counted over all batches.
 fn place(argument: &Argument, component: u32, batched: bool) -> String {
     match (argument.width, component, batched) {
         (1, ..) | (_, 0, false) => "i".into(),
@@ -91,7 +92,7 @@ fn place(argument: &Argument, component: u32, batched: bool) -> String {
     }
 }
 
-/// Kernels of a sample: its value and both derivatives, of arguments and results of all forms.
+/// Returns the kernels of a sample: its value and both derivatives, with all forms.
 pub fn samples() -> Vec<KernelSource> {
     let text = "fn sample(v: vec3<f32>, mode: vec2<f32>, rate: f32) -> vec2<f32> {
         let damped = mode * exp(-rate * v.x * v.x) / (1.0 + dot(v, v));

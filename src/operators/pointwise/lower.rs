@@ -1,5 +1,5 @@
-//! From naga's form of a WGSL function to a graph: calls are inlined, variables become what was stored in them, and `if` becomes a choice
-//! between two values.
+//! Conversion of a WGSL function to a graph. Calls are inlined, variables are replaced by the
+//! stored values, and `if` becomes a choice between two values.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ use wgpu::naga::{
 use super::error::PointwiseError;
 use super::graph::{Graph, Node, Op};
 
-/// Operations beyond which a function is refused: branches with returns double what stands behind them.
+/// Maximum number of operations. Branches with returns double the statements after them.
 const MOST: usize = 100_000;
-/// Calls inside of calls at most.
+/// Maximum depth of calls.
 const DEEPEST: usize = 64;
 
 /// The value of an expression.
@@ -24,12 +24,12 @@ pub(super) enum Value {
     Composite(Vec<Value>),
     /// A place in a variable.
     Pointer(Handle<LocalVariable>, Vec<usize>),
-    /// An integer that is known, to index with.
+    /// A known integer, used as an index.
     Index(u32),
 }
 
 impl Value {
-    /// All its numbers, in order.
+    /// Returns all numbers, in order.
     pub fn scalars(&self) -> Option<Vec<Node>> {
         match self {
             Value::Scalar(node) => Some(vec![*node]),
@@ -70,7 +70,7 @@ fn steps(block: &Block) -> Vec<Step<'_>> {
     block.span_iter().map(|(statement, span)| (statement, *span)).collect()
 }
 
-/// Whether a branch can end the function.
+/// Returns `true` if a branch can end the function.
 fn returns(block: &Block) -> bool {
     block.iter().any(|statement| match statement {
         Statement::Return { .. } => true,
@@ -81,7 +81,7 @@ fn returns(block: &Block) -> bool {
 }
 
 impl<'a> Lowering<'a> {
-    /// The value of `function` for these arguments.
+    /// Returns the value of `function` for these arguments.
     pub fn call(&mut self, function: &'a Function, arguments: Vec<Value>, depth: usize, span: Span) -> Result<Value> {
         if depth > DEEPEST {
             return Err(self.refuse(span, "calls inside of calls, without an end it seems"));
@@ -94,11 +94,12 @@ impl<'a> Lowering<'a> {
         PointwiseError::at(self.source, span, why)
     }
 
-    /// Runs steps to the function's return.
+    /// Runs statements to the return of the function.
     fn run(&mut self, mut frame: Frame<'a>, steps_left: Vec<Step<'a>>, span: Span) -> Result<Value> {
         let mut left = steps_left.into_iter().collect::<std::collections::VecDeque<_>>();
         while let Some((statement, at)) = left.pop_front() {
-            // Operations that are there already are steps all the same: what follows an `if` that may return is run once for each of its branches.
+            // Reused operations count as well: the statements after an `if` that may return run
+            // once for each of its branches.
             self.steps += 1;
             if self.graph.len().max(self.steps) > MOST {
                 return Err(self.refuse(at, format!("the function has more than {MOST} operations")));
@@ -131,7 +132,7 @@ impl<'a> Lowering<'a> {
         Err(self.refuse(span, "the function returns nothing; it must return what it computes"))
     }
 
-    /// Runs a branch that returns nowhere.
+    /// Runs a branch without a return.
     fn run_through(&mut self, frame: &mut Frame<'a>, block: &'a Block) -> Result<()> {
         for (statement, at) in steps(block) {
             match statement {
@@ -152,7 +153,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// The variables after a branch.
+    /// Returns the variables after a branch.
     fn merge(
         &mut self,
         frame: &mut Frame<'a>,
@@ -187,7 +188,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// A statement without branches.
+    /// Runs a statement without branches.
     fn step(&mut self, frame: &mut Frame<'a>, statement: &'a Statement, at: Span) -> Result<()> {
         match statement {
             Statement::Emit(range) => {
@@ -250,7 +251,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The zero of a type.
+    /// Returns the zero of a type.
     pub(super) fn zero(&mut self, ty: Handle<Type>, at: Span) -> Result<Value> {
         let module = self.module;
         Ok(match &module.types[ty].inner {
@@ -284,7 +285,7 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// What stands at a path.
+/// Returns the value at a path.
 pub(super) fn place<'v>(value: &'v mut Value, path: &[usize]) -> Option<&'v mut Value> {
     path.iter().try_fold(value, |value, &index| match value {
         Value::Composite(parts) => parts.get_mut(index),

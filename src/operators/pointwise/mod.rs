@@ -1,8 +1,8 @@
 //! Pointwise functions in WGSL and their derivatives.
 //!
-//! A [`Pointwise`] is a function `fn f(x: f32, v: vec3<f32>, ..) -> f32` (or a vector) that is applied to every element of fields. Its
-//! Jacobian-vector and vector-Jacobian products are derived here from the compiler's form of the text, so nobody writes a
-//! derivative by hand, and functions one after the other become one.
+//! A [`Pointwise`] is a function `fn f(x: f32, v: vec3<f32>, ..) -> f32` (or a vector) that is
+//! applied to every element of fields. Its derivatives are found from the compiler form of the
+//! text, and consecutive functions become one.
 //!
 //! ```text
 //! WGSL text -> naga's functions -> graph of scalars -> derivatives, more of the graph -> WGSL of one kernel

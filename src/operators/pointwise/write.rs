@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use super::graph::{Binary, Compare, Graph, Node, Op, Unary};
 
 impl Graph {
-    /// WGSL statements that define `v0`, `v1`, .. as far as `outputs` need them, and the expressions of the outputs. `input` says how
-    /// a component of the input is read.
+    /// Returns WGSL statements that define `v0`, `v1`, .. for `outputs`, and the expressions of the
+    /// outputs. `input` returns the expression of a component of the input.
     pub fn wgsl(&self, outputs: &[Node], input: impl Fn(u32) -> String) -> (String, Vec<String>) {
         let (mut text, mut names) = (String::new(), HashMap::new());
         for node in self.needed(outputs.iter().copied()) {
@@ -39,7 +39,7 @@ impl Graph {
     }
 }
 
-/// A number that WGSL reads to the same bits.
+/// Returns a number that WGSL reads to the same bits.
 fn number(value: f32) -> String {
     if value < 0.0 { format!("({value:?}f)") } else { format!("{value:?}f") }
 }
