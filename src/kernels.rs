@@ -5,6 +5,7 @@ use crate::gpu::KernelSource;
 /// Every kernel of the library in all its forms: the tests compile them for every backend.
 ///
 /// A room adds its own in its `kernels()`.
+#[must_use]
 pub fn kernels() -> Vec<KernelSource> {
     let mut all = crate::gpu::primitives::kernels();
     all.extend(crate::exchange::kernels());

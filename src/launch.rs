@@ -25,6 +25,7 @@ impl Launch {
     /// Without the feature `mpi`, or if the launcher's processes cannot find each other, [`launch`]
     /// then fails: each process would do the whole work and write the same files. Programs that
     /// want independent processes pass [`Solo`](Self::Solo).
+    #[must_use]
     pub fn detect(threads: usize) -> Self {
         match threads {
             _ if comm::mpi_launched() => Launch::Mpi,

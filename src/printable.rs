@@ -9,6 +9,7 @@ use std::path::Path;
 
 /// Whether a character is invisible and changes how others are shown: a control character (C0, DEL,
 /// C1), a line or paragraph separator, or a mark of direction.
+#[must_use]
 pub fn is_unprintable(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -18,6 +19,7 @@ pub fn is_unprintable(c: char) -> bool {
 /// ```
 /// assert_eq!(meshloom::io::printable("\u{1b}[31mred\n"), "\\u{1b}[31mred\n");
 /// ```
+#[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unprintable(c) && !matches!(c, '\n' | '\t'))
 }

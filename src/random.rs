@@ -13,6 +13,7 @@ use std::f64::consts::PI;
 /// let zeros = meshloom::random::philox4x32([0; 4], [0; 2]);
 /// assert_eq!(zeros, [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
 /// ```
+#[must_use]
 pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     const ROUNDS: usize = 10;
     const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
@@ -45,6 +46,7 @@ pub const fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 /// assert_eq!(white_noise(1, 7), white_noise(1, 7));
 /// assert_ne!(white_noise(1, 7), white_noise(2, 7));
 /// ```
+#[must_use]
 pub fn white_noise(seed: u64, index: u64) -> f64 {
     normal(seed, [index as u32, (index >> 32) as u32, 0, 0])
 }
@@ -67,6 +69,7 @@ pub fn white_noise(seed: u64, index: u64) -> f64 {
 /// assert_eq!(mode_noise(1, [3, -2, 5]), mode_noise(1, [3, -2, 5]));
 /// assert_ne!(mode_noise(1, [3, -2, 5]), mode_noise(1, [3, 2, 5]));
 /// ```
+#[must_use]
 pub fn mode_noise(seed: u64, m: [i32; 3]) -> [f64; 2] {
     [1, 2].map(|part| normal(seed, [m[0] as u32, m[1] as u32, m[2] as u32, part]))
 }

@@ -79,22 +79,26 @@ impl Communicator {
     }
 
     /// Returns a communicator of one rank, without a runner.
+    #[must_use]
     pub fn solo() -> Communicator {
         Communicator::new(Box::new(Solo::default()))
     }
 
     /// Returns this rank, from 0.
+    #[must_use]
     pub fn rank(&self) -> usize {
         self.core.transport.rank()
     }
 
     /// Returns the number of ranks, at least 1.
+    #[must_use]
     pub fn size(&self) -> usize {
         self.core.transport.size()
     }
 
     /// Returns the most bytes of a message that travel in one piece; longer messages travel in
     /// several.
+    #[must_use]
     pub fn max_message(&self) -> u64 {
         self.max_piece as u64
     }
@@ -111,6 +115,7 @@ impl Communicator {
     /// here: it has got the error, or was told. Messages of these are not told apart from those of
     /// later ones, which may fail. Where ranks are to go on after the error they make another
     /// communicator. Not collective.
+    #[must_use]
     pub fn is_out_of_step(&self) -> bool {
         self.core.transport.is_out_of_step()
     }

@@ -200,6 +200,7 @@ impl RunError {
     }
 
     /// Returns the error of the rank if it has the type `E`.
+    #[must_use]
     pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
         match &self.failure {
             Failure::Error(error) => error.downcast_ref(),

@@ -56,16 +56,19 @@ impl<T> GatheredParts<T> {
     }
 
     /// Returns all elements, in rank order.
+    #[must_use]
     pub fn data(&self) -> &[T] {
         &self.data
     }
 
     /// Returns the number of elements of each rank.
+    #[must_use]
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
     /// Returns the part of a rank; `None` beyond the last rank.
+    #[must_use]
     pub fn get(&self, rank: usize) -> Option<&[T]> {
         self.iter().nth(rank)
     }
@@ -80,6 +83,7 @@ impl<T> GatheredParts<T> {
     }
 
     /// Returns the elements and the counts.
+    #[must_use]
     pub fn into_raw(self) -> (Vec<T>, Vec<u64>) {
         (self.data, self.counts)
     }

@@ -6,11 +6,13 @@ use super::error::CommError;
 ///
 /// Reads the environment only. The processes may still be unable to find each other:
 /// `run_mpi` checks that.
+#[must_use]
 pub fn mpi_launched() -> bool {
     mpi_ranks().is_some()
 }
 
 /// Returns the number of processes that a launcher started together; `None` for a single process.
+#[must_use]
 pub fn mpi_ranks() -> Option<usize> {
     Launched::from_env().map(|launched| launched.ranks)
 }

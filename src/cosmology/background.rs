@@ -10,6 +10,7 @@ pub const CRITICAL_DENSITY: f64 = 2.77536627e11;
 
 /// Returns the peculiar velocity `a dx/dt` in km/s of a canonical momentum `p = a^2 dx/dt` in units
 /// of H0 Mpc/h: `100 p / a`.
+#[must_use]
 pub fn peculiar_velocity(momentum: f64, a: f64) -> f64 {
     100.0 * momentum / a
 }
@@ -17,6 +18,7 @@ pub fn peculiar_velocity(momentum: f64, a: f64) -> f64 {
 /// E(a) = H(a)/H0 = sqrt(Omega_m a^-3 + Omega_r a^-4 + Omega_de f(a)), for a > 0 (Friedmann's
 /// equation), of today's densities of matter, radiation and dark energy over the critical one, and
 /// w0 and wa of the last.
+#[must_use]
 pub fn expansion_rate([matter, radiation, dark]: [f64; 3], dark_energy: [f64; 2], a: f64) -> f64 {
     let matter = matter / (a * a * a);
     (matter + radiation / (a * a * a * a) + dark * dark_energy_growth(dark_energy, a)).sqrt()
@@ -30,17 +32,20 @@ fn dark_energy_growth([w0, wa]: [f64; 2], a: f64) -> f64 {
 impl Cosmology {
     /// Returns the comoving mean density of matter, Omega_m times [`CRITICAL_DENSITY`], in
     /// (Msun/h)/(Mpc/h)^3.
+    #[must_use]
     pub fn matter_density(&self) -> f64 {
         self.omega_m() * CRITICAL_DENSITY
     }
 
     /// Returns the mass in Msun/h of each of `count` particles that share the matter of a comoving
     /// box of `side` Mpc/h.
+    #[must_use]
     pub fn particle_mass(&self, side: f64, count: u64) -> f64 {
         self.matter_density() * side.powi(3) / count as f64
     }
 
     /// E(a) = H(a)/H0, for a > 0: [`expansion_rate`].
+    #[must_use]
     pub fn expansion_rate(&self, a: f64) -> f64 {
         expansion_rate([self.omega_m(), self.omega_r(), self.omega_de()], self.dark_energy(), a)
     }
@@ -52,18 +57,21 @@ impl Cosmology {
     }
 
     /// Omega_m(a): the share of matter in the critical density at scale factor a > 0.
+    #[must_use]
     pub fn matter_fraction(&self, a: f64) -> f64 {
         let [matter, radiation, dark] = self.densities(a);
         matter / (matter + dark + radiation)
     }
 
     /// Omega_de(a): the share of dark energy in the critical density at scale factor a > 0.
+    #[must_use]
     pub fn dark_energy_fraction(&self, a: f64) -> f64 {
         let [matter, radiation, dark] = self.densities(a);
         dark / (matter + dark + radiation)
     }
 
     /// d ln H / d ln a = -3/2 (Omega_m(a) + 4/3 Omega_r(a) + (1 + w(a)) Omega_de(a)), for a > 0.
+    #[must_use]
     pub fn expansion_slope(&self, a: f64) -> f64 {
         let ([matter, radiation, dark], [w0, wa]) = (self.densities(a), self.dark_energy());
         let pressure = 4.0 / 3.0 * radiation + (1.0 + w0 + wa * (1.0 - a)) * dark;

@@ -72,6 +72,7 @@ pub struct GrowthFactors {
 
 impl Growth {
     /// Integrates the growth equations from [`A_MIN`] to 1.
+    #[must_use]
     pub fn new(cosmology: Cosmology) -> Self {
         let mut state = earliest(&cosmology);
         let mut nodes = Vec::with_capacity(NODES + 1);
@@ -84,6 +85,7 @@ impl Growth {
     }
 
     /// Returns the cosmology whose growth this is.
+    #[must_use]
     pub fn cosmology(&self) -> &Cosmology {
         &self.cosmology
     }
@@ -122,27 +124,32 @@ impl Growth {
 
 impl GrowthFactors {
     /// f1 = dlnD1/dlna.
+    #[must_use]
     pub fn f1(&self) -> f64 {
         self.d1_prime / self.d1
     }
 
     /// f2 = dlnD2/dlna.
+    #[must_use]
     pub fn f2(&self) -> f64 {
         self.d2_prime / self.d2
     }
 
     /// G_D = a^2 E D1': a particle on the trajectory x = q + D1 s1 has the momentum G_D s1.
+    #[must_use]
     pub fn momentum(&self) -> f64 {
         self.a * self.a * self.expansion_rate * self.d1_prime
     }
 
     /// a^2 E D2': the factor of s2 in the momentum on the trajectory x = q + D2 s2.
+    #[must_use]
     pub fn second_momentum(&self) -> f64 {
         self.a * self.a * self.expansion_rate * self.d2_prime
     }
 
     /// G_K = a^2 E dG_D/da, the acceleration that belongs to [`momentum`](Self::momentum). By the
     /// growth equation it is 3/2 Omega_m D1, which needs no second derivative.
+    #[must_use]
     pub fn acceleration(&self) -> f64 {
         1.5 * self.omega_m * self.d1
     }

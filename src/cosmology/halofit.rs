@@ -86,11 +86,13 @@ impl<'a> Halofit<'a> {
     }
 
     /// Returns the scale at which fluctuations become nonlinear; `None` if it is below 1e-4 Mpc/h.
+    #[must_use]
     pub fn scale(&self) -> Option<NonlinearScale> {
         self.fit.map(|fit| fit.scale)
     }
 
     /// Returns the nonlinear P in (Mpc/h)^3, at `k` >= 0 in h/Mpc.
+    #[must_use]
     pub fn at(&self, k: f64) -> f64 {
         let linear = self.power.unit(k) * self.growth;
         match &self.fit {

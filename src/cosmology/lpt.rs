@@ -35,6 +35,7 @@ pub struct LptFactors {
 /// assert!((start.position[1] - 0.0016737671290214056).abs() < 1e-13);
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
+#[must_use]
 pub fn lpt_factors(growth: &GrowthFactors, order: LptOrder) -> LptFactors {
     let second = match order {
         LptOrder::First => 0.0,

@@ -95,6 +95,7 @@ impl MassBins {
     }
 
     /// Edges in Msun/h, ascending: one more than bins.
+    #[must_use]
     pub fn edges(&self) -> &[f64] {
         &self.edges
     }

@@ -33,6 +33,7 @@ impl Overdensity {
     /// Returns what it is of the mean density of matter at a time when matter is this fraction of
     /// the critical density ([`Cosmology::matter_fraction`](super::Cosmology::matter_fraction)),
     /// which is above 0.
+    #[must_use]
     pub fn over_mean(self, matter_fraction: f64) -> f64 {
         match self {
             Overdensity::Mean(times) => times,

@@ -230,6 +230,7 @@ impl Cosmology {
     ///
     /// A_s is what gives this sigma_8 with the transfer function of Eisenstein & Hu, 5 % below the
     /// published one: the function leaves out the mass of neutrinos and is itself some percent off.
+    #[must_use]
     pub fn planck18() -> Self {
         let parameters = Parameters { radiation: Some(NEUTRINOS), ..Parameters::default() };
         Self::from_checked(&parameters, PLANCK18_AMPLITUDE)
@@ -238,12 +239,14 @@ impl Cosmology {
     /// [`planck18`](Self::planck18) with the published amplitude of the primordial power, A_s =
     /// 2.105e-9, and no radiation in the expansion. Its sigma_8 with the transfer function of
     /// Eisenstein & Hu is 0.8316.
+    #[must_use]
     pub fn planck18_primordial() -> Self {
         Self::from_checked(&Parameters::default(), 2.105e-9)
     }
 
     /// Round numbers for tests and comparisons: A_s = 2e-9, n_s = 0.96, Omega_m = 0.3, Omega_b =
     /// 0.05, h = 0.7; no radiation.
+    #[must_use]
     pub fn simple() -> Self {
         let parameters = Parameters { n_s: 0.96, omega_m: 0.3, omega_b: 0.05, h: 0.7, ..Parameters::default() };
         Self::from_checked(&parameters, 2e-9)
@@ -251,51 +254,61 @@ impl Cosmology {
 
     /// Returns the parameters, with a primordial amplitude: [`new`](Self::new) makes this cosmology
     /// of them.
+    #[must_use]
     pub fn parameters(&self) -> Parameters {
         self.parameters
     }
 
     /// A_s, the dimensionless power of the primordial curvature at k = 0.05/Mpc.
+    #[must_use]
     pub fn primordial_amplitude(&self) -> f64 {
         self.primordial_amplitude
     }
 
     /// Spectral index of the primordial fluctuations.
+    #[must_use]
     pub fn n_s(&self) -> f64 {
         self.parameters.n_s
     }
 
     /// Matter density today over the critical density.
+    #[must_use]
     pub fn omega_m(&self) -> f64 {
         self.parameters.omega_m
     }
 
     /// Baryon density today over the critical density.
+    #[must_use]
     pub fn omega_b(&self) -> f64 {
         self.parameters.omega_b
     }
 
     /// Density of radiation today over the critical density; 0 where the expansion has none.
+    #[must_use]
     pub fn omega_r(&self) -> f64 {
         self.omega_r
     }
 
     /// Density of dark energy today over the critical density: what is left of a flat universe.
+    #[must_use]
     pub fn omega_de(&self) -> f64 {
         1.0 - self.parameters.omega_m - self.omega_r
     }
 
     /// Hubble constant in 100 km/s/Mpc.
+    #[must_use]
     pub fn h(&self) -> f64 {
         self.parameters.h
     }
 
     /// Temperature of the microwave background in kelvin.
+    #[must_use]
     pub fn t_cmb(&self) -> f64 {
         self.parameters.t_cmb
     }
 
     /// Dark energy's ratio of pressure to density today, and its derivative by -a.
+    #[must_use]
     pub fn dark_energy(&self) -> [f64; 2] {
         [self.parameters.w0, self.parameters.wa]
     }

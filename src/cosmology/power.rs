@@ -72,21 +72,25 @@ impl LinearPower {
     }
 
     /// Returns the cosmology whose power this is.
+    #[must_use]
     pub fn cosmology(&self) -> &Cosmology {
         self.growth.cosmology()
     }
 
     /// Returns the growth of this cosmology.
+    #[must_use]
     pub fn growth(&self) -> &Growth {
         &self.growth
     }
 
     /// Returns the transfer function of the cosmology, which is used without a table.
+    #[must_use]
     pub fn transfer(&self) -> &TransferFunction {
         &self.transfer
     }
 
     /// P(k, a)/D1(a)^2: the power of the D = 1 field, in (Mpc/h)^3, at `k` >= 0 in h/Mpc.
+    #[must_use]
     pub fn unit(&self, k: f64) -> f64 {
         if k == 0.0 {
             return 0.0;
@@ -117,6 +121,7 @@ impl LinearPower {
     }
 
     /// sigma_8: the linear rms contrast in spheres of 8 Mpc/h at a = 1.
+    #[must_use]
     pub fn sigma8(&self) -> f64 {
         top_hat(8.0, |k| self.unit(k)).variance.sqrt() * self.d1_today
     }

@@ -76,17 +76,20 @@ impl PowerTable {
     }
 
     /// Returns the first and the last wavenumber, in h/Mpc.
+    #[must_use]
     pub fn range(&self) -> [f64; 2] {
         self.range
     }
 
     /// Returns a 64-bit mark of the contents.
+    #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let numbers = self.x.iter().chain(&self.y);
         numbers.fold(START, |hash, number| fnv1a(hash, &number.to_bits().to_le_bytes()))
     }
 
     /// P at `k` > 0.
+    #[must_use]
     pub fn at(&self, k: f64) -> f64 {
         let (at, last) = (k.ln(), self.x.len() - 1);
         let i = self.x.partition_point(|&x| x <= at).clamp(1, last);

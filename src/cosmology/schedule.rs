@@ -202,6 +202,7 @@ pub fn fastpm_factors(
 /// so where D2 is quadratic in D1 over the step: exactly with matter alone, and with an error of
 /// 1.5 % of the second-order displacement in one step from the matter era to Omega_m = 0.3 (that of
 /// the trapezoidal rule, which falls with the cube of the step).
+#[must_use]
 pub fn bullfrog_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftKickDrift {
     let half_drift = 0.5 * (end.d1 - begin.d1);
     let middle = begin.d1 + half_drift;
@@ -214,6 +215,7 @@ pub fn bullfrog_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> Drif
 
 /// Coefficients of FastPM as drift, kick and drift: exact to first order only, for comparison with
 /// [`bullfrog_coefficients`].
+#[must_use]
 pub fn fastpm_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftKickDrift {
     let half_drift = 0.5 * (end.d1 - begin.d1);
     let alpha = begin.momentum() / end.momentum();

@@ -118,6 +118,7 @@ impl TransferFunction {
     }
 
     /// T at wavenumber `k` >= 0 in h/Mpc.
+    #[must_use]
     pub fn at(&self, k: f64) -> f64 {
         let k = k * self.h;
         match &self.shape {

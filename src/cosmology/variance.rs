@@ -29,6 +29,7 @@ pub struct MassVariance {
 
 impl Cosmology {
     /// Returns the mean mass of a comoving sphere, 4 pi/3 rho_m R^3, in Msun/h; `radius` in Mpc/h.
+    #[must_use]
     pub fn sphere_mass(&self, radius: f64) -> f64 {
         4.0 / 3.0 * PI * self.matter_density() * radius.powi(3)
     }

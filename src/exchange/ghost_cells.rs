@@ -45,6 +45,7 @@ enum Move<'a> {
 
 impl GhostCells {
     /// Ghost cells as planned.
+    #[must_use]
     pub fn new(plan: GhostPlan) -> Self {
         let [copy, add_wide] =
             [CopyAction::Replace, CopyAction::AddWide].map(|action| BlockCopy::new(Element::U32, action));

@@ -74,16 +74,19 @@ impl GridComms {
     }
 
     /// Returns the process grid.
+    #[must_use]
     pub fn grid(&self) -> Grid {
         self.grid
     }
 
     /// Returns the communicator of all ranks.
+    #[must_use]
     pub fn world(&self) -> &Communicator {
         &self.world
     }
 
     /// Returns the number of this rank among all.
+    #[must_use]
     pub fn rank(&self) -> usize {
         self.world.rank()
     }
@@ -99,6 +102,7 @@ impl GridComms {
     }
 
     /// Returns the cost for this rank of all exchanges so far.
+    #[must_use]
     pub fn cost(&self) -> Cost {
         let mut cost = self.all.cost();
         self.axes.iter().for_each(|exchange| cost += exchange.cost());

@@ -129,6 +129,7 @@ impl Exchange {
     ///
     /// Exchanges that are in flight together over one communicator must be started by one
     /// `Exchange` or its clones.
+    #[must_use]
     pub fn new(comm: Communicator) -> Self {
         Exchange { comm, chunk_bytes: 2 << 20, depth: 8, cost: Cost::default(), started: Arc::default(), codec: None }
     }
@@ -152,21 +153,25 @@ impl Exchange {
     }
 
     /// Returns the ranks it runs over.
+    #[must_use]
     pub fn comm(&self) -> &Communicator {
         &self.comm
     }
 
     /// Bytes per chunk.
+    #[must_use]
     pub fn chunk_bytes(&self) -> u64 {
         self.chunk_bytes
     }
 
     /// Returns the form of values between ranks.
+    #[must_use]
     pub fn wire(&self) -> Wire {
         if self.codec.is_some() { Wire::Block16 } else { Wire::Exact }
     }
 
     /// Chunks in flight each way.
+    #[must_use]
     pub fn depth(&self) -> usize {
         self.depth
     }
@@ -175,12 +180,14 @@ impl Exchange {
     /// one rank, and where arrays of [`MemoryKind`](crate::gpu::MemoryKind) `Outgoing` and
     /// `Incoming` are mapped themselves. The recorder keeps them for the next; they are part of
     /// [`Gpu::allocated`].
+    #[must_use]
     pub fn staging_bytes(&self, gpu: &Gpu) -> u64 {
         let staged = self.comm.size() > 1 && !gpu.host_visible();
         if staged { 2 * self.depth as u64 * staging_size(self.chunk_bytes) } else { 0 }
     }
 
     /// Returns what all exchanges so far have cost this rank.
+    #[must_use]
     pub fn cost(&self) -> Cost {
         self.cost
     }

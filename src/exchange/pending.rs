@@ -96,6 +96,7 @@ impl PendingExchange {
     }
 
     /// Returns `true` if all is moved.
+    #[must_use]
     pub fn is_done(&self) -> bool {
         self.sender.done() && self.receiver.done() && self.decoding.is_none()
     }

@@ -24,6 +24,7 @@ pub struct Reshape {
 
 impl Reshape {
     /// Moves `fields` meshes as planned; their arrays lie one after the other, in one array.
+    #[must_use]
     pub fn new(plan: Redistribution, fields: u64) -> Self {
         Reshape { plan, fields, copies: BlockCopies::default() }
     }

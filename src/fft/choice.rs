@@ -28,6 +28,7 @@ pub struct TransformChoice {
 
 impl TransformChoice {
     /// Returns the settings that are used without a search.
+    #[must_use]
     pub fn usual(gpu: &Gpu, spec: &Spec, ranks: usize) -> Self {
         TransformChoice {
             grid: Grid::auto(spec.cells, ranks).parts(),

@@ -187,6 +187,7 @@ pub fn is_good_size(n: u64) -> bool {
 /// use meshloom::fft::good_size;
 /// assert_eq!([good_size(0), good_size(11), good_size(101), good_size(128)], [1, 12, 105, 128]);
 /// ```
+#[must_use]
 pub fn good_size(n: u64) -> u64 {
     // Large good sizes are rare, so each product of odd primes is doubled until it is long enough.
     // No result is twice as large as `n`.

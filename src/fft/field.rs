@@ -39,21 +39,25 @@ impl<T: Value> fmt::Debug for Spectrum<T> {
 
 impl<T: Value> Spectrum<T> {
     /// Returns the mesh of the field.
+    #[must_use]
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
 
     /// Returns which modes this rank holds, and where they lie in the array.
+    #[must_use]
     pub fn layout(&self) -> &SpectrumLayout {
         &self.layout
     }
 
     /// Returns the array of this rank: its modes in C order, component by component.
+    #[must_use]
     pub fn array(&self) -> &Array<T::Mode> {
         &self.array
     }
 
     /// Returns the number of components of a mode.
+    #[must_use]
     pub fn components(&self) -> u64 {
         self.components
     }

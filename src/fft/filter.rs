@@ -117,21 +117,25 @@ impl<T: Value> Filter<T> {
     }
 
     /// Returns the modes of this rank on which the callback runs.
+    #[must_use]
     pub fn spectrum_part(&self) -> Box3 {
         self.spectrum.clone()
     }
 
     /// Returns the cells of this rank.
+    #[must_use]
     pub fn field_part(&self) -> Box3 {
         self.plan.field.clone()
     }
 
     /// Returns the layout of this rank's cells without ghost cells.
+    #[must_use]
     pub fn field_layout(&self) -> FieldLayout {
         FieldLayout::new(self.field_part(), [[0; 2]; 3])
     }
 
     /// Returns the routes of the filter in the order of their execution.
+    #[must_use]
     pub fn routes(&self) -> Vec<&Route> {
         self.routes.iter().map(|ready| &ready.route).collect()
     }
@@ -212,11 +216,13 @@ pub struct Wavevector(pub [f64; 3]);
 
 impl Wavevector {
     /// Returns `|k|^2`.
+    #[must_use]
     pub fn squared(&self) -> f64 {
         self.0.iter().map(|k| k * k).sum()
     }
 
     /// Returns `|k|`.
+    #[must_use]
     pub fn norm(&self) -> f64 {
         self.squared().sqrt()
     }

@@ -36,6 +36,7 @@ pub struct MemoryForecast {
 
 impl MemoryForecast {
     /// Returns the sum, if the directions run one after the other.
+    #[must_use]
     pub fn total(&self) -> u64 {
         self.field + self.spectrum + self.working[0].max(self.working[1])
     }
@@ -65,6 +66,7 @@ pub struct DirectionForecast {
 
 impl DirectionForecast {
     /// Returns the cost of all phases.
+    #[must_use]
     pub fn cost(&self) -> Cost {
         self.phases.iter().map(|phase| phase.cost).sum()
     }
@@ -213,6 +215,7 @@ const RUNS: usize = 4;
 impl Speeds {
     /// Returns the seconds of work, without overlap: device memory, and the three stages of its
     /// exchanges.
+    #[must_use]
     pub fn seconds(&self, cost: &Cost) -> f64 {
         cost.device_bytes as f64 / self.memory + self.exchange_seconds(cost).iter().sum::<f64>()
     }

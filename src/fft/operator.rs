@@ -23,6 +23,7 @@ pub enum GradientSymbol {
 
 impl GradientSymbol {
     /// Returns the value at `w`; `nyquist` tells whether `w` is the Nyquist frequency.
+    #[must_use]
     pub fn at(self, w: f64, nyquist: bool) -> f64 {
         match self {
             _ if nyquist => 0.0,
@@ -48,6 +49,7 @@ pub enum LaplacianSymbol {
 
 impl LaplacianSymbol {
     /// Returns the value at `w`.
+    #[must_use]
     pub fn at(self, w: f64) -> f64 {
         match self {
             LaplacianSymbol::Exact => w * w,
@@ -76,6 +78,7 @@ impl Wave {
     ///
     /// The Nyquist frequency counts as negative. Callers with half axes may pass it as `cells / 2`:
     /// every operator of this module is even or zero there.
+    #[must_use]
     pub fn new(index: u64, cells: u64, size: f64) -> Self {
         let mode = if 2 * index < cells || cells == 1 { index as f64 } else { index as f64 - cells as f64 };
         let (k, spacing) = (2.0 * std::f64::consts::PI * mode / size, size / cells as f64);
@@ -129,6 +132,7 @@ impl fmt::Debug for Operator<'_> {
 
 impl Operator<'_> {
     /// Returns the tables over `part` of the spectrum of a mesh of `shape` cells and `size`.
+    #[must_use]
     pub fn tables(&self, shape: [u64; 3], size: [f64; 3], part: &Box3) -> OperatorTables {
         let waves = |axis: usize| part[axis].clone().map(move |index| Wave::new(index, shape[axis], size[axis]));
         let mut values = Vec::new();
@@ -221,12 +225,14 @@ impl Spectral {
     }
 
     /// Returns the modes of the tables.
+    #[must_use]
     pub fn part(&self) -> &Box3 {
         &self.part
     }
 
     /// Returns the callback that multiplies modes. It has run-time checks, since a transform may
     /// have other modes than the tables.
+    #[must_use]
     pub fn callback(&self) -> Callback {
         self.with(Callback::new([OPERATOR, MODE].concat()))
     }

@@ -105,6 +105,7 @@ impl TransformTuning {
     ///
     /// The values for software renderers are measured. Those for GPUs follow from counts of memory
     /// traffic; a search on an H100 found at most one sixth more speed (`docs/performance.md`).
+    #[must_use]
     pub const fn profile(profile: Profile) -> Self {
         match profile {
             Profile::Gpu => TransformTuning { points: 16, alone: 16, shared: true, columns: 16, pieces: 4 },
@@ -115,12 +116,14 @@ impl TransformTuning {
 
     /// Returns the tuning for the class of the device, or for the class that the devices of all
     /// ranks have [in common](Gpu::common).
+    #[must_use]
     pub fn of(gpu: &Gpu) -> Self {
         Self::profile(gpu.common().profile)
     }
 
     /// Returns limits that every device of the class has, for plans without a device: those of
     /// common GPUs if several invocations share a line, else the minimum that WebGPU requires.
+    #[must_use]
     pub fn usual_limits(&self) -> Limits {
         let [workgroup_bytes, invocations] = if self.shared { [32 << 10, 1024] } else { [16 << 10, 256] };
         let TransformTuning { points, alone, shared, columns, .. } = *self;
@@ -129,6 +132,7 @@ impl TransformTuning {
 
     /// Returns the limits that kernels are planned with. All ranks use the limits that their
     /// devices have in common, so that they plan the same passes and messages.
+    #[must_use]
     pub fn limits(&self, common: &CommonLimits) -> Limits {
         Limits {
             workgroup_bytes: u64::from(common.workgroup_bytes),

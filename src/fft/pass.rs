@@ -146,6 +146,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
 /// blocks of exchanges; in place, padded and cut; with callbacks; filters; and all passes of long
 /// lines. Leaves out lengths that do not fit.
 #[doc(hidden)]
+#[must_use]
 pub fn line_kernels(precision: Precision, lengths: &[u64], limits: Limits) -> Vec<KernelSource> {
     let mut all = Vec::new();
     for &n in lengths {

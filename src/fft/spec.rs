@@ -15,6 +15,7 @@ pub enum Values {
 
 impl Values {
     /// Returns the number of modes along the last transformed axis of `n` cells.
+    #[must_use]
     pub fn modes(self, n: u64) -> u64 {
         match self {
             Values::Real => n / 2 + 1,
@@ -71,6 +72,7 @@ pub enum Norm {
 
 impl Norm {
     /// Returns the factors of the forward and of the inverse transform of `n` points.
+    #[must_use]
     pub fn factors(self, n: f64) -> [f64; 2] {
         match self {
             Norm::Backward => [1.0, 1.0 / n],
@@ -127,6 +129,7 @@ pub struct Spec {
 
 impl Spec {
     /// Describes the transform of one field of `cells` elements of type `T` along all axes.
+    #[must_use]
     pub fn of<T: Value>(cells: [u64; 3]) -> Self {
         Spec {
             values: T::VALUES,
@@ -203,6 +206,7 @@ impl Spec {
     }
 
     /// Returns the elements of the whole spectrum along each axis.
+    #[must_use]
     pub fn spectrum(&self) -> [u64; 3] {
         let mut modes = self.modes;
         if self.values == Values::Real {
@@ -212,6 +216,7 @@ impl Spec {
     }
 
     /// Returns the factors of the forward and the inverse transform.
+    #[must_use]
     pub fn factors(&self) -> [f64; 2] {
         self.norm.factors((0..3).filter(|&a| self.axes[a]).map(|a| self.points[a] as f64).product())
     }
@@ -269,17 +274,20 @@ pub struct SpectrumLayout {
 
 impl SpectrumLayout {
     /// Returns the number of modes of this rank.
+    #[must_use]
     pub fn len(&self) -> u64 {
         volume(&self.part)
     }
 
     /// Returns whether this rank has no modes.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the mode number of the `i`-th mode of this rank along `axis`, in `-n/2..n/2` (the
     /// half axis ends with `+n/2`). The wavenumber is `2 pi / L` times the mode number.
+    #[must_use]
     pub fn mode(&self, axis: usize, i: u64) -> i64 {
         let (n, index) = (self.shape[axis], self.part[axis].start + i);
         let half = axis == 2 && self.values == Values::Real;
@@ -299,6 +307,7 @@ impl SpectrumLayout {
     /// Returns the frequencies of this rank's modes along `axis`, in cycles per unit of length, for
     /// a mesh of this `length`. NumPy's `fftfreq` and `rfftfreq` return the same for a spacing of
     /// `length / n`.
+    #[must_use]
     pub fn frequencies(&self, axis: usize, length: f64) -> Vec<f64> {
         let count = self.part[axis].end - self.part[axis].start;
         (0..count).map(|i| self.mode(axis, i) as f64 / length).collect()
@@ -317,6 +326,7 @@ pub enum Precision {
 
 impl Precision {
     /// Returns the bytes of a real number.
+    #[must_use]
     pub const fn bytes(self) -> u64 {
         match self {
             Precision::Single => 4,
@@ -325,6 +335,7 @@ impl Precision {
     }
 
     /// Returns the real element of arrays.
+    #[must_use]
     pub const fn real(self) -> Element {
         match self {
             Precision::Single => Element::F32,
@@ -333,6 +344,7 @@ impl Precision {
     }
 
     /// Returns the complex element of arrays.
+    #[must_use]
     pub const fn complex(self) -> Element {
         match self {
             Precision::Single => Element::Complex32,

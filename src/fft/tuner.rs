@@ -64,6 +64,7 @@ const GRIDS: usize = 4;
 
 impl<'a> Tuner<'a> {
     /// Creates a search for the fastest transform of `spec` over all ranks of `comm`.
+    #[must_use]
     pub fn new(gpu: &'a Gpu, comm: &'a Communicator, spec: &'a Spec) -> Self {
         Tuner { gpu, comm, spec, grid: None, file: None, runs: 3 }
     }
@@ -93,6 +94,7 @@ impl<'a> Tuner<'a> {
     /// Returns the file of the `meshloom` program for [`remembering`](Self::remembering):
     /// `wisdom.txt` in the directory of compiled kernels
     /// ([`Options::cache`](crate::gpu::Options::cache)), if there is one.
+    #[must_use]
     pub fn default_file() -> Option<PathBuf> {
         crate::gpu::cache_directory().map(|directory| directory.join("wisdom.txt"))
     }

@@ -90,16 +90,19 @@ impl<T: DeviceElement> Field<T> {
     }
 
     /// Returns the mesh.
+    #[must_use]
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
 
     /// Returns the array of this rank, with ghost cells, component by component.
+    #[must_use]
     pub fn array(&self) -> &Array<T> {
         &self.array
     }
 
     /// Returns the number of components of a cell.
+    #[must_use]
     pub fn components(&self) -> u64 {
         self.components
     }

@@ -76,6 +76,7 @@ pub fn adapters() -> &'static [wgpu::Adapter] {
 
 /// Why an adapter is below the floor that kernels are written for (WebGPU's default limits), if it
 /// is.
+#[must_use]
 pub fn unsuitable(adapter: &wgpu::Adapter) -> Option<String> {
     if !adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS) {
         return Some("it has no compute shaders".into());
@@ -189,6 +190,7 @@ fn kind(adapter: &wgpu::Adapter) -> u8 {
 
 /// Returns the bytes of the adapter's largest device-local heap (Vulkan), or of its recommended
 /// working set (Metal); `None` where the driver does not report them (DirectX).
+#[must_use]
 pub fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
     #[cfg(any(target_os = "linux", target_os = "windows", target_os = "android"))]
     {

@@ -121,6 +121,7 @@ shallow_send_sync!(RawArray: Arc<Storage>, Element, u64, bool);
 
 impl RawArray {
     /// Returns how many windows the array is cut into.
+    #[must_use]
     pub fn windows(&self) -> u32 {
         self.len.div_ceil(self.window).max(1) as u32
     }
@@ -413,16 +414,19 @@ impl<T: DeviceElement> Array<T> {
     }
 
     /// Returns the number of elements.
+    #[must_use]
     pub fn len(&self) -> u64 {
         self.raw.len
     }
 
     /// Returns `true` if the array is empty.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.raw.len == 0
     }
 
     /// Returns the handle that dispatches take.
+    #[must_use]
     pub fn raw(&self) -> &RawArray {
         &self.raw
     }

@@ -154,6 +154,7 @@ impl Callback {
     }
 
     /// Returns its text.
+    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -18,6 +18,7 @@ pub struct CommonLimits {
 
 impl CommonLimits {
     /// Returns the limits of one device.
+    #[must_use]
     pub fn of(capabilities: &Capabilities) -> Self {
         let &Capabilities { profile, workgroup_bytes, invocations, .. } = capabilities;
         CommonLimits { profile, workgroup_bytes, invocations }

@@ -151,17 +151,20 @@ impl Gpu {
     }
 
     /// Name, driver, kind and backend of the adapter.
+    #[must_use]
     pub fn info(&self) -> &wgpu::AdapterInfo {
         &self.0.open.info
     }
 
     /// Returns what the device allows.
+    #[must_use]
     pub fn capabilities(&self) -> &Capabilities {
         &self.0.open.capabilities
     }
 
     /// Returns the limits that this device and those of the other ranks share, where ranks have
     /// agreed on them, as those of a [`Rank`](crate::Rank) have; otherwise those of this device.
+    #[must_use]
     pub fn common(&self) -> &CommonLimits {
         &self.1
     }
@@ -172,53 +175,63 @@ impl Gpu {
     }
 
     /// Shape of elementwise kernels on this device.
+    #[must_use]
     pub fn workgroup_shape(&self) -> WorkgroupShape {
         self.capabilities().profile.workgroup_shape()
     }
 
     /// Returns `true` if the library's kernels run with WebGPU's run-time checks too; see
     /// [`Options::checked`].
+    #[must_use]
     pub fn checked(&self) -> bool {
         self.0.pipelines.checked
     }
 
     /// Returns `true` if arrays of [`MemoryKind::Outgoing`] and [`MemoryKind::Incoming`] can be
     /// mapped without a copy.
+    #[must_use]
     pub fn host_visible(&self) -> bool {
         self.capabilities().host_visible
     }
 
     /// Returns the device underneath.
+    #[must_use]
     pub fn device(&self) -> &wgpu::Device {
         &self.0.open.device
     }
 
     /// Returns its queue.
+    #[must_use]
     pub fn queue(&self) -> &wgpu::Queue {
         &self.0.open.queue
     }
 
     /// Returns how many kernels were compiled so far.
+    #[must_use]
     pub fn compiled(&self) -> usize {
         self.0.pipelines.built()
     }
 
     /// Returns how many compiled kernels are kept, of [`Options::kernels`] at most.
+    #[must_use]
     pub fn kernels_kept(&self) -> usize {
         self.0.pipelines.len()
     }
 
     /// Returns how many buffers were asked of the driver so far (a warmed step asks for none).
+    #[must_use]
     pub fn allocations(&self) -> u64 {
         self.0.pool.allocations()
     }
 
     /// Returns the bytes of buffers held at present, in use or pooled.
+    #[must_use]
     pub fn allocated(&self) -> u64 {
         self.0.pool.allocated()
     }
 
     /// Returns the most bytes of buffers that were in use at a time since it was opened.
+    #[must_use]
     pub fn most_used(&self) -> u64 {
         self.0.pool.most_used()
     }

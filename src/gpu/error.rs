@@ -130,6 +130,7 @@ pub enum DeviceError {
 message_debug!(DeviceError);
 
 /// Bytes in the unit that reads best.
+#[must_use]
 pub fn bytes(n: u64) -> String {
     ByteCount(n).to_string()
 }

@@ -45,6 +45,7 @@ impl Kernel {
     ///
     /// A text with entry points or bindings of its own, besides `main` and the arrays of its
     /// [`KernelSource`], is refused when it is compiled.
+    #[must_use]
     pub fn new(source: KernelSource) -> Self {
         Self::with_trust(Trust::Nobody, source)
     }
@@ -56,6 +57,7 @@ impl Kernel {
     /// ones included, read no workgroup memory before it is written, end all its loops, and neither
     /// divide an integer by zero nor the smallest `i32` by -1. Otherwise the behavior is undefined,
     /// for the memory of the process, too.
+    #[must_use]
     pub unsafe fn new_unchecked(source: KernelSource) -> Self {
         Self::with_trust(Trust::Caller, source)
     }

@@ -45,6 +45,7 @@ pub(super) struct PipelineCache {
 /// Returns the user's directory for compiled kernels: `$MESHLOOM_CACHE` (none if that is empty),
 /// else `meshloom` in `$XDG_CACHE_HOME`, `$HOME/.cache` or, on Windows, `%LOCALAPPDATA%`. The
 /// program keeps them there; the library only where [`Options::cache`](super::Options::cache) says.
+#[must_use]
 pub fn cache_directory() -> Option<PathBuf> {
     from_variables(|name| std::env::var_os(name))
 }

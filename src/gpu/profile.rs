@@ -22,6 +22,7 @@ pub struct WorkgroupShape {
 impl Profile {
     /// Returns the shape for the class: measured on software renderers (`docs/performance.md`),
     /// chosen by counting for GPUs, and measured there as part of what uses it.
+    #[must_use]
     pub const fn workgroup_shape(self) -> WorkgroupShape {
         match self {
             Profile::Gpu => WorkgroupShape { group: 256, items: 4 },

@@ -88,11 +88,13 @@ impl Recorder {
     }
 
     /// Returns the device it records for.
+    #[must_use]
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
     /// Returns what it has done so far.
+    #[must_use]
     pub fn counts(&self) -> RecorderCounts {
         self.counts
     }
@@ -388,6 +390,7 @@ impl Recorder {
 
     /// Returns the last submission, if there was one, to [wait for](Self::wait_for) while later
     /// ones go on.
+    #[must_use]
     pub fn last_submission(&self) -> Option<wgpu::SubmissionIndex> {
         self.last.clone()
     }

@@ -65,6 +65,7 @@ pub enum Element {
 
 impl Element {
     /// Returns the bytes of one element.
+    #[must_use]
     pub const fn bytes(self) -> u64 {
         match self {
             Element::F32 | Element::U32 | Element::I32 => 4,
@@ -74,6 +75,7 @@ impl Element {
     }
 
     /// Returns the WGSL type.
+    #[must_use]
     pub const fn wgsl(self) -> &'static str {
         match self {
             Element::F32 => "f32",
@@ -203,6 +205,7 @@ pub struct Variant<'a> {
 
 impl<'a> Variant<'a> {
     /// Creates the form that every device takes, with windows of `window` words.
+    #[must_use]
     pub const fn plain(windows: &'a [u32], window: u64, shape: WorkgroupShape) -> Self {
         let (params, binding) = (ParamsSpace::Uniform, WindowBinding::Switch);
         Variant { windows, window, shape, params, binding, subgroup_barrier: false }
@@ -377,6 +380,7 @@ impl KernelSource {
     }
 
     /// Name of the kernel.
+    #[must_use]
     pub fn label(&self) -> &str {
         &self.label
     }
@@ -390,6 +394,7 @@ impl KernelSource {
     }
 
     /// Returns its parameters as Rust has them.
+    #[must_use]
     pub fn param_fields(&self) -> &[ParamField] {
         &self.layout
     }
@@ -400,6 +405,7 @@ impl KernelSource {
     }
 
     /// Returns the invocations of its workgroup, if it fixes them.
+    #[must_use]
     pub fn fixed_group(&self) -> Option<u32> {
         self.group
     }

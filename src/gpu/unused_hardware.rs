@@ -11,6 +11,7 @@ use super::adapter::{AdapterSelector, adapters, unsuitable};
 /// `None` for a selector that names an adapter, and if an environment variable restricts the
 /// drivers (`VK_DRIVER_FILES`, `VK_ICD_FILENAMES`, `VK_LOADER_DRIVERS_SELECT`): then the renderer
 /// was asked for. Display devices of virtual machines and of server boards do not count.
+#[must_use]
 pub fn unused_hardware(selector: &AdapterSelector) -> Option<String> {
     let variables = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_LOADER_DRIVERS_SELECT"];
     if *selector != AdapterSelector::Auto || variables.iter().any(|name| std::env::var_os(name).is_some()) {

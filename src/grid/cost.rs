@@ -37,6 +37,7 @@ pub struct Cost {
 
 impl Cost {
     /// Returns the cost of kernels without messages.
+    #[must_use]
     pub fn kernels(dispatches: u64, device_bytes: u64) -> Self {
         Cost { dispatches, device_bytes, ..Cost::default() }
     }

@@ -26,34 +26,40 @@ pub struct FieldLayout {
 
 impl FieldLayout {
     /// A layout of `own` with `ghosts`.
+    #[must_use]
     pub fn new(own: Box3, ghosts: [[u64; 2]; 3]) -> Self {
         FieldLayout { own, ghosts }
     }
 
     /// Extent of the array along each axis.
+    #[must_use]
     pub fn shape(&self) -> [u64; 3] {
         let own = extent(&self.own);
         [0, 1, 2].map(|a| own[a].saturating_add(self.ghosts[a][0]).saturating_add(self.ghosts[a][1]))
     }
 
     /// Elements from one cell to the next along each axis.
+    #[must_use]
     pub fn strides(&self) -> [u64; 3] {
         let shape = self.shape();
         [shape[1].saturating_mul(shape[2]), shape[2], 1]
     }
 
     /// Index of the first own cell.
+    #[must_use]
     pub fn offset(&self) -> u64 {
         let strides = self.strides();
         (0..3).fold(0, |at: u64, a| at.saturating_add(self.ghosts[a][0].saturating_mul(strides[a])))
     }
 
     /// Returns the number of cells, ghosts included; `u64::MAX` where it is more.
+    #[must_use]
     pub fn len(&self) -> u64 {
         product(self.shape())
     }
 
     /// Returns `true` if the layout has no cells.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

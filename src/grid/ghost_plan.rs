@@ -34,16 +34,19 @@ pub struct Block {
 
 impl Block {
     /// Returns the number of cells.
+    #[must_use]
     pub fn len(&self) -> u64 {
         self.extent.iter().product()
     }
 
     /// Returns `true` if the block has no cells.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns `true` if its cells, in C order, are contiguous in the array.
+    #[must_use]
     pub fn is_contiguous(&self) -> bool {
         let [_, j, k] = self.extent;
         let packed = [j * k, k, 1];

@@ -47,11 +47,13 @@ impl GhostWidths {
     }
 
     /// Returns the widths of all parts of this rank's line along an axis.
+    #[must_use]
     pub fn along(&self, axis: usize) -> &[[u64; 2]] {
         &self.along[axis]
     }
 
     /// Returns the widths of this rank by axis.
+    #[must_use]
     pub fn own(&self) -> [[u64; 2]; 3] {
         [0, 1, 2].map(|axis| self.along[axis][self.at[axis]])
     }

@@ -31,6 +31,7 @@ pub struct MeshOptions {
 
 impl MeshOptions {
     /// Creates a periodic mesh of cells of size 1 without ghost cells.
+    #[must_use]
     pub fn new<const D: usize>(shape: [u64; D]) -> Self {
         let shape = padded(shape, 1);
         MeshOptions {
@@ -141,47 +142,56 @@ impl Mesh {
     }
 
     /// Returns the options that the mesh was created with.
+    #[must_use]
     pub fn options(&self) -> &MeshOptions {
         &self.0.options
     }
 
     /// Returns the number of cells along each axis.
+    #[must_use]
     pub fn shape(&self) -> [u64; 3] {
         self.0.options.shape
     }
 
     /// Returns the side lengths of the box.
+    #[must_use]
     pub fn size(&self) -> [f64; 3] {
         self.0.options.size
     }
 
     /// Returns the size of a cell along each axis.
+    #[must_use]
     pub fn cell_size(&self) -> [f64; 3] {
         let (shape, size) = (self.shape(), self.size());
         [0, 1, 2].map(|a| size[a] / shape[a] as f64)
     }
 
     /// Returns the shape without the axes that were added in front.
+    #[must_use]
     pub fn unpadded_shape(&self) -> &[u64] {
         &self.0.options.shape[3 - self.0.options.axes..]
     }
 
     /// Returns the process grid.
+    #[must_use]
     pub fn grid(&self) -> Grid {
         self.0.grid
     }
 
     /// Returns the number of the rank whose part this is.
+    #[must_use]
     pub fn rank(&self) -> usize {
         self.0.rank
     }
 
     /// Returns the own cells and the ghost cells of the rank, and how they lie in an array.
+    #[must_use]
     pub fn layout(&self) -> &FieldLayout {
         &self.0.layout
     }
 
     /// Returns the number of cells that the rank owns.
+    #[must_use]
     pub fn own_cells(&self) -> u64 {
         volume(&self.0.layout.own)
     }
@@ -192,6 +202,7 @@ impl Mesh {
     }
 
     /// Returns `true` if arrays on the mesh have ghost cells on some rank.
+    #[must_use]
     pub fn has_ghosts(&self) -> bool {
         self.0.options.ghosts != [[0; 2]; 3]
     }
@@ -208,6 +219,7 @@ impl Mesh {
 
     /// Returns the place of a cell in an array of the rank; `None` if the rank does not own the
     /// cell.
+    #[must_use]
     pub fn index(&self, cell: [u64; 3]) -> Option<u64> {
         let layout = &self.0.layout;
         if (0..3).any(|a| !layout.own[a].contains(&cell[a])) {
@@ -218,12 +230,14 @@ impl Mesh {
     }
 
     /// Returns the point that a cell stands for.
+    #[must_use]
     pub fn position(&self, cell: [u64; 3]) -> [f64; 3] {
         let (shape, size) = (self.shape(), self.size());
         [0, 1, 2].map(|a| cell[a] as f64 * size[a] / shape[a] as f64)
     }
 
     /// Returns the number of elements of an array on this rank, ghost cells included.
+    #[must_use]
     pub fn array_len(&self) -> u64 {
         self.0.layout.len()
     }

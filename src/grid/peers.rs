@@ -10,6 +10,7 @@
 /// assert_eq!(peers(4, 1), (vec![0, 3, 2], vec![0, 3, 2]));
 /// assert_eq!(peers(3, 1), (vec![2, 0], vec![0, 2]));
 /// ```
+#[must_use]
 pub fn peers(ranks: usize, rank: usize) -> (Vec<usize>, Vec<usize>) {
     if ranks.is_power_of_two() {
         let order: Vec<_> = (1..ranks).map(|step| rank ^ step).collect();

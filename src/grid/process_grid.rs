@@ -44,6 +44,7 @@ impl Grid {
     /// each rank gets at least two planes; else the pencils whose largest part is smallest. A mesh
     /// with ghost cells may do better with pencils long before: a slab has as many of them on any
     /// number of ranks.
+    #[must_use]
     pub fn auto(shape: [u64; 3], ranks: usize) -> Self {
         let ranks = ranks.max(1);
         if 2 * ranks as u64 <= shape[0] || ranks == 1 {
@@ -61,27 +62,32 @@ impl Grid {
     }
 
     /// Parts along the first two axes.
+    #[must_use]
     pub fn parts(&self) -> [usize; 2] {
         self.parts
     }
 
     /// Parts along `axis`; one along the last.
+    #[must_use]
     pub fn along(&self, axis: usize) -> usize {
         self.parts.get(axis).copied().unwrap_or(1)
     }
 
     /// Returns the number of ranks.
+    #[must_use]
     pub fn ranks(&self) -> usize {
         self.parts[0] * self.parts[1]
     }
 
     /// Returns the position of `rank` in the grid.
+    #[must_use]
     pub fn at(&self, rank: usize) -> [usize; 2] {
         [rank / self.parts[1], rank % self.parts[1]]
     }
 
     /// Returns the part of a mesh of `shape` that `rank` owns; empty for a rank that the grid does
     /// not have.
+    #[must_use]
     pub fn part(&self, shape: [u64; 3], rank: usize) -> Box3 {
         let at = self.at(rank);
         [0, 1, 2].map(|a| match a {
@@ -92,6 +98,7 @@ impl Grid {
 
     /// Returns the ranks that differ from `rank` in their position along `axis` only, with itself,
     /// in order.
+    #[must_use]
     pub fn neighbours(&self, rank: usize, axis: usize) -> Vec<usize> {
         let [i, j] = self.at(rank);
         match axis {

@@ -24,6 +24,7 @@ use crate::hash::{START, fnv1a};
 /// assert_eq!(boxes.len(), 6);
 /// assert_eq!(boxes[4], [2..4, 0..5, 2..4]);
 /// ```
+#[must_use]
 pub fn bricks(shape: [u64; 3], parts: [usize; 3]) -> Vec<Box3> {
     let [p0, p1, p2] = parts;
     (0..p0 * p1 * p2)
@@ -134,27 +135,32 @@ impl Redistribution {
     }
 
     /// Returns this rank.
+    #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
     /// Returns the number of ranks.
+    #[must_use]
     pub fn ranks(&self) -> usize {
         self.ranks
     }
 
     /// Returns this rank's box before.
+    #[must_use]
     pub fn from(&self) -> &Box3 {
         &self.from
     }
 
     /// Returns this rank's box after.
+    #[must_use]
     pub fn to(&self) -> &Box3 {
         &self.to
     }
 
     /// Returns `true` if *every* rank keeps its box: no messages, and the arrays before and after
     /// are the same.
+    #[must_use]
     pub fn is_identity(&self) -> bool {
         self.identity
     }
@@ -165,28 +171,33 @@ impl Redistribution {
     }
 
     /// Returns the cells that this rank keeps, if there are any.
+    #[must_use]
     pub fn kept(&self) -> Option<Kept> {
         self.kept
     }
 
     /// Returns what it sends, by peer: blocks of the array before, and their place in the outgoing
     /// array.
+    #[must_use]
     pub fn pack(&self) -> &[BoxCopy] {
         &self.pack
     }
 
     /// Returns what it receives, by peer: blocks of the array after, and their place in the
     /// incoming array.
+    #[must_use]
     pub fn unpack(&self) -> &[BoxCopy] {
         &self.unpack
     }
 
     /// Returns the messages between the packed arrays.
+    #[must_use]
     pub fn transfers(&self) -> Transfers {
         self.transfers_of(1)
     }
 
     /// Returns the messages when each holds its block of `fields` meshes, one after the other.
+    #[must_use]
     pub fn transfers_of(&self, fields: u64) -> Transfers {
         let part =
             |copy: &BoxCopy| Transfer { peer: copy.peer, start: copy.start * fields, len: copy.block.len() * fields };

@@ -15,6 +15,7 @@ use std::ops::Range;
 /// assert_eq!([split(10, 4, 0), split(10, 4, 1), split(10, 4, 2), split(10, 4, 3)], [0..3, 3..6, 6..8, 8..10]);
 /// assert_eq!([split(2, 3, 2), split(u64::MAX, 3, u64::MAX)], [2..2, u64::MAX..u64::MAX]);
 /// ```
+#[must_use]
 pub fn split(n: u64, parts: u64, i: u64) -> Range<u64> {
     assert!(parts > 0, "elements are cut into one part at least");
     let start = |i: u64| (i.saturating_mul(n / parts)).saturating_add(i.min(n % parts)).min(n);
@@ -30,6 +31,7 @@ pub fn split(n: u64, parts: u64, i: u64) -> Range<u64> {
 /// use meshloom::grid::{owner, split};
 /// assert!((0..10).all(|at| split(10, 4, owner(10, 4, at)).contains(&at)));
 /// ```
+#[must_use]
 pub fn owner(n: u64, parts: u64, at: u64) -> u64 {
     assert!(parts > 0 && at < n, "element {at} of {n} in {parts} parts");
     let (base, larger) = (n / parts, n % parts);

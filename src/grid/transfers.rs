@@ -27,6 +27,7 @@ pub struct Transfers {
 impl Transfers {
     /// Returns the cost for rank `me`, with elements of `element` bytes in messages of at most
     /// `chunk` bytes.
+    #[must_use]
     pub fn cost(&self, me: usize, element: u64, chunk: u64) -> Cost {
         let others = |parts: &[Transfer]| {
             parts.iter().filter(|part| part.peer != me).map(|part| part.len * element).collect::<Vec<_>>()

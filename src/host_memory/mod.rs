@@ -169,6 +169,7 @@ pub fn handled<R>(allocate: impl FnOnce() -> R) -> R {
 
 /// Returns `true` if this thread reports a failed allocation as an error: for the global allocator
 /// of a program that ends the process at all others.
+#[must_use]
 pub fn is_handled() -> bool {
     HANDLED.get()
 }

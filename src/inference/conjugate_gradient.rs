@@ -39,11 +39,13 @@ impl Default for CgOptions {
 
 impl CgOptions {
     /// Creates rules that end once the Euclidean norm of the residual is smaller.
+    #[must_use]
     pub fn resnorm(resnorm: f64) -> Self {
         CgOptions { resnorm: Some(resnorm), ..CgOptions::default() }
     }
 
     /// Creates rules that end once the energy falls by less, in nats.
+    #[must_use]
     pub fn absdelta(absdelta: f64) -> Self {
         CgOptions { absdelta: Some(absdelta), ..CgOptions::default() }
     }

@@ -68,6 +68,7 @@ pub struct Evidence {
 
 impl Evidence {
     /// Returns a sentence if the bounds are further apart than two standard errors and one unit.
+    #[must_use]
     pub fn doubt(&self) -> Option<String> {
         let apart = self.upper - self.lower;
         (apart > 1.0 && apart > 2.0 * self.error).then(|| {

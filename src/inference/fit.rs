@@ -87,6 +87,7 @@ impl Default for FitOptions {
 
 impl FitOptions {
     /// Creates the options of `iterations` iterations of the default [`Schedule`] with seed 0.
+    #[must_use]
     pub fn new(iterations: u32) -> Self {
         FitOptions {
             iterations,

@@ -68,11 +68,13 @@ impl Footprint {
     }
 
     /// Returns the bytes of a sample: residual, place and, if `kept`, the inputs of its derivatives.
+    #[must_use]
     pub fn sample(&self, kept: bool) -> u64 {
         2 * self.vector + if kept { self.linearisation } else { 0 }
     }
 
     /// Returns the bytes of an iteration with `samples` of a group, of which `kept` keep the inputs of their derivatives.
+    #[must_use]
     pub fn bytes(&self, samples: usize, kept: usize) -> u64 {
         let (samples, kept) = (samples as u64, kept.min(samples) as u64);
         let levels = u64::from(samples.max(1).next_power_of_two().ilog2()) + 1;

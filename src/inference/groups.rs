@@ -24,6 +24,7 @@ pub struct SampleGroups {
 
 impl SampleGroups {
     /// Creates one group of all ranks of `comm`.
+    #[must_use]
     pub fn one(comm: &Communicator) -> Self {
         SampleGroups { all: comm.clone(), across: Communicator::solo() }
     }
@@ -49,16 +50,19 @@ impl SampleGroups {
     }
 
     /// Returns all ranks of all groups.
+    #[must_use]
     pub fn all(&self) -> &Communicator {
         &self.all
     }
 
     /// Returns the number of groups.
+    #[must_use]
     pub fn count(&self) -> usize {
         self.across.size()
     }
 
     /// Returns the number of this rank's group.
+    #[must_use]
     pub fn index(&self) -> usize {
         self.across.rank()
     }
@@ -69,6 +73,7 @@ impl SampleGroups {
     }
 
     /// Returns this group's block of `samples`; blocks differ by one at most.
+    #[must_use]
     pub fn block(&self, samples: usize) -> Range<usize> {
         self.block_of(self.index(), samples)
     }
@@ -85,6 +90,7 @@ impl SampleGroups {
     }
 
     /// Returns the number of groups without a sample.
+    #[must_use]
     pub fn idle(&self, samples: usize) -> usize {
         self.count().saturating_sub(samples)
     }

@@ -128,6 +128,7 @@ pub enum NewtonStop {
 
 impl NewtonStop {
     /// Returns `true` if the method failed: the position that it kept is no minimum, and more steps would not help.
+    #[must_use]
     pub fn is_failure(self) -> bool {
         matches!(self, NewtonStop::NoDescent | NewtonStop::NotPositive)
     }

@@ -87,6 +87,7 @@ impl IterationReport {
     ///
     /// `expected` is the range that the likelihood expects (`LogLikelihood::expected_chi_squared`). Without samples
     /// only its upper end counts, because the most probable place follows noise. [`Convergence::doubts`] covers the samples.
+    #[must_use]
     pub fn doubts(&self, expected: Option<[f64; 2]>) -> Vec<String> {
         let mut doubts = Vec::new();
         let why = match self.stop {
@@ -159,6 +160,7 @@ impl Convergence {
 
     /// Returns a sentence for each reason not to rely on the samples. `samples` names them with their number; the
     /// remedies are for conjugate gradients and for Newton's method.
+    #[must_use]
     pub fn doubts(&self, samples: &str, [linear, curve]: [&str; 2]) -> Vec<String> {
         let Convergence { steps, unconverged, error_ratio, failed, limited } = self;
         let mut doubts = Vec::new();

@@ -126,6 +126,7 @@ impl Schedule {
     }
 
     /// Returns the number of mirrored pairs of samples of iteration `iteration`.
+    #[must_use]
     pub fn pairs(iteration: u32) -> usize {
         match iteration {
             ..BENT => 2,
@@ -135,6 +136,7 @@ impl Schedule {
     }
 
     /// Returns what iteration `iteration` does.
+    #[must_use]
     pub fn options(&self, iteration: u32) -> IterationOptions {
         let draw = if iteration < REPEATED { Draw::New } else { Draw::Again };
         // Few directions of a large field are known well, and hold the last gains of its energy.
@@ -162,6 +164,7 @@ impl Schedule {
     /// A fit has settled after [`LEAST`](Self::LEAST) iterations or more if over the last two the number of samples stayed,
     /// the reduced chi-squared of data and of latent values changed by at most 3 %, and the energy by at most
     /// `0.05 sqrt(data)` (0.5 for fewer than 100 data). The rule reads reports only, so a resumed fit decides the same.
+    #[must_use]
     pub fn unsettled(history: &[IterationReport], data: u64) -> Option<String> {
         let Some(last) = history.last_chunk::<COMPARED>().filter(|_| history.len() >= Self::LEAST) else {
             let (least, done) = (Self::LEAST, history.len());

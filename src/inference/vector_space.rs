@@ -27,6 +27,7 @@ pub struct Stream(pub u64);
 
 impl Stream {
     /// Creates the stream of a kind of noise of a sample in an iteration.
+    #[must_use]
     pub fn new(seed: u64, iteration: u32, sample: u32, kind: u32) -> Self {
         Stream(seed).below([iteration, sample, kind])
     }

@@ -51,16 +51,19 @@ const DTYPES: [(Dtype, &str, &str, u64); 12] = [
 
 impl Dtype {
     /// Returns the bytes of one element.
+    #[must_use]
     pub fn bytes(self) -> u64 {
         DTYPES[self as usize].3
     }
 
     /// Returns `true` if elements are integers.
+    #[must_use]
     pub fn is_integer(self) -> bool {
         !matches!(self, Self::F32 | Self::F64 | Self::C64 | Self::C128)
     }
 
     /// Returns `true` if elements are complex numbers.
+    #[must_use]
     pub fn is_complex(self) -> bool {
         matches!(self, Self::C64 | Self::C128)
     }

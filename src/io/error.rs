@@ -152,6 +152,7 @@ impl IoError {
 
     /// Creates the error of the input `-`: inputs are read in parts, which standard input cannot
     /// be.
+    #[must_use]
     pub fn input_is_dash() -> Self {
         let message = "standard input cannot be read as an array; save it to a file and give that file's name";
         Self::new(IoErrorKind::FileType, "-", message)
@@ -159,6 +160,7 @@ impl IoError {
 
     /// Creates the error of the output `-`: outputs are written in parallel, which standard output
     /// cannot be.
+    #[must_use]
     pub fn output_is_dash() -> Self {
         let message = "an array cannot be written to standard output; give the name of a file or directory \
                        (./- if it is called so)";

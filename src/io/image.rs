@@ -76,11 +76,13 @@ impl RgbImage {
     }
 
     /// Returns the number of columns.
+    #[must_use]
     pub fn width(&self) -> u32 {
         self.width
     }
 
     /// Returns the number of rows.
+    #[must_use]
     pub fn height(&self) -> u32 {
         self.height
     }
@@ -89,6 +91,7 @@ impl RgbImage {
     ///
     /// # Panics
     /// If there is no such row.
+    #[must_use]
     pub fn row(&self, y: u32) -> &[[u8; 3]] {
         &self.pixels[y as usize * self.width as usize..][..self.width as usize]
     }

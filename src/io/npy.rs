@@ -93,26 +93,31 @@ impl NpyFile {
     }
 
     /// Returns the path as it was given, followed by the name for a member of an archive.
+    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns the lengths of the axes, slowest first; empty for a single number.
+    #[must_use]
     pub fn shape(&self) -> &[u64] {
         &self.header.shape
     }
 
     /// Returns the type of the elements in the file.
+    #[must_use]
     pub fn dtype(&self) -> Dtype {
         self.header.dtype
     }
 
     /// Returns the number of elements, the product of the shape.
+    #[must_use]
     pub fn len(&self) -> u64 {
         self.header.len
     }
 
     /// Returns `true` if there are no elements.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -22,6 +22,7 @@ pub struct Member {
 impl Member {
     /// Creates an array of `T`, which NumPy finds under `name`: at most 100 ASCII letters, digits,
     /// `_`, `-` and `.`.
+    #[must_use]
     pub fn new<T: NpyElement>(name: &str, shape: &[u64]) -> Self {
         let (name, shape) = (name.to_string(), shape.to_vec());
         Member { name, shape, descr: T::DESCR, element_bytes: size_of::<T>() as u64 }
@@ -281,6 +282,7 @@ impl NpzFile {
     }
 
     /// Returns the path as it was given.
+    #[must_use]
     pub fn path(&self) -> &Path {
         self.input.path()
     }

@@ -99,6 +99,7 @@ impl OutputDir {
     }
 
     /// Returns the directory.
+    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -108,11 +108,13 @@ impl SharedFile {
     }
 
     /// Returns the final path of the file.
+    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns the size of the whole file in bytes.
+    #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
@@ -200,6 +202,7 @@ pub struct Sealed {
 
 impl Sealed {
     /// Returns the temporary path, at which any rank may read the file.
+    #[must_use]
     pub fn temporary(&self) -> &Path {
         &self.file.temporary
     }

@@ -23,17 +23,20 @@ pub struct Deal {
 
 impl Deal {
     /// Returns the items of a rank.
+    #[must_use]
     pub fn block(&self, rank: usize) -> Range<u64> {
         split(self.items, self.ranks as u64, rank as u64)
     }
 
     /// Returns how many each rank has.
+    #[must_use]
     pub fn counts(&self) -> Vec<u64> {
         let len = |block: Range<u64>| block.end - block.start;
         (0..self.ranks).map(|rank| len(self.block(rank))).collect()
     }
 
     /// Items of the rank that has the most.
+    #[must_use]
     pub fn most(&self) -> u64 {
         self.items.div_ceil(self.ranks as u64)
     }

@@ -25,6 +25,7 @@ pub enum RowReduction {
 
 impl RowReduction {
     /// Returns what comes of no items.
+    #[must_use]
     pub fn neutral(&self) -> f32 {
         match self {
             RowReduction::Sum => 0.0,
@@ -76,6 +77,7 @@ pub struct Mapping {
 
 impl Mapping {
     /// Creates a map of `items` items, in chunks of 64, without outputs.
+    #[must_use]
     pub fn new(items: u64) -> Self {
         Mapping { items, chunk: ChunkSize::Items(64), outputs: Vec::new() }
     }
@@ -94,6 +96,7 @@ impl Mapping {
     }
 
     /// Returns the results, in the order in which they were named.
+    #[must_use]
     pub fn outputs(&self) -> &[MapOutput] {
         &self.outputs
     }

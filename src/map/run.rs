@@ -32,6 +32,7 @@ pub struct MapChunk {
 
 impl MapChunk {
     /// Returns how many items there are, at least one.
+    #[must_use]
     pub fn count(&self) -> u64 {
         self.items.end - self.items.start
     }
@@ -48,6 +49,7 @@ pub struct Mapped {
 impl Mapped {
     /// Returns an output, by its name: the rows of this rank's items where they are sharded, of all
     /// items where they are gathered, or one row.
+    #[must_use]
     pub fn output(&self, name: &str) -> Option<&Array<f32>> {
         self.outputs.iter().find(|(other, _)| other == name).map(|(_, array)| array)
     }

@@ -33,6 +33,7 @@ pub struct ForceTangent {
 
 impl ForceTangent {
     /// For reading with this window.
+    #[must_use]
     pub fn new(window: Window) -> Self {
         ForceTangent { kernel: Kernel::trusted(kernel(window)) }
     }

@@ -41,6 +41,7 @@ pub struct KickDrift {
 
 impl KickDrift {
     /// Reads fields with this window.
+    #[must_use]
     pub fn new(window: Window) -> Self {
         KickDrift { kernel: Kernel::trusted(kernel(window)) }
     }

@@ -48,6 +48,7 @@ use crate::gpu::KernelSource;
 /// Returns the kernels for devices that add to integers of 64 bits, for tests that compile all
 /// kernels.
 #[doc(hidden)]
+#[must_use]
 pub fn wide_kernels() -> Vec<KernelSource> {
     [painter::wide_kernels(), value_painter::wide_kernels()].concat()
 }

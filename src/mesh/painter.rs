@@ -110,6 +110,7 @@ pub struct Painter {
 
 impl Painter {
     /// Creates a painter with this window.
+    #[must_use]
     pub fn new(window: Window) -> Self {
         let [displaced, in_cells] = [false, true].map(|in_cells| ParticleKernels::new(window, in_cells));
         Painter { window, displaced, in_cells, density: Kernel::trusted(density_kernel()) }

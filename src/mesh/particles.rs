@@ -21,16 +21,19 @@ pub struct Lattice {
 
 impl Lattice {
     /// Creates the part of a lattice that `rank` of `grid` owns.
+    #[must_use]
     pub fn new(sites: [u64; 3], grid: Grid, rank: usize) -> Self {
         Lattice { sites, own: grid.part(sites, rank) }
     }
 
     /// Returns the number of this rank's particles.
+    #[must_use]
     pub fn len(&self) -> u64 {
         volume(&self.own)
     }
 
     /// Returns `true` if this rank has none.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -51,6 +54,7 @@ pub struct MeshPart {
 
 impl MeshPart {
     /// Creates the part of `rank`, with ghost cells along the axes that `grid` cuts.
+    #[must_use]
     pub fn new(shape: [u64; 3], size: [f64; 3], grid: Grid, rank: usize, ghosts: [[u64; 2]; 3]) -> Self {
         let whole = [0, 1, 2].map(|a| grid.along(a) == 1);
         let ghosts = [0, 1, 2].map(|a| if whole[a] { [0, 0] } else { ghosts[a] });
@@ -105,6 +109,7 @@ pub enum MeshParticles<'a> {
 
 impl MeshParticles<'_> {
     /// Returns the number of particles.
+    #[must_use]
     pub fn len(&self) -> u64 {
         match self {
             MeshParticles::Displaced { lattice, .. } => lattice.len(),
@@ -113,6 +118,7 @@ impl MeshParticles<'_> {
     }
 
     /// Returns `true` if there are none.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -139,6 +139,7 @@ fn locate(x: f64, size: f64, cells: u64) -> (u32, f32) {
 impl PointsInCells {
     /// Ghost cells that painting points with `window` needs; with `shifted`, also after a
     /// [`shift`](Self::shift) by half a cell.
+    #[must_use]
     pub fn ghost_widths(window: Window, shifted: bool) -> [[u64; 2]; 3] {
         let order = u64::from(window.order());
         // Windows of odd order lie around the nearest node, which may be the one above.
@@ -347,6 +348,7 @@ impl PointsInCells {
 
     /// Returns the cell of a mesh of `shape` in a periodic box of `size` that contains a finite
     /// position: the rank that owns the cell has the point.
+    #[must_use]
     pub fn cell_of(position: [f64; 3], size: [f64; 3], shape: [u64; 3]) -> [u64; 3] {
         [0, 1, 2].map(|a| u64::from(locate(position[a], size[a], shape[a]).0))
     }

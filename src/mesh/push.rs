@@ -43,16 +43,19 @@ impl Push {
     }
 
     /// Returns the kicks: what is kept of the momentum, and the factor of the field.
+    #[must_use]
     pub fn kicks(&self) -> &[[f64; 2]] {
         &self.kicks
     }
 
     /// Returns the factors of the drifts.
+    #[must_use]
     pub fn drifts(&self) -> &[f64] {
         &self.drifts
     }
 
     /// Returns `true` if it moves nothing.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kicks.is_empty() && self.drifts.is_empty()
     }

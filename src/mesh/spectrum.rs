@@ -19,6 +19,7 @@ pub struct SpectrumGeometry {
 impl SpectrumGeometry {
     /// Returns the bins of its spectra, one fundamental mode of the longest side wide, from 1 up to
     /// the Nyquist frequency of the coarsest axis; 0 where that is below the fundamental mode.
+    #[must_use]
     pub fn bins(&self) -> u64 {
         (self.nyquist() * self.longest() / (2.0 * PI) + 1e-9).floor() as u64
     }
@@ -34,6 +35,7 @@ impl SpectrumGeometry {
     }
 
     /// Returns the waves of the mode with this index in each axis of the part.
+    #[must_use]
     pub fn waves(&self, at: [u64; 3]) -> [Wave; 3] {
         [0, 1, 2].map(|a| Wave::new(self.part[a].start + at[a], self.shape[a], self.size[a]))
     }

@@ -100,6 +100,7 @@ pub(super) fn wide_kernels() -> Vec<KernelSource> {
 
 impl ValuePainter {
     /// Creates a painter with this window.
+    #[must_use]
     pub fn new(window: Window) -> Self {
         let [kernels, wide] =
             [false, true].map(|wide| FORMS.map(|form| Kernel::trusted(paint_kernel(window, form, wide))));

@@ -21,6 +21,7 @@ impl Window {
     pub const ALL: [Window; 3] = [Window::Cic, Window::Tsc, Window::Pcs];
 
     /// Returns the order `p`, which is also the number of nodes along an axis.
+    #[must_use]
     pub const fn order(self) -> u32 {
         match self {
             Window::Cic => 2,
@@ -31,6 +32,7 @@ impl Window {
 
     /// Returns the first node along an axis and the weights of the [`order`](Self::order) nodes
     /// from there on, for a particle at `x` cells. The host's twin of `shaders/mesh/window.wgsl`.
+    #[must_use]
     pub fn nodes(self, x: f64) -> (i64, [f64; 4]) {
         match self {
             Window::Cic => {
@@ -51,6 +53,7 @@ impl Window {
     }
 
     /// Returns the transform of the window along one axis at `w = k h`.
+    #[must_use]
     pub fn transform(self, w: f64) -> f64 {
         let sinc = if w == 0.0 { 1.0 } else { (w / 2.0).sin() / (w / 2.0) };
         sinc.powi(self.order() as i32)

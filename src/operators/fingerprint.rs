@@ -27,11 +27,13 @@ impl Default for Fingerprint {
 
 impl Fingerprint {
     /// Creates the fingerprint of nothing.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Returns the hash.
+    #[must_use]
     pub fn value(self) -> u64 {
         mix(self.0)
     }

@@ -28,37 +28,44 @@ impl From<&Mesh> for RegularGrid {
 
 impl RegularGrid {
     /// Returns the distance of neighboring cells along each axis.
+    #[must_use]
     pub fn distances(&self) -> [f64; 3] {
         [0, 1, 2].map(|a| self.size[a] / self.shape[a] as f64)
     }
 
     /// Returns the volume of a cell.
+    #[must_use]
     pub fn cell_volume(&self) -> f64 {
         self.distances().iter().product()
     }
 
     /// Returns the number of cells of all ranks.
+    #[must_use]
     pub fn cells(&self) -> u64 {
         self.shape.iter().fold(1, |product: u64, &n| product.saturating_mul(n))
     }
 
     /// Returns the cells of this rank.
+    #[must_use]
     pub fn part(&self) -> Box3 {
         self.grid.part(self.shape, self.rank)
     }
 
     /// Returns `true` if this rank owns the cell.
+    #[must_use]
     pub fn owns(&self, cell: [u64; 3]) -> bool {
         self.part().iter().zip(cell).all(|(range, at)| range.contains(&at))
     }
 
     /// Returns the layout of this rank's cells with `ghosts`.
+    #[must_use]
     pub fn layout(&self, ghosts: [[u64; 2]; 3]) -> FieldLayout {
         FieldLayout::new(self.part(), ghosts)
     }
 
     /// Returns the modes of this rank, as a [`Transform`](crate::fft::Transform) leaves them: the second
     /// and third axis are cut.
+    #[must_use]
     pub fn modes(&self, half: bool) -> Box3 {
         let [n0, n1, n2] = self.shape;
         let ([p0, p1], [i, j]) = (self.grid.parts(), self.grid.at(self.rank));
@@ -124,37 +131,44 @@ impl Leaf {
     }
 
     /// Creates a real leaf at the cells of a grid.
+    #[must_use]
     pub fn cells(regular: &RegularGrid) -> Self {
         Leaf::real(Support::Cells { regular: regular.clone(), ghosts: [[0; 2]; 3] })
     }
 
     /// Creates a complex leaf at the half spectrum of real fields.
+    #[must_use]
     pub fn half_spectrum(regular: &RegularGrid) -> Self {
         Leaf::real(Support::Modes { regular: regular.clone(), half: true }).complex()
     }
 
     /// Creates a real leaf at all modes of a grid, for Hartley transforms.
+    #[must_use]
     pub fn modes(regular: &RegularGrid) -> Self {
         Leaf::real(Support::Modes { regular: regular.clone(), half: false })
     }
 
     /// Creates a real leaf at `own` of `total` points, in the order of ranks ([`PointOrder::Ranks`]).
     /// [`Readout`](super::Readout) and [`Select`](super::Select) have numbered points: take the leaf of their target.
+    #[must_use]
     pub fn points(own: u64, total: u64) -> Self {
         Leaf::real(Support::Points { own, total, order: PointOrder::Ranks })
     }
 
     /// Creates a real leaf at numbered points of this rank, of `total` on all ranks.
+    #[must_use]
     pub fn numbered_points(numbers: PointNumbers, total: u64) -> Self {
         Leaf::real(Support::Points { own: numbers.get().len() as u64, total, order: PointOrder::Numbers(numbers) })
     }
 
     /// Creates a vector on the device that is equal on all ranks.
+    #[must_use]
     pub fn vector(len: u64) -> Self {
         Leaf::real(Support::Vector { len })
     }
 
     /// Creates parameters on the host that are equal on all ranks.
+    #[must_use]
     pub fn parameters(len: u64) -> Self {
         Leaf::real(Support::Parameters { len })
     }
@@ -190,6 +204,7 @@ impl Leaf {
     }
 
     /// Returns the grid of cells or modes.
+    #[must_use]
     pub fn regular(&self) -> Option<&RegularGrid> {
         match &self.support {
             Support::Cells { regular, .. } | Support::Modes { regular, .. } => Some(regular),
@@ -198,6 +213,7 @@ impl Leaf {
     }
 
     /// Returns the number of places of this rank: cells, modes, points or entries.
+    #[must_use]
     pub fn places(&self) -> u64 {
         match &self.support {
             Support::Cells { regular, ghosts } => regular.layout(*ghosts).len(),
@@ -208,26 +224,31 @@ impl Leaf {
     }
 
     /// Returns the number of fields with one value per place: components times batch.
+    #[must_use]
     pub fn fields(&self) -> u64 {
         self.batch.saturating_mul(u64::from(self.components))
     }
 
     /// Returns the numbers per value: 1 for real, 2 for complex values.
+    #[must_use]
     pub fn numbers(&self) -> u64 {
         if self.values == Values::Complex { 2 } else { 1 }
     }
 
     /// Returns the number of real numbers of this rank.
+    #[must_use]
     pub fn len(&self) -> u64 {
         self.places().saturating_mul(self.fields()).saturating_mul(self.numbers())
     }
 
     /// Returns `true` if this rank has no values.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the number of real numbers of all ranks, ghost cells included.
+    #[must_use]
     pub fn total(&self) -> u64 {
         let product = |n: [u64; 3]| n.into_iter().fold(1, u64::saturating_mul);
         let places = match &self.support {
@@ -244,6 +265,7 @@ impl Leaf {
     }
 
     /// Returns `true` if each rank has a part, `false` if each has the whole.
+    #[must_use]
     pub fn is_distributed(&self) -> bool {
         !matches!(self.support, Support::Vector { .. } | Support::Parameters { .. })
     }

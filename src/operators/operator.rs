@@ -143,26 +143,31 @@ impl Model {
     }
 
     /// Returns the name, the domain and the target.
+    #[must_use]
     pub fn signature(&self) -> &Signature {
         self.0.signature()
     }
 
     /// Returns the name in errors and reports.
+    #[must_use]
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
     /// Returns the space of the arguments.
+    #[must_use]
     pub fn domain(&self) -> &Space {
         self.0.domain()
     }
 
     /// Returns the space of the values.
+    #[must_use]
     pub fn target(&self) -> &Space {
         self.0.target()
     }
 
     /// Returns the cost of the calls for this rank.
+    #[must_use]
     pub fn cost(&self) -> OperatorCost {
         self.0.cost()
     }
@@ -181,6 +186,7 @@ impl Model {
 
     /// Returns the last pointwise function, and the part before it. The function is `None` if the model
     /// does not end in one.
+    #[must_use]
     pub fn parted(&self) -> [Option<Model>; 2] {
         if self.is_pointwise() {
             return [None, Some(self.clone())];
@@ -192,6 +198,7 @@ impl Model {
     }
 
     /// Returns `true` if the model is one kernel.
+    #[must_use]
     pub fn is_pointwise(&self) -> bool {
         self.0.as_pointwise().is_some()
     }
@@ -247,6 +254,7 @@ impl fmt::Debug for Derivative {
 
 impl Derivative {
     /// Returns the model.
+    #[must_use]
     pub fn model(&self) -> &Model {
         &self.model
     }

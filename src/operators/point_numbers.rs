@@ -58,11 +58,13 @@ impl PointNumbers {
     }
 
     /// Returns the numbers.
+    #[must_use]
     pub fn get(&self) -> &[u64] {
         &self.host
     }
 
     /// Returns the numbers on the device, two words each, low word first.
+    #[must_use]
     pub fn array(&self) -> &Array<u32> {
         &self.device
     }

@@ -117,11 +117,13 @@ impl PointwiseMap {
     }
 
     /// Returns the name, the domain and the target.
+    #[must_use]
     pub fn signature(&self) -> &Signature {
         &self.signature
     }
 
     /// Returns the name.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.signature.name
     }
@@ -134,21 +136,25 @@ impl PointwiseMap {
     }
 
     /// Returns the function.
+    #[must_use]
     pub fn function(&self) -> &Pointwise {
         &self.function
     }
 
     /// Returns the space of the arguments that are varied.
+    #[must_use]
     pub fn domain(&self) -> &Space {
         &self.signature.domain
     }
 
     /// Returns the space of the results.
+    #[must_use]
     pub fn target(&self) -> &Space {
         &self.signature.target
     }
 
     /// Returns the arguments after those of the domain, which are not varied.
+    #[must_use]
     pub fn constants(&self) -> &[Vector] {
         &self.constants
     }
@@ -159,23 +165,27 @@ impl PointwiseMap {
 
     /// Returns the derivative times a vector: a function of the arguments and a tangent for each
     /// leaf of the domain.
+    #[must_use]
     pub fn jvp(&self) -> Pointwise {
         self.function.jvp_by(self.signature.domain.len())
     }
 
     /// Returns a vector times the derivative: a function of the arguments and a cotangent for each
     /// leaf of the target.
+    #[must_use]
     pub fn vjp(&self) -> Pointwise {
         self.function.vjp_by(self.signature.domain.len())
     }
 
     /// Returns the product of both: a function of the arguments and a tangent for each leaf of the
     /// domain.
+    #[must_use]
     pub fn normal(&self) -> Pointwise {
         self.function.normal_by(self.signature.domain.len())
     }
 
     /// Returns the leaf at whose places the function is computed.
+    #[must_use]
     pub fn main(&self) -> Option<&Leaf> {
         let leaves = self.signature.domain.leaves().chain(self.constant_leaves()).chain(self.signature.target.leaves());
         main_of(leaves.map(|(_, leaf)| leaf))
@@ -197,12 +207,14 @@ impl PointwiseMap {
     }
 
     /// Returns the number of values of a component of a leaf, and of one field of a batch.
+    #[must_use]
     pub fn places(&self) -> [u64; 2] {
         self.main().map_or([0, 0], |leaf| [leaf.places() * leaf.batch, leaf.places()])
     }
 
     /// Returns the identity on `space`; `None` if its leaves are at different places or on the
     /// host.
+    #[must_use]
     pub fn identity(space: &Space) -> Option<Self> {
         let argument = |(name, leaf): (&str, &Leaf)| Argument { name: name.into(), width: width(leaf) };
         let function = Pointwise::identity(space.leaves().map(argument).collect());

@@ -68,6 +68,7 @@ fn arrays(field: &Vector) -> Vec<RawArray> {
 
 impl PointwiseOperator {
     /// Creates the operator of a map.
+    #[must_use]
     pub fn new(map: PointwiseMap) -> Self {
         let [apply, jvp, vjp, normal] = std::array::from_fn(|_| OnceCell::new());
         PointwiseOperator { map, apply, jvp, vjp, normal }
@@ -219,7 +220,7 @@ impl Differentiable for PointwiseOperator {
         for ((_, leaf), form) in domain.leaves().zip(&self.map.forms()[0]) {
             if *form == Form::Uniform {
                 // Written at each place, read twice, with three passes for each sum.
-                vjp = vjp + Cost::kernels(3 * leaf.len(), 12 * leaf.len() * places);
+                vjp += Cost::kernels(3 * leaf.len(), 12 * leaf.len() * places);
             }
         }
         OperatorCost {

@@ -59,46 +59,55 @@ impl Space {
     }
 
     /// Returns the leaves, in the order of their names.
+    #[must_use]
     pub fn leaves(&self) -> impl ExactSizeIterator<Item = (&str, &Leaf)> + Clone {
         self.leaves.iter().map(|(name, leaf)| (name.as_str(), leaf))
     }
 
     /// Returns the names, in order.
+    #[must_use]
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.leaves().map(|(name, _)| name)
     }
 
     /// Returns the number of leaves.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.leaves.len()
     }
 
     /// Returns `true` if there are no leaves.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
     }
 
     /// Returns the index of a leaf in the order.
+    #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.leaves.binary_search_by(|(other, _)| other.as_str().cmp(name)).ok()
     }
 
     /// Returns the leaf `name`.
+    #[must_use]
     pub fn leaf(&self, name: &str) -> Option<&Leaf> {
         self.position(name).map(|at| &self.leaves[at].1)
     }
 
     /// Returns the leaf if there is only one.
+    #[must_use]
     pub fn only(&self) -> Option<(&str, &Leaf)> {
         if self.len() == 1 { self.leaves().next() } else { None }
     }
 
     /// Returns the number of real numbers of this rank.
+    #[must_use]
     pub fn own_numbers(&self) -> u64 {
         self.leaves().map(|(_, leaf)| leaf.len()).sum()
     }
 
     /// Returns the number of real numbers of all ranks, ghost cells included.
+    #[must_use]
     pub fn total_numbers(&self) -> u64 {
         self.leaves().map(|(_, leaf)| leaf.total()).sum()
     }

@@ -75,11 +75,13 @@ impl Vector {
     }
 
     /// Returns the space.
+    #[must_use]
     pub fn space(&self) -> &Space {
         &self.space
     }
 
     /// Returns the values, in the order of the names.
+    #[must_use]
     pub fn contents(&self) -> &[Contents] {
         &self.contents
     }

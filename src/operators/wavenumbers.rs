@@ -138,21 +138,25 @@ impl Wavenumbers {
     }
 
     /// Returns the number of bins.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
     /// Returns `true` if there are no bins.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
     /// Returns the wavenumber of each bin.
+    #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.values
     }
 
     /// Returns the bin of a mode, given by its index along each axis; `None` if it is in no bin.
+    #[must_use]
     pub fn bin(&self, mode: [u64; 3]) -> Option<usize> {
         let square: u32 = (0..3).map(|a| self.square(a, mode[a])).sum();
         let above = self.limits.partition_point(|&limit| limit <= square);

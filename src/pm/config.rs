@@ -115,16 +115,19 @@ impl Config {
     }
 
     /// Sites along each axis.
+    #[must_use]
     pub fn sites(&self) -> [u64; 3] {
         [self.particles; 3]
     }
 
     /// Cells along each axis.
+    #[must_use]
     pub fn cells(&self) -> [u64; 3] {
         [self.mesh; 3]
     }
 
     /// Sides of the box.
+    #[must_use]
     pub fn size(&self) -> [f64; 3] {
         [self.box_size; 3]
     }

@@ -29,6 +29,7 @@ impl Config {
     /// let false_wave = |particles, mesh| Config { particles, mesh, ..Config::default() }.false_wave();
     /// assert_eq!((false_wave(96, 128), false_wave(96, 192)), (Some(32), None));
     /// ```
+    #[must_use]
     pub fn false_wave(&self) -> Option<u64> {
         let (n, m) = (self.particles, self.mesh);
         if n == 0 || m.is_multiple_of(n) {

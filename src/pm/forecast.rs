@@ -31,11 +31,13 @@ pub struct RunForecast {
 impl RunForecast {
     /// Returns the most bytes of device memory at one time; on several ranks with ghost cells that
     /// reach 10 Mpc/h, and more where displacements are larger.
+    #[must_use]
     pub fn memory(&self) -> u64 {
         self.particle_memory + (self.start + self.stepping).memory_bytes
     }
 
     /// Returns the seconds of the start and all steps on a machine with these speeds.
+    #[must_use]
     pub fn seconds(&self, speeds: &Speeds) -> f64 {
         speeds.seconds(&self.start) + speeds.seconds(&self.stepping)
     }

@@ -86,6 +86,7 @@ pub struct BoxCheck {
 
 impl BoxCheck {
     /// Creates a check for a box with 1 to 3 `sides`, in the unit of the points; 0 is an open axis.
+    #[must_use]
     pub fn new(sides: &[f64], box_use: BoxUse) -> Self {
         let (low, high) = ([f64::INFINITY; 3], [f64::NEG_INFINITY; 3]);
         let mut check =
@@ -95,6 +96,7 @@ impl BoxCheck {
     }
 
     /// Creates a check for a domain.
+    #[must_use]
     pub fn of(domain: &Domain, box_use: BoxUse) -> Self {
         // Rounded up: a point exactly one side away in f64 is not farther than that.
         let side = |axis| domain.side(axis).map_or(0.0, |side| side.next_up().into());

@@ -22,6 +22,7 @@ pub enum AnyArray {
 
 impl AnyArray {
     /// Returns the number of elements.
+    #[must_use]
     pub fn len(&self) -> u64 {
         match self {
             AnyArray::F32(array) => array.len(),
@@ -31,11 +32,13 @@ impl AnyArray {
     }
 
     /// Returns `true` if there are no elements.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the type of its elements.
+    #[must_use]
     pub fn element(&self) -> Element {
         match self {
             AnyArray::F32(_) => Element::F32,
@@ -116,11 +119,13 @@ impl Attribute {
     }
 
     /// Returns the values: those of the first point, then those of the second.
+    #[must_use]
     pub fn values(&self) -> &AnyArray {
         &self.values
     }
 
     /// Values per point.
+    #[must_use]
     pub fn width(&self) -> u64 {
         self.width
     }
@@ -424,27 +429,32 @@ impl Cloud {
     }
 
     /// Returns where the points lie.
+    #[must_use]
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
 
     /// Returns the number of points.
+    #[must_use]
     pub fn len(&self) -> u64 {
         self.positions.len() / self.domain.dims() as u64
     }
 
     /// Returns `true` if there are no points.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.positions.is_empty()
     }
 
     /// Returns the coordinates, point by point.
+    #[must_use]
     pub fn positions(&self) -> &Array<f32> {
         &self.positions
     }
 
     /// Returns a box that holds all points: the bounding box, or that of the cloud from which
     /// [`gather`](Self::gather) has made this one. `None` without points.
+    #[must_use]
     pub fn bounds(&self) -> Option<Bounds> {
         self.bounds
     }
@@ -452,6 +462,7 @@ impl Cloud {
     /// Returns a box that holds all points but those that lie far away from nearly all others: the
     /// [bounds](Self::bounds) cut to 64 times the extent of most of the points around these. A
     /// single point far out would take the cells of a curve from all the rest.
+    #[must_use]
     pub fn core(&self) -> Option<Bounds> {
         self.core
     }
@@ -487,6 +498,7 @@ impl Cloud {
     }
 
     /// Returns the attribute of this name.
+    #[must_use]
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.get(name)
     }

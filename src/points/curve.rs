@@ -39,6 +39,7 @@ impl Frame {
     /// Creates the cells of a domain: from 0 to the side along periodic axes, over `bounds` along
     /// open ones. `bounds` are those of all points, on all ranks; `None` if there are no points. An
     /// extent beyond the range of `f32` is cut to it.
+    #[must_use]
     pub fn new(domain: &Domain, bounds: Option<Bounds>) -> Self {
         let mut frame = Frame { dims: domain.dims(), low: [0.0; 3], span: [0.0; 3] };
         for axis in 0..domain.dims() {
@@ -55,6 +56,7 @@ impl Frame {
     /// of all ranks if there are several): they keep near points together however small a part of
     /// the domain these fill, and of whatever shape. Points outside of the box belong to the
     /// outermost cells. `None` without points.
+    #[must_use]
     pub fn over(domain: &Domain, core: Option<Bounds>) -> Self {
         let dims = domain.dims();
         let mut frame = Frame { dims, low: [0.0; 3], span: [0.0; 3] };
@@ -81,6 +83,7 @@ impl Frame {
     }
 
     /// Returns the cell of a point with at least [`Frame::dims`] coordinates.
+    #[must_use]
     pub fn cell(&self, point: &[f32]) -> [u32; 3] {
         let along =
             |a: usize| if a < self.dims { cell(point[a], self.low[a], self.span[a], bits(self.dims)) } else { 0 };
@@ -89,6 +92,7 @@ impl Frame {
 
     /// Returns the key of a point with at least [`Frame::dims`] coordinates: what [`CurveKeys`]
     /// gives on the device.
+    #[must_use]
     pub fn key(&self, curve: Curve, point: &[f32]) -> u64 {
         match curve {
             Curve::Morton => morton(self.cell(point), self.dims),
@@ -127,6 +131,7 @@ fn spread(n: u32, count: u32, step: u32) -> u64 {
 /// use meshloom::points::curve::morton;
 /// assert_eq!([[1, 0, 0], [0, 1, 0], [0, 0, 1], [3, 0, 0]].map(|cell| morton(cell, 3)), [1, 2, 4, 9]);
 /// ```
+#[must_use]
 pub fn morton(cell: [u32; 3], dims: usize) -> u64 {
     (0..dims).map(|axis| spread(cell[axis], bits(dims), dims as u32) << axis).sum()
 }
@@ -141,6 +146,7 @@ pub fn morton(cell: [u32; 3], dims: usize) -> u64 {
 /// cells.sort_by_key(|&cell| hilbert(cell, 2));
 /// assert!(cells.windows(2).all(|pair| pair[0][0].abs_diff(pair[1][0]) + pair[0][1].abs_diff(pair[1][1]) == 1));
 /// ```
+#[must_use]
 pub fn hilbert(mut cell: [u32; 3], dims: usize) -> u64 {
     let x = &mut cell[..dims];
     let top = 1 << (bits(dims) - 1);
@@ -213,6 +219,7 @@ impl Default for CurveKeys {
 
 impl CurveKeys {
     /// Nothing is compiled before it is used.
+    #[must_use]
     pub fn new() -> Self {
         CurveKeys { morton: Kernel::trusted(keys(Curve::Morton)), hilbert: Kernel::trusted(keys(Curve::Hilbert)) }
     }

@@ -58,6 +58,7 @@ impl Domain {
     }
 
     /// Returns the number of axes: 2 or 3.
+    #[must_use]
     pub fn dims(&self) -> usize {
         self.dims
     }
@@ -68,23 +69,27 @@ impl Domain {
     }
 
     /// Returns the side of a periodic axis; `None` for an open axis, and beyond the last one.
+    #[must_use]
     pub fn side(&self, axis: usize) -> Option<f32> {
         self.sides.get(axis).copied().filter(|&side| side > 0.0)
     }
 
     /// Returns the given side of a periodic axis, not rounded; `None` for an open axis, and beyond
     /// the last one.
+    #[must_use]
     pub fn period(&self, axis: usize) -> Option<f64> {
         self.periods.get(axis).copied().filter(|&period| period > 0.0)
     }
 
     /// Returns the sides as kernels take them: 0 along open axes and behind the last.
+    #[must_use]
     pub fn sides(&self) -> [f32; 3] {
         self.sides
     }
 
     /// Returns the periodic image of `x` between 0 and the given side, in `f64`; `x` itself along
     /// an open axis.
+    #[must_use]
     pub fn image(&self, axis: usize, x: f64) -> f64 {
         match self.periods.get(axis) {
             Some(&period) if period > 0.0 => remainder(x, period),
@@ -94,6 +99,7 @@ impl Domain {
 
     /// Returns the periodic image of `x` in `[0, side)`, wrapped exactly in `f64` and rounded once;
     /// what rounds to the side becomes 0, and so does -0. Along an open axis `x` is only rounded.
+    #[must_use]
     pub fn wrap(&self, axis: usize, x: f64) -> f32 {
         let Some(side) = self.side(axis) else { return x as f32 };
         let inside = self.image(axis, x) as f32;
@@ -104,6 +110,7 @@ impl Domain {
     /// Returns the least difference of two coordinates that differ by `d`, among their images: in
     /// `[-side/2, side/2]` along a periodic axis for `d` in `(-side, side)`, `d` itself along an
     /// open one.
+    #[must_use]
     pub fn minimum_image(&self, axis: usize, d: f32) -> f32 {
         match self.side(axis) {
             Some(side) if d > 0.5 * side => d - side,

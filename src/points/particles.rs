@@ -275,21 +275,25 @@ impl Particles {
     }
 
     /// Returns the number of particles on this rank.
+    #[must_use]
     pub fn len(&self) -> u64 {
         self.cloud.len()
     }
 
     /// Returns `true` if this rank has no particles.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cloud.is_empty()
     }
 
     /// Box in which the particles lie.
+    #[must_use]
     pub fn domain(&self) -> &Domain {
         self.cloud.domain()
     }
 
     /// Returns this rank's positions and attributes.
+    #[must_use]
     pub fn cloud(&self) -> &Cloud {
         &self.cloud
     }

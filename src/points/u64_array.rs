@@ -87,11 +87,13 @@ impl U64Array {
     }
 
     /// Returns the number of elements.
+    #[must_use]
     pub fn len(&self) -> u64 {
         self.words[0].len()
     }
 
     /// Returns `true` if there are no elements.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -95,11 +95,13 @@ impl Rank {
     }
 
     /// Returns the number of this rank, from 0 on.
+    #[must_use]
     pub fn index(&self) -> usize {
         self.comm.rank()
     }
 
     /// Returns the number of ranks.
+    #[must_use]
     pub fn size(&self) -> usize {
         self.comm.size()
     }
@@ -130,6 +132,7 @@ impl Rank {
     }
 
     /// Returns the cost of all exchanges along process grids so far, for this rank.
+    #[must_use]
     pub fn exchange_cost(&self) -> Cost {
         let mut cost = Cost::default();
         self.grids.values().for_each(|comms| cost += comms.cost());
@@ -153,6 +156,7 @@ impl Rank {
     }
 
     /// Returns the device memory that plans kept for later calls hold, in bytes.
+    #[must_use]
     pub fn plan_memory_bytes(&self) -> u64 {
         self.plans.memory_bytes()
     }
@@ -166,6 +170,7 @@ impl Rank {
     /// Returns the device memory that this rank may use, in bytes: an equal part for each rank on
     /// the adapter. `None` if the driver does not report it. Equal on all ranks if their devices
     /// are equal.
+    #[must_use]
     pub fn memory_share(&self) -> Option<u64> {
         self.gpu.capabilities().memory.map(|all| all / self.sharing as u64)
     }

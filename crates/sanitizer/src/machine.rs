@@ -130,11 +130,13 @@ pub const GPUS: [Machine; 5] = [H100, MI300, NAVI31, APPLE, INTEL];
 
 impl Machine {
     /// Returns the bytes that memory moves for a run of `bytes` that begins at a sector.
+    #[must_use]
     pub const fn moved(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.sector as u64) * self.sector as u64
     }
 
     /// Registers of a core, of all lanes.
+    #[must_use]
     pub const fn core_registers(&self) -> u64 {
         self.registers as u64 * self.schedulers as u64 * self.subgroup as u64
     }
@@ -142,6 +144,7 @@ impl Machine {
     /// Cycles that one access of a subgroup to workgroup memory takes, over those that its bytes
     /// need: 1 is without conflicts. `places` are the elements, of `bytes` bytes (4, 8 or 16), that
     /// the invocations of a subgroup access.
+    #[must_use]
     pub fn conflicts(&self, places: &[u64], bytes: u32) -> f64 {
         if self.banks == 1 || places.is_empty() {
             return 1.0;
@@ -165,6 +168,7 @@ impl Machine {
     /// Returns the subgroups in flight on a scheduler, for workgroups of `invocations` invocations
     /// with `registers` registers per lane and `bytes` bytes of workgroup memory; 0 if such a
     /// workgroup does not run.
+    #[must_use]
     pub fn occupancy(&self, invocations: u32, registers: u32, bytes: u32) -> u32 {
         let registers = registers.max(1).next_multiple_of(self.registers_step);
         if registers > self.registers_most.next_multiple_of(self.registers_step)

@@ -112,18 +112,21 @@ impl Collectives {
     /// Collectives whose data travel by `exchange`: over its ranks, in its chunks, but always
     /// exactly, as all ranks get the same bits. Exchanges that are in flight together are started
     /// by one `Exchange` or its clones.
+    #[must_use]
     pub fn new(exchange: Exchange) -> Self {
         let exchange = exchange.with_wire(Wire::Exact);
         Collectives { exchange, copies: Arc::default(), combiner: Arc::default() }
     }
 
     /// Returns the ranks.
+    #[must_use]
     pub fn comm(&self) -> &Communicator {
         self.exchange.comm()
     }
 
     /// Returns what the exchanges of all collectives so far have cost this rank; what travelled
     /// along trees does not count.
+    #[must_use]
     pub fn cost(&self) -> Cost {
         self.exchange.cost()
     }

@@ -115,6 +115,7 @@ impl Plan {
     }
 
     /// Returns the modes of this rank, and their order in its array.
+    #[must_use]
     pub fn spectrum_layout(&self) -> SpectrumLayout {
         SpectrumLayout { values: self.spec.values, shape: self.spec.modes, part: self.spectrum.clone() }
     }

@@ -67,17 +67,20 @@ pub struct Transpose {
 
 impl Transpose {
     /// Returns this rank's elements along `from_axis` when it is cut.
+    #[must_use]
     pub fn share(&self) -> u64 {
         let part = split(self.lengths[0], self.ranks[0], self.ranks[1]);
         part.end - part.start
     }
 
     /// Returns the elements along `to_axis` when it is whole.
+    #[must_use]
     pub fn whole(&self) -> u64 {
         self.lengths[1]
     }
 
     /// Returns the elements of the arrays of one piece, before and after.
+    #[must_use]
     pub fn elements(&self, piece: usize) -> [u64; 2] {
         let transfers = self.transfers(piece);
         let end = |parts: &[Transfer]| parts.iter().map(|part| part.start + part.len).max().unwrap_or(0);
@@ -85,6 +88,7 @@ impl Transpose {
     }
 
     /// Returns the elements that this rank sends and receives in one piece.
+    #[must_use]
     pub fn transfers(&self, piece: usize) -> Transfers {
         let [ranks, me] = self.ranks;
         let [from_axis, to_axis] = self.lengths;
@@ -110,12 +114,14 @@ impl Transpose {
     }
 
     /// Returns the elements of one piece that this rank keeps.
+    #[must_use]
     pub fn kept(&self, piece: usize) -> u64 {
         self.transfers(piece).send.iter().filter(|part| part.peer as u64 == self.ranks[1]).map(|part| part.len).sum()
     }
 
     /// Returns the cost of all pieces for this rank, with elements of `element` bytes in messages
     /// of at most `chunk` bytes.
+    #[must_use]
     pub fn cost(&self, element: u64, chunk: u64) -> Cost {
         let mut cost = Cost::default();
         let chunk = (chunk / element).max(1) * element;

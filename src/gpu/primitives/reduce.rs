@@ -115,12 +115,14 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 
 impl Reduce {
     /// Reductions in the form that the device wants.
+    #[must_use]
     pub fn new() -> Self {
         let [gpu, software] = [Profile::Gpu, Profile::Software].map(|profile| sources(profile).map(Kernel::trusted));
         Reduce { profile: None, gpu, software }
     }
 
     /// Reductions in the form for such devices, on any device.
+    #[must_use]
     pub fn with(profile: Profile) -> Self {
         Reduce { profile: Some(profile), ..Self::new() }
     }

@@ -132,11 +132,13 @@ impl Default for Scan {
 
 impl Scan {
     /// Creates a scan in the form that the device wants.
+    #[must_use]
     pub fn new() -> Self {
         Scan { profile: None, gpu: ScanKernels::new(Profile::Gpu), software: ScanKernels::new(Profile::Software) }
     }
 
     /// Creates a scan in the form for such devices, on any device.
+    #[must_use]
     pub fn with(profile: Profile) -> Self {
         Scan { profile: Some(profile), ..Self::new() }
     }

@@ -192,6 +192,7 @@ impl CorrelatedField {
     }
 
     /// Returns the wavenumbers (2 pi over a length) of a group of axes, from 0 on.
+    #[must_use]
     pub fn wavenumbers(&self, group: usize) -> &[f64] {
         self.0.groups[group].wavenumbers.values()
     }

@@ -191,21 +191,25 @@ impl Likelihood {
     }
 
     /// Returns the names of the data sets.
+    #[must_use]
     pub fn name(&self) -> String {
         self.terms.iter().map(|term| term.density.name.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
     /// Returns the domain.
+    #[must_use]
     pub fn domain(&self) -> &Space {
         &self.domain
     }
 
     /// Returns the space of the noise: a leaf for each data set, with the components of the model.
+    #[must_use]
     pub fn data_space(&self) -> &Space {
         &self.data
     }
 
     /// Returns the number of data that count, over all data sets and ranks.
+    #[must_use]
     pub fn degrees_of_freedom(&self) -> u64 {
         self.terms.iter().map(|term| term.density.count).sum()
     }
@@ -214,6 +218,7 @@ impl Likelihood {
     ///
     /// That is 1 up to five standard errors `sqrt(2 / n)`, and a factor of two for approximations; counts
     /// have no lower end. `None` for Student's t distribution, and without residuals.
+    #[must_use]
     pub fn expected_chi_squared(&self) -> Option<[f64; 2]> {
         let terms: Vec<_> = self.terms.iter().map(|term| &term.density).filter(|one| one.residual.is_some()).collect();
         if terms.is_empty() || terms.iter().any(|one| one.squares == Squares::Wild) {

@@ -103,6 +103,7 @@ impl Prior {
     }
 
     /// Returns the number for a standard normal one.
+    #[must_use]
     pub fn value(&self, xi: f64) -> f64 {
         match *self {
             Prior::Normal { mean, std } => mean + std * xi,
@@ -120,6 +121,7 @@ impl Prior {
     }
 
     /// Returns the derivative of [`value`](Self::value).
+    #[must_use]
     pub fn derivative(&self, xi: f64) -> f64 {
         match *self {
             Prior::Normal { std, .. } => std,

@@ -53,6 +53,7 @@ impl Unfinished {
 /// Must be called before a process ends without destructors (`std::process::exit`, `MPI_Abort`).
 /// Writers that are still in use fail afterwards. Returns the number of removed files and
 /// directories; those that cannot be removed stay.
+#[expect(clippy::must_use_candidate, reason = "removing is what callers want")]
 pub fn remove_all() -> usize {
     Unfinished::lock().remove()
 }

@@ -29,6 +29,7 @@ pub struct Background {
 
 impl Background {
     /// Returns the share of curvature: 1 minus the densities.
+    #[must_use]
     pub fn omega_k(&self) -> f64 {
         1.0 - self.omega_m - self.omega_r - self.omega_de
     }
@@ -40,6 +41,7 @@ impl Background {
     /// let open = Background { omega_m: 0.5, omega_r: 0.0, omega_de: 0.0, dark_energy: [-1.0, 0.0] };
     /// assert_eq!(open.matter_fraction(0.5), 4.0 / 6.0);
     /// ```
+    #[must_use]
     pub fn matter_fraction(&self, a: f64) -> f64 {
         let flat = expansion_rate([self.omega_m, self.omega_r, self.omega_de], self.dark_energy, a).powi(2);
         self.omega_m / (a * a * a) / (flat + self.omega_k() / (a * a))

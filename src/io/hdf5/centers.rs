@@ -158,6 +158,7 @@ impl Centers {
     }
 
     /// Returns the name of the dataset that is read.
+    #[must_use]
     pub fn dataset(&self) -> &'static str {
         self.dataset
     }

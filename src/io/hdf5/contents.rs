@@ -126,6 +126,7 @@ pub struct FilePart {
 
 impl FilePart {
     /// Returns the only file, with all particles.
+    #[must_use]
     pub fn whole(info: &SnapshotInfo) -> Self {
         FilePart { index: 0, of: 1, count: info.count }
     }

@@ -22,55 +22,65 @@ pub struct PointFiles {
 
 impl PointFiles {
     /// Returns the path as it was given.
+    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns the files, in the order of their points.
+    #[must_use]
     pub fn paths(&self) -> impl ExactSizeIterator<Item = &Path> {
         self.parts.iter().map(|(path, _)| path.as_path())
     }
 
     /// Returns the number of points in all files.
+    #[must_use]
     pub fn count(&self) -> u64 {
         self.parts.last().map_or(0, |(_, rows)| rows.end)
     }
 
     /// Returns the number of axes: 2 or 3.
+    #[must_use]
     pub fn dims(&self) -> usize {
         self.dims
     }
 
     /// Returns the type of the positions: F64 if any of the files has it, else F32.
+    #[must_use]
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
     /// Returns the sides of the space in the header; 0 is an open axis. `None` if the header has
     /// none.
+    #[must_use]
     pub fn sides(&self) -> Option<[f64; 3]> {
         self.header.sides()
     }
 
     /// Returns the sides of the periodic box; `None` if the header has none, or only 0 (open
     /// space).
+    #[must_use]
     pub fn box_size(&self) -> Option<[f64; 3]> {
         self.sides().filter(|sides| sides[..self.dims].iter().any(|&side| side != 0.0))
     }
 
     /// Returns `Header/Time`: the scale factor in cosmological runs of Gadget, a time in those of
     /// SWIFT.
+    #[must_use]
     pub fn time(&self) -> Option<f64> {
         self.header.time
     }
 
     /// Returns `Header/Redshift`.
+    #[must_use]
     pub fn redshift(&self) -> Option<f64> {
         self.header.redshift
     }
 
     /// Returns the scale factor: of `Header/Redshift`, else `Header/Time`; `None` if neither gives
     /// one above 0.
+    #[must_use]
     pub fn scale_factor(&self) -> Option<f64> {
         self.header.scale_factor()
     }

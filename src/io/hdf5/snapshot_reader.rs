@@ -104,6 +104,7 @@ impl Snapshot {
     }
 
     /// Returns the number N of the `PartTypeN` that is read.
+    #[must_use]
     pub fn particle_type(&self) -> usize {
         self.particle_type
     }

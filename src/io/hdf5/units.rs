@@ -38,6 +38,7 @@ impl SnapshotInfo {
     /// let info = SnapshotInfo { count: 1, box_size: 1.0, scale_factor: 1.0, omega_m: 1.0, omega_b: 0.0, h: 0.7, omega_r: 0.0, dark_energy: [-1.0, 0.0] };
     /// assert_eq!(info.particle_mass(), 27.7536627);
     /// ```
+    #[must_use]
     pub fn particle_mass(&self) -> f64 {
         let matter = self.omega_m * (CRITICAL_DENSITY / 1e10) * self.box_size.powi(3);
         if self.count == 0 { 0.0 } else { matter / self.count as f64 }
@@ -45,6 +46,7 @@ impl SnapshotInfo {
 
     /// Returns Gadget's velocity for a canonical momentum `p` in H0 Mpc/h: the peculiar velocity in
     /// km/s over the square root of a.
+    #[must_use]
     pub fn gadget_velocity(&self, p: f32) -> f32 {
         (peculiar_velocity(f64::from(p), self.scale_factor) / self.scale_factor.sqrt()) as f32
     }

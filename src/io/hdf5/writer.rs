@@ -97,6 +97,7 @@ impl Hdf5Writer {
 
     /// Returns the byte offsets of the datasets, which the other ranks need to [`open`](Self::open)
     /// the file.
+    #[must_use]
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
     }

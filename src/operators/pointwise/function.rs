@@ -108,17 +108,20 @@ impl Pointwise {
     }
 
     /// Returns the arguments, in order.
+    #[must_use]
     pub fn arguments(&self) -> &[Argument] {
         &self.arguments
     }
 
     /// Returns the results, in order: one for a function in WGSL, with its name; one for each
     /// argument of a [`vjp`](Self::vjp).
+    #[must_use]
     pub fn results(&self) -> &[Argument] {
         &self.results
     }
 
     /// Returns the components of all results.
+    #[must_use]
     pub fn width(&self) -> u32 {
         self.outputs.len() as u32
     }
@@ -129,6 +132,7 @@ impl Pointwise {
     }
 
     /// Returns the number of arithmetic operations per place.
+    #[must_use]
     pub fn operations(&self) -> usize {
         self.graph.needed(self.outputs.iter().copied()).len()
     }
@@ -287,6 +291,7 @@ impl Pointwise {
     ///
     /// # Panics
     /// If the number of values is not that of the components.
+    #[must_use]
     pub fn evaluate(&self, values: &[f64]) -> Vec<f64> {
         assert_eq!(values.len() as u32, self.components(), "one value per component of the arguments");
         self.graph.evaluate(values, &self.outputs)

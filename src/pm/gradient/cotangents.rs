@@ -24,11 +24,13 @@ impl Cotangents {
     }
 
     /// Returns the cotangents of the displacements, in Mpc/h: `3 n` values, to which a loss adds.
+    #[must_use]
     pub fn positions(&self) -> &Array<f32> {
         &self.positions
     }
 
     /// Returns the cotangents of the momenta `a^2 dx/dt`.
+    #[must_use]
     pub fn momenta(&self) -> &Array<f32> {
         &self.momenta
     }

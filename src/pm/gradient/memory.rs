@@ -76,6 +76,7 @@ impl GradientMemory {
     }
 
     /// Returns all of it.
+    #[must_use]
     pub fn total(&self) -> u64 {
         self.states as u64 * self.state + self.particles + self.kept + self.mesh.max(self.start)
     }

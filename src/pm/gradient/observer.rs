@@ -21,6 +21,7 @@ impl Observer<'_> {
     }
 
     /// Returns the cotangents, all 0 at first.
+    #[must_use]
     pub fn cotangents(&self) -> &Cotangents {
         &self.sweeps.bars
     }

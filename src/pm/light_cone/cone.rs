@@ -75,6 +75,7 @@ impl Cone {
     }
 
     /// Returns the comoving volume of the cone between two distances, in (Mpc/h)^3.
+    #[must_use]
     pub fn volume(&self, [near, far]: [f64; 2]) -> f64 {
         let sky = self.opening.as_ref().map_or(2.0, |opening| 1.0 - opening.angle.to_radians().cos());
         2.0 * PI * sky / 3.0 * (far.powi(3) - near.powi(3))

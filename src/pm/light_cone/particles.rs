@@ -51,26 +51,31 @@ impl ConeParticles {
     }
 
     /// Returns how many this rank has.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.words.len() / ROW
     }
 
     /// Returns `true` if this rank has none.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
     /// Returns how many all ranks have.
+    #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
     /// Returns the place of this rank's first among those of all ranks.
+    #[must_use]
     pub fn first(&self) -> u64 {
         self.first
     }
 
     /// Returns this rank's particles.
+    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = ConeParticle> + '_ {
         self.words.chunks_exact(ROW).map(|row| {
             let real = |at: usize| f32::from_bits(row[at]);

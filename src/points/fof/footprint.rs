@@ -19,6 +19,7 @@ const WORK: u64 = 20;
 /// those of all ranks. Where there are others, a rank has the cloud that it gave and the points
 /// that it got, the way between them, and the indices and labels of what it got; copies of other
 /// ranks' points near its own come on top.
+#[must_use]
 pub fn device_memory(points: u64, total: u64) -> u64 {
     let each = |bytes: u64| pooled(bytes * points);
     let alone = each(POINT) + each(TREE) + each(WORK) + pooled(32 * Levels::new(points).total());

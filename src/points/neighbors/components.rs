@@ -87,6 +87,7 @@ pub struct Components {
 
 impl Components {
     /// Creates a search with the kernel variant that suits the device.
+    #[must_use]
     pub fn new(gpu: &Gpu) -> Self {
         Self::with(gpu, GroupShape::linking(gpu))
     }

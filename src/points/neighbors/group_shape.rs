@@ -49,6 +49,7 @@ impl GroupShape {
     /// of them. On software renderers the shape that measured fastest (`docs/particles.md`): the
     /// lanes of one subgroup with up to four queries each, at most a leaf in all, where there are
     /// subgroup operations; else four queries per invocation.
+    #[must_use]
     pub fn of(gpu: &Gpu) -> Self {
         Self::fitting(gpu.capabilities())
     }
@@ -76,6 +77,7 @@ impl GroupShape {
     /// Creates the shape for linking, which keeps little per query: eight queries per invocation on
     /// software renderers (measured), for which loading a word once per invocation takes as long as
     /// once per subgroup.
+    #[must_use]
     pub fn linking(gpu: &Gpu) -> Self {
         let form = GroupShape::of(gpu);
         match (gpu.capabilities().profile, form.lanes) {
@@ -114,6 +116,7 @@ impl GroupShape {
     }
 
     /// Queries per group, at least.
+    #[must_use]
     pub fn queries(&self) -> u64 {
         u64::from(self.least_lanes() * self.slots)
     }

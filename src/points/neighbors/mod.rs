@@ -104,6 +104,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 
 /// Returns all kernels of searches in one form of groups, with lists of these lengths.
 #[doc(hidden)]
+#[must_use]
 pub fn kernels_in(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
     let search = nearest::kernels(form, lengths).into_iter().chain(radius::kernels(form));
     let histograms = pairs::kernels(form).into_iter().chain(weighted_pairs::kernels(form));

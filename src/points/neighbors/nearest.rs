@@ -99,11 +99,13 @@ pub struct NearestSearch {
 
 impl NearestSearch {
     /// Creates a search with the kernel variant that suits the device.
+    #[must_use]
     pub fn new(gpu: &Gpu) -> Self {
         Self::with(gpu, GroupShape::of(gpu))
     }
 
     /// In a given form, as far as the device allows it.
+    #[must_use]
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let form = form.on(gpu);
         NearestSearch {

@@ -50,16 +50,19 @@ impl Bins {
     }
 
     /// Returns the edges.
+    #[must_use]
     pub fn edges(&self) -> &[f32] {
         &self.0
     }
 
     /// Returns the number of bins.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len() - 1
     }
 
     /// False: there is at least one bin.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -154,6 +157,7 @@ pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
 }
 
 /// Returns the 64-bit counts that [`RadiusSearch::pairs`] left in two words each.
+#[must_use]
 pub fn join_u64(words: &[u32]) -> Vec<u64> {
     words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
 }

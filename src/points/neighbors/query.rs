@@ -123,12 +123,14 @@ pub struct Predicate(());
 
 impl Predicate {
     /// Selects the `k` nearest points, 0 to 1024; the query itself is among them unless left out.
+    #[must_use]
     pub fn nearest(k: u32) -> Nearest {
         Nearest { k, within: f32::INFINITY, excludes_self: false }
     }
 
     /// Selects all points within `radius`, inclusive; the query itself is among them unless left
     /// out.
+    #[must_use]
     pub fn within(radius: f32) -> Within {
         Within { radius, filter: PairFilter::All }
     }
@@ -165,6 +167,7 @@ impl Predicate {
     /// })?;
     /// # Ok::<(), meshloom::Error>(())
     /// ```
+    #[must_use]
     pub fn overdensity(densities: &[f64], least: u32) -> Overdense {
         Overdense { densities: densities.to_vec(), least }
     }

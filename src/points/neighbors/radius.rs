@@ -72,6 +72,7 @@ pub struct RadiusSearch {
 
 impl RadiusSearch {
     /// Creates a search with the kernel variant that suits the device.
+    #[must_use]
     pub fn new(gpu: &Gpu) -> Self {
         Self::with(gpu, GroupShape::of(gpu))
     }
@@ -92,6 +93,7 @@ impl RadiusSearch {
     }
 
     /// In a given form, as far as the device allows it.
+    #[must_use]
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let form = form.on(gpu);
         RadiusSearch {

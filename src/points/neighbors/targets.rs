@@ -84,16 +84,19 @@ impl QueryPoints {
     }
 
     /// Returns the number of points.
+    #[must_use]
     pub fn len(&self) -> u64 {
         self.numbers.len()
     }
 
     /// Returns `true` if there are none.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
 
     /// Index in its cloud of each point along the curve; to be read only.
+    #[must_use]
     pub fn order(&self) -> &Array<u32> {
         &self.numbers
     }
@@ -110,6 +113,7 @@ pub enum Queries<'a> {
 
 impl<'a> Queries<'a> {
     /// Returns the number of queries.
+    #[must_use]
     pub fn len(&self, tree: &Tree) -> u64 {
         match self {
             Queries::Own => tree.len(),
@@ -118,6 +122,7 @@ impl<'a> Queries<'a> {
     }
 
     /// Index in its input of each query along the curve.
+    #[must_use]
     pub fn numbers(&self, tree: &'a Tree) -> &'a Array<u32> {
         match self {
             Queries::Own => tree.order(),

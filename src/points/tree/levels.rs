@@ -29,6 +29,7 @@ pub struct Levels {
 
 impl Levels {
     /// Creates the levels over `points` points.
+    #[must_use]
     pub fn new(points: u64) -> Self {
         let mut starts = vec![0];
         let mut nodes = points.div_ceil(LEAF);
@@ -42,32 +43,38 @@ impl Levels {
     }
 
     /// Returns the number of levels; none without points.
+    #[must_use]
     pub fn count(&self) -> usize {
         self.starts.len() - 1
     }
 
     /// Returns the number of nodes of all levels.
+    #[must_use]
     pub fn total(&self) -> u64 {
         self.starts[self.count()]
     }
 
     /// First node of a level; behind the last level, the number of all nodes.
+    #[must_use]
     pub fn start(&self, level: usize) -> u64 {
         self.starts[level]
     }
 
     /// Returns the number of nodes of a level.
+    #[must_use]
     pub fn nodes(&self, level: usize) -> u64 {
         self.starts[level + 1] - self.starts[level]
     }
 
     /// Returns the nodes of level `level - 1` that the node number `node` of `level` holds, counted
     /// within their level.
+    #[must_use]
     pub fn children(&self, level: usize, node: u64) -> std::ops::Range<u64> {
         node * FAN..((node + 1) * FAN).min(self.nodes(level - 1))
     }
 
     /// Returns the points, along the curve, that the node number `node` of `level` holds.
+    #[must_use]
     pub fn points(&self, level: usize, node: u64) -> std::ops::Range<u64> {
         let each = LEAF * FAN.pow(level as u32);
         node * each..((node + 1) * each).min(self.points)

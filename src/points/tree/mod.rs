@@ -105,6 +105,7 @@ pub struct Tree {
 
 impl Builder {
     /// Creates a builder for a device. Kernels are compiled when they are first used.
+    #[must_use]
     pub fn new(gpu: &Gpu) -> Self {
         Builder {
             keys: CurveKeys::new(),
@@ -321,36 +322,43 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 
 impl Tree {
     /// Returns the number of points.
+    #[must_use]
     pub fn len(&self) -> u64 {
         self.order.len()
     }
 
     /// Returns `true` if there are no points.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
     /// Returns where the points lie.
+    #[must_use]
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
 
     /// Returns the cells of its curve.
+    #[must_use]
     pub fn frame(&self) -> &Frame {
         &self.frame
     }
 
     /// Returns its levels and nodes.
+    #[must_use]
     pub fn levels(&self) -> &Levels {
         &self.levels
     }
 
     /// Index in the cloud of each point along the curve; to be read only.
+    #[must_use]
     pub fn order(&self) -> &Array<u32> {
         &self.order
     }
 
     /// Returns the points along the curve, `dims` coordinates each.
+    #[must_use]
     pub fn positions(&self) -> &Array<f32> {
         &self.positions
     }
@@ -376,6 +384,7 @@ impl Tree {
     /// Eight words per node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the
     /// least index of a point, and the bits of the length of the diagonal. Nodes are numbered as in
     /// [`Levels`].
+    #[must_use]
     pub fn boxes(&self) -> &Array<u32> {
         &self.boxes
     }

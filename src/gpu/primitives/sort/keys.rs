@@ -31,12 +31,14 @@ pub struct KeysOfBits<'a> {
 impl<'a> Keys<'a> {
     /// Returns the keys with only the `bits` lowest bits in use: fewer passes sort them. Higher
     /// bits are ignored.
+    #[must_use]
     pub fn bits(self, bits: u32) -> KeysOfBits<'a> {
         let all = if matches!(self, Keys::U64 { .. }) { 64 } else { 32 };
         KeysOfBits { keys: self, bits: bits.min(all) }
     }
 
     /// Returns how many there are.
+    #[must_use]
     pub fn len(&self) -> u64 {
         match self {
             Keys::U32(keys) => keys.len(),
@@ -47,6 +49,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Returns `true` if there are none.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

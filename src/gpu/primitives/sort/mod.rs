@@ -50,6 +50,7 @@ const SUBGROUPS: [u32; 2] = [64, 256];
 
 impl Sort {
     /// Creates a sort in the form that suits the device.
+    #[must_use]
     pub fn new(gpu: &Gpu) -> Self {
         let capabilities = gpu.capabilities();
         match capabilities.profile {
@@ -62,6 +63,7 @@ impl Sort {
 
     /// In this form, on any device; [`Form::Subgroups`] needs one with
     /// [`subgroups`](crate::gpu::Capabilities::subgroups).
+    #[must_use]
     pub fn with(form: Form) -> Self {
         let group = match form {
             Form::Software => GROUP_SOFTWARE,
