@@ -25,8 +25,8 @@ const STEP: &str = "fn step(x: f32) -> f32 { return x + 0.25 * (x * x) / (1.0 + 
 
 meshloom::kernel_params! { struct ByHand { count: u32 } }
 
-/// What somebody would write: value, derivative by the chain rule in either mode (one argument, so
-/// they are one).
+/// Returns what somebody would write: value, derivative by the chain rule in either mode (one
+/// argument, so they are one).
 fn by_hand(derivative: bool) -> KernelSource {
     let text = "
         var<uniform> params: Params;

@@ -95,14 +95,14 @@
 //!
 //! The version of wgpu is that of [`crate::wgpu`], which is re-exported. Call
 //! [`Gpu::from_wgpu`](gpu::Gpu::from_wgpu) once for each device and give clones to the ranks of its
-//! threads: `Rank::new(comm, gpu.clone())` inside [`run_threads`](comm::run_threads). Exchanges between
-//! ranks submit what was recorded before; what `encode_into` encodes is the rest.
+//! threads: `Rank::new(comm, gpu.clone())` inside [`run_threads`](comm::run_threads). Exchanges
+//! between ranks submit what was recorded before; what `encode_into` encodes is the rest.
 //!
 //! # Stability
-//! Errors, capabilities and reports are `#[non_exhaustive]`. Structs of options have public fields and
-//! `Default`: new fields are not breaking changes, so end literals with `..Default::default()`. Items of
-//! [`low_level`] and of the modules `exchange`, `grid` and `gpu::primitives` may change between minor
-//! versions before 1.0.
+//! Errors, capabilities and reports are `#[non_exhaustive]`. Structs of options have public fields
+//! and `Default`: new fields are not breaking changes, so end literals with `..Default::default()`.
+//! Items of [`low_level`] and of the modules `exchange`, `grid` and `gpu::primitives` may change
+//! between minor versions before 1.0.
 
 // On docs.rs every item shows the feature that it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

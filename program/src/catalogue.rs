@@ -215,7 +215,8 @@ impl About<'_> {
     }
 }
 
-/// Same as [`seal`], in HDF5: the same arrays as datasets, the `ids` of the members, and attributes.
+/// Same as [`seal`], in HDF5: the same arrays as datasets, the `ids` of the members, and
+/// attributes.
 #[cfg(feature = "hdf5")]
 pub fn seal_hdf5(
     comm: &Communicator,

@@ -1,4 +1,5 @@
-//! Coordinates of points on disk: a `.npy` array, the particles of a snapshot in HDF5, or the centers of a catalog of groups.
+//! Coordinates of points on disk: a `.npy` array, the particles of a snapshot in HDF5, or the
+//! centers of a catalog of groups.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -154,8 +155,8 @@ pub fn is_archive(path: &Path) -> bool {
 
 /// Opens a file of points of 2 or 3 axes, f32 or f64.
 ///
-/// The kind of the file follows from its name and its first bytes. Of a snapshot particles of one type are taken, of a
-/// catalog of groups the centers.
+/// The kind of the file follows from its name and its first bytes. Of a snapshot particles of one
+/// type are taken, of a catalog of groups the centers.
 ///
 /// # Errors
 /// [`IoError`] for other files; `IoErrorKind::Unsupported` for snapshots in a build without HDF5.
@@ -207,7 +208,8 @@ mod hdf5 {
         }
     }
 
-    /// Returns the files of the input at `path`: the file itself, or all files of its snapshot or catalog.
+    /// Returns the files of the input at `path`: the file itself, or all files of its snapshot or
+    /// catalog.
     ///
     /// # Errors
     /// [`IoError`] if a file cannot be read.

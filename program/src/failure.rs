@@ -16,7 +16,8 @@ pub enum Failure {
     Usage(String),
     /// Work or files that failed; exit code 1.
     Failed(String),
-    /// Work that a signal has stopped and that can be resumed; exit code 128 plus the number of the signal.
+    /// Work that a signal has stopped and that can be resumed; exit code 128 plus the number of the
+    /// signal.
     Stopped {
         /// The number of the signal.
         signal: u8,

@@ -11,7 +11,7 @@ use meshloom::gpu::KernelSource;
 /// Returns every kernel of the library and of the models in all its forms.
 ///
 /// `meshloom kernels` lists them, and the tests compile them for every backend.
-#[must_use] 
+#[must_use]
 pub fn kernels() -> Vec<KernelSource> {
     let mut all = meshloom::kernels();
     all.extend(models::shallow_water::kernels());

@@ -107,8 +107,8 @@ impl PointFile {
         self.domain_of(sides, self.file.sides())
     }
 
-    /// Same as [`domain`](Self::domain), of these points and of others, which must not be in another box
-    /// where `sides` does not say it.
+    /// Same as [`domain`](Self::domain), of these points and of others, which must not be in
+    /// another box where `sides` does not say it.
     ///
     /// # Errors
     /// Same as [`domain`](Self::domain); [`Failure::Failed`] for two boxes, and the files' own.

@@ -11,7 +11,7 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// The object that a call prints.
+/// Returns the object that a call prints.
 fn report(line: &str, ranks: Ranks) -> Value {
     let call = Call::new(&words(&format!("bench {line} --json --runs 2"))).on(ranks);
     let outcome = call.run();

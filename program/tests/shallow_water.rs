@@ -126,7 +126,7 @@ fn double_bounds(_: f64) -> [f64; 3] {
     [1e-10, 1e-11, 5e-10]
 }
 
-/// Whether devices of tests have f64 (lavapipe has).
+/// Returns `true` if devices of tests have f64 (lavapipe has).
 fn has_double() -> bool {
     let found =
         launch(Launch::Threads(1), &options(), |context| Ok::<_, ShallowWaterError>(context.gpu.capabilities().f64));

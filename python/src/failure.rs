@@ -119,8 +119,8 @@ fn lacks_host_memory(error: &meshloom::Error) -> bool {
     }
 }
 
-/// Returns `true` if an argument of the caller is invalid, and `false` for errors of the device, the
-/// ranks or their limits.
+/// Returns `true` if an argument of the caller is invalid, and `false` for errors of the device,
+/// the ranks or their limits.
 fn is_about_values(error: &meshloom::Error) -> bool {
     use meshloom::Error as E;
     match error {

@@ -15,7 +15,7 @@ pub(super) fn announced() {
 /// Returns `true` if another MPI process has announced that it fails, as far as this one has heard
 /// of it while it waited for messages: all will be ended soon. Launchers send SIGTERM for that, and
 /// SIGKILL about a second later, so that a handler of signals should clean up at once.
-#[must_use] 
+#[must_use]
 pub fn is_ending() -> bool {
     #[cfg(feature = "mpi")]
     return ANNOUNCED.load(Ordering::SeqCst);

@@ -320,8 +320,8 @@ impl Communicator {
     /// `subject`, a message with another one is refused. The wait returns an empty vector.
     ///
     /// # Errors
-    /// Same as [`receive`](Self::receive); its wait as [`Receiving::wait`], and [`CommError::Mismatch`]
-    /// for another subject.
+    /// Same as [`receive`](Self::receive); its wait as [`Receiving::wait`], and
+    /// [`CommError::Mismatch`] for another subject.
     pub(crate) fn receive_into(
         &self,
         from: usize,

@@ -77,8 +77,8 @@ impl<'a> Halofit<'a> {
     /// Halofit of the linear `power` at scale factor `a`.
     ///
     /// # Errors
-    /// Same as [`Growth::at`](super::Growth::at); [`CosmologyError::OutOfRange`] where the contrast is
-    /// above 1 on all scales.
+    /// Same as [`Growth::at`](super::Growth::at); [`CosmologyError::OutOfRange`] where the contrast
+    /// is above 1 on all scales.
     pub fn new(power: &'a LinearPower, a: f64) -> Result<Self, CosmologyError> {
         let growth = power.growth().at(a)?.d1.powi(2);
         let scale = nonlinear_scale(|k| power.unit(k) * growth)?;

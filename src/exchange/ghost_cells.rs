@@ -111,8 +111,8 @@ impl GhostCells {
         self.reduce_with(recorder, comms, &fields, &self.add[kind])
     }
 
-    /// Same as [`reduce`](Self::reduce), of integers of 64 bits: a cell is two elements, the low word
-    /// first. Sums are exact in any order.
+    /// Same as [`reduce`](Self::reduce), of integers of 64 bits: a cell is two elements, the low
+    /// word first. Sums are exact in any order.
     ///
     /// # Errors
     /// Same as [`GhostCells::exchange`].

@@ -11,8 +11,8 @@ use crate::grid::{Cost, Grid};
 /// it along that axis only.
 ///
 /// The peer numbers of these exchanges are positions along the axis, as
-/// [`Grid::neighbours`](crate::grid::Grid::neighbours) lists them. The last axis is never cut, so a rank
-/// is alone along it.
+/// [`Grid::neighbours`](crate::grid::Grid::neighbours) lists them. The last axis is never cut, so a
+/// rank is alone along it.
 pub struct GridComms {
     grid: Grid,
     world: Communicator,
@@ -66,7 +66,8 @@ impl GridComms {
         self
     }
 
-    /// Sets the form of values between ranks along the axes of the grid; see [`Exchange::with_wire`].
+    /// Sets the form of values between ranks along the axes of the grid; see
+    /// [`Exchange::with_wire`].
     #[must_use]
     pub fn with_wire(mut self, wire: Wire) -> Self {
         self.axes = self.axes.map(|exchange| exchange.with_wire(wire));

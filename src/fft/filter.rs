@@ -244,7 +244,7 @@ mod sealed {
         /// Whether factors have an imaginary part.
         const COMPLEX: bool;
 
-        /// The real and the imaginary part.
+        /// Returns the real and the imaginary part.
         fn parts(self) -> [f64; 2];
     }
 }
@@ -416,7 +416,7 @@ fn table<V: DeviceElement>(
     Ok(Callback::trusted([PLACE, text].concat()).read("factors", &array).params(&params))
 }
 
-/// The factors of the modes of `part`, in C order.
+/// Returns the factors of the modes of `part`, in C order.
 fn factors<F: ModeFactor>(
     mesh: &Mesh,
     part: &Box3,

@@ -15,19 +15,21 @@ pub enum NormOrder {
     Two,
 }
 
-/// The stopping rules of conjugate gradients. The energy of `x` is `x.Mx / 2 - x.j`, which falls in each iteration.
+/// The stopping rules of conjugate gradients. The energy of `x` is `x.Mx / 2 - x.j`, which falls in
+/// each iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CgOptions {
     /// Fall of the energy, in nats, below which an iteration is the last one.
     pub absdelta: Option<f64>,
-    /// Norm of the residual `M x - j` below which the iterations end; 1e-5 of the norm of `j` if this and `absdelta` are
-    /// `None`.
+    /// Norm of the residual `M x - j` below which the iterations end; 1e-5 of the norm of `j` if
+    /// this and `absdelta` are `None`.
     pub resnorm: Option<f64>,
     /// The norm.
     pub norm: NormOrder,
     /// Iterations before the first two rules apply; 6 by default.
     pub miniter: Option<u64>,
-    /// Maximum number of iterations; by default 200, or 20 for each number of the vector if that is less.
+    /// Maximum number of iterations; by default 200, or 20 for each number of the vector if that is
+    /// less.
     pub maxiter: Option<u64>,
 }
 
@@ -87,10 +89,12 @@ pub struct CgOutcome<V> {
     pub applications: u64,
     /// The reason why the iterations ended.
     pub stop: CgStop,
-    /// The error relative to its target; the solution has converged if it is 1 or less, whatever rule ended the iterations.
+    /// The error relative to its target; the solution has converged if it is 1 or less, whatever
+    /// rule ended the iterations.
     ///
-    /// With a target [`resnorm`](CgOptions::resnorm) it is the norm of the last residual over the target. With
-    /// [`absdelta`](CgOptions::absdelta) it is the last change of the energy over that. With both it is the smaller one.
+    /// With a target [`resnorm`](CgOptions::resnorm) it is the norm of the last residual over the
+    /// target. With [`absdelta`](CgOptions::absdelta) it is the last change of the energy over
+    /// that. With both it is the smaller one.
     pub error_ratio: f64,
 }
 
@@ -100,10 +104,10 @@ pub type Metric<'a, S> =
 
 /// Solves `M x = j` from `start`, or from 0.
 ///
-/// Each iteration applies `M` once and blocks twice; each twentieth applies it twice, to compute the residual
-/// from `x`. Where the energy rises, the search restarts from the residual of `x`, as long as it makes progress. Where the
-/// first direction has negative curvature, `x` is `gamma / |curvature| j`, which goes downhill; later iterations keep the
-/// `x` before.
+/// Each iteration applies `M` once and blocks twice; each twentieth applies it twice, to compute
+/// the residual from `x`. Where the energy rises, the search restarts from the residual of `x`, as
+/// long as it makes progress. Where the first direction has negative curvature, `x` is `gamma /
+/// |curvature| j`, which goes downhill; later iterations keep the `x` before.
 ///
 /// # Errors
 /// - [`InferenceError::NotFinite`] if a product is not finite.
@@ -152,8 +156,9 @@ pub fn conjugate_gradient<S: VectorSpace>(
         let mut end = rules.end(iterations, energy, &now);
         let is_rising = end == Some(CgStop::Rising);
         if is_rising {
-            // The energies before have the rounding errors of a residual that was updated in each iteration. With the
-            // residual of `x` the search restarts, as long as its energy is below the one of the last restart.
+            // The energies before have the rounding errors of a residual that was updated in each
+            // iteration. With the residual of `x` the search restarts, as long as its energy is
+            // below the one of the last restart.
             if iterations % RESET != 0 {
                 metric(space, &x, &mut r)?;
                 applications += 1;
@@ -249,7 +254,8 @@ impl Rules {
         Ok(Now { gamma: found[0], norm, energy: (found[1] - found[2]) / 2.0 })
     }
 
-    /// Returns the error relative to its target, in the measure that the rules compare. `change` is that of the energy.
+    /// Returns the error relative to its target, in the measure that the rules compare. `change` is
+    /// that of the energy.
     fn error_ratio(&self, change: f64, now: &Now) -> f64 {
         // A rise within rounding errors counts as no change.
         let ratio = |error: f64, target: f64| if error > 0.0 { error / target } else { 0.0 };

@@ -1,10 +1,12 @@
 //! Samples as residuals from an expansion point: straight (MGVI), and along a curve (geoVI).
 //!
-//! With the metric `M = L L^T + 1` at the expansion point `e` a sample starts with `t = L eta_d + eta_p`, whose covariance is `M`.
+//! With the metric `M = L L^T + 1` at the expansion point `e` a sample starts with `t = L eta_d +
+//! eta_p`, whose covariance is `M`.
 //! - Straight: `r = M^-1 t` has the covariance `M^-1`; `+r` and `-r` are samples.
-//! - Bent: `g(x) = x - e + L (tau(x) - tau(e))` are coordinates in which the posterior is nearly normal with covariance
-//!   `M`, with `L` and the coordinates `tau` of the likelihood at `e`. Each sign solves `g(x) = +-t` by minimizing
-//!   `|t - g(x)|^2 / 2` from `e +- r`; the residual of the sample is `x - e`.
+//! - Bent: `g(x) = x - e + L (tau(x) - tau(e))` are coordinates in which the posterior is nearly
+//!   normal with covariance `M`, with `L` and the coordinates `tau` of the likelihood at `e`. Each
+//!   sign solves `g(x) = +-t` by minimizing `|t - g(x)|^2 / 2` from `e +- r`; the residual of the
+//!   sample is `x - e`.
 //!
 //! Point estimates have residual 0: they are left out of `eta_p`, `L` and `M`.
 
@@ -22,9 +24,9 @@ use super::vector_space::{Reduction, Stream, VectorSpace, no_part};
 /// Which of a sample's two random vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excited {
-    /// That of the data, in the domain of the left square root.
+    /// Noise of the data, in the domain of the left square root.
     Data,
-    /// That of the prior, a latent vector.
+    /// Noise of the prior, a latent vector.
     Prior,
 }
 
@@ -43,7 +45,8 @@ type Given<S> = dyn Fn(&mut S, Excitation, &mut <S as VectorSpace>::Vector) -> R
 
 /// The source of the standard normal numbers of samples.
 pub enum Excitations<S: VectorSpace> {
-    /// Each number is a function of the seed, the iteration, the sample, and its place: whatever devices, ranks and further samples there are.
+    /// Each number is a function of the seed, the iteration, the sample, and its place: whatever
+    /// devices, ranks and further samples there are.
     Seed(u64),
     /// Numbers of the caller.
     Given(Rc<Given<S>>),
@@ -166,9 +169,11 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         Ok((t, prior))
     }
 
-    /// Returns the residual of the positive sign of a straight sample; the other sign is its mirror image.
+    /// Returns the residual of the positive sign of a straight sample; the other sign is its mirror
+    /// image.
     ///
-    /// Conjugate gradients start from the sample of the prior, which is right where data say nothing.
+    /// Conjugate gradients start from the sample of the prior, which is right where data say
+    /// nothing.
     ///
     /// # Errors
     /// - [`InferenceError::NotPositive`], and errors of the likelihood.
@@ -248,7 +253,7 @@ impl<S: VectorSpace> Objective<S> for Curve<'_, S> {
         Ok((value, Box::new(CurveAt { curve: self, at, rest })))
     }
 
-    /// The length in the metric at the expansion point: `sqrt(p.M p)`.
+    /// Returns the length in the metric at the expansion point: `sqrt(p.M p)`.
     fn length(&self, space: &mut S, step: &S::Vector) -> Result<f64, InferenceError> {
         let mut right = space.like(&self.tau)?;
         self.expansion.at.right_sqrt(space, step, &mut right)?;
@@ -316,8 +321,8 @@ pub enum Sampling {
     Linear(Draw),
     /// Bent samples (geoVI): straight ones that follow the posterior, each sign by itself.
     Curved(Draw),
-    /// The samples of the iteration before, bent about the new position. If their number changes, they are drawn again
-    /// with the same random numbers.
+    /// The samples of the iteration before, bent about the new position. If their number changes,
+    /// they are drawn again with the same random numbers.
     Update,
 }
 
@@ -344,8 +349,8 @@ pub(super) struct Drawing<'a, S: VectorSpace> {
 }
 
 impl<S: VectorSpace> Drawing<'_, S> {
-    /// Draws this group's samples about the position of `samples`, in place of its own; calls `told` after each.
-    /// Not collective over groups.
+    /// Draws this group's samples about the position of `samples`, in place of its own; calls
+    /// `told` after each. Not collective over groups.
     pub fn draw(
         &self,
         space: &mut S,

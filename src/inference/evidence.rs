@@ -1,7 +1,7 @@
 //! The evidence: how probable the data are under a model, with bounds.
 //!
-//! With `n` latent values, the energy `H(x) = E(x) + x.x / 2` and samples of a normal distribution with
-//! the metric `M`
+//! With `n` latent values, the energy `H(x) = E(x) + x.x / 2` and samples of a normal distribution
+//! with the metric `M`
 //! ```text
 //! ln p(data) ~ n / 2 - mean H(x_s) - ln det(M) / 2     (up to the constants of E)
 //! ln p(data) ~       -      H(x)   - ln det(M) / 2     (Laplace's approximation without samples)
@@ -9,18 +9,18 @@
 //! Both are exact for linear models with Gaussian noise, whose samples have on average `n / 2` more
 //! energy than their mean, and approximations otherwise.
 //!
-//! The determinant is that of `1 + K`, with `K = L L^T` over the latent values or `K = L^T L` over the
-//! data, whichever are fewer. Lanczos' method makes an orthonormal basis `Q` of directions in which `K`
-//! is large; `ln det(Q^T (1 + K) Q)` is a sum of logarithms of pivots. The other factor is the
-//! determinant of the Schur complement `S`. Lanczos leaves one vector `r` that couples both, so with the
-//! last pivot `p`
+//! The determinant is that of `1 + K`, with `K = L L^T` over the latent values or `K = L^T L` over
+//! the data, whichever are fewer. Lanczos' method makes an orthonormal basis `Q` of directions in
+//! which `K` is large; `ln det(Q^T (1 + K) Q)` is a sum of logarithms of pivots. The other factor
+//! is the determinant of the Schur complement `S`. Lanczos leaves one vector `r` that couples both,
+//! so with the last pivot `p`
 //! ```text
 //! S = 1 + P K P - r r^T / p,        P = 1 - Q Q^T,        tr ln S = d mean of z.ln(S) z
 //! ```
-//! over random unit vectors `z` in the remaining `d` dimensions (stochastic Lanczos quadrature; Ubaru,
-//! Chen & Saad 2017). Quadrature bounds each term (Golub & Meurant 1994): Gauss' rule is too large, and
-//! Radau's rule with a node at 1 is too small, since no eigenvalue of `S` is below 1. Only the mean over
-//! `z` is random.
+//! over random unit vectors `z` in the remaining `d` dimensions (stochastic Lanczos quadrature;
+//! Ubaru, Chen & Saad 2017). Quadrature bounds each term (Golub & Meurant 1994): Gauss' rule is too
+//! large, and Radau's rule with a node at 1 is too small, since no eigenvalue of `S` is below 1.
+//! Only the mean over `z` is random.
 
 use super::error::InferenceError;
 use super::groups::SampleGroups;
@@ -37,7 +37,8 @@ pub struct EvidenceOptions {
     pub probes: u64,
     /// Products for each of these, at most.
     pub steps: u64,
-    /// The seed of the random vectors. Models of the same data with the same seed share much of the error.
+    /// The seed of the random vectors. Models of the same data with the same seed share much of the
+    /// error.
     pub seed: u64,
 }
 
@@ -49,16 +50,16 @@ impl Default for EvidenceOptions {
 
 /// The logarithm of the evidence, `ln p(data)`, up to constants of the likelihood.
 ///
-/// `lower` and `upper` bound it up to `error`, under the approximation that samples are normal: a linear model with
-/// Gaussian noise needs no approximation.
+/// `lower` and `upper` bound it up to `error`, under the approximation that samples are normal: a
+/// linear model with Gaussian noise needs no approximation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evidence {
     /// The estimate with the upper bound of the determinant.
     pub lower: f64,
     /// The estimate with the lower bound of the determinant.
     pub upper: f64,
-    /// The standard error of both: of the mean over pairs of samples (infinite for one pair, 0 without samples), and of the
-    /// mean over random vectors (infinite for one).
+    /// The standard error of both: of the mean over pairs of samples (infinite for one pair, 0
+    /// without samples), and of the mean over random vectors (infinite for one).
     pub error: f64,
     /// Bounds of `ln det(M)`, whose standard error is in `error` by half.
     pub log_determinant: [f64; 2],
@@ -80,14 +81,17 @@ impl Evidence {
     }
 }
 
-/// Estimates the evidence from the samples of a fit and the metric at its position, with bounds of the determinant.
+/// Estimates the evidence from the samples of a fit and the metric at its position, with bounds of
+/// the determinant.
 ///
-/// Without samples it is Laplace's approximation. Collective over all ranks of all groups; blocks. Latent values that were
-/// point estimates of samples count as if samples varied them: the values are too large then by half of their number.
+/// Without samples it is Laplace's approximation. Collective over all ranks of all groups; blocks.
+/// Latent values that were point estimates of samples count as if samples varied them: the values
+/// are too large then by half of their number.
 ///
 /// # Errors
 /// - [`InferenceError::Options`] if there are no random vectors or no steps for them.
-/// - [`InferenceError::NotFinite`] and [`InferenceError::NotPositive`] of the energy and the metric.
+/// - [`InferenceError::NotFinite`] and [`InferenceError::NotPositive`] of the energy and the
+///   metric.
 /// - Errors of the likelihood and the ranks.
 pub fn evidence<S: VectorSpace>(
     space: &mut S,
@@ -189,7 +193,8 @@ fn log_determinant<S: VectorSpace>(
             return Ok(Determinant { bounds: [exact; 2], error: 0.0, products: curvature.products });
         }
         if !begins && length <= 16.0 * space.epsilon() * scale {
-            // Lanczos' method finds each curvature once from one vector. Others begin with new noise.
+            // Lanczos' method finds each curvature once from one vector. Others begin with new
+            // noise.
             (next, length) = beginning(space, &mut curvature, like, &basis)?;
             begins = true;
             continue;
@@ -252,7 +257,8 @@ impl<S: VectorSpace> Complement<'_, S> {
         Ok(())
     }
 
-    /// Returns bounds of `z.ln(S) z` for a random unit vector, once `left` times their distance is small.
+    /// Returns bounds of `z.ln(S) z` for a random unit vector, once `left` times their distance is
+    /// small.
     fn quadrature(
         &mut self,
         space: &mut S,
@@ -313,7 +319,7 @@ impl Jacobi {
         self.beside.push(length);
     }
 
-    /// The rules of Gauss and Radau (with a node at 0), and of Gauss, for `ln(1 + x)`.
+    /// Returns the rules of Gauss and Radau (with a node at 0), and of Gauss, for `ln(1 + x)`.
     fn bounds_of_ln(&self, rounding: f64) -> [f64; 2] {
         let count = self.diagonal.len();
         let gauss = sum_of_ln(self.diagonal.clone(), &self.beside[..count - 1]);
@@ -328,8 +334,8 @@ impl Jacobi {
     }
 }
 
-/// Returns `e.ln(1 + T) e` for the first unit vector and a symmetric tridiagonal matrix without negative
-/// eigenvalues, by implicit QL steps (Golub & Welsch 1969).
+/// Returns `e.ln(1 + T) e` for the first unit vector and a symmetric tridiagonal matrix without
+/// negative eigenvalues, by implicit QL steps (Golub & Welsch 1969).
 fn sum_of_ln(mut diagonal: Vec<f64>, beside: &[f64]) -> f64 {
     let count = diagonal.len();
     let mut beside: Vec<f64> = beside.iter().copied().chain([0.0]).collect();
@@ -378,7 +384,8 @@ fn sum_of_ln(mut diagonal: Vec<f64>, beside: &[f64]) -> f64 {
     diagonal.iter().zip(&row).map(|(value, weight)| weight * weight * value.max(0.0).ln_1p()).sum()
 }
 
-/// Returns `K` times new noise beside a basis, and its length: 0 if no direction beside it has curvature.
+/// Returns `K` times new noise beside a basis, and its length: 0 if no direction beside it has
+/// curvature.
 fn beginning<S: VectorSpace>(
     space: &mut S,
     curvature: &mut Curvature<'_, S>,
@@ -394,14 +401,16 @@ fn beginning<S: VectorSpace>(
     Ok((next, length))
 }
 
-/// Makes `x` orthogonal to an orthonormal basis; returns what it had along that, and its length then.
+/// Makes `x` orthogonal to an orthonormal basis; returns what it had along that, and its length
+/// then.
 fn orthogonal<S: VectorSpace>(
     space: &mut S,
     basis: &[S::Vector],
     x: &mut S::Vector,
 ) -> Result<(Vec<f64>, f64), InferenceError> {
     let column = remove(space, basis, x)?;
-    // Twice orthogonal is orthogonal to rounding, unless the second time takes most of what was left: then that was rounding, and nothing is left.
+    // Twice orthogonal is orthogonal to rounding, unless the second time takes most of what was
+    // left: then that was rounding, and nothing is left.
     let again: f64 = remove(space, basis, x)?.iter().map(|product| product * product).sum();
     let square = space.dot(x, x)?;
     Ok((column, if again > square { 0.0 } else { square.sqrt() }))
@@ -442,7 +451,8 @@ mod tests {
 
     #[test]
     fn quadrature_bounds_the_logarithm_and_becomes_exact() {
-        // A tridiagonal matrix of eigenvalues 0.5 (1 - cos(j pi / 13)) times 200, of the unit vector e: in closed form.
+        // A tridiagonal matrix of eigenvalues 0.5 (1 - cos(j pi / 13)) times 200, of the unit
+        // vector e: in closed form.
         let count = 12;
         let angle = |j: usize| std::f64::consts::PI * j as f64 / (count + 1) as f64;
         let of =

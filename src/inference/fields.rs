@@ -78,7 +78,8 @@ impl VectorSpace for Rank {
     fn white_noise(&mut self, stream: Stream, out: &mut Vector) -> Result<(), InferenceError> {
         let mut contents = Vec::new();
         for (number, ((name, leaf), own)) in out.space().leaves().zip(out.contents()).enumerate() {
-            // Each field of a batch and each component has a stream of its own; a leaf is known by its place among the names.
+            // Each field of a batch and each component has a stream of its own; a leaf is known by
+            // its place among the names.
             let streams = (0..leaf.fields() as u32).map(|field| stream.below([number as u32, field, 0]).0);
             if let (Contents::Device(array), Support::Points { order: PointOrder::Numbers(numbers), .. }) =
                 (own, &leaf.support)

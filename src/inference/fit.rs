@@ -63,7 +63,8 @@ pub struct FitOptions {
     pub each: Vec<IterationOptions>,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// Whether the fit ends before its last iteration once it has settled ([`Schedule::unsettled`]).
+    /// Whether the fit ends before its last iteration once it has settled
+    /// ([`Schedule::unsettled`]).
     pub until_settled: bool,
     /// Time after which no iteration begins, measured by rank 0 from the creation of the fit.
     pub time: Option<Duration>,
@@ -167,7 +168,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     ///
     /// # Errors
     /// - [`CommError::Differ`] on all ranks if they have different fits.
-    /// - [`InferenceError::Options`], [`InferenceError::Groups`] and [`InferenceError::Memory`] for any iteration.
+    /// - [`InferenceError::Options`], [`InferenceError::Groups`] and [`InferenceError::Memory`] for
+    ///   any iteration.
     /// - [`InferenceError::State`] for a state that cannot be resumed from, or that would be lost.
     /// - [`InferenceError::NotFinite`] if the start is not finite.
     /// - Errors of the likelihood, the ranks and files.
@@ -224,9 +226,11 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         self
     }
 
-    /// Runs the next iteration and saves the state; returns its report, or `None` if the fit has [ended](Self::end).
+    /// Runs the next iteration and saves the state; returns its report, or `None` if the fit has
+    /// [ended](Self::end).
     ///
-    /// After an error the position and the reports are those of the last iteration. Collective over all groups.
+    /// After an error the position and the reports are those of the last iteration. Collective over
+    /// all groups.
     ///
     /// # Errors
     /// - [`InferenceError::NotFinite`] for energies that are not finite.
@@ -236,7 +240,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         self.step_with(space, &mut |_| ())
     }
 
-    /// Runs the next iteration like [`step`](Self::step), and calls `progress` for each event within it.
+    /// Runs the next iteration like [`step`](Self::step), and calls `progress` for each event
+    /// within it.
     ///
     /// # Errors
     /// Same as [`step`](Self::step).
@@ -266,7 +271,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         self.end = self.ended();
         if self.groups.all().rank() == 0 {
             tracing::info!("{report}");
-            // Only the samples of the last iteration remain. Its line names those that are not solved.
+            // Only the samples of the last iteration remain. Its line names those that are not
+            // solved.
             if self.end.is_some() && report.is_doubtful() {
                 tracing::warn!("{report}");
             }
@@ -283,7 +289,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         Ok(self)
     }
 
-    /// Changes options between iterations, equally on all ranks; the next [`step`](Self::step) checks them.
+    /// Changes options between iterations, equally on all ranks; the next [`step`](Self::step)
+    /// checks them.
     ///
     /// Changes of the seed, the directory and its use have no effect.
     pub fn set(&mut self, change: impl FnOnce(&mut FitOptions)) {
@@ -346,7 +353,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         Ok(is_over[0] == 1)
     }
 
-    /// Returns how many samples of a group keep the inputs of their derivatives, for `pairs` pairs of all groups.
+    /// Returns how many samples of a group keep the inputs of their derivatives, for `pairs` pairs
+    /// of all groups.
     fn kept(&self, pairs: usize) -> Result<usize, InferenceError> {
         match (&self.footprint, self.options.memory) {
             (Some(footprint), Some(budget)) => footprint.kept((2 * pairs).max(1).div_ceil(self.groups.count()), budget),
@@ -374,7 +382,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         Ok(())
     }
 
-    /// Refuses ranks with different fits, and invalid options of any iteration. Collective over all groups.
+    /// Refuses ranks with different fits, and invalid options of any iteration. Collective over all
+    /// groups.
     fn check(&mut self, space: &mut S) -> Result<(), InferenceError> {
         let iterations = 0..self.options.iterations;
         let given = |iteration: u32| self.options.each.get(iteration as usize).cloned();
@@ -431,7 +440,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         Ok(self.groups.all().agree(FIT, &arguments)?)
     }
 
-    /// Returns the identity of the likelihood, which must be the same on all ranks of all groups. Collective.
+    /// Returns the identity of the likelihood, which must be the same on all ranks of all groups.
+    /// Collective.
     fn identity(&self, space: &mut S) -> Result<Identity, InferenceError> {
         let identity = self.likelihood.identity(space)?;
         let parts = identity.parts().map(|(name, mark)| (name, format!("fingerprint {mark:016x}")));
@@ -524,7 +534,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     }
 }
 
-/// Returns the reduced chi-squared of data and latent values over all samples. Collective over all groups.
+/// Returns the reduced chi-squared of data and latent values over all samples. Collective over all
+/// groups.
 fn chi_squared<S: VectorSpace>(
     space: &mut S,
     likelihood: &dyn LogLikelihood<S>,

@@ -12,7 +12,8 @@ const VECTORS: u64 = 12;
 /// Vectors of noise and coordinates for a bent sample.
 const EXCITATIONS: u64 = 6;
 
-/// Bytes of device memory of the parts of a fit, on the rank with the most; threads that share a device count together.
+/// Bytes of device memory of the parts of a fit, on the rank with the most; threads that share a
+/// device count together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
     /// A latent vector.
@@ -26,7 +27,8 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Measures the pieces at `position` by computing each once: a value, a gradient and a product with the metric.
+    /// Measures the pieces at `position` by computing each once: a value, a gradient and a product
+    /// with the metric.
     ///
     /// Collective over all groups; blocks, and returns cached memory to the device.
     ///
@@ -67,19 +69,22 @@ impl Footprint {
         Ok(Footprint { vector, excitation, linearisation, work })
     }
 
-    /// Returns the bytes of a sample: residual, place and, if `kept`, the inputs of its derivatives.
+    /// Returns the bytes of a sample: residual, place and, if `kept`, the inputs of its
+    /// derivatives.
     #[must_use]
     pub fn sample(&self, kept: bool) -> u64 {
         2 * self.vector + if kept { self.linearisation } else { 0 }
     }
 
-    /// Returns the bytes of an iteration with `samples` of a group, of which `kept` keep the inputs of their derivatives.
+    /// Returns the bytes of an iteration with `samples` of a group, of which `kept` keep the inputs
+    /// of their derivatives.
     #[must_use]
     pub fn bytes(&self, samples: usize, kept: usize) -> u64 {
         let (samples, kept) = (samples as u64, kept.min(samples) as u64);
         let levels = u64::from(samples.max(1).next_power_of_two().ilog2()) + 1;
         let vectors = (2 * samples + levels + VECTORS) * self.vector + EXCITATIONS * self.excitation;
-        // One more for samples that are not kept. A bent sample needs two, and submits two products together.
+        // One more for samples that are not kept. A bent sample needs two, and submits two products
+        // together.
         let linearisations = (kept + u64::from(kept < samples)).max(2);
         vectors + linearisations * self.linearisation + 2 * self.work
     }
@@ -95,7 +100,8 @@ impl Footprint {
     }
 }
 
-/// Returns the bytes in use after all ranks have returned cached memory. Collective over all groups.
+/// Returns the bytes in use after all ranks have returned cached memory. Collective over all
+/// groups.
 fn settled<S: VectorSpace>(space: &mut S, groups: &SampleGroups) -> Result<u64, InferenceError> {
     space.settle()?;
     groups.all().barrier()?;
@@ -114,7 +120,8 @@ mod tests {
     #[test]
     fn as_many_samples_are_kept_as_fit() {
         let footprint = Footprint { vector: 10, excitation: 5, linearisation: 100, work: 50 };
-        // 2 vectors a sample, 4 levels, 12 more; two products; 100 for each linearisation, of which there are two at least.
+        // 2 vectors a sample, 4 levels, 12 more; two products; 100 for each linearisation, of which
+        // there are two at least.
         let least = (16 + 4 + 12) * 10 + 30 + 100;
         for (budget, kept) in [(200, 1), (299, 1), (300, 2), (799, 6), (800, 8), (10_000, 8)] {
             assert_eq!(footprint.kept(8, least + budget).unwrap(), kept, "{budget}");

@@ -11,9 +11,9 @@ use crate::map::tree::{Fold, Node, nodes, tree_sum};
 
 /// The groups that share the samples of a fit, from the view of one rank.
 ///
-/// Of `n` ranks in `g` groups, rank `r` is rank `r % (n / g)` of group `r / (n / g)`. A group draws its
-/// samples alone. Sums over samples follow a tree over the numbers of samples, so that results have the
-/// same bits for every number of groups.
+/// Of `n` ranks in `g` groups, rank `r` is rank `r % (n / g)` of group `r / (n / g)`. A group draws
+/// its samples alone. Sums over samples follow a tree over the numbers of samples, so that results
+/// have the same bits for every number of groups.
 #[derive(Clone, Debug)]
 pub struct SampleGroups {
     /// All ranks, group by group.
@@ -29,7 +29,8 @@ impl SampleGroups {
         SampleGroups { all: comm.clone(), across: Communicator::solo() }
     }
 
-    /// Splits the ranks of `comm` into groups, and returns the communicator of this rank's group. Collective.
+    /// Splits the ranks of `comm` into groups, and returns the communicator of this rank's group.
+    /// Collective.
     ///
     /// # Errors
     /// - [`InferenceError::Groups`] if the groups would have different numbers of ranks.
@@ -116,7 +117,8 @@ impl SampleGroups {
         Ok(own)
     }
 
-    /// Returns the numbers of all samples in order, from those of each group's block. Collective over all groups.
+    /// Returns the numbers of all samples in order, from those of each group's block. Collective
+    /// over all groups.
     pub(super) fn gather(&self, own: &[f64]) -> Result<Vec<f64>, InferenceError> {
         if self.count() == 1 {
             return Ok(own.to_vec());
@@ -124,15 +126,18 @@ impl SampleGroups {
         Ok(self.across.all_gather_v(own)?.into_raw().0)
     }
 
-    /// Returns the sum of a number over all samples, in the order of the tree. Collective over all groups.
+    /// Returns the sum of a number over all samples, in the order of the tree. Collective over all
+    /// groups.
     pub(super) fn sum_numbers(&self, own: &[f64]) -> Result<f64, InferenceError> {
         Ok(tree_sum(&self.gather(own)?))
     }
 
-    /// Returns the sum of the vectors of all `samples`, of which there is one at least. Collective over all groups.
+    /// Returns the sum of the vectors of all `samples`, of which there is one at least. Collective
+    /// over all groups.
     ///
-    /// A group adds on its device and holds one vector for each level of the tree. Each of `g` groups then
-    /// sends its sums in `g` parts, adds what it receives of its part, and sends that to all.
+    /// A group adds on its device and holds one vector for each level of the tree. Each of `g`
+    /// groups then sends its sums in `g` parts, adds what it receives of its part, and sends that
+    /// to all.
     pub(super) fn sum<S: VectorSpace>(
         &self,
         space: &mut S,

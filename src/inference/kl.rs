@@ -109,7 +109,8 @@ impl<S: VectorSpace> KlAt<'_, S> {
                     one(space, &*at, place)?
                 }
             };
-            // The device works on it while the next one is recorded, which takes the memory that is free then.
+            // The device works on it while the next one is recorded, which takes the memory that is
+            // free then.
             space.submit()?;
             Ok(made)
         };

@@ -5,18 +5,21 @@ use super::vector_space::VectorSpace;
 
 /// `-ln p(data | x)` of latent vectors `x`, up to a constant.
 ///
-/// Methods are collective and overwrite their outputs. Errors are those of the device and the ranks.
+/// Methods are collective and overwrite their outputs. Errors are those of the device and the
+/// ranks.
 pub trait LogLikelihood<S: VectorSpace> {
     /// Returns the name for errors and reports.
     fn name(&self) -> String;
 
-    /// Returns the fingerprints of the data and of the model with all constants, equal on all ranks.
+    /// Returns the fingerprints of the data and of the model with all constants, equal on all
+    /// ranks.
     fn identity(&self, space: &mut S) -> Result<Identity, InferenceError>;
 
     /// Creates a latent vector with undefined values.
     fn latent(&self, space: &mut S) -> Result<S::Vector, InferenceError>;
 
-    /// Creates a vector of the space of the noise, the domain of the left square root, with undefined values.
+    /// Creates a vector of the space of the noise, the domain of the left square root, with
+    /// undefined values.
     fn data(&self, space: &mut S) -> Result<S::Vector, InferenceError>;
 
     /// Computes the energy `-ln p(data | x)` in nats; blocks.
@@ -27,22 +30,25 @@ pub trait LogLikelihood<S: VectorSpace> {
     /// Returns the derivatives at `x`, which must not change while they live.
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>, InferenceError>;
 
-    /// Returns `true` if the likelihood has [`coordinates`](LogLikelihoodAt::coordinates), which bent samples need.
+    /// Returns `true` if the likelihood has [`coordinates`](LogLikelihoodAt::coordinates), which
+    /// bent samples need.
     fn has_coordinates(&self) -> bool {
         true
     }
 
-    /// Returns data minus model over the standard deviation of the noise at `x`, and the number of data that count over all ranks.
+    /// Returns data minus model over the standard deviation of the noise at `x`, and the number of
+    /// data that count over all ranks.
     ///
-    /// The mean of squares is 1 for a right model, except for [`Likelihood::student_t`](super::Likelihood::student_t).
-    /// `None` if the likelihood has no such residual.
+    /// The mean of squares is 1 for a right model, except for
+    /// [`Likelihood::student_t`](super::Likelihood::student_t). `None` if the likelihood has no
+    /// such residual.
     fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>, InferenceError>;
 
     /// Returns the number of data that count over all ranks.
     fn degrees_of_freedom(&self) -> u64;
 
-    /// Returns the range of the mean square of [`normalized_residual`](Self::normalized_residual) over samples of a
-    /// right model; `None` if it is unknown.
+    /// Returns the range of the mean square of [`normalized_residual`](Self::normalized_residual)
+    /// over samples of a right model; `None` if it is unknown.
     fn expected_chi_squared(&self) -> Option<[f64; 2]> {
         None
     }
@@ -50,8 +56,9 @@ pub trait LogLikelihood<S: VectorSpace> {
 
 /// The derivatives of a [`LogLikelihood`] at a point.
 ///
-/// With the Jacobian `J` of the model and the Fisher metric `F` of the data, `L = J^T sqrt(F)` is the left square
-/// root of the metric `M = J^T F J`. Methods record their work; only the energy blocks.
+/// With the Jacobian `J` of the model and the Fisher metric `F` of the data, `L = J^T sqrt(F)` is
+/// the left square root of the metric `M = J^T F J`. Methods record their work; only the energy
+/// blocks.
 pub trait LogLikelihoodAt<S: VectorSpace> {
     /// Computes the energy at the point; blocks.
     fn energy(&self, space: &mut S) -> Result<f64, InferenceError>;
@@ -70,17 +77,19 @@ pub trait LogLikelihoodAt<S: VectorSpace> {
 
     /// Computes coordinates of `x`, along which samples are bent, in the space of the data.
     ///
-    /// Their derivative at the point must be the right square root; otherwise bent samples have a wrong
-    /// width. [`check_metric`](super::check_metric) compares the two. Fails with
+    /// Their derivative at the point must be the right square root; otherwise bent samples have a
+    /// wrong width. [`check_metric`](super::check_metric) compares the two. Fails with
     /// [`InferenceError::NoTransformation`] if the likelihood has no coordinates.
     fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
 }
 
-/// Fingerprints of the parts of a likelihood, equal for every number of ranks and every process grid.
+/// Fingerprints of the parts of a likelihood, equal for every number of ranks and every process
+/// grid.
 ///
-/// A fit goes on from a state only if all of them are equal, and groups of ranks run a fit together only then. For
-/// likelihoods of fields [`Likelihood::identity`](super::Likelihood::identity) computes them with a
-/// [`Fingerprint`](crate::operators::Fingerprint) of each part. A part that a likelihood does not have may be 0.
+/// A fit goes on from a state only if all of them are equal, and groups of ranks run a fit together
+/// only then. For likelihoods of fields [`Likelihood::identity`](super::Likelihood::identity)
+/// computes them with a [`Fingerprint`](crate::operators::Fingerprint) of each part. A part that a
+/// likelihood does not have may be 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The kind of the density with its settings, and the names of the data sets.
@@ -111,7 +120,8 @@ impl Identity {
     }
 }
 
-/// `-ln p(data | x) / T`: of Gaussian data, that of noise `sqrt(T)` times as large. Metrics are divided by T, their roots by its root.
+/// `-ln p(data | x) / T`: of Gaussian data, that of noise `sqrt(T)` times as large. Metrics are
+/// divided by T, their roots by its root.
 pub(super) struct Tempered<'a, S: VectorSpace> {
     pub likelihood: &'a dyn LogLikelihood<S>,
     pub temperature: f64,

@@ -1,8 +1,8 @@
 //! Inference: what data say about the latent values of a model, and how sure that is.
 //!
-//! Latent values are standard normal a priori; the model contains all prior knowledge. Samples around
-//! a mean approximate the posterior: of a Gaussian (MGVI, Knollmüller & Ensslin 2019), or bent by a
-//! coordinate transformation (geoVI, Frank, Leike & Ensslin 2021).
+//! Latent values are standard normal a priori; the model contains all prior knowledge. Samples
+//! around a mean approximate the posterior: of a Gaussian (MGVI, Knollmüller & Ensslin 2019), or
+//! bent by a coordinate transformation (geoVI, Frank, Leike & Ensslin 2021).
 //!
 //! | item | what it is |
 //! |---|---|
@@ -65,7 +65,7 @@ pub use wiener_filter::{WienerFilter, wiener_filter};
 
 use crate::gpu::KernelSource;
 
-/// The kernels of the room.
+/// Returns the kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     [correlated_field::kernels(), likelihood::kernels()].concat()
 }

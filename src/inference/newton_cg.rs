@@ -13,7 +13,8 @@ pub trait Objective<S: VectorSpace> {
     /// - Errors of the vector space.
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError>;
 
-    /// Returns the length of a step, which is compared with [`NewtonOptions::xtol`]: by default the sum of magnitudes.
+    /// Returns the length of a step, which is compared with [`NewtonOptions::xtol`]: by default the
+    /// sum of magnitudes.
     ///
     /// # Errors
     /// - Errors of the vector space.
@@ -45,7 +46,8 @@ pub trait ObjectiveAt<S: VectorSpace> {
 /// The stopping rules and the steps of Newton's method.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NewtonOptions {
-    /// Fall of the value, in nats, below which a step is the last one, if it was halved at most once.
+    /// Fall of the value, in nats, below which a step is the last one, if it was halved at most
+    /// once.
     pub absdelta: Option<f64>,
     /// Length for each number of the vector up to which a step is the last one.
     pub xtol: f64,
@@ -53,9 +55,11 @@ pub struct NewtonOptions {
     pub miniter: u64,
     /// Maximum number of steps.
     pub maxiter: u64,
-    /// Conjugate gradients end where an iteration gains less than this fraction of the gain of the step before.
+    /// Conjugate gradients end where an iteration gains less than this fraction of the gain of the
+    /// step before.
     pub energy_reduction: f64,
-    /// Rules for conjugate gradients; by default they follow from the values and gradients of the steps.
+    /// Rules for conjugate gradients; by default they follow from the values and gradients of the
+    /// steps.
     pub cg: Option<CgOptions>,
 }
 
@@ -117,17 +121,19 @@ pub enum NewtonStop {
     /// The number of steps reached its maximum.
     #[default]
     Iterations,
-    /// No step lowers the value, and the minimum is within one standard deviation: rounding hides it.
+    /// No step lowers the value, and the minimum is within one standard deviation: rounding hides
+    /// it.
     Rounding,
-    /// No step lowers the value, although the minimum is further away: derivatives are wrong, or the value is far from a
-    /// parabola here.
+    /// No step lowers the value, although the minimum is further away: derivatives are wrong, or
+    /// the value is far from a parabola here.
     NoDescent,
     /// The metric has no positive curvature along the gradient. The last position is kept.
     NotPositive,
 }
 
 impl NewtonStop {
-    /// Returns `true` if the method failed: the position that it kept is no minimum, and more steps would not help.
+    /// Returns `true` if the method failed: the position is not a minimum, and more steps would not
+    /// help.
     #[must_use]
     pub fn is_failure(self) -> bool {
         matches!(self, NewtonStop::NoDescent | NewtonStop::NotPositive)
@@ -166,21 +172,23 @@ pub struct NewtonOutcome<V> {
     pub stop: NewtonStop,
 }
 
-/// Trials of a line search: those of NIFTy, those before the search turns to the gradient, and the maximum.
+/// Trials of a line search: those of NIFTy, those before the search turns to the gradient, and the
+/// maximum.
 const TRIALS: u32 = 9;
 const TURN: u32 = 6;
 const MOST_TRIALS: u32 = 60;
 
-/// Distance from the minimum, in standard deviations over all directions, that counts as none. Samples know a mean no
-/// better.
+/// Distance from the minimum, in standard deviations over all directions, that counts as none.
+/// Samples know a mean no better.
 const NEAR: f64 = 1.0;
 
 /// Minimizes `objective` from `x` on; calls `watch` after each step. Blocks.
 ///
-/// A step `p` solves `M p = gradient`; it is halved until the value does not rise. After six halvings it is replaced by
-/// the best step along the gradient, which is halved until its expected fall is below rounding: exponentials far from the
-/// data need steps of a thousandth. Then the search ends and keeps the last position, as it does where the metric has no
-/// curvature along the gradient. NIFTy ends after three trials along the gradient.
+/// A step `p` solves `M p = gradient`; it is halved until the value does not rise. After six
+/// halvings it is replaced by the best step along the gradient, which is halved until its expected
+/// fall is below rounding: exponentials far from the data need steps of a thousandth. Then the
+/// search ends and keeps the last position, as it does where the metric has no curvature along the
+/// gradient. NIFTy ends after three trials along the gradient.
 ///
 /// # Errors
 /// - [`InferenceError::NotFinite`] if the value at `x` or a product is not finite.
@@ -204,8 +212,8 @@ pub fn newton_cg<S: VectorSpace>(
         let magnitude = space.norm1(&gradient)?;
         let rules = options.for_step(before, found.value, magnitude);
         let cg = conjugate_gradient(space, &mut |space, v, out| at.metric(space, v, out), &gradient, None, &rules)?;
-        // Along a negative curvature the step goes downhill, and later iterations keep the step so far. Along a first
-        // direction without curvature there is no step.
+        // Along a negative curvature the step goes downhill, and later iterations keep the step so
+        // far. Along a first direction without curvature there is no step.
         if cg.stop == CgStop::NotPositive(0.0) && cg.iterations == 1 {
             found.applications += cg.applications;
             found.stop = NewtonStop::NotPositive;
@@ -260,8 +268,8 @@ struct Descent<'a, S: VectorSpace> {
 /// The result of a line search.
 enum Search<'a, S: VectorSpace> {
     Found(Descent<'a, S>),
-    /// No position with a smaller value after `trials`. By the derivatives the minimum is `apart` standard deviations
-    /// away, `sqrt(g.M^-1 g)`.
+    /// No position with a smaller value after `trials`. By the derivatives the minimum is `apart`
+    /// standard deviations away, `sqrt(g.M^-1 g)`.
     Nothing {
         trials: u32,
         apart: f64,
@@ -284,7 +292,7 @@ fn descend<'a, S: VectorSpace>(
         trials += 1;
         let mut x = space.copy(&from.x)?;
         space.axpby(-scale, &direction, 1.0, &mut x)?;
-        // A value that is not finite is no descent.
+        // A value that is not finite is not a descent.
         match objective.at(space, &x) {
             Ok((value, at)) if value <= from.value => {
                 return Ok(Search::Found(Descent { x, value, at, direction, scale, trials }));

@@ -13,19 +13,22 @@ pub struct IterationReport {
     pub iteration: u32,
     /// Number of samples, both signs of each pair.
     pub samples: usize,
-    /// How well these are solved.
+    /// Convergence of the samples.
     pub sampling: Convergence,
-    /// The energy, averaged over samples, up to constants. It is no bound of `-ln p(data)`: the entropy of the samples is
-    /// left out. Energies are comparable within an iteration, and between iterations only with the same samples.
+    /// The energy, averaged over samples, up to constants. It is not a bound of `-ln p(data)`: the
+    /// entropy of the samples is left out. Energies are comparable within an iteration, and between
+    /// iterations only with the same samples.
     pub energy: f64,
     /// Newton steps of the position.
     pub steps: u64,
     /// Applications of the averaged metric for these steps.
     pub applications: u64,
-    /// The reason why the steps ended. The position is unreliable after a failure ([`NewtonStop::is_failure`]).
+    /// The reason why the steps ended. The position is unreliable after a failure
+    /// ([`NewtonStop::is_failure`]).
     pub stop: NewtonStop,
-    /// Reduced chi-squared of the data with normalized residuals and of the latent values, averaged over samples. About 1
-    /// is expected, except for [`Likelihood::student_t`](super::Likelihood::student_t).
+    /// Reduced chi-squared of the data with normalized residuals and of the latent values, averaged
+    /// over samples. About 1 is expected, except for
+    /// [`Likelihood::student_t`](super::Likelihood::student_t).
     pub chi_squared: [Option<f64>; 2],
     /// Duration in seconds.
     pub seconds: f64,
@@ -85,8 +88,9 @@ impl IterationReport {
 
     /// Returns a sentence for each reason not to rely on a fit whose last iteration this is.
     ///
-    /// `expected` is the range that the likelihood expects (`LogLikelihood::expected_chi_squared`). Without samples
-    /// only its upper end counts, because the most probable place follows noise. [`Convergence::doubts`] covers the samples.
+    /// `expected` is the range that the likelihood expects (`LogLikelihood::expected_chi_squared`).
+    /// Without samples only its upper end counts, because the most probable place follows noise.
+    /// [`Convergence::doubts`] covers the samples.
     #[must_use]
     pub fn doubts(&self, expected: Option<[f64; 2]>) -> Vec<String> {
         let mut doubts = Vec::new();
@@ -112,35 +116,41 @@ impl IterationReport {
     }
 }
 
-/// How the equations of one sample were solved.
+/// Solution of the equations of one sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SampleOutcome {
-    /// Steps of conjugate gradients for the straight sample; 0 where an update did not draw it again.
+    /// Steps of conjugate gradients for the straight sample; 0 where an update did not draw it
+    /// again.
     pub steps: u64,
-    /// Error of the straight sample over its target ([`CgOutcome::error_ratio`](super::CgOutcome::error_ratio)), when it was drawn.
+    /// Error of the straight sample over its target
+    /// ([`CgOutcome::error_ratio`](super::CgOutcome::error_ratio)), when it was drawn.
     pub error_ratio: f64,
-    /// How Newton's method ended that bent the sample last; `None` for a straight sample.
+    /// End of the last Newton iteration that bent the sample; `None` for a straight sample.
     pub curve: Option<NewtonStop>,
 }
 
-/// How well the samples of an iteration are solved, over all groups. An updated sample keeps the error of its draw.
+/// Convergence of the samples of an iteration, over all groups. An updated sample keeps the error
+/// of its draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Convergence {
     /// Steps of conjugate gradients of the sample that took the most; 0 in an update.
     pub steps: u64,
-    /// Samples, both signs of each, whose conjugate gradients missed their target. They lie between prior and posterior:
-    /// where noise is low their deviations are many times too large.
+    /// Samples, both signs of each, whose conjugate gradients missed their target. They lie between
+    /// prior and posterior: where noise is low their deviations are many times too large.
     pub unconverged: u64,
-    /// The largest error of conjugate gradients over its target ([`CgOutcome::error_ratio`](super::CgOutcome::error_ratio)); 1 or less if all converged.
+    /// The largest error of conjugate gradients over its target
+    /// ([`CgOutcome::error_ratio`](super::CgOutcome::error_ratio)); 1 or less if all converged.
     pub error_ratio: f64,
-    /// Bent samples for which Newton's method failed ([`NewtonStop::is_failure`]): they are no samples of the posterior.
+    /// Bent samples for which Newton's method failed ([`NewtonStop::is_failure`]): they are not
+    /// samples of the posterior.
     pub failed: u64,
     /// Bent samples for which Newton's method took all steps that it may: they are bent in part.
     pub limited: u64,
 }
 
 impl Convergence {
-    /// Returns the counts over all groups, from the outcomes of each group's block. Collective over all groups.
+    /// Returns the counts over all groups, from the outcomes of each group's block. Collective over
+    /// all groups.
     pub(super) fn over(groups: &SampleGroups, own: &[SampleOutcome]) -> Result<Self, InferenceError> {
         let all = gather(groups, own)?;
         Ok(all.into_iter().fold(Convergence::default(), Convergence::and))
@@ -158,8 +168,8 @@ impl Convergence {
         }
     }
 
-    /// Returns a sentence for each reason not to rely on the samples. `samples` names them with their number; the
-    /// remedies are for conjugate gradients and for Newton's method.
+    /// Returns a sentence for each reason not to rely on the samples. `samples` names them with
+    /// their number; the remedies are for conjugate gradients and for Newton's method.
     #[must_use]
     pub fn doubts(&self, samples: &str, [linear, curve]: [&str; 2]) -> Vec<String> {
         let Convergence { steps, unconverged, error_ratio, failed, limited } = self;
@@ -185,7 +195,8 @@ impl Convergence {
     }
 }
 
-/// A value that states keep and groups send as one f64, which is exact for whole numbers below 2^53.
+/// A value that states keep and groups send as one f64, which is exact for whole numbers below
+/// 2^53.
 pub(super) trait Number {
     /// Returns the number of the value.
     fn get(&self) -> f64;

@@ -7,8 +7,8 @@ use super::groups::SampleGroups;
 use super::report::SampleOutcome;
 use super::vector_space::VectorSpace;
 
-/// A position and the residuals of samples about it, of which each group has a block. Samples `2 j` and `2 j + 1` are the
-/// two signs of excitation `j`.
+/// A position and the residuals of samples about it, of which each group has a block. Samples `2 j`
+/// and `2 j + 1` are the two signs of excitation `j`.
 pub struct Samples<S: VectorSpace> {
     /// The mean of the approximation; without samples the most probable position.
     pub position: S::Vector,
@@ -17,7 +17,7 @@ pub struct Samples<S: VectorSpace> {
     /// The first sample of this group, and the residuals of its block.
     first: usize,
     residuals: Vec<S::Vector>,
-    /// How each sample of this group was solved.
+    /// Solution of each sample of this group.
     outcomes: Vec<SampleOutcome>,
 }
 
@@ -46,7 +46,8 @@ impl<S: VectorSpace> Samples<S> {
         Samples { position, count: 0, first: 0, residuals: Vec::new(), outcomes: Vec::new() }
     }
 
-    /// Creates samples from a position and the residuals of this group's block of `count` samples, which count as solved.
+    /// Creates samples from a position and the residuals of this group's block of `count` samples,
+    /// which count as solved.
     ///
     /// # Errors
     /// - [`InferenceError::Invalid`] for another number of residuals than the block has.
@@ -84,7 +85,8 @@ impl<S: VectorSpace> Samples<S> {
         self.count
     }
 
-    /// Returns the number of terms of a mean over samples; without samples the position is the only one.
+    /// Returns the number of terms of a mean over samples; without samples the position is the only
+    /// one.
     pub fn terms(&self) -> usize {
         self.count.max(1)
     }
@@ -109,7 +111,8 @@ impl<S: VectorSpace> Samples<S> {
         &self.outcomes
     }
 
-    /// Returns a sample, the position plus its residual; for a sample of another group the position.
+    /// Returns a sample, the position plus its residual; for a sample of another group the
+    /// position.
     ///
     /// # Errors
     /// - Errors of the vector space.
@@ -135,8 +138,8 @@ impl<S: VectorSpace> Samples<S> {
         groups.share(space, groups.group_of(sample, self.count), own)
     }
 
-    /// Returns the mean of a function of all samples; without samples its value at the position. `like` is any vector of
-    /// the space of the function's results; its values are not read.
+    /// Returns the mean of a function of all samples; without samples its value at the position.
+    /// `like` is any vector of the space of the function's results; its values are not read.
     ///
     /// Computes one value after the other and holds a few. Collective over all groups.
     ///
@@ -159,8 +162,9 @@ impl<S: VectorSpace> Samples<S> {
         Ok(mean)
     }
 
-    /// Returns the mean of a function of all samples and the standard deviation of one sample, with one delta degree of
-    /// freedom as in NIFTy; see [`mean_and_std_with_ddof`](Self::mean_and_std_with_ddof).
+    /// Returns the mean of a function of all samples and the standard deviation of one sample, with
+    /// one delta degree of freedom as in NIFTy; see
+    /// [`mean_and_std_with_ddof`](Self::mean_and_std_with_ddof).
     ///
     /// # Errors
     /// Same as [`mean`](Self::mean).
@@ -176,11 +180,12 @@ impl<S: VectorSpace> Samples<S> {
 
     /// Returns the mean of a function of all samples and the standard deviation of one sample.
     ///
-    /// The variance is the sum of squared distances from the mean over `n - ddof`, for `n` samples; it is 0 for
-    /// `n <= ddof`. `ddof` are the delta degrees of freedom, 0 or 1. Straight samples (MGVI) are mirrored about the
-    /// position, so the mean of a linear function is known without an error and 0 is right; 1 is too large by
-    /// `sqrt(n / (n - 1))`, 15 % for two pairs. For other functions and bent samples the mean has an error, and 0 is
-    /// too small. The function is computed twice for each sample. Collective over all groups.
+    /// The variance is the sum of squared distances from the mean over `n - ddof`, for `n` samples;
+    /// it is 0 for `n <= ddof`. `ddof` are the delta degrees of freedom, 0 or 1. Straight samples
+    /// (MGVI) are mirrored about the position, so the mean of a linear function is known without an
+    /// error and 0 is right; 1 is too large by `sqrt(n / (n - 1))`, 15 % for two pairs. For other
+    /// functions and bent samples the mean has an error, and 0 is too small. The function is
+    /// computed twice for each sample. Collective over all groups.
     ///
     /// # Errors
     /// - [`InferenceError::Options`] for another `ddof`.

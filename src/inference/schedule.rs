@@ -22,9 +22,9 @@ pub struct IterationOptions {
     pub curve: NewtonOptions,
     /// Stopping rules for the position.
     pub position: NewtonOptions,
-    /// The likelihood is raised to the power of 1 / temperature: above 1 data count less, as with noise
-    /// `sqrt(temperature)` times as large. Falling temperatures (annealing) fit first what the data determine best.
-    /// Chi-squared is reported at 1.
+    /// The likelihood is raised to the power of 1 / temperature: above 1 data count less, as with
+    /// noise `sqrt(temperature)` times as large. Falling temperatures (annealing) fit first what
+    /// the data determine best. Chi-squared is reported at 1.
     pub temperature: f64,
     /// Parts of latent values, or branches of them, that are fitted but known for samples.
     pub point_estimates: Vec<String>,
@@ -72,12 +72,14 @@ impl Default for IterationOptions {
 /// | 4 | 12 | bent, with new random numbers |
 /// | from 5 on | 12 | those of iteration 4, bent anew about the new position |
 ///
-/// The last stage repeats its random numbers, so that its samples follow the position, their energies become comparable
-/// and the position converges. Samples of a likelihood without coordinates stay straight.
+/// The last stage repeats its random numbers, so that its samples follow the position, their
+/// energies become comparable and the position converges. Samples of a likelihood without
+/// coordinates stay straight.
 ///
-/// In iterations 0 and 1 parts with fewer values than the largest one are point estimates: amplitudes, slopes, offsets. Far from
-/// the data a straight sample of them can raise a whole spectrum by powers of ten, and the position would lower the spectrum
-/// until such samples fit, below the noise on small scales. It stays there, since power below the noise has no gradient.
+/// In iterations 0 and 1 parts with fewer values than the largest one are point estimates:
+/// amplitudes, slopes, offsets. Far from the data a straight sample of them can raise a whole
+/// spectrum by powers of ten, and the position would lower the spectrum until such samples fit,
+/// below the noise on small scales. It stays there, since power below the noise has no gradient.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
     /// Latent values over all ranks of a group.
@@ -99,13 +101,15 @@ const REPEATED: u32 = 5;
 /// Reports that are compared: two changes.
 const COMPARED: usize = 3;
 
-/// Changes of reduced chi-squared from one iteration to the next that count as none, as a part of it.
+/// Changes of reduced chi-squared from one iteration to the next that count as none, as a part of
+/// it.
 const CHI_SQUARED: f64 = 0.03;
 
 /// Returns the largest change of the energy that counts as none, for a number of data.
 ///
-/// Over the posterior the energy varies by `sqrt(data / 2)`: this is 7 % of that. A move of the position by one posterior
-/// standard deviation in one direction changes the energy by 1/2, so changes below that are none for few data, too.
+/// Over the posterior the energy varies by `sqrt(data / 2)`: this is 7 % of that. A move of the
+/// position by one posterior standard deviation in one direction changes the energy by 1/2, so
+/// changes below that are none for few data, too.
 fn energy_tolerance(data: u64) -> f64 {
     (0.05 * (data as f64).sqrt()).max(0.5)
 }
@@ -159,11 +163,13 @@ impl Schedule {
         }
     }
 
-    /// Returns why a fit with these reports has not settled, with the largest change that it found; `None` if it has.
+    /// Returns why a fit with these reports has not settled, with the largest change that it found;
+    /// `None` if it has.
     ///
-    /// A fit has settled after [`LEAST`](Self::LEAST) iterations or more if over the last two the number of samples stayed,
-    /// the reduced chi-squared of data and of latent values changed by at most 3 %, and the energy by at most
-    /// `0.05 sqrt(data)` (0.5 for fewer than 100 data). The rule reads reports only, so a resumed fit decides the same.
+    /// A fit has settled after [`LEAST`](Self::LEAST) iterations or more if over the last two the
+    /// number of samples stayed, the reduced chi-squared of data and of latent values changed by at
+    /// most 3 %, and the energy by at most `0.05 sqrt(data)` (0.5 for fewer than 100 data). The
+    /// rule reads reports only, so a resumed fit decides the same.
     #[must_use]
     pub fn unsettled(history: &[IterationReport], data: u64) -> Option<String> {
         let Some(last) = history.last_chunk::<COMPARED>().filter(|_| history.len() >= Self::LEAST) else {

@@ -1,9 +1,10 @@
 //! The state of a fit in a file, from which it is resumed.
 //!
-//! `state.npz` has the position and all residuals as each rank of a group holds them, rank after rank, with the boxes of
-//! each, the outcome of each sample, and a report of each iteration. Fingerprints of the likelihood identify data and
-//! model; the energy at the position is a second check. The file is replaced as a whole, so that a killed run leaves the
-//! state of its last iteration or of the one before.
+//! `state.npz` has the position and all residuals as each rank of a group holds them, rank after
+//! rank, with the boxes of each, the outcome of each sample, and a report of each iteration.
+//! Fingerprints of the likelihood identify data and model; the energy at the position is a second
+//! check. The file is replaced as a whole, so that a killed run leaves the state of its last
+//! iteration or of the one before.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -31,9 +32,9 @@ pub(super) struct Saved<S: VectorSpace> {
 const VERSION: i64 = 6;
 const REPORT: usize = 14;
 
-/// Allowed difference between the energy and the saved one, for each datum. On one device they are the same bits; on
-/// another one values in f32 round differently, by this much where they are 10^4 times their noise. Data that differ by
-/// their noise change the energy by 1/2 each.
+/// Allowed difference between the energy and the saved one, for each datum. On one device they are
+/// the same bits; on another one values in f32 round differently, by this much where they are 10^4
+/// times their noise. Data that differ by their noise change the energy by 1/2 each.
 const APART: f64 = 0.01;
 
 impl Numbers<REPORT> for IterationReport {
@@ -246,7 +247,8 @@ impl StateFile {
         Ok(Some(Saved { samples, drawn_in, history }))
     }
 
-    /// Refuses a state if the energy of the likelihood at its position differs from the saved one by more than `most`.
+    /// Refuses a state if the energy of the likelihood at its position differs from the saved one
+    /// by more than `most`.
     fn check_energy(&self, saved: &[f64], found: f64, most: f64) -> Result<(), InferenceError> {
         match saved {
             &[saved] if saved == found || (saved - found).abs() <= most => Ok(()),
@@ -309,7 +311,8 @@ impl StateFile {
 /// Numbers of a box in the file.
 const BOX: usize = 6;
 
-/// The shares of each rank of a group: a row of the file has the numbers of one rank after the other.
+/// The shares of each rank of a group: a row of the file has the numbers of one rank after the
+/// other.
 struct RowLayout {
     ranks: Vec<Vec<Share>>,
 }
@@ -320,7 +323,8 @@ fn len(shares: &[Share], is_double: bool) -> u64 {
 }
 
 impl RowLayout {
-    /// Returns the layout of the ranks of a group, which is the same for all groups. Collective over all groups.
+    /// Returns the layout of the ranks of a group, which is the same for all groups. Collective
+    /// over all groups.
     fn of<S: VectorSpace>(space: &S, groups: &SampleGroups, x: &S::Vector) -> Result<Self, InferenceError> {
         let own = space.shares(x)?;
         let boxes: Vec<u64> =
@@ -341,7 +345,8 @@ impl RowLayout {
         [self.ranks.len() as u64, self.ranks.first().map_or(0, Vec::len) as u64, BOX as u64]
     }
 
-    /// Returns the layout of the ranks that wrote these boxes; `None` if they do not cover such vectors.
+    /// Returns the layout of the ranks that wrote these boxes; `None` if they do not cover such
+    /// vectors.
     fn of_boxes(&self, boxes: &[i64]) -> Option<Self> {
         let own = self.ranks.first()?;
         let boxes = boxes.iter().map(|&edge| u64::try_from(edge).ok()).collect::<Option<Vec<u64>>>()?;
@@ -375,7 +380,8 @@ impl RowLayout {
         &self.ranks[rank]
     }
 
-    /// Returns the numbers of a share of part `part` from a row of this layout, of which `read` returns a range.
+    /// Returns the numbers of a share of part `part` from a row of this layout, of which `read`
+    /// returns a range.
     fn gather<T: Copy + Default>(
         &self,
         part: usize,

@@ -50,7 +50,8 @@ pub struct Staged {
     pub doubles: Vec<f64>,
 }
 
-/// The part of a leaf that a rank holds: a box of a lattice for each field, one field after the other.
+/// The part of a leaf that a rank holds: a box of a lattice for each field, one field after the
+/// other.
 ///
 /// The lattice is the same for every number of ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +64,8 @@ pub struct Share {
     pub fields: u64,
     /// Whether every rank has all sites.
     pub is_replicated: bool,
-    /// Whether the values are f64, among the [`Staged::doubles`], and not among the [`Staged::singles`].
+    /// Whether the values are f64, among the [`Staged::doubles`], and not among the
+    /// [`Staged::singles`].
     pub is_double: bool,
 }
 
@@ -76,8 +78,8 @@ impl Share {
 
 /// Vectors over ranks and the operations of algorithms on them.
 ///
-/// All methods are collective unless they only record; results are equal on all ranks and have the same
-/// bits on any number of them. Errors are those of the device and the ranks, and
+/// All methods are collective unless they only record; results are equal on all ranks and have the
+/// same bits on any number of them. Errors are those of the device and the ranks, and
 /// [`InferenceError::Invalid`] for vectors that do not match.
 pub trait VectorSpace {
     /// The type of vectors.
@@ -129,13 +131,15 @@ pub trait VectorSpace {
     /// Blocks, and returns cached memory to the device.
     fn settle(&mut self) -> Result<(), InferenceError>;
 
-    /// Returns the bytes of device memory that all ranks of this device use or cache; 0 if they are not counted.
+    /// Returns the bytes of device memory that all ranks of this device use or cache; 0 if they are
+    /// not counted.
     fn allocated(&self) -> u64;
 
     /// Returns the values of this rank; blocks.
     fn stage(&mut self, x: &Self::Vector) -> Result<Staged, InferenceError>;
 
-    /// Sets the values of this rank; fails with [`InferenceError::Invalid`] for another number of them.
+    /// Sets the values of this rank; fails with [`InferenceError::Invalid`] for another number of
+    /// them.
     fn unstage(&mut self, from: &Staged, x: &mut Self::Vector) -> Result<(), InferenceError>;
 
     /// Returns a copy of `x`.

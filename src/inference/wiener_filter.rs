@@ -17,21 +17,23 @@ use super::vector_space::{Reduction, VectorSpace};
 pub struct WienerFilter<S: VectorSpace> {
     /// The mean, and samples about it.
     pub samples: Samples<S>,
-    /// How well the samples and, as one more, the mean are solved.
+    /// Convergence of the samples and, as one more, of the mean.
     pub convergence: Convergence,
-    /// Norm of the gradient of the energy at the mean, without the residual of conjugate gradients, over the larger of the
-    /// gradient at the position and the forces of prior and data at the mean. It is rounding for a linear model with
-    /// Gaussian noise.
+    /// Norm of the gradient of the energy at the mean, without the residual of conjugate gradients,
+    /// over the larger of the gradient at the position and the forces of prior and data at the
+    /// mean. It is rounding for a linear model with Gaussian noise.
     pub bend: f64,
     /// Whether `bend` exceeds rounding: then this is not the posterior.
     pub is_bent: bool,
 }
 
-/// Computes the mean and `pairs` mirrored pairs of samples of the posterior of a linear model (Wiener filter).
+/// Computes the mean and `pairs` mirrored pairs of samples of the posterior of a linear model
+/// (Wiener filter).
 ///
-/// With the energy `H` the mean is `x - D H'(x)` for any `x`, with `D = (M + 1)^-1`; samples have covariance `D`. Of other models and noise the mean is that of the
-/// model linearized at `position`, samples are drawn about it, and [`WienerFilter::is_bent`] is set. Collective over all
-/// groups.
+/// With the energy `H` the mean is `x - D H'(x)` for any `x`, with `D = (M + 1)^-1`; samples have
+/// covariance `D`. Of other models and noise the mean is that of the model linearized at
+/// `position`, samples are drawn about it, and [`WienerFilter::is_bent`] is set. Collective over
+/// all groups.
 ///
 /// # Errors
 /// - [`CommError::Differ`](crate::comm::CommError::Differ) on all ranks if their options differ.
@@ -90,7 +92,8 @@ pub fn wiener_filter<S: VectorSpace>(
     Ok(WienerFilter { samples, convergence, bend, is_bent })
 }
 
-/// Returns the distance of the gradient at the mean from `left`, over the larger of `before` and `force`.
+/// Returns the distance of the gradient at the mean from `left`, over the larger of `before` and
+/// `force`.
 fn bend<S: VectorSpace>(
     space: &mut S,
     likelihood: &dyn LogLikelihood<S>,

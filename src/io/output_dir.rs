@@ -21,7 +21,7 @@ pub struct OutputDir {
     lock: Option<RunLock>,
 }
 
-/// How long [`OutputDir::lock`] waits for another run to end: a continued job may start while the
+/// Time that [`OutputDir::lock`] waits for another run to end: a continued job may start while the
 /// previous one writes its last file.
 const PATIENCE: Duration = Duration::from_secs(5);
 

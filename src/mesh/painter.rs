@@ -214,8 +214,8 @@ impl Painter {
     /// position.
     ///
     /// # Errors
-    /// Same as [`paint`](Self::paint), and [`DeviceError::Misuse`] for points of a mesh with ghosts,
-    /// whose cells count those.
+    /// Same as [`paint`](Self::paint), and [`DeviceError::Misuse`] for points of a mesh with
+    /// ghosts, whose cells count those.
     pub fn reach(
         &self,
         recorder: &mut Recorder,

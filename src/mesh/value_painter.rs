@@ -170,8 +170,8 @@ impl ValuePainter {
     /// [`paint`](Self::paint).
     ///
     /// # Errors
-    /// Same as [`paint`](Self::paint); [`DeviceError::Misuse`] for points in cells, or another first
-    /// value than 0.
+    /// Same as [`paint`](Self::paint); [`DeviceError::Misuse`] for points in cells, or another
+    /// first value than 0.
     pub fn paint_tangent(
         &self,
         recorder: &mut Recorder,

@@ -38,8 +38,8 @@ impl fmt::Display for AdjointCheck {
 /// The relative rounding of f32.
 const ROUNDING: f64 = f32::EPSILON as f64;
 
-/// Compares `<J dx, dy>` and `<dx, J^T dy>` at `x` for pseudo-random `dx` and `dy` in -1..1. Collective;
-/// blocks.
+/// Compares `<J dx, dy>` and `<dx, J^T dy>` at `x` for pseudo-random `dx` and `dy` in -1..1.
+/// Collective; blocks.
 ///
 /// # Errors
 /// - [`OperatorError::Check`] if the products differ by more than rounding.
@@ -74,8 +74,8 @@ pub struct TaylorCheck {
     pub remainders: Vec<[f64; 2]>,
     /// The rounding error of a remainder.
     pub rounding: f64,
-    /// The order with which remainders fall: 2 for a right derivative; `None` if the function is linear up
-    /// to rounding.
+    /// The order with which remainders fall: 2 for a right derivative; `None` if the function is
+    /// linear up to rounding.
     pub order: Option<f64>,
 }
 
@@ -94,8 +94,9 @@ impl fmt::Display for TaylorCheck {
 /// Number of steps of [`check_derivative`]; the first is 1.
 const STEPS: usize = 10;
 
-/// Compares the function along `dx` with its derivative for halved steps. The remainder must fall with the
-/// square of the step; the function must be smooth between `x` and `x + dx`. Collective; blocks.
+/// Compares the function along `dx` with its derivative for halved steps. The remainder must fall
+/// with the square of the step; the function must be smooth between `x` and `x + dx`. Collective;
+/// blocks.
 ///
 /// # Errors
 /// - [`OperatorError::Check`] if the order is less than 1.8.
@@ -128,11 +129,12 @@ pub fn check_derivative(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector)
     }
 }
 
-/// Returns the value of a model at `x`, computed part by part, and checks that every part is finite.
-/// Collective; blocks after each part.
+/// Returns the value of a model at `x`, computed part by part, and checks that every part is
+/// finite. Collective; blocks after each part.
 ///
 /// # Errors
-/// - [`OperatorError::NotFinite`] with the name of the first part that gives NaN or infinity, on all ranks.
+/// - [`OperatorError::NotFinite`] with the name of the first part that gives NaN or infinity, on
+///   all ranks.
 /// - The errors of the operators.
 pub fn check_finite(rank: &mut Rank, model: &Model, x: &Vector) -> Result<Vector, OperatorError> {
     if let Some([first, last]) = model.0.parted() {
@@ -159,8 +161,8 @@ fn order_of(remainders: &[[f64; 2]], rounding: f64) -> Option<f64> {
     }
 }
 
-/// Returns a vector of pseudo-random numbers in -1..1 with the same bits on any number of ranks, except in
-/// ghost cells. Collective.
+/// Returns a vector of pseudo-random numbers in -1..1 with the same bits on any number of ranks,
+/// except in ghost cells. Collective.
 ///
 /// # Errors
 /// - [`OperatorError::Device`] or [`OperatorError::Comm`] if the device or a rank fails.
@@ -216,7 +218,7 @@ fn places(comm: &Communicator, leaf: &Leaf) -> Result<Vec<u64>, OperatorError> {
     })
 }
 
-/// A number between -1 and 1: that of a place in the sequence that begins at `start`.
+/// Returns a number between -1 and 1: that of a place in the sequence that begins at `start`.
 fn uniform(start: u64, place: u64) -> f64 {
     let bits = mix(start.wrapping_add(place.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     (bits >> 11) as f64 * 2f64.powi(-52) - 1.0

@@ -117,8 +117,8 @@ impl Model {
         Ok(self.with_names(self.domain().clone(), target))
     }
 
-    /// Restricts the results to the leaves of `target`. Models of a [`zip`](Self::zip) without such a leaf are
-    /// left out; other models drop the unwanted values.
+    /// Restricts the results to the leaves of `target`. Models of a [`zip`](Self::zip) without such
+    /// a leaf are left out; other models drop the unwanted values.
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if the model lacks a leaf of `target`.
@@ -172,7 +172,8 @@ impl Model {
         }
     }
 
-    /// Returns the identity on `space`, which passes leaves on beside another model in [`zip`](Self::zip).
+    /// Returns the identity on `space`, which passes leaves on beside another model in
+    /// [`zip`](Self::zip).
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] if leaves are at different places or on the host.

@@ -30,7 +30,7 @@ fn source(value: Values, factor: Values, conjugate: bool) -> KernelSource {
         .flag("conjugate", conjugate)
 }
 
-/// The kernels.
+/// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     use Values::{Complex, Real};
     [(Real, Real, false), (Complex, Real, false), (Complex, Complex, false), (Complex, Complex, true)]

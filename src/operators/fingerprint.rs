@@ -14,8 +14,8 @@ use crate::rank::Rank;
 
 /// A 64-bit hash of what was written into it, in order.
 ///
-/// It is the same on all ranks, for every number of ranks and every process grid. Two models with equal fingerprints
-/// compute the same function, but for a chance of 2^-64.
+/// It is equal on all ranks, for every number of ranks and every process grid. Two models with
+/// equal fingerprints compute the same function, with an error probability of 2^-64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 

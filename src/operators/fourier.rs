@@ -19,10 +19,11 @@ const CHUNK: u64 = 2 << 20;
 /// The Fourier transform from cells to modes with `exp(-2 pi i j k / n)`: of real fields to half
 /// spectra, of complex fields to all modes.
 ///
-/// The [`Adjoint`](super::Adjoint) is not the inverse. It has the factor of the forward transform. The
-/// inner product of half spectra adds the stored modes, so modes that stand for two have the weight
-/// 1/2. [`inverse`](Self::inverse) inverts the transform. [`FourierFilter`](super::FourierFilter)
-/// multiplies modes in fewer passes. Cost: that of [`Transform`].
+/// The [`Adjoint`](super::Adjoint) is not the inverse. It has the factor of the forward transform.
+/// The inner product of half spectra adds the stored modes, so modes that stand for two have the
+/// weight 1/2. [`inverse`](Self::inverse) inverts the transform.
+/// [`FourierFilter`](super::FourierFilter) multiplies modes in fewer passes. Cost: that of
+/// [`Transform`].
 pub struct Fourier {
     transform: AnyTransform,
     norm: Norm,

@@ -43,8 +43,8 @@ impl FourierFilter {
         Self::padded(rank, space, multiplier, None)
     }
 
-    /// Creates a filter that is not periodic: fields are padded with zeros to `points` along each
-    /// axis. Wavenumbers are those of the padded box.
+    /// Creates a filter without periodic images: fields are padded with zeros to `points` along
+    /// each axis. Wavenumbers are those of the padded box.
     ///
     /// # Errors
     /// - Same as [`new`](Self::new).

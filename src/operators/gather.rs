@@ -1,4 +1,5 @@
-//! Values of a vector at places of a field, and sums of a field over those places: amplitudes by wavenumber, broadcasts, sums.
+//! Values of a vector at places of a field, and sums of a field over those places: amplitudes by
+//! wavenumber, broadcasts, sums.
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
@@ -29,13 +30,14 @@ pub(super) fn source(indexed: bool, scatter: bool) -> KernelSource {
         .flag("scatter", scatter)
 }
 
-/// The kernels.
+/// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     [[false, false], [true, false], [true, true]].map(|[indexed, scatter]| source(indexed, scatter)).into()
 }
 
-/// The map `y[i] = x[index[i]]` from a vector to a field. Its [`Adjoint`](super::Adjoint) adds the places of
-/// each entry exactly ([`ExactSum`](crate::exchange::ExactSum)): the same bits on any number of ranks.
+/// The map `y[i] = x[index[i]]` from a vector to a field. Its [`Adjoint`](super::Adjoint) adds the
+/// places of each entry exactly ([`ExactSum`](crate::exchange::ExactSum)): the same bits on any
+/// number of ranks.
 ///
 /// | domain | index | operator | adjoint |
 /// |---|---|---|---|
@@ -43,7 +45,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// | an amplitude for each bin | of modes, from [`Wavenumbers`](super::Wavenumbers) | amplitudes by wavenumber | a binned sum |
 /// | a number for each line | of samples | - | sums along lines |
 ///
-/// Cost: 8 bytes per place; the adjoint 16 bytes in two passes, and three words per entry between ranks.
+/// Cost: 8 bytes per place; the adjoint 16 bytes in two passes, and three words per entry between
+/// ranks.
 pub struct Gather {
     signature: Signature,
     index: Option<Array<u32>>,
@@ -51,11 +54,12 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// Creates the operator between real leaves of one component and the same batch. Places whose index is
-    /// out of range are 0.
+    /// Creates the operator between real leaves of one component and the same batch. Places whose
+    /// index is out of range are 0.
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] for other spaces, or if the numbers of indices and places differ.
+    /// - [`OperatorError::Invalid`] for other spaces, or if the numbers of indices and places
+    ///   differ.
     pub fn new(domain: &Space, target: &Space, index: Array<u32>) -> Result<Self, OperatorError> {
         let (_, leaf) = Self::check(domain, target)?;
         if index.len() != leaf.places() {
@@ -117,7 +121,8 @@ impl Gather {
     }
 }
 
-/// Records a gather or a scatter of each field of a batch: `strides` are the elements between them in `from` and `to`.
+/// Records a gather or a scatter of each field of a batch: `strides` are the elements between them
+/// in `from` and `to`.
 pub(super) fn record(
     recorder: &mut Recorder,
     kernel: &Kernel,

@@ -32,7 +32,7 @@ fn embed(back: bool) -> KernelSource {
         .flag("back", back)
 }
 
-/// The kernels.
+/// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     [false, true].map(embed).into()
 }

@@ -25,8 +25,9 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// An operator between two real leaves, from three functions in WGSL. [`PointwiseOperator`](super::PointwiseOperator)
-/// derives its derivatives itself; use this one where a number of the result depends on several numbers.
+/// An operator between two real leaves, from three functions in WGSL.
+/// [`PointwiseOperator`](super::PointwiseOperator) derives its derivatives itself; use this one
+/// where a number of the result depends on several numbers.
 ///
 /// The text defines
 ///
@@ -36,12 +37,13 @@ crate::gpu::kernel_params! {
 /// | `fn jvp(i: u32) -> f32` | number `i` of `dy = f'(x) dx` |
 /// | `fn vjp(i: u32) -> f32` | number `i` of `dx = f'(x)^T dy` |
 ///
-/// with `x(i)` in all of them, `dx(i)` in `jvp` and `dy(i)` in `vjp`. Numbers beyond the first or the last are 0. Each
-/// rank sees its own numbers, in the order of [`FieldLayout`](crate::grid::FieldLayout) for cells. For leaves that
-/// are cut over ranks, compose with [`Ghosts`](super::Ghosts), whose adjoint adds contributions of ranks in `f32`: then
+/// with `x(i)` in all of them, `dx(i)` in `jvp` and `dy(i)` in `vjp`. Numbers beyond the first or
+/// the last are 0. Each rank sees its own numbers, in the order of
+/// [`FieldLayout`](crate::grid::FieldLayout) for cells. For leaves that are cut over ranks, compose
+/// with [`Ghosts`](super::Ghosts), whose adjoint adds contributions of ranks in `f32`: then
 /// derivatives agree between numbers of ranks to rounding only, not in all bits.
-/// [`check_derivative`](super::check_derivative) and [`check_adjoint`](super::check_adjoint) find mistakes in the
-/// derivatives.
+/// [`check_derivative`](super::check_derivative) and [`check_adjoint`](super::check_adjoint) find
+/// mistakes in the derivatives.
 ///
 /// ```
 /// use meshloom::operators::{KernelOperator, Leaf, Model, Space, Vector, check_adjoint, random_field};
@@ -70,7 +72,7 @@ pub struct KernelOperator {
     vjp: Kernel,
 }
 
-/// The kernel that evaluates `function`, which reads the arrays `read` beside the result.
+/// Returns the kernel that evaluates `function`, which reads the arrays `read` beside the result.
 fn source(name: &str, text: &Callback, function: &str, read: &[&str]) -> KernelSource {
     let accessor = |array: &str, count: &str| {
         let load = match read.contains(&array) {
@@ -93,11 +95,12 @@ fn source(name: &str, text: &Callback, function: &str, read: &[&str]) -> KernelS
 }
 
 impl KernelOperator {
-    /// Creates the operator from the only leaf of `domain` to the only leaf of `target`. Kernels are compiled when
-    /// they first run, with run-time checks.
+    /// Creates the operator from the only leaf of `domain` to the only leaf of `target`. Kernels
+    /// are compiled when they first run, with run-time checks.
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] if a space is not one real leaf on the device, or the text lacks a function.
+    /// - [`OperatorError::Invalid`] if a space is not one real leaf on the device, or the text
+    ///   lacks a function.
     pub fn new(name: &str, domain: &Space, target: &Space, text: &str) -> Result<Self, OperatorError> {
         for (which, space) in [("domain", domain), ("target", target)] {
             let fits = space.only().is_some_and(|(_, leaf)| {

@@ -1,4 +1,5 @@
-//! Leaves of spaces: values at the cells or modes of a regular grid, at points, or in a small vector.
+//! Leaves of spaces: values at the cells or modes of a regular grid, at points, or in a small
+//! vector.
 
 use std::fmt;
 
@@ -63,8 +64,8 @@ impl RegularGrid {
         FieldLayout::new(self.part(), ghosts)
     }
 
-    /// Returns the modes of this rank, as a [`Transform`](crate::fft::Transform) leaves them: the second
-    /// and third axis are cut.
+    /// Returns the modes of this rank, as a [`Transform`](crate::fft::Transform) leaves them: the
+    /// second and third axis are cut.
     #[must_use]
     pub fn modes(&self, half: bool) -> Box3 {
         let [n0, n1, n2] = self.shape;
@@ -148,8 +149,9 @@ impl Leaf {
         Leaf::real(Support::Modes { regular: regular.clone(), half: false })
     }
 
-    /// Creates a real leaf at `own` of `total` points, in the order of ranks ([`PointOrder::Ranks`]).
-    /// [`Readout`](super::Readout) and [`Select`](super::Select) have numbered points: take the leaf of their target.
+    /// Creates a real leaf at `own` of `total` points, in the order of ranks
+    /// ([`PointOrder::Ranks`]). [`Readout`](super::Readout) and [`Select`](super::Select) have
+    /// numbered points: take the leaf of their target.
     #[must_use]
     pub fn points(own: u64, total: u64) -> Self {
         Leaf::real(Support::Points { own, total, order: PointOrder::Ranks })

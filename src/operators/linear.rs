@@ -132,7 +132,8 @@ impl<L: Linear> Linear for Adjoint<L> {
     }
 }
 
-/// Parameters of the host as a vector on the device. Its adjoint blocks, since it downloads the cotangent.
+/// Parameters of the host as a vector on the device. Its adjoint blocks, since it downloads the
+/// cotangent.
 pub struct ToDevice {
     signature: Signature,
 }

@@ -9,10 +9,10 @@
 //! | [`Fingerprint`] | a hash that identifies a model and its constants, on any number of ranks |
 //! | [`Pointwise`], [`PointwiseOperator`] | functions in WGSL, whose derivatives are found here |
 //!
-//! Operators record their work and block only for exchanges between ranks. Elements are `f32`. Exact sums
-//! have the same bits on any number of ranks.
-//! `Rank` has [`vector_axpby`](crate::Rank::vector_axpby), [`vector_dot`](crate::Rank::vector_dot) and
-//! related methods.
+//! Operators record their work and block only for exchanges between ranks. Elements are `f32`.
+//! Exact sums have the same bits on any number of ranks. `Rank` has
+//! [`vector_axpby`](crate::Rank::vector_axpby), [`vector_dot`](crate::Rank::vector_dot) and related
+//! methods.
 
 mod check;
 mod compose;
@@ -74,7 +74,7 @@ pub use wavenumbers::Wavenumbers;
 
 use crate::gpu::KernelSource;
 
-/// The kernels of the room, and those of a sample of a pointwise function.
+/// Returns the kernels of the room, and those of a sample of a pointwise function.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     [
         diagonal::kernels(),

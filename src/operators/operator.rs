@@ -13,9 +13,10 @@ use crate::rank::Rank;
 
 /// A differentiable function from vectors of one space to vectors of another.
 ///
-/// All methods are collective. They record their work, and block only for exchanges between ranks and
-/// for leaves on the host ([`Parameters`](super::Support::Parameters)). Outputs are overwritten; they
-/// must not share arrays with inputs. Cotangents of replicated leaves are the same on every rank.
+/// All methods are collective. They record their work, and block only for exchanges between ranks
+/// and for leaves on the host ([`Parameters`](super::Support::Parameters)). Outputs are
+/// overwritten; they must not share arrays with inputs. Cotangents of replicated leaves are the
+/// same on every rank.
 pub trait Differentiable {
     /// Returns the name, the domain and the target.
     fn signature(&self) -> &Signature;
@@ -111,7 +112,8 @@ pub trait Linearised {
     /// Same as [`Differentiable::apply`].
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError>;
 
-    /// Computes `dx = f'(x)^T dy`. The inner product of a space is the sum of products of all numbers.
+    /// Computes `dx = f'(x)^T dy`. The inner product of a space is the sum of products of all
+    /// numbers.
     ///
     /// # Errors
     /// Same as [`Differentiable::apply`].
@@ -172,8 +174,8 @@ impl Model {
         self.0.cost()
     }
 
-    /// Writes the name, the spaces and the constants into a fingerprint. Collective; blocks for constants
-    /// on the device.
+    /// Writes the name, the spaces and the constants into a fingerprint. Collective; blocks for
+    /// constants on the device.
     ///
     /// # Errors
     /// Same as [`Fingerprint::field`].
@@ -184,8 +186,8 @@ impl Model {
         self.0.constants(rank, out)
     }
 
-    /// Returns the last pointwise function, and the part before it. The function is `None` if the model
-    /// does not end in one.
+    /// Returns the last pointwise function, and the part before it. The function is `None` if the
+    /// model does not end in one.
     #[must_use]
     pub fn parted(&self) -> [Option<Model>; 2] {
         if self.is_pointwise() {
@@ -221,7 +223,8 @@ impl Model {
         Ok(y)
     }
 
-    /// Returns the value and the derivative at `x`, whose arrays must not change while the result exists.
+    /// Returns the value and the derivative at `x`, whose arrays must not change while the result
+    /// exists.
     ///
     /// # Errors
     /// Same as [`Differentiable::linearise`].

@@ -79,13 +79,13 @@ impl Kind {
 /// | [`all_reduce`](Self::all_reduce) | the sum over ranks, on each | itself |
 /// | [`scan`](Self::scan), [`scan_exclusive`](Self::scan_exclusive) | the sum over the ranks up to this one, or before it | the sum over the ranks from this one on, or after it |
 ///
-/// The first two give vectors: one variable that all ranks hold, whose cotangent is equal on all ranks and
-/// counts once. Points are variables of each rank, even if they are copies; their cotangents are added.
-/// Sums of floats follow a fixed tree over ranks, so their bits depend on the number of ranks; a
-/// [`Gather`](super::Gather) of the terms does not. Vectors are for small data.
+/// The first two give vectors: one variable that all ranks hold, whose cotangent is equal on all
+/// ranks and counts once. Points are variables of each rank, even if they are copies; their
+/// cotangents are added. Sums of floats follow a fixed tree over ranks, so their bits depend on the
+/// number of ranks; a [`Gather`](super::Gather) of the terms does not. Vectors are for small data.
 ///
-/// Constructors are collective. Calls submit and wait for other ranks. Cost: 8 bytes per number in one to
-/// three passes, and the messages of the [`Collectives`].
+/// Constructors are collective. Calls submit and wait for other ranks. Cost: 8 bytes per number in
+/// one to three passes, and the messages of the [`Collectives`].
 #[derive(Clone, Debug)]
 pub struct RankCollective {
     signature: Signature,
@@ -105,7 +105,8 @@ fn points<'a>(domain: &'a Space, name: &str) -> Result<(&'a str, &'a Leaf, u64),
     }
 }
 
-/// Returns the name of the only leaf and its points on this rank and on all ranks, if each has one real number.
+/// Returns the name of the only leaf and its points on this rank and on all ranks, if each has one
+/// real number.
 fn numbers(domain: &Space) -> Option<(&str, u64, u64)> {
     match domain.only()? {
         (name, Leaf { support: Support::Points { own, total, .. }, values: Values::Real, components: 1, batch: 1 }) => {
@@ -133,8 +134,8 @@ impl RankCollective {
     /// Creates the collective that adds the points of all ranks to one vector.
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] unless `domain` is one real number at each point, with equally many points
-    ///   on every rank.
+    /// - [`OperatorError::Invalid`] unless `domain` is one real number at each point, with equally
+    ///   many points on every rank.
     pub fn sum_over_ranks(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
         let ranks = rank.comm.size() as u64;
         match numbers(domain) {
@@ -179,8 +180,8 @@ impl RankCollective {
         Self::new(rank, domain, [len, len * counts.len() as u64], Kind::Broadcast { root })
     }
 
-    /// Creates the collective that gives `root` the points of all ranks, in the order of ranks; the others get
-    /// none.
+    /// Creates the collective that gives `root` the points of all ranks, in the order of ranks; the
+    /// others get none.
     ///
     /// # Errors
     /// - Same as [`all_gather`](Self::all_gather).
@@ -196,8 +197,8 @@ impl RankCollective {
         Self::new(rank, domain, [here, total], Kind::Gather { root, counts })
     }
 
-    /// Creates the collective that sends `counts[rank]` points to each rank. Points are in the order of ranks,
-    /// before and after.
+    /// Creates the collective that sends `counts[rank]` points to each rank. Points are in the
+    /// order of ranks, before and after.
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] if the sum of the counts is not the number of points of a rank.
@@ -223,8 +224,8 @@ impl RankCollective {
         Self::new(rank, domain, [incoming.iter().sum(), sums[0]], kind)
     }
 
-    /// Creates the collective that sends the points of this rank to rank `to` and receives those of rank
-    /// `from`: a permutation of ranks, such as a shift. `None` sends or receives nothing.
+    /// Creates the collective that sends the points of this rank to rank `to` and receives those of
+    /// rank `from`: a permutation of ranks, such as a shift. `None` sends or receives nothing.
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] if senders and receivers do not match.
@@ -272,7 +273,8 @@ impl RankCollective {
         Self::of_equals(rank, domain, Kind::Scan { range: ScanRange::UpTo })
     }
 
-    /// Creates the collective that adds the points of the ranks before this one; the first rank gets zeros.
+    /// Creates the collective that adds the points of the ranks before this one; the first rank
+    /// gets zeros.
     ///
     /// # Errors
     /// - Same as [`all_reduce`](Self::all_reduce).

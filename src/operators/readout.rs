@@ -13,8 +13,9 @@ use crate::grid::Cost;
 use crate::mesh::{MeshPart, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
 use crate::rank::Rank;
 
-/// The values of a field at fixed points, through a [`Window`]. Its adjoint paints signed values with the
-/// same bits on any number of ranks ([`ValuePainter`]). Cell `c` is at `c * distance`, as for [`Painter`].
+/// The values of a field at fixed points, through a [`Window`]. Its adjoint paints signed values
+/// with the same bits on any number of ranks ([`ValuePainter`]). Cell `c` is at `c * distance`, as
+/// for [`Painter`].
 pub struct Readout {
     points: PointsInCells,
     ghosted: Ghosted,
@@ -31,9 +32,9 @@ pub(super) fn cell_of(regular: &RegularGrid, position: [f64; 3]) -> [u64; 3] {
 }
 
 impl Readout {
-    /// Creates the operator for the only leaf of `domain`, real cells without ghosts. Each rank passes the
-    /// positions in its own cells ([`RegularGrid::owns`], [`PointsInCells::cell_of`]). Results keep their
-    /// order; points are numbered by their positions. Collective; submits.
+    /// Creates the operator for the only leaf of `domain`, real cells without ghosts. Each rank
+    /// passes the positions in its own cells ([`RegularGrid::owns`], [`PointsInCells::cell_of`]).
+    /// Results keep their order; points are numbered by their positions. Collective; submits.
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces, or a position in a cell of another rank.
@@ -125,7 +126,8 @@ impl Linear for Readout {
         let (points, nodes) = (self.points.len(), u64::from(self.painter.window().order()).pow(3));
         let (cells, ghosts) = (self.points.mesh().layout.len(), self.ghosted.cost());
         let there = Cost::kernels(self.fields, self.fields * points * (20 + 4 * nodes));
-        // The greatest value is found once. Painting adds two words of each node; cells are cleared and read in two words.
+        // The greatest value is found once. Painting adds two words of each node; cells are cleared
+        // and read in two words.
         let back = Cost::kernels(1 + 2 * self.fields, self.fields * (points * (24 + 16 * nodes) + 20 * cells));
         let exchanged = Cost { messages: ghosts.messages, sent_bytes: 2 * ghosts.sent_bytes, ..Cost::default() };
         [there + ghosts, back + exchanged]

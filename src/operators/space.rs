@@ -1,5 +1,5 @@
-//! Spaces: trees of named leaves, such as `prior/slope`. They are pure data, so that operators are checked
-//! when they are composed.
+//! Spaces: trees of named leaves, such as `prior/slope`. They are pure data, so that operators are
+//! checked when they are composed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ impl Space {
     /// Creates a space.
     ///
     /// # Errors
-    /// - [`OperatorError::Space`] if a name is empty or repeated, or a leaf has no components, cells or size.
+    /// - [`OperatorError::Space`] if a name is empty or repeated, or a leaf has no components,
+    ///   cells or size.
     pub fn new<N: Into<String>>(leaves: impl IntoIterator<Item = (N, Leaf)>) -> Result<Self, OperatorError> {
         let mut leaves: Vec<(String, Leaf)> = leaves.into_iter().map(|(name, leaf)| (name.into(), leaf)).collect();
         leaves.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -144,7 +145,8 @@ impl Space {
         Ok((parts.recorder, parts.comms))
     }
 
-    /// Checks that the spaces are equal; the name of a single leaf does not matter. Errors name `operator`.
+    /// Checks that the spaces are equal; the name of a single leaf does not matter. Errors name
+    /// `operator`.
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] otherwise.

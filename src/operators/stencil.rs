@@ -35,7 +35,7 @@ fn source() -> KernelSource {
         .params::<StencilParams>()
 }
 
-/// The kernels.
+/// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     vec![source()]
 }

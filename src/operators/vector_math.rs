@@ -27,8 +27,8 @@ impl PlanKey for RankCollectives {
 }
 
 impl Rank {
-    /// Replaces values that all ranks have by those of rank 0, so that all ranks continue with the same
-    /// bits: devices round differently. [Collective](Self).
+    /// Replaces values that all ranks have by those of rank 0, so that all ranks continue with the
+    /// same bits: devices round differently. [Collective](Self).
     pub(crate) fn take_from_first(&self, values: &mut [f64]) -> Result<(), CommError> {
         if self.size() == 1 { Ok(()) } else { self.comm.broadcast(0, values) }
     }
@@ -72,8 +72,8 @@ impl Rank {
         Ok(updates.record_product(&mut self.recorder, 1.0, arrays, 0.0, z)?)
     }
 
-    /// Computes `y = a x z + b y`, number by number; `x` and `z` may be equal. With `b == 0` the values of `y`
-    /// do not matter. Records only.
+    /// Computes `y = a x z + b y`, number by number; `x` and `z` may be equal. With `b == 0` the
+    /// values of `y` do not matter. Records only.
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if the spaces differ.
@@ -108,11 +108,12 @@ impl Rank {
         Ok(())
     }
 
-    /// Returns the sum of the products of all numbers over all leaves and ranks; a complex number counts as
-    /// two. [Collective](Self); blocks.
+    /// Returns the sum of the products of all numbers over all leaves and ranks; a complex number
+    /// counts as two. [Collective](Self); blocks.
     ///
-    /// Products are rounded to f32 and then to 2^-62 of the largest product times their number, and added
-    /// exactly: the same bits on any number of ranks. Small replicated leaves are summed in f64.
+    /// Products are rounded to f32 and then to 2^-62 of the largest product times their number, and
+    /// added exactly: the same bits on any number of ranks. Small replicated leaves are summed in
+    /// f64.
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if the spaces differ.
@@ -121,11 +122,11 @@ impl Rank {
         Ok(self.vector_sums(&[(x, Some(y))])?[0])
     }
 
-    /// Returns several sums at once: of products as [`vector_dot`](Self::vector_dot), or of the magnitudes of
-    /// a single vector. [Collective](Self); all ranks get the same bits.
+    /// Returns several sums at once: of products as [`vector_dot`](Self::vector_dot), or of the
+    /// magnitudes of a single vector. [Collective](Self); all ranks get the same bits.
     ///
-    /// Blocks once on one rank and twice on several, for any number of sums and leaves. Small replicated
-    /// leaves are summed on the host in f64, which costs several ranks one broadcast.
+    /// Blocks once on one rank and twice on several, for any number of sums and leaves. Small
+    /// replicated leaves are summed on the host in f64, which costs several ranks one broadcast.
     ///
     /// # Errors
     /// Same as [`vector_dot`](Self::vector_dot).

@@ -21,7 +21,7 @@ fn source() -> KernelSource {
         .params::<BinParams>()
 }
 
-/// The kernels.
+/// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     vec![source()]
 }

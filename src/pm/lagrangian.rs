@@ -144,8 +144,9 @@ impl Simulation {
     /// ```
     ///
     /// # Errors
-    /// Same as [`in_order`](Self::in_order); [`ParticleError::NonFinite`](crate::points::ParticleError)
-    /// for a particle without a position.
+    /// Same as [`in_order`](Self::in_order);
+    /// [`ParticleError::NonFinite`](crate::points::ParticleError) for a particle without a
+    /// position.
     pub fn cloud(&mut self, context: &mut Rank) -> Result<Cloud, SimulationError> {
         let positions = self.in_order(context, Quantity::Position)?;
         let (rows, domain) = (positions.len() / 3, Domain::new(&self.config.size())?);

@@ -12,11 +12,11 @@ use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
 use crate::host_memory;
 
-/// Writes a snapshot from all ranks. `write` gets this rank's file and the first row of its own `count`
-/// particles in it; the particles of rank 1 follow those of rank 0 and so on. The values are on the disk
-/// when it returns. A file appears under its name when the rank that created it publishes it: rank 0 for
-/// [`Files::One`], each rank its own for [`Files::PerRank`], which is `name.R.hdf5` for `name.hdf5`.
-/// Collective; no rank returns before all have written.
+/// Writes a snapshot from all ranks. `write` gets this rank's file and the first row of its own
+/// `count` particles in it; the particles of rank 1 follow those of rank 0 and so on. The values
+/// are on the disk when it returns. A file appears under its name when the rank that created it
+/// publishes it: rank 0 for [`Files::One`], each rank its own for [`Files::PerRank`], which is
+/// `name.R.hdf5` for `name.hdf5`. Collective; no rank returns before all have written.
 ///
 /// # Errors
 /// [`IoError`](crate::io::IoError) of the first rank that fails, on all ranks.

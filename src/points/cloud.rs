@@ -379,8 +379,8 @@ impl Cloud {
     /// rounded once, see [`Domain::wrap`]. Waits.
     ///
     /// # Errors
-    /// Same as [`new`](Self::new), and [`ParticleError::OutOfRange`] for a coordinate along an open axis
-    /// that `f32` cannot hold.
+    /// Same as [`new`](Self::new), and [`ParticleError::OutOfRange`] for a coordinate along an open
+    /// axis that `f32` cannot hold.
     pub fn from_host_f64(recorder: &mut Recorder, domain: &Domain, positions: &[f64]) -> Result<Cloud, ParticleError> {
         Self::from_host(recorder, domain, &domain.narrow(positions, 0)?)
     }

@@ -67,8 +67,8 @@ impl Frame {
         frame
     }
 
-    /// Same as [`new`](Self::new), where the cells have to be exact: an extent beyond the range of `f32`
-    /// is an error.
+    /// Same as [`new`](Self::new), where the cells have to be exact: an extent beyond the range of
+    /// `f32` is an error.
     ///
     /// # Errors
     /// [`ParticleError::Extent`].

@@ -53,7 +53,7 @@ fn options(cache: Option<&Path>) -> Options {
     Options { cache: cache.map(Path::to_path_buf), ..Options::default() }
 }
 
-/// Whether the adapter has such caches at all.
+/// Returns `true` if the adapter has such caches at all.
 fn possible() -> bool {
     let adapter = choose(&options(None).adapter, 0).unwrap();
     let possible = adapter.features().contains(wgpu::Features::PIPELINE_CACHE);

@@ -18,7 +18,7 @@ fn open(window_bytes: Option<u64>) -> Gpu {
     Gpu::open(&Options { window_bytes, ..options }, 0).unwrap()
 }
 
-/// The device, or none where its windows are too small for arrays of many elements.
+/// Returns the device, or none where its windows are too small for arrays of many elements.
 fn roomy() -> Option<Gpu> {
     let gpu = open(None);
     (gpu.capabilities().window_bytes >= 1 << 20).then_some(gpu)
@@ -64,7 +64,7 @@ fn forms(gpu: &Gpu) -> Vec<Form> {
     forms
 }
 
-/// The indices of keys in stable order.
+/// Returns the indices of keys in stable order.
 fn stable<K: Ord>(keys: &[K]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     order.sort_by_key(|&i| &keys[i as usize]);
@@ -119,7 +119,7 @@ fn scans_are_sums_of_what_came_before() {
     }
 }
 
-/// The tree of `Reduce`, as it is documented.
+/// Returns the tree of `Reduce`, as it is documented.
 fn tree(values: &[f32]) -> f32 {
     let blocks = values.chunks(1024).map(|block| {
         let mut lanes = [0.0f32; 64];
@@ -444,7 +444,7 @@ fn many_windows_change_nothing() {
     assert_eq!(bench.down(&output), (0..=n as u32).collect::<Vec<_>>());
 }
 
-/// An array of ones.
+/// Returns an array of ones.
 fn bench_ones(gpu: &Gpu, keep: &mut Option<Bench>, n: usize) -> Array<u32> {
     keep.insert(Bench::new(gpu)).up(&vec![1u32; n])
 }

@@ -36,7 +36,7 @@ fn open(window_bytes: u64) -> Gpu {
     Gpu::open(&Options { window_bytes: Some(window_bytes), ..meshloom_sanitizer::options().unwrap() }, 0).unwrap()
 }
 
-/// The device of tests that need none for themselves.
+/// Returns the device of tests that need none for themselves.
 fn shared() -> Gpu {
     open(1 << 16)
 }

@@ -293,7 +293,7 @@ fn a_dropped_exchange_leaves_all_buffers_usable() {
     }
 }
 
-/// What blocks of 16-bit integers make of a part.
+/// Returns what blocks of 16-bit integers make of a part.
 fn rounded(part: &[f32]) -> Vec<f32> {
     let block = |block: &[f32]| -> Vec<f32> {
         if block.iter().any(|x| !x.is_finite()) {

@@ -99,7 +99,7 @@ cells! {
     [f64; 2]: n [n as f64, n as f64 * (1.0 + 2f64.powi(-30))];
 }
 
-/// Whether a device can add such elements.
+/// Returns `true` if a device can add such elements.
 fn adds<T: Cell>(recorder: &Recorder) -> bool {
     recorder.gpu().capabilities().f64 || ![Element::F64, Element::Complex64].contains(&T::ELEMENT)
 }

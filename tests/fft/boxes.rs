@@ -52,7 +52,7 @@ fn cut<T: Copy>(all: &[T], shape: [u64; 3], part: &Box3) -> Vec<T> {
     values
 }
 
-/// The spectrum on one rank, and the field that comes back.
+/// Returns the spectrum on one rank, and the field that comes back.
 fn alone<T: Number>(options: &Options, spec: &Spec, input: &[T]) -> (Vec<T::Mode>, Vec<T>) {
     let gpu = Gpu::open(options, 0).unwrap();
     let grid = Grid::new([1, 1], 1).unwrap();

@@ -31,7 +31,7 @@ fn alone(gpu: &Gpu) -> (Recorder, GridComms, Grid) {
     (Recorder::new(gpu).unwrap(), GridComms::new(&Communicator::solo(), grid).unwrap(), grid)
 }
 
-/// All grids of so many ranks.
+/// Returns all grids of so many ranks.
 fn grids(ranks: usize) -> Vec<[usize; 2]> {
     (1..=ranks).filter(|p| ranks.is_multiple_of(*p)).map(|p| [p, ranks / p]).collect()
 }
@@ -703,7 +703,7 @@ fn axis_weight(x: u64) -> f32 {
     1.0 + (x * x % 7) as f32 * 0.25
 }
 
-/// What the filter is in f64: all results of all fields.
+/// Returns what the filter is in f64: all results of all fields.
 fn filter_truth(spec: &Spec, data: &[C], results: u64) -> Vec<C> {
     let shape = spec.spectrum();
     let mut modes = forward_truth(spec, data);
@@ -805,7 +805,7 @@ fn filters_that_need_two_transforms_agree() {
 
 // -------------------------------------------------------------------- adjoints and identities
 
-/// The sum of products of real and imaginary parts.
+/// Returns the sum of products of real and imaginary parts.
 fn dot<A: Number, B: Number>(a: &[A], b: &[B]) -> f64 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| (a.value() * b.value().conj()).re).sum()

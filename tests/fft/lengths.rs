@@ -76,7 +76,7 @@ const SAMPLE: [u64; 44] = [
 /// Those of them that go without the long tests: one of each kind.
 const FEW: [u64; 7] = [2, 15, 16, 37, 60, 121, 1000];
 
-/// A transform along one axis of a few lines.
+/// Returns a transform along one axis of a few lines.
 fn lines_of(n: u64, axis: usize) -> Spec {
     let mut cells = [[n, 1, 3], [1, n, 2], [2, 1, n]][axis];
     if n > 100_000 {
@@ -119,7 +119,7 @@ impl Bench {
         ]
     }
 
-    /// The modes of a field, and what they should be.
+    /// Returns the modes of a field, and what they should be.
     fn forward<T: Cell>(&mut self, spec: &Spec, input: &[T]) -> (Vec<T::Mode>, Vec<C>) {
         let options = TransformOptions::default().tuning(self.tuning);
         let transform = Transform::<T>::with(&self.gpu, spec, self.comms.grid(), 0, &options).unwrap();
@@ -185,7 +185,7 @@ fn options() -> Options {
     meshloom_sanitizer::options().unwrap()
 }
 
-/// What suits the device.
+/// Returns what suits the device.
 fn own() -> TransformTuning {
     TransformTuning::of(&Gpu::open(&options(), 0).unwrap())
 }
@@ -233,7 +233,7 @@ fn both(lengths: &[u64]) -> Vec<Job> {
     lengths.iter().flat_map(|&n| [Values::Complex, Values::Real].map(|v| job(n, v))).collect()
 }
 
-/// The sample along the contiguous axis, real and complex, and some of it along the others.
+/// Returns the sample along the contiguous axis, real and complex, and some of it along the others.
 fn sample() -> Vec<Job> {
     let (mut jobs, strided) =
         if long_tests() { (both(&SAMPLE), &[3, 31, 37, 60, 143, 512, 2048][..]) } else { (both(&FEW), &[37, 60][..]) };

@@ -23,7 +23,7 @@ const PROBLEMS: [&str; 3] = ["poisson_16", "gaussian_16", "student_16"];
 /// condition of some 100 amplifies.
 const BOUND: f64 = 1e-3;
 
-/// The rate of the page's problems: 1.5 exp(field) at 16 cells, of which 12 have data.
+/// Returns the rate of the page's problems: 1.5 exp(field) at 16 cells, of which 12 have data.
 fn rate(rank: &mut Rank, golden: &Value) -> Result<Model, InferenceError> {
     let regular = grid(rank, &[16], &[golden["distances"].as_f64().unwrap()]);
     rate_on(rank, golden, &regular)
@@ -196,7 +196,7 @@ fn a_whole_fit_is_that_of_the_reference() {
     });
 }
 
-/// The white noise of the goldens: Box-Muller on splitmix64.
+/// Returns the white noise of the goldens: Box-Muller on splitmix64.
 fn white(count: usize, seed: u64) -> Vec<f64> {
     let uniform = |n: u64| {
         let mut z = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -27,7 +27,7 @@ fn pair(value: &Value) -> [f64; 2] {
     numbers(value).try_into().unwrap()
 }
 
-/// The greatest difference, relative to the greatest number (1 at least).
+/// Returns the greatest difference, relative to the greatest number (1 at least).
 fn apart(found: &[f64], wanted: &[f64]) -> f64 {
     assert_eq!(found.len(), wanted.len());
     let scale = wanted.iter().fold(1.0, |most: f64, value| most.max(value.abs()));
@@ -109,7 +109,7 @@ fn host_problems_are_those_of_the_golden_values() {
     }
 }
 
-/// The golden excitation, whatever sample.
+/// Returns the golden excitation, whatever sample.
 fn golden_excitation(golden: &Value) -> Excitations<Host> {
     let [data, prior] = ["eta_d", "eta_p"].map(|name| numbers(&golden[name]));
     Excitations::Given(Rc::new(move |_: &mut Host, excitation: Excitation, out: &mut Vec<f64>| {
@@ -172,7 +172,7 @@ fn samples_are_those_of_the_reference() {
     }
 }
 
-/// The golden set of residuals.
+/// Returns the golden set of residuals.
 fn golden_samples(golden: &Value) -> Samples<Host> {
     let [linear, plus, minus] =
         ["mgvi_residual", "geovi_residual_plus", "geovi_residual_minus"].map(|name| numbers(&golden[name]));
@@ -263,7 +263,7 @@ fn negative_curvature_leads_downhill() {
     assert!(apart(&found.x, &[0.5f64.sqrt(); 2]) < 1e-4, "{found:?}");
 }
 
-/// The matrix problem of the page: 10 counts of 6 latent values.
+/// Returns the matrix problem of the page: 10 counts of 6 latent values.
 fn matrix_problem() -> Problem {
     let rows = white(60, 11).chunks(6).map(|row| row.iter().map(|a| 0.4 * a).collect()).collect();
     let field = linear(rows);
@@ -305,7 +305,7 @@ fn a_poisson_problem_of_a_matrix_has_the_known_samples_and_minima() {
     }
 }
 
-/// A fit of the page's problems with given noise and tight rules, or the default ones.
+/// Returns a fit of the page's problems with given noise and tight rules, or the default ones.
 fn golden_fit(name: &str, run: &str) -> (Rc<Problem>, Host, Value, Fit<Host, Rc<Problem>>) {
     let (problem, mut host, golden) = golden_problem(name);
     let golden_run = golden[run].clone();
@@ -721,7 +721,7 @@ fn curvatures_that_several_directions_have_all_count_for_the_evidence() {
     }
 }
 
-/// The matrix Wiener problem of the page: 4 data of 3 latent values.
+/// Returns the matrix Wiener problem of the page: 4 data of 3 latent values.
 fn small_wiener_problem() -> Problem {
     let rows = white(12, 1).chunks(3).map(<[f64]>::to_vec).collect();
     Problem { noise: Noise::Gaussian { std: 0.5 }, data: white(4, 2), latent: 3, forward: Box::new(linear(rows)) }
@@ -830,7 +830,7 @@ fn uniform(i: u64, seed: u64) -> f64 {
     (((z ^ (z >> 31)) >> 11) as f64 + 0.5) * (-53f64).exp2()
 }
 
-/// The count below which a Poisson distribution has a part `u`.
+/// Returns the count below which a Poisson distribution has a part `u`.
 fn poisson(rate: f64, u: f64) -> f64 {
     let (mut count, mut term) = (0.0, (-rate).exp());
     let mut below = term;
@@ -885,7 +885,7 @@ fn what_is_kept_does_not_change_a_bit() {
     }
 }
 
-/// What all iterations of a fit have given, as bits.
+/// Returns what all iterations of a fit have given, as bits.
 fn bits(fit: &Fit<Host, &Problem>) -> (Vec<u64>, Vec<u64>) {
     let position = fit.samples().position.iter().map(|x| x.to_bits()).collect();
     (position, fit.history().iter().map(|report| report.energy.to_bits()).collect())

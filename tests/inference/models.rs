@@ -21,7 +21,7 @@ use serde_json::Value;
 /// Process grids: alone, slabs, pencils, more ranks than lines of the smallest grid.
 const GRIDS: [[usize; 2]; 4] = [[1, 1], [2, 1], [1, 3], [2, 2]];
 
-/// The field prior of a golden.
+/// Returns the field prior of a golden.
 fn prior_of(golden: &Value) -> FieldPrior {
     let amplitude = if golden.get("cutoff").is_some() {
         let cutoff_wavenumber = pair(&golden["cutoff"]).map(|value| 2.0 * std::f64::consts::PI * value);
@@ -58,7 +58,7 @@ fn bits(rank: &mut Rank, field: &Vector) -> Result<Vec<(usize, u32)>, InferenceE
     Ok(flat(rank, field)?.into_iter().map(|(at, value)| (at, (value as f32).to_bits())).collect())
 }
 
-/// What ranks found, each its part, as one; where several have a number they have the same.
+/// Returns what ranks found, each its part, as one; where several have a number they have the same.
 fn together(found: Vec<Vec<(usize, u32)>>) -> Vec<(usize, u32)> {
     let mut all = found.concat();
     all.sort_unstable();
@@ -121,7 +121,7 @@ fn correlated_fields_are_those_of_the_goldens_on_any_ranks() {
     }
 }
 
-/// A golden's latent values in the order of this library's names: Matérn's have another.
+/// Returns a golden's latent values in the order of this library's names: Matérn's have another.
 fn latent(golden: &Value, of: &str) -> Vec<f64> {
     let mut x = numbers(&golden[of]);
     if golden.get("cutoff").is_some() {
@@ -192,7 +192,7 @@ fn the_field_of_the_study_has_its_amplitudes() {
     });
 }
 
-/// The white noise of the goldens: Box-Muller on splitmix64.
+/// Returns the white noise of the goldens: Box-Muller on splitmix64.
 fn white(count: usize, seed: u64) -> Vec<f64> {
     let uniform = |n: u64| {
         let mut z = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -466,7 +466,7 @@ fn likelihoods_are_those_of_the_goldens() {
     }
 }
 
-/// The model of the goldens of 16 cells: `gain exp(field)` at some cells.
+/// Returns the model of the goldens of 16 cells: `gain exp(field)` at some cells.
 fn rate_at_cells(rank: &mut Rank, golden: &Value) -> Result<Model, InferenceError> {
     let regular = grid_of(rank, golden);
     let field = CorrelatedField::new(rank, &regular, &prior_of(golden))?.model()?;
@@ -477,7 +477,7 @@ fn rate_at_cells(rank: &mut Rank, golden: &Value) -> Result<Model, InferenceErro
     Ok(field.then(&seen)?.then(&rate)?)
 }
 
-/// What this rank has of numbers at the golden's cells.
+/// Returns what this rank has of numbers at the golden's cells.
 fn own_cells(rank: &Rank, golden: &Value, values: &Value) -> Vec<f64> {
     let regular = grid_of(rank, golden);
     let cells = numbers(&golden["cells"]);
@@ -562,7 +562,8 @@ fn amended_likelihoods_are_those_of_the_goldens_on_any_ranks() {
     }
 }
 
-/// The log-normal rate of 64 x 64 cells of the goldens, and the likelihood of this rank's counts.
+/// Returns the log-normal rate of 64 x 64 cells of the goldens, and the likelihood of this rank's
+/// counts.
 fn large_poisson(rank: &mut Rank) -> Result<(Model, Likelihood), InferenceError> {
     let counts = numbers(&golden("poisson_64_counts.json"));
     let mut description = golden("poisson_64_given.json")["model"].clone();
@@ -909,7 +910,8 @@ fn priors_are_those_of_the_goldens() {
     });
 }
 
-/// What a likelihood of few data gives: energy, gradient, metric times a vector, and the residual.
+/// Returns what a likelihood of few data gives: energy, gradient, metric times a vector, and the
+/// residual.
 fn all_of(
     rank: &mut Rank,
     likelihood: &Likelihood,

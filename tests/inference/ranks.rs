@@ -3,7 +3,7 @@
 use super::field_models::{Found, Run, fit};
 use meshloom::comm::run_threads;
 
-/// What the ranks of a group have found, as one; of all groups the same.
+/// Returns what the ranks of a group have found, as one; of all groups the same.
 fn whole(groups: usize, space: usize, run: Run<'_>) -> Found {
     let options = meshloom_sanitizer::options().unwrap();
     let ranks = run_threads(groups * space, |comm| fit(&comm, &options, groups, run));

@@ -23,7 +23,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// A file with this header and these bytes behind it.
+    /// Returns a file with this header and these bytes behind it.
     fn npy(&self, name: &str, descr: &str, fortran: bool, shape: &str, data: &[u8]) -> PathBuf {
         let order = if fortran { "True" } else { "False" };
         let text = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n");

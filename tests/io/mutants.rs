@@ -10,7 +10,7 @@ use super::mutation::{Random, mutate, survive};
 use meshloom::io::{IoError, IoErrorKind, Member, NpyFile, NpyWriter, NpzFile, NpzWriter, read_numbers};
 use meshloom::points::neighbors::Bins;
 
-/// What reading has given must be good, or an error that is no wish for memory.
+/// Returns what reading has given must be good, or an error that is no wish for memory.
 fn sound<T>(path: &Path, result: Result<T, IoError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),

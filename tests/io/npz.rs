@@ -125,7 +125,7 @@ fn is_good(path: &Path) {
     }
 }
 
-/// The python to ask, if it is there and has the module.
+/// Returns the python to ask, if it is there and has the module.
 fn python(module: &str) -> Option<Command> {
     let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_string());
     let found = Command::new(&python).args(["-c", &format!("import {module}")]).output();

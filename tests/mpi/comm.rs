@@ -324,7 +324,7 @@ fn slow_ranks(comm: &Communicator) -> Result<(), CommError> {
     comm.all_reduce(&mut [1u32], Op::Sum)
 }
 
-/// A communicator of the world, as a caller makes one on any thread.
+/// Returns a communicator of the world, as a caller makes one on any thread.
 fn of_world() -> Result<Communicator, CommError> {
     // SAFETY: the world is always a valid handle.
     unsafe { Communicator::from_mpi(ffi::RSMPI_COMM_WORLD) }

@@ -21,7 +21,7 @@ pub const CASE: Case = Case {
     outcome: Outcome::Passes,
 };
 
-/// The whole spectrum and field, or this rank's parts of them.
+/// Returns the whole spectrum and field, or this rank's parts of them.
 fn both<T: Cell>(gpu: &Gpu, comms: &mut GridComms, spec: &Spec, whole: Option<&Both<T>>) -> Result<Both<T>, Error> {
     let mut recorder = Recorder::new(gpu)?;
     let tuning = TransformTuning { pieces: 3, ..TransformTuning::of(gpu) };

@@ -33,7 +33,7 @@ fn noise(part: &Box3, n: u64, seed: u64) -> Vec<f32> {
     values
 }
 
-/// This rank's part of a field of a cube of `n` cells.
+/// Returns this rank's part of a field of a cube of `n` cells.
 fn part_of(whole: &[f32], part: &Box3, n: u64) -> Vec<f32> {
     let [x, y, z] = part;
     let mut values = Vec::new();

@@ -17,7 +17,7 @@ use meshloom::operators::{
 
 const SHAPE: [u64; 3] = [4, 5, 6];
 
-/// A field of 120 cells.
+/// Returns a field of 120 cells.
 fn all_cells(salt: u64) -> Vec<f64> {
     (0..120).map(|cell| number(cell, salt)).collect()
 }
@@ -34,7 +34,7 @@ fn space(rank: &Rank) -> Result<Space, OperatorError> {
     Space::of("x", Leaf::cells(&regular(rank, SHAPE)))
 }
 
-/// A field of cells with these values of all ranks.
+/// Returns a field of cells with these values of all ranks.
 fn field_of(rank: &mut Rank, all: &[f64]) -> Result<Vector, OperatorError> {
     let mut field = Vector::new(&rank.gpu, &space(rank)?)?;
     let own = own(&regular(rank, SHAPE), all);
@@ -287,8 +287,8 @@ fn lines_of_sight_are_integrals() {
     }
 }
 
-/// The correlated field of `tests/shared/correlated_field.rs`: amplitudes at their modes times
-/// excitations, transformed, plus an offset.
+/// Returns the correlated field of `tests/shared/correlated_field.rs`: amplitudes at their modes
+/// times excitations, transformed, plus an offset.
 fn correlated_field(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, OperatorError> {
     let modes = Space::of("xi", Leaf::modes(regular))?;
     let wavenumbers = Wavenumbers::unique(regular)?;

@@ -43,7 +43,7 @@ fn items_of(count: u64) -> Vec<f32> {
     (0..count).map(|item| if item % 3 == 0 { -size(item) } else { size(item) }).collect()
 }
 
-/// The tree, as a recursion.
+/// Returns the tree, as a recursion.
 fn tree(rows: &[f32], combine: &dyn Fn(f32, f32) -> f32) -> f32 {
     match rows {
         [one] => *one,

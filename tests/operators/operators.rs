@@ -36,8 +36,8 @@ const FLOW: &str = "
         return select(turned, vec2<f32>(log(1.0 + state.energy), state.v.z), x > 0.25);
     }";
 
-/// What a pointwise function takes or gives at a place, counted over batches: leaves in the order
-/// of their names.
+/// Returns what a pointwise function takes or gives at a place, counted over batches: leaves in the
+/// order of their names.
 fn at_place(space: &Space, values: &BTreeMap<String, Vec<f64>>, place: usize) -> Vec<f64> {
     let mut found = Vec::new();
     for (name, leaf) in space.leaves() {
@@ -166,7 +166,7 @@ fn every_operator_has_its_adjoint_and_its_derivative() {
     }
 }
 
-/// The fingerprint of a model.
+/// Returns the fingerprint of a model.
 fn fingerprint(rank: &mut Rank, model: &Model) -> Result<u64, OperatorError> {
     let mut fingerprint = Fingerprint::new();
     model.identify(rank, &mut fingerprint)?;

@@ -19,7 +19,7 @@ impl Random {
         self.next() % below
     }
 
-    /// A multiple of 1/64 between -2 and 2, which f32 holds.
+    /// Returns a multiple of 1/64 between -2 and 2, which f32 holds.
     fn number(&mut self) -> f64 {
         (self.below(257) as f64 - 128.0) / 64.0
     }

@@ -19,7 +19,7 @@ fn cargo_package(words: &[&str]) -> (String, String) {
     (out, err)
 }
 
-/// The targets of Markdown links and pictures, and of `src` and `href` in HTML.
+/// Returns the targets of Markdown links and pictures, and of `src` and `href` in HTML.
 fn links(text: &str) -> Vec<&str> {
     let after = |mark: &'static str, end: char| {
         text.match_indices(mark).filter_map(move |(at, mark)| text[at + mark.len()..].split(end).next())
@@ -27,7 +27,7 @@ fn links(text: &str) -> Vec<&str> {
     after("](", ')').chain(after("src=\"", '"')).chain(after("href=\"", '"')).collect()
 }
 
-/// The file in the package that a relative link of the document `from` leads to.
+/// Returns the file in the package that a relative link of the document `from` leads to.
 fn target(from: &str, link: &str) -> PathBuf {
     let path = Path::new(from).parent().unwrap().join(link.split('#').next().unwrap());
     path.components().fold(PathBuf::new(), |mut path, part| {

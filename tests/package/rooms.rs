@@ -116,7 +116,7 @@ impl fmt::Debug for Import {
     }
 }
 
-/// All Rust files below `dir`.
+/// Returns all Rust files below `dir`.
 fn sources(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -130,7 +130,7 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The code of a file without comments and without its tests.
+/// Returns the code of a file without comments and without its tests.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let text = text.split("\nmod tests {").next().unwrap_or_default();
@@ -138,7 +138,7 @@ fn code(path: &Path) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The module that a file is, from the root of its crate.
+/// Returns the module that a file is, from the root of its crate.
 fn module(root: &Path, file: &Path) -> Vec<String> {
     let path = file.strip_prefix(root).unwrap().with_extension("");
     let mut module: Vec<_> = path.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
@@ -170,8 +170,8 @@ fn read_paths<'a>(mut text: &'a str, mut path: Vec<&'a str>, found: &mut Vec<Vec
     }
 }
 
-/// The paths in the code of `module`, from the root of the crate. Those of other crates stand as if
-/// below the module.
+/// Returns the paths in the code of `module`, from the root of the crate. Those of other crates
+/// stand as if below the module.
 fn paths(code: &str, module: &[String], begins: &[&str]) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for begin in begins {
@@ -196,8 +196,8 @@ fn paths(code: &str, module: &[String], begins: &[&str]) -> Vec<Vec<String>> {
     found.iter().map(absolute).collect()
 }
 
-/// The imports among the files and folders of the folder `room` of a crate. A name that the room's
-/// `mod.rs` gives out stands for the file it is from.
+/// Returns the imports among the files and folders of the folder `room` of a crate. A name that the
+/// room's `mod.rs` gives out stands for the file it is from.
 fn imports(root: &Path, room: &str) -> BTreeSet<Import> {
     let files = sources(&root.join(room));
     let place: Vec<String> = room.split('/').filter(|name| !name.is_empty()).map(String::from).collect();
@@ -288,7 +288,7 @@ fn imports_of_every_form_are_found() {
     assert_eq!(climbs(&graph, &[&["d"], &["c", "b"], &["a"]]), [import("b", "c"), import("c", "b")]);
 }
 
-/// The names that a module gives out: its own public items and what it re-exports.
+/// Returns the names that a module gives out: its own public items and what it re-exports.
 fn given_out(root: &Path, room: &str) -> Vec<String> {
     let folder = root.join(room);
     let code = code(&if folder.is_dir() { folder.join("mod.rs") } else { folder.with_extension("rs") });

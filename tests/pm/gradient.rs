@@ -28,7 +28,7 @@ fn variance(observer: &mut Observer<'_>, context: &mut Rank) -> Result<f64, Simu
     Ok(0.5 * sum[0] / cells)
 }
 
-/// The power in the third bin.
+/// Returns the power in the third bin.
 fn third_bin(observer: &mut Observer<'_>, context: &mut Rank) -> Result<f64, SimulationError> {
     let spectrum = observer.run().power(context)?;
     let by: Vec<f64> = (0..spectrum.len()).map(|bin| f64::from(u8::from(bin == 2))).collect();
@@ -328,7 +328,7 @@ fn a_lost_run_does_not_spoil_the_next() {
     }
 }
 
-/// A run of the f64 reference, and a loss of its density.
+/// Returns a run of the f64 reference, and a loss of its density.
 fn reference(config: &Config, noise: &[f64], loss: &dyn Fn(&[f64]) -> f64) -> f64 {
     let n = config.particles as usize;
     let power = LinearPower::new(config.cosmology, TransferKind::Full).unwrap();

@@ -121,7 +121,7 @@ fn expectation_of_a_bin_is_the_integral_over_it() {
     assert!(compared > 10, "{compared}");
 }
 
-/// A number in (0, 1) that depends on nothing but its index (splitmix64).
+/// Returns a number in (0, 1) that depends on nothing but its index (splitmix64).
 fn random(index: u64) -> f64 {
     let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

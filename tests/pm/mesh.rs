@@ -60,8 +60,8 @@ fn golden() -> (Lattice, [Vec<f64>; 3]) {
     (Lattice::new([2; 3], alone(), 0), x)
 }
 
-/// What all kernels of derivatives make of a cloud on 16^3 cells: by name, the bits of their
-/// results.
+/// Returns what all kernels of derivatives make of a cloud on 16^3 cells: by name, the bits of
+/// their results.
 fn derivatives(options: &Options, window: Window) -> Vec<(&'static str, Vec<u32>)> {
     let mut bench = Bench::with(options);
     let (lattice, mesh) = (Lattice::new([8; 3], alone(), 0), MeshPart::new([16; 3], [8.0; 3], alone(), 0, [[0; 2]; 3]));

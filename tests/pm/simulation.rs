@@ -99,7 +99,7 @@ fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) 
     end
 }
 
-/// The numbers of rows of three by axis.
+/// Returns the numbers of rows of three by axis.
 fn columns(rows: &[f32]) -> [Vec<f32>; 3] {
     [0, 1, 2].map(|axis| rows.iter().skip(axis).step_by(3).copied().collect())
 }
@@ -403,7 +403,7 @@ fn a_run_takes_the_memory_that_was_said() {
     }
 }
 
-/// A small run for what does not depend on size.
+/// Returns a small run for what does not depend on size.
 fn small() -> Config {
     Config { particles: 8, mesh: 16, box_size: 16.0, steps: 3, ..golden() }
 }

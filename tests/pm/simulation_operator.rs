@@ -17,7 +17,7 @@ use meshloom::pm::{Config, Gradient, Noise, Observable, Simulation, SimulationEr
 const GRIDS: [[usize; 2]; 4] = [[1, 1], [2, 1], [3, 1], [2, 2]];
 const ALL: [Observable; 3] = [Observable::Momentum, Observable::Density, Observable::Displacement];
 
-/// The operator on the process grid of the test.
+/// Returns the operator on the process grid of the test.
 fn operator(
     rank: &mut Rank,
     config: Config,
@@ -33,7 +33,7 @@ fn config() -> Config {
     Config { particles: 8, mesh: 16, box_size: 64.0, steps: 3, ..base }
 }
 
-/// The other scheme, order and window.
+/// Returns the other scheme, order and window.
 fn other() -> Config {
     Config { scheme: Scheme::BullFrog, lpt: LptOrder::First, window: Window::Tsc, ..config() }
 }

@@ -80,7 +80,7 @@ impl Points {
         self.number.len()
     }
 
-    /// The points of these rows.
+    /// Returns the points of these rows.
     fn of(&self, rows: &[usize]) -> Points {
         let dims = self.domain.dims();
         let reals = |values: &[f32], width: usize| -> Vec<f32> {
@@ -121,7 +121,7 @@ impl Points {
     }
 }
 
-/// The catalogue of points that are dealt out so, each rank's part.
+/// Returns the catalogue of points that are dealt out so, each rank's part.
 fn parts(dealt: &[Points], selection: &Selection) -> Result<Vec<Catalogue>, RunError> {
     run_threads(dealt.len(), |comm| catalogue(&comm, &dealt[comm.rank()].members(), selection))
 }
@@ -132,7 +132,7 @@ fn on_one_rank(points: &Points, selection: &Selection) -> Catalogue {
 
 const ALL: Selection = Selection { min_members: 1, order: Order::Label, observer: None };
 
-/// The parts as one, after a check of how they are shared out.
+/// Returns the parts as one, after a check of how they are shared out.
 fn joined(parts: &[Catalogue]) -> Catalogue {
     let ranks = parts.len() as u64;
     let (total, members_total) = (parts[0].total, parts[0].members_total);
@@ -596,7 +596,7 @@ fn any_unit_gives_the_same_catalogue() {
     }
 }
 
-/// The error that the first failing rank returns.
+/// Returns the error that the first failing rank returns.
 fn error(dealt: &[Points], selection: &Selection) -> (usize, FofError) {
     let error = parts(dealt, selection).unwrap_err();
     (error.rank, error.downcast().unwrap())

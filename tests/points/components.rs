@@ -46,7 +46,7 @@ impl Bench {
     }
 }
 
-/// The least number of a point in each one's component.
+/// Returns the least number of a point in each one's component.
 fn brute(domain: &Domain, points: &[f32], radius: f32) -> Vec<u32> {
     let points: Vec<&[f32]> = points.chunks(domain.dims()).collect();
     let mut labels = vec![u32::MAX; points.len()];

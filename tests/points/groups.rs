@@ -8,7 +8,8 @@ use meshloom::points::fof::{Catalogue, FofError, Groups, Linking, Order, Selecti
 use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Launch, Rank, launch};
 
-/// Where each rank's rows end: evenly, all on the last one, or the more the higher the rank.
+/// Returns where each rank's rows end: evenly, all on the last one, or the more the higher the
+/// rank.
 fn share(n: usize, ranks: usize, how: usize) -> Vec<usize> {
     let end = |rank: usize| match how % 3 {
         0 => n * rank / ranks,
@@ -79,7 +80,7 @@ fn found(ranks: usize, how: usize, domain: &Domain, points: &[f32], linking: Lin
     all
 }
 
-/// The least number of a point in each one's group, by a search through all pairs.
+/// Returns the least number of a point in each one's group, by a search through all pairs.
 fn brute(domain: &Domain, points: &[f32], length: f32) -> Vec<u64> {
     let points: Vec<&[f32]> = points.chunks(domain.dims()).collect();
     let mut labels = vec![u64::MAX; points.len()];

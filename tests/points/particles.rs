@@ -37,7 +37,7 @@ fn upload<T: meshloom::gpu::DeviceElement>(recorder: &mut Recorder, data: &[T]) 
     array
 }
 
-/// The wrap of the device: the exact remainder, rounded where the side is added.
+/// Returns the wrap of the device: the exact remainder, rounded where the side is added.
 fn wrapped(x: f32, side: f32) -> f32 {
     if (0.0..side).contains(&x) {
         return x;

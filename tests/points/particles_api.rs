@@ -16,7 +16,7 @@ fn on<T: Send>(ranks: usize, body: impl Fn(&mut Rank) -> Result<Vec<T>, Error> +
     parts.into_iter().flatten().collect()
 }
 
-/// This rank's part of rows of `width` values each.
+/// Returns this rank's part of rows of `width` values each.
 fn part<'a, T>(rank: &Rank, all: &'a [T], width: usize) -> &'a [T] {
     let (count, ranks, at) = (all.len() / width, rank.comm.size(), rank.comm.rank());
     // Uneven parts, of which the first of many is empty.
@@ -26,7 +26,7 @@ fn part<'a, T>(rank: &Rank, all: &'a [T], width: usize) -> &'a [T] {
     &all[cut(at) * width..cut(at + 1) * width]
 }
 
-/// The nearest image of `b` as seen from `a`.
+/// Returns the nearest image of `b` as seen from `a`.
 fn offset(domain: &Domain, a: &[f32], b: &[f32]) -> [f64; 3] {
     let mut offset = [0.0; 3];
     for axis in 0..domain.dims() {
@@ -606,8 +606,8 @@ fn particles_are_painted_without_passing_the_host() {
     assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.to_string().starts_with("side 1"))));
 }
 
-/// The weight of a node at distance `d` in cells, by the definitions of the windows (Hockney &
-/// Eastwood 1981, section 5-3).
+/// Returns the weight of a node at distance `d` in cells, by the definitions of the windows
+/// (Hockney & Eastwood 1981, section 5-3).
 fn weight(window: Window, d: f64) -> f64 {
     let d = d.abs();
     match window {
@@ -749,7 +749,7 @@ fn attributes_are_summed_to_the_same_bits_on_any_number_of_ranks() {
     }
 }
 
-/// The number of this rank's points of three coordinates.
+/// Returns the number of this rank's points of three coordinates.
 fn p_len(rank: &Rank, x: &[f32]) -> usize {
     part(rank, x, 3).len() / 3
 }

@@ -87,7 +87,7 @@ impl Bench {
     }
 }
 
-/// The library's kernel of this name.
+/// Returns the library's kernel of this name.
 fn kernel(label: &str) -> Kernel {
     Kernel::new(meshloom::kernels().into_iter().find(|source| source.label() == label).unwrap())
 }

@@ -75,7 +75,7 @@ fn tell(context: &mut Rank, case: &Case) -> Result<Told, Error> {
     Ok(told)
 }
 
-/// What all ranks are told, one after the other, case by case.
+/// Returns what all ranks are told, one after the other, case by case.
 fn tell_all(ranks: usize, cases: &[Case]) -> Vec<Told> {
     let parts = run_threads(ranks, |comm| {
         let gpu = Gpu::open(&meshloom_sanitizer::options()?, comm.rank())?;
@@ -189,8 +189,8 @@ fn check(case: &Case, told: &Told) {
     }
 }
 
-/// A cloud of 42 points: most of them spread over `scale`, others in one place, in a small clump,
-/// near 0, and far away.
+/// Returns a cloud of 42 points: most of them spread over `scale`, others in one place, in a small
+/// clump, near 0, and far away.
 fn case(seed: u64, sides: &[f64], scale: f64, small: f64, far: f64) -> Case {
     let domain = Domain::new(sides).unwrap();
     let dims = domain.dims();

@@ -17,7 +17,7 @@ pub enum Kind {
     Two,
 }
 
-/// A number in [0, 1) that depends on nothing but the seed and the index (splitmix64).
+/// Returns a number in [0, 1) that depends on nothing but the seed and the index (splitmix64).
 pub fn uniform(seed: u64, index: u64) -> f64 {
     let mut z = (seed << 40 ^ index).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -56,8 +56,8 @@ pub fn points(kind: Kind, n: usize, dims: usize, seed: u64) -> Vec<f32> {
     out
 }
 
-/// The square of the distance of two points, or of their nearest images: in `f64`, and by a rule of
-/// its own.
+/// Returns the square of the distance of two points, or of their nearest images: in `f64`, and by a
+/// rule of its own.
 pub fn square(domain: &Domain, a: &[f32], b: &[f32]) -> f64 {
     let along = |axis: usize| {
         let d = f64::from(a[axis]) - f64::from(b[axis]);
@@ -67,14 +67,14 @@ pub fn square(domain: &Domain, a: &[f32], b: &[f32]) -> f64 {
     (0..domain.dims()).map(|axis| along(axis).powi(2)).sum()
 }
 
-/// The distance as `f32`, which is what counts.
+/// Returns the distance as `f32`, which is what counts.
 pub fn distance(domain: &Domain, a: &[f32], b: &[f32]) -> f32 {
     square(domain, a, b).sqrt() as f32
 }
 
 type Found = Vec<Vec<(u32, f32)>>;
 
-/// The `k` nearest sources of each query, in the order of (square, index); missing ones are
+/// Returns the `k` nearest sources of each query, in the order of (square, index); missing ones are
 /// (u32::MAX, infinity).
 pub fn brute_nearest(
     domain: &Domain,
@@ -102,8 +102,8 @@ pub fn brute_nearest(
     queries.chunks(dims).enumerate().map(row).collect()
 }
 
-/// The sources within `radius` of each query in ascending order; `kept` says which pairs of numbers
-/// (query, source) count.
+/// Returns the sources within `radius` of each query in ascending order; `kept` says which pairs of
+/// numbers (query, source) count.
 pub fn brute_within(
     domain: &Domain,
     sources: &[f32],

@@ -31,7 +31,7 @@ pub const CASES: &[Case] = &[
 /// Cuts to try, in bytes.
 pub const CUTS: [u64; 4] = [1, 4, 7, 1 << 30];
 
-/// A number that tells the rank, the place and a salt apart.
+/// Returns a number that tells the rank, the place and a salt apart.
 fn value(rank: usize, place: usize, salt: usize) -> u32 {
     (rank * 10_007 + place * 101 + salt * 7 + 1) as u32
 }
@@ -59,7 +59,7 @@ fn broadcast(comm: &Communicator) -> Result<(), CommError> {
     Ok(())
 }
 
-/// The fixed tree, written as a recursion over halves.
+/// Returns the fixed tree, written as a recursion over halves.
 fn tree<T: Reducible>(elements: &[T], op: Op) -> T {
     match elements {
         [one] => *one,

@@ -78,8 +78,8 @@ fn cut<T: Sample>(from: usize, to: usize, field: u64, count: u64) -> Vec<T> {
     samples(from, count, field * 64 + to as u64)
 }
 
-/// What moves, of elements of one type: uneven and empty parts, one and several fields, short and
-/// long.
+/// Returns what moves, of elements of one type: uneven and empty parts, one and several fields,
+/// short and long.
 fn moves<T: DeviceElement + Sample>(context: &mut Rank, collectives: &mut Collectives) -> Result {
     let (me, size) = (context.comm.rank(), context.comm.size());
     for (fields, most) in [(1, 0), (1, 5), (3, 4), (1, 4200), (3, 1500)] {
@@ -160,7 +160,7 @@ fn shifted<T: DeviceElement + Sample>(context: &mut Rank, collectives: &mut Coll
     Ok(())
 }
 
-/// The fixed tree, written as a recursion over halves.
+/// Returns the fixed tree, written as a recursion over halves.
 fn tree<T: Reducible>(elements: &[T], op: Op) -> T {
     match elements {
         [one] => *one,
@@ -171,7 +171,7 @@ fn tree<T: Reducible>(elements: &[T], op: Op) -> T {
     }
 }
 
-/// What is combined, to the last bit.
+/// Returns what is combined, to the last bit.
 fn reduces<N: DeviceNumber + Sample>(context: &mut Rank, collectives: &mut Collectives) -> Result {
     let (me, size) = (context.comm.rank(), context.comm.size());
     for op in [Op::Sum, Op::Min, Op::Max] {
@@ -291,7 +291,7 @@ fn in_flight(context: &mut Rank, collectives: &mut Collectives) -> Result {
     Ok(())
 }
 
-/// All collectives on this rank, for all types of elements, in chunks of so many bytes.
+/// Returns all collectives on this rank, for all types of elements, in chunks of so many bytes.
 pub fn all(context: &mut Rank, chunk: u64) -> Result {
     let exchange = context.exchange.clone().with_chunks(chunk, 2);
     let collectives = &mut Collectives::new(exchange);

@@ -337,7 +337,7 @@ fn correlated_fields(rank: &mut Rank) -> Models {
     amplitudes.map(field).into_iter().map(|model| model.map_err(outer)).collect()
 }
 
-/// The error of an operator of the upper room.
+/// Returns the error of an operator of the upper room.
 fn outer(error: InferenceError) -> OperatorError {
     OperatorError::failed("inference", error)
 }

@@ -156,7 +156,7 @@ pub struct Run<'a> {
     pub state: Option<&'a Path>,
 }
 
-/// A fit by `groups` groups of all ranks of `comm`.
+/// Returns a fit by `groups` groups of all ranks of `comm`.
 pub fn fit(comm: &Communicator, options: &Options, groups: usize, run: Run<'_>) -> Result<Found, InferenceError> {
     let (groups, own) = SampleGroups::split(comm, groups)?;
     let gpu = Gpu::open(options, 0)?;

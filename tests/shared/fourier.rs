@@ -17,7 +17,7 @@ pub type C = Complex<f64>;
 pub type Halo = [[u64; 2]; 3];
 pub const NO_HALO: Halo = [[0; 2]; 3];
 
-/// Whether tests take the time for cases whose kernels are long to compile.
+/// Returns `true` if tests take the time for cases whose kernels are long to compile.
 pub fn long_tests() -> bool {
     std::env::var("MESHLOOM_LONG_TESTS").is_ok_and(|v| v == "1")
 }
@@ -62,7 +62,7 @@ numbers!(f32 f64);
 pub trait Cell: Number + Value<Mode: Number> {}
 impl<T: Number + Value<Mode: Number>> Cell for T {}
 
-/// A number in -0.5..0.5 that looks random.
+/// Returns a number in -0.5..0.5 that looks random.
 pub fn noise(i: u64) -> f64 {
     let mut x = i.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -87,12 +87,12 @@ pub fn cells(spec: &Spec) -> u64 {
 pub fn modes(spec: &Spec) -> u64 {
     spec.fields * spec.spectrum().iter().product::<u64>()
 }
-/// The specification with the values and precision of `T`.
+/// Returns the specification with the values and precision of `T`.
 pub fn of<T: Value>(spec: &Spec) -> Spec {
     Spec { values: T::VALUES, precision: T::PRECISION, ..spec.clone() }
 }
 
-/// The accuracy law: the largest relative error in the maximum norm.
+/// Returns the accuracy law: the largest relative error in the maximum norm.
 pub fn tolerance(spec: &Spec) -> f64 {
     let lengths = || (0..3).filter(|&a| spec.axes[a]).map(|a| spec.points[a]);
     let decades = lengths().map(|n| (n as f64).log10()).sum::<f64>();
@@ -111,7 +111,7 @@ fn strip(mut n: u64, factor: u64) -> u64 {
     n
 }
 
-/// The relative error in the maximum norm.
+/// Returns the relative error in the maximum norm.
 pub fn error<T: Number>(got: &[T], want: &[C]) -> f64 {
     assert_eq!(got.len(), want.len(), "as many numbers");
     let largest = want.iter().map(|v| v.norm()).fold(0.0, f64::max);
@@ -172,8 +172,8 @@ fn moved(data: &[C], shape: &mut [u64; 3], axis: usize, n: u64, from: impl Fn(u6
     result
 }
 
-/// Where the mode at `i` of a line of `kept` stands among those of a line of `n`; the unpaired one
-/// nowhere.
+/// Returns where the mode at `i` of a line of `kept` stands among those of a line of `n`; the
+/// unpaired one nowhere.
 fn mode_place(i: u64, kept: u64, n: u64) -> Option<u64> {
     match () {
         () if kept == n => Some(i),
@@ -183,7 +183,7 @@ fn mode_place(i: u64, kept: u64, n: u64) -> Option<u64> {
     }
 }
 
-/// The spectra of fields in f64.
+/// Returns the spectra of fields in f64.
 pub fn forward_truth(spec: &Spec, data: &[C]) -> Vec<C> {
     let factor = spec.factors()[0];
     let one = |field: &[C]| {
@@ -205,7 +205,7 @@ pub fn forward_truth(spec: &Spec, data: &[C]) -> Vec<C> {
     data.chunks((cells(spec) / spec.fields) as usize).flat_map(one).collect()
 }
 
-/// The fields of spectra in f64.
+/// Returns the fields of spectra in f64.
 pub fn inverse_truth(spec: &Spec, data: &[C]) -> Vec<C> {
     let factor = spec.factors()[1];
     let one = |spectrum: &[C]| {
@@ -331,7 +331,7 @@ pub struct Rank<'a, T: Value> {
 const GHOST: f64 = 777.0;
 
 impl<T: Cell> Rank<'_, T> {
-    /// This rank's part of the fields, in an array with ghosts.
+    /// Returns this rank's part of the fields, in an array with ghosts.
     pub fn field(&mut self, input: &[T]) -> Array<T> {
         let spec = self.transform.plan().spec.clone();
         let array = self.transform.field(self.gpu, &self.layout).unwrap();
@@ -353,7 +353,7 @@ impl<T: Cell> Rank<'_, T> {
         all
     }
 
-    /// The own cells of an array, after a look at its ghosts.
+    /// Returns the own cells of an array, after a look at its ghosts.
     pub fn read(&mut self, array: &Array<T>) -> Vec<T> {
         let all = self.recorder.download(array, 0, array.len()).unwrap();
         let own = cut(&all, self.layout.shape(), &self.inside());
@@ -361,7 +361,7 @@ impl<T: Cell> Rank<'_, T> {
         own
     }
 
-    /// This rank's part of the spectra in an array.
+    /// Returns this rank's part of the spectra in an array.
     pub fn spectrum(&mut self, input: &[T::Mode]) -> Array<T::Mode> {
         let array = self.transform.spectrum(self.gpu).unwrap();
         let own = cut(input, self.transform.plan().spec.spectrum(), &self.transform.spectrum_part());
@@ -416,7 +416,7 @@ pub fn gathered<E: Number>(shape: [u64; 3], fields: u64, parts: Vec<(Box3, Vec<E
     all
 }
 
-/// The spectra of `input`, which must stay as it is.
+/// Returns the spectra of `input`, which must stay as it is.
 pub fn forward<T: Cell>(setup: &Setup, spec: &Spec, input: &[T]) -> Vec<T::Mode> {
     let ranks = on_ranks::<T, _>(setup, spec, |rank| {
         let (field, spectrum) = (rank.field(input), rank.spectrum(&random(modes(spec), 99)));
@@ -428,7 +428,7 @@ pub fn forward<T: Cell>(setup: &Setup, spec: &Spec, input: &[T]) -> Vec<T::Mode>
     gathered(of::<T>(spec).spectrum(), spec.fields, ranks)
 }
 
-/// The fields of `input`, which must stay as it is.
+/// Returns the fields of `input`, which must stay as it is.
 pub fn inverse<T: Cell>(setup: &Setup, spec: &Spec, input: &[T::Mode]) -> Vec<T> {
     let ranks = on_ranks::<T, _>(setup, spec, |rank| {
         let (spectrum, field) = (rank.spectrum(input), rank.field(&random::<T>(cells(spec), 98)));

@@ -291,7 +291,7 @@ impl LogLikelihoodAt<Host> for At<'_> {
     }
 }
 
-/// A matrix of rows.
+/// Returns a matrix of rows.
 pub fn linear(rows: Vec<Vec<f64>>) -> impl Fn(&[Complex64]) -> Vec<Complex64> {
     move |x| rows.iter().map(|row| row.iter().zip(x).map(|(a, x)| x * *a).sum()).collect()
 }

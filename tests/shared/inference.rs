@@ -15,14 +15,14 @@ use meshloom::inference::InferenceError;
 use meshloom::operators::{Leaf, RegularGrid, Space, Support, Vector};
 use serde_json::Value;
 
-/// A file of goldens. Programs of tests run in the package's directory, which need not be the one
-/// that they were built in.
+/// Returns a file of goldens. Programs of tests run in the package's directory, which need not be
+/// the one that they were built in.
 pub fn golden(name: &str) -> Value {
     let path = Path::new("tests/goldens").join(name);
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The numbers of a list, or list of lists, one after the other.
+/// Returns the numbers of a list, or list of lists, one after the other.
 pub fn numbers(value: &Value) -> Vec<f64> {
     match value {
         Value::Array(values) => values.iter().flat_map(numbers).collect(),
@@ -54,7 +54,7 @@ pub fn ranks_with<T: Send>(
     results.unwrap_or_else(|error| panic!("{parts:?}: {error}"))
 }
 
-/// A grid of one to three axes with cells of these sizes.
+/// Returns a grid of one to three axes with cells of these sizes.
 pub fn grid(rank: &Rank, shape: &[u64], distances: &[f64]) -> RegularGrid {
     let (mut cells, mut size) = ([1; 3], [1.0; 3]);
     for (n, own) in shape.iter().rev().enumerate() {
@@ -88,8 +88,8 @@ fn whole(leaf: &Leaf) -> usize {
     if leaf.is_distributed() && leaf.regular().is_none() { leaf.len() as usize } else { leaf.total() as usize }
 }
 
-/// A field from its numbers of all ranks: leaves in the order of their names. Points are those of
-/// this rank alone.
+/// Returns a field from its numbers of all ranks: leaves in the order of their names. Points are
+/// those of this rank alone.
 pub fn field(rank: &mut Rank, space: &Space, flat: &[f64]) -> Result<Vector, InferenceError> {
     let mut field = Vector::new(&rank.gpu, space)?;
     let mut start = 0;
@@ -102,7 +102,7 @@ pub fn field(rank: &mut Rank, space: &Space, flat: &[f64]) -> Result<Vector, Inf
     Ok(field)
 }
 
-/// This rank's numbers, and where they stand among those of all.
+/// Returns this rank's numbers, and where they stand among those of all.
 pub fn flat(rank: &mut Rank, field: &Vector) -> Result<Vec<(usize, f64)>, InferenceError> {
     let (mut found, mut start) = (Vec::new(), 0);
     for (name, leaf) in field.space().leaves() {

@@ -9,7 +9,7 @@ fn name() -> String {
     env::var("MPIRUN").unwrap_or_else(|_| "mpirun".to_owned())
 }
 
-/// What it says of itself; `None` where there is none.
+/// Returns what it says of itself; `None` where there is none.
 fn version() -> Option<String> {
     let output = Command::new(name()).arg("--version").output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -19,7 +19,7 @@ pub fn is_there() -> bool {
     version().is_some()
 }
 
-/// The launcher with its flags, before the number of ranks and what they run.
+/// Returns the launcher with its flags, before the number of ranks and what they run.
 pub fn launcher() -> Command {
     // More ranks than processors, and in containers often by root: Open MPI wants to be told,
     // others have no such flags.

@@ -32,7 +32,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number from 0 to `below - 1`.
+    /// Returns a number from 0 to `below - 1`.
     pub fn below(&mut self, below: usize) -> usize {
         (self.next() % below.max(1) as u64) as usize
     }

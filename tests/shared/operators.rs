@@ -41,7 +41,7 @@ pub fn regular(rank: &Rank, shape: [u64; 3]) -> RegularGrid {
     RegularGrid { shape, size, grid: crate::process_grid::of(rank), rank: rank.index() }
 }
 
-/// The cells of a box in C order, by global index.
+/// Returns the cells of a box in C order, by global index.
 pub fn cells(regular: &RegularGrid) -> Vec<u64> {
     let (part, [_, n1, n2]) = (regular.part(), regular.shape);
     let mut cells = Vec::new();
@@ -53,20 +53,20 @@ pub fn cells(regular: &RegularGrid) -> Vec<u64> {
     cells
 }
 
-/// A number between -1 and 1 for a cell.
+/// Returns a number between -1 and 1 for a cell.
 pub fn number(cell: u64, salt: u64) -> f64 {
     let mixed = (cell + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(salt.wrapping_mul(0xbf58_476d_1ce4_e5b9));
     let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
     f64::from((((mixed ^ (mixed >> 32)) >> 40) as f32) / (1u32 << 23) as f32) - 1.0
 }
 
-/// The values of all leaves on the host.
+/// Returns the values of all leaves on the host.
 pub fn host(rank: &mut Rank, field: &Vector) -> Result<BTreeMap<String, Vec<f64>>, OperatorError> {
     let names: Vec<String> = field.space().names().map(Into::into).collect();
     names.into_iter().map(|name| Ok((name.clone(), field.get(&mut rank.recorder, &name)?))).collect()
 }
 
-/// The part of this rank of `all`, by cell of the mesh.
+/// Returns the part of this rank of `all`, by cell of the mesh.
 pub fn own<T: Copy>(regular: &RegularGrid, all: &[T]) -> Vec<T> {
     cells(regular).into_iter().map(|cell| all[cell as usize]).collect()
 }

@@ -108,9 +108,9 @@ impl Side {
 /// Arrays that the host maps where it can.
 pub const MAPPED: [MemoryKind; 2] = [MemoryKind::Outgoing, MemoryKind::Incoming];
 
-/// What becomes of it on two ranks that go on after errors: rank 0 sends more than goes with what
-/// its exchange is, rank 1 waits for another exchange, of a few words. Rank 1 stays until rank 0
-/// has given up, too.
+/// Returns what becomes of it on two ranks that go on after errors: rank 0 sends more than goes
+/// with what its exchange is, rank 1 waits for another exchange, of a few words. Rank 1 stays until
+/// rank 0 has given up, too.
 pub fn mismatched(comm: &Communicator, recorder: &mut Recorder) -> Result<Result<(), ExchangeError>, ExchangeError> {
     let gpu = recorder.gpu().clone();
     let [from, to] = [gpu.array::<u32>("from", 50_000)?, gpu.array::<u32>("to", 50_000)?];

@@ -51,7 +51,8 @@ pub fn accumulated(values: &[f32], width: usize, contributions: &[(u32, Vec<f32>
     values
 }
 
-/// The root that each point of a forest leads to, and how many steps beyond its parent that takes.
+/// Returns the root that each point of a forest leads to, and how many steps beyond its parent that
+/// takes.
 pub fn roots(parent: &[u32]) -> Vec<(u32, u32)> {
     let root = |&first: &u32| {
         let path: Vec<u32> =

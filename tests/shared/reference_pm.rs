@@ -21,7 +21,7 @@ pub fn uniform(seed: u64, i: u64) -> f64 {
     (((z ^ (z >> 31)) >> 11) as f64 + 0.5) * (-53.0_f64).exp2()
 }
 
-/// The white noise of the golden values (not of the library).
+/// Returns the white noise of the golden values (not of the library).
 pub fn white(count: usize, seed: u64) -> Vec<f64> {
     let normal = |i: u64| (-2.0 * uniform(seed, 2 * i).ln()).sqrt() * (2.0 * PI * uniform(seed, 2 * i + 1)).cos();
     (0..count as u64).map(normal).collect()
@@ -44,20 +44,20 @@ fn transform(values: &mut [Complex<f64>], n: usize, direction: FftDirection) {
     }
 }
 
-/// All n^3 modes of a real field.
+/// Returns all n^3 modes of a real field.
 pub fn forward(field: &[f64], n: usize) -> Vec<Complex<f64>> {
     let mut modes: Vec<_> = field.iter().map(|&x| Complex::new(x, 0.0)).collect();
     transform(&mut modes, n, FftDirection::Forward);
     modes
 }
 
-/// The real field of n^3 modes.
+/// Returns the real field of n^3 modes.
 pub fn inverse(mut modes: Vec<Complex<f64>>, n: usize) -> Vec<f64> {
     transform(&mut modes, n, FftDirection::Inverse);
     modes.iter().map(|z| z.re / modes.len() as f64).collect()
 }
 
-/// The integer wave vector of mode `index`, each component in (-n/2, n/2].
+/// Returns the integer wave vector of mode `index`, each component in (-n/2, n/2].
 pub fn wave_numbers(index: usize, n: usize) -> [i64; 3] {
     [index / (n * n), index / n % n, index % n].map(|m| if 2 * m > n { m as i64 - n as i64 } else { m as i64 })
 }
@@ -97,7 +97,7 @@ pub fn field_of(source: &[f64], n: usize, box_size: f64) -> Vec<Vector> {
     rows([0, 1, 2].map(|axis| filtered(&modes, n, box_size, |k, odd| Complex::new(0.0, odd[axis] / square(k)))))
 }
 
-/// The D = 1 density contrast of `noise`, n^3 numbers of unit variance.
+/// Returns the D = 1 density contrast of `noise`, n^3 numbers of unit variance.
 pub fn linear_density(power: &LinearPower, noise: &[f64], n: usize, box_size: f64) -> Vec<f64> {
     let cells_per_volume = (n as f64 / box_size).powi(3);
     filtered(&forward(noise, n), n, box_size, |k, _| {
@@ -105,7 +105,7 @@ pub fn linear_density(power: &LinearPower, noise: &[f64], n: usize, box_size: f6
     })
 }
 
-/// The displacement fields s1 and s2 of a D = 1 density contrast.
+/// Returns the displacement fields s1 and s2 of a D = 1 density contrast.
 pub fn displacements(delta: &[f64], n: usize, box_size: f64) -> [Vec<Vector>; 2] {
     let modes = forward(delta, n);
     let strain = |i: usize, j: usize| {
@@ -166,7 +166,7 @@ impl Setup {
         s.iter().enumerate().map(place).collect()
     }
 
-    /// The eight cells around `x` with their cloud-in-cell weights.
+    /// Returns the eight cells around `x` with their cloud-in-cell weights.
     fn cloud(&self, x: Vector) -> [(usize, f64); 8] {
         let m = self.mesh;
         let u = x.map(|x| x * m as f64 / self.box_size);
@@ -194,7 +194,7 @@ impl Setup {
         density
     }
 
-    /// A mesh of vectors at the particles.
+    /// Returns a mesh of vectors at the particles.
     pub fn readout(&self, field: &[Vector], positions: &[Vector]) -> Vec<Vector> {
         let read = |&x: &Vector| {
             let mut sum = [0.0; 3];

@@ -32,7 +32,7 @@ pub fn counts(rank: &mut Rank, search: &Search, queries: Option<&Particles>, wit
     Ok(counts.into_iter().map(u64::from).collect())
 }
 
-/// All pairs of two different points, or of a query and a point.
+/// Returns all pairs of two different points, or of a query and a point.
 fn all(queries: Option<&Particles>) -> Within {
     let all = Predicate::within(f32::INFINITY);
     if queries.is_none() { all.exclude_self() } else { all }

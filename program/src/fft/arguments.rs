@@ -75,7 +75,8 @@ impl From<Norm> for meshloom::fft::Norm {
 /// Options of `--plan-only`.
 #[derive(Args)]
 pub struct PlanOptions {
-    /// Forecast the cost of a transform on each rank, without a device or a file; see --shape, --ranks, --grid
+    /// Forecast the cost of a transform on each rank, without a device or a file; see --shape,
+    /// --ranks, --grid
     #[arg(long, requires = "shape")]
     pub plan_only: bool,
     /// The array, as 4096,4096,4096

@@ -93,15 +93,16 @@ impl FileTransform {
     }
 }
 
-/// The transform whose inverse makes `n` real cells of each row of `modes`. As in NumPy modes beyond `n / 2 + 1` are ignored,
-/// and missing ones are zero.
+/// The transform whose inverse makes `n` real cells of each row of `modes`. As in NumPy modes
+/// beyond `n / 2 + 1` are ignored, and missing ones are zero.
 fn real_inverse(modes: [u64; 3], n: u64) -> Spec {
     let [n0, n1, have] = modes;
     let spec = Spec::of::<f32>([n0, n1, n]);
     if have > n / 2 {
         return spec;
     }
-    // With an odd number of cells every mode but the first has a conjugate twin: none of those given is dropped or counted once.
+    // With an odd number of cells every mode but the first has a conjugate twin: none of those
+    // given is dropped or counted once.
     spec.modes([n0, n1, 2 * have - 1])
 }
 

@@ -146,7 +146,8 @@ impl<'a, T: Value> RankTransform<'a, T> {
         T::Mode: Stored,
     {
         let (request, path) = (self.request, arguments.output());
-        // In f64 overflow gives infinity, as in NumPy; in f32, which overflows in many units, it is an error.
+        // In f64 overflow gives infinity, as in NumPy; in f32, which overflows in many units, it is
+        // an error.
         let finite = finite && request.precision == Precision::Single;
         let axes = request.output_shape().len();
         let (recorder, [cells, modes], field, spectrum) = self.arrays();

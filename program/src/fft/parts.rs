@@ -1,4 +1,5 @@
-//! One rank's part of an array between a file and the device, a piece at a time, so that little host memory is used.
+//! One rank's part of an array between a file and the device, a piece at a time, so that little
+//! host memory is used.
 
 use std::ops::Range;
 use std::path::Path;
@@ -75,7 +76,8 @@ fn runs(part: &Box3, shape: [u64; 3]) -> impl Iterator<Item = Range<u64>> + use<
     })
 }
 
-/// Uploads this rank's `part` of the array of `shape` in a file into `array`; returns whether all of it is finite.
+/// Uploads this rank's `part` of the array of `shape` in a file into `array`; returns whether all
+/// of it is finite.
 ///
 /// # Errors
 /// Those of the file and of the device.
@@ -123,7 +125,8 @@ pub struct OutputPart<'a> {
 /// Writes this rank's part of the output from `array`.
 ///
 /// # Errors
-/// Errors of the file and of the device, and `IoErrorKind::Value` for the first element that overflowed its type.
+/// Errors of the file and of the device, and `IoErrorKind::Value` for the first element that
+/// overflowed its type.
 pub fn save<T: Stored>(
     recorder: &mut Recorder,
     array: &Array<T>,

@@ -1,4 +1,5 @@
-//! `meshloom fft --plan-only`: a forecast of the cost of a transform on each rank, without a device or a file.
+//! `meshloom fft --plan-only`: a forecast of the cost of a transform on each rank, without a device
+//! or a file.
 
 use meshloom::fft::{DirectionForecast, Forecast, Precision, Spec, TransformTuning, Values};
 use meshloom::gpu::{Profile, bytes};

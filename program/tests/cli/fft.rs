@@ -247,7 +247,7 @@ fn the_same_bytes_on_any_ranks() {
     }
 }
 
-/// A `.npy` file of what stands in `data`.
+/// Returns a `.npy` file of what stands in `data`.
 fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
     let order = if fortran { "True" } else { "False" };
     let text = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");

@@ -27,12 +27,12 @@ fn save<T: NpyElement>(scratch: &Scratch, name: &str, shape: &[u64], values: &[T
     scratch.word(name)
 }
 
-/// The difference to the nearest image along an axis.
+/// Returns the difference to the nearest image along an axis.
 fn image(d: f64, side: f64) -> f64 {
     if side > 0.0 { d - side * (d / side).round() } else { d }
 }
 
-/// The smallest index in each point's group.
+/// Returns the smallest index in each point's group.
 fn labels(points: &[f32], dims: usize, length: f64) -> Vec<i64> {
     let points: Vec<&[f32]> = points.chunks(dims).collect();
     let near = |a: &[f32], b: &[f32]| {
@@ -132,7 +132,7 @@ struct Group {
     mass: f64,
 }
 
-/// The groups of these labels, heaviest first.
+/// Returns the groups of these labels, heaviest first.
 fn groups_of(labels: &[i64], mass: &[f32]) -> Vec<Group> {
     let mut groups = Vec::new();
     for label in 0..labels.len() as i64 {

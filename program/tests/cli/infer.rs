@@ -16,7 +16,7 @@ fn write<T: NpyElement>(scratch: &Scratch, name: &str, shape: &[u64], values: &[
     scratch.word(name)
 }
 
-/// An array of `bool` as NumPy writes it.
+/// Returns an array of `bool` as NumPy writes it.
 fn booleans(scratch: &Scratch, name: &str, shape: &str, values: &[u8]) -> String {
     let header = format!("{{'descr': '|b1', 'fortran_order': False, 'shape': {shape}, }}");
     let header = format!("{header:<117}\n");
@@ -30,7 +30,7 @@ fn read(path: &Path, shape: &[u64]) -> Vec<f64> {
     file.read_f64(0..file.len()).unwrap()
 }
 
-/// A number between 0 and 1.
+/// Returns a number between 0 and 1.
 fn uniform(i: u64, seed: u64) -> f64 {
     let hash = |n: u64| {
         let n = (n ^ n >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -61,7 +61,7 @@ fn report(out: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(out.join("run.json")).unwrap()).unwrap()
 }
 
-/// The bytes of all files that do not tell times.
+/// Returns the bytes of all files that do not tell times.
 fn bytes(out: &Path) -> Vec<(String, Vec<u8>)> {
     let names = ["mean.npy", "std.npy", "samples.npy", "power_spectrum.csv", "parameters.csv", "picture.png"];
     let mut all: Vec<(String, Vec<u8>)> =
@@ -197,7 +197,7 @@ fn a_line_with_noise_is_smoothed_and_outliers_are_forgiven() {
     assert_eq!(report(&scratch.join("wild"))["field_shape"], serde_json::json!([1, 1, 48]));
 }
 
-/// A column of numbers of a table, without its name.
+/// Returns a column of numbers of a table, without its name.
 fn column_of(path: &Path, column: usize) -> impl Iterator<Item = f64> + use<> {
     let text = fs::read_to_string(path).unwrap();
     let values: Vec<f64> =
@@ -442,7 +442,7 @@ fn a_demonstration_makes_its_own_data() {
     assert!(infer(&write(&scratch, "counts.npy", &[4, 4], &[3i64; 16])).is_empty());
 }
 
-/// What is there of what a demonstration makes.
+/// Returns what is there of what a demonstration makes.
 fn demo_files(scratch: &Scratch) -> Vec<&'static str> {
     ["data.npy", "truth.npy"].into_iter().filter(|name| scratch.join("demo").join(name).exists()).collect()
 }

@@ -11,8 +11,8 @@ use meshloom::io::NpyWriter;
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
-/// A transform of n^3 values along all axes, without a norm: each pass transforms the last axis and
-/// turns the axes round.
+/// Returns a transform of n^3 values along all axes, without a norm: each pass transforms the last
+/// axis and turns the axes round.
 fn transform(plan: &dyn Fft<f64>, mut values: Vec<Complex<f64>>) -> Vec<Complex<f64>> {
     let n = plan.len();
     for _ in 0..3 {
@@ -39,7 +39,7 @@ fn fixed_noise(n: usize) -> Vec<f32> {
     transform(&*planner.plan_fft_inverse(n), modes).into_iter().map(|value| (value.re * norm) as f32).collect()
 }
 
-/// The columns of a table.
+/// Returns the columns of a table.
 fn table(path: &Path) -> BTreeMap<String, Vec<f64>> {
     let text = fs::read_to_string(path).unwrap();
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());

@@ -18,8 +18,8 @@ use meshloom::mesh::{
 use meshloom::{Error, Launch, launch};
 use rustfft::{FftPlanner, num_complex::Complex};
 
-/// The program. A driver's layers look for a window system and may complain on standard error that
-/// there is none.
+/// Returns the program. A driver's layers look for a window system and may complain on standard
+/// error that there is none.
 fn meshloom() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_meshloom"));
     command.env("XDG_RUNTIME_DIR", std::env::temp_dir());
@@ -59,7 +59,7 @@ impl Scratch {
         command.output().unwrap()
     }
 
-    /// The bytes of the spectrum.
+    /// Returns the bytes of the spectrum.
     fn csv(&self, input: &Path, words: &str) -> String {
         let output = self.run(input, words);
         assert!(output.status.success(), "{words}: {}", text(&output.stderr));
@@ -107,8 +107,8 @@ impl Naive {
         self.shape.iter().product()
     }
 
-    /// The mode numbers of each mode of the whole spectrum, the Nyquist one negative, and their w =
-    /// k h.
+    /// Returns the mode numbers of each mode of the whole spectrum, the Nyquist one negative, and
+    /// their w = k h.
     fn modes(&self) -> impl Iterator<Item = ([i64; 3], [f64; 3])> {
         let [n0, n1, n2] = self.shape;
         let of = |m: usize, n: usize| if 2 * m < n { m as i64 } else { m as i64 - n as i64 };

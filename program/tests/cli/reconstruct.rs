@@ -30,7 +30,7 @@ fn noise(count: u64, seed: u64) -> Vec<f32> {
 
 const RUN: &str = "--box 80 --steps 2 --lpt 1 --cosmology simple";
 
-/// The density of a run from `noise`, by `simulate`.
+/// Returns the density of a run from `noise`, by `simulate`.
 fn evolved(scratch: &Scratch, noise: &str, name: &str) -> Vec<f32> {
     let out = scratch.word(name);
     let words =

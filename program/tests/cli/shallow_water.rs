@@ -12,7 +12,7 @@ fn call(out: &Path, words: &[&str]) -> Call {
     Call::new(&["shallow-water", "--out", out.to_str().unwrap()]).words(words)
 }
 
-/// All files of a run but its description, by name.
+/// Returns all files of a run but its description, by name.
 fn content(out: &Path) -> Vec<(String, Vec<u8>)> {
     let name = |path: &Path| path.strip_prefix(out).unwrap().to_str().unwrap().to_string();
     let all = files(out).into_iter().map(|path| (name(&path), fs::read(path).unwrap()));

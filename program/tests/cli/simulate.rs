@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::cli::{self, Call, Ranks, Scratch, files, has_mpi, signal};
 use serde_json::Value;
 
-/// A `.npy` file of little-endian elements.
+/// Returns a `.npy` file of little-endian elements.
 fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     let text = format!("{text:<117}\n");
@@ -86,7 +86,7 @@ impl Row {
     }
 }
 
-/// What is said of a light cone; without HDF5 there is none.
+/// Returns what is said of a light cone; without HDF5 there is none.
 fn if_hdf5(says: &'static [&'static str]) -> &'static [&'static str] {
     if cfg!(feature = "hdf5") { says } else { &["built without HDF5"] }
 }
@@ -299,7 +299,7 @@ fn a_full_disk_leaves_nothing_but_a_checkpoint() {
     }
 }
 
-/// A run that goes on for minutes.
+/// Returns a run that goes on for minutes.
 fn long(out: &Path) -> Call {
     Call::simulate(out, &["--steps", "100000"])
 }
@@ -650,8 +650,8 @@ fn swiftshader_agrees_to_rounding() {
     assert!(moved <= bound, "momenta differ by {moved}, {bound} is allowed");
 }
 
-/// All files of a run, by name and with their bytes; of `run.json` what does not say how the run
-/// was made.
+/// Returns all files of a run, by name and with their bytes; of `run.json` what does not say how
+/// the run was made.
 fn whole(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let read = |path: PathBuf| {
         let (name, bytes) = (path.strip_prefix(out).unwrap().to_owned(), fs::read(&path).unwrap());

@@ -30,7 +30,7 @@ fn rows<T: NpyElement>(scratch: &Scratch, name: &str, dims: usize, values: &[T])
     write(scratch, name, &[(values.len() / dims) as u64, dims as u64], values)
 }
 
-/// The order by interleaved cells, one bit after the other; sides of 0 are open axes.
+/// Returns the order by interleaved cells, one bit after the other; sides of 0 are open axes.
 fn golden(points: &[f32], sides: &[f32]) -> Vec<i64> {
     let (dims, bits) = (sides.len(), if sides.len() == 3 { 21 } else { 31 });
     let mut keys = vec![0u64; points.len() / dims];

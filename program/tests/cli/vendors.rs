@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::cli::{Scratch, has_mpi, launcher, program};
 
-/// The files of both drivers; none where one is missing.
+/// Returns the files of both drivers; none where one is missing.
 fn drivers() -> Option<[PathBuf; 2]> {
     let icd = |variable: &str, default: PathBuf| env::var_os(variable).map_or(default, PathBuf::from);
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/swiftshader/vk_swiftshader_icd.json");

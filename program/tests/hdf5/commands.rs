@@ -213,8 +213,8 @@ mod with_hdf5 {
         wrong.is_error("no directory", 1, &["x.hdf5"]);
     }
 
-    /// A snapshot of gas with masses of its own and of stars of one mass, in one file or two; and
-    /// the same as arrays: coordinates, masses and velocities of each type.
+    /// Returns a snapshot of gas with masses of its own and of stars of one mass, in one file or
+    /// two; and the same as arrays: coordinates, masses and velocities of each type.
     fn save_types(scratch: &Scratch, files: u64) -> (String, [[String; 3]; 2]) {
         let arrays = [(0, 180), (4, 120)].map(|(kind, count)| {
             let positions: Vec<f32> = points(count + kind)[kind..].as_flattened().to_vec();

@@ -38,7 +38,7 @@ const GROUPS: [GroupShape; 2] = [
     GroupShape { lanes: Lanes::Workgroup(32), slots: 1 },
 ];
 
-/// The kernels that a GPU gets.
+/// Returns the kernels that a GPU gets.
 fn kernels() -> Vec<KernelSource> {
     let transforms = fft::line_kernels(Precision::Single, &LENGTHS, LIMITS);
     let serial = |source: &KernelSource| source.fixed_group() == Some(8);

@@ -80,12 +80,12 @@ fn slots(source: &KernelSource) -> Vec<Slot> {
     source.slots().unwrap()
 }
 
-/// A kernel's form with so many windows.
+/// Returns a kernel's form with so many windows.
 fn form(windows: &[u32], shape: WorkgroupShape, subgroup_barrier: bool) -> Form<'_> {
     Form { subgroup_barrier, ..Form::plain(windows, WINDOW, shape) }
 }
 
-/// Whether a kernel uses operations across a subgroup.
+/// Returns `true` if a kernel uses operations across a subgroup.
 fn has_subgroups(source: &KernelSource) -> bool {
     let windows = vec![1; slots(source).len()];
     let text = source.wgsl(&form(&windows, Profile::Gpu.workgroup_shape(), false)).unwrap();
@@ -338,7 +338,7 @@ fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
     }
 }
 
-/// Bytes of all globals in a space, as WebGPU counts workgroup memory.
+/// Returns the bytes of all globals in a space, as WebGPU counts workgroup memory.
 fn workgroup_bytes(module: &Module) -> u32 {
     let globals = module.global_variables.iter().filter(|(_, global)| global.space == AddressSpace::WorkGroup);
     globals.map(|(_, global)| module.types[global.ty].inner.size(module.to_ctx()).next_multiple_of(16)).sum()

@@ -39,7 +39,7 @@ fn all_come_to_every_vote_and_every_barrier() {
     assert!(votes > 100 && barriers > 100, "{votes} kernels with votes, {barriers} with barriers");
 }
 
-/// What `check` says of an entry point with this body.
+/// Returns what `check` says of an entry point with this body.
 fn of(scope: Scope, body: &str) -> Result<usize, String> {
     let text = format!(
         "@group(0) @binding(0) var<uniform> n: u32;

@@ -45,7 +45,7 @@ impl Sink {
     }
 }
 
-/// Whether runs under MPI can be had; says why not, where not.
+/// Returns `true` if runs under MPI can be had; says why not, where not.
 pub fn has_mpi() -> bool {
     let found = cfg!(feature = "mpi") && launcher::is_there();
     if !found {
@@ -95,7 +95,7 @@ impl Scratch {
         }
     }
 
-    /// The path of `name` as a word of the command line.
+    /// Returns the path of `name` as a word of the command line.
     pub fn word(&self, name: &str) -> String {
         self.join(name).to_str().unwrap().into()
     }
@@ -107,7 +107,7 @@ impl Drop for Scratch {
     }
 }
 
-/// All files below a directory, hidden ones too.
+/// Returns all files below a directory, hidden ones too.
 pub fn files(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut found = Vec::new();
@@ -286,7 +286,7 @@ impl Running {
         self.child.id()
     }
 
-    /// The processes of the ranks that mpirun has started.
+    /// Returns the processes of the ranks that mpirun has started.
     pub fn ranks(&self) -> Vec<u32> {
         let mut found = Vec::new();
         let mut open = vec![self.pid()];
@@ -311,7 +311,7 @@ impl Running {
         }
     }
 
-    /// Whether it has ended.
+    /// Returns `true` if it has ended.
     pub fn is_over(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }

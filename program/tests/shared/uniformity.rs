@@ -60,7 +60,7 @@ struct Analysis<'a> {
     missed: Option<String>,
 }
 
-/// How many places there are where all have to come together.
+/// Returns how many places there are where all have to come together.
 ///
 /// # Errors
 /// One that some might miss.
@@ -214,7 +214,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Whether an expression is a pointer to a variable of a function.
+    /// Returns `true` if an expression is a pointer to a variable of a function.
     fn is_pointer(&self, (_, function): (Place, &Function), expression: Handle<Expression>) -> bool {
         match &function.expressions[expression] {
             Expression::LocalVariable(_) | Expression::GlobalVariable(_) => true,
@@ -229,8 +229,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// The variable of a function or of the module that a pointer leads to, if it is one that may
-    /// be uniform.
+    /// Returns the variable of a function or of the module that a pointer leads to, if it is one
+    /// that may be uniform.
     fn variable(&self, at: (Place, &Function), pointer: Handle<Expression>) -> Option<Thing> {
         let (place, function) = at;
         match &function.expressions[pointer] {
@@ -248,7 +248,7 @@ impl Analysis<'_> {
         self.module.global_variables[global].space
     }
 
-    /// Whether the indices on the way of a pointer are the same for all.
+    /// Returns `true` if the indices on the way of a pointer are the same for all.
     fn steady(&mut self, at: (Place, &Function), pointer: Handle<Expression>) -> bool {
         match at.1.expressions[pointer] {
             Expression::Access { base, index } => self.uniform(at, index) && self.steady(at, base),

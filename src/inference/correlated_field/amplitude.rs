@@ -1,7 +1,7 @@
 //! The amplitude of a field by wavenumber, as a function of hyper-parameters.
 //!
-//! One workgroup computes it, in a few passes over the wavenumbers with a scan between them. Every rank
-//! computes the same.
+//! One workgroup computes it, in a few passes over the wavenumbers with a scan between them. Every
+//! rank computes the same.
 
 use super::packing::Packing;
 use super::prior::{AmplitudePrior, MaternScale, PriorSpectrum, normal_of};
@@ -13,7 +13,8 @@ use crate::operators::{OperatorError, Vector};
 crate::gpu::kernel_params! {
     /// Parameters of the kernels of amplitudes.
     struct AmplitudeParams {
-        /// Places of the latent values of flexibility (or cutoff), asperity, slope and fluctuations.
+        /// Places of the latent values of flexibility (or cutoff), asperity, slope and
+        /// fluctuations.
         places: [u32; 4],
         /// Mean and deviation of the logarithms of flexibility (or cutoff) and asperity.
         shape: [f32; 4],
@@ -66,7 +67,7 @@ fn source((label, text): (&str, &'static str), form: Form) -> KernelSource {
         .flag("shaped", form.wiener || form.matern)
 }
 
-/// The kernels.
+/// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     FORMS.into_iter().flat_map(|form| TEXTS.map(|text| source(text, form))).collect()
 }
@@ -96,7 +97,7 @@ pub(super) struct Amplitude {
 pub(super) struct Parts<'a> {
     /// Wavenumbers, from 0 on.
     pub wavenumbers: &'a [f64],
-    /// How many modes have each, on the device.
+    /// Number of modes of each, on the device.
     pub multiplicity: Array<f32>,
     /// Places of latent values by names of leaves.
     pub packing: &'a Packing,
@@ -151,7 +152,8 @@ impl Amplitude {
         Ok(AmplitudeAt { amplitude, share, spectrum: spectrum.cloned() })
     }
 
-    /// Records the tangent of the amplitudes for the tangents `dx` and `dp` of latent values and hyper-parameters.
+    /// Records the tangent of the amplitudes for the tangents `dx` and `dp` of latent values and
+    /// hyper-parameters.
     pub fn jvp(
         &self,
         recorder: &mut Recorder,
@@ -166,8 +168,8 @@ impl Amplitude {
         Ok(tangent)
     }
 
-    /// Records the cotangent for sums of terms of `bits` bits: of the hyper-parameters in `out`, to which mode 0
-    /// adds, and of the excitations in `dx`.
+    /// Records the cotangent for sums of terms of `bits` bits: of the hyper-parameters in `out`, to
+    /// which mode 0 adds, and of the excitations in `dx`.
     pub fn vjp(
         &self,
         recorder: &mut Recorder,

@@ -32,7 +32,7 @@ use modulation::Modulation;
 use packing::Packing;
 pub use prior::{AmplitudePrior, AxesPrior, FieldPrior, MaternScale, PriorSpectrum};
 
-/// The kernels.
+/// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     [amplitude::kernels(), modulation::kernels(), packing::kernels()].concat()
 }
@@ -40,7 +40,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// Name in errors and reports.
 const NAME: &str = "correlated field";
 
-/// The operator from standard normal latent values to a correlated field around 0. Clones share one operator.
+/// The operator from standard normal latent values to a correlated field around 0. Clones share one
+/// operator.
 ///
 /// | leaf | what it excites |
 /// |---|---|
@@ -54,8 +55,8 @@ const NAME: &str = "correlated field";
 /// Excitations of several groups of axes are transformed together.
 ///
 /// Beside the transform a mode costs 12 bytes for the value, 20 for the tangent and 28 for the
-/// cotangent. Ranks exchange those of the transform, and in the cotangent sums of two words for each
-/// wavenumber.
+/// cotangent. Ranks exchange those of the transform, and in the cotangent sums of two words for
+/// each wavenumber.
 #[derive(Clone)]
 pub struct CorrelatedField(Rc<Inner>);
 
@@ -132,7 +133,8 @@ impl CorrelatedField {
     /// Creates the field of `prior` on a grid. Collective; blocks.
     ///
     /// # Errors
-    /// - [`InferenceError::Invalid`] for invalid hyper-parameters, or axes in no group or in several.
+    /// - [`InferenceError::Invalid`] for invalid hyper-parameters, or axes in no group or in
+    ///   several.
     /// - [`InferenceError::Operators`] for a grid that transforms cannot cut.
     pub fn new(rank: &mut Rank, regular: &RegularGrid, prior: &FieldPrior) -> Result<Self, InferenceError> {
         check(regular, prior)?;

@@ -20,7 +20,7 @@ fn cotangent_source() -> KernelSource {
     KernelSource::new("inference::modulate_cotangent", text).params::<ModulateParams>()
 }
 
-/// The kernels.
+/// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     vec![source(false), source(true), cotangent_source()]
 }
@@ -65,7 +65,8 @@ impl Modulation {
         self.record(recorder, &self.value, &arrays, amplitude.len())
     }
 
-    /// Records the tangent `dy` for those of amplitudes and excitations, each a pair of value and tangent.
+    /// Records the tangent `dy` for those of amplitudes and excitations, each a pair of value and
+    /// tangent.
     pub fn jvp(
         &self,
         recorder: &mut Recorder,

@@ -20,7 +20,7 @@ fn source(parts: usize, unpack: bool) -> KernelSource {
         .repeat('$', parts as u32)
 }
 
-/// The kernels, of most numbers.
+/// Returns the kernels, of most numbers.
 pub(super) fn kernels() -> Vec<KernelSource> {
     [false, true].map(|unpack| source(AT_ONCE, unpack)).into()
 }

@@ -2,8 +2,8 @@
 
 /// The prior of a correlated field: its mean, and its variation along axes.
 ///
-/// Hyper-parameters are given by their mean and standard deviation; one with deviation 0 is fixed and
-/// has no latent value. The power spectrum is the product of those of the groups of axes.
+/// Hyper-parameters are given by their mean and standard deviation; one with deviation 0 is fixed
+/// and has no latent value. The power spectrum is the product of those of the groups of axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldPrior {
     /// Branch of the latent values: `sky` gives `sky/xi`; may be empty.
@@ -63,7 +63,8 @@ pub enum AmplitudePrior {
         /// Roughness of the deviations, log-normal; `None` for smooth ones.
         asperity: Option<[f64; 2]>,
     },
-    /// `scale (1 + (k / cutoff_wavenumber)^2)^(slope / 4)`: the square root of a Matérn power spectrum.
+    /// `scale (1 + (k / cutoff_wavenumber)^2)^(slope / 4)`: the square root of a Matérn power
+    /// spectrum.
     Matern {
         /// The meaning of `scale`.
         of: MaternScale,

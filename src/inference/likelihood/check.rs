@@ -17,18 +17,21 @@ pub struct MetricCheck {
     pub transposed: [f64; 2],
     /// The slope of the energy along u, by its gradient and by differences of energies.
     pub slope: [f64; 2],
-    /// The length of the difference between the derivative of the coordinates along u and `R u`, in units of the length of
-    /// `R u`; `None` if the likelihood has no coordinates.
+    /// The length of the difference between the derivative of the coordinates along u and `R u`, in
+    /// units of the length of `R u`; `None` if the likelihood has no coordinates.
     pub coordinates: Option<f64>,
 }
 
-/// Checks the derivatives of a likelihood at `x` against each other, along random directions of `seed`.
+/// Checks the derivatives of a likelihood at `x` against each other, along random directions of
+/// `seed`.
 ///
-/// The metric must be symmetric and the square of its root, the roots each other's transpose, the gradient that of the
-/// energy, and the derivative of the coordinates, along which samples are bent, the right square root. Collective; blocks.
+/// The metric must be symmetric and the square of its root, the roots each other's transpose, the
+/// gradient that of the energy, and the derivative of the coordinates, along which samples are
+/// bent, the right square root. Collective; blocks.
 ///
 /// # Errors
-/// - [`InferenceError::Invalid`] if two that should be equal differ by more than rounding, with both values.
+/// - [`InferenceError::Invalid`] if two that should be equal differ by more than rounding, with
+///   both values.
 /// - Errors of the likelihood.
 pub fn check_metric(
     rank: &mut Rank,
@@ -57,8 +60,8 @@ pub fn check_metric(
         slope: [rank.vector_dot(&gradient, &u)?, slope(rank, likelihood, x, &u)?],
         coordinates: coordinates(rank, &*at, x, &u, &right)?,
     };
-    // Sixteen roundings of the product of norms, as for adjoints, in each of the two passes through the model.
-    // Differences of energies lose half of the digits.
+    // Sixteen roundings of the product of norms, as for adjoints, in each of the two passes through
+    // the model. Differences of energies lose half of the digits.
     let rounding = f64::from(f32::EPSILON);
     let checks = [
         ("the metric is not symmetric", found.symmetric, 32.0 * rounding * norms[0]),
@@ -84,7 +87,7 @@ pub fn check_metric(
     }
 }
 
-/// The slope of the energy along `u` by central differences of fourth order.
+/// Returns the slope of the energy along `u` by central differences of fourth order.
 fn slope(rank: &mut Rank, likelihood: &Likelihood, x: &Vector, u: &Vector) -> Result<f64, InferenceError> {
     let step = f64::from(f32::EPSILON).powf(0.25);
     let mut moved = Vector::new(&rank.gpu, x.space())?;
@@ -97,7 +100,8 @@ fn slope(rank: &mut Rank, likelihood: &Likelihood, x: &Vector, u: &Vector) -> Re
     Ok((8.0 * one - two) / (12.0 * step))
 }
 
-/// Compares the derivative of the coordinates along `u`, by central differences of fourth order, with `right`.
+/// Compares the derivative of the coordinates along `u`, by central differences of fourth order,
+/// with `right`.
 fn coordinates(
     rank: &mut Rank,
     at: &dyn LogLikelihoodAt<Rank>,

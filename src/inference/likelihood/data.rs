@@ -54,7 +54,8 @@ impl Data<'_> {
         Err(format!("{found} {what} for {places} places, {}; give one for each", self.leaf))
     }
 
-    /// Returns the number of data that count on all ranks; refuses the faults of any rank. Collective.
+    /// Returns the number of data that count on all ranks; refuses the faults of any rank.
+    /// Collective.
     pub(super) fn total(&self, rank: &Rank, checked: Result<(), String>) -> Result<u64, InferenceError> {
         let mut fault = checked.err();
         if self.leaf.is_distributed() {
@@ -98,7 +99,8 @@ pub enum NoiseLevel<'a> {
 }
 
 impl NoiseLevel<'_> {
-    /// Refuses standard deviations of data that count unless they and their inverses are positive in f32.
+    /// Refuses standard deviations of data that count unless they and their inverses are positive
+    /// in f32.
     pub(super) fn check(self, data: &Data<'_>) -> Result<(), String> {
         let sound = |sigma: f64| sigma.is_finite() && sigma > 0.0 && ((1.0 / sigma) as f32).is_normal();
         match self {

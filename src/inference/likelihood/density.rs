@@ -37,8 +37,8 @@ pub(super) struct Density {
 pub(super) enum Coordinates {
     /// A function whose derivative is the right square root of the metric everywhere.
     Fixed(Model),
-    /// A function of the leaves [`EXPANSION`] and [`SIGNAL`]. The derivative by the signal is the right
-    /// square root where the two are equal.
+    /// A function of the leaves [`EXPANSION`] and [`SIGNAL`]. The derivative by the signal is the
+    /// right square root where the two are equal.
     About(Model),
 }
 
@@ -127,8 +127,8 @@ impl Weighted {
         Ok(Weighted { data: data.field(rank, "data", |at| data.values[at])?, weights, uniform, count })
     }
 
-    /// Returns the function `name` of the leaves of `space`, and of `data` and `weight` if its body uses
-    /// them, as the leaf `target`.
+    /// Returns the function `name` of the leaves of `space`, and of `data` and `weight` if its body
+    /// uses them, as the leaf `target`.
     fn function(
         &self,
         (space, target): (&Space, &str),
@@ -343,7 +343,7 @@ pub(super) fn categorical(rank: &mut Rank, data: &Data<'_>, classes: u32) -> Res
     })
 }
 
-/// The exposures of a rank's places; 1 where nothing counts.
+/// Returns the exposures of a rank's places; 1 where nothing counts.
 pub(super) fn exposures(rank: &mut Rank, data: &Data<'_>, exposure: &[f64]) -> Result<Vector, InferenceError> {
     let values = (0..exposure.len()).map(|at| if data.counts(at) { exposure[at] as f32 } else { 1.0 });
     let values = host_memory::collect("exposures", values)?;
@@ -352,7 +352,7 @@ pub(super) fn exposures(rank: &mut Rank, data: &Data<'_>, exposure: &[f64]) -> R
     Ok(Vector::over(&Space::of("exposure", data.leaf.clone())?, vec![Contents::Device(array)])?)
 }
 
-/// The rate that counts have of a signal, by an exposure for each place.
+/// Returns the rate that counts have of a signal, by an exposure for each place.
 pub(super) fn exposed(data: &Data<'_>, exposures: &Vector) -> Result<Model, InferenceError> {
     let text = "fn expose(s: f32, exposure: f32) -> f32 { return exposure * s; }";
     let space = space_of(data, 1)?;

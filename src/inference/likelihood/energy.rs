@@ -29,7 +29,7 @@ fn source(kind: &str, weighted: bool) -> KernelSource {
     KINDS.into_iter().fold(text, |text, flag| text.flag(flag, flag == kind))
 }
 
-/// The kernels.
+/// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     KINDS.into_iter().flat_map(|kind| [false, true].map(|weighted| source(kind, weighted))).collect()
 }
@@ -49,7 +49,8 @@ pub(super) struct Energy {
 }
 
 impl Energy {
-    /// Creates the energy of a kind; `uniform` has degrees of freedom, weight and number of classes.
+    /// Creates the energy of a kind; `uniform` has degrees of freedom, weight and number of
+    /// classes.
     pub fn new(
         (name, kind): (&str, &str),
         leaf: &Leaf,

@@ -25,7 +25,7 @@ fn source(flag: &str, weighted: bool) -> KernelSource {
     FLAGS.into_iter().fold(text, |text, other| text.flag(other, other == flag))
 }
 
-/// The kernels.
+/// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     FLAGS.into_iter().flat_map(|flag| [false, true].map(|weighted| source(flag, weighted))).collect()
 }

@@ -30,7 +30,7 @@ pub use data::{Data, NoiseLevel};
 use density::{Density, Squares};
 use term::{Term, TermAt};
 
-/// The kernels.
+/// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     [energy::kernels(), local_root::kernels()].concat()
 }
@@ -38,8 +38,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// `-ln p(data | x)`, up to a constant, as a function of the values of a model.
 ///
 /// Energies are exact sums of two floats for each datum, with an error of 1e-11 of the sum of
-/// magnitudes. A metric application costs the jvp and vjp of the model: the likelihood is part of the
-/// last pointwise step of the model.
+/// magnitudes. A metric application costs the jvp and vjp of the model: the likelihood is part of
+/// the last pointwise step of the model.
 #[derive(Clone)]
 pub struct Likelihood {
     terms: Vec<Term>,
@@ -90,15 +90,16 @@ impl Likelihood {
     /// Creates the likelihood of data with Gaussian noise around the values of a model. Collective.
     ///
     /// # Errors
-    /// - [`InferenceError::Invalid`] for another number of data than places, values that are not finite,
-    ///   noise that is not positive, or if no datum counts.
+    /// - [`InferenceError::Invalid`] for another number of data than places, values that are not
+    ///   finite, noise that is not positive, or if no datum counts.
     pub fn gaussian(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self, InferenceError> {
         Ok(Self::of(density::gaussian(rank, data, noise)?))
     }
 
     /// Creates the likelihood of counts with a positive rate. Collective.
     ///
-    /// With `exposure` the model gives the rate for an exposure of 1; counts at exposure 0 do not count.
+    /// With `exposure` the model gives the rate for an exposure of 1; counts at exposure 0 do not
+    /// count.
     ///
     /// # Errors
     /// - Same as [`gaussian`](Self::gaussian).
@@ -118,10 +119,12 @@ impl Likelihood {
         Self::of(density::poisson(rank, &masked, Some(exposures))?).amend(&exposed)
     }
 
-    /// Creates the likelihood of data with outliers: Student's t distribution with `dof` degrees of freedom.
+    /// Creates the likelihood of data with outliers: Student's t distribution with `dof` degrees of
+    /// freedom.
     ///
-    /// Normalized residuals are `sqrt((t + 1) / (t + 3)) (d - s) / sigma` as in NIFTy. For a right model
-    /// their mean square is `(t + 1) / (t + 3) * t / (t - 2)`; it is infinite for `t <= 2`. Collective.
+    /// Normalized residuals are `sqrt((t + 1) / (t + 3)) (d - s) / sigma` as in NIFTy. For a right
+    /// model their mean square is `(t + 1) / (t + 3) * t / (t - 2)`; it is infinite for `t <= 2`.
+    /// Collective.
     ///
     /// # Errors
     /// - Same as [`gaussian`](Self::gaussian).
@@ -135,7 +138,8 @@ impl Likelihood {
         Ok(Self::of(density::student_t(rank, data, noise, dof)?))
     }
 
-    /// Creates the likelihood of data whose noise the model gives: mean and inverse standard deviation.
+    /// Creates the likelihood of data whose noise the model gives: mean and inverse standard
+    /// deviation.
     ///
     /// The two are the components of the leaf. Collective.
     ///
@@ -145,7 +149,8 @@ impl Likelihood {
         Ok(Self::of(density::gaussian_inferred(rank, data)?))
     }
 
-    /// Creates the likelihood of Student's t distribution of which the model gives mean and standard deviation.
+    /// Creates the likelihood of Student's t distribution of which the model gives mean and
+    /// standard deviation.
     ///
     /// # Errors
     /// Same as [`student_t`](Self::student_t).
@@ -153,7 +158,8 @@ impl Likelihood {
         Ok(Self::of(density::student_t_inferred(rank, data, dof)?))
     }
 
-    /// Creates the likelihood of classes `0..classes`, of which the model gives the logits as components.
+    /// Creates the likelihood of classes `0..classes`, of which the model gives the logits as
+    /// components.
     ///
     /// # Errors
     /// - Same as [`gaussian`](Self::gaussian).
@@ -162,7 +168,8 @@ impl Likelihood {
         Ok(Self::of(density::categorical(rank, data, classes)?))
     }
 
-    /// Returns the likelihood as a function of the domain of `model`, which gives its former domain.
+    /// Returns the likelihood as a function of the domain of `model`, which gives its former
+    /// domain.
     ///
     /// Each data set of a [sum](Self::plus) takes the leaves that it needs ([`Model::giving`]).
     ///
@@ -216,8 +223,8 @@ impl Likelihood {
 
     /// Returns the range of reduced chi-squared over samples of a right model.
     ///
-    /// That is 1 up to five standard errors `sqrt(2 / n)`, and a factor of two for approximations; counts
-    /// have no lower end. `None` for Student's t distribution, and without residuals.
+    /// That is 1 up to five standard errors `sqrt(2 / n)`, and a factor of two for approximations;
+    /// counts have no lower end. `None` for Student's t distribution, and without residuals.
     #[must_use]
     pub fn expected_chi_squared(&self) -> Option<[f64; 2]> {
         let terms: Vec<_> = self.terms.iter().map(|term| &term.density).filter(|one| one.residual.is_some()).collect();
@@ -230,7 +237,8 @@ impl Likelihood {
         Some([least / 2.0, 2.0 * (1.0 + error)])
     }
 
-    /// Computes data minus model over the standard deviation of the noise, with a leaf for each data set.
+    /// Computes data minus model over the standard deviation of the noise, with a leaf for each
+    /// data set.
     ///
     /// Data that do not count have 0. `None` if no data set has such a residual.
     ///

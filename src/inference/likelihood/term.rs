@@ -7,7 +7,8 @@ use crate::inference::error::InferenceError;
 use crate::operators::{Contents, Derivative, Fingerprint, Linearisation, Model, OperatorError, Space, Vector};
 use crate::rank::Rank;
 
-/// A density of data as a function of latent values. The last pointwise step of the model and the root of the density are one kernel.
+/// A density of data as a function of latent values. The last pointwise step of the model and the
+/// root of the density are one kernel.
 #[derive(Clone)]
 pub(super) struct Term {
     pub density: Rc<Density>,

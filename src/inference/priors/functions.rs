@@ -3,7 +3,8 @@
 use std::f64::consts::PI;
 use std::fmt::Write as _;
 
-/// Returns the logarithm of the gamma function for x > 0: Stirling's series, and the recurrence below 10.
+/// Returns the logarithm of the gamma function for x > 0: Stirling's series, and the recurrence
+/// below 10.
 fn ln_gamma(mut x: f64) -> f64 {
     // The logarithm of a product is rounded once, a sum of logarithms for each term.
     let mut product = 1.0;
@@ -24,8 +25,8 @@ fn ln_kernel(a: f64, x: f64) -> f64 {
 
 /// Returns the logarithms of the regularized incomplete gamma functions P(a, x) and Q = 1 - P.
 ///
-/// P is a series for small x, Q a continued fraction (Lentz's algorithm) elsewhere, exact to rounding;
-/// the other one is its difference to 1 and loses digits if it is small.
+/// P is a series for small x, Q a continued fraction (Lentz's algorithm) elsewhere, exact to
+/// rounding; the other one is its difference to 1 and loses digits if it is small.
 pub(super) fn ln_gamma_p_q(a: f64, x: f64) -> [f64; 2] {
     if x < a + 1.0 {
         let (mut term, mut sum, mut n) = (1.0 / a, 1.0 / a, a);
@@ -70,8 +71,8 @@ pub(super) fn normal_density(x: f64) -> f64 {
     (-x * x / 2.0).exp() / (2.0 * PI).sqrt()
 }
 
-/// Returns the logarithm of the y for which `P(a, y)` is the probability that a standard normal number
-/// is less than x, by bisection of the smaller one of P and Q.
+/// Returns the logarithm of the y for which `P(a, y)` is the probability that a standard normal
+/// number is less than x, by bisection of the smaller one of P and Q.
 pub(super) fn ln_gamma_quantile(a: f64, x: f64) -> f64 {
     let side = usize::from(x > 0.0);
     let wanted = ln_normal(-x.abs());
@@ -123,8 +124,8 @@ impl Chebyshev {
         Chebyshev { range, coefficients }
     }
 
-    /// Returns statements that define `name` as the value at `at`, by Clenshaw's recurrence; constant
-    /// beyond the interval.
+    /// Returns statements that define `name` as the value at `at`, by Clenshaw's recurrence;
+    /// constant beyond the interval.
     pub fn wgsl(&self, name: &str, at: &str) -> String {
         let [low, high] = self.range;
         let (factor, shift) = (2.0 / (high - low), -(high + low) / (high - low));

@@ -24,7 +24,7 @@ use functions::{Chebyshev, gamma_density, ln_gamma_p_q, ln_gamma_quantile, ln_no
 /// On the host all are in f64 with errors of rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Prior {
-    /// Of this mean and standard deviation.
+    /// Normal distribution of this mean and standard deviation.
     Normal {
         /// Mean.
         mean: f64,
@@ -52,7 +52,7 @@ pub enum Prior {
     },
     /// With density proportional to `x^(-shape - 1) exp(-scale / x)`.
     InverseGamma {
-        /// How steeply it falls.
+        /// Shape parameter; the density falls as `x^-(shape + 1)`.
         shape: f64,
         /// In units of the number.
         scale: f64,
@@ -135,7 +135,8 @@ impl Prior {
         }
     }
 
-    /// Returns the operator from standard normal numbers, the only leaf of `domain`, to the leaf `result`.
+    /// Returns the operator from standard normal numbers, the only leaf of `domain`, to the leaf
+    /// `result`.
     ///
     /// It is a pointwise function of fields on the device, or in f64 of parameters on the host.
     ///

@@ -133,8 +133,8 @@ pub fn write_groups(path: impl AsRef<Path>, info: &SnapshotInfo, groups: &Groups
 }
 
 impl Groups<'_> {
-    /// Writes a rank's part, at `place`. The members need not be those of the rank's groups:
-    /// `offset` counts the members of all ranks.
+    /// Writes a rank's part, at `place`. Members may belong to groups of other ranks: `offset`
+    /// counts the members of all ranks.
     ///
     /// # Errors
     /// `IoErrorKind::Misuse` for slices whose lengths or offsets disagree, `IoErrorKind::Misuse`

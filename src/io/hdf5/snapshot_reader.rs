@@ -40,11 +40,11 @@ impl Deref for Snapshot {
 /// Largest number of names in an error.
 const MOST_NAMES: u64 = 100;
 
-/// How a snapshot is opened.
+/// Options for opening a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotOptions {
-    /// The N of the `PartTypeN` to read: in Gadget's files 0 is gas, 1 dark matter, 4 stars, 5 black
-    /// holes. `None` chooses like [`Snapshot::open`].
+    /// The N of the `PartTypeN` to read: in Gadget's files 0 is gas, 1 dark matter, 4 stars, 5
+    /// black holes. `None` chooses like [`Snapshot::open`].
     pub particle_type: Option<usize>,
     /// Whether the coordinates alone determine the number of particles, and the counts in the
     /// header are ignored: for a part of a larger snapshot that was saved with the header of the
@@ -69,8 +69,8 @@ impl Snapshot {
     /// Opens the snapshot with options.
     ///
     /// # Errors
-    /// Same as [`open`](Self::open); `IoErrorKind::Missing` if no particles of the requested type have
-    /// coordinates, unless the snapshot counts no particles at all.
+    /// Same as [`open`](Self::open); `IoErrorKind::Missing` if no particles of the requested type
+    /// have coordinates, unless the snapshot counts no particles at all.
     pub fn open_with(path: impl AsRef<Path>, options: SnapshotOptions) -> Result<Self, IoError> {
         let (path, is_trusted) = (path.as_ref(), options.trust_coordinates);
         let files = parts::find(path)?;

@@ -30,7 +30,7 @@ pub struct Entry {
     pub bytes: u64,
     /// Their CRC-32.
     pub crc: u32,
-    /// Where its local header begins.
+    /// Offset of its local header.
     pub offset: u64,
 }
 

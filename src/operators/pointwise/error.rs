@@ -1,8 +1,8 @@
-//! What is wrong with a pointwise function.
+//! Errors of pointwise functions.
 
 use wgpu::naga::Span;
 
-/// A text that is no pointwise function, or one that cannot be differentiated.
+/// A text that is not a pointwise function, or that cannot be differentiated.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PointwiseError {
@@ -16,10 +16,10 @@ pub enum PointwiseError {
         line: u32,
         /// The line's text.
         text: String,
-        /// What it has, and what to write instead.
+        /// The unsupported part, and what to write instead.
         why: String,
     },
-    /// There is no such function, or its arguments or its result are not numbers or vectors.
+    /// The function is missing, or its arguments or its result are not numbers or vectors.
     #[error("{0}")]
     Signature(String),
     /// Functions that do not fit together.

@@ -109,8 +109,8 @@ impl Gradient {
     /// takes the least memory ([`GradientMemory`]). Collective, with the same values on all ranks.
     ///
     /// # Errors
-    /// Same as [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for 0;
-    /// [`SimulationError::Memory`] before anything is computed.
+    /// Same as [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for
+    /// 0; [`SimulationError::Memory`] before anything is computed.
     pub fn new(context: &mut Rank, config: Config, checkpoint_every: usize) -> Result<Self, SimulationError> {
         if checkpoint_every == 0 {
             let (what, value) = ("checkpoint_every", "0".into());

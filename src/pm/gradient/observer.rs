@@ -49,8 +49,8 @@ impl Observer<'_> {
     /// with the same values. Waits for exchanges only.
     ///
     /// # Errors
-    /// Same as [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of values
-    /// than bins.
+    /// Same as [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of
+    /// values than bins.
     pub fn add_power(&mut self, context: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<(), SimulationError> {
         if spectrum.len() != by.len() {
             let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());

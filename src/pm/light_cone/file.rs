@@ -15,8 +15,8 @@ use crate::pm::SimulationError;
 const PIECE: usize = 1 << 18;
 
 impl ConeParticles {
-    /// Writes the particles of `cone` in HDF5, in their order over all ranks; `snapshot` is the header
-    /// of the box at the end of the run. The file has no name yet, which rank 0 gives it by
+    /// Writes the particles of `cone` in HDF5, in their order over all ranks; `snapshot` is the
+    /// header of the box at the end of the run. The file has no name yet, which rank 0 gives it by
     /// [`Sealed::publish`]. Collective.
     ///
     /// # Errors

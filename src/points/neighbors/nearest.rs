@@ -208,8 +208,8 @@ impl NearestSearch {
     /// scratch memory, in parts, if `k` is above 32 or the callback uses displacements).
     ///
     /// # Errors
-    /// Same as [`lists`](Self::lists); [`DeviceError::Misuse`] for a callback without its functions,
-    /// [`DeviceError::Shader`] for one that does not compile.
+    /// Same as [`lists`](Self::lists); [`DeviceError::Misuse`] for a callback without its
+    /// functions, [`DeviceError::Shader`] for one that does not compile.
     pub fn visit(
         &self,
         recorder: &mut Recorder,

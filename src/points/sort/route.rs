@@ -169,7 +169,8 @@ impl Route {
         Ok(target)
     }
 
-    /// Same as [`back`](Self::back), but the rows stay in the order in which this rank sends its own.
+    /// Same as [`back`](Self::back), but the rows stay in the order in which this rank sends its
+    /// own.
     pub(crate) fn back_as_sent<T: DeviceElement>(
         &self,
         context: &mut Rank,

@@ -157,8 +157,8 @@ impl Builder {
         self.build_sorted_among(recorder, &sorted.cloud, &sorted.frame, among)
     }
 
-    /// Same as [`build_sorted`](Self::build_sorted), of points that are searched among others, of this
-    /// extent.
+    /// Same as [`build_sorted`](Self::build_sorted), of points that are searched among others, of
+    /// this extent.
     pub(crate) fn build_sorted_among(
         &self,
         recorder: &mut Recorder,

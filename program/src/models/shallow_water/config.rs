@@ -84,13 +84,13 @@ impl ShallowWaterConfig {
     }
 
     /// Seconds of a step.
-    #[must_use] 
+    #[must_use]
     pub fn time_step(&self) -> f64 {
         COURANT * self.spacing[0].min(self.spacing[1]) / (self.gravity * self.depth).sqrt()
     }
 
     /// Cells in the order of arrays: rows, columns, and one layer.
-    #[must_use] 
+    #[must_use]
     pub fn shape(&self) -> [u64; 3] {
         [self.cells[1], self.cells[0], 1]
     }

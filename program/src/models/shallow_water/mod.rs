@@ -49,7 +49,7 @@ use plan::{FIELDS, Part};
 use samples::Samples;
 
 /// Returns the kernels of the model in all forms that any device compiles.
-#[must_use] 
+#[must_use]
 pub fn kernels() -> Vec<KernelSource> {
     kernels::all()
 }

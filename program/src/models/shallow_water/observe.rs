@@ -34,7 +34,7 @@ pub struct Diagnostics {
 
 impl Diagnostics {
     /// Returns the figures behind the step, in the order of the fields.
-    #[must_use] 
+    #[must_use]
     pub fn figures(&self) -> [f64; 7] {
         [self.seconds, self.mean_height, self.min_eta, self.max_eta, self.max_u, self.max_v, self.energy]
     }
