@@ -1,4 +1,4 @@
-//! What fusing is worth: `cargo bench --bench operators -- [CELLS ..]` prints nanoseconds per cell
+//! Gain of fusing: `cargo bench --bench operators -- [CELLS ..]` prints nanoseconds per cell
 //! of ten pointwise operators, composed to one kernel and written by hand as one kernel, in turn,
 //! and their ratio: of calls that are waited for one by one, and of many in one submission, where
 //! what a call costs the host hardly counts. Then of the ten one after the other, and what linear
@@ -79,8 +79,8 @@ fn least(rank: &mut Rank, cells: u64, mut work: impl FnMut(&mut Rank) -> Result<
 /// A call that can be recorded any number of times.
 type Call<'a> = Box<dyn Fn(&mut Rank) -> Result<(), Error> + 'a>;
 
-/// The least nanoseconds per cell of each of two calls, taken in turn, `together` of them in a
-/// submission.
+/// Returns the least nanoseconds per cell of each of two calls, taken in turn, `together` of them
+/// in a submission.
 fn race(rank: &mut Rank, cells: u64, together: u64, calls: [&Call<'_>; 2]) -> Result<[f64; 2], Error> {
     let mut best = [f64::INFINITY; 2];
     for run in 0..24 {
@@ -97,7 +97,7 @@ fn race(rank: &mut Rank, cells: u64, together: u64, calls: [&Call<'_>; 2]) -> Re
     Ok(best)
 }
 
-/// The chain as one kernel beside the kernel that was written by hand.
+/// Measures the chain as one kernel beside the kernel that was written by hand.
 fn fused(rank: &mut Rank, chain: &Model, space: &Space, cells: u64) -> Result<(), Error> {
     let (x, dx) = (random_field(rank, space, 1)?, random_field(rank, space, 2)?);
     let (at, out) = (chain.at(rank, &x)?, Vector::new(&rank.gpu, space)?);
@@ -143,7 +143,7 @@ fn bench(rank: &mut Rank, cells: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// What linear operators cost by count, in passes and bytes per cell.
+/// Prints the counted cost of linear operators, in passes and bytes per cell.
 fn costs(rank: &mut Rank) -> Result<(), Error> {
     let shape = [64u64; 3];
     let regular = RegularGrid { shape, size: [1.0; 3], grid: Grid::auto([1; 3], 1), rank: 0 };

@@ -35,12 +35,12 @@ fn field([i, j, k]: [u64; 3]) -> f64 {
     ((i * i + 3 * i * j + 5 * j * k + 7 * k * k) % 17) as f64 / 16.0
 }
 
-/// The kernel of the linear convolution: falls off in one direction.
+/// Returns the kernel of the linear convolution, which falls off in one direction.
 fn kernel(at: [u64; 3]) -> f64 {
     if (0..3).all(|a| at[a] < KERNEL[a]) { 1.0 / (1 + at[0] + 2 * at[1] + 3 * at[2]) as f64 } else { 0.0 }
 }
 
-/// All points of a box, in the order of memory.
+/// Returns all points of a box, in the order of memory.
 fn points(part: &Box3) -> impl Iterator<Item = [u64; 3]> {
     let [x, y, z] = part.clone();
     x.flat_map(move |i| {
@@ -51,7 +51,7 @@ fn points(part: &Box3) -> impl Iterator<Item = [u64; 3]> {
     })
 }
 
-/// What a rank works with.
+/// Objects of a rank.
 struct Work<'a> {
     rank: &'a mut Rank,
     recorder: Recorder,
@@ -114,7 +114,7 @@ impl Work<'_> {
         self.compare(&Spec::of::<f32>(SHAPE), &callback, direct)
     }
 
-    /// A kernel of the user's, padded.
+    /// Returns a kernel of the user's, padded.
     fn linear(&mut self) -> Result<[f64; 2], Error> {
         let spec = Spec::of::<f32>(SHAPE).points(SHAPE.map(|n| 2 * n));
         let gpu = &self.rank.gpu;

@@ -38,7 +38,7 @@ struct Kind {
     lengths: Vec<u64>,
 }
 
-/// What was measured of a length.
+/// Measurements of a length.
 struct Sample {
     length: u64,
     error: f64,
@@ -72,7 +72,7 @@ fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// What the library promises: twice as much with a prime factor beyond 13.
+/// Returns what the library promises: twice as much with a prime factor beyond 13.
 fn law(length: u64) -> f64 {
     let mut rest = length;
     for prime in [2, 3, 5, 7, 11, 13] {
@@ -123,7 +123,7 @@ fn measure(gpu: &Gpu, recorder: &mut Recorder, comms: &mut GridComms, length: u6
 
 type Curve = fn(f64) -> f64;
 
-/// What a figure shows.
+/// Content of a figure.
 struct Figure<'a> {
     title: String,
     axis: &'a str,

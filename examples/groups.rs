@@ -1,4 +1,4 @@
-//! Friends of friends in a cloud of points, drawn: each group of 20 and more in a colour of its
+//! Friends of friends in a cloud of points, drawn: each group of 20 and more in a color of its
 //! own, the rest grey.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! From nothing to a catalogue of halos, alone, on threads or under MPI; each rank tells of its
+//! From nothing to a catalog of halos, alone, on threads or under MPI; each rank tells of its
 //! rows.
 //!
 //! ```text

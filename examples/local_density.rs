@@ -38,7 +38,7 @@ fn galaxy() -> Vec<f32> {
     points
 }
 
-/// The density at the center of each pixel.
+/// Returns the density at the center of each pixel.
 fn density(rank: &mut Rank) -> meshloom::Result<Vec<f32>> {
     let domain = Domain::new(&[1.0, 1.0])?;
     let points = Particles::from_host(rank, &domain, &galaxy())?;

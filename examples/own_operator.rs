@@ -25,7 +25,7 @@ const RESPONSE: &str = "
 /// Excitations of all modes to what the detector counts at every third cell.
 fn model(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
     let (modes, cells) = (Space::of("xi", Leaf::modes(regular))?, Space::of("s", Leaf::cells(regular))?);
-    // A power law of the wavenumber, as one amplitude for each mode: its normalisation gives the
+    // A power law of the wavenumber, as one amplitude for each mode: its normalization gives the
     // field a variance of about 1.
     let wavenumbers = Wavenumbers::unique(regular)?;
     let spectrum = wavenumbers.amplitudes(rank, &modes)?;

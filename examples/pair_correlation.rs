@@ -23,10 +23,10 @@ use plotters::prelude::*;
 const SIDE: f64 = 100.0;
 const POINTS: u64 = 40_000;
 const CLUSTERS: u64 = 4_000;
-/// Scatter of points about the centre of their cluster along each axis.
+/// Scatter of points about the center of their cluster along each axis.
 const SIGMA: f64 = 1.0;
 
-/// A number in (0, 1] that depends on nothing but its index (splitmix64).
+/// Returns a number in (0, 1] that depends on nothing but its index (splitmix64).
 fn random(index: u64) -> f64 {
     let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -34,7 +34,7 @@ fn random(index: u64) -> f64 {
     (((z ^ (z >> 31)) >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
-/// Coordinate `axis` of point `i`, at random or about one of the centres.
+/// Coordinate `axis` of point `i`, at random or about one of the centers.
 fn coordinate(clustered: bool, i: u64, axis: u64) -> f64 {
     let at = |stream: u64, i: u64| random((stream << 48) | (3 * i + axis));
     if !clustered {
@@ -44,7 +44,7 @@ fn coordinate(clustered: bool, i: u64, axis: u64) -> f64 {
     SIDE * at(1, center) + SIGMA * (-2.0 * at(2, i).ln()).sqrt() * (2.0 * PI * at(3, i)).cos()
 }
 
-/// What the correlation of the clusters is on average.
+/// Returns what the correlation of the clusters is on average.
 fn expected(r: f64) -> f64 {
     let density = CLUSTERS as f64 / SIDE.powi(3);
     (-r * r / (4.0 * SIGMA * SIGMA)).exp() / (4.0 * PI * SIGMA * SIGMA).powf(1.5) / density

@@ -49,7 +49,7 @@ const SWING: &str = "
     }
     #each_invocation params.count";
 
-/// The period by the arithmetic-geometric mean.
+/// Returns the period by the arithmetic-geometric mean.
 fn closed_form(length: f64, angle: f64) -> f64 {
     let (mut a, mut b) = (1.0, (angle / 2.0).cos());
     for _ in 0..8 {

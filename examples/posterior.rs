@@ -16,8 +16,8 @@ use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector};
 use meshloom::random::philox4x32;
 use meshloom::{Error, Rank};
 
-/// What is known before the data: a rate of some 10, whose logarithm has a power spectrum near a
-/// power law.
+/// Returns what is known before the data: a rate of some 10, whose logarithm has a power spectrum
+/// near a power law.
 fn prior() -> FieldPrior {
     let amplitude = AmplitudePrior::NonParametric {
         of: PriorSpectrum::Power,
@@ -30,7 +30,7 @@ fn prior() -> FieldPrior {
     FieldPrior { name: "sky".into(), offset_mean: 2.3, offset_std: [0.3, 0.1], axes }
 }
 
-/// A Poisson number of this mean, by inversion.
+/// Returns a Poisson number of this mean, by inversion.
 fn poisson(mean: f64, uniform: f64) -> f64 {
     let (mut count, mut term) = (0.0, (-mean).exp());
     let mut below = term;
@@ -42,12 +42,12 @@ fn poisson(mean: f64, uniform: f64) -> f64 {
     count
 }
 
-/// The only leaf of what a model says of latent values.
+/// Returns the only leaf of what a model says of latent values.
 fn values(rank: &mut Rank, model: &Model, latent: &Vector) -> Result<Vec<f64>, Error> {
     Ok(model.value(rank, latent)?.get(&mut rank.recorder, "field")?)
 }
 
-/// The sum of squares of distances.
+/// Returns the sum of squares of distances.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
 }
@@ -63,9 +63,9 @@ fn options(iteration: u32, last: u32) -> IterationOptions {
     }
 }
 
-/// How far the truth is from the mean of the samples, beside how far the samples are, in squares
-/// over the whole field. If the posterior is right the truth is one more sample, and its distance
-/// one of those that the samples have.
+/// Returns how far the truth is from the mean of the samples, beside how far the samples are, in
+/// squares over the whole field. If the posterior is right the truth is one more sample, and its
+/// distance one of those that the samples have.
 fn compare(rank: &mut Rank, field: &Model, samples: &Samples<Rank>, truth: &[f64]) -> Result<(f64, f64, f64), Error> {
     let all = samples.own().map(|sample| {
         let place = samples.at(rank, sample)?;

@@ -1,4 +1,4 @@
-//! How the power spectrum of a simulation depends on the matter density: the derivative of each
+//! Dependence of a simulated power spectrum on the matter density: the derivative of each
 //! bin, from one gradient a bin, beside the difference of two runs.
 //!
 //! ```text
@@ -10,14 +10,14 @@ use meshloom::gpu::Options;
 use meshloom::pm::{Config, Gradient, Noise, Simulation, SimulationError};
 use meshloom::{Error, Launch, Rank, launch};
 
-/// The usual cosmology with another matter density.
+/// Returns the usual cosmology with another matter density.
 fn cosmology(omega_m: f64) -> Result<Cosmology, CosmologyError> {
     let usual = Cosmology::planck18();
     let amplitude = Amplitude::Primordial(usual.primordial_amplitude());
     Cosmology::new(Parameters { omega_m, amplitude, ..Parameters::default() })
 }
 
-/// The power in each bin at the end of a run.
+/// Returns the power in each bin at the end of a run.
 fn power(context: &mut Rank, config: Config) -> Result<Vec<f64>, SimulationError> {
     let mut simulation = Simulation::new(context, config, Noise::Seed)?;
     simulation.run(context, |_, _, _| Ok::<_, SimulationError>(()))?;

@@ -1,4 +1,4 @@
-//! What all error types share.
+//! Shared by all error types.
 
 /// Implements `Debug` of an error type: `{:?}` prints the message, which is what a `main` that
 /// returns an error prints; `{:#?}` prints the type as well.

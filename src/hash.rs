@@ -4,13 +4,13 @@
 /// The hash of no bytes.
 pub(crate) const START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// The hash of the bytes that have the hash `hash` followed by `bytes`.
+/// Returns the hash of the bytes that have the hash `hash` followed by `bytes`.
 pub(crate) fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// The next number of SplitMix64 (Steele, Lea & Flood 2014) in the state `x`: each bit depends on
-/// all of `x`.
+/// Returns the next number of SplitMix64 (Steele, Lea & Flood 2014) in the state `x`: each bit
+/// depends on all of `x`.
 pub(crate) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,7 +18,8 @@ pub(crate) fn mix(x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// The number of a value's bits at a site, of which sums identify values and places in any order.
+/// Returns the number of a value's bits at a site, of which sums identify values and places in any
+/// order.
 pub(crate) fn placed(site: u64, bits: u64) -> u64 {
     // Mixed twice, so that a site and the bits of a value cannot cancel each other.
     mix(mix(site) ^ bits)

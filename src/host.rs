@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::hash::{START, fnv1a};
 
-/// The host's name; `None` where the system does not have one.
+/// Returns the host's name; `None` where the system does not have one.
 pub(crate) fn name() -> Option<String> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
     name.map(|name| name.trim().to_owned())
@@ -15,13 +15,14 @@ pub(crate) fn id() -> u64 {
     id_of(boot_id().as_deref(), name().as_deref())
 }
 
-/// The boot id tells hosts of one name apart, and is the same in all containers of a host, whatever
-/// their names. Systems without one are compared by name; hosts without either count as one.
+/// Returns the boot id tells hosts of one name apart, and is the same in all containers of a host,
+/// whatever their names. Systems without one are compared by name; hosts without either count as
+/// one.
 fn id_of(boot_id: Option<&str>, name: Option<&str>) -> u64 {
     fnv1a(START, boot_id.or(name).unwrap_or_default().as_bytes())
 }
 
-/// The number of the last start of the host's kernel.
+/// Returns the number of the last start of the host's kernel.
 fn boot_id() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())

@@ -7,12 +7,12 @@ use crate::exchange::ExchangeError;
 use crate::gpu::Options;
 use crate::rank::Rank;
 
-/// How the ranks of a program are run.
+/// Way of running the ranks of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launch {
     /// One rank, in this thread.
     Solo,
-    /// So many ranks, as threads of this process.
+    /// This number of ranks, as threads of this process.
     Threads(usize),
     /// One rank per process that `mpirun`, `srun` or another MPI launcher started (feature `mpi`).
     Mpi,

@@ -2,7 +2,7 @@
 //!
 //! meshloom has distributed Fourier transforms, stencils with ghost cells, particles with neighbor
 //! searches, the particle-mesh method, differentiable operators and inference. Kernels are WGSL and
-//! run through [`wgpu`] on Vulkan, Metal, DX12 and software renderers. There is no CUDA.
+//! run through [`wgpu`] on Vulkan, Metal, DX12 and software renderers. It does not use CUDA.
 //!
 //! A program is written once, from the view of one rank. [`run`] runs it alone, as threads
 //! (`MESHLOOM_RANKS=4`) or as the processes of `mpirun` (feature `mpi`). It meets four types:

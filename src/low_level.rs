@@ -1,4 +1,4 @@
-//! What authors of kernels, plans and exchanges need, in one place.
+//! Types for authors of kernels, plans and exchanges.
 //!
 //! These types are public and documented, but may change between minor versions before 1.0.
 //! Programs that work with fields and particles need none of them.

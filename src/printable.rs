@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Whether a character is invisible and changes how others are shown: a control character (C0, DEL,
-/// C1), a line or paragraph separator, or a mark of direction.
+/// Returns `true` if a character is invisible and changes how others are shown: a control character
+/// (C0, DEL, C1), a line or paragraph separator, or a mark of direction.
 #[must_use]
 pub fn is_unprintable(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -24,7 +24,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unprintable(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// A path for messages, with all unprintable characters escaped, line breaks too.
+/// Returns a path for messages, with all unprintable characters escaped, line breaks too.
 ///
 /// ```
 /// assert_eq!(meshloom::io::printable_path("a\nb.npy".as_ref()), "a\\nb.npy");

@@ -51,8 +51,8 @@ pub fn white_noise(seed: u64, index: u64) -> f64 {
     normal(seed, [index as u32, (index >> 32) as u32, 0, 0])
 }
 
-/// The real and imaginary part of the mode of wave vector `m` in the white noise of `seed`, each
-/// standard normal: a function of `m` alone, so that lattices of any number of sites share the
+/// Returns the real and imaginary part of the mode of wave vector `m` in the white noise of `seed`,
+/// each standard normal: a function of `m` alone, so that lattices of any number of sites share the
 /// modes that they have in common.
 ///
 /// Of a mode and its conjugate twin one gives the numbers of both: that whose last component which
@@ -74,7 +74,7 @@ pub fn mode_noise(seed: u64, m: [i32; 3]) -> [f64; 2] {
     [1, 2].map(|part| normal(seed, [m[0] as u32, m[1] as u32, m[2] as u32, part]))
 }
 
-/// The normal number of a counter.
+/// Returns the normal number of a counter.
 fn normal(seed: u64, counter: [u32; 4]) -> f64 {
     let words = philox4x32(counter, [seed as u32, (seed >> 32) as u32]);
     let radius = uniform(words[0], words[1]);
@@ -82,7 +82,7 @@ fn normal(seed: u64, counter: [u32; 4]) -> f64 {
     (-2.0 * radius.ln()).sqrt() * (2.0 * PI * angle).cos()
 }
 
-/// Fills a run of neighbouring elements: `out[i] = white_noise(seed, first + i)`, rounded to `f32`.
+/// Fills a run of neighboring elements: `out[i] = white_noise(seed, first + i)`, rounded to `f32`.
 ///
 /// A rank fills its box of the grid row by row, where `first` is the global index of the row's
 /// first element: row (i, j) of an n^3 grid in C order begins at `(i * n + j) * n`.
@@ -92,7 +92,8 @@ pub fn fill_white_noise(seed: u64, first: u64, out: &mut [f32]) {
     }
 }
 
-/// A number in (0, 1]: the middle of one of 2^53 equal parts (so that its logarithm is finite).
+/// Returns a number in (0, 1]: the middle of one of 2^53 equal parts (so that its logarithm is
+/// finite).
 fn uniform(high: u32, low: u32) -> f64 {
     let bits = (u64::from(high) << 32 | u64::from(low)) >> 11;
     (bits as f64 + 0.5) * (-53.0_f64).exp2()
@@ -130,7 +131,7 @@ mod tests {
             let found = moment(p);
             assert!((found - mean).abs() < 5.0 * (variance / n).sqrt(), "moment {p}: {found}");
         }
-        // Neighbours, and the same element under neighbouring seeds, are uncorrelated.
+        // Neighbors, and the same element under neighboring seeds, are uncorrelated.
         let lag = (0..count as u64).map(|i| white_noise(5, i) * white_noise(5, i + 1)).sum::<f64>() / n;
         let seeds = (0..count as u64).map(|i| white_noise(5, i) * white_noise(6, i)).sum::<f64>() / n;
         assert!(lag.abs() < 5.0 / n.sqrt() && seeds.abs() < 5.0 / n.sqrt());

@@ -1,4 +1,4 @@
-//! Snapshots and group catalogues in HDF5: what is written comes back, on any number of ranks;
+//! Snapshots and group catalogs in HDF5: what is written comes back, on any number of ranks;
 //! other codes' files are understood; broken ones are named.
 #![cfg(feature = "hdf5")]
 
@@ -585,7 +585,7 @@ fn centres_of_groups_are_points() {
     }
 }
 
-/// A catalogue of several files, one of which has no groups and no dataset, as Gadget-4 writes
+/// A catalog of several files, one of which has no groups and no dataset, as Gadget-4 writes
 /// them.
 #[test]
 fn centres_of_groups_are_read_from_several_files() {
@@ -1312,7 +1312,7 @@ fn groups_that_do_not_fit_together_are_refused() {
             other => panic!("{name}: {other:?}"),
         }
     }
-    // A snapshot is no catalogue.
+    // A snapshot is no catalog.
     run_threads(1, |comm| save(&comm, &path, Files::One, 3)).unwrap();
     assert!(
         matches!(read_groups(&path), Err(IoError { kind: IoErrorKind::Format, ref message, .. }) if message.contains("not an HDF5"))

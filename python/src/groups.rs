@@ -39,7 +39,7 @@ type Nearness = (f64, bool);
 type Attributes<'py> = (Option<Bound<'py, PyArrayDyn<f32>>>, Option<Bound<'py, PyArrayDyn<f32>>>);
 
 /// Returns the labels of this rank's points, the linking length and this rank's part of the
-/// catalogue, by name. `rows` are the least number of members of a group that has a row, and their
+/// catalog, by name. `rows` are the least number of members of a group that has a row, and their
 /// order.
 #[pyfunction]
 pub fn fof<'py>(

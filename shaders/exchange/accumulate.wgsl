@@ -1,13 +1,15 @@
-// Adds the terms of sums as 64-bit integers, so that neither their order nor the number of ranks matters.
+// Adds the terms of sums as 64-bit integers, so that neither their order nor the number of ranks
+// matters.
 //
-// The greatest magnitude of all terms is below 2^top; a term becomes a multiple of 2^(top - params.bits), rounded to the nearest. As many
-// terms as params.bits was chosen for cannot overflow. With `binned` term i belongs to sum index[i], and to none where that is not below
+// The greatest magnitude of all terms is below 2^top; a term becomes a multiple of 2^(top -
+// params.bits), rounded to the nearest. As many terms as params.bits was chosen for cannot
+// overflow. With `binned` term i belongs to sum index[i], and to none where that is not below
 // params.sums.
 //
-// Layout: `words[params.most]` are the bits of the greatest magnitude; from params.start on two words per sum, low word first, which must be 0
-// before.
-// Workgroup: GROUP invocations, params.per elements each, neighbours next to each other. Workgroup memory: with `local` a copy of the sums, of which
-// there are LOCAL at most; otherwise none.
+// Layout: `words[params.most]` are the bits of the greatest magnitude; from params.start on two
+// words per sum, low word first, which must be 0 before.
+// Workgroup: GROUP invocations, params.per elements each, neighbors next to each other. Workgroup
+// memory: with `local` a copy of the sums, of which there are LOCAL at most; otherwise none.
 
 var<uniform> params: Params;
 var<storage, read> x: array<f32>;

@@ -1,8 +1,10 @@
-// Adds the terms of several sums as 64-bit integers in one pass, as accumulate.wgsl does for one. Terms are those of magnitudes.wgsl.
+// Adds the terms of several sums as 64-bit integers in one pass, as accumulate.wgsl does for one.
+// Terms are those of magnitudes.wgsl.
 //
-// Layout: the words from params.most on are the bits of the greatest magnitudes, one for each sum; from params.start on two words per sum, low word first,
-// which must be 0 before.
-// Workgroup: GROUP invocations, params.per elements each, neighbours next to each other. Workgroup memory: two words for each sum.
+// Layout: the words from params.most on are the bits of the greatest magnitudes, one for each sum;
+// from params.start on two words per sum, low word first, which must be 0 before.
+// Workgroup: GROUP invocations, params.per elements each, neighbors next to each other. Workgroup
+// memory: two words for each sum.
 
 var<uniform> params: Params;
 var<storage, read> x$: array<f32>;

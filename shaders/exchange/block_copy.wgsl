@@ -1,8 +1,8 @@
 // Copies a block of elements with four axes from one array to another, or adds it to what is there.
 //
-// Layout: in each array the block has a first element (`starts`: in `from`, in `to`) and strides. Elements of any type (Cell) are copied;
-// with `add` they are added; with `add_wide` pairs of words are as 64-bit integers, low word first, where extent, starts
-// and strides count pairs.
+// Layout: in each array the block has a first element (`starts`: in `from`, in `to`) and strides.
+// Elements of any type (Cell) are copied; with `add` they are added; with `add_wide` pairs of words
+// are as 64-bit integers, low word first, where extent, starts and strides count pairs.
 // Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,4 +1,5 @@
-// Two numbers of an array of blocks combined as `comm::Op` says: params.op is 0 for their sum, 1 for the least, 2 for the greatest.
+// Two numbers of an array of blocks combined as `comm::Op` says: params.op is 0 for their sum, 1
+// for the least, 2 for the greatest.
 //
 // | form | array | numbers, by params.kind |
 // |---|---|---|
@@ -6,7 +7,8 @@
 // | wide | words, low one first | 0 u64, 1 i64, 2 f64, of which sums are the double form's |
 // | double | f64 | f64 |
 //
-// The least and the greatest are found by bits, so that no driver flushes or drops anything: a NaN stays, the first of two equals stays.
+// The least and the greatest are found by bits, so that no driver flushes or drops anything: a NaN
+// stays, the first of two equals stays.
 
 const SUM: u32 = 0u;
 const LEAST: u32 = 1u;

@@ -1,7 +1,8 @@
 // Combines pairs of blocks of numbers, in place: one level of a binary tree over blocks.
 //
-// Layout: `blocks` holds blocks of params.block numbers one after the other. Pair p is the block params.first + 2 p params.distance, which
-// takes the result, and the one params.distance after it. Numbers and what is done with two of them: exchange::combination.
+// Layout: `blocks` holds blocks of params.block numbers one after the other. Pair p is the block
+// params.first + 2 p params.distance, which takes the result, and the one params.distance after it.
+// Numbers and what is done with two of them: exchange::combination.
 // Workgroup: GROUP invocations, ITEMS numbers each. No workgroup memory.
 
 var<uniform> params: Params;

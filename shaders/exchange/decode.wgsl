@@ -1,7 +1,8 @@
 // Values of a part from blocks of 16-bit integers.
 //
 // Layout: as in encode.wgsl; `plain` is written, `coded` read.
-// Workgroup: GROUP invocations, ITEMS words of two values each. No workgroup memory. Every operation is exact.
+// Workgroup: GROUP invocations, ITEMS words of two values each. No workgroup memory. Every
+// operation is exact.
 
 var<uniform> params: Params;
 var<storage, read_write> plain: array<u32>;

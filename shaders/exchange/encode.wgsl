@@ -1,12 +1,12 @@
 // Values of a part as blocks of 16-bit integers.
 //
-// Layout: `plain` holds a part of `count` words (bits of f32) from `start` on; in `coded` it begins at `target_start`, as blocks
-// of 64 values: one word with the step of the block, a power of two as f32, then the values in steps, two per word, the
-// first in the low half. The last block is as long as its values need.
-// A block that holds a NaN or an infinity has the step NaN.
-// Workgroup: 64 invocations, 8 blocks, which are read and written as they lie in memory; 2.4 KiB of workgroup memory, where eight words
-// between blocks keep their banks apart. Every operation is exact or a rounding to the nearest integer: the same bits on
-// all devices.
+// Layout: `plain` holds a part of `count` words (bits of f32) from `start` on; in `coded` it begins
+// at `target_start`, as blocks of 64 values: one word with the step of the block, a power of two as
+// f32, then the values in steps, two per word, the first in the low half. The last block is as long
+// as its values need. A block that holds a NaN or an infinity has the step NaN.
+// Workgroup: 64 invocations, 8 blocks, which are read and written as they lie in memory; 2.4 KiB of
+// workgroup memory, where eight words between blocks keep their banks apart. Every operation is
+// exact or a rounding to the nearest integer: the same bits on all devices.
 
 var<uniform> params: Params;
 var<storage, read> plain: array<u32>;
@@ -22,18 +22,20 @@ var<workgroup> values: array<u32, BLOCKS * STRIDE>;
 // The largest magnitude of each eighth of a block.
 var<workgroup> largest: array<u32, BLOCKS * PARTS>;
 
-/// The stored exponent of the largest magnitude of a block. Magnitudes order as their bits do, NaN and infinities above all.
+/// The stored exponent of the largest magnitude of a block. Magnitudes order as their bits do, NaN
+/// and infinities above all.
 fn exponent_of(block: u32) -> u32 {
     var most = 0u;
     for (var k = 0u; k < PARTS; k++) { most = max(most, largest[block * PARTS + k]); }
     return most >> 23u;
 }
 
-/// The stored exponent of a step: the largest becomes 2^14 to 2^15 steps. The least step is the least normal number.
+/// The stored exponent of a step: the largest becomes 2^14 to 2^15 steps. The least step is the
+/// least normal number.
 fn step_exponent(exponent: u32) -> u32 { return max(exponent, 15u) - 14u; }
 
-/// A value in steps. One below the normal numbers, which devices may take for 0 in arithmetic, is known by its bits: it is more than half of the least step, or it
-/// rounds to 0.
+/// A value in steps. One below the normal numbers, which devices may take for 0 in arithmetic, is
+/// known by its bits: it is more than half of the least step, or it rounds to 0.
 fn steps(value: u32, exponent: u32) -> u32 {
     let magnitude = value & 0x7fffffffu;
     if magnitude < 0x00800000u {

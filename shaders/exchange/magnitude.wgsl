@@ -1,9 +1,11 @@
-// The greatest magnitude of the terms of a sum, as bits: those of NaN and infinity are the greatest.
+// The greatest magnitude of the terms of a sum, as bits: those of NaN and infinity are the
+// greatest.
 //
 // A term is x[i], with `product` x[i] y[i].
 //
 // Layout: `words[params.most]` takes the bits and must be 0 before.
-// Workgroup: GROUP invocations, params.per elements each, neighbours next to each other. Workgroup memory: one word.
+// Workgroup: GROUP invocations, params.per elements each, neighbors next to each other. Workgroup
+// memory: one word.
 
 var<uniform> params: Params;
 var<storage, read> x: array<f32>;

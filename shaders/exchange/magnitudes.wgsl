@@ -1,9 +1,12 @@
-// The greatest magnitudes of the terms of several sums in one pass, as bits: those of NaN and infinity are the greatest.
+// The greatest magnitudes of the terms of several sums in one pass, as bits: those of NaN and
+// infinity are the greatest.
 //
-// A term is a product of two of the arrays x0, x1 and so on, or the magnitude of one; each array comes from memory once for all of them.
+// A term is a product of two of the arrays x0, x1 and so on, or the magnitude of one; each array
+// comes from memory once for all of them.
 //
 // Layout: the words from params.most on take the bits, one for each sum, and must be 0 before.
-// Workgroup: GROUP invocations, params.per elements each, neighbours next to each other. Workgroup memory: a word for each sum.
+// Workgroup: GROUP invocations, params.per elements each, neighbors next to each other. Workgroup
+// memory: a word for each sum.
 
 var<uniform> params: Params;
 var<storage, read> x$: array<f32>;

@@ -1,8 +1,9 @@
 // Replaces each block of numbers by its combination with all before it, in place.
 //
-// Layout: `blocks` holds params.ranks blocks of params.block numbers one after the other. Numbers and what is done with two of them:
-// exchange::combination.
-// Workgroup: GROUP invocations, ITEMS numbers of a block each, which take the blocks in order. No workgroup memory.
+// Layout: `blocks` holds params.ranks blocks of params.block numbers one after the other. Numbers
+// and what is done with two of them: exchange::combination.
+// Workgroup: GROUP invocations, ITEMS numbers of a block each, which take the blocks in order. No
+// workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read_write> blocks: array<Word>;

@@ -1,26 +1,30 @@
-// What all kernels that transform lines share: complex numbers, which line is which, and where its points lie.
+// What all kernels that transform lines share: complex numbers, which line is which, and where its
+// points lie.
 //
-// Lines are counted by c.x (fastest), c.y and c.z (the field of a batch). Parameters: `LineParams` in fft/line.rs.
+// Lines are counted by c.x (fastest), c.y and c.z (the field of a batch). Parameters: `LineParams`
+// in fft/line.rs.
 
 fn multiply(a: Complex, b: Complex) -> Complex {
     // Which of the products are rounded is said, so that all passes round alike.
     return Complex(fma(a.x, b.x, -(a.y * b.y)), fma(a.x, b.y, a.y * b.x));
 }
 
-// A zero that no compiler knows to be one, another for each of three. What is read again with it in the index is read again, where
-// compilers would keep it in registers all the while.
+// A zero that no compiler knows to be one, another for each of three. What is read again with it in
+// the index is read again, where compilers would keep it in registers all the while.
 fn unknown_zero(which: u32) -> u32 {
     return select(select(params.line_input_more.w + params.line_output_more.w, params.line_output_more.w, which == 2u),
         params.line_input_more.w, which == 1u);
 }
 
-// The same number, through a choice that no compiler can make. A sum of its parts is then never made one operation with a product that they are, which
-// would round otherwise than where the two stand in different kernels.
+// The same number, through a choice that no compiler can make. A sum of its parts is then never
+// made one operation with a product that they are, which would round otherwise than where the two
+// stand in different kernels.
 fn kept_apart(value: Complex) -> Complex { return select(value, Complex(), unknown_zero(1u) != 0u); }
 fn kept_apart_real(value: Real) -> Real { return select(value, Real(), unknown_zero(1u) != 0u); }
 
-// A real number as a complex one whose imaginary part no compiler knows to be 0, another one for each point: arithmetic with zeros that are known, or
-// known to be equal, would be contracted otherwise than where they come from memory.
+// A real number as a complex one whose imaginary part no compiler knows to be 0, another one for
+// each point: arithmetic with zeros that are known, or known to be equal, would be contracted
+// otherwise than where they come from memory.
 fn from_real(value: Real) -> Complex { return Complex(value, select(Real(), value, unknown_zero(1u) != 0u)); }
 
 // The counters of a line by its number.
@@ -73,8 +77,9 @@ fn blocked_line(c: vec3<u32>, outer: vec4<u32>, inner: vec4<u32>) -> vec2<u32> {
     return vec2<u32>(outer.y * c.x + outer.z * c.y + outer.w * c.z, inner.y * c.x + inner.z * c.y + inner.w * c.z);
 }
 
-// The address of a point in an array whose axis is cut into parts, the larger ones first, as `grid::split` does. The quotient comes from a
-// product in f32, corrected by one, which is faster than an integer division.
+// The address of a point in an array whose axis is cut into parts, the larger ones first, as
+// `grid::split` does. The quotient comes from a product in f32, corrected by one, which is faster
+// than an integer division.
 fn blocked(line: vec2<u32>, at: u32, lines: u32, width: u32, blocks: vec2<u32>, inverse: vec2<f32>) -> u32 {
     let larger = at < blocks.x;
     let size = select(blocks.y, blocks.y + 1u, larger);

@@ -1,6 +1,7 @@
 // A mode times the factors of an operator, for callbacks of transforms (`fft::Spectral`).
 //
-// `table` holds, for each result, the factors of the three axes, then once the terms of the Laplacian.
+// `table` holds, for each result, the factors of the three axes, then once the terms of the
+// Laplacian.
 
 fn operated(value: Complex, at: vec4<u32>, result: u32) -> Complex {
     let starts = params.table_starts;

@@ -1,6 +1,7 @@
 
-// The sum over operators of each times the mode of its own field: that of the last one is `value`, the spectra of those before are in `others`,
-// one after the other, for the modes that the tables are for.
+// The sum over operators of each times the mode of its own field: that of the last one is `value`,
+// the spectra of those before are in `others`, one after the other, for the modes that the tables
+// are for.
 fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
     let starts = params.table_starts;
     let shape = vec3<u32>(starts.x, starts.y - starts.x, starts.z - starts.y);

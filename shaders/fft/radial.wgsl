@@ -1,6 +1,7 @@
 // Multiplies the modes of a half spectrum by amplitudes[m0^2 + m1^2 + m2^2].
 //
-// Layout: `spectrum` C order over `local` modes, the first of which is `first`; `shape` is the mesh. No workgroup memory.
+// Layout: `spectrum` C order over `local` modes, the first of which is `first`; `shape` is the
+// mesh. No workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read_write> spectrum: array<vec2<f32>>;

@@ -1,7 +1,8 @@
 // Computes one value for each own cell of a mesh from fields on the same mesh.
 //
-// The generated module `field::inputs` declares the input arrays and, for a field `x`, the functions
-// `x(c)` and `x_at(c, di, dj, dk)`. The module `field::cell` is the caller's `cell(c: Cell)`.
+// The generated module `field::inputs` declares the input arrays and, for a field `x`, the
+// functions `x(c)` and `x_at(c, di, dj, dk)`. The module `field::cell` is the caller's `cell(c:
+// Cell)`.
 
 var<uniform> params: Params;
 

@@ -47,7 +47,8 @@ fn value_of(integer: vec2<u32>, point: i32) -> f32 {
     return select(value, -value, negative);
 }
 
-/// A sum of terms of so many bits whose greatest magnitude has the bits `most`: NaN where one of them was NaN or infinite.
+/// A sum of terms of so many bits whose greatest magnitude has the bits `most`: NaN where one of
+/// them was NaN or infinite.
 fn sum_of_terms(integer: vec2<u32>, bits: u32, most: u32) -> f32 {
     let found = value_of(integer, i32(bits) - top_of(most));
     // Bits of a NaN, whatever the greatest magnitude was.

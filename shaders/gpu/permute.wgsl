@@ -1,7 +1,9 @@
-// Moves rows of words by an index: gathers rows source[index[i]] to row i, or (`scatter`) rows source[i] to row index[i].
+// Moves rows of words by an index: gathers rows source[index[i]] to row i, or (`scatter`) rows
+// source[i] to row index[i].
 //
-// Layout: `source` and `destination` hold rows of `params.width` words; `index` one row number per row. Each element moves
-// `params.run` words of one row, a divisor of the width; rows out of `params.rows` are not moved.
+// Layout: `source` and `destination` hold rows of `params.width` words; `index` one row number per
+// row. Each element moves `params.run` words of one row, a divisor of the width; rows out of
+// `params.rows` are not moved.
 // Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,9 +1,11 @@
-// Numbers as unevaluated sums of two floats, the greater first: some 45 bits. See Dekker, Numerische Mathematik 18 (1971). Products split factors in
-// halves of 12 bits, so that neither fused operations nor their absence matter.
+// Numbers as unevaluated sums of two floats, the greater first: some 45 bits. See Dekker,
+// Numerische Mathematik 18 (1971). Products split factors in halves of 12 bits, so that neither
+// fused operations nor their absence matter.
 //
-// Compilers take sums of floats for those of real numbers, for which (a + b) - a is b (Metal's and DirectX's may always). A word that is 0 only when the kernel runs,
-// params.nothing, hides from them what a number is. Every sum and product that is part of another is held: one that is left out is enough for
-// them to find that the lower float is 0.
+// Compilers take sums of floats for those of real numbers, for which (a + b) - a is b (Metal's and
+// DirectX's may always). A word that is 0 only when the kernel runs, params.nothing, hides from
+// them what a number is. Every sum and product that is part of another is held: one that is left
+// out is enough for them to find that the lower float is 0.
 
 fn held(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ params.nothing); }
 
@@ -47,9 +49,10 @@ fn quotient2(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     return normalised(first, rest.x / b.x);
 }
 
-/// The natural logarithm of a positive number: that of its power of two, and 2 artanh((m - 1) / (m + 1)) of its mantissa m between the roots of 1/2 and 2. Of 0, and of
-/// what is too small for a normal number, it is minus infinity, which the language does not promise of its own (some devices say -88); of what is below
-/// 0 NaN.
+/// The natural logarithm of a positive number: that of its power of two, and 2 artanh((m - 1) / (m +
+/// 1)) of its mantissa m between the roots of 1/2 and 2. Of 0, and of what is too small for a
+/// normal number, it is minus infinity, which the language does not promise of its own (some
+/// devices say -88); of what is below 0 NaN.
 fn log2floats(a: vec2<f32>) -> vec2<f32> {
     let bits = bitcast<u32>(a.x);
     if (bits & 0x7fffffffu) < 0x00800000u { return vec2<f32>(bitcast<f32>(0xff800000u ^ params.nothing), 0.0); }
@@ -73,7 +76,8 @@ fn log2floats(a: vec2<f32>) -> vec2<f32> {
     return sum2(powers, 2.0 * product2(z, series));
 }
 
-/// The exponential of a number of 0 or less: that of an eighth of what is left of whole powers of two, three times squared. Below -80 it is 0.
+/// The exponential of a number of 0 or less: that of an eighth of what is left of whole powers of
+/// two, three times squared. Below -80 it is 0.
 fn exp2floats(a: vec2<f32>) -> vec2<f32> {
     if a.x < -80.0 { return vec2<f32>(0.0); }
     let power = round(a.x * 1.442695);

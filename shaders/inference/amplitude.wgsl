@@ -1,12 +1,17 @@
-// The amplitude of each wavenumber of a correlated field, and each wavenumber's share of the variance.
+// The amplitude of each wavenumber of a correlated field, and each wavenumber's share of the
+// variance.
 //
-// The exponent e of mode j > 0 is slope l_j + d_j with `wiener`, an integrated Wiener process d over l, the logarithm of the wavenumber, without its end-to-end
-// slope; without, the power law slope l_j; with `matern` slope / 4 log(1 + (k_j / cutoff)^2). Amplitudes are
-// scale exp(half e_j) / sqrt(sum c exp(power e)) with multiplicities c, and shares the terms of that sum over the sum; with power = 0 there is
-// no sum and no share.
+// The exponent e of mode j > 0 is slope l_j + d_j with `wiener`, an integrated Wiener process d
+// over l, the logarithm of the wavenumber, without its end-to-end slope; without, the power law
+// slope l_j; with `matern` slope / 4 log(1 + (k_j / cutoff)^2). Amplitudes are scale exp(half e_j)
+// / sqrt(sum c exp(power e)) with multiplicities c, and shares the terms of that sum over the sum;
+// with power = 0 there is no sum and no share.
 //
-// Layout: `p` hyper-parameters, places of which are in params; `spectrum` the excitations of the Wiener process, two for each step; `table` abscissae of all modes, then widths of steps. Mode 0 stands for the mean.
-// Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20 GROUP bytes.
+// Layout: `p` hyper-parameters, places of which are in params; `spectrum` the excitations of the
+// Wiener process, two for each step; `table` abscissae of all modes, then widths of steps. Mode 0
+// stands for the mean.
+// Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20
+// GROUP bytes.
 
 var<uniform> params: Params;
 var<storage, read> p: array<f32>;

@@ -1,4 +1,5 @@
-// What the amplitude of a correlated field and its derivatives share: hyper-parameters, steps of the integrated Wiener process, sums of a workgroup.
+// What the amplitude of a correlated field and its derivatives share: hyper-parameters, steps of
+// the integrated Wiener process, sums of a workgroup.
 
 /// Where a hyper-parameter is fixed it has no latent value.
 const NONE: u32 = 0xffffffffu;
@@ -9,7 +10,8 @@ fn latent(at: u32) -> f32 {
     return load_latent(at);
 }
 
-/// What a hyper-parameter is: `prior` is its mean and deviation, of its logarithm unless it is a slope.
+/// What a hyper-parameter is: `prior` is its mean and deviation, of its logarithm unless it is a
+/// slope.
 fn normal(at: u32, prior: vec2<f32>) -> f32 { return prior.x + prior.y * latent(at); }
 
 struct Hyper {
@@ -44,7 +46,8 @@ fn part(lane: u32) -> vec2<u32> {
     return vec2<u32>(first, min(first + per, params.bins));
 }
 
-/// The abscissa of a mode: the logarithm of its wavenumber in units of the least, or the wavenumber itself.
+/// The abscissa of a mode: the logarithm of its wavenumber in units of the least, or the wavenumber
+/// itself.
 fn abscissa(mode: u32) -> f32 { return load_table(mode); }
 
 #if wiener
@@ -54,7 +57,8 @@ fn width(mode: u32) -> f32 { return load_table(params.bins + mode); }
 /// Where the excitations of the step that ends at a mode are.
 fn excitation(mode: u32) -> u32 { return 2u * (mode - 2u); }
 
-/// Two steps (v, y, t) one after the other: v is added to the velocity, y to the position, beside the velocity before times t.
+/// Two steps (v, y, t) one after the other: v is added to the velocity, y to the position, beside
+/// the velocity before times t.
 fn joined(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
     return vec3<f32>(a.x + b.x, a.y + b.y + b.z * a.x, a.z + b.z);
 }
@@ -80,7 +84,8 @@ fn before(lane: u32) -> vec3<f32> {
     return steps[lane - 1u];
 }
 
-/// The position at a mode of a lane whose modes begin with `first`, from the one that the lane's own steps lead to and what lies before it.
+/// The position at a mode of a lane whose modes begin with `first`, from the one that the lane's
+/// own steps lead to and what lies before it.
 fn position(mode: u32, first: u32, own: f32, before: vec3<f32>) -> f32 {
     return before.y + own + (abscissa(mode) - abscissa(first - 1u)) * before.x;
 }

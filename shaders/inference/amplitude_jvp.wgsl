@@ -1,8 +1,10 @@
 // The derivative of the amplitudes (amplitude.wgsl) times a tangent of latent values:
 // d amplitude_j = amplitude_j (d scale + half de_j - power / 2 sum share de).
 //
-// Layout: as there; `dp` and `d_spectrum` tangents of `p` and `spectrum`; `amplitude` and `share` as they are at the point; `tangent` is written.
-// Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20 GROUP bytes.
+// Layout: as there; `dp` and `d_spectrum` tangents of `p` and `spectrum`; `amplitude` and `share`
+// as they are at the point; `tangent` is written.
+// Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20
+// GROUP bytes.
 
 var<uniform> params: Params;
 var<storage, read> p: array<f32>;

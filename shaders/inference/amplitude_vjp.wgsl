@@ -1,11 +1,14 @@
 // A cotangent of the amplitudes (amplitude.wgsl) times their derivative.
 //
-// With g_j = amplitude_j cotangent_j and its sum G, the exponents have the cotangents half g_j - power / 2 share_j G. Those of the Wiener process go back
-// through its two sums from the last mode on: Y_j is the sum of the cotangents of positions from j on, W_j that of t Y behind j.
+// With g_j = amplitude_j cotangent_j and its sum G, the exponents have the cotangents half g_j -
+// power / 2 share_j G. Those of the Wiener process go back through its two sums from the last mode
+// on: Y_j is the sum of the cotangents of positions from j on, W_j that of t Y behind j.
 //
-// Layout: as there; `sums` are the cotangents of all modes, as accumulate.wgsl leaves them; `out` one number for each of `p`, `d_spectrum` for each of
-// `spectrum`, on the way what a lane's own steps lead to; what `out` has for the amplitude of mode 0 is added to, the rest written.
-// Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20 GROUP bytes.
+// Layout: as there; `sums` are the cotangents of all modes, as accumulate.wgsl leaves them; `out`
+// one number for each of `p`, `d_spectrum` for each of `spectrum`, on the way what a lane's own
+// steps lead to; what `out` has for the amplitude of mode 0 is added to, the rest written.
+// Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20
+// GROUP bytes.
 
 var<uniform> params: Params;
 var<storage, read> p: array<f32>;
@@ -80,7 +83,8 @@ fn each_workgroup(number: u32, lane: u32) {
 #if wiener
     scan(lane, state);
     state = before(lane);
-    // The tilt takes `last` from the cotangent of the last position, with which all lanes but the first begin.
+    // The tilt takes `last` from the cotangent of the last position, with which all lanes but the
+    // first begin.
     let last = slope / abscissa(params.bins - 1u);
     if state.z > 0.0 { state = vec3<f32>(state.x - last, state.y - last * state.z, state.z); }
     let is_first = there.y == params.bins;

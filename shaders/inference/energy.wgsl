@@ -1,4 +1,5 @@
-// The energy of each datum, -log of its probability up to a constant, as two floats, whose exact sum resolves differences that are lost in one.
+// The energy of each datum, -log of its probability up to a constant, as two floats, whose exact
+// sum resolves differences that are lost in one.
 //
 // | flag | energy of the model's value s, datum d, weight w |
 // |---|---|
@@ -9,7 +10,8 @@
 // | student_inferred | w ((dof + 1) / 2 log(1 + ((m - d) / c)^2 / dof) + log c), s = (m, c) |
 // | categorical | w log sum exp(s - s_d), s one number for each class, d the class |
 //
-// Layout: components of s one after the other; `terms` the first floats of all data, then the second.
+// Layout: components of s one after the other; `terms` the first floats of all data, then the
+// second.
 // Workgroup: GROUP invocations, ITEMS data each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,7 +1,8 @@
-// y = amplitude[index] x: excitations of modes times the amplitude of their wavenumber. With `tangent` its derivative,
-// dy = amplitude[index] dx + d_amplitude[index] x.
+// y = amplitude[index] x: excitations of modes times the amplitude of their wavenumber. With
+// `tangent` its derivative, dy = amplitude[index] dx + d_amplitude[index] x.
 //
-// Layout: modes of this rank; amplitudes of all bins, a table that stays in the cache. A mode in no bin becomes 0.
+// Layout: modes of this rank; amplitudes of all bins, a table that stays in the cache. A mode in no
+// bin becomes 0.
 // Workgroup: GROUP invocations, ITEMS modes each. No workgroup memory.
 
 var<uniform> params: Params;

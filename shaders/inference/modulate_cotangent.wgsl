@@ -1,8 +1,10 @@
-// The cotangent of excitations, y = amplitude[index] x for a cotangent x of modes, and on the way the greatest magnitude of x times the modes at the point: of the
-// terms that are summed for the cotangents of amplitudes, which need it (accumulate.wgsl).
+// The cotangent of excitations, y = amplitude[index] x for a cotangent x of modes, and on the way
+// the greatest magnitude of x times the modes at the point: of the terms that are summed for the
+// cotangents of amplitudes, which need it (accumulate.wgsl).
 //
-// Layout: modes of this rank; amplitudes of all bins, a table that stays in the cache. A mode in no bin becomes 0. `words[0]` takes the bits of the
-// magnitude and must be 0 before: those of NaN and infinity are the greatest.
+// Layout: modes of this rank; amplitudes of all bins, a table that stays in the cache. A mode in no
+// bin becomes 0. `words[0]` takes the bits of the magnitude and must be 0 before: those of NaN and
+// infinity are the greatest.
 // Workgroup: GROUP invocations, ITEMS modes each. Workgroup memory: one word.
 
 var<uniform> params: Params;

@@ -1,4 +1,5 @@
-// Copies numbers that are arrays of their own to one after the other, or back with `unpack`: hyper-parameters, which are leaves of their own.
+// Copies numbers that are arrays of their own to one after the other, or back with `unpack`:
+// hyper-parameters, which are leaves of their own.
 //
 // Layout: array n has the element params.start + n of `packed`.
 // Workgroup: one, of which one invocation copies. No workgroup memory.

@@ -1,7 +1,8 @@
-// The axpby of BLAS for several pairs of arrays at once, y = a x + b y each: vectors of several leaves.
+// The axpby of BLAS for several pairs of arrays at once, y = a x + b y each: vectors of several
+// leaves.
 //
-// Layout: pairs x0, y0 and so on, each of one length. `starts` are where the pairs begin in one count over the elements of all, and of what is
-// no pair the count of all.
+// Layout: pairs x0, y0 and so on, each of one length. `starts` are where the pairs begin in one
+// count over the elements of all, and of what is no pair the count of all.
 // Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -20,8 +21,9 @@ fn start(pair: u32) -> u32 {
     return params.count;
 }
 
-/// The elements of a pair among those from `first` to before `last` of all. A pair that has none there costs no round of the loop, where a condition on each
-/// element would be asked for each pair.
+/// The elements of a pair among those from `first` to before `last` of all. A pair that has none
+/// there costs no round of the loop, where a condition on each element would be asked for each
+/// pair.
 fn update$(first: u32, last: u32, lane: u32) {
     let begin = start($u);
     let end = min(last, start($u + 1u));

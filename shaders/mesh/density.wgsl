@@ -1,4 +1,5 @@
-// Turns the own cells of a fixed-point mesh into a density: out = (high * 2^32 + low) * scale + shift.
+// Turns the own cells of a fixed-point mesh into a density: out = (high * 2^32 + low) * scale +
+// shift.
 //
 // Layout: `mesh` as painted, with ghosts; `out` the own cells alone, C order.
 // Workgroup: GROUP invocations, ITEMS cells each. No workgroup memory.

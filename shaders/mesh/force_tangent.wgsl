@@ -2,9 +2,11 @@
 //
 //     out = sum over nodes of (by . gradient of weight) * force + factor * weight * change
 //
-// Layout: particles as in particle.wgsl; `mesh` the components of the force and `change` those of its change, params.stride elements apart; `by` how
-// far particles move and `out` how their accelerations change: all along x, then y, then z. Each node's six values are read once for a
-// particle. Particles that paint.wgsl would refuse have none. The sum runs over x, then y, then z, as in interpolate.wgsl.
+// Layout: particles as in particle.wgsl; `mesh` the components of the force and `change` those of
+// its change, params.stride elements apart; `by` how far particles move and `out` how their
+// accelerations change: all along x, then y, then z. Each node's six values are read once for a
+// particle. Particles that paint.wgsl would refuse have none. The sum runs over x, then y, then z,
+// as in interpolate.wgsl.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;

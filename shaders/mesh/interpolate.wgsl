@@ -1,9 +1,10 @@
 // Reads fields on a mesh at a particle's position: the sum over its nodes of weight * mesh.
 //
-// `Field` is what a node holds: an f32, or with `vector` the three components of a vector, whose fields lie one after the other,
-// params.stride elements apart. The mesh begins at element shape.w of its array. Particles that paint.wgsl would refuse read 0. The sum
-// runs over x, then y, then z, always in the order of the nodes, so it is the same wherever the mesh is cut, and for each component what it
-// would be alone.
+// `Field` is what a node holds: an f32, or with `vector` the three components of a vector, whose
+// fields lie one after the other, params.stride elements apart. The mesh begins at element shape.w
+// of its array. Particles that paint.wgsl would refuse read 0. The sum runs over x, then y, then z,
+// always in the order of the nodes, so it is the same wherever the mesh is cut, and for each
+// component what it would be alone.
 
 #if vector
 alias Field = vec3<f32>;

@@ -1,8 +1,10 @@
-// Moves particles by a vector field that is read at their positions: kicks p = keep p + factor field(x), then drifts x = x + factor p.
+// Moves particles by a vector field that is read at their positions: kicks p = keep p + factor
+// field(x), then drifts x = x + factor p.
 //
-// Layout: particles as in particle.wgsl, p0, p1, p2 their momenta; the field's components as in interpolate.wgsl. Each particle is read and
-// written once, whatever the number of kicks and drifts; without drifts positions are not written. Kicks and drifts are loops, so that
-// several at once are the operations of as many dispatches with one each.
+// Layout: particles as in particle.wgsl, p0, p1, p2 their momenta; the field's components as in
+// interpolate.wgsl. Each particle is read and written once, whatever the number of kicks and
+// drifts; without drifts positions are not written. Kicks and drifts are loops, so that several at
+// once are the operations of as many dispatches with one each.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -21,7 +23,8 @@ fn each(particle: u32) {
     let force = interpolate(locate(particle));
     var p = vec3<f32>(load_p0(particle), load_p1(particle), load_p2(particle));
     for (var n = 0u; n < params.kicks; n++) {
-        // Which of the two products is rounded is said: another kernel does the same by two dispatches where arrays have many windows.
+        // Which of the two products is rounded is said: another kernel does the same by two
+        // dispatches where arrays have many windows.
         p = fma(vec3<f32>(params.kick[n]), force, params.keep[n] * p);
     }
     store_p0(particle, p.x);

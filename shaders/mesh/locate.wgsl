@@ -1,9 +1,11 @@
 // Cells of points in a periodic box, and their offsets from the nodes of the cells.
 //
-// Layout: `position` holds three coordinates per point, in `[0, side)`. With `owner`, `rank_of` holds the part of each cell along axis 0, then of each
-// along axis 1, and `owner` receives the rank of each point; otherwise `cell` receives the index of the cell in this rank's array, ghosts included, and `x`,
-// `y`, `z` the offsets, in cells, in `[0, 1)`.
-// Cells per length are the sum of `per_length` and `rest`, so that an offset is rounded once. Both forms compute cells by the same operations.
+// Layout: `position` holds three coordinates per point, in `[0, side)`. With `owner`, `rank_of`
+// holds the part of each cell along axis 0, then of each along axis 1, and `owner` receives the
+// rank of each point; otherwise `cell` receives the index of the cell in this rank's array, ghosts
+// included, and `x`, `y`, `z` the offsets, in cells, in `[0, 1)`. Cells per length are the sum of
+// `per_length` and `rest`, so that an offset is rounded once. Both forms compute cells by the same
+// operations.
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
 var<uniform> params: Params;

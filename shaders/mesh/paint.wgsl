@@ -1,14 +1,15 @@
 // Paints particles of equal mass onto a mesh of 64-bit fixed-point cells.
 //
-// Layout: particles as in particle.wgsl; `mesh` holds two u32 per cell, low word first; `faults[0]` counts particles that
-// were not painted: not a finite position, or a node outside the array.
+// Layout: particles as in particle.wgsl; `mesh` holds two u32 per cell, low word first; `faults[0]`
+// counts particles that were not painted: not a finite position, or a node outside the array.
 //
-// A particle is UNIT integer units. They are shared out along x, then y, then z, the remainder of each rounding going
-// to the heaviest node: the shares add up to UNIT exactly, and integer sums do not depend on their order, so mass is
-// conserved to the last bit and the mesh is the same for any order of the atomics and any number of ranks. The high
-// word takes a carry when the low one wraps.
+// A particle is UNIT integer units. They are shared out along x, then y, then z, the remainder of
+// each rounding going to the heaviest node: the shares add up to UNIT exactly, and integer sums do
+// not depend on their order, so mass is conserved to the last bit and the mesh is the same for any
+// order of the atomics and any number of ranks. The high word takes a carry when the low one wraps.
 //
-// With `wide` a cell is one u64: where a device adds to these, an addition returns nothing and has no carry. The cells are the same.
+// With `wide` a cell is one u64: where a device adds to these, an addition returns nothing and has
+// no carry. The cells are the same.
 //
 // Lines with $ are repeated for each of ROWS rows along z, whose additions are in flight together.
 //
@@ -75,8 +76,9 @@ fn each(particle: u32) {
 #if wide
             if in$[@] > 0u { add_mesh(row$ + z.places[@], u64(in$[@])); }
 #else
-            // Additions before their carries, so that they are in flight together. A share of 0 costs none and carries nothing: its variable
-            // stays, where a 0 of its own would make compilers wait for each addition in turn.
+            // Additions before their carries, so that they are in flight together. A share of 0
+            // costs none and carries nothing: its variable stays, where a 0 of its own would make
+            // compilers wait for each addition in turn.
             var before$@ = in$[@];
             if in$[@] > 0u { before$@ = add_mesh(2u * (row$ + z.places[@]), in$[@]); }
             if before$@ + in$[@] < before$@ { add_mesh(2u * (row$ + z.places[@]) + 1u, 1u); }

@@ -1,6 +1,8 @@
-// The adjoint of painting particles of equal mass, by their positions: bar += factor * gradient of the mesh at the particle.
+// The adjoint of painting particles of equal mass, by their positions: bar += factor * gradient of
+// the mesh at the particle.
 //
-// Layout: particles as in particle.wgsl; `mesh` the cotangent of the painted mesh; `bar` that of the positions: all along x, then y, then z.
+// Layout: particles as in particle.wgsl; `mesh` the cotangent of the painted mesh; `bar` that of
+// the positions: all along x, then y, then z.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,14 +1,18 @@
-// Paints particles with values of either sign onto a mesh of 64-bit integers: the adjoint of readout.wgsl, in the order of no particle.
+// Paints particles with values of either sign onto a mesh of 64-bit integers: the adjoint of
+// readout.wgsl, in the order of no particle.
 //
-// A value times the weight of a node becomes the multiple of 2^-point next to it, where 2^-point is the least part of the greatest value of all
-// ranks that params.local.w bits have. Sums of integers do not depend on their order, so that the mesh is the same for any number of ranks.
+// A value times the weight of a node becomes the multiple of 2^-point next to it, where 2^-point is
+// the least part of the greatest value of all ranks that params.local.w bits have. Sums of integers
+// do not depend on their order, so that the mesh is the same for any number of ranks.
 //
-// With `tangent` a particle's value is how far it moves, and what is painted is by how much a unit that it carries changes: the movement times the
-// gradient of the weight.
+// With `tangent` a particle's value is how far it moves, and what is painted is by how much a unit
+// that it carries changes: the movement times the gradient of the weight.
 //
-// Layout: particles as in particle.wgsl; `value` one number per particle, from params.sites.w on, with `tangent` three: all along x, then y, then
-// z; `most[0]` the bits of the greatest magnitude of all values; `mesh` two u32 per cell, low word first. Particles that readout.wgsl reads 0
-// for are not painted. With `wide` a cell is one u64, to which the device adds at once; the cells are the same.
+// Layout: particles as in particle.wgsl; `value` one number per particle, from params.sites.w on,
+// with `tangent` three: all along x, then y, then z; `most[0]` the bits of the greatest magnitude
+// of all values; `mesh` two u32 per cell, low word first. Particles that readout.wgsl reads 0 for
+// are not painted. With `wide` a cell is one u64, to which the device adds at once; the cells are
+// the same.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;

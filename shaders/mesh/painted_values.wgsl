@@ -1,6 +1,8 @@
-// The own cells of a mesh of 64-bit integers as f32, plus params.shift; NaN where a value was NaN or infinite.
+// The own cells of a mesh of 64-bit integers as f32, plus params.shift; NaN where a value was NaN
+// or infinite.
 //
-// Layout: `mesh` as paint_values.wgsl leaves it, with ghosts; `out` the own cells alone, C order, from params.start on; `most` as there.
+// Layout: `mesh` as paint_values.wgsl leaves it, with ghosts; `out` the own cells alone, C order,
+// from params.start on; `most` as there.
 // Workgroup: GROUP invocations, ITEMS cells each. No workgroup memory.
 
 var<uniform> params: Params;

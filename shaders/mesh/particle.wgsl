@@ -1,7 +1,8 @@
-// Common head of the kernels over particles: where a particle's nodes are, and where they lie in a rank's array.
+// Common head of the kernels over particles: where a particle's nodes are, and where they lie in a
+// rank's array.
 //
-// Particles are the sites of a box of a lattice with displacements d0, d1, d2 in box units, or (`in_cells`) a cell of the
-// array in `cell` and offsets d0, d1, d2 in cells.
+// Particles are the sites of a box of a lattice with displacements d0, d1, d2 in box units, or
+// (`in_cells`) a cell of the array in `cell` and offsets d0, d1, d2 in cells.
 //
 // Lines with @ are repeated for each of WIDTH nodes along an axis.
 
@@ -40,8 +41,8 @@ fn locate(particle: u32) -> Located {
 }
 #endif
 
-/// Places in the array of WIDTH nodes along an axis, from `first` on; an axis that is not cut closes on itself. One remainder
-/// an axis: the next node's place is one more, or 0.
+/// Places in the array of WIDTH nodes along an axis, from `first` on; an axis that is not cut
+/// closes on itself. One remainder an axis: the next node's place is one more, or 0.
 fn places(first: i32, axis: u32) -> vec4<u32> {
     var at = u32(first - params.base[axis]);
     // Beyond the array where the axis is cut.

@@ -1,8 +1,11 @@
-// How far particles reach beyond the cells their rank owns: the ghost cells that painting them needs.
+// How far particles reach beyond the cells their rank owns: the ghost cells that painting them
+// needs.
 //
-// Layout: particles as in particle.wgsl, where `base` and `shape` describe the own cells; `reach` holds, by axis, the
-// cells below and above (6 words, to be cleared before), then the number of particles without a finite position.
-// Workgroup: GROUP invocations, ITEMS particles each; one atomic maximum per word and invocation. No workgroup memory.
+// Layout: particles as in particle.wgsl, where `base` and `shape` describe the own cells; `reach`
+// holds, by axis, the cells below and above (6 words, to be cleared before), then the number of
+// particles without a finite position.
+// Workgroup: GROUP invocations, ITEMS particles each; one atomic maximum per word and invocation.
+// No workgroup memory.
 
 var<uniform> params: Params;
 #if in_cells

@@ -1,6 +1,7 @@
 // Reads a mesh of f32 at the particles' positions: out[n] = sum over nodes of weight * mesh.
 //
-// Layout: particles as in particle.wgsl, the mesh as in interpolate.wgsl; with `vector` the results along x, then those along y, then z.
+// Layout: particles as in particle.wgsl, the mesh as in interpolate.wgsl; with `vector` the results
+// along x, then those along y, then z.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,5 +1,5 @@
-// The derivatives of the windows in window.wgsl, per cell. That of cloud in cell jumps where a particle lies on a node; it is the one for positions
-// above it.
+// The derivatives of the windows in window.wgsl, per cell. That of cloud in cell jumps where a
+// particle lies on a node; it is the one for positions above it.
 
 /// The derivative of weight() by the position.
 #if !tsc
@@ -22,7 +22,8 @@ fn slope(at: f32, n: i32) -> f32 {
 }
 #endif
 
-/// The nodes of a particle, and along z, where they follow each other in memory, their weights and derivatives.
+/// The nodes of a particle, and along z, where they follow each other in memory, their weights and
+/// derivatives.
 struct Stencil {
     x: vec4<u32>,
     y: vec4<u32>,

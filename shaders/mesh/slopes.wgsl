@@ -1,8 +1,9 @@
-// The gradient, by a particle's position, of what it reads: the sum over its nodes of the derivative of their weights * value(node).
+// The gradient, by a particle's position, of what it reads: the sum over its nodes of the
+// derivative of their weights * value(node).
 //
-// `value(node, by)` is defined where this is imported: what element `node` of the meshes counts for the particle whose cotangent is `by`.
-// Derivatives are those in slope.wgsl. Particles that paint.wgsl would refuse have none. The sum runs over x, then y, then z, as in
-// interpolate.wgsl.
+// `value(node, by)` is defined where this is imported: what element `node` of the meshes counts for
+// the particle whose cotangent is `by`. Derivatives are those in slope.wgsl. Particles that
+// paint.wgsl would refuse have none. The sum runs over x, then y, then z, as in interpolate.wgsl.
 
 #import mesh::slope
 

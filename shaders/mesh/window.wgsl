@@ -1,10 +1,10 @@
 // Where a particle lies and how its mass is shared among mesh nodes, one axis at a time.
 //
-// Sums of products say which product is rounded (`fma`), here and where weights are used: the same particle is placed by many kernels, which compilers
-// would round each in their own way.
+// Sums of products say which product is rounded (`fma`), here and where weights are used: the same
+// particle is placed by many kernels, which compilers would round each in their own way.
 //
-// Windows (Hockney & Eastwood 1981, chapter 5): cloud in cell (WIDTH 2, the default), triangular shaped cloud (`tsc`,
-// 3), piecewise cubic spline (`pcs`, 4).
+// Windows (Hockney & Eastwood 1981, chapter 5): cloud in cell (WIDTH 2, the default), triangular
+// shaped cloud (`tsc`, 3), piecewise cubic spline (`pcs`, 4).
 
 #if pcs
 const WIDTH: i32 = 4;
@@ -22,15 +22,16 @@ struct Nodes {
     at: f32,
 }
 
-/// Nodes of a particle displaced by `shift` cells from site `site` of a lattice of `sites` over a mesh of `mesh` cells.
-/// The site's position is split into a cell and a remainder in integers, so that precision does not depend on the box.
+/// Nodes of a particle displaced by `shift` cells from site `site` of a lattice of `sites` over a
+/// mesh of `mesh` cells. The site's position is split into a cell and a remainder in integers, so
+/// that precision does not depend on the box.
 fn nodes_of_site(site: u32, sites: u32, per_site: f32, mesh: u32, shift: f32) -> Nodes {
     let at = cell_of_site(site, sites, mesh);
     return nodes_near(i32(at.x), fma(f32(at.y), per_site, shift));
 }
 
-/// Quotient and remainder of site * mesh by sites, for site < sites <= 2^31. From 65,536 cells per axis on the
-/// product takes two words.
+/// Quotient and remainder of site * mesh by sites, for site < sites <= 2^31. From 65,536 cells per
+/// axis on the product takes two words.
 fn cell_of_site(site: u32, sites: u32, mesh: u32) -> vec2<u32> {
     let low = site * mesh;
     // The high word, by halves of words.
@@ -91,8 +92,9 @@ fn heaviest(at: f32) -> i32 {
     return select(0, select(1, 2, WIDTH == 4 && at >= 0.5), WIDTH > 2);
 }
 
-/// A position that f32 resolves: not NaN, not infinite, less than 2^22 cells (0x4a800000). By its bits: a compiler that takes no number for NaN may
-/// leave out what a comparison of floats says of one.
+/// A position that f32 resolves: not NaN, not infinite, less than 2^22 cells (0x4a800000). By its
+/// bits: a compiler that takes no number for NaN may leave out what a comparison of floats says of
+/// one.
 fn sane(shift: vec3<f32>) -> bool {
     return all((bitcast<vec3<u32>>(shift) & vec3<u32>(0x7fffffffu)) < vec3<u32>(0x4a800000u));
 }

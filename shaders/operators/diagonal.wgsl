@@ -1,6 +1,7 @@
 // y = w x, place by place: `w` has one value for each place, `x` and `y` a batch of fields.
 //
-// Values of x and y are Value (numbers or pairs); with `complex_factor` so is w, a complex number, and with `conjugate` its conjugate counts.
+// Values of x and y are Value (numbers or pairs); with `complex_factor` so is w, a complex number,
+// and with `conjugate` its conjugate counts.
 // Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
 
 var<uniform> params: Params;

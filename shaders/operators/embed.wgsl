@@ -1,6 +1,7 @@
 // Copies the own cells of fields to where they stand among ghosts, or back.
 //
-// Layout: `own` C order over the own cells, one field after the other; `whole` with ghosts, likewise. With `back` own is written.
+// Layout: `own` C order over the own cells, one field after the other; `whole` with ghosts,
+// likewise. With `back` own is written.
 // Workgroup: GROUP invocations, ITEMS cells each. No workgroup memory.
 
 var<uniform> params: Params;

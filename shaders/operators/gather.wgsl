@@ -1,7 +1,9 @@
-// out[i] = table[index[i]], and 0 where the index is not below params.entries; without `indexed` all are table[0]. With `scatter` the other way:
-// out[index[i]] = table[i], where no index occurs twice.
+// out[i] = table[index[i]], and 0 where the index is not below params.entries; without `indexed`
+// all are table[0]. With `scatter` the other way: out[index[i]] = table[i], where no index occurs
+// twice.
 //
-// Layout: `table` and `out` hold a batch, whose fields begin at params.table_start and params.out_start.
+// Layout: `table` and `out` hold a batch, whose fields begin at params.table_start and
+// params.out_start.
 // Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,8 +1,10 @@
-// A stencil: each cell becomes the sum of weighted neighbours, in the order of the taps.
+// A stencil: each cell becomes the sum of weighted neighbors, in the order of the taps.
 //
-// Layout: `field` with ghosts along axes that are cut; along the others, whose bits in params.mesh.w are set, the mesh closes on itself. `taps`
-// holds an offset along each axis and the bits of a weight for each tap. `out` the own cells, C order; both one field after the other.
-// Neighbouring invocations treat neighbouring cells, so that a tap's loads are whole sectors, most of them in the cache.
+// Layout: `field` with ghosts along axes that are cut; along the others, whose bits in
+// params.mesh.w are set, the mesh closes on itself. `taps` holds an offset along each axis and the
+// bits of a weight for each tap. `out` the own cells, C order; both one field after the other.
+// Neighboring invocations treat neighboring cells, so that a tap's loads are whole sectors, most
+// of them in the cache.
 // Workgroup: GROUP invocations, ITEMS cells each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -10,7 +12,7 @@ var<storage, read> field: array<f32>;
 var<storage, read> taps: array<i32>;
 var<storage, read_write> out: array<f32>;
 
-/// The place along an axis of a neighbour of the cell that stands at `at` among ghosts.
+/// The place along an axis of a neighbor of the cell that stands at `at` among ghosts.
 fn place(at: u32, offset: i32, axis: u32) -> u32 {
     let moved = i32(at) + offset;
     let cells = i32(params.mesh[axis]);

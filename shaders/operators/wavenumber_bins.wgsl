@@ -1,9 +1,12 @@
-// The bin of each mode by the square of its wavenumber, in integers: exact and the same on every device.
+// The bin of each mode by the square of its wavenumber, in integers: exact and the same on every
+// device.
 //
-// The square of a mode is the sum of one entry of `squares` for each axis, whose tables follow each other over the modes of this rank. Bin b has
-// squares from limits[b] to limits[b + 1], the latter excluded; beyond all bins the number of bins is stored.
+// The square of a mode is the sum of one entry of `squares` for each axis, whose tables follow each
+// other over the modes of this rank. Bin b has squares from limits[b] to limits[b + 1], the latter
+// excluded; beyond all bins the number of bins is stored.
 //
-// Layout: `index` C order over the modes of this rank. A search by halving: its loads are of a table that stays in the cache.
+// Layout: `index` C order over the modes of this rank. A search by halving: its loads are of a
+// table that stays in the cache.
 // Workgroup: GROUP invocations, ITEMS modes each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,8 +1,10 @@
 // Means of columns of cells: what a picture along the last axis shows.
 //
-// Layout: `cells` holds columns of `params.depth` cells one after the other; `means` receives a word for each.
-// Workgroup: GROUP invocations, a column each, whose cells it reads one after the other: neighbours read other sectors at a time, and each sector
-// is read once. Sums of 32 cells are added up, so that rounding stays small. No workgroup memory.
+// Layout: `cells` holds columns of `params.depth` cells one after the other; `means` receives a
+// word for each.
+// Workgroup: GROUP invocations, a column each, whose cells it reads one after the other: neighbors
+// read other sectors at a time, and each sector is read once. Sums of 32 cells are added up, so
+// that rounding stays small. No workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> cells: array<f32>;

@@ -1,6 +1,7 @@
 // Rows of three numbers as three columns, one for each axis: the way back of `rows`.
 //
-// Layout: `rows` holds `count` rows; `x`, `y`, `z` receive a number of each, from number `first` on.
+// Layout: `rows` holds `count` rows; `x`, `y`, `z` receive a number of each, from number `first`
+// on.
 // Workgroup: GROUP invocations, ITEMS rows each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,15 +1,21 @@
-// Particles that cross the past light cone within a step, in replicas of the periodic box: counted, or written as rows.
+// Particles that cross the past light cone within a step, in replicas of the periodic box: counted,
+// or written as rows.
 //
-// Layout: `x_before` and `x_after` hold displacements along x, then y, then z, `first.w` numbers each, of the sites of this rank's box, C order,
-// `p_before` and `p_after` momenta likewise; `images` the replicas in question, seven bits an axis. Counting fills `counts`; `offsets` is its exclusive sum, by which rows find
-// their places: those of `piece` are written. A row of `rows` has nine words: position from the observer in Mpc/h, peculiar velocity in km/s,
-// scale factor, and a key, low word first: the site's number times 2^21 plus the replica.
-// Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory. One text counts and writes, so that both find the same.
+// Layout: `x_before` and `x_after` hold displacements along x, then y, then z, `first.w` numbers
+// each, of the sites of this rank's box, C order, `p_before` and `p_after` momenta likewise;
+// `images` the replicas in question, seven bits an axis. Counting fills `counts`; `offsets` is its
+// exclusive sum, by which rows find their places: those of `piece` are written. A row of `rows` has
+// nine words: position from the observer in Mpc/h, peculiar velocity in km/s, scale factor, and a
+// key, low word first: the site's number times 2^21 plus the replica.
+// Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory. One text counts and
+// writes, so that both find the same.
 //
-// Places are in spacings of the lattice from the observer: a whole number and a rest, whose sum rounds once. A particle crosses if it is
-// within the light's distance at the beginning and is not at the end. Each test has the same operations and numbers in the step before and in
-// the next, without a product that a compiler could join to a sum, so that no particle is lost or found twice between steps.
-// Within the step its path is the cubic with the positions and velocities of both ends.
+// Places are in spacings of the lattice from the observer: a whole number and a rest, whose sum
+// rounds once. A particle crosses if it is within the light's distance at the beginning and is not
+// at the end. Each test has the same operations and numbers in the step before and in the next,
+// without a product that a compiler could join to a sum, so that no particle is lost or found twice
+// between steps. Within the step its path is the cubic with the positions and velocities of both
+// ends.
 
 var<uniform> params: Params;
 var<storage, read> x_before: array<f32>;
@@ -62,7 +68,8 @@ struct Crossing {
     velocity: vec3<f32>,
 }
 
-/// Newton's steps from the chord, kept within the part of the step that is known to hold the crossing.
+/// Newton's steps from the chord, kept within the part of the step that is known to hold the
+/// crossing.
 fn crossing(path: Path) -> Crossing {
     let first = sqrt(square(path.x)) - light(0.0).x;
     let last = sqrt(square(position(path, 1.0))) - light(1.0).x;

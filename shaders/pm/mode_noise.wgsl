@@ -1,8 +1,10 @@
-// White noise of a lattice as modes of a half spectrum: a mode's numbers follow from its wave vector alone, so that lattices of any number of
-// sites share those that they have in common. The f32 that `cosmology::mode_noise` computes in f64, to the last bit, in integers.
+// White noise of a lattice as modes of a half spectrum: a mode's numbers follow from its wave
+// vector alone, so that lattices of any number of sites share those that they have in common. The
+// f32 that `cosmology::mode_noise` computes in f64, to the last bit, in integers.
 //
-// Layout: `out` C order over `local` modes, the first of which is `first`, two numbers each. `table` is that of `normal`. `unsure[0]` counts
-// numbers that are not sure, `unsure[1 ..]` are those, as far as there is room; the host computes them, some 15 in a million.
+// Layout: `out` C order over `local` modes, the first of which is `first`, two numbers each.
+// `table` is that of `normal`. `unsure[0]` counts numbers that are not sure, `unsure[1 ..]` are
+// those, as far as there is room; the host computes them, some 15 in a million.
 // Workgroup: GROUP invocations, ITEMS numbers each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -25,7 +27,8 @@ fn each(number: u32) {
     let k = params.first.z + mode % params.local.z;
     let j = params.first.y + mode / params.local.z % params.local.y;
     let i = params.first.x + mode / params.local.z / params.local.y;
-    // Of a mode and its conjugate twin the one with the first sign positive decides; a mode that is its own twin is real.
+    // Of a mode and its conjugate twin the one with the first sign positive decides; a mode that is
+    // its own twin is real.
     var towards = direction(k);
     if towards == 0 { towards = direction(j); }
     if towards == 0 { towards = direction(i); }

@@ -1,12 +1,14 @@
-// Normal numbers of random words in integers: the f32 nearest to what the host computes in f64, on any device.
+// Normal numbers of random words in integers: the f32 nearest to what the host computes in f64, on
+// any device.
 //
-// Philox4x32-10 (Salmon et al. 2011) makes four words of a counter and a seed, these two numbers in (0, 1], and Box and Muller's transform a
-// normal one: sqrt(-2 ln u) cos(2 pi v). All is in fixed point with 64 bits: ln by a table and 8 terms, the root by one step from that of an
-// f32, cosine and sine by 10 terms over an eighth of a turn. The error is below 2^-47, that of f64 below 2^-46; numbers within 2^-45 of the
-// middle between two f32 are not sure: some 15 in a million.
+// Philox4x32-10 (Salmon et al. 2011) makes four words of a counter and a seed, these two numbers in
+// (0, 1], and Box and Muller's transform a normal one: sqrt(-2 ln u) cos(2 pi v). All is in fixed
+// point with 64 bits: ln by a table and 8 terms, the root by one step from that of an f32, cosine
+// and sine by 10 terms over an eighth of a turn. The error is below 2^-47, that of f64 below 2^-46;
+// numbers within 2^-45 of the middle between two f32 are not sure: some 15 in a million.
 //
-// Whoever imports it declares `table`: three words for each 128th from 1 to 2: a number c of 16 bits behind the point, at least the inverse, and
-// -ln c times 2^63, low word first.
+// Whoever imports it declares `table`: three words for each 128th from 1 to 2: a number c of 16
+// bits behind the point, at least the inverse, and -ln c times 2^63, low word first.
 
 /// An unsigned integer of two words.
 struct Wide {
@@ -88,7 +90,8 @@ fn philox(counter: vec4<u32>, seed: vec2<u32>) -> vec4<u32> {
     return c;
 }
 
-/// The number in (0, 1] that f64 makes of two words, times 2^54: the middle of one of 2^53 parts, rounded to 53 bits.
+/// The number in (0, 1] that f64 makes of two words, times 2^54: the middle of one of 2^53 parts,
+/// rounded to 53 bits.
 fn uniform_number(high: u32, low: u32) -> Wide {
     let bits = Wide((high << 21u) | (low >> 11u), high >> 11u);
     let middle = Wide((bits.low << 1u) | 1u, (bits.high << 1u) | (bits.low >> 31u));
@@ -126,7 +129,8 @@ fn minus_two_ln(u: Wide) -> Wide {
 
 /// The root of y 2^-64, for a quarter and more, times 2^63.
 fn root(y: Wide) -> Wide {
-    // From an inverse root of some 20 bits: y a^2 = 1 - e, and the root of y is y a / sqrt(1 - e) = y a (1 + e / 2 + 3 e^2 / 8 + ..).
+    // From an inverse root of some 20 bits: y a^2 = 1 - e, and the root of y is y a / sqrt(1 - e) =
+    // y a (1 + e / 2 + 3 e^2 / 8 + ..).
     let a = u32(min(inverseSqrt(f32(y.high) * 2.3283064e-10), 2.0) * 1073741824.0);
     let near = by_word(y, a, 31u);
     let ratio = scaled(y, product(a, a));

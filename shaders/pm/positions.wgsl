@@ -1,10 +1,14 @@
-// Positions in the periodic box as rows: those of sites plus displacements, each sum rounded once, but for one in some millions.
+// Positions in the periodic box as rows: those of sites plus displacements, each sum rounded once,
+// but for one in some millions.
 //
 // A particle without a position, whose displacement is not finite, keeps that.
 //
-// Layout: `x`, `y`, `z` hold the displacements of this rank's sites, C order; `sites` the coordinates of an axis' sites in two floats each; `rows` receives
-// the positions of `count` particles from `first` on, three words each, in [0, side). `side` is that of the box in two floats.
-// Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory. `sites` is small and comes from the cache.
+// Layout: `x`, `y`, `z` hold the displacements of this rank's sites, C order; `sites` the
+// coordinates of an axis' sites in two floats each; `rows` receives the positions of `count`
+// particles from `first` on, three words each, in [0, side). `side` is that of the box in two
+// floats.
+// Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory. `sites` is small and
+// comes from the cache.
 
 #import gpu::two_floats
 
@@ -20,7 +24,7 @@ fn below(a: vec2<f32>, b: vec2<f32>) -> bool { return a.x < b.x || (a.x == b.x &
 
 /// The position of a site with this displacement.
 fn position(site: u32, displacement: f32) -> f32 {
-    // By its bits: comparisons with NaN may be optimised away.
+    // By its bits: comparisons with NaN may be optimized away.
     if (bitcast<u32>(displacement) & 0x7f800000u) == 0x7f800000u { return displacement; }
     let at = load_sites(site);
     var place = sum2(at, vec2<f32>(displacement, 0.0));

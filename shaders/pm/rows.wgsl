@@ -1,7 +1,10 @@
-// Three columns of numbers, one for each axis, as rows of three: particles as files and clouds have them.
+// Three columns of numbers, one for each axis, as rows of three: particles as files and clouds have
+// them.
 //
-// Layout: `x`, `y`, `z` hold a number for each particle; `rows` receives those of `count` particles from `first` on, three words each.
-// Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory. Reads are of neighbours; three writes of an invocation share a sector.
+// Layout: `x`, `y`, `z` hold a number for each particle; `rows` receives those of `count` particles
+// from `first` on, three words each.
+// Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory. Reads are of neighbors;
+// three writes of an invocation share a sector.
 
 var<uniform> params: Params;
 var<storage, read> x: array<f32>;

@@ -1,7 +1,8 @@
 // Momenta as rows of velocities: three columns times a factor that one float does not hold.
 //
-// Layout: `x`, `y`, `z` hold a number for each particle; `rows` receives the products of `count` particles from `first` on, three words each.
-// `factor` is the factor in two floats. Products are rounded once, but for one in some millions.
+// Layout: `x`, `y`, `z` hold a number for each particle; `rows` receives the products of `count`
+// particles from `first` on, three words each. `factor` is the factor in two floats. Products are
+// rounded once, but for one in some millions.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 #import gpu::two_floats

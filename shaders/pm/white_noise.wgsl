@@ -1,8 +1,10 @@
-// White noise of a lattice: the f32 that `cosmology::white_noise` computes in f64, to the last bit, in integers. A site's number is its place in the
-// lattice, or (flag `numbered`) what `number` says, two words for each, low word first.
+// White noise of a lattice: the f32 that `cosmology::white_noise` computes in f64, to the last bit,
+// in integers. A site's number is its place in the lattice, or (flag `numbered`) what `number`
+// says, two words for each, low word first.
 //
-// Layout: `out` has one number per site of this rank, C order. `table` is that of `normal`. `unsure[0]` counts sites whose number is not sure,
-// `unsure[1 ..]` are those sites, as far as there is room; the host computes them, some 15 in a million.
+// Layout: `out` has one number per site of this rank, C order. `table` is that of `normal`.
+// `unsure[0]` counts sites whose number is not sure, `unsure[1 ..]` are those sites, as far as
+// there is room; the host computes them, some 15 in a million.
 // Workgroup: GROUP invocations, ITEMS sites each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,10 +1,11 @@
-// The Hilbert curve by J. Skilling's transposition (AIP Conf. Proc. 707, 381, 2004): rotations undone from the highest
-// bit down, then a Gray code; the bits of the result, interleaved, are the place on the curve. x has the highest bit.
+// The Hilbert curve by J. Skilling's transposition (AIP Conf. Proc. 707, 381, 2004): rotations
+// undone from the highest bit down, then a Gray code; the bits of the result, interleaved, are the
+// place on the curve. x has the highest bit.
 
 #import points::interleave
 
-/// One level of two axes: where `other` has the bit, the bits of `first` below it are inverted, else the two exchange
-/// theirs.
+/// One level of two axes: where `other` has the bit, the bits of `first` below it are inverted,
+/// else the two exchange theirs.
 fn undo(first: u32, other: u32, bit: u32) -> vec2<u32> {
     let below = bit - 1u;
     let exchange = (first ^ other) & below;

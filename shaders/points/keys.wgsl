@@ -1,10 +1,12 @@
-// The place of each point on a space-filling curve, as a key of 63 bits (3 axes, 21 bits each) or 62 (2 axes, 31 bits).
+// The place of each point on a space-filling curve, as a key of 63 bits (3 axes, 21 bits each) or
+// 62 (2 axes, 31 bits).
 //
-// Layout: `positions` holds `params.dims` coordinates per point; `high` and `low` receive the two words of its key. The module of the
-// curve turns cells into keys.
+// Layout: `positions` holds `params.dims` coordinates per point; `high` and `low` receive the two
+// words of its key. The module of the curve turns cells into keys.
 //
-// A cell is floor((x - origin) 2^bits / span), clamped, where x - origin is rounded to f32 and all else is exact: a
-// long division of the two mantissas, eight bits of the quotient at a time, in integers.
+// A cell is floor((x - origin) 2^bits / span), clamped, where x - origin is rounded to f32 and all
+// else is exact: a long division of the two mantissas, eight bits of the quotient at a time, in
+// integers.
 //
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
@@ -19,7 +21,8 @@ var<storage, read_write> low: array<u32>;
 #import points::morton
 #endif
 
-/// Mantissa and exponent of a float that is not negative: mantissa * 2^exponent, with the offset that the exponent is stored with.
+/// Mantissa and exponent of a float that is not negative: mantissa * 2^exponent, with the offset
+/// that the exponent is stored with.
 fn parts(x: f32) -> vec2<u32> {
     let bits = bitcast<u32>(x);
     let exponent = (bits >> 23u) & 0xffu;

@@ -1,13 +1,16 @@
-// Wraps points into their domain, in place, and finds the first coordinate that is not finite, the bounds and the smallest magnitude.
+// Wraps points into their domain, in place, and finds the first coordinate that is not finite, the
+// bounds and the smallest magnitude.
 //
-// Layout: `positions` holds `params.dims` coordinates per point. `found` is reduced by atomic operations:
-// [0] the index of the first coordinate that is not finite (minimum),
-// [1..4] the least and [4..7] the greatest coordinate along each axis, as integers in the order of the reals (minimum, maximum),
-// [7] the bits of the least magnitude that is a normal number (minimum).
-// A coordinate along a periodic axis (side > 0) is wrapped by the period as it was given in f64 and then rounded, as `Domain::wrap` wraps
-// f64: the period is `period_high * 2^32 + period_low` times `2^exponent`, and `side + rest` to the digits that matter near the box.
+// Layout: `positions` holds `params.dims` coordinates per point. `found` is reduced by atomic
+// operations: [0] the index of the first coordinate that is not finite (minimum), [1..4] the least
+// and [4..7] the greatest coordinate along each axis, as integers in the order of the reals
+// (minimum, maximum), [7] the bits of the least magnitude that is a normal number (minimum). A
+// coordinate along a periodic axis (side > 0) is wrapped by the period as it was given in f64 and
+// then rounded, as `Domain::wrap` wraps f64: the period is `period_high * 2^32 + period_low` times
+// `2^exponent`, and `side + rest` to the digits that matter near the box.
 //
-// Workgroup: GROUP invocations, ITEMS points each. Workgroup memory: 32 bytes, for the extremes of the workgroup.
+// Workgroup: GROUP invocations, ITEMS points each. Workgroup memory: 32 bytes, for the extremes of
+// the workgroup.
 
 var<uniform> params: Params;
 var<storage, read_write> positions: array<f32>;
@@ -17,7 +20,7 @@ const NONE: u32 = 0xffffffffu;
 
 var<workgroup> group_found: array<atomic<u32>, 8>;
 
-/// Whether a float is finite, by its bits: comparisons with NaN may be optimised away.
+/// Whether a float is finite, by its bits: comparisons with NaN may be optimized away.
 fn finite(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7f800000u) != 0x7f800000u;
 }
@@ -46,7 +49,8 @@ fn rounded(value: vec2<u32>, exponent: i32) -> f32 {
     return f32(mantissa) * power(first) * power(max(exponent + i32(shift) - first, -126));
 }
 
-/// The remainder of a coordinate at least one side from 0, by doubling the mantissa modulo the period: at most 256 rounds.
+/// The remainder of a coordinate at least one side from 0, by doubling the mantissa modulo the
+/// period: at most 256 rounds.
 fn far(x: f32, period: vec2<u32>, exponent: i32) -> f32 {
     let bits = bitcast<u32>(x);
     let doublings = i32((bits >> 23u) & 0xffu) - 150 - exponent;
@@ -89,7 +93,8 @@ fn each_workgroup(number: u32, lane: u32) {
     for (var item = 0u; item < ITEMS; item++) {
         let point = (number * ITEMS + item) * GROUP + lane;
         if point < params.count {
-            // Three axes, also of two: some compilers take indices of components only where they unroll the loop.
+            // Three axes, also of two: some compilers take indices of components only where they
+            // unroll the loop.
             for (var axis = 0u; axis < 3u; axis++) {
                 if axis >= params.dims { continue; }
                 let at = point * params.dims + axis;

@@ -59,7 +59,7 @@ impl Span {
 
     /// Puts what was received at its beginning, as much as it holds.
     pub(super) fn receive(&self, data: &[u8]) {
-        // SAFETY: promised by `Memory`: it is writable, nobody else uses it, and it is not what is
+        // SAFETY: `Memory` guarantees that it is writable and unused, and that it is not what is
         // sent.
         unsafe { self.place().copy_from_nonoverlapping(NonNull::from(data).cast(), data.len().min(self.bytes)) };
     }

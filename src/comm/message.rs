@@ -86,7 +86,7 @@ impl Sending {
         Ok(self.buffer)
     }
 
-    /// The buffers of several pieces are copies; the caller's own is here already.
+    /// Keeps the buffer of a piece, unless it is a copy: the caller's own is here already.
     fn keep_buffer(&mut self, piece: Arrived) {
         if self.buffer.is_empty() {
             self.buffer = piece.data;
@@ -240,7 +240,7 @@ impl Communicator {
     /// regardless of the order in which they are waited for.
     ///
     /// # Errors
-    /// [`CommError::BadRank`], [`CommError::BadTag`], [`CommError::HostMemory`], or those of the
+    /// [`CommError::BadRank`], [`CommError::BadTag`], [`CommError::HostMemory`], or errors of the
     /// backend.
     pub fn receive(&self, from: usize, tag: u32, bytes: u64) -> Result<Receiving> {
         self.valid_rank("the sender of receive", from)?;

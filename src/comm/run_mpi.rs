@@ -19,8 +19,8 @@ use super::transport::Transport;
 /// Runs a body as one rank of the MPI processes that `mpirun`, `srun` or the like started.
 /// Collective over all of them.
 ///
-/// - MPI is initialised, with `MPI_THREAD_SERIALIZED`, only if it is not yet, and finalised only if
-///   it was initialised here. It cannot start again in this process after that. The body gets a
+/// - MPI is initialized, with `MPI_THREAD_SERIALIZED`, only if it is not yet, and finalised only if
+///   it was initialized here. It cannot start again in this process after that. The body gets a
 ///   duplicate of `MPI_COMM_WORLD`.
 /// - A rank whose body fails or panics prints `rank R: message` and ends all processes with exit
 ///   code 1, so this function returns an error only if MPI does not start. Where several fail
@@ -80,7 +80,7 @@ fn fail(family: &Family, rank: usize, message: &str, code: u8) -> ! {
     end_all(rank, message, code)
 }
 
-/// MPI, finalised at the end if it was initialised here.
+/// MPI, finalised at the end if it was initialized here.
 struct Session {
     initialized_here: bool,
 }
@@ -88,7 +88,7 @@ struct Session {
 impl Session {
     fn start() -> Result<Session, CommError> {
         let (mut initialized, mut finalized, mut provided) = (0, 0, 0);
-        // SAFETY: the first two may be called at any time; MPI is initialised once, and not after
+        // SAFETY: the first two may be called at any time; MPI is initialized once, and not after
         // its end.
         unsafe {
             ffi::MPI_Initialized(&mut initialized);
@@ -125,7 +125,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         if self.initialized_here {
             let _calls = locked(&CALLS);
-            // SAFETY: initialised here, and all ranks have arrived; remaining communicators check
+            // SAFETY: initialized here, and all ranks have arrived; remaining communicators check
             // that MPI is alive.
             unsafe { ffi::MPI_Finalize() };
         }

@@ -24,8 +24,8 @@ impl Communicator {
         Ok(transport.map(|transport| Communicator { max_piece: self.max_piece, ..Communicator::new(transport) }))
     }
 
-    /// Returns this rank's part of a split. Each rank's request is: whether it has a colour, the
-    /// colour, the key, and a number for a communicator; the new one gets the number of its first
+    /// Returns this rank's part of a split. Each rank's request is: whether it has a color, the
+    /// color, the key, and a number for a communicator; the new one gets the number of its first
     /// member.
     fn group(&self, color: u64, requests: &[&[u64]]) -> Group {
         let mut colors: Vec<u64> =

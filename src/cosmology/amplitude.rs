@@ -14,7 +14,7 @@ pub const MAX_PARTICLES_PER_AXIS: usize = 1 << 14;
 /// device finds it without floating-point arithmetic. The table has 3 (n/2)^2 + 1 entries; entry 0
 /// is 0, since the mean density has no contrast.
 ///
-/// With white noise w of unit variance on the grid and its unnormalised transform w_k, `delta_k =
+/// With white noise w of unit variance on the grid and its unnormalized transform w_k, `delta_k =
 /// w_k * table[m^2]` is the linear contrast at D1 = 1: its power, |delta_k|^2 V/N^2, is P(k)/D1^2
 /// on average (N = n^3, V = L^3).
 ///

@@ -25,7 +25,7 @@ type State = [f64; 4];
 
 /// D1 and D2 of one cosmology, at every scale factor in [[`A_MIN`], 1].
 ///
-/// - Normalised to the matter era: D1 -> a, D2 -> 3/7 a^2 for a -> 0.
+/// - Normalized to the matter era: D1 -> a, D2 -> 3/7 a^2 for a -> 0.
 /// - With radiation D1 -> a + 2/3 a_eq and D2 -> 2/3 a_eq a for a -> 0, where a_eq = Omega_r /
 ///   Omega_m (Meszaros 1974): D1 approaches a in the matter era, and D2 vanishes with the contrast.
 ///   Radiation itself is smooth.

@@ -170,8 +170,8 @@ fn nonlinear_scale(power: impl Fn(f64) -> f64) -> Result<Option<NonlinearScale>,
     Ok(Some(NonlinearScale { k: 1.0 / radius, index: -3.0 - slope, curvature: slope * slope - bend }))
 }
 
-/// Returns the integrals of k^3 P/(2 pi^2) exp(-x^2) over ln k, alone and with x^2 and x^4, where x =
-/// kR.
+/// Returns the integrals of k^3 P/(2 pi^2) exp(-x^2) over ln k, alone and with x^2 and x^4, where
+/// x = k R.
 ///
 /// Gauss-Legendre panels of 0.1 in ln k, from where the power is nothing to x = 8, beyond which
 /// e^-64 is left.

@@ -32,7 +32,7 @@ pub struct MassBin {
     pub mass_low: f64,
     /// Upper edge in Msun/h, part of the next bin.
     pub mass_high: f64,
-    /// The geometric centre in Msun/h: defined for empty bins too, and the same in every run.
+    /// The geometric center in Msun/h: defined for empty bins too, and the same in every run.
     pub mass: f64,
     /// Halos found.
     pub count: u64,

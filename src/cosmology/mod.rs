@@ -14,7 +14,7 @@
 //! - The momentum of a particle is `p = a^2 dx/dt = a^2 E dx/dln a`, in H0 Mpc/h; hence `dx/da = p
 //!   / (a^3 E)` and `dp/da = acc / (a^2 E)` with `acc = -grad phi`, `laplacian phi = 3/2 Omega_m
 //!   delta`.
-//! - Growth is normalised to the matter era: D1 -> a and D2 -> 3/7 a^2 for a -> 0 (D2 counts
+//! - Growth is normalized to the matter era: D1 -> a and D2 -> 3/7 a^2 for a -> 0 (D2 counts
 //!   positive); with radiation see [`Growth`].
 //! - "D = 1 field" means the linear density contrast divided by D1(a): the same field at every
 //!   epoch.
@@ -33,7 +33,7 @@
 //! | steps that follow second-order growth | Rampf, List & Hahn (2025), JCAP 02, 020 (BullFrog) |
 //! | multiplicity of halos | Press & Schechter (1974), ApJ 187, 425; Sheth & Tormen (1999), MNRAS 308, 119; Tinker et al. (2008), ApJ 688, 709; Watson et al. (2013), MNRAS 433, 1230 |
 //! | nonlinear power | Smith et al. (2003), MNRAS 341, 1311; Takahashi et al. (2012), ApJ 761, 152 (halofit) |
-//! | overdensity of virialised halos | Bryan & Norman (1998), ApJ 495, 80 |
+//! | overdensity of virialized halos | Bryan & Norman (1998), ApJ 495, 80 |
 //! | counter-based random numbers | Salmon, Moraes, Dror & Shaw (2011), SC'11 (Philox4x32-10) |
 //!
 //! # Example

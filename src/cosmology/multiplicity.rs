@@ -44,9 +44,9 @@ pub enum Multiplicity {
     ///
     /// Watson et al. (2013), MNRAS 433, 1230, equation 12.
     Watson,
-    /// Spheres of `overdensity` times the mean density, measured in simulations: `A ((sigma/b)^-a + 1)
-    /// exp(-c/sigma^2)`. The fit is good to about 5 % from 1e11 to 1e15 Msun/h and up to z = 2;
-    /// what lies beyond is an extrapolation.
+    /// Spheres of `overdensity` times the mean density, measured in simulations: the fit
+    /// `A ((sigma/b)^-a + 1) exp(-c/sigma^2)` is good to about 5 % from 1e11 to 1e15 Msun/h and up
+    /// to z = 2; what lies beyond is an extrapolation.
     ///
     /// Tinker et al. (2008), ApJ 688, 709, equations 3, 5-8 and table 2, whose rows are
     /// interpolated linearly in the logarithm of the overdensity.
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn all_mass_is_in_halos() {
         assert!((all_mass(Multiplicity::PressSchechter) - 1.0).abs() < 1e-9);
-        // Exactly normalised, A = 1/(1 + Gamma(1/2 - p)/(2^p sqrt(pi))) = 0.322184; the papers give
+        // Exactly normalized, A = 1/(1 + Gamma(1/2 - p)/(2^p sqrt(pi))) = 0.322184; the papers give
         // four digits.
         assert!((all_mass(Multiplicity::ShethTormen) - 0.3222 / 0.322_184).abs() < 1e-5);
     }

@@ -68,7 +68,7 @@ impl GhostCells {
     }
 
     /// Fills the ghost cells of `field`, or of all fields that the array holds one after the other,
-    /// with the cells that they are copies of. Collective over `comms`, which are those of the
+    /// with the cells that they are copies of. Collective over `comms`, which belong to the
     /// plan's grid; [`Exchange::run`] documents what is submitted.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ pub fn all_reduce_wide(
     Ok(recorder.upload(array, range.start, &words)?)
 }
 
-/// Replaces the elements of `range` by those of the rank `root`.
+/// Replaces the elements of `range` by the values of the rank `root`.
 ///
 /// # Errors
 /// Same as [`all_reduce`].

@@ -120,7 +120,7 @@ fn bluestein(kernel: LineKernel, limits: Limits) -> Option<Vec<AxisPass>> {
     };
     store(middle - 1, &spectrum);
     store(2 * middle - 1, &chirp);
-    // Scratch holds all positions of the padded line, not only those of the axis.
+    // Scratch holds all positions of the padded line, beyond the axis, too.
     for (i, pass) in all.iter_mut().enumerate() {
         let scratch = Side { span: Span::Head(padded), ..SCRATCH };
         if i > 0 {

@@ -107,7 +107,7 @@ impl Outcome {
 /// Bytes of the longest file that is read; an outcome has about three hundred.
 const MOST: u64 = 16 << 20;
 
-/// Reads the outcomes in a file, by key; returns none if there is no such file.
+/// Reads the outcomes in a file, by key; returns none if the file does not exist.
 pub fn load(file: &Path) -> BTreeMap<String, Outcome> {
     let text = crate::io::read_short(file, MOST).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -68,7 +68,7 @@ impl RadixStages {
 pub(super) enum Core {
     /// In stages.
     Direct(RadixStages),
-    /// As a circular convolution of `padded` points.
+    /// A circular convolution of `padded` points.
     Bluestein { padded: u64, stages: RadixStages },
 }
 

@@ -73,7 +73,7 @@ pub enum FftError {
         /// Elements that the shape requires.
         want: u64,
     },
-    /// A specification of other elements than those of the transform or filter.
+    /// A specification of elements that the transform or filter does not have.
     #[error(
         "the spec describes fields of {found}, but the transform has elements of {expected}; create the spec with \
          `Spec::of::<{expected}>`"

@@ -443,7 +443,7 @@ fn factors<F: ModeFactor>(
     Ok(all)
 }
 
-/// The mean of the factor over the signs of wavenumbers that stand for both.
+/// Returns the mean of the factor over the signs of wavenumbers that stand for both.
 fn mean_factor<F: ModeFactor>(waves: [&Wave; 3], factor: &impl Fn(Wavevector) -> F) -> [f64; 2] {
     let (mut sum, mut count) = ([0.0; 2], 0.0);
     for signs in 0..8 {

@@ -13,7 +13,7 @@
 //! - **Order**: C order, x slowest, in both spaces; mode `m` of an axis has the index `m mod n`.
 //! - **Cost** ([`Route::traffic`]): one read and one write of device memory per axis. A line too
 //!   long for a tile of whole sectors takes two (on GPUs from about 1024 points along x and y, and
-//!   beyond 4096 along z). There are no kernels for transposes or packing. Slabs exchange once,
+//!   beyond 4096 along z). Transposes and packing need no kernels. Slabs exchange once,
 //!   pencils twice.
 //! - **Fused operations**: [`Callback`](crate::gpu::Callback)s in WGSL, [`Operator`]s, zero padding
 //!   and truncation cost no pass. A [`Filter`] multiplies in Fourier space in five passes.

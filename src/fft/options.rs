@@ -178,7 +178,7 @@ pub struct TransformCallbacks {
 }
 
 impl TransformCallbacks {
-    /// Returns whether there are no callbacks.
+    /// Returns `true` without callbacks.
     pub(super) fn is_empty(&self) -> bool {
         [&self.load, &self.forward, &self.inverse, &self.store].into_iter().all(Option::is_none)
     }
@@ -232,7 +232,7 @@ impl PassCallbacks {
         self.all().map(|(_, callback)| callback.trust()).max().unwrap_or(Trust::Library)
     }
 
-    /// Returns whether there are no callbacks.
+    /// Returns `true` without callbacks.
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
     }
@@ -247,7 +247,7 @@ impl PassCallbacks {
         self.all().fold(source, |source, (module, callback)| callback.bind(source, module))
     }
 
-    /// Returns the values of all parameters, which follow those of the kernel.
+    /// Returns the values of all parameters, which follow the kernel's own.
     pub fn values(&self) -> Vec<u8> {
         self.all().flat_map(|(_, callback)| callback.values()).collect()
     }

@@ -55,7 +55,7 @@ impl PassArrays {
     }
 
     /// Returns parts of `whole` that reach one window of each array in which one plane of one field
-    /// does; all of `whole` if there is no such array.
+    /// does; all of `whole` if no array has windows.
     pub fn parts(
         &self,
         stage: &Stage,

@@ -88,7 +88,7 @@ pub enum Distribution {
     /// The distribution after the last pass, without further exchanges.
     #[default]
     Transposed,
-    /// The same axes are cut as in the field. Doubles the number of exchanges.
+    /// Cuts the same axes as the field. Doubles the number of exchanges.
     Natural,
 }
 

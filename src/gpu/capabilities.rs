@@ -3,7 +3,7 @@
 use super::options::Options;
 use super::profile::Profile;
 
-/// What a device allows and what it is good at.
+/// Features, limits and preferences of a device.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -84,7 +84,7 @@ impl Capabilities {
         let ends_loops = info.name.starts_with("llvmpipe") && emulated.is_none();
         Capabilities {
             window_bytes: options.window_bytes.map_or(largest, |bytes| bytes.min(largest)),
-            // Whole words, so that all of a buffer can be mapped and cleared: some drivers say 2^31 - 1.
+            // Whole words, so that all bytes can be mapped and cleared: some drivers say 2^31 - 1.
             buffer_bytes: limits.max_buffer_size & !255,
             bindings: limits.max_storage_buffers_per_shader_stage,
             workgroup_bytes: limits.max_compute_workgroup_storage_size,

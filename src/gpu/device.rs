@@ -51,7 +51,7 @@ impl Gpu {
     ///
     /// # Errors
     /// Same as [`choose`](super::choose), [`DeviceError::Open`] when the driver refuses,
-    /// [`DeviceError::Misuse`] for windows that are no power of two of at least 256.
+    /// [`DeviceError::Misuse`] for windows that are not a power of two of at least 256.
     pub fn open(options: &Options, local_rank: usize) -> Result<Gpu, DeviceError> {
         options.check()?;
         // Opening one at a time: drivers crash when devices are created in parallel.
@@ -162,8 +162,9 @@ impl Gpu {
         &self.0.open.capabilities
     }
 
-    /// Returns the limits that this device and those of the other ranks share, where ranks have
-    /// agreed on them, as those of a [`Rank`](crate::Rank) have; otherwise those of this device.
+    /// Returns the limits that this device shares with the devices of the other ranks, where ranks
+    /// have agreed on them, as those of a [`Rank`](crate::Rank) have; otherwise those of this
+    /// device.
     #[must_use]
     pub fn common(&self) -> &CommonLimits {
         &self.1

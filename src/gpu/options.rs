@@ -9,7 +9,7 @@ use super::error::DeviceError;
 use super::observer::DispatchObserver;
 use super::profile::Profile;
 
-/// How a device is opened.
+/// Options for opening a device.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Which adapter.
@@ -39,7 +39,7 @@ pub struct Options {
     /// Directory in which compiled kernels are kept between runs, where the driver supports that
     /// (Vulkan with optional features); `None`, the default, keeps none.
     /// [`cache_directory`](super::cache_directory) is the user's. Drivers trust the contents:
-    /// nobody else may be able to write to the directory.
+    /// no other user may be able to write to the directory.
     pub cache: Option<PathBuf>,
 }
 

@@ -353,7 +353,7 @@ impl Recorder {
     pub fn discarded(&mut self) {
         self.encoded.clear();
         self.encoded_params = 0;
-        // Commands recorded since have their parameters behind those of the encoder, and keep them
+        // Commands recorded since have their parameters behind the encoder's, and keep them
         // there.
         if self.commands.is_empty() {
             self.params.clear();

@@ -65,7 +65,7 @@ pub struct Link {
 
 /// The copies along one axis.
 ///
-/// Between any two ranks, the links of the owner and those of the ghost cells are in the same order
+/// Between any two ranks, the links of the owner and of the ghost cells are in the same order
 /// and have the same extents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {

@@ -327,7 +327,7 @@ pub enum Sampling {
 }
 
 impl Sampling {
-    /// Returns `true` if the random numbers are those of the iteration before.
+    /// Returns `true` if the random numbers repeat the iteration before.
     pub(super) fn repeats(self) -> bool {
         !matches!(self, Sampling::Linear(Draw::New) | Sampling::Curved(Draw::New))
     }

@@ -89,7 +89,7 @@ impl Evidence {
 /// are too large then by half of their number.
 ///
 /// # Errors
-/// - [`InferenceError::Options`] if there are no random vectors or no steps for them.
+/// - [`InferenceError::Options`] without random vectors, or without steps for them.
 /// - [`InferenceError::NotFinite`] and [`InferenceError::NotPositive`] of the energy and the
 ///   metric.
 /// - Errors of the likelihood and the ranks.

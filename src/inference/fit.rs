@@ -229,7 +229,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     /// Runs the next iteration and saves the state; returns its report, or `None` if the fit has
     /// [ended](Self::end).
     ///
-    /// After an error the position and the reports are those of the last iteration. Collective over
+    /// After an error the position and the reports belong to the last iteration. Collective over
     /// all groups.
     ///
     /// # Errors

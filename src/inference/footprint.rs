@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn as_many_samples_are_kept_as_fit() {
         let footprint = Footprint { vector: 10, excitation: 5, linearisation: 100, work: 50 };
-        // 2 vectors a sample, 4 levels, 12 more; two products; 100 for each linearisation, of which
+        // 2 vectors a sample, 4 levels, 12 more; two products; 100 for each linearization, of which
         // there are two at least.
         let least = (16 + 4 + 12) * 10 + 30 + 100;
         for (budget, kept) in [(200, 1), (299, 1), (300, 2), (799, 6), (800, 8), (10_000, 8)] {

@@ -5,7 +5,7 @@ use super::vector_space::VectorSpace;
 
 /// `-ln p(data | x)` of latent vectors `x`, up to a constant.
 ///
-/// Methods are collective and overwrite their outputs. Errors are those of the device and the
+/// Methods are collective and overwrite their outputs. Errors come from the device and the
 /// ranks.
 pub trait LogLikelihood<S: VectorSpace> {
     /// Returns the name for errors and reports.

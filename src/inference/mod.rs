@@ -18,8 +18,8 @@
 //! | [`Convergence`], [`SampleOutcome`] | how well samples are solved |
 //! | [`Footprint`] | the memory that a fit takes, known before it runs |
 //! | [`Identity`] | fingerprints of a likelihood, by which a state and other ranks know it |
-//! | [`Kl`] | the energy averaged over samples, which a fit minimises |
-//! | [`newton_cg`], [`conjugate_gradient`] | minimisers |
+//! | [`Kl`] | the energy averaged over samples, which a fit minimizes |
+//! | [`newton_cg`], [`conjugate_gradient`] | minimizers |
 //! | [`LogLikelihood`], [`LogLikelihoodAt`] | `-ln p(data \| x)` with its gradient, Fisher metric and the metric's square roots |
 
 mod conjugate_gradient;

@@ -213,7 +213,7 @@ pub fn newton_cg<S: VectorSpace>(
         let rules = options.for_step(before, found.value, magnitude);
         let cg = conjugate_gradient(space, &mut |space, v, out| at.metric(space, v, out), &gradient, None, &rules)?;
         // Along a negative curvature the step goes downhill, and later iterations keep the step so
-        // far. Along a first direction without curvature there is no step.
+        // far. Along a first direction without curvature no step is taken.
         if cg.stop == CgStop::NotPositive(0.0) && cg.iterations == 1 {
             found.applications += cg.applications;
             found.stop = NewtonStop::NotPositive;

@@ -70,7 +70,7 @@ impl Default for IterationOptions {
 /// | 0, 1 | 2 | straight, with new random numbers, that vary the largest part of the latent values only |
 /// | 2, 3 | 6 | bent, with new random numbers |
 /// | 4 | 12 | bent, with new random numbers |
-/// | from 5 on | 12 | those of iteration 4, bent anew about the new position |
+/// | from 5 on | 12 | those of iteration 4, bent again about the new position |
 ///
 /// The last stage repeats its random numbers, so that its samples follow the position, their
 /// energies become comparable and the position converges. Samples of a likelihood without

@@ -176,7 +176,7 @@ impl StateFile {
         })
     }
 
-    /// Reads the state; `None` if there is no file. Collective over all groups.
+    /// Reads the state; `None` if the file does not exist. Collective over all groups.
     pub fn load<S: VectorSpace>(
         &self,
         space: &mut S,

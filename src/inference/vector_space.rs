@@ -79,7 +79,7 @@ impl Share {
 /// Vectors over ranks and the operations of algorithms on them.
 ///
 /// All methods are collective unless they only record; results are equal on all ranks and have the
-/// same bits on any number of them. Errors are those of the device and the ranks, and
+/// same bits on any number of them. Errors come from the device and the ranks, and include
 /// [`InferenceError::Invalid`] for vectors that do not match.
 pub trait VectorSpace {
     /// The type of vectors.

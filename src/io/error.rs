@@ -18,8 +18,8 @@ pub struct IoError {
     pub path: PathBuf,
     /// The category of the failure.
     pub kind: IoErrorKind,
-    /// Says what was expected, what was found and what to do. Sizes are in bytes; an index is a
-    /// position in the array, one number per axis.
+    /// Text that says what was expected, what was found and what to do. Sizes are in bytes; an
+    /// index is a position in the array, one number per axis.
     pub message: String,
     /// The error of the operating system, if it caused this one.
     pub source: Option<io::Error>,
@@ -243,7 +243,7 @@ impl IoError {
         Self::new(IoErrorKind::Missing, path, format!("has no array `{name}`; it has: {found}"))
     }
 
-    /// Creates the error of elements for which there is no memory.
+    /// Creates the error of elements that exceed host memory.
     pub fn memory(path: impl Into<PathBuf>, bytes: u64) -> Self {
         let message = format!(
             "out of host memory: {} needed for its elements; use more ranks, each reads only its part",

@@ -68,7 +68,7 @@ impl RgbImage {
     /// Creates a picture of one color.
     ///
     /// # Errors
-    /// [`HostMemoryError`] if there is no memory for it.
+    /// [`HostMemoryError`] if host memory is short.
     pub fn new(width: u32, height: u32, color: [u8; 3]) -> Result<Self, HostMemoryError> {
         let pixels = (width as usize).saturating_mul(height as usize);
         let pixels = host_memory::collect("a picture", std::iter::repeat_n(color, pixels))?;
@@ -90,7 +90,7 @@ impl RgbImage {
     /// Returns the pixels of row `y`.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If `y` is out of range.
     #[must_use]
     pub fn row(&self, y: u32) -> &[[u8; 3]] {
         &self.pixels[y as usize * self.width as usize..][..self.width as usize]
@@ -99,7 +99,7 @@ impl RgbImage {
     /// Returns the pixels of row `y` for writing.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If `y` is out of range.
     pub fn row_mut(&mut self, y: u32) -> &mut [[u8; 3]] {
         &mut self.pixels[y as usize * self.width as usize..][..self.width as usize]
     }
@@ -108,8 +108,8 @@ impl RgbImage {
     /// errors only.
     ///
     /// # Errors
-    /// `IoErrorKind::Unsupported` if the encoder refuses, `IoErrorKind::Memory` if there is no
-    /// memory for the file.
+    /// `IoErrorKind::Unsupported` if the encoder refuses, `IoErrorKind::Memory` if host
+    /// memory is short.
     pub fn png_bytes(&self, path: &Path) -> Result<Vec<u8>, IoError> {
         let rgb = self.pixels.as_flattened();
         // Compressed, random pixels take some bytes more than plain ones.

@@ -17,7 +17,7 @@
 //! - **Messages** ([`printable`], [`printable_path`]): text without control characters for
 //!   terminals.
 //!
-//! # Who synchronises
+//! # Who synchronizes
 //! Only [`collective`] communicates. Without it, where ranks write one file, the caller places the
 //! barriers:
 //!

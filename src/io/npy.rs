@@ -116,7 +116,7 @@ impl NpyFile {
         self.header.len
     }
 
-    /// Returns `true` if there are no elements.
+    /// Returns `true` if it has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

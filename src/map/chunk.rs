@@ -9,9 +9,9 @@ use super::error::MapError;
 pub enum ChunkSize {
     /// This number, at least one.
     Items(u64),
-    /// As many as a budget of device memory in bytes allows. The budget bounds the growth of
-    /// [`Gpu::allocated`](crate::gpu::Gpu::allocated) while the function runs, for outputs and for
-    /// the chunk itself. Ranks that are threads with one device share it.
+    /// The largest number that a budget of device memory in bytes allows. The budget bounds the
+    /// growth of [`Gpu::allocated`](crate::gpu::Gpu::allocated) while the function runs, for
+    /// outputs and for the chunk itself. Ranks that are threads with one device share it.
     ///
     /// For a Jacobian, items are columns or rows, the output is the unit vector, and all ranks work
     /// on a chunk together: those with one device are measured as one.

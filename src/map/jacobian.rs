@@ -1,6 +1,6 @@
 //! Jacobians of operators by columns and rows.
 //!
-//! A model is linearised once; each column is one product with a tangent, each row one with a
+//! A model is linearized once; each column is one product with a tangent, each row one with a
 //! cotangent. Several make a chunk: they are recorded together and handed on together, while the
 //! device has the chunk before still to do.
 

@@ -29,7 +29,7 @@ over_particles! {
 /// Kernels over the particles of one kind, for one window.
 struct ParticleKernels {
     paint: Kernel,
-    /// The same kernel for devices with additions to 64-bit integers.
+    /// `paint` for devices with additions to 64-bit integers.
     paint_wide: Kernel,
     readout: Kernel,
     readout_vectors: Kernel,

@@ -408,7 +408,7 @@ impl PointsInCells {
 
     /// `out = density + shift` on this rank's own cells (C order), where the mean density of all
     /// points, or of their weights, is 1. Without points the density is 0. Collective;
-    /// `comms` are those of the grid. Waits for the device.
+    /// `comms` belong to the grid. Waits for the device.
     ///
     /// # Errors
     /// [`MeshError`] of the device or the ranks; [`DeviceError::Misuse`] when the mesh has fewer

@@ -1,6 +1,6 @@
 //! Power spectra of fields.
 //!
-//! `P(k) = |delta_k|^2 V / N^2` with the unnormalised transform `delta_k`, averaged over bins one
+//! `P(k) = |delta_k|^2 V / N^2` with the unnormalized transform `delta_k`, averaged over bins one
 //! fundamental mode wide: bin `b = floor(k / k_f + 1/2)`, `k_f = 2 pi / L` of the longest side,
 //! from 1 up to the Nyquist frequency of the coarsest axis. Each mode of the half spectrum counts
 //! twice, except on the planes that are their own mirror image.

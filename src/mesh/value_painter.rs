@@ -45,7 +45,7 @@ pub struct PaintedValues<'a> {
 /// GPU a CIC particle costs eight atomic additions of two words.
 pub struct ValuePainter {
     kernels: [Kernel; 3],
-    /// The same kernels for devices with additions to 64-bit integers.
+    /// `kernels` for devices with additions to 64-bit integers.
     wide: [Kernel; 3],
     finish: Kernel,
     sum: ExactSum,

@@ -150,7 +150,7 @@ pub fn check_finite(rank: &mut Rank, model: &Model, x: &Vector) -> Result<Vector
     }
 }
 
-/// The order between the two smallest steps whose remainders are more than rounding.
+/// Returns the order between the two smallest steps whose remainders are more than rounding.
 fn order_of(remainders: &[[f64; 2]], rounding: f64) -> Option<f64> {
     let large = remainders.iter().take_while(|[_, remainder]| *remainder > 16.0 * rounding).count();
     match large {

@@ -34,7 +34,7 @@ fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
 
 /// The periodic convolution `y[c] = sum over d of kernel[d] * x[c - d]`. It is an integral if the
 /// kernel contains the volume of a cell. Its adjoint has the reversed kernel. The inverse transform
-/// multiplies modes by those of the kernel as it loads them: six passes and 8 bytes per mode.
+/// multiplies modes by the kernel's modes as it loads them: six passes and 8 bytes per mode.
 pub struct Convolution {
     forward: Transform<f32>,
     inverse: [Transform<f32>; 2],
@@ -75,7 +75,7 @@ impl Convolution {
                 convolve_first: [first[0], first[1], first[2], 0],
                 convolve_local: [i as u32, j as u32, k as u32, conjugate],
             };
-            // The callback reads only the modes of this rank, which are those of the transform.
+            // The callback reads only the modes of this rank, which belong to the transform, too.
             let callback = Callback::trusted(CALLBACK).read("convolve", &modes).params(&params);
             transform(leaf.fields(), Some(callback))
         };

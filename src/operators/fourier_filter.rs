@@ -44,7 +44,7 @@ impl FourierFilter {
     }
 
     /// Creates a filter without periodic images: fields are padded with zeros to `points` along
-    /// each axis. Wavenumbers are those of the padded box.
+    /// each axis. Wavenumbers belong to the padded box.
     ///
     /// # Errors
     /// - Same as [`new`](Self::new).

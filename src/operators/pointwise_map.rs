@@ -32,7 +32,7 @@ fn is_single(leaf: &Leaf) -> bool {
     matches!(leaf.support, Support::Vector { len: 1 })
 }
 
-/// Returns the leaf whose places are those of the function: the first that is not a single number.
+/// Returns the leaf whose places the function runs over: the first that is not a single number.
 fn main_of<'a>(mut leaves: impl Iterator<Item = &'a Leaf> + Clone) -> Option<&'a Leaf> {
     leaves.clone().find(|leaf| !is_single(leaf)).or_else(|| leaves.next())
 }
@@ -153,7 +153,7 @@ impl PointwiseMap {
         &self.signature.target
     }
 
-    /// Returns the arguments after those of the domain, which are not varied.
+    /// Returns the arguments after the domain's, which are not varied.
     #[must_use]
     pub fn constants(&self) -> &[Vector] {
         &self.constants
@@ -191,7 +191,7 @@ impl PointwiseMap {
         main_of(leaves.map(|(_, leaf)| leaf))
     }
 
-    /// Returns the forms of the leaves of the domain and the constants, and those of the target.
+    /// Returns the forms of the leaves of the domain and the constants, and of the target.
     pub fn forms(&self) -> [Vec<Form>; 2] {
         let single = self.main().is_none_or(is_single);
         let form = |leaf: &Leaf| match leaf.values {

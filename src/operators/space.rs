@@ -77,7 +77,7 @@ impl Space {
         self.leaves.len()
     }
 
-    /// Returns `true` if there are no leaves.
+    /// Returns `true` if it has no leaves.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()

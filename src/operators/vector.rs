@@ -101,7 +101,7 @@ impl Vector {
     /// Returns the array of a leaf.
     ///
     /// # Errors
-    /// - [`OperatorError::Fit`] if there is no such leaf on the device.
+    /// - [`OperatorError::Fit`] if no leaf on the device has this name.
     pub fn array(&self, name: &str) -> Result<&Array<f32>, OperatorError> {
         match self.space.position(name).map(|at| &self.contents[at]) {
             Some(Contents::Device(array)) => Ok(array),
@@ -120,7 +120,7 @@ impl Vector {
     /// Returns the parameters of a leaf.
     ///
     /// # Errors
-    /// - [`OperatorError::Fit`] if there is no such leaf on the host.
+    /// - [`OperatorError::Fit`] if no leaf on the host has this name.
     pub fn parameters(&self, name: &str) -> Result<&[f64], OperatorError> {
         match self.space.position(name).map(|at| &self.contents[at]) {
             Some(Contents::Host(values)) => Ok(values),
@@ -131,7 +131,7 @@ impl Vector {
     /// Sets the values of this rank of a leaf; values on the device are rounded to f32. Submits.
     ///
     /// # Errors
-    /// - [`OperatorError::Fit`] if there is no such leaf, or for another number of values.
+    /// - [`OperatorError::Fit`] if no leaf has this name, or for another number of values.
     pub fn set(&mut self, recorder: &mut Recorder, name: &str, values: &[f64]) -> Result<(), OperatorError> {
         let Some(at) = self.space.position(name) else {
             return Err(OperatorError::missing("Vector::set", name, &self.space));
@@ -154,7 +154,7 @@ impl Vector {
     /// Returns the values of this rank of a leaf; blocks.
     ///
     /// # Errors
-    /// - [`OperatorError::Fit`] if there is no such leaf.
+    /// - [`OperatorError::Fit`] if no leaf has this name.
     /// - [`OperatorError::Device`] if the device fails.
     pub fn get(&self, recorder: &mut Recorder, name: &str) -> Result<Vec<f64>, OperatorError> {
         match self.space.position(name).map(|at| &self.contents[at]) {

@@ -143,7 +143,7 @@ impl Wavenumbers {
         self.values.len()
     }
 
-    /// Returns `true` if there are no bins.
+    /// Returns `true` if it has no bins.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()

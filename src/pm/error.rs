@@ -56,7 +56,7 @@ pub enum SimulationError {
     /// An array that has not one value per site of this rank.
     #[error("{have} values of the {what} were given, but {want} are needed for this rank's sites; correct the slice")]
     WrongLength {
-        /// What the values are.
+        /// Meaning of the values.
         what: &'static str,
         /// Values it has.
         have: u64,

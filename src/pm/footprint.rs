@@ -1,7 +1,7 @@
 //! Forecast of the device memory of a run's arrays. Pure.
 //!
 //! Arrays are freed when the work with them has been submitted, so the sums count arrays that live
-//! between two submissions. Bytes are those of the largest rank, rounded as the device's pool
+//! between two submissions. Bytes are counted for the largest rank, rounded as the device's pool
 //! rounds each array.
 
 use std::fmt;
@@ -21,7 +21,7 @@ pub(super) struct PlannedFor {
 }
 
 impl PlannedFor {
-    /// Returns the plan target of this device, together with those of the other ranks.
+    /// Returns the plan target of this device, together with the devices of the other ranks.
     pub fn device(gpu: &Gpu) -> Self {
         let tuning = TransformTuning::of(gpu);
         PlannedFor { tuning, limits: tuning.limits(gpu.common()) }

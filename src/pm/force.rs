@@ -22,7 +22,7 @@ use super::{Config, SimulationError};
 
 /// The force solver of one rank: `lap phi = 1.5 Omega_m delta` on a mesh.
 ///
-/// Its methods record work of all ranks: `comms` are those of the process grid that it was made
+/// Its methods record work of all ranks: `comms` belong to the process grid that it was made
 /// with.
 pub struct Force {
     painter: Painter,

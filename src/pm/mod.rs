@@ -126,7 +126,7 @@ pub enum Noise<'a> {
     Seed,
     /// The values of this rank's sites, C order: those of its [`Config::rows`].
     Values(&'a [f32]),
-    /// The same values on the device. A value that is not finite loses particles, which ends the
+    /// Values on the device. A value that is not finite loses particles, which ends the
     /// run.
     Device(&'a Array<f32>),
 }
@@ -543,7 +543,7 @@ impl Simulation {
 
     /// Returns the bytes that the kernels of this rank's schedule read and write in device memory:
     /// counted, not measured, without the initial conditions and the ghost cells. For a resumed
-    /// run, those of the remaining steps.
+    /// run, the bytes of the remaining steps.
     pub fn traffic(&self) -> u64 {
         self.force_traffic().schedule(&self.ops)
     }

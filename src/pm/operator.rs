@@ -49,7 +49,7 @@ impl Observable {
 /// | `white_noise` | the noise of the initial conditions at the cells of the particles' lattice, of variance 1 |
 /// | `cosmology` | after [`with_cosmology`](Self::with_cosmology): Omega_m, Omega_b, h, n_s and A_s, the order of [`CosmologyGradient`](super::CosmologyGradient), as parameters on the host |
 ///
-/// The value has the leaves of the [`Observable`]s. Both derivatives are those of the discretized
+/// The value has the leaves of the [`Observable`]s. Both derivatives belong to the discretized
 /// run, and each other's transpose to rounding; values and products have the same bits on any
 /// number of ranks, because sums between ranks are exact.
 ///
@@ -99,14 +99,14 @@ const COSMOLOGY: &str = "cosmology";
 
 impl SimulationOperator {
     /// Creates the run of `config`, observed as `observables` says, with a state kept of every
-    /// `checkpoint_every`-th force in each linearisation ([`memory`](Self::memory)). All ranks call
+    /// `checkpoint_every`-th force in each linearization ([`memory`](Self::memory)). All ranks call
     /// it with the same values.
     ///
     /// # Errors
     /// [`OperatorError::Failed`] with the [`SimulationError`] of
     /// [`Simulation::new`](super::Simulation::new); [`SimulationError::OutOfRange`] for
     /// `checkpoint_every` of 0, no observable or one twice; [`SimulationError::Memory`] when one
-    /// linearisation takes more than the device has.
+    /// linearization takes more than the device has.
     pub fn new(
         rank: &mut Rank,
         config: Config,
@@ -152,7 +152,7 @@ impl SimulationOperator {
         })
     }
 
-    /// Makes the operator a function of the cosmological parameters, too. Those of the
+    /// Makes the operator a function of the cosmological parameters, too. The values of the
     /// configuration serve as the unit of the force: they may be far away.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl SimulationOperator {
         cosmology_values(&self.config.cosmology)
     }
 
-    /// Device memory of the operator with one linearisation; [`GradientMemory::states`] are those
+    /// Device memory of the operator with one linearization; [`GradientMemory::states`] are those
     /// of each.
     pub fn memory(&self) -> GradientMemory {
         self.memory.clone()

@@ -31,7 +31,7 @@ impl AnyArray {
         }
     }
 
-    /// Returns `true` if there are no elements.
+    /// Returns `true` if it has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -118,7 +118,7 @@ impl Attribute {
         Attribute { values, width }
     }
 
-    /// Returns the values: those of the first point, then those of the second.
+    /// Returns the values: first those of point 0, then of point 1, and so on.
     #[must_use]
     pub fn values(&self) -> &AnyArray {
         &self.values
@@ -304,7 +304,7 @@ impl Cloud {
     /// # Errors
     /// [`ParticleError::NonFinite`] for the first point with a coordinate that is NaN or infinite,
     /// [`ParticleError::Coordinates`] if the coordinates are not a whole number of points,
-    /// [`ParticleError::TooMany`], and those of the device.
+    /// [`ParticleError::TooMany`], and errors of the device.
     pub fn new(recorder: &mut Recorder, domain: &Domain, positions: Array<f32>) -> Result<Cloud, ParticleError> {
         let dims = domain.dims() as u64;
         let count = positions.len() / dims;
@@ -440,7 +440,7 @@ impl Cloud {
         self.positions.len() / self.domain.dims() as u64
     }
 
-    /// Returns `true` if there are no points.
+    /// Returns `true` if it has no points.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.positions.is_empty()

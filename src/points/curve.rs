@@ -37,7 +37,7 @@ pub struct Frame {
 
 impl Frame {
     /// Creates the cells of a domain: from 0 to the side along periodic axes, over `bounds` along
-    /// open ones. `bounds` are those of all points, on all ranks; `None` if there are no points. An
+    /// open ones. `bounds` are those of all points, on all ranks; `None` without points. An
     /// extent beyond the range of `f32` is cut to it.
     #[must_use]
     pub fn new(domain: &Domain, bounds: Option<Bounds>) -> Self {

@@ -9,7 +9,7 @@ use crate::host_memory;
 ///   are [wrapped](Self::wrap) by the given side, in `f32` on a device as in `f64` on the host, so
 ///   that points many sides away keep their place. Sides lie in `[1e-30, 1e30]`.
 /// - Coordinates along a periodic axis lie in `[0, side)`; `x == side` is `x = 0`.
-/// - Distances along a periodic axis are those of the nearest image: at most half the side.
+/// - Distances along a periodic axis are measured to the nearest image: at most half the side.
 ///
 /// ```
 /// use meshloom::points::Domain;

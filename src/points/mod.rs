@@ -11,8 +11,8 @@
 //! | [`sort`] | points in the order of a curve, on one rank or over all |
 //! | [`tree`] | a hierarchy of bounding boxes over points |
 //! | [`ghosts`] | copies of other ranks' points |
-//! | [`neighbors`] | nearest neighbours, all within a radius, pair counts, connected components |
-//! | [`fof`] | friends-of-friends groups of all ranks, and their catalogue |
+//! | [`neighbors`] | nearest neighbors, all within a radius, pair counts, connected components |
+//! | [`fof`] | friends-of-friends groups of all ranks, and their catalog |
 //!
 //! Making a [`Cloud`] waits for the device once; keys are recorded only.
 

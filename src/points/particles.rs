@@ -134,7 +134,8 @@ impl Particles {
     /// Adds an attribute of `width` values per particle, or replaces it.
     ///
     /// # Errors
-    /// - [`ParticleError::Shape`] if there are not `width` values for each particle, or `width` is 0.
+    /// - [`ParticleError::Shape`] if `values` has not `width` values for each particle, or `width`
+    ///   is 0.
     /// - [`ParticleError::Reserved`] for the name `x`, which is that of positions.
     pub fn set(&mut self, name: &str, values: impl Into<AnyArray>, width: u64) -> Result<(), ParticleError> {
         let values = values.into();
@@ -167,7 +168,7 @@ impl Particles {
     /// Returns the values of an attribute, or the coordinates for `x`.
     ///
     /// # Errors
-    /// - [`ParticleError::Missing`] if there is no such attribute.
+    /// - [`ParticleError::Missing`] if no attribute has this name.
     /// - [`ParticleError::Type`] if its values are of another type.
     pub fn get<T: DeviceValue>(&self, name: &str) -> Result<Array<T>, ParticleError> {
         typed(name, self.column(name).as_ref().map(|(values, _)| values), || self.names())

@@ -92,7 +92,7 @@ impl U64Array {
         self.words[0].len()
     }
 
-    /// Returns `true` if there are no elements.
+    /// Returns `true` if it has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

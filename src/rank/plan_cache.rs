@@ -9,7 +9,7 @@ const MOST_PLANS: usize = 64;
 /// Bytes of device memory that kept plans may take; the plan that was used last is kept anyway.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// What a plan is made for. Plans of equal keys are interchangeable.
+/// Key of a plan. Plans of equal keys are interchangeable.
 pub(crate) trait PlanKey: PartialEq + Send + Sync + 'static {
     /// The plan: kernels, tables and the like.
     type Plan: Send + Sync + 'static;

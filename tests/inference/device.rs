@@ -379,7 +379,7 @@ fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
     });
 }
 
-/// Data that every rank has, and a model that devices round in their own ways: minimisers go by the
+/// Data that every rank has, and a model that devices round in their own ways: minimizers go by the
 /// energy, and all ranks must go together.
 #[test]
 fn the_energy_of_data_that_every_rank_has_is_that_of_the_first_rank() {

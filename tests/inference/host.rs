@@ -1,4 +1,4 @@
-//! Inference: minimisers, samples and whole fits against NIFTy.re, closed forms and statistics.
+//! Inference: minimizers, samples and whole fits against NIFTy.re, closed forms and statistics.
 
 use super::host_models::{Host, Line, Noise, Problem, dot, linear};
 use meshloom::comm::{CommError, Communicator, run_threads};
@@ -333,7 +333,7 @@ fn golden_fit(name: &str, run: &str) -> (Rc<Problem>, Host, Value, Fit<Host, Rc<
             newton = NewtonOptions {
                 xtol: 1e-10,
                 cg: Some(CgOptions { norm: NormOrder::One, ..CgOptions::resnorm(1e-12) }),
-                // What ended two of the reference's minimisations.
+                // What ended two of the reference's minimizations.
                 maxiter: 60,
                 ..NewtonOptions::default()
             };

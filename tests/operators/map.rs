@@ -1,5 +1,5 @@
 //! Maps over items, ranks and chunks against a plain loop, to the bit; memory that is counted;
-//! Jacobians from one linearisation.
+//! Jacobians from one linearization.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -297,7 +297,7 @@ fn an_error_of_the_function_ends_all_ranks() {
     }
 }
 
-/// A model that counts how often it is evaluated and linearised.
+/// A model that counts how often it is evaluated and linearized.
 struct Counting {
     inner: Model,
     linearised: Rc<Cell<u32>>,

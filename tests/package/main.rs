@@ -1,4 +1,5 @@
 //! The package: its contents and the order of its modules.
 
 mod contents;
+mod prose;
 mod rooms;

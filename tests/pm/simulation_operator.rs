@@ -111,7 +111,7 @@ fn both_derivatives_are_the_transposes_of_each_other() {
     }
 }
 
-/// The memory that is said before anything is computed is what an operator with one linearisation
+/// The memory that is said before anything is computed is what an operator with one linearization
 /// takes, and little more, in both products.
 #[test]
 fn an_operator_takes_the_memory_that_it_said() {

@@ -1,4 +1,4 @@
-//! The catalogue of groups against plain sums in f64, known shapes, and itself on other numbers of
+//! The catalog of groups against plain sums in f64, known shapes, and itself on other numbers of
 //! ranks.
 
 use meshloom::comm::{CommError, RunError, run_threads};
@@ -121,7 +121,7 @@ impl Points {
     }
 }
 
-/// Returns the catalogue of points that are dealt out so, each rank's part.
+/// Returns the catalog of points that are dealt out so, each rank's part.
 fn parts(dealt: &[Points], selection: &Selection) -> Result<Vec<Catalogue>, RunError> {
     run_threads(dealt.len(), |comm| catalogue(&comm, &dealt[comm.rank()].members(), selection))
 }
@@ -546,7 +546,7 @@ fn a_large_group_in_a_larger_box_keeps_its_centre() {
         sum as f64 / 2f64.powi(40) / count as f64 + [1e5, 5.0, 70_000.0][axis]
     };
     for axis in 0..3 {
-        // Of the radius, 1; the centre itself is rounded to 2^-37.
+        // Of the radius, 1; the center itself is rounded to 2^-37.
         close("center", found.center[axis], mean(axis).rem_euclid(1e5), 1e-10);
     }
     // A uniform cube of side 2, up to the rounding of coordinates and the chance of 10^6 points.

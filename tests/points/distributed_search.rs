@@ -1,4 +1,4 @@
-//! Neighbours among the points of several ranks: the same to the last bit as on one; ghosts and
+//! Neighbors among the points of several ranks: the same to the last bit as on one; ghosts and
 //! their adjoint.
 
 use super::clouds::{self, Kind, distance, points, uniform};
@@ -320,7 +320,7 @@ fn ghosts_are_all_that_is_near_and_come_back() {
             let copies = ghosts.refresh(&mut context, cloud.positions(), 3)?;
             let copies = context.recorder.download(&copies, 0, copies.len())?;
             assert_eq!(copies.len() as u64, 3 * ghosts.len());
-            // Nobody's neighbour is missing: what others have and is near any own point is here.
+            // Nobody's neighbor is missing: what others have and is near any own point is here.
             let own = context.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
             let all = comm.all_gather_v(&own)?;
             for (rank, others) in all.iter().enumerate().filter(|(rank, _)| *rank != comm.rank()) {

@@ -1,4 +1,4 @@
-//! Neighbours on one device against brute force: the nearest, all within a radius, pairs,
+//! Neighbors on one device against brute force: the nearest, all within a radius, pairs,
 //! callbacks, in every form.
 
 use std::process::Command;
@@ -81,7 +81,7 @@ impl Bench {
 
 /// All of `have` is what brute force finds in `f64`. Distances are sums of three squares of `f32`
 /// differences, with or without fused operations: 2 units in the last place of the square, 1 of the
-/// root, and a driver's root may be off by 3 more; where neighbours are that near to each other,
+/// root, and a driver's root may be off by 3 more; where neighbors are that near to each other,
 /// their order may differ.
 #[track_caller]
 fn same(have: &Found, want: &Found, what: &str) {

@@ -18,7 +18,7 @@ impl Numbers {
     }
 }
 
-/// The counts of all ranks' rows, of which each has an equal part of points and of centres.
+/// The counts of all ranks' rows, of which each has an equal part of points and of centers.
 fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: &Overdense) -> Vec<u64> {
     let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |context| {
         let domain = Domain::new(&sides)?;
@@ -82,7 +82,7 @@ fn spheres_are_those_of_brute_force_on_any_number_of_ranks() {
         }
         points.extend([3.0, 7.0, 7.0].repeat(25));
         let mut centers: Vec<f32> = clumps.iter().flat_map(|clump| clump.0.map(|x| x as f32)).collect();
-        // Centres in the void too, whose spheres are not filled.
+        // Centers in the void too, whose spheres are not filled.
         centers.extend([3.0, 7.0, 7.0]);
         centers.extend((0..3 * 9).map(|_| (10.0 * numbers.next()) as f32));
         let query = Predicate::overdensity(&[6.0, 100.0, 30.0], least);

@@ -12,7 +12,7 @@ use meshloom::points::{Cloud, Domain, Frame, ParticleError, Particles};
 use meshloom::{Error, Rank};
 use searches::{counts, pairs};
 
-/// Neighbours asked for.
+/// Neighbors asked for.
 const K: usize = 6;
 /// What rounding of differences, squares and roots may change, and twice as much.
 const SLACK: f64 = 1e-6;
@@ -256,7 +256,7 @@ fn two_axes_of_any_scale() {
     run(&cases);
 }
 
-/// Fill values of catalogues among ordinary points.
+/// Fill values of catalogs among ordinary points.
 #[test]
 fn fill_values_do_not_blur_the_rest() {
     for fill in [1e20f32, 9.969_21e36] {

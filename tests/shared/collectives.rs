@@ -331,7 +331,7 @@ fn long_and_short_blocks(comm: &Communicator) -> Result<(), CommError> {
 
 fn split(comm: &Communicator) -> Result<(), CommError> {
     let (rank, size) = (comm.rank(), comm.size());
-    // The last rank stays out; the others go by parity, in reverse order; the colours are far
+    // The last rank stays out; the others go by parity, in reverse order; the colors are far
     // apart.
     let color = (rank + 1 < size).then_some(if rank.is_multiple_of(2) { 3 } else { u32::MAX });
     let members: Vec<u64> =

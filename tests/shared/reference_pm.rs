@@ -3,7 +3,7 @@
 //!
 //! Include it with `#[path = "shared/reference_pm.rs"] mod reference_pm;`. Arrays are in C order;
 //! particle (i, j, k) of an n^3 grid is row `(i*n + j)*n + k`. Units are those of
-//! `meshloom::cosmology`. Transforms are unnormalised forward and carry 1/N backward.
+//! `meshloom::cosmology`. Transforms are unnormalized forward and carry 1/N backward.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::f64::consts::PI;

@@ -24,7 +24,7 @@ const HALF = Real(0.5);
 const ZERO = Real(0.0);
 
 /// The place of a cell in a field. Rows beyond a wall are the one at the wall, so that nothing flows through it. Columns go round: ghost cells,
-/// where there are some, reach farther than any neighbour that is asked for, so that this happens where the x axis is not cut only.
+/// where there are some, reach farther than any neighbor that is asked for, so that this happens where the x axis is not cut only.
 fn cell(x: i32, y: i32) -> u32 {
     let row = clamp(y, params.walls.x, params.walls.y);
     let pitch = i32(params.pitch);

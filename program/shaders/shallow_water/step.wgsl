@@ -7,9 +7,9 @@
 // Layout: `now` and `next` as in cells.wgsl, with velocities before friction; `tendencies` those of eta, u and v, own cells only: those of the
 // step before come in, those of this one stand there after. All in Real, f32 or f64.
 // A cell needs 15 values of u and v each and 8 elevations, two cells away at most. With friction here instead of in a pass of its own each number is
-// read from and written to device memory once, 12 of them per cell, and neighbours come from caches: 38 loads, for compilers make one of equal loads
-// of an array that nothing writes. A workgroup takes a tile of TILE_X by TILE_Y cells, so that neighbouring rows are shared; its rows are
-// TILE_X neighbouring numbers.
+// read from and written to device memory once, 12 of them per cell, and neighbors come from caches: 38 loads, for compilers make one of equal loads
+// of an array that nothing writes. A workgroup takes a tile of TILE_X by TILE_Y cells, so that neighboring rows are shared; its rows are
+// TILE_X neighboring numbers.
 // Workgroup: GROUP invocations, TILE_X * TILE_Y / GROUP cells each. No workgroup memory.
 
 var<uniform> params: Params;

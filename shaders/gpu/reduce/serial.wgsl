@@ -1,7 +1,8 @@
-// One level of a reduction, for software renderers: `output[b]` = block b of the input in one value.
+// One level of a reduction, for software renderers: `output[b]` = block b of the input in one
+// value.
 //
-// Layout: a block is 1024 elements. The tree within it: element k * 64 + lane is joined to those of the same lane with
-// smaller k, and the 64 lanes are halved, lane with lane + 32, + 16, ... + 1.
+// Layout: a block is 1024 elements. The tree within it: element k * 64 + lane is joined to those of
+// the same lane with smaller k, and the 64 lanes are halved, lane with lane + 32, + 16, ... + 1.
 // Workgroup: GROUP invocations, one block each. No workgroup memory, no barriers.
 
 var<uniform> params: Params;

@@ -1,9 +1,9 @@
 // Reduce-then-scan for GPUs, second half: every part again, with the sum of the parts before it.
 //
-// Layout: as group_sums.wgsl; `offsets` holds the scanned sums, unless `params.offset` is 0. One element more than
-// counted is written where `output` has it: it receives the total.
-// Workgroup: 256 invocations, one part, 8 consecutive elements each, which come and go coalesced through workgroup memory;
-// 10.3 KiB of workgroup memory.
+// Layout: as group_sums.wgsl; `offsets` holds the scanned sums, unless `params.offset` is 0. One
+// element more than counted is written where `output` has it: it receives the total.
+// Workgroup: 256 invocations, one part, 8 consecutive elements each, which come and go coalesced
+// through workgroup memory; 10.3 KiB of workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> input: array<u32>;

@@ -1,7 +1,8 @@
-// Reduce-then-scan for software renderers, second half: every part again, with the sum of the parts before it.
+// Reduce-then-scan for software renderers, second half: every part again, with the sum of the parts
+// before it.
 //
-// Layout: as serial_sums.wgsl; `offsets` holds the scanned sums, unless `params.offset` is 0. One element more than
-// counted is written where `output` has it: it receives the total.
+// Layout: as serial_sums.wgsl; `offsets` holds the scanned sums, unless `params.offset` is 0. One
+// element more than counted is written where `output` has it: it receives the total.
 // Workgroup: GROUP invocations, one part each, serially. No workgroup memory, no barriers.
 
 var<uniform> params: Params;

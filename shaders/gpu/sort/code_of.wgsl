@@ -1,16 +1,19 @@
 // The code of a key between splitters. See group_codes.wgsl.
 //
-// Splitters are kept as a binary search tree, level by level: node 1 is the root, and nodes 2n and 2n + 1 are below node n; slot 0 has the
-// first splitter, which no key is compared with. Invocations that ask for different nodes of a level find them in different banks
-// (of the sixth level, 32 nodes, too), where halving a sorted array would ask for words of one bank (P.-V. Khuong and P. Morin, ACM J.
-// Exp. Algorithmics 22, 1.3, 2017). `splitter_at(node)` is what a node has.
+// Splitters are kept as a binary search tree, level by level: node 1 is the root, and nodes 2n and
+// 2n + 1 are below node n; slot 0 has the first splitter, which no key is compared with.
+// Invocations that ask for different nodes of a level find them in different banks (of the sixth
+// level, 32 nodes, too), where halving a sorted array would ask for words of one bank (P.-V. Khuong
+// and P. Morin, ACM J. Exp. Algorithmics 22, 1.3, 2017). `splitter_at(node)` is what a node has.
 //
-// $ counts levels of the most splitters that there may be; where there are fewer, the last ones change nothing.
+// $ counts levels of the most splitters that there may be; where there are fewer, the last ones
+// change nothing.
 
 #import gpu::sort::two_words
 #import gpu::sort::exact
 
-// Where the codes of the first splitter begin, and where those of the last end: further keys have the codes of the ends.
+// Where the codes of the first splitter begin, and where those of the last end: further keys have
+// the codes of the ends.
 var<private> lower_end: vec2<u32>;
 var<private> upper_end: vec2<u32>;
 
@@ -28,7 +31,8 @@ fn number_of(node: u32) -> u32 {
     return (2u * (node - (1u << level)) + 1u) * (params.splitters >> (level + 1u));
 }
 
-/// As far beyond the first and last splitters as an eighth of the sample reaches on their other sides, or as keys can be.
+/// As far beyond the first and last splitters as an eighth of the sample reaches on their other
+/// sides, or as keys can be.
 fn set_ends() {
     let eighth = (params.splitters + 6u) / 8u;
     let first = sampled(0u);
@@ -39,8 +43,8 @@ fn set_ends() {
     upper_end = minus(most, minus(free, least(minus(last, sampled(params.splitters - 1u - eighth)), free)));
 }
 
-/// One level down from `place`: the node to ask next, and the nearest ones asked so far that are not above the key and that are; 0 stands for
-/// none. `first` is the first node of the level.
+/// One level down from `place`: the node to ask next, and the nearest ones asked so far that are
+/// not above the key and that are; 0 stands for none. `first` is the first node of the level.
 fn descended(key: vec2<u32>, place: vec3<u32>, first: u32) -> vec3<u32> {
     let below = !precedes(key, splitter_at(place.x));
     let next = vec3<u32>(2u * place.x + u32(below), select(place.y, place.x, below), select(place.x, place.z, below));
@@ -61,7 +65,8 @@ fn code_of(key: vec2<u32>) -> u32 {
     let bits = select(32u - countLeadingZeros(span.y), 64u - countLeadingZeros(span.x), span.x > 0u);
     let shift = max(bits, params.inner_bits) - params.inner_bits;
     let inner = 1u + min(shifted(distance, shift), (1u << params.inner_bits) - 2u);
-    // A key that equals the splitter, or that lies between two so near that each key between has a code of its own.
+    // A key that equals the splitter, or that lies between two so near that each key between has a
+    // code of its own.
     let equals = place.y > 0u && key.x == begin.x && key.y == begin.y;
     let is_exact = equals || (place.y > 0u && place.z > 0u && bits <= params.inner_bits);
     return (found << params.inner_bits) | select(inner, 0u, equals) | select(0u, EXACT, is_exact);

@@ -1,8 +1,9 @@
 // Radix sort for GPUs, upsweep: how many keys of every tile have each digit.
 //
-// Layout: tiles are GROUP * EACH consecutive keys (group_tile.wgsl); `table` holds one word per digit and tile, digit by digit, and `words` how many
-// words those are.
-// Workgroup: GROUP invocations, one tile, EACH keys each, which $ counts; 1 KiB of workgroup memory.
+// Layout: tiles are GROUP * EACH consecutive keys (group_tile.wgsl); `table` holds one word per
+// digit and tile, digit by digit, and `words` how many words those are.
+// Workgroup: GROUP invocations, one tile, EACH keys each, which $ counts; 1 KiB of workgroup
+// memory.
 
 var<uniform> params: Params;
 var<storage, read> keys: array<u32>;

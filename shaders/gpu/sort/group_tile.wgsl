@@ -1,5 +1,6 @@
-// Tiles of TILE consecutive keys. How many keys count may be known to the device only: their tiles are the first of those that were recorded, the
-// others end at once, and tables have no more tiles than there are.
+// Tiles of TILE consecutive keys. How many keys count may be known to the device only: their tiles
+// are the first of those that were recorded, the others end at once, and tables have no more tiles
+// than there are.
 
 const TILE: u32 = GROUP * EACH;
 

@@ -1,7 +1,8 @@
 // Finds the keys of long runs.
 //
-// Layout: `codes` holds sorted codes. For each aligned BLOCK of them `ends` receives how many at its beginning (low half) and at its end (high
-// half) belong to long runs, `sizes` the sum of both, and `total[0]` how many there are in all.
+// Layout: `codes` holds sorted codes. For each aligned BLOCK of them `ends` receives how many at
+// its beginning (low half) and at its end (high half) belong to long runs, `sizes` the sum of both,
+// and `total[0]` how many there are in all.
 // Workgroup: GROUP invocations, a block each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -54,7 +55,8 @@ fn each_invocation(block: u32) {
     if first < last && first > 0u { near |= is_run(first - BLOCK, last); }
     if first < last && last - first > BLOCK { near |= is_run(first + BLOCK, last); }
     var found = vec2<u32>(0u);
-    // A loop of one round: a software renderer executes what stands in a condition, masked, for every block.
+    // A loop of one round: a software renderer executes what stands in a condition, masked, for
+    // every block.
     for (var round = select(0u, 1u, near); round > 0u; round--) { found = ends_of(first, last); }
     store_ends(block, found.x | (found.y << 16u));
     store_sizes(block, found.x + found.y);

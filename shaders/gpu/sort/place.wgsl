@@ -1,4 +1,5 @@
-// What goes along with key number i: its entry in `index` (`indexed`), or i itself in the first pass. `place` writes both.
+// What goes along with key number i: its entry in `index` (`indexed`), or i itself in the first
+// pass. `place` writes both.
 
 #if indexed
 fn payload(i: u32) -> u32 { return load_index(i); }

@@ -1,9 +1,9 @@
-// Radix sort for GPUs without subgroups, downsweep: a tile is sorted by its digit in workgroup memory, four bits at a
-// time, and its keys go behind those of smaller digits and earlier tiles.
+// Radix sort for GPUs without subgroups, downsweep: a tile is sorted by its digit in workgroup
+// memory, four bits at a time, and its keys go behind those of smaller digits and earlier tiles.
 //
 // Layout: as group_count.wgsl, with `table` scanned. What goes along with a key: place.wgsl.
-// Workgroup: 128 invocations, one tile of 2048 keys; 15 KiB of workgroup memory, padded, since an invocation has 16 consecutive keys
-// and 8 consecutive counters.
+// Workgroup: 128 invocations, one tile of 2048 keys; 15 KiB of workgroup memory, padded, since an
+// invocation has 16 consecutive keys and 8 consecutive counters.
 
 var<uniform> params: Params;
 var<storage, read> keys: array<u32>;
@@ -23,8 +23,8 @@ var<storage, read_write> to_index: array<u32>;
 
 // A key of the tile: its digit, shifted by 16, and its place in the tile.
 var<workgroup> entries: array<u32, TILE + TILE / BANKS>;
-// How many keys of an invocation have each half digit, then where they go: [half digit, 8][invocation]; the lower half
-// of a word is for half digit h, the upper for h + 8.
+// How many keys of an invocation have each half digit, then where they go: [half digit,
+// 8][invocation]; the lower half of a word is for half digit h, the upper for h + 8.
 var<workgroup> counters: array<u32, 1024 + 1024 / BANKS>;
 // Sums of invocations, and of 16 of those: few barriers for a few more reads.
 var<workgroup> sums: array<u32, 128>;

@@ -1,7 +1,8 @@
-// Copies the indices of long runs from `order` to `compact`, where they lie together, and the low words of their keys to `words`; or, with
-// `back`, indices the other way.
+// Copies the indices of long runs from `order` to `compact`, where they lie together, and the low
+// words of their keys to `words`; or, with `back`, indices the other way.
 //
-// Layout: `ends` as in long_runs.wgsl; `places` is where those of each block begin in `compact`; `low` holds the low words by index.
+// Layout: `ends` as in long_runs.wgsl; `places` is where those of each block begin in `compact`;
+// `low` holds the low words by index.
 // Workgroup: GROUP invocations, a block each. No workgroup memory.
 
 var<uniform> params: Params;

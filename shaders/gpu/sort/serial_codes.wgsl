@@ -1,8 +1,8 @@
 // Codes for software renderers. See group_codes.wgsl.
 //
 // Layout: as there, with `params.chunk` consecutive keys for each invocation.
-// Workgroup: GROUP invocations, which keep the splitters in private memory: there a word costs a tenth of one of a storage
-// buffer or of workgroup memory. No workgroup memory, no barriers.
+// Workgroup: GROUP invocations, which keep the splitters in private memory: there a word costs a
+// tenth of one of a storage buffer or of workgroup memory. No workgroup memory, no barriers.
 
 var<uniform> params: Params;
 var<storage, read> high: array<u32>;

@@ -1,9 +1,10 @@
 // Radix sort for software renderers, upsweep: how many keys of every tile have each digit.
 //
-// Layout: tiles are consecutive keys, equally many (serial_tile.wgsl); `table` holds one word per digit and tile, digit by digit, and `words` how
-// many words those are.
-// Workgroup: GROUP invocations, one tile each, counted in 1 KiB of private memory: there a private word costs a tenth
-// of a word of a storage buffer. (Larger private arrays take compilers minutes.) No workgroup memory, no barriers.
+// Layout: tiles are consecutive keys, equally many (serial_tile.wgsl); `table` holds one word per
+// digit and tile, digit by digit, and `words` how many words those are.
+// Workgroup: GROUP invocations, one tile each, counted in 1 KiB of private memory: there a private
+// word costs a tenth of a word of a storage buffer. (Larger private arrays take compilers minutes.)
+// No workgroup memory, no barriers.
 
 var<uniform> params: Params;
 var<storage, read> keys: array<u32>;

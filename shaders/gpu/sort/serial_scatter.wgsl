@@ -1,8 +1,9 @@
-// Radix sort for software renderers, downsweep: every key goes behind those of smaller digits and earlier tiles.
+// Radix sort for software renderers, downsweep: every key goes behind those of smaller digits and
+// earlier tiles.
 //
 // Layout: as serial_count.wgsl, with `table` scanned. What goes along with a key: place.wgsl.
-// Workgroup: GROUP invocations, one tile each, in order, which makes it stable; 1 KiB of private memory. No workgroup
-// memory, no barriers.
+// Workgroup: GROUP invocations, one tile each, in order, which makes it stable; 1 KiB of private
+// memory. No workgroup memory, no barriers.
 
 var<uniform> params: Params;
 var<storage, read> keys: array<u32>;

@@ -1,5 +1,6 @@
-// The keys of a tile, of `params.tiles` equal parts of the first `last` keys: the first key, and the one behind the last. How many count may be
-// known to the device only: few are shared out among all tiles, too, since there are no more of these than threads need.
+// The keys of a tile, of `params.tiles` equal parts of the first `last` keys: the first key, and
+// the one behind the last. How many count may be known to the device only: few are shared out among
+// all tiles, too, since there are no more of these than threads need.
 
 /// The tiles of a table: all of them, also such as have no keys, unless there are no keys at all.
 fn tiles_of(last: u32) -> u32 { return select(0u, params.tiles, last > 0u); }

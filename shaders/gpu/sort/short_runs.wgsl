@@ -1,8 +1,9 @@
 // Puts short runs of keys with equal codes in order of the keys.
 //
-// Layout: `codes` holds the sorted codes, `order` the keys' indices, `high` and `low` the keys by index. A run is sorted by insertion, in place.
-// Workgroup: GROUP invocations, `params.chunk` consecutive codes each; a run belongs to the one that has its first code.
-// 64 bytes of private memory, no workgroup memory.
+// Layout: `codes` holds the sorted codes, `order` the keys' indices, `high` and `low` the keys by
+// index. A run is sorted by insertion, in place.
+// Workgroup: GROUP invocations, `params.chunk` consecutive codes each; a run belongs to the one
+// that has its first code. 64 bytes of private memory, no workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> codes: array<u32>;
@@ -62,8 +63,8 @@ fn each_invocation(part: u32) {
     if begin > 0u { starts = code_at(begin - 1u) != here; }
     var i = begin;
     while i < end {
-        // The next runs are looked for first and sorted then: a software renderer executes what stands in a
-        // condition, masked, for every key.
+        // The next runs are looked for first and sorted then: a software renderer executes what
+        // stands in a condition, masked, for every key.
         var number = 0u;
         while i < end && number < FOUND {
             var next = ~here;

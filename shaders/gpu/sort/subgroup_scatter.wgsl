@@ -1,11 +1,12 @@
-// Radix sort for GPUs with subgroups, downsweep: ballots find the keys of the same digit within a subgroup, counters in
-// workgroup memory those of earlier subgroups. A tile is put in order in workgroup memory, and neighbouring invocations write
-// neighbouring keys of a digit behind those of smaller digits and earlier tiles.
+// Radix sort for GPUs with subgroups, downsweep: ballots find the keys of the same digit within a
+// subgroup, counters in workgroup memory those of earlier subgroups. A tile is put in order in
+// workgroup memory, and neighboring invocations write neighboring keys of a digit behind those of
+// smaller digits and earlier tiles.
 //
-// Layout: as group_count.wgsl, with `table` scanned. A tile is GROUP * EACH keys, of which each subgroup has consecutive
-// ones. What goes along with a key: place.wgsl.
-// Workgroup: GROUP invocations in at most 16 subgroups of any size up to 128, EACH keys each, which $ counts; 10.5 KiB of workgroup memory
-// for 64 invocations, 14.5 KiB for 256.
+// Layout: as group_count.wgsl, with `table` scanned. A tile is GROUP * EACH keys, of which each
+// subgroup has consecutive ones. What goes along with a key: place.wgsl.
+// Workgroup: GROUP invocations in at most 16 subgroups of any size up to 128, EACH keys each, which
+// $ counts; 10.5 KiB of workgroup memory for 64 invocations, 14.5 KiB for 256.
 
 var<uniform> params: Params;
 var<storage, read> keys: array<u32>;
@@ -24,8 +25,9 @@ var<storage, read_write> to_index: array<u32>;
 
 const ROWS: u32 = 16u;
 
-// First how many keys of a subgroup have each digit, then how many of the subgroups before, two digits per word: [subgroup][128]. Then the keys
-// of the tile in order, then what goes along with them.
+// First how many keys of a subgroup have each digit, then how many of the subgroups before, two
+// digits per word: [subgroup][128]. Then the keys of the tile in order, then what goes along with
+// them.
 var<workgroup> words: array<atomic<u32>, max(ROWS * 128u, TILE)>;
 // How many keys of the tile have each digit, two digits per word, and sums of 16 words.
 var<workgroup> totals: array<u32, 128>;
@@ -56,7 +58,8 @@ fn lowest(mask: vec4<u32>) -> u32 {
 /// The half of a word of two digits that a digit has.
 fn half_of(word: u32, digit: u32) -> u32 { return (word >> ((digit & 1u) * 16u)) & 65535u; }
 
-/// The place of a key among those of its digit in its subgroup, `all`, of which `lower` come before it; counts the digit in row `row`.
+/// The place of a key among those of its digit in its subgroup, `all`, of which `lower` come before
+/// it; counts the digit in row `row`.
 fn ranked(digit: u32, row: u32, all: vec4<u32>, lower: vec4<u32>) -> u32 {
     var same = all;
     for (var b = 0u; b < 8u; b++) {

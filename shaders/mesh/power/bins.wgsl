@@ -1,13 +1,17 @@
-// Sums the power of modes in bins of wavenumber, exactly: the sums do not depend on the order of modes, nor on which rank has them.
+// Sums the power of modes in bins of wavenumber, exactly: the sums do not depend on the order of
+// modes, nor on which rank has them.
 //
-// Layout: `modes` are this rank's part of a half spectrum, C order; with `interlaced`, `shifted` are those of the same points half a cell
-// away. `squares` holds two words, low first, for each index of each axis of the part: the square of its wavenumber in widths of a bin, times
-// 2^32, so that the bin of a mode is found in integers. `factors` holds three numbers for each: what the power is divided by, as a
-// factor, and cosine and sine of the phase of `shifted`. A bin of `sums` takes eight words, cleared before.
+// Layout: `modes` are this rank's part of a half spectrum, C order; with `interlaced`, `shifted`
+// are those of the same points half a cell away. `squares` holds two words, low first, for each
+// index of each axis of the part: the square of its wavenumber in widths of a bin, times 2^32, so
+// that the bin of a mode is found in integers. `factors` holds three numbers for each: what the
+// power is divided by, as a factor, and cosine and sine of the phase of `shifted`. A bin of `sums`
+// takes eight words, cleared before.
 //
-// A power is an f32: 24 bits at some place in a number of 112 bits, whose lowest is params.shift below the exponent's. It is added to three of
-// the seven words of 16 bits that hold such a number, each in 32 bits, so that 65,536 additions need no carry and no returned value; only
-// the sums of a workgroup are carried, and added to `sums`, whose words hold those of 65,536 workgroups.
+// A power is an f32: 24 bits at some place in a number of 112 bits, whose lowest is params.shift
+// below the exponent's. It is added to three of the seven words of 16 bits that hold such a number,
+// each in 32 bits, so that 65,536 additions need no carry and no returned value; only the sums of a
+// workgroup are carried, and added to `sums`, whose words hold those of 65,536 workgroups.
 // Workgroup: GROUP invocations, params.chunk modes. Memory: 14 KiB.
 
 var<uniform> params: Params;

@@ -1,7 +1,9 @@
-// Multiplies modes by the square of the cosine between wave vector and line of sight, which is along an axis; the mean mode becomes 0.
+// Multiplies modes by the square of the cosine between wave vector and line of sight, which is
+// along an axis; the mean mode becomes 0.
 //
-// Layout: `modes` and `along` are this rank's part of a half spectrum, C order over params.part modes. `squares` holds the square of the
-// wavenumber of each index of each axis of the part, in some unit in which neither large nor small ones leave f32. No workgroup memory.
+// Layout: `modes` and `along` are this rank's part of a half spectrum, C order over params.part
+// modes. `squares` holds the square of the wavenumber of each index of each axis of the part, in
+// some unit in which neither large nor small ones leave f32. No workgroup memory.
 // Workgroup: GROUP invocations, ITEMS modes each.
 
 var<uniform> params: Params;

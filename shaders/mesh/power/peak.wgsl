@@ -1,8 +1,10 @@
 // The largest component of all modes, and the first mode that is not finite.
 //
-// Layout: `found[0]` receives the bits of the largest absolute value of a real or imaginary part that is finite (bits of positive numbers are
-// in the order of the numbers), `found[1]` the complement of the least index of a mode with a part that is not; both are cleared before.
-// Workgroup: GROUP invocations, ITEMS modes each; one atomic maximum per word and workgroup. Memory: 8 bytes.
+// Layout: `found[0]` receives the bits of the largest absolute value of a real or imaginary part
+// that is finite (bits of positive numbers are in the order of the numbers), `found[1]` the
+// complement of the least index of a mode with a part that is not; both are cleared before.
+// Workgroup: GROUP invocations, ITEMS modes each; one atomic maximum per word and workgroup.
+// Memory: 8 bytes.
 
 var<uniform> params: Params;
 var<storage, read> modes: array<vec2<f32>>;

@@ -1,7 +1,8 @@
 // The first value that is not finite or, where none may be (`params.negative` = 0), below zero.
 //
 // Layout: `first[0]` is lowered to the index of such a value.
-// Workgroup: GROUP invocations, ITEMS values each; an atomic operation per bad value. No workgroup memory.
+// Workgroup: GROUP invocations, ITEMS values each; an atomic operation per bad value. No workgroup
+// memory.
 
 var<uniform> params: Params;
 var<storage, read> values: array<u32>;

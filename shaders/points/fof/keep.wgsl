@@ -1,6 +1,7 @@
 // Which points belong to components of so many members.
 //
-// Layout: `members` counts by root, `roots[i]` for point `i`; `keep[i]` is 1 where there are `params.least` at least, else 0.
+// Layout: `members` counts by root, `roots[i]` for point `i`; `keep[i]` is 1 where there are
+// `params.least` at least, else 0.
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
 var<uniform> params: Params;

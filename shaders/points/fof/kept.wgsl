@@ -1,6 +1,7 @@
 // The points that are kept, ascending.
 //
-// Layout: `before[i]` of the points before point `i` are kept, of which it is one if the next number is greater; `rows` lists them.
+// Layout: `before[i]` of the points before point `i` are kept, of which it is one if the next
+// number is greater; `rows` lists them.
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
 var<uniform> params: Params;

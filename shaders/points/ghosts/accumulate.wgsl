@@ -1,7 +1,9 @@
-// Adds contributions returned from ghosts to the points that the ghosts are copies of: the adjoint of sending copies.
+// Adds contributions returned from ghosts to the points that the ghosts are copies of: the adjoint
+// of sending copies.
 //
-// Layout: `points` lists rows of `values` (`params.width` words each), each once. The contributions to point `i` are the rows
-// `places[offsets[i]..offsets[i + 1]]` of `incoming`, in the order of the ranks they came from.
+// Layout: `points` lists rows of `values` (`params.width` words each), each once. The contributions
+// to point `i` are the rows `places[offsets[i]..offsets[i + 1]]` of `incoming`, in the order of the
+// ranks they came from.
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
 var<uniform> params: Params;

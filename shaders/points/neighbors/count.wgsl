@@ -1,4 +1,4 @@
-// Counts the neighbours of each query, from the number that is there: a callback for within.wgsl.
+// Counts the neighbors of each query, from the number that is there: a callback for within.wgsl.
 //
 // Layout: `counts` holds one word per query.
 

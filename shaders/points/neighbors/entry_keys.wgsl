@@ -1,7 +1,8 @@
-// Keys that put the rows of neighbour lists in order of the index: the row, found by halving, and behind it the index.
+// Keys that put the rows of neighbor lists in order of the index: the row, found by halving, and
+// behind it the index.
 //
-// Layout: row `i` is entries `offset[i]..offset[i + 1]` of `index`, of `params.index_bits` bits, 32 at most; `high` and `low` receive the words
-// of row * 2^index_bits + index.
+// Layout: row `i` is entries `offset[i]..offset[i + 1]` of `index`, of `params.index_bits` bits, 32
+// at most; `high` and `low` receive the words of row * 2^index_bits + index.
 // Workgroup: GROUP invocations, ITEMS entries each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,7 +1,9 @@
-// Where each entry of neighbour lists goes when their rows get another order.
+// Where each entry of neighbor lists goes when their rows get another order.
 //
-// Layout: row `i` is entries `offset[i]..offset[i + 1]` and becomes row `rows[i]`, whose entries begin at `start[rows[i]]`.
-// Workgroup: GROUP invocations, ITEMS entries each; a halving per bit of the number of rows. No workgroup memory.
+// Layout: row `i` is entries `offset[i]..offset[i + 1]` and becomes row `rows[i]`, whose entries
+// begin at `start[rows[i]]`.
+// Workgroup: GROUP invocations, ITEMS entries each; a halving per bit of the number of rows. No
+// workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> offset: array<u32>;

@@ -1,4 +1,4 @@
-// Lists the neighbours of each query: a callback for within.wgsl.
+// Lists the neighbors of each query: a callback for within.wgsl.
 //
 // Layout: `next` holds for each query the place of its next entry in `index` and `distance`.
 

@@ -1,9 +1,11 @@
 // Runs a callback over finished lists of neighbors.
 //
-// Layout: `index` and `distance` hold the entries of row `base + row`. With `rows` they are `offset[row]..offset[row + 1]`; otherwise `params.k` for each
-// row, of which missing ones (NONE) come last. `number` is the index of each query, from `params.base` on, that the callback is told. With `offsets`,
-// `source` holds the sources by their index (2 or 3 words each), and `query` the queries as `number` has them; with `own` the queries are sources.
-// Then the arrays of the callback, which defines State, begin, each, end and, if `stopping`, done.
+// Layout: `index` and `distance` hold the entries of row `base + row`. With `rows` they are
+// `offset[row]..offset[row + 1]`; otherwise `params.k` for each row, of which missing ones (NONE)
+// come last. `number` is the index of each query, from `params.base` on, that the callback is told.
+// With `offsets`, `source` holds the sources by their index (2 or 3 words each), and `query` the
+// queries as `number` has them; with `own` the queries are sources. Then the arrays of the
+// callback, which defines State, begin, each, end and, if `stopping`, done.
 // Workgroup: GROUP invocations, one row each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -48,7 +50,8 @@ fn query_at(at: u32) -> vec3<f32> {
 }
 #endif
 
-/// From a query to the nearest image of a source, by the differences that its distance was computed from.
+/// From a query to the nearest image of a source, by the differences that its distance was computed
+/// from.
 fn offset_to(at: vec3<f32>, s: u32) -> vec3<f32> {
 #if offsets
     let other = source_at(s);

@@ -1,8 +1,9 @@
-// Differences to the nearest periodic image, as distances are computed from them. Along a periodic axis the nearest image counts: a difference
-// above half the side becomes (query - side) - source, one below its negative query - (source - side). Either shift is exact where it is taken.
+// Differences to the nearest periodic image, as distances are computed from them. Along a periodic
+// axis the nearest image counts: a difference above half the side becomes (query - side) - source,
+// one below its negative query - (source - side). Either shift is exact where it is taken.
 
-/// Sides as coordinates are loaded, far beyond any difference along open axes, and half of them: private, since inner loops use them and
-/// reading parameters again is slow.
+/// Sides as coordinates are loaded, far beyond any difference along open axes, and half of them:
+/// private, since inner loops use them and reading parameters again is slow.
 var<private> side: vec3<f32>;
 var<private> half_side: vec3<f32>;
 /// 0, which no compiler knows.

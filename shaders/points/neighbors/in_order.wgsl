@@ -10,7 +10,8 @@ fn is_reached(child: u32, done: u32, count: u32, node: u32, most: f32) -> bool {
 fn push(stack_size: ptr<function, u32>, base: u32, first: u32, count: u32, level: u32) {
     let most = max_reach();
     let done = max(begin_at >> (3u * level), first) - first;
-    // More lanes than LANES have all children in the first rounds; the others find none, and their shift stays below 32.
+    // More lanes than LANES have all children in the first rounds; the others find none, and their
+    // shift stays below 32.
     var reached = 0u;
     reached |= lane_ballot(is_reached(lane + $u * lanes, done, count, base, most)) << (($u * lanes) & 31u);
     while reached != 0u {

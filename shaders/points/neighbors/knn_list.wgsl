@@ -1,7 +1,9 @@
-// The LENGTH nearest sources of each slot's query, in registers: entries of a squared distance and an index, in the order of (square,
-// index), which makes the list unique. Lines with an `@` are written once for each entry.
+// The LENGTH nearest sources of each slot's query, in registers: entries of a squared distance and
+// an index, in the order of (square, index), which makes the list unique. Lines with an `@` are
+// written once for each entry.
 //
-// Nothing is indexed dynamically: a new entry is compared with all, and those behind it move by one through selections.
+// Nothing is indexed dynamically: a new entry is compared with all, and those behind it move by one
+// through selections.
 
 var<private> distance#_@: f32;
 var<private> index#_@: u32;
@@ -13,7 +15,8 @@ fn clear_list#(reach: f32) {
     worst# = NONE;
 }
 
-/// What the entry behind becomes if the new one comes before it: the new one, or the entry that moves.
+/// What the entry behind becomes if the new one comes before it: the new one, or the entry that
+/// moves.
 var<private> moved_d: f32;
 var<private> moved_s: u32;
 
@@ -31,7 +34,8 @@ fn insert_at#_@(d: f32, s: u32) {
     moved_s = next_s;
 }
 
-/// Puts an entry in its place; the last one leaves the list, and `reach#` and `worst#` become those of the new last one.
+/// Puts an entry in its place; the last one leaves the list, and `reach#` and `worst#` become those
+/// of the new last one.
 fn insert#(d: f32, s: u32) {
     moved_d = d;
     moved_s = s;

@@ -1,4 +1,5 @@
-// A group of one lane, which shares nothing: every invocation traverses the tree for itself, with a stack in an array of its own.
+// A group of one lane, which shares nothing: every invocation traverses the tree for itself, with a
+// stack in an array of its own.
 //
 // Workgroup: GROUP invocations, a group each. No workgroup memory.
 

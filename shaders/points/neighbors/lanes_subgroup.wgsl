@@ -1,11 +1,14 @@
-// A group of the lanes of one subgroup, as many as the driver gives it (LANES at least): what they share goes through registers.
+// A group of the lanes of one subgroup, as many as the driver gives it (LANES at least): what they
+// share goes through registers.
 //
-// The stack is in registers, too: entry `e` in lane `e % lanes`, in its register `e / lanes`. Lines with a `?` are written once for each
-// register. Nothing is indexed dynamically, so that the registers need not lie in memory.
+// The stack is in registers, too: entry `e` in lane `e % lanes`, in its register `e / lanes`. Lines
+// with a `?` are written once for each register. Nothing is indexed dynamically, so that the
+// registers need not lie in memory.
 //
 // Everything here is called in uniform flow of the subgroup.
 //
-// Workgroup: GROUP invocations, a whole number of full subgroups. No workgroup memory, no barriers: groups go their own ways.
+// Workgroup: GROUP invocations, a whole number of full subgroups. No workgroup memory, no barriers:
+// groups go their own ways.
 
 /// Lanes of the subgroup, a power of two, and its logarithm.
 var<private> lanes: u32;
@@ -41,7 +44,8 @@ fn shared_from(from_lane: u32) -> vec3<f32> {
     );
 }
 
-/// The words of a node that this lane has loaded: word `n` is number `n / lanes` of lane `n % lanes`.
+/// The words of a node that this lane has loaded: word `n` is number `n / lanes` of lane `n %
+/// lanes`.
 var<private> loaded$: u32;
 
 /// Word `n` of the node, a constant, from the lane that has loaded it.

@@ -1,9 +1,12 @@
-// A group of the lanes of one workgroup, which share through its memory: for GPUs whose subgroups are small, or cannot vote.
+// A group of the lanes of one workgroup, which share through its memory: for GPUs whose subgroups
+// are small, or cannot vote.
 //
-// All lanes come to each vote together, by the rules of WGSL itself: what loops and conditions with votes depend on are parameters,
-// results of votes and variables of a function, nothing else. Each vote takes three barriers.
+// All lanes come to each vote together, by the rules of WGSL itself: what loops and conditions with
+// votes depend on are parameters, results of votes and variables of a function, nothing else. Each
+// vote takes three barriers.
 //
-// Workgroup: GROUP = LANES invocations, LEAF at least, one group. Memory: the stack, and 4 words per lane.
+// Workgroup: GROUP = LANES invocations, LEAF at least, one group. Memory: the stack, and 4 words
+// per lane.
 
 const lanes: u32 = LANES;
 var<private> lane: u32;
@@ -72,7 +75,8 @@ fn lane_max(value: vec3<f32>) -> vec3<f32> {
 
 fn lane_min(value: vec3<f32>) -> vec3<f32> { return -lane_max(-value); }
 
-/// Gives `at` to other lanes: after the next vote they see it, until all have come to one after that.
+/// Gives `at` to other lanes: after the next vote they see it, until all have come to one after
+/// that.
 fn share(at: vec3<f32>) { shared_at[lane] = at; }
 fn shared_from(from_lane: u32) -> vec3<f32> { return shared_at[from_lane]; }
 

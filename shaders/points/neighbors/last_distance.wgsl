@@ -1,6 +1,7 @@
-// How far each query has found neighbours: the distance of its last one, but no more than a limit.
+// How far each query has found neighbors: the distance of its last one, but no more than a limit.
 //
-// Layout: row `numbers[i]` of `distance`, `params.k` entries, is the list of query `i` along the curve, nearest first; `reach` is along the curve.
+// Layout: row `numbers[i]` of `distance`, `params.k` entries, is the list of query `i` along the
+// curve, nearest first; `reach` is along the curve.
 // Workgroup: GROUP invocations, ITEMS queries each. No workgroup memory.
 
 var<uniform> params: Params;

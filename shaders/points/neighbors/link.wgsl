@@ -1,14 +1,17 @@
-// Links points that lie within reach of each other: a disjoint-set forest, every tree of which grows to a connected component.
+// Links points that lie within reach of each other: a disjoint-set forest, every tree of which
+// grows to a connected component.
 //
-// Layout: as in search.wgsl, where `parent` is the parent of each point along the curve, itself or one before it; a root is its own parent.
-// Links only ever join a root to a lower point, so any number of invocations may link at once, none waits for another,
-// and where a traversal stops in between, no link is lost.
+// Layout: as in search.wgsl, where `parent` is the parent of each point along the curve, itself or
+// one before it; a root is its own parent. Links only ever join a root to a lower point, so any
+// number of invocations may link at once, none waits for another, and where a traversal stops in
+// between, no link is lost.
 //
-// Each lane keeps which of its queries are in one tree, and a point of that tree once all are. That point need not be the root: what is
-// looked up of it may be out of date, and is a member of the same tree all the same.
+// Each lane keeps which of its queries are in one tree, and a point of that tree once all are. That
+// point need not be the root: what is looked up of it may be out of date, and is a member of the
+// same tree all the same.
 //
-// Software renderers execute what stands behind a condition whether it holds or not: loops of few rounds keep them
-// from executing the expensive parts for every source.
+// Software renderers execute what stands behind a condition whether it holds or not: loops of few
+// rounds keep them from executing the expensive parts for every source.
 
 #import neighbors::search
 #import neighbors::fits_reach
@@ -22,7 +25,8 @@ var<private> lane_bounds: Bounds;
 var<private> active_slots: u32;
 /// Slots whose queries are known to be in one tree with this one's.
 var<private> component_mask#: u32;
-/// A point of the tree of all queries of the lane, once they are in one: a possibly outdated ancestor.
+/// A point of the tree of all queries of the lane, once they are in one: a possibly outdated
+/// ancestor.
 var<private> root: u32;
 /// A point of the tree of all queries of the group, once they are known to be in one, else NONE.
 var<private> group_root: u32;
@@ -65,8 +69,9 @@ fn in_one_tree() -> bool {
     return component_mask0 == active_slots;
 }
 
-/// Joins a source and the queries that are near it to one tree. Each step takes the one of two points with the higher parent: if that is its
-/// root, the root is linked to the other's parent, else the step goes on from the parent, and the point is linked to its grandparent.
+/// Joins a source and the queries that are near it to one tree. Each step takes the one of two
+/// points with the higher parent: if that is its root, the root is linked to the other's parent,
+/// else the step goes on from the parent, and the point is linked to its grandparent.
 fn join(source: u32) {
     if in_one_tree() && source == root { hits = 0u; }
     var joined = 0u;
@@ -95,8 +100,9 @@ fn join(source: u32) {
         let at = select(b, a, from_a);
         let above = load_parent(high);
         if high == at {
-            // Another invocation may have linked it meanwhile: the step goes on from what is there now. To load it anew would not do:
-            // where caches are not kept alike within a dispatch, it would look like a root for ever.
+            // Another invocation may have linked it meanwhile: the step goes on from what is there
+            // now. To load it anew would not do: where caches are not kept alike within a dispatch,
+            // it would look like a root for ever.
             let found = exchange_parent(at, at, low);
             let next = select(found.x, low, found.y == 1u);
             a = select(a, next, from_a || found.y == 1u);
@@ -149,7 +155,8 @@ fn must_repeat() -> bool {
 }
 #endif
 
-/// Goes from `a` and from the lane's tree towards their roots until they meet, or for some steps; whether they have met.
+/// Goes from `a` and from the lane's tree towards their roots until they meet, or for some steps;
+/// whether they have met.
 fn meets(first: u32) -> bool {
     var a = first;
     var b = select(a, root, active_slots != 0u);
@@ -167,7 +174,8 @@ fn meets(first: u32) -> bool {
     return a == b;
 }
 
-/// Whether a node's points are all in one tree with all queries: those of a node no longer than the reach are with each other.
+/// Whether a node's points are all in one tree with all queries: those of a node no longer than the
+/// reach are with each other.
 fn can_skip(level: u32, node: u32, loaded: Node) -> bool {
     let apart = active_slots != 0u && !in_one_tree();
     if any_lane(apart || !fits_reach(loaded.diagonal)) { return false; }

@@ -1,7 +1,7 @@
 // The forest that linking begins with: points of a node no longer than the reach are one tree.
 //
-// Layout: `box` as in search.wgsl, `parent` one word per point along the curve; `params.starts` the first node of each level. Units are
-// those of the search (measure.wgsl).
+// Layout: `box` as in search.wgsl, `parent` one word per point along the curve; `params.starts` the
+// first node of each level. Units are those of the search (measure.wgsl).
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,6 +1,8 @@
-// Links every point of a forest to its root, as far as `params.max_hops` steps lead; `left` counts the points that need more.
+// Links every point of a forest to its root, as far as `params.max_hops` steps lead; `left` counts
+// the points that need more.
 //
-// Layout: `parent` one word per point. Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
+// Layout: `parent` one word per point. Workgroup: GROUP invocations, ITEMS points each. No
+// workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read_write> parent: array<atomic<u32>>;

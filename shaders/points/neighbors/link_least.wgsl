@@ -1,6 +1,7 @@
 // The least index of a point in each tree of a flat forest, at the tree's root.
 //
-// Layout: `parent`, `order` (the index of each point along the curve) and `least` (complements, 0 before) have one word per point.
+// Layout: `parent`, `order` (the index of each point along the curve) and `least` (complements, 0
+// before) have one word per point.
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,8 +1,9 @@
-// Squares of distances in the units of a search, which are powers of two and change no digit. Coordinates are multiplied by `load_scale` as
-// they are loaded; `scaled` brings a difference to the unit in which it is squared.
+// Squares of distances in the units of a search, which are powers of two and change no digit.
+// Coordinates are multiplied by `load_scale` as they are loaded; `scaled` brings a difference to
+// the unit in which it is squared.
 //
-// Every square that decides anything is computed here, in this order of fused operations, so that no two compilers round it in
-// different ways.
+// Every square that decides anything is computed here, in this order of fused operations, so that
+// no two compilers round it in different ways.
 
 /// From coordinates to what is loaded.
 var<private> load_scale: f32;
@@ -11,7 +12,8 @@ var<private> square_scale: f32;
 /// Larger differences are cut to this one: it is beyond any reach, and its square is finite.
 var<private> max_difference: f32;
 
-/// A difference in the unit in which it is squared: that of loaded coordinates, unless coordinates cover too wide a range.
+/// A difference in the unit in which it is squared: that of loaded coordinates, unless coordinates
+/// cover too wide a range.
 fn scaled(d: f32) -> f32 {
 #if wide
     return clamp(d, -max_difference, max_difference) * square_scale;

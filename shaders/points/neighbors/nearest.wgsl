@@ -1,8 +1,11 @@
-// The nearest sources of each query, up to LENGTH at a time, in the order of (squared distance, index).
+// The nearest sources of each query, up to LENGTH at a time, in the order of (squared distance,
+// index).
 //
-// Layout: as in search.wgsl. Results are rows of `params.k` entries in `index` and `distance`, of which this dispatch writes
-// `params.write` from `params.done` on; missing entries have index NONE and distance infinity. If there are more passes to come
-// (`params.unit` is 0), `distance` holds squares. With a `callback` nothing is stored: it runs over the list of each query, and is given no displacements.
+// Layout: as in search.wgsl. Results are rows of `params.k` entries in `index` and `distance`, of
+// which this dispatch writes `params.write` from `params.done` on; missing entries have index NONE
+// and distance infinity. If there are more passes to come (`params.unit` is 0), `distance` holds
+// squares. With a `callback` nothing is stored: it runs over the list of each query, and is given
+// no displacements.
 
 #import neighbors::search
 #if callback

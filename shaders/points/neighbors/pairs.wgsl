@@ -1,9 +1,11 @@
-// Counts pairs in BINS bins of distance: a callback for within.wgsl, which gives it squares of distances.
+// Counts pairs in BINS bins of distance: a callback for within.wgsl, which gives it squares of
+// distances.
 //
-// Layout: `edges` holds BINS + 1 ascending edges as squares, `bins` two words per bin, low first. Every pair found adds WEIGHT.
-// With `histogram` a workgroup counts in its own memory, BINS words, and adds them to `bins` when it has searched for all its queries; more
-// bins than it holds are added to at once. HALF is half of the least power of two from BINS on; lines with an `@` are written once for
-// each halving.
+// Layout: `edges` holds BINS + 1 ascending edges as squares, `bins` two words per bin, low first.
+// Every pair found adds WEIGHT. With `histogram` a workgroup counts in its own memory, BINS words,
+// and adds them to `bins` when it has searched for all its queries; more bins than it holds are
+// added to at once. HALF is half of the least power of two from BINS on; lines with an `@` are
+// written once for each halving.
 
 var<storage, read> edges: array<f32>;
 var<storage, read_write> bins: array<atomic<u32>>;
@@ -20,7 +22,8 @@ fn step_to_bin(low: u32, step: u32, square: f32) -> u32 {
     return select(low, next, low + step < BINS && load_edges(next) <= square);
 }
 
-/// The bin of a square from the first edge on and below the last: by halving, without a loop, for some drivers limit their rounds.
+/// The bin of a square from the first edge on and below the last: by halving, without a loop, for
+/// some drivers limit their rounds.
 fn bin_of(square: f32) -> u32 {
     var low = 0u;
     low = step_to_bin(low, HALF >> @u, square);
@@ -33,7 +36,8 @@ fn add_to_bin(bin: u32, amount: u32) {
 }
 
 #if histogram
-/// Counts from which on the invocation that reaches them takes them to `bins`: long before a word overflows.
+/// Counts from which on the invocation that reaches them takes them to `bins`: long before a word
+/// overflows.
 const FULL: u32 = 0x10000u;
 
 var<workgroup> histogram: array<atomic<u32>, BINS>;

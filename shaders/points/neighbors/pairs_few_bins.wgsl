@@ -1,15 +1,18 @@
-// Counts pairs in BINS bins of distance, as pairs.wgsl does, where bins are few: each invocation counts in registers how many squares reach each edge,
-// so that a pair takes a comparison and an addition for each edge, and neither loads nor atomics. What lies in a bin is the difference of two
-// such counts. Lines with an `@` are written once for each of the BINS + 1 edges.
+// Counts pairs in BINS bins of distance, as pairs.wgsl does, where bins are few: each invocation
+// counts in registers how many squares reach each edge, so that a pair takes a comparison and an
+// addition for each edge, and neither loads nor atomics. What lies in a bin is the difference of
+// two such counts. Lines with an `@` are written once for each of the BINS + 1 edges.
 //
-// Layout: as pairs.wgsl. A workgroup adds its invocations' counts up in BINS words of its memory when it has searched for all its queries.
+// Layout: as pairs.wgsl. A workgroup adds its invocations' counts up in BINS words of its memory
+// when it has searched for all its queries.
 
 var<storage, read> edges: array<f32>;
 var<storage, read_write> bins: array<atomic<u32>>;
 
 alias State = u32;
 
-/// Counts from which on an invocation takes them to `bins` before the next leaf: long before a word overflows.
+/// Counts from which on an invocation takes them to `bins` before the next leaf: long before a word
+/// overflows.
 const FULL: u32 = 0x10000u;
 
 var<private> edge_@: f32;

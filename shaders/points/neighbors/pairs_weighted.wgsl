@@ -1,11 +1,13 @@
-// Counts pairs in BINS bins of distance and adds up the products of their weights: a callback for within.wgsl, which gives it squares of
-// distances.
+// Counts pairs in BINS bins of distance and adds up the products of their weights: a callback for
+// within.wgsl, which gives it squares of distances.
 //
-// Layout: `table` holds the bits of BINS + 1 ascending edges as squares, then an integer weight for each source and, with `other`, one for
-// each query. `sums` holds WORDS words per bin, low first: a sum of products in 128 bits and a count in 64. A product has less than 64 bits,
-// so neither can overflow. Integers make the sums independent of their order. Every pair found adds once.
-// With `histogram` a workgroup adds in its own memory, BINS * WORDS words, and adds that to `sums` when it has searched for all its
-// queries. HALF is half of the least power of two from BINS on; lines with an `@` are written once for each halving.
+// Layout: `table` holds the bits of BINS + 1 ascending edges as squares, then an integer weight for
+// each source and, with `other`, one for each query. `sums` holds WORDS words per bin, low first: a
+// sum of products in 128 bits and a count in 64. A product has less than 64 bits, so neither can
+// overflow. Integers make the sums independent of their order. Every pair found adds once. With
+// `histogram` a workgroup adds in its own memory, BINS * WORDS words, and adds that to `sums` when
+// it has searched for all its queries. HALF is half of the least power of two from BINS on; lines
+// with an `@` are written once for each halving.
 
 var<storage, read> table: array<u32>;
 var<storage, read_write> sums: array<atomic<u32>>;
@@ -29,7 +31,8 @@ fn step_to_bin(low: u32, step: u32, square: f32) -> u32 {
     return select(low, next, low + step < BINS && edge(next) <= square);
 }
 
-/// The bin of a square from the first edge on and below the last: by halving, without a loop, for some drivers limit their rounds.
+/// The bin of a square from the first edge on and below the last: by halving, without a loop, for
+/// some drivers limit their rounds.
 fn bin_of(square: f32) -> u32 {
     var low = 0u;
     low = step_to_bin(low, HALF >> @u, square);

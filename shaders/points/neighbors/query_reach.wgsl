@@ -18,7 +18,8 @@ fn max_reach() -> f32 {
     return lane_max_f32(most);
 }
 
-/// Whether a query reaches a node. Where many points coincide, the indices of a node tell that none of them is wanted.
+/// Whether a query reaches a node. Where many points coincide, the indices of a node tell that none
+/// of them is wanted.
 fn touches(at: vec3<f32>, node: Node, reach: f32, worst: u32) -> bool {
     let g = gap(at, node.bounds);
     return square_of(scaled3(g)) * CLOSER <= reach && (reach > 0.0 || node.least < worst);

@@ -1,8 +1,8 @@
-// Distances from squares, in place, where squares below `params.least` are replaced by the results of a search in a finer unit, which has the
-// same entries in the same places.
+// Distances from squares, in place, where squares below `params.least` are replaced by the results
+// of a search in a finer unit, which has the same entries in the same places.
 //
-// Layout: `index` and `distance` hold `params.count` entries of squares, `fine_index` and `fine_distance` the finer ones; missing entries
-// (NONE) become infinity.
+// Layout: `index` and `distance` hold `params.count` entries of squares, `fine_index` and
+// `fine_distance` the finer ones; missing entries (NONE) become infinity.
 // Workgroup: GROUP invocations, ITEMS entries each. No workgroup memory.
 
 var<uniform> params: Params;

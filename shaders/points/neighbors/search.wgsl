@@ -1,38 +1,47 @@
 // Group search: the queries of a group traverse a tree together.
 //
-// A group is `lanes * SLOTS` queries that follow each other on a curve: SLOTS in each of `lanes` invocations, which share what they load
-// through one of the modules `neighbors::lanes`. Lines with a `#` are written once for each slot, with the number of the slot in its place;
-// those with a `$` once for each child of a node that a lane looks at.
+// A group is `lanes * SLOTS` queries that follow each other on a curve: SLOTS in each of `lanes`
+// invocations, which share what they load through one of the modules `neighbors::lanes`. Lines with
+// a `#` are written once for each slot, with the number of the slot in its place; those with a `$`
+// once for each child of a node that a lane looks at.
 //
-// All lanes of a group come to every vote together: loops and conditions around one depend on parameters, results of votes and variables
-// of a function that hold such, and on nothing else. Where lanes go apart (the sources that one accepts, steps to roots) nobody votes, and they come
-// together again before anybody does (`come_together`): that lanes which have left a loop wait for the others is no promise of Vulkan's.
-// `tests/shaders.rs` goes through every form and checks it.
+// All lanes of a group come to every vote together: loops and conditions around one depend on
+// parameters, results of votes and variables of a function that hold such, and on nothing else.
+// Where lanes go apart (the sources that one accepts, steps to roots) nobody votes, and they come
+// together again before anybody does (`come_together`): that lanes which have left a loop wait for
+// the others is no promise of Vulkan's. `tests/shaders.rs` goes through every form and checks it.
 //
 // The kernel that imports this module defines what is done with sources:
-// - `begin_query#(row)` and `end_query#(row)` for each query, `begin_group()` after the former of all slots;
-// - `max_reach()`, how far any query of the group reaches, and `reaches(node)`, whether any query of the lane reaches a node;
+// - `begin_query#(row)` and `end_query#(row)` for each query, `begin_group()` after the former of
+//   all slots;
+// - `max_reach()`, how far any query of the group reaches, and `reaches(node)`, whether any query
+//   of the lane reaches a node;
 // - `is_candidate(source)`, asked after `begin_leaf()`: whether a source can matter at all;
 // - `accept#(square, index)` for each slot that reaches a source, then `merge_source(index)`;
-// - `can_skip(level, node, ..)`, whether nothing more can come of a node, and `must_repeat()`, whether a leaf has to be looked at again.
+// - `can_skip(level, node, ..)`, whether nothing more can come of a node, and `must_repeat()`,
+//   whether a leaf has to be looked at again.
 //
-// Layout: `source` holds the tree's points (2 or 3 words each, along its curve), `order` the index of each in the input, `box` eight
-// words per node (bits of low and high, the least index of a point, the length of the diagonal), level after level from the leaves; `query`
-// and `number` are for the queries what `source` and `order` are for the sources. Without these, the queries are the sources. For linking,
-// `parent` stands in the place of `order` (link.wgsl).
-// A leaf is LEAF points, a node FAN nodes of the level below. Coordinates are scaled as they are loaded (measure.wgsl).
+// Layout: `source` holds the tree's points (2 or 3 words each, along its curve), `order` the index
+// of each in the input, `box` eight words per node (bits of low and high, the least index of a
+// point, the length of the diagonal), level after level from the leaves; `query` and `number` are
+// for the queries what `source` and `order` are for the sources. Without these, the queries are the
+// sources. For linking, `parent` stands in the place of `order` (link.wgsl). A leaf is LEAF points,
+// a node FAN nodes of the level below. Coordinates are scaled as they are loaded (measure.wgsl).
 //
 // Workgroup: GROUP invocations in as many groups as they make; memory as the lanes need it.
 //
-// A node is entered if any lane reaches it: a test of the group's box alone lets one outlier drag its group
-// through the whole tree. Along a periodic axis the nearest image counts: a difference d0 above half the side becomes
-// (query - side) - source, one below its negative query - (source - side). Either shift is exact where it is taken, so a
-// distance does not depend on which nodes a pair was found in. Compilers that take floats for real numbers (Metal's and DirectX's may)
-// would make of it query - (source + side), which is not exact: `held` keeps a shifted coordinate as it is.
+// A node is entered if any lane reaches it: a test of the group's box alone lets one outlier drag
+// its group through the whole tree. Along a periodic axis the nearest image counts: a difference d0
+// above half the side becomes (query - side) - source, one below its negative query - (source -
+// side). Either shift is exact where it is taken, so a distance does not depend on which nodes a
+// pair was found in. Compilers that take floats for real numbers (Metal's and DirectX's may) would
+// make of it query - (source + side), which is not exact: `held` keeps a shifted coordinate as it
+// is.
 //
-// Some drivers end all loops of an invocation silently after a number of rounds (llvmpipe: 65,535). Where a traversal could take more, it
-// stops after `params.rounds` and leaves in `cursor`, one word per group, the point where it has to go on (NONE: it is complete): the next
-// dispatch continues there. Continuing needs leaves in the order of the curve.
+// Some drivers end all loops of an invocation silently after a number of rounds (llvmpipe: 65,535).
+// Where a traversal could take more, it stops after `params.rounds` and leaves in `cursor`, one
+// word per group, the point where it has to go on (NONE: it is complete): the next dispatch
+// continues there. Continuing needs leaves in the order of the curve.
 
 var<uniform> params: Params;
 var<storage, read> source: array<f32>;
@@ -54,14 +63,15 @@ var<storage, read_write> cursor: array<u32>;
 #import neighbors::image
 #import neighbors::lanes
 
-/// Queries of a workgroup, and those for which there is a word of `cursor`: a group or a part of one.
+/// Queries of a workgroup, and those for which there is a word of `cursor`: a group or a part of
+/// one.
 const BLOCK: u32 = GROUP * SLOTS;
 const UNIT: u32 = LANES * SLOTS;
 const NONE: u32 = 0xffffffffu;
 /// Beyond all coordinates.
 const FAR: f32 = 8e37;
-/// Tests that only prune take distances a little smaller than they are, so that rounding never discards a true neighbour: compilers may
-/// round the same sum in different ways.
+/// Tests that only prune take distances a little smaller than they are, so that rounding never
+/// discards a true neighbor: compilers may round the same sum in different ways.
 const CLOSER: f32 = 0.999999;
 
 struct Bounds {
@@ -77,7 +87,8 @@ struct Node {
     diagonal: f32,
 }
 
-/// What is subtracted from queries and from sources if all their pairs take the same periodic image; `mixed` if they do not.
+/// What is subtracted from queries and from sources if all their pairs take the same periodic
+/// image; `mixed` if they do not.
 struct Image {
     by_query: vec3<f32>,
     by_source: vec3<f32>,
@@ -199,7 +210,8 @@ fn image_of(b: Bounds) -> Image {
     return Image(by_query, by_source, mixed);
 }
 
-/// Of the slots that reach source `j`, those that it counts for: in a half traversal the queries before it, so that each pair is found once.
+/// Of the slots that reach source `j`, those that it counts for: in a half traversal the queries
+/// before it, so that each pair is found once.
 fn wanted_hits(j: u32) -> u32 {
 #if half
     return extractBits(hits, 0u, u32(clamp(i32(j) - i32(first_row), 0, 32)));
@@ -208,8 +220,9 @@ fn wanted_hits(j: u32) -> u32 {
 #endif
 }
 
-/// Tests the points of a leaf against all queries of the group. First each lane finds those that any of its own queries reaches, for mostly
-/// there are none; these candidates are then accepted one by one.
+/// Tests the points of a leaf against all queries of the group. First each lane finds those that
+/// any of its own queries reaches, for mostly there are none; these candidates are then accepted
+/// one by one.
 fn scan(leaf: u32, b: Bounds) {
     let image = image_of(b);
     let mixed = any_lane(image.mixed);
@@ -268,15 +281,16 @@ fn scan(leaf: u32, b: Bounds) {
     come_together();
 }
 
-// Entries of the stack are nodes to be visited: the level in the upper 4 bits, the node within its level in the others. How many there
-// are is in a variable of `traverse`.
+// Entries of the stack are nodes to be visited: the level in the upper 4 bits, the node within its
+// level in the others. How many there are is in a variable of `traverse`.
 #if nearest_first
 #import neighbors::nearest_first
 #else
 #import neighbors::in_order
 #endif
 
-/// The next leaf that is reached, with its bounds; NONE if there is none left, or the traversal has stopped.
+/// The next leaf that is reached, with its bounds; NONE if there is none left, or the traversal has
+/// stopped.
 fn next_leaf(stack_size: ptr<function, u32>, own_leaf: u32) -> u32 {
     while *stack_size > 0u {
         let entry = pop_entry(stack_size);
@@ -349,7 +363,8 @@ fn load_slot#(row: u32) {
     if reach# >= 0.0 { group_bounds = Bounds(min(group_bounds.low, at), max(group_bounds.high, at)); }
 }
 
-/// The leaf that the points of a group are in, the first of which is `row`, if it is looked at first; NONE if it comes in its turn.
+/// The leaf that the points of a group are in, the first of which is `row`, if it is looked at
+/// first; NONE if it comes in its turn.
 fn own_leaf_of(row: u32) -> u32 {
 #if own
 #if nearest_first
@@ -420,7 +435,8 @@ fn search(row: u32) {
     come_together();
 }
 
-/// Searches for the queries of a workgroup, of which there may be fewer than it has room for: one block of them, or several for a histogram.
+/// Searches for the queries of a workgroup, of which there may be fewer than it has room for: one
+/// block of them, or several for a histogram.
 fn search_blocks(number: u32, invocation: u32) {
     begin_images(params.side, params.nothing);
     sources = params.sources;

@@ -1,9 +1,10 @@
-// Sorts the rows of neighbour lists by index, in place, where none has more than SHORT entries: each entry counts those of its row that come
-// before it.
+// Sorts the rows of neighbor lists by index, in place, where none has more than SHORT entries:
+// each entry counts those of its row that come before it.
 //
-// Layout: row `i` is entries `offset[i]..offset[i + 1]` of `index` and `distance`; no index is in a row twice.
-// Workgroup: GROUP invocations and ROWS rows, which lie next to each other and are loaded before any is stored: 8 bytes of workgroup memory
-// for each of their entries.
+// Layout: row `i` is entries `offset[i]..offset[i + 1]` of `index` and `distance`; no index is in a
+// row twice.
+// Workgroup: GROUP invocations and ROWS rows, which lie next to each other and are loaded before
+// any is stored: 8 bytes of workgroup memory for each of their entries.
 
 var<uniform> params: Params;
 var<storage, read> offset: array<u32>;
@@ -13,7 +14,8 @@ var<storage, read_write> distance: array<f32>;
 var<workgroup> indices: array<u32, ROWS * SHORT>;
 var<workgroup> distances: array<f32, ROWS * SHORT>;
 
-/// Stores entry `i`, where its row is among the rows from `row` to `end_row`, the first of which begins at `begin`.
+/// Stores entry `i`, where its row is among the rows from `row` to `end_row`, the first of which
+/// begins at `begin`.
 fn place(i: u32, begin: u32, row: u32, end_row: u32) {
     var first = begin;
     var end = load_offset(row + 1u);

@@ -1,8 +1,11 @@
-// The first sphere about each query that is no denser than asked for, among those that end at an entry of its list.
+// The first sphere about each query that is no denser than asked for, among those that end at an
+// entry of its list.
 //
-// Layout: row `i` is entries `offset[i]..offset[i + 1]` of `distance`, ascending; `first[i]` is lowered to the number of entries before the first one that
-// is farther than the sphere that these fill, or to 0 if the first `params.least` do not fill theirs.
-// Workgroup: GROUP invocations, ITEMS entries each; an atomic operation for each entry in a sphere that is not filled. No workgroup memory.
+// Layout: row `i` is entries `offset[i]..offset[i + 1]` of `distance`, ascending; `first[i]` is
+// lowered to the number of entries before the first one that is farther than the sphere that these
+// fill, or to 0 if the first `params.least` do not fill theirs.
+// Workgroup: GROUP invocations, ITEMS entries each; an atomic operation for each entry in a sphere
+// that is not filled. No workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> offset: array<u32>;

@@ -1,7 +1,8 @@
 // The sphere about each query that reaches to the end of its list.
 //
-// Layout: row `i` is entries `offset[i]..offset[i + 1]`; `first[i]` receives the number of its entries if that is less than a sphere of the radius
-// has at the density asked for, 0 if even `params.least` are, and all ones otherwise.
+// Layout: row `i` is entries `offset[i]..offset[i + 1]`; `first[i]` receives the number of its
+// entries if that is less than a sphere of the radius has at the density asked for, 0 if even
+// `params.least` are, and all ones otherwise.
 // Workgroup: GROUP invocations, ITEMS rows each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,7 +1,9 @@
 // Exact sum of counts, in 64 bits: tells whether a sum in 32 bits would overflow.
 //
-// Layout: `total` holds two words, low first, cleared before. The high word takes a carry when the low one wraps.
-// Workgroup: GROUP invocations, ITEMS counts each; one atomic addition per invocation. No workgroup memory.
+// Layout: `total` holds two words, low first, cleared before. The high word takes a carry when the
+// low one wraps.
+// Workgroup: GROUP invocations, ITEMS counts each; one atomic addition per invocation. No workgroup
+// memory.
 
 var<uniform> params: Params;
 var<storage, read> counts: array<u32>;

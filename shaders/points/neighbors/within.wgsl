@@ -1,7 +1,8 @@
 // Runs a callback over all sources within a radius of each query, in no particular order.
 //
-// Layout: as in search.wgsl, then the arrays of the callback, which defines State, begin, each, end and, if `stopping`, done. `squares`
-// says that it is given squares of distances, as they are compared, and not distances. With `offsets` it is given displacements, too.
+// Layout: as in search.wgsl, then the arrays of the callback, which defines State, begin, each, end
+// and, if `stopping`, done. `squares` says that it is given squares of distances, as they are
+// compared, and not distances. With `offsets` it is given displacements, too.
 
 #import neighbors::search
 #import neighbors::rounded_sqrt
@@ -11,7 +12,7 @@
 
 var<private> state#: State;
 
-/// Whether the callback wants no more neighbours.
+/// Whether the callback wants no more neighbors.
 fn finished(state: State) -> bool {
 #if stopping
     return done(state);

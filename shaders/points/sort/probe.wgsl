@@ -1,8 +1,9 @@
 // How many sorted keys are at most each of some others, the probes, found by halving.
 //
-// Layout: `high` and `low` are the words of the keys, ascending; `probe_high` and `probe_low` those of the probes, in any order; `places` gets
-// a number per probe.
-// Workgroup: GROUP invocations, ITEMS probes each; up to 32 halvings of two loads. No workgroup memory.
+// Layout: `high` and `low` are the words of the keys, ascending; `probe_high` and `probe_low` those
+// of the probes, in any order; `places` gets a number per probe.
+// Workgroup: GROUP invocations, ITEMS probes each; up to 32 halvings of two loads. No workgroup
+// memory.
 
 var<uniform> params: Params;
 var<storage, read> high: array<u32>;

@@ -1,7 +1,10 @@
-// The rank that each row is sent to, by the place of the row in an order that is cut into a part for each rank.
+// The rank that each row is sent to, by the place of the row in an order that is cut into a part
+// for each rank.
 //
-// Layout: `order` lists rows; rank `r` gets the places `cuts[r]..cuts[r + 1]`; `recipients` gets a rank per row.
-// Workgroup: GROUP invocations, ITEMS places each; a halving per bit of the number of ranks. No workgroup memory.
+// Layout: `order` lists rows; rank `r` gets the places `cuts[r]..cuts[r + 1]`; `recipients` gets a
+// rank per row.
+// Workgroup: GROUP invocations, ITEMS places each; a halving per bit of the number of ranks. No
+// workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> order: array<u32>;

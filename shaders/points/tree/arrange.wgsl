@@ -1,6 +1,7 @@
 // Points in the order of a tree.
 //
-// Layout: `source` and `sorted` hold `params.dims` words per point, `order` the index in `source` of each sorted point.
+// Layout: `source` and `sorted` hold `params.dims` words per point, `order` the index in `source`
+// of each sorted point.
 // Workgroup: GROUP invocations, ITEMS points each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,9 +1,10 @@
-// Mass and centre of mass of the leaves of a tree.
+// Mass and center of mass of the leaves of a tree.
 //
-// Layout: `sorted` holds `params.dims` words per point, `order` the index of each in the input, `mass` the masses by that index (1 each
-// without them); `box` as in leaves.wgsl; `moment` four words per node: the mass, then the centre.
-// Sums run over the points in order. They are of offsets from the middle of the leaf, so that a centre far from the origin is as precise as
-// one near it, and weighted by fractions of the mass, so that no unit of either overflows.
+// Layout: `sorted` holds `params.dims` words per point, `order` the index of each in the input,
+// `mass` the masses by that index (1 each without them); `box` as in leaves.wgsl; `moment` four
+// words per node: the mass, then the center. Sums run over the points in order. They are of offsets
+// from the middle of the leaf, so that a center far from the origin is as precise as one near it,
+// and weighted by fractions of the mass, so that no unit of either overflows.
 // Workgroup: GROUP invocations, a leaf of LEAF points each. No workgroup memory.
 
 var<uniform> params: Params;

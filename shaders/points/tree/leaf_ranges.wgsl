@@ -1,8 +1,9 @@
 // The least and the greatest of the numbers that the points of each leaf of a tree have.
 //
-// Layout: `values` holds a word for each of `params.count` points along the curve, `ranges` two words per leaf: the least, the greatest. Floats from 0
-// on are ordered as their bits are.
-// Workgroup: 64 invocations and 16 leaves; four invocations share a leaf, each with PART points: a sector of memory. 512 bytes of workgroup memory.
+// Layout: `values` holds a word for each of `params.count` points along the curve, `ranges` two
+// words per leaf: the least, the greatest. Floats from 0 on are ordered as their bits are.
+// Workgroup: 64 invocations and 16 leaves; four invocations share a leaf, each with PART points: a
+// sector of memory. 512 bytes of workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> values: array<u32>;

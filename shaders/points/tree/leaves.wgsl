@@ -1,10 +1,12 @@
 // Bounds of the leaves of a tree, the least index of a point in each, and their diagonals.
 //
-// Layout: `sorted` holds `params.dims` words per point, `order` the index of each in the input; `box` eight words per node: the bits of
-// low x, y, z and high x, y, z (0 behind the last axis), the least index, the bits of the length of the diagonal.
-// Workgroup: 64 invocations, 8 leaves of LEAF points each, which are read and written as they lie in memory; four invocations share a leaf, one for
-// each axis and one for indices. 4.5 KiB of workgroup memory, where a leaf takes four words more than it has, so that these 32
-// invocations access different banks.
+// Layout: `sorted` holds `params.dims` words per point, `order` the index of each in the input;
+// `box` eight words per node: the bits of low x, y, z and high x, y, z (0 behind the last axis),
+// the least index, the bits of the length of the diagonal.
+// Workgroup: 64 invocations, 8 leaves of LEAF points each, which are read and written as they lie
+// in memory; four invocations share a leaf, one for each axis and one for indices. 4.5 KiB of
+// workgroup memory, where a leaf takes four words more than it has, so that these 32 invocations
+// access different banks.
 
 var<uniform> params: Params;
 var<storage, read> sorted: array<f32>;

@@ -1,7 +1,8 @@
-// Mass and centre of mass of one level of a tree from those of the level below.
+// Mass and center of mass of one level of a tree from those of the level below.
 //
-// Layout: `moment` holds four words per node (mass, centre), level after level; `params` as in nodes.wgsl. Sums run over the children in
-// order, of offsets from the centre of the first, weighted by fractions of the mass.
+// Layout: `moment` holds four words per node (mass, center), level after level; `params` as in
+// nodes.wgsl. Sums run over the children in order, of offsets from the center of the first,
+// weighted by fractions of the mass.
 // Workgroup: GROUP invocations, a node of FAN nodes each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,7 +1,8 @@
 // Bounds, least indices and diagonals of one level of a tree from those of the level below.
 //
-// Layout: `box` holds eight words per node as in leaves.wgsl, level after level; `params.first` is the first node of the level,
-// `params.below` that of the level below, which ends at `params.first`; `params.count` nodes are to be made.
+// Layout: `box` holds eight words per node as in leaves.wgsl, level after level; `params.first` is
+// the first node of the level, `params.below` that of the level below, which ends at
+// `params.first`; `params.count` nodes are to be made.
 // Workgroup: GROUP invocations, a node of FAN nodes each. No workgroup memory.
 
 var<uniform> params: Params;

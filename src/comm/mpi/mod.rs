@@ -236,7 +236,7 @@ impl Transport for Mpi {
 /// Prints one message and ends all ranks with this exit code.
 pub(super) fn end_all(rank: usize, message: &str, code: u8) -> ! {
     use std::io::Write;
-    // One write, so that lines of several ranks do not mix. There is no other place to report a
+    // One write, so that lines of several ranks do not mix. Nowhere else to report a
     // failure of the write.
     let _ = std::io::stdout().flush();
     let _ = std::io::stderr().write_all((printable(&with_rank(rank, message)).into_owned() + "\n").as_bytes());
@@ -281,7 +281,7 @@ impl Communicator {
     /// A communicator of the ranks of a caller's MPI communicator, which is duplicated and stays
     /// the caller's. Collective over it. Needs the feature `mpi`.
     ///
-    /// - MPI stays the caller's: it must outlive what this returns, and nothing here initialises or
+    /// - MPI stays the caller's: it must outlive what this returns, and nothing here initializes or
     ///   finalises it.
     /// - A rank that fails ends the others only if the caller calls [`abort`](Communicator::abort);
     ///   but a mismatch of collectives or exchanges that one rank finds ends the waits of all in
@@ -292,7 +292,7 @@ impl Communicator {
     /// - Without `MPI_THREAD_SERIALIZED` only the calling thread may use it.
     ///
     /// # Errors
-    /// [`CommError::Start`] if MPI is not initialised or the communicator cannot be used,
+    /// [`CommError::Start`] if MPI is not initialized or the communicator cannot be used,
     /// [`CommError::Mpi`].
     ///
     /// # Safety

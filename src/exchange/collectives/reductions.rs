@@ -93,8 +93,8 @@ impl Collectives {
         })))
     }
 
-    /// This rank's one of the equal parts that each field of the reduction of all ranks' numbers is
-    /// cut into. Arrays have one length.
+    /// Returns this rank's one of the equal parts that each field of the reduction of all ranks'
+    /// numbers is cut into. Arrays have one length.
     ///
     /// # Errors
     /// Same as [`all_reduce`](Self::all_reduce).

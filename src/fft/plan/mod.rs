@@ -136,7 +136,7 @@ impl Plan {
             .into_iter()
             .filter(|&(_, kind)| kind == StageKind::Forward || kind == StageKind::Copy)
             .collect();
-        // The copies that restore a natural distribution are not needed, and axes of one point need
+        // Copies that bring back a natural distribution are not needed, and axes of one point need
         // no stage.
         while path.len() > 1 && path.last().is_some_and(|&(axis, kind)| !planner.computes(axis, kind)) {
             path.pop();

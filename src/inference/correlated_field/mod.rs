@@ -55,7 +55,7 @@ const NAME: &str = "correlated field";
 /// Excitations of several groups of axes are transformed together.
 ///
 /// Beside the transform a mode costs 12 bytes for the value, 20 for the tangent and 28 for the
-/// cotangent. Ranks exchange those of the transform, and in the cotangent sums of two words for
+/// cotangent. Ranks exchange modes in the transform, and in the cotangent sums of two words for
 /// each wavenumber.
 #[derive(Clone)]
 pub struct CorrelatedField(Rc<Inner>);

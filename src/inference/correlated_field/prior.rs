@@ -3,7 +3,7 @@
 /// The prior of a correlated field: its mean, and its variation along axes.
 ///
 /// Hyper-parameters are given by their mean and standard deviation; one with deviation 0 is fixed
-/// and has no latent value. The power spectrum is the product of those of the groups of axes.
+/// and has no latent value. The power spectrum is the product over the groups of axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldPrior {
     /// Branch of the latent values: `sky` gives `sky/xi`; may be empty.
@@ -30,7 +30,7 @@ pub struct AxesPrior {
 /// The quantity that an integrated Wiener process describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PriorSpectrum {
-    /// The logarithm of the power: slopes are those of the power spectrum.
+    /// The logarithm of the power: slopes belong to the power spectrum.
     Power,
     /// The logarithm of the amplitude, the square root of the power.
     Amplitude,

@@ -36,7 +36,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 
 /// The energy of data as a function of the values of a model.
 ///
-/// For each datum the kernel reads 8 bytes and the values of the model, and writes 8; the sum reads 16.
+/// For each datum the kernel reads 8 bytes and the values of the model, and writes 8; the sum
+/// reads 16.
 pub(super) struct Energy {
     name: String,
     /// Places of the data.

@@ -163,7 +163,7 @@ impl Likelihood {
     ///
     /// # Errors
     /// - Same as [`gaussian`](Self::gaussian).
-    /// - [`InferenceError::Invalid`] for fewer than two classes, or data that are no class.
+    /// - [`InferenceError::Invalid`] for fewer than two classes, or data that are not a class.
     pub fn categorical(rank: &mut Rank, data: &Data<'_>, classes: u32) -> Result<Self, InferenceError> {
         Ok(Self::of(density::categorical(rank, data, classes)?))
     }

@@ -31,7 +31,7 @@ pub(super) fn text(at: &Location, name: &str, value: &str) -> Result<()> {
     scalar(at, name, value)
 }
 
-/// Returns all values of a numeric attribute as f64; `None` if there is no such attribute.
+/// Returns all values of a numeric attribute as f64; `None` if it does not exist.
 pub(super) fn numbers(at: &Location, name: &str) -> Result<Option<Vec<f64>>> {
     let Some((attribute, _)) = find(at, name)? else { return Ok(None) };
     let values = attribute.read_raw::<f64>()?;
@@ -50,7 +50,7 @@ pub(super) fn magnitudes(at: &Location, name: &str) -> Result<Option<Vec<f64>>> 
     }
 }
 
-/// Returns all values of an attribute of counts; `None` if there is no such attribute.
+/// Returns all values of an attribute of counts; `None` if it does not exist.
 pub(super) fn counts(at: &Location, name: &str) -> Result<Option<Vec<u64>>> {
     let Some((attribute, dtype)) = find(at, name)? else { return Ok(None) };
     let wrong = |value: &dyn std::fmt::Display| format!("is {value}; it must be a whole number from 0 on").into();

@@ -21,7 +21,7 @@ pub enum Hdf5Contents<'a> {
     Snapshot {
         /// The header; counts the particles of all files.
         info: &'a SnapshotInfo,
-        /// The file among those of the snapshot.
+        /// The file within the snapshot.
         part: FilePart,
     },
     /// Particles of a light cone, in the layout of a snapshot in open space, with peculiar
@@ -41,7 +41,7 @@ pub enum Hdf5Contents<'a> {
     Arrays {
         /// The datasets. A name with a `/` begins with the name of a group.
         members: &'a [Member],
-        /// Attributes of the datasets and of groups; those of the rank that creates the file count.
+        /// Attributes of the datasets and of groups; the rank that creates the file writes its own.
         attributes: &'a [Attribute],
     },
 }

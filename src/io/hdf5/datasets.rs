@@ -88,7 +88,7 @@ pub(super) enum Data<'a> {
     /// Six values per group, one per particle type: these for type 1, zero for the others.
     F32ByType(&'a [f32]),
     U64ByType(&'a [u64]),
-    /// The same value in all rows.
+    /// One value in all rows.
     Constant(f32),
 }
 

@@ -16,8 +16,8 @@ use crate::io::{Dtype, IoError, IoErrorKind};
 ///
 /// - **Files**: any one of `name.0.hdf5`, `name.1.hdf5`, ... opens all, and so does `name.hdf5` if
 ///   only these exist.
-/// - **Particles**: those of the requested type ([`SnapshotOptions`]), else those of
-///   `PartType1` (dark matter), else those of the only type with coordinates.
+/// - **Particles**: the requested type ([`SnapshotOptions`]), else those of
+///   `PartType1` (dark matter), else the only type with coordinates.
 /// - Opening reads only headers; a `positions_*`, `velocities_*`, ... call reads only its rows,
 ///   counted over all files. Every rank opens the snapshot by itself, without synchronization.
 /// - Numbers are in the units of the file.

@@ -59,7 +59,7 @@ impl GradientMemory {
     }
 
     /// Returns the memory of an operator, which also has tangents, and keeps displacements of the
-    /// end for those of the density.
+    /// end for the density.
     pub(in crate::pm) fn of_operator(
         self,
         config: &Config,
@@ -178,7 +178,7 @@ impl Config {
     /// `checkpoint_every`-th force.
     ///
     /// # Errors
-    /// [`SimulationError`] of parameters out of range and of grids that do not fit so many ranks.
+    /// [`SimulationError`] of parameters out of range and of grids with another number of ranks.
     pub fn gradient_memory(&self, ranks: usize, checkpoint_every: usize) -> Result<GradientMemory, SimulationError> {
         self.validate()?;
         check_particles(self)?;

@@ -11,7 +11,7 @@
 //! | `parameters` | how factors of kicks, drifts and the start follow from the parameters, on the host |
 //!
 //! # Method
-//! Discretise, then differentiate: the adjoint of each operation of the schedule, in reverse, so
+//! Discretize, then differentiate: the adjoint of each operation of the schedule, in reverse, so
 //! that the result is the derivative of what the run computes (Li et al. 2024, ApJS 270, 36, which
 //! integrates backwards in time instead of keeping states). With cotangents `xi` of positions, `pi`
 //! of momenta and `alpha` of accelerations:

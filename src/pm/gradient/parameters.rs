@@ -201,7 +201,7 @@ pub struct Derivatives {
     /// Derivatives of the amplitudes with respect to each parameter; empty if parameters are
     /// constants.
     tables: Vec<Vec<f32>>,
-    /// The same derivatives on the device.
+    /// Derivatives on the device.
     pub amplitudes: Vec<Array<f32>>,
 }
 
@@ -309,7 +309,7 @@ mod tests {
             let ops = schedule(power.growth(), scheme, config.a_start, config.a_end, 3, &[]).unwrap();
             assert_eq!(rows.len(), Layout::new(&ops).start + 4);
             assert!(rows.iter().all(|row| row.iter().all(|value| value.is_finite())));
-            // Only the density moves particles; what it keeps of momenta in a symmetric scheme is 1.
+            // Only the density moves particles; a symmetric scheme keeps momenta with the factor 1.
             assert!(rows.iter().all(|row| row[1..].iter().all(|value| value.abs() < 1e-9)), "{rows:?}");
             assert!(rows.iter().any(|row| row[0].abs() > 1e-3));
         }

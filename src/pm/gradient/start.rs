@@ -1,7 +1,7 @@
 //! The derivatives of the initial conditions.
 //!
-//! With `G_a = i k_a / k^2`, `H_ab = k_a k_b / k^2`, `h_ab = H_ab delta`, `s1_a = G_a delta`, `s2_a =
-//! G_a L` and `C = c2r A r2c`:
+//! With `G_a = i k_a / k^2`, `H_ab = k_a k_b / k^2`, `h_ab = H_ab delta`, `s1_a = G_a delta`,
+//! `s2_a = G_a L` and `C = c2r A r2c`:
 //!
 //! ```text
 //! tangent  delta' = A w' + A' w        L' = sum_a h_aa' (tr h - h_aa) - 2 sum_{a<b} h_ab h_ab'        s1' = G delta'        s2' = G L'

@@ -33,7 +33,7 @@
 //! cone reaches. Copies move 48 bytes per particle, the search for the largest displacement 24, and
 //! for every 64 candidate replicas a pass reads 24, writes and sums 4: for some ten replicas less
 //! than a tenth of the bytes of a step. Passes end in one number that the host waits for; crossing
-//! particles come to the host, 36 bytes each, in pieces. There are no messages between ranks until
+//! particles come to the host, 36 bytes each, in pieces. Ranks exchange no messages until
 //! [`LightCone::particles`], which sorts all rows once: up to eight rounds of 256 counts per
 //! boundary between ranks, and each row sent once. On 1000 ranks the host's loop over replicas is
 //! as long as the number of boxes around the observer, some 10^4 for ten boxes each way.

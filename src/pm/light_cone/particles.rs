@@ -95,8 +95,8 @@ impl ConeParticles {
         self.words
     }
 
-    /// A number that depends on every bit of all ranks' rows and on their order, and not on who has
-    /// which. Collective.
+    /// Returns a number that depends on every bit of all ranks' rows and on their order, and not on
+    /// who has which. Collective.
     ///
     /// # Errors
     /// [`SimulationError::Comm`].

@@ -1,4 +1,4 @@
-//! The members of groups as a catalogue takes them, selected and sorted on the device.
+//! The members of groups as a catalog takes them, selected and sorted on the device.
 
 use super::catalogue::{Bad, Members, Selection};
 use super::error::FofError;

@@ -57,7 +57,7 @@ pub enum FofError {
          written; scale positions, masses or velocities to other units"
     )]
     OutOfRange {
-        /// The column of the catalogue.
+        /// The column of the catalog.
         what: &'static str,
         /// The first such group of all ranks.
         label: u64,

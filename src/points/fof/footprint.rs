@@ -10,12 +10,12 @@ const POINT: u64 = 24;
 const TREE: u64 = 16;
 
 /// Bytes a point of what lives for a while beside points and tree: the build sorts keys (16 and up
-/// to 3 for tables), and a catalogue counts, marks and numbers the members of components, of which
+/// to 3 for tables), and a catalog counts, marks and numbers the members of components, of which
 /// it then sorts those that it keeps: half of the points, as is usual for groups today.
 const WORK: u64 = 20;
 
 /// Returns the bytes of device memory that finding groups of `points` points with velocities on a
-/// rank, in three dimensions, and their catalogue take at one time, the cloud included; `total` are
+/// rank, in three dimensions, and their catalog take at one time, the cloud included; `total` are
 /// those of all ranks. Where there are others, a rank has the cloud that it gave and the points
 /// that it got, the way between them, and the indices and labels of what it got; copies of other
 /// ranks' points near its own come on top.

@@ -32,7 +32,7 @@ use crate::rank::Rank;
 /// - Attributes of the cloud called `mass` (one `f32` per point), `velocity` (`dims`) and
 ///   `scale_factor` (one) travel with the points and enter the `catalogue` (feature `catalogue`).
 ///
-/// Exchanges: those of the sort, and on the host one all-gather, two for each level of the tree and
+/// Exchanges: the sort, and on the host one all-gather, two for each level of the tree and
 /// one below, one each for points and links, and five for about each doubling of the number of
 /// components in the longest chain of a group.
 ///
@@ -68,7 +68,7 @@ pub struct Groups {
     cost: Cost,
 }
 
-/// The attributes that a catalogue uses, and their widths: values per axis and values besides.
+/// The attributes that a catalog uses, and their widths: values per axis and values besides.
 const ATTRIBUTES: [(&str, [u64; 2]); 3] = [("mass", [0, 1]), ("velocity", [1, 0]), ("scale_factor", [0, 1])];
 
 /// An attribute as reals, if the cloud has it.

@@ -1,12 +1,12 @@
-//! Friends-of-friends groups of the points of all ranks, and catalogues of groups: positions,
+//! Friends-of-friends groups of the points of all ranks, and catalogs of groups: positions,
 //! masses, velocities, shapes, members.
 //!
 //! | item | gives |
 //! |---|---|
-//! | [`Groups`] | friends-of-friends groups of the points of all ranks: labels, and a catalogue |
+//! | [`Groups`] | friends-of-friends groups of the points of all ranks: labels, and a catalog |
 //! | [`Linking`] | the linking length, absolute or in mean separations |
 //! | [`device_memory`] | what finding groups takes of a device |
-//! | `catalogue` (feature `catalogue`, on by default) | count, mass, centre, motion, size and shape of groups with given labels, however they were found |
+//! | `catalogue` (feature `catalogue`, on by default) | count, mass, center, motion, size and shape of groups with given labels, however they were found |
 //!
 //! The groups of one device's points alone are
 //! [`Components`](crate::points::neighbors::Components).

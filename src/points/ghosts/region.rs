@@ -200,7 +200,7 @@ fn upwards<T>(levels: &Levels, leaves: Vec<T>, join: impl Fn(&[T]) -> T) -> Vec<
 
 /// Reach of the points of a region; infinity for everything.
 pub(crate) enum Reach {
-    /// The same reach for all points.
+    /// One reach for all points.
     Same(f32),
     /// By place along the curve, and by node: that of the point that reaches farthest.
     Each { points: LeafValues<f32>, nodes: Vec<f32> },

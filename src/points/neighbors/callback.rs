@@ -20,7 +20,7 @@ pub(super) fn check(place: &str, callback: &Callback) -> Result<(), DeviceError>
     Err(DeviceError::Misuse { what: place.into(), why })
 }
 
-/// Returns `true` if a query may end before its last neighbour.
+/// Returns `true` if a query may end before its last neighbor.
 pub(super) fn stops(callback: &Callback) -> bool {
     callback.defines("fn done")
 }

@@ -20,13 +20,13 @@ pub enum NeighborError {
     /// Invalid radius.
     #[error("a radius of {radius} was given; it must be 0 or more, and a number")]
     Radius {
-        /// What was given.
+        /// The given radius.
         radius: f64,
     },
     /// Invalid density of spheres.
     #[error("a density of {density} points per volume was given; it must be above 0, and a number")]
     Density {
-        /// What was given.
+        /// The given density.
         density: f64,
     },
     /// Queries in another domain than the tree.
@@ -54,7 +54,7 @@ pub enum NeighborError {
     Edges {
         /// The first wrong one.
         index: usize,
-        /// What it is.
+        /// Its value.
         value: f64,
     },
     /// Edges of bins that differ by more than squares of `f32` can.
@@ -65,7 +65,7 @@ pub enum NeighborError {
     EdgesApart {
         /// The first edge above 0.
         index: usize,
-        /// What it is.
+        /// Its value.
         value: f64,
         /// The last edge.
         last: f64,

@@ -175,7 +175,7 @@ impl Rank {
     /// Finds neighbors of `targets` among the points of a search and makes `output` of them.
     ///
     /// Collective; blocks only if ranks exchange points, or for the lengths of lists. Rows of
-    /// results are those of the targets on this rank; indices count the rows of the points of all
+    /// results belong to the targets on this rank; indices count the rows of the points of all
     /// ranks, in rank order. The same bits on any number of ranks, except for visits within a
     /// radius whose result depends on the order of neighbors and that are not
     /// [`ordered`](Visit::ordered).

@@ -188,7 +188,7 @@ impl RadiusSearch {
     ///
     /// # Errors
     /// Same as [`counts`](Self::counts); [`Misuse`](crate::gpu::DeviceError::Misuse) for a callback
-    /// without its functions or with more rounds per neighbour than a driver that limits loops
+    /// without its functions or with more rounds per neighbor than a driver that limits loops
     /// allows, [`Shader`](crate::gpu::DeviceError::Shader) for one that does not compile.
     pub fn visit(
         &self,

@@ -73,7 +73,7 @@ impl QueryPoints {
         QueryPoints { extent, ..self }
     }
 
-    /// Returns the extent of the coordinates, including those of the tree.
+    /// Returns the extent of the coordinates, including the tree's.
     pub(crate) fn extent(&self) -> Extent {
         self.extent
     }
@@ -157,7 +157,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// Returns how large and how small coordinates are, those of the tree among them.
+    /// Returns the extent of the coordinates, including the tree's.
     pub(super) fn extent(&self, tree: &Tree) -> Extent {
         match self {
             Queries::Own => tree.extent(),

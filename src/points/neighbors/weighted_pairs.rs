@@ -73,7 +73,7 @@ impl IntegerWeights {
         })?;
         let mut largest = [weights.iter().fold(0.0, |largest: f64, &weight| largest.max(weight.into()))];
         comm.all_reduce(&mut largest, Op::Max)?;
-        // The least power of two above all weights: f64 has a normal number for every weight above 0.
+        // The least power of two above all weights: every weight above 0 is a normal number in f64.
         let above = if largest[0] > 0.0 { (largest[0].to_bits() >> 52) as i32 - 1022 } else { 1 };
         let exponent = above - BITS;
         let per_unit = 2f64.powi(-exponent);

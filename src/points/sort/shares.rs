@@ -73,7 +73,7 @@ impl Summary {
         Ok(Summary { counts, bounds: of_all(2), core: of_all(8), smallest_magnitude })
     }
 
-    /// Returns the number of points of all ranks, and those of the ranks before each.
+    /// Returns the number of points of all ranks, and the number before each rank.
     pub fn total_and_offsets(&self) -> (u64, Vec<u64>) {
         (self.counts.iter().sum(), offsets(&self.counts))
     }

@@ -252,7 +252,7 @@ impl Builder {
     }
 
     /// Computes the mass and center of mass of every node, four words each (mass, x, y, z), in the
-    /// order of [`Tree::boxes`]. `masses` are those of the points in the order of the cloud;
+    /// order of [`Tree::boxes`]. `masses` are in the order of the points of the cloud;
     /// without them every point has mass 1. The center of a node without mass is the middle of its
     /// box. Recorded only.
     ///
@@ -327,7 +327,7 @@ impl Tree {
         self.order.len()
     }
 
-    /// Returns `true` if there are no points.
+    /// Returns `true` if it has no points.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()

@@ -263,7 +263,7 @@ impl Sort {
     }
 }
 
-/// Returns the kernels of all forms, without those of the scan and the permutation.
+/// Returns the kernels of all forms, without the scan and the permutation.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let forms = [(Form::Software, GROUP_SOFTWARE), (Form::Portable, GROUP_PORTABLE)];
     let subgroups = SUBGROUPS.map(|group| (Form::Subgroups, group));

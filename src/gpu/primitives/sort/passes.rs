@@ -88,7 +88,7 @@ fn scatter(form: Form, group: u32, indexed: bool, flip: bool) -> KernelSource {
     source("primitives::sort_scatter", text, (form, group), flip).flag("indexed", indexed)
 }
 
-/// Returns the kernels of one form, without those of the scan.
+/// Returns the kernels of one form, without the scan.
 pub(super) fn kernels(form: Form, group: u32) -> Vec<KernelSource> {
     let flips = [false, true];
     let counts = flips.map(|flip| count(form, group, flip));

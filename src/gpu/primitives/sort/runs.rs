@@ -44,7 +44,7 @@ fn source(label: &str, text: &'static str) -> KernelSource {
         .group(GROUP)
 }
 
-/// Returns all kernels, without those of the scan.
+/// Returns all kernels, without the scan.
 pub(super) fn kernels() -> [KernelSource; 4] {
     let copy = |back| {
         let text = include_str!("../../../../shaders/gpu/sort/run_copy.wgsl");

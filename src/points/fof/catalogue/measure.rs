@@ -59,7 +59,7 @@ fn passes<I: Iterator<Item = Relative>>(
     Row::new(local.members().domain, (label, count), reference, &scales, &means, &second)
 }
 
-/// What every rank with members of a group needs before it sums.
+/// Data that every rank with members of a group needs before it sums.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 struct Introduction {

@@ -1,4 +1,4 @@
-//! Catalogues of groups, from the labels of points: count, mass, centre, velocity, size and shape
+//! Catalogues of groups, from the labels of points: count, mass, center, velocity, size and shape
 //! of each group, and its members.
 
 mod measure;
@@ -80,9 +80,10 @@ impl Default for Selection {
 /// Rows and members are distributed [evenly](crate::grid::split) and independently: the members of
 /// a group need not be on the rank that has its row, and may be on several ranks.
 ///
-/// Distances are those of the images nearest to the group's *reference*, the point whose index is
-/// the label. For a group that extends less than half a side from it these are the true distances.
-/// The center and size of a group that wraps around a periodic box depend on the reference.
+/// Distances are measured to the images nearest to the group's *reference*, the point whose index
+/// is the label. For a group that extends less than half a side from it these are the true
+/// distances. The center and size of a group that wraps around a periodic box depend on the
+/// reference.
 ///
 /// Means weigh members by their mass. In a group without any mass all members weigh the same.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -108,7 +109,7 @@ pub struct Catalogue {
     /// The root of the mean of `|v - velocity|^2`, over all axes together; where there are
     /// velocities.
     pub velocity_dispersion: Option<Vec<f64>>,
-    /// The greatest distance of a member from the centre.
+    /// The greatest distance of a member from the center.
     pub max_radius: Vec<f64>,
     /// Root-mean-square semi-axes, `dims` each, largest first: roots of the eigenvalues of the mean
     /// of `(x - center)(x - center)^T`. Their squares sum to that of the inertia radius. Below 1e-8
@@ -135,7 +136,7 @@ pub struct Catalogue {
     pub members_total: u64,
 }
 
-/// A member, by the row of its group in the catalogue.
+/// A member, by the row of its group in the catalog.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Place {
@@ -273,7 +274,7 @@ fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) 
     })
 }
 
-/// Checks that all ranks ask for the same catalogue and that the values of all ranks are valid.
+/// Checks that all ranks ask for the same catalog and that the values of all ranks are valid.
 /// Collective.
 fn check(comm: &Communicator, members: &Members, selection: &Selection, bad: Bad) -> Result<(), FofError> {
     let Bad([number, which, bits]) = bad;

@@ -8,7 +8,7 @@ use super::shape::principal;
 use super::sums::{Means, Scales, Second};
 use crate::points::Domain;
 
-/// A row of the catalogue, as it is sent to the rank that keeps it.
+/// A row of the catalog, as it is sent to the rank that keeps it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Row {
