@@ -1,5 +1,5 @@
-// Velocities after the lateral friction of the step that made the state, which is stored as it is before. No friction passes a wall, and v is zero
-// on walls.
+// Velocities after the lateral friction of the step that made the state, which is stored as it is
+// before. No friction passes a wall, and v is zero on walls.
 
 fn u_before(x: i32, y: i32) -> Real { return load_now(params.field + cell(x, y)); }
 
@@ -13,8 +13,8 @@ fn u_after(x: i32, y: i32) -> Real {
 }
 
 #if compatible
-// With a mistake that is repeated to compare with programs that have it: the fluxes of v are differences to u at their cell. The wall's v is
-// not set to zero again either.
+// With a mistake that is repeated to compare with programs that have it: the fluxes of v are
+// differences to u at their cell. The wall's v is not set to zero again either.
 fn v_after(x: i32, y: i32) -> Real {
     let here = v_before(x, y);
     let center = u_after(x, y);

@@ -1,8 +1,11 @@
-// What is shown of a state, and what its diagnostics are made of: velocities after friction, the energy of each cell, and extremes.
+// What is shown of a state, and what its diagnostics are made of: velocities after friction, the
+// energy of each cell, and extremes.
 //
-// Layout: `now` as in cells.wgsl. `shown` elevation, u and v of own cells, C order. `terms` elevation and energy of own cells as f32 to be summed
-// and, with `double`, what these lack of the f64. `extremes` four numbers for each workgroup: the greatest of -eta, eta, |u| and |v|.
-// Workgroup: GROUP invocations, every params.groups-th tile of TILE_X by TILE_Y cells. Memory: 4 numbers per invocation.
+// Layout: `now` as in cells.wgsl. `shown` elevation, u and v of own cells, C order. `terms`
+// elevation and energy of own cells as f32 to be summed and, with `double`, what these lack of the
+// f64. `extremes` four numbers for each workgroup: the greatest of -eta, eta, |u| and |v|.
+// Workgroup: GROUP invocations, every params.groups-th tile of TILE_X by TILE_Y cells. Memory: 4
+// numbers per invocation.
 
 var<uniform> params: Params;
 var<storage, read> coefficients: array<Real>;
@@ -20,8 +23,9 @@ fn store_term(place: u32, value: Real) {
     let term = f32(value);
     store_terms(place, term);
 #if double
-    // Compilers take a number for the f64 that it was rounded from, and what it lacks for 0, where they see how it was made: Mesa's do from some version
-    // after 22 on. The grid is not that wide, but none of them knows.
+    // Compilers take a number for the f64 that it was rounded from, and what it lacks for 0, where
+    // they see how it was made: Mesa's do from some version after 22 on. The grid is not that wide,
+    // but none of them knows.
     let rounded = bitcast<f32>(bitcast<u32>(term) + (params.own.x >> 31u));
     store_terms(place + 2u * params.own.x * params.own.y, f32(value - Real(rounded)));
 #endif

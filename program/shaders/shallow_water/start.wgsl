@@ -1,7 +1,7 @@
 // The state at the start: a jet in geostrophic balance, with a ripple on its surface.
 //
-// Layout: `rows` holds the elevation, the ripple's part and u of each own row, one after the other; `columns` the ripple's part of each own
-// column. `now` as in cells.wgsl, own cells only.
+// Layout: `rows` holds the elevation, the ripple's part and u of each own row, one after the other;
+// `columns` the ripple's part of each own column. `now` as in cells.wgsl, own cells only.
 // Workgroup: GROUP invocations, ITEMS cells each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,15 +1,18 @@
-// One step of the shallow-water equations on an Arakawa C grid: the friction of the step before, tendencies, and second-order Adams-Bashforth.
+// One step of the shallow-water equations on an Arakawa C grid: the friction of the step before,
+// tendencies, and second-order Adams-Bashforth.
 //
 //   d eta / dt = - d(h u)/dx - d(h v)/dy
-//   d u / dt = - g d(eta)/dx + q h v - d(ke)/dx          q = (f + dv/dx - du/dy) / h    at north-east corners
+//   d u / dt = - g d(eta)/dx + q h v - d(ke)/dx   q = (f + dv/dx - du/dy) / h    at north-east corners
 //   d v / dt = - g d(eta)/dy - q h u - d(ke)/dy          ke = (u^2 + v^2) / 2           at centers
 //
-// Layout: `now` and `next` as in cells.wgsl, with velocities before friction; `tendencies` those of eta, u and v, own cells only: those of the
-// step before come in, those of this one stand there after. All in Real, f32 or f64.
-// A cell needs 15 values of u and v each and 8 elevations, two cells away at most. With friction here instead of in a pass of its own each number is
-// read from and written to device memory once, 12 of them per cell, and neighbors come from caches: 38 loads, for compilers make one of equal loads
-// of an array that nothing writes. A workgroup takes a tile of TILE_X by TILE_Y cells, so that neighboring rows are shared; its rows are
-// TILE_X neighboring numbers.
+// Layout: `now` and `next` as in cells.wgsl, with velocities before friction; `tendencies` those of
+// eta, u and v, own cells only: those of the step before come in, those of this one stand there
+// after. All in Real, f32 or f64. A cell needs 15 values of u and v each and 8 elevations, two
+// cells away at most. With friction here instead of in a pass of its own each number is read from
+// and written to device memory once, 12 of them per cell, and neighbors come from caches: 38 loads,
+// for compilers make one of equal loads of an array that nothing writes. A workgroup takes a tile
+// of TILE_X by TILE_Y cells, so that neighboring rows are shared; its rows are TILE_X neighboring
+// numbers.
 // Workgroup: GROUP invocations, TILE_X * TILE_Y / GROUP cells each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -21,7 +24,8 @@ var<storage, read_write> next: array<Real>;
 #import shallow_water::cells
 #import shallow_water::friction
 
-/// The value after a step of the cell `own` of a field: `here` and the tendencies of this step and the last.
+/// Returns the value after a step of the cell `own` of a field: `here` and the tendencies of this
+/// step and the last.
 fn stepped(own: u32, here: Real, tendency: Real) -> Real {
     let last = load_tendencies(own);
     store_tendencies(own, tendency);
@@ -64,7 +68,8 @@ fn advance(column: u32, row: u32) {
     var center_u_e = u;
     var center_u_n = u_nw;
 #if compatible
-    // Programs with a ghost column on either side that is not filled again after friction see there what was before.
+    // Programs with a ghost column on either side that is not filled again after friction see there
+    // what was before.
     if column + params.first.x + 1u == params.first.z {
         corner_v = v_before(x + 1, y);
         corner_v_s = v_before(x + 1, y - 1);

@@ -1,6 +1,7 @@
 // Copies an array.
 //
-// Elements of 8 bytes, the widest that kernels in single precision use. Workgroup: the device's tuned size.
+// Elements of 8 bytes, the widest that kernels in single precision use. Workgroup: the device's
+// tuned size.
 
 var<uniform> params: Params;
 var<storage, read> source: array<vec2<f32>>;

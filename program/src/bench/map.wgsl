@@ -1,7 +1,9 @@
-// A damped oscillator for each item, in so many steps: what a scan of parameters computes for each of them.
+// A damped oscillator for each item, in so many steps: what a scan of parameters computes for each
+// of them.
 //
 // Layout: `stiffness` one number for each item, `energies` what is left of its energy at the end.
-// Workgroup: GROUP invocations, an item each: some drivers end all loops of an invocation after 65,535 rounds. No workgroup memory.
+// Workgroup: GROUP invocations, an item each: some drivers end all loops of an invocation after
+// 65,535 rounds. No workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> stiffness: array<f32>;
