@@ -2,7 +2,7 @@
 // tendencies, and second-order Adams-Bashforth.
 //
 //   d eta / dt = - d(h u)/dx - d(h v)/dy
-//   d u / dt = - g d(eta)/dx + q h v - d(ke)/dx   q = (f + dv/dx - du/dy) / h    at north-east corners
+//   d u / dt = - g d(eta)/dx + q h v - d(ke)/dx   q = (f + dv/dx - du/dy) / h   at NE corners
 //   d v / dt = - g d(eta)/dy - q h u - d(ke)/dy          ke = (u^2 + v^2) / 2           at centers
 //
 // Layout: `now` and `next` as in cells.wgsl, with velocities before friction; `tendencies` those of
