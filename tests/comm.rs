@@ -76,7 +76,7 @@ const WAITS: [(&str, Wait); 5] = [
     }),
 ];
 
-/// How rank 1 ends.
+/// End of rank 1.
 fn ends(how: fn(&Communicator) -> Result<(), String>, check: impl Fn(&str, RunError, &[CommError])) {
     for (name, wait) in WAITS {
         let seen = std::sync::Mutex::new(Vec::new());
@@ -222,7 +222,7 @@ fn mismatched_collectives_are_an_error() {
         // Each sends to the other and waits for nothing: the next call notices.
         mismatch(|comm, last| comm.broadcast(usize::from(last), &mut [0u8]), &[]);
     }
-    // Each waits for the other, and nobody sends.
+    // Each waits for the other, and no rank sends.
     mismatch(
         |comm, last| comm.gather(if last { comm.rank() } else { 0 }, &[0u8]).map(drop),
         &["gather(root 0", "gather(root 1"],
@@ -239,7 +239,7 @@ fn mismatched_collectives_are_an_error() {
 
 #[test]
 fn a_mismatch_ends_all_waits_whatever_its_finder_does() {
-    // Rank 1 waits for rank 3, which waits for rank 2 and finds it in another call. Nobody leaves
+    // Rank 1 waits for rank 3, which waits for rank 2 and finds it in another call. No rank leaves
     // before all have ended.
     let ended = Mutex::new([const { String::new() }; 4]);
     let outcome = run_threads(4, |comm| {
@@ -286,7 +286,7 @@ fn a_wrong_argument_of_one_rank_reaches_all() {
     let is_length = |error: &CommError| matches!(error, CommError::Length { rank: 1, expected: 3, got: 2, .. });
     assert!(error.downcast_ref().is_some_and(is_length), "{error}");
 
-    // A call that is refused is no call: the rank may make it good.
+    // A refused call does not count: the rank may repeat it.
     let result = run_threads(3, |comm| {
         match wrong(&comm) {
             Err(error) if is_length(&error) => comm.all_to_all_v(&[0u16; 3], &[1, 1, 1]).map(drop),

@@ -10,7 +10,7 @@ use meshloom::grid::{LayoutError, Mesh};
 use meshloom::io::{NpyFile, token};
 use meshloom::{Launch, Rank, Result, kernel_params, launch};
 
-/// Runs `body` on so many ranks and returns the results in their order.
+/// Runs `body` on `ranks` ranks and returns the results in their order.
 fn on<T: Send>(ranks: usize, body: impl Fn(&mut Rank) -> Result<T> + Sync) -> Vec<T> {
     launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), body).unwrap()
 }
@@ -33,7 +33,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// The value that an error of a rank has on all ranks.
+/// Returns the value that an error of a rank has on all ranks.
 fn texts(ranks: usize, body: impl Fn(&mut Rank) -> Result<()> + Sync) -> Vec<String> {
     on(ranks, |rank| Ok(body(rank).unwrap_err().to_string()))
 }

@@ -1195,7 +1195,7 @@ fn groups_come_back() {
     assert_eq!(scratch.names(), ["fof_tab_000.0.hdf5"]);
 }
 
-/// What groups have on a light cone, and spherical overdensities.
+/// Quantities of groups on a light cone, and spherical overdensities.
 #[test]
 fn groups_have_scale_factors_and_spheres() {
     let scratch = Scratch::new();
@@ -1312,7 +1312,7 @@ fn groups_that_do_not_fit_together_are_refused() {
             other => panic!("{name}: {other:?}"),
         }
     }
-    // A snapshot is no catalog.
+    // A snapshot is not a catalog.
     run_threads(1, |comm| save(&comm, &path, Files::One, 3)).unwrap();
     assert!(
         matches!(read_groups(&path), Err(IoError { kind: IoErrorKind::Format, ref message, .. }) if message.contains("not an HDF5"))

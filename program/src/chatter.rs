@@ -6,7 +6,7 @@ use std::ffi::OsString;
 /// Silences messages of drivers that do not concern this program's user.
 ///
 /// - Mesa's device selection asks for the desktop's display, and libwayland complains where there
-///   is no desktop. With the name of a display that cannot exist it gives up silently. (Switching
+///   is none. With the name of a display that cannot exist it gives up silently. (Switching
 ///   the selection off would change the order of the adapters.)
 /// - Mesa warns of adapters that are not certified; `meshloom devices` says what they can do.
 ///

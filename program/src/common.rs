@@ -164,7 +164,7 @@ impl Common {
     /// Returns the process grid for a mesh: the given one, or the one that suits the mesh.
     ///
     /// # Errors
-    /// [`LayoutError`](meshloom::grid::LayoutError) when the grid of the call does not fit so many
+    /// [`LayoutError`](meshloom::grid::LayoutError) if the grid of the call has another number of
     /// ranks.
     pub fn process_grid(&self, shape: [u64; 3], ranks: usize) -> Result<Grid, Error> {
         Ok(match self.grid {

@@ -28,7 +28,7 @@ pub struct Evolution {
     /// Steps, linear in the scale factor
     #[arg(long, value_name = "N", default_value_t = 10, allow_negative_numbers = true)]
     pub steps: i64,
-    /// How particles are moved
+    /// Time integration
     #[arg(long, value_name = "bullfrog|fastpm", default_value = "bullfrog", hide_possible_values = true)]
     pub scheme: SchemeName,
     /// Window that particles are painted with; tsc for large boxes and early starts, where

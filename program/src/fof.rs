@@ -34,13 +34,13 @@ pub struct Arguments {
     /// Points up to this distance from each other are friends
     #[arg(long, value_name = "L", group = "linking", value_parser = length, allow_hyphen_values = true)]
     linking_length: Option<f64>,
-    /// The same in units of the mean separation (V / N)^(1 / axes), which needs a box
+    /// Linking length in units of the mean separation (V / N)^(1 / axes), which needs a box
     #[arg(long, value_name = "B", group = "linking", value_parser = length, allow_hyphen_values = true)]
     linking_parameter: Option<f64>,
     /// The catalog to write, one row per group; with a name in .hdf5 or .h5 in HDF5
     #[arg(short, long, value_name = "CATALOG.npz|CATALOG.hdf5")]
     output: PathBuf,
-    /// Where to write int64 labels: for every point the smallest index in its group
+    /// File for int64 labels: for every point the smallest index in its group
     #[arg(long, value_name = "LABELS.npy")]
     labels: Option<PathBuf>,
     /// Sides of the periodic box; 0 or open leaves an axis open [default: a snapshot's own, else
@@ -64,9 +64,9 @@ pub struct Arguments {
     /// Position of the observer of radial velocities
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', requires = "velocities", allow_hyphen_values = true)]
     observer: Option<Vec<f64>>,
-    /// Masses and radii of spheres about the groups' centers that are so many times as dense as the
-    /// box (200m), counting all points; of a snapshot that says its cosmology also as the critical
-    /// density (500c), or vir
+    /// Masses and radii of spheres about the groups' centers with a multiple of the mean density of
+    /// the box (200m), counting all points; of a snapshot that says its cosmology also as the
+    /// critical density (500c), or vir
     #[arg(long, value_name = "200m,..", value_delimiter = ',', conflicts_with = "masses")]
     overdensity: Vec<String>,
     /// Order of the groups: most members first, heaviest first, or by label

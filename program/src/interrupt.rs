@@ -42,7 +42,7 @@ pub fn install_interrupt_handler() -> Result<(), String> {
 /// end at the next point from which the work can be resumed. Batch systems send these signals some
 /// time before they kill. A second one ends the process as usual.
 ///
-/// Under MPI the first one ends it all the same once another process has [said that it
+/// Under MPI the first one ends it nevertheless once another process has [said that it
 /// fails](meshloom::comm::is_ending). Each rank that is a thread has one; the last one that is
 /// dropped with a request unanswered ends the process.
 #[derive(Debug)]

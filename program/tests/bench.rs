@@ -1,4 +1,4 @@
-//! What `meshloom bench` prints and refuses. Nothing here depends on how long anything takes.
+//! Output and errors of `meshloom bench`. Nothing here depends on how long anything takes.
 #![cfg(all(feature = "reference", unix))]
 
 #[path = "shared/cli.rs"]

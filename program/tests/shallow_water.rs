@@ -296,7 +296,7 @@ fn a_step_costs_what_was_planned() {
     }
 }
 
-/// The state after some steps, given to ranks in another grid, goes on to the same bits.
+/// A state after some steps, given to ranks in another grid, goes on to the same bits.
 #[test]
 fn a_resumed_run_has_the_bits_of_one_that_was_not_interrupted() {
     fn ends<T: Real>(config: &ShallowWaterConfig) {

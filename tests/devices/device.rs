@@ -57,7 +57,7 @@ fn a_kernel_sees_one_array_whatever_its_windows() {
 
 #[test]
 fn warmed_work_allocates_nothing_and_submits_once() {
-    // A device of its own, so that nobody else allocates on it meanwhile.
+    // A device of its own, so that no other test allocates on it meanwhile.
     let options = Options { window_bytes: Some(4096), kernels: 402, ..meshloom_sanitizer::options().unwrap() };
     let gpu = Gpu::open(&options, 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
@@ -289,7 +289,7 @@ fn arrays_of_four_numbers_reach_kernels() {
     }
 }
 
-/// Kernels, primitives and searches of a GPU run on any device that is told so.
+/// Kernels, primitives and searches of a GPU run on any device in that profile.
 #[test]
 fn a_profile_can_be_forced() {
     let options = meshloom_sanitizer::options().unwrap();
@@ -310,7 +310,7 @@ fn a_callers_own_device_serves() {
     assert_eq!(run(&gpu, 3).unwrap(), [1.0, 3.0, 5.0]);
 }
 
-/// What is written is handed over piece by piece, as it comes or out of one upload: all of it
+/// Written bytes are handed over piece by piece, as it comes or out of one upload: all of it
 /// arrives, after what was recorded before.
 #[test]
 fn long_uploads_arrive_whole() {

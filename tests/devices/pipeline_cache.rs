@@ -36,7 +36,7 @@ impl Scratch {
         fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect()
     }
 
-    /// The file that is there, alone.
+    /// Returns the file that is there, alone.
     fn file(&self) -> PathBuf {
         let [file] = &self.files()[..] else { panic!("not one file: {:?}", self.files()) };
         file.clone()

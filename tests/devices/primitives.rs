@@ -18,7 +18,7 @@ fn open(window_bytes: Option<u64>) -> Gpu {
     Gpu::open(&Options { window_bytes, ..options }, 0).unwrap()
 }
 
-/// Returns the device, or none where its windows are too small for arrays of many elements.
+/// Returns the device, or `None` if its windows are too small for arrays of many elements.
 fn roomy() -> Option<Gpu> {
     let gpu = open(None);
     (gpu.capabilities().window_bytes >= 1 << 20).then_some(gpu)
@@ -360,7 +360,7 @@ fn wide_keys(n: usize) -> Vec<(&'static str, u32, Vec<u64>)> {
     ]
 }
 
-/// How many of 2^17 keys of each kind further passes may sort at most: what lies far beyond the
+/// Number of 2^17 keys of each kind further passes may sort at most: what lies far beyond the
 /// ends of the sample, and small clumps that are not in it.
 #[test]
 fn passes_over_codes_leave_few_keys_tied() {

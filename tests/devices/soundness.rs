@@ -1,4 +1,4 @@
-//! What a caller can do wrong with kernels and arrays: nothing of it harms the process, and after
+//! Mistakes of callers with kernels and arrays: none harms the process, and after
 //! each error all goes on.
 
 use meshloom::comm::Communicator;
@@ -22,7 +22,7 @@ kernel_params! {
     }
 }
 
-/// So many elements.
+/// Number of elements.
 fn of(count: u32) -> Count {
     Count { count, unused: 0 }
 }
@@ -56,7 +56,7 @@ fn misused<T>(result: Result<T, DeviceError>, about: &str) {
     }
 }
 
-/// That the device works, and the arrays that were there still hold what they held.
+/// Checks that the device works, and the arrays that were there still hold what they held.
 #[track_caller]
 fn works(recorder: &mut Recorder, x: &Array<u32>, holds: &[u32]) {
     assert_eq!(recorder.download(x, 0, x.len()).unwrap(), holds);

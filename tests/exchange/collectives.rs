@@ -60,7 +60,7 @@ fn collectives_of_an_exchange_in_blocks_are_exact() {
     assert!(found.iter().all(|found| *found == most));
 }
 
-/// What each rank calls in a faulty run.
+/// Calls of each rank in a faulty run.
 type Faulty = fn(&mut Collectives, &mut Rank, &Array<f32>, &Array<f32>) -> Result<(), ExchangeError>;
 
 fn drop_pending<O>(pending: Result<PendingCollective<O>, ExchangeError>) -> Result<(), ExchangeError> {

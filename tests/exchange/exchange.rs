@@ -166,8 +166,8 @@ fn an_error_on_one_rank_is_typed_and_ends_all() {
     }
 }
 
-/// Of as many bytes, copied behind what the exchange is and following it: elements of another type,
-/// chunks and forms of values.
+/// Exchange of as many bytes, copied behind what the exchange is and following it: elements of
+/// another type, chunks and forms of values.
 #[test]
 fn ranks_that_start_other_exchanges_are_told_what_both_are() {
     for options in devices() {
@@ -216,7 +216,7 @@ fn ranks_that_start_other_exchanges_are_told_what_both_are() {
     }
 }
 
-/// Where bodies go on after the error: a rank that only sends, too much to go with what the
+/// Bodies continue after the error: a rank that only sends, too much to go with what the
 /// exchange is, does not wait for a receiver that has given up, and all know that they are out of
 /// step.
 #[test]

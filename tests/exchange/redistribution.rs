@@ -50,7 +50,7 @@ impl Value for [f64; 2] {
     }
 }
 
-/// The values of a box of so many fields.
+/// Returns the values of a box of several fields.
 fn values<T: Value>(shape: [u64; 3], part: &Box3, fields: u64) -> Vec<T> {
     let mut all = Vec::new();
     for field in 0..fields {

@@ -38,7 +38,7 @@ impl Number for [f32; 2] {
     }
 }
 
-/// The elements of a box of each of the fields of `shape`.
+/// Returns the elements of a box of each of the fields of `shape`.
 fn cut<T: Copy>(all: &[T], shape: [u64; 3], part: &Box3) -> Vec<T> {
     let mut values = Vec::new();
     for field in all.chunks(shape.iter().product::<u64>() as usize) {

@@ -31,7 +31,7 @@ fn alone(gpu: &Gpu) -> (Recorder, GridComms, Grid) {
     (Recorder::new(gpu).unwrap(), GridComms::new(&Communicator::solo(), grid).unwrap(), grid)
 }
 
-/// Returns all grids of so many ranks.
+/// Returns all grids of `ranks` ranks.
 fn grids(ranks: usize) -> Vec<[usize; 2]> {
     (1..=ranks).filter(|p| ranks.is_multiple_of(*p)).map(|p| [p, ranks / p]).collect()
 }
@@ -219,8 +219,8 @@ fn lines_inside_planes_bind_one_window_of_each_array() {
     assert!(matches!(error, ExchangeError::Device(DeviceError::TooManyWindows { .. })), "{error}");
 }
 
-/// The first of several passes reads all into scratch that stages share, and the last writes over
-/// what the first has read.
+/// Several passes work in place: the first reads all into scratch that stages share, and the last
+/// writes over what the first has read.
 #[test]
 fn stages_of_several_passes_work_in_place() {
     // Tiles of full sectors need two passes along x and y; long lines do on any device.
@@ -615,7 +615,7 @@ fn operators_and_callbacks_go_together_or_are_refused() {
         "spectrum_part",
     );
     assert!(matches!(Spectral::new(&mut recorder, &[three(&other)], &part), Err(DeviceError::Misuse { .. })));
-    // Callbacks are no linear functions, let alone known ones.
+    // Callbacks are not linear functions, let alone known ones.
     for refused in [
         transform.forward_adjoint(&mut recorder, &mut comms, &spectrum, &field, &layout),
         transform.inverse_adjoint(&mut recorder, &mut comms, &field, &layout, &spectrum),
@@ -657,7 +657,7 @@ fn parameters_and_bindings_of_callbacks_are_looked_at() {
 
 // -------------------------------------------------------------------- filters
 
-/// What a filter makes of this rank's part of `input`; its ghosts must be left alone.
+/// Returns the result of a filter for this rank's part of `input`; its ghosts must be left alone.
 fn filtered<T: Cell>(
     filter: &Filter<T>,
     recorder: &mut Recorder,

@@ -73,7 +73,7 @@ const SAMPLE: [u64; 44] = [
     1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, 49, 60, 64, 74, 77, 96,
     121, 128, 143, 169, 210, 256, 289, 360, 512, 961, 1000, 1024, 2048, 4096,
 ];
-/// Those of them that go without the long tests: one of each kind.
+/// Lengths that go without the long tests: one of each kind.
 const FEW: [u64; 7] = [2, 15, 16, 37, 60, 121, 1000];
 
 /// Returns a transform along one axis of a few lines.
@@ -331,13 +331,13 @@ fn roots_in_double_precision() {
     }
 }
 
-/// The root mean square of the errors of three stages of 16: what twiddles are wrong by shows here,
-/// long before it meets the law.
+/// Returns the root mean square of the errors of three stages of 16: what twiddles are wrong by
+/// shows here, long before it meets the law.
 ///
 /// A rounding is e = 2.5e-8 of a value (root mean square, f32), a complex product 1.4 of these.
 /// Twiddles of a stage of 16 are products of the roots 1 and 4, each up to three times: (7 e^2 of
 /// the roots + 3 products)^(1/2) = 9e-8. Two such stages, and twelve sums and their constants at
-/// some 3e-8, give 1.6e-7. Powers of one root would have 77 e^2 in the place of 7, and 3e-7.
+/// some 3e-8, give 1.6e-7. Powers of one root would have 77 e^2 instead of 7, and 3e-7.
 #[test]
 fn errors_of_three_stages() {
     let gpu = Gpu::open(&options(), 0).unwrap();

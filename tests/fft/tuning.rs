@@ -115,7 +115,7 @@ fn the_fastest_way_is_remembered() {
     assert!(again.tried.is_empty() && again.choice == first.choice, "it is remembered");
     // Another number of ranks is another question, and does not forget the first.
     assert!(!tune(1, 4).tried.is_empty() && tune(2, 4).tried.is_empty());
-    // A file that is no wisdom counts as empty and is replaced.
+    // A file without wisdom counts as empty and is replaced.
     std::fs::write(&file, "{ \"half").unwrap();
     assert!(!tune(1, 4).tried.is_empty() && tune(1, 4).tried.is_empty());
     std::fs::remove_dir_all(&directory).unwrap();

@@ -238,7 +238,7 @@ fn a_solution_of_rounding_errors_has_not_converged() {
     host.axpby(-1.0, &j, 1.0, &mut residual).unwrap();
     let ratio = dot(&residual, &residual).sqrt() / target;
     assert!(ratio > 1e3 && (found.error_ratio / ratio - 1.0).abs() < 1e-12, "{} {ratio}", found.error_ratio);
-    // A rise at an iteration that computes the residual anew is one of rounding errors: the search
+    // A rise at an iteration that computes the residual again is one of rounding errors: the search
     // restarts.
     let rules = CgOptions { maxiter: Some(1000), ..CgOptions::absdelta(1e-8) };
     let found = conjugate_gradient(&mut host, &mut product, &j, None, &rules).unwrap();
@@ -327,7 +327,7 @@ fn a_metric_without_curvature_ends_a_step_and_not_the_fit() {
     let length = dot(fit.samples().residual(0).unwrap(), fit.samples().residual(0).unwrap());
     assert!((mirrored / length + 1.0).abs() < 1e-12, "{mirrored} {length}");
 
-    // What is no number remains an error.
+    // NaN remains an error.
     let broken = Altered { problem: identity(3), metric: |_, _| vec![f64::NAN; 3], left: |_, product| product };
     let fit = Fit::new(&mut host, &broken, &groups, &start, &FitOptions::new(1)).unwrap();
     let error = fit.run(&mut host).unwrap_err();

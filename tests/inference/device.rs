@@ -19,7 +19,7 @@ use serde_json::Value;
 
 const PROBLEMS: [&str; 3] = ["poisson_16", "gaussian_16", "student_16"];
 
-/// What f32 may differ by, relative to the greatest number: some 100 roundings, which the metric's
+/// Tolerance of f32, relative to the greatest number: some 100 roundings, which the metric's
 /// condition of some 100 amplifies.
 const BOUND: f64 = 1e-3;
 
@@ -29,7 +29,7 @@ fn rate(rank: &mut Rank, golden: &Value) -> Result<Model, InferenceError> {
     rate_on(rank, golden, &regular)
 }
 
-/// The same on another grid.
+/// Creates it on another grid.
 fn rate_on(rank: &mut Rank, golden: &Value, regular: &RegularGrid) -> Result<Model, InferenceError> {
     let amplitude = AmplitudePrior::NonParametric {
         of: PriorSpectrum::Power,
@@ -98,7 +98,7 @@ fn within(bound: f64, what: &str, found: &[f64], wanted: &[f64]) {
     assert!(apart < bound, "{what}: {apart}");
 }
 
-/// What a minimum may lie from another where values of some 20 to 70 are known to 10^-6 of
+/// Distance of a minimum from another where values of some 20 to 70 are known to 10^-6 of
 /// themselves: the root of twice that, in directions of curvature 1. Bent samples are minima, too.
 const MINIMUM: f64 = 1e-2;
 
@@ -290,11 +290,11 @@ fn noise_at_points_is_the_same_on_any_ranks() {
     }
 }
 
-/// What a fit takes is known before it runs, and kept within what it may take.
+/// A fit knows its memory before it runs and keeps within its budget.
 #[test]
 fn a_fit_keeps_within_its_memory() {
     let golden = golden("inference.json")["poisson_16"].clone();
-    // No other test of the process has this window, so nobody else allocates on this device
+    // No other test of the process has this window, so no other test allocates on this device
     // meanwhile.
     let options = Options { window_bytes: Some(2 << 20), ..meshloom_sanitizer::options().unwrap() };
     ranks_with([1, 1], &options, |rank| {

@@ -459,7 +459,7 @@ fn samples_that_are_no_solutions_are_told_of() {
             let fit = Fit::new(&mut host, &problem, &groups, &vec![0.0; 64], &options)?.run(&mut host)?;
             let seed = Excitations::Seed(1);
             let filter = wiener_filter(&mut host, &problem, &groups, &vec![0.0; 64], (3, &seed), &cut)?;
-            // What conjugate gradients have left undone is no sign of another model.
+            // What conjugate gradients have left undone does not point to another model.
             assert!(!filter.is_bent, "{}", filter.bend);
             Ok::<_, InferenceError>((
                 fit.history().iter().map(|report| report.sampling).collect::<Vec<_>>(),
@@ -486,7 +486,7 @@ fn a_filter_of_a_model_that_is_not_linear_says_so() {
 }
 
 /// Data of this size about `exp(x)` for one latent value each, and Poisson noise: far from the
-/// start the energy is no parabola.
+/// start the energy is not a parabola.
 fn counts_of(size: f64) -> Problem {
     let forward = |x: &[_]| x.iter().map(|x: &rustfft::num_complex::Complex64| x.exp()).collect();
     let data = (0..8).map(|i| (size * (1.0 + 0.1 * f64::from(i))).round()).collect();
@@ -544,7 +544,7 @@ fn a_minimum_to_rounding_is_told_from_a_search_that_finds_nothing() {
     assert_eq!(stop(1e-3).unwrap().stop, NewtonStop::Rounding);
 }
 
-/// What a rank sets up: pairs, seed, what one of its data has more than others', iterations.
+/// Setup of a rank: pairs, seed, what one of its data has more than others', iterations.
 type Differ = dyn Fn(usize) -> (usize, u64, f64, u32) + Sync;
 
 #[test]
@@ -708,8 +708,8 @@ fn the_error_of_the_evidence_is_its_scatter_over_seeds() {
 fn curvatures_that_several_directions_have_all_count_for_the_evidence() {
     let (mut host, groups) = (Host::default(), SampleGroups::one(&Communicator::solo()));
     let place = Samples::none(vec![0.0; 6]);
-    // Data say nothing of a weight of 0. A small curvature between equal large ones is no sign that
-    // none is left.
+    // Data say nothing of a weight of 0. A small curvature between equal large ones does not show
+    // that none is left.
     for weights in [[3.0; 6], [3.0, 3.0, 0.0, 2.0, 2.0, 2.0], [3.0, 3.0, 3.0, 1e-4, 1e-4, 0.0], [0.0; 6]] {
         let row = |i: usize| (0..6).map(|j| if i == j { weights[i] } else { 0.0 }).collect();
         let forward = Box::new(linear((0..6).map(row).collect()));

@@ -131,7 +131,7 @@ fn latent(golden: &Value, of: &str) -> Vec<f64> {
     x
 }
 
-/// The reference's field of 8 x 8 cells, whose hyper-parameters are given by hand.
+/// Creates the reference's field of 8 x 8 cells, whose hyper-parameters are given by hand.
 #[test]
 fn the_field_of_the_study_has_its_amplitudes() {
     ranks([1, 1], |rank| {
@@ -583,9 +583,9 @@ fn large_poisson(rank: &mut Rank) -> Result<(Model, Likelihood), InferenceError>
     Ok((rate, likelihood))
 }
 
-/// Of logarithms of rates in samples, and the true ones: the relative error of the mean rate, the
-/// error of the mean logarithm (root of mean square), the mean of its standard deviation, and the
-/// parts of the cells whose truth is within one and two of these.
+/// Statistics of logarithms of rates in samples, and the true ones: the relative error of the mean
+/// rate, the error of the mean logarithm (root of mean square), the mean of its standard deviation,
+/// and the parts of the cells whose truth is within one and two of these.
 fn away_from(truth: &[f64], samples: &[Vec<f64>]) -> [f64; 5] {
     let (count, cells) = (samples.len() as f64, truth.len() as f64);
     let (mut error, mut power, mut rms, mut width, mut within) = (0.0, 0.0, 0.0, 0.0, [0.0; 2]);
@@ -757,7 +757,7 @@ fn energies_resolve_small_differences() {
     });
 }
 
-/// The same of classes, whose energies are logarithms of sums: of near logits, and of logits far
+/// Same with classes, whose energies are logarithms of sums: of near logits, and of logits far
 /// from that of the datum.
 #[test]
 fn energies_of_classes_resolve_small_differences() {
@@ -1198,7 +1198,7 @@ fn data_that_cannot_be_are_refused() {
 
 #[test]
 fn a_metric_takes_the_dispatches_that_its_cost_says_and_waits_for_nothing() {
-    // No other test of the process has this window, so nobody else allocates on this device
+    // No other test of the process has this window, so no other test allocates on this device
     // meanwhile.
     let options = Options { window_bytes: Some(1 << 20), kernels: 404, ..meshloom_sanitizer::options().unwrap() };
     ranks_with([1, 1], &options, |rank| {
@@ -1324,7 +1324,7 @@ fn bent_samples_of_an_inferred_width_are_as_wide_as_the_posterior() {
     });
 }
 
-/// The check compares the coordinates' derivative with the root of the metric: coordinates with
+/// A check compares the coordinates' derivative with the root of the metric: coordinates with
 /// data in place of the mean are refused.
 #[test]
 fn coordinates_of_another_metric_are_found() {

@@ -214,7 +214,7 @@ fn foreign_files_are_recognised_with_a_remedy() {
     assert!(text.contains("<f2") && text.contains("float32"), "{text}");
 }
 
-/// The bytes of an array of `columns` columns, one after the other.
+/// Returns the bytes of an array of `columns` columns, one after the other.
 fn in_columns<const N: usize>(rows: &[[u8; N]], columns: usize) -> Vec<u8> {
     (0..columns).flat_map(|column| rows.iter().skip(column).step_by(columns).flatten().copied()).collect()
 }

@@ -10,7 +10,7 @@ use super::mutation::{Random, mutate, survive};
 use meshloom::io::{IoError, IoErrorKind, Member, NpyFile, NpyWriter, NpzFile, NpzWriter, read_numbers};
 use meshloom::points::neighbors::Bins;
 
-/// Returns what reading has given must be good, or an error that is no wish for memory.
+/// Returns what reading has given must be good, or an error other than a lack of memory.
 fn sound<T>(path: &Path, result: Result<T, IoError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -175,7 +175,7 @@ mod hdf5 {
         list(&header, "Time", &[0.5f64]);
         list(&header, "Redshift", &[1f64]);
         if latest {
-            // So many that they are kept in a heap.
+            // Enough that they are kept in a heap.
             (0..9).for_each(|number| list(&header, &format!("Other{number}"), &[number]));
         }
         let group = file.create_group("PartType1").unwrap();

@@ -36,7 +36,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What the archive of [`write`] holds.
+/// Contents of the archive of [`write`].
 const ROWS: usize = 1001;
 
 fn members() -> Vec<Member> {

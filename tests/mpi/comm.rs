@@ -95,7 +95,7 @@ pub const CASES: &[Case] = &[
         inner: Inner::Run(|comm| other_exchanges(comm, 50_000)),
         outcome: Outcome::Fails("rank 1 called exchange of f32"),
     },
-    // The longer message is cut off by MPI; its head must be there all the same.
+    // The longer message is cut off by MPI; its head must be there nevertheless.
     Case {
         name: "comm::a_mismatch_of_lengths",
         ranks: &[2],
@@ -308,7 +308,7 @@ fn forgotten_sends(comm: &Communicator) -> Result<(), CommError> {
     Ok(())
 }
 
-/// Nobody is blamed for being slow, however many wait for it, and in whatever they do.
+/// No rank is blamed for being slow, however many wait for it, and in whatever they do.
 fn slow_ranks(comm: &Communicator) -> Result<(), CommError> {
     let part = comm.split((comm.rank() != 1).then_some(0), 0)?;
     match comm.rank() {
@@ -368,7 +368,7 @@ fn crossing_splits(comm: &Communicator) -> Result<(), CommError> {
     })
 }
 
-/// Rank 0 is told by those that find it first and then neither call anything nor answer.
+/// Rank 0 is notified by those that find it first and then neither call anything nor answer.
 fn mismatch_in_callers() {
     let universe = mpi::initialize().expect("nobody has initialised MPI");
     let comm = of_world().expect("all ranks are here");

@@ -51,7 +51,7 @@ fn rank(comm: &Communicator) -> Result<(), ExchangeError> {
     Ok(())
 }
 
-/// In a communicator of the caller's, where a rank that fails ends nobody.
+/// In a communicator of the caller's, where a failing rank ends no other.
 fn out_of_step(gpu: &Gpu) -> Result<(), ExchangeError> {
     // SAFETY: the world is always a valid handle.
     let comm = unsafe { Communicator::from_mpi(ffi::RSMPI_COMM_WORLD) }?;

@@ -45,7 +45,7 @@ fn part_of(whole: &[f32], part: &Box3, n: u64) -> Vec<f32> {
     values
 }
 
-/// What a run gives: the tangent of the density, and the cotangent of the noise; the derivative by
+/// Results of a run: the tangent of the density, and the cotangent of the noise; the derivative by
 /// parameters.
 #[derive(PartialEq)]
 struct Found {

@@ -46,7 +46,7 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 /// Cases that run at the same time: most of their time ranks wait.
 const AT_ONCE: usize = 3;
 
-/// What a rank does.
+/// Body of a rank.
 enum Inner {
     /// A body of `run_mpi`.
     Run(fn(&Communicator) -> Result<(), CommError>),

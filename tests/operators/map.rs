@@ -36,8 +36,8 @@ const ROWS: &str = "
 
 const CONSTANTS: [f32; 3] = [1.1, -0.7, 0.3];
 
-/// Of both signs, and near enough to 1 that in products of them, times one of the constants, no
-/// infinity meets a zero: which NaN comes of that is each device's own.
+/// Items of both signs, and near enough to 1 that in products of them, times one of the constants,
+/// no infinity meets a zero: which NaN comes of that is each device's own.
 fn items_of(count: u64) -> Vec<f32> {
     let size = |item: u64| 1.0 + 0.3 * (item as f32 * 0.37).sin();
     (0..count).map(|item| if item % 3 == 0 { -size(item) } else { size(item) }).collect()
@@ -62,7 +62,7 @@ fn on_ranks<T: Send>(ranks: usize, options: &Options, body: impl Fn(&mut Rank) -
     outcome.unwrap_or_else(|error| panic!("{ranks} ranks: {error}"))
 }
 
-/// What the kernel makes of the items of a chunk.
+/// Result of the kernel for the items of a chunk.
 struct RowMaker {
     kernel: Kernel,
     constants: Array<f32>,
@@ -274,7 +274,7 @@ fn what_does_not_fit_is_an_error_on_all_ranks() {
     });
 }
 
-/// The error of a function on one rank is the run's, while others wait for its rows.
+/// An error of a function on one rank is the run's, while others wait for its rows.
 #[test]
 fn an_error_of_the_function_ends_all_ranks() {
     let options = meshloom_sanitizer::options().unwrap();
@@ -346,8 +346,8 @@ impl Linearised for CountingAt {
     }
 }
 
-/// The squares of each rank's three points, times a vector of one, summed over ranks: a Jacobian
-/// that is known.
+/// Sums the squares of each rank's three points, times a vector of one, summed over ranks: a
+/// Jacobian that is known.
 #[test]
 fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once() {
     let options = meshloom_sanitizer::options().unwrap();
@@ -396,7 +396,7 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
                 .unwrap();
             }
             assert_eq!(linearised.get(), 1, "one linearisation serves all products");
-            // Errors of all ranks, whoever asks for what.
+            // Errors of all ranks, whichever rank differs.
             let asked = [(2..4, 1), (0..3, 0), (0..2 + u64::from(me == 0), 1)];
             for (rows, chunk) in &asked[..if ranks > 1 { 3 } else { 2 }] {
                 let wrong = jacobian_rows(rank, &point, rows.clone(), ChunkSize::Items(*chunk), |_, _, _| Ok(()));
@@ -515,8 +515,8 @@ fn likelihoods_are_mapped() {
     }
 }
 
-/// The metric of a Gaussian likelihood, J^T J / sigma^2, from the rows of the model's Jacobian, in
-/// chunks.
+/// Computes the metric of a Gaussian likelihood, J^T J / sigma^2, from the rows of the model's
+/// Jacobian, in chunks.
 #[test]
 fn the_metric_of_a_likelihood_is_that_of_the_jacobians_rows() {
     let options = meshloom_sanitizer::options().unwrap();

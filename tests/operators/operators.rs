@@ -272,7 +272,7 @@ fn every_operator_works_in_small_windows() {
     }
 }
 
-/// The types that `src` makes operators of, and those that the documentation lists.
+/// Compares the types that `src` makes operators of, and those that the documentation lists.
 #[test]
 fn no_operator_is_left_out_of_the_checks() {
     // Programs of tests run in the package's directory, which need not be the one that they were
@@ -512,7 +512,7 @@ fn what_does_not_fit_is_said_when_it_is_composed() {
         assert!(matches!(at.jvp(rank, &field, &mut wrong), Err(OperatorError::Fit { .. })));
         assert!(matches!(at.vjp(rank, &dy, &mut wrong), Err(OperatorError::Fit { .. })));
         assert!(matches!(at.vjp(rank, &wrong, &mut dx), Err(OperatorError::Fit { .. })));
-        // NaN is found by whoever sums.
+        // NaN is found by any sum.
         let mut field = Vector::new(&rank.gpu, &space)?;
         let mut values = vec![1.0; 64];
         values[17] = f64::NAN;
@@ -583,7 +583,7 @@ fn checks_find_a_wrong_derivative() {
 
 #[test]
 fn warmed_derivatives_allocate_compile_and_move_nothing() {
-    // No other test of the process has this window, so nobody else allocates on this device
+    // No other test of the process has this window, so no other test allocates on this device
     // meanwhile.
     let options = Options { window_bytes: Some(1 << 20), kernels: 405, ..options()[0].clone() };
     on_grid([1, 1], &options, |rank| {

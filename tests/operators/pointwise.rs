@@ -103,7 +103,7 @@ const TWO: &[Function2] = &[
     ("reflect(vec2($, %), vec2(0.0, 1.0)).y", |_, b| -b),
 ];
 
-/// What calls, branches and variables make of a number.
+/// Calls, branches and variables applied to a number.
 const HELPER: &str = "
 fn helper(a: f32) -> f32 {
     var v = vec2<f32>(a, 0.5);
@@ -160,8 +160,8 @@ impl Tree {
     }
 }
 
-/// The derivative along `direction` by differences of fourth order, if the function is smooth
-/// there: two steps must agree.
+/// Returns the derivative along `direction` by differences of fourth order, if the function is
+/// smooth there: two steps must agree.
 fn difference(tree: &Tree, at: &[f64; 3], direction: &[f64; 3]) -> Option<f64> {
     let by = |h: f64| {
         let value = |t: f64| {

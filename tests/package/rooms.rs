@@ -1,4 +1,4 @@
-//! How the rooms and the files within them depend on each other, read from the sources: no import
+//! Dependencies of the modules and the files within them, read from the sources: no import
 //! leads up, and none leads round in a ring.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ const LIBRARY: &[&[&str]] = &[
     &["error", "kernels"],
 ];
 
-/// The same among points.
+/// The layers within points.
 const POINTS: &[&[&str]] = &[
     &["error"],
     &["domain", "rows"],
@@ -41,7 +41,7 @@ const POINTS: &[&[&str]] = &[
     &["fof"],
 ];
 
-/// Folders whose files (and folders) import each other in no ring: a crate's root, and folders
+/// Folders whose files (and folders) import each other without a cycle: a crate's root, and folders
 /// below it.
 const WITHOUT_RINGS: &[(&str, &[&str])] = &[
     (

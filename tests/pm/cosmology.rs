@@ -265,7 +265,7 @@ fn a_single_plane_wave_stays_on_its_exact_trajectory() {
 #[test]
 fn bullfrog_is_exact_to_second_order_and_fastpm_is_not() {
     // Three crossing waves on a box of side 2 pi, one step from almost nothing to today. Forces are
-    // summed directly over modes up to 3 an axis, so there is no mesh to err.
+    // summed directly over modes up to 3 an axis, so no mesh can err.
     let growth = Growth::new(Cosmology::simple());
     let (begin, end) = (growth.at(A_MIN).unwrap(), growth.at(1.0).unwrap());
     let n = 8;

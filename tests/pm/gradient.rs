@@ -114,7 +114,7 @@ fn close(what: &str, got: f64, want: f64, tolerance: f64) {
     );
 }
 
-/// The golden gradient of 8 steps of 16^3 particles: an f64 program's, which automatic
+/// Golden gradient of 8 steps of 16^3 particles: an f64 program's, which automatic
 /// differentiation and differences confirm. `f32` kernels of the same run are 5.8e-6 of the rms
 /// away from f64 ones; sums are compared at 1e-5.
 #[test]
@@ -164,7 +164,7 @@ fn the_gradient_has_the_same_bits_everywhere() {
 /// more.
 #[test]
 fn a_warmed_gradient_only_computes() {
-    // No other test of the process has this window, so nobody else allocates on this device
+    // No other test of the process has this window, so no other test allocates on this device
     // meanwhile.
     let options = Options { window_bytes: Some(1 << 20), kernels: 403, ..meshloom_sanitizer::options().unwrap() };
     let config = Config { particles: 8, mesh: 16, steps: 2, ..golden() };
@@ -195,11 +195,11 @@ fn a_warmed_gradient_only_computes() {
     .unwrap();
 }
 
-/// The memory that is said before anything is computed is as much as is taken and little more, as
+/// Memory that is forecast before anything is computed is as much as is taken and little more, as
 /// far as one array of one value for each cell.
 #[test]
 fn memory_is_what_was_said() {
-    // A rank of its own device each: no other test of the process has these windows, so nobody else
+    // A rank of its own device each: no other test of the process has these windows, so no other
     // allocates there.
     for (window, [particles, mesh], every, lpt) in [
         (1 << 21, [8, 16], 1, LptOrder::Second),
@@ -402,7 +402,7 @@ fn derivatives_are_differences_of_the_reference() {
     }
 }
 
-/// The gradient predicts how the loss itself changes with windows that have no kinks; the error of
+/// A gradient predicts how the loss itself changes with windows that have no kinks; the error of
 /// the prediction falls with the square of the step.
 #[test]
 fn losses_with_smooth_windows_follow_their_gradient() {
@@ -416,7 +416,7 @@ fn losses_with_smooth_windows_follow_their_gradient() {
             (evaluate(1, &config, 1, &moved, variance).loss - found.loss - by * slope).abs()
         };
         let [wide, narrow] = [0.2, 0.1].map(rest);
-        // Of second order: a quarter, but for terms of third order.
+        // Of second order: a quarter, except for terms of third order.
         assert!(wide < 0.2 * (0.2 * slope).abs().max(found.loss), "{window}: {wide} {slope}");
         assert!((2.5..6.0).contains(&(wide / narrow)), "{window}: {wide} {narrow}");
     }

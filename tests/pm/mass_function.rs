@@ -45,7 +45,7 @@ fn predictions_are_those_of_another_library() {
         for (model, expected) in [Multiplicity::PressSchechter, Multiplicity::ShethTormen].iter().zip(expected) {
             assert_close(model.dn_dlnm(&found).unwrap(), expected, collapse);
         }
-        // Half a unit in the last digit of A, a, b and c, which is 0.005 but for A's 0.0005; sigma
+        // Half a unit in the last digit of A, a, b and c, which is 0.005 and for A 0.0005; sigma
         // enters as 2 c/sigma^2.
         let fit = |turn: f64, slope: f64, amplitude: f64| {
             0.0005 / amplitude

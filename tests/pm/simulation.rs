@@ -19,7 +19,7 @@ fn golden() -> Config {
     Config { particles: 16, mesh: 32, box_size: 64.0, cosmology: Cosmology::simple(), steps: 8, ..base }
 }
 
-/// What ranks send before the first step is what was forecast, whichever way noise is made.
+/// Ranks send before the first step what was forecast, whichever way noise is made.
 #[test]
 fn the_start_sends_what_was_forecast() {
     for (noise_by, lpt) in
@@ -34,7 +34,7 @@ fn the_start_sends_what_was_forecast() {
     }
 }
 
-/// What a run ends with, gathered in Lagrangian order.
+/// Result of a run, gathered in Lagrangian order.
 #[derive(Debug, PartialEq)]
 struct End {
     displacement: Vec<[f32; 3]>,
@@ -216,7 +216,7 @@ fn a_uniform_lattice_feels_no_force_and_momentum_is_conserved() {
         let end = run(&options, 1, &config, Some(&zeros));
         let largest = end.momentum.iter().flatten().fold(0.0f32, |a, b| a.max(b.abs()));
         // With mesh == particles the density is exactly 1; with twice the cells the lattice's own
-        // force is zero at its sites but for rounding of sums of order 8 * eps a cell.
+        // force is zero at its sites except for rounding of sums of order 8 * eps a cell.
         assert!(largest <= if mesh == 8 { 0.0 } else { 1e-5 }, "mesh {mesh}, {window}: {largest}");
     }
     let mut context = Rank::new(Communicator::solo(), Gpu::open(&options, 0).unwrap()).unwrap();
@@ -360,7 +360,7 @@ fn a_warmed_step_submits_twice_and_allocates_nothing() {
     }
 }
 
-/// What is in use on the device at most, beside what was said of it before. One rank takes that and
+/// Maximum in use on the device, beside the forecast. One rank takes that and
 /// a hundredth for tables and the like; of several ranks the displacements decide how far ghost
 /// cells reach, for which 10 Mpc/h is said, and not all have their most at the same time.
 #[test]
@@ -374,7 +374,7 @@ fn a_run_takes_the_memory_that_was_said() {
         (2, cut([1, 2])),
     ];
     for (number, (ranks, config)) in cases.into_iter().enumerate() {
-        // A device of its own, whose memory nobody else uses.
+        // A device of its own, whose memory is not used by others.
         let options = Options { kernels: 300 + number, ..meshloom_sanitizer::options().unwrap() };
         let forecast = config.forecast(ranks).unwrap();
         let found = launch(Launch::Threads(ranks), &options, |context| {
@@ -437,7 +437,7 @@ fn a_state_replaces_the_one_before_it() {
     }
 }
 
-/// What is done with the device's memory while particles are on the host changes nothing, also
+/// Use of the device's memory while particles are on the host changes nothing, also
 /// between two kicks by one force.
 #[test]
 fn particles_come_back_as_they_were() {
@@ -662,7 +662,7 @@ fn a_fast_particle_widens_the_ghost_cells_of_its_own_rank_only() {
     let (moved, sent) = run(8, 6.5);
     assert!(moved == alone && still != alone);
     // From plane 0 it reaches plane 7, and with the margin rank 2: rank 0 sends to ranks 1 and 2,
-    // and nobody else to anybody.
+    // and no other rank to any.
     assert_eq!(none, [0; 8]);
     assert!(sent[0] > 0 && sent[1..] == [0; 7], "{sent:?}");
 }
@@ -699,8 +699,8 @@ fn noise_on_the_device_is_that_of_the_host_to_the_last_bit() {
     }
 }
 
-/// The modes of a lattice by their definition: `mode_noise` of the wave vector or of its twin, in
-/// whose last component that is not 0 the sign is positive.
+/// Returns the modes of a lattice by their definition: `mode_noise` of the wave vector or of its
+/// twin, in whose last component that is not 0 the sign is positive.
 fn modes_by_definition(seed: u64, side: u64, part: &[std::ops::Range<u64>; 3]) -> Vec<[f32; 2]> {
     let n = side as i64;
     let size = (side as f64).powi(3).sqrt();
@@ -772,7 +772,7 @@ fn twice_the_particles_are_the_same_universe() {
     };
     let (coarse, fine) = (run(1, 16, NoiseBy::Mode), run(3, 32, NoiseBy::Mode));
     // The displacements of the fine run at the sites of the coarse one have its modes and smaller
-    // ones: the difference is no larger than the finer modes' part. Compared mode by mode: up to 5
+    // ones: the difference is at most the finer modes' part. Compared mode by mode: up to 5
     // of the 8 that the coarse lattice has, with those at the edge aliased on neither side.
     let transform = |end: &End, n: usize| -> Vec<Complex<f64>> {
         (0..7usize.pow(3))

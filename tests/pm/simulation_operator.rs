@@ -111,11 +111,11 @@ fn both_derivatives_are_the_transposes_of_each_other() {
     }
 }
 
-/// The memory that is said before anything is computed is what an operator with one linearization
+/// Memory that is forecast before anything is computed is what an operator with one linearization
 /// takes, and little more, in both products.
 #[test]
 fn an_operator_takes_the_memory_that_it_said() {
-    // No other test of the process has these windows, so nobody else allocates on the device.
+    // No other test of the process has these windows, so no other test allocates on the device.
     for (window, mesh) in [(1 << 22, 32), (1 << 23, 16)] {
         let options = Options { window_bytes: Some(window), ..meshloom_sanitizer::options().unwrap() };
         on_grid([1, 1], &options, |rank| {

@@ -714,7 +714,7 @@ fn numbers_that_only_several_ranks_show_to_be_wrong_are_an_error() {
         (points.number, points.label) = (number.to_vec(), vec![label; number.len()]);
         points
     };
-    // Nobody has the number; two have; another number is twice there; one rank alone has a group
+    // No point has the number; two have; another number is twice there; one rank alone has a group
     // without its label.
     for (dealt, want) in [
         ([rank(&[8], 7), rank(&[9], 7)], FofError::Label { label: 7 }),

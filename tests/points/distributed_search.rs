@@ -14,7 +14,7 @@ use meshloom::points::tree::Builder;
 use meshloom::points::{Cloud, Curve, Domain, Frame, Particles};
 use meshloom::{Error, Rank};
 
-/// How the input is shared out.
+/// Distribution of the input.
 #[derive(Clone, Copy, Debug)]
 enum Share {
     Even,
@@ -225,7 +225,7 @@ fn an_integer_weight_is_so_many_points() {
         (weights, repeated)
     };
     let ((of_points, many_points), (of_places, many_places)) = (repeat(&points, 37), repeat(&places, 38));
-    // Copies of a point are 0 apart: they are no pair of different places.
+    // Copies of a point are 0 apart: they are not a pair of different places.
     let edges = [1e-6, 0.1, 0.2, 0.3];
     let clouds = [&points[..], &places[..]];
     let weights = [Some(&of_points[..]), Some(&of_places[..])];
@@ -320,7 +320,7 @@ fn ghosts_are_all_that_is_near_and_come_back() {
             let copies = ghosts.refresh(&mut context, cloud.positions(), 3)?;
             let copies = context.recorder.download(&copies, 0, copies.len())?;
             assert_eq!(copies.len() as u64, 3 * ghosts.len());
-            // Nobody's neighbor is missing: what others have and is near any own point is here.
+            // No neighbor is missing: what others have and is near any own point is here.
             let own = context.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
             let all = comm.all_gather_v(&own)?;
             for (rank, others) in all.iter().enumerate().filter(|(rank, _)| *rank != comm.rank()) {

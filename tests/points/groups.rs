@@ -19,7 +19,7 @@ fn share(n: usize, ranks: usize, how: usize) -> Vec<usize> {
     (0..=ranks).map(end).collect()
 }
 
-/// What all ranks found, one after the other.
+/// Results of all ranks, one after the other.
 #[derive(Debug, Default, PartialEq)]
 struct Found {
     labels: Vec<u64>,
@@ -257,7 +257,7 @@ fn groups_take_the_memory_that_was_said() {
         side * uniform(1, i) as f32 * if narrow { 0.05 } else { 1.0 }
     };
     let points: Vec<f32> = (0..3 * count).map(place).collect();
-    // A device of its own, whose memory nobody else uses.
+    // A device of its own, whose memory is not used by others.
     let options = Options { kernels: 401, ..meshloom_sanitizer::options().unwrap() };
     launch(Launch::Threads(1), &options, |context| {
         // Uploaded in pieces, so that what they pass through is little.

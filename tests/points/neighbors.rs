@@ -472,7 +472,7 @@ fn callbacks_see_every_neighbour() {
     assert!(all.iter().any(|row| row.len() > 3) && all.iter().any(|row| row.len() < 3));
 }
 
-/// More queries than a dispatch takes, in so many workgroups that they come in rows: the last row
+/// More queries than a dispatch takes, in enough workgroups that they come in rows: the last row
 /// has more of them than the queries need.
 #[test]
 fn every_query_is_searched_for_once() {

@@ -18,7 +18,7 @@ impl Numbers {
     }
 }
 
-/// The counts of all ranks' rows, of which each has an equal part of points and of centers.
+/// Returns the counts of all ranks' rows, of which each has an equal part of points and of centers.
 fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: &Overdense) -> Vec<u64> {
     let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |context| {
         let domain = Domain::new(&sides)?;
@@ -34,8 +34,8 @@ fn found(ranks: usize, sides: [f64; 3], points: &[f32], centers: &[f32], query: 
     parts.unwrap().concat()
 }
 
-/// The definition in f64: the first sphere from inside out. Also how close the decision was,
-/// relative to a radius.
+/// Returns the definition in f64: the first sphere from inside out. Also how close the decision
+/// was, relative to a radius.
 fn brute(sides: [f64; 3], points: &[f32], center: &[f32], density: f64, least: usize) -> (u64, f64) {
     let distance = |point: &[f32]| {
         let gap = |axis: usize| {
@@ -113,7 +113,7 @@ fn spheres_are_those_of_brute_force_on_any_number_of_ranks() {
 fn an_entry_of_long_lists_takes_the_memory_that_was_said() {
     let mut numbers = Numbers(23);
     let points: Vec<f32> = (0..3 * 1024).map(|_| (5.0 + 0.01 * numbers.next()) as f32).collect();
-    // A device of its own, whose memory nobody else uses.
+    // A device of its own, whose memory is not used by others.
     let options = Options { kernels: 420, ..meshloom_sanitizer::options().unwrap() };
     launch(Launch::Threads(1), &options, |context| {
         let cloud = Particles::from_host(context, &Domain::new(&[10.0; 3])?, &points)?;

@@ -240,7 +240,7 @@ fn keys_are_those_of_the_host() {
             let scaled =
                 |factor: f64| -> Vec<f32> { uniform(4, count * dims).iter().map(|u| (u * factor) as f32).collect() };
             keys_agree(&mut recorder, &Domain::new(&[0.7, 3.0, 1e-3][..dims]).unwrap(), &scaled(5.0));
-            // All magnitudes, and extents that are no power of two.
+            // All magnitudes, and extents that are not a power of two.
             let powers: Vec<f32> =
                 scaled(1.0).iter().enumerate().map(|(i, u)| u * f32::powi(2.0, (i % 40) as i32 - 35)).collect();
             keys_agree(&mut recorder, &Domain::open(dims).unwrap(), &powers);

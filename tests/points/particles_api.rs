@@ -10,7 +10,7 @@ use meshloom::mesh::{MeshPart, Painter, PointsInCells, Window};
 use meshloom::points::{Bins, Counts, Domain, Histogram, Lists, ParticleError, Particles, Predicate, Targets, Visit};
 use meshloom::{Error, Launch, Rank, launch};
 
-/// Runs a body on so many ranks, and gives the results of all, one after the other.
+/// Runs a body on several ranks, and returns the results of all, one after the other.
 fn on<T: Send>(ranks: usize, body: impl Fn(&mut Rank) -> Result<Vec<T>, Error> + Sync) -> Vec<T> {
     let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |rank| body(rank)).unwrap();
     parts.into_iter().flatten().collect()
@@ -619,7 +619,7 @@ fn weight(window: Window, d: f64) -> f64 {
     }
 }
 
-/// The nodes around a point in a box with these cells, with their weights.
+/// Returns the nodes around a point in a box with these cells, with their weights.
 fn nodes(window: Window, shape: [u64; 3], size: [f64; 3], point: &[f32]) -> Vec<(usize, f64)> {
     let along = |axis: usize| {
         let (cells, at) = (shape[axis] as f64, f64::from(point[axis]) / size[axis] * shape[axis] as f64);

@@ -340,7 +340,7 @@ fn forests_are_flattened_and_labelled() {
                 )
                 .unwrap();
             let (flat, left) = (bench.down(&device), bench.down(&left)[0]);
-            // Invocations shorten the way of others.
+            // Invocations shorten the paths of others.
             let far = want.iter().filter(|(_, steps)| *steps > max_hops).count() as u32;
             assert!(left <= far, "{left} of {far}");
             assert!(flat.iter().zip(&parent).all(|(new, old)| new <= old));

@@ -14,7 +14,7 @@ use searches::{counts, pairs};
 
 /// Neighbors asked for.
 const K: usize = 6;
-/// What rounding of differences, squares and roots may change, and twice as much.
+/// Rounding of differences, squares and roots, and twice as much.
 const SLACK: f64 = 1e-6;
 /// Numbers too small for a normal `f32` may count as 0, and so may what they change.
 const NOTHING: f64 = 5e-38;
@@ -29,7 +29,7 @@ struct Case {
     lengths: Vec<f32>,
 }
 
-/// Everything that is told of a case.
+/// All results of a case.
 #[derive(Debug, Default, PartialEq)]
 struct Told {
     nearest: Vec<(u64, f32)>,
@@ -99,8 +99,8 @@ fn tell_all(ranks: usize, cases: &[Case]) -> Vec<Told> {
     all
 }
 
-/// The lists hold the nearest, each once and with its own distance; those in the same place are in
-/// the order of their numbers.
+/// Checks that lists hold the nearest, each once and with its own distance; those in the same place
+/// are in the order of their numbers.
 fn check_nearest(case: &Case, queries: &[f32], rows: &[(u64, f32)], within: f64, without_self: bool) {
     let dims = case.domain.dims();
     let asked = queries.len() / dims;

@@ -274,7 +274,7 @@ fn routes_refuse_what_does_not_fit() {
     );
 }
 
-/// The error of two ranks that make two plans of the same shape and move rows by them, each rank as
+/// An error of two ranks that make two plans of the same shape and move rows by them, each rank as
 /// it says.
 fn told_of(
     moves: impl Fn(usize, &mut Rank, &[Route; 2], &Array<f32>) -> Result<Array<f32>, ExchangeError> + Sync,

@@ -2,7 +2,7 @@
 
 use meshloom::points::Domain;
 
-/// How points lie.
+/// Arrangement of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Uniform,

@@ -251,8 +251,8 @@ fn long_blocks(comm: &Communicator) -> Result<(), CommError> {
     Ok(())
 }
 
-/// Of very long data ranks reduce a part after another: two and a half here, the last of which they
-/// cannot share evenly.
+/// For very long data ranks reduce a part after another: two and a half here, the last of which
+/// they cannot share evenly.
 fn reduction_in_several_parts(comm: &Communicator) -> Result<(), CommError> {
     if comm.max_message() < 1 << 20 {
         return Ok(());

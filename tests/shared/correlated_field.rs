@@ -250,7 +250,7 @@ pub const COTANGENT: [f64; 60] = [
     -0.354428732,
     -0.691192632,
 ];
-/// What it gives for the excitations.
+/// Its value for the excitations.
 pub const XI_COTANGENT: [f64; 60] = [
     0.996253294,
     -0.997436904,

@@ -291,7 +291,7 @@ fn in_flight(context: &mut Rank, collectives: &mut Collectives) -> Result {
     Ok(())
 }
 
-/// Returns all collectives on this rank, for all types of elements, in chunks of so many bytes.
+/// Returns all collectives on this rank, for all types of elements, in chunks of `bytes` bytes.
 pub fn all(context: &mut Rank, chunk: u64) -> Result {
     let exchange = context.exchange.clone().with_chunks(chunk, 2);
     let collectives = &mut Collectives::new(exchange);

@@ -93,7 +93,7 @@ pub fn check(rank: &mut Rank, wanted: impl Fn(&str) -> bool) -> Result<(), Opera
         for model in (case.make)(rank)? {
             let x = random_field(rank, model.domain(), 3)?;
             let found = check_adjoint(rank, &model, &x)?;
-            // Before one rank alone there is nobody.
+            // One rank alone has no rank before it.
             let is_zero = model.name() == "exclusive scan" && rank.comm.size() == 1;
             assert!(is_zero || found.tolerance > 0.0, "{}: {model:?} is 0", case.name);
             let dx = random_field(rank, model.domain(), 4)?;

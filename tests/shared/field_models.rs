@@ -134,7 +134,7 @@ pub fn few(iteration: u32) -> IterationOptions {
     }
 }
 
-/// What a fit gives, as bits: its energies, the cells of this rank with the mean and standard
+/// Result of a fit, as bits: its energies, the cells of this rank with the mean and standard
 /// deviation of the model there, and the scale.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
@@ -143,7 +143,7 @@ pub struct Found {
     pub scale: Vec<u32>,
 }
 
-/// How a fit runs.
+/// Setup of a fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Run<'a> {
     /// Parts of a group's process grid along the second axis; 1 where it is 0.
@@ -152,7 +152,7 @@ pub struct Run<'a> {
     pub iterations: u32,
     /// Bytes of device memory.
     pub memory: Option<u64>,
-    /// Where it goes on from.
+    /// State that it continues from.
     pub state: Option<&'a Path>,
 }
 

@@ -1,4 +1,4 @@
-//! What tests of transforms share: fields, transforms in f64, and runs over process grids of
+//! Shared by tests of transforms: fields, transforms in f64, and runs over process grids of
 //! threads.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
@@ -26,7 +26,7 @@ pub fn long_tests() -> bool {
 pub trait Number: Copy + PartialEq + Debug + Send + Sync + 'static {
     fn of(value: C) -> Self;
     fn value(self) -> C;
-    /// The same bits, `-0` and NaN included.
+    /// Checks for equal bits, `-0` and NaN included.
     fn bits(self) -> [u64; 2];
 }
 
@@ -277,12 +277,12 @@ pub fn paste<T: Copy>(all: &mut [T], shape: [u64; 3], part: &Box3, values: &[T])
     }
 }
 
-/// How transforms are run.
+/// Setup of transforms.
 #[derive(Clone)]
 pub struct Setup {
     pub options: Options,
     pub parts: [usize; 2],
-    /// What suits the device, if none.
+    /// `None` for the device's own.
     pub tuning: Option<TransformTuning>,
     pub halo: Halo,
     /// Bytes of a message.
@@ -318,7 +318,7 @@ impl Setup {
     }
 }
 
-/// What a rank works with.
+/// Objects of a rank.
 pub struct Rank<'a, T: Value> {
     pub gpu: &'a Gpu,
     pub recorder: Recorder,
@@ -327,7 +327,7 @@ pub struct Rank<'a, T: Value> {
     pub layout: FieldLayout,
 }
 
-/// What stands in ghosts, which must be left alone.
+/// Value of ghost cells, which must not change.
 const GHOST: f64 = 777.0;
 
 impl<T: Cell> Rank<'_, T> {

@@ -1,4 +1,4 @@
-//! What tests of inference share: goldens, fields that are filled by flat latent vectors, ranks
+//! Shared by tests of inference: goldens, fields that are filled by flat latent vectors, ranks
 //! with workers.
 //!
 //! The goldens in `tests/goldens` were computed in f64 by NIFTy.re 9.2; what its `_meta` says was
@@ -40,7 +40,7 @@ pub fn ranks<T: Send>(parts: [usize; 2], body: impl Fn(&mut Rank) -> Result<T, I
     ranks_with(parts, &meshloom_sanitizer::options().unwrap(), body)
 }
 
-/// The same on devices of these options.
+/// Runs it on devices of these options.
 pub fn ranks_with<T: Send>(
     parts: [usize; 2],
     options: &Options,

@@ -9,7 +9,7 @@ fn name() -> String {
     env::var("MPIRUN").unwrap_or_else(|_| "mpirun".to_owned())
 }
 
-/// Returns what it says of itself; `None` where there is none.
+/// Returns what it says of itself; `None` if it does not exist.
 fn version() -> Option<String> {
     let output = Command::new(name()).arg("--version").output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())

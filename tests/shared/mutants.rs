@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-/// What tells a process which copies it reads, and where it works.
+/// Variable with the copies that a process reads, and its directory.
 const TASK: &str = "MESHLOOM_TEST_MUTANTS";
 /// More copies than usual, for a longer search.
 const COUNT: &str = "MESHLOOM_TEST_MUTANT_COUNT";

@@ -30,7 +30,7 @@ pub fn on_grid<T: Send>(
     results.unwrap_or_else(|error| panic!("{parts:?}: {error}"))
 }
 
-/// As found, and with windows of 4 KiB.
+/// Unchanged, and with windows of 4 KiB.
 pub fn options() -> [Options; 2] {
     let options = meshloom_sanitizer::options().unwrap();
     [options.clone(), Options { window_bytes: Some(4096), ..options }]

@@ -13,7 +13,7 @@ pub fn mix(n: u64) -> u64 {
     (n ^ n >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 17
 }
 
-/// Who sends how much to whom: uneven, a third of it nothing.
+/// Amounts that ranks send to each other: uneven, a third of it nothing.
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub ranks: usize,

@@ -1,8 +1,8 @@
-//! What kernels of `shaders/points` compute, in plain Rust.
+//! Kernels of `shaders/points` in plain Rust.
 
 use std::ops::Range;
 
-/// What `prepare.wgsl` finds among coordinates that are wrapped already: index of the first that is
+/// Result of `prepare.wgsl` for coordinates that are wrapped already: index of the first that is
 /// not finite, least and greatest along each axis, smallest magnitude that is a normal number.
 #[derive(Debug, PartialEq)]
 pub struct Found {

@@ -124,7 +124,7 @@ pub fn displacements(delta: &[f64], n: usize, box_size: f64) -> [Vec<Vector>; 2]
     [field_of(delta, n, box_size), field_of(&source, n, box_size)]
 }
 
-/// What a particle-mesh run is, apart from its state.
+/// Parameters of a particle-mesh run.
 #[derive(Clone, Copy)]
 pub struct Setup {
     /// Particles per axis.
@@ -145,7 +145,7 @@ pub struct State {
     pub acc: Vec<Vector>,
 }
 
-/// The state at the epoch of `growth` from [`displacements`].
+/// Returns the state at the epoch of `growth` from [`displacements`].
 pub fn start([s1, s2]: &[Vec<Vector>; 2], growth: &GrowthFactors, order: LptOrder) -> State {
     let factors = lpt_factors(growth, order);
     let sum = |[f1, f2]: [f64; 2]| -> Vec<Vector> {

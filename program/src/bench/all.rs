@@ -25,7 +25,7 @@ pub struct Suite {
     /// Large sizes are for GPUs [default: large on a GPU, small on a software renderer]
     #[arg(long, value_enum, value_name = "SIZES", requires = "all")]
     sizes: Option<Sizes>,
-    /// Begin no subject after so many seconds
+    /// Begin no subject after this time
     #[arg(long, value_name = "SECONDS", requires = "all", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     within: Option<u64>,
     /// Write the JSON object to this file, too, after each subject
@@ -38,9 +38,9 @@ pub struct Suite {
 /// Amount of work to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Sizes {
-    /// What a software renderer does in seconds
+    /// Work that a software renderer does in seconds
     Small,
-    /// What fills a GPU, as far as its memory goes
+    /// Work that fills a GPU, as far as its memory goes
     Large,
 }
 

@@ -24,7 +24,7 @@ pub struct Arguments {
     /// Collectives, several with commas between [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     operations: Vec<Operation>,
-    /// Where the data are; several with commas between
+    /// Memory of the data; several with commas between
     #[arg(long = "where", value_name = "WHERE", value_delimiter = ',', default_value = "host,device")]
     data: Vec<Data>,
     #[command(flatten)]

@@ -23,7 +23,7 @@ pub struct Arguments {
     /// Steps of the simulation
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
     steps: u64,
-    /// Keep the state at every so many forces; several with commas between
+    /// Keep the state at every N-th force; several with commas between
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,3",
         value_parser = clap::value_parser!(u64).range(1..=1000))]
     checkpoint_every: Vec<u64>,

@@ -186,7 +186,8 @@ fn close(device: &[f32], host: &[f32]) -> bool {
     device.len() == host.len() && device.iter().zip(host).all(near)
 }
 
-/// The same field with the same ghost cells in host memory: one message per neighbor and axis.
+/// Reference: the same field with the same ghost cells in host memory: one message per neighbor and
+/// axis.
 struct HostField {
     plan: GhostPlan,
     field: Vec<f32>,

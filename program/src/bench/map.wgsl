@@ -1,5 +1,4 @@
-// A damped oscillator for each item, in so many steps: what a scan of parameters computes for each
-// of them.
+// A damped oscillator for each item, in a number of steps: what a scan of parameters computes.
 //
 // Layout: `stiffness` one number for each item, `energies` what is left of its energy at the end.
 // Workgroup: GROUP invocations, an item each: some drivers end all loops of an invocation after

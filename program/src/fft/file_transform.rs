@@ -93,8 +93,8 @@ impl FileTransform {
     }
 }
 
-/// The transform whose inverse makes `n` real cells of each row of `modes`. As in NumPy modes
-/// beyond `n / 2 + 1` are ignored, and missing ones are zero.
+/// Returns the transform whose inverse makes `n` real cells of each row of `modes`. As in NumPy
+/// modes beyond `n / 2 + 1` are ignored, and missing ones are zero.
 fn real_inverse(modes: [u64; 3], n: u64) -> Spec {
     let [n0, n1, have] = modes;
     let spec = Spec::of::<f32>([n0, n1, n]);

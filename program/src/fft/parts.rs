@@ -49,7 +49,8 @@ stored! {
     [f64; 2]: "complex128" read_c64 |z| z.iter().all(|x| x.is_finite());
 }
 
-/// The elements of `part` in an array of `shape`, as contiguous runs in order, as few as possible.
+/// Returns the elements of `part` in an array of `shape`, as contiguous runs in order, as few as
+/// possible.
 fn runs(part: &Box3, shape: [u64; 3]) -> impl Iterator<Item = Range<u64>> + use<> {
     let [_, n1, n2] = shape;
     let [_, rows, width] = extent(part);

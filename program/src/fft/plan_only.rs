@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// The lines of a forecast.
+/// Returns the lines of a forecast.
 fn table(forecast: &Forecast, grid: Grid, ranks: usize, all: [Cost; 2]) -> Vec<String> {
     let memory = &forecast.memory;
     let mut lines = vec![format!("grid {grid}, {ranks} ranks; of the largest rank:")];

@@ -77,7 +77,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "true|false", num_args = 0..=1, default_missing_value = "true", conflicts_with = "pad", action = ArgAction::Set, default_value_t = false, hide_default_value = true, hide_possible_values = true)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     periodic: bool,
-    /// How many times as long as the data the field's grid is at least [default: 1.5]
+    /// Minimum ratio of the field's grid to the data along each axis [default: 1.5]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pad: Option<f64>,
     /// Mirrored pairs of samples in every iteration; 0 for the most probable place alone [default:

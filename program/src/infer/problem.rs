@@ -23,7 +23,7 @@ use crate::failure::Failure;
 pub struct Grids {
     /// The data's shape, as in the file.
     pub shape: Vec<u64>,
-    /// The same shape, padded in front with axes of one cell.
+    /// Shape padded in front with axes of one cell.
     pub cells: [u64; 3],
     pub padded: [u64; 3],
     /// Sides of a cell.

@@ -10,7 +10,7 @@ use naga::{Module, ShaderStage};
 /// A language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Stage {
-    /// As the library writes it
+    /// The text of the library
     Wgsl,
     /// Vulkan's, binary
     Spirv,

@@ -22,7 +22,7 @@ use profile::Shape;
 pub struct Arguments {
     /// A kernel to print, by its name or a beginning that no other has [default: list all]
     name: Option<String>,
-    /// What shapes the text: the profile of a kind of device, or a file with some of
+    /// Profile of the text: that of a kind of device, or a file with some of
     /// workgroup_size, items, windows, window_bytes, params
     #[arg(long, value_name = "floor|software|gpu|LIMITS.toml", default_value = "floor")]
     profile: String,

@@ -74,7 +74,7 @@ pub struct Options {
     #[command(flatten)]
     #[serde(flatten)]
     pub evolution: Evolution,
-    /// Keep the state of the run at every so many forces: more take less memory and more time
+    /// Keep the state of the run at every N-th force: larger N take less memory and more time
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub checkpoint_every: i64,
 }

@@ -60,8 +60,8 @@ pub struct RunOptions {
     /// Seed of the white noise
     #[arg(long, value_name = "SEED", default_value = "1")]
     pub seed: Whole,
-    /// What the seed's white noise follows from: mode, so that more particles refine the same
-    /// universe, or site
+    /// Index of the seed's white noise: mode, so that more particles refine the same universe, or
+    /// site
     #[arg(long, value_name = "mode|site", default_value = "mode", hide_possible_values = true)]
     pub noise_by: NoiseName,
     /// White noise of shape (n, n, n) instead of the seed's
@@ -81,7 +81,7 @@ pub struct RunOptions {
     /// 0.2]
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
     pub linking_parameter: Option<f64>,
-    /// The same in Mpc/h, as in fof
+    /// Linking length in Mpc/h, as in fof
     #[arg(long, value_name = "L", allow_negative_numbers = true, conflicts_with = "linking_parameter")]
     pub linking_length: Option<f64>,
     /// Masses and radii of halos as spherical overdensities too: times the mean density (200m) or
@@ -93,10 +93,10 @@ pub struct RunOptions {
     /// and their halos
     #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', allow_negative_numbers = true)]
     pub light_cone: Option<Vec<f64>>,
-    /// How far the light cone reaches, in comoving Mpc/h
+    /// Reach of the light cone, in comoving Mpc/h
     #[arg(long, value_name = "L", allow_negative_numbers = true)]
     pub light_cone_distance: Option<f64>,
-    /// The same as a redshift
+    /// Reach of the light cone as a redshift
     #[arg(long, value_name = "Z", allow_negative_numbers = true, conflicts_with = "light_cone_distance")]
     pub light_cone_redshift: Option<f64>,
     /// The middle of the sky that the light cone sees [default: it sees all]

@@ -1,4 +1,4 @@
-//! What a build lacks, it says, and which feature brings it.
+//! Messages of builds about features that they lack.
 #![cfg(unix)]
 
 #[allow(unused_imports)]

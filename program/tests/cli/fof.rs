@@ -161,7 +161,7 @@ fn moments_are_those_of_members(file: &NpzFile, groups: &[Group], points: &[f32]
         let motion = [0, 1, 2].map(|a| weigh(&|i| velocity[3 * i + a]));
         let away = |i: usize| (0..3).map(|a| (offset(i)[a] - middle[a]).powi(2)).sum::<f64>();
         let speed = |i: usize| (0..3).map(|a| (velocity[3 * i + a] - motion[a]).powi(2)).sum::<f64>();
-        // Rounding to f32 of the file, twice where a difference of coordinates of some 10 is near 0.
+        // Rounding to f32 of the file, twice for small differences of coordinates of some 10.
         let close = |have: f64, want: f64, what: &str| {
             let right = (have - want).abs() <= 2e-6 + 2e-7 * want.abs();
             assert!(right, "{what} of {label}: {have}, not {want}");
@@ -183,7 +183,7 @@ fn moments_are_those_of_members(file: &NpzFile, groups: &[Group], points: &[f32]
     }
 }
 
-/// What `numpy.save` makes of `numpy.array([x, y, z]).T`: columns, one after the other.
+/// Returns what `numpy.save` makes of `numpy.array([x, y, z]).T`: columns, one after the other.
 #[test]
 fn files_in_fortran_order_have_the_same_groups() {
     let s = Scratch::new();
@@ -334,7 +334,7 @@ fn wrong_words_and_bad_files_are_errors_that_leave_nothing() {
     }
 }
 
-/// What a run finds is what `fof` finds in its files, on any number and grid of ranks.
+/// A run finds what `fof` finds in its files, on any number and grid of ranks.
 #[test]
 fn a_simulation_finds_its_halos() {
     let s = Scratch::new();
@@ -410,7 +410,7 @@ fn groups_have_spherical_overdensities() {
     assert_eq!((mass.len(), mass[0]), (1, 30.0));
     let filled = (0.75 / std::f64::consts::PI * 30.0 / 15.5).cbrt();
     assert!((radius[0] - filled).abs() < 1e-6, "{} {filled}", radius[0]);
-    // Ten points are no million times as dense.
+    // Ten points are not a million times as dense.
     assert_eq!((reals(&groups, "mass_1000000m"), reals(&groups, "radius_1000000m")), (vec![0.0], vec![0.0]));
     let out = scratch.word("no.npz");
     let wrong = |sides: &str, overdensity: &str, says: &str| {

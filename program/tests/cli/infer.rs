@@ -431,7 +431,7 @@ fn a_demonstration_makes_its_own_data() {
     let chi: f64 = counts.iter().zip(&truth).map(|(n, t)| (*n as f64 - t).powi(2) / t).sum::<f64>() / 4096.0;
     assert!((chi - 1.0).abs() < 6.0 * (2.0f64 / 4096.0).sqrt() * 1.5, "{chi}");
     assert!(scratch.join("demo/picture.png").exists());
-    // An inference of other data takes the demonstration's away, but for what it reads.
+    // An inference of other data takes the demonstration's away, except what it reads.
     let infer = |data: &str| {
         call(data, &out, "--iterations 1 --samples 0 --periodic").succeeds();
         demo_files(&scratch)

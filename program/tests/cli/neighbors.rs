@@ -6,7 +6,7 @@ use std::fs;
 use super::cli::{Call, Ranks, Scratch, has_mpi};
 use meshloom::io::{NpyElement, NpyWriter, NpzFile, token};
 
-/// Where points lie: sides of 0 are open.
+/// Space of the points: sides of 0 are open.
 #[derive(Clone, Copy)]
 struct Space {
     dims: usize,
@@ -81,7 +81,7 @@ fn is_root(distance: f32, square: f32) {
     assert!(distance == root || (distance - root).abs() <= 4e-7 * root, "{distance}, not {root}");
 }
 
-/// The file of `knn` must be these lists, cut to `k` entries.
+/// Checks that the file of `knn` has these lists, cut to `k` entries.
 fn is_knn(scratch: &Scratch, output: &str, lists: &[Vec<(f32, i64)>], k: usize) {
     let file = NpzFile::open(scratch.join(output)).unwrap();
     file.check().unwrap();
@@ -100,7 +100,7 @@ fn is_knn(scratch: &Scratch, output: &str, lists: &[Vec<(f32, i64)>], k: usize) 
     }
 }
 
-/// The file of `neighbors` must be these lists, those within `square`.
+/// Checks that the file of `neighbors` has these lists, those within `square`.
 fn is_within(scratch: &Scratch, output: &str, lists: &[Vec<(f32, i64)>], square: f32) -> Vec<i64> {
     let file = NpzFile::open(scratch.join(output)).unwrap();
     file.check().unwrap();
@@ -287,7 +287,7 @@ fn pairs_are_weighted_by_masses() {
     with(&["--cross-masses", &masses]).run().is_error("no points", 2, &["--cross"]);
 }
 
-/// The same numbers in f32 and in f64 come to the same place in a box, however far away they are.
+/// Equal numbers in f32 and in f64 come to one place in a box, however far away they are.
 #[test]
 fn points_far_outside_wrap_alike_in_f32_and_f64() {
     let s = Scratch::new();
@@ -452,7 +452,7 @@ fn points_far_outside_of_the_box_are_warned_of_once() {
     Call::new(&["knn", &edge, "-k", "1", "-o", &output, "--box", "0.7"]).succeeds();
 }
 
-/// The volume of a box in too small a unit makes densities meaningless.
+/// A box in too small a unit makes densities meaningless.
 #[test]
 fn points_in_a_corner_of_the_box_are_warned_of_where_its_volume_matters() {
     let s = Scratch::new();

@@ -1,4 +1,4 @@
-//! What the program says and where, and what is left of runs that were stopped.
+//! Messages of the program, their streams, and what is left of runs that were stopped.
 #![cfg(unix)]
 
 use std::fs;
@@ -89,8 +89,8 @@ fn standard_error_may_break_and_codes_stay() {
     }
 }
 
-/// The limit is one on the process: what it writes fails like on a full disk, and the signal that
-/// comes with it is no end.
+/// Limits the process: what it writes fails like on a full disk, and the signal that
+/// comes with it does not end it.
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error() {
     use std::os::unix::process::ExitStatusExt;
@@ -124,7 +124,7 @@ fn a_limit_on_the_size_of_files_is_an_error() {
     }
 }
 
-/// The limits are tried on few points first: below one of them the driver fails, in its own ways.
+/// Tries limits on few points first: below one of them the driver fails, in its own ways.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_lack_of_host_memory_is_an_error() {
@@ -330,7 +330,7 @@ fn one_run_at_a_time_has_a_directory() {
         run.wait(Duration::from_secs(60)).is_error("a directory in use", 1, &words);
     }
     assert_eq!(names(scratch.path()), ["out/.meshloom.lock", "points.npy"]);
-    // A run that is killed keeps nobody out.
+    // A killed run blocks no later one.
     drop(held);
     let mut killed = simulate.clone().words(&["--lpt", "1"]).start();
     killed.until("a lock", |_| scratch.join("out/.meshloom.lock").exists());
@@ -385,7 +385,7 @@ fn the_next_run_clears_what_a_killed_one_has_left() {
     assert_eq!(parts(), [""; 0]);
 }
 
-/// What prints by macros panics where nothing can be printed.
+/// Printing by macros panics where nothing can be printed.
 #[test]
 fn all_printing_goes_through_one_place() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -119,7 +119,7 @@ impl Naive {
         })
     }
 
-    /// The contrast of points, moved by `shift` cells.
+    /// Returns the contrast of points, moved by `shift` cells.
     fn paint(&self, points: &[[f64; 3]], window: Window, shift: f64) -> Vec<f64> {
         let mut density = vec![0.0; self.cells()];
         let [_, n1, n2] = self.shape;
@@ -174,7 +174,7 @@ impl Naive {
         bins.into_iter().filter(|bin| bin[2] > 0.0).map(|[k, p, n]| [k / n, p / n, n]).collect()
     }
 
-    /// The spectrum of points.
+    /// Returns the spectrum of points.
     fn spectrum(&self, points: &[[f64; 3]], window: Window, deconvolve: bool, interlace: bool) -> Vec<[f64; 3]> {
         let mut modes = self.transform(&self.paint(points, window, 0.0));
         if interlace {
@@ -197,7 +197,7 @@ impl Naive {
         self.bins(&squares.collect::<Vec<_>>())
     }
 
-    /// The spectrum of the points themselves, without a mesh: what a mesh comes near to.
+    /// Returns the spectrum of the points themselves, without a mesh: what a mesh comes near to.
     fn direct(&self, points: &[[f64; 3]]) -> Vec<[f64; 3]> {
         let scale = self.cells() as f64 / points.len() as f64;
         let square = |(m, _): ([i64; 3], _)| {
@@ -208,7 +208,8 @@ impl Naive {
     }
 }
 
-/// The largest difference of the powers, relative to the mean power; k and modes must be the same.
+/// Returns the largest difference of the powers, relative to the mean power; k and modes must be
+/// the same.
 fn difference(got: &[[f64; 3]], want: &[[f64; 3]]) -> f64 {
     assert_eq!(got.len(), want.len(), "number of bins");
     let mean = want.iter().map(|row| row[1].abs()).sum::<f64>() / want.len() as f64;
@@ -535,8 +536,8 @@ fn the_library_distributes_points_and_agrees_on_errors() {
     assert!((ranks.iter().map(|rank| rank.2).sum::<f64>() / 120.0 - 1.0).abs() < 1e-6);
 }
 
-/// The spectrum of a mesh of 8 x 6 x 4 cells whose modes have these powers, on some ranks; what
-/// each rank gets.
+/// Returns the spectrum of a mesh of 8 x 6 x 4 cells whose modes have these powers, on some ranks;
+/// what each rank gets.
 fn binned(ranks: usize, size: [f64; 3], power: impl Fn([u64; 3]) -> f64 + Sync) -> Vec<Result<Vec<Bin>, MeshError>> {
     let told = run_threads(ranks, |comm: Communicator| {
         // Half of the last axis is there.
@@ -634,7 +635,7 @@ fn any_mode(at: [u64; 3], which: u64) -> [f32; 2] {
     [number(0), number(1)]
 }
 
-/// What each rank is told of modes on its device.
+/// Modes on each rank's device.
 fn measured(
     ranks: usize,
     options: &Options,
@@ -667,7 +668,7 @@ fn measured(
     told.unwrap()
 }
 
-/// The same on the host in f64, and the bins of what rounding in f32 may change.
+/// Reference on the host in f64, and the bins of what rounding in f32 may change.
 fn expected(case: &ModeCase, mode: impl Fn([u64; 3], u64) -> [f32; 2]) -> [Vec<Bin>; 2] {
     let half = case.shape[2] / 2 + 1;
     let part = [0..case.shape[0], 0..case.shape[1], 0..half];
@@ -718,7 +719,7 @@ fn devices_bin_modes_as_the_host_does() {
             assert!((got.power - want.power).abs() <= error.power, "{got:?} {want:?} {error:?}");
         }
         for ranks in [2, 3, 5] {
-            // In many windows, where a device binds so many arrays.
+            // In many windows, if the device binds enough arrays.
             let many = Gpu::open(&options, 0).unwrap().capabilities().bindings >= 32 && !case.interlaced;
             let options = Options { window_bytes: many.then_some(4096), ..options.clone() };
             for told in measured(ranks, &options, &case, any_mode) {
@@ -733,7 +734,7 @@ fn devices_bin_modes_of_any_size_and_refuse_what_is_no_number() {
     let options = meshloom_sanitizer::options().unwrap();
     let case = ModeCase { shape: [8, 6, 4], size: [8.0; 3], window: None, interlaced: false };
     let want = measured(1, &options, &case, any_mode).remove(0).unwrap();
-    // Powers of two scale exactly, also where squares are no f32.
+    // Powers of two scale exactly, also where squares leave f32.
     for power in [-90, -40, 60, 110] {
         let scaled = |at, which| any_mode(at, which).map(|value| value * 2f32.powi(power));
         let told = measured(2, &options, &case, scaled).remove(0).unwrap();
@@ -865,7 +866,7 @@ fn the_program_writes_cross_spectra_and_multipoles() {
     }
     assert_eq!(columns(&one, &format!("--cross {other} --ranks 3"), names), rows);
     // Random points have little power but shot noise, and none or less without it; a catalog and
-    // itself are one all the same.
+    // itself are one nevertheless.
     let random = scratch.save_points("random.npy", &points(300, 5, [24.0; 3]));
     for row in columns(&random, &format!("--cross {} --mesh 16 --shot-noise", random.display()), names) {
         assert!(row[1] == row[3] && row[1] < row[4] && (row[5] - 1.0).abs() < 1e-6, "{row:?}");
@@ -941,7 +942,7 @@ fn masses_field(scratch: &Scratch) -> PathBuf {
     scratch.save("field.npy", &[4; 3], &[1f32; 64])
 }
 
-/// The mean of a contrast is near 0: dividing by it would give any number.
+/// A contrast has a mean near 0: dividing by it would give any number.
 #[test]
 fn contrasts_are_measured_as_they_are() {
     let scratch = Scratch::new();
@@ -951,7 +952,7 @@ fn contrasts_are_measured_as_they_are() {
     let mean = contrast.iter().sum::<f64>() / contrast.len() as f64;
     let balanced: Vec<f64> = (0..naive.cells()).map(|i| if i % 3 == 0 { -2.0 } else { 1.0 }).collect();
     let density: Vec<f64> = contrast.iter().map(|d| 1.0 + d).collect();
-    // Few points in many cells: the mean is small beside the spread, and right all the same.
+    // Few points in many cells: the mean is small beside the spread, and right nevertheless.
     let sparse: Vec<f64> = (0..naive.cells()).map(|i| f64::from(u8::from(i % 240 == 7))).collect();
     let save = |name: &str, values: &[f64]| scratch.save(name, &shape, values);
     let squares = |values: &[f64]| naive.transform(values).iter().map(Complex::norm_sqr).collect::<Vec<_>>();

@@ -111,7 +111,7 @@ fn initial_conditions_are_found_alike_on_any_ranks_and_after_a_kill() {
     assert_eq!(names, all.map(PathBuf::from));
 }
 
-/// What theory says of a reconstruction of 512 cells.
+/// Prediction of theory for a reconstruction of 512 cells.
 fn agrees(report: &Value) {
     let number =
         |path: &str| report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} of {report}"));

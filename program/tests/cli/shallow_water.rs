@@ -158,7 +158,7 @@ fn a_run_that_is_asked_to_stop_goes_on_later() {
     assert!(content(&out) == content(&whole), "resumed after step {step}");
 }
 
-/// The same where the last steps are on their way: what they have come to is not lost.
+/// Same with the last steps in flight: their results are not lost.
 #[cfg(unix)]
 #[test]
 fn a_run_that_is_asked_to_stop_at_its_end_keeps_what_it_has() {

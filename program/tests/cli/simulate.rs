@@ -1,4 +1,4 @@
-//! What the program promises to those who call it: errors, clean ends, and the same files however
+//! Guarantees of the program: errors, clean ends, and the same files however
 //! it is run.
 #![cfg(unix)]
 
@@ -337,7 +337,7 @@ fn a_run_that_is_stopped_says_where_and_a_second_signal_ends_it() {
     }
 }
 
-/// Where its files are written at the end, too.
+/// Its files at the end, too.
 #[test]
 fn a_run_that_is_stopped_after_its_steps_loses_none() {
     let words = ["--steps", "2", "--mesh", "128"];
@@ -365,7 +365,7 @@ fn steps_are_kept_where_a_file_at_the_end_fails() {
     for ranks in [1, 2].map(Ranks::Threads) {
         let scratch = Scratch::new();
         let (out, other) = (scratch.join("out"), scratch.join("other"));
-        // The state fits in files of so many KiB, the density does not.
+        // The state fits in files of that many KiB, the density does not.
         let words = ["--mesh", "64", "--save-density"];
         let outcome = Call::simulate(&out, &words).on(ranks).before("ulimit -f 512").run();
         if outcome.status.code().is_none() {
@@ -506,7 +506,8 @@ fn a_killed_rank_ends_all_ranks() {
     }
 }
 
-/// What cannot be replaced is told before the steps: here before a device is looked for.
+/// Outputs that cannot be replaced are reported before the steps: here before a device is looked
+/// for.
 #[test]
 fn what_stands_in_the_way_of_outputs_is_told_at_the_start() {
     let scratch = Scratch::new();
@@ -532,7 +533,7 @@ fn what_stands_in_the_way_of_outputs_is_told_at_the_start() {
     ]);
 }
 
-/// The launcher's signal is no request to stop where a rank has failed: the first one, which waits
+/// A launcher's signal is not a request to stop where a rank has failed: the first one, which waits
 /// for it, removes what is unfinished.
 #[test]
 fn a_rank_that_fails_while_it_steps_leaves_nothing_unfinished() {
@@ -858,7 +859,7 @@ fn a_run_with_a_light_cone_stopped_and_resumed_is_the_finished_run() {
     alike("a cone that was stopped", &whole(&out), &whole(&other));
 }
 
-/// The file of a light cone as a reader of snapshots has it.
+/// Returns the file of a light cone as a reader of snapshots has it.
 #[cfg(feature = "hdf5")]
 #[test]
 fn a_light_cone_is_a_snapshot_in_open_space_that_fof_takes() {
@@ -948,7 +949,7 @@ fn a_snapshot_that_is_not_whole_is_passed_over_and_one_that_is_not_its_own_is_an
     changed("shape", &state, &npy("<f4", "(512, 2)", &[0; 4096]), &["(512, 2)", "remove the snapshot"]);
     changed("no JSON", &whole_file, b"{ \"a\": 0.5", &["snapshot.json", "remove the snapshot"]);
     changed("no object", &whole_file, b"[]", &["snapshot.json", "remove the snapshot"]);
-    // In the place of another moment.
+    // Instead of another moment.
     let early = fs::read(of("0.25").join("snapshot.json")).unwrap();
     changed("another moment", &whole_file, &early, &["a = 0.25, but a snapshot in this place has 0.5"]);
     // Other parameters are named, also what is in a file of the same name.
@@ -1032,7 +1033,7 @@ fn a_directory_never_shows_files_of_two_runs() {
     fs::remove_dir(out.join("mass_function.csv")).unwrap();
     fs::write(out.join("mass_function.csv"), &first[Path::new("mass_function.csv")]).unwrap();
     alike("after a failure", &whole(&out), &first);
-    // The same run with less to write leaves what is right, but for parts of a snapshot that go
+    // The same run with less to write leaves what is right, except parts of a snapshot that go
     // with parts it replaces.
     let same = ["--box", "12", "--snapshots", "0.5", "--resume"];
     Call::simulate(&out, &[&same[..], hdf5].concat()).on(Ranks::Threads(2)).succeeds();
@@ -1284,7 +1285,7 @@ fn what_spoils_a_run_is_said_once_and_written_down() {
     assert_eq!(written.as_array().map(Vec::len), Some(1));
     let said = written[0].as_str().unwrap();
     assert!(outcome.stderr.contains(said) && said.contains("a false wave of 4 times"), "{said}");
-    // Without a progress bar there is the warning all the same.
+    // Without a progress bar the warning is printed, too.
     let quiet = Call::simulate(&out, &[&words[..], &["--quiet"]].concat()).run();
     assert_eq!(quiet.stderr, outcome.stderr);
     for (word, json) in [("--print-config", false), ("--estimate", false), ("--estimate", true)] {
@@ -1429,7 +1430,7 @@ fn processes_of_a_launcher_that_are_not_connected_do_not_run_one_by_one() {
         );
         assert!(!out.exists(), "{variables:?}");
     }
-    // The script of a batch job is no task of a step.
+    // The script of a batch job is not a task of a step.
     let batch = [("SLURM_NTASKS", "3"), ("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "1")];
     with(&batch).succeeds();
     assert!(out.exists());

@@ -114,7 +114,7 @@ fn double_precision_is_wrapped_before_it_is_rounded() {
     assert!(outcome.status.success() && outcome.stderr.lines().count() == 1, "{outcome:#?}");
     assert!(outcome.stderr.contains("4 of 4 points lie more than one side outside"), "{outcome:#?}");
     assert_eq!(read(&output), [3, 1, 2, 0]);
-    // In an open box f32 cannot tell them apart, which is said, and done all the same.
+    // In an open box f32 cannot tell them apart, which is said, and done nevertheless.
     let outcome = call(&input, output.to_str().unwrap(), "--ranks 2").run();
     assert!(outcome.status.success() && outcome.stderr.contains("warning"), "{outcome:#?}");
     assert!(outcome.stderr.contains("subtract a common origin from the points in f64"), "{outcome:#?}");

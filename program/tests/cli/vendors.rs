@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::cli::{Scratch, has_mpi, launcher, program};
 
-/// Returns the files of both drivers; none where one is missing.
+/// Returns the files of both drivers; `None` if one is missing.
 fn drivers() -> Option<[PathBuf; 2]> {
     let icd = |variable: &str, default: PathBuf| env::var_os(variable).map_or(default, PathBuf::from);
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/swiftshader/vk_swiftshader_icd.json");
@@ -36,7 +36,7 @@ fn run(command: &mut Command) -> Output {
     output
 }
 
-/// The same call on one rank with the first driver, as threads with both in turn, and as processes
+/// Makes a call on one rank with the first driver, as threads with both in turn, and as processes
 /// with one each; `out` is the word for what it writes, which differs between them.
 fn on_both(drivers: &[PathBuf; 2], words: &[&str], outs: &[String; 3]) {
     let words =
@@ -52,7 +52,7 @@ fn on_both(drivers: &[PathBuf; 2], words: &[&str], outs: &[String; 3]) {
         if number > 0 {
             launcher.arg(":");
         }
-        // How a launcher is told of a variable differs between them.
+        // The way to pass a variable through a launcher differs between them.
         launcher.args(["-n", "1", "env", &format!("VK_DRIVER_FILES={}", driver.display())]).arg(program());
         launcher.args(words(&outs[2]));
     }
@@ -65,7 +65,7 @@ fn outs(scratch: &Scratch, name: &str) -> [String; 3] {
     ["one", "threads", "processes"].map(|how| scratch.word(&format!("{how}-{name}")))
 }
 
-/// The files that were written: without MPI the first two.
+/// Returns the files that were written: without MPI the first two.
 fn written(outs: &[String; 3]) -> impl Iterator<Item = &Path> {
     outs.iter().map(Path::new).filter(|path| path.exists())
 }

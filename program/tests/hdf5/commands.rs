@@ -52,7 +52,8 @@ mod with_hdf5 {
         writer.seal().unwrap().publish().unwrap();
     }
 
-    /// The points as `.npy`, as a snapshot in one file, and in three; gives the names of all.
+    /// Writes the points as `.npy`, as a snapshot in one file, and in three; gives the names of
+    /// all.
     fn save(scratch: &Scratch, points: &[[f32; 3]]) -> [String; 3] {
         let npy = NpyWriter::<f32>::create(scratch.join("points.npy"), &[points.len() as u64, 3], &token()).unwrap();
         npy.write(0, points.as_flattened()).unwrap();
@@ -156,7 +157,7 @@ mod with_hdf5 {
         }
     }
 
-    /// The catalog in HDF5 has the arrays of the archive, the same bytes on any number of ranks,
+    /// A catalog in HDF5 has the arrays of the archive, the same bytes on any number of ranks,
     /// and the particles' ids.
     #[test]
     fn groups_in_hdf5_are_those_of_the_archive() {
@@ -306,7 +307,7 @@ mod with_hdf5 {
         assert_eq!((&report["input"]["particle_type"], &report["points"]), (&4.into(), &120.into()));
     }
 
-    /// Coordinates of types that nobody asked for may be anything, and neutrinos are type 6.
+    /// Coordinates of types that were not requested may be anything, and neutrinos are type 6.
     #[test]
     fn other_types_do_not_prevent_reading() {
         let scratch = Scratch::new();
@@ -358,7 +359,7 @@ mod with_hdf5 {
             let words = [&[snapshot.as_str(), "--weights", &snapshot], &of_type[..]].concat();
             assert_eq!(power(&words, ranks), (weighted.clone(), String::new()));
         }
-        // Stars of one mass are no reason to warn.
+        // Stars of one mass cause no warning.
         let (_, quiet) = power(&[&snapshot, "--particle-type", "4"], Ranks::Threads(2));
         assert!(quiet.is_empty(), "{quiet}");
     }
@@ -383,7 +384,7 @@ mod with_hdf5 {
         let weighted = pairs(&[&positions, "--masses", &masses]);
         assert!(weighted.0.starts_with("r_low,r_high,count,weighted\n") && weighted.1.is_empty(), "{weighted:?}");
         assert_eq!(pairs(&[&[snapshot.as_str(), "--weights", &snapshot], &of_type[..]].concat()), weighted);
-        // Stars of one mass are no reason to warn.
+        // Stars of one mass cause no warning.
         assert!(pairs(&[&snapshot, "--particle-type", "4"]).1.is_empty());
     }
 
@@ -699,7 +700,7 @@ mod with_hdf5 {
         file.read_f32(0..file.len()).unwrap()
     }
 
-    /// The snapshot beside `positions.npy` must hold the same particles.
+    /// Checks that the snapshot beside `positions.npy` holds the same particles.
     fn is_beside(directory: &Path, files: usize, a: f64) {
         let snapshot = Snapshot::open(directory.join("snapshot.hdf5")).unwrap();
         assert_eq!((snapshot.paths().len(), snapshot.count()), (files, 512));

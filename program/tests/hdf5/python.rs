@@ -1,4 +1,4 @@
-//! What meshloom writes in HDF5, as h5py, pynbody, swiftsimio and yt read it.
+//! HDF5 files of meshloom, as h5py, pynbody, swiftsimio and yt read it.
 #![cfg(all(feature = "hdf5", unix))]
 
 use std::fs;

@@ -21,17 +21,18 @@ use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 
-/// Says that this process is a child that compiles for the family of `RADV_FORCE_FAMILY`.
+/// Variable that says that this process is a child that compiles for the family of
+/// `RADV_FORCE_FAMILY`.
 const CHILD: &str = "MESHLOOM_TEST_COMPILER";
 
 /// Lengths of transforms: those of meshes, of every radix, and by Bluestein's algorithm.
 const LENGTHS: [u64; 6] = [60, 256, 512, 1024, 2039, 4096];
 
-/// What GPUs give to a workgroup.
+/// Workgroup memory of GPUs.
 const LIMITS: Limits =
     Limits { workgroup_bytes: 48 << 10, invocations: 1024, points: 16, alone: 16, shared: true, columns: 16 };
 
-/// How searches are grouped on GPUs: by subgroups of 32 and more, or where there are none by
+/// Grouping of searches on GPUs: by subgroups of 32 and more, or where there are none by
 /// workgroups of 32.
 const GROUPS: [GroupShape; 2] = [
     GroupShape { lanes: Lanes::Subgroup { least: 32, workgroup: 64 }, slots: 1 },
@@ -95,7 +96,7 @@ fn binary(source: &KernelSource) -> Result<Binary, String> {
     Ok(Binary { words, arrays: windows.len() as u32, subgroups })
 }
 
-/// What the compiler says of a kernel.
+/// Statistics of a kernel from the compiler.
 type Statistics = BTreeMap<String, u64>;
 
 /// A device without hardware.
@@ -209,9 +210,9 @@ fn compile_all() {
     }
 }
 
-/// What a kernel may take.
+/// Budget of a kernel.
 struct Budget {
-    /// How its label begins; the first line that fits counts.
+    /// Beginning of its label; the first line that fits counts.
     label: &'static str,
     /// Bytes of memory of its own per subgroup, for spilled registers and arrays that do not fit
     /// into registers.

@@ -15,14 +15,14 @@ use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ShaderStage, StorageAccess};
 
-/// What any device has.
+/// Limits of any device.
 const FLOOR: Limits =
     Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
 /// Lines of one invocation each, as on software renderers.
 const SOFTWARE: Limits = Limits { workgroup_bytes: 32768, alone: 64, shared: false, ..FLOOR };
 /// Few points and columns, which gives other shapes.
 const NARROW: Limits = Limits { points: 4, alone: 1, columns: 4, ..FLOOR };
-/// What GPUs have: NVIDIA's give 48 KiB to a workgroup, AMD's and Intel's 64, Apple's 32.
+/// Limits of GPUs: NVIDIA's give 48 KiB to a workgroup, AMD's and Intel's 64, Apple's 32.
 const GPUS: [Limits; 3] = [gpu(48), gpu(64), gpu(32)];
 
 const fn gpu(kib: u64) -> Limits {
@@ -36,9 +36,9 @@ const WINDOW: u64 = 1 << 20;
 
 /// One of each kind: alone, every radix, several stages, convolutions, and several passes of both.
 const LENGTHS: [u64; 20] = [1, 2, 5, 7, 16, 22, 31, 37, 60, 74, 96, 105, 169, 256, 323, 1000, 1024, 4096, 5183, 8192];
-/// Those whose shape depends on how much a workgroup may have.
+/// Kernels whose shape depends on how much a workgroup may have.
 const LONG: [u64; 7] = [256, 512, 1000, 1024, 2039, 4096, 8192];
-/// Those that are gone through in many windows and with other limits.
+/// Kernels that are tested in many windows and with other limits.
 const SOME: [u64; 5] = [1, 15, 37, 64, 360];
 
 /// A kernel in one form.
@@ -47,10 +47,10 @@ struct Variant {
     source: Arc<KernelSource>,
     windows: Vec<u32>,
     limits: Limits,
-    /// Of transforms.
+    /// Kernels of transforms.
     precision: Option<Precision>,
     text: String,
-    /// What naga made of the text, or why it is refused.
+    /// The module that naga made of the text, or why it is refused.
     checked: Result<(Module, ModuleInfo), String>,
 }
 
@@ -80,7 +80,7 @@ fn slots(source: &KernelSource) -> Vec<Slot> {
     source.slots().unwrap()
 }
 
-/// Returns a kernel's form with so many windows.
+/// Returns a kernel's form with this number of windows.
 fn form(windows: &[u32], shape: WorkgroupShape, subgroup_barrier: bool) -> Form<'_> {
     Form { subgroup_barrier, ..Form::plain(windows, WINDOW, shape) }
 }
@@ -198,7 +198,7 @@ fn every_kernel_is_valid_with_baseline_capabilities() {
     assert!(slots(2) && slots(3) && slots(4) && slots(6), "kernels are missing");
 }
 
-/// What a kernel needs beyond the baseline.
+/// Features that a kernel needs beyond the baseline.
 #[derive(Clone, Copy, PartialEq)]
 enum Needs {
     Nothing,
@@ -305,7 +305,7 @@ fn every_kernel_is_written_for_vulkan_metal_and_direct3d_checked() {
 
 #[test]
 fn kernels_with_subgroups_are_valid_and_written_where_there_are_some() {
-    // Searches have no barriers, but for those that count in workgroup memory.
+    // Searches have no barriers, except those that count in workgroup memory.
     let forms = [(4, 4, 8), (8, 8, 4), (32, 64, 1)];
     let forms =
         forms.map(|(least, workgroup, slots)| GroupShape { lanes: Lanes::Subgroup { least, workgroup }, slots });
@@ -401,7 +401,7 @@ fn params(module: &Module) -> Result<Layout<'_>, String> {
     Ok(Layout { fields, span: *span })
 }
 
-/// Whether a struct is laid out as `#[repr(C)]` does it from fields that bytemuck accepts: one
+/// Checks that a struct is laid out as `#[repr(C)]` does it from fields that bytemuck accepts: one
 /// behind the other, without padding between them. (Behind the last the host's 256 bytes of a
 /// dispatch go on.)
 fn packed(module: &Module) -> Result<(), String> {
@@ -451,7 +451,7 @@ fn every_barrier_stands_in_uniform_control_flow() {
         let mut globals = module.global_variables.iter();
         let shares =
             globals.any(|(handle, global)| global.space == AddressSpace::WorkGroup && !main[handle].is_empty());
-        // Lanes that share memory wait for each other, and nobody else does. Lines that one
+        // Lanes that share memory wait for each other, and no other lanes do. Lines that one
         // invocation transforms in loops keep them in workgroup memory of its own.
         let alone = v.text.contains("let lane = 0u;");
         if (shares && !alone) == (count > 0) {

@@ -17,14 +17,14 @@ pub use launcher::launcher;
 /// again: Mesa 25 takes four times what 22 does.
 const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// How many ranks a run has, and as what.
+/// Number and kind of the ranks of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ranks {
     Threads(u16),
     Mpi(u16),
 }
 
-/// Where an output of a run goes.
+/// Target of an output of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sink {
     /// To the test.
@@ -54,7 +54,7 @@ pub fn has_mpi() -> bool {
     found
 }
 
-/// The program that is tested: this build's, or the one that MESHLOOM_TEST_PROGRAM names.
+/// Returns the program that is tested: this build's, or the one that MESHLOOM_TEST_PROGRAM names.
 pub fn program() -> PathBuf {
     env::var_os("MESHLOOM_TEST_PROGRAM").map_or_else(|| env!("CARGO_BIN_EXE_meshloom").into(), PathBuf::from)
 }
@@ -126,7 +126,7 @@ pub struct Call {
     pub env: Vec<(String, String)>,
     pub stdout: Sink,
     pub stderr: Sink,
-    /// What a shell does before it becomes the program.
+    /// Commands of a shell before it becomes the program.
     pub before: &'static str,
 }
 
@@ -215,7 +215,7 @@ impl Call {
             .env("MESHLOOM_CACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("pipelines"))
             .env("OMPI_MCA_mpi_yield_when_idle", "1")
             .env("LP_NUM_THREADS", "1")
-            // Where there is no desktop drivers complain: the program keeps them from it.
+            // Without a desktop drivers complain: the program silences them.
             .env_remove("NODEVICE_SELECT")
             .env_remove("XDG_RUNTIME_DIR")
             .env_remove("WAYLAND_DISPLAY")
@@ -235,7 +235,7 @@ impl Call {
         self.start().wait(TIMEOUT)
     }
 
-    /// Runs it, and it must succeed without a word but what is wrong with so small a run.
+    /// Runs it, and it must succeed with no message but what is wrong with so small a run.
     pub fn succeeds(&self) -> Outcome {
         let outcome = self.run();
         assert!(outcome.status.success(), "{outcome:#?}");
@@ -343,7 +343,7 @@ impl Drop for Running {
     }
 }
 
-/// What came of a call. What runs of so few particles in the usual box are told: their first
+/// Outcome of a call. What runs of so few particles in the usual box are told: their first
 /// displacements are small beside a cell.
 const EARLY: &str = "meshloom: warning: particles move by";
 

@@ -1,4 +1,4 @@
-//! Where invocations have to come together: finds votes and barriers that some might not reach with
+//! Uniformity analysis: finds votes and barriers that some might not reach with
 //! the others.
 //!
 //! The rules are those of WGSL's uniformity analysis, over the whole module at once and without
@@ -18,7 +18,7 @@ use naga::{
     Module, Statement, StorageAccess, TypeInner,
 };
 
-/// Who has to come together.
+/// Invocations that must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The invocations of a workgroup, to barriers.
@@ -30,7 +30,7 @@ pub enum Scope {
 /// A function; `None` is the entry point.
 type Place = Option<Handle<Function>>;
 
-/// What may vary.
+/// Values that may vary.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Thing {
     Local(Place, Handle<LocalVariable>),
@@ -44,7 +44,7 @@ enum Thing {
     Calls(Place),
 }
 
-/// How invocations that went apart left a block.
+/// Ways in which diverged invocations left a block.
 #[derive(Clone, Copy, Default)]
 struct Left {
     the_loop: bool,
@@ -248,7 +248,7 @@ impl Analysis<'_> {
         self.module.global_variables[global].space
     }
 
-    /// Returns `true` if the indices on the way of a pointer are the same for all.
+    /// Returns `true` if the indices along a pointer are the same for all.
     fn steady(&mut self, at: (Place, &Function), pointer: Handle<Expression>) -> bool {
         match at.1.expressions[pointer] {
             Expression::Access { base, index } => self.uniform(at, index) && self.steady(at, base),

@@ -99,7 +99,7 @@ impl ShallowWaterConfig {
     /// with the fewest ghost cells on a rank. Axis 0 is y.
     ///
     /// # Errors
-    /// [`LayoutError::Grid`] when the configuration's does not fit so many ranks.
+    /// [`LayoutError::Grid`] if the configuration's has another number of ranks.
     pub fn process_grid(&self, ranks: usize) -> Result<Grid, LayoutError> {
         if let Some(parts) = self.grid {
             return Grid::new(parts, ranks);
