@@ -46,7 +46,7 @@ pub(super) struct RadiusPass<'a> {
 ///
 /// ```
 /// use meshloom::gpu::{Gpu, Options, Recorder};
-/// use meshloom::points::neighbors::{Queries, Within, Radius};
+/// use meshloom::points::neighbors::{Predicate, Queries, RadiusSearch};
 /// use meshloom::points::{Cloud, Domain, Frame};
 /// use meshloom::points::tree::Builder;
 ///
