@@ -394,7 +394,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        let arrays = Operands { call: "Transform::inverse", field, layout, spectrum };
+        let arrays = Operands { call: "Transform::inverse_multiplied", field, layout, spectrum };
         let factors = Factors { scale: self.plan.spec.factors()[1], interior: 1.0 };
         self.run_inverse(recorder, comms, &arrays, &factors, Some(operator))
     }

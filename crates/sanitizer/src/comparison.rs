@@ -1,4 +1,4 @@
-//! Comparison of a device's results of a dispatch with those of the interpreter.
+//! Compares the results of a dispatch on a device with the interpreter's.
 
 use std::fmt;
 

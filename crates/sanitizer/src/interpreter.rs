@@ -77,7 +77,8 @@ pub struct Interpreter<'a> {
     pub buffers: Vec<Memory>,
     /// Memory of the workgroup, by global variable.
     pub(super) workgroup: Vec<Option<Memory>>,
-    /// Memories of invocations: those of global variables, then those of the running functions.
+    /// Private memory of the invocations: global variables first, then locals of the running
+    /// functions.
     pub(super) private: Vec<Private>,
     /// The workgroup that runs, and the barriers it has passed: those for buffers, those for its
     /// memory, and all.

@@ -172,8 +172,8 @@ pub enum Root {
     Private(usize),
 }
 
-/// A pointer of every invocation. The offset, in bytes, is [`NOWHERE`] behind the end of an array
-/// of known length.
+/// One pointer for each invocation. The offset is in bytes. It is [`NOWHERE`] if the pointer leads
+/// beyond the end of an array of known length.
 #[derive(Clone, Debug)]
 pub struct Pointer {
     pub root: Root,

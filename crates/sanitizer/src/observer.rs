@@ -24,8 +24,8 @@ pub enum Sanitizer {
     /// It runs each dispatch, then the device does. Dispatches of too many steps are run in part,
     /// with a warning in the log.
     Check,
-    /// Same as `Check`, and compares the results of the device with those of the interpreter, to
-    /// find driver bugs. Floats may differ by 2^-10 of the largest in the dispatch. Integers that
+    /// Does what `Check` does, and compares the device's results with the interpreter's, to find
+    /// driver bugs. Floats may differ by 2^-10 of the largest in the dispatch. Integers that
     /// follow from rounding (the cell of a position on an edge, the nearer of two neighbors at one
     /// distance) may differ where a device legally rounds differently: such a finding is not an
     /// error.

@@ -84,8 +84,8 @@ impl<'a> Interpreter<'a> {
                     _ => by,
                 };
                 let there = source < size && part.contains(&(base + source as u32));
-                // What shifts beyond the ends bring is not defined, and is for the kernel to leave
-                // aside; others ask for what is there.
+                // The value of a shift beyond the ends is undefined, and a kernel may discard it.
+                // All other modes must name a lane that exists.
                 if !there
                     && matches!(mode, GatherMode::Broadcast(_) | GatherMode::Shuffle(_) | GatherMode::ShuffleXor(_))
                 {

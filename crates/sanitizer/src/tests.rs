@@ -1,5 +1,5 @@
-//! Texts that are right, with results known from elsewhere, and texts that are wrong, each with
-//! what is to be found.
+//! Tests of the interpreter: correct kernels with known results, and wrong kernels with the finding
+//! that each must give.
 
 use super::comparison::Difference;
 use super::interpreter::Interpreter;
@@ -213,8 +213,8 @@ fn sectors_and_conflicts_are_counted_by_subgroups_of_eight() {
         report.traffic.unwrap()
     };
     let of = |body: &str| (traffic(body).requests, traffic(body).wanted, traffic(body).moved);
-    // Eight subgroups, of eight words each: one sector of 32 bytes, or one for each word, or a word
-    // that all want.
+    // Eight subgroups of eight words: one sector of 32 bytes for all words, one sector for each
+    // word, or one word that all lanes read.
     assert_eq!(of("x[i] = n;"), (8, 256, 256));
     assert_eq!(of("y[8u * i] = n;"), (8, 256, 8 * 8 * 32));
     assert_eq!(of("own[0] = y[n];"), (8, 32, 256));

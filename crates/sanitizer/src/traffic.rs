@@ -3,8 +3,8 @@
 
 use crate::machine::H100;
 
-/// Accesses of a dispatch, by subgroups: each takes the sectors that its lanes touch together, or
-/// as many cycles as the busiest bank.
+/// Accesses of a dispatch, counted by subgroup. An access to a buffer costs the sectors that its
+/// lanes touch. An access to workgroup memory costs the cycles of its busiest bank.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
     /// Accesses to buffers, those to parameters left out.

@@ -2,8 +2,8 @@
 
 /// Why a scalar is not what it seems: the number of an origin, 0 for one that is.
 ///
-/// A value that differs between devices does no harm before something depends on it. So it goes on,
-/// as memory checkers let it, with a mark that all values made from it have too.
+/// A value that differs between devices does no harm until something depends on it. So the
+/// interpreter marks it, and every value computed from it, as memory checkers do.
 pub type Taint = u16;
 
 /// Marks values that depend on the order of invocations, such as the result of an atomic operation.
@@ -102,9 +102,9 @@ impl Value {
         }
     }
 
-    /// Creates a value that is computed `from` others in the invocations `mask` of `lanes`. If one
-    /// of them has as many scalars as the result, its scalars belong to those of the result,
-    /// otherwise all of it to each.
+    /// Creates a value computed from `from` in the invocations `mask` of `lanes`. A source with as
+    /// many scalars as the result taints the result scalar by scalar. Any other source taints all
+    /// scalars.
     pub fn computed(
         scalars: usize,
         lanes: usize,
