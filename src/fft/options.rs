@@ -104,7 +104,7 @@ impl TransformTuning {
     /// Returns the tuning for a class of devices.
     ///
     /// The values for software renderers are measured. Those for GPUs follow from counts of memory
-    /// traffic; a search on an H100 found at most one sixth more speed (`docs/performance.md`).
+    /// traffic; a search on an H100 found at most one sixth more speed (`benches/results`).
     #[must_use]
     pub const fn profile(profile: Profile) -> Self {
         match profile {

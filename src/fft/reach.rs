@@ -2,7 +2,7 @@
 //! array.
 //!
 //! An array larger than a binding has several windows. Every access to it chooses one, with about
-//! 25 instructions (`docs/performance.md`). Lines along z and y lie in a plane of x, so a range of
+//! 25 instructions (`benches/results`). Lines along z and y lie in a plane of x, so a range of
 //! planes is a range of the array, which is bound as one window. Lines along x cross the array and
 //! need all its windows.
 

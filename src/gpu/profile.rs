@@ -20,7 +20,7 @@ pub struct WorkgroupShape {
 }
 
 impl Profile {
-    /// Returns the shape for the class: measured on software renderers (`docs/performance.md`),
+    /// Returns the shape for the class: measured on software renderers (`benches/results`),
     /// chosen by counting for GPUs, and measured there as part of what uses it.
     #[must_use]
     pub const fn workgroup_shape(self) -> WorkgroupShape {
