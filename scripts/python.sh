@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The Python package.
 #
-#   scripts/python.sh wheel   the wheel, optimised and without symbols, in target/wheels: no MPI
+#   scripts/python.sh wheel       the wheel, optimized and without symbols, in target/wheels: no MPI
+#   scripts/python.sh wheel-mpi   the same with MPI, for this machine's MPI library, in target/wheels-mpi
 #   scripts/python.sh test    a wheel of the tests' profile, installed in an environment under target/, and its tests; where MPI is, it is
 #                             built with it, and those of ranks as MPI processes follow
 set -euo pipefail
@@ -40,6 +41,12 @@ case ${1:-test} in
         build "$PWD/target/wheels" --release
         ls -l target/wheels/*.whl
         ;;
+    wheel-mpi)
+        environment build "maturin==1.16.0"
+        # No portable wheel can hold the MPI library of a site, so the wheel names the platform only.
+        build "$PWD/target/wheels-mpi" --release --compatibility linux --features mpi
+        ls -l target/wheels-mpi/*.whl
+        ;;
     test)
         if ! environment build "maturin==1.16.0" ||
             ! environment test numpy==2.4.6 scipy==1.17.1 pytest==9.2.0 pytest-xdist==3.8.0 hypothesis mpi4py==4.1.2 nbclient ipykernel matplotlib mypy==2.4.1; then
@@ -61,5 +68,5 @@ case ${1:-test} in
             say "there is no mpirun here: tests of MPI are skipped"
         fi
         ;;
-    *) echo "usage: scripts/python.sh [wheel|test]" >&2; exit 2 ;;
+    *) echo "usage: scripts/python.sh [wheel|wheel-mpi|test]" >&2; exit 2 ;;
 esac
