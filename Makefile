@@ -16,11 +16,12 @@ test: export MESHLOOM_CACHE ?= $(CURDIR)/target/pipelines
 ALL := --workspace --features reference,mpi,hdf5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test gpu wheel
+.PHONY: help demo test docs gpu wheel
 
 help:
 	@echo 'make demo   simulate 64^3 particles on 4 ranks; results in demo/ (see demo/density.png)'
 	@echo 'make test   check the formatting, build everything, run all tests (software renderer, MPI, HDF5)'
+	@echo 'make docs   build the book and the references, and check their links; see target/book/index.html'
 	@echo 'make wheel  build the Python package as a wheel, in target/wheels/'
 	@echo 'make gpu    test and measure on this machine'"'"'s GPU, beside CUDA libraries where they are installed; results in gpu-report/'
 
@@ -28,6 +29,9 @@ demo:
 	@bash scripts/setup.sh demo
 	$(CARGO) run --release -p meshloom-program -- simulate --out demo --ranks 4 --particles 64 --mesh 128
 	@echo 'see demo/density.png and demo/power_spectrum.csv'
+
+docs:
+	@bash scripts/docs.sh
 
 wheel:
 	@bash scripts/setup.sh wheel

@@ -49,6 +49,7 @@ lines() {
     # What takes longest begins. The package is built here, which leaves a core free at times.
     echo 'bash scripts/python.sh test'
     of 'MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu' fft -- fft::shapes_of fft::every_grid fft::fields_of fft::filters_of fft::transforms_in_place
+    echo 'bash scripts/docs.sh book'
     echo "RUSTDOCFLAGS='-D warnings' $cargo doc --no-deps $features --lib --example sph_sum"
     local without_features="$cargo check --no-default-features --lib"
     if "$cargo" clippy --version >/dev/null 2>&1; then without_features="$cargo clippy --no-default-features --lib -- -D warnings"; fi

@@ -134,6 +134,23 @@ mod printable;
 pub mod random;
 pub mod rank;
 
+/// The examples of README and guides, which documentation tests run.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/concepts.md")]
+    struct Concepts;
+    #[doc = include_str!("../docs/from-arborx-heffte.md")]
+    struct FromArborxHeffte;
+    #[doc = include_str!("../docs/from-jax.md")]
+    struct FromJax;
+    #[doc = include_str!("../docs/from-mpi4jax.md")]
+    struct FromMpi4jax;
+    #[doc = include_str!("../docs/start-rust.md")]
+    struct StartRust;
+}
+
 /// The result of an operation that fails with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

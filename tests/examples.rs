@@ -10,6 +10,9 @@ use meshloom::io::token;
 #[path = "../examples/filtered_field.rs"]
 mod filtered_field;
 #[allow(dead_code)]
+#[path = "../examples/first_steps.rs"]
+mod first_steps;
+#[allow(dead_code)]
 #[path = "../examples/guest.rs"]
 mod guest;
 #[allow(dead_code)]
@@ -67,6 +70,11 @@ fn check(test: &str, source: &str, files: &[&str], main: fn() -> meshloom::Resul
         assert!(found.keys().map(Path::new).eq(files.iter().map(Path::new)), "{:?}", found.keys());
     }
     assert!(one.1 == three.1, "files differ between 1 and 3 ranks");
+}
+
+#[test]
+fn first_programs() {
+    check("first_programs", include_str!("../examples/first_steps.rs"), &["smooth.npy"], first_steps::main);
 }
 
 #[test]

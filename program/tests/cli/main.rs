@@ -2,9 +2,12 @@
 
 #[path = "../shared/cli.rs"]
 mod cli;
+#[path = "../../../tests/shared/documents.rs"]
+mod markdown;
 #[path = "../../../tests/shared/reference_pm.rs"]
 mod reference_pm;
 
+mod documents;
 mod features;
 mod fft;
 mod fof;
