@@ -33,11 +33,12 @@ book() {
     log=$("$program" build docs/book 2>&1) || fail "$log"
     ! grep -E '(WARN|ERROR)' <<<"$log" || fail 'mdBook warns'
     # Pages link to examples and documents beside the folder `docs`, which the book gets copies of.
-    mkdir -p target/book/examples
+    mkdir -p target/book/examples target/book/benches
     cp examples/*.rs target/book/examples/
+    cp -r benches/results target/book/benches/
     cp README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md target/book/
     find target/book -name '*.html' -exec sed -i -E 's#"((\.\./)*)\.\./examples/#"\1examples/#g
-        s#"((\.\./)*)\.\./(README|ARCHITECTURE|CONTRIBUTING|CHANGELOG)\.html#"\1\3.md#g' {} +
+        s#"((\.\./)*)\.\./(README|ARCHITECTURE|CONTRIBUTING|CHANGELOG|benches/results/[^".]*)\.html#"\1\3.md#g' {} +
     if command -v python3 >/dev/null; then python3 scripts/links.py target/book; else say 'Python is not here: links are not checked'; fi
     say 'the book is target/book/index.html'
 }

@@ -141,6 +141,8 @@ mod documents {
     struct Readme;
     #[doc = include_str!("../docs/concepts.md")]
     struct Concepts;
+    #[doc = include_str!("../docs/fft.md")]
+    struct Fft;
     #[doc = include_str!("../docs/from-arborx-heffte.md")]
     struct FromArborxHeffte;
     #[doc = include_str!("../docs/from-jax.md")]

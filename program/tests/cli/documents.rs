@@ -21,15 +21,15 @@ macro_rules! pages {
 
 pages! {
     first_steps "docs/start-program.md"
+    simulations "docs/simulate.md"
     the_readme "README.md"
+    transforms "docs/fft.md"
 }
 
 /// Pages whose commands do not run yet.
 const OTHERS: &[&str] = &[
-    "CONTRIBUTING.md",
     "docs/clusters.md",
     "docs/command-line.md",
-    "docs/fft.md",
     "docs/files.md",
     "docs/groups.md",
     "docs/halos.md",
@@ -38,7 +38,6 @@ const OTHERS: &[&str] = &[
     "docs/python.md",
     "docs/reconstruction.md",
     "docs/shallow-water.md",
-    "docs/simulate.md",
 ];
 
 fn root() -> PathBuf {
