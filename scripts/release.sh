@@ -3,7 +3,7 @@
 #
 #   scripts/release.sh check           versions and metadata agree; packages build from what a registry would hold; wheels with and without MPI
 #   scripts/release.sh check --quick   the same without building
-#   scripts/release.sh conda           builds the conda packages (needs rattler-build and the channel conda-forge)
+#   scripts/release.sh conda           builds the conda packages (needs rattler-build, patchelf and the channel conda-forge)
 #
 # The order of publication is that of `packages`: each depends on the ones before it.
 set -euo pipefail
