@@ -83,3 +83,20 @@ fn the_test_in_the_document_on_ci_is_one_that_runs() {
     let shown = document.split("```rust\n").nth(1).unwrap().split("```").next().unwrap();
     assert_eq!(test.split_once("\n\n").unwrap().1, shown);
 }
+
+#[test]
+fn all_places_name_the_same_version() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let places = [
+        ("CHANGELOG.md", "## "),
+        ("CITATION.cff", "version: "),
+        ("recipe/recipe.yaml", "  version: "),
+        ("Cargo.toml", "version = "),
+    ];
+    for (path, key) in places {
+        let text = std::fs::read_to_string(root.join(path)).unwrap();
+        let rest = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        let version = rest.split_whitespace().next().unwrap().trim_matches('"');
+        assert_eq!(version, env!("CARGO_PKG_VERSION"), "{path}");
+    }
+}
