@@ -1,23 +1,35 @@
-"""Fields and particles on any GPU: transforms, neighbours, groups, spectra, simulations.
+"""Fields and particles on any GPU: transforms, neighbors, groups, spectra and simulations.
 
-Functions take NumPy arrays and give NumPy arrays; the work is done on a device that Vulkan, Metal or DX12 reaches, or by a software
-renderer. The first call opens the device: the best one there is, or the one that the environment variable ``MESHLOOM_DEVICE`` names.
+Functions take NumPy arrays and return NumPy arrays. The work runs on a device that Vulkan, Metal
+or DX12 reaches, or on a software renderer. The first call opens the device: the best one, or the
+one that the environment variable ``MESHLOOM_DEVICE`` names.
 
-===================================  ==================================================================
+===================================  ===========================================================
 `meshloom.fft`                       `numpy.fft` on the device
 `KDTree`                             `scipy.spatial.KDTree` on the device
-`fof`, `pair_counts`, `sort`         groups, pairs by distance, order along a curve
-`power_spectrum`                     of points and of fields
-`simulate`, `halo_mass_function`     cosmological particle-mesh runs, and the halos they are compared with
+`fof`, `pair_counts`, `sort`         groups, pair counts by distance, order along a curve
+`power_spectrum`                     power spectra of points and of fields
+`simulate`, `halo_mass_function`     particle-mesh simulations of structure, models of halo counts
 `asarray`, `Array`                   arrays that stay on the device between calls
-`meshloom.operators`                 models of fields with their derivatives, of operators and functions in WGSL
-`meshloom.inference`, `optimize_kl`  what data say of a model's latent values: likelihoods, priors, samples of the posterior
-`map_items`, `map_reduce`            functions of many items, dealt to ranks
-`ranks`, `Comm`, ``comm=``           the same over threads or the processes of an MPI program
-===================================  ==================================================================
+`meshloom.operators`                 differentiable models of operators and functions in WGSL
+`meshloom.inference`, `optimize_kl`  likelihoods, priors and posterior samples of such models
+`map_items`, `map_reduce`            functions of many items, distributed over ranks
+`ranks`, `Comm`, ``comm=``           the same functions on threads or on MPI processes
+`meshloom.plot`                      pictures of results (needs matplotlib)
+===================================  ===========================================================
 
-What a function cannot take is a `ValueError` or a `TypeError`; what fails on the way is a `meshloom.Error`.
-A lack of host memory is a `MemoryError`.
+Notes
+-----
+**Collective.** A call with ``comm=`` is collective: every rank must call it, in the same order,
+with the same arguments. Only arrays differ, because each rank passes its own part of them.
+Methods of objects that were made with ``comm=`` are collective too. The ranks compare their
+arguments first. If one rank finds an error, all ranks raise it, and the message names the rank.
+
+**Parts.** `numpy.array_split` along the first axis defines the part of each rank. Results have
+the same bits on any number of ranks.
+
+**Errors.** An invalid value is a `ValueError`, an invalid type a `TypeError`. Failures of the
+device, of ranks or of files are `meshloom.Error`. Lack of host memory is a `MemoryError`.
 """
 
 import atexit as _atexit

@@ -4,7 +4,10 @@ import numpy as np
 
 
 def box_sides(box, dims, name="box"):
-    """The sides of a box of `dims` axes: one number for all or one for each; None, 0 or inf leave an axis open."""
+    """Return the side lengths of a box of `dims` axes.
+
+    `box` has one number for all axes or one for each; None, 0 or inf leave an axis open.
+    """
     if box is None:
         return [0.0] * dims
     if isinstance(box, (str, bytes)):
@@ -16,7 +19,7 @@ def box_sides(box, dims, name="box"):
 
 
 def whole_number(value, name, least=0):
-    """An integer from `least` on."""
+    """Return an integer that is at least `least`."""
     try:
         number = value.__index__()
     except AttributeError:
@@ -27,7 +30,7 @@ def whole_number(value, name, least=0):
 
 
 def real_number(value, name):
-    """One number as a float."""
+    """Return one number as a float."""
     if np.ndim(value) > 0:
         raise TypeError(f"{name} must be one number, not an array of the shape {np.shape(value)}")
     try:

@@ -10,7 +10,10 @@ _DOUBLE = np.dtype(np.float64)
 
 
 def real_array(values, name):
-    """`values` as a contiguous array of float32 if it is one, of float64 otherwise; copied only where it must be."""
+    """Return a contiguous array: float32 if `values` is float32 or float16, else float64.
+
+    It is copied only if necessary.
+    """
     array = np.asarray(plain(values, name))
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must hold real numbers, not complex data")
@@ -23,7 +26,7 @@ def real_array(values, name):
 
 
 def real_array_for(comm, values, name):
-    """The same, or an array of float32 that is on the device of a rank already."""
+    """Return `values` as `real_array` does, or the float32 array that is on the device already."""
     if not isinstance(values, Array):
         return real_array(values, name)
     values._native.belongs_to(comm)
@@ -33,13 +36,13 @@ def real_array_for(comm, values, name):
 
 
 def transposed(array):
-    """A remedy for an array of one column for each point."""
+    """Return a remedy for an array with one column per point, else an empty string."""
     looks_so = array.ndim == 2 and array.shape[0] in (2, 3) and array.shape[1] > 3
     return "; it looks transposed: pass its transpose (.T)" if looks_so else ""
 
 
 def points_array(comm, values, name="points"):
-    """Rows of coordinates, an array of shape ``(N, 2)`` or ``(N, 3)``: one of NumPy's, or one on the device of a rank."""
+    """Return rows of coordinates of shape ``(N, 2)`` or ``(N, 3)``, in host or device memory."""
     array = real_array_for(comm, values, name)
     if array.ndim != 2 or array.shape[1] not in (2, 3):
         raise ValueError(f"{name} has the shape {array.shape}; it must be (N, 2) or (N, 3), one row per point{transposed(array)}")
@@ -47,13 +50,16 @@ def points_array(comm, values, name="points"):
 
 
 def single(values):
-    """Numbers rounded to float32. What is beyond its range becomes infinite, without NumPy's warning."""
+    """Return numbers rounded to float32; those beyond its range become infinite, without warning."""
     with np.errstate(over="ignore"):
         return np.asarray(values).astype(np.float32, copy=False)
 
 
 def column(values, shape, name, first=0):
-    """A quantity of points, of which this rank's first is number `first`, as contiguous float32, or None."""
+    """Return a quantity of points as contiguous float32, or None.
+
+    `first` is the number of this rank's first point, for messages.
+    """
     if values is None:
         return None
     array = real_array(values, name)
@@ -71,5 +77,5 @@ def column(values, shape, name, first=0):
 
 
 def native(array):
-    """An array as the library takes it."""
+    """Return an array as the extension module takes it."""
     return array._native if isinstance(array, Array) else array

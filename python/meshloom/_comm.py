@@ -19,7 +19,10 @@ _PACKAGE = os.path.dirname(__file__)
 
 
 def _check_library(MPI):
-    """Refuses a communicator of another MPI library than this package was built for: its handles are numbers in one and addresses in the other."""
+    """Raise an error if mpi4py works with another MPI library than this package was built for.
+
+    Handles of communicators are numbers in one library and addresses in another.
+    """
     size, name = _native.mpi_library()
     theirs = MPI.Get_library_version()
     if (size, name) != (MPI._sizeof(MPI.Comm), theirs):
@@ -31,8 +34,11 @@ def _check_library(MPI):
 
 
 def _of_mpi(comm):
-    """The rank of this process in a communicator of mpi4py, kept with it: made once, and again after ranks were out of step, when what they have sent each other
-    is not told apart any more."""
+    """Return the rank of this process in an mpi4py communicator.
+
+    The rank is stored with the communicator. It is made again after ranks were out of step, because
+    old messages could then be taken for new ones.
+    """
     global _KEYVAL
     from mpi4py import MPI
 
@@ -50,10 +56,10 @@ def _of_mpi(comm):
 
 @functools.cache
 def _warn_of_independent_processes():
-    """Warns once where a launcher started several processes and this one works alone.
+    """Warn once if a launcher started several processes and this one works alone.
 
-    It is no error: independent Python processes under a launcher are usual. With mpi4py the program
-    decides itself which process does what.
+    It is not an error: independent Python processes under a launcher are usual. With mpi4py the
+    program decides itself which process does what.
     """
     ranks, mpi = _native.launched_ranks(), sys.modules.get("mpi4py.MPI")
     if ranks is None or (mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized() and mpi.COMM_WORLD.Get_size() > 1):
@@ -67,14 +73,14 @@ def _warn_of_independent_processes():
 
 @functools.cache
 def _warn_of_unused_hardware():
-    """Warns once where a software renderer takes the work although there is a hardware GPU."""
+    """Warn once if a software renderer does the work although there is a hardware GPU."""
     text = _native.unused_hardware()
     if text is not None:
         warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 def resolve(comm):
-    """The rank that a call runs on."""
+    """Return the `Comm` that a call runs on."""
     if comm is None:
         _warn_of_independent_processes()
         own = _native.alone()
@@ -92,14 +98,14 @@ def resolve(comm):
 
 
 class _AllGroups:
-    """All ranks of the groups of samples of which a rank is in one."""
+    """All ranks of the sample groups that a rank belongs to."""
 
     def __init__(self, comm):
         self.size, self._number, self._allgather = comm._ranks_of_all_groups, (comm._number, "all groups"), comm._allgather_of_all_groups
 
 
 def all_groups(comm):
-    """The ranks of all groups of samples, of which `comm` is one, as `gathered` takes them."""
+    """Return the ranks of all sample groups, of which `comm` is one."""
     return comm if comm._ranks_of_all_groups == comm.size else _AllGroups(comm)
 
 
@@ -114,13 +120,14 @@ def _in_words(error):
 
 
 def gathered(comm, check, *arguments):
-    """What ranks tell each other before they work together. All ranks call it.
+    """Compare the arguments of all ranks before they work together. Collective.
 
-    `check` gives three things of this rank's arguments: what stays on the rank, what must be the same on all of them (a dictionary), and what all
-    of them are told. Returns the first, and the third of each rank. What `check` raises on one rank is raised on all, and so is what differs: in
-    what follows they would wait for each other, or find something else.
+    `check` returns three values for this rank's arguments: data that stays on the rank, a
+    dictionary that must be the same on all ranks, and a value for all ranks. Returns the first, and
+    the third of each rank. An error of `check` on one rank, or a difference, is raised on all
+    ranks: otherwise they would wait for each other.
 
-    It is the one thing that ranks tell each other here, so that a rank that fails is heard wherever the others are.
+    It is the only exchange of this kind, so a rank that fails is noticed wherever the others are.
     """
     if comm.size == 1:
         own, _, told = check(*arguments)
@@ -166,12 +173,12 @@ def _what_is_wrong(failures, alike):
 
 
 def exchanged(comm, own):
-    """What all ranks have, in the order of the ranks. All ranks call it."""
+    """Return the value of each rank, in rank order. Collective."""
     return gathered(comm, lambda: (None, {}, own))[1]
 
 
 def _warn_caller(text):
-    """Warn with the place of the caller of this package."""
+    """Warn at the line of the caller of this package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == _PACKAGE:
         level, frame = level + 1, frame.f_back
@@ -179,8 +186,12 @@ def _warn_caller(text):
 
 
 def agreed(comm, work, *arguments):
-    """What some work gives on this rank. What it raises on one rank is raised on all, but for what fails on the way (a device, memory, ranks): the others may wait
-    for this rank in the middle of the work, where they do not hear what it says here. All ranks call it."""
+    """Return the result of `work` on this rank. Collective.
+
+    An exception of one rank is raised on all, except a `meshloom.Error` (device, memory, ranks):
+    other ranks may wait for this one in the middle of the work, where this message would not reach
+    them.
+    """
 
     def done():
         try:
@@ -212,28 +223,31 @@ def heard(comm, callback):
 
 
 def together(comm, check, work):
-    """What a call of all ranks gives: `work` of what `check` has found, as `gathered` gives it. What either raises on one rank is raised on all."""
+    """Run `work` with the checked arguments of all ranks; an error of one rank is raised on all."""
     return agreed(comm, work, *gathered(comm, check))
 
 
 def given_or_not(value):
-    """What ranks tell each other of an argument that each has its own of, or none has."""
+    """Return text that ranks compare for an argument that must be given on all ranks or on none."""
     return "not given" if value is None else "given"
 
 
 def summary(array):
-    """A few words that tell an array from others: what ranks tell each other of one that must be the same on all of them."""
+    """Return a short text that identifies an array, to compare it between ranks."""
     return None if array is None else f"an array of the shape {array.shape} and the sum {zlib.crc32(np.ascontiguousarray(array).tobytes()):08x}"
 
 
 def block(items, ranks, rank):
-    """The items of a rank, as `numpy.array_split` has them: blocks in order, of which the first may be longer by one."""
+    """Return the first and last item of a rank's block, as `numpy.array_split` defines them."""
     least, longer = divmod(items, ranks)
     return rank * least + min(rank, longer), (rank + 1) * least + min(rank + 1, longer)
 
 
 def check_parts(rows, axes=2):
-    """Refuses parts of other lengths than ranks have: an array of one axis lies on the first rank, others are cut along the first axis."""
+    """Raise an error if the parts of ranks do not have the lengths that `numpy.array_split` gives.
+
+    An array of one axis must lie on the first rank as a whole.
+    """
     whole = sum(rows)
     for rank, have in enumerate(rows):
         first, end = block(whole, len(rows), rank) if axes > 1 else (0, whole * (rank == 0))
@@ -246,13 +260,27 @@ REDUCTIONS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
 def summand(array):
-    """An array as `numpy.sum` adds it: truth values and small whole numbers with 64 bits, for their sum has more digits than they."""
+    """Return an array with the type that `numpy.sum` adds in: 64 bits for booleans and integers."""
     wide = {"b": np.int64, "i": np.int64, "u": np.uint64}.get(array.dtype.kind)
     return array if wide is None else array.astype(wide, copy=False)
 
 
 def allgather(self, data):
-    """Bytes of all ranks, of any length, in a list in the order of the ranks, who all call it.
+    """Gather bytes of any length from all ranks.
+
+    Parameters
+    ----------
+    data : bytes-like
+        Bytes of this rank; the length may differ between ranks.
+
+    Returns
+    -------
+    list of bytes
+        The bytes of each rank, in rank order.
+
+    Notes
+    -----
+    Collective.
 
     Examples
     --------
@@ -264,30 +292,36 @@ def allgather(self, data):
 
 
 def allreduce(self, array, op="sum"):
-    """One array of those of all ranks, element by element: the same bits on all ranks, who all call it.
-
-    Every rank gets the arrays of all and joins them in the order of the ranks: this is for numbers, histograms and spectra, not for fields.
+    """Reduce the arrays of all ranks element by element.
 
     Parameters
     ----------
     array : array_like
-        Numbers, of the same shape and type on all ranks.
-    op : {"sum", "min", "max"}
-        The reduction. Booleans and integers are added with 64 bits, as `numpy.sum` does.
+        Real or complex numbers, with the same shape and type on all ranks.
+    op : {"sum", "min", "max"}, default "sum"
+        Reduction. Booleans and integers are added with 64 bits, as in `numpy.sum`.
 
     Returns
     -------
     ndarray or scalar
+        The reduced array, with the same bits on all ranks.
 
     Raises
     ------
     ValueError
-        On all ranks, where shapes, types or `op` differ.
+        If shapes, types or `op` differ between ranks.
+    TypeError
+        If the elements are not numbers.
+
+    Notes
+    -----
+    Collective. Every rank receives the arrays of all ranks and reduces them in rank order. Use it
+    for numbers, histograms and spectra, not for fields.
 
     Examples
     --------
     >>> import meshloom
-    >>> [found.tolist() for found in meshloom.ranks(2, lambda comm: comm.allreduce([comm.rank, 1]))]
+    >>> [total.tolist() for total in meshloom.ranks(2, lambda comm: comm.allreduce([comm.rank, 1]))]
     [[1, 2], [1, 2]]
     """
 
@@ -305,18 +339,28 @@ def allreduce(self, array, op="sum"):
 
 
 def bcast(self, value=None, root=0):
-    """What one rank has, on all ranks, who all call it.
+    """Send a value of one rank to all ranks.
 
     Parameters
     ----------
-    value : object
-        Anything that can be pickled, NumPy's arrays among them; those of other ranks than `root` are not looked at.
-    root : int
-        The rank whose value it is.
+    value : object, optional
+        Any object that can be pickled, such as an array. Only the value of `root` is used.
+    root : int, default 0
+        Rank that sends, from 0 to ``size - 1``.
 
     Returns
     -------
     object
+        The value of `root`.
+
+    Raises
+    ------
+    ValueError
+        If `root` is not a rank, or differs between ranks.
+
+    Notes
+    -----
+    Collective.
 
     Examples
     --------
@@ -334,7 +378,18 @@ def bcast(self, value=None, root=0):
 
 
 def barrier(self):
-    """Returns once all ranks have called it."""
+    """Wait until all ranks have called it.
+
+    Notes
+    -----
+    Collective.
+
+    Examples
+    --------
+    >>> import meshloom
+    >>> meshloom.ranks(2, lambda comm: comm.barrier())
+    [None, None]
+    """
     gathered(self, lambda: (None, {"function": "barrier"}, None))
 
 
@@ -345,36 +400,38 @@ for _method in (allgather, allreduce, bcast, barrier):
 def ranks(count, body=None):
     """Run a function on several ranks, each a thread of this process.
 
-    Ranks share the device if there is one, and take devices in turn if there are several. The interpreter's lock is free while the
-    device works.
-
     Parameters
     ----------
     count : int
-        Number of ranks.
-    body : callable
-        Called as ``body(comm)`` on every rank, with the `Comm` of that rank. Left out, ``ranks(count)`` is a decorator that
-        runs the function at once.
+        Number of ranks, 1 or more.
+    body : callable, optional
+        Called as ``body(comm)`` on every rank, with the `Comm` of that rank. Without it,
+        ``ranks(count)`` is a decorator that runs the function at once.
 
     Returns
     -------
     list
-        What `body` returned on each rank.
+        Results of `body`, in rank order.
 
     Raises
     ------
     Exception
-        What the first rank that failed raised; the others end, too.
+        The exception of the first rank that failed; the other ranks end too.
+
+    Notes
+    -----
+    Ranks share the device if there is one, and take devices in turn if there are several. The
+    interpreter's lock is free while the device works.
 
     Examples
     --------
     >>> import numpy as np, meshloom
     >>> points = np.random.default_rng(1).random((300, 3), dtype=np.float32)
     >>> def labels(comm):
-    ...     own = np.array_split(points, comm.size)[comm.rank]
-    ...     return meshloom.fof(own, 0.05, comm=comm).labels
-    >>> together = np.concatenate(meshloom.ranks(3, labels))
-    >>> bool((together == meshloom.fof(points, 0.05).labels).all())
+    ...     part = np.array_split(points, comm.size)[comm.rank]
+    ...     return meshloom.fof(part, 0.05, comm=comm).labels
+    >>> parts = np.concatenate(meshloom.ranks(3, labels))
+    >>> bool((parts == meshloom.fof(points, 0.05).labels).all())
     True
     """
     count = whole_number(count, "count", 1)
@@ -387,7 +444,7 @@ _THREAD = threading.local()
 
 
 def _run_ranks(count, body):
-    """Run `body` on threads that know that they are ranks."""
+    """Run `body` on threads that are marked as ranks."""
     if not callable(body):
         raise TypeError(f"body must be a function of a rank, not {type(body).__name__}")
 
@@ -405,23 +462,58 @@ def _run_ranks(count, body):
 
 
 def is_alone():
-    """Whether no other rank can wait for a call of this thread: it is no rank of several, and no launcher started the process."""
+    """Return True if no other rank can wait for a call of this thread."""
     return not getattr(_THREAD, "is_rank", False) and _native.launched_ranks() is None
 
 
 def devices():
-    """Devices of this machine: a list of dictionaries with ``name``, ``kind``, ``backend``, ``driver`` and ``f64``.
+    """List the devices of this machine.
 
-    ``MESHLOOM_DEVICE`` chooses one by its place in this list, its name or its PCI address, before the first call.
+    Returns
+    -------
+    list of dict
+        One dictionary per device with ``name``, ``kind``, ``backend``, ``driver`` (str) and ``f64``
+        (bool, whether the device computes in double precision).
+
+    Notes
+    -----
+    The environment variable ``MESHLOOM_DEVICE`` selects a device by its place in this list, its
+    name or its PCI address. It is read before the first call.
+
+    Examples
+    --------
+    >>> import meshloom
+    >>> sorted(meshloom.devices()[0])[:3]
+    ['backend', 'driver', 'f64']
     """
     return _native.devices()
 
 
 def memory(comm=None):
-    """Memory of the device that this process holds: a dictionary.
+    """Return the device memory that this process holds.
 
-    ``allocated`` are bytes of buffers, in use or to be used again; ``allocations`` counts the buffers that were asked of the driver
-    so far. A call that was made before asks for none. ``kernels`` are compiled kernels that are kept: 256 at most, those that were used last.
+    Parameters
+    ----------
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Rank whose device is meant. Default: this process alone.
+
+    Returns
+    -------
+    dict of int
+        ``allocated``: bytes of buffers, in use or free for reuse. ``allocations``: number of
+        buffers requested from the driver so far. ``kernels``: number of compiled kernels in the
+        cache, the 256 most recent at most.
+
+    Notes
+    -----
+    Not collective. A repeated call of a function allocates no new buffers. `Comm.trim` returns free
+    buffers to the driver.
+
+    Examples
+    --------
+    >>> import meshloom
+    >>> sorted(meshloom.memory())
+    ['allocated', 'allocations', 'kernels']
     """
     comm = resolve(comm)
     return {"allocated": comm.allocated, "allocations": comm.allocations, "kernels": comm.kernels}

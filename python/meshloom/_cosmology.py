@@ -1,4 +1,4 @@
-"""Cosmologies, the linear power spectrum and the mass function of halos."""
+"""Cosmologies, power spectra of linear theory and halofit, and halo mass functions."""
 
 from dataclasses import dataclass
 from typing import Optional
@@ -14,27 +14,38 @@ _OMEGA_M, _OMEGA_B, _H, _N_S, _A_S, _, _T_CMB, _W0, _WA, _RADIATION = _native.us
 
 @dataclass(frozen=True)
 class Cosmology:
-    """A flat universe of matter and dark energy, and radiation in the expansion; `planck18` of the program unless said otherwise: Planck 2018 with
-    ``sigma8 = 0.8102``.
+    """A flat universe of matter, dark energy and radiation.
+
+    The default is Planck 2018 with ``sigma8 = 0.8102``, the program's `planck18`. Instances are
+    immutable.
 
     Attributes
     ----------
     omega_m, omega_b : float
-        Densities of matter and of baryons today, over the critical one.
+        Densities of matter and of baryons today, in units of the critical density.
     h : float
         Hubble constant in 100 km/s/Mpc.
     n_s : float
         Spectral index of the primordial fluctuations.
-    A_s : float, optional
-        Their amplitude at 0.05/Mpc; None if `sigma8` is given.
-    sigma8 : float, optional
-        The rms contrast in spheres of 8 Mpc/h today, in place of `A_s`.
+    A_s : float or None
+        Amplitude of the primordial fluctuations at 0.05/Mpc; None if `sigma8` is given.
+    sigma8 : float or None
+        Root mean square density contrast in spheres of 8 Mpc/h today, instead of `A_s`.
     t_cmb : float
         Temperature of the microwave background in kelvin.
     w0, wa : float
-        Dark energy: ``w(a) = w0 + wa (1 - a)``; a cosmological constant unless given.
-    radiation : float, optional
-        Relativistic neutrino species, 3.046 unless given: photons and they take part in the expansion. None: the expansion has no radiation.
+        Equation of state of dark energy, ``w(a) = w0 + wa (1 - a)``. Default: -1 and 0, a
+        cosmological constant.
+    radiation : float or None
+        Number of relativistic neutrino species, 3.046 by default. Photons and neutrinos take part
+        in the expansion. None: an expansion without radiation.
+
+    Raises
+    ------
+    TypeError
+        If both `A_s` and `sigma8` are given.
+    ValueError
+        If a parameter is not finite or out of range.
 
     Examples
     --------
@@ -63,32 +74,117 @@ class Cosmology:
         _native.particle_mass(1.0, 1, parameters(self))
 
     def particle_mass(self, box, particles):
-        """The mass in Msun/h of each of ``particles**3`` particles in a box of this side in Mpc/h."""
+        """Return the mass of a particle of a simulation.
+
+        Parameters
+        ----------
+        box : float
+            Side length of the box in Mpc/h, positive.
+        particles : int
+            Number of particles along each axis.
+
+        Returns
+        -------
+        float
+            Mass in Msun/h of each of ``particles**3`` particles.
+
+        Examples
+        --------
+        >>> from meshloom import Cosmology
+        >>> f"{Cosmology().particle_mass(64.0, 64):.3e}"
+        '8.634e+10'
+        """
         return _native.particle_mass(real_number(box, "box"), whole_number(particles, "particles", 1) ** 3, parameters(self))
 
     def growth(self, a):
-        """Linear growth factor D at scale factors `a`, normalized to ``D = a`` in the matter era.
+        """Return the linear growth factor D(a), normalized to ``D = a`` in the matter era.
 
-        Returns a float for a scalar `a` and an `ndarray` otherwise.
+        Parameters
+        ----------
+        a : array_like
+            Scale factors, positive.
+
+        Returns
+        -------
+        float or ndarray, shape of `a`
+
+        Examples
+        --------
+        >>> from meshloom import Cosmology
+        >>> cosmology = Cosmology()
+        >>> bool(0.7 < cosmology.growth(1.0) < 0.8)
+        True
         """
         return _at(a, "a", lambda a: _native.growth(a, parameters(self)))
 
     def growth_rate(self, a):
-        """Logarithmic growth rate, ``f = dlnD/dlna``, at scale factors `a`."""
+        """Return the logarithmic growth rate ``f = dlnD/dlna``.
+
+        Parameters
+        ----------
+        a : array_like
+            Scale factors, positive.
+
+        Returns
+        -------
+        float or ndarray, shape of `a`
+
+        Examples
+        --------
+        >>> from meshloom import Cosmology
+        >>> bool(0.5 < Cosmology().growth_rate(1.0) < 0.55)
+        True
+        """
         return _at(a, "a", lambda a: _native.growth_rate(a, parameters(self)))
 
     def comoving_distance(self, a):
-        """Comoving distance in Mpc/h to light emitted at scale factors `a`."""
+        """Return the comoving distance to light emitted at the scale factor `a`.
+
+        Parameters
+        ----------
+        a : array_like
+            Scale factors, positive.
+
+        Returns
+        -------
+        float or ndarray, shape of `a`
+            Distances in Mpc/h.
+
+        Examples
+        --------
+        >>> from meshloom import Cosmology
+        >>> round(Cosmology().comoving_distance(0.5))
+        2297
+        """
         return _at(a, "a", lambda a: _native.comoving_distance(a, parameters(self)))
 
     def sigma(self, radius, a=1.0):
-        """The linear rms contrast in spheres of radii in Mpc/h; ``sigma(8.0)`` is sigma8."""
+        """Return the linear root mean square density contrast in spheres.
+
+        Parameters
+        ----------
+        radius : array_like
+            Radii of the spheres in Mpc/h, positive.
+        a : float, default 1.0
+            Scale factor.
+
+        Returns
+        -------
+        float or ndarray, shape of `radius`
+            ``sigma(8.0)`` is sigma8.
+
+        Examples
+        --------
+        >>> from meshloom import Cosmology
+        >>> round(Cosmology(sigma8=0.8).sigma(8.0), 4)
+        0.8
+        """
         a = real_number(a, "a")
         return _at(radius, "radius", lambda radius: _native.sigma(radius, a, parameters(self)))
 
 
 def parameters(cosmology):
-    """The numbers of a cosmology as the library takes them."""
+    """Return the numbers of a cosmology as the extension module takes them."""
     if cosmology is None:
         cosmology = Cosmology()
     if not isinstance(cosmology, Cosmology):
@@ -109,7 +205,7 @@ def _at(values, name, function):
 
 
 def _spectrum(k, a, cosmology, native):
-    """A spectrum at wavenumbers."""
+    """Return a spectrum at wavenumbers."""
     a, cosmology = real_number(a, "a"), parameters(cosmology)
 
     def at(k):
@@ -122,20 +218,30 @@ def _spectrum(k, a, cosmology, native):
 
 
 def linear_power(k, a=1.0, cosmology=None):
-    """The linear power spectrum of matter (Eisenstein & Hu 1998, with baryons).
+    """Compute the linear power spectrum of matter (Eisenstein & Hu 1998, with baryons).
 
     Parameters
     ----------
     k : array_like
-        Wavenumbers in h/Mpc.
-    a : float
+        Wavenumbers in h/Mpc, 0 or more.
+    a : float, default 1.0
         Scale factor.
     cosmology : Cosmology, optional
+        Default: ``Cosmology()``.
 
     Returns
     -------
-    ndarray or float
-        In (Mpc/h)^3.
+    float or ndarray, shape of `k`
+        Power in (Mpc/h)^3.
+
+    Raises
+    ------
+    ValueError
+        If a wavenumber is negative or not finite, or `a` is not positive.
+
+    Notes
+    -----
+    Not collective: runs on the host in float64.
 
     Examples
     --------
@@ -147,8 +253,30 @@ def linear_power(k, a=1.0, cosmology=None):
 
 
 def nonlinear_power(k, a=1.0, cosmology=None):
-    """The nonlinear power spectrum of matter by halofit (Takahashi et al. 2012) of `linear_power`, whose arguments and units it has. Within 5 % of simulations
-    up to 1 h/Mpc, 10 % up to 10.
+    """Compute the nonlinear power spectrum of matter with halofit (Takahashi et al. 2012).
+
+    Parameters
+    ----------
+    k : array_like
+        Wavenumbers in h/Mpc, 0 or more.
+    a : float, default 1.0
+        Scale factor.
+    cosmology : Cosmology, optional
+        Default: ``Cosmology()``.
+
+    Returns
+    -------
+    float or ndarray, shape of `k`
+        Power in (Mpc/h)^3: within 5 % of simulations up to 1 h/Mpc, within 10 % up to 10 h/Mpc.
+
+    Raises
+    ------
+    ValueError
+        If a wavenumber is negative or not finite, or `a` is not positive.
+
+    Notes
+    -----
+    Not collective: runs on the host in float64.
 
     Examples
     --------
@@ -160,25 +288,36 @@ def nonlinear_power(k, a=1.0, cosmology=None):
 
 
 def halo_mass_function(mass, a=1.0, model="sheth-tormen", cosmology=None, overdensity=None):
-    """Halos per unit of ln M and of comoving volume that a model expects.
+    """Compute the number density of halos that a model predicts.
 
     Parameters
     ----------
     mass : array_like
-        Masses in Msun/h.
-    a : float
+        Halo masses in Msun/h, positive.
+    a : float, default 1.0
         Scale factor.
-    model : {"press-schechter", "sheth-tormen", "watson", "tinker"}
-        Press & Schechter (1974), Sheth & Tormen (1999; close to groups by friends of friends), Watson et al. (2013; measured of such groups), or Tinker et
-        al. (2008).
+    model : {"press-schechter", "sheth-tormen", "watson", "tinker"}, default "sheth-tormen"
+        Press & Schechter (1974), Sheth & Tormen (1999, close to friends-of-friends groups), Watson
+        et al. (2013, fitted to such groups) or Tinker et al. (2008, spherical overdensity).
     cosmology : Cosmology, optional
+        Default: ``Cosmology()``.
     overdensity : float, optional
-        Of Tinker's halos, which alone have one: their mean density over that of matter, from 200 (unless given) to 3200.
+        Mean density of a halo in units of the mean matter density, 200 (default) to 3200; only for
+        "tinker".
 
     Returns
     -------
-    ndarray or float
-        dn/dlnM in (h/Mpc)^3.
+    float or ndarray, shape of `mass`
+        Comoving number density per unit of ln M, dn/dlnM, in (h/Mpc)^3.
+
+    Raises
+    ------
+    ValueError
+        If a mass is not positive, `model` is unknown, or `overdensity` is given for another model.
+
+    Notes
+    -----
+    Not collective: runs on the host in float64.
 
     Examples
     --------

@@ -13,17 +13,16 @@ _TYPES = ("float32", "float64", "complex64", "complex128")
 
 
 class Array:
-    """An array in the memory of a device, which stays there between calls; `asarray` makes one.
+    """An array in device memory, which stays there between calls; `asarray` creates one.
 
-    Transforms of `meshloom.fft` take it and give another, without waiting for the device; `KDTree`, `fof`, `sort`, `pair_counts` and
-    `power_spectrum` take points of float32. NumPy and all that understands ``__array__`` or DLPack get a copy in host memory.
+    Functions of `meshloom.fft` take it and return another one, without waiting for the device.
+    `KDTree`, `fof`, `sort`, `pair_counts` and `power_spectrum` take points of type float32. NumPy
+    and all libraries that understand ``__array__`` or DLPack get a copy in host memory.
 
-    Attributes
-    ----------
-    shape, dtype, ndim, size, nbytes
-        As NumPy's. Types are float32, float64, complex64 and complex128.
-    comm : Comm
-        The rank whose device it is on.
+    Notes
+    -----
+    An array has no arithmetic, no comparisons and no iteration: use ``numpy.asarray(a)``. Types are
+    float32, float64, complex64 and complex128.
 
     Examples
     --------
@@ -44,26 +43,32 @@ class Array:
 
     @property
     def shape(self):
+        """Lengths of the axes, a tuple of int."""
         return tuple(self._native.shape)
 
     @property
     def dtype(self):
+        """Type of the elements, a `numpy.dtype`."""
         return np.dtype(self._native.dtype_name)
 
     @property
     def comm(self):
+        """The `Comm` whose device holds the array."""
         return self._native.comm
 
     @property
     def ndim(self):
+        """Number of axes."""
         return len(self.shape)
 
     @property
     def size(self):
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self):
+        """Size in bytes."""
         return self.size * self.dtype.itemsize
 
     def __len__(self):
@@ -84,7 +89,19 @@ class Array:
         return f"<meshloom.Array: {self.shape} of {self.dtype}>"
 
     def numpy(self):
-        """A copy in host memory. Waits for the device."""
+        """Copy the array to host memory; waits for the device.
+
+        Returns
+        -------
+        ndarray
+            A copy with the same shape and type.
+
+        Examples
+        --------
+        >>> import meshloom
+        >>> meshloom.asarray([1.0, 2.0]).numpy().tolist()
+        [1.0, 2.0]
+        """
         return self._native.to_numpy()
 
     def __array__(self, dtype=None, copy=None):
@@ -94,7 +111,7 @@ class Array:
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def __dlpack__(self, **options):
-        """A copy in host memory, as DLPack."""
+        """Export a copy in host memory as DLPack."""
         return self.numpy().__dlpack__(**{name: value for name, value in options.items() if name != "copy"})
 
     def __dlpack_device__(self):
@@ -102,7 +119,29 @@ class Array:
         return (1, 0)
 
     def reshape(self, *shape):
-        """The same memory in another shape; one length may be -1."""
+        """Return the same memory with another shape.
+
+        Parameters
+        ----------
+        *shape : int or sequence of int
+            New lengths; one of them may be -1 and follows from the others.
+
+        Returns
+        -------
+        Array
+            An array that shares the memory.
+
+        Raises
+        ------
+        ValueError
+            If the number of elements differs.
+
+        Examples
+        --------
+        >>> import meshloom
+        >>> meshloom.asarray([1.0, 2.0, 3.0, 4.0]).reshape(2, -1).shape
+        (2, 2)
+        """
         shape = list(shape[0] if len(shape) == 1 and np.ndim(shape[0]) else shape)
         shape = [operator.index(n) for n in shape]
         if shape.count(-1) == 1:
@@ -114,20 +153,39 @@ class Array:
 
 
 def asarray(values, dtype=None, comm=None):
-    """An array on the device.
+    """Copy an array to the device.
 
     Parameters
     ----------
     values : array_like
-        Copied to the device, but for a `meshloom.Array`, which is returned as it is.
-    dtype : numpy.dtype, optional
-        float32, float64, complex64 or complex128. Unless given, those of `values`; whole numbers become float64.
+        Real or complex numbers. A `meshloom.Array` is returned unchanged.
+    dtype : dtype, optional
+        float32, float64, complex64 or complex128. Default: the type of `values`; integers and
+        booleans become float64, float16 becomes float32.
     comm : Comm or mpi4py.MPI.Comm, optional
-        The rank whose device it is to be on.
+        Rank whose device holds the array. Default: this process alone.
 
     Returns
     -------
     Array
+
+    Raises
+    ------
+    TypeError
+        If the elements are not numbers of a supported type, or `values` has masked elements or a
+        unit.
+    meshloom.Error
+        If the device is out of memory or lacks double precision.
+
+    Notes
+    -----
+    Not collective.
+
+    Examples
+    --------
+    >>> import meshloom
+    >>> meshloom.asarray([1, 2, 3])
+    <meshloom.Array: (3,) of float64>
     """
     if isinstance(values, Array):
         if dtype is not None and np.dtype(dtype) != values.dtype:

@@ -10,30 +10,52 @@ from ._origin import common_origin, from_origin, to_origin
 
 
 class Groups:
-    """Friends-of-friends groups of points: what `fof` returns. Rows of the catalogue are groups of `min_members` points and more.
+    """Friends-of-friends groups of points, the result of `fof`.
 
-    Over several ranks, `labels` are those of this rank's points; rows and members are distributed evenly and independently of each other.
+    The catalog has one row for each group of at least `min_members` points; ``len(groups)`` is the
+    number of rows on this rank.
 
     Attributes
     ----------
-    labels : ndarray of int
-        For each point the least index of a point in its group: points of one group have the same.
+    labels : ndarray of int, shape (N,)
+        For each point of this rank, the least index of a point in its group.
     length : float
-        The linking length as it was used.
+        Linking length that was used, in the unit of the positions.
     total : int
-        Groups in the catalogue, of all ranks.
-    label, count, mass : ndarray
-        Of each group: the least index of its members, their number and the sum of their masses.
-    center, velocity : ndarray, shape (groups, axes)
-        Mean position, in the box, and mean velocity (None without velocities); weighted by mass. Positions are float64 where the points were.
-    inertia_radius, velocity_dispersion, max_radius : ndarray
-        Root mean square of the distances from the centre and of the velocities about the mean one, and the greatest distance.
+        Number of groups in the catalog of all ranks.
+    label : ndarray of int, shape (groups,)
+        Least index of a member.
+    count : ndarray of int, shape (groups,)
+        Number of members.
+    mass : ndarray, shape (groups,)
+        Sum of the masses of the members; their number if no masses were given.
+    center : ndarray, shape (groups, axes)
+        Mean position, weighted by mass, in the box; float64 if the points were float64.
+    velocity : ndarray of shape (groups, axes) or None
+        Mean velocity, weighted by mass; None without velocities.
+    inertia_radius : ndarray, shape (groups,)
+        Root mean square distance from the center.
+    velocity_dispersion : ndarray of shape (groups,) or None
+        Root mean square velocity relative to the mean; None without velocities.
+    max_radius : ndarray, shape (groups,)
+        Greatest distance from the center.
     axes : ndarray, shape (groups, axes)
         Root-mean-square semi-axes, the largest first.
     directions : ndarray, shape (groups, axes, axes)
-        Their directions, unit rows.
+        Directions of the semi-axes, one unit vector per row.
     offset, members : ndarray of int
-        Indices of the members of group ``g`` are ``members[offset[g]:offset[g + 1]]`` (on one rank).
+        On one rank, ``members[offset[g]:offset[g + 1]]`` are the indices of the members of group
+        ``g``.
+
+    Notes
+    -----
+    On several ranks, rows and members are distributed evenly and independently of each other.
+
+    Examples
+    --------
+    >>> from meshloom import fof
+    >>> fof([[0.5, 1.0], [4.0, 4.0], [0.6, 1.0]], 0.5, min_members=2)
+    <meshloom.Groups: 1 groups, linking length 0.5>
     """
 
     def __init__(self, columns, dims, origin):
@@ -56,7 +78,7 @@ class Groups:
 
 
 def _masses(values, shape, first):
-    """Masses as contiguous float32, or None; `first` is the number of this rank's first point."""
+    """Return masses as contiguous float32, or None; `first` is the number of the first point."""
     masses = column(values, shape, "masses", first)
     if masses is not None:
         given = np.asarray(values)
@@ -68,7 +90,7 @@ def _masses(values, shape, first):
 
 
 def _linking(linking_length, linking_parameter, sides):
-    """The name of the linking length that is given, by which one knows whether it is in mean separations, and the length."""
+    """Return the name of the given linking argument and its value."""
     if (linking_length is None) == (linking_parameter is None):
         raise TypeError("give either linking_length or linking_parameter")
     name = "linking_parameter" if linking_length is None else "linking_length"
@@ -92,29 +114,33 @@ def fof(
     order="count",
     comm=None,
 ):
-    """Friends-of-friends groups: points up to the linking length apart are friends, and a group is all friends of friends.
+    """Find friends-of-friends groups.
+
+    Points up to the linking length apart are friends; a group has all friends of its friends.
 
     Parameters
     ----------
-    points : array_like, shape (N, 2) or (N, 3)
-        Positions; with `comm` this rank's part of them. float32 is taken as it is; all else is wrapped into the box, or counted from among the
-        points where they lie far from 0, and rounded to float32.
-    linking_length : float
-        The linking length, in the units of the positions.
-    linking_parameter : float
-        In place of it: the linking length in mean separations ``(V / N)**(1 / axes)``, which needs a box.
+    points : array_like or meshloom.Array, shape (N, 2) or (N, 3)
+        Positions, in the unit of the caller; with `comm`, the part of this rank. float32 is used as
+        given. Other types are rounded to float32 after wrapping into the box, or after subtracting
+        an origin if the points are far from 0.
+    linking_length : float, optional
+        Linking length in the unit of the positions, 0 or more.
+    linking_parameter : float, optional
+        Linking length in units of the mean separation ``(V / N)**(1 / axes)``; needs a periodic
+        box. Give either this or `linking_length`.
     box : float or sequence of float, optional
-        Sides of the periodic box; 0 or None leaves an axis open.
+        Side lengths of the periodic box; 0 or None leaves an axis open. Default: open.
     masses : array_like, shape (N,), optional
-        Masses; 1 each unless given.
+        Masses; 1 each by default.
     velocities : array_like, shape of `points`, optional
-        Velocities.
-    min_members : int
-        Smaller groups have no row in the catalogue.
-    order : {"count", "mass", "label"}
+        Velocities in any unit.
+    min_members : int, default 20
+        Least number of members of a group in the catalog, 1 or more.
+    order : {"count", "mass", "label"}, default "count"
         Order of the rows: most members first, heaviest first, or by label.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part of the points each. All ranks call it; results do not depend on their number.
+        Ranks that have a part of the points each. Default: this process alone.
 
     Returns
     -------
@@ -123,7 +149,18 @@ def fof(
     Raises
     ------
     ValueError
-        For values that are not finite, shapes that do not fit, a length below 0.
+        If a value is not finite, shapes do not fit, or the linking length is negative.
+    TypeError
+        If not exactly one of `linking_length` and `linking_parameter` is given.
+
+    Warns
+    -----
+    UserWarning
+        If the points and the box seem to have different units.
+
+    Notes
+    -----
+    Collective with `comm`. Results have the same bits on any number of ranks.
 
     Examples
     --------

@@ -19,24 +19,24 @@ _PAIRS = 1 << 21
 
 
 def _above(radius):
-    """The least float32 above one, as far as devices tell it from 0."""
+    """Return the least float32 above `radius` that devices distinguish from 0."""
     return np.maximum(np.nextafter(radius, np.float32(np.inf)), np.finfo(np.float32).tiny)
 
 
 def _below(bound):
-    """The greatest float32 below a number; negative where no distance is below it."""
+    """Return the greatest float32 below `bound`; negative if no distance is below it."""
     nearest = single(bound)[()]
     return nearest if np.float64(nearest) < bound else np.nextafter(nearest, np.float32(-np.inf))
 
 
 def _full_name(kind):
-    """The name of a type with that of its public module."""
+    """Return the name of a type with its public module."""
     module = [part for part in kind.__module__.split(".") if not part.startswith("_")]
     return ".".join([*module, kind.__qualname__])
 
 
 def _points(comm, data):
-    """Points as rows, a copy of those that were given, or an array on the device, which does not change."""
+    """Return points as rows: a read-only copy, or an array on the device."""
     data = real_array_for(comm, data, "data")
     data = data if isinstance(data, Array) else data.copy()
     if data.ndim != 2:
@@ -49,7 +49,7 @@ def _points(comm, data):
 
 
 def _radius(r, name="r"):
-    """The radius of all ranks' rows, as distances are compared with it."""
+    """Return the radius that all ranks use, rounded to float32."""
     radius = float(single(real_number(r, name)))
     if np.isnan(radius):
         raise ValueError(f"{name} is no number")
@@ -57,7 +57,7 @@ def _radius(r, name="r"):
 
 
 def _radii(r, shape):
-    """Radii of rows of a shape, as distances are compared with them."""
+    """Return the radii of rows, rounded to float32."""
     radii = single(np.broadcast_to(np.asarray(r, dtype=np.float64), shape).ravel())
     if np.isnan(radii).any():
         raise ValueError("r must be numbers")
@@ -69,38 +69,54 @@ class KDTree:
 
     Parameters
     ----------
-    data : array_like, shape (N, M)
-        Points of one, two or three axes. float32 is taken as it is; all else is wrapped into the box, or counted from among the points where
-        they lie far from 0, and rounded to float32.
-    leafsize, compact_nodes, copy_data, balanced_tree
-        Taken for compatibility; the tree on the device has leaves of 32 points, and points are always copied: the array may change.
+    data : array_like or meshloom.Array, shape (N, M)
+        Points of M = 1, 2 or 3 axes, in the unit of the caller; with `comm`, the part of this rank.
+        float32 is used as given. Other types are rounded to float32 after wrapping into the box, or
+        after subtracting an origin if the points are far from 0.
+    leafsize : int, default 10
+        Accepted for compatibility; leaves on the device have 32 points.
+    compact_nodes, copy_data, balanced_tree : bool
+        Accepted for compatibility. Points are always copied.
     boxsize : float or sequence of float, optional
-        Sides of a periodic box, 0 for an open axis. Points lie in ``[0, boxsize)``, on
-        the host and on a device; others are a `ValueError`.
+        Side lengths of a periodic box, in the unit of `data`; 0 for an open axis. Points must lie
+        in ``[0, boxsize)``. Default: open.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part of the points each. Every method is called by all ranks, each with its own part of what is searched for,
-        which may be nothing; indices count the points of all ranks, in rank order.
+        Ranks that have a part of the points each. Default: this process alone.
 
     Attributes
     ----------
-    data : ndarray
-        The points as they were given (this rank's): a copy, which cannot be written to.
-    n, m : int
-        Number of points (of all ranks) and of axes.
-    mins, maxes : ndarray
-        The least and the greatest coordinate along each axis (this rank's).
-    boxsize : ndarray or None
+    data : ndarray or meshloom.Array, shape (N, M)
+        The points of this rank as given: a read-only copy.
+    n : int
+        Number of points of all ranks.
+    m : int
+        Number of axes.
+    leafsize : int
+        The argument.
+    boxsize : ndarray of shape (M,) or None
+        Side lengths of the box.
+
+    Raises
+    ------
+    ValueError
+        If `data` has another shape, a coordinate is not finite, or a point lies outside `boxsize`.
+    TypeError
+        If `data` does not hold real numbers.
 
     Notes
     -----
-    Distances are computed in single precision, in the same way for any tree, device or number of ranks: they are right to some 1e-7 of the
-    coordinates, and points that are equally far to that are in the order of their indices. They come as float32 where the points
-    were float32, as float64 otherwise. Distances are Euclidean (``p=2``); `eps` is taken and results are exact. There are at most 1024
-    neighbours.
+    Collective with `comm`, and so is every method: each rank passes its own queries, which may be
+    empty. Indices count the points of all ranks, in rank order.
 
-    A radius is rounded to float32, as coordinates and distances are, and is inclusive, in all methods: what is ``numpy.float32(r)`` away is
-    within. The next smaller radius is ``numpy.nextafter(numpy.float32(r), numpy.float32(0))``; a float64 just below `r` is rounded to the
-    same one as `r`. A `distance_upper_bound` is exclusive, and not rounded.
+    Distances are Euclidean (``p=2``). They are computed in single precision, in the same way for
+    any tree and number of ranks, to about 1e-7 of the coordinates. Points at equal distance are in
+    the order of their indices. Distances are float32 if the points are float32, else float64.
+    Results are exact for every `eps`. At most 1024 neighbors can be requested.
+
+    Radii are rounded to float32 and are inclusive in all methods: a point at the distance
+    ``numpy.float32(r)`` is within ``r``. The next smaller radius is
+    ``numpy.nextafter(numpy.float32(r), numpy.float32(0))``. A `distance_upper_bound` is exclusive
+    and not rounded.
 
     Examples
     --------
@@ -136,7 +152,7 @@ class KDTree:
         together(self._comm, check, arrange)
 
     def _in_box(self):
-        """Refuse points outside the box, as SciPy does."""
+        """Raise an error if a point is outside the box, as SciPy does."""
         if self.boxsize is None or self.data.size == 0:
             return
         periodic = self.boxsize > 0
@@ -149,19 +165,19 @@ class KDTree:
 
     @property
     def size(self):
-        """Number of points."""
+        """Number of points of all ranks."""
         return self.n
 
     @property
     def mins(self):
-        """The least coordinate along each axis."""
+        """Least coordinate of this rank's points along each axis, shape (M,)."""
         if len(self.data) == 0:
             return np.zeros(self.m)
         return self.data._native.bounds()[0] if isinstance(self.data, Array) else self.data.min(axis=0)
 
     @property
     def maxes(self):
-        """The greatest coordinate along each axis."""
+        """Greatest coordinate of this rank's points along each axis, shape (M,)."""
         if len(self.data) == 0:
             return np.zeros(self.m)
         return self.data._native.bounds()[1] if isinstance(self.data, Array) else self.data.max(axis=0)
@@ -173,7 +189,10 @@ class KDTree:
         return type(self), (np.asarray(self.data), self.leafsize, True, False, True, self.boxsize)
 
     def _rows(self, x):
-        """Points as the device takes them: counted from the origin; a single axis gets a second one. None are the tree's own."""
+        """Return points as the device takes them: relative to the origin, with at least two axes.
+
+        None stands for the points of the tree.
+        """
         if x is None:
             return None
         x = from_origin(x, self._origin)
@@ -183,25 +202,25 @@ class KDTree:
         return np.concatenate([x, np.zeros_like(x)], axis=1)
 
     def _vectors(self, x):
-        """Points to search for, one or an array of them."""
+        """Return queries: one vector or an array of vectors."""
         x = real_array_for(self._comm, x, "x")
         if x.ndim == 0 or x.shape[-1] != self.m:
             raise ValueError(f"x must consist of vectors of length {self.m} but has shape {x.shape}")
         return x
 
     def _is_own(self, x):
-        """Whether points are those of the tree, which are on the device already and in order."""
+        """Return True if `x` are the points of the tree, which are on the device already."""
         if x is self.data:
             return True
         on_device = isinstance(x, Array) or isinstance(self.data, Array)
         return not on_device and x.shape == self.data.shape and np.array_equal(x, self.data)
 
     def _queries(self, x, are_own):
-        """Points to search for, a row each; None where all ranks search for the tree's own."""
+        """Return queries as rows; None if all ranks search for the points of the tree."""
         return None if all(are_own) else x.reshape(-1, self.m)
 
     def _ranks_with(self, other):
-        """The ranks that search another tree for points of this one."""
+        """Return the ranks that search another tree for the points of this one."""
         return other._comm if isinstance(other, KDTree) else self._comm
 
     def _same_kind(self, other):
@@ -215,7 +234,7 @@ class KDTree:
 
     @staticmethod
     def _euclidean(p, eps, workers=1):
-        """Refuses arguments of SciPy's that have no effect here, where SciPy would refuse them or give something else."""
+        """Raise an error for SciPy's arguments that are invalid or unsupported."""
         if whole_number(workers, "workers", -1) == 0:
             raise ValueError("workers is 0; it must be -1 or a positive number")
         if not p == 2:
@@ -227,24 +246,43 @@ class KDTree:
         return distance if self._origin is None else distance.astype(np.float64)
 
     def query(self, x, k=1, eps=0.0, p=2.0, distance_upper_bound=np.inf, workers=1):
-        """The nearest points, as `scipy.spatial.KDTree.query`.
+        r"""Find the nearest points, as `scipy.spatial.KDTree.query`.
 
         Parameters
         ----------
-        x : array_like, last dimension M
-            Points to search for. The tree's own, ``tree.data`` or an array that equals it, are searched for fastest.
-        k : int or sequence of int
-            How many of the nearest, or which of them (1 is the nearest).
+        x : array_like or meshloom.Array, shape (..., M)
+            Queries. ``tree.data``, or an array equal to it, is searched for fastest.
+        k : int or sequence of int, default 1
+            Number of neighbors, 1 to 1024, or which of them (1 is the nearest).
         eps, p, workers
-            For compatibility, and checked as SciPy does; see the notes of the class.
-        distance_upper_bound : float
-            Points must be nearer than this.
+            Accepted for compatibility: `eps` of 0 or more, ``p=2``, any number of workers.
+        distance_upper_bound : float, default inf
+            Exclusive limit of the distance.
 
         Returns
         -------
-        distance, index : float and int, or ndarray
-            Of the shape of `x` without its last dimension, and with one for `k` unless that is 1. Where there are fewer, the distance is
-            infinite and the index ``n``.
+        distance : float or ndarray of shape x.shape[:-1] or (\*x.shape[:-1], k)
+            Distances, ascending; infinite where fewer than `k` points were found.
+        index : int or ndarray of int, shape of `distance`
+            Indices of the neighbors; ``n`` where fewer were found.
+
+        Raises
+        ------
+        ValueError
+            If `k` is below 1 or above 1024, `p` is not 2, or `x` does not have M coordinates per
+            query.
+
+        Notes
+        -----
+        Collective with the tree's `comm`. The axis for `k` is missing if `k` is 1.
+
+        Examples
+        --------
+        >>> from meshloom import KDTree
+        >>> tree = KDTree([[0.0, 0.0], [3.0, 4.0]])
+        >>> distance, index = tree.query([0.0, 0.0], k=2)
+        >>> distance.tolist(), index.tolist()
+        ([0.0, 5.0], [0, 1])
         """
 
         def check():
@@ -268,7 +306,7 @@ class KDTree:
         return together(self._comm, check, self._nearest)
 
     def _nearest(self, own, are_own):
-        """The nearest points of rows: what `query` gives."""
+        """Return the result of `query`."""
         x, numbers, most, bound = own
         several = isinstance(numbers, list)
         alone = not several and numbers == 1
@@ -294,13 +332,16 @@ class KDTree:
         return distance.reshape(shape), index.reshape(shape)
 
     def _within(self, x, radius, above=False):
-        """The points within one radius of each row: where each list begins, indices, distances. With `above` those of higher indices."""
+        """Return the points within one radius of each row: offsets, indices and distances.
+
+        With `above`, only points of higher indices than the row.
+        """
         if radius < 0:
             return np.zeros((len(self.data) if x is None else len(x)) + 1, np.intp), np.zeros(0, np.intp), np.zeros(0, np.float32)
         return self._search.within(self._rows(x), radius, above)
 
     def _lists(self, x, radius):
-        """The points within the radius of each row: where each list begins, and indices."""
+        """Return the points within the radius of each row: offsets and indices."""
         parts = []
         for rows, least, most in radius_classes(self._comm, radius):
             offset, index, distance = self._search.within(self._rows(self._some(x, rows)), most)
@@ -313,7 +354,7 @@ class KDTree:
         return joined_lists(radius.size, parts)
 
     def _lengths(self, x, radius):
-        """How many points are within the radius of each row."""
+        """Return the number of points within the radius of each row."""
         lengths = np.zeros(radius.size, np.intp)
         for rows, least, most in radius_classes(self._comm, radius):
             x_of_class, rows = self._some(x, rows), slice(None) if rows is None else rows
@@ -328,12 +369,14 @@ class KDTree:
         return lengths
 
     def _some(self, x, rows):
-        """Some rows of points to search for; None are all of them."""
+        """Return some rows of the queries; None stands for all rows."""
         return x if rows is None else np.asarray(self.data if x is None else x)[rows]
 
     def _pieces(self, x, radius):
-        """The lists within one radius, in pieces of so many pairs that memory holds them: which rows, where each list begins, indices,
-        distances."""
+        """Yield the lists within one radius in pieces that fit in memory.
+
+        Each piece has the rows, offsets, indices and distances.
+        """
         lengths = self._search.counts(self._rows(x), radius)
         x = self._some(x, slice(None))
         begins = np.cumsum(lengths) - lengths
@@ -345,23 +388,43 @@ class KDTree:
             yield part, *self._search.within(self._rows(x[part]), radius)
 
     def query_ball_point(self, x, r, p=2.0, eps=0.0, workers=1, return_sorted=None, return_length=False):
-        """All points within a distance, as `scipy.spatial.KDTree.query_ball_point`.
+        """Find all points within a radius, as `scipy.spatial.KDTree.query_ball_point`.
 
         Parameters
         ----------
-        x : array_like, last dimension M
-            Points to search for.
-        r : array_like, float
-            The distance, inclusive; of a shape that broadcasts to that of `x` without its last dimension. Each point may have its own, and
-            takes as long as that does.
+        x : array_like or meshloom.Array, shape (..., M)
+            Queries.
+        r : float or array_like
+            Radius, inclusive: one for all queries, or an array that broadcasts to ``x.shape[:-1]``.
+            A negative radius matches nothing.
         p, eps, workers, return_sorted
-            For compatibility; indices always ascend.
-        return_length : bool
-            How many they are in place of which.
+            Accepted for compatibility, with ``p=2``. Indices always ascend.
+        return_length : bool, default False
+            Return the number of points instead of their indices.
 
         Returns
         -------
-        list or ndarray of lists, or int or ndarray of int
+        list of int, or ndarray of lists, shape x.shape[:-1]
+            Indices of the points within the radius of each query; with `return_length`, int or an
+            array of int.
+
+        Raises
+        ------
+        ValueError
+            If `r` is NaN or does not broadcast, `p` is not 2, or `x` does not have M coordinates
+            per query.
+
+        Notes
+        -----
+        Collective with the tree's `comm`; radii may differ between ranks. The cost of a query
+        depends on its own radius.
+
+        Examples
+        --------
+        >>> from meshloom import KDTree
+        >>> tree = KDTree([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]])
+        >>> tree.query_ball_point([[0.0, 0.0], [3.0, 0.0]], [1.0, 2.0], return_length=True).tolist()
+        [2, 2]
         """
 
         def check():
@@ -373,7 +436,7 @@ class KDTree:
         return together(self._comm, check, self._balls)
 
     def _balls(self, own, are_own):
-        """The points within radii of rows: what `query_ball_point` gives."""
+        """Return the result of `query_ball_point`."""
         x, radius, return_length = own
         shape, x = x.shape[:-1], self._queries(x, are_own)
         if return_length:
@@ -389,19 +452,73 @@ class KDTree:
         return lists.reshape(shape)
 
     def query_ball_tree(self, other, r, p=2.0, eps=0.0):
-        """For each point of this tree those of another within a distance, as `scipy.spatial.KDTree.query_ball_tree`."""
+        """Find the points of another tree near each point of this tree.
+
+        Parameters
+        ----------
+        other : KDTree
+            Tree that is searched, with the same box.
+        r : float
+            Radius, inclusive.
+        p, eps
+            Accepted for compatibility, with ``p=2``.
+
+        Returns
+        -------
+        list of list of int
+            For each point of this rank, the indices of the points of `other` within `r`, ascending.
+
+        Raises
+        ------
+        TypeError
+            If `other` is not a `KDTree`.
+        ValueError
+            If the trees differ in axes or box.
+
+        Notes
+        -----
+        Collective with the trees' `comm`. As `scipy.spatial.KDTree.query_ball_tree`.
+
+        Examples
+        --------
+        >>> from meshloom import KDTree
+        >>> KDTree([[0.0, 0.0], [5.0, 0.0]]).query_ball_tree(KDTree([[0.5, 0.0]]), 1.0)
+        [[0], []]
+        """
         agreed(self._ranks_with(other), self._same_kind, other)
         return other.query_ball_point(self.data, r, p, eps).tolist()
 
     def query_pairs(self, r, p=2.0, eps=0.0, output_type="set"):
-        """All pairs of points within a distance, as `scipy.spatial.KDTree.query_pairs`.
+        """Find all pairs of points within a distance, as `scipy.spatial.KDTree.query_pairs`.
 
         Parameters
         ----------
         r : float
-            The distance, inclusive.
-        output_type : {"set", "ndarray"}
-            A set of pairs ``(i, j)`` with ``i < j``, or an array of them.
+            Distance, inclusive.
+        p, eps
+            Accepted for compatibility, with ``p=2``.
+        output_type : {"set", "ndarray"}, default "set"
+            Type of the result.
+
+        Returns
+        -------
+        set of tuple, or ndarray of shape (pairs, 2)
+            Pairs ``(i, j)`` of indices with ``i < j``.
+
+        Raises
+        ------
+        ValueError
+            If `r` is NaN, `p` is not 2 or `output_type` is unknown.
+
+        Notes
+        -----
+        Collective with the tree's `comm`: each rank gets the pairs whose first point is its own.
+
+        Examples
+        --------
+        >>> from meshloom import KDTree
+        >>> KDTree([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]]).query_pairs(1.5)
+        {(0, 1)}
         """
 
         def check():
@@ -417,24 +534,46 @@ class KDTree:
         return pairs if output_type == "ndarray" else set(zip(first.tolist(), index.tolist()))
 
     def count_neighbors(self, other, r, p=2.0, weights=None, cumulative=True):
-        """How many pairs are within distances, as `scipy.spatial.KDTree.count_neighbors`.
+        """Count pairs within distances, as `scipy.spatial.KDTree.count_neighbors`.
 
         Parameters
         ----------
         other : KDTree
             The other points; may be this tree.
         r : float or array_like
-            Distances; ascending where `cumulative` is false.
-        weights : array_like or pair of array_like, optional
-            Weights of this tree's points and of the other's (None: 1 each), or those of both where they are one tree: a pair counts the product. Such pairs are
-            listed, some millions at a time, and added on the host, of a tree of one rank.
-        cumulative : bool
-            Pairs up to each distance, or those between it and the one before.
+            Distances, inclusive; ascending if `cumulative` is False.
+        p : float, default 2
+            Accepted for compatibility; must be 2.
+        weights : array_like or tuple of two array_like, optional
+            Weights of the points of both trees, shapes ``(N,)``; None in a tuple stands for weights
+            of 1. One array is enough if both trees are the same. A pair counts the product of its
+            weights.
+        cumulative : bool, default True
+            Count all pairs up to each distance. If False, count the pairs between each distance and
+            the one before.
 
         Returns
         -------
-        int or ndarray of int
-            Of floats with weights.
+        int or ndarray, shape of `r`
+            Number of ordered pairs, a point with itself included; float with `weights`.
+
+        Raises
+        ------
+        ValueError
+            If `r` is NaN or not ascending, `p` is not 2, the shapes of weights do not fit, the
+            trees differ in axes or box, or `weights` is given on several ranks.
+
+        Notes
+        -----
+        Collective with the trees' `comm`. Pairs with weights are listed in pieces and summed on the
+        host, on one rank only; `meshloom.pair_counts` takes weights on any number of ranks.
+
+        Examples
+        --------
+        >>> from meshloom import KDTree
+        >>> tree = KDTree([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]])
+        >>> tree.count_neighbors(tree, [0.5, 1.0, 2.0]).tolist()
+        [3, 5, 7]
         """
         comm = self._ranks_with(other)
 
@@ -455,7 +594,7 @@ class KDTree:
         return counts[0].item() if shape == () else counts.reshape(shape)
 
     def _weights_within(self, other, radii, weights):
-        """Sums of the products of weights of pairs up to each distance."""
+        """Return sums of products of weights of the pairs up to each distance."""
         if max(self._comm.size, other._comm.size) > 1:
             raise ValueError("pairs with weights are counted on one rank")
         pair = weights if isinstance(weights, tuple) else (weights, weights)
@@ -476,7 +615,7 @@ class KDTree:
         return total
 
     def _counts_within(self, other, radii):
-        """Ordered pairs of all ranks up to each distance."""
+        """Return the number of ordered pairs of all ranks up to each distance."""
         rows = None if self is other else other._rows(self.data)
         total = np.zeros(radii.size, np.int64)
         total[radii == np.inf] = self.n * other.n
@@ -497,7 +636,42 @@ class KDTree:
         return total
 
     def sparse_distance_matrix(self, other, max_distance, p=2.0, output_type="dok_matrix"):
-        """Distances up to a limit, as `scipy.spatial.KDTree.sparse_distance_matrix`; needs SciPy for its matrices."""
+        """Compute distances up to a limit, as `scipy.spatial.KDTree.sparse_distance_matrix`.
+
+        Parameters
+        ----------
+        other : KDTree
+            The other points; may be this tree.
+        max_distance : float
+            Limit, inclusive.
+        p : float, default 2
+            Accepted for compatibility; must be 2.
+        output_type : {"dict", "ndarray", "coo_matrix", "dok_matrix"}, default "dok_matrix"
+            Type of the result. The matrices need SciPy.
+
+        Returns
+        -------
+        dict, ndarray or scipy.sparse matrix
+            Distances by the indices of both points. The array has the fields ``i``, ``j`` and
+            ``v``. Rows are the points of this rank.
+
+        Raises
+        ------
+        ValueError
+            If `max_distance` is NaN, `p` is not 2, `output_type` is unknown, or the trees differ in
+            axes or box.
+
+        Notes
+        -----
+        Collective with the trees' `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import KDTree
+        >>> tree = KDTree([[0.0, 0.0], [3.0, 4.0]])
+        >>> tree.sparse_distance_matrix(KDTree([[0.0, 0.0]]), 6.0, output_type="dict")
+        {(0, 0): 0.0, (1, 0): 5.0}
+        """
 
         def check():
             self._euclidean(p, 0)

@@ -13,8 +13,20 @@ from ._space import Fields, Leaf
 
 
 class DataReport(NamedTuple):
-    """How well a data set is met: squares of residuals over the noise's deviation have mean 1 where model and noise are right (but for
-    Student's t distribution, see `StudentT`), residuals have mean 0."""
+    """Residuals of one data set, an element of `Likelihood.report`.
+
+    Attributes
+    ----------
+    name : str
+        Name of the data set.
+    reduced_chi_squared : float
+        Mean squared residual in units of the noise. 1 is expected if model and noise are right; see
+        `StudentT` for its value.
+    mean : float
+        Mean residual in units of the noise. 0 is expected.
+    n_data : int
+        Number of data that count.
+    """
 
     name: str
     reduced_chi_squared: float
@@ -23,16 +35,22 @@ class DataReport(NamedTuple):
 
 
 class Likelihood:
-    """``-ln p(data | x)`` up to a constant. `Gaussian` and others make one of data; `amend` makes it that of a model; ``+`` joins independent data.
+    """The energy ``-ln p(data | x)`` of data, up to a constant.
 
-    Attributes
-    ----------
-    domain : dict
-        Names and shapes of the fields that it is a function of.
-    name : str
-        The names of its data sets.
-    degrees_of_freedom : int
-        Data that count.
+    `Gaussian` and other functions create likelihoods of data. `amend` composes one with a model.
+    ``a + b`` is the likelihood of two independent data sets.
+
+    Notes
+    -----
+    Likelihoods of models are collective with the `comm` of the model, and so are their methods.
+
+    Examples
+    --------
+    >>> from meshloom import inference as mi, operators as op
+    >>> double = op.pointwise("fn f(x: f32) -> f32 { return 2.0 * x; }", "f", op.cells(2), "y")
+    >>> likelihood = mi.Gaussian([2.0, 4.0]).amend(double)
+    >>> likelihood([1.0, 1.0])
+    2.0
     """
 
     def __init__(self, native, comm, axes):
@@ -40,14 +58,17 @@ class Likelihood:
 
     @property
     def domain(self):
+        """Names and shapes of the fields that it is a function of, a dict."""
         return Fields(self._native.domain, self._axes)
 
     @property
     def name(self):
+        """Names of its data sets, joined by " + "."""
         return self._native.name
 
     @property
     def degrees_of_freedom(self):
+        """Number of data that count, on all ranks."""
         return self._native.degrees_of_freedom()
 
     def __repr__(self):
@@ -57,9 +78,36 @@ class Likelihood:
         return of_given(self._comm, function, [(self._native.domain, x) for x in fields], call)
 
     def amend(self, model):
-        """Likelihood as a function of the inputs of `model`, which predicts the data.
+        """Compose the likelihood with a model that predicts the data.
 
-        In a sum of likelihoods each data set takes the leaf of the model that has its name.
+        Parameters
+        ----------
+        model : Model
+            In a sum of likelihoods each data set takes the leaf of the model's target with its
+            name. A single data set takes the only leaf, whatever its name.
+
+        Returns
+        -------
+        Likelihood
+            A function of the domain of `model`.
+
+        Raises
+        ------
+        ValueError
+            If shapes or names do not fit.
+        TypeError
+            If `model` is not a model.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import inference as mi, operators as op
+        >>> double = op.pointwise("fn f(x: f32) -> f32 { return 2.0 * x; }", "f", op.cells(2), "y")
+        >>> mi.Gaussian([2.0, 4.0]).amend(double).domain
+        {'x': (2,)}
         """
 
         def amended():
@@ -69,6 +117,7 @@ class Likelihood:
         return agreed(self._comm, amended)
 
     def __add__(self, other):
+        """Return the likelihood of two independent data sets."""
         def added():
             if not isinstance(other, Likelihood):
                 raise TypeError(f"a likelihood is added to likelihoods, not {type(other).__name__}")
@@ -78,36 +127,129 @@ class Likelihood:
         return added() if comm is None else agreed(comm, added)
 
     def _takes(self):
-        """The names of what it is a function of."""
+        """Return the names of the fields that it is a function of."""
         return list(self.domain)
 
     def _titles(self):
-        """The names of its data sets, as far as they are known one by one."""
+        """Return the names of its data sets, one by one if known."""
         return [self.name]
 
     def _known_comm(self):
-        """The ranks that it is of; none where a model will say."""
+        """Return its ranks; None until a model defines them."""
         return self._comm
 
     def __call__(self, x):
-        """The energy at `x`."""
+        """Compute the energy at `x`, a float.
+
+        Parameters
+        ----------
+        x : array_like, Array or dict of them
+            A field of the domain.
+        """
         return self._at("a likelihood", self._native.energy, x)
 
     def value_and_grad(self, x):
-        """The energy at `x` and its gradient, a field of its domain."""
+        """Compute the energy and its gradient at `x`.
+
+        Parameters
+        ----------
+        x : array_like, Array or dict of them
+            A field of the domain.
+
+        Returns
+        -------
+        energy : float
+        gradient : Array, ndarray or dict of them
+            A field of the domain.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import inference as mi
+        >>> energy, gradient = mi.Gaussian([1.0, 3.0]).value_and_grad([1.0, 1.0])
+        >>> energy, gradient.numpy().tolist()
+        (2.0, [0.0, -2.0])
+        """
         energy, gradient = self._at("value_and_grad", self._native.gradient, x)
         return energy, result(self.domain, gradient)
 
     def metric(self, x, v):
-        """The Fisher metric at `x` times `v`."""
+        """Multiply the Fisher metric at `x` with `v`.
+
+        Parameters
+        ----------
+        x, v : array_like, Array or dict of them
+            Fields of the domain.
+
+        Returns
+        -------
+        Array, ndarray or dict of them
+            A field of the domain.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import inference as mi
+        >>> mi.Gaussian([1.0, 3.0], 0.5).metric([1.0, 1.0], [1.0, 0.0]).numpy().tolist()
+        [4.0, 0.0]
+        """
         return result(self.domain, self._at("metric", self._native.metric, x, v))
 
     def report(self, x):
-        """How well each data set is met at `x`: a list of `DataReport`."""
+        """Report how well each data set is fitted at `x`.
+
+        Parameters
+        ----------
+        x : array_like, Array or dict of them
+            A field of the domain.
+
+        Returns
+        -------
+        list of DataReport
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import inference as mi
+        >>> mi.Gaussian([1.0, 3.0]).report([1.0, 1.0])[0].reduced_chi_squared
+        2.0
+        """
         return [DataReport(*one) for one in self._at("report", self._native.report, x)]
 
     def random(self, seed=0, scale=1.0):
-        """Standard normal numbers times a scale, a field of its domain: where a fit may start."""
+        """Draw a random field of the domain, for example as the start of a fit.
+
+        Parameters
+        ----------
+        seed : int, default 0
+            Seed of the random numbers, 0 or more.
+        scale : float, default 1.0
+            Standard deviation.
+
+        Returns
+        -------
+        Array, ndarray or dict of them
+            Normal numbers of mean 0, the same for a seed on any number of ranks.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import inference as mi
+        >>> mi.Gaussian([1.0, 3.0]).random(seed=1).shape
+        (2,)
+        """
         return random(self._native.domain, self.domain, self._comm, seed, scale)
 
 
@@ -117,12 +259,15 @@ def _check_model(model):
 
 
 def _plus(one, other):
-    """The sum of two likelihoods. Ranks agree on it."""
+    """Return the sum of two likelihoods."""
     return Likelihood(one._native.plus(other._native), one._comm, max(one._axes, other._axes))
 
 
 class _Unplaced(Likelihood):
-    """A likelihood of data that no model says yet: where the data are is taken from the model, or else `_own` is that of data at the cells of a grid."""
+    """A likelihood of data without a model.
+
+    The model defines the place of the data; until then, `_own` has them at the cells of a grid.
+    """
 
     _native = property(lambda self: self._own._native)
     _comm = property(lambda self: self._own._comm)
@@ -134,7 +279,7 @@ class _Unplaced(Likelihood):
 
 
 class _Sum(_Unplaced):
-    """A sum of likelihoods, one of which at least is unplaced."""
+    """A sum of likelihoods of which at least one has no model yet."""
 
     def __init__(self, one, other):
         for name in one._titles():
@@ -208,7 +353,7 @@ class _OfData(_Unplaced):
             self._check_values(name_of_each)
 
     def _check_values(self, name_of_each):
-        """Refuses what no likelihood of this kind takes, before a model is at hand."""
+        """Raise an error for values that this kind of likelihood does not take."""
         counts = self._options.get("mask", True)
         data = self._data.ravel()
         wrong = ~np.isfinite(data)
@@ -235,7 +380,7 @@ class _OfData(_Unplaced):
             raise ValueError(f"{name_of_each} must be {rule} and finite, got {noise[np.argmax(bad)]:g}")
 
     def _take_each(self, name, values):
-        """An option of one number, or of one for each datum."""
+        """Store an option that has one number for all data or one for each."""
         if values is None:
             return
         values = real_array(values, name).astype(np.float64)
@@ -250,7 +395,10 @@ class _OfData(_Unplaced):
             self._options["noise"] = float(values)
 
     def _of(self, where, comm):
-        """That of data where a model says something: `where` gives a leaf, and the shape of the values that this rank has of it."""
+        """Return the likelihood of data at the place of a model.
+
+        `where` returns a leaf and the shape of this rank's values of it.
+        """
 
         def check():
             leaf, shape = where()
@@ -275,7 +423,7 @@ class _OfData(_Unplaced):
 
     @property
     def _own(self):
-        """That of data at the cells of a grid, of which each rank's are a part."""
+        """The likelihood of data at the cells of a grid; each rank has a part of them."""
         if self._made is None:
             comm = resolve(self._given_comm)
             leaf = self._cells(comm)
@@ -283,7 +431,7 @@ class _OfData(_Unplaced):
         return self._made
 
     def _cells(self, comm):
-        """The grid whose rows along the first axis ranks have one after the other. All ranks call it."""
+        """Return the grid whose rows along the first axis are those of all ranks. Collective."""
         shape = self._data.shape
 
         def check():
@@ -317,25 +465,38 @@ class _OfData(_Unplaced):
 
 
 def Gaussian(data, noise_std=1.0, *, name="data", mask=None, comm=None):
-    """Data with Gaussian noise of known standard deviation.
+    """Create a likelihood of data with Gaussian noise of known standard deviation.
 
     Parameters
     ----------
     data : array_like
-        Data, of the shape that the model predicts; with `comm` this rank's part of them.
-    noise_std : float or array_like
-        The standard deviation of the noise: one for all data, or one for each.
-    name : str
-        What reports call it. Data sets that are added have different names.
+        Data in the shape that the model predicts; with several ranks, the part of this rank.
+    noise_std : float or array_like, default 1.0
+        Standard deviation of the noise, positive: one for all data, or one for each.
+    name : str, default "data"
+        Name in reports. Data sets that are added must have different names.
     mask : array_like of bool, optional
-        True where data count; others may be anything, NaN too.
+        True where data count; other data may have any value, NaN included. A masked array sets it
+        too.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Of a likelihood that is used without a model, where data are those of this rank's rows along the first axis, as `numpy.array_split` cuts it (of one axis all
-        are the first rank's). And the ranks that refuse together what one of them has and cannot take; without it only that one does.
+        Ranks that check their data together. It is needed only to use the likelihood without a
+        model: then data are rows along the first axis, as `numpy.array_split` distributes them (of
+        one axis, all on the first rank).
 
     Returns
     -------
     Likelihood
+
+    Raises
+    ------
+    ValueError
+        If data that count are not finite, `noise_std` is not positive and finite, or shapes differ.
+    TypeError
+        If data are not real numbers.
+
+    Notes
+    -----
+    Collective only with `comm`; `Likelihood.amend` is collective.
 
     Examples
     --------
@@ -347,10 +508,30 @@ def Gaussian(data, noise_std=1.0, *, name="data", mask=None, comm=None):
 
 
 def Poissonian(data, *, exposure=None, name="data", mask=None, comm=None):
-    """Poisson counts of a positive rate, which the model predicts. See `Gaussian`.
+    """Create a likelihood of Poisson counts; the model predicts their positive rate.
 
-    With `exposure`, one non-negative number for all data or one for each, the model
-    predicts the rate for an exposure of 1.
+    Parameters
+    ----------
+    data : array_like
+        Counts: integers of 0 or more, in the shape that the model predicts.
+    exposure : float or array_like, optional
+        Exposure of all data or of each, 0 or more. The model then predicts the rate for an exposure
+        of 1. Default: 1.
+    name, mask, comm
+        As in `Gaussian`.
+
+    Returns
+    -------
+    Likelihood
+
+    Raises
+    ------
+    ValueError
+        If data are not counts, `exposure` is negative or not finite, or shapes differ.
+
+    Notes
+    -----
+    Collective only with `comm`; `Likelihood.amend` is collective.
 
     Examples
     --------
@@ -362,34 +543,143 @@ def Poissonian(data, *, exposure=None, name="data", mask=None, comm=None):
 
 
 def StudentT(data, dof, noise_std=1.0, *, name="data", mask=None, comm=None):
-    """Data by Student's t distribution with `dof` degrees of freedom, which forgives outliers. See `Gaussian`.
+    """Create a likelihood of data with noise of Student's t distribution, which tolerates outliers.
 
-    Its residuals are NIFTy's, whose squares have the mean ``(dof + 1) / (dof + 3) * dof / (dof - 2)`` where model and noise are right: 2 for 3 degrees of freedom,
-    1.25 for 5, and infinite for 2 or fewer.
+    Parameters
+    ----------
+    data : array_like
+        Data in the shape that the model predicts.
+    dof : float
+        Degrees of freedom, positive.
+    noise_std : float or array_like, default 1.0
+        Scale of the distribution, positive: one for all data, or one for each.
+    name, mask, comm
+        As in `Gaussian`.
+
+    Returns
+    -------
+    Likelihood
+
+    Raises
+    ------
+    ValueError
+        If `dof` or `noise_std` is not positive and finite, or as in `Gaussian`.
+
+    Notes
+    -----
+    Collective only with `comm`; `Likelihood.amend` is collective.
+
+    Residuals are those of NIFTy. Their mean square is ``(dof + 1) / (dof + 3) * dof / (dof - 2)``
+    if model and noise are right: 2 for 3 degrees of freedom, 1.25 for 5, infinite for 2 or fewer.
+
+    Examples
+    --------
+    >>> from meshloom import inference as mi
+    >>> mi.StudentT([1.0, 3.0], dof=3.0).name
+    'data'
     """
     return _OfData("student_t", data, {"dof": dof}, 1, name=name, mask=mask, comm=comm, each=("noise_std", noise_std))
 
 
 def VariableCovarianceGaussian(data, *, name="data", mask=None, comm=None):
-    """Data with Gaussian noise whose standard deviation the model predicts. See `Gaussian`.
+    """Create a likelihood of data with Gaussian noise; the model predicts mean and noise.
 
-    The leaf of the model has two components: the mean and the inverse standard
-    deviation.
+    Parameters
+    ----------
+    data : array_like
+        Data in the shape that the model predicts, without the axis of components.
+    name, mask, comm
+        As in `Gaussian`.
+
+    Returns
+    -------
+    Likelihood
+        It takes a leaf of two components: the mean and the inverse standard deviation.
+
+    Raises
+    ------
+    ValueError
+        As in `Gaussian`.
+
+    Notes
+    -----
+    Collective only with `comm`; `Likelihood.amend` is collective.
+
+    Examples
+    --------
+    >>> from meshloom import inference as mi
+    >>> mi.VariableCovarianceGaussian([1.0, 3.0]).degrees_of_freedom
+    2
     """
     return _OfData("gaussian_inferred", data, {}, 2, name=name, mask=mask, comm=comm)
 
 
 def VariableCovarianceStudentT(data, dof, *, name="data", mask=None, comm=None):
-    """Data by Student's t distribution whose width the model predicts. See `StudentT`.
+    """Create a likelihood of data with Student's t noise; the model predicts mean and scale.
 
-    The leaf of the model has two components: the mean and the standard deviation.
+    Parameters
+    ----------
+    data : array_like
+        Data in the shape that the model predicts, without the axis of components.
+    dof : float
+        Degrees of freedom, positive.
+    name, mask, comm
+        As in `Gaussian`.
+
+    Returns
+    -------
+    Likelihood
+        It takes a leaf of two components: the mean and the scale.
+
+    Raises
+    ------
+    ValueError
+        As in `StudentT`.
+
+    Notes
+    -----
+    Collective only with `comm`; `Likelihood.amend` is collective.
+
+    Examples
+    --------
+    >>> from meshloom import inference as mi
+    >>> mi.VariableCovarianceStudentT([1.0, 3.0], dof=3.0).degrees_of_freedom
+    2
     """
     return _OfData("student_t_inferred", data, {"dof": dof}, 2, name=name, mask=mask, comm=comm)
 
 
 def Categorical(data, classes, *, name="data", mask=None, comm=None):
-    """Class labels from 0 to ``classes - 1``. See `Gaussian`.
+    """Create a likelihood of class labels; the model predicts logits.
 
-    The model predicts logits: its leaf has one component for each of `classes`.
+    Parameters
+    ----------
+    data : array_like
+        Labels: integers from 0 to ``classes - 1``, in the shape that the model predicts, without the axis
+        of components.
+    classes : int
+        Number of classes, 2 or more.
+    name, mask, comm
+        As in `Gaussian`.
+
+    Returns
+    -------
+    Likelihood
+        It takes a leaf of `classes` components.
+
+    Raises
+    ------
+    ValueError
+        If data are not labels, or as in `Gaussian`.
+
+    Notes
+    -----
+    Collective only with `comm`; `Likelihood.amend` is collective.
+
+    Examples
+    --------
+    >>> from meshloom import inference as mi
+    >>> mi.Categorical([0, 2, 1], classes=3).degrees_of_freedom
+    3
     """
     return _OfData("categorical", data, {"classes": classes}, classes, name=name, mask=mask, comm=comm)

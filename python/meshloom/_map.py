@@ -1,4 +1,4 @@
-"""Functions of many items: dealt to ranks, worked on in chunks, collected in order or reduced."""
+"""Functions of many items: distributed over ranks, run in chunks, gathered in order or reduced."""
 
 import collections.abc
 
@@ -11,7 +11,10 @@ from ._model import Model, same_shape
 
 
 def _leaves(value):
-    """The arrays of a tuple or dictionary, or the one array that a value is, and the structure that they were in: how many, their names, or None."""
+    """Return the arrays of a tuple, a dictionary or a single value, and their structure.
+
+    The structure is a number of arrays, a list of names, or None for a single array.
+    """
     if isinstance(value, collections.abc.Mapping):
         return [np.asarray(array) for array in value.values()], list(value)
     if isinstance(value, tuple):
@@ -20,7 +23,7 @@ def _leaves(value):
 
 
 def _tree(structure, arrays):
-    """Arrays in a structure."""
+    """Return arrays in a structure."""
     if structure is None:
         return arrays[0]
     return tuple(arrays) if isinstance(structure, int) else dict(zip(structure, arrays))
@@ -33,7 +36,7 @@ def _in_words(structure):
 
 
 def _items(items):
-    """How many items there are, and a function that gives those of a range."""
+    """Return the number of items and a function that returns a range of them."""
     if isinstance(items, (int, np.integer)):
         count = whole_number(items, "items")
         return count, lambda first, end: np.arange(first, end)
@@ -44,7 +47,7 @@ def _items(items):
 
 
 def _over_items(model):
-    """A model of one leaf each as a function of chunks of items."""
+    """Return a model of one leaf as a function of chunks of items."""
     if len(model.domain) != 1 or len(model.target) != 1:
         raise ValueError(f"a model that is mapped has one leaf each, not {dict(model.domain)} -> {dict(model.target)}")
     if model._comm.size > 1 or any(native[4] or native[1] == "parameters" for native, _ in model._native.domain + model._native.target):
@@ -62,7 +65,7 @@ def _over_items(model):
 
 
 def _chunks(function, rows_of, begin, end, chunk):
-    """What a function gives for items, chunk by chunk: the number of the first one, rows, and the structure that they are in."""
+    """Yield the results of a function chunk by chunk: number of the first item, rows, structure."""
     before = None
     for first in range(begin, end, chunk):
         last = min(first + chunk, end)
@@ -79,7 +82,7 @@ def _chunks(function, rows_of, begin, end, chunk):
 
 
 def _work(comm, function, items, chunk, alike):
-    """The chunks of this rank's items, and what must be the same on all ranks: `alike` and the number of items."""
+    """Return the chunks of this rank's items, and the values that must be the same on all ranks."""
     called = _over_items(function) if isinstance(function, Model) else function
     if not callable(called):
         raise TypeError(f"function must be callable with a chunk of items, not {type(function).__name__}")
@@ -89,7 +92,7 @@ def _work(comm, function, items, chunk, alike):
 
 
 def _of_ranks(parts):
-    """The structure of what ranks have found, and the rows of each rank that has items."""
+    """Return the common structure of all results, and the rows of each rank that has items."""
     found = {rank: part for rank, part in enumerate(parts) if part}
     first = min(found, default=None)
     for rank, (structure, _) in found.items():
@@ -99,28 +102,40 @@ def _of_ranks(parts):
 
 
 def map_items(function, items, *, chunk=64, gather=True, comm=None):
-    """A function of many items: dealt to ranks, in chunks, its results in the order of the items.
+    """Apply a function to many items, distributed over ranks, and return the results in order.
 
     Parameters
     ----------
     function : callable or Model
-        Called with a chunk: arrays of the items' rows, of up to `chunk` items. It gives an array, or a tuple or dictionary of arrays, with a row for
-        each; a list is one array, as `numpy.asarray` reads it. A model of one leaf each is applied to each item, whose row is its field.
-    items : int or array_like, or a tuple or dict of them
-        Items along the first axes, those of all ranks; or how many there are, and the function gets their numbers. A list is one array here, too.
-    chunk : int
-        Items of a chunk at most.
-    gather : bool
-        Whether all ranks get the results of all items; else each those of its block, which may be empty. Blocks are in order and differ by one item
-        at most.
+        Called with a chunk: the arrays of up to `chunk` items. Returns an array, or a tuple or
+        dictionary of arrays, with one row per item; a list is one array. A model with one leaf in
+        its domain and target is applied to each item.
+    items : int or array_like, or tuple or dict of array_like
+        Items of all ranks along the first axes; or their number, and the function gets their
+        indices. A list is one array.
+    chunk : int, default 64
+        Largest number of items per call, 1 or more.
+    gather : bool, default True
+        Return the results of all items on all ranks. If False, each rank returns those of its
+        block; blocks are in order, differ by at most one item and may be empty.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that share the work; all call it with the same arguments. The function must not call what all of them take part in. What it raises on
-        one rank is raised on all, once each has done its work.
+        Ranks that share the work. Default: this process alone.
 
     Returns
     -------
-    ndarray, or a tuple or dict of them
-        In the structure that the function gives, with the same types and shapes of rows on all ranks. Of no items at all it is an array of length 0.
+    ndarray, or tuple or dict of ndarray
+        Results in the structure that the function returns; an array of length 0 without items.
+
+    Raises
+    ------
+    ValueError
+        If `items` have different lengths, or the function does not return one row per item.
+    Exception
+        Any exception of the function, on all ranks.
+
+    Notes
+    -----
+    Collective with `comm`. The function must not call collective functions.
 
     Examples
     --------
@@ -150,33 +165,39 @@ def map_items(function, items, *, chunk=64, gather=True, comm=None):
 
 
 def _added(nodes, combine):
-    """Joins neighbouring nodes of one level: 0 with 1, 2 with 3, and so pairs of pairs."""
+    """Join neighboring nodes of one level: 0 with 1, 2 with 3, then pairs of pairs."""
     while len(nodes) > 1 and nodes[-1][0] == nodes[-2][0] and (nodes[-2][1] >> nodes[-2][0]) % 2 == 0:
         (level, first, left), (_, _, right) = nodes[-2:]
         nodes[-2:] = [(level + 1, first, [combine(a, b) for a, b in zip(left, right)])]
 
 
 def map_reduce(function, items, reduction="sum", *, chunk=64, comm=None):
-    """A function of many items, as `map_items` has it, whose rows become one: the same bits for any chunk and on any number of ranks.
-
-    Rows are joined along one binary tree over the items' numbers, 0 with 1, 2 with 3, then pairs of pairs.
+    """Apply a function to many items and reduce the rows of the results to one.
 
     Parameters
     ----------
     function, items, chunk, comm
-        As for `map_items`.
-    reduction : {"sum", "min", "max"} or callable
-        How two rows become one: of lower and of higher items. Booleans and integers are added with 64 bits, as `numpy.sum` does.
+        As in `map_items`.
+    reduction : {"sum", "min", "max"} or callable, default "sum"
+        Combines two rows, the one of lower items first. Booleans and integers are added with 64
+        bits, as in `numpy.sum`.
 
     Returns
     -------
-    ndarray, or a tuple or dict of them
-        On all ranks.
+    ndarray or scalar, or tuple or dict of them
+        The reduced row, on all ranks.
 
     Raises
     ------
     ValueError
-        For no items, of which there is no row.
+        If there are no items, or `reduction` is unknown.
+    Exception
+        Any exception of the function, on all ranks.
+
+    Notes
+    -----
+    Collective with `comm`. Rows are combined along one binary tree over the item numbers: 0 with 1,
+    2 with 3, then pairs of pairs. The result has the same bits for any chunk and number of ranks.
 
     Examples
     --------

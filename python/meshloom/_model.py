@@ -12,7 +12,7 @@ from ._space import Fields
 
 
 def given(described, values, comm):
-    """The arrays of a field for these leaves, in the order of their names, where the library takes them."""
+    """Return the arrays of a field for these leaves, in the order of their names, on the device."""
     names = [native[0] for native, _ in described]
     if not isinstance(values, collections.abc.Mapping):
         if len(names) != 1:
@@ -24,12 +24,18 @@ def given(described, values, comm):
 
 
 def long_axes(shape):
-    """A shape without axes of length 1, which may be left out: a grid of fewer axes has one cell along the first ones."""
+    """Return a shape without axes of length 1.
+
+    They may be left out: a grid of fewer axes has one cell along the first ones.
+    """
     return tuple(int(n) for n in shape if n != 1) or (1,)
 
 
 def same_shape(given, wanted):
-    """Whether an array has the shape of a field, but for axes of length 1; where a rank has nothing any shape without values will do."""
+    """Return True if an array has the shape of a field, except for axes of length 1.
+
+    Any empty array fits where a rank has no values.
+    """
     return long_axes(given) == long_axes(wanted) or np.prod(given) == np.prod(wanted) == 0
 
 
@@ -54,7 +60,10 @@ def _given_one(native, shape, value, comm):
 
 
 def of_given(comm, function, fields, call):
-    """What a function of fields gives. `fields` are the leaves of each, and its values. All ranks call it."""
+    """Return the result of a function of fields. Collective.
+
+    `fields` has the leaves and values of each argument.
+    """
 
     def check():
         return [given(described, values, comm) for described, values in fields], {"function": function}, None
@@ -63,7 +72,7 @@ def of_given(comm, function, fields, call):
 
 
 def result(fields, arrays):
-    """What the library gives: an array, or a dictionary where there are several leaves."""
+    """Return a result of the extension module: an array, or a dictionary for several leaves."""
     found = {
         name: array if isinstance(array, np.ndarray) else Array(array).reshape(shape)
         for (name, shape), array in zip(fields.items(), arrays)
@@ -72,7 +81,7 @@ def result(fields, arrays):
 
 
 def _check_grids(gives, takes):
-    """Refuses grids of other shapes or sizes than a model gives, in words of those who made them; the library checks the rest."""
+    """Raise an error for grids of other shapes or sizes than a model gives, naming both."""
     pairs = zip(gives.items(), takes.values()) if len(gives) == len(takes) == 1 else (((name, gives[name]), leaf) for name, leaf in takes.items() if name in gives)
     for (name, one), other in pairs:
         if one.size and other.size and (long_axes(one.shape), one.size) != (long_axes(other.shape), other.size):
@@ -81,44 +90,149 @@ def _check_grids(gives, takes):
 
 
 class Linearisation:
-    """A model at a point.
+    """A model linearized at a point, the result of `Model.at`.
 
     Attributes
     ----------
-    value : Array or dict of Array
-        The value there.
+    value : Array, ndarray or dict of them
+        Value of the model at the point.
+
+    Notes
+    -----
+    Its methods are collective with the model's `comm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(2), "y")
+    >>> at = square.at([1.0, 3.0])
+    >>> np.asarray(at.value).tolist(), np.asarray(at.jvp([1.0, 1.0])).tolist()
+    ([1.0, 9.0], [2.0, 6.0])
     """
 
     def __init__(self, model, value, native):
         self._model, self.value, self._native = model, value, native
 
     def jvp(self, tangent):
-        """The derivative times a tangent, a field of what the model takes."""
+        """Multiply the derivative with a tangent (Jacobian-vector product).
+
+        Parameters
+        ----------
+        tangent : array_like, Array or dict of them
+            A field of the domain of the model.
+
+        Returns
+        -------
+        Array, ndarray or dict of them
+            A field of the target of the model.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshloom import operators as op
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(2), "y")
+        >>> np.asarray(square.at([1.0, 3.0]).jvp([1.0, 0.0])).tolist()
+        [2.0, 0.0]
+        """
         model = self._model
         return result(model.target, of_given(model._comm, "jvp", [(model._native.domain, tangent)], self._native.jvp))
 
     def vjp(self, cotangent):
-        """A cotangent, a field of what the model gives, times the derivative: the adjoint, with the real and imaginary parts of complex numbers as two real ones,
-        which is the conjugate of JAX's for the conjugate cotangent."""
+        """Multiply the adjoint of the derivative with a cotangent (vector-Jacobian product).
+
+        Parameters
+        ----------
+        cotangent : array_like, Array or dict of them
+            A field of the target of the model.
+
+        Returns
+        -------
+        Array, ndarray or dict of them
+            A field of the domain of the model.
+
+        Notes
+        -----
+        Collective with the model's `comm`. The inner product treats real and imaginary parts as two
+        real numbers. For complex values the result is the conjugate of JAX's `vjp` of the conjugate
+        cotangent.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshloom import operators as op
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(2), "y")
+        >>> np.asarray(square.at([1.0, 3.0]).vjp([1.0, 1.0])).tolist()
+        [2.0, 6.0]
+        """
         model = self._model
         return result(model.domain, of_given(model._comm, "vjp", [(model._native.target, cotangent)], self._native.vjp))
 
     def jacobian(self, chunk=64):
-        """The derivative as a matrix in host memory, of a model on one rank: rows are numbers of what it gives, columns of what it takes, leaf by leaf.
+        """Compute the derivative as a matrix in host memory.
 
-        Products with unit vectors give it, of rows or of columns, whichever are fewer, `chunk` of them at a time.
+        Parameters
+        ----------
+        chunk : int, default 64
+            Number of unit vectors per batch, 1 or more.
+
+        Returns
+        -------
+        ndarray of float32, shape (m, n)
+            Rows are the m numbers of the target, columns the n numbers of the domain, leaf by leaf.
+
+        Raises
+        ------
+        meshloom.Error
+            If the model is distributed over several ranks.
+
+        Notes
+        -----
+        It multiplies the derivative with unit vectors of the domain or of the target, whichever are
+        fewer.
+
+        Examples
+        --------
+        >>> from meshloom import operators as op
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(2), "y")
+        >>> square.at([1.0, 3.0]).jacobian().tolist()
+        [[2.0, 0.0], [0.0, 6.0]]
         """
         matrix, rows, columns = agreed(self._model._comm, lambda: self._native.jacobian(whole_number(chunk, "chunk", 1)))
         return matrix.reshape(rows, columns)
 
 
 class Model:
-    """A differentiable function of fields; the functions of `meshloom.operators` and `meshloom.inference` make them, and they are composed here.
+    """A differentiable function of fields.
+
+    Functions of `meshloom.operators` and `meshloom.inference` create models; the methods compose
+    them. ``a + b`` is the sum and ``a * b`` the product of two models with the same target.
 
     Attributes
     ----------
-    domain, target : dict
-        Names and shapes of the fields that it takes and gives. What one model gives, another takes: ``hartley(model.target)``.
+    domain, target : dict of str to tuple of int
+        Names and shapes of the fields that the model takes and gives, on this rank. They can be
+        passed as a space: ``hartley(model.target)``.
+    own_cosmology : ndarray of shape (5,)
+        Only for `simulation`: omega_m, omega_b, h, n_s and A_s of its cosmology.
+
+    Notes
+    -----
+    A field is an array, or a dictionary of arrays for several leaves. Axes of length 1 may be left
+    out, and a flat array of the right length is accepted. Models compute in float32 on the device;
+    their results are `meshloom.Array`. All methods are collective with the `comm` of the model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(2), "y")
+    >>> np.asarray((square + square)([1.0, 3.0])).tolist()
+    [2.0, 18.0]
     """
 
     def __init__(self, native, comm, axes):
@@ -129,16 +243,82 @@ class Model:
         return f"<meshloom.Model {self._native.name}: {dict(self.domain)} -> {dict(self.target)}>"
 
     def __call__(self, x):
-        """The value at `x`: an array, or a dictionary where there are several leaves."""
+        """Compute the value at `x`.
+
+        Parameters
+        ----------
+        x : array_like, Array or dict of them
+            A field of the domain.
+
+        Returns
+        -------
+        Array, ndarray or dict of them
+            A field of the target.
+
+        Raises
+        ------
+        ValueError
+            If names, shapes or types of fields do not fit.
+        """
         return result(self.target, of_given(self._comm, "a model", [(self._native.domain, x)], self._native.value))
 
     def at(self, x):
-        """The value and the derivative at `x`, a `Linearisation`."""
+        """Compute the value and the derivative at `x`.
+
+        Parameters
+        ----------
+        x : array_like, Array or dict of them
+            A field of the domain.
+
+        Returns
+        -------
+        Linearisation
+
+        Raises
+        ------
+        ValueError
+            If names, shapes or types of fields do not fit.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import operators as op
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(2), "y")
+        >>> square.at([1.0, 3.0]).value
+        <meshloom.Array: (2,) of float32>
+        """
         found, derivative = of_given(self._comm, "at", [(self._native.domain, x)], self._native.at)
         return Linearisation(self, result(self.target, found), derivative)
 
     def random(self, seed=0, scale=1.0):
-        """Standard normal numbers times a scale, a field of what it takes: the same for a seed on any number of ranks."""
+        """Draw a random field of the domain.
+
+        Parameters
+        ----------
+        seed : int, default 0
+            Seed of the random numbers, 0 or more.
+        scale : float, default 1.0
+            Standard deviation.
+
+        Returns
+        -------
+        Array, ndarray or dict of them
+            Normal numbers of mean 0, the same for a seed on any number of ranks.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import operators as op
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(2), "y")
+        >>> square.random(seed=1).shape
+        (2,)
+        """
         return random(self._native.domain, self.domain, self._comm, seed, scale)
 
     def _joined(self, other, how, check=lambda other: None):
@@ -151,15 +331,99 @@ class Model:
         return agreed(self._comm, join)
 
     def then(self, next):
-        """This model, and another one of what it gives: of leaves of the same names, or of one leaf where there is one, whatever its name."""
+        """Compose the model with another one of its result.
+
+        Parameters
+        ----------
+        next : Model
+            Its domain has the leaves of this model's target. If both have one leaf, names may
+            differ.
+
+        Returns
+        -------
+        Model
+            ``next(self(x))``.
+
+        Raises
+        ------
+        ValueError
+            If leaves, grids or sizes do not fit.
+        TypeError
+            If `next` is not a model.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshloom import operators as op
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(2), "y")
+        >>> np.asarray(square.then(op.diagonal(square.target, [1.0, 10.0]))([1.0, 3.0])).tolist()
+        [1.0, 90.0]
+        """
         return self._joined(next, self._native.then, lambda next: _check_grids(self.target.space.leaves, next.domain.space.leaves))
 
     def zip(self, other):
-        """Both side by side: a function of the leaves of both (of one name, they are one) that gives the leaves of both."""
+        """Combine two models side by side.
+
+        Parameters
+        ----------
+        other : Model
+            Its target has other leaf names.
+
+        Returns
+        -------
+        Model
+            A function of the leaves of both that gives the leaves of both. Leaves of the same name
+            in both domains are one leaf.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import operators as op
+        >>> space = op.Space(x=op.cells(2))
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", space, "y")
+        >>> cube = op.pointwise("fn f(x: f32) -> f32 { return x * x * x; }", "f", space, "z")
+        >>> square.zip(cube).target
+        {'y': (2,), 'z': (2,)}
+        """
         return self._joined(other, self._native.zip)
 
     def giving(self, *names):
-        """The same model, which gives these leaves alone. Of models side by side those that give none of them are left out."""
+        """Return the same model with some leaves of its target only.
+
+        Parameters
+        ----------
+        *names : str
+            Names of the leaves to keep. Models side by side that give none of them are removed.
+
+        Returns
+        -------
+        Model
+
+        Raises
+        ------
+        ValueError
+            If a name is not in the target, or no name is given.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import operators as op
+        >>> space = op.Space(x=op.cells(2))
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", space, "y")
+        >>> both = square.zip(op.pointwise("fn f(x: f32) -> f32 { return -x; }", "f", space, "z"))
+        >>> both.giving("z").target
+        {'z': (2,)}
+        """
 
         def part():
             for name in names:
@@ -172,14 +436,16 @@ class Model:
         return agreed(self._comm, part)
 
     def __add__(self, other):
+        """Return the sum of two models with the same target."""
         return self._joined(other, self._native.plus)
 
     def __mul__(self, other):
+        """Return the product of two models with the same target, element by element."""
         return self._joined(other, self._native.times)
 
 
 def random(described, fields, comm, seed, scale, kind=0):
-    """Standard normal numbers of a seed times a scale, for these leaves: other numbers for each kind."""
+    """Draw normal numbers for these leaves; different numbers for each `kind`."""
     leaves = [native for native, _ in described]
 
     def check():

@@ -1,4 +1,4 @@
-"""The loop of an inference: samples about a position, then a better position for these samples, and again."""
+"""Variational inference: samples around a position, then a better position for these samples."""
 
 import os
 import warnings
@@ -12,22 +12,31 @@ from ._model import Model, given, result
 
 
 def sample_groups(comm, count):
-    """This rank in one of `count` groups of ranks, to which the samples of a fit are dealt. All ranks of `comm` call it.
-
-    Ranks are a grid of groups and space: each group, of ranks next to each other, holds whole fields, cut over its ranks, and draws samples of its own; sums over samples go
-    between groups. A model and data that are made with ``comm=group`` are those of the group's ranks, and `optimize_kl`, `wiener_filter`, `Samples` and
-    `evidence` work with all groups, whose ranks call them together. Results are the same to the bit for every number of groups.
+    """Split ranks into groups that draw different samples of a fit.
 
     Parameters
     ----------
     comm : Comm or mpi4py.MPI.Comm
+        All ranks.
     count : int
-        Groups: a divisor of the number of ranks, and no more than the samples (both signs) that an iteration draws at most.
+        Number of groups: a divisor of the number of ranks, and at most the number of samples (both
+        signs) of an iteration.
 
     Returns
     -------
     Comm
-        The ranks of this rank's group.
+        The ranks of this rank's group. Pass it as ``comm=`` to models and data.
+
+    Raises
+    ------
+    ValueError
+        If `count` does not divide the number of ranks, or differs between ranks.
+
+    Notes
+    -----
+    Collective. Each group has neighboring ranks and holds whole fields, distributed over its ranks.
+    `optimize_kl`, `wiener_filter`, `Samples` and `evidence` are then collective over all groups.
+    Results have the same bits for every number of groups.
 
     Examples
     --------
@@ -35,11 +44,13 @@ def sample_groups(comm, count):
     >>> from meshloom import inference as mi, operators as op
     >>> def fit(comm, groups):
     ...     group = mi.sample_groups(comm, groups)
-    ...     line = op.pointwise("fn f(x: f32) -> f32 { return 3.0 * x; }", "f", op.Space(x=op.cells(4)), "y", comm=group)
-    ...     samples, _ = mi.optimize_kl(mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(line), n_total_iterations=1, n_samples=1)
+    ...     text, space = "fn f(x: f32) -> f32 { return 3.0 * x; }", op.Space(x=op.cells(4))
+    ...     line = op.pointwise(text, "f", space, "y", comm=group)
+    ...     likelihood = mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(line)
+    ...     samples, _ = mi.optimize_kl(likelihood, n_total_iterations=1, n_samples=1)
     ...     return np.asarray(samples[1])
     >>> one = meshloom.ranks(1, lambda comm: fit(comm, 1))[0]
-    >>> all(np.array_equal(found, one) for found in meshloom.ranks(2, lambda comm: fit(comm, 2)))
+    >>> all(np.array_equal(two, one) for two in meshloom.ranks(2, lambda comm: fit(comm, 2)))
     True
     """
     comm = resolve(comm)
@@ -52,28 +63,39 @@ def sample_groups(comm, count):
 
 
 class IterationReport(NamedTuple):
-    """An iteration of a fit.
+    """Report of one iteration of a fit.
 
     Attributes
     ----------
+    iteration : int
+        Number of the iteration, from 0.
+    n_samples : int
+        Number of samples, both signs.
     energy : float
-        Energy averaged over samples. It is no bound of ``-ln p(data)``; energies of two iterations are comparable only with the same samples.
-    steps, applications : int
-        Newton steps of the position, and products with the metric for them.
+        Energy averaged over the samples. It is not a bound of ``-ln p(data)``; energies of two
+        iterations can be compared only for the same samples.
+    steps : int
+        Newton steps of the position.
+    applications : int
+        Products with the metric in these steps.
     reduced_chi_squared, latent_chi_squared : float or None
         Of the data and of the latent values; about 1 is expected.
+    seconds : float
+        Duration of the iteration.
     sample_steps : int
-        Steps of conjugate gradients of the sample that took the most; 0 in an update.
+        Steps of conjugate gradients of the slowest sample; 0 in an update.
     unconverged_samples : int
-        Samples whose conjugate gradients missed their target. An update keeps the error of the draw.
+        Samples whose conjugate gradients missed their target. An update keeps the error of the
+        draw.
     gave_up : bool
-        Whether the position ended where no step lowers the energy, though the minimum is elsewhere.
+        Whether no step lowers the energy although the minimum is elsewhere.
     sample_error_ratio : float
-        The largest error of conjugate gradients over its target: of the residual, or of the change of the energy. 1 or less has converged.
+        Largest error of conjugate gradients over its target, of the residual or of the change of
+        the energy. 1 or less has converged.
     failed_samples : int
-        Bent samples for which Newton's method found no descent.
+        Curved samples for which Newton's method found no descent direction.
     limited_samples : int
-        Bent samples for which Newton's method took all `maxiter` steps.
+        Curved samples for which Newton's method used all `maxiter` steps.
     """
 
     iteration: int
@@ -93,11 +115,21 @@ class IterationReport(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Bounds of the logarithm of the evidence, up to constants of the likelihood, if the samples are normal.
+    """Bounds of the logarithm of the evidence, the result of `evidence`.
 
-    `error` is the standard error of both bounds: of the mean over pairs of samples (infinite for one pair, 0 without samples) and of
-    the mean over random vectors. `log_determinant` has the bounds of the logarithm of the metric's determinant, `products`
-    counts products with the metric.
+    They hold up to constants of the likelihood, and if the samples are normal.
+
+    Attributes
+    ----------
+    lower, upper : float
+        Bounds of the logarithm of the evidence.
+    error : float
+        Standard error of both bounds: of the mean over pairs of samples (infinite for one pair, 0
+        without samples) and of the mean over random vectors.
+    log_determinant : tuple of float
+        Bounds of the logarithm of the determinant of the metric.
+    products : int
+        Number of products with the metric.
     """
 
     lower: float
@@ -108,13 +140,15 @@ class Evidence(NamedTuple):
 
 
 class Samples:
-    """A position and samples of the posterior about it. ``samples[i]`` is a sample, a field of what the likelihood is a function of; where groups of ranks
-    have samples of their own, it comes to all of them, and all ranks ask for it.
+    """A position and samples of the posterior around it, the result of a fit.
 
-    Attributes
-    ----------
-    pos : Array or dict of Array
-        The mean of the approximation, or the most probable place where there are no samples.
+    ``len(samples)`` is the number of samples, both signs, and ``samples[i]`` is one of them: a
+    field of the domain of the likelihood.
+
+    Notes
+    -----
+    Indexing and all methods are collective with the likelihood's `comm`, and over all groups of
+    `sample_groups`: every rank must ask for the same sample.
     """
 
     def __init__(self, native, likelihood):
@@ -122,12 +156,17 @@ class Samples:
 
     @property
     def pos(self):
+        """Mean of the approximation, or the most probable position without samples.
+
+        A field of the domain of the likelihood.
+        """
         return result(self._likelihood.domain, self._native.position())
 
     def __len__(self):
         return self._native.count
 
     def __getitem__(self, number):
+        """Return sample `number`, a field of the domain of the likelihood. Collective."""
 
 
         def check():
@@ -143,15 +182,42 @@ class Samples:
         return f"<meshloom.Samples: {len(self)} of {dict(self._likelihood.domain)}>"
 
     def mean_and_std(self, model, *, ddof=1):
-        """Return the mean of a model over all samples and the standard deviation of one; without samples its value at the position, and 0.
+        """Compute the posterior mean and standard deviation of a model.
 
         Parameters
         ----------
         model : Model
             Takes leaves of the likelihood's domain.
-        ddof : {0, 1}
-            Delta degrees of freedom, as in NumPy: the variance of n samples divides by ``n - ddof``. 0 is right for a linear model and linear
-            samples (MGVI, `wiener_filter`), which are mirrored about their known mean; 1 is too large there by ``sqrt(n / (n - 1))``.
+        ddof : {0, 1}, default 1
+            Delta degrees of freedom, as in NumPy: the variance of n samples divides by ``n -
+            ddof``. Choose 0 for a linear model and linear samples (MGVI, `wiener_filter`), whose
+            mean is known; there 1 is too large by ``sqrt(n / (n - 1))``.
+
+        Returns
+        -------
+        mean, std : Array, ndarray or dict of them
+            Fields of the target of `model`. Without samples, the value at the position and 0.
+
+        Raises
+        ------
+        ValueError
+            If `ddof` is neither 0 nor 1, or the model takes other leaves.
+        TypeError
+            If `model` is not a model.
+
+        Notes
+        -----
+        Collective with the likelihood's `comm`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshloom import inference as mi, operators as op
+        >>> unit = op.diagonal(op.Space(x=op.cells(2)), [1.0, 1.0])
+        >>> samples = mi.wiener_filter(mi.Gaussian([2.0, 4.0]).amend(unit))
+        >>> mean, std = samples.mean_and_std(unit, ddof=0)
+        >>> np.round(np.asarray(mean).astype(float), 3).tolist()
+        [1.0, 2.0]
         """
 
         def check():
@@ -166,12 +232,36 @@ class Samples:
         return result(model.target, mean), result(model.target, std)
 
     def mean(self, model):
-        """The mean of a model over all samples."""
+        """Compute the posterior mean of a model, the first result of `mean_and_std`.
+
+        Parameters
+        ----------
+        model : Model
+            Takes leaves of the likelihood's domain.
+
+        Returns
+        -------
+        Array, ndarray or dict of them
+            A field of the target of `model`.
+
+        Notes
+        -----
+        Collective with the likelihood's `comm`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshloom import inference as mi, operators as op
+        >>> unit = op.diagonal(op.Space(x=op.cells(2)), [1.0, 1.0])
+        >>> samples = mi.wiener_filter(mi.Gaussian([2.0, 4.0]).amend(unit))
+        >>> np.round(np.asarray(samples.mean(unit)).astype(float), 3).tolist()
+        [1.0, 2.0]
+        """
         return self.mean_and_std(model)[0]
 
 
 def _cg(kwargs):
-    """Rules for conjugate gradients, without a name for prints."""
+    """Return the options of conjugate gradients without NIFTy's names for printing."""
     return {name: value for name, value in (kwargs or {}).items() if name != "name" and value is not None}
 
 
@@ -210,13 +300,13 @@ def _likelihood_of(likelihood):
 
 
 def _warn_of(fit, what):
-    """Warns of samples that are not solved."""
+    """Warn of samples whose equations are not solved."""
     for doubt in fit.sample_doubts(what):
         warnings.warn(doubt, RuntimeWarning, stacklevel=3)
 
 
 def _warn_of_doubts(fit):
-    """Warns of a result that is not to be relied on."""
+    """Warn of an unreliable result."""
     for doubt in fit.doubts:
         warnings.warn(doubt, RuntimeWarning, stacklevel=3)
 
@@ -229,12 +319,12 @@ _START = 1
 
 
 def _given(likelihood, position):
-    """The position that a rank gives, or None."""
+    """Return the position that a rank passes, or None."""
     return None if position is None else given(likelihood._native.domain, position, likelihood._comm)
 
 
 def _start(likelihood, position, seed, scale):
-    """Where a fit starts: the position that is given, or numbers of the seed times a scale. All ranks call it."""
+    """Return the start of a fit: `position`, or random numbers times `scale`. Collective."""
     leaves = [native for native, _ in likelihood._native.domain]
     return _native.white_noise(likelihood._comm, leaves, seed, scale, _START) if position is None else position
 
@@ -273,88 +363,106 @@ def optimize_kl(
     memory=None,
     budget=None,
 ):
-    """Fit a model to data: samples of the posterior by MGVI or geoVI, or its most probable place.
+    """Fit a model to data: posterior samples by MGVI or geoVI, or the most probable position.
 
-    Each iteration draws samples about the position, and then moves it to where the energy averaged over them is least. Every option from `n_samples` to
-    `kl_kwargs` but `seed`, and `temperature`, may be a function of the iteration's number, which is called before the first iteration. Results are the same on any number of ranks,
-    to the bit, whether they share each sample's field, or `sample_groups` of them have samples of their own.
+    Each iteration draws samples around the position. Then it moves the position to the minimum of
+    the energy averaged over the samples.
 
     Parameters
     ----------
     likelihood : Likelihood
-        Of a model of standard normal latent values.
+        Likelihood of a model of standard normal latent values.
     position : array_like or dict, optional
-        Starting point, unless the fit resumes from a state. Default: 0.1 times standard
-        normal numbers drawn with the seed, different from those of `Likelihood.random`.
-        Start near the data: give a field their mean (`set_amplitude_total_offset`).
+        Start, unless the fit resumes from a state. Default: 0.1 times standard normal numbers of
+        the seed, different from those of `Likelihood.random`. Start near the data: set the mean of
+        a field with `CorrelatedFieldMaker.set_amplitude_total_offset`.
     n_total_iterations : int, optional
-        Iterations. Without it the fit ends once it has settled, after 20 iterations at most: over two iterations with as many samples the reduced chi-squared of data
-        and of latent values changes by 3 % at most, and the energy by 0.004 for each datum.
-    n_samples : int, optional
-        Mirrored pairs of samples; 0 looks for the most probable place. Without it 2 in the first two iterations, 6 in the next two, then 12.
-    seed : int
-        Of all random numbers.
-    sample_mode : {"linear_resample", "linear_sample", "nonlinear_resample", "nonlinear_sample", "nonlinear_update"}
-        Straight samples (MGVI) or bent ones (geoVI), with new random numbers or those of the iteration before; or those of the iteration before, bent anew.
-        Without it they are straight in the first two iterations and bent in the next three, with new random numbers, and then updated. Samples of a likelihood
-        without coordinates stay straight.
-    constants, point_estimates : sequence of str
-        Latent values, or branches of them, that keep their place; that are fitted, but taken as known by samples.
-    draw_linear_kwargs : dict, optional
-        ``cg_kwargs``: `absdelta`, `resnorm`, `norm_ord`, `miniter`, `maxiter` of the conjugate gradients that draw a straight sample. Where `maxiter` ends
-        them before they have converged there is a `RuntimeWarning`: deviations may be many times too large.
-    nonlinearly_update_kwargs, kl_kwargs : dict, optional
-        ``minimize_kwargs``: `xtol`, `absdelta`, `miniter`, `maxiter`, `energy_reduction_factor` and `cg_kwargs` of Newton's method, which bends samples and
-        moves the position.
+        Number of iterations. By default the fit ends once it has settled, after 20 iterations at
+        most: over two iterations with equal numbers of samples, the reduced chi-squared of data and
+        of latent values changes by at most 3 %, and the energy by at most 0.004 per datum.
+    n_samples : int or callable, optional
+        Number of mirrored pairs of samples; 0 finds the most probable position. Default: 2 in the
+        first two iterations, 6 in the next two, then 12.
+    seed : int, default 0
+        Seed of all random numbers, 0 or more.
+    sample_mode : str or callable, optional
+        "linear_resample", "linear_sample" (MGVI), "nonlinear_resample", "nonlinear_sample" (geoVI)
+        or "nonlinear_update". "resample" draws new random numbers, "sample" reuses those of the
+        iteration before, and "update" curves the samples of the iteration before again. Default:
+        linear in the first two iterations, nonlinear with new random numbers in the next three,
+        then updates. Samples of a likelihood without coordinates stay linear.
+    constants : sequence of str or callable, default ()
+        Latent values, or branches of them, that are not changed.
+    point_estimates : sequence of str or callable, default ()
+        Latent values, or branches of them, that are fitted but not sampled.
+    draw_linear_kwargs : dict or callable, optional
+        ``cg_kwargs``: `absdelta`, `resnorm`, `norm_ord`, `miniter` and `maxiter` of the conjugate
+        gradients that draw a linear sample.
+    nonlinearly_update_kwargs, kl_kwargs : dict or callable, optional
+        ``minimize_kwargs``: `xtol`, `absdelta`, `miniter`, `maxiter`, `energy_reduction_factor` and
+        `cg_kwargs` of Newton's method, which curves samples and moves the position.
     callback : callable, optional
-        Called as ``callback(samples, report)`` after each iteration; the fit ends where it returns True on any rank, on all of them.
+        Called as ``callback(samples, report)`` after each iteration. The fit ends on all ranks if
+        it returns True on any rank.
     progress : callable or tqdm bar, optional
-        Called as ``progress(iteration, n_total_iterations, what)`` for each sample and step, while the device is at work, which it must not use; or a bar
-        that is advanced by iterations.
-    odir : path, optional
-        Directory in which the state is saved after each iteration. One that has a state already is an `Error` without `resume` or `overwrite`.
-    resume : bool
-        Go on from the state in `odir`, if there is one, to the same bits as without an interruption. A state of other data, mask, noise, exposure, seed, latent
-        values or model (priors and constants of operators included) is an `Error`. Options of iterations that are done do not matter; a state
-        that has all of them, or more, and other samples than are asked for is a ValueError.
-    overwrite : bool
+        Called as ``progress(iteration, n_total_iterations, what)`` for each sample and step; it
+        must not use the device. Or a progress bar of iterations.
+    odir : path-like, optional
+        Directory that stores the state after each iteration.
+    resume : bool, default False
+        Continue from the state in `odir` if there is one, with the same bits as without an
+        interruption. Options of finished iterations are ignored.
+    overwrite : bool, default False
         Replace the state in `odir` after the first iteration.
-    temperature : float
-        The likelihood is taken to the power of ``1 / temperature``: above 1 data count less, as with noise ``sqrt(temperature)`` times as large. Falling
-        temperatures (annealing) fit first what the data determine best. Reports have the energy at this temperature and chi-squared at 1.
+    temperature : float or callable, default 1.0
+        Raise the likelihood to the power ``1 / temperature``. Above 1 the data count less, as with
+        noise ``sqrt(temperature)`` times as large. Falling temperatures (annealing) fit first what
+        the data determine best. Reports have the energy at this temperature and chi-squared at 1.
     memory : int, optional
-        Bytes of device memory that a rank may use. Samples whose derivatives do not fit compute them again in each product, to the same bits. A fit
-        that needs more is an `Error` before the first iteration.
+        Limit of device memory per rank in bytes. Samples whose derivatives do not fit compute them
+        again in each product, with the same bits.
     budget : float, optional
-        Seconds after which no iteration begins, by the clock of rank 0. There are fewer reports than `n_total_iterations` then; `resume` goes on.
+        Time in seconds, 0 or more, after which no iteration begins, by the clock of rank 0.
 
     Returns
     -------
     samples : Samples
+        Position and samples of the last iteration.
     reports : list of IterationReport
-        Those before a resumption, too.
-
-    Warns
-    -----
-    RuntimeWarning
-        Once, at the end: where a fit without `n_total_iterations` has not settled, where samples of the last iteration have not converged, where the last iteration ended with no step that lowers the energy though the minimum is elsewhere, and where the reduced
-        chi-squared of the data is far from 1: half or twice of what the spread of so many data explains (of counts, and without samples, only above).
-
-    UserWarning
-        Where the state in `odir` has all iterations already, so that none is done.
+        One report per iteration, those before a resumption included.
 
     Raises
     ------
     ValueError
-        For options that cannot be, or that are not the same on all ranks.
-    Error
-        For energies that are not finite, a state of another fit, a state that would be lost, and what the device fails with.
+        If an option is invalid or differs between ranks, or the state in `odir` has more iterations
+        or other samples than requested.
+    meshloom.Error
+        If an energy is not finite, the state in `odir` belongs to another fit (data, mask, noise,
+        exposure, seed, latent values or model), `odir` has a state without `resume` or `overwrite`,
+        the fit needs more than `memory`, or the device fails.
+
+    Warns
+    -----
+    RuntimeWarning
+        At the end of the fit, if it has not settled, samples of the last iteration have not
+        converged (deviations may then be many times too large), no step lowered the energy, or the
+        reduced chi-squared of the data is far from 1: half or twice the value that the number of
+        data explains.
+    UserWarning
+        If the state in `odir` has all iterations already.
+
+    Notes
+    -----
+    Collective with the likelihood's `comm`, and over all groups of `sample_groups`. Results have
+    the same bits on any number of ranks and groups. A callable option is called with the number of
+    each iteration before the first one.
 
     Examples
     --------
     >>> import numpy as np
     >>> from meshloom import inference as mi, operators as op
-    >>> line = op.pointwise("fn f(x: f32) -> f32 { return 3.0 * x; }", "f", op.Space(x=op.cells(4)), "y")
+    >>> text = "fn f(x: f32) -> f32 { return 3.0 * x; }"
+    >>> line = op.pointwise(text, "f", op.Space(x=op.cells(4)), "y")
     >>> likelihood = mi.Gaussian([1.0, 2.0, 3.0, 4.0], noise_std=1.0).amend(line)
     >>> samples, reports = mi.optimize_kl(likelihood, n_total_iterations=3, n_samples=4)
     >>> mean, std = samples.mean_and_std(line)
@@ -445,14 +553,50 @@ def optimize_kl(
 
 
 def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear_kwargs=None):
-    """The posterior of a model that is linear about `position` and of Gaussian noise: its mean and `n_samples` mirrored pairs of samples.
+    """Sample the posterior of a linear model with Gaussian noise.
 
-    Where conjugate gradients reach `maxiter` before they have converged there is a `RuntimeWarning`: neither mean nor deviations are right then. So is there where
-    the model is not linear or the noise not Gaussian: the gradient of the energy at the mean tells.
+    Parameters
+    ----------
+    likelihood : Likelihood
+        Likelihood of a linear model, with Gaussian noise.
+    position : array_like or dict, optional
+        Point at which the model is linearized. Default: 0.
+    n_samples : int, default 2
+        Number of mirrored pairs of samples, 0 or more.
+    seed : int, default 0
+        Seed of the samples, 0 or more.
+    draw_linear_kwargs : dict, optional
+        As in `optimize_kl`.
 
     Returns
     -------
     Samples
+        The posterior mean, and samples around it.
+
+    Raises
+    ------
+    ValueError
+        If an option is invalid or differs between ranks.
+
+    Warns
+    -----
+    RuntimeWarning
+        If conjugate gradients reach `maxiter` before they converge, or if the gradient of the
+        energy at the mean shows that the model is not linear or the noise not Gaussian. The result
+        is then wrong.
+
+    Notes
+    -----
+    Collective with the likelihood's `comm`, and over all groups of `sample_groups`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import inference as mi, operators as op
+    >>> unit = op.diagonal(op.Space(x=op.cells(2)), [1.0, 1.0])
+    >>> samples = mi.wiener_filter(mi.Gaussian([2.0, 4.0]).amend(unit))
+    >>> np.round(np.asarray(samples.pos).astype(float), 3).tolist(), len(samples)
+    ([1.0, 2.0], 4)
     """
     comm = all_groups(_likelihood_of(likelihood)._comm)
 
@@ -475,34 +619,55 @@ def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear
 
 
 def evidence(likelihood, samples, *, directions=64, probes=8, steps=20, seed=0):
-    """Estimate how probable the data are under the model, from the samples of a fit, to compare models of the same data.
-
-    The bounds include the unknown part of the determinant of the metric (Gauss and Gauss-Radau quadrature). They hold up to
-    `error` if the samples are normal about their mean, as those of a linear model with Gaussian noise are. Otherwise both
-    are approximations: samples of geoVI are not normal. Without samples it is Laplace's approximation. Choose the larger model only
-    if its `lower` exceeds the `upper` of the other by several `error`.
+    """Estimate the probability of the data under a model, to compare models of the same data.
 
     Parameters
     ----------
     likelihood : Likelihood
+        Likelihood of the fit.
     samples : Samples
-    directions : int
-        Directions whose part of the determinant is exact. As many vectors are kept.
-    probes : int
-        Random vectors for the rest; 2 or more tell their error.
-    steps : int
-        Products with the metric for each of them, at most.
-    seed : int
-        Seed of the random vectors. Models of the same data that are compared with the same seed share much of the error.
+        Result of the fit.
+    directions : int, default 64
+        Number of directions whose part of the determinant is exact; as many vectors are stored.
+    probes : int, default 8
+        Number of random vectors for the rest, 1 or more; 2 or more give an error estimate.
+    steps : int, default 20
+        Largest number of products with the metric per random vector, 1 or more.
+    seed : int, default 0
+        Seed of the random vectors. Models that are compared with the same seed share much of the
+        error.
 
     Returns
     -------
     Evidence
 
+    Raises
+    ------
+    ValueError
+        If an option is out of range or differs between ranks.
+
     Warns
     -----
     RuntimeWarning
-        Where the bounds are further apart than two of their errors.
+        If the bounds differ by more than two errors.
+
+    Notes
+    -----
+    Collective with the likelihood's `comm`, and over all groups of `sample_groups`.
+
+    The bounds include the unknown part of the determinant of the metric (Gauss and Gauss-Radau
+    quadrature). They hold up to `error` if the samples are normal around their mean, as those of a
+    linear model with Gaussian noise. Otherwise both are approximations: samples of geoVI are not
+    normal. Without samples it is Laplace's approximation. Prefer the larger model only if its
+    `lower` exceeds the `upper` of the other by several `error`.
+
+    Examples
+    --------
+    >>> from meshloom import inference as mi, operators as op
+    >>> likelihood = mi.Gaussian([2.0, 4.0]).amend(op.diagonal(op.cells(2), [1.0, 1.0]))
+    >>> found = mi.evidence(likelihood, mi.wiener_filter(likelihood))
+    >>> found.lower <= found.upper
+    True
     """
     comm = all_groups(_likelihood_of(likelihood)._comm)
 
@@ -525,7 +690,7 @@ def evidence(likelihood, samples, *, directions=64, probes=8, steps=20, seed=0):
 
 
 class MetricCheck(NamedTuple):
-    """The comparisons of `check_metric`. Both numbers of a pair are equal up to rounding.
+    """Comparisons of `check_metric`. Both numbers of a pair are equal up to rounding.
 
     Attributes
     ----------
@@ -536,9 +701,10 @@ class MetricCheck(NamedTuple):
     transposed : tuple of float
         ``<R u, eta>`` and ``<u, L eta>`` with the left square root L and random data eta.
     slope : tuple of float
-        The slope of the energy along u, by its gradient and by differences of energies.
+        Slope of the energy along u, from its gradient and from differences of energies.
     coordinates : float or None
-        Distance between ``R u`` and the derivative along u of the coordinates that bend samples, over the length of ``R u``; None if the likelihood has no coordinates.
+        Distance between ``R u`` and the derivative along u of the coordinates that curve samples,
+        over the length of ``R u``; None if the likelihood has no coordinates.
     """
 
     symmetric: tuple[float, float]
@@ -549,18 +715,19 @@ class MetricCheck(NamedTuple):
 
 
 def check_metric(likelihood, position=None, *, seed=0):
-    """Compare the gradient, the metric, its square roots and the coordinates of a likelihood with each other.
+    """Compare the gradient, the metric, its square roots and the coordinates of a likelihood.
 
-    Call it before a fit: it finds models whose derivatives do not match their values. Collective.
+    Call it before a fit: it finds models whose derivatives do not match their values.
 
     Parameters
     ----------
     likelihood : Likelihood
+        Likelihood of a model.
     position : array_like or dict, optional
-        Point at which the derivatives are compared. Default: 0.1 times standard normal
-        numbers drawn with the seed.
-    seed : int
-        Seed of the random directions.
+        Point at which the derivatives are compared. Default: 0.1 times standard normal numbers of
+        the seed.
+    seed : int, default 0
+        Seed of the random directions, 0 or more.
 
     Returns
     -------
@@ -569,12 +736,17 @@ def check_metric(likelihood, position=None, *, seed=0):
     Raises
     ------
     ValueError
-        If two numbers that should be equal differ by more than rounding; it names them.
+        If two numbers that should be equal differ by more than rounding; the message names them.
+
+    Notes
+    -----
+    Collective with the likelihood's `comm`.
 
     Examples
     --------
     >>> from meshloom import inference as mi, operators as op
-    >>> rate = op.pointwise("fn rate(x: f32) -> f32 { return exp(x); }", "rate", op.Space(x=op.cells(3)), "rate")
+    >>> text = "fn rate(x: f32) -> f32 { return exp(x); }"
+    >>> rate = op.pointwise(text, "rate", op.Space(x=op.cells(3)), "rate")
     >>> check = mi.check_metric(mi.Poissonian([3, 0, 5]).amend(rate))
     >>> check.coordinates < 1e-3
     True

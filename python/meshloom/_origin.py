@@ -1,7 +1,7 @@
-"""Where coordinates are counted from before they are rounded to float32.
+"""Origins that are subtracted from coordinates before they are rounded to float32.
 
-float32 has 24 bits. Metres of a map are large numbers that differ by little: near 5,000,000 float32 counts in steps of 0.5. Their
-differences from one point among them are small, and keep their digits.
+float32 has 24 bits. Metric map coordinates are large numbers with small differences: near
+5,000,000 float32 has steps of 0.5. Differences from an origin among the points keep their digits.
 """
 
 import numpy as np
@@ -11,8 +11,12 @@ from ._device_array import Array
 
 
 def common_origin(comm, points, sides):
-    """The origin of all ranks' points, which have as many axes: 0, but along open axes where their largest coordinate is at least twice their extent the middle
-    of that. None where any rank has points of float32, which are taken as they are. All ranks call it."""
+    """Return the origin of the points of all ranks. Collective.
+
+    It is 0, except along open axes where the largest coordinate is at least twice the extent of the
+    points: there it is their middle. The result is None if any rank has float32 points, which are
+    used as given.
+    """
     as_they_are = len(points) > 0 and (isinstance(points, Array) or points.dtype == np.float32)
     reach = None if as_they_are or len(points) == 0 else (points.min(axis=0), points.max(axis=0))
     parts = exchanged(comm, (as_they_are, reach))
@@ -31,10 +35,10 @@ def common_origin(comm, points, sides):
 
 
 def from_origin(points, origin):
-    """Points as they are counted from an origin."""
+    """Return points relative to an origin."""
     return points if origin is None or not origin.any() else np.asarray(points) - origin
 
 
 def to_origin(coordinates, origin):
-    """Coordinates that were counted from an origin as they are counted from 0."""
+    """Return coordinates relative to 0 from coordinates relative to an origin."""
     return coordinates if origin is None else coordinates + origin

@@ -12,7 +12,7 @@ from ._origin import common_origin, from_origin
 
 
 def _edges(values):
-    """Edges of bins, which are apart in float32 too."""
+    """Return edges of bins; raise an error if two are equal in float32."""
     edges = np.asarray(values)
     if edges.dtype.kind not in "fiu":
         raise TypeError(f"edges must hold real numbers, not {edges.dtype}")
@@ -31,7 +31,7 @@ def _edges(values):
 
 
 def _queries(comm, other, points):
-    """Points that pairs are made with, or None."""
+    """Return the points that pairs are made with, or None."""
     if other is None:
         return None
     other = points_array(comm, other, "other")
@@ -55,44 +55,56 @@ def pair_counts(points, edges, *, other=None, weights=None, other_weights=None, 
 
     Parameters
     ----------
-    points : array_like, shape (N, 2) or (N, 3)
-        Positions; with `comm` this rank's part of them. float32 is taken as it is; all else is wrapped into the box, or counted from among the
-        points where they lie far from 0, and rounded to float32.
+    points : array_like or meshloom.Array, shape (N, 2) or (N, 3)
+        Positions, in the unit of the caller; with `comm`, the part of this rank. float32 is used as
+        given. Other types are rounded to float32 after wrapping into the box, or after subtracting
+        an origin if the points are far from 0.
     edges : array_like, shape (bins + 1,)
-        Edges of the bins: finite, non-negative and strictly ascending; at most 4096 bins.
-        Bin ``i`` counts ``edges[i] <= r < edges[i + 1]``, compared in single precision.
-    other : array_like, optional
-        Other points that pairs are made with; with `comm` this rank's part of them, on all ranks or on none.
-    weights : array_like, optional
-        Masses or other weights of the points, shape ``(N,)``, finite and not
-        negative; 1 each by default. They are used in single precision.
-    other_weights : array_like, optional
-        Weights of `other`, likewise; without them the points of `other` weigh 1 each.
+        Edges of the bins in the unit of the positions: finite, not negative and strictly ascending;
+        at most 4096 bins. Bin ``i`` counts ``edges[i] <= r < edges[i + 1]``, compared in float32.
+    other : array_like or meshloom.Array, optional
+        Other points that pairs are made with, on all ranks or on none. Default: `points`.
+    weights : array_like or meshloom.Array, shape (N,), optional
+        Weights of the points, such as masses: finite and not negative, used in float32. Default: 1.
+    other_weights : array_like or meshloom.Array, optional
+        Weights of `other`, likewise.
     box : float or sequence of float, optional
-        Sides of the periodic box; 0 or None leaves an axis open. A pair counts
-        once, at the distance of its nearest images.
+        Side lengths of the periodic box; 0 or None leaves an axis open. A pair counts once, at the
+        distance of its nearest images. Default: open.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part of the points each. All ranks call it, and all get the counts of all points.
+        Ranks that have a part of the points each. Default: this process alone.
 
     Returns
     -------
     ndarray of int, or of float with weights, shape (bins,)
-        Exact numbers of ordered pairs: among the points themselves each pair of
-        two counts twice and a point is no pair with itself. With weights the sums of
-        the products of both weights, the same on any number of ranks.
+        Number of ordered pairs of all ranks: each pair among `points` counts twice, and a point is
+        not a pair with itself. With weights, sums of the products of both weights.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite, a weight is negative, shapes do not fit, or `edges` are not
+        ascending.
 
     Warns
     -----
     RuntimeWarning
-        If a bin reaches beyond half of the shortest periodic side: it holds fewer
-        pairs than an infinite periodic space has.
+        If a bin reaches beyond half of the shortest periodic side: it holds fewer pairs than an
+        infinite periodic space has.
+    UserWarning
+        If the points and the box seem to have different units.
+
+    Notes
+    -----
+    Collective with `comm`. Counts are exact, and sums have the same bits on any number of ranks.
 
     Examples
     --------
     >>> from meshloom import pair_counts
-    >>> pair_counts([[0.5, 0.0], [1.0, 0.0], [9.5, 0.0]], [0.0, 0.75, 2.0], box=10.0).tolist()
+    >>> points = [[0.5, 0.0], [1.0, 0.0], [9.5, 0.0]]
+    >>> pair_counts(points, [0.0, 0.75, 2.0], box=10.0).tolist()
     [2, 4]
-    >>> pair_counts([[0.5, 0.0], [1.0, 0.0], [9.5, 0.0]], [0.0, 0.75, 2.0], weights=[2.0, 3.0, 5.0], box=10.0).tolist()
+    >>> pair_counts(points, [0.0, 0.75, 2.0], weights=[2.0, 3.0, 5.0], box=10.0).tolist()
     [12.0, 50.0]
     """
     comm = resolve(comm)

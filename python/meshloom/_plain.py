@@ -1,10 +1,10 @@
-"""Arrays that NumPy would strip of what they mean."""
+"""Arrays whose mask or unit NumPy would drop."""
 
 import numpy as np
 
 
 def plain(values, name):
-    """Return `values`, unless a plain array of them would lose a mask or a unit.
+    """Return `values`; raise an error if a plain array would lose a mask or a unit.
 
     Raises
     ------

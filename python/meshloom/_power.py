@@ -1,4 +1,4 @@
-"""Power spectra."""
+"""Power spectra of points and fields."""
 
 from collections import namedtuple
 
@@ -10,7 +10,10 @@ from ._arrays import native, real_array_for, transposed
 from ._comm import check_parts, resolve, together
 
 PowerSpectrum = namedtuple("PowerSpectrum", ["k", "power", "modes"])
-PowerSpectrum.__doc__ = "Mean wavenumbers, mean powers and numbers of modes of bins: what `power_spectrum` returns."
+PowerSpectrum.__doc__ = "Bins of a power spectrum, the result of `power_spectrum`."
+PowerSpectrum.k.__doc__ = "Mean wavenumbers of the bins, an ndarray of float."
+PowerSpectrum.power.__doc__ = "Mean powers of the bins, an ndarray of float."
+PowerSpectrum.modes.__doc__ = "Numbers of modes of the bins, an ndarray of int."
 
 # Longest side of a mesh: products of two sides stay within 32 bits, which kernels count in.
 _MAX_SIDE = 1 << 14
@@ -26,7 +29,11 @@ def _box(box):
 
 
 def _default_mesh(count):
-    """Twice the mean number of points along an axis, from 16 to 512, rounded up to an even length that is fast."""
+    """Return the default number of cells along an axis for `count` points.
+
+    It is twice the mean number of points along an axis, 16 to 512, rounded up to an even length
+    that is fast to transform.
+    """
     half = int(np.ceil(np.clip(2.0 * np.cbrt(count) - 1e-9, 16.0, 512.0) / 2.0))
 
     def is_good(n):
@@ -65,52 +72,58 @@ def power_spectrum(
 
     Parameters
     ----------
-    data : array_like
-        Points of shape ``(N, 3)``, or a field of three axes, which is divided by its
-        mean (see `contrast`); with `comm` this rank's part of the first axis.
+    data : array_like or meshloom.Array
+        Points of shape ``(N, 3)``, or a field of three axes. A field is divided by its mean, see
+        `contrast`. With `comm`, the part of this rank along the first axis.
     box : float or sequence of float
-        Sides of the periodic box.
-    weights : array_like, optional
-        Masses or other weights of the points, shape ``(N,)``, finite and not
-        negative; 1 each by default. They are used in single precision.
-    contrast : bool
-        Measure a field as it is instead of dividing it by its mean: a density
-        contrast, a divergence, a temperature. Without it a field with a mean that is
-        not positive, or with more than a hundredth of its magnitude in negative
-        values, is a `ValueError`.
+        Side lengths of the periodic box, in the unit of the positions; positive.
+    weights : array_like or meshloom.Array, shape (N,), optional
+        Weights of the points, such as masses: finite and not negative, used in float32. Default: 1.
+    contrast : bool, default False
+        Measure a field as it is, such as a density contrast, a divergence or a temperature. If
+        False, the field is divided by its mean, which must be positive.
     mesh : int or sequence of int, optional
-        Cells of the mesh that points are painted on; twice the cube root of their number unless given, from 16 to 512.
+        Number of cells of the mesh for points. Default: twice the cube root of their number, 16 to
+        512.
     window : {"cic", "tsc", "pcs"}, optional
-        The window that points are painted with ("cic" unless given), or that a field was painted with.
-    deconvolve : bool
+        Mass assignment window for points ("cic" by default), or the window that a field was painted
+        with.
+    deconvolve : bool, default False
         Divide by the power of the window.
-    interlace : bool
-        Paint points a second time half a cell away, against the strongest aliases.
-    shot_noise : bool
-        Subtract ``V / N``, or ``V * sum(w**2) / sum(w)**2`` with weights. That is the
-        power of as many random points with `interlace` and `deconvolve`; without these
-        the window takes a part of that power at small scales, and so much is too much.
+    interlace : bool, default False
+        Paint points a second time, shifted by half a cell, to suppress the strongest aliases.
+    shot_noise : bool, default False
+        Subtract the shot noise ``V / N``, or ``V * sum(w**2) / sum(w)**2`` with weights. It is
+        exact with `interlace` and `deconvolve`; without them it is too large at small scales.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part each. All ranks call it, with the same arguments but for `data`, and all get the spectrum, which does not depend on their
-        number.
+        Ranks that have a part each. Default: this process alone.
 
     Returns
     -------
     PowerSpectrum
-        Named tuple of arrays ``k``, ``power`` and ``modes``: one bin for each multiple of the fundamental mode, up to the Nyquist frequency.
+        Named tuple of arrays ``k``, ``power`` and ``modes``: one bin per multiple of the
+        fundamental wavenumber ``2 pi / box``, up to the Nyquist wavenumber. Units are the inverse
+        of the unit of `box`, and its cube.
+
+    Raises
+    ------
+    ValueError
+        If values are not finite, shapes do not fit, the mean of a field is not positive, or more
+        than a hundredth of the magnitude of a field is in negative values (without `contrast`).
 
     Warns
     -----
     UserWarning
-        If points lie more than a side outside the box, or all within 1 % of each side:
-        the box seems to be in another unit than the points.
+        If points lie more than a side outside the box, or all within 1 % of each side: the points
+        and the box seem to have different units.
 
     Notes
     -----
-    Positions and the mean of a field are taken in float64. The density contrast is
-    rounded to float32 and transformed in float32, also for a field of float64, so
-    bins with less than 1e-14 of the highest power are inexact.
-    `meshloom.fft.rfftn` transforms float64 in double precision.
+    Collective with `comm`; the spectrum has the same bits on any number of ranks.
+
+    Positions and the mean of a field are taken in float64. The density contrast is rounded to
+    float32 and transformed in float32, so bins with less than 1e-14 of the highest power are
+    inexact. `meshloom.fft.rfftn` transforms float64 in double precision.
 
     Examples
     --------

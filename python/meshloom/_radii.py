@@ -1,7 +1,7 @@
-"""Searches in which each row has a radius of its own.
+"""Searches in which each row has its own radius.
 
-The device searches within one radius at a time. Rows are sorted into classes of about the same radius, for a single large one would
-have the lists of all rows as long as its own.
+The device searches within one radius at a time. Rows are sorted into classes of similar radii,
+because one large radius would lengthen the lists of all rows.
 """
 
 from collections import namedtuple
@@ -15,7 +15,7 @@ RadiusClass.__doc__ = "Rows of this rank (None: all rows of all ranks), and the 
 
 
 def _octave(radius):
-    """The power of 2 that radii lie below; 0 and infinity are by themselves."""
+    """Return the power of 2 above each radius; 0 and infinity have classes of their own."""
     octave = np.frexp(radius)[1]
     octave[radius == 0] = -200
     octave[radius == np.inf] = 200
@@ -23,8 +23,10 @@ def _octave(radius):
 
 
 def radius_classes(comm, radius):
-    """Classes of radii within a factor of 2, the same on all ranks, the smallest first. Rows with a radius below 0 are in none.
-    All ranks call it."""
+    """Return classes of radii within a factor of 2, the same on all ranks, the smallest first.
+
+    Rows with a negative radius are in no class. Collective.
+    """
     octave, inside = _octave(radius), radius >= 0
     reach = {}
     for one in np.unique(octave[inside]).tolist():
@@ -42,7 +44,7 @@ def radius_classes(comm, radius):
 
 
 def joined_lists(count, parts):
-    """Where the list of each row begins, and all entries: of parts that have some rows' lists each, as ``(rows, offset, entries)``."""
+    """Join parts ``(rows, offset, entries)`` into the offsets and entries of all rows."""
     lengths = np.zeros(count, np.intp)
     for rows, offset, _ in parts:
         lengths[rows] = np.diff(offset)

@@ -1,7 +1,7 @@
-"""Arguments of SciPy's transforms, as NumPy's take them.
+"""Arguments of SciPy's transforms, converted to those of NumPy.
 
-SciPy's functions take an axis for axes, no axis twice, and lengths of the last axes without a word of warning. Threads, and what may be overwritten, are of
-no use here.
+SciPy accepts one axis for `axes`, no repeated axis, and lengths of the last axes without a
+warning. Threads and permission to overwrite have no effect here.
 """
 
 import numbers
@@ -13,7 +13,7 @@ from ._device_array import Array
 
 
 def numpys_arguments(name, args, kwargs):
-    """What the function of this name is called with, or None where SciPy's is to be called: for plans, which there are none of here."""
+    """Return the arguments for the function `name`; None if SciPy must run it, as with plans."""
     read = _of_several_axes if name.endswith(("2", "n")) else _of_one_axis
     return read(name, *args, **kwargs)
 
@@ -52,7 +52,7 @@ def _array(x):
 
 
 def _whole_numbers(values, name):
-    """One or several."""
+    """Return one or several integers as a list."""
     try:
         return [operator.index(value) for value in ([values] if isinstance(values, numbers.Number) else values)]
     except TypeError as error:

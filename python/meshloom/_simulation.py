@@ -1,4 +1,4 @@
-"""Cosmological particle-mesh runs."""
+"""Cosmological particle-mesh simulations."""
 
 import warnings
 
@@ -12,22 +12,23 @@ from ._cosmology import parameters
 from ._power import _MAX_SIDE, PowerSpectrum
 
 class Simulation:
-    """Particles of a run at one time; those of earlier times are its `snapshots`.
+    """Particles of a simulation at one time, the result of `simulate`.
 
     Attributes
     ----------
     a : float
         Scale factor.
-    positions : ndarray of float32, shape (particles**3, 3)
-        In Mpc/h, in ``[0, box)``, in Lagrangian order: row ``(i n + j) n + k`` is the particle of site ``(i, j, k)``. With several ranks this
-        rank's part.
-    velocities : ndarray of float32, shape (particles**3, 3)
-        Peculiar velocities a dx/dt in km/s.
-    power : PowerSpectrum
-        Of the density on the force mesh: h/Mpc and (Mpc/h)^3.
     box : float
+        Side length of the box in Mpc/h.
+    positions : ndarray of float32, shape (particles**3, 3)
+        Comoving positions in Mpc/h, in ``[0, box)``. They are in Lagrangian order: row ``(i * n +
+        j) * n + k`` is the particle of site ``(i, j, k)``. On several ranks, the part of this rank.
+    velocities : ndarray of float32, shape (particles**3, 3)
+        Peculiar velocities ``a dx/dt`` in km/s.
+    power : PowerSpectrum
+        Power spectrum of the density on the force mesh; k in h/Mpc, power in (Mpc/h)^3.
     snapshots : list of Simulation
-        At the scale factors that were asked for, before the end.
+        Particles at the requested scale factors before the end.
     """
 
     def __init__(self, found, box, snapshots=()):
@@ -41,7 +42,7 @@ class Simulation:
 
 
 def _reporter(progress, comm):
-    """A function ``(step, steps, a)`` of a callback of that form, or of a bar with `update` (tqdm's)."""
+    """Return a function ``(step, steps, a)`` for a callback of that form or a progress bar."""
     if progress is None:
         return None
     if callable(progress):
@@ -58,7 +59,7 @@ def _reporter(progress, comm):
 
 
 def _whole(value, name, least, most):
-    """An integer of a range, which is at most what the library counts with."""
+    """Return an integer in ``least..=most``."""
     number = whole_number(value, name, least)
     if number > most:
         raise ValueError(f"{name} is {number}; it must be at most {most}")
@@ -74,7 +75,7 @@ def _particles(particles):
 
 
 def run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, scheme, window):
-    """Options of a run as the library takes them."""
+    """Return the options of a simulation as the extension module takes them."""
     particles = _particles(particles)
     return {
         "particles": particles,
@@ -91,14 +92,14 @@ def run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, sch
 
 
 def warn(comm, texts):
-    """Says once what the caller of a run should know of it: who has called the function in which all ranks have `agreed` on this."""
+    """Warn once, on rank 0, at the line of the caller of a simulation."""
     if comm.rank == 0:
         for text in texts:
             warnings.warn(text, RuntimeWarning, stacklevel=6)
 
 
 def _own_noise(noise, particles, comm):
-    """White noise of this rank's part of the first axis in float32, or None."""
+    """Return the white noise of this rank's part of the first axis as float32, or None."""
     if noise is None:
         return None
     noise = real_array(noise, "noise")
@@ -110,22 +111,34 @@ def _own_noise(noise, particles, comm):
 
 
 def white_noise(particles, seed, *, noise_by="mode", comm=None):
-    """The white noise that a run of a seed begins with: ``simulate(noise=white_noise(particles, seed))`` is ``simulate(seed=seed)``.
+    """Return the white noise of a seed, from which `simulate` starts.
+
+    ``simulate(noise=white_noise(particles, seed))`` is ``simulate(seed=seed)``.
 
     Parameters
     ----------
     particles : int
-        Particles along each axis.
+        Number of particles along each axis, 1 to 16384.
     seed : int
-    noise_by : {"mode", "site"}
+        Seed of the random numbers, 0 to 2**64 - 1.
+    noise_by : {"mode", "site"}, default "mode"
         As in `simulate`.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part of the first axis each. All ranks call it with the same arguments.
+        Ranks that have a part of the first axis each. Default: this process alone.
 
     Returns
     -------
     ndarray of float32, shape (particles, particles, particles)
-        Standard normal numbers; with `comm` this rank's part of the first axis.
+        Standard normal numbers; with `comm`, the part of this rank along the first axis.
+
+    Raises
+    ------
+    ValueError
+        If `particles`, `seed` or `noise_by` is out of range, or differs between ranks.
+
+    Notes
+    -----
+    Collective with `comm`. The numbers are the same on any number of ranks.
 
     Examples
     --------
@@ -165,48 +178,66 @@ def simulate(
     progress=None,
     comm=None,
 ):
-    """Run a cosmological particle-mesh simulation.
-
-    What spoils its physics is a `RuntimeWarning`: a mesh that is no whole multiple of the particles, and displacements at the start that are too small a part of
-    a cell for the window "cic".
+    """Run a particle-mesh simulation of structure formation.
 
     Parameters
     ----------
-    particles : int
-        Particles along each axis.
+    particles : int, default 64
+        Number of particles along each axis, 1 to 16384.
     mesh : int, optional
-        Cells of the force mesh along each axis; twice the particles unless given. On a mesh that is no whole multiple of them the lattice of particles makes
-        a false wave.
-    box : float
-        Side of the periodic box in Mpc/h.
+        Number of cells of the force mesh along each axis. Default: twice `particles`. If it is not
+        a multiple of `particles`, the particle lattice adds a spurious wave.
+    box : float, default 128.0
+        Side length of the periodic box in Mpc/h.
     cosmology : Cosmology, optional
-    seed : int
-        Seed of the white noise of the initial conditions.
-    noise_by : {"mode", "site"}
-        What the seed's white noise is a function of: "mode", the wave vector, so that more particles refine the same field; "site", the place among all sites.
+        Default: ``Cosmology()``.
+    seed : int, default 1
+        Seed of the white noise of the initial conditions, 0 to 2**64 - 1.
+    noise_by : {"mode", "site"}, default "mode"
+        Key of the random numbers. "mode": the wave vector, so that more particles refine the same
+        field. "site": the index of the lattice site.
     noise : array_like, shape (particles, particles, particles), optional
-        White noise in place of the seed's, rounded to float32; with `comm` this rank's part of the first axis.
-    lpt : {1, 2}
-        Order of the Lagrangian perturbation theory that the run starts from.
-    a_start, a_end : float
-        Scale factors of the start and of the end.
-    steps : int
-        Steps, linear in the scale factor.
-    scheme : {"bullfrog", "fastpm"}
-        Integrator.
-    window : {"cic", "tsc", "pcs"}
-        Window of painting and readout; "tsc" where displacements at the start are small beside a cell (large boxes, early starts).
-    snapshots : sequence of float
-        Scale factors at which the particles are kept, too.
+        White noise instead of that of `seed`, rounded to float32; with `comm`, the part of this
+        rank along the first axis.
+    lpt : {1, 2}, default 2
+        Order of the Lagrangian perturbation theory of the initial conditions.
+    a_start, a_end : float, default 0.0625 and 1.0
+        Scale factors of the start and the end.
+    steps : int, default 10
+        Number of steps, equal in the scale factor.
+    scheme : {"bullfrog", "fastpm"}, default "bullfrog"
+        Time integrator.
+    window : {"cic", "tsc", "pcs"}, default "cic"
+        Window of mass assignment and force readout. Choose "tsc" if displacements at the start are
+        small compared with a cell (large boxes, early starts).
+    snapshots : sequence of float, optional
+        Scale factors at which the particles are kept.
     progress : callable or tqdm bar, optional
-        Called as ``progress(step, steps, a)`` at the start and after each step; or a bar that is advanced.
+        Called as ``progress(step, steps, a)`` at the start and after each step; or a progress bar.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that share the work. All ranks call it with the same arguments; particles are the same to the bit on any number of ranks.
+        Ranks that share the work. Default: this process alone.
 
     Returns
     -------
     Simulation
-        The particles at the end, with the snapshots before.
+        The particles at `a_end`, with the snapshots.
+
+    Raises
+    ------
+    ValueError
+        If an option is out of range, the noise has another shape or is not finite, or arguments
+        differ between ranks.
+    meshloom.Error
+        If the device is out of memory or lost.
+
+    Warns
+    -----
+    RuntimeWarning
+        If the options make the result inaccurate.
+
+    Notes
+    -----
+    Collective with `comm`. Particles have the same bits on any number of ranks.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Points along a curve."""
+"""Order of points along a space-filling curve."""
 
 from . import _native
 from ._arguments import box_sides
@@ -8,24 +8,40 @@ from ._origin import common_origin, from_origin
 
 
 def sort(points, *, box=None, curve="morton", comm=None):
-    """The order of points along a space-filling curve, on which neighbours in space stand close to each other.
+    """Order points along a space-filling curve, which places neighbors close to each other.
 
     Parameters
     ----------
-    points : array_like, shape (N, 2) or (N, 3)
-        Positions; with `comm` this rank's part of them.
+    points : array_like or meshloom.Array, shape (N, 2) or (N, 3)
+        Positions, in the unit of the caller; with `comm`, the part of this rank.
     box : float or sequence of float, optional
-        Sides of the periodic box, which the curve fills; along an open axis (0 or None) it fills what the points cover.
-    curve : {"morton", "hilbert"}
-        The Z-order curve or Hilbert's.
+        Side lengths of the periodic box, which the curve fills. Along an open axis (0 or None) the
+        curve fills the extent of the points. Default: open.
+    curve : {"morton", "hilbert"}, default "morton"
+        Morton (Z-order) or Hilbert curve.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part of the points each. All ranks call it.
+        Ranks that have a part of the points each. Default: this process alone.
 
     Returns
     -------
-    ndarray of int
-        Element ``i`` is the index of the ``i``-th point along the curve; points in one cell of it keep their order. With several ranks this
-        rank's part (``numpy.array_split``) of the order of all points.
+    ndarray of int, shape (N,)
+        Element ``i`` is the index of the ``i``-th point along the curve. Points in one cell of the
+        curve keep their order. On several ranks, the part of this rank (``numpy.array_split``) of
+        the order of all points.
+
+    Raises
+    ------
+    ValueError
+        If a coordinate is not finite, the shape of `points` is invalid, or `curve` is unknown.
+
+    Warns
+    -----
+    UserWarning
+        If the points and the box seem to have different units.
+
+    Notes
+    -----
+    Collective with `comm`.
 
     Examples
     --------

@@ -10,7 +10,7 @@ _PLACES = {1: (2,), 2: (1, 2), 3: (0, 1, 2)}
 
 
 def three(values, fill):
-    """Values of one to three axes, those of a grid, at their places among three."""
+    """Return values of one to three axes at their places among three."""
     found = [fill] * 3
     for place, value in zip(_PLACES[len(values)], values):
         found[place] = value
@@ -18,12 +18,35 @@ def three(values, fill):
 
 
 def _own(shape, axes):
-    """The places of the axes of a grid that has so many at least."""
+    """Return the places of the axes of a grid that has at least `axes` axes."""
     return next(_PLACES[n] for n in range(axes, 4) if all(shape[at] == 1 for at in range(3) if at not in _PLACES[n]))
 
 
 class Leaf:
-    """Where the values of one field are: made by `cells`, `modes`, `half_spectrum`, `vector` or `parameters`, or given by a model."""
+    """The description of one field: kind, shape and size.
+
+    `cells`, `modes`, `half_spectrum`, `vector` and `parameters` create leaves, and models have them
+    in their domain and target.
+
+    Attributes
+    ----------
+    kind : str
+        "cells", "modes", "half_spectrum", "vector", "parameters" or "points".
+    shape : tuple of int
+        Number of cells along each axis, or length of a vector.
+    size : tuple of float
+        Side lengths of the box; empty for a vector.
+    complex : bool
+        Whether values are complex.
+    components : int
+        Number of values per place.
+
+    Examples
+    --------
+    >>> from meshloom import operators as op
+    >>> op.cells((4, 6), size=2.0)
+    <cells of (4, 6)>
+    """
 
     def __init__(self, kind, shape, size, complex=False, components=1, points=None):
         self.kind, self.shape, self.size, self.complex, self.components = kind, tuple(shape), tuple(size), complex, components
@@ -31,12 +54,12 @@ class Leaf:
         self._points = points
 
     def _place(self, complex=False):
-        """One number at each of its places, real unless asked for."""
+        """Return a leaf with one number at each place."""
         return Leaf(self.kind, self.shape, self.size, complex, points=self._points)
 
     @classmethod
     def _of(cls, native, axes):
-        """The leaf that the library describes, on a grid of so many axes, and its name."""
+        """Return the name and leaf for a description of the extension module."""
         name, kind, shape, size, complex, components, points = native
         if kind in _GRIDS:
             own = _own(shape, axes)
@@ -68,44 +91,155 @@ def _grid(kind, shape, size, complex=False, components=1):
 
 
 def cells(shape, size=None, complex=False, components=1):
-    """Values at the cells of a periodic grid.
+    """Create a leaf of values at the cells of a periodic grid.
 
     Parameters
     ----------
     shape : int or sequence of int
-        Cells along each of one to three axes.
+        Number of cells along each of one to three axes.
     size : float or sequence of float, optional
-        Sides of the box; one for each cell unless given.
-    complex : bool
+        Side lengths of the box in the unit of the caller, positive. Default: `shape`, cells of side
+        1.
+    complex : bool, default False
         Whether values are complex.
-    components : int
-        Values at one place, which come first in arrays: a field has the shape ``(components, *shape)``.
+    components : int, default 1
+        Number of values per cell. Arrays then have the shape ``(components, *shape)``.
+
+    Returns
+    -------
+    Leaf
+
+    Raises
+    ------
+    ValueError
+        If there are not one to three axes, or a size is not positive and finite.
+
+    Examples
+    --------
+    >>> from meshloom import operators as op
+    >>> op.cells(8).shape
+    (8,)
     """
     return _grid("cells", shape, size, complex, components)
 
 
 def modes(shape, size=None, components=1):
-    """One real number for each mode of a grid, as `hartley` gives them; arguments are those of `cells`."""
+    """Create a leaf of one real number per mode of a grid, the result of `hartley`.
+
+    Parameters
+    ----------
+    shape, size, components
+        As in `cells`: those of the grid, not of its modes.
+
+    Returns
+    -------
+    Leaf
+
+    Examples
+    --------
+    >>> from meshloom import operators as op
+    >>> op.modes((4, 4))
+    <modes of (4, 4)>
+    """
     return _grid("modes", shape, size, False, components)
 
 
 def half_spectrum(shape, size=None, components=1):
-    """The complex modes of a real field, as `fourier` gives them; arguments are those of `cells`."""
+    """Create a leaf of the complex modes of a real field, the result of `fourier`.
+
+    Parameters
+    ----------
+    shape, size, components
+        As in `cells`: those of the grid, not of its modes.
+
+    Returns
+    -------
+    Leaf
+
+    Examples
+    --------
+    >>> from meshloom import operators as op
+    >>> op.half_spectrum((4, 4)).complex
+    True
+    """
     return _grid("half_spectrum", shape, size, True, components)
 
 
 def vector(length):
-    """A small vector; of length 1 it is one number for all places of other leaves."""
+    """Create a leaf of a short vector of real numbers.
+
+    Parameters
+    ----------
+    length : int
+        Number of elements, 1 or more. A vector of length 1 can be combined with fields: it has the
+        same value at all places.
+
+    Returns
+    -------
+    Leaf
+
+    Examples
+    --------
+    >>> from meshloom import operators as op
+    >>> op.vector(3)
+    <vector of (3,)>
+    """
     return Leaf("vector", (whole_number(length, "length", 1),), ())
 
 
 def parameters(length):
-    """Numbers in double precision on the host, as a run takes its cosmology; arrays of NumPy's hold them."""
+    """Create a leaf of float64 numbers on the host, such as the cosmology of a simulation.
+
+    Parameters
+    ----------
+    length : int
+        Number of elements, 1 or more.
+
+    Returns
+    -------
+    Leaf
+
+    Notes
+    -----
+    Values are NumPy arrays instead of device arrays.
+
+    Examples
+    --------
+    >>> from meshloom import operators as op
+    >>> op.parameters(5)
+    <parameters of (5,)>
+    """
     return Leaf("parameters", (whole_number(length, "length", 1),), ())
 
 
 class Space:
-    """Leaves with names: ``Space(x=cells((64, 64)), rate=vector(1))``; a dictionary holds names with slashes."""
+    """Named leaves: the description of the fields that a model takes or gives.
+
+    Parameters
+    ----------
+    leaves : dict of str to Leaf, optional
+        Leaves by name; needed for names with slashes.
+    **named : Leaf
+        Leaves by name.
+
+    Attributes
+    ----------
+    leaves : dict of str to Leaf
+        Leaves in alphabetical order.
+
+    Raises
+    ------
+    ValueError
+        If there is no leaf.
+    TypeError
+        If a value is not a `Leaf`.
+
+    Examples
+    --------
+    >>> from meshloom import operators as op
+    >>> op.Space(x=op.cells((64, 64)), rate=op.vector(1))
+    Space({'rate': <vector of (1,)>, 'x': <cells of (64, 64)>})
+    """
 
     def __init__(self, leaves=None, **named):
         leaves = {**({} if leaves is None else dict(leaves)), **named}
@@ -118,14 +252,14 @@ class Space:
 
     @property
     def _axes(self):
-        """Axes of its grids."""
+        """Number of axes of its grids."""
         return max((len(leaf.shape) for leaf in self.leaves.values() if leaf.kind in _GRIDS), default=1)
 
     def _native(self):
         return [leaf._native(name) for name, leaf in self.leaves.items()]
 
     def _said(self):
-        """What must be the same on all ranks: of points how many there are on all of them."""
+        """Return the part that must be the same on all ranks."""
         return {
             name: (leaf.kind, leaf.shape[2:] if leaf.kind == "points" else leaf.shape, leaf.size, leaf.complex, leaf.components)
             for name, leaf in self.leaves.items()
@@ -141,13 +275,16 @@ class Space:
 
 
 def _of_axes(shape, places):
-    """A rank's part of a grid of three axes as one of those at `places`; none of it where a rank has no part of another axis."""
+    """Return a rank's part of a grid of three axes, reduced to the axes at `places`."""
     own = [shape[at] for at in places]
     return own if 0 in own or 0 not in shape else [0, *own[1:]]
 
 
 class Fields(dict):
-    """Names of leaves with the shapes of this rank's values, as a model takes or gives them; a `Space` for other operators."""
+    """Names of leaves with the shapes of this rank's values: the domain or target of a model.
+
+    It can be passed as a `Space` to other operators.
+    """
 
     def __init__(self, described, axes):
         self.space = Space(dict(Leaf._of(native, axes) for native, _ in described))
@@ -162,7 +299,7 @@ class Fields(dict):
 
 
 def space_of(space):
-    """A space, one made of a leaf, or that of what a model takes or gives."""
+    """Return the space of a `Space`, a `Leaf`, or the domain or target of a model."""
     if isinstance(space, Fields):
         return space.space
     if isinstance(space, Leaf):

@@ -1,14 +1,24 @@
 """Discrete Fourier transforms: `numpy.fft` on the device.
 
-The functions have the names, arguments and meaning of those of `numpy.fft`. `fftn`, `ifftn`, `rfftn` and `irfftn` have `comm` besides: a
-`meshloom.Comm` or a communicator of mpi4py, each rank of which passes its part of the first axis and gets its part of the result. `fftn` says more.
+Functions have the names, arguments and results of `numpy.fft`. `fftn`, `ifftn`, `rfftn` and
+`irfftn` also take ``comm=``, with which each rank passes its part of the first axis and gets its
+part of the result; see `fftn`.
 
-A `meshloom.Array` is transformed on its device and gives another, without waiting; it is neither cut nor padded. `hfft` and `ihfft` take arrays in
-host memory only.
+Notes
+-----
+**Precision.** float32 and complex64 (and float16) are transformed in single precision. All other
+types are transformed in double precision, which the device must support (`meshloom.devices`,
+``f64``). Without it a call raises `meshloom.Error`, because nothing is rounded silently: pass
+``a.astype(numpy.float32)`` there.
 
-Single precision stays single: float32 and complex64 (and float16) give complex64 or float32. All else is computed in double precision,
-which needs a device that has it (`meshloom.devices`); on others it is a `meshloom.Error`, for nothing is rounded unasked:
-give ``a.astype(numpy.float32)`` there. Lengths are free; products of 2, 3, 5 and 7 are fastest.
+**Lengths.** All lengths are supported; products of 2, 3, 5 and 7 are fastest.
+
+**Device arrays.** A `meshloom.Array` is transformed on its device, and the result is another
+`meshloom.Array`. The call does not wait for the device. Such an array is neither cut nor padded,
+and `hfft` and `ihfft` do not take it.
+
+**SciPy.** ``scipy.fft.set_backend(meshloom.fft)`` runs the functions of `scipy.fft` here. Functions
+and types that are not supported here stay SciPy's.
 
 Examples
 --------
@@ -75,12 +85,12 @@ def _axis(axis, ndim):
 
 
 def _transformable(dtype):
-    """Whether devices have these numbers, or wider ones."""
+    """Return True if devices support elements of this type, or wider ones."""
     return dtype.kind in "biufc" and dtype.itemsize <= {"f": 8, "c": 16}.get(dtype.kind, 8)
 
 
 def _is_single(dtype):
-    """Whether numbers are transformed in single precision."""
+    """Return True if elements of this type are transformed in single precision."""
     return dtype.itemsize <= {"f": 4, "c": 8}.get(dtype.kind, 0)
 
 
@@ -91,7 +101,7 @@ def _result_type(kind, dtype):
 
 
 def _array(a, real=False):
-    """`a` as an array of one of the types that are transformed."""
+    """Return `a` as an array of a type that is transformed."""
     if isinstance(a, Array):
         if (a.dtype.kind == "f") != real:
             if real:
@@ -114,7 +124,7 @@ def _array(a, real=False):
 
 
 def _resized(a, axis, n):
-    """`a` with `n` elements along an axis: the first ones, or zeros behind them."""
+    """Return `a` cut or padded with zeros to `n` elements along an axis."""
     have = a.shape[axis]
     if n == have:
         return a
@@ -133,8 +143,11 @@ def _resized(a, axis, n):
 
 
 def _layout(shape, axes, real):
-    """A mesh of three axes in which an array of this shape lies as it is: its cells, which axes are transformed, and the number of
-    meshes; None where there is none."""
+    """Return a mesh of three axes that has the memory layout of an array of this shape.
+
+    The result has the cells, the axes that are transformed and the number of meshes. It is None if
+    no such mesh exists.
+    """
     last = axes[-1]
     if real and last != len(shape) - 1:
         return None
@@ -155,7 +168,10 @@ def _layout(shape, axes, real):
 
 
 def _on_device(kind, a, shape, axes, norm):
-    """The transform along at most three axes, of which the last one is halved among real numbers; `shape` is that of the field."""
+    """Transform along at most three axes; among real numbers the last one is halved.
+
+    `shape` is that of the field.
+    """
     real = kind in ("rfft", "irfft")
     result = list(shape)
     if kind == "rfft":
@@ -184,7 +200,7 @@ def _on_device(kind, a, shape, axes, norm):
 
 
 def _along(kind, a, axes, s, norm):
-    """A complex transform along any number of axes, with so many points each."""
+    """Transform complex numbers along any number of axes, with the given number of points each."""
     axes, s = list(axes), list(s)
     # An axis that comes twice is transformed twice, the last one first.
     at_once = _AXES_AT_ONCE if len(set(axes)) == len(axes) else 1
@@ -198,7 +214,7 @@ def _along(kind, a, axes, s, norm):
 
 
 def _checked_out(out, shape, dtype):
-    """Refuses what a result of this shape and type cannot be put into."""
+    """Raise an error if `out` cannot hold a result of this shape and type."""
     if not isinstance(out, np.ndarray):
         raise TypeError("return arrays must be of ArrayType")
     if out.shape != tuple(shape):
@@ -227,7 +243,7 @@ def _points(n):
 
 
 def _lengths(a, s, axes, half=False):
-    """The axes of a transform of several, and the lengths along them."""
+    """Return the axes of a transform and the lengths along them."""
     if s is not None:
         # NumPy says these two, and so do we.
         if any(n is None for n in s):
@@ -250,7 +266,7 @@ def _lengths(a, s, axes, half=False):
 
 
 def _field(kind, shape, s):
-    """The lengths of a field that is transformed along all axes, of the shape of what is given and of the lengths that are asked for."""
+    """Return the lengths of a field that is transformed along all axes."""
     if s is not None:
         return [have if n == -1 else n for n, have in zip(s, shape)]
     return [*shape[:-1], 2 * (shape[-1] - 1) if kind == "irfft" else shape[-1]]
@@ -261,7 +277,11 @@ def _halved(lengths):
 
 
 def _call(kind, a, s, axes, norm, out):
-    """One rank's arguments of a transform over several: what stays there, what must be the same on all, and the rows of its part."""
+    """Check the arguments of one rank.
+
+    Returns the arguments that stay on the rank, those that must be the same on all ranks, and the
+    rows of its part.
+    """
     a, norm = _array(a, real=kind == "rfft"), _norm(norm)
     axes = range(a.ndim) if axes is None else [_axis(axis, a.ndim) for axis in axes]
     if not 1 <= a.ndim <= 3 or list(axes) != list(range(a.ndim)):
@@ -280,12 +300,12 @@ def _call(kind, a, s, axes, norm, out):
 
 
 def _over_ranks(kind, a, s, axes, norm, out, comm):
-    """The transform along all axes of an array that is cut along the first one."""
+    """Transform an array along all axes that is distributed along the first one."""
     return together(comm, lambda: _call(kind, a, s, axes, norm, out), lambda own, rows: _of_parts(kind, *own, rows, out, comm))
 
 
 def _of_parts(kind, a, s, norm, rows, out, comm):
-    """The same of a rank's part, where all ranks have so many rows each."""
+    """Transform the part of this rank; `rows` has the number of rows of each rank."""
     shape = [sum(rows), *a.shape[1:]]
     field = [_points(n) for n in _field(kind, shape, s)]
     if shape != (_halved(field) if kind == "irfft" else field):
@@ -300,12 +320,12 @@ def _of_parts(kind, a, s, norm, rows, out, comm):
 
 
 def _on_first_rank(kind, a, field, norm):
-    """The transform of an array of one axis, where it is; nothing elsewhere."""
+    """Transform an array of one axis on the first rank; other ranks return an empty array."""
     return _on_device(kind, a, field, [0], norm) if a.size else np.zeros(0, _result_type(kind, a.dtype))
 
 
 def _nd(kind, a, s, axes, norm, out, comm=None):
-    """The transform along several axes; of real numbers, or to them, along the last one of these."""
+    """Transform along several axes; transforms of real numbers halve the last of them."""
     if comm is not None and (comm := resolve(comm)).size > 1:
         return _over_ranks(kind, a, s, axes, norm, out, comm)
     a, norm = _array(a, real=kind == "rfft"), _norm(norm)
@@ -318,34 +338,43 @@ def _nd(kind, a, s, axes, norm, out, comm=None):
 
 
 def fft(a, n=None, axis=-1, norm=None, out=None):
-    """The one-dimensional transform along an axis, as `numpy.fft.fft`.
+    """Compute the Fourier transform along one axis, as `numpy.fft.fft`.
 
     Parameters
     ----------
-    a : array_like
+    a : array_like or meshloom.Array
         Real or complex numbers.
     n : int, optional
-        Points of the transform: more are cut off, and zeros are added to fewer. The length of the axis unless given.
-    axis : int
-        The axis.
-    norm : {"backward", "ortho", "forward"}, optional
-        Which direction has the factor ``1/n``; "ortho" gives both its root.
+        Number of points. A longer axis is cut, a shorter one padded with zeros. Default: the length
+        of the axis.
+    axis : int, default -1
+        Axis that is transformed.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the number of points.
     out : ndarray, optional
-        Where the result is put.
+        Array for the result, of its shape and of a type that it can be cast to.
 
     Returns
     -------
-    ndarray
-        complex64 of single precision, else complex128.
+    ndarray or meshloom.Array
+        Complex array with `n` points along `axis`: complex64 for input in single precision, else
+        complex128.
 
     Raises
     ------
     ValueError
-        If a length, an axis or a norm is invalid.
+        If a length is below 1, or `norm` is unknown.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
     TypeError
-        For elements that are no numbers.
+        If the elements are not numbers of a supported type.
     meshloom.Error
-        For double precision on a device without it.
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Not collective.
 
     Examples
     --------
@@ -359,21 +388,150 @@ def fft(a, n=None, axis=-1, norm=None, out=None):
 
 
 def ifft(a, n=None, axis=-1, norm=None, out=None):
-    """The inverse of `fft`, as `numpy.fft.ifft`."""
+    """Compute the inverse Fourier transform along one axis, as `numpy.fft.ifft`.
+
+    Parameters
+    ----------
+    a : array_like or meshloom.Array
+        Real or complex numbers.
+    n : int, optional
+        Number of points. A longer axis is cut, a shorter one padded with zeros. Default: the length
+        of the axis.
+    axis : int, default -1
+        Axis that is transformed.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the number of points.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+
+    Returns
+    -------
+    ndarray or meshloom.Array
+        Complex array with `n` points along `axis`: complex64 for input in single precision, else
+        complex128.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Not collective.
+
+    Examples
+    --------
+    >>> from meshloom import fft
+    >>> fft.ifft([4.0, 0.0, 0.0, 0.0]).real.tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     a, norm = _array(a), _norm(norm)
     axis = _axis(axis, a.ndim)
     return _into(out, _along("ifft", a, [axis], [_points(a.shape[axis] if n is None else n)], norm))
 
 
 def rfft(a, n=None, axis=-1, norm=None, out=None):
-    """The transform of real numbers along an axis: the first half of the modes, as `numpy.fft.rfft`."""
+    """Compute the Fourier transform of real numbers along one axis, as `numpy.fft.rfft`.
+
+    Parameters
+    ----------
+    a : array_like or meshloom.Array
+        Real numbers.
+    n : int, optional
+        Number of points. A longer axis is cut, a shorter one padded with zeros. Default: the length
+        of the axis.
+    axis : int, default -1
+        Axis that is transformed.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the number of points.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+
+    Returns
+    -------
+    ndarray or meshloom.Array
+        Complex array with ``n // 2 + 1`` points along `axis`: complex64 for input in single
+        precision, else complex128.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type, or are complex.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Not collective.
+
+    Examples
+    --------
+    >>> from meshloom import fft
+    >>> fft.rfft([1.0, 1.0, 1.0, 1.0]).real.tolist()
+    [4.0, 0.0, 0.0]
+    """
     a, norm = _array(a, real=True), _norm(norm)
     axis = _axis(axis, a.ndim)
     return _into(out, _of_real(a, [axis], [_points(a.shape[axis] if n is None else n)], norm))
 
 
 def irfft(a, n=None, axis=-1, norm=None, out=None):
-    """The inverse of `rfft`, of ``n`` points (an even number unless said), as `numpy.fft.irfft`."""
+    """Compute the inverse of `rfft`, as `numpy.fft.irfft`.
+
+    Parameters
+    ----------
+    a : array_like or meshloom.Array
+        Real or complex numbers: the first half of the modes of a real array.
+    n : int, optional
+        Number of points of the result. Default: ``2 * (m - 1)`` for an axis of length m. Pass `n`
+        for odd lengths.
+    axis : int, default -1
+        Axis that is transformed.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the number of points.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+
+    Returns
+    -------
+    ndarray or meshloom.Array
+        Real array with `n` points along `axis`: float32 for input in single precision, else
+        float64.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Not collective.
+
+    Examples
+    --------
+    >>> from meshloom import fft
+    >>> fft.irfft([4.0, 0.0, 0.0]).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     a, norm = _array(a), _norm(norm)
     axis = _axis(axis, a.ndim)
     n = _points(2 * (a.shape[axis] - 1) if n is None else n)
@@ -381,12 +539,12 @@ def irfft(a, n=None, axis=-1, norm=None, out=None):
 
 
 def _split(axes):
-    """How many of the first axes are transformed on their own, before or after the last ones in one call."""
+    """Return how many of the first axes are transformed in calls of their own."""
     return max(len(axes) - (_AXES_AT_ONCE if len(set(axes)) == len(axes) else 1), 0)
 
 
 def _of_real(a, axes, s, norm):
-    """The half spectra of real fields along the last of `axes`."""
+    """Return the half spectra of real fields along the last of `axes`."""
     head = _split(axes)
     for axis, n in zip(axes[head:], s[head:]):
         a = _resized(a, axis, n)
@@ -395,7 +553,7 @@ def _of_real(a, axes, s, norm):
 
 
 def _to_real(a, axes, s, norm):
-    """Real fields of their half spectra along the last of `axes`."""
+    """Return real fields from their half spectra along the last of `axes`."""
     head = _split(axes)
     a = _along("ifft", a, axes[:head][::-1], s[:head][::-1], norm)
     for axis, n in zip(axes[head:-1], s[head:-1]):
@@ -407,14 +565,57 @@ def _to_real(a, axes, s, norm):
 
 
 def _on_host(a):
-    """An array in host memory: there is no conjugation on a device."""
+    """Raise an error for a device array, because devices do not conjugate."""
     if isinstance(a, Array):
         raise TypeError("hfft and ihfft take arrays in host memory; give numpy.asarray of it")
     return a
 
 
 def hfft(a, n=None, axis=-1, norm=None, out=None):
-    """The transform of a signal that is its own conjugate when reversed, as `numpy.fft.hfft`."""
+    """Compute the transform of a Hermitian array, which is real, as `numpy.fft.hfft`.
+
+    Parameters
+    ----------
+    a : array_like
+        Real or complex numbers in host memory: the first half of an array that equals its conjugate
+        in reverse order.
+    n : int, optional
+        Number of points of the result. Default: ``2 * (m - 1)`` for an axis of length m.
+    axis : int, default -1
+        Axis that is transformed.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the number of points.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+
+    Returns
+    -------
+    ndarray
+        Real array with `n` points along `axis`: float32 for input in single precision, else
+        float64.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Not collective.
+
+    Examples
+    --------
+    >>> from meshloom import fft
+    >>> fft.hfft([1.0, 0.0, 0.0]).tolist()
+    [1.0, 1.0, 1.0, 1.0]
+    """
     a, norm = _array(_on_host(a)), _norm(norm)
     axis = _axis(axis, a.ndim)
     n = _points(2 * (a.shape[axis] - 1) if n is None else n)
@@ -422,38 +623,99 @@ def hfft(a, n=None, axis=-1, norm=None, out=None):
 
 
 def ihfft(a, n=None, axis=-1, norm=None, out=None):
-    """The inverse of `hfft`, as `numpy.fft.ihfft`."""
+    """Compute the inverse of `hfft`, as `numpy.fft.ihfft`.
+
+    Parameters
+    ----------
+    a : array_like
+        Real numbers in host memory.
+    n : int, optional
+        Number of points. A longer axis is cut, a shorter one padded with zeros. Default: the length
+        of the axis.
+    axis : int, default -1
+        Axis that is transformed.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the number of points.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+
+    Returns
+    -------
+    ndarray
+        Complex array with ``n // 2 + 1`` points along `axis`: complex64 for input in single
+        precision, else complex128.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type, or are complex.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Not collective.
+
+    Examples
+    --------
+    >>> from meshloom import fft
+    >>> fft.ihfft([4.0, 0.0, 0.0, 0.0]).real.tolist()
+    [1.0, 1.0, 1.0]
+    """
     result = rfft(_on_host(a), n, axis, _OTHER_NORM[_norm(norm)])
     return _into(out, np.conjugate(result, out=result))
 
 
 def fftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
-    """The transform along several axes, as `numpy.fft.fftn`.
+    """Compute the Fourier transform along several axes, as `numpy.fft.fftn`.
 
     Parameters
     ----------
-    a : array_like
-        Real or complex numbers; with `comm` this rank's part of the first axis, as ``numpy.array_split`` cuts it.
+    a : array_like or meshloom.Array
+        Real or complex numbers. With `comm`, the part of this rank along the first axis.
     s : sequence of int, optional
-        Points along each of `axes`; -1 for the length of the axis. With `comm` those of the whole field, which are the lengths it has.
+        Number of points along each of `axes`; -1 keeps the length of the axis. Longer axes are cut,
+        shorter ones padded with zeros. With `comm`, the lengths of the whole field, which must be
+        those it has.
     axes : sequence of int, optional
-        The axes; all unless given, or the last ``len(s)``.
-    norm, out
-        As in `fft`.
+        Axes that are transformed, the last one first. Default: all axes, or the last ``len(s)``.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the product of the lengths.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part each, which is empty where there are more ranks than rows. All of them call it, with the same arguments, and along
-        all axes. An array of one axis is the first rank's as a whole; the others pass an empty one.
+        Ranks that have a part of the first axis each. Default: this process alone.
 
     Returns
     -------
-    ndarray
-        complex64 of single precision, else complex128; with `comm` this rank's part of the first axis. On several ranks a `meshloom.Array` is copied
-        to host memory, and the result is there.
+    ndarray or meshloom.Array
+        complex64 for input in single precision, else complex128. With `comm`, this rank's part of
+        the first axis, in host memory.
 
     Raises
     ------
     ValueError
-        On all ranks, where the parts of some do not fit together or their arguments differ.
+        If a length is below 1, or `norm` is unknown. With `comm`, if the parts of the ranks do not
+        fit together or their arguments differ.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Collective with `comm`. Then all axes of an array of one, two or three axes are transformed. The
+    part of each rank is that of `numpy.array_split`; it is empty if there are more ranks than rows.
+    An array of one axis lies on the first rank as a whole: the others pass an empty array. On
+    several ranks a `meshloom.Array` is copied to host memory.
 
     Examples
     --------
@@ -467,43 +729,371 @@ def fftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
 
 
 def ifftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
-    """The inverse of `fftn`, as `numpy.fft.ifftn`."""
+    """Compute the inverse Fourier transform along several axes, as `numpy.fft.ifftn`.
+
+    Parameters
+    ----------
+    a : array_like or meshloom.Array
+        Real or complex numbers. With `comm`, the part of this rank along the first axis.
+    s : sequence of int, optional
+        Number of points along each of `axes`; -1 keeps the length of the axis. Longer axes are cut,
+        shorter ones padded with zeros. With `comm`, the lengths of the whole field, which must be
+        those it has.
+    axes : sequence of int, optional
+        Axes that are transformed, the last one first. Default: all axes, or the last ``len(s)``.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the product of the lengths.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the first axis each. Default: this process alone.
+
+    Returns
+    -------
+    ndarray or meshloom.Array
+        complex64 for input in single precision, else complex128. With `comm`, this rank's part of
+        the first axis, in host memory.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown. With `comm`, if the parts of the ranks do not
+        fit together or their arguments differ.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Collective with `comm`. Then all axes of an array of one, two or three axes are transformed. The
+    part of each rank is that of `numpy.array_split`; it is empty if there are more ranks than rows.
+    An array of one axis lies on the first rank as a whole: the others pass an empty array. On
+    several ranks a `meshloom.Array` is copied to host memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import fft
+    >>> a = np.arange(12.0).reshape(3, 4)
+    >>> bool(np.allclose(fft.ifftn(fft.fftn(a)), a))
+    True
+    """
     return _nd("ifft", a, s, axes, norm, out, comm)
 
 
 def fft2(a, s=None, axes=(-2, -1), norm=None, out=None):
-    """`fftn` along two axes, as `numpy.fft.fft2`."""
+    """Compute the Fourier transform along two axes, as `numpy.fft.fft2`.
+
+    Parameters
+    ----------
+    a : array_like or meshloom.Array
+        Real or complex numbers.
+    s : sequence of int, optional
+        Number of points along each of `axes`; -1 keeps the length of the axis. Longer axes are cut,
+        shorter ones padded with zeros.
+    axes : sequence of int, default (-2, -1)
+        The two axes; the last one is transformed first.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the product of the lengths.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+
+    Returns
+    -------
+    ndarray or meshloom.Array
+        complex64 for input in single precision, else complex128.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Not collective.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import fft
+    >>> a = np.arange(12.0).reshape(3, 4)
+    >>> bool(np.allclose(fft.fft2(a), np.fft.fft2(a)))
+    True
+    """
     return _nd("fft", a, s, axes, norm, out)
 
 
 def ifft2(a, s=None, axes=(-2, -1), norm=None, out=None):
-    """The inverse of `fft2`, as `numpy.fft.ifft2`."""
+    """Compute the inverse Fourier transform along two axes, as `numpy.fft.ifft2`.
+
+    Parameters
+    ----------
+    a : array_like or meshloom.Array
+        Real or complex numbers.
+    s : sequence of int, optional
+        Number of points along each of `axes`; -1 keeps the length of the axis. Longer axes are cut,
+        shorter ones padded with zeros.
+    axes : sequence of int, default (-2, -1)
+        The two axes; the last one is transformed first.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the product of the lengths.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+
+    Returns
+    -------
+    ndarray or meshloom.Array
+        complex64 for input in single precision, else complex128.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Not collective.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import fft
+    >>> a = np.arange(12.0).reshape(3, 4)
+    >>> bool(np.allclose(fft.ifft2(fft.fft2(a)), a))
+    True
+    """
     return _nd("ifft", a, s, axes, norm, out)
 
 
 def rfftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
-    """The transform of real numbers along several axes, of which the last one is halved, as `numpy.fft.rfftn`.
+    """Compute the Fourier transform of real numbers along several axes, as `numpy.fft.rfftn`.
 
-    Arguments are those of `fftn`.
+    Parameters
+    ----------
+    a : array_like or meshloom.Array
+        Real numbers. With `comm`, the part of this rank along the first axis.
+    s : sequence of int, optional
+        Number of points along each of `axes`; -1 keeps the length of the axis. Longer axes are cut,
+        shorter ones padded with zeros. With `comm`, the lengths of the whole field, which must be
+        those it has.
+    axes : sequence of int, optional
+        Axes that are transformed, the last one first. Default: all axes, or the last ``len(s)``.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the product of the lengths.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the first axis each. Default: this process alone.
+
+    Returns
+    -------
+    ndarray or meshloom.Array
+        The last of `axes` has ``n // 2 + 1`` points. complex64 for input in single precision, else
+        complex128. With `comm`, this rank's part of the first axis, in host memory.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown. With `comm`, if the parts of the ranks do not
+        fit together or their arguments differ.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type, or are complex.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Collective with `comm`. Then all axes of an array of one, two or three axes are transformed. The
+    part of each rank is that of `numpy.array_split`; it is empty if there are more ranks than rows.
+    An array of one axis lies on the first rank as a whole: the others pass an empty array. On
+    several ranks a `meshloom.Array` is copied to host memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import fft
+    >>> a = np.arange(12.0).reshape(3, 4)
+    >>> bool(np.allclose(fft.rfftn(a), np.fft.rfftn(a)))
+    True
     """
     return _nd("rfft", a, s, axes, norm, out, comm)
 
 
 def irfftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
-    """The inverse of `rfftn`, as `numpy.fft.irfftn`.
+    """Compute the inverse of `rfftn`, as `numpy.fft.irfftn`.
 
-    Arguments are those of `fftn`; the last of `s` says whether the last axis had an even or an odd number of points (even unless given).
+    Parameters
+    ----------
+    a : array_like or meshloom.Array
+        Real or complex numbers: half spectra along the last of `axes`. With `comm`, the part of
+        this rank along the first axis.
+    s : sequence of int, optional
+        Number of points along each of `axes` in the result; -1 keeps the length of the axis.
+        Default of the last one: ``2 * (m - 1)`` for an axis of length m. Pass `s` if it is odd.
+        With `comm`, the lengths of the whole field, which must be those it has.
+    axes : sequence of int, optional
+        Axes that are transformed, the last one first. Default: all axes, or the last ``len(s)``.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the product of the lengths.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the first axis each. Default: this process alone.
+
+    Returns
+    -------
+    ndarray or meshloom.Array
+        float32 for input in single precision, else float64. With `comm`, this rank's part of the
+        first axis, in host memory.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown. With `comm`, if the parts of the ranks do not
+        fit together or their arguments differ.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Collective with `comm`. Then all axes of an array of one, two or three axes are transformed. The
+    part of each rank is that of `numpy.array_split`; it is empty if there are more ranks than rows.
+    An array of one axis lies on the first rank as a whole: the others pass an empty array. On
+    several ranks a `meshloom.Array` is copied to host memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import fft
+    >>> a = np.arange(12.0).reshape(3, 4)
+    >>> bool(np.allclose(fft.irfftn(fft.rfftn(a)), a))
+    True
     """
     return _nd("irfft", a, s, axes, norm, out, comm)
 
 
 def rfft2(a, s=None, axes=(-2, -1), norm=None, out=None):
-    """`rfftn` along two axes, as `numpy.fft.rfft2`."""
+    """Compute the Fourier transform of real numbers along two axes, as `numpy.fft.rfft2`.
+
+    Parameters
+    ----------
+    a : array_like or meshloom.Array
+        Real numbers.
+    s : sequence of int, optional
+        Number of points along each of `axes`; -1 keeps the length of the axis. Longer axes are cut,
+        shorter ones padded with zeros.
+    axes : sequence of int, default (-2, -1)
+        The two axes; the last one is transformed first.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the product of the lengths.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+
+    Returns
+    -------
+    ndarray or meshloom.Array
+        The last of `axes` has ``n // 2 + 1`` points. complex64 for input in single precision, else
+        complex128.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type, or are complex.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Not collective.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import fft
+    >>> a = np.arange(12.0).reshape(3, 4)
+    >>> bool(np.allclose(fft.rfft2(a), np.fft.rfft2(a)))
+    True
+    """
     return _nd("rfft", a, s, axes, norm, out)
 
 
 def irfft2(a, s=None, axes=(-2, -1), norm=None, out=None):
-    """The inverse of `rfft2`, as `numpy.fft.irfft2`."""
+    """Compute the inverse of `rfft2`, as `numpy.fft.irfft2`.
+
+    Parameters
+    ----------
+    a : array_like or meshloom.Array
+        Real or complex numbers: half spectra along the last of `axes`.
+    s : sequence of int, optional
+        Number of points along each of `axes` in the result; -1 keeps the length of the axis.
+        Default of the last one: ``2 * (m - 1)`` for an axis of length m. Pass `s` if it is odd.
+    axes : sequence of int, default (-2, -1)
+        The two axes; the last one is transformed first.
+    norm : {"backward", "ortho", "forward"}, default "backward"
+        Normalization. "backward" scales the inverse by ``1 / n``, "forward" scales the forward
+        transform by it, "ortho" scales both by ``1 / sqrt(n)``; n is the product of the lengths.
+    out : ndarray, optional
+        Array for the result, of its shape and of a type that it can be cast to.
+
+    Returns
+    -------
+    ndarray or meshloom.Array
+        float32 for input in single precision, else float64.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or `norm` is unknown.
+    numpy.exceptions.AxisError
+        If an axis is out of range.
+    TypeError
+        If the elements are not numbers of a supported type.
+    meshloom.Error
+        If the device lacks double precision and the input is not in single precision.
+
+    Notes
+    -----
+    Not collective.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import fft
+    >>> a = np.arange(12.0).reshape(3, 4)
+    >>> bool(np.allclose(fft.irfft2(fft.rfft2(a)), a))
+    True
+    """
     return _nd("irfft", a, s, axes, norm, out)
 
 

@@ -1,11 +1,16 @@
-"""Models of fields: differentiable functions, composed of operators and of functions in WGSL.
+"""Models of fields: differentiable functions composed of operators and of functions in WGSL.
 
-A `Space` is a dictionary of leaves; a field is a dictionary of arrays, or one array where a space has one leaf. A `Model` has a value and, at a
-point, the products with its derivative: ``jvp`` and ``vjp``. All is computed on the device in single precision and stays there as
-`meshloom.Array` until it is asked for.
+A `Space` has named leaves, such as the cells of a grid. A field is a dictionary of arrays, or one
+array for a space of one leaf. A `Model` has a value and, at a point, the products with its
+derivative, ``jvp`` and ``vjp``. Models compute on the device in float32, and results stay there as
+`meshloom.Array`.
 
-With ``adjoint=True`` a linear operator is its adjoint, which in general is not the inverse.
-The argument `space` stays the domain of the operator itself, not of its adjoint.
+Notes
+-----
+With ``adjoint=True`` a linear operator is replaced by its adjoint, which in general is not the
+inverse. The argument `space` is always the domain of the operator itself, not of its adjoint.
+
+All functions that take ``comm=`` are collective with it, and so are the methods of their models.
 
 Examples
 --------
@@ -15,8 +20,8 @@ Examples
 >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", cells, "y")
 >>> x = np.full((4, 6), 3.0, dtype=np.float32)
 >>> at = square.at(x)
->>> float(np.asarray(at.value)[0, 0]), float(np.asarray(at.jvp(x))[0, 0]), float(np.asarray(at.vjp(x))[0, 0])
-(9.0, 18.0, 18.0)
+>>> [float(np.asarray(y)[0, 0]) for y in (at.value, at.jvp(x), at.vjp(x))]
+[9.0, 18.0, 18.0]
 >>> smooth = square.then(op.hartley(square.target))
 >>> smooth.target
 {'y': (4, 6)}
@@ -60,34 +65,50 @@ __all__ = [
 
 
 def pointwise(text, function, space, result, constants=None, comm=None):
-    """A function in WGSL of the values at one place, as a model; its derivatives are derived from the text.
+    """Create a model from a function in WGSL of the values at one place.
 
     Parameters
     ----------
     text : str
-        WGSL: floats, vectors, `let`, `var`, structures, `if`, calls of other functions and the builtin functions of floats and their vectors but for
-        `refract`, `modf`, `frexp`, `ldexp` and `quantizeToF16`. Matrices, integers and loops are refused.
+        WGSL source. It may use floats, vectors, `let`, `var`, structures, `if`, calls of other
+        functions and the builtin functions of floats and their vectors. Not supported: matrices,
+        integers, loops, `refract`, `modf`, `frexp`, `ldexp` and `quantizeToF16`.
     function : str
-        The name of the function. Its arguments are leaves of `space`, by their names; of one leaf the only argument may have any name.
+        Name of the function. Its arguments are leaves of `space` and `constants`, by name. If there
+        is one leaf and no constant, the argument may have any name.
     space : Space
-        What it is a function of: leaves at the same places, and vectors of length 1.
+        Domain: leaves at the same places, and vectors of length 1.
     result : str
-        The name of what it gives.
-    constants : dict, optional
-        Arguments that are fixed: arrays at the places of the first leaf of `space`, by name; with `comm` those of this rank's part.
+        Name of the leaf of the target.
+    constants : dict of str to array_like, optional
+        Arguments with fixed values: arrays at the places of the first leaf of `space`; with `comm`,
+        the part of this rank. Values must be finite.
     comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the field each. Default: this process alone.
+
+    Returns
+    -------
+    Model
 
     Raises
     ------
     ValueError
-        With the line of what is no such function.
+        If the text is not valid or not supported (with the line), an argument has no leaf, or a
+        constant has another shape or is not finite.
+    TypeError
+        If `text`, `function` or `result` is not a str.
+
+    Notes
+    -----
+    Collective with `comm`. Derivatives are derived from the text.
 
     Examples
     --------
     >>> import numpy as np
     >>> from meshloom import operators as op
     >>> text = "fn counts(s: f32, exposure: f32) -> f32 { return exposure * exp(s); }"
-    >>> counts = op.pointwise(text, "counts", op.Space(s=op.cells(3)), "counts", constants={"exposure": [1.0, 2.0, 0.0]})
+    >>> space, exposure = op.Space(s=op.cells(3)), {"exposure": [1.0, 2.0, 0.0]}
+    >>> counts = op.pointwise(text, "counts", space, "counts", constants=exposure)
     >>> np.asarray(counts(np.zeros(3))).tolist()
     [1.0, 2.0, 0.0]
     """
@@ -115,7 +136,11 @@ def pointwise(text, function, space, result, constants=None, comm=None):
 
 
 def _linear(name, space, what, adjoint, comm, check, make):
-    """A model of the only leaf of a space: `check` gives of that leaf and its name what `make` needs besides the space, and what must be the same on all ranks."""
+    """Create a model of the only leaf of a space.
+
+    `check` takes the leaf and its name. It returns the arguments of `make` after the space, and the
+    values that must be the same on all ranks.
+    """
     comm = resolve(comm)
 
     def checked():
@@ -131,48 +156,77 @@ def _linear(name, space, what, adjoint, comm, check, make):
 
 
 def _nothing_else(comm, name, leaf):
-    """Of an operator that is known by its leaf."""
+    """Return no arguments: the leaf is enough."""
     return (), {}
 
 
 def fourier(space, adjoint=False, comm=None):
-    """Fourier transform of a field on cells.
+    """Create the Fourier transform of a field on cells.
 
-    Real cells give a half spectrum, as `numpy.fft.rfftn`, and complex cells all
-    modes, as `numpy.fft.fftn`.
+    Real cells give a half spectrum, as `numpy.fft.rfftn`; complex cells give all modes, as
+    `numpy.fft.fftn`.
 
     Parameters
     ----------
     space : Space
-        Space of one leaf of cells.
-    adjoint : bool
-        Return the adjoint, from modes to cells. It is not the inverse: it lacks the
-        factor ``1 / N``, and of real cells it weighs modes that stand for two by a
-        half. Use `inverse_fourier` to go back.
+        Domain: one leaf of cells.
+    adjoint : bool, default False
+        Create the adjoint, from modes to cells. It is not the inverse: it lacks the factor ``1 /
+        N``, and for real cells it weighs modes that stand for two by a half. `inverse_fourier` is
+        the inverse.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part of the cells each.
+        Ranks that have a part of the cells each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If `space` does not have exactly one leaf of cells.
 
     Notes
     -----
-    The adjoint, and `vjp`, are by the inner product of real and imaginary parts as
-    real numbers: ``Re sum conj(y) F x``; JAX's `vjp` has `y` in place of its
-    conjugate.
+    Collective with `comm`. The adjoint, and ``vjp``, use the inner product ``Re sum conj(y) F x``
+    of real and imaginary parts as real numbers; JAX's ``vjp`` has ``y`` instead of its conjugate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> modes = op.fourier(op.cells(8))(np.ones(8))
+    >>> modes.shape, complex(np.asarray(modes)[0])
+    ((5,), (8+0j))
     """
     return _linear("fourier", space, "a transform", adjoint, comm, _nothing_else, lambda comm, leaves: _native.fourier(comm, leaves, False, bool(adjoint)))
 
 
 def inverse_fourier(space, comm=None):
-    """Inverse of ``fourier(space)``, from modes to cells.
+    """Create the inverse of ``fourier(space)``, from modes to cells.
 
-    Half spectra give real cells, as `numpy.fft.irfftn`: imaginary parts of modes that
-    are real for every real field count for nothing.
+    A half spectrum gives real cells, as `numpy.fft.irfftn`. Imaginary parts of modes that are real
+    for every real field are ignored.
 
     Parameters
     ----------
     space : Space
         Space of the cells: one leaf, real or complex.
     comm : Comm or mpi4py.MPI.Comm, optional
-        Ranks that have a part of the cells each.
+        Ranks that have a part of the cells each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If `space` does not have exactly one leaf of cells.
+
+    Notes
+    -----
+    Collective with `comm`.
 
     Examples
     --------
@@ -187,27 +241,72 @@ def inverse_fourier(space, comm=None):
 
 
 def hartley(space, adjoint=False, comm=None):
-    """Hartley transform of a real field on cells, to as many real modes.
+    """Create the Hartley transform of a real field on cells, to as many real modes.
 
-    `space` must have exactly one leaf.
+    Parameters
+    ----------
+    space : Space
+        Domain: one real leaf of cells.
+    adjoint : bool, default False
+        Create the adjoint, from modes to cells: the inverse times the number of cells.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the cells each. Default: this process alone.
 
-    With `adjoint` it goes from modes to cells; that is the inverse times the number of
-    cells.
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If `space` does not have exactly one real leaf of cells.
+
+    Notes
+    -----
+    Collective with `comm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> np.asarray(op.hartley(op.cells(4))([1.0, 0.0, 0.0, 0.0])).tolist()
+    [1.0, 1.0, 1.0, 1.0]
     """
     return _linear("hartley", space, "a transform", adjoint, comm, _nothing_else, lambda comm, leaves: _native.fourier(comm, leaves, True, bool(adjoint)))
 
 
 def diagonal(space, factors, comm=None):
-    """Multiplication of each value of a field by a factor.
+    """Create the multiplication of each value of a field by a factor.
 
     Parameters
     ----------
     space : Space
-        Space of exactly one leaf.
+        Domain: one leaf.
     factors : array_like
-        One factor for each place, for all components alike; with `comm` those of this
-        rank's part.
+        Finite factors, one per place, the same for all components; complex for a complex leaf. With
+        `comm`, the part of this rank.
     comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the field each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If the shape does not fit, or a factor is not finite.
+
+    Notes
+    -----
+    Collective with `comm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> np.asarray(op.diagonal(op.cells(3), [1.0, 2.0, 3.0])([1.0, 1.0, 1.0])).tolist()
+    [1.0, 2.0, 3.0]
     """
 
     def check(comm, name, leaf):
@@ -218,24 +317,46 @@ def diagonal(space, factors, comm=None):
 
 
 def _field(leaf, name, values, comm):
-    """This rank's values of a leaf, an array or a dictionary with one."""
+    """Return this rank's values of a leaf on the device."""
     native = leaf._native(name)
     return given([(native, _native.leaf_shape(comm, native))], values, comm)[0]
 
 
 def convolution(space, kernel, adjoint=False, comm=None):
-    """Periodic convolution of a real field on cells with a kernel.
+    """Create the periodic convolution of a real field on cells with a kernel.
 
     Parameters
     ----------
     space : Space
-        Space of exactly one leaf, real cells.
+        Domain: one real leaf of cells.
     kernel : array_like
-        Kernel values at the cells of the field; the center of the kernel is the first
-        cell. Components share the kernel. With `comm` this rank's part.
-    adjoint : bool
-        Return the adjoint, a correlation with the kernel.
+        Finite values of the kernel at the cells of the field. Its center is the first cell.
+        Components share the kernel. With `comm`, the part of this rank.
+    adjoint : bool, default False
+        Create the adjoint, a correlation with the kernel.
     comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the cells each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If the shape does not fit, or a value of the kernel is not finite.
+
+    Notes
+    -----
+    Collective with `comm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> blur = op.convolution(op.cells(4), [0.5, 0.25, 0.0, 0.25])
+    >>> np.round(np.asarray(blur([0.0, 4.0, 0.0, 0.0])), 5).tolist()
+    [1.0, 2.0, 1.0, 0.0]
     """
 
     def check(comm, name, leaf):
@@ -246,16 +367,32 @@ def convolution(space, kernel, adjoint=False, comm=None):
 
 
 def stencil(space, taps, adjoint=False, comm=None):
-    """Weighted sums of neighbours on a periodic grid.
+    """Create weighted sums of neighbors on a periodic grid.
 
     Parameters
     ----------
     space : Space
-        Real cells.
-    taps : dict
-        The weight of each neighbour by its offset in cells along each axis: ``{(0, 1): 0.5, (0, -1): -0.5}`` is a derivative.
-    adjoint : bool
+        Domain: one real leaf of cells.
+    taps : dict of int or tuple of int to float
+        Weight of each neighbor, by its offset in cells along each axis: ``{(0, 1): 0.5, (0, -1):
+        -0.5}`` is a derivative.
+    adjoint : bool, default False
+        Create the adjoint.
     comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the cells each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If offsets do not have one number per axis, or a weight is not finite.
+
+    Notes
+    -----
+    Collective with `comm`.
 
     Examples
     --------
@@ -275,7 +412,7 @@ def stencil(space, taps, adjoint=False, comm=None):
 
 
 def _index(index, leaf, what):
-    """Whole numbers along three axes for those along a leaf's own."""
+    """Return integers along three axes for those along the axes of a leaf."""
     index = (index,) if np.ndim(index) == 0 else tuple(index)
     if len(index) != len(leaf.shape):
         raise ValueError(f"{what} is {index}; the grid has {len(leaf.shape)} axes")
@@ -283,7 +420,7 @@ def _index(index, leaf, what):
 
 
 def _coordinates(rows, axes, name):
-    """Rows of coordinates along three axes for those along a leaf's own."""
+    """Return rows of coordinates along three axes for those along the axes of a leaf."""
     rows = np.atleast_2d(real_array(rows, name).astype(np.float64))
     if rows.ndim != 2 or rows.shape[1] != axes:
         raise ValueError(f"{name} has the shape {rows.shape}; it must be (N, {axes}), one row per point")
@@ -291,20 +428,35 @@ def _coordinates(rows, axes, name):
 
 
 def readout(space, positions, window="cic", adjoint=False, comm=None):
-    """Interpolation of a real field on cells to points in its box.
+    """Create the interpolation of a real field on cells to points.
 
     The value of a cell is at its lower corner. The adjoint paints points onto cells.
 
     Parameters
     ----------
     space : Space
-        Real cells.
+        Domain: one real leaf of cells.
     positions : array_like, shape (N, axes)
-        Points in the box; with `comm` those in this rank's cells.
-    window : {"cic", "tsc", "pcs"}
-        How values between cells are taken: "cic" is linear.
-    adjoint : bool
+        Points in the box, in the unit of its size; with `comm`, those in the cells of this rank.
+    window : {"cic", "tsc", "pcs"}, default "cic"
+        Window function; "cic" is linear interpolation.
+    adjoint : bool, default False
+        Create the adjoint.
     comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the cells each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If the shape does not fit, a coordinate is not finite or `window` is unknown.
+
+    Notes
+    -----
+    Collective with `comm`.
 
     Examples
     --------
@@ -322,18 +474,34 @@ def readout(space, positions, window="cic", adjoint=False, comm=None):
 
 
 def lines_of_sight(space, start, end, step, adjoint=False, comm=None):
-    """Integrals of a real field on cells along straight lines.
+    """Create integrals of a real field on cells along straight lines.
 
     Parameters
     ----------
     space : Space
-        Real cells.
+        Domain: one real leaf of cells.
     start, end : array_like, shape (N, axes)
-        Where each line begins and ends; lines may leave the box, which is periodic. The same on all ranks.
+        Ends of the lines, in the unit of the size of the box; the same on all ranks. Lines may
+        leave the box, which is periodic.
     step : float
-        The longest step.
-    adjoint : bool
+        Longest step of the integration, positive.
+    adjoint : bool, default False
+        Create the adjoint.
     comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the cells each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, a coordinate is not finite or `step` is not positive.
+
+    Notes
+    -----
+    Collective with `comm`.
 
     Examples
     --------
@@ -355,18 +523,42 @@ def lines_of_sight(space, start, end, step, adjoint=False, comm=None):
 
 
 def select(space, where, adjoint=False, comm=None):
-    """Values of a real field at selected cells, such as observed ones.
+    """Create the selection of some cells of a real field, such as observed ones.
 
     The adjoint writes the values to their cells, and 0 to all others.
 
     Parameters
     ----------
     space : Space
-        Real cells.
-    where : array_like
-        A mask of the shape of the whole grid, or rows of indices along its axes; the same on all ranks.
-    adjoint : bool
+        Domain: one real leaf of cells.
+    where : array_like of bool or of int
+        A mask of the shape of the whole grid, or indices of shape ``(N, axes)``; the same on all
+        ranks.
+    adjoint : bool, default False
+        Create the adjoint.
     comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the cells each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If the shape of `where` does not fit, or an index is out of range.
+
+    Notes
+    -----
+    Collective with `comm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> observed = op.select(op.cells(4), [True, False, True, False])
+    >>> np.asarray(observed([1.0, 2.0, 3.0, 4.0])).tolist()
+    [1.0, 3.0]
     """
 
     def check(comm, name, leaf):
@@ -384,19 +576,44 @@ def select(space, where, adjoint=False, comm=None):
 
 
 def gather(space, target, index, adjoint=False, comm=None):
-    """Each place of the leaf of `target` takes the entry ``index`` of a vector, or 0 where there is no such entry. The adjoint sums over the places of each
-    entry, exactly.
+    """Create a field whose places take entries of a vector.
+
+    Each place takes the entry with its index, or 0 if there is no such entry. The adjoint sums the
+    places of each entry exactly.
 
     Parameters
     ----------
     space : Space
-        One vector.
+        Domain: one vector.
     target : Space
         One real leaf.
     index : array_like of int
-        An entry for each of this rank's places, in their shape.
-    adjoint : bool
+        Entry of each place of this rank, 0 or more, in the shape of the leaf.
+    adjoint : bool, default False
+        Create the adjoint.
     comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the field each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If the shape of `index` does not fit, or an index is negative.
+
+    Notes
+    -----
+    Collective with `comm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> regions = op.gather(op.vector(2), op.cells(4), [0, 0, 1, 1])
+    >>> np.asarray(regions([5.0, 7.0])).tolist()
+    [5.0, 5.0, 7.0, 7.0]
     """
 
     def entries(comm, leaf, name):
@@ -412,7 +629,34 @@ def gather(space, target, index, adjoint=False, comm=None):
 
 
 def broadcast(space, target, adjoint=False, comm=None):
-    """The only number of `space` at all places of the leaf of `target`; the adjoint is the sum over them."""
+    """Create a field with one number at all places; the adjoint is the sum over the places.
+
+    Parameters
+    ----------
+    space : Space
+        Domain: a vector of length 1.
+    target : Space
+        One real leaf.
+    adjoint : bool, default False
+        Create the adjoint.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the field each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Notes
+    -----
+    Collective with `comm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> np.asarray(op.broadcast(op.vector(1), op.cells(3))([2.0])).tolist()
+    [2.0, 2.0, 2.0]
+    """
     return _gathered("broadcast", space, target, lambda *_: None, adjoint, comm)
 
 
@@ -432,23 +676,34 @@ def _gathered(name, space, target, entries, adjoint, comm):
 
 
 def amplitudes(space, edges=None, adjoint=False, comm=None):
-    """An amplitude for each wavenumber, at the modes that have it; the adjoint is a binned sum.
+    """Create a field of modes with one amplitude per wavenumber; the adjoint is a binned sum.
 
     Parameters
     ----------
     space : Space
-        Modes of a grid.
+        One leaf of modes.
     edges : array_like, optional
-        Edges of bins of wavenumbers (2 pi over a length); a bin for each wavenumber unless given.
-    adjoint : bool
+        Edges of bins of wavenumbers (2 pi over a length). Default: one bin per wavenumber.
+    adjoint : bool, default False
+        Create the adjoint.
     comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the modes each. Default: this process alone.
 
     Returns
     -------
     model : Model
-        From the vector ``amplitudes``.
+        Its domain is the vector ``amplitudes``.
     wavenumbers : ndarray
-        Of each entry.
+        Wavenumber of each entry of the vector.
+
+    Raises
+    ------
+    ValueError
+        If `space` does not have exactly one leaf of modes, or `edges` are not ascending.
+
+    Notes
+    -----
+    Collective with `comm`.
 
     Examples
     --------
@@ -490,26 +745,43 @@ def simulation(
     with_cosmology=False,
     comm=None,
 ):
-    """A particle-mesh run as a model: a function of its white noise, and of the cosmology where that is asked for, with its derivatives.
+    """Create a particle-mesh simulation as a model of its white noise, with derivatives.
 
     Parameters
     ----------
     particles, mesh, box, cosmology, lpt, a_start, a_end, steps, scheme, window
-        As in `meshloom.simulate`, with its warnings. It has no seed, for the noise is what it is a function of (`meshloom.white_noise` gives a seed's), and no
-        snapshots.
-    observables : sequence of {"density", "displacement", "momentum"}
-        What it gives at its end: 1 + contrast at the cells of the mesh, three components of the particles' displacements in Mpc/h, of their canonical momenta
-        a^2 dx/dt in H0 Mpc/h (100 times the momentum over a is the peculiar velocity in km/s).
-    checkpoint_every : int
-        One of so many states is kept for derivatives; others are made again.
-    with_cosmology : bool
-        A leaf ``cosmology`` besides: omega_m, omega_b, h, n_s and A_s, in double precision.
+        As in `meshloom.simulate`.
+    observables : sequence of {"density", "displacement", "momentum"}, default ("density",)
+        Leaves of the target at the end. "density": 1 + contrast at the cells of the mesh.
+        "displacement": three components in Mpc/h. "momentum": three components of the canonical
+        momentum ``a**2 dx/dt`` in H0 Mpc/h; 100 times it over a is the peculiar velocity in km/s.
+    checkpoint_every : int, default 1
+        Number of steps between stored states; derivatives compute the states between them again.
+    with_cosmology : bool, default False
+        Add the leaf ``cosmology`` to the domain: omega_m, omega_b, h, n_s and A_s in float64.
     comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that share the simulation. Default: this process alone.
 
     Returns
     -------
     Model
-        Of the leaf ``white_noise``; its attribute ``own_cosmology`` are the numbers of the run's own cosmology.
+        Its domain has the leaf ``white_noise`` of shape ``(particles, particles, particles)``. The
+        attribute ``own_cosmology`` has the numbers of `cosmology`.
+
+    Raises
+    ------
+    ValueError
+        If an option is out of range, or white noise is not finite when the model is called.
+
+    Warns
+    -----
+    RuntimeWarning
+        If the options make the result inaccurate, as in `meshloom.simulate`.
+
+    Notes
+    -----
+    Collective with `comm`. The model has no seed: `meshloom.white_noise` returns the noise of a
+    seed.
 
     Examples
     --------
