@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # The Python package.
 #
-#   scripts/python.sh wheel       the wheel, optimized and without symbols, in target/wheels: no MPI
-#   scripts/python.sh wheel-mpi   the same with MPI, for this machine's MPI library, in target/wheels-mpi
-#   scripts/python.sh test    a wheel of the tests' profile, installed in an environment under target/, and its tests; where MPI is, it is
-#                             built with it, and those of ranks as MPI processes follow
+#   scripts/python.sh wheel       builds the optimized wheel without MPI in target/wheels
+#   scripts/python.sh wheel-mpi   builds it with MPI, for this machine's library, in
+#                                 target/wheels-mpi
+#   scripts/python.sh test        builds a wheel in the tests' profile, with MPI if it is installed,
+#                                 installs it in an environment under target/ and runs its tests
+#   scripts/python.sh docs        builds the API reference with Sphinx in target/python-docs; a warning
+#                                 is an error
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 home=$PWD/target/python
 say() { echo "python: $*"; }
 
-# An environment with what builds and tests; made once, and again when its list changes.
+# Creates an environment of pinned packages, again if its list changes.
 environment() {
     local name=$1
     shift
@@ -23,7 +26,7 @@ environment() {
     fi
 }
 
-# The wheel of a profile with some features, alone in a directory.
+# Builds the wheel of a profile with some features, alone in a directory.
 build() {
     local to=$1
     shift
@@ -31,8 +34,13 @@ build() {
     (cd python && "$home/build/bin/maturin" build --quiet --out "$to" "$@")
 }
 
-install() {
-    "$home/test/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --force-reinstall "$1"/*.whl
+# Builds a wheel quickly, without optimization of the package itself: tests wait for kernels and not
+# for the host. Installs it in an environment.
+quick_wheel() {
+    local features=()
+    if command -v mpirun >/dev/null; then features=(--features mpi); fi
+    build "$home/wheel" --profile dev --config profile.dev.package.meshloom.opt-level=0 --compatibility linux "${features[@]}"
+    "$home/$1/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --force-reinstall "$home/wheel"/*.whl
 }
 
 case ${1:-test} in
@@ -53,11 +61,7 @@ case ${1:-test} in
             say "what builds and tests the package cannot be installed: its tests are skipped"
             exit 0
         fi
-        features=()
-        if command -v mpirun >/dev/null; then features=(--features mpi); fi
-        # A quick build: the tests wait for kernels and not for the host.
-        build "$home/wheel" --profile dev --config profile.dev.package.meshloom.opt-level=0 --compatibility linux "${features[@]}"
-        install "$home/wheel"
+        quick_wheel test
         # A test that hangs says where.
         (cd python/tests && "$home/test/bin/python" -m pytest -p no:cacheprovider -o faulthandler_timeout=600 -n 2 --ignore=test_mpi.py .)
         "$home/test/bin/python" -m pytest -q -p no:cacheprovider --doctest-modules --pyargs meshloom
@@ -68,5 +72,15 @@ case ${1:-test} in
             say "there is no mpirun here: tests of MPI are skipped"
         fi
         ;;
-    *) echo "usage: scripts/python.sh [wheel|wheel-mpi|test]" >&2; exit 2 ;;
+    docs)
+        if ! environment build "maturin==1.16.0" || ! environment docs numpy==2.4.6 sphinx==9.0.4 furo==2025.12.19; then
+            say "the packages that build the API reference cannot be installed: it is skipped"
+            exit 0
+        fi
+        quick_wheel docs
+        rm -rf target/python-docs
+        "$home/docs/bin/python" -m sphinx --quiet --fail-on-warning --keep-going -d "$home/doctrees" python/docs target/python-docs
+        say "the API reference is in target/python-docs/index.html"
+        ;;
+    *) echo "usage: scripts/python.sh [wheel|wheel-mpi|test|docs]" >&2; exit 2 ;;
 esac

@@ -48,6 +48,7 @@ from ._sort import sort
 from ._cosmology import Cosmology, halo_mass_function, linear_power, nonlinear_power
 from ._power import PowerSpectrum, power_spectrum
 from ._simulation import Simulation, simulate, white_noise
+from . import plot
 
 __version__ = _native.version
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "operators",
     "optimize_kl",
     "pair_counts",
+    "plot",
     "power_spectrum",
     "ranks",
     "simulate",

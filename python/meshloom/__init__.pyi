@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from . import fft as fft
 from . import inference as inference
 from . import operators as operators
+from . import plot as plot
 from .inference import optimize_kl as optimize_kl
 
 __version__: str

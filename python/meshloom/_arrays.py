@@ -16,9 +16,9 @@ def real_array(values, name):
     """
     array = np.asarray(plain(values, name))
     if array.dtype.kind == "c":
-        raise TypeError(f"{name} must hold real numbers, not complex data")
+        raise TypeError(f"{name}: expected real numbers, got complex data")
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers, not {array.dtype}")
+        raise TypeError(f"{name}: expected real numbers, got {array.dtype}")
     dtype = _SINGLE if array.dtype in (_SINGLE, np.float16) else _DOUBLE
     found = np.ascontiguousarray(array, dtype=dtype)
     # What has no axis would get one.
@@ -31,7 +31,7 @@ def real_array_for(comm, values, name):
         return real_array(values, name)
     values._native.belongs_to(comm)
     if values.dtype != _SINGLE:
-        raise TypeError(f"{name} on a device must be float32, not {values.dtype}")
+        raise TypeError(f"{name}: expected float32 on a device, got {values.dtype}")
     return values
 
 
@@ -45,7 +45,7 @@ def points_array(comm, values, name="points"):
     """Return rows of coordinates of shape ``(N, 2)`` or ``(N, 3)``, in host or device memory."""
     array = real_array_for(comm, values, name)
     if array.ndim != 2 or array.shape[1] not in (2, 3):
-        raise ValueError(f"{name} has the shape {array.shape}; it must be (N, 2) or (N, 3), one row per point{transposed(array)}")
+        raise ValueError(f"{name}: expected shape (N, 2) or (N, 3), one row per point, got {array.shape}{transposed(array)}")
     return array
 
 
@@ -64,7 +64,7 @@ def column(values, shape, name, first=0):
         return None
     array = real_array(values, name)
     if array.shape != shape:
-        raise ValueError(f"{name} has the shape {array.shape}; it must be {shape}, one value for each point")
+        raise ValueError(f"{name}: expected shape {shape}, one value per point, got {array.shape}")
     rounded = single(array)
     wrong = ~np.isfinite(rounded)
     if wrong.any():
@@ -72,7 +72,7 @@ def column(values, shape, name, first=0):
         value = f"{name} has {array[at]:g} for point {first + at[0]}"
         if np.isfinite(array[at]):
             raise ValueError(f"{value}, beyond the range of float32 (3.4e38); scale the data to other units")
-        raise ValueError(f"{value}; every value must be finite")
+        raise ValueError(f"{value}; expected finite values")
     return rounded
 
 

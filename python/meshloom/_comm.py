@@ -94,7 +94,7 @@ def resolve(comm):
         own = _of_mpi(comm)
         _warn_of_unused_hardware()
         return own
-    raise TypeError(f"comm must be None, a meshloom.Comm or a communicator of mpi4py, not {type(comm).__name__}")
+    raise TypeError(f"comm: expected None, a meshloom.Comm or a communicator of mpi4py, got {type(comm).__name__}")
 
 
 class _AllGroups:
@@ -252,8 +252,8 @@ def check_parts(rows, axes=2):
     for rank, have in enumerate(rows):
         first, end = block(whole, len(rows), rank) if axes > 1 else (0, whole * (rank == 0))
         if have != end - first:
-            how = "numpy.array_split cuts the first axis as ranks have it" if axes > 1 else "an array of one axis lies on the first rank as a whole"
-            raise ValueError(f"rank {rank} has {have} of {whole} rows, where it must have {end - first}: {how}")
+            how = "distribute the first axis with numpy.array_split" if axes > 1 else "pass an array of one axis to the first rank as a whole"
+            raise ValueError(f"rank {rank}: expected {end - first} of {whole} rows, got {have}; {how}")
 
 
 REDUCTIONS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
@@ -327,10 +327,10 @@ def allreduce(self, array, op="sum"):
 
     def check():
         if op not in REDUCTIONS:
-            raise ValueError(f'op is {op!r}, not "sum", "min" or "max"')
+            raise ValueError(f'op: expected "sum", "min" or "max", got {op!r}')
         own = np.asarray(array)
         if own.dtype.kind not in "biufc":
-            raise TypeError(f"{own.dtype} cannot be reduced; give real or complex numbers")
+            raise TypeError(f"array: expected real or complex numbers, got {own.dtype}")
         return None, {"function": "allreduce", "op": op, "type": own.dtype.name, "shape": own.shape}, own
 
     arrays = gathered(self, check)[1]
@@ -371,7 +371,7 @@ def bcast(self, value=None, root=0):
 
     def check():
         if whole_number(root, "root") >= self.size:
-            raise ValueError(f"root is {root}; there are {self.size} ranks, from 0 on")
+            raise ValueError(f"root: expected 0 to {self.size - 1}, got {root}")
         return None, {"function": "bcast", "root": root}, value if self.rank == root else None
 
     return gathered(self, check)[1][root]
@@ -446,7 +446,7 @@ _THREAD = threading.local()
 def _run_ranks(count, body):
     """Run `body` on threads that are marked as ranks."""
     if not callable(body):
-        raise TypeError(f"body must be a function of a rank, not {type(body).__name__}")
+        raise TypeError(f"body: expected a function of a Comm, got {type(body).__name__}")
 
     def on_rank(comm):
         _THREAD.is_rank = True

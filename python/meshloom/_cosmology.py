@@ -67,7 +67,7 @@ class Cosmology:
 
     def __post_init__(self):
         if self.A_s is not None and self.sigma8 is not None:
-            raise TypeError("A_s and sigma8 are two amplitudes of one spectrum; give one of them (and None for the other)")
+            raise TypeError("A_s and sigma8: expected one of them, got both; they are amplitudes of the same spectrum")
         if self.A_s is None and self.sigma8 is None:
             object.__setattr__(self, "A_s", _A_S)
         # The library says which number is none.
@@ -188,7 +188,7 @@ def parameters(cosmology):
     if cosmology is None:
         cosmology = Cosmology()
     if not isinstance(cosmology, Cosmology):
-        raise TypeError(f"cosmology must be a meshloom.Cosmology, not {type(cosmology).__name__}")
+        raise TypeError(f"cosmology: expected a meshloom.Cosmology, got {type(cosmology).__name__}")
     c, given = cosmology, cosmology.sigma8 is not None
     amplitude = c.sigma8 if given else c.A_s
     radiation = None if c.radiation is None else real_number(c.radiation, "radiation")
@@ -211,7 +211,7 @@ def _spectrum(k, a, cosmology, native):
     def at(k):
         wrong = k[~((k >= 0) & (k < np.inf))]
         if wrong.size:
-            raise ValueError(f"k has {wrong[0]:g}; wavenumbers must be 0 or above, and finite")
+            raise ValueError(f"k: expected finite wavenumbers of 0 or more, got {wrong[0]:g}")
         return native(k, a, cosmology)
 
     return _at(k, "k", at)
@@ -326,6 +326,6 @@ def halo_mass_function(mass, a=1.0, model="sheth-tormen", cosmology=None, overde
     True
     """
     if overdensity is not None and model != "tinker":
-        raise ValueError(f"overdensity is {overdensity}, and halos of the model {model!r} have none; leave it out, or take \"tinker\"")
+        raise ValueError(f"overdensity: expected None for the model {model!r}, got {overdensity}; leave it out or choose \"tinker\"")
     a, overdensity = real_number(a, "a"), 200.0 if overdensity is None else real_number(overdensity, "overdensity")
     return _at(mass, "mass", lambda mass: _native.halo_mass_function(mass, a, model, overdensity, parameters(cosmology)))

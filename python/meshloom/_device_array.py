@@ -73,7 +73,7 @@ class Array:
 
     def __len__(self):
         if not self.shape:
-            raise TypeError("len() of an array without axes")
+            raise TypeError("len() of an array without axes; use size")
         return self.shape[0]
 
     # Python's own comparisons would be of identity, and its truth value always True.
@@ -106,7 +106,7 @@ class Array:
 
     def __array__(self, dtype=None, copy=None):
         if copy is False:
-            raise ValueError("an array on a device cannot be seen without a copy")
+            raise ValueError("a device array cannot be converted without a copy; leave out copy=False")
         found = self.numpy()
         return found if dtype is None else found.astype(dtype, copy=False)
 
@@ -189,11 +189,11 @@ def asarray(values, dtype=None, comm=None):
     """
     if isinstance(values, Array):
         if dtype is not None and np.dtype(dtype) != values.dtype:
-            raise TypeError(f"the array holds {values.dtype}; its type cannot be changed on the device")
+            raise TypeError(f"dtype: expected {values.dtype} for a device array, got {np.dtype(dtype)}; convert numpy.asarray of it")
         return values
     array = np.asarray(plain(values, "values"))
     if array.dtype.kind not in "biufc":
-        raise TypeError(f"{array.dtype} cannot be on a device; give real or complex numbers")
+        raise TypeError(f"values: expected real or complex numbers, got {array.dtype}")
     if dtype is not None:
         # Digits may be lost where they are asked to be, imaginary parts not.
         array = array.astype(dtype, casting="same_kind" if array.dtype.kind in "fc" else "unsafe", copy=False)
@@ -202,7 +202,7 @@ def asarray(values, dtype=None, comm=None):
     elif array.dtype == np.float16:
         array = array.astype(np.float32)
     if array.dtype.name not in _TYPES:
-        raise TypeError(f"{array.dtype} cannot be on a device; give one of {', '.join(_TYPES)}")
+        raise TypeError(f"values: expected one of {', '.join(_TYPES)}, got {array.dtype}")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     contiguous = np.ascontiguousarray(array).reshape(array.shape)
     return Array(_native.DeviceArray(resolve(comm), contiguous))

@@ -85,20 +85,20 @@ def _masses(values, shape, first):
         vanished = np.flatnonzero((masses == 0) & (given != 0))
         if vanished.size:
             at = vanished[0]
-            raise ValueError(f"masses has {given[at]:g} for point {first + at}, which is 0 in float32 (1.4e-45 and more); scale the data to other units")
+            raise ValueError(f"masses: expected values of at least 1.4e-45 (float32), got {given[at]:g} for point {first + at}; scale the data to other units")
     return masses
 
 
 def _linking(linking_length, linking_parameter, sides):
     """Return the name of the given linking argument and its value."""
     if (linking_length is None) == (linking_parameter is None):
-        raise TypeError("give either linking_length or linking_parameter")
+        raise TypeError("expected either linking_length or linking_parameter, not both or none")
     name = "linking_parameter" if linking_length is None else "linking_length"
     length = real_number(linking_parameter if linking_length is None else linking_length, name)
     if not length >= 0:
-        raise ValueError(f"{name} is {length}; it must be a number from 0 on")
+        raise ValueError(f"{name}: expected 0 or more, got {length}")
     if name == "linking_parameter" and 0 in sides:
-        raise ValueError(f"linking_parameter is in mean separations, which need a box with a side for every axis, not {sides}; give that, or linking_length")
+        raise ValueError(f"linking_parameter: expected a box that is periodic along every axis, got sides {sides}; pass box or linking_length")
     return name, length
 
 

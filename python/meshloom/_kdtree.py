@@ -40,9 +40,9 @@ def _points(comm, data):
     data = real_array_for(comm, data, "data")
     data = data if isinstance(data, Array) else data.copy()
     if data.ndim != 2:
-        raise ValueError(f"data must have 2 dimensions, one row per point; it has the shape {data.shape}")
+        raise ValueError(f"data must have 2 dimensions, one row per point, got shape {data.shape}")
     if not 1 <= data.shape[1] <= 3:
-        raise ValueError(f"points of {data.shape[1]} axes; devices search among points of 1, 2 or 3")
+        raise ValueError(f"data: expected points of 1, 2 or 3 axes, got {data.shape[1]}")
     if not isinstance(data, Array):
         data.setflags(write=False)
     return data
@@ -52,7 +52,7 @@ def _radius(r, name="r"):
     """Return the radius that all ranks use, rounded to float32."""
     radius = float(single(real_number(r, name)))
     if np.isnan(radius):
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name}: expected a number, got nan")
     return radius
 
 
@@ -60,7 +60,7 @@ def _radii(r, shape):
     """Return the radii of rows, rounded to float32."""
     radii = single(np.broadcast_to(np.asarray(r, dtype=np.float64), shape).ravel())
     if np.isnan(radii).any():
-        raise ValueError("r must be numbers")
+        raise ValueError("r: expected numbers, got nan")
     return radii
 
 
@@ -161,7 +161,7 @@ class KDTree:
             outside = ((data < 0) | (data >= self.boxsize)) & periodic
             row, axis = np.argwhere(outside)[0]
             where, side = data[row, axis], self.boxsize[axis]
-            raise ValueError(f"coordinate {axis} of point {self._first + row} is {where:.9g}, outside of the periodic box, [0, {side:.9g})")
+            raise ValueError(f"coordinate {axis} of point {self._first + row} is {where:.9g}, outside of the periodic box; expected [0, {side:.9g})")
 
     @property
     def size(self):
@@ -225,22 +225,22 @@ class KDTree:
 
     def _same_kind(self, other):
         if not isinstance(other, KDTree):
-            raise TypeError(f"other must be a meshloom.KDTree, not {_full_name(type(other))}")
+            raise TypeError(f"other: expected a meshloom.KDTree, not {_full_name(type(other))}")
         if other.m != self.m:
-            raise ValueError(f"points of {other.m} axes and of {self.m} cannot be compared")
+            raise ValueError(f"other: expected points of {self.m} axes, got {other.m}")
         mine, theirs = (np.zeros(self.m) if tree.boxsize is None else tree.boxsize for tree in (self, other))
         if not np.array_equal(mine, theirs):
-            raise ValueError("the trees lie in different boxes")
+            raise ValueError("other: expected a tree in the same box, got boxsize {other.boxsize} instead of {self.boxsize}")
 
     @staticmethod
     def _euclidean(p, eps, workers=1):
         """Raise an error for SciPy's arguments that are invalid or unsupported."""
         if whole_number(workers, "workers", -1) == 0:
-            raise ValueError("workers is 0; it must be -1 or a positive number")
+            raise ValueError("workers: expected -1 or a positive number, got 0")
         if not p == 2:
-            raise ValueError(f"p is {p}; distances are Euclidean, p=2")
+            raise ValueError(f"p: expected 2 (Euclidean distances), got {p}")
         if not eps >= 0:
-            raise ValueError(f"eps is {eps}; it must be 0 or more")
+            raise ValueError(f"eps: expected 0 or more, got {eps}")
 
     def _distances(self, distance):
         return distance if self._origin is None else distance.astype(np.float64)
@@ -295,10 +295,10 @@ class KDTree:
             # No list is longer than there are points.
             most = min(np.max(numbers), self.n)
             if most > _MOST:
-                raise ValueError(f"{most} neighbours were asked for, at most {_MOST} can be; use query_ball_point for more")
+                raise ValueError(f"k: expected at most {_MOST}, got {most}; use query_ball_point for more")
             bound = real_number(distance_upper_bound, "distance_upper_bound")
             if np.isnan(bound):
-                raise ValueError("distance_upper_bound is not a number")
+                raise ValueError("distance_upper_bound: expected a number, got nan (not a number)")
             rows = self._vectors(x)
             alike = {"function": "KDTree.query", "k": numbers, "distance_upper_bound": bound}
             return (rows, numbers, int(most), bound), alike, self._is_own(rows)
@@ -524,7 +524,7 @@ class KDTree:
         def check():
             self._euclidean(p, eps)
             if output_type not in ("set", "ndarray"):
-                raise ValueError(f'output_type is {output_type!r}, not "set" or "ndarray"')
+                raise ValueError(f'output_type: expected "set" or "ndarray", got {output_type!r}')
             radius = _radius(r)
             return radius, {"function": "KDTree.query_pairs", "r": radius}, None
 
@@ -596,13 +596,13 @@ class KDTree:
     def _weights_within(self, other, radii, weights):
         """Return sums of products of weights of the pairs up to each distance."""
         if max(self._comm.size, other._comm.size) > 1:
-            raise ValueError("pairs with weights are counted on one rank")
+            raise ValueError("weights: expected a tree on one rank, got {self._comm.size}; use meshloom.pair_counts")
         pair = weights if isinstance(weights, tuple) else (weights, weights)
         if len(pair) != 2 or (not isinstance(weights, tuple) and self is not other):
-            raise ValueError("weights must be a pair of arrays: those of this tree and those of the other")
+            raise ValueError("weights: expected a tuple of two arrays, for this tree and the other")
         mine, theirs = (np.ones(tree.n) if own is None else real_array(own, "weights").astype(np.float64) for own, tree in zip(pair, (self, other)))
         if mine.shape != (self.n,) or theirs.shape != (other.n,):
-            raise ValueError(f"weights have the shapes {mine.shape} and {theirs.shape}; they must be ({self.n},) and ({other.n},)")
+            raise ValueError(f"weights: expected shapes ({self.n},) and ({other.n},), got {mine.shape} and {theirs.shape}")
         total = np.where(radii == np.inf, mine.sum() * theirs.sum(), 0.0)
         finite = np.isfinite(radii) & (radii >= 0)
         if finite.any():
@@ -678,7 +678,7 @@ class KDTree:
             self._same_kind(other)
             kinds = "dict", "ndarray", "coo_matrix", "dok_matrix"
             if output_type not in kinds:
-                raise ValueError(f"output_type is {output_type!r}, not one of {kinds}")
+                raise ValueError(f"output_type: expected one of {kinds}, got {output_type!r}")
             radius = _radius(max_distance, "max_distance")
             return radius, {"function": "KDTree.sparse_distance_matrix", "max_distance": radius}, None
 

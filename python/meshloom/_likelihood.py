@@ -120,7 +120,7 @@ class Likelihood:
         """Return the likelihood of two independent data sets."""
         def added():
             if not isinstance(other, Likelihood):
-                raise TypeError(f"a likelihood is added to likelihoods, not {type(other).__name__}")
+                raise TypeError(f"expected a likelihood to add, not {type(other).__name__}")
             return _Sum(self, other) if isinstance(self, _Unplaced) or isinstance(other, _Unplaced) else _plus(self, other)
 
         comm = self._known_comm()
@@ -255,7 +255,7 @@ class Likelihood:
 
 def _check_model(model):
     if not isinstance(model, Model):
-        raise TypeError(f"a likelihood is amended with a model, not {type(model).__name__}")
+        raise TypeError(f"model: expected a model, not {type(model).__name__}")
 
 
 def _plus(one, other):
@@ -284,7 +284,7 @@ class _Sum(_Unplaced):
     def __init__(self, one, other):
         for name in one._titles():
             if name in other._titles():
-                raise ValueError(f"data `{name}`: two data sets have this name; give each its own")
+                raise ValueError(f"data `{name}`: two data sets have this name; choose different names")
         self._parts = one, other
         self._made = None
 
@@ -336,14 +336,14 @@ class _OfData(_Unplaced):
             data = data.filled(0)
         self._data = real_array(data, "data").astype(np.float64)
         if not isinstance(name, str):
-            raise TypeError(f"name must be text, not {type(name).__name__}")
+            raise TypeError(f"name: expected a str, got {type(name).__name__}")
         self._label, self._options = name, {}
         for option, number in options.items():
             self._options["number"] = whole_number(number, option, 2) if option == "classes" else real_number(number, option)
         if mask is not None:
             mask = np.array(mask, order="C")
             if mask.dtype != bool or mask.shape != self._data.shape:
-                raise ValueError(f"mask must be of booleans, True where data count, of the shape {self._data.shape}")
+                raise ValueError(f"mask: expected booleans of shape {self._data.shape}, True where data count")
             self._options["mask"] = mask.ravel()
         # What must be the same on all ranks.
         self._alike = {"kind of likelihood": self._kind, "name": name, "mask": given_or_not(mask), **options}
@@ -360,24 +360,24 @@ class _OfData(_Unplaced):
         rule = "finite numbers within the range of float32"
         if self._kind == "poisson":
             wrong |= (data < 0) | (data != np.floor(data))
-            rule = "counts, whole numbers that are not negative"
+            rule = "counts, integers of 0 or more"
         elif self._kind == "categorical":
             classes = self._options["number"]
             wrong |= (data < 0) | (data >= classes) | (data != np.floor(data))
-            rule = f"classes, whole numbers below {classes}"
+            rule = f"class labels, integers from 0 to {classes - 1}"
         wrong |= np.abs(data) > np.finfo(np.float32).max
         if (wrong & counts).any():
             at = np.unravel_index(np.argmax(wrong & counts), self._data.shape)
-            raise ValueError(f"data must be {rule}; element {tuple(int(i) for i in at)} is {self._data[at]:g}; repair it, or give a mask that is False there")
+            raise ValueError(f"data: expected {rule}, got {self._data[at]:g} at index {tuple(int(i) for i in at)}; correct it or pass a mask that is False there")
         dof = self._options.get("number", 1)
         if self._kind.startswith("student_t") and not 0 < dof < np.inf:
-            raise ValueError(f"dof must be positive and finite, got {dof:g}")
+            raise ValueError(f"dof: expected a positive finite number, got {dof:g}")
         noise = np.atleast_1d(self._options.get("noise", self._options.get("each", 1.0)))
         bad = ~(noise >= 0 if self._kind == "poisson" else noise > 0) | ~np.isfinite(noise)
         bad &= counts if noise.size == data.size else True
         if bad.any():
-            rule = "not negative" if self._kind == "poisson" else "positive"
-            raise ValueError(f"{name_of_each} must be {rule} and finite, got {noise[np.argmax(bad)]:g}")
+            rule = "0 or more" if self._kind == "poisson" else "positive"
+            raise ValueError(f"{name_of_each}: expected {rule} and finite, got {noise[np.argmax(bad)]:g}")
 
     def _take_each(self, name, values):
         """Store an option that has one number for all data or one for each."""
@@ -385,7 +385,7 @@ class _OfData(_Unplaced):
             return
         values = real_array(values, name).astype(np.float64)
         if values.ndim and values.shape != self._data.shape:
-            raise ValueError(f"{name} has the shape {values.shape}; it must be a number or have the shape {self._data.shape}")
+            raise ValueError(f"{name}: expected a number or shape {self._data.shape}, got {values.shape}")
         self._alike[name] = "one for each datum" if values.ndim else float(values)
         if values.ndim:
             self._options["each"] = values.ravel()
@@ -413,12 +413,12 @@ class _OfData(_Unplaced):
 
     def _check_place(self, leaf, shape):
         if leaf.components != self._components or leaf.complex:
-            what = "real" if self._components == 1 else f"{self._components} components"
-            raise ValueError(f"the model says {leaf} of {leaf.components} components; a likelihood of this kind takes {what}")
+            what = "real" if self._components == 1 else f"real {self._components}-component"
+            raise ValueError(f"data `{self._label}`: expected a model of {what} values, got {leaf} of {leaf.components} components")
         if not same_shape(self._data.shape, shape):
             raise ValueError(
-                f"data `{self._label}` have the shape {self._data.shape}, and the model says numbers of the shape {long_axes(shape)}: they must be the same, "
-                "on several ranks those of the rank's own part"
+                f"data `{self._label}`: expected shape {long_axes(shape)}, which the model predicts, got {self._data.shape}; "
+                "on several ranks pass the part of this rank"
             )
 
     @property
@@ -436,7 +436,7 @@ class _OfData(_Unplaced):
 
         def check():
             if not 1 <= len(shape) <= 3:
-                raise ValueError(f"data of the shape {shape} are amended with a model first")
+                raise ValueError(f"data: expected one to three axes without a model, got shape {shape}; amend the likelihood with a model")
             return None, {"function": "a likelihood", "number of axes of data": len(shape), "shape of a row of data": shape[1:]}, shape[0]
 
         rows = gathered(comm, check)[1]
@@ -655,8 +655,8 @@ def Categorical(data, classes, *, name="data", mask=None, comm=None):
     Parameters
     ----------
     data : array_like
-        Labels: integers from 0 to ``classes - 1``, in the shape that the model predicts, without the axis
-        of components.
+        Labels: integers from 0 to ``classes - 1``, in the shape that the model predicts, without the
+        axis of components.
     classes : int
         Number of classes, 2 or more.
     name, mask, comm

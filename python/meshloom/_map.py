@@ -42,22 +42,22 @@ def _items(items):
         return count, lambda first, end: np.arange(first, end)
     arrays, structure = _leaves(items)
     if not arrays or any(array.ndim == 0 for array in arrays) or len({len(array) for array in arrays}) > 1:
-        raise ValueError("items must be a number of them, or arrays whose first axes are equally long")
+        raise ValueError("items: expected a number of items, or arrays with first axes of equal length")
     return len(arrays[0]), lambda first, end: _tree(structure, [array[first:end] for array in arrays])
 
 
 def _over_items(model):
     """Return a model of one leaf as a function of chunks of items."""
     if len(model.domain) != 1 or len(model.target) != 1:
-        raise ValueError(f"a model that is mapped has one leaf each, not {dict(model.domain)} -> {dict(model.target)}")
+        raise ValueError(f"function: expected a model with one leaf in its domain and target, got {dict(model.domain)} -> {dict(model.target)}")
     if model._comm.size > 1 or any(native[4] or native[1] == "parameters" for native, _ in model._native.domain + model._native.target):
-        raise ValueError("a model that is mapped is of real fields, on one rank: leave comm out where it is made")
+        raise ValueError("function: expected a model of real fields on one rank; create it without comm")
     (takes,), (gives,) = model.domain.values(), model.target.values()
 
     def function(rows):
         rows = np.asarray(rows)
         if not same_shape(rows.shape[1:], takes) and rows.shape[1:] != (np.prod(takes),):
-            raise ValueError(f"items have the shape {rows.shape[1:]}; the model takes {takes}")
+            raise ValueError(f"items: expected shape {takes} per item, got {rows.shape[1:]}")
         found = model._native.map(asarray(rows, np.float32, model._comm)._native, len(rows), len(rows))
         return Array(found).numpy().reshape(len(rows), *gives)
 
@@ -74,9 +74,9 @@ def _chunks(function, rows_of, begin, end, chunk):
         rows = [row.copy() for row in rows]
         if not rows or any(row.ndim == 0 or len(row) != last - first for row in rows):
             shapes = [row.shape for row in rows]
-            raise ValueError(f"the function gives arrays of the shapes {shapes} for {last - first} items; return one row for each item")
+            raise ValueError(f"function: expected one row for each of {last - first} items, got arrays of shapes {shapes}; return one row for each item")
         if first > begin and structure != before:
-            raise ValueError(f"the function gives {_in_words(structure)} for item {first}, and {_in_words(before)} before")
+            raise ValueError(f"function: expected {_in_words(before)} for item {first} as before, got {_in_words(structure)}")
         before = structure
         yield first, rows, structure
 
@@ -85,7 +85,7 @@ def _work(comm, function, items, chunk, alike):
     """Return the chunks of this rank's items, and the values that must be the same on all ranks."""
     called = _over_items(function) if isinstance(function, Model) else function
     if not callable(called):
-        raise TypeError(f"function must be callable with a chunk of items, not {type(function).__name__}")
+        raise TypeError(f"function: expected a callable or a model, got {type(function).__name__}")
     count, rows_of = _items(items)
     chunks = _chunks(called, rows_of, *block(count, comm.size, comm.rank), whole_number(chunk, "chunk", 1))
     return chunks, {**alike, "the number of items": count}, None
@@ -97,7 +97,7 @@ def _of_ranks(parts):
     first = min(found, default=None)
     for rank, (structure, _) in found.items():
         if structure != found[first][0]:
-            raise ValueError(f"the function gives {_in_words(found[first][0])} on rank {first}, and {_in_words(structure)} on rank {rank}")
+            raise ValueError(f"function: expected the same structure on all ranks, got {_in_words(found[first][0])} on rank {first} and {_in_words(structure)} on rank {rank}")
     return found[first][0] if found else None, [rows for _, rows in found.values()]
 
 
@@ -210,7 +210,7 @@ def map_reduce(function, items, reduction="sum", *, chunk=64, comm=None):
     def check():
         combine = reduction if callable(reduction) else REDUCTIONS.get(reduction)
         if combine is None:
-            raise ValueError(f'reduction is {reduction!r}, not "sum", "min", "max" or a function of two rows')
+            raise ValueError(f'reduction: expected "sum", "min", "max" or a function of two rows, got {reduction!r}')
         alike = {"function": "map_reduce", "reduction": "a function" if callable(reduction) else reduction}
         chunks, alike, _ = _work(comm, function, items, chunk, alike)
         return (chunks, combine), alike, None
@@ -233,7 +233,7 @@ def map_reduce(function, items, reduction="sum", *, chunk=64, comm=None):
             joined.append(node)
             _added(joined, combine)
     if not joined:
-        raise ValueError("there are no items, and so no row")
+        raise ValueError("items: expected one or more, got no items")
     # What is left has no neighbours: a node without a second half is its first half.
     _, _, row = joined.pop()
     while joined:

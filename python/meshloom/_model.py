@@ -16,10 +16,10 @@ def given(described, values, comm):
     names = [native[0] for native, _ in described]
     if not isinstance(values, collections.abc.Mapping):
         if len(names) != 1:
-            raise TypeError(f"give a dictionary of the fields {names}")
+            raise TypeError(f"field: expected a dictionary of {names}, got one array")
         values = {names[0]: values}
     if set(values) != set(names):
-        raise ValueError(f"fields {sorted(values)} are given, {names} are needed")
+        raise ValueError(f"field: expected the leaves {names}, got {sorted(values)}")
     return [_given_one(native, shape, values[native[0]], comm) for native, shape in described]
 
 
@@ -47,26 +47,44 @@ def _given_one(native, shape, value, comm):
         value._native.belongs_to(comm)
         wanted = np.dtype(np.complex64 if is_complex else np.float32)
         if value.dtype != wanted:
-            raise ValueError(f"`{name}` is {value.dtype} on the device, where it must be {wanted}: models compute in single precision")
+            raise ValueError(f"`{name}`: expected {wanted} on the device, got {value.dtype}; models compute in single precision")
         array = value
     else:
         array = asarray(value, np.complex64 if is_complex else np.float32, comm)
     if not same_shape(array.shape, shape):
         # Optimizers work with flat vectors.
         if array.ndim != 1 or array.size != np.prod(shape):
-            raise ValueError(f"`{name}` has the shape {array.shape}; it must be {long_axes(shape)}, or a flat vector of {np.prod(shape)} numbers")
+            raise ValueError(f"`{name}`: expected shape {long_axes(shape)} or a flat vector of {np.prod(shape)} numbers, got {array.shape}")
         array = array.reshape(tuple(int(n) for n in shape))
     return array.ravel() if kind == "parameters" else array._native
 
 
-def of_given(comm, function, fields, call):
+def check_finite(values, name):
+    """Raise an error if a number is not finite in float32."""
+    array = values.numpy() if isinstance(values, Array) else np.asarray(values)
+    # float64 numbers beyond the range of float32 become infinite.
+    with np.errstate(over="ignore"):
+        rounded = array.astype(np.complex64 if array.dtype.kind == "c" else np.float32)
+    wrong = ~np.isfinite(rounded)
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        rule = "numbers within the range of float32" if np.isfinite(array[at]) else "finite numbers"
+        raise ValueError(f"{name}: expected {rule}, got {array[at]:g} at index {at}")
+
+
+def of_given(comm, function, fields, call, finite=()):
     """Return the result of a function of fields. Collective.
 
-    `fields` has the leaves and values of each argument.
+    `fields` has the leaves and values of each argument. Values of the leaves named in `finite` must
+    be finite.
     """
 
     def check():
-        return [given(described, values, comm) for described, values in fields], {"function": function}, None
+        own = [given(described, values, comm) for described, values in fields]
+        for name in finite:
+            for _, values in fields:
+                check_finite(values[name] if isinstance(values, collections.abc.Mapping) else values, f"`{name}`")
+        return own, {"function": function}, None
 
     return together(comm, check, lambda own, _: call(*own))
 
@@ -86,7 +104,7 @@ def _check_grids(gives, takes):
     for (name, one), other in pairs:
         if one.size and other.size and (long_axes(one.shape), one.size) != (long_axes(other.shape), other.size):
             said = [f"{leaf} with sides {leaf.size}" for leaf in (one, other)]
-            raise ValueError(f"`{name}`: the model gives {said[0]}, the next one takes {said[1]}; make both of one space, as with `model.target`")
+            raise ValueError(f"`{name}`: the model gives {said[0]}, the next one takes {said[1]}; create both on one space, such as `model.target`")
 
 
 class Linearisation:
@@ -187,7 +205,7 @@ class Linearisation:
 
         Raises
         ------
-        meshloom.Error
+        ValueError
             If the model is distributed over several ranks.
 
         Notes
@@ -235,6 +253,9 @@ class Model:
     [2.0, 18.0]
     """
 
+    # Names of leaves whose values must be finite.
+    _finite = ()
+
     def __init__(self, native, comm, axes):
         self._native, self._comm, self._axes = native, comm, axes
         self.domain, self.target = Fields(native.domain, axes), Fields(native.target, axes)
@@ -260,7 +281,7 @@ class Model:
         ValueError
             If names, shapes or types of fields do not fit.
         """
-        return result(self.target, of_given(self._comm, "a model", [(self._native.domain, x)], self._native.value))
+        return result(self.target, of_given(self._comm, "a model", [(self._native.domain, x)], self._native.value, self._finite))
 
     def at(self, x):
         """Compute the value and the derivative at `x`.
@@ -290,7 +311,7 @@ class Model:
         >>> square.at([1.0, 3.0]).value
         <meshloom.Array: (2,) of float32>
         """
-        found, derivative = of_given(self._comm, "at", [(self._native.domain, x)], self._native.at)
+        found, derivative = of_given(self._comm, "at", [(self._native.domain, x)], self._native.at, self._finite)
         return Linearisation(self, result(self.target, found), derivative)
 
     def random(self, seed=0, scale=1.0):
@@ -324,7 +345,7 @@ class Model:
     def _joined(self, other, how, check=lambda other: None):
         def join():
             if not isinstance(other, Model):
-                raise TypeError(f"a model is composed with models, not {type(other).__name__}")
+                raise TypeError(f"expected a model, not {type(other).__name__}")
             check(other)
             return Model(how(other._native), self._comm, max(self._axes, other._axes))
 
@@ -430,7 +451,7 @@ class Model:
                 if name not in self.target:
                     raise ValueError(f"the model gives {', '.join(self.target)}, and not {name!r}")
             if not names:
-                raise ValueError("giving takes the names of the leaves that are wanted")
+                raise ValueError("names: expected one leaf or more, got none")
             return Model(self._native.giving(list(names)), self._comm, self._axes)
 
         return agreed(self._comm, part)

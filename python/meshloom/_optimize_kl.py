@@ -172,7 +172,7 @@ class Samples:
         def check():
             own = whole_number(number, "number", -(2**63))
             if not -len(self) <= own < len(self):
-                raise IndexError(f"there is no sample {own} of {len(self)}")
+                raise IndexError(f"number: expected -{len(self)} to {len(self) - 1}, got {own}")
             return own % len(self), {"function": "a sample", "number": own}, None
 
         sample = together(all_groups(self._likelihood._comm), check, lambda number, _: self._native.sample(number))
@@ -222,7 +222,7 @@ class Samples:
 
         def check():
             if not isinstance(model, Model):
-                raise TypeError(f"model must be a meshloom model, not {type(model).__name__}")
+                raise TypeError(f"model: expected a model, got {type(model).__name__}")
             own = whole_number(ddof, "ddof", 0)
             if own > 1:
                 raise ValueError(f"ddof: expected 0 or 1, got {own}")
@@ -268,7 +268,7 @@ def _cg(kwargs):
 def _newton(kwargs, where):
     kwargs = dict(kwargs or {})
     if set(kwargs) - {"minimize_kwargs"}:
-        raise ValueError(f"{where} has {sorted(kwargs)}; it takes minimize_kwargs")
+        raise ValueError(f"{where}: expected minimize_kwargs, got {sorted(kwargs)}")
     rules = _cg(kwargs.get("minimize_kwargs"))
     if "cg_kwargs" in rules:
         rules["cg_kwargs"] = _cg(rules["cg_kwargs"])
@@ -277,7 +277,7 @@ def _newton(kwargs, where):
 
 def _names(value, what):
     if isinstance(value, str):
-        raise TypeError(f"{what} must be a sequence of names, not text")
+        raise TypeError(f"{what}: expected a sequence of names, got text")
     return [str(name) for name in value]
 
 
@@ -289,13 +289,13 @@ def _linear(kwargs):
     kwargs = dict(kwargs or {})
     kwargs.pop("cg_name", None)
     if set(kwargs) - {"cg_kwargs"}:
-        raise ValueError(f"draw_linear_kwargs has {sorted(kwargs)}; it takes cg_kwargs")
+        raise ValueError(f"draw_linear_kwargs: expected cg_kwargs, got {sorted(kwargs)}")
     return _cg(kwargs.get("cg_kwargs"))
 
 
 def _likelihood_of(likelihood):
     if not isinstance(likelihood, Likelihood):
-        raise TypeError(f"likelihood must be one of meshloom.inference, not {type(likelihood).__name__}")
+        raise TypeError(f"likelihood: expected one of meshloom.inference, got {type(likelihood).__name__}")
     return likelihood
 
 
@@ -336,7 +336,7 @@ def _told(progress, total, comm):
     if callable(progress):
         return heard(comm, lambda iteration, what: progress(iteration, total, what)), lambda iteration: None
     if not hasattr(progress, "update"):
-        raise TypeError("progress must be a function of (iteration, iterations, what), or a bar with update and total as tqdm's")
+        raise TypeError("progress: expected a function of (iteration, iterations, what) or a tqdm bar")
     progress.total = total
     return None, heard(comm, lambda iteration: progress.update(1))
 
@@ -499,11 +499,11 @@ def optimize_kl(
         total = _ITERATIONS if n_total_iterations is None else whole_number(n_total_iterations, "n_total_iterations")
         told, done = _told(progress, total, comm)
         if callback is not None and not callable(callback):
-            raise TypeError(f"callback must be a function of (samples, report), not {type(callback).__name__}")
+            raise TypeError(f"callback: expected a function of (samples, report), got {type(callback).__name__}")
         if resume and odir is None:
-            raise ValueError("resume goes on from a state in odir; give that directory")
+            raise ValueError("resume: expected odir, the directory of the state, got None")
         if overwrite and (resume or odir is None):
-            raise ValueError("overwrite replaces a state in odir; give that directory, and leave resume out")
+            raise ValueError("overwrite replaces a state in odir: expected odir and no resume")
         each = [options(iteration) for iteration in range(total)]
         parsed = _native.NativeOptions(each)
         limits = None if memory is None else whole_number(memory, "memory"), None if budget is None else real_number(budget, "budget")
@@ -525,7 +525,7 @@ def optimize_kl(
         if finished > total or finished == total and samples.count != asked:
             raise ValueError(
                 f"the state in odir has {samples.count} samples after {finished} iterations, and this call asks for {asked} after {total}: "
-                "give more n_total_iterations, or leave resume out to begin anew"
+                "raise n_total_iterations, or leave out resume to start again"
             )
         return fit
 
@@ -537,7 +537,7 @@ def optimize_kl(
     fit = agreed(comm, begun)
     is_done = fit.known()[0] == "already done"
     if is_done:
-        warnings.warn(f"the state in {odir} has settled or has all {total} iterations already: none is done; give more n_total_iterations", stacklevel=2)
+        warnings.warn(f"the state in {odir} has settled or has all {total} iterations already, so no iteration was done; raise n_total_iterations", stacklevel=2)
     while True:
         went_on = not is_done and agreed(comm, fit.step)
         end, unsettled, history = fit.known()
@@ -548,7 +548,7 @@ def optimize_kl(
         _warn_of(samples._native, f"{len(samples)} samples of iteration {reports[-1].iteration}")
     _warn_of_doubts(samples._native)
     if n_total_iterations is None and len(reports) >= total and unsettled is not None:
-        warnings.warn(f"{unsettled}; give n_total_iterations, of which {total} is the default, or odir and resume", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{unsettled}; pass n_total_iterations (default {total}), or odir and resume", RuntimeWarning, stacklevel=2)
     return samples, reports
 
 
@@ -673,7 +673,7 @@ def evidence(likelihood, samples, *, directions=64, probes=8, steps=20, seed=0):
 
     def check():
         if not isinstance(samples, Samples):
-            raise TypeError(f"samples must be those of a fit, not {type(samples).__name__}")
+            raise TypeError(f"samples: expected the samples of a fit, got {type(samples).__name__}")
         own = (
             whole_number(directions, "directions"),
             whole_number(probes, "probes", 1),

@@ -15,17 +15,17 @@ def _edges(values):
     """Return edges of bins; raise an error if two are equal in float32."""
     edges = np.asarray(values)
     if edges.dtype.kind not in "fiu":
-        raise TypeError(f"edges must hold real numbers, not {edges.dtype}")
+        raise TypeError(f"edges: expected real numbers, got {edges.dtype}")
     if edges.ndim != 1:
-        raise ValueError(f"edges has the shape {edges.shape}; it must have one axis")
+        raise ValueError(f"edges: expected one axis, got shape {edges.shape}")
     if len(edges) < 2:
-        raise ValueError(f"edges has the length {len(edges)}; a bin has two, where it begins and where it ends")
+        raise ValueError(f"edges: expected two or more, got {len(edges)}")
     rounded = single(edges)
     merged = np.flatnonzero((edges[1:] > edges[:-1]) & (rounded[1:] == rounded[:-1]))
     if merged.size:
         at = merged[0]
         raise ValueError(
-            f"edges {at} and {at + 1}, {edges[at]} and {edges[at + 1]}, are the same number in float32, in which distances are compared"
+            f"edges: expected different numbers in float32, got {edges[at]} and {edges[at + 1]} at {at} and {at + 1}"
         )
     return edges.astype(np.float64).tolist()
 
@@ -36,7 +36,7 @@ def _queries(comm, other, points):
         return None
     other = points_array(comm, other, "other")
     if other.shape[1] != points.shape[1]:
-        raise ValueError(f"other has {other.shape[1]} axes and points {points.shape[1]}")
+        raise ValueError(f"other: expected {points.shape[1]} axes as points, got {other.shape[1]}")
     return other
 
 
@@ -114,7 +114,7 @@ def pair_counts(points, edges, *, other=None, weights=None, other_weights=None, 
         dims = own.shape[1]
         queries = _queries(comm, other, own)
         if other is None and other_weights is not None:
-            raise ValueError("other_weights are for the points of other, which is not given")
+            raise ValueError("other_weights: expected None without other")
         pair = [_weights(comm, weights, own, "weights"), _weights(comm, other_weights, queries, "other_weights")]
         arguments = {
             "number of axes": dims,

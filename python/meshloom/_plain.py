@@ -13,9 +13,9 @@ def plain(values, name):
     """
     if np.ma.is_masked(values):
         raise TypeError(
-            f"{name} has masked elements, which would count; give the others alone ({name}.compressed(), or rows of {name}.data) "
+            f"{name} has masked elements, which would count; pass the others ({name}.compressed(), or rows of {name}.data) "
             f"or fill them ({name}.filled(..))"
         )
     if hasattr(values, "to_value") and str(getattr(values, "unit", "")):
-        raise TypeError(f"{name} has the unit {values.unit}, which would be lost; give numbers, {name}.to_value(unit)")
+        raise TypeError(f"{name} has the unit {values.unit}, which would be lost; pass numbers, {name}.to_value(unit)")
     return values

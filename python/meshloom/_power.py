@@ -21,10 +21,10 @@ _MAX_SIDE = 1 << 14
 
 def _box(box):
     if box is None or isinstance(box, (str, bytes)):
-        raise TypeError(f"box must be a length or three of them, not {box!r}; a spectrum needs the sides of its box")
+        raise TypeError(f"box: expected one length or three, got {box!r}")
     sides = [box] * 3 if np.ndim(box) == 0 else list(box)
     if len(sides) != 3:
-        raise ValueError(f"box has {len(sides)} sides; a spectrum needs one length or three")
+        raise ValueError(f"box: expected one length or three, got {len(sides)}")
     return [real_number(side, "box") for side in sides]
 
 
@@ -51,7 +51,7 @@ def _mesh(mesh):
     shape = [mesh] * 3 if np.ndim(mesh) == 0 else list(mesh)
     shape = [whole_number(n, "mesh", 1) for n in shape]
     if len(shape) != 3 or max(shape) > _MAX_SIDE:
-        raise ValueError(f"mesh is {mesh}; give one number of cells or three, each from 1 to {_MAX_SIDE}")
+        raise ValueError(f"mesh: expected one number of cells or three, each from 1 to {_MAX_SIDE}, got {mesh}")
     return shape
 
 
@@ -140,7 +140,7 @@ def power_spectrum(
     def check():
         own = real_array_for(comm, data, "data")
         if own.ndim != 3 and (own.ndim != 2 or own.shape[1] != 3):
-            raise ValueError(f"data has the shape {own.shape}; it must be (N, 3) for points or have three axes for a field{transposed(own)}")
+            raise ValueError(f"data: expected shape (N, 3) for points or three axes for a field, got {own.shape}{transposed(own)}")
         if own.ndim == 3 and (mesh is not None or interlace or shot_noise or (window is not None and not deconvolve)):
             raise ValueError("mesh, interlace and shot_noise are for points; a field has its own mesh, and a window only to deconvolve")
         if own.ndim == 2 and contrast:
@@ -168,7 +168,7 @@ def power_spectrum(
         size, shape, count = arguments["box"], arguments["mesh"], sum(counts)
         if data.ndim == 2:
             if count == 0:
-                raise ValueError("data are no points at all; a spectrum needs one at least")
+                raise ValueError("data: expected at least one point, got none")
             shape = shape or [_default_mesh(count)] * 3
             painting = (window or "cic", bool(deconvolve), bool(interlace))
             own_weights = None if own_weights is None else native(own_weights)
@@ -176,13 +176,13 @@ def power_spectrum(
         else:
             shape = [count, *data.shape[1:]]
             if 0 in shape:
-                raise ValueError(f"data has the shape {tuple(shape)}; a field has at least one cell along each axis")
+                raise ValueError(f"data: expected at least one cell along each axis, got shape {tuple(shape)}")
             check_parts(counts)
             field_window = (window or "cic") if deconvolve else None
             found = _native.power_of_field(comm, native(data), (size, shape), field_window, bool(contrast))
         spectrum = PowerSpectrum(*found)
         if len(spectrum.k) == 0:
-            raise ValueError(f"a mesh of {tuple(shape)} cells has no wave of the box but the mean; take 2 cells along each axis or more")
+            raise ValueError(f"mesh: expected 2 cells or more along an axis, got {tuple(shape)}")
         if shot_noise:
             spectrum.power[:] -= np.prod(size) / count
         return spectrum

@@ -265,18 +265,18 @@ def _pair(value, name, log_normal):
     """Return mean and deviation of a normal or log-normal number; a float has deviation 0."""
     pair = (value, 0.0) if np.ndim(value) == 0 else tuple(value)
     if len(pair) != 2 or value is None:
-        raise ValueError(f"{name} must be a number or a pair of mean and standard deviation, not {value!r}")
+        raise ValueError(f"{name}: expected a number or a pair of mean and standard deviation, got {value!r}")
     mean, std = [real_number(number, name) for number in pair]
     if not (np.isfinite(mean) and np.isfinite(std) and std >= 0):
-        raise ValueError(f"{name} must be a finite mean and a standard deviation of 0 or more, got {mean:g} and {std:g}")
+        raise ValueError(f"{name}: expected a finite mean and a standard deviation of 0 or more, got {mean:g} and {std:g}")
     if log_normal and not mean > 0:
-        raise ValueError(f"{name} is log-normal and must have a positive mean, got {mean:g}")
+        raise ValueError(f"{name}: expected a positive mean (log-normal), got {mean:g}")
     return [mean, std]
 
 
 def _text(value, name):
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be text, not {type(value).__name__}")
+        raise TypeError(f"{name}: expected a str, got {type(value).__name__}")
     return value
 
 
@@ -337,7 +337,7 @@ class CorrelatedFieldMaker:
         """
         mean = real_number(offset_mean, "offset_mean")
         if not np.isfinite(mean):
-            raise ValueError(f"offset_mean must be finite, got {mean:g}")
+            raise ValueError(f"offset_mean: expected a finite number, got {mean:g}")
         self._offset = (mean, _pair(offset_std, "offset_std", True))
 
     def add_fluctuations(
@@ -374,9 +374,9 @@ class CorrelatedFieldMaker:
         Not collective.
         """
         if non_parametric_kind not in ("power", "amplitude"):
-            raise ValueError(f'non_parametric_kind is {non_parametric_kind!r}, not "power" or "amplitude"')
+            raise ValueError(f'non_parametric_kind: expected "power" or "amplitude", got {non_parametric_kind!r}')
         if asperity is not None and flexibility is None:
-            raise ValueError("asperity is that of flexible spectra; give flexibility, too")
+            raise ValueError("asperity: expected flexibility too, got None")
         hyper = [("fluctuations", fluctuations), ("loglogavgslope", loglogavgslope), ("flexibility", flexibility), ("asperity", asperity)]
         self._add(shape, distances, prefix, non_parametric_kind, hyper)
 
@@ -427,11 +427,11 @@ class CorrelatedFieldMaker:
         axes = len(grid.shape)
         sides = [distances] * axes if np.ndim(distances) == 0 else list(distances)
         if len(sides) != axes:
-            raise ValueError(f"distances has {len(sides)} numbers for a group of {axes} axes; give one, or one for each axis")
+            raise ValueError(f"distances: expected one number or {axes}, one for each axis, got {len(sides)}")
         sides = np.array([real_number(side, "distances") for side in sides])
         for side in sides:
             if not 0 < side < np.inf:
-                raise ValueError(f"distances must be positive and finite, got {side:g}")
+                raise ValueError(f"distances: expected positive finite numbers, got {side:g}")
         hyper = [None if value is None else _pair(value, name, name not in _NORMAL) for name, value in hyper]
         _text(prefix, "prefix")
         self._groups.append((prefix, grid.shape, (sides * grid.shape).tolist(), kind, hyper))
@@ -477,11 +477,11 @@ class CorrelatedFieldMaker:
     def _described(self):
         """Return prefix, cells and sides along all axes, offset, and groups of axes."""
         if self._offset is None:
-            raise ValueError("set_amplitude_total_offset comes first")
+            raise ValueError("the offset is not set; call set_amplitude_total_offset first")
         shape = [n for group in self._groups for n in group[1]]
         size = [side for group in self._groups for side in group[2]]
         if not 1 <= len(shape) <= 3:
-            raise ValueError(f"add_fluctuations has given {len(shape)} axes; a field has one to three")
+            raise ValueError(f"add_fluctuations: expected one to three axes in all, got {len(shape)}")
         groups, at = [], 0
         for prefix, own, _, kind, hyper in self._groups:
             mine = three([at <= axis < at + len(own) for axis in range(len(shape))], False)

@@ -48,7 +48,7 @@ def _reporter(progress, comm):
     if callable(progress):
         return heard(comm, progress)
     if not hasattr(progress, "update"):
-        raise TypeError("progress must be a function of (step, steps, a), or a bar with update and total as tqdm's")
+        raise TypeError("progress: expected a function of (step, steps, a) or a tqdm bar")
 
     def report(step, steps, a):
         progress.total = steps
@@ -62,7 +62,7 @@ def _whole(value, name, least, most):
     """Return an integer in ``least..=most``."""
     number = whole_number(value, name, least)
     if number > most:
-        raise ValueError(f"{name} is {number}; it must be at most {most}")
+        raise ValueError(f"{name}: expected at most {most}, got {number}")
     return number
 
 
@@ -105,8 +105,8 @@ def _own_noise(noise, particles, comm):
     noise = real_array(noise, "noise")
     own = len(np.array_split(range(particles), comm.size)[comm.rank])
     if noise.shape != (own, particles, particles):
-        part = "" if comm.size == 1 else f", this rank's part of {(particles,) * 3}: numpy.array_split along the first axis"
-        raise ValueError(f"noise has the shape {noise.shape}; it must be {(own, particles, particles)}{part}")
+        part = "" if comm.size == 1 else f"; pass this rank's part of {(particles,) * 3}, with numpy.array_split along the first axis"
+        raise ValueError(f"noise: expected shape {(own, particles, particles)}, got {noise.shape}{part}")
     return np.ascontiguousarray(single(noise))
 
 
@@ -201,8 +201,10 @@ def simulate(
         rank along the first axis.
     lpt : {1, 2}, default 2
         Order of the Lagrangian perturbation theory of the initial conditions.
-    a_start, a_end : float, default 0.0625 and 1.0
-        Scale factors of the start and the end.
+    a_start : float, default 0.0625
+        Scale factor of the start.
+    a_end : float, default 1.0
+        Scale factor of the end.
     steps : int, default 10
         Number of steps, equal in the scale factor.
     scheme : {"bullfrog", "fastpm"}, default "bullfrog"
@@ -250,7 +252,7 @@ def simulate(
 
     def check():
         if np.ndim(snapshots) != 1:
-            raise TypeError(f"snapshots must be a sequence of scale factors, not {snapshots!r}")
+            raise TypeError(f"snapshots: expected a sequence of scale factors, got {snapshots!r}")
         options = run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, scheme, window)
         options["seed"], options["noise_by"] = _seed(seed), noise_by
         options["snapshots"] = [real_number(a, "snapshots") for a in snapshots]

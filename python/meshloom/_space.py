@@ -78,15 +78,15 @@ def _grid(kind, shape, size, complex=False, components=1):
     shape = list(shape) if np.ndim(shape) else [shape]
     shape = tuple(whole_number(n, "shape", 1) for n in shape)
     if not 1 <= len(shape) <= 3:
-        raise ValueError(f"a grid has one to three axes, not {len(shape)}")
+        raise ValueError(f"shape: expected one to three axes, got {len(shape)}")
     size = tuple(float(n) for n in shape) if size is None else size
     size = (size,) * len(shape) if np.ndim(size) == 0 else tuple(size)
     if len(size) != len(shape):
-        raise ValueError(f"size has {len(size)} lengths for a grid of {len(shape)} axes")
+        raise ValueError(f"size: expected {len(shape)} lengths, got {len(size)}")
     size = [real_number(length, "size") for length in size]
     for length in size:
         if not 0 < length < np.inf:
-            raise ValueError(f"size must be positive and finite, got {length:g}")
+            raise ValueError(f"size: expected positive finite lengths, got {length:g}")
     return Leaf(kind, shape, size, bool(complex), whole_number(components, "components", 1))
 
 
@@ -244,10 +244,10 @@ class Space:
     def __init__(self, leaves=None, **named):
         leaves = {**({} if leaves is None else dict(leaves)), **named}
         if not leaves:
-            raise ValueError("a space has at least one leaf")
+            raise ValueError("expected at least one leaf, got none")
         for name, leaf in leaves.items():
             if not isinstance(name, str) or not isinstance(leaf, Leaf):
-                raise TypeError(f"a space is made of leaves with names, not {name!r}: {leaf!r}")
+                raise TypeError(f"expected leaves with names, got {name!r}: {leaf!r}")
         self.leaves = dict(sorted(leaves.items()))
 
     @property
@@ -267,7 +267,7 @@ class Space:
 
     def _only(self, what):
         if len(self.leaves) != 1:
-            raise ValueError(f"{what} is of one leaf, not of {list(self.leaves)}")
+            raise ValueError(f"{what}: expected a space of one leaf, got {list(self.leaves)}")
         return next(iter(self.leaves.items()))
 
     def __repr__(self):
@@ -305,5 +305,5 @@ def space_of(space):
     if isinstance(space, Leaf):
         return Space(x=space)
     if not isinstance(space, Space):
-        raise TypeError(f"space must be a Space, not {type(space).__name__}")
+        raise TypeError(f"space: expected a Space, got {type(space).__name__}")
     return space

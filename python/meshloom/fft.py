@@ -105,17 +105,17 @@ def _array(a, real=False):
     if isinstance(a, Array):
         if (a.dtype.kind == "f") != real:
             if real:
-                raise TypeError(f"a transform of real numbers was given an array of {a.dtype} on a device; use fft or fftn")
-            raise TypeError(f"this transform takes complex numbers, not {a.dtype}, on a device; use rfft or rfftn, or asarray(.., dtype=complex)")
+                raise TypeError(f"a: expected real numbers, got an array of {a.dtype} on a device; use fft or fftn")
+            raise TypeError(f"a: expected complex numbers on a device, got {a.dtype}; use rfft or rfftn, or asarray(.., dtype=complex)")
         return a
     a = np.asarray(plain(a, "a"))
     kind = a.dtype.kind
     if kind == "c" and real:
-        raise TypeError(f"a transform of real numbers was given {a.dtype}; give its real part, or use fft or fftn")
+        raise TypeError(f"a: expected real numbers, got {a.dtype}; pass the real part, or use fft or fftn")
     if kind not in "biufc":
-        raise TypeError(f"{a.dtype} cannot be transformed; give real or complex numbers")
+        raise TypeError(f"a: expected real or complex numbers, got {a.dtype}")
     if not _transformable(a.dtype):
-        raise TypeError(f"{a.dtype} has more digits than devices compute with; give float64 or complex128")
+        raise TypeError(f"a: expected at most float64 or complex128, got {a.dtype}, which has more digits")
     if real:
         dtype = np.float32 if _is_single(a.dtype) else np.float64
     else:
@@ -129,7 +129,7 @@ def _resized(a, axis, n):
     if n == have:
         return a
     if isinstance(a, Array):
-        raise ValueError(f"axis {axis} has {have} elements; on a device it is neither cut nor padded to {n}")
+        raise ValueError(f"n: expected {have} for axis {axis} of a device array, got {n}; device arrays are not cut or padded")
     index = [slice(None)] * a.ndim
     if n < have:
         index[axis] = slice(n)
@@ -181,7 +181,7 @@ def _on_device(kind, a, shape, axes, norm):
     layout = _layout(shape, axes, real)
     if isinstance(a, Array):
         if layout is None:
-            raise ValueError(f"axes {tuple(axes)} of an array of {a.ndim} are not transformed on a device; give numpy.asarray of it")
+            raise ValueError(f"axes {tuple(axes)} of an array of {a.ndim} axes cannot be transformed on a device; pass numpy.asarray of it")
         if 0 not in a.shape and any(layout[1]):
             return Array(_native.transform_on_device(a._native, kind, layout, norm, result))
         return asarray(np.asarray(_on_device(kind, a.numpy(), shape, axes, norm)), comm=a.comm)
@@ -285,7 +285,7 @@ def _call(kind, a, s, axes, norm, out):
     a, norm = _array(a, real=kind == "rfft"), _norm(norm)
     axes = range(a.ndim) if axes is None else [_axis(axis, a.ndim) for axis in axes]
     if not 1 <= a.ndim <= 3 or list(axes) != list(range(a.ndim)):
-        raise ValueError("over several ranks all axes of an array of 1, 2 or 3 are transformed, in their order")
+        raise ValueError("axes: expected all axes of an array of 1, 2 or 3 axes, in order, on several ranks")
     if s is not None:
         s = tuple(-1 if n is None else operator.index(n) for n in s)
         if len(s) != a.ndim:
@@ -309,7 +309,7 @@ def _of_parts(kind, a, s, norm, rows, out, comm):
     shape = [sum(rows), *a.shape[1:]]
     field = [_points(n) for n in _field(kind, shape, s)]
     if shape != (_halved(field) if kind == "irfft" else field):
-        raise ValueError(f"s is {s} and the shape of all parts {tuple(shape)}: over several ranks fields are neither cut nor padded")
+        raise ValueError(f"s: expected the shape of all parts, {tuple(shape)}, got {s}; on several ranks fields are not cut or padded")
     check_parts(rows, a.ndim)
     if a.ndim == 1:
         return _into(out, _on_first_rank(kind, a, field, norm))
@@ -567,7 +567,7 @@ def _to_real(a, axes, s, norm):
 def _on_host(a):
     """Raise an error for a device array, because devices do not conjugate."""
     if isinstance(a, Array):
-        raise TypeError("hfft and ihfft take arrays in host memory; give numpy.asarray of it")
+        raise TypeError("a: expected an array in host memory, got a device array; pass numpy.asarray of it")
     return a
 
 

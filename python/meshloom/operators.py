@@ -27,13 +27,15 @@ Examples
 {'y': (4, 6)}
 """
 
+import collections.abc
+
 import numpy as np
 
 from . import _native
 from ._arguments import real_number, whole_number
 from ._arrays import real_array
 from ._comm import agreed, gathered, resolve, summary, together
-from ._model import Linearisation, Model, given, long_axes, same_shape
+from ._model import Linearisation, Model, check_finite, given, long_axes, same_shape
 from ._simulation import run_options, warn
 from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, space_of, three, vector
 
@@ -116,15 +118,15 @@ def pointwise(text, function, space, result, constants=None, comm=None):
 
     def check():
         if not isinstance(text, str):
-            raise TypeError(f"text must be a str of WGSL, not {type(text).__name__}")
+            raise TypeError(f"text: expected a str of WGSL, not {type(text).__name__}")
         for value, what in ((function, "function"), (result, "result")):
             if not isinstance(value, str):
-                raise TypeError(f"{what} must be a name, a str, not {type(value).__name__}")
+                raise TypeError(f"{what}: expected a name, a str, not {type(value).__name__}")
         own = space_of(space)
         names = sorted(constants or {})
         main = next((leaf for leaf in own.leaves.values() if leaf.kind != "vector"), next(iter(own.leaves.values())))
         one = main._place()
-        fixed = [one._native(name) for name in names], [_field(one, name, {name: constants[name]}, comm) for name in names]
+        fixed = [one._native(name) for name in names], [_field(one, name, constants[name], comm, f"constant `{name}`") for name in names]
         alike = {"function": "pointwise", "space": own._said(), "text": text, "name of the function": function, "result": result, "constants": names}
         return (own, fixed), alike, None
 
@@ -311,15 +313,18 @@ def diagonal(space, factors, comm=None):
 
     def check(comm, name, leaf):
         place = leaf._place(leaf.complex)
-        return (place._native(name), _field(place, name, factors, comm)), {}
+        return (place._native(name), _field(place, name, factors, comm, "factors")), {}
 
     return _linear("diagonal", space, "a diagonal", False, comm, check, _native.diagonal)
 
 
-def _field(leaf, name, values, comm):
-    """Return this rank's values of a leaf on the device."""
+def _field(leaf, name, values, comm, what):
+    """Return this rank's values of a leaf on the device; they must be finite."""
     native = leaf._native(name)
-    return given([(native, _native.leaf_shape(comm, native))], values, comm)[0]
+    values = values[name] if isinstance(values, collections.abc.Mapping) and set(values) == {name} else values
+    arrays = given([(native, _native.leaf_shape(comm, native))], values, comm)
+    check_finite(values, what)
+    return arrays[0]
 
 
 def convolution(space, kernel, adjoint=False, comm=None):
@@ -361,7 +366,7 @@ def convolution(space, kernel, adjoint=False, comm=None):
 
     def check(comm, name, leaf):
         place = leaf._place()
-        return (place._native(name), _field(place, name, kernel, comm), bool(adjoint)), {}
+        return (place._native(name), _field(place, name, kernel, comm, "kernel"), bool(adjoint)), {}
 
     return _linear("convolution", space, "a convolution", adjoint, comm, check, _native.convolution)
 
@@ -415,7 +420,7 @@ def _index(index, leaf, what):
     """Return integers along three axes for those along the axes of a leaf."""
     index = (index,) if np.ndim(index) == 0 else tuple(index)
     if len(index) != len(leaf.shape):
-        raise ValueError(f"{what} is {index}; the grid has {len(leaf.shape)} axes")
+        raise ValueError(f"{what}: expected {len(leaf.shape)} numbers, one for each axis, got {index}")
     return three([whole_number(n, f"a number of {what}", -(2**63)) for n in index], 0)
 
 
@@ -423,7 +428,7 @@ def _coordinates(rows, axes, name):
     """Return rows of coordinates along three axes for those along the axes of a leaf."""
     rows = np.atleast_2d(real_array(rows, name).astype(np.float64))
     if rows.ndim != 2 or rows.shape[1] != axes:
-        raise ValueError(f"{name} has the shape {rows.shape}; it must be (N, {axes}), one row per point")
+        raise ValueError(f"{name}: expected shape (N, {axes}), one row per point, got {rows.shape}")
     return np.ascontiguousarray(np.stack(three(list(rows.T), np.zeros(len(rows))), axis=1))
 
 
@@ -515,7 +520,7 @@ def lines_of_sight(space, start, end, step, adjoint=False, comm=None):
     def check(comm, name, leaf):
         first, last = [_coordinates(rows, len(leaf.shape), name) for rows, name in ((start, "start"), (end, "end"))]
         if len(first) != len(last):
-            raise ValueError(f"{len(first)} lines start and {len(last)} end; give both of each")
+            raise ValueError(f"start and end: expected the same number of points, got {len(first)} and {len(last)}")
         length = real_number(step, "step")
         return (np.concatenate([first, last], axis=1), length, bool(adjoint)), {"start": summary(first), "end": summary(last), "step": length}
 
@@ -565,10 +570,10 @@ def select(space, where, adjoint=False, comm=None):
         found = np.asarray(where)
         if found.dtype == bool:
             if found.shape != leaf.shape:
-                raise ValueError(f"the mask has the shape {found.shape}; it must be {leaf.shape}")
+                raise ValueError(f"where: expected a mask of shape {leaf.shape}, got {found.shape}")
             found = np.argwhere(found)
         if found.ndim != 2 or found.dtype.kind not in "iu" or found.shape[1] != len(leaf.shape) or np.any(found < 0):
-            raise ValueError(f"where must be a mask of the shape {leaf.shape} or rows of {len(leaf.shape)} indices from 0 on")
+            raise ValueError(f"where: expected a mask of shape {leaf.shape} or rows of {len(leaf.shape)} indices, 0 or more")
         cells = np.stack(three(list(found.astype(np.int64).T), np.zeros(len(found), np.int64)), axis=1)
         return (cells.tolist(), bool(adjoint)), {"where": summary(cells)}
 
@@ -619,10 +624,10 @@ def gather(space, target, index, adjoint=False, comm=None):
     def entries(comm, leaf, name):
         own = np.ascontiguousarray(index)
         if own.dtype.kind not in "iu" or np.any(own < 0) or np.any(own >= 2**32):
-            raise ValueError("index must be whole numbers from 0 on")
+            raise ValueError("index: expected integers of 0 or more")
         shape = _native.leaf_shape(comm, leaf._place()._native(name))
         if not same_shape(own.shape, shape):
-            raise ValueError(f"index has the shape {own.shape}; it must be {long_axes(shape)}")
+            raise ValueError(f"index: expected shape {long_axes(shape)}, got {own.shape}")
         return own.ravel().tolist()
 
     return _gathered("gather", space, target, entries, adjoint, comm)
@@ -810,6 +815,7 @@ def simulation(
     native, own = agreed(comm, _native.simulation, comm, options, *others.values())
     model = Model(native, comm, 3)
     model.own_cosmology = own
+    model._finite = ("white_noise",)
     return model
 
 

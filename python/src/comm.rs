@@ -16,7 +16,10 @@ use pyo3::types::{PyBytes, PyList};
 use crate::failure::Failure;
 use crate::session::{Session, Work, device_is_used, join, wait};
 
-/// One rank of some that work together, with its device.
+/// A rank and its device, the argument ``comm`` of functions.
+///
+/// `meshloom.ranks` passes one to each of its threads, and `inference.sample_groups` returns one.
+/// Functions also take a communicator of mpi4py.
 #[pyclass(frozen, module = "meshloom", name = "Comm")]
 pub struct Comm {
     pub session: Arc<Session>,
@@ -24,50 +27,49 @@ pub struct Comm {
 
 #[pymethods]
 impl Comm {
-    /// Returns the number of this rank, from 0.
+    /// Number of this rank, from 0 to ``size - 1``.
     #[getter]
     fn rank(&self) -> usize {
         self.session.rank()
     }
 
-    /// Returns the number of ranks.
+    /// Number of ranks.
     #[getter]
     fn size(&self) -> usize {
         self.session.size()
     }
 
-    /// Returns the name of this rank's device.
+    /// Name of this rank's device.
     #[getter]
     fn device(&self) -> String {
         self.session.gpu().info().name.clone()
     }
 
-    /// Returns `true` if this rank's device computes in double precision.
+    /// True if this rank's device computes in double precision.
     #[getter]
     fn has_f64(&self) -> bool {
         self.session.gpu().capabilities().f64
     }
 
-    /// Returns the bytes of device memory that this process holds on the device, in use or to be
-    /// used again.
+    /// Device memory that this process holds on the device in bytes, in use or free for reuse.
     #[getter]
     fn allocated(&self) -> u64 {
         self.session.gpu().allocated()
     }
 
-    /// Returns how many buffers were asked of the driver so far.
+    /// Number of buffers requested from the driver so far.
     #[getter]
     fn allocations(&self) -> u64 {
         self.session.gpu().allocations()
     }
 
-    /// Returns how many compiled kernels this process keeps on the device.
+    /// Number of compiled kernels in the cache of this process, at most 256.
     #[getter]
     fn kernels(&self) -> usize {
         self.session.gpu().kernels_kept()
     }
 
-    /// Gives memory that waits to be used again back to the driver.
+    /// Returns free device memory to the driver. Not collective: buffers in use stay.
     fn trim(&self) {
         self.session.gpu().trim();
     }
@@ -206,7 +208,7 @@ pub fn close(py: Python<'_>) {
 #[pyfunction]
 pub fn run_ranks(py: Python<'_>, count: usize, body: Py<PyAny>) -> PyResult<Py<PyList>> {
     if count == 0 {
-        return Err(PyValueError::new_err("0 ranks were asked for; ask for at least 1"));
+        return Err(PyValueError::new_err("count: expected 1 or more, got 0"));
     }
     device_is_used()?;
     let options = Options::from_env().map_err(Failure::from)?;

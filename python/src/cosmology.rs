@@ -130,7 +130,7 @@ pub fn halo_mass_function<'py>(
         "tinker" => Multiplicity::Tinker { overdensity },
         _ => {
             let known = "\"press-schechter\", \"sheth-tormen\", \"watson\" or \"tinker\"";
-            return Err(PyValueError::new_err(format!("model is {model:?}, not {known}")));
+            return Err(PyValueError::new_err(format!("model: expected {known}, got {model:?}")));
         }
     };
     let power = linear(parameters)?;

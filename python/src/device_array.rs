@@ -61,7 +61,7 @@ impl DeviceArray {
         }
         // A device that was lost says so.
         [&self.session, session].iter().try_for_each(|one| one.gpu().check()).map_err(Failure::from)?;
-        Err(PyValueError::new_err("the array is on another rank's device; give numpy.asarray of it"))
+        Err(PyValueError::new_err("the array is on the device of another rank; pass numpy.asarray of it"))
     }
 }
 
@@ -114,7 +114,7 @@ impl DeviceArray {
             let elements = Elements::C128(upload(py, session, HostArray::new(array)?)?);
             return Self::new(session, elements, shape(array.shape()));
         }
-        Err(PyTypeError::new_err("arrays on devices hold float32, float64, complex64 or complex128"))
+        Err(PyTypeError::new_err("expected float32, float64, complex64 or complex128 on a device"))
     }
 
     /// Returns its shape.

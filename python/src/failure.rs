@@ -19,9 +19,9 @@ create_exception!(
     meshloom,
     Error,
     PyRuntimeError,
-    "A device, its memory, a rank or a kernel failed; the message says what happened and what to do.\n\n\
-     Values that a function cannot take are `ValueError`, types that it cannot take `TypeError`, and a lack of host memory is\n\
-     `MemoryError`."
+    "Failure of a device, its memory, a rank, a kernel or a file.\n\n\
+     The message has the cause and a remedy. Invalid values are `ValueError`, invalid types\n\
+     `TypeError`, and lack of host memory is `MemoryError`."
 );
 
 /// The failure of a call.

@@ -28,7 +28,7 @@ fn order_named(name: &str) -> PyResult<Order> {
         "count" => Ok(Order::Count),
         "mass" => Ok(Order::Mass),
         "label" => Ok(Order::Label),
-        _ => Err(PyValueError::new_err(format!("order is {name:?}, not \"count\", \"mass\" or \"label\""))),
+        _ => Err(PyValueError::new_err(format!("order: expected \"count\", \"mass\" or \"label\", got {name:?}"))),
     }
 }
 

@@ -115,6 +115,6 @@ impl<T: 'static> Handle<T> {
         if Arc::ptr_eq(&self.session, &other.session) {
             return Ok(other.key);
         }
-        Err(PyValueError::new_err("what is put together is on different ranks; make all of it with the same comm"))
+        Err(PyValueError::new_err("the parts belong to different ranks; create all of them with the same comm"))
     }
 }

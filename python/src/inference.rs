@@ -37,7 +37,7 @@ fn cg_options(given: &Bound<'_, PyDict>) -> PyResult<CgOptions> {
                 options.norm = match value.extract()? {
                     1 => NormOrder::One,
                     2 => NormOrder::Two,
-                    other => return Err(PyValueError::new_err(format!("norm_ord is {other}, not 1 or 2"))),
+                    other => return Err(PyValueError::new_err(format!("norm_ord: expected 1 or 2, got {other}"))),
                 }
             }
             "miniter" => options.miniter = value.extract()?,
@@ -114,7 +114,9 @@ fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<GivenOptions> {
                     other => {
                         let known =
                             "linear_resample, linear_sample, nonlinear_resample, nonlinear_sample, nonlinear_update";
-                        return Err(PyValueError::new_err(format!("sample_mode is {other:?}, not one of {known}")));
+                        return Err(PyValueError::new_err(format!(
+                            "sample_mode: expected one of {known}, got {other:?}"
+                        )));
                     }
                 }
             }

@@ -199,7 +199,7 @@ pub fn amplitudes<'py>(
     let (handle, (about, values)) = Handle::make(py, session, move |rank| {
         let target = space(rank, &leaves)?;
         let Some(regular) = target.only().and_then(|(_, leaf)| leaf.regular()) else {
-            return Err(Failure::Value(format!("amplitudes are of the modes of a grid, not of {target}")));
+            return Err(Failure::Value(format!("amplitudes: expected a space of modes, got {target}")));
         };
         let wavenumbers = match &edges {
             Some(edges) => Wavenumbers::edges(regular, edges)?,

@@ -135,7 +135,7 @@ fn mapped(
 ) -> Result<meshloom::gpu::Array<f32>, Failure> {
     let only = |space: &Space| match space.only() {
         Some((_, leaf)) => Ok(leaf.len()),
-        None => Err(Failure::Value(format!("a map is of models with one leaf, not {space}"))),
+        None => Err(Failure::Value(format!("expected a model with one leaf, got {space}"))),
     };
     let (from, to) = (only(model.domain())?, only(model.target())?);
     let Contents::Device(rows) = rows else { return Err(Failure::Value("rows must be on the device".into())) };
@@ -210,7 +210,7 @@ fn numbers(rank: &mut Rank, field: &Vector) -> Result<Vec<f64>, OperatorError> {
 /// Returns the matrix of a derivative of a model on one rank, with its rows and columns.
 fn matrix(rank: &mut Rank, at: &Linearisation, chunk: u64) -> Result<(Vec<f64>, u64, u64), Failure> {
     if rank.comm.size() > 1 {
-        return Err(Failure::Value("a matrix is of a model on one rank; take jvp and vjp of this one".into()));
+        return Err(Failure::Value("jacobian: expected a model on one rank; use jvp and vjp on several".into()));
     }
     let rows = numbers_of(rank, at.model().target())?;
     let columns = numbers_of(rank, at.model().domain())?;

@@ -325,7 +325,7 @@ impl Session {
             // No caller waits after an interrupt.
             let _ = reply.send(outcome.map(|value| (value, warnings)));
         });
-        let closed = || Error::new_err("the ranks that this communicator stood for have ended");
+        let closed = || Error::new_err("the ranks of this communicator have ended");
         let jobs = locked(&self.jobs).clone().ok_or_else(closed)?;
         py.detach(move || jobs.send(job)).map_err(|_| closed())?;
         match wait(py, result, &self.interrupted) {

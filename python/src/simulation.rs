@@ -53,7 +53,7 @@ fn noise_named(name: &str) -> PyResult<NoiseBy> {
     match name {
         "mode" => Ok(NoiseBy::Mode),
         "site" => Ok(NoiseBy::Site),
-        _ => Err(PyValueError::new_err(format!("noise_by is {name:?}, not \"mode\" or \"site\""))),
+        _ => Err(PyValueError::new_err(format!("noise_by: expected \"mode\" or \"site\", got {name:?}"))),
     }
 }
 
@@ -61,7 +61,7 @@ fn noise_named(name: &str) -> PyResult<NoiseBy> {
 pub fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
     let mut config = Config::default();
     let wrong = |name: &str, value: &Bound<'_, PyAny>, known: &str| {
-        PyValueError::new_err(format!("{name} is {value}, not {known}"))
+        PyValueError::new_err(format!("{name}: expected {known}, got {value}"))
     };
     for (name, value) in options {
         let name: String = name.extract()?;

@@ -22,7 +22,7 @@ pub fn sort<'py>(
     let curve = match curve {
         "morton" => Curve::Morton,
         "hilbert" => Curve::Hilbert,
-        _ => return Err(PyValueError::new_err(format!("curve is {curve:?}, not \"morton\" or \"hilbert\""))),
+        _ => return Err(PyValueError::new_err(format!("curve: expected \"morton\" or \"hilbert\", got {curve:?}"))),
     };
     let (domain, rows) = (domain(&sides)?, Rows::new(points, &comm.session)?);
     let order = comm.session.run(py, move |work| {

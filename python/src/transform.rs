@@ -150,7 +150,7 @@ fn norm_named(name: &str) -> PyResult<Norm> {
         "backward" => Ok(Norm::Backward),
         "ortho" => Ok(Norm::Ortho),
         "forward" => Ok(Norm::Forward),
-        _ => Err(PyValueError::new_err(format!("norm is {name:?}, not \"backward\", \"ortho\" or \"forward\""))),
+        _ => Err(PyValueError::new_err(format!("norm: expected \"backward\", \"ortho\" or \"forward\", got {name:?}"))),
     }
 }
 

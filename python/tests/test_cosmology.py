@@ -144,10 +144,10 @@ def test_ranks_that_ask_for_different_things_are_told(number):
 
 
 def test_what_one_rank_cannot_take_is_said_on_all():
-    assert said_on_two_ranks(lambda c: run(c, steps=c.rank)) == "ValueError: rank 0: steps is 0; it must be at least 1"
-    assert said_on_two_ranks(lambda c: run(c, seed=[1, "1"][c.rank])) == "TypeError: rank 1: seed must be a whole number, not '1'"
+    assert said_on_two_ranks(lambda c: run(c, steps=c.rank)) == "ValueError: rank 0: steps: expected 1 or more, got 0"
+    assert said_on_two_ranks(lambda c: run(c, seed=[1, "1"][c.rank])) == "TypeError: rank 1: seed: expected an integer, got '1'"
     assert "(3, 8, 8)" in said_on_two_ranks(lambda c: run(c, noise=np.zeros((4 - c.rank, 8, 8))))
-    assert said_on_two_ranks(lambda c: run(c, scheme="euler")).endswith('"bullfrog"')
+    assert said_on_two_ranks(lambda c: run(c, scheme="euler")).endswith("\"bullfrog\", got euler")
     assert "rank 1: " in said_on_two_ranks(lambda c: spectrum(c, np.array([["text"] * 3]) if c.rank else np.zeros((1, 3))))
 
 

@@ -172,11 +172,11 @@ FIELD = np.arange(70.0).reshape(7, 5, 2)
     [
         # What one rank alone does otherwise.
         ("rank 1: Invalid norm value", lambda a, one, comm: fft.fftn(a, norm="none" if one else None, comm=comm)),
-        ("rank 1: over several ranks all axes", lambda a, one, comm: fft.fftn(a, axes=(0, 1) if one else None, comm=comm)),
+        ("rank 1: axes: expected all axes", lambda a, one, comm: fft.fftn(a, axes=(0, 1) if one else None, comm=comm)),
         ("rank 1: axis 3 is out of bounds", lambda a, one, comm: fft.rfftn(a, axes=(0, 1, 3) if one else None, comm=comm)),
         ("rank 1: Shape and axes", lambda a, one, comm: fft.irfftn(a, s=(7, 5) if one else (7, 5, 2), comm=comm)),
-        ("rank 1: <U1 cannot be transformed", lambda a, one, comm: fft.fftn(np.full(a.shape, "a") if one else a, comm=comm)),
-        ("rank 1: a transform of real numbers was given complex128", lambda a, one, comm: fft.rfftn(a + 0j if one else a, comm=comm)),
+        ("rank 1: a: expected real or complex numbers, got <U1", lambda a, one, comm: fft.fftn(np.full(a.shape, "a") if one else a, comm=comm)),
+        ("rank 1: a: expected real numbers, got complex128", lambda a, one, comm: fft.rfftn(a + 0j if one else a, comm=comm)),
         ("rank 1: output array has wrong shape", lambda a, one, comm: fft.fftn(a, out=np.zeros((9, 5, 2), complex) if one else None, comm=comm)),
         ("rank 1: Cannot cast complex128 to the output array of float64", lambda a, one, comm: fft.fftn(a, out=np.zeros(a.shape) if one else None, comm=comm)),
         ("type differs: complex128 on rank 0, complex64 on rank 1", lambda a, one, comm: fft.fftn(a.astype("f4") if one else a, comm=comm)),
@@ -185,15 +185,15 @@ FIELD = np.arange(70.0).reshape(7, 5, 2)
         ("number of axes differs: 3 on rank 0, 2 on rank 1", lambda a, one, comm: fft.fftn(a[..., 0] if one else a, comm=comm)),
         ("shape of rows differs: (5, 2) on rank 0, (2, 5) on rank 1", lambda a, one, comm: fft.fftn(a.transpose(0, 2, 1) if one else a, comm=comm)),
         ("s differs: None on rank 0, (7, 5, 2) on rank 1", lambda a, one, comm: fft.fftn(a, s=(7, 5, 2) if one else None, comm=comm)),
-        ("rank 0 has 3 of 6 rows, where it must have 2: numpy.array_split", lambda a, one, comm: fft.rfftn(a[:1] if one else a, comm=comm)),
+        ("rank 0: expected 2 of 6 rows, got 3; distribute the first axis with numpy.array_split", lambda a, one, comm: fft.rfftn(a[:1] if one else a, comm=comm)),
         # What all do.
-        ("rank 0 has 2 of 6 rows, where it must have 6: an array of one axis lies on the first rank", lambda a, one, comm: fft.fftn(a[:2, 0, 0], comm=comm)),
-        ("over several ranks fields are neither cut nor padded", lambda a, one, comm: fft.fftn(a, s=(7, 5, 4), comm=comm)),
-        ("over several ranks fields are neither cut nor padded", lambda a, one, comm: fft.fftn(a, s=(3, 5, 2), comm=comm)),
-        ("over several ranks fields are neither cut nor padded", lambda a, one, comm: fft.irfftn(a, s=(7, 5, 4), comm=comm)),
+        ("rank 0: expected 6 of 6 rows, got 2; pass an array of one axis to the first rank", lambda a, one, comm: fft.fftn(a[:2, 0, 0], comm=comm)),
+        ("on several ranks fields are not cut or padded", lambda a, one, comm: fft.fftn(a, s=(7, 5, 4), comm=comm)),
+        ("on several ranks fields are not cut or padded", lambda a, one, comm: fft.fftn(a, s=(3, 5, 2), comm=comm)),
+        ("on several ranks fields are not cut or padded", lambda a, one, comm: fft.irfftn(a, s=(7, 5, 4), comm=comm)),
         ("Invalid number of FFT data points (0)", lambda a, one, comm: fft.irfftn(a[:0], comm=comm)),
-        ("over several ranks all axes", lambda a, one, comm: fft.fftn(a[..., None], comm=comm)),
-        ("over several ranks all axes", lambda a, one, comm: fft.rfftn(a, axes=(2, 1, 0), comm=comm)),
+        ("axes: expected all axes", lambda a, one, comm: fft.fftn(a[..., None], comm=comm)),
+        ("axes: expected all axes", lambda a, one, comm: fft.rfftn(a, axes=(2, 1, 0), comm=comm)),
     ],
 )
 def test_what_one_rank_does_otherwise_is_the_same_error_of_all(text, call):

@@ -22,17 +22,17 @@ def dense(matrix):
 
 
 WRONG_DATA = {
-    r"data must be counts, whole numbers that are not negative; element \(1,\) is -1": lambda: mi.Poissonian([2, -1]),
-    r"element \(0,\) is nan": lambda: mi.Poissonian([np.nan]),
-    r"element \(0, 1\) is 1.5": lambda: mi.Poissonian([[1.0, 1.5]]),
-    "exposure must be not negative and finite, got -1": lambda: mi.Poissonian([1], exposure=[-1.0]),
-    "noise_std must be positive and finite, got 0": lambda: mi.Gaussian([1.0], noise_std=0),
-    "noise_std must be positive and finite, got inf": lambda: mi.Gaussian([1.0, 2.0], noise_std=[1.0, np.inf]),
-    "data must be finite numbers within the range of float32; .* is 1e[+]39; repair it, or give a mask": lambda: mi.Gaussian([1e39]),
-    "data must be finite numbers": lambda: mi.VariableCovarianceGaussian([np.inf]),
-    "dof must be positive and finite, got -1": lambda: mi.StudentT([1.0], dof=-1),
-    "dof must be positive and finite, got 0": lambda: mi.VariableCovarianceStudentT([1.0], dof=0),
-    r"classes, whole numbers below 3; element \(0,\) is 3": lambda: mi.Categorical([3], classes=3),
+    r"data: expected counts, integers of 0 or more, got -1 at index \(1,\)": lambda: mi.Poissonian([2, -1]),
+    r"got nan at index \(0,\)": lambda: mi.Poissonian([np.nan]),
+    r"got 1.5 at index \(0, 1\)": lambda: mi.Poissonian([[1.0, 1.5]]),
+    "exposure: expected 0 or more and finite, got -1": lambda: mi.Poissonian([1], exposure=[-1.0]),
+    "noise_std: expected positive and finite, got 0": lambda: mi.Gaussian([1.0], noise_std=0),
+    "noise_std: expected positive and finite, got inf": lambda: mi.Gaussian([1.0, 2.0], noise_std=[1.0, np.inf]),
+    "data: expected finite numbers within the range of float32, got 1e[+]39 .*; correct it or pass a mask": lambda: mi.Gaussian([1e39]),
+    "data: expected finite numbers": lambda: mi.VariableCovarianceGaussian([np.inf]),
+    "dof: expected a positive finite number, got -1": lambda: mi.StudentT([1.0], dof=-1),
+    "dof: expected a positive finite number, got 0": lambda: mi.VariableCovarianceStudentT([1.0], dof=0),
+    r"class labels, integers from 0 to 2, got 3 at index \(0,\)": lambda: mi.Categorical([3], classes=3),
 }
 
 
@@ -496,7 +496,7 @@ def test_a_likelihood_is_checked():
     steps = op.pointwise("fn f(x: f32) -> f32 { return floor(100.0 * x); }", "f", op.Space(x=op.cells(4)), "y")
     with pytest.raises(ValueError, match="the gradient is not that of the energy"):
         mi.check_metric(mi.Gaussian(np.ones(4)).amend(steps))
-    with pytest.raises(TypeError, match="likelihood must be one of meshloom.inference"):
+    with pytest.raises(TypeError, match="likelihood: expected one of meshloom.inference"):
         mi.check_metric(3)
 
 
@@ -509,7 +509,7 @@ def test_data_of_another_shape_are_refused():
     data = np.zeros((4, 6))
     for wrong in (data.T, data.ravel(), data.reshape(2, 12), np.zeros((4, 6, 2))):
         for likelihood in (mi.Gaussian(wrong), mi.Poissonian(wrong), mi.StudentT(wrong, 3.0)):
-            with pytest.raises(ValueError, match=r"the model says numbers of the shape \(4, 6\)"):
+            with pytest.raises(ValueError, match=r"expected shape \(4, 6\), which the model predicts"):
                 likelihood.amend(image)
     assert mi.Gaussian(data[None]).amend(image).degrees_of_freedom == 24
     two = op.pointwise("fn f(x: f32) -> vec2<f32> { return vec2<f32>(x, 1.0); }", "f", op.Space(x=op.cells((4, 6))), "y")
@@ -610,13 +610,13 @@ def test_a_state_with_other_samples_or_more_iterations_is_refused(tmp_path):
 def test_messages_are_in_the_words_of_the_caller():
     made, model = mi.CorrelatedFieldMaker(), line(8)
     for error, text, wrong in [
-        (ValueError, r"it must be \(8,\)", lambda: model(np.zeros(7))),
+        (ValueError, r"expected shape \(8,\)", lambda: model(np.zeros(7))),
         (ValueError, r"gives <cells of \(8,\)> with sides \(8.0,\), the next one takes <cells of \(8,\)> with sides \(2.0,\)",
          lambda: model.then(op.pointwise("fn f(y: f32) -> f32 { return y; }", "f", op.Space(y=op.cells(8, size=2.0)), "z"))),
-        (ValueError, "distances has 2 numbers for a group of 1 axes", lambda: made.add_fluctuations(8, (1.0, 1.0), (1.0, 0.5), (-3.0, 0.5))),
-        (ValueError, "offset_std must be a number or a pair", lambda: made.set_amplitude_total_offset(1, None)),
-        (TypeError, "offset_mean must be a number, not None", lambda: made.set_amplitude_total_offset(None, 1)),
-        (TypeError, "callback must be a function", lambda: mi.optimize_kl(mi.Gaussian(np.zeros(8)).amend(model), n_total_iterations=1, callback=3)),
+        (ValueError, "distances: expected one number or 1, one for each axis, got 2", lambda: made.add_fluctuations(8, (1.0, 1.0), (1.0, 0.5), (-3.0, 0.5))),
+        (ValueError, "offset_std: expected a number or a pair", lambda: made.set_amplitude_total_offset(1, None)),
+        (TypeError, "offset_mean: expected a number, got None", lambda: made.set_amplitude_total_offset(None, 1)),
+        (TypeError, "callback: expected a function", lambda: mi.optimize_kl(mi.Gaussian(np.zeros(8)).amend(model), n_total_iterations=1, callback=3)),
     ]:
         with pytest.raises(error, match=text):
             wrong()
@@ -839,16 +839,16 @@ FOUR, PAIR = op.Space(x=op.cells(4)), (1.0, 0.1)
 
 
 @pytest.mark.parametrize("wrong, text", [
-    (lambda: mi.VariableCovarianceGaussian([np.nan]), "data must be finite"),
-    (lambda: mi.VariableCovarianceStudentT([1.0], -1), "dof must be positive"),
-    (lambda: mi.CorrelatedFieldMaker().set_amplitude_total_offset(np.inf, PAIR), "offset_mean must be finite"),
-    (lambda: mi.CorrelatedFieldMaker().set_amplitude_total_offset(0.0, (-1.0, 0.1)), "offset_std is log-normal"),
-    (lambda: mi.CorrelatedFieldMaker().add_fluctuations(8, 1.0, (0.0, 0.1), PAIR), "fluctuations is log-normal"),
-    (lambda: mi.CorrelatedFieldMaker().add_fluctuations(8, 1.0, PAIR, (np.nan, 0.1)), "loglogavgslope must be a finite mean"),
+    (lambda: mi.VariableCovarianceGaussian([np.nan]), "data: expected finite"),
+    (lambda: mi.VariableCovarianceStudentT([1.0], -1), "dof: expected a positive"),
+    (lambda: mi.CorrelatedFieldMaker().set_amplitude_total_offset(np.inf, PAIR), "offset_mean: expected a finite number"),
+    (lambda: mi.CorrelatedFieldMaker().set_amplitude_total_offset(0.0, (-1.0, 0.1)), "offset_std: expected a positive mean .log-normal"),
+    (lambda: mi.CorrelatedFieldMaker().add_fluctuations(8, 1.0, (0.0, 0.1), PAIR), "fluctuations: expected a positive mean .log-normal"),
+    (lambda: mi.CorrelatedFieldMaker().add_fluctuations(8, 1.0, PAIR, (np.nan, 0.1)), "loglogavgslope: expected a finite mean"),
     (lambda: mi.CorrelatedFieldMaker().add_fluctuations(8, 1.0, (1.0, -0.1), PAIR), "standard deviation of 0 or more"),
-    (lambda: mi.CorrelatedFieldMaker().add_fluctuations(8, -1.0, PAIR, PAIR), "distances must be positive"),
-    (lambda: op.cells(8, size=-1.0), "size must be positive"),
-    (lambda: op.cells((8, 8), size=(1.0, np.nan)), "size must be positive"),
+    (lambda: mi.CorrelatedFieldMaker().add_fluctuations(8, -1.0, PAIR, PAIR), "distances: expected positive"),
+    (lambda: op.cells(8, size=-1.0), "size: expected positive"),
+    (lambda: op.cells((8, 8), size=(1.0, np.nan)), "size: expected positive"),
 ])
 def test_constructors_refuse_impossible_numbers(wrong, text):
     with pytest.raises(ValueError, match=text):
@@ -857,10 +857,10 @@ def test_constructors_refuse_impossible_numbers(wrong, text):
 
 def test_constructors_refuse_values_of_other_types():
     for text, wrong in {
-        "prefix must be text": lambda: mi.CorrelatedFieldMaker(3),
-        "size must be a number": lambda: op.cells(8, size="x"),
-        "shape must be a whole number": lambda: op.cells(2.5),
-        "function must be a name": lambda: op.pointwise("fn f(x: f32) -> f32 { return x; }", np.exp, FOUR, "y"),
+        "prefix: expected a str": lambda: mi.CorrelatedFieldMaker(3),
+        "size: expected a number": lambda: op.cells(8, size="x"),
+        "shape: expected an integer": lambda: op.cells(2.5),
+        "function: expected a name": lambda: op.pointwise("fn f(x: f32) -> f32 { return x; }", np.exp, FOUR, "y"),
     }.items():
         with pytest.raises(TypeError, match=text):
             wrong()

@@ -127,10 +127,10 @@ def test_what_one_rank_cannot_take_is_the_same_error_on_all(rng):
         return own_tree.sparse_distance_matrix(own_tree, [0.5, -1.0, 0.5][comm.rank])
 
     for said, call in [
-        ("coordinate 1 of point 70 is 1.25, outside of the periodic box, [0, 1)", lambda c: meshloom.KDTree(own(c, outside), boxsize=1.0, comm=c)),
+        ("coordinate 1 of point 70 is 1.25, outside of the periodic box; expected [0, 1)", lambda c: meshloom.KDTree(own(c, outside), boxsize=1.0, comm=c)),
         ("masses has 1e+40 for point 65, beyond the range of float32", lambda c: meshloom.fof(own(c), 0.1, masses=own(c, masses), comm=c)),
         ("x must consist of vectors of length 3", lambda c: tree(c).query(points[:, : 3 - (c.rank == 1)])),
-        ("r must be numbers", lambda c: tree(c).query_ball_point(own(c), [0.1, np.nan, 0.1][c.rank])),
+        ("r: expected numbers", lambda c: tree(c).query_ball_point(own(c), [0.1, np.nan, 0.1][c.rank])),
         ("r differs: 0.5 on rank 0, 0.25 on rank 2", lambda c: tree(c).query_pairs([0.5, 0.5, 0.25][c.rank])),
         ("max_distance differs: 0.5 on rank 0, -1.0 on rank 1", matrix),
         ("number of axes differs: 2 on rank 0, 3 on rank 1", lambda c: meshloom.KDTree(own(c)[:, : 2 + c.rank % 2], comm=c)),
@@ -312,15 +312,15 @@ def test_errors_say_what_float32_cannot_hold(rng):
     points = rng.random((5, 3))
     for said, call in [
         ("masses has 2e+43 for point 1, beyond", lambda: meshloom.fof(points, 1.0, masses=[1.0, 2e43, 1.0, 1.0, 3e43])),
-        ("masses has 1e-60 for point 2, which is 0 in float32", lambda: meshloom.fof(points, 1.0, masses=[1.0, 0.0, 1e-60, 1.0, 1.0])),
+        ("masses: expected values of at least 1.4e-45 (float32), got 1e-60 for point 2", lambda: meshloom.fof(points, 1.0, masses=[1.0, 0.0, 1e-60, 1.0, 1.0])),
         ("velocities has -1e+39 for point 3, beyond", lambda: meshloom.fof(points, 1.0, velocities=points - 1e39 * (np.arange(5) == 3)[:, None])),
-        ("edges has the length 0", lambda: meshloom.pair_counts(points, [])),
-        ("edges has the length 1", lambda: meshloom.pair_counts(points, [1.0])),
-        ("edges 1 and 2, 0.1 and 0.1000000001, are the same", lambda: meshloom.pair_counts(points, [0.0, 0.1, 0.1000000001, 0.2])),
-        ("r is no number", lambda: meshloom.KDTree(points).query_pairs(np.nan)),
+        ("edges: expected two or more, got 0", lambda: meshloom.pair_counts(points, [])),
+        ("edges: expected two or more, got 1", lambda: meshloom.pair_counts(points, [1.0])),
+        ("edges: expected different numbers in float32, got 0.1 and 0.1000000001", lambda: meshloom.pair_counts(points, [0.0, 0.1, 0.1000000001, 0.2])),
+        ("r: expected a number, got nan", lambda: meshloom.KDTree(points).query_pairs(np.nan)),
     ]:
         with pytest.raises(ValueError) as raised:
             call()
         assert said in str(raised.value)
-    with pytest.raises(TypeError, match="box must be a length or three of them, not None"):
+    with pytest.raises(TypeError, match="box: expected one length or three, got None"):
         meshloom.power_spectrum(points, None)

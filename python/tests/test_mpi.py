@@ -103,12 +103,12 @@ def test_what_one_rank_does_otherwise_is_the_same_error_of_all():
     own = np.array_split(field, COMM.size)[COMM.rank]
     own_comm = meshloom.asarray(own, comm=COMM).comm
     for text, call in [
-        (f"rank {last - 1} has 2 of {2 * last} rows, where it must have 1", lambda: fft.rfftn(own[2 * one :], comm=COMM)),
-        (f"rank {last}: over several ranks all axes", lambda: fft.irfftn(own[None] if one else own, comm=COMM)),
+        (f"rank {last - 1}: expected 1 of {2 * last} rows, got 2", lambda: fft.rfftn(own[2 * one :], comm=COMM)),
+        (f"rank {last}: axes: expected all axes", lambda: fft.irfftn(own[None] if one else own, comm=COMM)),
         (f"type differs: float32 on rank 0, float64 on rank {last}", lambda: fft.rfftn(own.astype("f8") if one else own, comm=COMM)),
         (f"function differs: fftn on rank 0, ifftn on rank {last}", lambda: (fft.ifftn if one else fft.fftn)(own, comm=COMM)),
         (f"rank {last}: division by zero", lambda: meshloom.map_items(lambda n: 1 / 0 if one else n, 9, comm=COMM)),
-        (f"rank {last}: chunk is 0", lambda: meshloom.map_reduce(abs, 9, chunk=1 - one, comm=COMM)),
+        (f"rank {last}: chunk: expected 1 or more, got 0", lambda: meshloom.map_reduce(abs, 9, chunk=1 - one, comm=COMM)),
         (f"shape differs: .2,. on rank 0, .3,. on rank {last}", lambda: own_comm.allreduce(np.zeros(2 + one))),
     ]:
         with pytest.raises((ValueError, ZeroDivisionError), match=text) as caught:

@@ -182,6 +182,8 @@ def test_models_go_when_nobody_has_them():
 def test_wrong_models():
     space = op.Space(x=op.cells((4, 4)))
     square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", space, "y")
+    scaled = "fn f(x: f32, c: f32) -> f32 { return c * x; }"
+    run = op.simulation(8, 8, 32.0, steps=2, window="tsc")
     for error, wrong in [
         (ValueError, lambda: op.pointwise("fn f(x: f32) -> f32 { return x", "f", space, "y")),
         (ValueError, lambda: op.pointwise("fn f(x: f32) -> f32 { return x; }", "g", space, "y")),
@@ -200,6 +202,13 @@ def test_wrong_models():
         (ValueError, lambda: op.cells((4, 4), size=[1.0])),
         (ValueError, lambda: op.diagonal(space, np.ones(3))),
         (ValueError, lambda: op.diagonal(space, {"z": np.ones((4, 4))})),
+        (ValueError, lambda: op.diagonal(space, np.full((4, 4), np.nan))),
+        (ValueError, lambda: op.diagonal(space, meshloom.asarray(np.full((4, 4), np.inf, np.float32)))),
+        (ValueError, lambda: op.diagonal(space, np.full((4, 4), 1e38) * 10)),
+        (ValueError, lambda: op.convolution(space, np.full((4, 4), np.nan))),
+        (ValueError, lambda: op.pointwise(scaled, "f", space, "y", constants={"c": np.full((4, 4), np.nan)})),
+        (ValueError, lambda: run(np.full((8, 8, 8), np.nan))),
+        (ValueError, lambda: run.at({"white_noise": np.full((8, 8, 8), np.inf)})),
         (ValueError, lambda: op.diagonal(op.fourier(space).target, np.ones((3, 4)))),
         (ValueError, lambda: op.convolution(space, np.ones((4, 3)))),
         (ValueError, lambda: op.stencil(space, {1: 1.0})),
