@@ -139,6 +139,10 @@ pub mod rank;
 mod documents {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/ci.md")]
+    struct Ci;
+    #[doc = include_str!("../docs/collectives.md")]
+    struct Collectives;
     #[doc = include_str!("../docs/concepts.md")]
     struct Concepts;
     #[doc = include_str!("../docs/fft.md")]
@@ -149,6 +153,16 @@ mod documents {
     struct FromJax;
     #[doc = include_str!("../docs/from-mpi4jax.md")]
     struct FromMpi4jax;
+    #[doc = include_str!("../docs/gradients.md")]
+    struct Gradients;
+    #[doc = include_str!("../docs/inference.md")]
+    struct Inference;
+    #[doc = include_str!("../docs/map.md")]
+    struct Map;
+    #[doc = include_str!("../docs/operators.md")]
+    struct Operators;
+    #[doc = include_str!("../docs/particles.md")]
+    struct Particles;
     #[doc = include_str!("../docs/start-rust.md")]
     struct StartRust;
 }

@@ -10,9 +10,7 @@ import pytest
 pytest.importorskip("scipy")
 
 ROOT = pathlib.Path(__file__).parents[2]
-# Pages whose blocks do not run yet.
-OTHERS = ("files", "python")
-PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.stem not in OTHERS)]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\S*)\n(.*?)^```\n(?=(\s*^```text\n(.*?)^```$)?)", re.DOTALL | re.MULTILINE)
 
 

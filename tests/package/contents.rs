@@ -77,14 +77,6 @@ fn the_package_is_made_without_a_warning() {
 }
 
 #[test]
-fn the_test_in_the_document_on_ci_is_one_that_runs() {
-    let read = |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
-    let (document, test) = (read("docs/ci.md"), read("tests/exchange/on_several_ranks.rs"));
-    let shown = document.split("```rust\n").nth(1).unwrap().split("```").next().unwrap();
-    assert_eq!(test.split_once("\n\n").unwrap().1, shown);
-}
-
-#[test]
 fn all_places_name_the_same_version() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let places = [

@@ -6,28 +6,6 @@ use std::path::{Path, PathBuf};
 
 use crate::markdown;
 
-/// Pages that are still to be shortened.
-const LONG: &[&str] = &["docs/inference.md"];
-
-/// Pages with blocks of other languages, or of code that does not run yet.
-const OTHERS: &[&str] = &[
-    "docs/ci.md",
-    "docs/clusters.md",
-    "docs/collectives.md",
-    "docs/command-line.md",
-    "docs/files.md",
-    "docs/gradients.md",
-    "docs/groups.md",
-    "docs/halos.md",
-    "docs/inference.md",
-    "docs/map.md",
-    "docs/operators.md",
-    "docs/particles.md",
-    "docs/python.md",
-    "docs/reconstruction.md",
-    "docs/shallow-water.md",
-];
-
 /// Languages of blocks. Documentation tests run `rust`, `python/tests/test_documents.py` runs
 /// `python`, and `program/tests/cli/documents.rs` runs `sh` and reads `toml`. Blocks of
 /// `rust,no_run` are parts of examples and tests, which run there. Blocks of `text` do not run.
@@ -129,7 +107,7 @@ fn blocks_are_run_or_marked_as_text() {
     let sources = folders.into_iter().flatten().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
     let sources: Vec<String> = sources.map(|source| code(&source)).collect();
     let mut wrong = Vec::new();
-    for (page, text) in documents().iter().filter(|(page, _)| !OTHERS.contains(&&***page)) {
+    for (page, text) in &documents() {
         for block in markdown::blocks(text) {
             if !LANGUAGES.contains(&&*block.language) {
                 wrong.push(format!("{page}:{}: `{}`", block.line, block.language));
@@ -149,8 +127,7 @@ fn blocks_are_run_or_marked_as_text() {
 fn documents_are_short() {
     let documents = documents();
     let longest = |page: &str| if page == "README.md" { 110 } else { LINES };
-    let mut long: Vec<_> = documents.keys().filter(|page| documents[*page].lines().count() > longest(page)).collect();
-    long.retain(|page| !LONG.contains(&&***page));
+    let long: Vec<_> = documents.keys().filter(|page| documents[*page].lines().count() > longest(page)).collect();
     assert!(long.is_empty(), "too many lines: {long:#?}");
 }
 
