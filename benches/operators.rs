@@ -10,11 +10,10 @@ use std::time::Instant;
 use meshloom::comm::Communicator;
 use meshloom::fft::{Norm, Operator};
 use meshloom::gpu::{Gpu, Kernel, KernelSource, Options};
-use meshloom::grid::Grid;
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Convolution, Diagonal, Fourier, FourierFilter, Hartley, Leaf, Model, PointwiseOperator, Readout, RegularGrid,
-    Space, StencilOperator, Tap, Vector, Wavenumbers, random_field,
+    Convolution, Diagonal, Fourier, FourierFilter, Hartley, Leaf, Model, PointwiseOperator, Readout, Space,
+    StencilOperator, Tap, Vector, Wavenumbers, random_field,
 };
 use meshloom::{Error, Rank};
 
@@ -130,8 +129,8 @@ fn fused(rank: &mut Rank, chain: &Model, space: &Space, cells: u64) -> Result<()
 }
 
 fn bench(rank: &mut Rank, cells: u64) -> Result<(), Error> {
-    let regular = RegularGrid { shape: [1, 1, cells], size: [1.0; 3], grid: Grid::auto([1; 3], 1), rank: 0 };
-    let space = Space::of("x", Leaf::cells(&regular))?;
+    let mesh = rank.mesh([cells]).periodic([1.0]).build()?;
+    let space = Space::of("x", Leaf::cells(&mesh))?;
     let step = Model::new(PointwiseOperator::wgsl(STEP, "step", &space, "x")?);
     let chain = (1..LINKS).try_fold(step.clone(), |chain, _| chain.then(&step))?;
     fused(rank, &chain, &space, cells)?;
@@ -147,8 +146,8 @@ fn bench(rank: &mut Rank, cells: u64) -> Result<(), Error> {
 /// Prints the counted cost of linear operators, in passes and bytes per cell.
 fn costs(rank: &mut Rank) -> Result<(), Error> {
     let shape = [64u64; 3];
-    let regular = RegularGrid { shape, size: [1.0; 3], grid: Grid::auto([1; 3], 1), rank: 0 };
-    let (cells, modes) = (Space::of("x", Leaf::cells(&regular))?, Space::of("x", Leaf::modes(&regular))?);
+    let mesh = rank.mesh(shape).periodic([1.0; 3]).build()?;
+    let (cells, modes) = (Space::of("x", Leaf::cells(&mesh))?, Space::of("x", Leaf::modes(&mesh))?);
     let field = random_field(rank, &cells, 1)?;
     let smooth = Operator { constant: [1.0, 0.0], factor: &|_, wave| (-wave.k * wave.k).exp(), laplacian: None };
     let taps: Vec<Tap> = (0..3)
@@ -160,7 +159,7 @@ fn costs(rank: &mut Rank) -> Result<(), Error> {
     let models = [
         Model::new(Diagonal::new(&cells, &field)?),
         Model::new(StencilOperator::new(rank, &cells, &taps)?),
-        Model::new(Wavenumbers::unique(&regular)?.amplitudes(rank, &modes)?),
+        Model::new(Wavenumbers::unique(&mesh)?.amplitudes(rank, &modes)?),
         Model::new(Fourier::new(rank, &cells, Norm::Backward)?),
         Model::new(Hartley::new(rank, &cells)?),
         Model::new(FourierFilter::new(rank, &cells, &smooth)?),

@@ -11,10 +11,10 @@
 use meshloom::Rank;
 use meshloom::gpu::Options;
 use meshloom::operators::{
-    Adjoint, Diagonal, Hartley, Leaf, Linear, Model, PointwiseOperator, RegularGrid, Select, Space, Vector,
-    Wavenumbers, check_adjoint, check_derivative, random_field,
+    Adjoint, Diagonal, Hartley, Leaf, Linear, Model, PointwiseOperator, Select, Space, Vector, Wavenumbers,
+    check_adjoint, check_derivative, random_field,
 };
-use meshloom::{Error, Launch, launch};
+use meshloom::{Error, Launch, Mesh, launch};
 
 const RESPONSE: &str = "
     fn response(s: f32) -> f32 {
@@ -23,11 +23,11 @@ const RESPONSE: &str = "
     }";
 
 /// Excitations of all modes to what the detector counts at every third cell.
-fn model(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
-    let (modes, cells) = (Space::of("xi", Leaf::modes(regular))?, Space::of("s", Leaf::cells(regular))?);
+fn model(rank: &mut Rank, mesh: &Mesh) -> Result<Model, Error> {
+    let (modes, cells) = (Space::of("xi", Leaf::modes(mesh))?, Space::of("s", Leaf::cells(mesh))?);
     // A power law of the wavenumber, as one amplitude for each mode: its normalization gives the
     // field a variance of about 1.
-    let wavenumbers = Wavenumbers::unique(regular)?;
+    let wavenumbers = Wavenumbers::unique(mesh)?;
     let spectrum = wavenumbers.amplitudes(rank, &modes)?;
     let power: Vec<f64> = wavenumbers.values().iter().map(|k| 0.2 / (1.0 + (k / 4.0).powi(2))).collect();
     let mut amplitudes = Vector::new(&rank.gpu, &spectrum.signature().domain)?;
@@ -37,7 +37,7 @@ fn model(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
     let correlate = Model::new(Diagonal::new(&modes, &amplitudes)?);
     let transform = Model::new(Adjoint::new(Hartley::new(rank, &cells)?));
     let response = Model::new(PointwiseOperator::wgsl(RESPONSE, "response", transform.target(), "counts")?);
-    let [_, n1, n2] = regular.shape;
+    let [_, n1, n2] = mesh.shape();
     let seen: Vec<[u64; 3]> = (0..n1 * n2).step_by(3).map(|cell| [0, cell / n2, cell % n2]).collect();
     let select = Model::new(Select::cells(rank, response.target(), &seen)?);
     Ok(correlate.then(&transform)?.then(&response)?.then(&select)?)
@@ -46,8 +46,8 @@ fn model(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ranks = std::env::args().nth(1).map_or(Ok(1), |text| text.parse())?;
     let losses = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
-        let regular = RegularGrid::from(&rank.mesh([48, 64]).periodic([4.8, 6.4]).build()?);
-        let model = model(rank, &regular)?;
+        let mesh = rank.mesh([48, 64]).periodic([4.8, 6.4]).build()?;
+        let model = model(rank, &mesh)?;
 
         let truth = random_field(rank, model.domain(), 1)?;
         let data = model.value(rank, &truth)?;

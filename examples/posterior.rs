@@ -12,7 +12,7 @@ use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, Draw, FieldPrior, Fit, FitOptions, IterationOptions, Likelihood,
     NewtonOptions, PriorSpectrum, SampleGroups, Samples, Sampling, Stream, VectorSpace,
 };
-use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector};
+use meshloom::operators::{Leaf, Model, PointwiseOperator, Vector};
 use meshloom::random::philox4x32;
 use meshloom::{Error, Rank};
 
@@ -84,8 +84,8 @@ fn main() -> Result<(), Error> {
     let mut words = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
     let (n, iterations) = (words.next().unwrap_or(32), words.next().unwrap_or(6) as u32);
     let mut rank = Rank::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
-    let regular = RegularGrid::from(&rank.mesh([n, n]).periodic([1.0; 2]).build()?);
-    let field = CorrelatedField::new(&mut rank, &regular, &prior())?.model()?;
+    let mesh = rank.mesh([n, n]).periodic([1.0; 2]).build()?;
+    let field = CorrelatedField::new(&mut rank, &mesh, &prior())?.model()?;
     let exp = PointwiseOperator::wgsl("fn f(s: f32) -> f32 { return exp(s); }", "f", field.target(), "rate")?;
     let rate = field.then(&Model::new(exp))?;
 
@@ -95,7 +95,7 @@ fn main() -> Result<(), Error> {
     let truth = values(&mut rank, &field, &latent)?;
     let uniform = |cell: usize| (0.5 + f64::from(philox4x32([cell as u32, 0, 0, 7], [1, 2])[0])) / 4294967296.0;
     let counts: Vec<f64> = truth.iter().enumerate().map(|(cell, &s)| poisson(s.exp(), uniform(cell))).collect();
-    let leaf = Leaf::cells(&regular);
+    let leaf = Leaf::cells(&mesh);
     let data = Data { name: "counts", leaf: &leaf, values: &counts, mask: None };
     let likelihood = Likelihood::poisson(&mut rank, &data, None)?.amend(&rate)?;
 

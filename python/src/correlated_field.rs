@@ -1,13 +1,13 @@
 //! Fields whose power spectrum is inferred with them.
 
 use meshloom::inference::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, PriorSpectrum};
-use meshloom::operators::{Differentiable, RegularGrid};
+use meshloom::operators::Differentiable;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
 use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::fields::{LeafShape, field, given, process_grid};
+use crate::fields::{LeafShape, field, given, mesh_of};
 use crate::handle::Handle;
 use crate::host_array::to_numpy;
 use crate::operators::{NativeModel, told};
@@ -65,8 +65,7 @@ pub fn correlated_field(
     let axes = axes.into_iter().map(group).collect::<Result<Vec<_>, Failure>>()?;
     let prior = FieldPrior { name, offset_mean: offset.0, offset_std: offset.1, axes };
     let (field, ()) = Handle::make(comm.py(), session, move |rank| {
-        let regular = RegularGrid { shape, size, grid: process_grid(shape, rank.size())?, rank: rank.index() };
-        Ok((CorrelatedField::new(rank, &regular, &prior)?, ()))
+        Ok((CorrelatedField::new(rank, &mesh_of(shape, size, rank.size(), rank.index())?, &prior)?, ()))
     })?;
     let model: NativeModel = field.derive(comm.py(), |_, field| Ok(told(field.model()?)))?.into();
     let domain = model.domain.clone();

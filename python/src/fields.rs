@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use meshloom::Rank;
-use meshloom::grid::{Box3, Grid};
-use meshloom::operators::{Contents, Leaf, OperatorError, PointOrder, RegularGrid, Space, Support, Vector};
+use meshloom::grid::{Box3, Mesh, MeshOptions};
+use meshloom::operators::{Contents, Leaf, OperatorError, PointOrder, Space, Support, Vector};
 use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -28,11 +28,16 @@ pub struct NativePoints(PointOrder);
 /// A leaf, and the shape of this rank's values.
 pub type LeafShape = (LeafTuple, Vec<u64>);
 
-/// Returns the process grid of a leaf: ranks cut the second axis of a flat grid, whose first axis
+/// Returns the process grid of a mesh: ranks cut the second axis of a flat mesh, whose first axis
 /// has one cell, and the first axis of others.
-pub fn process_grid(shape: [u64; 3], ranks: usize) -> Result<Grid, Failure> {
-    let parts = if shape[0] == 1 { [1, ranks] } else { [ranks, 1] };
-    Ok(Grid::new(parts, ranks)?)
+pub fn process_grid(shape: [u64; 3], ranks: usize) -> [usize; 2] {
+    if shape[0] == 1 { [1, ranks] } else { [ranks, 1] }
+}
+
+/// Returns the periodic mesh of a leaf.
+pub fn mesh_of(shape: [u64; 3], size: [f64; 3], ranks: usize, rank: usize) -> Result<Mesh, Failure> {
+    let options = MeshOptions { size, grid: Some(process_grid(shape, ranks)), ..MeshOptions::new(shape) };
+    Ok(Mesh::new(&options, ranks, rank)?)
 }
 
 /// Returns the leaf that a tuple says, on this rank.
@@ -43,11 +48,11 @@ pub fn leaf(rank: &Rank, tuple: &LeafTuple) -> Result<Leaf, Failure> {
 /// Returns the leaf that a tuple says, on one of `ranks` ranks.
 fn leaf_on(ranks: usize, rank: usize, tuple: &LeafTuple) -> Result<Leaf, Failure> {
     let (_, kind, shape, size, complex, components, points) = tuple;
-    let regular = RegularGrid { shape: *shape, size: *size, grid: process_grid(*shape, ranks)?, rank };
+    let mesh = || mesh_of(*shape, *size, ranks, rank);
     let leaf = match kind.as_str() {
-        "cells" => Leaf::cells(&regular),
-        "modes" => Leaf::modes(&regular),
-        "half_spectrum" => Leaf::half_spectrum(&regular),
+        "cells" => Leaf::cells(&mesh()?),
+        "modes" => Leaf::modes(&mesh()?),
+        "half_spectrum" => Leaf::half_spectrum(&mesh()?),
         "points" => match points {
             Some(NativePoints(PointOrder::Numbers(numbers))) => Leaf::numbered_points(numbers.clone(), shape[2]),
             _ => Leaf::points(shape[1], shape[2]),
@@ -71,14 +76,14 @@ pub fn described(space: &Space) -> Vec<LeafShape> {
     let extents = |part: &Box3| part.iter().map(|range| range.end - range.start).collect::<Vec<u64>>();
     let describe = |(name, leaf): (&str, &Leaf)| {
         let (kind, shape, places) = match &leaf.support {
-            Support::Cells { regular, .. } => ("cells", regular.shape, extents(&regular.part())),
-            Support::Modes { regular, half: true } => ("half_spectrum", regular.shape, extents(&regular.modes(true))),
-            Support::Modes { regular, half: false } => ("modes", regular.shape, extents(&regular.modes(false))),
+            Support::Cells { mesh } => ("cells", mesh.shape(), extents(mesh.own())),
+            Support::Modes { mesh, half: true } => ("half_spectrum", mesh.shape(), extents(&mesh.modes(true))),
+            Support::Modes { mesh, half: false } => ("modes", mesh.shape(), extents(&mesh.modes(false))),
             Support::Points { own, total, .. } => ("points", [1, *own, *total], vec![*own]),
             Support::Vector { len } => ("vector", [1, 1, *len], vec![*len]),
             Support::Parameters { len } => ("parameters", [1, 1, *len], vec![*len]),
         };
-        let size = leaf.regular().map_or([1.0; 3], |regular| regular.size);
+        let size = leaf.mesh().map_or([1.0; 3], |mesh| mesh.size());
         let complex = leaf.numbers() == 2;
         let components = (leaf.components > 1).then_some(u64::from(leaf.components));
         let points = match &leaf.support {

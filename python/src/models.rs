@@ -198,12 +198,12 @@ pub fn amplitudes<'py>(
     let (py, session) = (comm.py(), &comm.get().session);
     let (handle, (about, values)) = Handle::make(py, session, move |rank| {
         let target = space(rank, &leaves)?;
-        let Some(regular) = target.only().and_then(|(_, leaf)| leaf.regular()) else {
+        let Some(mesh) = target.only().and_then(|(_, leaf)| leaf.mesh()) else {
             return Err(Failure::Value(format!("amplitudes: expected a space of modes, got {target}")));
         };
         let wavenumbers = match &edges {
-            Some(edges) => Wavenumbers::edges(regular, edges)?,
-            None => Wavenumbers::unique(regular)?,
+            Some(edges) => Wavenumbers::edges(mesh, edges)?,
+            None => Wavenumbers::unique(mesh)?,
         };
         let (model, about) = told(turned(wavenumbers.amplitudes(rank, &target)?, adjoint));
         Ok((model, (about, wavenumbers.values().to_vec())))
@@ -233,7 +233,7 @@ pub fn simulation<'py>(
     };
     let observables = observables.iter().map(named).collect::<PyResult<Vec<_>>>()?;
     let (handle, (about, own)) = Handle::make(py, session, move |rank| {
-        let grid = Some(process_grid(config.cells(), rank.size())?.parts());
+        let grid = Some(process_grid(config.cells(), rank.size()));
         let config = Config { grid, ..config };
         let run = SimulationOperator::new(rank, config, checkpoint_every, &observables)?;
         let own = run.own_cosmology().to_vec();

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::boxes::{extent, volume};
+use super::boxes::{Box3, extent, volume};
 use super::error::LayoutError;
 use super::field::FieldLayout;
 use super::ghost_plan::GhostPlan;
+use super::ghost_widths::GhostWidths;
 use super::process_grid::Grid;
+use super::split::split;
 
 /// The description of a [`Mesh`]: shape, size, boundaries, ghost cells and process grid.
 ///
@@ -74,23 +76,32 @@ pub(crate) fn padded<T: Copy, const D: usize>(values: [T; D], fill: T) -> [T; 3]
 #[derive(Clone)]
 pub struct Mesh(Arc<MeshData>);
 
-#[derive(PartialEq)]
+#[derive(Clone)]
 struct MeshData {
     options: MeshOptions,
     grid: Grid,
     rank: usize,
     layout: FieldLayout,
+    /// Widths of ghost cells by rank, unless all ranks have those of the options.
+    widths: Option<GhostWidths>,
 }
 
+/// Meshes are equal if they have the same cells, box, boundaries, process grid and ghost cells and
+/// are parts of the same rank. The number of axes before padding does not matter.
 impl PartialEq for Mesh {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+        let of = |mesh: &Mesh| {
+            let MeshData { options: MeshOptions { shape, size, periodic, ghosts, .. }, grid, rank, .. } = &*mesh.0;
+            (*shape, *size, *periodic, *ghosts, *grid, *rank)
+        };
+        Arc::ptr_eq(&self.0, &other.0)
+            || (of(self) == of(other) && self.0.layout == other.0.layout && self.0.widths == other.0.widths)
     }
 }
 
 impl fmt::Debug for Mesh {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MeshData { options, grid, rank, layout } = &*self.0;
+        let MeshData { options, grid, rank, layout, .. } = &*self.0;
         f.debug_struct("Mesh")
             .field("shape", &options.shape)
             .field("size", &options.size)
@@ -138,7 +149,46 @@ impl Mesh {
             None => Grid::auto(shape, ranks),
         };
         let layout = GhostPlan::new(shape, grid, rank, ghosts, periodic)?.layout;
-        Ok(Mesh(Arc::new(MeshData { options: options.clone(), grid, rank, layout })))
+        Ok(Mesh(Arc::new(MeshData { options: options.clone(), grid, rank, layout, widths: None })))
+    }
+
+    /// Returns the same cells with `ghosts[a] = [below, above]` ghost cells along axis `a`, equal
+    /// on all ranks.
+    ///
+    /// # Errors
+    /// - [`LayoutError::Ghosts`], [`LayoutError::TooLarge`]; see [`new`](Self::new).
+    pub fn with_ghosts(&self, ghosts: [[u64; 2]; 3]) -> Result<Self, LayoutError> {
+        let MeshData { options, grid, rank, .. } = &*self.0;
+        let layout = GhostPlan::new(options.shape, *grid, *rank, ghosts, options.periodic)?.layout;
+        Ok(self.with_layout(ghosts, layout, None))
+    }
+
+    /// Returns the same cells with ghost cells as wide as each rank needs them.
+    /// [`options`](Self::options) then has the largest widths.
+    ///
+    /// # Errors
+    /// - [`LayoutError::Widths`] if `widths` belongs to another rank or process grid.
+    /// - [`LayoutError::Ghosts`], [`LayoutError::TooLarge`]; see [`new`](Self::new).
+    pub fn with_ghost_widths(&self, widths: &GhostWidths) -> Result<Self, LayoutError> {
+        let MeshData { options, grid, rank, .. } = &*self.0;
+        let layout = GhostPlan::of_widths(options.shape, *grid, *rank, widths, options.periodic)?.layout;
+        let largest = |axis, side: usize| widths.along(axis).iter().map(|width| width[side]).max().unwrap_or(0);
+        let ghosts = [0, 1, 2].map(|axis| [0, 1].map(|side| largest(axis, side)));
+        Ok(self.with_layout(ghosts, layout, Some(widths.clone())))
+    }
+
+    /// Returns the same cells without ghost cells.
+    #[must_use]
+    pub fn without_ghosts(&self) -> Self {
+        if !self.has_ghosts() {
+            return self.clone();
+        }
+        self.with_layout([[0; 2]; 3], FieldLayout::new(self.0.layout.own.clone(), [[0; 2]; 3]), None)
+    }
+
+    fn with_layout(&self, ghosts: [[u64; 2]; 3], layout: FieldLayout, widths: Option<GhostWidths>) -> Self {
+        let options = MeshOptions { ghosts, ..self.0.options.clone() };
+        Mesh(Arc::new(MeshData { options, layout, widths, ..MeshData::clone(&self.0) }))
     }
 
     /// Returns the options that the mesh was created with.
@@ -166,6 +216,18 @@ impl Mesh {
         [0, 1, 2].map(|a| size[a] / shape[a] as f64)
     }
 
+    /// Returns the volume of a cell.
+    #[must_use]
+    pub fn cell_volume(&self) -> f64 {
+        self.cell_size().iter().product()
+    }
+
+    /// Returns along which axes the box is periodic.
+    #[must_use]
+    pub fn periodic(&self) -> [bool; 3] {
+        self.0.options.periodic
+    }
+
     /// Returns the shape without the axes that were added in front.
     #[must_use]
     pub fn unpadded_shape(&self) -> &[u64] {
@@ -188,6 +250,28 @@ impl Mesh {
     #[must_use]
     pub fn layout(&self) -> &FieldLayout {
         &self.0.layout
+    }
+
+    /// Returns the cells that the rank owns, as a range along each axis.
+    #[must_use]
+    pub fn own(&self) -> &Box3 {
+        &self.0.layout.own
+    }
+
+    /// Returns `true` if the rank owns the cell.
+    #[must_use]
+    pub fn owns(&self, cell: [u64; 3]) -> bool {
+        self.own().iter().zip(cell).all(|(range, at)| range.contains(&at))
+    }
+
+    /// Returns the modes of the rank, as a [`Transform`](crate::fft::Transform) leaves them: the
+    /// second and third axis are cut. `half` keeps the modes `0..=n/2` of the last axis only, those
+    /// of a real field.
+    #[must_use]
+    pub fn modes(&self, half: bool) -> Box3 {
+        let ([n0, n1, n2], [p0, p1], [i, j]) = (self.shape(), self.grid().parts(), self.grid().at(self.rank()));
+        let last = if half { n2 / 2 + 1 } else { n2 };
+        [0..n0, split(n1, p0 as u64, i as u64), split(last, p1 as u64, j as u64)]
     }
 
     /// Returns the number of cells that the rank owns.
@@ -222,7 +306,7 @@ impl Mesh {
     #[must_use]
     pub fn index(&self, cell: [u64; 3]) -> Option<u64> {
         let layout = &self.0.layout;
-        if (0..3).any(|a| !layout.own[a].contains(&cell[a])) {
+        if !self.owns(cell) {
             return None;
         }
         let strides = layout.strides();
@@ -244,8 +328,11 @@ impl Mesh {
 
     /// Plans the exchange of ghost cells.
     pub(crate) fn ghost_plan(&self) -> Result<GhostPlan, LayoutError> {
-        let MeshData { options, grid, rank, .. } = &*self.0;
-        GhostPlan::new(options.shape, *grid, *rank, options.ghosts, options.periodic)
+        let MeshData { options, grid, rank, widths, .. } = &*self.0;
+        match widths {
+            Some(widths) => GhostPlan::of_widths(options.shape, *grid, *rank, widths, options.periodic),
+            None => GhostPlan::new(options.shape, *grid, *rank, options.ghosts, options.periodic),
+        }
     }
 }
 
@@ -272,6 +359,27 @@ mod tests {
                 assert!(seen.iter().all(|&times| times == 1), "{shape:?} on {ranks}");
             }
         }
+    }
+
+    #[test]
+    fn ghost_cells_change_and_cells_stay() {
+        let mesh = Mesh::new(&MeshOptions::new([6, 8]), 2, 1).unwrap();
+        let wide = mesh.with_ghosts([[0; 2], [1, 2], [3, 0]]).unwrap();
+        assert_eq!(wide.layout(), &FieldLayout::new(mesh.own().clone(), [[0; 2], [1, 2], [3, 0]]));
+        assert!(wide != mesh && wide.without_ghosts() == mesh && wide.index([0, 3, 0]) == Some(11 + 3));
+        assert_eq!(Mesh::new(&MeshOptions::new([1, 6, 8]), 2, 1).unwrap(), mesh);
+        assert_eq!(mesh.with_ghosts([[0; 2], [0; 2], [0; 2]]).unwrap(), mesh);
+
+        let mut widths = GhostWidths::new(mesh.grid(), 1, [[0; 2]; 3]).unwrap();
+        assert_eq!(mesh.with_ghost_widths(&widths).unwrap().layout(), mesh.layout());
+        widths.widen(1, &[[0, 0], [2, 1]], 0);
+        let uneven = mesh.with_ghost_widths(&widths).unwrap();
+        assert_eq!(uneven.options().ghosts, [[0; 2], [2, 1], [0; 2]]);
+        assert_eq!(uneven.ghost_plan().unwrap().layout, *uneven.layout());
+        assert!(uneven.has_ghosts() && uneven.without_ghosts() == mesh);
+        let first = GhostWidths::new(mesh.grid(), 0, [[0; 2]; 3]).unwrap();
+        assert!(matches!(mesh.with_ghost_widths(&first), Err(LayoutError::Widths { .. })));
+        assert!(matches!(mesh.with_ghosts([[u64::MAX; 2]; 3]), Err(LayoutError::Ghosts { .. })));
     }
 
     #[test]

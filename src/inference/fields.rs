@@ -201,14 +201,14 @@ impl VectorSpace for Rank {
 fn share_of(rank: &Rank, name: &str, leaf: &Leaf) -> Result<Share, InferenceError> {
     let line = |first: u64, len: u64, total: u64| ([1, 1, total], [0..1, 0..1, first..first + len]);
     let (mut shape, mut own) = match &leaf.support {
-        Support::Cells { ghosts, .. } if *ghosts != [[0; 2]; 3] => {
+        Support::Cells { mesh } if mesh.has_ghosts() => {
             let why = format!("leaf `{name}` has ghost cells; noise and states are of cells that each are one rank's");
             return Err(InferenceError::Invalid { what: "fields as vectors".into(), why });
         }
-        Support::Cells { regular, .. } => (regular.shape, regular.part()),
-        Support::Modes { regular, half } => {
-            let [n0, n1, n2] = regular.shape;
-            ([n0, n1, if *half { n2 / 2 + 1 } else { n2 }], regular.modes(*half))
+        Support::Cells { mesh } => (mesh.shape(), mesh.own().clone()),
+        Support::Modes { mesh, half } => {
+            let [n0, n1, n2] = mesh.shape();
+            ([n0, n1, if *half { n2 / 2 + 1 } else { n2 }], mesh.modes(*half))
         }
         Support::Points { order, .. } if *order != PointOrder::Ranks && rank.comm.size() > 1 => {
             let why = format!(

@@ -192,21 +192,21 @@ fn places(comm: &Communicator, leaf: &Leaf) -> Result<Vec<u64>, OperatorError> {
         i.flat_map(|i| j.clone().flat_map(|j| row(i, j)).collect::<Vec<_>>()).collect()
     };
     Ok(match &leaf.support {
-        Support::Cells { regular, ghosts } => {
-            let layout = regular.layout(*ghosts);
-            let first = regular.cells().wrapping_add((regular.rank as u64) << 40);
+        Support::Cells { mesh } => {
+            let layout = mesh.layout();
+            let first = mesh.total_cells().wrapping_add((mesh.rank() as u64) << 40);
             let mut places: Vec<u64> = (0..layout.len()).map(|ghost| first.wrapping_add(ghost)).collect();
             let ([_, rows, columns], strides) = (extent(&layout.own), layout.strides());
-            for (at, place) in in_box(layout.own.clone(), regular.shape).into_iter().enumerate() {
+            for (at, place) in in_box(layout.own.clone(), mesh.shape()).into_iter().enumerate() {
                 let at = [at as u64 / (rows * columns), at as u64 / columns % rows, at as u64 % columns];
                 let at = layout.offset() + (0..3).map(|a| at[a] * strides[a]).sum::<u64>();
                 places[at as usize] = place;
             }
             places
         }
-        Support::Modes { regular, half } => {
-            let [n0, n1, n2] = regular.shape;
-            in_box(regular.modes(*half), [n0, n1, if *half { n2 / 2 + 1 } else { n2 }])
+        Support::Modes { mesh, half } => {
+            let [n0, n1, n2] = mesh.shape();
+            in_box(mesh.modes(*half), [n0, n1, if *half { n2 / 2 + 1 } else { n2 }])
         }
         Support::Points { order: PointOrder::Numbers(numbers), .. } => numbers.get().to_vec(),
         Support::Points { own, order: PointOrder::Ranks, .. } => {

@@ -51,18 +51,18 @@ impl Convolution {
     /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
     pub fn new(rank: &mut Rank, space: &Space, kernel: &Vector) -> Result<Self, OperatorError> {
         const NAME: &str = "convolution";
-        let (_, leaf, regular) = real_cells(rank, space, NAME)?;
+        let (_, leaf, mesh) = real_cells(rank, space, NAME)?;
         let (_, own, other) = real_cells(rank, kernel.space(), NAME)?;
-        if other != regular || own.fields() != 1 {
+        if other != mesh || own.fields() != 1 {
             let why = format!("{space} with {}; the kernel is one field of the same grid", kernel.space());
             return Err(OperatorError::invalid(NAME, why));
         }
         let gpu = rank.gpu.clone();
         let transform = |fields: u64, inverse: Option<Callback>| {
-            let spec = Spec::of::<f32>(regular.shape).fields(fields);
+            let spec = Spec::of::<f32>(mesh.shape()).fields(fields);
             let callbacks = TransformCallbacks { inverse, ..TransformCallbacks::default() };
             let options = TransformOptions::default().callbacks(callbacks);
-            Transform::<f32>::with(&gpu, &spec, regular.grid, regular.rank, &options)
+            Transform::<f32>::with(&gpu, &spec, mesh.grid(), mesh.rank(), &options)
         };
         let one = transform(1, None)?;
         let modes = one.spectrum(&gpu)?;
@@ -100,8 +100,8 @@ impl Linear for Convolution {
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         let Some((name, leaf)) = self.signature.domain.only() else { return Ok(()) };
-        let Some(regular) = leaf.regular() else { return Ok(()) };
-        let modes = Space::of(name, Leaf::half_spectrum(regular))?;
+        let Some(mesh) = leaf.mesh() else { return Ok(()) };
+        let modes = Space::of(name, Leaf::half_spectrum(mesh))?;
         out.field(rank, &Vector::over(&modes, vec![Contents::Device(self.kernel.cast()?)])?)
     }
 

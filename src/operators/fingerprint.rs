@@ -90,9 +90,9 @@ impl Fingerprint {
         self.number(u64::from(leaf.components));
         self.number(leaf.batch);
         match &leaf.support {
-            Support::Cells { regular, .. } | Support::Modes { regular, .. } => {
-                regular.shape.iter().for_each(|n| self.number(*n));
-                self.numbers(&regular.size);
+            Support::Cells { mesh } | Support::Modes { mesh, .. } => {
+                mesh.shape().iter().for_each(|n| self.number(*n));
+                self.numbers(&mesh.size());
             }
             Support::Points { total, order, .. } => {
                 self.number(*total);
@@ -179,12 +179,12 @@ fn for_each_place(rank: &Rank, leaf: &Leaf, visit: &mut dyn FnMut(u64, u64)) -> 
         }
     };
     match &leaf.support {
-        Support::Cells { regular, ghosts } => {
-            let (layout, [_, n1, n2]) = (regular.layout(*ghosts), regular.shape);
+        Support::Cells { mesh } => {
+            let (layout, [_, n1, n2]) = (mesh.layout(), mesh.shape());
             in_box(&layout.own, [n1, n2], (layout.offset(), layout.strides()));
         }
-        Support::Modes { regular, half } => {
-            let (own, [_, n1, n2]) = (regular.modes(*half), regular.shape);
+        Support::Modes { mesh, half } => {
+            let (own, [_, n1, n2]) = (mesh.modes(*half), mesh.shape());
             let [_, e1, e2] = extent(&own);
             in_box(&own, [n1, if *half { n2 / 2 + 1 } else { n2 }], (0, [e1 * e2, e2, 1]));
         }

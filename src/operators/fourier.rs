@@ -2,7 +2,7 @@
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::{Leaf, RegularGrid, Support};
+use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
 use super::signature::Signature;
 use super::space::Space;
@@ -10,7 +10,7 @@ use super::vector::Vector;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::fft::{Norm, Route, Spec, Transform, TransformOptions, Value, Values};
 use crate::gpu::{Array, Gpu, Recorder};
-use crate::grid::Cost;
+use crate::grid::{Cost, Mesh};
 use crate::rank::Rank;
 
 /// Bytes of a message in cost reports.
@@ -41,28 +41,25 @@ enum AnyTransform {
 }
 
 /// Returns the only leaf of a space, cells without ghost cells, with its name and grid.
-pub(super) fn cells_of<'a>(
-    space: &'a Space,
-    operator: &str,
-) -> Result<(&'a str, &'a Leaf, &'a RegularGrid), OperatorError> {
+pub(super) fn cells_of<'a>(space: &'a Space, operator: &str) -> Result<(&'a str, &'a Leaf, &'a Mesh), OperatorError> {
     match space.only() {
-        Some((name, leaf @ Leaf { support: Support::Cells { regular, ghosts }, .. })) if *ghosts == [[0; 2]; 3] => {
-            Ok((name, leaf, regular))
+        Some((name, leaf @ Leaf { support: Support::Cells { mesh }, .. })) if !mesh.has_ghosts() => {
+            Ok((name, leaf, mesh))
         }
         _ => Err(OperatorError::invalid(operator, format!("{space} is not one field of cells without ghosts"))),
     }
 }
 
 /// Checks that a grid is cut for this rank. [Collective](Rank) for a new grid.
-pub(super) fn cut_alike(regular: &RegularGrid, rank: &mut Rank, operator: &str) -> Result<(), OperatorError> {
-    if (regular.grid.ranks(), regular.rank) == (rank.size(), rank.index()) {
-        rank.parts(regular.grid)?;
+pub(super) fn cut_alike(mesh: &Mesh, rank: &mut Rank, operator: &str) -> Result<(), OperatorError> {
+    if (mesh.grid().ranks(), mesh.rank()) == (rank.size(), rank.index()) {
+        rank.parts(mesh.grid())?;
         return Ok(());
     }
-    let (grid, index, ranks) = (regular.grid, rank.index(), rank.size());
+    let (grid, index, ranks) = (mesh.grid(), rank.index(), rank.size());
     let why = format!(
-        "the fields are cut for rank {} of {grid} ranks, this is rank {index} of {ranks}; make spaces for this rank and a grid of all ranks",
-        regular.rank
+        "the fields are cut for rank {} of {grid} ranks, this is rank {index} of {ranks}; create their mesh with `Rank::mesh` of this rank",
+        mesh.rank()
     );
     Err(OperatorError::invalid(operator, why))
 }
@@ -77,11 +74,11 @@ pub(super) fn route_cost(route: &Route) -> Cost {
 pub(super) fn transform<T: Value>(
     gpu: &Gpu,
     leaf: &Leaf,
-    regular: &RegularGrid,
+    mesh: &Mesh,
     norm: Norm,
 ) -> Result<Transform<T>, OperatorError> {
-    let spec = Spec::of::<T>(regular.shape).fields(leaf.fields()).norm(norm);
-    Ok(Transform::with(gpu, &spec, regular.grid, regular.rank, &TransformOptions::default())?)
+    let spec = Spec::of::<T>(mesh.shape()).fields(leaf.fields()).norm(norm);
+    Ok(Transform::with(gpu, &spec, mesh.grid(), mesh.rank(), &TransformOptions::default())?)
 }
 
 impl Fourier {
@@ -93,15 +90,15 @@ impl Fourier {
     /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
     pub fn new(rank: &mut Rank, domain: &Space, norm: Norm) -> Result<Self, OperatorError> {
         let [name_of_transform, _] = NAMES;
-        let (name, leaf, regular) = cells_of(domain, name_of_transform)?;
-        cut_alike(regular, rank, name_of_transform)?;
+        let (name, leaf, mesh) = cells_of(domain, name_of_transform)?;
+        cut_alike(mesh, rank, name_of_transform)?;
         let half = leaf.values == Values::Real;
-        let modes = Support::Modes { regular: regular.clone(), half };
+        let modes = Support::Modes { mesh: mesh.clone(), half };
         let target = Space::of(name, Leaf { support: modes, ..leaf.clone() }.complex())?;
         let gpu = &rank.gpu;
         let transform = match leaf.values {
-            Values::Real => AnyTransform::Real(transform(gpu, leaf, regular, norm)?),
-            Values::Complex => AnyTransform::Complex(transform(gpu, leaf, regular, norm)?),
+            Values::Real => AnyTransform::Real(transform(gpu, leaf, mesh, norm)?),
+            Values::Complex => AnyTransform::Complex(transform(gpu, leaf, mesh, norm)?),
         };
         let signature = Signature::new(name_of_transform, domain, &target);
         Ok(Fourier { transform, norm, is_inverse: false, signature })
@@ -195,18 +192,18 @@ impl Hartley {
     /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
     pub fn new(rank: &mut Rank, domain: &Space) -> Result<Self, OperatorError> {
         const NAME: &str = "Hartley transform";
-        let (name, leaf, regular) = cells_of(domain, NAME)?;
-        cut_alike(regular, rank, NAME)?;
+        let (name, leaf, mesh) = cells_of(domain, NAME)?;
+        cut_alike(mesh, rank, NAME)?;
         if leaf.values == Values::Complex {
             return Err(OperatorError::invalid(
                 NAME,
                 "complex fields; transform real and imaginary parts as two components",
             ));
         }
-        let modes = Support::Modes { regular: regular.clone(), half: false };
+        let modes = Support::Modes { mesh: mesh.clone(), half: false };
         let target = Space::of(name, Leaf { support: modes, ..leaf.clone() })?;
-        let spec = Spec::of::<[f32; 2]>(regular.shape).fields(leaf.fields());
-        let transform = Transform::hartley(&rank.gpu, &spec, regular.grid, regular.rank)?;
+        let spec = Spec::of::<[f32; 2]>(mesh.shape()).fields(leaf.fields());
+        let transform = Transform::hartley(&rank.gpu, &spec, mesh.grid(), mesh.rank())?;
         Ok(Hartley { transform, signature: Signature::new(NAME, domain, &target) })
     }
 }

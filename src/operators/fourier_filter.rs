@@ -55,24 +55,24 @@ impl FourierFilter {
         points: Option<[u64; 3]>,
     ) -> Result<Self, OperatorError> {
         const NAME: &str = "Fourier filter";
-        let (_, leaf, regular) = cells_of(space, NAME)?;
-        cut_alike(regular, rank, NAME)?;
-        let spec = Spec { values: leaf.values, ..Spec::of::<f32>(regular.shape) }.fields(leaf.fields());
+        let (_, leaf, mesh) = cells_of(space, NAME)?;
+        cut_alike(mesh, rank, NAME)?;
+        let spec = Spec { values: leaf.values, ..Spec::of::<f32>(mesh.shape()) }.fields(leaf.fields());
         let spec = points.map_or(spec.clone(), |points| spec.points(points));
-        let distances = regular.distances();
+        let distances = mesh.cell_size();
         let size = [0, 1, 2].map(|a| distances[a] * spec.points[a] as f64);
-        let layout = regular.layout([[0; 2]; 3]);
+        let layout = mesh.layout().clone();
         let whole = multiplier.tables(spec.points, size, &spec.points.map(|n| 0..n));
         let mut mark = Fingerprint::new();
         spec.points.iter().for_each(|n| mark.number(*n));
         whole.constant.iter().chain(&whole.values).for_each(|value| mark.number(u64::from(value.to_bits())));
         let (filters, cost) = match leaf.values {
             Values::Real => {
-                let (filters, cost) = pair::<f32>(rank, regular.grid, &spec, size, multiplier)?;
+                let (filters, cost) = pair::<f32>(rank, mesh.grid(), &spec, size, multiplier)?;
                 (AnyFilter::Real(filters), cost)
             }
             Values::Complex => {
-                let (filters, cost) = pair::<[f32; 2]>(rank, regular.grid, &spec, size, multiplier)?;
+                let (filters, cost) = pair::<[f32; 2]>(rank, mesh.grid(), &spec, size, multiplier)?;
                 (AnyFilter::Complex(filters), cost)
             }
         };

@@ -188,7 +188,7 @@ impl Linear for Gather {
         let index = if self.index.is_some() { 4 * to.places() * to.batch } else { 0 };
         let there = Cost::kernels(to.batch, 4 * to.len() + index);
         let back = Cost::kernels(3 * to.batch, 8 * to.len() + index + 12 * from.len());
-        let ranks = to.regular().map_or(1, |regular| regular.grid.ranks() as u64);
+        let ranks = to.mesh().map_or(1, |mesh| mesh.grid().ranks() as u64);
         // Two reductions and what they spread again, by trees: messages of one rank at most.
         let steps = u64::from(ranks.next_power_of_two().ilog2());
         [there, Cost { messages: 4 * steps, sent_bytes: 2 * steps * (4 * to.batch + 8 * from.len()), ..back }]

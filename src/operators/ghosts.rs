@@ -3,7 +3,7 @@
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, cut_alike};
-use super::leaf::{Leaf, RegularGrid};
+use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
 use super::signature::Signature;
 use super::space::Space;
@@ -12,7 +12,7 @@ use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel, KernelSource, Recorder};
-use crate::grid::{Cost, FieldLayout, GhostPlan, extent, volume};
+use crate::grid::{Cost, FieldLayout, GhostPlan, Mesh, extent, volume};
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -47,13 +47,8 @@ pub(crate) struct Ghosted {
 impl Ghosted {
     /// Creates it for `fields` fields of a grid with ghost cells of these widths. Errors name
     /// `operator`.
-    pub fn new(
-        operator: &str,
-        regular: &RegularGrid,
-        widths: [[u64; 2]; 3],
-        fields: u64,
-    ) -> Result<Self, OperatorError> {
-        let plan = GhostPlan::new(regular.shape, regular.grid, regular.rank, widths, [true; 3]);
+    pub fn new(operator: &str, mesh: &Mesh, widths: [[u64; 2]; 3], fields: u64) -> Result<Self, OperatorError> {
+        let plan = mesh.with_ghosts(widths).and_then(|mesh| mesh.ghost_plan());
         let plan = plan.map_err(|error| OperatorError::invalid(operator, error.to_string()))?;
         Ok(Self::of(plan, fields))
     }
@@ -146,21 +141,28 @@ impl Ghosts {
     /// - [`OperatorError::Invalid`] for other spaces.
     pub fn new(rank: &mut Rank, domain: &Space, widths: [[u64; 2]; 3]) -> Result<Self, OperatorError> {
         const NAME: &str = "ghost cells";
-        let (name, leaf, regular) = real_cells(rank, domain, NAME)?;
-        let ghosted = Ghosted::new(NAME, regular, widths, leaf.fields())?;
-        let target = Space::of(name, leaf.clone().ghosts(widths))?;
+        let (name, leaf, mesh) = real_cells(rank, domain, NAME)?;
+        let ghosted = Ghosted::new(NAME, mesh, widths, leaf.fields())?;
+        let mesh = mesh.with_ghosts(widths).map_err(|error| OperatorError::invalid(NAME, error.to_string()))?;
+        let target = Space::of(name, Leaf { support: Support::Cells { mesh }, ..leaf.clone() })?;
         Ok(Ghosts { ghosted, signature: Signature::new(NAME, domain, &target) })
     }
 }
 
-/// Returns the only leaf of a space: real cells without ghost cells, cut for this rank.
+/// Returns the only leaf of a space: real cells of a periodic mesh without ghost cells, cut for this
+/// rank.
 pub(super) fn real_cells<'a>(
     rank: &mut Rank,
     space: &'a Space,
     operator: &str,
-) -> Result<(&'a str, &'a Leaf, &'a RegularGrid), OperatorError> {
+) -> Result<(&'a str, &'a Leaf, &'a Mesh), OperatorError> {
     let found = cells_of(space, operator)?;
     cut_alike(found.2, rank, operator)?;
+    let periodic = found.2.periodic();
+    if periodic != [true; 3] {
+        let why = format!("expected a mesh that is periodic along all axes, got {periodic:?}");
+        return Err(OperatorError::invalid(operator, why));
+    }
     match found.1.values {
         Values::Real => Ok(found),
         Values::Complex => {

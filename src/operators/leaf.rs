@@ -1,94 +1,23 @@
-//! Leaves of spaces: values at the cells or modes of a regular grid, at points, or in a small
-//! vector.
+//! Leaves of spaces: values at the cells or modes of a mesh, at points, or in a small vector.
 
 use std::fmt;
 
 use super::point_numbers::{PointNumbers, PointOrder};
 use crate::fft::Values;
-use crate::grid::{Box3, FieldLayout, Grid, Mesh, split, volume};
-
-/// A regular, periodic grid, distributed over a process grid. Fewer axes are padded in front by 1.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RegularGrid {
-    /// Number of cells along each axis, of all ranks.
-    pub shape: [u64; 3],
-    /// Side lengths of the box in the caller's unit; positive.
-    pub size: [f64; 3],
-    /// The process grid.
-    pub grid: Grid,
-    /// The number of this rank.
-    pub rank: usize,
-}
-
-impl From<&Mesh> for RegularGrid {
-    /// Takes the cells, the box and the process grid of a mesh; its ghost cells are left out.
-    fn from(mesh: &Mesh) -> Self {
-        RegularGrid { shape: mesh.shape(), size: mesh.size(), grid: mesh.grid(), rank: mesh.rank() }
-    }
-}
-
-impl RegularGrid {
-    /// Returns the distance of neighboring cells along each axis.
-    #[must_use]
-    pub fn distances(&self) -> [f64; 3] {
-        [0, 1, 2].map(|a| self.size[a] / self.shape[a] as f64)
-    }
-
-    /// Returns the volume of a cell.
-    #[must_use]
-    pub fn cell_volume(&self) -> f64 {
-        self.distances().iter().product()
-    }
-
-    /// Returns the number of cells of all ranks.
-    #[must_use]
-    pub fn cells(&self) -> u64 {
-        self.shape.iter().fold(1, |product: u64, &n| product.saturating_mul(n))
-    }
-
-    /// Returns the cells of this rank.
-    #[must_use]
-    pub fn part(&self) -> Box3 {
-        self.grid.part(self.shape, self.rank)
-    }
-
-    /// Returns `true` if this rank owns the cell.
-    #[must_use]
-    pub fn owns(&self, cell: [u64; 3]) -> bool {
-        self.part().iter().zip(cell).all(|(range, at)| range.contains(&at))
-    }
-
-    /// Returns the layout of this rank's cells with `ghosts`.
-    #[must_use]
-    pub fn layout(&self, ghosts: [[u64; 2]; 3]) -> FieldLayout {
-        FieldLayout::new(self.part(), ghosts)
-    }
-
-    /// Returns the modes of this rank, as a [`Transform`](crate::fft::Transform) leaves them: the
-    /// second and third axis are cut.
-    #[must_use]
-    pub fn modes(&self, half: bool) -> Box3 {
-        let [n0, n1, n2] = self.shape;
-        let ([p0, p1], [i, j]) = (self.grid.parts(), self.grid.at(self.rank));
-        let last = if half { n2 / 2 + 1 } else { n2 };
-        [0..n0, split(n1, p0 as u64, i as u64), split(last, p1 as u64, j as u64)]
-    }
-}
+use crate::grid::{Mesh, volume};
 
 /// The places of the values of a leaf.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Support {
-    /// The cells of a grid, with ghost cells of this rank.
+    /// The cells of a mesh and its ghost cells.
     Cells {
-        /// The grid.
-        regular: RegularGrid,
-        /// Ghost cells below and above the cells of this rank, by axis.
-        ghosts: [[u64; 2]; 3],
+        /// The mesh.
+        mesh: Mesh,
     },
-    /// The modes of a grid ([`RegularGrid::modes`]); mode `m` has index `m mod n`.
+    /// The modes of a mesh ([`Mesh::modes`]); mode `m` has index `m mod n`.
     Modes {
-        /// The grid.
-        regular: RegularGrid,
+        /// The mesh, without ghost cells.
+        mesh: Mesh,
         /// Whether the last axis has only the modes `0..=n/2` of a real field.
         half: bool,
     },
@@ -131,22 +60,23 @@ impl Leaf {
         Leaf { support, values: Values::Real, components: 1, batch: 1 }
     }
 
-    /// Creates a real leaf at the cells of a grid.
+    /// Creates a real leaf at the cells and ghost cells of a mesh. Most operators need a mesh
+    /// without ghost cells ([`Mesh::without_ghosts`]) and add those that they need.
     #[must_use]
-    pub fn cells(regular: &RegularGrid) -> Self {
-        Leaf::real(Support::Cells { regular: regular.clone(), ghosts: [[0; 2]; 3] })
+    pub fn cells(mesh: &Mesh) -> Self {
+        Leaf::real(Support::Cells { mesh: mesh.clone() })
     }
 
-    /// Creates a complex leaf at the half spectrum of real fields.
+    /// Creates a complex leaf at the half spectrum of real fields on a mesh.
     #[must_use]
-    pub fn half_spectrum(regular: &RegularGrid) -> Self {
-        Leaf::real(Support::Modes { regular: regular.clone(), half: true }).complex()
+    pub fn half_spectrum(mesh: &Mesh) -> Self {
+        Leaf::real(Support::Modes { mesh: mesh.without_ghosts(), half: true }).complex()
     }
 
-    /// Creates a real leaf at all modes of a grid, for Hartley transforms.
+    /// Creates a real leaf at all modes of a mesh, for Hartley transforms.
     #[must_use]
-    pub fn modes(regular: &RegularGrid) -> Self {
-        Leaf::real(Support::Modes { regular: regular.clone(), half: false })
+    pub fn modes(mesh: &Mesh) -> Self {
+        Leaf::real(Support::Modes { mesh: mesh.without_ghosts(), half: false })
     }
 
     /// Creates a real leaf at `own` of `total` points, in the order of ranks
@@ -196,20 +126,11 @@ impl Leaf {
         self
     }
 
-    /// Sets the ghost widths of a leaf at cells.
+    /// Returns the mesh of cells or modes.
     #[must_use]
-    pub fn ghosts(mut self, widths: [[u64; 2]; 3]) -> Self {
-        if let Support::Cells { ghosts, .. } = &mut self.support {
-            *ghosts = widths;
-        }
-        self
-    }
-
-    /// Returns the grid of cells or modes.
-    #[must_use]
-    pub fn regular(&self) -> Option<&RegularGrid> {
+    pub fn mesh(&self) -> Option<&Mesh> {
         match &self.support {
-            Support::Cells { regular, .. } | Support::Modes { regular, .. } => Some(regular),
+            Support::Cells { mesh } | Support::Modes { mesh, .. } => Some(mesh),
             _ => None,
         }
     }
@@ -218,8 +139,8 @@ impl Leaf {
     #[must_use]
     pub fn places(&self) -> u64 {
         match &self.support {
-            Support::Cells { regular, ghosts } => regular.layout(*ghosts).len(),
-            Support::Modes { regular, half } => volume(&regular.modes(*half)),
+            Support::Cells { mesh } => mesh.array_len(),
+            Support::Modes { mesh, half } => volume(&mesh.modes(*half)),
             Support::Points { own, .. } => *own,
             Support::Vector { len } | Support::Parameters { len } => *len,
         }
@@ -254,11 +175,13 @@ impl Leaf {
     pub fn total(&self) -> u64 {
         let product = |n: [u64; 3]| n.into_iter().fold(1, u64::saturating_mul);
         let places = match &self.support {
-            Support::Cells { regular, ghosts } => product(
-                [0, 1, 2].map(|a| regular.shape[a] + regular.grid.along(a) as u64 * (ghosts[a][0] + ghosts[a][1])),
-            ),
-            Support::Modes { regular: RegularGrid { shape: [n0, n1, n2], .. }, half } => {
-                product([*n0, *n1, if *half { n2 / 2 + 1 } else { *n2 }])
+            Support::Cells { mesh } => product([0, 1, 2].map(|a| {
+                let [below, above] = mesh.options().ghosts[a];
+                mesh.shape()[a] + mesh.grid().along(a) as u64 * (below + above)
+            })),
+            Support::Modes { mesh, half } => {
+                let [n0, n1, n2] = mesh.shape();
+                product([n0, n1, if *half { n2 / 2 + 1 } else { n2 }])
             }
             Support::Points { total, .. } => *total,
             Support::Vector { len } | Support::Parameters { len } => *len,
@@ -274,28 +197,25 @@ impl Leaf {
 
     /// Returns the reason why the leaf is invalid, if it is.
     pub(super) fn fault(&self) -> Option<String> {
-        if self.components == 0 || self.batch == 0 {
-            return Some(format!("{} components in a batch of {}; both are 1 at least", self.components, self.batch));
-        }
-        let RegularGrid { shape, size, grid, rank } = self.regular()?;
-        if shape.contains(&0) || size.iter().any(|length| !(length.is_finite() && *length > 0.0)) {
-            return Some(format!("a grid of {shape:?} cells and size {size:?}; every axis needs cells and a length"));
-        }
-        (*rank >= grid.ranks()).then(|| format!("rank {rank} of a process grid of {} ranks", grid.ranks()))
+        (self.components == 0 || self.batch == 0).then(|| {
+            format!("{} components in a batch of {}; expected at least 1 of each", self.components, self.batch)
+        })
     }
 }
 
 impl fmt::Display for Leaf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.support {
-            Support::Cells { regular: RegularGrid { shape: [i, j, k], grid, .. }, ghosts } => {
-                write!(f, "cells of {i} x {j} x {k} over {grid} ranks")?;
-                if *ghosts != [[0; 2]; 3] {
+            Support::Cells { mesh } => {
+                let ([i, j, k], ghosts) = (mesh.shape(), mesh.layout().ghosts);
+                write!(f, "cells of {i} x {j} x {k} over {} ranks", mesh.grid())?;
+                if ghosts != [[0; 2]; 3] {
                     write!(f, " with ghosts {ghosts:?}")?;
                 }
             }
-            Support::Modes { regular: RegularGrid { shape: [i, j, k], grid, .. }, half } => {
-                write!(f, "{} of {i} x {j} x {k} over {grid} ranks", if *half { "half spectrum" } else { "modes" })?;
+            Support::Modes { mesh, half } => {
+                let ([i, j, k], name) = (mesh.shape(), if *half { "half spectrum" } else { "modes" });
+                write!(f, "{name} of {i} x {j} x {k} over {} ranks", mesh.grid())?;
             }
             Support::Points { own, total, order } => {
                 let kind = match order {

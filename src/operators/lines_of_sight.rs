@@ -6,7 +6,7 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::gather::Gather;
 use super::ghosts::real_cells;
-use super::leaf::{Leaf, RegularGrid};
+use super::leaf::Leaf;
 use super::linear::{Adjoint, Direction, Linear};
 use super::operator::Differentiable;
 use super::point_numbers::PointOrder;
@@ -15,7 +15,7 @@ use super::signature::Signature;
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::gpu::Array;
-use crate::grid::Cost;
+use crate::grid::{Cost, Mesh};
 use crate::mesh::Window;
 use crate::rank::Rank;
 
@@ -44,7 +44,7 @@ impl LinesOfSight {
     ///   lines that are not finite or have no length.
     pub fn new(rank: &mut Rank, domain: &Space, lines: &[Line], step: f64) -> Result<Self, OperatorError> {
         const NAME: &str = "lines of sight";
-        let (name, leaf, regular) = real_cells(rank, domain, NAME)?;
+        let (name, leaf, mesh) = real_cells(rank, domain, NAME)?;
         if leaf.fields() != 1 {
             return Err(OperatorError::invalid(NAME, format!("{domain} is not one field")));
         }
@@ -62,10 +62,10 @@ impl LinesOfSight {
             }
             let samples = (length / step).ceil() as u64;
             let t = |sample: u64| (sample as f64 + 0.5) / samples as f64;
-            for range in samples_near(regular, [*from, *to], samples) {
+            for range in samples_near(mesh, [*from, *to], samples) {
                 for sample in range {
                     let position = [0, 1, 2].map(|a| from[a] + t(sample) * (to[a] - from[a]));
-                    if regular.owns(cell_of(regular, position)) {
+                    if mesh.owns(cell_of(mesh, position)) {
                         positions.push(position);
                         steps.push((length / samples as f64) as f32);
                         numbers.push(number as u32);
@@ -143,28 +143,27 @@ impl Linear for LinesOfSight {
 /// Returns ranges of samples of a line that contain all samples in the cells of this rank, in order
 /// and without overlaps: along each cut axis the line is within one cell of the rank, in any period
 /// of the box.
-fn samples_near(regular: &RegularGrid, [from, to]: Line, samples: u64) -> Vec<Range<u64>> {
-    let (part, distances) = (regular.part(), regular.distances());
+fn samples_near(mesh: &Mesh, [from, to]: Line, samples: u64) -> Vec<Range<u64>> {
+    let (part, distances) = (mesh.own(), mesh.cell_size());
     if part.iter().any(Range::is_empty) {
         return Vec::new();
     }
     let whole = 0..samples;
     let mut ranges = vec![whole];
     for a in 0..2 {
-        if regular.grid.along(a) == 1 {
+        if mesh.grid().along(a) == 1 {
             continue;
         }
         let (low, high) = ((part[a].start as f64 - 1.0) * distances[a], (part[a].end as f64 + 1.0) * distances[a]);
         let ends = [from[a].min(to[a]), from[a].max(to[a])];
         let periods =
-            ((ends[0] - high) / regular.size[a]).floor() as i64..=((ends[1] - low) / regular.size[a]).ceil() as i64;
+            ((ends[0] - high) / mesh.size()[a]).floor() as i64..=((ends[1] - low) / mesh.size()[a]).ceil() as i64;
         // The samples at which the line enters and leaves the rank's cells in a period.
         let crossed = periods.filter_map(|period| {
-            let at =
-                |x: f64| (x + period as f64 * regular.size[a] - from[a]) / (to[a] - from[a]) * samples as f64 - 0.5;
+            let at = |x: f64| (x + period as f64 * mesh.size()[a] - from[a]) / (to[a] - from[a]) * samples as f64 - 0.5;
             let [one, other] = [at(low), at(high)];
             if to[a] == from[a] {
-                let inside = (low..=high).contains(&(from[a] - period as f64 * regular.size[a]));
+                let inside = (low..=high).contains(&(from[a] - period as f64 * mesh.size()[a]));
                 return inside.then_some(0..samples);
             }
             let (first, last) = (one.min(other).floor().max(0.0), one.max(other).ceil().min(samples as f64 - 1.0));
@@ -196,7 +195,7 @@ fn intersections(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Grid;
+    use crate::grid::MeshOptions;
 
     #[test]
     fn no_sample_of_a_rank_is_left_out_and_none_comes_twice() {
@@ -209,18 +208,19 @@ mod tests {
         ];
         for parts in [[1, 1], [3, 1], [2, 2], [1, 4], [5, 1]] {
             let ranks = parts[0] * parts[1];
-            let grid = Grid::new(parts, ranks).unwrap();
             for line in lines {
                 let samples = 97;
                 let mut taken = vec![0; samples as usize];
                 let mut visited = 0;
                 for rank in 0..ranks {
-                    let regular = RegularGrid { shape: [4, 10, 6], size: [2.0, 5.0, 3.0], grid, rank };
-                    for sample in samples_near(&regular, line, samples).into_iter().flatten() {
+                    let options =
+                        MeshOptions { size: [2.0, 5.0, 3.0], grid: Some(parts), ..MeshOptions::new([4, 10, 6]) };
+                    let mesh = Mesh::new(&options, ranks, rank).unwrap();
+                    for sample in samples_near(&mesh, line, samples).into_iter().flatten() {
                         let t = (sample as f64 + 0.5) / samples as f64;
                         let position = [0, 1, 2].map(|a| line[0][a] + t * (line[1][a] - line[0][a]));
                         visited += 1;
-                        taken[sample as usize] += u32::from(regular.owns(cell_of(&regular, position)));
+                        taken[sample as usize] += u32::from(mesh.owns(cell_of(&mesh, position)));
                     }
                 }
                 assert!(taken.iter().all(|&times| times == 1), "{parts:?} {line:?} {taken:?}");

@@ -2,7 +2,7 @@
 //!
 //! | item | what it is |
 //! |---|---|
-//! | [`Space`], [`Leaf`], [`RegularGrid`] | supports of vectors: trees of named leaves on grids, at points, as small vectors |
+//! | [`Space`], [`Leaf`] | supports of vectors: trees of named leaves on meshes, at points, as small vectors |
 //! | [`Vector`] | the values of a space on one rank |
 //! | [`Differentiable`], [`Linear`] | operators: values and products with the derivative |
 //! | [`Model`], [`Linearisation`], [`Derivative`] | composed operators; the value and derivative at a point; the derivative alone |
@@ -55,7 +55,7 @@ pub use gather::Gather;
 pub(crate) use ghosts::Ghosted;
 pub use ghosts::Ghosts;
 pub use kernel_operator::KernelOperator;
-pub use leaf::{Leaf, RegularGrid, Support};
+pub use leaf::{Leaf, Support};
 pub use linear::{Adjoint, Direction, Linear, ToDevice};
 pub use lines_of_sight::{Line, LinesOfSight};
 pub use operator::{Derivative, Differentiable, Linearisation, Linearised, Model};

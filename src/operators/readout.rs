@@ -3,13 +3,13 @@
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
-use super::leaf::{Leaf, RegularGrid, Support};
+use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
 use super::point_numbers::{PointNumbers, PointOrder};
 use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
-use crate::grid::Cost;
+use crate::grid::{Cost, Mesh};
 use crate::mesh::{MeshPart, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
 use crate::rank::Rank;
 
@@ -27,13 +27,13 @@ pub struct Readout {
 }
 
 /// Returns the cell that contains a position of the periodic box.
-pub(super) fn cell_of(regular: &RegularGrid, position: [f64; 3]) -> [u64; 3] {
-    PointsInCells::cell_of(position, regular.size, regular.shape)
+pub(super) fn cell_of(mesh: &Mesh, position: [f64; 3]) -> [u64; 3] {
+    PointsInCells::cell_of(position, mesh.size(), mesh.shape())
 }
 
 impl Readout {
     /// Creates the operator for the only leaf of `domain`, real cells without ghosts. Each rank
-    /// passes the positions in its own cells ([`RegularGrid::owns`], [`PointsInCells::cell_of`]).
+    /// passes the positions in its own cells ([`Mesh::owns`], [`PointsInCells::cell_of`]).
     /// Results keep their order; points are numbered by their positions. Collective; submits.
     ///
     /// # Errors
@@ -53,22 +53,21 @@ impl Readout {
         order: PointOrder,
     ) -> Result<Self, OperatorError> {
         const NAME: &str = "readout";
-        let (name, leaf, regular) = real_cells(rank, domain, NAME)?;
-        let foreign = |position: &&[f64; 3]| {
-            position.iter().all(|x| x.is_finite()) && !regular.owns(cell_of(regular, **position))
-        };
+        let (name, leaf, mesh) = real_cells(rank, domain, NAME)?;
+        let foreign =
+            |position: &&[f64; 3]| position.iter().all(|x| x.is_finite()) && !mesh.owns(cell_of(mesh, **position));
         let fault = positions.iter().find(foreign).map(|position| {
-            let cell = cell_of(regular, *position);
+            let cell = cell_of(mesh, *position);
             format!("it does not own cell {cell:?}, in which {position:?} is; give each position to the rank that owns its cell")
         });
         if let Some(why) = rank.comm.first_fault(fault.as_deref())? {
             return Err(OperatorError::invalid(NAME, why));
         }
         let widths = PointsInCells::ghost_widths(window, false);
-        let mesh = MeshPart::new(regular.shape, regular.size, regular.grid, regular.rank, widths);
-        let ghosted = Ghosted::new(NAME, regular, mesh.layout.ghosts, leaf.fields())?;
+        let part = MeshPart::new(mesh.shape(), mesh.size(), mesh.grid(), mesh.rank(), widths);
+        let ghosted = Ghosted::new(NAME, mesh, part.layout.ghosts, leaf.fields())?;
         let comm = rank.comm.clone();
-        let points = PointsInCells::distribute(&mut rank.recorder, &comm, regular.grid, mesh, regular.size, positions)?;
+        let points = PointsInCells::distribute(&mut rank.recorder, &comm, mesh.grid(), part, mesh.size(), positions)?;
         let support = Support::Points { own: points.len(), total: points.total(), order };
         let target = Leaf { support, ..leaf.clone() };
         let (painter, values) = (Painter::new(window), ValuePainter::new(window));

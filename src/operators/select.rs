@@ -34,17 +34,17 @@ impl Select {
     /// - [`OperatorError::Invalid`] for other spaces, cells outside the grid, and repeated cells.
     pub fn cells(rank: &mut Rank, domain: &Space, cells: &[[u64; 3]]) -> Result<Self, OperatorError> {
         const NAME: &str = "selection";
-        let Some((_, Leaf { support: Support::Cells { regular, ghosts }, .. })) = domain.only() else {
+        let Some((_, Leaf { support: Support::Cells { mesh }, .. })) = domain.only() else {
             return Err(OperatorError::invalid(NAME, format!("{domain} is not one field of cells")));
         };
-        if let Some(cell) = cells.iter().find(|cell| (0..3).any(|a| cell[a] >= regular.shape[a])) {
-            return Err(OperatorError::invalid(NAME, format!("cell {cell:?} of a grid of {:?} cells", regular.shape)));
+        if let Some(cell) = cells.iter().find(|cell| (0..3).any(|a| cell[a] >= mesh.shape()[a])) {
+            return Err(OperatorError::invalid(NAME, format!("cell {cell:?} of a grid of {:?} cells", mesh.shape())));
         }
-        let layout = regular.layout(*ghosts);
+        let layout = mesh.layout();
         let (offset, strides) = (layout.offset(), layout.strides());
         let place =
             |cell: &[u64; 3]| offset + (0..3).map(|a| (cell[a] - layout.own[a].start) * strides[a]).sum::<u64>();
-        let own = cells.iter().filter(|cell| regular.owns(**cell));
+        let own = cells.iter().filter(|cell| mesh.owns(**cell));
         let mut places = host_memory::reserve("places of points", own.clone().count())?;
         places.extend(own.map(place));
         Self::places(rank, domain, &places)
@@ -105,14 +105,14 @@ fn order_of(rank: &mut Rank, leaf: &Leaf, places: &[u64]) -> Result<PointOrder, 
         host_memory::collect("numbers of points", places.iter().map(number))
     };
     let numbers = match &leaf.support {
-        Support::Cells { regular, ghosts } => {
-            let layout = regular.layout(*ghosts);
-            let first = [0, 1, 2].map(|a| layout.own[a].start as i64 - ghosts[a][0] as i64);
-            in_grid(regular.shape, first, layout.shape())?
+        Support::Cells { mesh } => {
+            let layout = mesh.layout();
+            let first = [0, 1, 2].map(|a| layout.own[a].start as i64 - layout.ghosts[a][0] as i64);
+            in_grid(mesh.shape(), first, layout.shape())?
         }
-        Support::Modes { regular, half } => {
-            let [n0, n1, n2] = regular.shape;
-            let own = regular.modes(*half);
+        Support::Modes { mesh, half } => {
+            let [n0, n1, n2] = mesh.shape();
+            let own = mesh.modes(*half);
             let first = own.each_ref().map(|range| range.start as i64);
             in_grid([n0, n1, if *half { n2 / 2 + 1 } else { n2 }], first, extent(&own))?
         }

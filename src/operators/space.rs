@@ -13,13 +13,15 @@ use crate::rank::Rank;
 /// Named leaves in the order of their names. Clones are cheap.
 ///
 /// ```
-/// use meshloom::grid::Grid;
-/// use meshloom::operators::{Leaf, RegularGrid, Space};
+/// use meshloom::operators::{Leaf, Space};
 ///
-/// let regular = RegularGrid { shape: [1, 8, 8], size: [1.0, 2.0, 2.0], grid: Grid::new([1, 1], 1)?, rank: 0 };
-/// let latent = Space::new([("xi", Leaf::modes(&regular)), ("spectrum/slope", Leaf::vector(1))])?;
-/// assert_eq!(latent.leaf("xi").unwrap().len(), 64);
-/// assert_eq!(latent.names().collect::<Vec<_>>(), ["spectrum/slope", "xi"]);
+/// meshloom::run(|rank| {
+///     let mesh = rank.mesh([8, 8]).periodic([2.0; 2]).build()?;
+///     let latent = Space::new([("xi", Leaf::modes(&mesh)), ("spectrum/slope", Leaf::vector(1))])?;
+///     assert_eq!(latent.leaf("xi").unwrap().total(), 64);
+///     assert_eq!(latent.names().collect::<Vec<_>>(), ["spectrum/slope", "xi"]);
+///     Ok(())
+/// })?;
 /// # Ok::<(), meshloom::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -138,10 +140,10 @@ impl Space {
 
     /// Borrows the recorder and the exchanges of the process grid that the leaves are cut by.
     pub(super) fn parts<'a>(&self, rank: &'a mut Rank) -> Result<(&'a mut Recorder, &'a mut GridComms), OperatorError> {
-        let Some(regular) = self.leaves().find_map(|(_, leaf)| leaf.regular()) else {
+        let Some(mesh) = self.leaves().find_map(|(_, leaf)| leaf.mesh()) else {
             return Err(OperatorError::invalid("process grid", format!("{self} is not on a grid")));
         };
-        let parts = rank.parts(regular.grid)?;
+        let parts = rank.parts(mesh.grid())?;
         Ok((parts.recorder, parts.comms))
     }
 

@@ -66,11 +66,11 @@ impl StencilOperator {
     ///   shorter than an axis, and weights that are not finite.
     pub fn new(rank: &mut Rank, space: &Space, taps: &[Tap]) -> Result<Self, OperatorError> {
         const NAME: &str = "stencil";
-        let (_, leaf, regular) = real_cells(rank, space, NAME)?;
+        let (_, leaf, mesh) = real_cells(rank, space, NAME)?;
         for (offset, weight) in taps {
-            let long = (0..3).find(|&a| offset[a].unsigned_abs() >= regular.shape[a].max(1) && offset[a] != 0);
+            let long = (0..3).find(|&a| offset[a].unsigned_abs() >= mesh.shape()[a].max(1) && offset[a] != 0);
             if long.is_some() || !weight.is_finite() {
-                let why = format!("offset {offset:?} with weight {weight} on a grid of {:?} cells", regular.shape);
+                let why = format!("offset {offset:?} with weight {weight} on a grid of {:?} cells", mesh.shape());
                 return Err(OperatorError::invalid(NAME, why));
             }
         }
@@ -78,14 +78,14 @@ impl StencilOperator {
             let why = format!("{} taps; 1 to {MOST_TAPS} are allowed, and a Convolution takes any number", taps.len());
             return Err(OperatorError::invalid(NAME, why));
         }
-        let cut = [0, 1, 2].map(|a| regular.grid.along(a) > 1);
+        let cut = [0, 1, 2].map(|a| mesh.grid().along(a) > 1);
         let side = |sign: i64| -> Result<_, OperatorError> {
             // The reach of the taps below and above.
             let reach = |a: usize, side: i64| {
                 taps.iter().map(|(offset, _)| (side * sign * offset[a]).max(0)).max().unwrap_or(0)
             };
             let widths = [0, 1, 2].map(|a| if cut[a] { [reach(a, -1) as u64, reach(a, 1) as u64] } else { [0; 2] });
-            let ghosted = Ghosted::new(NAME, regular, widths, leaf.fields())?;
+            let ghosted = Ghosted::new(NAME, mesh, widths, leaf.fields())?;
             let words: Vec<i32> = taps
                 .iter()
                 .flat_map(|(offset, weight)| {
@@ -98,7 +98,7 @@ impl StencilOperator {
         let sides = [side(1)?, side(-1)?];
         let mut params = Vec::new();
         for (ghosted, _) in &sides {
-            let (layout, mesh) = (ghosted.layout(), regular.shape);
+            let (layout, mesh) = (ghosted.layout(), mesh.shape());
             let word = |v: [u64; 3], w: u64| [v[0], v[1], v[2], w].map(|n| n as u32);
             let closed = (0..3).map(|a| u64::from(!cut[a]) << a).sum();
             params.push(StencilParams {

@@ -1,12 +1,12 @@
-//! Bins of the modes of a grid by their wavenumber.
+//! Bins of the modes of a mesh by their wavenumber.
 
 use super::error::OperatorError;
 use super::gather::Gather;
-use super::leaf::{Leaf, RegularGrid, Support};
+use super::leaf::{Leaf, Support};
 use super::space::Space;
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel, KernelSource};
-use crate::grid::{extent, volume};
+use crate::grid::{Mesh, extent, volume};
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -32,7 +32,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// as for cubes. Otherwise they are rounded to 2^-31 of the largest one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wavenumbers {
-    regular: RegularGrid,
+    mesh: Mesh,
     /// The integer of each mode number of an axis, from 0 on.
     squares: [Vec<u32>; 3],
     /// `k^2` of the integer 1.
@@ -55,27 +55,27 @@ impl Wavenumbers {
     /// # Errors
     /// - [`OperatorError::Invalid`] for too many wavenumbers (use [`edges`](Self::edges)), and for
     ///   sides outside 1e-100 to 1e100.
-    pub fn unique(regular: &RegularGrid) -> Result<Self, OperatorError> {
-        Self::unique_along(regular, [true; 3])
+    pub fn unique(mesh: &Mesh) -> Result<Self, OperatorError> {
+        Self::unique_along(mesh, [true; 3])
     }
 
     /// Creates one bin for each wavenumber along some axes; the others do not count.
     ///
     /// # Errors
     /// - Same as [`unique`](Self::unique).
-    pub fn unique_along(regular: &RegularGrid, axes: [bool; 3]) -> Result<Self, OperatorError> {
-        let mut along = regular.clone();
-        (0..3).filter(|&a| !axes[a]).for_each(|a| along.shape[a] = 1);
-        let mut found = Self::unique_of(&along)?;
+    pub fn unique_along(mesh: &Mesh, axes: [bool; 3]) -> Result<Self, OperatorError> {
+        let shape = [0, 1, 2].map(|a| if axes[a] { mesh.shape()[a] } else { 1 });
+        let mut found = Self::unique_of(mesh, shape)?;
         for axis in (0..3).filter(|&a| !axes[a]) {
-            found.squares[axis] = vec![0; modes(regular, axis).count()];
+            found.squares[axis] = vec![0; modes(mesh.shape()[axis]).count()];
         }
-        Ok(Wavenumbers { regular: regular.clone(), ..found })
+        Ok(found)
     }
 
-    fn unique_of(regular: &RegularGrid) -> Result<Self, OperatorError> {
-        check_sides(regular)?;
-        let Some((squares, unit)) = exact(regular) else { return Self::unique_rounded(regular) };
+    /// Creates one bin for each wavenumber of `shape` modes in the box of `mesh`.
+    fn unique_of(mesh: &Mesh, shape: [u64; 3]) -> Result<Self, OperatorError> {
+        check_sides(mesh)?;
+        let Some((squares, unit)) = exact(shape, mesh.size()) else { return Self::unique_rounded(mesh, shape) };
         let most: u64 = squares.iter().map(|of| u64::from(of.last().copied().unwrap_or(0))).sum();
         if most >= MOST_SUMS {
             return Err(OperatorError::invalid(
@@ -86,22 +86,22 @@ impl Wavenumbers {
         let sums = sums_of(&squares, most as usize);
         let values = sums.iter().map(|&sum| (unit * f64::from(sum)).sqrt()).collect();
         let limits = sums.iter().copied().chain([most as u32 + 1]).collect();
-        Ok(Wavenumbers { regular: regular.clone(), squares, unit, limits, values })
+        Ok(Wavenumbers { mesh: mesh.without_ghosts(), squares, unit, limits, values })
     }
 
     /// Creates bins for sides without a common measure, where hardly any wavenumbers are equal: all
     /// combinations of mode numbers, sorted. Wavenumbers with equal integers are one.
-    fn unique_rounded(regular: &RegularGrid) -> Result<Self, OperatorError> {
-        let (squares, unit) = rounded(regular);
+    fn unique_rounded(mesh: &Mesh, shape: [u64; 3]) -> Result<Self, OperatorError> {
+        let (squares, unit) = rounded(shape, mesh.size());
         let combinations = squares.iter().fold(1_usize, |product, of| product.saturating_mul(of.len()));
         if combinations > MOST_COMBINATIONS {
             let why = format!(
                 "expected {MOST_COMBINATIONS} different wavenumbers at most, got {combinations}, since the squares of the sides {:?} have no ratio of small integers; give logarithmic bins (`Wavenumbers::edges`), or sides in such a ratio",
-                regular.size
+                mesh.size()
             );
             return Err(OperatorError::invalid("wavenumbers", why));
         }
-        let of_one = regular.size.map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
+        let of_one = mesh.size().map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
         let mut sums = vec![(0u32, 0.0f64)];
         for (axis, list) in squares.iter().enumerate() {
             let along = |(m, square): (usize, &u32)| (*square, of_one[axis] * (m * m) as f64);
@@ -112,7 +112,7 @@ impl Wavenumbers {
         sums.dedup_by_key(|sum| sum.0);
         let values = sums.iter().map(|sum| sum.1.sqrt()).collect();
         let limits = sums.iter().map(|sum| sum.0).chain(sums.last().map(|sum| sum.0 + 1)).collect();
-        Ok(Wavenumbers { regular: regular.clone(), squares, unit, limits, values })
+        Ok(Wavenumbers { mesh: mesh.without_ghosts(), squares, unit, limits, values })
     }
 
     /// Creates bins from their edges: bin `b` has the wavenumbers `edges[b]..edges[b + 1]`, and
@@ -121,8 +121,8 @@ impl Wavenumbers {
     /// # Errors
     /// - [`OperatorError::Invalid`] for fewer than two edges, edges that do not grow, and sides
     ///   outside 1e-100 to 1e100.
-    pub fn edges(regular: &RegularGrid, edges: &[f64]) -> Result<Self, OperatorError> {
-        check_sides(regular)?;
+    pub fn edges(mesh: &Mesh, edges: &[f64]) -> Result<Self, OperatorError> {
+        check_sides(mesh)?;
         let grow = edges.windows(2).all(|pair| pair[0] < pair[1]) && edges.len() > 1;
         if !grow || !edges.iter().all(|edge| edge.is_finite() && *edge >= 0.0) {
             return Err(OperatorError::invalid(
@@ -130,11 +130,17 @@ impl Wavenumbers {
                 format!("edges {edges:?}; they must grow from 0 or more"),
             ));
         }
-        let (squares, unit) = exact(regular).unwrap_or_else(|| rounded(regular));
+        let (squares, unit) = exact(mesh.shape(), mesh.size()).unwrap_or_else(|| rounded(mesh.shape(), mesh.size()));
         // Slightly below the edge, since rounding may have put it above a wavenumber on the edge.
         let limit = |edge: &f64| (edge * edge / unit * (1.0 - 1e-12)).ceil().min(f64::from(u32::MAX)) as u32;
         let values = edges.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
-        Ok(Wavenumbers { regular: regular.clone(), squares, unit, limits: edges.iter().map(limit).collect(), values })
+        Ok(Wavenumbers {
+            mesh: mesh.without_ghosts(),
+            squares,
+            unit,
+            limits: edges.iter().map(limit).collect(),
+            values,
+        })
     }
 
     /// Returns the number of bins.
@@ -165,7 +171,7 @@ impl Wavenumbers {
 
     /// Returns the integer of a mode index of an axis.
     fn square(&self, axis: usize, index: u64) -> u32 {
-        self.squares[axis][index.min(self.regular.shape[axis] - index) as usize]
+        self.squares[axis][index.min(self.mesh.shape()[axis] - index) as usize]
     }
 
     /// Creates the operator from one amplitude per bin to the only leaf of `target`, real modes of
@@ -186,17 +192,13 @@ impl Wavenumbers {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces.
     pub fn index(&self, rank: &mut Rank, target: &Space) -> Result<Array<u32>, OperatorError> {
-        let Some((_, Leaf { support: Support::Modes { regular, half }, values: Values::Real, .. })) = target.only()
-        else {
+        let Some((_, Leaf { support: Support::Modes { mesh, half }, values: Values::Real, .. })) = target.only() else {
             return Err(OperatorError::invalid("wavenumbers", format!("{target} is not one real field of modes")));
         };
-        if *regular != self.regular {
-            return Err(OperatorError::invalid(
-                "wavenumbers",
-                format!("bins of {:?}, modes of {regular:?}", self.regular),
-            ));
+        if *mesh != self.mesh {
+            return Err(OperatorError::invalid("wavenumbers", format!("bins of {:?}, modes of {mesh:?}", self.mesh)));
         }
-        let part = regular.modes(*half);
+        let part = mesh.modes(*half);
         let squares: Vec<u32> = (0..3)
             .flat_map(|a| part[a].clone().map(move |index| (a, index)))
             .map(|(a, index)| self.square(a, index))
@@ -218,8 +220,8 @@ impl Wavenumbers {
 }
 
 /// Refuses sides whose squared wavenumbers overflow or underflow.
-fn check_sides(regular: &RegularGrid) -> Result<(), OperatorError> {
-    match regular.size.iter().find(|side| !(1e-100..=1e100).contains(*side)) {
+fn check_sides(mesh: &Mesh) -> Result<(), OperatorError> {
+    match mesh.size().iter().find(|side| !(1e-100..=1e100).contains(*side)) {
         Some(side) => {
             Err(OperatorError::invalid("wavenumbers", format!("a side of {side:e}; they are from 1e-100 to 1e100")))
         }
@@ -249,24 +251,24 @@ fn sums_of(lists: &[Vec<u32>; 3], most: usize) -> Vec<u32> {
     (0..=most as u32).filter(is_in).collect()
 }
 
-/// Returns the mode numbers of an axis with different squares.
-fn modes(regular: &RegularGrid, axis: usize) -> std::ops::RangeInclusive<u64> {
-    0..=regular.shape[axis] / 2
+/// Returns the mode numbers of an axis of `cells` with different squares.
+fn modes(cells: u64) -> std::ops::RangeInclusive<u64> {
+    0..=cells / 2
 }
 
 /// Returns integers in the exact ratio of the squares, and the squared wavenumber of 1, if they
 /// exist.
-fn exact(regular: &RegularGrid) -> Option<([Vec<u32>; 3], f64)> {
-    let of_one = regular.size.map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
-    let longer = (0..3).filter(|&a| regular.shape[a] > 1);
+fn exact(shape: [u64; 3], size: [f64; 3]) -> Option<([Vec<u32>; 3], f64)> {
+    let of_one = size.map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
+    let longer = (0..3).filter(|&a| shape[a] > 1);
     let least = longer.map(|a| of_one[a]).fold(f64::INFINITY, f64::min);
     let least = if least.is_finite() { least } else { of_one[0] };
     for parts in 1..=4096u32 {
         let counts = [0, 1, 2].map(|a| of_one[a] / least * f64::from(parts));
-        let near = |a: usize| regular.shape[a] == 1 || (counts[a] - counts[a].round()).abs() < 1e-9 * counts[a];
-        let fits = |a: usize| counts[a].round() * (regular.shape[a] as f64 / 2.0).powi(2) < f64::from(u32::MAX / 4);
-        if (0..3).all(near) && (0..3).all(|a| regular.shape[a] == 1 || fits(a)) {
-            let of = |a: usize| modes(regular, a).map(|m| (m * m) as u32 * counts[a].round() as u32).collect();
+        let near = |a: usize| shape[a] == 1 || (counts[a] - counts[a].round()).abs() < 1e-9 * counts[a];
+        let fits = |a: usize| counts[a].round() * (shape[a] as f64 / 2.0).powi(2) < f64::from(u32::MAX / 4);
+        if (0..3).all(near) && (0..3).all(|a| shape[a] == 1 || fits(a)) {
+            let of = |a: usize| modes(shape[a]).map(|m| (m * m) as u32 * counts[a].round() as u32).collect();
             return Some(([of(0), of(1), of(2)], least / f64::from(parts)));
         }
     }
@@ -274,28 +276,27 @@ fn exact(regular: &RegularGrid) -> Option<([Vec<u32>; 3], f64)> {
 }
 
 /// Returns integers close to the squares, scaled so that the largest sum is 2^31.
-fn rounded(regular: &RegularGrid) -> ([Vec<u32>; 3], f64) {
-    let of_one = regular.size.map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
-    let most: f64 = (0..3).map(|a| of_one[a] * (regular.shape[a] / 2).pow(2) as f64).sum();
+fn rounded(shape: [u64; 3], size: [f64; 3]) -> ([Vec<u32>; 3], f64) {
+    let of_one = size.map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
+    let most: f64 = (0..3).map(|a| of_one[a] * (shape[a] / 2).pow(2) as f64).sum();
     let unit = most.max(f64::MIN_POSITIVE) / f64::from(1u32 << 31);
-    let of = |a: usize| modes(regular, a).map(|m| ((m * m) as f64 * of_one[a] / unit).round() as u32).collect();
+    let of = |a: usize| modes(shape[a]).map(|m| ((m * m) as f64 * of_one[a] / unit).round() as u32).collect();
     ([of(0), of(1), of(2)], unit)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Grid;
+    use crate::grid::MeshOptions;
+
+    fn mesh(shape: [u64; 3], size: [f64; 3]) -> Mesh {
+        Mesh::new(&MeshOptions { size, ..MeshOptions::new(shape) }, 1, 0).unwrap()
+    }
 
     #[test]
     fn sides_whose_squares_are_no_numbers_are_refused() {
-        let grid = |side: f64| RegularGrid {
-            shape: [1, 6, 5],
-            size: [1.0, 6.0, side],
-            grid: Grid::new([1, 1], 1).unwrap(),
-            rank: 0,
-        };
-        for side in [1e-155, 1e160, 0.0, f64::NAN] {
+        let grid = |side: f64| mesh([1, 6, 5], [1.0, 6.0, side]);
+        for side in [1e-155, 1e160] {
             assert!(Wavenumbers::unique(&grid(side)).is_err() && Wavenumbers::edges(&grid(side), &[0.0, 1.0]).is_err());
         }
         assert!(Wavenumbers::unique(&grid(1e30)).is_ok());
@@ -315,13 +316,12 @@ mod tests {
 
     #[test]
     fn wavenumbers_of_any_commensurate_box_are_found() {
-        let grid = Grid::new([1, 1], 1).unwrap();
-        let regular = RegularGrid { shape: [6, 5, 8], size: [3.0, 2.5, 4.0], grid, rank: 0 };
-        let found = Wavenumbers::unique(&regular).unwrap();
+        let mesh = mesh([6, 5, 8], [3.0, 2.5, 4.0]);
+        let found = Wavenumbers::unique(&mesh).unwrap();
         let k = |mode: [u64; 3]| {
             let of = |a: usize| {
-                let m = mode[a].min(regular.shape[a] - mode[a]) as f64;
-                (2.0 * std::f64::consts::PI * m / regular.size[a]).powi(2)
+                let m = mode[a].min(mesh.shape()[a] - mode[a]) as f64;
+                (2.0 * std::f64::consts::PI * m / mesh.size()[a]).powi(2)
             };
             (of(0) + of(1) + of(2)).sqrt()
         };

@@ -8,7 +8,7 @@ use crate::cosmology::{
     Cosmology, CosmologyError, Growth, LinearPower, LptOrder, PowerTable, Scheme, StepOp, TransferKind, schedule,
 };
 use crate::fft::{GradientSymbol, LaplacianSymbol};
-use crate::grid::{Box3, Grid, LayoutError};
+use crate::grid::{Box3, Grid, LayoutError, Mesh, MeshOptions};
 use crate::mesh::Window;
 
 use super::{NoiseBy, SimulationError};
@@ -130,6 +130,27 @@ impl Config {
     #[must_use]
     pub fn size(&self) -> [f64; 3] {
         [self.box_size; 3]
+    }
+
+    /// Returns the mesh of the sites of particles, as `rank` of `grid` holds it.
+    ///
+    /// # Errors
+    /// - [`LayoutError`] if the box has no size, or the mesh no cells; see [`Mesh::new`].
+    pub fn site_mesh(&self, grid: Grid, rank: usize) -> Result<Mesh, LayoutError> {
+        self.mesh_of(self.sites(), grid, rank)
+    }
+
+    /// Returns the mesh of the cells of forces and densities, as `rank` of `grid` holds it.
+    ///
+    /// # Errors
+    /// Same as [`site_mesh`](Self::site_mesh).
+    pub fn cell_mesh(&self, grid: Grid, rank: usize) -> Result<Mesh, LayoutError> {
+        self.mesh_of(self.cells(), grid, rank)
+    }
+
+    fn mesh_of(&self, shape: [u64; 3], grid: Grid, rank: usize) -> Result<Mesh, LayoutError> {
+        let options = MeshOptions { size: self.size(), grid: Some(grid.parts()), ..MeshOptions::new(shape) };
+        Mesh::new(&options, grid.ranks(), rank)
     }
 
     /// Checks the parameters as far as neither device nor ranks are needed.

@@ -14,8 +14,7 @@ use super::{Config, SimulationError};
 use crate::gpu::Array;
 use crate::grid::Cost;
 use crate::operators::{
-    Contents, Differentiable, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, RegularGrid, Signature,
-    Space, Vector,
+    Contents, Differentiable, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, Signature, Space, Vector,
 };
 use crate::rank::Rank;
 
@@ -129,11 +128,10 @@ impl SimulationOperator {
         let memory = sweeps.memory(&rank.gpu, checkpoint_every);
         let memory = memory.and_then(|memory| memory.of_operator(&config, grid, &planned)).map_err(failed)?;
         memory.check(rank).map_err(failed)?;
-        let index = rank.index();
-        let regular = |shape: [u64; 3]| RegularGrid { shape, size: config.size(), grid, rank: index };
-        let sites = regular(config.sites());
+        let sites = config.site_mesh(grid, rank.index()).map_err(|error| failed(error.into()))?;
+        let cells = config.cell_mesh(grid, rank.index()).map_err(|error| failed(error.into()))?;
         let leaf = |observable: &Observable| match observable {
-            Observable::Density => (observable.name(), Leaf::cells(&regular(config.cells()))),
+            Observable::Density => (observable.name(), Leaf::cells(&cells)),
             _ => (observable.name(), Leaf::cells(&sites).components(3)),
         };
         let numbers = Rc::new(Numbers::new(&mut rank.recorder, &config, config.cosmology).map_err(failed)?);

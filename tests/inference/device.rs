@@ -4,7 +4,6 @@
 use std::rc::Rc;
 
 use super::shared::{field, flat, golden, grid, numbers, pair, ranks, ranks_with};
-use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
 use meshloom::inference::{
@@ -14,7 +13,8 @@ use meshloom::inference::{
     VectorSpace, conjugate_gradient, newton_cg,
 };
 use meshloom::mesh::{PointsInCells, Window};
-use meshloom::operators::{Leaf, Linear, Model, PointwiseOperator, Readout, RegularGrid, Select, Space, Vector};
+use meshloom::operators::{Leaf, Linear, Model, PointwiseOperator, Readout, Select, Space, Vector};
+use meshloom::{Mesh, Rank};
 use serde_json::Value;
 
 const PROBLEMS: [&str; 3] = ["poisson_16", "gaussian_16", "student_16"];
@@ -25,12 +25,12 @@ const BOUND: f64 = 1e-3;
 
 /// Returns the rate of the page's problems: 1.5 exp(field) at 16 cells, of which 12 have data.
 fn rate(rank: &mut Rank, golden: &Value) -> Result<Model, InferenceError> {
-    let regular = grid(rank, &[16], &[golden["distances"].as_f64().unwrap()]);
-    rate_on(rank, golden, &regular)
+    let mesh = grid(rank, &[16], &[golden["distances"].as_f64().unwrap()]);
+    rate_on(rank, golden, &mesh)
 }
 
 /// Creates it on another grid.
-fn rate_on(rank: &mut Rank, golden: &Value, regular: &RegularGrid) -> Result<Model, InferenceError> {
+fn rate_on(rank: &mut Rank, golden: &Value, mesh: &Mesh) -> Result<Model, InferenceError> {
     let amplitude = AmplitudePrior::NonParametric {
         of: PriorSpectrum::Power,
         fluctuations: pair(&golden["fluctuations"]),
@@ -44,7 +44,7 @@ fn rate_on(rank: &mut Rank, golden: &Value, regular: &RegularGrid) -> Result<Mod
         offset_std: pair(&golden["offset_std"]),
         axes: vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }],
     };
-    let model = CorrelatedField::new(rank, regular, &prior)?.model()?;
+    let model = CorrelatedField::new(rank, mesh, &prior)?.model()?;
     let text = format!("fn f(s: f32) -> f32 {{ return {:?} * exp(s); }}", golden["gain"].as_f64().unwrap());
     Ok(model.then(&Model::new(PointwiseOperator::wgsl(&text, "f", model.target(), "rate")?))?)
 }
@@ -212,10 +212,10 @@ fn white(count: usize, seed: u64) -> Vec<f64> {
 fn sums_of_fields_are_those_of_the_host() {
     for parts in [[1, 1], [2, 1]] {
         ranks(parts, |rank| {
-            let regular = grid(rank, &[6, 7, 5], &[1.0]);
+            let mesh = grid(rank, &[6, 7, 5], &[1.0]);
             let leaves = [
                 ("a", Leaf::vector(3)),
-                ("b", Leaf::cells(&regular)),
+                ("b", Leaf::cells(&mesh)),
                 ("c", Leaf::parameters(2)),
                 ("d", Leaf::vector(5000)),
             ];
@@ -253,15 +253,14 @@ fn noise_at_points_is_the_same_on_any_ranks() {
     let mut first = None;
     for parts in [[1, 1], [3, 1], [2, 2], [1, 5]] {
         let found = ranks(parts, |rank| {
-            let regular = grid(rank, &[4, 6, 5], &[0.25, 1.0 / 6.0, 0.2]);
-            let domain = Space::of("x", Leaf::cells(&regular).batch(2))?;
-            let owns =
-                |position: &[f64; 3]| regular.owns(PointsInCells::cell_of(*position, regular.size, regular.shape));
+            let mesh = grid(rank, &[4, 6, 5], &[0.25, 1.0 / 6.0, 0.2]);
+            let domain = Space::of("x", Leaf::cells(&mesh).batch(2))?;
+            let owns = |position: &[f64; 3]| mesh.owns(PointsInCells::cell_of(*position, mesh.size(), mesh.shape()));
             let own: Vec<[f64; 3]> = positions.iter().copied().filter(owns).collect();
             let read = Readout::new(rank, &domain, Window::Cic, &own)?;
             let selected = Select::cells(rank, &domain, &cells)?;
             let mut all = Vec::new();
-            let of_cells: Vec<[u64; 3]> = cells.iter().copied().filter(|cell| regular.owns(*cell)).collect();
+            let of_cells: Vec<[u64; 3]> = cells.iter().copied().filter(|cell| mesh.owns(*cell)).collect();
             let places = [own.iter().map(|x| x.map(f64::to_bits)).collect::<Vec<_>>(), of_cells];
             for (space, places) in [&read.signature().target, &selected.signature().target].into_iter().zip(places) {
                 let mut noise = Vector::new(&rank.gpu, space)?;
@@ -298,9 +297,9 @@ fn a_fit_keeps_within_its_memory() {
     // meanwhile.
     let options = Options { window_bytes: Some(2 << 20), ..meshloom_sanitizer::options().unwrap() };
     ranks_with([1, 1], &options, |rank| {
-        let regular = grid(rank, &[96, 96], &[0.01]);
-        let rate = rate_on(rank, &golden, &regular)?;
-        let leaf = Leaf::cells(&regular);
+        let mesh = grid(rank, &[96, 96], &[0.01]);
+        let rate = rate_on(rank, &golden, &mesh)?;
+        let leaf = Leaf::cells(&mesh);
         let data = Data { name: "data", leaf: &leaf, values: &[3.0; 96 * 96], mask: None };
         let likelihood = Likelihood::poisson(rank, &data, None)?.amend(&rate)?;
         let start = Vector::zeros(&mut rank.recorder, likelihood.domain())?;

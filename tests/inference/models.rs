@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use super::shared::{close, field, flat, golden, grid, numbers, pair, ranks, ranks_with};
-use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
 use meshloom::inference::{
@@ -13,9 +12,9 @@ use meshloom::inference::{
     evidence,
 };
 use meshloom::operators::{
-    Diagonal, Leaf, Model, PointwiseOperator, RegularGrid, Select, Space, Vector, check_adjoint, check_derivative,
-    random_field,
+    Diagonal, Leaf, Model, PointwiseOperator, Select, Space, Vector, check_adjoint, check_derivative, random_field,
 };
+use meshloom::{Mesh, Rank};
 use serde_json::Value;
 
 /// Process grids: alone, slabs, pencils, more ranks than lines of the smallest grid.
@@ -48,7 +47,7 @@ fn prior_of(golden: &Value) -> FieldPrior {
     }
 }
 
-fn grid_of(rank: &Rank, golden: &Value) -> RegularGrid {
+fn grid_of(rank: &Rank, golden: &Value) -> Mesh {
     let shape: Vec<u64> = numbers(&golden["shape"]).into_iter().map(|n| n as u64).collect();
     grid(rank, &shape, &numbers(&golden["distances"]))
 }
@@ -80,8 +79,8 @@ fn correlated_fields_are_those_of_the_goldens_on_any_ranks() {
         let mut first = None;
         for parts in GRIDS {
             let found = ranks(parts, |rank| {
-                let regular = grid_of(rank, golden);
-                let correlated = CorrelatedField::new(rank, &regular, &prior_of(golden))?;
+                let mesh = grid_of(rank, golden);
+                let correlated = CorrelatedField::new(rank, &mesh, &prior_of(golden))?;
                 let model = correlated.model()?;
                 let x = field(rank, model.domain(), &latent(golden, "x"))?;
                 let at = model.at(rank, &x)?;
@@ -135,7 +134,7 @@ fn latent(golden: &Value, of: &str) -> Vec<f64> {
 #[test]
 fn the_field_of_the_study_has_its_amplitudes() {
     ranks([1, 1], |rank| {
-        let regular = grid(rank, &[8, 8], &[0.125]);
+        let mesh = grid(rank, &[8, 8], &[0.125]);
         let amplitude = AmplitudePrior::NonParametric {
             of: PriorSpectrum::Power,
             fluctuations: [1.0, 0.5],
@@ -149,7 +148,7 @@ fn the_field_of_the_study_has_its_amplitudes() {
             offset_std: [0.1, 0.03],
             axes: vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }],
         };
-        let correlated = CorrelatedField::new(rank, &regular, &prior)?;
+        let correlated = CorrelatedField::new(rank, &mesh, &prior)?;
         let model = correlated.model()?;
         let names: Vec<&str> = model.domain().names().collect();
         let wanted = ["asperity", "flexibility", "fluctuations", "slope", "spectrum", "xi", "zero_mode"];
@@ -224,7 +223,7 @@ fn amplitudes_of_several_groups_of_axes_are_multiplied() {
         let found = ranks(parts, |rank| {
             let shape = [6, 5, 4];
             let size = [1.5, 2.0, 2.0 * 2f64.powf(0.3)];
-            let regular = RegularGrid { shape, size, ..grid(rank, &shape, &[1.0]) };
+            let mesh = crate::process_grid::mesh(rank, shape, size);
             let space = AxesPrior { name: "space".into(), axes: [false, true, true], amplitude: power_law(0.8, -3.0) };
             let amplitude = AmplitudePrior::Matern {
                 of: MaternScale::Deviation,
@@ -235,7 +234,7 @@ fn amplitudes_of_several_groups_of_axes_are_multiplied() {
             let time = AxesPrior { name: "time".into(), axes: [true, false, false], amplitude };
             let prior =
                 FieldPrior { name: String::new(), offset_mean: -1.0, offset_std: [0.3, 0.1], axes: vec![space, time] };
-            let correlated = CorrelatedField::new(rank, &regular, &prior)?;
+            let correlated = CorrelatedField::new(rank, &mesh, &prior)?;
             let model = correlated.model()?;
             assert_eq!(model.domain().leaf("space/spectrum").unwrap().len(), 2 * (3 * 3 - 2));
             assert!(model.domain().leaf("time/slope").is_none() && model.domain().leaf("time/cutoff").is_some());
@@ -251,7 +250,7 @@ fn amplitudes_of_several_groups_of_axes_are_multiplied() {
             check_adjoint_alone(rank, &model, &x)?;
             let amplitudes = [correlated.amplitude(rank, &x, 0)?, correlated.amplitude(rank, &x, 1)?];
             let wanted = by_definition(
-                &regular,
+                &mesh,
                 &correlated,
                 &amplitudes,
                 &flat_x[model
@@ -276,11 +275,11 @@ fn cotangents_that_are_not_finite_reach_all_that_they_are_made_of() {
     for parts in [[1, 1], [2, 1]] {
         ranks(parts, |rank| {
             let shape = [6, 5, 4];
-            let regular = grid(rank, &shape, &[1.0]);
+            let mesh = grid(rank, &shape, &[1.0]);
             let space = AxesPrior { name: "space".into(), axes: [true; 3], amplitude: power_law(0.8, -3.0) };
             let prior =
                 FieldPrior { name: String::new(), offset_mean: -1.0, offset_std: [0.3, 0.1], axes: vec![space] };
-            let model = CorrelatedField::new(rank, &regular, &prior)?.model()?;
+            let model = CorrelatedField::new(rank, &mesh, &prior)?.model()?;
             let all: usize = model.domain().leaves().map(|(_, leaf)| leaf.total() as usize).sum();
             let x = field(rank, model.domain(), &white(all, 8))?;
             let at = model.at(rank, &x)?;
@@ -307,20 +306,15 @@ fn check_adjoint_alone(rank: &mut Rank, model: &Model, x: &Vector) -> Result<(),
 }
 
 /// `offset + sum_k A_k xi_k cas(2 pi k x)`.
-fn by_definition(
-    regular: &RegularGrid,
-    correlated: &CorrelatedField,
-    amplitudes: &[Vec<f64>; 2],
-    xi: &[f64],
-) -> Vec<f64> {
+fn by_definition(mesh: &Mesh, correlated: &CorrelatedField, amplitudes: &[Vec<f64>; 2], xi: &[f64]) -> Vec<f64> {
     let places = |n: [u64; 3]| {
         let all = (0..n[0]).flat_map(move |i| (0..n[1]).flat_map(move |j| (0..n[2]).map(move |k| [i, j, k])));
         all.collect::<Vec<_>>()
     };
     let wavenumber = |mode: [u64; 3], axes: [bool; 3]| {
         let along = |a: usize| {
-            let m = mode[a].min(regular.shape[a] - mode[a]) as f64;
-            if axes[a] { (2.0 * std::f64::consts::PI * m / regular.size[a]).powi(2) } else { 0.0 }
+            let m = mode[a].min(mesh.shape()[a] - mode[a]) as f64;
+            if axes[a] { (2.0 * std::f64::consts::PI * m / mesh.size()[a]).powi(2) } else { 0.0 }
         };
         (along(0) + along(1) + along(2)).sqrt()
     };
@@ -333,27 +327,27 @@ fn by_definition(
         of(0, [false, true, true]) * of(1, [true, false, false])
     };
     let modes: Vec<([u64; 3], f64)> =
-        places(regular.shape).into_iter().zip(xi).map(|(mode, xi)| (mode, amplitude(mode) * xi)).collect();
+        places(mesh.shape()).into_iter().zip(xi).map(|(mode, xi)| (mode, amplitude(mode) * xi)).collect();
     let at = |cell: [u64; 3]| {
         let term = |(mode, value): &([u64; 3], f64)| {
-            let turns: f64 = (0..3).map(|a| (mode[a] * cell[a]) as f64 / regular.shape[a] as f64).sum();
+            let turns: f64 = (0..3).map(|a| (mode[a] * cell[a]) as f64 / mesh.shape()[a] as f64).sum();
             let (sin, cos) = (2.0 * std::f64::consts::PI * turns).sin_cos();
             value * (cos - sin)
         };
         -1.0 + modes.iter().map(term).sum::<f64>()
     };
-    places(regular.shape).into_iter().map(at).collect()
+    places(mesh.shape()).into_iter().map(at).collect()
 }
 
 #[test]
 fn fields_that_cannot_be_are_refused() {
     ranks([1, 1], |rank| {
-        let regular = grid(rank, &[4, 4], &[1.0]);
+        let mesh = grid(rank, &[4, 4], &[1.0]);
         let axes = |axes: [bool; 3]| AxesPrior { name: String::new(), axes, amplitude: power_law(1.0, -2.0) };
         let prior =
             |axes: Vec<AxesPrior>| FieldPrior { name: String::new(), offset_mean: 0.0, offset_std: [1.0, 0.5], axes };
         let mut refused = |prior: FieldPrior, what: &str| {
-            let error = CorrelatedField::new(rank, &regular, &prior).unwrap_err();
+            let error = CorrelatedField::new(rank, &mesh, &prior).unwrap_err();
             assert!(matches!(error, InferenceError::Invalid { .. }) && error.to_string().contains(what), "{error}");
         };
         refused(prior(vec![]), "axis 1 is in 0");
@@ -468,8 +462,8 @@ fn likelihoods_are_those_of_the_goldens() {
 
 /// Returns the model of the goldens of 16 cells: `gain exp(field)` at some cells.
 fn rate_at_cells(rank: &mut Rank, golden: &Value) -> Result<Model, InferenceError> {
-    let regular = grid_of(rank, golden);
-    let field = CorrelatedField::new(rank, &regular, &prior_of(golden))?.model()?;
+    let mesh = grid_of(rank, golden);
+    let field = CorrelatedField::new(rank, &mesh, &prior_of(golden))?.model()?;
     let cells: Vec<[u64; 3]> = numbers(&golden["cells"]).into_iter().map(|cell| [0, 0, cell as u64]).collect();
     let seen = Model::new(Select::cells(rank, field.target(), &cells)?);
     let text = format!("fn rate(x: f32) -> f32 {{ return {:?} * exp(x); }}", golden["gain"].as_f64().unwrap());
@@ -479,9 +473,9 @@ fn rate_at_cells(rank: &mut Rank, golden: &Value) -> Result<Model, InferenceErro
 
 /// Returns what this rank has of numbers at the golden's cells.
 fn own_cells(rank: &Rank, golden: &Value, values: &Value) -> Vec<f64> {
-    let regular = grid_of(rank, golden);
+    let mesh = grid_of(rank, golden);
     let cells = numbers(&golden["cells"]);
-    let own = cells.iter().zip(numbers(values)).filter(|(cell, _)| regular.owns([0, 0, **cell as u64]));
+    let own = cells.iter().zip(numbers(values)).filter(|(cell, _)| mesh.owns([0, 0, **cell as u64]));
     own.map(|(_, value)| value).collect()
 }
 
@@ -568,12 +562,12 @@ fn large_poisson(rank: &mut Rank) -> Result<(Model, Likelihood), InferenceError>
     let counts = numbers(&golden("poisson_64_counts.json"));
     let mut description = golden("poisson_64_given.json")["model"].clone();
     description["kind"] = "power".into();
-    let regular = grid(rank, &[64, 64], &[1.0 / 64.0]);
-    let correlated = CorrelatedField::new(rank, &regular, &prior_of(&description))?.model()?;
+    let mesh = grid(rank, &[64, 64], &[1.0 / 64.0]);
+    let correlated = CorrelatedField::new(rank, &mesh, &prior_of(&description))?.model()?;
     let rate = "fn rate(x: f32) -> f32 { return exp(x); }";
     let rate = correlated.then(&Model::new(PointwiseOperator::wgsl(rate, "rate", correlated.target(), "rate")?))?;
-    let leaf = Leaf::cells(&regular);
-    let part = regular.part();
+    let leaf = Leaf::cells(&mesh);
+    let part = mesh.own();
     // Along the first axis there is one cell.
     let lines = part[1].clone().filter(|_| part[0].contains(&0));
     let cells = lines.flat_map(|j| part[2].clone().map(move |k| (64 * j + k) as usize));
@@ -1202,18 +1196,18 @@ fn a_metric_takes_the_dispatches_that_its_cost_says_and_waits_for_nothing() {
     // meanwhile.
     let options = Options { window_bytes: Some(1 << 20), kernels: 404, ..meshloom_sanitizer::options().unwrap() };
     ranks_with([1, 1], &options, |rank| {
-        let regular = grid(rank, &[10, 12], &[0.1]);
+        let mesh = grid(rank, &[10, 12], &[0.1]);
         let prior = FieldPrior {
             name: String::new(),
             offset_mean: 1.0,
             offset_std: [0.5, 0.2],
             axes: vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude: power_law(1.0, -3.0) }],
         };
-        let correlated = CorrelatedField::new(rank, &regular, &prior)?.model()?;
+        let correlated = CorrelatedField::new(rank, &mesh, &prior)?.model()?;
         let rate = "fn rate(x: f32) -> f32 { return exp(x); }";
         let rate = Model::new(PointwiseOperator::wgsl(rate, "rate", correlated.target(), "rate")?);
         let model = correlated.then(&rate)?;
-        let leaf = Leaf::cells(&regular);
+        let leaf = Leaf::cells(&mesh);
         let (counts, exposure, mask) = (vec![2.0; 120], vec![0.5; 120], [&[true; 100][..], &[false; 20]].concat());
         let data = Data { name: "counts", leaf: &leaf, values: &counts, mask: Some(&mask) };
         let likelihood = Likelihood::poisson(rank, &data, Some(&exposure))?.amend(&model)?;

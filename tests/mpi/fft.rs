@@ -9,8 +9,7 @@ use meshloom::gpu::{Gpu, Recorder};
 use meshloom::grid::Grid;
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{
-    Adjoint, Hartley, Leaf, Model, PointwiseOperator, Readout, RegularGrid, Space, Wavenumbers, check_adjoint,
-    random_field,
+    Adjoint, Hartley, Leaf, Model, PointwiseOperator, Readout, Space, Wavenumbers, check_adjoint, random_field,
 };
 use meshloom::{Error, Rank};
 
@@ -73,16 +72,15 @@ fn rank(comm: &Communicator) -> Result<(), Error> {
 /// processes.
 fn operators(comm: &Communicator, gpu: Gpu) -> Result<(), Error> {
     let mut rank = Rank::new(comm.clone(), gpu)?;
-    let grid = Grid::new([1, comm.size()], comm.size())?;
-    let regular = RegularGrid { shape: [4, 6, 5], size: [4.0, 6.0, 5.0], grid, rank: comm.rank() };
-    let (modes, cells) = (Space::of("xi", Leaf::modes(&regular))?, Space::of("x", Leaf::cells(&regular))?);
-    let amplitudes = Wavenumbers::edges(&regular, &[0.0, 1.0, 2.0, 9.0])?.amplitudes(&mut rank, &modes)?;
+    let mesh = rank.mesh([4, 6, 5]).periodic([4.0, 6.0, 5.0]).grid([1, comm.size()]).build()?;
+    let (modes, cells) = (Space::of("xi", Leaf::modes(&mesh))?, Space::of("x", Leaf::cells(&mesh))?);
+    let amplitudes = Wavenumbers::edges(&mesh, &[0.0, 1.0, 2.0, 9.0])?.amplitudes(&mut rank, &modes)?;
     let both = Model::new(amplitudes).named("a")?.zip(&Model::identity(&modes)?)?;
     let text = "fn f(a: f32, xi: f32) -> f32 { return a * xi; }";
     let product = Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?);
     let transform = Model::new(Adjoint::new(Hartley::new(&mut rank, &cells)?));
     let positions = [[0.5, 1.5, 2.5], [3.25, 5.75, 4.5], [3.0, 0.0, 0.0]];
-    let own = |position: &&[f64; 3]| regular.owns(PointsInCells::cell_of(**position, regular.size, regular.shape));
+    let own = |position: &&[f64; 3]| mesh.owns(PointsInCells::cell_of(**position, mesh.size(), mesh.shape()));
     let positions: Vec<[f64; 3]> = positions.iter().filter(own).copied().collect();
     let readout = Model::new(Readout::new(&mut rank, &cells, Window::Cic, &positions)?);
     let model = both.then(&product)?.then(&transform)?.then(&readout)?;

@@ -2,18 +2,18 @@
 //! same bits for every number of ranks.
 
 use super::correlated_field::{AMPLITUDE, COTANGENT, CYCLES, FIELD, MULTIPLICITY, XI, XI_COTANGENT};
-use super::ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
-use meshloom::Rank;
+use super::ranks::{GRIDS, cells, host, mesh, number, on_grid, options, own};
 use meshloom::comm::Op;
 use meshloom::exchange::collectives::{all_gather, all_reduce, all_reduce_wide, broadcast};
 use meshloom::gpu::Options;
-use meshloom::grid::Grid;
+use meshloom::grid::MeshOptions;
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Gather, Ghosts, Hartley, Leaf, Linear, LinesOfSight, Model, OperatorError,
-    PointwiseOperator, RankCollective, Readout, RegularGrid, Select, Space, StencilOperator, Tap, ToDevice, Vector,
-    Wavenumbers, check_adjoint, check_derivative, random_field,
+    PointwiseOperator, RankCollective, Readout, Select, Space, StencilOperator, Tap, ToDevice, Vector, Wavenumbers,
+    check_adjoint, check_derivative, random_field,
 };
+use meshloom::{Mesh, Rank};
 
 const SHAPE: [u64; 3] = [4, 5, 6];
 
@@ -31,13 +31,13 @@ fn cell([i, j, k]: [u64; 3]) -> usize {
 }
 
 fn space(rank: &Rank) -> Result<Space, OperatorError> {
-    Space::of("x", Leaf::cells(&regular(rank, SHAPE)))
+    Space::of("x", Leaf::cells(&mesh(rank, SHAPE)))
 }
 
 /// Returns a field of cells with these values of all ranks.
 fn field_of(rank: &mut Rank, all: &[f64]) -> Result<Vector, OperatorError> {
     let mut field = Vector::new(&rank.gpu, &space(rank)?)?;
-    let own = own(&regular(rank, SHAPE), all);
+    let own = own(&mesh(rank, SHAPE), all);
     field.set(&mut rank.recorder, "x", &own)?;
     Ok(field)
 }
@@ -67,7 +67,7 @@ fn cells_to_cells<L: Linear + 'static>(
                 assert_eq!(cost.apply.messages + cost.vjp.messages, 0);
             }
             check_adjoint(rank, &model, &x)?;
-            let cells = cells(&regular(rank, SHAPE));
+            let cells = cells(&mesh(rank, SHAPE));
             let recorder = &mut rank.recorder;
             let (there, back) = (at.value.get(recorder, "x")?, back.get(recorder, "x")?);
             let there = cells.iter().map(|&cell| cell as usize).zip(there);
@@ -153,8 +153,8 @@ fn masks_multiply_and_selections_pick() {
             let replicate = Model::new(RankCollective::replicate(rank, &select.signature().target)?);
             let model = Model::new(select);
             let field = field_of(rank, &x)?;
-            let regular = regular(rank, SHAPE);
-            let wanted: Vec<f64> = listed.iter().filter(|at| regular.owns(**at)).map(|at| x[cell(*at)]).collect();
+            let mesh = mesh(rank, SHAPE);
+            let wanted: Vec<f64> = listed.iter().filter(|at| mesh.owns(**at)).map(|at| x[cell(*at)]).collect();
             let value = model.value(rank, &field)?;
             assert_eq!(host(rank, &value)?["x"], wanted);
             let whole = model.then(&replicate)?;
@@ -173,17 +173,14 @@ fn masks_multiply_and_selections_pick() {
             let ones = random_field(rank, &own, 8)?;
             check_adjoint(rank, &sum, &ones)?;
             // Complex factors, for components and batches.
-            let leaf = Leaf::half_spectrum(&regular);
+            let leaf = Leaf::half_spectrum(&mesh);
             let space = Space::of("x", leaf.clone().batch(3))?;
             let factors = random_field(rank, &Space::of("w", leaf)?, 5)?;
             let model = Model::new(Diagonal::new(&space, &factors)?);
             let x = random_field(rank, &space, 6)?;
             check_adjoint(rank, &model, &x)?;
-            let ghosts = Model::new(Ghosts::new(
-                rank,
-                &Space::of("x", Leaf::cells(&regular).batch(2))?,
-                [[1, 2], [2, 0], [1, 1]],
-            )?);
+            let ghosts =
+                Model::new(Ghosts::new(rank, &Space::of("x", Leaf::cells(&mesh).batch(2))?, [[1, 2], [2, 0], [1, 1]])?);
             let x = random_field(rank, ghosts.domain(), 7)?;
             check_adjoint(rank, &ghosts, &x)?;
             Ok(())
@@ -219,8 +216,8 @@ fn fields_are_read_at_points_and_values_painted() {
     let mut bits: Option<Vec<u32>> = None;
     for (options, parts) in options().iter().flat_map(|options| GRIDS.map(|parts| (options.clone(), parts))) {
         let found = on_grid(parts, &options, |rank| {
-            let (space, regular) = (space(rank)?, regular(rank, SHAPE));
-            let is_own = |point: &[f64; 3]| regular.owns(PointsInCells::cell_of(*point, regular.size, SHAPE));
+            let (space, mesh) = (space(rank)?, mesh(rank, SHAPE));
+            let is_own = |point: &[f64; 3]| mesh.owns(PointsInCells::cell_of(*point, mesh.size(), SHAPE));
             let numbers: Vec<usize> = (0..points.len()).filter(|&n| is_own(&points[n])).collect();
             let positions: Vec<[f64; 3]> = numbers.iter().map(|&n| points[n]).collect();
             let readout = Readout::new(rank, &space, Window::Cic, &positions)?;
@@ -234,15 +231,15 @@ fn fields_are_read_at_points_and_values_painted() {
                 let wanted: f64 = cic(points[*n]).into_iter().map(|(cell, weight)| weight * x[cell]).sum();
                 assert!((value - wanted).abs() < 1e-6, "{value} {wanted}");
             }
-            let mut mesh = Vector::new(&rank.gpu, &space)?;
-            at.vjp(rank, &values, &mut mesh)?;
+            let mut painted = Vector::new(&rank.gpu, &space)?;
+            at.vjp(rank, &values, &mut painted)?;
             check_adjoint(rank, &model, &field)?;
             // Several fields, and a wider window.
-            let pairs = Space::of("x", Leaf::cells(&regular).components(2))?;
+            let pairs = Space::of("x", Leaf::cells(&mesh).components(2))?;
             let wide = Model::new(Readout::new(rank, &pairs, Window::Tsc, &positions)?);
             let two = random_field(rank, &pairs, 1)?;
             check_adjoint(rank, &wide, &two)?;
-            Ok(cells(&regular).into_iter().zip(host(rank, &mesh)?["x"].clone()).collect::<Vec<_>>())
+            Ok(cells(&mesh).into_iter().zip(host(rank, &painted)?["x"].clone()).collect::<Vec<_>>())
         });
         let mut all = vec![f64::NAN; 120];
         found.into_iter().flatten().for_each(|(cell, value)| all[cell as usize] = value);
@@ -289,9 +286,9 @@ fn lines_of_sight_are_integrals() {
 
 /// Returns the correlated field of `tests/shared/correlated_field.rs`: amplitudes at their modes
 /// times excitations, transformed, plus an offset.
-fn correlated_field(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, OperatorError> {
-    let modes = Space::of("xi", Leaf::modes(regular))?;
-    let wavenumbers = Wavenumbers::unique(regular)?;
+fn correlated_field(rank: &mut Rank, mesh: &Mesh) -> Result<Model, OperatorError> {
+    let modes = Space::of("xi", Leaf::modes(mesh))?;
+    let wavenumbers = Wavenumbers::unique(mesh)?;
     assert_eq!(wavenumbers.len(), CYCLES.len());
     for (found, cycles) in wavenumbers.values().iter().zip(CYCLES) {
         assert!((found / (2.0 * std::f64::consts::PI) - cycles).abs() < 1e-8, "{found} {cycles}");
@@ -300,7 +297,7 @@ fn correlated_field(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Ope
     let both = amplitudes.zip(&Model::identity(&modes)?)?;
     let text = "fn f(amplitude: f32, xi: f32) -> f32 { return amplitude * xi; }";
     let product = Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "x")?);
-    let transform = Model::new(Adjoint::new(Hartley::new(rank, &Space::of("x", Leaf::cells(regular))?)?));
+    let transform = Model::new(Adjoint::new(Hartley::new(rank, &Space::of("x", Leaf::cells(mesh))?)?));
     let text = "fn f(x: f32) -> f32 { return 0.7 + x; }";
     let offset = Model::new(PointwiseOperator::wgsl(text, "f", transform.target(), "field")?);
     both.then(&product)?.then(&transform)?.then(&offset)
@@ -313,15 +310,10 @@ fn a_correlated_field_has_its_golden_values_and_derivatives() {
         options().iter().flat_map(|options| [[1, 1], [2, 2], [1, 3]].map(|parts| (options.clone(), parts)))
     {
         let found = on_grid(parts, &options, |rank| {
-            let regular = RegularGrid {
-                shape: [1, 6, 10],
-                size: [1.0, 0.6, 2.0],
-                grid: crate::process_grid::of(rank),
-                rank: rank.comm.rank(),
-            };
-            let model = correlated_field(rank, &regular)?;
+            let mesh = crate::process_grid::mesh(rank, [1, 6, 10], [1.0, 0.6, 2.0]);
+            let model = correlated_field(rank, &mesh)?;
             let mut x = Vector::new(&rank.gpu, model.domain())?;
-            let part = regular.modes(false);
+            let part = mesh.modes(false);
             let modes: Vec<usize> = part[1]
                 .clone()
                 .flat_map(|j| part[2].clone().map(move |k| (j * 10 + k) as usize))
@@ -330,7 +322,7 @@ fn a_correlated_field_has_its_golden_values_and_derivatives() {
             let recorder = &mut rank.recorder;
             x.set(recorder, "amplitudes", &AMPLITUDE)?;
             x.set(recorder, "xi", &modes.iter().map(|&mode| XI[mode]).collect::<Vec<_>>())?;
-            let own_cells = cells(&regular);
+            let own_cells = cells(&mesh);
             let close = |found: &[f64], all: &[f64], own: &[usize], what: &str| {
                 for (found, &at) in found.iter().zip(own) {
                     assert!((found - all[at]).abs() < 2e-6 * (1.0 + all[at].abs()), "{what}: {found} {}", all[at]);
@@ -351,7 +343,7 @@ fn a_correlated_field_has_its_golden_values_and_derivatives() {
             assert!((taylor.order.unwrap() - 2.0).abs() < 0.1, "{taylor}");
 
             // Modes of each wavenumber, as the sum of ones.
-            let spectrum = Wavenumbers::unique(&regular)?.amplitudes(rank, &Space::of("xi", Leaf::modes(&regular))?)?;
+            let spectrum = Wavenumbers::unique(&mesh)?.amplitudes(rank, &Space::of("xi", Leaf::modes(&mesh))?)?;
             let mut ones = Vector::new(&rank.gpu, &spectrum.signature().target)?;
             ones.set(&mut rank.recorder, "xi", &vec![1.0; modes.len()])?;
             let counts = Model::new(Adjoint::new(spectrum)).value(rank, &ones)?;
@@ -367,28 +359,29 @@ fn a_correlated_field_has_its_golden_values_and_derivatives() {
 #[test]
 fn wavenumbers_of_incommensurate_boxes_are_not_too_many() {
     let size = [2.0, 2.0 * 2f64.sqrt().sqrt(), 3.1];
-    let grid = Grid::new([1, 1], 1).unwrap();
-    let of = |n: u64| Wavenumbers::unique(&RegularGrid { shape: [n; 3], size, grid, rank: 0 });
+    let of = |n: u64, size| {
+        Wavenumbers::unique(&Mesh::new(&MeshOptions { size, ..MeshOptions::new([n; 3]) }, 1, 0).unwrap())
+    };
     // 101^3 are below 2^20 = 1048576, 129^3 above.
-    assert!(of(200).is_ok());
-    let error = of(256).unwrap_err().to_string();
+    assert!(of(200, size).is_ok());
+    let error = of(256, size).unwrap_err().to_string();
     for what in ["1048576", "2146689", "logarithmic bins"] {
         assert!(error.contains(what), "{error}");
     }
     // Cells of one size have a common measure.
-    assert!(Wavenumbers::unique(&RegularGrid { shape: [256; 3], size: [3.1; 3], grid, rank: 0 }).is_ok());
+    assert!(of(256, [3.1; 3]).is_ok());
 }
 
 #[test]
 fn bins_have_the_modes_between_their_edges() {
     on_grid([1, 1], &options()[0], |rank| {
         // Sides in no ratio of small numbers.
-        let regular = RegularGrid { size: [2.0, 2.0 * 2f64.sqrt().sqrt(), 3.1], ..regular(rank, [6, 5, 8]) };
-        let unique = Wavenumbers::unique(&regular)?;
+        let mesh = crate::process_grid::mesh(rank, [6, 5, 8], [2.0, 2.0 * 2f64.sqrt().sqrt(), 3.1]);
+        let unique = Wavenumbers::unique(&mesh)?;
         assert_eq!(unique.len(), 4 * 3 * 5, "hardly two modes have one wavenumber");
         let edges = [1.0, 3.0, 5.5, 9.0];
-        let bins = Wavenumbers::edges(&regular, &edges)?;
-        let modes = Space::of("m", Leaf::modes(&regular).batch(2))?;
+        let bins = Wavenumbers::edges(&mesh, &edges)?;
+        let modes = Space::of("m", Leaf::modes(&mesh).batch(2))?;
         let model = Model::new(bins.amplitudes(rank, &modes)?);
         let mut amplitudes = Vector::new(&rank.gpu, model.domain())?;
         amplitudes.set(&mut rank.recorder, "amplitudes", &[1.0, 2.0, 3.0, -1.0, -2.0, -3.0])?;
@@ -398,8 +391,8 @@ fn bins_have_the_modes_between_their_edges() {
             let (batch, mode) = (n / 240, [n % 240 / 40, n / 8 % 5, n % 8]);
             let k: f64 = (0..3)
                 .map(|a| {
-                    let (m, n) = (mode[a] as f64, regular.shape[a] as f64);
-                    (2.0 * std::f64::consts::PI / regular.size[a] * m.min(n - m)).powi(2)
+                    let (m, n) = (mode[a] as f64, mesh.shape()[a] as f64);
+                    (2.0 * std::f64::consts::PI / mesh.size()[a] * m.min(n - m)).powi(2)
                 })
                 .sum::<f64>()
                 .sqrt();
@@ -434,8 +427,8 @@ fn sums_are_exact_whatever_their_order() {
                 (found - wanted).abs() <= 1e-7 * wanted.abs() + 120.0 * 2f64.powi(-55) * 2f64.powi(29),
                 "{found} {wanted}"
             );
-            let regular = regular(rank, SHAPE);
-            let index: Vec<u32> = cells(&regular).iter().map(|&cell| (cell * 13 % 1500) as u32).collect();
+            let mesh = mesh(rank, SHAPE);
+            let index: Vec<u32> = cells(&mesh).iter().map(|&cell| (cell * 13 % 1500) as u32).collect();
             let array = rank.gpu.array("index", index.len() as u64)?;
             rank.recorder.upload(&array, 0, &index)?;
             let gather = Gather::new(&Space::of("s", Leaf::vector(1400))?, &space, array)?;
@@ -462,9 +455,9 @@ fn parameters_come_to_the_device_and_their_cotangents_back() {
     on_grid([2, 1], &options()[0], |rank| {
         let parameters = Space::of("rate", Leaf::parameters(1))?;
         let upload = Model::new(ToDevice::new(&parameters)?);
-        let cells = Space::of("rate", Leaf::cells(&regular(rank, SHAPE)))?;
+        let cells = Space::of("rate", Leaf::cells(&mesh(rank, SHAPE)))?;
         let spread = upload.then(&Model::new(Gather::broadcast(upload.target(), &cells)?))?;
-        let x = Space::of("x", Leaf::cells(&regular(rank, SHAPE)))?;
+        let x = Space::of("x", Leaf::cells(&mesh(rank, SHAPE)))?;
         let both = spread.zip(&Model::identity(&x)?)?;
         let text = "fn f(x: f32, rate: f32) -> f32 { return exp(rate * x); }";
         let model = both.then(&Model::new(PointwiseOperator::wgsl(text, "f", both.target(), "y")?))?;
@@ -493,12 +486,12 @@ fn parameters_come_to_the_device_and_their_cotangents_back() {
 #[test]
 fn what_linear_operators_cannot_take_is_refused() {
     on_grid([1, 1], &options()[0], |rank| {
-        let (space, regular) = (space(rank)?, regular(rank, SHAPE));
+        let (space, mesh) = (space(rank)?, mesh(rank, SHAPE));
         let fails = |error: Option<OperatorError>, wanted: &str| {
             let text = error.expect(wanted).to_string();
             assert!(text.contains(wanted), "{text}\n{wanted}");
         };
-        let complex = Space::of("x", Leaf::cells(&regular).complex())?;
+        let complex = Space::of("x", Leaf::cells(&mesh).complex())?;
         let vector = Space::of("x", Leaf::vector(7))?;
         fails(StencilOperator::new(rank, &space, &[]).err(), "0 taps");
         fails(StencilOperator::new(rank, &space, &[([0, 0, 1], 1.0); 1025]).err(), "1025 taps");
@@ -515,7 +508,7 @@ fn what_linear_operators_cannot_take_is_refused() {
         fails(LinesOfSight::new(rank, &space, &[[[0.0; 3]; 2]], 0.1).err(), "line 0");
         fails(LinesOfSight::new(rank, &space, &[], -1.0).err(), "a step of -1");
         fails(Gather::broadcast(&vector, &space).err(), "a vector of 7");
-        fails(Wavenumbers::edges(&regular, &[2.0, 1.0]).err(), "must grow");
+        fails(Wavenumbers::edges(&mesh, &[2.0, 1.0]).err(), "must grow");
         fails(ToDevice::new(&space).err(), "parameters");
         fails(RankCollective::replicate(rank, &space).err(), "one number at each point");
         Ok(())
@@ -546,8 +539,8 @@ fn white(seed: u64, n: u64) -> f64 {
 fn clouds_in_cells_have_their_golden_values() {
     // Eight points on 4^3 cells of 1; computed in f64 by independent code.
     on_grid([1, 1], &options()[0], |rank| {
-        let regular = RegularGrid { shape: [4; 3], size: [4.0; 3], grid: crate::process_grid::of(rank), rank: 0 };
-        let space = Space::of("x", Leaf::cells(&regular))?;
+        let mesh = crate::process_grid::mesh(rank, [4; 3], [4.0; 3]);
+        let space = Space::of("x", Leaf::cells(&mesh))?;
         let points: Vec<[f64; 3]> = (0..8).map(|n| [0, 1, 2].map(|d| 4.0 * uniform(100 + d, n))).collect();
         assert!((points[0][1] - 3.265764802394).abs() < 1e-11 && (points[1][0] - 0.058363160841).abs() < 1e-11);
         let model = Model::new(Readout::new(rank, &space, Window::Cic, &points)?);
@@ -619,14 +612,14 @@ fn sums_of_leaves_that_are_cut_unevenly_are_those_of_one_rank() {
     let sums = |parts: [usize; 2]| {
         on_grid(parts, &options()[0], |rank| {
             let shapes = [("p", [6, 10, 1]), ("q", [3, 20, 1])];
-            let space = Space::new(shapes.map(|(name, shape)| (name, Leaf::cells(&regular(rank, shape)))))?;
+            let space = Space::new(shapes.map(|(name, shape)| (name, Leaf::cells(&mesh(rank, shape)))))?;
             let mut fields = [Vector::new(&rank.gpu, &space)?, Vector::new(&rank.gpu, &space)?];
             for (salt, field) in fields.iter_mut().enumerate() {
                 for (name, shape) in shapes {
                     let mut all: Vec<f64> = (0..60).map(|cell| number(cell, salt as u64)).collect();
                     // Far above the terms of the other sums.
                     all[3] *= if (salt, name) == (0, "q") { 1e6 } else { 1.0 };
-                    let own = own(&regular(rank, shape), &all);
+                    let own = own(&mesh(rank, shape), &all);
                     field.set(&mut rank.recorder, name, &own)?;
                 }
             }

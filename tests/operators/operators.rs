@@ -7,19 +7,19 @@ use std::f64::consts::PI;
 use std::path::Path;
 use std::rc::Rc;
 
-use super::ranks::{GRIDS, cells, host, number, on_grid, options, own, regular};
-use meshloom::Rank;
+use super::ranks::{GRIDS, cells, host, mesh, number, on_grid, options, own};
 use meshloom::fft::{Norm, Operator, Wave};
 use meshloom::gpu::Options;
-use meshloom::grid::Grid;
+use meshloom::grid::MeshOptions;
 use meshloom::inference::Prior;
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Adjoint, Convolution, Diagonal, Differentiable, Fingerprint, Fourier, FourierFilter, Hartley, KernelOperator, Leaf,
-    Linearisation, Linearised, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers, PointwiseOperator,
-    Readout, RegularGrid, Select, Signature, Space, StencilOperator, Vector, Wavenumbers, check_adjoint,
+    Adjoint, Convolution, Diagonal, Differentiable, Fingerprint, Fourier, FourierFilter, Ghosts, Hartley,
+    KernelOperator, Leaf, Linearisation, Linearised, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers,
+    PointwiseOperator, Readout, Select, Signature, Space, StencilOperator, Vector, Wavenumbers, check_adjoint,
     check_derivative, check_finite, random_field,
 };
+use meshloom::{Mesh, Rank};
 
 const FLOW: &str = "
     struct State { v: vec3<f32>, energy: f32 }
@@ -60,8 +60,8 @@ fn pointwise_functions_and_their_derivatives_are_those_of_the_host() {
     let [whole, small] = options();
     for (options, parts) in [(whole, [1, 1]), (Options { window_bytes: Some(16 << 10), ..small }, [2, 1])] {
         on_grid(parts, &options, |rank| {
-            let regular = regular(rank, [5, 17, 16]);
-            let cells = Leaf::cells(&regular).batch(2);
+            let mesh = mesh(rank, [5, 17, 16]);
+            let cells = Leaf::cells(&mesh).batch(2);
             let leaves = [("x", cells.clone()), ("v", cells.clone().components(3)), ("z", cells.clone().complex())];
             let (domain, target) = (Space::new(leaves)?, Space::of("turned", cells.clone().complex())?);
             let operator = PointwiseOperator::wgsl_onto(FLOW, "flow", &domain, &target)?;
@@ -109,7 +109,7 @@ fn pointwise(text: &str, domain: &Space, result: &str) -> Result<Model, Operator
 #[test]
 fn ten_pointwise_operators_are_one_dispatch() {
     on_grid([1, 1], &options()[0], |rank| {
-        let space = Space::of("x", Leaf::cells(&regular(rank, [4, 5, 6])))?;
+        let space = Space::of("x", Leaf::cells(&mesh(rank, [4, 5, 6])))?;
         let step = pointwise("fn f(x: f32) -> f32 { return x + 0.5 * x / (1.0 + x * x); }", &space, "x")?;
         let mut chain = step.clone();
         for _ in 0..9 {
@@ -210,12 +210,12 @@ fn fingerprints_tell_operators_apart_and_know_no_ranks() {
 fn fingerprints_know_every_constant() {
     let marks = |parts| {
         let all = on_grid(parts, &options()[0], |rank| {
-            let regular = regular(rank, [4, 6, 8]);
-            let space = Space::of("x", Leaf::cells(&regular))?;
+            let mesh = mesh(rank, [4, 6, 8]);
+            let space = Space::of("x", Leaf::cells(&mesh))?;
             let field = |rank: &mut Rank, other: bool| {
                 let mut field = random_field(rank, &space, 5)?;
                 let mut values = field.get(&mut rank.recorder, "x")?;
-                if other && let Some(at) = regular.owns([3, 5, 7]).then(|| values.len() - 1) {
+                if other && let Some(at) = mesh.owns([3, 5, 7]).then(|| values.len() - 1) {
                     values[at] += 1e-6;
                 }
                 field.set(&mut rank.recorder, "x", &values)?;
@@ -228,11 +228,10 @@ fn fingerprints_know_every_constant() {
                 let damp = |_: usize, wave: Wave| (-unit * wave.k).exp();
                 let damp = Operator { constant: [1.0, 0.0], factor: &damp, laplacian: None };
                 let lines = [[[0.1, 0.2, 0.3], [1.0, 2.0 + tiny, 1.0]]];
-                let own: Vec<[f64; 3]> =
-                    regular.owns([0, 0, 0]).then_some([0.1 + tiny, 0.1, 0.1]).into_iter().collect();
+                let own: Vec<[f64; 3]> = mesh.owns([0, 0, 0]).then_some([0.1 + tiny, 0.1, 0.1]).into_iter().collect();
                 let text = "fn f(x: f32, w: f32) -> f32 { return x * w; }";
-                let weights = Vector::over(&Space::of("w", Leaf::cells(&regular))?, factors.contents().to_vec())?;
-                let larger = RegularGrid { size: regular.size.map(|length| length * unit), ..regular.clone() };
+                let weights = Vector::over(&Space::of("w", Leaf::cells(&mesh))?, factors.contents().to_vec())?;
+                let larger = crate::process_grid::mesh(rank, mesh.shape(), mesh.size().map(|length| length * unit));
                 let prior = Prior::Normal { mean: 0.0, std: 1.0 + tiny };
                 let prior =
                     |space: &Space| prior.operator(space, "y").map_err(|error| OperatorError::failed("prior", error));
@@ -333,10 +332,10 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
     let mut bits: Option<Vec<u32>> = None;
     for (options, parts) in options().iter().flat_map(|options| GRIDS.map(|parts| (options.clone(), parts))) {
         let found = on_grid(parts, &options, |rank| {
-            let regular = regular(rank, shape);
-            let space = Space::of("x", Leaf::cells(&regular))?;
-            let pairs = Space::of("x", Leaf::cells(&regular).components(2).batch(2))?;
-            let complex = Space::of("x", Leaf::cells(&regular).complex().batch(3))?;
+            let mesh = mesh(rank, shape);
+            let space = Space::of("x", Leaf::cells(&mesh))?;
+            let pairs = Space::of("x", Leaf::cells(&mesh).components(2).batch(2))?;
+            let complex = Space::of("x", Leaf::cells(&mesh).complex().batch(3))?;
             // Derivative along y of a smoothed potential.
             let multiplier = Operator {
                 constant: [0.0, 1.0],
@@ -349,7 +348,7 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
                 },
                 laplacian: Some(&|_, wave| wave.k * wave.k),
             };
-            let own_cells = own(&regular, &x);
+            let own_cells = own(&mesh, &x);
             let mut field = Vector::new(&rank.gpu, &space)?;
             field.set(&mut rank.recorder, "x", &own_cells)?;
             let models = [
@@ -380,7 +379,7 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
             }
             // There and back is the number of cells.
             let hartley = Hartley::new(rank, &space)?;
-            let modes = Space::of("x", Leaf::modes(&regular))?;
+            let modes = Space::of("x", Leaf::modes(&mesh))?;
             let there = Model::new(hartley);
             let y = there.value(rank, &field)?;
             let back = there.at(rank, &field)?;
@@ -390,7 +389,7 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
                 assert!((again / 120.0 - x).abs() < 1e-6, "{again} {x}");
             }
             assert_eq!(y.space(), &modes);
-            let part = regular.modes(false);
+            let part = mesh.modes(false);
             let mut found = Vec::new();
             let values = y.get(&mut rank.recorder, "x")?;
             let mut values = values.into_iter();
@@ -405,7 +404,7 @@ fn transforms_and_filters_have_their_adjoints_on_all_grids() {
             let filtered = models[4].value(rank, &field)?;
             let filtered = filtered.get(&mut rank.recorder, "x")?;
             let filtered =
-                cells(&regular).into_iter().zip(filtered).map(|(cell, value)| (120 + cell as usize, value as f32));
+                cells(&mesh).into_iter().zip(filtered).map(|(cell, value)| (120 + cell as usize, value as f32));
             found.extend(filtered);
             Ok(found)
         });
@@ -426,7 +425,7 @@ fn hartley_transforms_of_long_lines_have_the_sign_of_their_definition() {
     for n in [4099u64, 9409] {
         let x: Vec<f64> = (0..n).map(|cell| f64::from(number(cell, 3) as f32)).collect();
         let [found, back] = on_grid([1, 1], &options()[0], |rank| {
-            let space = Space::of("x", Leaf::cells(&regular(rank, [1, 1, n])))?;
+            let space = Space::of("x", Leaf::cells(&mesh(rank, [1, 1, n])))?;
             let hartley = Model::new(Hartley::new(rank, &space)?);
             let mut field = Vector::new(&rank.gpu, &space)?;
             field.set(&mut rank.recorder, "x", &x)?;
@@ -460,10 +459,10 @@ fn hartley_transforms_of_long_lines_have_the_sign_of_their_definition() {
 #[test]
 fn what_does_not_fit_is_said_when_it_is_composed() {
     on_grid([1, 1], &options()[0], |rank| {
-        let regular = regular(rank, [4, 4, 4]);
-        let other = RegularGrid { shape: [4, 4, 8], ..regular.clone() };
-        let cut = RegularGrid { grid: Grid::new([2, 1], 2).unwrap(), ..regular.clone() };
-        let space = Space::of("x", Leaf::cells(&regular))?;
+        let mesh = mesh(rank, [4, 4, 4]);
+        let other = crate::process_grid::mesh(rank, [4, 4, 8], mesh.size());
+        let cut = Mesh::new(&MeshOptions { grid: Some([2, 1]), ..mesh.options().clone() }, 2, 0).unwrap();
+        let space = Space::of("x", Leaf::cells(&mesh))?;
         let square = pointwise("fn f(x: f32) -> f32 { return x * x; }", &space, "y")?;
         let fails = |what: Result<Model, OperatorError>, wanted: &[&str]| {
             let error = what.unwrap_err().to_string();
@@ -471,11 +470,11 @@ fn what_does_not_fit_is_said_when_it_is_composed() {
         };
         let on = |leaf: Leaf| pointwise("fn f(x: f32) -> f32 { return exp(x); }", &Space::of("x", leaf)?, "y");
         fails(square.then(&on(Leaf::cells(&other))?), &["operator `f`", "4 x 4 x 8", "4 x 4 x 4"]);
-        fails(square.then(&on(Leaf::cells(&regular).batch(2))?), &["batch of 2"]);
+        fails(square.then(&on(Leaf::cells(&mesh).batch(2))?), &["batch of 2"]);
         fails(square.then(&on(Leaf::cells(&cut))?), &["over 2x1 ranks", "over 1x1 ranks"]);
         fails(square.zip(&square), &["`y`", "two leaves"]);
         fails(square.zip(&on(Leaf::cells(&other))?.named("z")?), &["leaf `x`", "4 x 4 x 8"]);
-        let wide = Space::new([("x", Leaf::cells(&regular)), ("v", Leaf::cells(&regular).components(3))])?;
+        let wide = Space::new([("x", Leaf::cells(&mesh)), ("v", Leaf::cells(&mesh).components(3))])?;
         fails(
             pointwise("fn f(x: f32, v: vec2<f32>) -> f32 { return x * v.x; }", &wide, "y"),
             &["operator `f`, leaf `v`", "3 components"],
@@ -485,18 +484,20 @@ fn what_does_not_fit_is_said_when_it_is_composed() {
             pointwise("fn f(x: f32) -> f32 {\n let n = i32(x);\n return x; }", &space, "y"),
             &["operator `f`", "line 2", "integers"],
         );
-        let mixed = Space::new([("x", Leaf::cells(&regular)), ("w", Leaf::vector(64))])?;
+        let mixed = Space::new([("x", Leaf::cells(&mesh)), ("w", Leaf::vector(64))])?;
         fails(pointwise("fn f(x: f32, w: f32) -> f32 { return x * w; }", &mixed, "y"), &["not the same places"]);
+        let open = Mesh::new(&MeshOptions { periodic: [true, false, true], ..mesh.options().clone() }, 1, 0).unwrap();
+        let open = Space::of("x", Leaf::cells(&open))?;
+        fails(
+            Ghosts::new(rank, &open, [[1; 2]; 3]).map(Model::new),
+            &["ghost cells", "periodic along all axes", "[true, false, true]"],
+        );
         let foreign = Space::of("x", Leaf::cells(&cut))?;
         fails(
             Fourier::new(rank, &foreign, Norm::Backward).map(Model::new),
             &["Fourier transform", "2x1", "rank 0 of 1;"],
         );
-        for (leaf, wanted) in [
-            (Leaf::cells(&RegularGrid { shape: [0, 1, 1], ..regular.clone() }), "every axis needs cells"),
-            (Leaf::cells(&RegularGrid { size: [1.0, f64::NAN, 1.0], ..regular.clone() }), "a length"),
-            (Leaf::vector(3).batch(0), "batch of 0"),
-        ] {
+        for (leaf, wanted) in [(Leaf::vector(3).batch(0), "batch of 0")] {
             let error = Space::of("x", leaf).unwrap_err().to_string();
             assert!(error.contains("`x`") && error.contains(wanted), "{error}");
         }
@@ -568,7 +569,7 @@ impl Linearised for WrongAt {
 #[test]
 fn checks_find_a_wrong_derivative() {
     on_grid([1, 1], &options()[0], |rank| {
-        let space = Space::of("x", Leaf::cells(&regular(rank, [4, 4, 4])))?;
+        let space = Space::of("x", Leaf::cells(&mesh(rank, [4, 4, 4])))?;
         let right = pointwise("fn f(x: f32) -> f32 { return exp(x); }", &space, "y")?;
         let x = random_field(rank, &space, 1)?;
         check_adjoint(rank, &right, &x)?;
@@ -587,12 +588,12 @@ fn warmed_derivatives_allocate_compile_and_move_nothing() {
     // meanwhile.
     let options = Options { window_bytes: Some(1 << 20), kernels: 405, ..options()[0].clone() };
     on_grid([1, 1], &options, |rank| {
-        let regular = regular(rank, [6, 5, 8]);
-        let cells = Space::of("x", Leaf::cells(&regular))?;
+        let mesh = mesh(rank, [6, 5, 8]);
+        let cells = Space::of("x", Leaf::cells(&mesh))?;
         let filter =
             Operator { constant: [1.0, 0.0], factor: &|_, wave| (-0.1 * wave.k * wave.k).exp(), laplacian: None };
-        let modes = Space::of("xi", Leaf::modes(&regular))?;
-        let amplitudes = Wavenumbers::unique(&regular)?.amplitudes(rank, &modes)?;
+        let modes = Space::of("xi", Leaf::modes(&mesh))?;
+        let amplitudes = Wavenumbers::unique(&mesh)?.amplitudes(rank, &modes)?;
         let both = Model::new(amplitudes).named("a")?.zip(&Model::identity(&modes)?)?;
         let text = "fn f(a: f32, xi: f32) -> f32 { return a * xi; }";
         let stencil = StencilOperator::new(rank, &cells, &[([0, 0, 1], 0.5), ([0, 0, -1], -0.5)])?;
@@ -634,7 +635,7 @@ fn warmed_derivatives_allocate_compile_and_move_nothing() {
 #[test]
 fn the_operator_that_is_not_finite_is_named() {
     on_grid([2, 1], &options()[0], |rank| {
-        let cells = Space::of("x", Leaf::cells(&regular(rank, [4, 5, 6])))?;
+        let cells = Space::of("x", Leaf::cells(&mesh(rank, [4, 5, 6])))?;
         let stencil = Model::new(StencilOperator::new(rank, &cells, &[([0, 0, 1], 0.5)])?);
         let text = "fn growth(x: f32) -> f32 { return exp(200.0 * x); }";
         let growth = Model::new(PointwiseOperator::wgsl(text, "growth", &cells, "x")?);
@@ -655,7 +656,7 @@ fn the_operator_that_is_not_finite_is_named() {
 #[test]
 fn functions_side_by_side_share_their_leaves() {
     on_grid([1, 1], &options()[0], |rank| {
-        let cells = Leaf::cells(&regular(rank, [3, 4, 5]));
+        let cells = Leaf::cells(&mesh(rank, [3, 4, 5]));
         let space = |names: &[&str]| Space::new(names.iter().map(|name| (*name, cells.clone())));
         let first = pointwise("fn f(x: f32, a: f32) -> f32 { return a * exp(x); }", &space(&["a", "x"])?, "z")?;
         let text = "fn f(m: f32, x: f32, b: f32) -> vec2<f32> { return vec2<f32>(x * m, b + m); }";
@@ -683,7 +684,7 @@ fn one_number_counts_for_all_places() {
     let mut bits: Option<Vec<u32>> = None;
     for parts in GRIDS {
         let found = on_grid(parts, &options()[1], |rank| {
-            let leaf = Leaf::cells(&regular(rank, [4, 5, 6])).batch(2);
+            let leaf = Leaf::cells(&mesh(rank, [4, 5, 6])).batch(2);
             let leaves = [("rates", Leaf::vector(1).components(2).batch(2)), ("x", leaf)];
             let domain = Space::new(leaves)?;
             let text = "fn f(x: f32, rates: vec2<f32>) -> f32 { return rates.x * exp(rates.y * x); }";
@@ -695,7 +696,7 @@ fn one_number_counts_for_all_places() {
             let direction = random_field(rank, &domain, 2)?;
             let check = check_derivative(rank, &model, &x, &direction)?;
             assert!((check.order.unwrap() - 2.0).abs() < 0.2, "{check}");
-            let own = regular(rank, [4, 5, 6]);
+            let own = mesh(rank, [4, 5, 6]);
             let all: Vec<f64> = (0..240).map(|n| number(n, 40)).collect();
             let values =
                 (0..2).flat_map(|batch| cells(&own).into_iter().map(move |cell| (batch * 120 + cell) as usize));
@@ -726,7 +727,7 @@ fn one_number_counts_for_all_places() {
 #[test]
 fn constants_are_arguments_that_are_not_varied() {
     on_grid([1, 1], &options()[0], |rank| {
-        let cells = Leaf::cells(&regular(rank, [3, 4, 5]));
+        let cells = Leaf::cells(&mesh(rank, [3, 4, 5]));
         let space = |names: &[&str]| Space::new(names.iter().map(|name| (*name, cells.clone())));
         let (x, weights) = (random_field(rank, &space(&["x"])?, 1)?, random_field(rank, &space(&["w"])?, 2)?);
         let others = random_field(rank, &space(&["w"])?, 3)?;
@@ -763,7 +764,7 @@ fn constants_are_arguments_that_are_not_varied() {
 #[test]
 fn pointwise_functions_meet_behind_other_operators() {
     on_grid([1, 1], &options()[0], |rank| {
-        let cells = Space::of("x", Leaf::cells(&regular(rank, [4, 5, 6])))?;
+        let cells = Space::of("x", Leaf::cells(&mesh(rank, [4, 5, 6])))?;
         let stencil = Model::new(StencilOperator::new(rank, &cells, &[([0, 0, 1], 0.5), ([0, 0, 0], -0.5)])?);
         let square = pointwise("fn f(x: f32) -> f32 { return x * x; }", &cells, "y")?;
         let grown = pointwise("fn f(x: f32) -> f32 { return exp(x); }", &cells, "z")?;
@@ -789,7 +790,7 @@ fn many_sums_at_once_are_those_of_each() {
     let windows = Options { window_bytes: Some(1 << 14), ..whole.clone() };
     for options in [whole, windows] {
         on_grid([1, 1], &options, |rank| {
-            let cells = Leaf::cells(&regular(rank, [4, 50, 60]));
+            let cells = Leaf::cells(&mesh(rank, [4, 50, 60]));
             let space = Space::new([("cells", cells), ("few", Leaf::vector(5)), ("many", Leaf::vector(5000))])?;
             let [x, y, z] =
                 [random_field(rank, &space, 1)?, random_field(rank, &space, 2)?, random_field(rank, &space, 3)?];
@@ -855,15 +856,16 @@ fn random_fields_are_the_same_on_all_grids() {
     let shape = [4, 5, 6];
     let whole = |parts: [usize; 2]| {
         let found = on_grid(parts, &meshloom_sanitizer::options().unwrap(), |rank| {
-            let regular = regular(rank, shape);
+            let mesh = mesh(rank, shape);
+            let ghosted = mesh.with_ghosts([[1, 2], [0, 1], [0, 0]]).unwrap();
             let (index, ranks) = (rank.index(), rank.size());
             let given = |rank: usize| if ranks == 1 { 6 } else { [3, 1, 2][rank % 3] };
-            let numbers: Vec<u64> = cells(&regular).iter().map(|cell| 1000 + cell).collect();
+            let numbers: Vec<u64> = cells(&mesh).iter().map(|cell| 1000 + cell).collect();
             let numbers = PointNumbers::new(&mut rank.recorder, numbers)?;
             let leaves = [
-                ("cells", Leaf::cells(&regular).components(2)),
-                ("ghosts", Leaf::cells(&regular).ghosts([[1, 2], [0, 1], [0, 0]])),
-                ("modes", Leaf::half_spectrum(&regular)),
+                ("cells", Leaf::cells(&mesh).components(2)),
+                ("ghosts", Leaf::cells(&ghosted)),
+                ("modes", Leaf::half_spectrum(&mesh)),
                 ("numbered", Leaf::numbered_points(numbers, 120)),
                 ("points", Leaf::points(given(index), (0..ranks).map(given).sum())),
             ];
@@ -873,8 +875,8 @@ fn random_fields_are_the_same_on_all_grids() {
                 let field = random_field(rank, &space, 5)?;
                 all.push(field.get(&mut rank.recorder, name)?);
             }
-            let (layout, modes) = (regular.layout([[1, 2], [0, 1], [0, 0]]), regular.modes(true));
-            Ok((cells(&regular), layout, modes, all))
+            let (layout, modes) = (ghosted.layout().clone(), ghosted.modes(true));
+            Ok((cells(&mesh), layout, modes, all))
         });
         let mut fields = [vec![0.0; 240], vec![0.0; 120], vec![0.0; 2 * 80], vec![0.0; 120], Vec::new()];
         for (cells, layout, [x, y, z], all) in found {

@@ -41,10 +41,10 @@ fn other() -> Config {
 /// Numbers at the cells of the leaf `name`, the same on all grids, times `scale`.
 fn set(rank: &mut Rank, field: &mut Vector, name: &str, salt: u64, scale: f64) -> Result<(), OperatorError> {
     let leaf = field.space().leaf(name).unwrap().clone();
-    let regular = leaf.regular().unwrap().clone();
-    let count = regular.cells() as usize;
+    let mesh = leaf.mesh().unwrap().clone();
+    let count = mesh.total_cells() as usize;
     let all = white(count * leaf.components as usize, salt);
-    let values: Vec<f64> = all.chunks(count).flat_map(|one| own(&regular, one)).map(|value| scale * value).collect();
+    let values: Vec<f64> = all.chunks(count).flat_map(|one| own(&mesh, one)).map(|value| scale * value).collect();
     field.set(&mut rank.recorder, name, &values)
 }
 
@@ -198,10 +198,10 @@ fn gather(rank: &mut Rank, field: &Vector, whole: &mut Whole) -> Result<(), Oper
     for (name, values) in host(rank, field)? {
         let leaf = field.space().leaf(&name).unwrap().clone();
         let of_leaf = whole.entry(name).or_default();
-        match leaf.regular() {
+        match leaf.mesh() {
             None => of_leaf.extend(values.iter().enumerate().map(|(at, value)| ((at, 0), value.to_bits()))),
-            Some(regular) => {
-                let cells = cells(regular);
+            Some(mesh) => {
+                let cells = cells(mesh);
                 for (at, value) in values.into_iter().enumerate() {
                     of_leaf.insert((at / cells.len(), cells[at % cells.len()]), value.to_bits());
                 }

@@ -1,6 +1,5 @@
 //! Every operator there is, made small: the table that checks of adjoints and derivatives run over.
 
-use meshloom::Rank;
 use meshloom::cosmology::{LptOrder, Scheme};
 use meshloom::fft::{Norm, Operator};
 use meshloom::inference::{
@@ -9,10 +8,11 @@ use meshloom::inference::{
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, KernelOperator,
-    Leaf, LinesOfSight, Model, OperatorError, PointwiseOperator, RankCollective, Readout, RegularGrid, Select, Space,
+    Leaf, LinesOfSight, Model, OperatorError, PointwiseOperator, RankCollective, Readout, Select, Space,
     StencilOperator, ToDevice, Wavenumbers, check_adjoint, check_derivative, random_field,
 };
 use meshloom::pm::{Config, Observable, SimulationOperator};
+use meshloom::{Mesh, Rank};
 
 /// Cells of the fields: of 4 KiB a real field of one rank takes two windows.
 const SHAPE: [u64; 3] = [8, 16, 12];
@@ -109,22 +109,21 @@ fn one(operator: impl Differentiable + 'static) -> Models {
     Ok(vec![Model::new(operator)])
 }
 
-fn regular(rank: &Rank) -> RegularGrid {
-    let size = SHAPE.map(|n| n as f64 * 0.5);
-    RegularGrid { shape: SHAPE, size, grid: crate::process_grid::of(rank), rank: rank.index() }
+fn mesh(rank: &Rank) -> Mesh {
+    crate::process_grid::mesh(rank, SHAPE, SHAPE.map(|n| n as f64 * 0.5))
 }
 
 fn cells(rank: &Rank) -> Result<Space, OperatorError> {
-    Space::of("x", Leaf::cells(&regular(rank)))
+    Space::of("x", Leaf::cells(&mesh(rank)))
 }
 
 /// Two components, a batch of two.
 fn pairs(rank: &Rank) -> Result<Space, OperatorError> {
-    Space::of("x", Leaf::cells(&regular(rank)).components(2).batch(2))
+    Space::of("x", Leaf::cells(&mesh(rank)).components(2).batch(2))
 }
 
 fn complex(rank: &Rank) -> Result<Space, OperatorError> {
-    Space::of("x", Leaf::cells(&regular(rank)).complex())
+    Space::of("x", Leaf::cells(&mesh(rank)).complex())
 }
 
 /// Points of a rank: uneven, none on some.
@@ -192,10 +191,10 @@ fn convolution(rank: &mut Rank) -> Models {
 }
 
 fn wavenumbers(rank: &mut Rank) -> Models {
-    let regular = regular(rank);
-    let modes = Space::of("x", Leaf::modes(&regular))?;
-    let unique = Wavenumbers::unique(&regular)?.amplitudes(rank, &modes)?;
-    let binned = Wavenumbers::edges(&regular, &[0.5, 1.0, 3.0, 9.0])?.amplitudes(rank, &modes)?;
+    let mesh = mesh(rank);
+    let modes = Space::of("x", Leaf::modes(&mesh))?;
+    let unique = Wavenumbers::unique(&mesh)?.amplitudes(rank, &modes)?;
+    let binned = Wavenumbers::edges(&mesh, &[0.5, 1.0, 3.0, 9.0])?.amplitudes(rank, &modes)?;
     Ok(vec![Model::new(unique), Model::new(binned)])
 }
 
@@ -211,7 +210,7 @@ fn gathers(rank: &mut Rank) -> Models {
 }
 
 fn diagonals(rank: &mut Rank) -> Models {
-    let leaf = Leaf::half_spectrum(&regular(rank));
+    let leaf = Leaf::half_spectrum(&mesh(rank));
     let factors = random_field(rank, &Space::of("w", leaf.clone())?, 5)?;
     let complex = Diagonal::new(&Space::of("x", leaf.batch(3))?, &factors)?;
     let space = cells(rank)?;
@@ -234,11 +233,11 @@ fn stencil(rank: &mut Rank) -> Models {
 }
 
 fn readouts(rank: &mut Rank) -> Models {
-    let (regular, space) = (regular(rank), pairs(rank)?);
+    let (mesh, space) = (mesh(rank), pairs(rank)?);
     // The middle of this rank's cells, their faces, and between.
     let mut points = Vec::new();
     for (i, j, k) in [(0.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.99, 0.01, 0.7)] {
-        let part = regular.part();
+        let part = mesh.own();
         if part.iter().all(|range| !range.is_empty()) {
             let at = |axis: usize, share: f64| {
                 0.5 * (part[axis].start as f64 + share * (part[axis].end - part[axis].start) as f64)
@@ -284,7 +283,7 @@ fn collectives(rank: &mut Rank) -> Models {
 }
 
 fn pointwise(rank: &mut Rank) -> Models {
-    let leaf = Leaf::cells(&regular(rank));
+    let leaf = Leaf::cells(&mesh(rank));
     let leaves = [("rate", Leaf::vector(1)), ("v", leaf.clone().components(2)), ("x", leaf.clone())];
     let text = "fn f(x: f32, v: vec2<f32>, rate: f32) -> vec2<f32> { return v * exp(0.5 * rate * x) + vec2<f32>(x * x, rate); }";
     let operator = PointwiseOperator::wgsl(text, "f", &Space::new(leaves)?, "y")?;
@@ -303,7 +302,7 @@ fn simulations(rank: &mut Rank) -> Models {
                 Config { particles: 8, mesh: 8, box_size: 80.0, steps: 2, scheme, lpt, window, ..Config::default() };
             Ok(Model::new(SimulationOperator::new(
                 rank,
-                Config { grid: Some(regular(rank).grid.parts()), ..config },
+                Config { grid: Some(mesh(rank).grid().parts()), ..config },
                 2,
                 &all,
             )?))
@@ -313,7 +312,7 @@ fn simulations(rank: &mut Rank) -> Models {
 }
 
 fn correlated_fields(rank: &mut Rank) -> Models {
-    let regular = regular(rank);
+    let mesh = mesh(rank);
     let amplitudes = [
         AmplitudePrior::Matern {
             of: MaternScale::Deviation,
@@ -332,7 +331,7 @@ fn correlated_fields(rank: &mut Rank) -> Models {
     let field = |amplitude| {
         let axes = vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }];
         let prior = FieldPrior { name: String::new(), offset_mean: -1.0, offset_std: [0.3, 0.1], axes };
-        CorrelatedField::new(rank, &regular, &prior)?.model()
+        CorrelatedField::new(rank, &mesh, &prior)?.model()
     };
     amplitudes.map(field).into_iter().map(|model| model.map_err(outer)).collect()
 }

@@ -12,9 +12,7 @@ use meshloom::inference::{
     CgOptions, Draw, Existing, Fit, FitOptions, Identity, InferenceError, IterationOptions, LogLikelihood,
     LogLikelihoodAt, NewtonOptions, SampleGroups, Sampling, Stream, VectorSpace,
 };
-use meshloom::operators::{
-    Fingerprint, FourierFilter, Leaf, Linearisation, Model, PointwiseOperator, RegularGrid, Space, Vector,
-};
+use meshloom::operators::{Fingerprint, FourierFilter, Leaf, Linearisation, Model, PointwiseOperator, Space, Vector};
 
 /// Data of a model, with noise of standard deviation 1 in the units of both.
 pub struct WhiteNoise {
@@ -26,8 +24,8 @@ impl WhiteNoise {
     /// On `shape` cells; the data are what the model gives for the white noise of stream 1.
     pub fn new(rank: &mut Rank, shape: [u64; 3]) -> Result<Self, InferenceError> {
         let size = shape.map(|n| n as f64);
-        let regular = RegularGrid { shape, size, grid: crate::process_grid::of(rank), rank: rank.index() };
-        let cells = Space::of("xi", Leaf::cells(&regular))?;
+        let mesh = crate::process_grid::mesh(rank, shape, size);
+        let cells = Space::of("xi", Leaf::cells(&mesh))?;
         let smooth = Operator { constant: [3.0, 0.0], factor: &|_, wave| (-wave.k * wave.k).exp(), laplacian: None };
         let smooth = Model::new(FourierFilter::new(rank, &cells, &smooth)?).named("s")?;
         let scale = Model::identity(&Space::of("scale", Leaf::vector(1))?)?;
@@ -183,7 +181,7 @@ pub fn fit(comm: &Communicator, options: &Options, groups: usize, run: Run<'_>) 
     };
     let columns = [bits(&samples.position, "xi")?, bits(&mean, "y")?, bits(&std, "y")?];
     let scale = bits(&samples.position, "scale")?;
-    let part = RegularGrid { shape, size: [1.0; 3], grid, rank: rank.comm.rank() }.part();
+    let part = grid.part(shape, rank.index());
     let cells = part[0].clone().flat_map(|i| {
         let part = part.clone();
         part[1].clone().flat_map(move |j| part[2].clone().map(move |k| (i * 5 + j) * 8 + k))

@@ -7,12 +7,12 @@
 use std::fs;
 use std::path::Path;
 
-use meshloom::Rank;
 use meshloom::comm::run_threads;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::inference::InferenceError;
-use meshloom::operators::{Leaf, RegularGrid, Space, Support, Vector};
+use meshloom::operators::{Leaf, Space, Support, Vector};
+use meshloom::{Mesh, Rank};
 use serde_json::Value;
 
 /// Returns a file of goldens. Programs of tests run in the package's directory, which need not be
@@ -55,23 +55,23 @@ pub fn ranks_with<T: Send>(
 }
 
 /// Returns a grid of one to three axes with cells of these sizes.
-pub fn grid(rank: &Rank, shape: &[u64], distances: &[f64]) -> RegularGrid {
+pub fn grid(rank: &Rank, shape: &[u64], distances: &[f64]) -> Mesh {
     let (mut cells, mut size) = ([1; 3], [1.0; 3]);
     for (n, own) in shape.iter().rev().enumerate() {
         cells[2 - n] = *own;
         size[2 - n] = *own as f64 * distances[(distances.len() - 1).saturating_sub(n)];
     }
-    RegularGrid { shape: cells, size, grid: crate::process_grid::of(rank), rank: rank.index() }
+    crate::process_grid::mesh(rank, cells, size)
 }
 
 /// Global indices of the numbers of this rank.
 fn own(leaf: &Leaf) -> Vec<usize> {
-    let (regular, part) = match &leaf.support {
-        Support::Cells { regular, .. } => (regular, regular.part()),
-        Support::Modes { regular, half } => (regular, regular.modes(*half)),
+    let (mesh, part) = match &leaf.support {
+        Support::Cells { mesh } => (mesh, mesh.own().clone()),
+        Support::Modes { mesh, half } => (mesh, mesh.modes(*half)),
         _ => return (0..leaf.len() as usize).collect(),
     };
-    let [n0, n1, n2] = regular.shape;
+    let [n0, n1, n2] = mesh.shape();
     let mut found = Vec::new();
     for field in 0..leaf.fields() {
         for i in part[0].clone() {
@@ -85,7 +85,7 @@ fn own(leaf: &Leaf) -> Vec<usize> {
 
 /// Numbers of a leaf on all ranks.
 fn whole(leaf: &Leaf) -> usize {
-    if leaf.is_distributed() && leaf.regular().is_none() { leaf.len() as usize } else { leaf.total() as usize }
+    if leaf.is_distributed() && leaf.mesh().is_none() { leaf.len() as usize } else { leaf.total() as usize }
 }
 
 /// Returns a field from its numbers of all ranks: leaves in the order of their names. Points are

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use meshloom::Rank;
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
-use meshloom::operators::{OperatorError, RegularGrid, Vector};
+use meshloom::operators::{OperatorError, Vector};
+use meshloom::{Mesh, Rank};
 
 /// Process grids: alone, slabs, pencils, more ranks than planes of the smallest mesh.
 pub const GRIDS: [[usize; 2]; 5] = [[1, 1], [2, 1], [3, 1], [2, 2], [1, 3]];
@@ -36,14 +36,13 @@ pub fn options() -> [Options; 2] {
     [options.clone(), Options { window_bytes: Some(4096), ..options }]
 }
 
-pub fn regular(rank: &Rank, shape: [u64; 3]) -> RegularGrid {
-    let size = shape.map(|n| n as f64 * 0.5);
-    RegularGrid { shape, size, grid: crate::process_grid::of(rank), rank: rank.index() }
+pub fn mesh(rank: &Rank, shape: [u64; 3]) -> Mesh {
+    crate::process_grid::mesh(rank, shape, shape.map(|n| n as f64 * 0.5))
 }
 
 /// Returns the cells of a box in C order, by global index.
-pub fn cells(regular: &RegularGrid) -> Vec<u64> {
-    let (part, [_, n1, n2]) = (regular.part(), regular.shape);
+pub fn cells(mesh: &Mesh) -> Vec<u64> {
+    let (part, [_, n1, n2]) = (mesh.own(), mesh.shape());
     let mut cells = Vec::new();
     for i in part[0].clone() {
         for j in part[1].clone() {
@@ -67,6 +66,6 @@ pub fn host(rank: &mut Rank, field: &Vector) -> Result<BTreeMap<String, Vec<f64>
 }
 
 /// Returns the part of this rank of `all`, by cell of the mesh.
-pub fn own<T: Copy>(regular: &RegularGrid, all: &[T]) -> Vec<T> {
-    cells(regular).into_iter().map(|cell| all[cell as usize]).collect()
+pub fn own<T: Copy>(mesh: &Mesh, all: &[T]) -> Vec<T> {
+    cells(mesh).into_iter().map(|cell| all[cell as usize]).collect()
 }

@@ -8,8 +8,8 @@ use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, FieldPrior, Fit, FitOptions, Footprint,
     IterationOptions, Likelihood, LogLikelihood, NewtonOptions, PriorSpectrum, SampleGroups, Stream, VectorSpace,
 };
-use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid, Vector};
-use meshloom::{Error, Rank};
+use meshloom::operators::{Leaf, Model, PointwiseOperator, Vector};
+use meshloom::{Error, Mesh, Rank};
 use serde_json::{Value, json};
 
 use super::input::Settings;
@@ -58,7 +58,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
 }
 
 /// Returns a log-normal rate on `n` x `n` cells.
-fn rate(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
+fn rate(rank: &mut Rank, mesh: &Mesh) -> Result<Model, Error> {
     let amplitude = AmplitudePrior::NonParametric {
         of: PriorSpectrum::Power,
         fluctuations: [1.0, 0.3],
@@ -68,15 +68,15 @@ fn rate(rank: &mut Rank, regular: &RegularGrid) -> Result<Model, Error> {
     };
     let axes = vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }];
     let prior = FieldPrior { name: String::new(), offset_mean: 1.0, offset_std: [0.5, 0.2], axes };
-    let field = CorrelatedField::new(rank, regular, &prior)?.model()?;
+    let field = CorrelatedField::new(rank, mesh, &prior)?.model()?;
     let exp = PointwiseOperator::wgsl("fn f(s: f32) -> f32 { return exp(s); }", "f", field.target(), "rate")?;
     Ok(field.then(&Model::new(exp))?)
 }
 
 /// Counts that are the rates of a place of the prior, rounded; and a place near its mean, where a
 /// fit may begin.
-fn counts(rank: &mut Rank, regular: &RegularGrid) -> Result<(Vec<f64>, Vector), Error> {
-    let model = rate(rank, regular)?;
+fn counts(rank: &mut Rank, mesh: &Mesh) -> Result<(Vec<f64>, Vector), Error> {
+    let model = rate(rank, mesh)?;
     let mut truth = Vector::new(&rank.gpu, model.domain())?;
     rank.white_noise(Stream(1), &mut truth)?;
     let rates = model.value(rank, &truth)?.get(&mut rank.recorder, "rate")?;
@@ -92,13 +92,13 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
     let shape = [1, n, n];
     let grid = settings.common.process_grid(shape, comm.size())?;
     let rank = &mut **context;
-    let regular = RegularGrid { shape, size: [1.0; 3], grid, rank: comm.rank() };
+    let mesh = rank.mesh(shape).periodic([1.0; 3]).grid(grid.parts()).build()?;
     // Kernels of the model's value are compiled with this; those of derivatives and energies are
     // not.
     let began = Instant::now();
-    let (counts, start) = counts(rank, &regular)?;
-    let leaf = Leaf::cells(&regular);
-    let model = rate(rank, &regular)?;
+    let (counts, start) = counts(rank, &mesh)?;
+    let leaf = Leaf::cells(&mesh);
+    let model = rate(rank, &mesh)?;
     let data = Data { name: "counts", leaf: &leaf, values: &counts, mask: None };
     let likelihood = Likelihood::poisson(rank, &data, None)?.amend(&model)?;
     let (mut out, mut product) = (rank.like(&start)?, rank.like(&start)?);

@@ -63,7 +63,7 @@ pub fn seal(context: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Re
     // One of the call is that of a group of samples, and here all ranks work together.
     let grid = Grid::auto(grids.padded, comm.size());
     let rank = context;
-    let (regular, _, signal) = model_of(rank, grid, grids, &parameters.hyper, true)?;
+    let (mesh, _, signal) = model_of(rank, grid, grids, &parameters.hyper, true)?;
     let mut latent = Vector::new(&rank.gpu, signal.domain())?;
     rank.white_noise(Stream::new(parameters.options.seed.0, TRUTH, 0, 0), &mut latent)?;
     // Hyper-parameters stay what is expected of them.
@@ -73,7 +73,7 @@ pub fn seal(context: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Re
         }
     }
     let truth = signal.value(rank, &latent)?.get(&mut rank.recorder, "signal")?;
-    let lines = grids.lines(&regular.part());
+    let lines = grids.lines(mesh.own());
     let rates = |(own, elements): &(usize, Range<u64>)| &truth[*own..][..(elements.end - elements.start) as usize];
     if let Some(failure) = too_large(&comm, lines.iter().flat_map(rates))? {
         return Err(failure.into());

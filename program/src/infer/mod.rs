@@ -247,7 +247,7 @@ impl Asked<'_> {
             "latent_values": problem.likelihood.domain().leaves().map(|(_, leaf)| leaf.total()).sum::<u64>(),
             "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                         "backend": format!("{:?}", info.backend) },
-            "ranks": all.size(), "groups": groups.count(), "grid": problem.regular.grid.to_string(),
+            "ranks": all.size(), "groups": groups.count(), "grid": problem.mesh.grid().to_string(),
             "bytes": {
                 "device": null, "device_memory_of_a_metric": metric[0], "between_ranks": bytes[0], "messages": bytes[1],
             },

@@ -60,7 +60,7 @@ impl Outputs<'_> {
 
     fn lines(&self, rank: &mut Rank, field: &Vector) -> Result<Lines, Error> {
         let values = field.get(&mut rank.recorder, "signal")?;
-        let lines = self.problem.grids.lines(&self.problem.regular.part());
+        let lines = self.problem.grids.lines(&self.problem.mesh.own());
         let line = |(own, elements): (usize, std::ops::Range<u64>)| {
             let len = (elements.end - elements.start) as usize;
             (elements.start, values[own..own + len].iter().map(|&value| value as f32).collect())
@@ -175,7 +175,7 @@ impl Outputs<'_> {
     fn spectrum(&self, rank: &mut Rank) -> Result<Option<Sealed>, Error> {
         let field = &self.problem.field;
         let k: Vec<f64> = field.wavenumbers(0)[1..].to_vec();
-        let volume: f64 = self.problem.regular.size.iter().product();
+        let volume: f64 = self.problem.mesh.size().iter().product();
         let logarithms = |rank: &mut Rank, x: &Vector| {
             let amplitude = field.amplitude(rank, x, 0)?;
             Ok(amplitude[1..].iter().map(|a| (a * a * volume).ln()).collect())

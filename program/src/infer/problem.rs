@@ -5,14 +5,14 @@ use std::path::Path;
 
 use meshloom::Error;
 use meshloom::Rank;
-use meshloom::grid::{Box3, Grid};
+use meshloom::grid::{Box3, Grid, LayoutError, Mesh, MeshOptions};
 use meshloom::host_memory;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, Data, FieldPrior, Identity, InferenceError, Likelihood, LogLikelihood,
     NoiseLevel, PriorSpectrum,
 };
 use meshloom::io::{IoError, NpyFile, printable_path};
-use meshloom::operators::{Leaf, Model, PointwiseOperator, RegularGrid};
+use meshloom::operators::{Leaf, Model, PointwiseOperator};
 use serde_json::Value;
 
 use super::offset::Observed;
@@ -129,7 +129,7 @@ impl Grids {
 /// Problem of an inference.
 pub struct Problem {
     pub grids: Grids,
-    pub regular: RegularGrid,
+    pub mesh: Mesh,
     pub field: CorrelatedField,
     /// Signal before exposure and mask, on the field's grid.
     pub signal: Model,
@@ -231,10 +231,11 @@ fn prior(hyper: &HyperParameters, shape: [u64; 3]) -> FieldPrior {
     }
 }
 
-/// Returns the grid of the field as the rank's ranks cut it.
-fn regular_of(rank: &Rank, grid: Grid, grids: &Grids) -> RegularGrid {
+/// Returns the mesh of the field, cut by `grid`.
+fn mesh_of(rank: &Rank, grid: Grid, grids: &Grids) -> Result<Mesh, LayoutError> {
     let size = [0, 1, 2].map(|a| grids.padded[a] as f64 * grids.distances[a]);
-    RegularGrid { shape: grids.padded, size, grid, rank: rank.index() }
+    let options = MeshOptions { size, grid: Some(grid.parts()), ..MeshOptions::new(grids.padded) };
+    Mesh::new(&options, rank.size(), rank.index())
 }
 
 /// Returns the correlated field and the signal made of it.
@@ -244,9 +245,9 @@ pub fn model_of(
     grids: &Grids,
     hyper: &HyperParameters,
     lognormal: bool,
-) -> Result<(RegularGrid, CorrelatedField, Model), Error> {
-    let regular = regular_of(rank, grid, grids);
-    let field = CorrelatedField::new(rank, &regular, &prior(hyper, grids.padded))?;
+) -> Result<(Mesh, CorrelatedField, Model), Error> {
+    let mesh = mesh_of(rank, grid, grids)?;
+    let field = CorrelatedField::new(rank, &mesh, &prior(hyper, grids.padded))?;
     let text = if lognormal {
         "fn signal(s: f32) -> f32 { return exp(s); }"
     } else {
@@ -255,7 +256,7 @@ pub fn model_of(
     let model = field.model()?;
     let signal = Model::new(PointwiseOperator::wgsl(text, "signal", model.target(), "signal")?);
     let signal = model.then(&signal)?;
-    Ok((regular, field, signal))
+    Ok((mesh, field, signal))
 }
 
 impl Problem {
@@ -270,7 +271,7 @@ impl Problem {
         grids: Grids,
         (data, kind, lognormal): (&Path, Kind, bool),
     ) -> Result<Self, Error> {
-        let files = Files { grids: &grids, part: regular_of(rank, grid, &grids).part() };
+        let files = Files { grids: &grids, part: mesh_of(rank, grid, &grids)?.own().clone() };
         let values = files.read(data)?;
         let mask = files.mask(parameters.options.mask.as_deref())?;
         let (wanted, is_sound): (_, fn(f64) -> bool) = match kind {
@@ -289,9 +290,9 @@ impl Problem {
             observed.extend(seen.map(|at| (values[at], beside.as_ref().map_or(uniform, |each| each[at]))));
             hyper.offset_mean = Some(Observed { kind, lognormal, values: &observed }.offset(&rank.comm)?);
         }
-        let (regular, field, signal) = model_of(rank, grid, &grids, &hyper, lognormal)?;
+        let (mesh, field, signal) = model_of(rank, grid, &grids, &hyper, lognormal)?;
         let is_masked = parameters.options.mask.is_some() || grids.cells != grids.padded;
-        let leaf = Leaf::cells(&regular);
+        let leaf = Leaf::cells(&mesh);
         let given = Data { name: "data", leaf: &leaf, values: &values, mask: is_masked.then_some(&mask) };
         let noise = beside.as_deref().map_or(NoiseLevel::Uniform(uniform), NoiseLevel::Each);
         let likelihood = match kind {
@@ -305,7 +306,7 @@ impl Problem {
         for (name, mark) in [("data", data), ("mask", mask), ("noise", noise)] {
             identity["fingerprints"][name] = format!("{mark:016x}").into();
         }
-        Ok(Problem { grids, regular, field, signal, likelihood, hyper, identity })
+        Ok(Problem { grids, mesh, field, signal, likelihood, hyper, identity })
     }
 }
 

@@ -79,7 +79,7 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
     };
     let data = Data { name, leaf, values: &values, mask: None };
     let likelihood = Rc::new(Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(parameters.noise))?.amend(run)?);
-    let numbers = sites.cells() as f64;
+    let numbers = sites.total_cells() as f64;
     // Where all is uniform particles lie on nodes, and cloud in cell has no derivative there: the
     // start is a little beside.
     let mut start = Vector::new(&rank.gpu, run.domain())?;

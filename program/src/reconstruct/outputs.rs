@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use meshloom::Error;
 use meshloom::Rank;
 use meshloom::comm::{CommError, Communicator};
 use meshloom::grid::{Box3, extent};
@@ -12,7 +11,8 @@ use meshloom::inference::{IterationReport, SampleGroups};
 use meshloom::io::collective::{self, seal_npy};
 use meshloom::io::{Column, IoError, NpyFile, Sealed, csv_text, density_png_bytes, seal_whole};
 use meshloom::mesh::Bin;
-use meshloom::operators::{RegularGrid, Vector};
+use meshloom::operators::Vector;
+use meshloom::{Error, Mesh};
 use serde_json::Value;
 
 use super::spectra::Agreement;
@@ -38,24 +38,24 @@ fn rows(own: &Box3, [_, n1, n2]: [u64; 3]) -> impl Iterator<Item = u64> {
     i.flat_map(move |i| j.clone().map(move |j| (i * n1 + j) * n2))
 }
 
-/// This rank's cells of an array that has the shape of `regular`.
+/// This rank's cells of an array that has the shape of `mesh`.
 ///
 /// # Errors
 /// [`IoError`] for another shape, or a value that is not finite.
-pub fn read_cells(file: &NpyFile, regular: &RegularGrid) -> Result<Vec<f32>, IoError> {
-    file.expect_shape(&regular.shape)?;
-    let count = rows(&regular.part(), regular.shape).count() * regular.shape[2] as usize;
+pub fn read_cells(file: &NpyFile, mesh: &Mesh) -> Result<Vec<f32>, IoError> {
+    file.expect_shape(&mesh.shape())?;
+    let count = rows(mesh.own(), mesh.shape()).count() * mesh.shape()[2] as usize;
     let mut values = host_memory::reserve("cells", count)?;
-    for row in rows(&regular.part(), regular.shape) {
-        values.extend(file.read_finite_f32(row..row + regular.shape[2])?);
+    for row in rows(mesh.own(), mesh.shape()) {
+        values.extend(file.read_finite_f32(row..row + mesh.shape()[2])?);
     }
     Ok(values)
 }
 
 /// A number of the values of all ranks of `comm` and of their places, whichever rank has which.
 /// Collective.
-pub fn fingerprint(comm: &Communicator, regular: &RegularGrid, values: &[f32]) -> Result<u64, CommError> {
-    collective::fingerprint(comm, rows(&regular.part(), regular.shape), regular.shape[2], &[values])
+pub fn fingerprint(comm: &Communicator, mesh: &Mesh, values: &[f32]) -> Result<u64, CommError> {
+    collective::fingerprint(comm, rows(mesh.own(), mesh.shape()), mesh.shape()[2], &[values])
 }
 
 /// Returns this rank's numbers of the only leaf of a field. Waits for the device.
@@ -76,18 +76,12 @@ impl Outputs<'_> {
         self.directory.join(name)
     }
 
-    /// Writes a field of the cells of `regular`, which each group has whole: the first one writes.
+    /// Writes a field of the cells of `mesh`, which each group has whole: the first one writes.
     /// Collective.
-    pub fn cells(
-        &self,
-        name: &str,
-        groups: &SampleGroups,
-        regular: &RegularGrid,
-        field: &[f32],
-    ) -> Result<Sealed, Error> {
-        seal_npy(&self.all, &self.path(name), &regular.shape, |writer| {
-            let own = regular.part();
-            let lines = rows(&own, regular.shape).zip(field.chunks(regular.shape[2] as usize));
+    pub fn cells(&self, name: &str, groups: &SampleGroups, mesh: &Mesh, field: &[f32]) -> Result<Sealed, Error> {
+        seal_npy(&self.all, &self.path(name), &mesh.shape(), |writer| {
+            let own = mesh.own();
+            let lines = rows(&own, mesh.shape()).zip(field.chunks(mesh.shape()[2] as usize));
             for (row, values) in lines.filter(|_| groups.index() == 0) {
                 writer.write(row, values)?;
             }
@@ -100,15 +94,15 @@ impl Outputs<'_> {
     pub fn many_cells(
         &self,
         name: &str,
-        regular: &RegularGrid,
+        mesh: &Mesh,
         (count, own): (usize, Range<usize>),
         mut field: impl FnMut(usize) -> Result<Vec<f32>, Error>,
     ) -> Result<Sealed, Error> {
-        let [n0, n1, n2] = regular.shape;
+        let [n0, n1, n2] = mesh.shape();
         seal_npy(&self.all, &self.path(name), &[count as u64, n0, n1, n2], |writer| {
             for number in own {
                 let first = number as u64 * n0 * n1 * n2;
-                for (row, values) in rows(&regular.part(), regular.shape).zip(field(number)?.chunks(n2 as usize)) {
+                for (row, values) in rows(mesh.own(), mesh.shape()).zip(field(number)?.chunks(n2 as usize)) {
                     writer.write(first + row, values)?;
                 }
             }
@@ -117,23 +111,18 @@ impl Outputs<'_> {
     }
 
     /// Draws densities side by side, each projected along the last axis. Collective.
-    pub fn picture(
-        &self,
-        group: &Communicator,
-        regular: &RegularGrid,
-        fields: &[&[f32]],
-    ) -> Result<Option<Sealed>, Error> {
-        let [side, _, _] = regular.shape.map(|n| n as usize);
+    pub fn picture(&self, group: &Communicator, mesh: &Mesh, fields: &[&[f32]]) -> Result<Option<Sealed>, Error> {
+        let [side, _, _] = mesh.shape().map(|n| n as usize);
         let width = side * fields.len();
         let mut map: Vec<f32> = host_memory::zeros("a picture", side * width)?;
-        let depth = (extent(&regular.part())[2] as usize).max(1);
+        let depth = (extent(mesh.own())[2] as usize).max(1);
         for (panel, field) in fields.iter().enumerate() {
             // A noisy density may be negative where there is little.
             let mean = |cells: &[f32]| (cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64).max(0.0) as f32;
             let columns = host_memory::collect("a picture", field.chunks(depth).map(mean))?;
             let Some(gathered) = group.gather_v(0, &columns)? else { continue };
             for (rank, columns) in gathered.iter().enumerate() {
-                let [lines, across, _] = regular.grid.part(regular.shape, rank);
+                let [lines, across, _] = mesh.grid().part(mesh.shape(), rank);
                 let (first, count) = (across.start as usize, (across.end - across.start) as usize);
                 for (line, row) in lines.zip(columns.chunks(count.max(1))) {
                     let at = line as usize * width + panel * side + first;

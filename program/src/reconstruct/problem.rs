@@ -3,9 +3,9 @@
 use meshloom::comm::Op;
 use meshloom::inference::SampleGroups;
 use meshloom::io::{IoError, NpyFile, printable_path};
-use meshloom::operators::{Model, RegularGrid, Vector};
+use meshloom::operators::{Model, Vector};
 use meshloom::pm::{Config, GradientMemory, Observable, SimulationOperator};
-use meshloom::{Error, Rank};
+use meshloom::{Error, Mesh, Rank};
 use serde_json::Value;
 
 use super::outputs::{fingerprint, read_cells};
@@ -22,8 +22,8 @@ pub struct Problem<'p, 'w> {
     pub run: Model,
     pub memory: GradientMemory,
     /// The cells of the density, and of the noise.
-    pub cells: RegularGrid,
-    pub sites: RegularGrid,
+    pub cells: Mesh,
+    pub sites: Mesh,
     /// This rank's cells of the data, and of the white noise that is behind them where it is known.
     pub values: Vec<f32>,
     pub truth: Option<Vec<f32>>,
@@ -56,8 +56,7 @@ impl<'p, 'w> Problem<'p, 'w> {
         (file, config): (NpyFile, Config),
     ) -> Result<Self, Ended> {
         let (grid, rank) = (config.grid(group.comm.size())?, group.comm.rank());
-        let regular = |shape: [u64; 3]| RegularGrid { shape, size: config.size(), grid, rank };
-        let (cells, sites) = (regular(config.cells()), regular(config.sites()));
+        let (cells, sites) = (config.cell_mesh(grid, rank)?, config.site_mesh(grid, rank)?);
         let values = read_cells(&file, &cells)?;
         if let Some(wrong) = not_of_mean_one(group, &values, parameters.noise, config.mesh)? {
             return Err(Failure::Failed(format!("{}: {wrong}", printable_path(&parameters.density))).into());

@@ -86,7 +86,7 @@ fn chi_squared(problem: &mut Problem<'_, '_>, fitted: &Fitted) -> Result<Value, 
     let square = residual.map(|residual| VectorSpace::dot(rank, &residual, &residual)).transpose()?;
     let last = fitted.fit.history().last().filter(|_| samples.count() > 0);
     Ok(json!({
-        "of_white_noise": square.map(|square| square / problem.cells.cells() as f64),
+        "of_white_noise": square.map(|square| square / problem.cells.total_cells() as f64),
         "of_samples": last.and_then(|last| last.chi_squared[0]),
     }))
 }
@@ -193,7 +193,7 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -
         "samples": fitted.fit.samples().count(),
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
-        "ranks": outputs.all.size(), "groups": groups.count(), "grid": problem.cells.grid.to_string(),
+        "ranks": outputs.all.size(), "groups": groups.count(), "grid": problem.cells.grid().to_string(),
         "bytes": {
             "device": null, "device_memory_of_a_linearisation": memory.total(), "between_ranks": bytes[0], "messages": bytes[1],
         },

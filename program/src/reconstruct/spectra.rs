@@ -1,10 +1,10 @@
 //! Spectra of fields of a rank, and how two of them agree.
 
-use meshloom::Error;
 use meshloom::fft::Transform;
 use meshloom::mesh::{Bin, ModeBinner, Modes, SpectrumGeometry};
-use meshloom::operators::{OperatorError, RegularGrid, Vector};
+use meshloom::operators::{OperatorError, Vector};
 use meshloom::rank::{Parts, Rank};
+use meshloom::{Error, Mesh};
 
 /// Spectra of fields on one grid.
 pub struct Spectra {
@@ -52,11 +52,11 @@ impl Agreement {
 }
 
 impl Spectra {
-    /// Creates the bins of fields on the cells of `regular`.
-    pub fn new(rank: &Rank, regular: &RegularGrid) -> Result<Self, Error> {
-        let transform = Transform::new(&rank.gpu, regular.shape, regular.grid, regular.rank)?;
+    /// Creates the bins of fields on the cells of `mesh`.
+    pub fn new(rank: &Rank, mesh: &Mesh) -> Result<Self, Error> {
+        let transform = Transform::new(&rank.gpu, mesh.shape(), mesh.grid(), mesh.rank())?;
         let part = transform.spectrum_part();
-        let geometry = SpectrumGeometry { shape: regular.shape, size: regular.size, part };
+        let geometry = SpectrumGeometry { shape: mesh.shape(), size: mesh.size(), part };
         Ok(Spectra { transform, geometry, binner: ModeBinner::default() })
     }
 

@@ -18,10 +18,10 @@ use std::rc::Rc;
 
 use crate::exchange::Terms;
 use crate::gpu::{Array, KernelSource};
-use crate::grid::Cost;
+use crate::grid::{Cost, Mesh};
 use crate::operators::{
     Contents, Differentiable, Direction, Fingerprint, Hartley, Leaf, Linear, Linearised, Model, OperatorCost,
-    OperatorError, PointwiseOperator, RegularGrid, Signature, Space, Vector, Wavenumbers,
+    OperatorError, PointwiseOperator, Signature, Space, Vector, Wavenumbers,
 };
 use crate::rank::Rank;
 
@@ -110,14 +110,14 @@ fn invalid(why: impl Into<String>) -> InferenceError {
 }
 
 /// Refuses groups that leave an axis out or have one twice.
-fn check(regular: &RegularGrid, prior: &FieldPrior) -> Result<(), InferenceError> {
-    for axis in (0..3).filter(|&a| regular.shape[a] > 1) {
+fn check(mesh: &Mesh, prior: &FieldPrior) -> Result<(), InferenceError> {
+    for axis in (0..3).filter(|&a| mesh.shape()[a] > 1) {
         let groups = prior.axes.iter().filter(|group| group.axes[axis]).count();
         if groups != 1 {
             return Err(invalid(format!("axis {axis} is in {groups} of the groups of axes; it must be in one")));
         }
     }
-    if let Some(group) = prior.axes.iter().find(|group| (0..3).all(|a| !group.axes[a] || regular.shape[a] == 1)) {
+    if let Some(group) = prior.axes.iter().find(|group| (0..3).all(|a| !group.axes[a] || mesh.shape()[a] == 1)) {
         return Err(invalid(format!("the group of axes `{}` has no axis of more than one cell", group.name)));
     }
     let place = |group: &AxesPrior| prior.axes.iter().filter(|other| other.name == group.name).count();
@@ -136,9 +136,9 @@ impl CorrelatedField {
     /// - [`InferenceError::Invalid`] for invalid hyper-parameters, or axes in no group or in
     ///   several.
     /// - [`InferenceError::Operators`] for a grid that transforms cannot cut.
-    pub fn new(rank: &mut Rank, regular: &RegularGrid, prior: &FieldPrior) -> Result<Self, InferenceError> {
-        check(regular, prior)?;
-        let wavenumbers = prior.axes.iter().map(|group| Wavenumbers::unique_along(regular, group.axes));
+    pub fn new(rank: &mut Rank, mesh: &Mesh, prior: &FieldPrior) -> Result<Self, InferenceError> {
+        check(mesh, prior)?;
+        let wavenumbers = prior.axes.iter().map(|group| Wavenumbers::unique_along(mesh, group.axes));
         let wavenumbers: Vec<Wavenumbers> = wavenumbers.collect::<Result<_, _>>()?;
         let zero = below(&[&prior.name], "zero_mode");
         let mut small: Vec<(String, Leaf)> = Vec::new();
@@ -149,18 +149,18 @@ impl CorrelatedField {
         // Hyper-parameters are leaves of one number.
         let names: Vec<String> = small.iter().filter(|leaf| leaf.1.len() == 1).map(|leaf| leaf.0.clone()).collect();
         let xi = below(&[&prior.name], "xi");
-        let modes = Space::of(&xi, Leaf::modes(regular))?;
+        let modes = Space::of(&xi, Leaf::modes(mesh))?;
         let domain = Space::new(small)?.joined(&modes, NAME)?;
-        let target = Space::of("field", Leaf::cells(regular))?;
+        let target = Space::of("field", Leaf::cells(mesh))?;
         let hartley = Hartley::new(rank, &target)?;
         let packing = Packing::new(names);
         let mut groups = Vec::new();
         for (group, wavenumbers) in prior.axes.iter().zip(wavenumbers) {
             let index = wavenumbers.index(rank, &modes)?;
-            let along = |a: usize| if group.axes[a] { regular.size[a] } else { 1.0 };
+            let along = |a: usize| if group.axes[a] { mesh.size()[a] } else { 1.0 };
             let parts = Parts {
                 wavenumbers: wavenumbers.values(),
-                multiplicity: multiplicity(rank, regular, (group, &index), wavenumbers.len())?,
+                multiplicity: multiplicity(rank, mesh, (group, &index), wavenumbers.len())?,
                 packing: &packing,
                 branch: &below(&[&prior.name, &group.name], ""),
                 zero: (&zero, prior.offset_std),
@@ -247,18 +247,18 @@ impl CorrelatedField {
 /// axes.
 fn multiplicity(
     rank: &mut Rank,
-    regular: &RegularGrid,
+    mesh: &Mesh,
     (group, index): (&AxesPrior, &Array<u32>),
     bins: usize,
 ) -> Result<Array<f32>, InferenceError> {
-    let others: u64 = (0..3).filter(|&a| !group.axes[a]).map(|a| regular.shape[a]).product();
-    let modes = Space::of("modes", Leaf::modes(regular))?;
+    let others: u64 = (0..3).filter(|&a| !group.axes[a]).map(|a| mesh.shape()[a]).product();
+    let modes = Space::of("modes", Leaf::modes(mesh))?;
     let one = PointwiseOperator::wgsl("fn one(x: f32) -> f32 { return 1.0; }", "one", &modes, "modes")?;
     let zeros = Vector::zeros(&mut rank.recorder, &modes)?;
     let ones = Model::new(one).value(rank, &zeros)?;
     let x = ones.array("modes")?;
     // Products with ones, so that the kernel is that of the cotangents.
-    let terms = Terms { x, y: Some(x), index: Some(index), sums: bins as u64, batches: 1, total: regular.cells() };
+    let terms = Terms { x, y: Some(x), index: Some(index), sums: bins as u64, batches: 1, total: mesh.total_cells() };
     let sum = rank.exact_sums();
     let (recorder, comm) = (&mut rank.recorder, &rank.comm);
     let counts = sum.totals(recorder, Some(comm), &terms)?;
@@ -313,7 +313,7 @@ impl Differentiable for CorrelatedField {
         let [to_modes, to_cells] = self.0.hartley.costs();
         let (groups, modes) = (self.0.groups.len() as u64, 4 * self.0.groups[0].modulation.index.len());
         let bins: u64 = self.0.groups.iter().map(|group| 4 * group.amplitude.len()).sum();
-        let ranks = self.0.modes.only().and_then(|(_, leaf)| leaf.regular()).map_or(1, |regular| regular.grid.ranks());
+        let ranks = self.0.modes.only().and_then(|(_, leaf)| leaf.mesh()).map_or(1, |mesh| mesh.grid().ranks());
         let steps = 2 * u64::from(ranks.next_power_of_two().ilog2());
         let sums =
             Cost { messages: 2 * groups * steps, sent_bytes: steps * (4 * groups + 2 * bins), ..Cost::default() };
