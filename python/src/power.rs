@@ -2,9 +2,9 @@
 
 use meshloom::fft::{Spec, Transform};
 use meshloom::gpu::Array;
-use meshloom::grid::{Grid, extent};
+use meshloom::grid::{Grid, Mesh, MeshOptions, extent};
 use meshloom::mesh::{
-    Bin, MeshError, MeshPart, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
+    Bin, MeshError, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
     field_contrast,
 };
 use meshloom::points::{BoxCheck, BoxUse};
@@ -72,12 +72,14 @@ fn point_modes(
 ) -> Result<PointModes, Failure> {
     let Measurement { shape, size, interlace, .. } = *measurement;
     let (window, grid) = (measurement.window.unwrap_or_default(), parts.comms.grid());
-    let mesh = MeshPart::new(shape, size, grid, parts.comms.rank(), PointsInCells::ghost_widths(window, interlace));
+    let options = MeshOptions { size, grid: Some(grid.parts()), ..MeshOptions::new(shape) };
+    let mesh = Mesh::new(&options, grid.ranks(), parts.comms.rank())?;
+    let mesh = PointsInCells::with_ghosts(&mesh, window, interlace)?;
     let positions = positions.as_chunks::<3>().0;
     let (recorder, comm) = (&mut *parts.recorder, parts.comms.world());
     let mut points = match weights {
-        None => PointsInCells::distribute(recorder, comm, grid, mesh, size, positions)?,
-        Some(weights) => PointsInCells::distribute_weighted(recorder, comm, grid, mesh, size, positions, weights)?,
+        None => PointsInCells::distribute(recorder, comm, &mesh, positions)?,
+        Some(weights) => PointsInCells::distribute_weighted(recorder, comm, &mesh, positions, weights)?,
     };
     let painter = Painter::new(window);
     let paint = |parts: &mut Parts<'_>, points: &PointsInCells| {

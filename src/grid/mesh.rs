@@ -327,7 +327,10 @@ impl Mesh {
     }
 
     /// Plans the exchange of ghost cells.
-    pub(crate) fn ghost_plan(&self) -> Result<GhostPlan, LayoutError> {
+    ///
+    /// # Errors
+    /// Same as [`new`](Self::new). A mesh that was created has a plan.
+    pub fn ghost_plan(&self) -> Result<GhostPlan, LayoutError> {
         let MeshData { options, grid, rank, widths, .. } = &*self.0;
         match widths {
             Some(widths) => GhostPlan::of_widths(options.shape, *grid, *rank, widths, options.periodic),

@@ -1,10 +1,9 @@
 //! Tangent of accelerations with respect to the positions of particles and the force on the mesh.
 
-use super::particles::{
-    Lattice, MeshPart, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel,
-};
+use super::particles::{Lattice, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel};
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::grid::Mesh;
 
 over_particles! {
     struct TangentParams {
@@ -49,7 +48,7 @@ impl ForceTangent {
         &self,
         recorder: &mut Recorder,
         (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
-        (mesh, [force, change]): (&MeshPart, [&Array<f32>; 2]),
+        (mesh, [force, change]): (&Mesh, [&Array<f32>; 2]),
         factor: f64,
         [by, out]: [&Array<f32>; 2],
     ) -> Result<(), DeviceError> {
@@ -57,13 +56,13 @@ impl ForceTangent {
         let [x, y, z] = displacement;
         let sites = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
         checked(WHAT, &sites, mesh)?;
-        holds(WHAT, "cells of the force", force, mesh.layout.len().saturating_mul(3))?;
-        holds(WHAT, "cells of its change", change, mesh.layout.len().saturating_mul(3))?;
+        holds(WHAT, "cells of the force", force, mesh.array_len().saturating_mul(3))?;
+        holds(WHAT, "cells of its change", change, mesh.array_len().saturating_mul(3))?;
         holds(WHAT, "movements", by, lattice.len().saturating_mul(3))?;
         holds(WHAT, "results", out, lattice.len().saturating_mul(3))?;
         let ParticleParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell } =
-            sites.geometry(mesh, &mesh.layout);
-        let (stride, factor) = (mesh.layout.len() as u32, factor as f32);
+            sites.geometry(mesh, mesh.layout());
+        let (stride, factor) = (mesh.array_len() as u32, factor as f32);
         let params =
             TangentParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell, stride, factor };
         let mut arrays = sites.arrays();

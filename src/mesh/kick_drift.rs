@@ -1,9 +1,10 @@
 //! Kicks and drifts of particles by a field on a mesh.
 
-use super::particles::{Lattice, MeshPart, MeshParticles, checked, holds, over_particles, particle_kernel};
+use super::particles::{Lattice, MeshParticles, checked, holds, over_particles, particle_kernel};
 use super::push::Push;
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::grid::Mesh;
 
 over_particles! {
     struct KickDriftParams {
@@ -59,7 +60,7 @@ impl KickDrift {
         &self,
         recorder: &mut Recorder,
         lattice: &Lattice,
-        mesh: &MeshPart,
+        mesh: &Mesh,
         field: &Array<f32>,
         particles: [&[Array<f32>; 3]; 2],
         push: &Push,
@@ -68,11 +69,11 @@ impl KickDrift {
         let [[x, y, z], momentum] = particles;
         let sites = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
         checked(WHAT, &sites, mesh)?;
-        holds(WHAT, "cells", field, mesh.layout.len().saturating_mul(3))?;
+        holds(WHAT, "cells", field, mesh.array_len().saturating_mul(3))?;
         momentum.iter().try_for_each(|p| holds(WHAT, "momenta", p, lattice.len()))?;
         let at = |values: &[f64], n: usize| values.get(n).map_or(0.0, |&value| value as f32);
         let kick = |n: usize, which: usize| push.kicks().get(n).map_or(0.0, |kick| kick[which] as f32);
-        let place = sites.geometry(mesh, &mesh.layout);
+        let place = sites.geometry(mesh, mesh.layout());
         let params = KickDriftParams {
             first: place.first,
             local: place.local,
@@ -87,7 +88,7 @@ impl KickDrift {
             drift: [at(push.drifts(), 0), at(push.drifts(), 1)],
             kicks: push.kicks().len() as u32,
             drifts: push.drifts().len() as u32,
-            stride: mesh.layout.len() as u32,
+            stride: mesh.array_len() as u32,
         };
         let mut arrays = sites.arrays();
         arrays.extend(momentum.iter().map(Array::raw));

@@ -34,7 +34,7 @@ pub use force_tangent::ForceTangent;
 pub use kick_drift::KickDrift;
 pub use mode_binner::{ModeBinner, Modes};
 pub use painter::{Painter, UNITS};
-pub use particles::{Lattice, MeshPart, MeshParticles};
+pub use particles::{Lattice, MeshParticles};
 pub use points_in_cells::PointsInCells;
 pub use position_adjoint::{ForceMeshes, PositionAdjoint};
 pub use power::{Bin, density_contrast, field_contrast, power_spectrum};

@@ -2,7 +2,6 @@
 
 use super::error::MeshError;
 use super::painter::Painter;
-use super::particles::MeshPart;
 use super::points_in_cells::PointsInCells;
 use super::value_painter::{PaintedValues, ValuePainter};
 use super::window::Window;
@@ -10,7 +9,7 @@ use crate::exchange::ghost_cells::GhostCells;
 use crate::field::Field;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceError, Recorder};
-use crate::grid::{GhostPlan, Mesh, MeshOptions};
+use crate::grid::Mesh;
 use crate::points::Particles;
 use crate::points::rows::every;
 use crate::rank::Rank;
@@ -100,8 +99,7 @@ impl Rank {
         let points = self.points_in_cells(particles, mesh, window)?;
         let values = points.values_of_rows(self, &values, width)?;
         let (part, painter) = (points.mesh(), ValuePainter::new(window));
-        let ghosts =
-            GhostCells::new(GhostPlan::new(part.shape, mesh.grid(), mesh.rank(), part.layout.ghosts, [true; 3])?);
+        let ghosts = GhostCells::new(part.ghost_plan()?);
         let own = self.gpu.array::<f32>("mesh::painted", mesh.own_cells() * width)?;
         let parts = self.parts(mesh.grid())?;
         let greatest = painter.greatest(parts.recorder, parts.comms.world(), &values)?;
@@ -152,10 +150,7 @@ impl Rank {
         let (mesh, components) = (field.mesh(), field.components());
         let points = self.points_in_cells(particles, mesh, window)?;
         let part = points.mesh();
-        let options =
-            MeshOptions { ghosts: part.layout.ghosts, grid: Some(mesh.grid().parts()), ..mesh.options().clone() };
-        let with_ghosts = Mesh::new(&options, self.size(), self.index())?;
-        let cells = self.new_field(&with_ghosts, components)?;
+        let cells = self.new_field(part, components)?;
         let own = self.own_cells(field)?;
         self.set_own_cells(&own, &cells)?;
         self.fill_ghosts(&cells)?;
@@ -178,16 +173,14 @@ impl Rank {
         mesh: &Mesh,
         window: Window,
     ) -> Result<PointsInCells, MeshError> {
-        let (domain, size, shape) = (particles.domain(), mesh.size(), mesh.shape());
+        let (domain, size) = (particles.domain(), mesh.size());
         for axis in 0..3 {
             let found = if axis < domain.dims() { domain.period(axis).unwrap_or(0.0) } else { 0.0 };
-            if found != size[axis] || !mesh.options().periodic[axis] {
+            if found != size[axis] || !mesh.periodic()[axis] {
                 return Err(MeshError::Sides { axis, mesh: size[axis], found });
             }
         }
-        let grid = mesh.grid();
-        let part = MeshPart::new(shape, size, grid, mesh.rank(), PointsInCells::ghost_widths(window, false));
-        PointsInCells::from_cloud(self, grid, part, particles.cloud())
+        PointsInCells::from_cloud(self, &PointsInCells::with_ghosts(mesh, window, false)?, particles.cloud())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Painting particles onto meshes, and reading meshes at particles.
 
-use super::particles::{MeshPart, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel};
+use super::particles::{MeshParticles, ParticleParams, check_mesh, checked, holds, over_particles, particle_kernel};
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
-use crate::grid::{FieldLayout, extent, volume};
+use crate::grid::{FieldLayout, Mesh, extent};
 
 /// Integer units that one particle is painted as; see `shaders/mesh/paint.wgsl`.
 pub const UNITS: f64 = 268_435_456.0;
@@ -140,15 +140,15 @@ impl Painter {
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
-        mesh: &MeshPart,
+        mesh: &Mesh,
         cells: &Array<u32>,
         faults: &Array<u32>,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "Painter::paint";
         checked(WHAT, &particles, mesh)?;
-        holds(WHAT, "words of cells", cells, mesh.layout.len().saturating_mul(2))?;
+        holds(WHAT, "words of cells", cells, mesh.array_len().saturating_mul(2))?;
         holds(WHAT, "words for faults", faults, 1)?;
-        let (kernels, geometry) = (self.kernels(&particles), particles.geometry(mesh, &mesh.layout));
+        let (kernels, geometry) = (self.kernels(&particles), particles.geometry(mesh, mesh.layout()));
         let (mut arrays, wide) = (particles.arrays(), cells.raw().seen_as(Element::U64));
         if recorder.gpu().capabilities().atomic_u64 {
             arrays.extend([&wide, faults.raw()]);
@@ -167,19 +167,19 @@ impl Painter {
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
-        mesh: &MeshPart,
+        mesh: &Mesh,
         fields: &Array<f32>,
         number: u64,
         out: &Array<f32>,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "Painter::readout";
         checked(WHAT, &particles, mesh)?;
-        holds(WHAT, "cells", fields, number.saturating_add(1).saturating_mul(mesh.layout.len()))?;
+        holds(WHAT, "cells", fields, number.saturating_add(1).saturating_mul(mesh.array_len()))?;
         holds(WHAT, "results", out, particles.len())?;
         let mut arrays = particles.arrays();
         arrays.extend([fields.raw(), out.raw()]);
-        let mut geometry = particles.geometry(mesh, &mesh.layout);
-        geometry.shape[3] = (number * mesh.layout.len()) as u32;
+        let mut geometry = particles.geometry(mesh, mesh.layout());
+        geometry.shape[3] = (number * mesh.array_len()) as u32;
         recorder.each(&self.kernels(&particles).readout, &arrays, &geometry, particles.len())
     }
 
@@ -192,19 +192,19 @@ impl Painter {
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
-        mesh: &MeshPart,
+        mesh: &Mesh,
         fields: &Array<f32>,
         out: &Array<f32>,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "Painter::readout_vectors";
         checked(WHAT, &particles, mesh)?;
-        holds(WHAT, "cells", fields, mesh.layout.len().saturating_mul(3))?;
+        holds(WHAT, "cells", fields, mesh.array_len().saturating_mul(3))?;
         holds(WHAT, "results", out, particles.len().saturating_mul(3))?;
         let mut arrays = particles.arrays();
         arrays.extend([fields.raw(), out.raw()]);
         let ParticleParams { first, local, sites, mesh: cells, shape, base, per_site, per_cell } =
-            particles.geometry(mesh, &mesh.layout);
-        let stride = mesh.layout.len() as u32;
+            particles.geometry(mesh, mesh.layout());
+        let stride = mesh.array_len() as u32;
         let params = VectorParams { first, local, sites, mesh: cells, shape, base, per_site, per_cell, stride };
         recorder.each(&self.kernels(&particles).readout_vectors, &arrays, &params, particles.len())
     }
@@ -220,20 +220,20 @@ impl Painter {
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
-        mesh: &MeshPart,
+        mesh: &Mesh,
         reach: &Array<u32>,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "Painter::reach";
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "words for the reach", reach, 7)?;
-        if matches!(particles, MeshParticles::InCells { .. }) && mesh.layout.ghosts != [[0; 2]; 3] {
+        if matches!(particles, MeshParticles::InCells { .. }) && mesh.layout().ghosts != [[0; 2]; 3] {
             let why = "the cells of points count ghosts, of which the reach knows nothing; give a mesh without ghosts";
             return Err(DeviceError::Misuse { what: WHAT.into(), why: why.into() });
         }
         recorder.clear(reach);
         let mut arrays = particles.arrays();
         arrays.push(reach.raw());
-        let bare = FieldLayout::new(mesh.layout.own.clone(), [[0; 2]; 3]);
+        let bare = FieldLayout::new(mesh.layout().own.clone(), [[0; 2]; 3]);
         recorder.each(&self.kernels(&particles).reach, &arrays, &particles.geometry(mesh, &bare), particles.len())
     }
 
@@ -244,24 +244,24 @@ impl Painter {
     pub fn density(
         &self,
         recorder: &mut Recorder,
-        mesh: &MeshPart,
+        mesh: &Mesh,
         cells: &Array<u32>,
         out: &Array<f32>,
         scale: f64,
         shift: f32,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "Painter::density";
-        mesh.check(WHAT)?;
-        holds(WHAT, "words of cells", cells, mesh.layout.len().saturating_mul(2))?;
-        holds(WHAT, "results", out, volume(&mesh.layout.own))?;
-        let (own, [i, j, k]) = (extent(&mesh.layout.own), mesh.layout.strides());
+        check_mesh(WHAT, mesh)?;
+        holds(WHAT, "words of cells", cells, mesh.array_len().saturating_mul(2))?;
+        holds(WHAT, "results", out, mesh.own_cells())?;
+        let (own, [i, j, k]) = (extent(mesh.own()), mesh.layout().strides());
         let params = DensityParams {
             own: [own[0], own[1], own[2], 0].map(|n| n as u32),
-            origin: [mesh.layout.offset(), i, j, k].map(|n| n as u32),
+            origin: [mesh.layout().offset(), i, j, k].map(|n| n as u32),
             scale: (scale / UNITS) as f32,
             shift,
             padding: [0; 2],
         };
-        recorder.each(&self.density, &[cells.raw(), out.raw()], &params, volume(&mesh.layout.own))
+        recorder.each(&self.density, &[cells.raw(), out.raw()], &params, mesh.own_cells())
     }
 }

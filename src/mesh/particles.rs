@@ -2,7 +2,7 @@
 
 use super::window::Window;
 use crate::gpu::{Array, DeviceElement, DeviceError, KernelSource, RawArray};
-use crate::grid::{Box3, FieldLayout, Grid, extent, volume};
+use crate::grid::{Box3, FieldLayout, Grid, Mesh, extent, volume};
 
 /// Cells of a mesh along an axis at most: kernels count nodes around it in 32 bits with a sign.
 const MOST_CELLS: u64 = 1 << 30;
@@ -39,52 +39,27 @@ impl Lattice {
     }
 }
 
-/// The geometry of a distributed mesh and this rank's part of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MeshPart {
-    /// Cells along each axis.
-    pub shape: [u64; 3],
-    /// Size of a cell along each axis, in the unit of displacements.
-    pub cell: [f64; 3],
-    /// This rank's cells and their ghosts.
-    pub layout: FieldLayout,
-    /// Axes that are not cut: they close on themselves without ghosts.
-    pub whole: [bool; 3],
+/// Returns the axes along which kernels wrap cells at the end of the array: those that are not cut
+/// and have no ghost cells.
+pub(super) fn wrapped_axes(mesh: &Mesh) -> [bool; 3] {
+    [0, 1, 2].map(|a| mesh.grid().along(a) == 1 && mesh.layout().ghosts[a] == [0, 0])
 }
 
-impl MeshPart {
-    /// Creates the part of `rank`, with ghost cells along the axes that `grid` cuts.
-    #[must_use]
-    pub fn new(shape: [u64; 3], size: [f64; 3], grid: Grid, rank: usize, ghosts: [[u64; 2]; 3]) -> Self {
-        let whole = [0, 1, 2].map(|a| grid.along(a) == 1);
-        let ghosts = [0, 1, 2].map(|a| if whole[a] { [0, 0] } else { ghosts[a] });
-        let cell = [0, 1, 2].map(|a| size[a] / shape[a] as f64);
-        MeshPart { shape, cell, layout: FieldLayout::new(grid.part(shape, rank), ghosts), whole }
-    }
-
-    /// Refuses a mesh with more cells than kernels can count, and the layout of another mesh.
-    pub(super) fn check(&self, what: &str) -> Result<(), DeviceError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
-        for axis in 0..3 {
-            let (cells, own, ghosts) = (self.shape[axis], &self.layout.own[axis], self.layout.ghosts[axis]);
-            if cells == 0 {
-                return misuse(format!("a mesh without cells along axis {axis}"));
-            }
-            if cells > MOST_CELLS || ghosts.iter().any(|&width| width > MOST_CELLS) {
-                return misuse(format!(
-                    "a mesh of {cells} cells and {ghosts:?} ghosts along axis {axis}, 2^30 are allowed"
-                ));
-            }
-            let whole = *own == (0..cells) && ghosts == [0, 0];
-            if own.end > cells || (self.whole[axis] && !whole) {
-                return misuse(format!(
-                    "cells {own:?} and {ghosts:?} ghosts along axis {axis} of {cells}, which {}",
-                    if self.whole[axis] { "is said to be whole on this rank" } else { "has no more" }
-                ));
-            }
+/// Refuses a mesh with open faces or more cells than kernels can count.
+pub(super) fn check_mesh(what: &str, mesh: &Mesh) -> Result<(), DeviceError> {
+    let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
+    for axis in 0..3 {
+        let (cells, ghosts) = (mesh.shape()[axis], mesh.layout().ghosts[axis]);
+        if cells > MOST_CELLS || ghosts.iter().any(|&width| width > MOST_CELLS) {
+            return misuse(format!(
+                "expected at most 2^30 cells and ghost cells along axis {axis}, got {cells} and {ghosts:?}"
+            ));
         }
-        Ok(())
+        if !mesh.periodic()[axis] {
+            return misuse(format!("expected a mesh that is periodic along all axes, axis {axis} is open"));
+        }
     }
+    Ok(())
 }
 
 /// The particles of one rank, on the device.
@@ -155,21 +130,22 @@ impl MeshParticles<'_> {
         }
     }
 
-    pub(super) fn geometry(&self, mesh: &MeshPart, layout: &FieldLayout) -> ParticleParams {
+    pub(super) fn geometry(&self, mesh: &Mesh, layout: &FieldLayout) -> ParticleParams {
         let word = |values: [u64; 3], w: u64| [values[0], values[1], values[2], w].map(|n| n as u32);
         let real = |values: [f64; 3]| [values[0] as f32, values[1] as f32, values[2] as f32, 0.0];
-        let wraps = (0..3).map(|a| u64::from(mesh.whole[a]) << a).sum();
+        let wrapped = wrapped_axes(mesh);
+        let wraps = (0..3).map(|a| u64::from(wrapped[a]) << a).sum();
         let base =
-            [0, 1, 2].map(|a| if mesh.whole[a] { 0 } else { layout.own[a].start as i32 - layout.ghosts[a][0] as i32 });
+            [0, 1, 2].map(|a| if wrapped[a] { 0 } else { layout.own[a].start as i32 - layout.ghosts[a][0] as i32 });
         let mut geometry = ParticleParams {
             first: word([0; 3], self.len()),
             local: word([1; 3], 0),
             sites: word([1; 3], 0),
-            mesh: word(mesh.shape, wraps),
+            mesh: word(mesh.shape(), wraps),
             shape: word(layout.shape(), 0),
             base: [base[0], base[1], base[2], 0],
             per_site: [0.0; 4],
-            per_cell: real(mesh.cell.map(|cell| 1.0 / cell)),
+            per_cell: real(mesh.cell_size().map(|cell| 1.0 / cell)),
         };
         if let MeshParticles::Displaced { lattice, .. } = self {
             geometry.first = word([0, 1, 2].map(|a| lattice.own[a].start), self.len());
@@ -215,10 +191,10 @@ over_particles! {
 }
 
 /// Refuses particles and a mesh that the kernels cannot treat.
-pub(super) fn checked(what: &str, particles: &MeshParticles<'_>, mesh: &MeshPart) -> Result<(), DeviceError> {
+pub(super) fn checked(what: &str, particles: &MeshParticles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
     particles.check(what)?;
-    mesh.check(what)?;
-    if matches!(particles, MeshParticles::InCells { .. }) && !particles.is_empty() && mesh.layout.is_empty() {
+    check_mesh(what, mesh)?;
+    if matches!(particles, MeshParticles::InCells { .. }) && !particles.is_empty() && mesh.layout().is_empty() {
         return Err(DeviceError::Misuse { what: what.into(), why: "points in a mesh without cells".into() });
     }
     Ok(())

@@ -3,15 +3,15 @@
 use super::error::MeshError;
 use super::fixed_point::Unit;
 use super::painter::Painter;
-use super::particles::{MeshPart, MeshParticles};
-use super::power::{all_finite, first_of_all, sides};
+use super::particles::{MeshParticles, wrapped_axes};
+use super::power::{all_finite, first_of_all};
 use super::value_painter::{PaintedValues, ValuePainter};
 use super::window::Window;
 use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
-use crate::grid::{GhostPlan, Grid, owner};
+use crate::grid::{LayoutError, Mesh, owner};
 use crate::host_memory;
 use crate::points::Cloud;
 use crate::points::sort::{Route, route_to};
@@ -26,25 +26,21 @@ use crate::rank::Rank;
 ///   bit.
 ///
 /// ```no_run
-/// # fn body(rank: &meshloom::Rank, positions: &[[f64; 3]]) -> Result<(), meshloom::Error> {
-/// use meshloom::gpu::Recorder;
-/// use meshloom::exchange::GridComms;
-/// use meshloom::grid::{Grid, volume};
-/// use meshloom::mesh::{MeshPart, Painter, PointsInCells, Window};
+/// # fn body(rank: &mut meshloom::Rank, positions: &[[f64; 3]]) -> Result<(), meshloom::Error> {
+/// use meshloom::mesh::{Painter, PointsInCells, Window};
 ///
-/// let (shape, size, window) = ([64; 3], [100.0; 3], Window::Tsc);
-/// let grid = Grid::auto(shape, rank.comm.size());
-/// let mut recorder = Recorder::new(&rank.gpu)?;
-/// let mut comms = GridComms::new(&rank.comm, grid)?;
-/// let mesh = MeshPart::new(shape, size, grid, rank.comm.rank(), PointsInCells::ghost_widths(window, false));
-/// let density = rank.gpu.array::<f32>("density", volume(&mesh.layout.own))?;
-/// let points = PointsInCells::distribute(&mut recorder, &rank.comm, grid, mesh, size, positions)?;
-/// points.density(&mut recorder, &mut comms, &Painter::new(window), -1.0, &density)?;
+/// let mesh = rank.mesh([64; 3]).periodic([100.0; 3]).build()?;
+/// let mesh = PointsInCells::with_ghosts(&mesh, Window::Tsc, false)?;
+/// let density = rank.gpu.array::<f32>("density", mesh.own_cells())?;
+/// let comm = rank.comm.clone();
+/// let points = PointsInCells::distribute(&mut rank.recorder, &comm, &mesh, positions)?;
+/// let parts = rank.parts(mesh.grid())?;
+/// points.density(parts.recorder, parts.comms, &Painter::new(Window::Tsc), -1.0, &density)?;
 /// # Ok(())
 /// # }
 /// ```
 pub struct PointsInCells {
-    mesh: MeshPart,
+    mesh: Mesh,
     cell: Array<u32>,
     offset: [Array<f32>; 3],
     total: u64,
@@ -84,13 +80,13 @@ crate::gpu::kernel_params! {
 }
 
 impl LocateParams {
-    fn new(mesh: &MeshPart, per_length: [f64; 3], columns: u32) -> Self {
-        let layout = &mesh.layout;
+    fn new(mesh: &Mesh, per_length: [f64; 3], columns: u32) -> Self {
+        let layout = mesh.layout();
         let four = |of: &dyn Fn(usize) -> u64| [of(0) as u32, of(1) as u32, of(2) as u32, 0];
         let high = per_length.map(|x| x as f32);
         let rest = [0, 1, 2].map(|axis| (per_length[axis] - f64::from(high[axis])) as f32);
         LocateParams {
-            shape: four(&|axis| mesh.shape[axis]),
+            shape: four(&|axis| mesh.shape()[axis]),
             start: four(&|axis| layout.own[axis].start),
             strides: four(&|axis| layout.strides()[axis]),
             per_length: [high[0], high[1], high[2], 0.0],
@@ -137,31 +133,30 @@ fn locate(x: f64, size: f64, cells: u64) -> (u32, f32) {
 }
 
 impl PointsInCells {
-    /// Ghost cells that painting points with `window` needs; with `shifted`, also after a
-    /// [`shift`](Self::shift) by half a cell.
-    #[must_use]
-    pub fn ghost_widths(window: Window, shifted: bool) -> [[u64; 2]; 3] {
-        let order = u64::from(window.order());
-        // Windows of odd order lie around the nearest node, which may be the one above.
-        [[(order - 1) / 2, order.div_ceil(2) + u64::from(shifted)]; 3]
-    }
-
-    /// Sends each of this rank's `positions` in a box of `size` to the rank of `grid` that owns its
-    /// cell of `mesh`. Collective, each with any number of positions and its own part of the
-    /// mesh.
+    /// Returns `mesh` with the ghost cells that painting points with `window` needs; with
+    /// `shifted`, also after a [`shift`](Self::shift) by half a cell. Axes that are not cut get
+    /// none.
     ///
     /// # Errors
-    /// [`MeshError::NotFinite`] for the first position of all ranks that is not finite, and
-    /// [`MeshError::Size`], the same on all ranks; [`MeshError`] of the ranks or the device.
+    /// - [`LayoutError::Ghosts`] if the axis has too few cells for the window.
+    pub fn with_ghosts(mesh: &Mesh, window: Window, shifted: bool) -> Result<Mesh, LayoutError> {
+        let is_cut = [0, 1, 2].map(|axis| mesh.grid().along(axis) > 1);
+        mesh.with_ghosts(is_cut.map(|is_cut| if is_cut { widths(window, shifted) } else { [0, 0] }))
+    }
+
+    /// Sends each of this rank's `positions` to the rank that owns its cell of `mesh`. Positions
+    /// outside the box are wrapped. Collective, with any number of positions.
+    ///
+    /// # Errors
+    /// [`MeshError::NotFinite`] for the first position of all ranks that is not finite, the same on
+    /// all ranks; [`MeshError`] of the ranks or the device.
     pub fn distribute(
         recorder: &mut Recorder,
         comm: &Communicator,
-        grid: Grid,
-        mesh: MeshPart,
-        size: [f64; 3],
+        mesh: &Mesh,
         positions: &[[f64; 3]],
     ) -> Result<Self, MeshError> {
-        Self::send(recorder, comm, grid, mesh, size, positions, None)
+        Self::send(recorder, comm, mesh, positions, None)
     }
 
     /// Distributes points as [`distribute`](Self::distribute) does, each with a weight such as its
@@ -175,39 +170,34 @@ impl PointsInCells {
     pub fn distribute_weighted(
         recorder: &mut Recorder,
         comm: &Communicator,
-        grid: Grid,
-        mesh: MeshPart,
-        size: [f64; 3],
+        mesh: &Mesh,
         positions: &[[f64; 3]],
         weights: &[f32],
     ) -> Result<Self, MeshError> {
-        Self::send(recorder, comm, grid, mesh, size, positions, Some(weights))
+        Self::send(recorder, comm, mesh, positions, Some(weights))
     }
 
     fn send(
         recorder: &mut Recorder,
         comm: &Communicator,
-        grid: Grid,
-        mesh: MeshPart,
-        size: [f64; 3],
+        mesh: &Mesh,
         positions: &[[f64; 3]],
         weights: Option<&[f32]>,
     ) -> Result<Self, MeshError> {
-        comm.together(|| sides(size))?;
+        let (shape, size, parts) = (mesh.shape(), mesh.size(), mesh.grid().parts());
         let [mut before, mut total] = [[positions.len() as u64]; 2];
         comm.scan_exclusive(&mut before, Op::Sum)?;
         comm.all_reduce(&mut total, Op::Sum)?;
         all_finite(comm, positions.as_flattened(), |at| [before[0] + at / 3, at % 3])?;
         let sums = weights.map(|weights| WeightSums::new(comm, weights, positions.len(), before[0])).transpose()?;
 
-        let parts = grid.parts();
         let owners = [0, 1].map(|a| {
-            let owner = |cell| owner(mesh.shape[a], parts[a] as u64, cell) as usize;
-            (0..mesh.shape[a]).map(owner).collect::<Vec<_>>()
+            let owner = |cell| owner(shape[a], parts[a] as u64, cell) as usize;
+            (0..shape[a]).map(owner).collect::<Vec<_>>()
         });
         let rank_of = |point: &Placed| owners[0][point.cell[0] as usize] * parts[1] + owners[1][point.cell[1] as usize];
         let place = |x: &[f64; 3]| {
-            let at = [0, 1, 2].map(|a| locate(x[a], size[a], mesh.shape[a]));
+            let at = [0, 1, 2].map(|a| locate(x[a], size[a], shape[a]));
             Placed { cell: at.map(|(cell, _)| cell), offset: at.map(|(_, offset)| offset) }
         };
         let placed = host_memory::collect("cells of points", positions.iter().map(place))?;
@@ -235,7 +225,7 @@ impl PointsInCells {
                 sent += (sorted_weights.len() as u64 - counts[comm.rank()]) * 4;
                 let arrived = comm.all_to_all_v(&sorted_weights, &counts)?;
                 // The mean over all cells becomes 1.
-                let unit = mesh.shape.iter().map(|&n| n as f64).product::<f64>() / sums.sum;
+                let unit = shape.iter().map(|&n| n as f64).product::<f64>() / sums.sum;
                 let scaled = arrived.data().iter().map(|&weight| (f64::from(weight) * unit) as f32);
                 let scaled = host_memory::collect("weights of points", scaled)?;
                 let values = recorder.gpu().array("mesh::weights", scaled.len() as u64)?;
@@ -244,7 +234,7 @@ impl PointsInCells {
             }
         };
 
-        let (points, layout) = (arrived.data(), &mesh.layout);
+        let (points, layout) = (arrived.data(), mesh.layout());
         let (origin, strides) = (layout.offset(), layout.strides());
         let index = |point: &Placed| {
             let steps = (0..3).map(|a| (u64::from(point.cell[a]) - layout.own[a].start) * strides[a]);
@@ -260,21 +250,29 @@ impl PointsInCells {
             Ok(offset)
         };
         let offset = [along(0)?, along(1)?, along(2)?];
-        Ok(PointsInCells { mesh, cell, offset, total: total[0], sent, is_shifted: false, weights, route: None })
+        Ok(PointsInCells {
+            mesh: mesh.clone(),
+            cell,
+            offset,
+            total: total[0],
+            sent,
+            is_shifted: false,
+            weights,
+            route: None,
+        })
     }
 
-    /// Sends the points of a cloud in a periodic box of three axes to the ranks of `grid` that own
-    /// their cells of `mesh`, without passing the host.
+    /// Sends the points of a cloud in a periodic box of three axes to the ranks that own their cells
+    /// of `mesh`, without passing the host.
     ///
-    /// Collective; blocks for a word per rank. Each rank gives any number of points and its own
-    /// part of the mesh. Sends 12 bytes per point; records a sort of the points by rank, four
+    /// Collective; blocks for a word per rank. Each rank gives any number of points. Sends 12 bytes per point; records a sort of the points by rank, four
     /// dispatches, and reads and writes 60 bytes per point. An offset in a cell is that of the
     /// `f32` coordinate, rounded once.
     ///
     /// # Errors
     /// - [`MeshError::Size`] if the box has an open axis or two axes, on all ranks.
     /// - [`MeshError::Device`] if device memory is short.
-    pub fn from_cloud(rank: &mut Rank, grid: Grid, mesh: MeshPart, cloud: &Cloud) -> Result<Self, MeshError> {
+    pub fn from_cloud(rank: &mut Rank, mesh: &Mesh, cloud: &Cloud) -> Result<Self, MeshError> {
         let domain = cloud.domain();
         let period = |axis: usize| (axis < domain.dims()).then(|| domain.period(axis)).flatten();
         if let Some(axis) = (0..3).find(|&axis| period(axis).is_none()) {
@@ -283,16 +281,16 @@ impl PointsInCells {
         let comm = rank.comm.clone();
         let mut total = [cloud.len()];
         comm.all_reduce(&mut total, Op::Sum)?;
-        let per_length = [0, 1, 2].map(|axis| mesh.shape[axis] as f64 / period(axis).unwrap_or(1.0));
-        let mut params = LocateParams::new(&mesh, per_length, grid.parts()[1] as u32);
+        let (shape, parts) = (mesh.shape(), mesh.grid().parts());
+        let per_length = [0, 1, 2].map(|axis| shape[axis] as f64 / period(axis).unwrap_or(1.0));
+        let mut params = LocateParams::new(mesh, per_length, parts[1] as u32);
         let (mut positions, mut sent, mut way) = (cloud.positions().clone(), 0, None);
         if comm.size() > 1 {
-            let parts = grid.parts();
             let owner_of = |axis: usize| {
-                let (cells, parts) = (mesh.shape[axis], parts[axis] as u64);
+                let (cells, parts) = (shape[axis], parts[axis] as u64);
                 (0..cells).map(move |cell| owner(cells, parts, cell) as u32)
             };
-            let mut rank_of = host_memory::reserve("owners of cells", (mesh.shape[0] + mesh.shape[1]) as usize)?;
+            let mut rank_of = host_memory::reserve("owners of cells", (shape[0] + shape[1]) as usize)?;
             rank_of.extend(owner_of(0).chain(owner_of(1)));
             let recorder = &mut rank.recorder;
             let table = recorder.gpu().array("mesh::rank_of", rank_of.len() as u64)?;
@@ -315,7 +313,16 @@ impl PointsInCells {
         let [x, y, z] = &offset;
         let arrays = [positions.raw(), cell.raw(), x.raw(), y.raw(), z.raw()];
         rank.recorder.each(&Kernel::trusted(locate_kernel(false)), &arrays, &params, count)?;
-        Ok(PointsInCells { mesh, cell, offset, total: total[0], sent, is_shifted: false, weights: None, route: way })
+        Ok(PointsInCells {
+            mesh: mesh.clone(),
+            cell,
+            offset,
+            total: total[0],
+            sent,
+            is_shifted: false,
+            weights: None,
+            route: way,
+        })
     }
 
     /// Sends the rows of `values`, of `width` elements each, from the rows of the cloud to the
@@ -354,7 +361,7 @@ impl PointsInCells {
     }
 
     /// Returns the mesh.
-    pub fn mesh(&self) -> &MeshPart {
+    pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
 
@@ -412,7 +419,7 @@ impl PointsInCells {
     ///
     /// # Errors
     /// [`MeshError`] of the device or the ranks; [`DeviceError::Misuse`] when the mesh has fewer
-    /// ghost cells than [`ghost_widths`](Self::ghost_widths) says.
+    /// ghost cells than [`with_ghosts`](Self::with_ghosts) gives it.
     pub fn density(
         &self,
         recorder: &mut Recorder,
@@ -425,14 +432,13 @@ impl PointsInCells {
             return self.weighted_density(recorder, comms, painter.window(), weights, (out, shift));
         }
         let (gpu, mesh) = (recorder.gpu().clone(), &self.mesh);
-        let cells = gpu.array::<u32>("mesh::cells", 2 * mesh.layout.len())?;
+        let cells = gpu.array::<u32>("mesh::cells", 2 * mesh.array_len())?;
         let faults = gpu.array::<u32>("mesh::faults", 1)?;
         recorder.clear(&cells);
         recorder.clear(&faults);
         painter.paint(recorder, self.particles(), mesh, &cells, &faults)?;
-        let plan = GhostPlan::new(mesh.shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3])?;
-        GhostCells::new(plan).reduce_wide(recorder, comms, &cells)?;
-        let scale = mesh.shape.iter().map(|&n| n as f64).product::<f64>() / self.total.max(1) as f64;
+        GhostCells::new(mesh.ghost_plan()?).reduce_wide(recorder, comms, &cells)?;
+        let scale = mesh.shape().iter().map(|&n| n as f64).product::<f64>() / self.total.max(1) as f64;
         painter.density(recorder, mesh, &cells, out, scale, shift)?;
         let mut missed = [u64::from(recorder.download(&faults, 0, 1)?[0])];
         comms.world().all_reduce(&mut missed, Op::Sum)?;
@@ -452,13 +458,12 @@ impl PointsInCells {
     ) -> Result<(), MeshError> {
         let mesh = &self.mesh;
         // The painter of values leaves out what reaches farther.
-        let needed = Self::ghost_widths(window, self.is_shifted);
-        let reaches =
-            (0..3).all(|a| mesh.whole[a] || (0..2).all(|side| mesh.layout.ghosts[a][side] >= needed[a][side]));
+        let (needed, wrapped) = (widths(window, self.is_shifted), wrapped_axes(mesh));
+        let reaches = (0..3).all(|a| wrapped[a] || (0..2).all(|side| mesh.layout().ghosts[a][side] >= needed[side]));
         if !reaches {
             return Err(beyond_ghosts("points"));
         }
-        let plan = GhostPlan::new(mesh.shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3])?;
+        let plan = mesh.ghost_plan()?;
         let (ghosts, painter) = (GhostCells::new(plan), ValuePainter::new(window));
         let greatest = painter.greatest(recorder, comms.world(), &weights.values)?;
         let painted = PaintedValues {
@@ -474,8 +479,15 @@ impl PointsInCells {
     }
 }
 
+/// Returns the ghost cells below and above that a window needs along a cut axis.
+fn widths(window: Window, shifted: bool) -> [u64; 2] {
+    let order = u64::from(window.order());
+    // Windows of odd order lie around the nearest node, which may be the one above.
+    [(order - 1) / 2, order.div_ceil(2) + u64::from(shifted)]
+}
+
 fn beyond_ghosts(points: &str) -> MeshError {
-    let why = format!("{points} reach beyond the ghost cells; make the mesh with PointsInCells::ghost_widths");
+    let why = format!("{points} reach beyond the ghost cells; make the mesh with PointsInCells::with_ghosts");
     DeviceError::Misuse { what: "PointsInCells::density".into(), why }.into()
 }
 
@@ -538,7 +550,7 @@ mod tests {
     fn ghost_cells_hold_the_windows() {
         for window in Window::ALL {
             for (shifted, by) in [(false, 0.0), (true, 0.5)] {
-                let [below, above] = PointsInCells::ghost_widths(window, shifted)[0].map(|n| n as i64);
+                let [below, above] = widths(window, shifted).map(|n| n as i64);
                 for offset in [0.0, 0.25, 0.5, 0.75, 1.0 - f64::from(f32::EPSILON) / 2.0] {
                     let (first, _) = window.nodes(f64::from((offset as f32) + by));
                     let last = first + i64::from(window.order()) - 1;

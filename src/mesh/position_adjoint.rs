@@ -1,10 +1,9 @@
 //! Adjoints of painting and reading, by the positions of particles.
 
-use super::particles::{
-    Lattice, MeshPart, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel,
-};
+use super::particles::{Lattice, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel};
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+use crate::grid::Mesh;
 
 over_particles! {
     struct AdjointParams {
@@ -72,14 +71,14 @@ impl PositionAdjoint {
         &self,
         recorder: &mut Recorder,
         (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
-        (mesh, field): (&MeshPart, &Array<f32>),
+        (mesh, field): (&Mesh, &Array<f32>),
         factor: f64,
         bar: &Array<f32>,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "PositionAdjoint::paint";
         let sites = sites(lattice, displacement);
         checked(WHAT, &sites, mesh)?;
-        holds(WHAT, "cells", field, mesh.layout.len())?;
+        holds(WHAT, "cells", field, mesh.array_len())?;
         holds(WHAT, "cotangents", bar, lattice.len().saturating_mul(3))?;
         self.record(recorder, &self.paint, (sites, mesh), factor, &[field.raw(), bar.raw()])
     }
@@ -94,15 +93,15 @@ impl PositionAdjoint {
         &self,
         recorder: &mut Recorder,
         (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
-        (mesh, meshes): (&MeshPart, ForceMeshes<'_>),
+        (mesh, meshes): (&Mesh, ForceMeshes<'_>),
         factor: f64,
         [by, bar]: [&Array<f32>; 2],
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "PositionAdjoint::force";
         let sites = sites(lattice, displacement);
         checked(WHAT, &sites, mesh)?;
-        holds(WHAT, "cells of the force", meshes.force, mesh.layout.len().saturating_mul(3))?;
-        holds(WHAT, "cells", meshes.density, mesh.layout.len())?;
+        holds(WHAT, "cells of the force", meshes.force, mesh.array_len().saturating_mul(3))?;
+        holds(WHAT, "cells", meshes.density, mesh.array_len())?;
         holds(WHAT, "cotangents of accelerations", by, lattice.len().saturating_mul(3))?;
         holds(WHAT, "cotangents of positions", bar, lattice.len().saturating_mul(3))?;
         let arrays = [meshes.force.raw(), meshes.density.raw(), by.raw(), bar.raw()];
@@ -113,13 +112,13 @@ impl PositionAdjoint {
         &self,
         recorder: &mut Recorder,
         kernel: &Kernel,
-        (sites, mesh): (MeshParticles<'_>, &MeshPart),
+        (sites, mesh): (MeshParticles<'_>, &Mesh),
         factor: f64,
         others: &[&RawArray],
     ) -> Result<(), DeviceError> {
         let ParticleParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell } =
-            sites.geometry(mesh, &mesh.layout);
-        let stride = mesh.layout.len() as u32;
+            sites.geometry(mesh, mesh.layout());
+        let stride = mesh.array_len() as u32;
         let factor = factor as f32;
         let params =
             AdjointParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell, stride, factor };

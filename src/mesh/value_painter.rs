@@ -1,12 +1,12 @@
 //! Painting of values of either sign: the adjoint of reading a mesh at particles.
 
-use super::particles::{MeshPart, MeshParticles, ParticleParams, checked, holds, particle_kernel};
+use super::particles::{MeshParticles, ParticleParams, checked, holds, particle_kernel};
 use super::window::Window;
 use crate::comm::Communicator;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExactSum, ExchangeError, FIXED, GridComms, bits_for};
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
-use crate::grid::{extent, volume};
+use crate::grid::{Mesh, extent};
 
 crate::gpu::kernel_params! {
     struct PaintedParams {
@@ -137,7 +137,7 @@ impl ValuePainter {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (mesh, ghosts): (&MeshPart, &GhostCells),
+        (mesh, ghosts): (&Mesh, &GhostCells),
         painted: PaintedValues<'_>,
         (out, start): (&Array<f32>, u64),
     ) -> Result<(), ExchangeError> {
@@ -155,7 +155,7 @@ impl ValuePainter {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (mesh, ghosts): (&MeshPart, &GhostCells),
+        (mesh, ghosts): (&Mesh, &GhostCells),
         painted: PaintedValues<'_>,
         out: &Array<f32>,
         shift: f32,
@@ -176,7 +176,7 @@ impl ValuePainter {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (mesh, ghosts): (&MeshPart, &GhostCells),
+        (mesh, ghosts): (&Mesh, &GhostCells),
         painted: PaintedValues<'_>,
         out: &Array<f32>,
     ) -> Result<(), ExchangeError> {
@@ -195,7 +195,7 @@ impl ValuePainter {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        (mesh, ghosts): (&MeshPart, &GhostCells),
+        (mesh, ghosts): (&Mesh, &GhostCells),
         (form, painted): (Form, PaintedValues<'_>),
         (out, start): (&Array<f32>, u64),
         shift: f32,
@@ -203,9 +203,9 @@ impl ValuePainter {
         const WHAT: &str = "ValuePainter";
         let PaintedValues { particles, values, first, greatest: most, total } = painted;
         holds(WHAT, "the greatest value", most, 1)?;
-        holds(WHAT, "results", out, start.saturating_add(volume(&mesh.layout.own)))?;
-        if *ghosts.layout() != mesh.layout {
-            let why = format!("ghosts of {:?} for a mesh of {:?}", ghosts.layout(), mesh.layout);
+        holds(WHAT, "results", out, start.saturating_add(mesh.own_cells()))?;
+        if ghosts.layout() != mesh.layout() {
+            let why = format!("ghosts of {:?} for a mesh of {:?}", ghosts.layout(), mesh.layout());
             return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
         }
         let bits = match form {
@@ -214,9 +214,9 @@ impl ValuePainter {
             Form::Tangent => bits_for(WHAT, total.saturating_mul(3))? as i32 - exponent_above(mesh),
             _ => bits_for(WHAT, total)? as i32,
         };
-        let cells = recorder.gpu().array::<u32>("mesh::cells", 2 * mesh.layout.len())?;
+        let cells = recorder.gpu().array::<u32>("mesh::cells", 2 * mesh.array_len())?;
         recorder.clear(&cells);
-        let mut geometry = particles.geometry(mesh, &mesh.layout);
+        let mut geometry = particles.geometry(mesh, mesh.layout());
         (geometry.local[3], geometry.sites[3]) = (bits as u32, first as u32);
         let number = FORMS.iter().position(|other| *other == form).unwrap_or(0);
         let (kernel, target) = match recorder.gpu().capabilities().atomic_u64 {
@@ -227,22 +227,22 @@ impl ValuePainter {
         arrays.extend([values.raw(), most.raw(), &target]);
         recorder.each::<ParticleParams>(kernel, &arrays, &geometry, particles.len())?;
         ghosts.reduce_wide(recorder, comms, &cells)?;
-        let (own, [i, j, k]) = (extent(&mesh.layout.own), mesh.layout.strides());
+        let (own, [i, j, k]) = (extent(mesh.own()), mesh.layout().strides());
         let params = PaintedParams {
             own: [own[0], own[1], own[2], 0].map(|n| n as u32),
-            origin: [mesh.layout.offset(), i, j, k].map(|n| n as u32),
+            origin: [mesh.layout().offset(), i, j, k].map(|n| n as u32),
             bits: bits as u32,
             start: start as u32,
             shift,
             padding: 0,
         };
-        recorder.each(&self.finish, &[cells.raw(), most.raw(), out.raw()], &params, volume(&mesh.layout.own))?;
+        recorder.each(&self.finish, &[cells.raw(), most.raw(), out.raw()], &params, mesh.own_cells())?;
         Ok(())
     }
 }
 
 /// Returns the exponent of the smallest power of two that is at least the number of cells of `mesh`
 /// per unit of length, along any axis.
-fn exponent_above(mesh: &MeshPart) -> i32 {
-    mesh.cell.iter().map(|cell| (1.0 / cell).log2().ceil() as i32).max().unwrap_or(0)
+fn exponent_above(mesh: &Mesh) -> i32 {
+    mesh.cell_size().iter().map(|cell| (1.0 / cell).log2().ceil() as i32).max().unwrap_or(0)
 }

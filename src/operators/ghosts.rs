@@ -45,10 +45,9 @@ pub(crate) struct Ghosted {
 }
 
 impl Ghosted {
-    /// Creates it for `fields` fields of a grid with ghost cells of these widths. Errors name
-    /// `operator`.
-    pub fn new(operator: &str, mesh: &Mesh, widths: [[u64; 2]; 3], fields: u64) -> Result<Self, OperatorError> {
-        let plan = mesh.with_ghosts(widths).and_then(|mesh| mesh.ghost_plan());
+    /// Creates it for `fields` fields of a mesh with ghost cells. Errors name `operator`.
+    pub fn new(operator: &str, mesh: &Mesh, fields: u64) -> Result<Self, OperatorError> {
+        let plan = mesh.ghost_plan();
         let plan = plan.map_err(|error| OperatorError::invalid(operator, error.to_string()))?;
         Ok(Self::of(plan, fields))
     }
@@ -142,8 +141,8 @@ impl Ghosts {
     pub fn new(rank: &mut Rank, domain: &Space, widths: [[u64; 2]; 3]) -> Result<Self, OperatorError> {
         const NAME: &str = "ghost cells";
         let (name, leaf, mesh) = real_cells(rank, domain, NAME)?;
-        let ghosted = Ghosted::new(NAME, mesh, widths, leaf.fields())?;
         let mesh = mesh.with_ghosts(widths).map_err(|error| OperatorError::invalid(NAME, error.to_string()))?;
+        let ghosted = Ghosted::new(NAME, &mesh, leaf.fields())?;
         let target = Space::of(name, Leaf { support: Support::Cells { mesh }, ..leaf.clone() })?;
         Ok(Ghosts { ghosted, signature: Signature::new(NAME, domain, &target) })
     }

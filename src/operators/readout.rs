@@ -10,7 +10,7 @@ use super::signature::Signature;
 use super::space::Space;
 use super::vector::Vector;
 use crate::grid::{Cost, Mesh};
-use crate::mesh::{MeshPart, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
+use crate::mesh::{MeshError, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
 use crate::rank::Rank;
 
 /// The values of a field at fixed points, through a [`Window`]. Its adjoint paints signed values
@@ -63,11 +63,10 @@ impl Readout {
         if let Some(why) = rank.comm.first_fault(fault.as_deref())? {
             return Err(OperatorError::invalid(NAME, why));
         }
-        let widths = PointsInCells::ghost_widths(window, false);
-        let part = MeshPart::new(mesh.shape(), mesh.size(), mesh.grid(), mesh.rank(), widths);
-        let ghosted = Ghosted::new(NAME, mesh, part.layout.ghosts, leaf.fields())?;
+        let with_ghosts = PointsInCells::with_ghosts(mesh, window, false).map_err(MeshError::from)?;
+        let ghosted = Ghosted::new(NAME, &with_ghosts, leaf.fields())?;
         let comm = rank.comm.clone();
-        let points = PointsInCells::distribute(&mut rank.recorder, &comm, mesh.grid(), part, mesh.size(), positions)?;
+        let points = PointsInCells::distribute(&mut rank.recorder, &comm, &with_ghosts, positions)?;
         let support = Support::Points { own: points.len(), total: points.total(), order };
         let target = Leaf { support, ..leaf.clone() };
         let (painter, values) = (Painter::new(window), ValuePainter::new(window));
@@ -103,7 +102,7 @@ impl Linear for Readout {
             }
             return Ok(());
         }
-        let whole = recorder.gpu().array("operators::readout", mesh.layout.len() * self.fields)?;
+        let whole = recorder.gpu().array("operators::readout", mesh.layout().len() * self.fields)?;
         self.ghosted.fill(recorder, comms, v, &whole)?;
         if self.fields == 1 {
             return Ok(self.painter.readout(recorder, particles, mesh, &whole, 0, out)?);
@@ -123,7 +122,7 @@ impl Linear for Readout {
 
     fn costs(&self) -> [Cost; 2] {
         let (points, nodes) = (self.points.len(), u64::from(self.painter.window().order()).pow(3));
-        let (cells, ghosts) = (self.points.mesh().layout.len(), self.ghosted.cost());
+        let (cells, ghosts) = (self.points.mesh().array_len(), self.ghosted.cost());
         let there = Cost::kernels(self.fields, self.fields * points * (20 + 4 * nodes));
         // The greatest value is found once. Painting adds two words of each node; cells are cleared
         // and read in two words.

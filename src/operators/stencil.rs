@@ -85,7 +85,9 @@ impl StencilOperator {
                 taps.iter().map(|(offset, _)| (side * sign * offset[a]).max(0)).max().unwrap_or(0)
             };
             let widths = [0, 1, 2].map(|a| if cut[a] { [reach(a, -1) as u64, reach(a, 1) as u64] } else { [0; 2] });
-            let ghosted = Ghosted::new(NAME, mesh, widths, leaf.fields())?;
+            let with_ghosts =
+                mesh.with_ghosts(widths).map_err(|error| OperatorError::invalid(NAME, error.to_string()))?;
+            let ghosted = Ghosted::new(NAME, &with_ghosts, leaf.fields())?;
             let words: Vec<i32> = taps
                 .iter()
                 .flat_map(|(offset, weight)| {

@@ -15,8 +15,8 @@ use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, FilterOptions, Operator, OperatorTables, Spec, Spectral, Transform};
 use crate::gpu::{Array, DeviceError, Recorder};
-use crate::grid::{Box3, FieldLayout, GhostPlan, GhostWidths};
-use crate::mesh::{Axpby, KickDrift, Lattice, MeshPart, MeshParticles, Painter, Push};
+use crate::grid::{Box3, FieldLayout, GhostWidths, Mesh};
+use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, Painter, Push};
 
 use super::{Config, SimulationError};
 
@@ -30,11 +30,9 @@ pub struct Force {
     axpby: Axpby,
     transform: Transform<f32>,
     filter: Filter<f32>,
-    mesh: MeshPart,
+    mesh: Mesh,
     widths: GhostWidths,
     ghosts: GhostCells,
-    shape: [u64; 3],
-    size: [f64; 3],
     sites: u64,
     reach: Array<u32>,
     /// Particles that could not be painted so far.
@@ -56,14 +54,14 @@ impl Force {
     /// # Errors
     /// [`SimulationError`] of the transform or the device.
     pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
-        let (shape, size, gpu) = (config.cells(), config.size(), recorder.gpu().clone());
+        let (shape, gpu) = (config.cells(), recorder.gpu().clone());
         let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
         let (spec, options) = (Spec::of::<f32>(shape), FilterOptions::default().results(3));
         let part = Filter::<f32>::part_of(&gpu, &spec, comms, &options)?;
         let gradients = [0, 1, 2].map(|axis| kernel(config, axis, 1.0, &part));
         let callback = Spectral::new(recorder, &gradients, &part)?.trusted_callback();
         let filter = Filter::new(&gpu, &spec, comms, &callback, &options)?;
-        let mesh = MeshPart::new(shape, size, comms.grid(), comms.rank(), [[0; 2]; 3]);
+        let mesh = config.cell_mesh(comms.grid(), comms.rank())?;
         let faults = gpu.array("pm::faults", 1)?;
         recorder.clear(&faults);
         Ok(Force {
@@ -72,11 +70,9 @@ impl Force {
             axpby: Axpby::default(),
             transform,
             filter,
-            ghosts: GhostCells::new(GhostPlan::new(shape, comms.grid(), comms.rank(), mesh.layout.ghosts, [true; 3])?),
+            ghosts: GhostCells::new(mesh.ghost_plan()?),
             mesh,
             widths: GhostWidths::new(comms.grid(), comms.rank(), [[0; 2]; 3])?,
-            shape,
-            size,
             sites: config.particles.pow(3),
             reach: gpu.array("pm::reach", 7)?,
             faults,
@@ -96,7 +92,7 @@ impl Force {
     }
 
     /// Returns the mesh of this rank, and its ghost cells as wide as they are now.
-    pub(super) fn mesh(&self) -> (&MeshPart, &GhostCells) {
+    pub(super) fn mesh(&self) -> (&Mesh, &GhostCells) {
         (&self.mesh, &self.ghosts)
     }
 
@@ -108,7 +104,7 @@ impl Force {
 
     /// This rank's cells with its ghost cells as wide as they are now.
     pub fn layout(&self) -> &FieldLayout {
-        &self.mesh.layout
+        self.mesh.layout()
     }
 
     /// Widens the ghost cells to what the particles need: those of this rank, and of those with the
@@ -120,7 +116,8 @@ impl Force {
         comms: &mut GridComms,
         particles: MeshParticles<'_>,
     ) -> Result<(), SimulationError> {
-        if self.reaches || self.mesh.whole == [true; 3] {
+        let is_cut = [0, 1].map(|axis| comms.grid().along(axis) > 1);
+        if self.reaches || is_cut == [false; 2] {
             return Ok(());
         }
         self.painter.reach(recorder, particles, &self.mesh, &self.reach)?;
@@ -129,16 +126,14 @@ impl Force {
         if lost > 0 {
             return Err(SimulationError::Lost { particles: lost });
         }
-        let whole = self.mesh.whole;
         // A cell to spare: kernels may round a position to either side of a cell's face.
         let spare = |width: u64| width.saturating_add(u64::from(width > 0));
         let needed = needed.map(|axis| axis.into_iter().map(|widths| widths.map(spare)).collect::<Vec<_>>());
-        let widened = [0, 1].map(|axis| !whole[axis] && self.widths.widen(axis, &needed[axis], MARGIN));
+        let widened = [0, 1].map(|axis| is_cut[axis] && self.widths.widen(axis, &needed[axis], MARGIN));
         if widened.contains(&true) {
-            let (grid, rank, own) = (comms.grid(), comms.rank(), self.widths.own());
-            tracing::debug!(?own, "ghost cells reach farther");
-            self.mesh = MeshPart::new(self.shape, self.size, grid, rank, own);
-            self.ghosts.replace(GhostPlan::of_widths(self.shape, grid, rank, &self.widths, [true; 3])?);
+            tracing::debug!(own = ?self.widths.own(), "ghost cells reach farther");
+            self.mesh = self.mesh.with_ghost_widths(&self.widths)?;
+            self.ghosts.replace(self.mesh.ghost_plan()?);
         }
         self.reaches = true;
         Ok(())
@@ -163,11 +158,11 @@ impl Force {
         out: &Array<f32>,
     ) -> Result<(), SimulationError> {
         self.widen(recorder, comms, particles)?;
-        let cells = recorder.gpu().array::<u32>("pm::cells", 2 * self.mesh.layout.len())?;
+        let cells = recorder.gpu().array::<u32>("pm::cells", 2 * self.mesh.array_len())?;
         recorder.clear(&cells);
         self.painter.paint(recorder, particles, &self.mesh, &cells, &self.faults)?;
         self.ghosts.reduce_wide(recorder, comms, &cells)?;
-        let scale = self.shape.iter().product::<u64>() as f64 / self.sites as f64;
+        let scale = self.mesh.total_cells() as f64 / self.sites as f64;
         self.painter.density(recorder, &self.mesh, &cells, out, scale, shift)?;
         // The painted integers, the largest array of all, are free again for what follows.
         Ok(recorder.submit()?)
@@ -221,8 +216,8 @@ impl Force {
         comms: &mut GridComms,
         density: &Array<f32>,
     ) -> Result<Array<f32>, SimulationError> {
-        let field = recorder.gpu().array::<f32>("pm::force", 3 * self.mesh.layout.len())?;
-        self.filter.apply(recorder, comms, density, &self.transform.field_layout(), &field, &self.mesh.layout)?;
+        let field = recorder.gpu().array::<f32>("pm::force", 3 * self.mesh.array_len())?;
+        self.filter.apply(recorder, comms, density, &self.transform.field_layout(), &field, self.mesh.layout())?;
         self.ghosts.exchange(recorder, comms, &field)?;
         Ok(field)
     }

@@ -5,8 +5,7 @@ use super::clouds::{self, Kind, points};
 use super::molecular_dynamics;
 use super::sph_sum;
 use meshloom::exchange::GridComms;
-use meshloom::grid::{Grid, volume};
-use meshloom::mesh::{MeshPart, Painter, PointsInCells, Window};
+use meshloom::mesh::{Painter, PointsInCells, Window};
 use meshloom::points::{Bins, Counts, Domain, Histogram, Lists, ParticleError, Particles, Predicate, Targets, Visit};
 use meshloom::{Error, Launch, Rank, launch};
 
@@ -517,20 +516,19 @@ fn molecular_dynamics_keep_energy_and_have_the_same_bits() {
 fn painted(ranks: usize, domain: &Domain, points: &[f32], window: Window, is_on_device: bool) -> Vec<f32> {
     let (shape, size) = ([12, 9, 10], [4.0, 3.0, 7.0]);
     let parts = on(ranks, |rank| {
-        let grid = Grid::auto(shape, rank.comm.size());
-        let mut comms = GridComms::new(&rank.comm, grid)?;
-        let ghosts = PointsInCells::ghost_widths(window, false);
-        let mesh = MeshPart::new(shape, size, grid, rank.comm.rank(), ghosts);
-        let (own, cells) = (mesh.layout.own.clone(), volume(&mesh.layout.own));
+        let mesh = rank.mesh(shape).periodic(size).build()?;
+        let mesh = PointsInCells::with_ghosts(&mesh, window, false)?;
+        let mut comms = GridComms::new(&rank.comm, mesh.grid())?;
+        let (own, cells) = (mesh.own().clone(), mesh.own_cells());
         let x = part(rank, points, 3);
         let placed = match is_on_device {
             true => {
                 let p = Particles::from_host(rank, domain, x)?;
-                PointsInCells::from_cloud(rank, grid, mesh, p.cloud())?
+                PointsInCells::from_cloud(rank, &mesh, p.cloud())?
             }
             false => {
                 let x: Vec<[f64; 3]> = x.chunks(3).map(|x| [0, 1, 2].map(|axis| f64::from(x[axis]))).collect();
-                PointsInCells::distribute(&mut rank.recorder, &rank.comm, grid, mesh, size, &x)?
+                PointsInCells::distribute(&mut rank.recorder, &rank.comm, &mesh, &x)?
             }
         };
         assert_eq!(placed.total(), points.len() as u64 / 3);
@@ -598,10 +596,9 @@ fn particles_are_painted_without_passing_the_host() {
     });
     assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.to_string().starts_with("side 2"))));
     let refused = on(2, |rank| {
-        let grid = Grid::auto([8; 3], 2);
-        let mesh = MeshPart::new([8; 3], [1.0; 3], grid, rank.comm.rank(), [[2; 2]; 3]);
+        let mesh = rank.mesh([8; 3]).periodic([1.0; 3]).ghosts(2).build()?;
         let p = Particles::from_host(rank, &Domain::new(&[1.0, 0.0, 1.0])?, &[0.5; 3])?;
-        Ok(vec![PointsInCells::from_cloud(rank, grid, mesh, p.cloud()).err()])
+        Ok(vec![PointsInCells::from_cloud(rank, &mesh, p.cloud()).err()])
     });
     assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.to_string().starts_with("side 1"))));
 }

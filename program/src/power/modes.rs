@@ -1,14 +1,14 @@
 //! From a file of a field or of points to modes on the device.
 
-use meshloom::Error;
 use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
 use meshloom::gpu::{Array, Recorder};
-use meshloom::grid::{Box3, split, volume};
+use meshloom::grid::{Box3, MeshOptions, split, volume};
 use meshloom::host_memory;
 use meshloom::io::{IoError, IoErrorKind};
-use meshloom::mesh::{MeshError, MeshPart, Painter, PointsInCells, density_contrast, field_contrast};
+use meshloom::mesh::{MeshError, Painter, PointsInCells, density_contrast, field_contrast};
 use meshloom::points::{BoxCheck, BoxUse};
+use meshloom::{Error, Mesh};
 
 use super::measurement::{Content, Input, Measurement};
 use crate::coordinates::PointReader;
@@ -151,12 +151,14 @@ fn point_modes(
     phases.done("read");
     let (window, interlace) = (measurement.window.unwrap_or_default(), measurement.arguments.interlace);
     let (shape, size) = (measurement.shape, measurement.size);
-    let mesh = MeshPart::new(shape, size, grid, comm.rank(), PointsInCells::ghost_widths(window, interlace));
+    let options = MeshOptions { size, grid: Some(grid.parts()), ..MeshOptions::new(shape) };
+    let mesh = Mesh::new(&options, comm.size(), comm.rank())?;
+    let mesh = PointsInCells::with_ghosts(&mesh, window, interlace)?;
     let (positions, _) = values.as_chunks::<3>();
     let recorder = &mut *transform.recorder;
     let points = match &weights {
-        None => PointsInCells::distribute(recorder, &comm, grid, mesh, size, positions),
-        Some(weights) => PointsInCells::distribute_weighted(recorder, &comm, grid, mesh, size, positions, weights),
+        None => PointsInCells::distribute(recorder, &comm, &mesh, positions),
+        Some(weights) => PointsInCells::distribute_weighted(recorder, &comm, &mesh, positions, weights),
     };
     let mut points = points.map_err(|error| match (error, masses) {
         (error @ MeshError::Weights { .. }, Some(masses)) => {

@@ -9,13 +9,13 @@ use super::reference_pm::{uniform, white};
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::exchange::GridComms;
 use meshloom::gpu::{Gpu, Options, Recorder};
-use meshloom::grid::{Grid, split, volume};
+use meshloom::grid::{Grid, MeshOptions, split, volume};
 use meshloom::io::{NpyElement, NpyWriter, token};
 use meshloom::mesh::{
-    Bin, MeshError, MeshPart, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
+    Bin, MeshError, ModeBinner, Modes, Painter, PointsInCells, SpectrumGeometry, Window, density_contrast,
     power_spectrum,
 };
-use meshloom::{Error, Launch, launch};
+use meshloom::{Error, Launch, Mesh, launch};
 use rustfft::{FftPlanner, num_complex::Complex};
 
 /// Returns the program. A driver's layers look for a window system and may complain on standard
@@ -499,25 +499,24 @@ fn the_library_distributes_points_and_agrees_on_errors() {
     let ranks = launch(Launch::Threads(4), &options, |rank| {
         let (grid, me) = (Grid::new([2, 2], 4)?, rank.comm.rank());
         let (mut recorder, mut lines) = (Recorder::new(&rank.gpu)?, GridComms::new(&rank.comm, grid)?);
-        let mesh = |halo| MeshPart::new(shape, size, grid, me, halo);
+        let options = MeshOptions { size, grid: Some([2, 2]), ..MeshOptions::new(shape) };
+        let mesh = Mesh::new(&options, 4, me)?;
         // Uneven parts, one empty.
         let mine = |all: &[[f64; 3]]| all[[0, 0, 35, 36][me]..[0, 35, 36, 100][me]].to_vec();
-        let mut distribute = |mesh, size, all: &[[f64; 3]]| {
-            PointsInCells::distribute(&mut recorder, &rank.comm, grid, mesh, size, &mine(all))
+        let mut distribute = |mesh: &Mesh, all: &[[f64; 3]]| {
+            PointsInCells::distribute(&mut recorder, &rank.comm, mesh, &mine(all))
         };
-        let wrong = distribute(mesh([[0; 2]; 3]), size, &bad).err();
+        let wrong = distribute(&mesh, &bad).err();
         assert!(
             matches!(&wrong, Some(MeshError::NotFinite { index, value }) if *index == [35, 1] && *value == f64::INFINITY),
             "rank {me}: {wrong:?}"
         );
-        let wrong = distribute(mesh([[0; 2]; 3]), [6.0, -1.0, 2.0], &all).err();
-        assert!(matches!(wrong, Some(MeshError::Size { axis: 1, .. })), "{wrong:?}");
-        let narrow = distribute(mesh([[0; 2]; 3]), size, &all)?;
-        let points = distribute(mesh(PointsInCells::ghost_widths(Window::Pcs, false)), size, &all)?;
-        let out = rank.gpu.array::<f32>("density", volume(&points.mesh().layout.own))?;
+        let narrow = distribute(&mesh, &all)?;
+        let points = distribute(&PointsInCells::with_ghosts(&mesh, Window::Pcs, false)?, &all)?;
+        let out = rank.gpu.array::<f32>("density", mesh.own_cells())?;
         let painter = Painter::new(Window::Pcs);
         let wrong = narrow.density(&mut recorder, &mut lines, &painter, 0.0, &out).err();
-        assert!(wrong.is_some_and(|error| error.to_string().contains("PointsInCells::ghost_widths")));
+        assert!(wrong.is_some_and(|error| error.to_string().contains("PointsInCells::with_ghosts")));
         points.density(&mut recorder, &mut lines, &painter, 0.0, &out)?;
         let mass: f64 = recorder.download(&out, 0, out.len())?.iter().map(|x| f64::from(*x)).sum();
 

@@ -130,8 +130,8 @@ impl ForceDerivative {
             // The mesh of integers is free again for what follows.
             recorder.submit()?;
         }
-        let density = gpu.array::<f32>("pm::density_cotangent", mesh.layout.len())?;
-        self.filter.apply(recorder, comms, &painted, &own, &density, &mesh.layout)?;
+        let density = gpu.array::<f32>("pm::density_cotangent", mesh.array_len())?;
+        self.filter.apply(recorder, comms, &painted, &own, &density, &mesh.layout())?;
         ghosts.exchange(recorder, comms, &density)?;
         let meshes = ForceMeshes { force: field, density: &density };
         Ok(self.positions.force(recorder, placed.sites(), (mesh, meshes), self.scale, [by, bar])?)
@@ -169,7 +169,7 @@ impl ForceDerivative {
         [by, bar]: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
         let (mesh, ghosts) = placed.force.mesh();
-        let whole = recorder.gpu().array::<f32>("pm::density_cotangent", mesh.layout.len())?;
+        let whole = recorder.gpu().array::<f32>("pm::density_cotangent", mesh.array_len())?;
         Ghosted::of(ghosts.plan().clone(), 1).fill(recorder, comms, by, &whole)?;
         Ok(self.positions.paint(recorder, placed.sites(), (mesh, &whole), self.scale, bar)?)
     }
