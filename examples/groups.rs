@@ -58,13 +58,13 @@ fn cosmic_web() -> Vec<f32> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
-    let mut context = Rank::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
-    let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0, 1.0])?, &cosmic_web())?;
-    let groups = Groups::find(&mut context, &cloud, Linking::Separations(PARAMETER))?;
-    let catalogue = groups.catalogue(&mut context.recorder, &Selection::default())?;
+    let mut rank = Rank::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
+    let cloud = Cloud::from_host(&mut rank.recorder, &Domain::new(&[1.0, 1.0])?, &cosmic_web())?;
+    let groups = Groups::find(&mut rank, &cloud, Linking::Separations(PARAMETER))?;
+    let catalogue = groups.catalogue(&mut rank.recorder, &Selection::default())?;
 
     let mut picture = RgbImage::new(PIXELS, PIXELS, [255; 3])?;
-    let at = context.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
+    let at = rank.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
     let mut dot = |point: u64, color: [u8; 3], size: u32| {
         let [x, y] = [0, 1].map(|axis| (at[2 * point as usize + axis] * PIXELS as f32) as u32);
         for (i, j) in (0..size).flat_map(|i| (0..size).map(move |j| (i, j))) {

@@ -16,18 +16,18 @@ use meshloom::{Error, Launch, launch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config { particles: 32, mesh: 64, box_size: 64.0, ..Config::default() };
-    let lines = launch(Launch::detect(2), &Options::from_env()?, |context| {
-        let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
-        simulation.run(context, |_, _, _| Ok::<_, Error>(()))?;
+    let lines = launch(Launch::detect(2), &Options::from_env()?, |rank| {
+        let mut simulation = Simulation::new(rank, config.clone(), Noise::Seed)?;
+        simulation.run(rank, |_, _, _| Ok::<_, Error>(()))?;
 
-        let cloud = simulation.cloud(context)?;
-        let groups = Groups::find(context, &cloud, Linking::Separations(0.2))?;
-        let halos = groups.catalogue(&mut context.recorder, &Selection::default())?;
+        let cloud = simulation.cloud(rank)?;
+        let groups = Groups::find(rank, &cloud, Linking::Separations(0.2))?;
+        let halos = groups.catalogue(&mut rank.recorder, &Selection::default())?;
         let first = match (halos.count.first(), halos.center.first_chunk::<3>()) {
             (Some(count), Some(center)) => format!("the first of {count} particles at {center:.1?}"),
             _ => "none of them here".into(),
         };
-        let (rank, ranks) = (context.comm.rank(), context.comm.size());
+        let (rank, ranks) = (rank.index(), rank.comm.size());
         let (rows, all) = (halos.groups, halos.total);
         Ok::<_, Error>(format!("rank {rank} of {ranks}: halos {} to {} of {all}, {first}", rows.start, rows.end))
     })?;

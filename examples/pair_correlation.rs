@@ -57,15 +57,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let edges: Vec<f64> = (0..=20).map(|i| 0.5 * 20f64.powf(f64::from(i) / 20.0)).collect();
     let bins = Bins::new(&edges)?;
 
-    let counts = launch(Launch::detect(ranks), &Options::from_env()?, |context| {
-        let own = split(POINTS, context.comm.size() as u64, context.comm.rank() as u64);
+    let counts = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
+        let own = split(POINTS, rank.comm.size() as u64, rank.index() as u64);
         let mut pairs = |clustered: bool| {
             let points: Vec<f64> =
                 own.clone().flat_map(|i| [0, 1, 2].map(|axis| coordinate(clustered, i, axis))).collect();
-            let cloud = Cloud::from_host_f64(&mut context.recorder, &Domain::new(&[SIDE; 3])?, &points)?;
-            let search = context.search(&cloud.into())?;
+            let cloud = Cloud::from_host_f64(&mut rank.recorder, &Domain::new(&[SIDE; 3])?, &points)?;
+            let search = rank.search(&cloud.into())?;
             let all = Predicate::within(f32::INFINITY).exclude_self();
-            Ok::<_, Error>(context.query(&search, Targets::Own, all, Histogram(&bins))?)
+            Ok::<_, Error>(rank.query(&search, Targets::Own, all, Histogram(&bins))?)
         };
         Ok::<_, Error>([pairs(true)?, pairs(false)?])
     })?;

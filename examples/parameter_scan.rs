@@ -64,27 +64,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let unit = |n: u64, of: u64| (n % of) as f32 / (of - 1) as f32;
     let pendulums: Vec<f32> =
         (0..PENDULUMS).flat_map(|n| [0.2 + 1.8 * unit(n / 100, 200), 0.01 + 2.99 * unit(n, 100)]).collect();
-    let found = launch(Launch::detect(ranks), &Options::from_env()?, |context| {
+    let found = launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
         // Constants travel once, from rank 0.
-        let given = (context.comm.rank() == 0).then_some(&[9.81_f32, 1e-3][..]);
-        let constants = replicate(context, 0, given)?;
+        let given = (rank.index() == 0).then_some(&[9.81_f32, 1e-3][..]);
+        let constants = replicate(rank, 0, given)?;
         let swing = Kernel::new(KernelSource::new("swing", SWING).params::<PendulumParams>().group(GROUP as u32));
         let mapping = Mapping::new(PENDULUMS)
             .chunk(ChunkSize::Memory(1 << 20))
             .output("periods", 1, Placement::Gathered)
             .output("sum", 1, Placement::Reduced(RowReduction::Sum))
             .output("longest", 1, Placement::Reduced(RowReduction::Max));
-        let mapped = map(context, &mapping, &[Items::Host(&pendulums)], |context, chunk| {
+        let mapped = map(rank, &mapping, &[Items::Host(&pendulums)], |rank, chunk| {
             let params = PendulumParams { count: chunk.count() as u32 };
             let [periods, sum, longest] = &chunk.outputs[..] else { return Ok(()) };
             let arrays = [chunk.inputs[0].raw(), constants.raw(), periods.raw()];
-            context.recorder.dispatch(&swing, &arrays, &params, chunk.count().div_ceil(GROUP))?;
+            rank.recorder.dispatch(&swing, &arrays, &params, chunk.count().div_ceil(GROUP))?;
             // What is reduced is overwritten on the way: each output has rows of its own.
-            context.recorder.copy(periods, 0, sum, 0, chunk.count())?;
-            Ok::<_, Error>(context.recorder.copy(periods, 0, longest, 0, chunk.count())?)
+            rank.recorder.copy(periods, 0, sum, 0, chunk.count())?;
+            Ok::<_, Error>(rank.recorder.copy(periods, 0, longest, 0, chunk.count())?)
         })?;
         let mut read = |name: &str, at: u64| match mapped.output(name) {
-            Some(array) => Ok::<_, Error>(context.recorder.download(array, at, 1)?[0]),
+            Some(array) => Ok::<_, Error>(rank.recorder.download(array, at, 1)?[0]),
             None => Ok(f32::NAN),
         };
         Ok::<_, Error>(([read("sum", 0)?, read("longest", 0)?, read("periods", 0)?], mapped.report))

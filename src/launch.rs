@@ -47,7 +47,7 @@ const RANKS: &str = "MESHLOOM_RANKS";
 ///
 /// ```
 /// let sums = meshloom::run(|rank| {
-///     let mut sum = [rank.comm.rank() as u64];
+///     let mut sum = [rank.index() as u64];
 ///     rank.comm.all_reduce(&mut sum, meshloom::comm::Op::Sum)?;
 ///     Ok(sum[0])
 /// })?;
@@ -81,8 +81,8 @@ pub fn run<T: Send>(body: impl Fn(&mut Rank) -> crate::Result<T> + Sync) -> Resu
 /// ```no_run
 /// use meshloom::{Error, Launch, gpu::Options, launch};
 ///
-/// let names = launch(Launch::detect(4), &Options::from_env()?, |context| {
-///     Ok::<_, Error>(format!("rank {} works on {}", context.comm.rank(), context.gpu.info().name))
+/// let names = launch(Launch::detect(4), &Options::from_env()?, |rank| {
+///     Ok::<_, Error>(format!("rank {} works on {}", rank.index(), rank.gpu.info().name))
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -120,13 +120,13 @@ where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     let rank = |comm: Communicator| {
-        let mut context = Rank::open(comm, options).map_err(|error| match error {
+        let mut rank = Rank::open(comm, options).map_err(|error| match error {
             ExchangeError::Device(error) => Box::from(error),
             ExchangeError::Comm(error) => Box::<dyn Error + Send + Sync>::from(error),
         })?;
-        let result = body(&mut context).map_err(E::into);
+        let result = body(&mut rank).map_err(E::into);
         // Saved here, since a failure may end the process without dropping the device.
-        context.gpu.save_pipelines();
+        rank.gpu.save_pipelines();
         result
     };
     match how {

@@ -18,36 +18,36 @@ pub(super) struct Gauge {
 
 impl Gauge {
     /// Creates a gauge. Collective.
-    pub fn new(context: &Rank) -> Result<Self, MapError> {
+    pub fn new(rank: &Rank) -> Result<Self, MapError> {
         let process = fnv1a(crate::host::id(), &std::process::id().to_le_bytes());
-        let device = fnv1a(process, &context.gpu.number().to_le_bytes());
-        let all = context.comm.all_gather(&[device])?;
-        let turn = all[..context.comm.rank()].iter().filter(|&&other| other == device).count();
+        let device = fnv1a(process, &rank.gpu.number().to_le_bytes());
+        let all = rank.comm.all_gather(&[device])?;
+        let turn = all[..rank.index()].iter().filter(|&&other| other == device).count();
         let mut most = [turn as u64 + 1];
-        context.comm.all_reduce(&mut most, Op::Max)?;
+        rank.comm.all_reduce(&mut most, Op::Max)?;
         Ok(Gauge { turn, turns: most[0] as usize, before: 0 })
     }
 
     /// Waits for this rank's turn.
-    pub fn begin(&mut self, context: &mut Rank) -> Result<(), MapError> {
+    pub fn begin(&mut self, rank: &mut Rank) -> Result<(), MapError> {
         for _ in 0..self.turn {
-            context.comm.barrier()?;
+            rank.comm.barrier()?;
         }
-        settle(context)?;
-        self.before = context.gpu.allocated();
+        settle(rank)?;
+        self.before = rank.gpu.allocated();
         Ok(())
     }
 
     /// Ends it, and waits for the others; the bytes that all ranks of a device may take at once, of
     /// the rank that takes the most.
-    pub fn end(&self, context: &mut Rank) -> Result<u64, MapError> {
-        context.recorder.wait()?;
-        let mut most = [context.gpu.allocated().saturating_sub(self.before)];
-        settle(context)?;
+    pub fn end(&self, rank: &mut Rank) -> Result<u64, MapError> {
+        rank.recorder.wait()?;
+        let mut most = [rank.gpu.allocated().saturating_sub(self.before)];
+        settle(rank)?;
         for _ in self.turn..self.turns {
-            context.comm.barrier()?;
+            rank.comm.barrier()?;
         }
-        context.comm.all_reduce(&mut most, Op::Max)?;
+        rank.comm.all_reduce(&mut most, Op::Max)?;
         Ok(most[0].saturating_mul(self.turns as u64))
     }
 }
@@ -60,28 +60,28 @@ pub(super) struct JointGauge {
 
 impl JointGauge {
     /// Samples device memory after all ranks have become idle.
-    pub fn begin(context: &mut Rank) -> Result<Self, MapError> {
-        settle(context)?;
-        context.comm.barrier()?;
-        let before = context.gpu.allocated();
-        context.comm.barrier()?;
+    pub fn begin(rank: &mut Rank) -> Result<Self, MapError> {
+        settle(rank)?;
+        rank.comm.barrier()?;
+        let before = rank.gpu.allocated();
+        rank.comm.barrier()?;
         Ok(JointGauge { before })
     }
 
     /// Looks again when all ranks have done a chunk and still have what it made; the bytes that
     /// were taken on the device where they are most.
-    pub fn look(&self, context: &mut Rank) -> Result<u64, MapError> {
-        context.recorder.wait()?;
-        context.comm.barrier()?;
-        let mut most = [context.gpu.allocated().saturating_sub(self.before)];
-        context.comm.all_reduce(&mut most, Op::Max)?;
+    pub fn look(&self, rank: &mut Rank) -> Result<u64, MapError> {
+        rank.recorder.wait()?;
+        rank.comm.barrier()?;
+        let mut most = [rank.gpu.allocated().saturating_sub(self.before)];
+        rank.comm.all_reduce(&mut most, Op::Max)?;
         Ok(most[0])
     }
 }
 
 /// Returns unused buffers to the driver, after the device has finished.
-pub(super) fn settle(context: &mut Rank) -> Result<(), MapError> {
-    context.recorder.wait()?;
-    context.gpu.trim();
+pub(super) fn settle(rank: &mut Rank) -> Result<(), MapError> {
+    rank.recorder.wait()?;
+    rank.gpu.trim();
     Ok(())
 }

@@ -36,13 +36,13 @@ pub(super) struct Input<'a> {
 impl<'a> Input<'a> {
     /// Distributes the rows of `items` over ranks. Collective.
     pub fn deal(
-        context: &mut Rank,
+        rank: &mut Rank,
         collectives: &mut Collectives,
         deal: Deal,
         items: Items<'a>,
     ) -> Result<Self, MapError> {
-        let (me, own) = (context.comm.rank(), deal.block(context.comm.rank()));
-        let lens = context.comm.all_gather(&[match items {
+        let (me, own) = (rank.index(), deal.block(rank.index()));
+        let lens = rank.comm.all_gather(&[match items {
             Items::Host(values) => [0, values.len() as u64],
             Items::Device(array) => [1, array.len()],
         }])?;
@@ -73,7 +73,7 @@ impl<'a> Input<'a> {
                     to.saturating_sub(from)
                 };
                 let counts: Vec<u64> = (0..deal.ranks).map(to).collect();
-                let recorder = &mut context.recorder;
+                let recorder = &mut rank.recorder;
                 let DeviceParts { array, .. } =
                     collectives.all_to_all_v(recorder, array, &counts, 1)?.finish(recorder)?;
                 Rows::Device(array)
@@ -100,18 +100,14 @@ impl<'a> Input<'a> {
 ///
 /// # Errors
 /// [`MapError::Device`] where the root gives none or another rank some; [`MapError::Comm`].
-pub fn replicate<T: DeviceElement>(
-    context: &mut Rank,
-    root: usize,
-    values: Option<&[T]>,
-) -> Result<Array<T>, MapError> {
+pub fn replicate<T: DeviceElement>(rank: &mut Rank, root: usize, values: Option<&[T]>) -> Result<Array<T>, MapError> {
     let array = values.map(|values| {
-        let array = context.gpu.array("map::constants", values.len() as u64)?;
-        context.recorder.upload(&array, 0, values)?;
+        let array = rank.gpu.array("map::constants", values.len() as u64)?;
+        rank.recorder.upload(&array, 0, values)?;
         Ok::<_, MapError>(array)
     });
     let array = array.transpose()?;
-    let mut collectives = Collectives::new(context.exchange.clone());
-    let recorder = &mut context.recorder;
+    let mut collectives = Collectives::new(rank.exchange.clone());
+    let recorder = &mut rank.recorder;
     Ok(collectives.broadcast(recorder, root, array.as_ref())?.finish(recorder)?)
 }

@@ -78,17 +78,17 @@ impl Mapped {
 ///     var<storage, read_write> y: array<f32>;
 ///     fn each(i: u32) { store_y(i, load_x(i) * load_x(i)); }
 ///     #each params.count";
-/// let sums = launch(Launch::Threads(3), &Options::from_env()?, |context| {
+/// let sums = launch(Launch::Threads(3), &Options::from_env()?, |rank| {
 ///     let square = Kernel::new(KernelSource::new("square", SQUARE).params::<Count>());
 ///     let numbers: Vec<f32> = (0..100).map(|n| n as f32).collect();
 ///     let mapping = Mapping::new(100).chunk(ChunkSize::Items(7)).output("sum", 1, Placement::Reduced(RowReduction::Sum));
-///     let mapped = map(context, &mapping, &[Items::Host(&numbers)], |context, chunk| {
+///     let mapped = map(rank, &mapping, &[Items::Host(&numbers)], |rank, chunk| {
 ///         let arrays = [chunk.inputs[0].raw(), chunk.outputs[0].raw()];
 ///         let params = Count { count: chunk.count() as u32 };
-///         Ok::<_, Error>(context.recorder.each(&square, &arrays, &params, chunk.count())?)
+///         Ok::<_, Error>(rank.recorder.each(&square, &arrays, &params, chunk.count())?)
 ///     })?;
 ///     let sum = mapped.output("sum").expect("it is an output");
-///     Ok::<_, Error>(context.recorder.download(sum, 0, 1)?[0])
+///     Ok::<_, Error>(rank.recorder.download(sum, 0, 1)?[0])
 /// })?;
 /// assert_eq!(sums, [328_350.0; 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -98,19 +98,19 @@ impl Mapped {
 /// [`MapError::Invalid`] on all ranks for mappings that are invalid or differ, and items that do
 /// not fit; [`MapError::Budget`] on all ranks; errors of the device, of other ranks and of `f`.
 pub fn map<E: From<MapError>>(
-    context: &mut Rank,
+    rank: &mut Rank,
     mapping: &Mapping,
     items: &[Items<'_>],
     mut f: impl FnMut(&mut Rank, &MapChunk) -> Result<(), E>,
 ) -> Result<Mapped, E> {
-    let mut run = Run::new(context, mapping, items)?;
-    while let Some(chunk) = run.begin(context)? {
+    let mut run = Run::new(rank, mapping, items)?;
+    while let Some(chunk) = run.begin(rank)? {
         if chunk.count() > 0 {
-            f(context, &chunk)?;
+            f(rank, &chunk)?;
         }
-        run.end(context, chunk)?;
+        run.end(rank, chunk)?;
     }
-    Ok(run.finish(context)?)
+    Ok(run.finish(rank)?)
 }
 
 /// [`map`] to one row of `width` numbers: the reduction of those of all items.
@@ -118,7 +118,7 @@ pub fn map<E: From<MapError>>(
 /// # Errors
 /// Same as [`map`].
 pub fn map_reduce<E: From<MapError>>(
-    context: &mut Rank,
+    rank: &mut Rank,
     [items, width]: [u64; 2],
     chunk: ChunkSize,
     reduction: RowReduction,
@@ -126,7 +126,7 @@ pub fn map_reduce<E: From<MapError>>(
     f: impl FnMut(&mut Rank, &MapChunk) -> Result<(), E>,
 ) -> Result<Array<f32>, E> {
     let mapping = Mapping::new(items).chunk(chunk).output("row", width, Placement::Reduced(reduction));
-    let mapped = map(context, &mapping, inputs, f)?;
+    let mapped = map(rank, &mapping, inputs, f)?;
     let row = mapped.outputs.into_iter().next().map(|(_, array)| array);
     row.ok_or_else(|| MapError::Invalid("no output".into()).into())
 }
@@ -160,8 +160,8 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(context: &mut Rank, mapping: &'a Mapping, items: &[Items<'a>]) -> Result<Self, MapError> {
-        let calls = context.comm.all_gather(&[[mapping.fingerprint(), items.len() as u64]])?;
+    fn new(rank: &mut Rank, mapping: &'a Mapping, items: &[Items<'a>]) -> Result<Self, MapError> {
+        let calls = rank.comm.all_gather(&[[mapping.fingerprint(), items.len() as u64]])?;
         mapping.check()?;
         if let Some(rank) = calls.iter().position(|call| *call != calls[0]) {
             let why = format!(
@@ -169,26 +169,26 @@ impl<'a> Run<'a> {
             );
             return Err(MapError::Invalid(why));
         }
-        let deal = Deal { items: mapping.items, ranks: context.comm.size() };
-        let own = deal.block(context.comm.rank());
-        let mut collectives = Collectives::new(context.exchange.clone());
-        let input = |items: &Items<'a>| Input::deal(context, &mut collectives, deal, *items);
+        let deal = Deal { items: mapping.items, ranks: rank.comm.size() };
+        let own = deal.block(rank.index());
+        let mut collectives = Collectives::new(rank.exchange.clone());
+        let input = |items: &Items<'a>| Input::deal(rank, &mut collectives, deal, *items);
         let inputs = items.iter().map(input).collect::<Result<Vec<_>, _>>()?;
         let (mut gauge, mut before) = (None, 0);
         if let ChunkSize::Memory(_) = mapping.chunk {
-            settle(context)?;
-            context.comm.barrier()?;
-            gauge = Some(Gauge::new(context)?);
-            before = context.gpu.allocated();
-            context.comm.barrier()?;
+            settle(rank)?;
+            rank.comm.barrier()?;
+            gauge = Some(Gauge::new(rank)?);
+            before = rank.gpu.allocated();
+            rank.comm.barrier()?;
         }
         let len = own.end - own.start;
         let sink = |output: &MapOutput| match &output.placement {
             Placement::Reduced(reduction) => {
-                Ok(Sink::Row(Box::new(OrderedReduction::new(&context.gpu, reduction, output.width, len)?)))
+                Ok(Sink::Row(Box::new(OrderedReduction::new(&rank.gpu, reduction, output.width, len)?)))
             }
             placement => {
-                let array = context.gpu.array(&format!("map::{}", output.name), len * output.width)?;
+                let array = rank.gpu.array(&format!("map::{}", output.name), len * output.width)?;
                 Ok::<_, MapError>(Sink::Rows { array, gathered: *placement == Placement::Gathered })
             }
         };
@@ -196,9 +196,9 @@ impl<'a> Run<'a> {
         let mut estimate = None;
         if let ChunkSize::Memory(budget) = mapping.chunk {
             // All ranks have what comes out.
-            context.comm.barrier()?;
-            let mut outputs = [context.gpu.allocated().saturating_sub(before)];
-            context.comm.all_reduce(&mut outputs, Op::Max)?;
+            rank.comm.barrier()?;
+            let mut outputs = [rank.gpu.allocated().saturating_sub(before)];
+            rank.comm.all_reduce(&mut outputs, Op::Max)?;
             estimate = Some(MemoryEstimate { budget, outputs: outputs[0], ..MemoryEstimate::default() });
         }
         let chunk = if let ChunkSize::Items(chunk) = mapping.chunk { chunk } else { 1 };
@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
 
     /// Returns the next chunk with its inputs, on their way; of ranks that keep in step it may be
     /// empty.
-    fn begin(&mut self, context: &mut Rank) -> Result<Option<MapChunk>, MapError> {
+    fn begin(&mut self, rank: &mut Rank) -> Result<Option<MapChunk>, MapError> {
         let len = self.own.end - self.own.start;
         let all = if self.gauge.is_some() { self.deal.most() } else { len };
         if self.done >= all {
@@ -221,19 +221,19 @@ impl<'a> Run<'a> {
         if self.in_flight.len() >= IN_FLIGHT
             && let Some(first) = self.in_flight.pop_front()
         {
-            context.recorder.wait_for(first)?;
+            rank.recorder.wait_for(first)?;
         }
         match &mut self.gauge {
-            Some(gauge) => gauge.begin(context)?,
+            Some(gauge) => gauge.begin(rank)?,
             // Buffers of another size would lie beside those of this chunk.
-            None if self.estimate.is_some() && count < self.chunk => settle(context)?,
+            None if self.estimate.is_some() && count < self.chunk => settle(rank)?,
             None => {}
         }
         // Arrays of all chunks are of one size, so that the last, which may be shorter, needs no
         // others.
         let room = self.chunk.min(len);
         let array = |name: &str, width: u64| {
-            let array = context.gpu.array::<f32>(name, room * width)?;
+            let array = rank.gpu.array::<f32>(name, room * width)?;
             Ok::<_, MapError>(array.first(count * width))
         };
         let arrays = |name: &'static str, widths: Vec<u64>| {
@@ -245,14 +245,14 @@ impl<'a> Run<'a> {
             outputs = arrays("map::outputs", self.mapping.outputs().iter().map(|output| output.width).collect())?;
         }
         for (input, array) in self.inputs.iter().zip(&inputs) {
-            input.load(&mut context.recorder, &items, array)?;
+            input.load(&mut rank.recorder, &items, array)?;
         }
         Ok(Some(MapChunk { items, inputs, outputs }))
     }
 
     /// Takes what a chunk has become, and submits it.
-    fn end(&mut self, context: &mut Rank, chunk: MapChunk) -> Result<(), MapError> {
-        let (recorder, count) = (&mut context.recorder, chunk.count());
+    fn end(&mut self, rank: &mut Rank, chunk: MapChunk) -> Result<(), MapError> {
+        let (recorder, count) = (&mut rank.recorder, chunk.count());
         let outputs = self.mapping.outputs().iter().zip(&chunk.outputs);
         for (sink, (output, rows)) in self.sinks.iter_mut().zip(outputs) {
             match sink {
@@ -269,7 +269,7 @@ impl<'a> Run<'a> {
         // Its buffers go back now.
         drop(chunk);
         if let (Some(gauge), Some(estimate)) = (&self.gauge, &mut self.estimate) {
-            let taken = gauge.end(context)?;
+            let taken = gauge.end(rank)?;
             self.in_flight.clear();
             match estimate.note(self.chunk, taken)? {
                 Some(next) if self.chunk < self.deal.most() => self.chunk = next,
@@ -280,12 +280,12 @@ impl<'a> Run<'a> {
     }
 
     /// Gathers and reduces among ranks.
-    fn finish(mut self, context: &mut Rank) -> Result<Mapped, MapError> {
+    fn finish(mut self, rank: &mut Rank) -> Result<Mapped, MapError> {
         if self.estimate.is_some() {
             // What comes now needs memory of its own.
-            settle(context)?;
+            settle(rank)?;
         }
-        let recorder = &mut context.recorder;
+        let recorder = &mut rank.recorder;
         let mut outputs = Vec::new();
         for (sink, output) in self.sinks.into_iter().zip(self.mapping.outputs()) {
             let array = match sink {

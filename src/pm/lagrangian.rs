@@ -96,32 +96,32 @@ impl Simulation {
     /// # Errors
     /// Errors of the device and the ranks; [`DeviceError::TooLong`](crate::gpu::DeviceError) for
     /// more than 2^32 / 3 particles of a rank.
-    pub fn in_order(&mut self, context: &mut Rank, quantity: Quantity) -> Result<Array<f32>, SimulationError> {
-        self.settle(context)?;
+    pub fn in_order(&mut self, rank: &mut Rank, quantity: Quantity) -> Result<Array<f32>, SimulationError> {
+        self.settle(rank)?;
         let (n, count) = (self.config.particles, self.lattice.len());
         let in_order = is_in_order(n, self.grid());
         let kind = if in_order { MemoryKind::Device } else { MemoryKind::Outgoing };
-        let rows = context.gpu.array_in::<f32>("pm::rows", 3 * count, kind)?;
+        let rows = rank.gpu.array_in::<f32>("pm::rows", 3 * count, kind)?;
         if count > 0 {
-            Rows::new(context, self, quantity)?.record(context, self, Piece { first: 0, count }, &rows)?;
+            Rows::new(rank, self, quantity)?.record(rank, self, Piece { first: 0, count }, &rows)?;
         }
         if in_order {
             return Ok(rows);
         }
-        let (plan, [along, across]) = (LinePlan::new(n, self.grid(), context.comm.rank()), self.grid().parts());
-        let incoming = context.gpu.array_in::<f32>("pm::incoming", 3 * n * plan.share, MemoryKind::Incoming)?;
+        let (plan, [along, across]) = (LinePlan::new(n, self.grid(), rank.index()), self.grid().parts());
+        let incoming = rank.gpu.array_in::<f32>("pm::incoming", 3 * n * plan.share, MemoryKind::Incoming)?;
         let subject =
             Subject::new(&format!("particles in order, {quantity:?}")).with(&[n, along as u64, across as u64]);
         // As words, exactly, whatever the wire.
         let (out, into) = (rows.cast::<u32>()?, incoming.cast::<u32>()?);
-        context.exchange.run_for(subject, &mut context.recorder, &plan.elements(3 * n), &out, &into)?;
+        rank.exchange.run_for(subject, &mut rank.recorder, &plan.elements(3 * n), &out, &into)?;
         drop(out);
         let Some(arrivals) = &plan.arrivals else { return Ok(incoming) };
         drop(rows);
-        let index = context.gpu.array("pm::arrivals", plan.share)?;
-        context.recorder.upload(&index, 0, arrivals)?;
-        let ordered = context.gpu.array("pm::in_order", 3 * n * plan.share)?;
-        Permute::new().gather(&mut context.recorder, &incoming, &index, &ordered, 3 * n, Count::All)?;
+        let index = rank.gpu.array("pm::arrivals", plan.share)?;
+        rank.recorder.upload(&index, 0, arrivals)?;
+        let ordered = rank.gpu.array("pm::in_order", 3 * n * plan.share)?;
+        Permute::new().gather(&mut rank.recorder, &incoming, &index, &ordered, 3 * n, Count::All)?;
         Ok(ordered)
     }
 
@@ -132,13 +132,13 @@ impl Simulation {
     /// use meshloom::pm::{Config, Noise, Quantity, Simulation};
     /// use meshloom::{Rank, Error, comm::Communicator, gpu::Options};
     ///
-    /// let mut context = Rank::open(Communicator::solo(), &Options::from_env()?)?;
+    /// let mut rank = Rank::open(Communicator::solo(), &Options::from_env()?)?;
     /// let config = Config { particles: 8, mesh: 8, box_size: 32.0, steps: 2, ..Config::default() };
-    /// let mut simulation = Simulation::new(&mut context, config, Noise::Seed)?;
-    /// simulation.run(&mut context, |_, _, _| Ok::<_, Error>(()))?;
+    /// let mut simulation = Simulation::new(&mut rank, config, Noise::Seed)?;
+    /// simulation.run(&mut rank, |_, _, _| Ok::<_, Error>(()))?;
     ///
-    /// let mut cloud = simulation.cloud(&mut context)?;
-    /// cloud.set("velocity", simulation.in_order(&mut context, Quantity::Velocity)?, 3)?;
+    /// let mut cloud = simulation.cloud(&mut rank)?;
+    /// cloud.set("velocity", simulation.in_order(&mut rank, Quantity::Velocity)?, 3)?;
     /// assert_eq!(cloud.len(), 512);
     /// # Ok::<(), Error>(())
     /// ```
@@ -147,11 +147,11 @@ impl Simulation {
     /// Same as [`in_order`](Self::in_order);
     /// [`ParticleError::NonFinite`](crate::points::ParticleError) for a particle without a
     /// position.
-    pub fn cloud(&mut self, context: &mut Rank) -> Result<Cloud, SimulationError> {
-        let positions = self.in_order(context, Quantity::Position)?;
+    pub fn cloud(&mut self, rank: &mut Rank) -> Result<Cloud, SimulationError> {
+        let positions = self.in_order(rank, Quantity::Position)?;
         let (rows, domain) = (positions.len() / 3, Domain::new(&self.config.size())?);
-        let made = Cloud::new(&mut context.recorder, &domain, positions);
-        Ok(Cloud::agreed(&context.comm, rows, made)?)
+        let made = Cloud::new(&mut rank.recorder, &domain, positions);
+        Ok(Cloud::agreed(&rank.comm, rows, made)?)
     }
 }
 

@@ -24,7 +24,7 @@
 //! and equations are those of [`cosmology`](crate::cosmology).
 //!
 //! A [`Simulation`] holds device arrays but no recorder: methods that work on the device borrow the
-//! rank's [`Rank`], so that several simulations can take turns on one rank. It must be the context
+//! [`Rank`], so that several simulations can take turns on one rank. It must be the rank
 //! that the simulation was made with.
 //!
 //! **The same bits on any number of ranks**: noise is a function of the site, the transform of a
@@ -132,38 +132,38 @@ pub enum Noise<'a> {
 }
 
 impl Simulation {
-    /// Checks `config`, allocates arrays on the device of `context` and records the initial
+    /// Checks `config`, allocates arrays on the device of `rank` and records the initial
     /// conditions. Collective, with the same configuration.
     ///
     /// # Errors
     /// [`SimulationError`] on all ranks for parameters that differ between ranks; for parameters
     /// out of range, too little memory, noise that is not finite or not one value per site; errors
     /// of the layers below.
-    pub fn new(context: &mut Rank, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
+    pub fn new(rank: &mut Rank, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
         let start = match noise {
             Noise::Seed => "noise of the seed",
             Noise::Values(_) | Noise::Device(_) => "noise that was given",
         };
-        config.agree(&context.comm, &start)?;
-        let mut simulation = Self::plan(context, config, 0)?;
-        let (noise, config) = (simulation.noise(context, noise)?, &simulation.config);
-        let recorder = &mut context.recorder;
+        config.agree(&rank.comm, &start)?;
+        let mut simulation = Self::plan(rank, config, 0)?;
+        let (noise, config) = (simulation.noise(rank, noise)?, &simulation.config);
+        let recorder = &mut rank.recorder;
         let lpt = Perturbation::new(config, recorder, &simulation.comms)?;
         let table = mode_amplitudes(&simulation.power, config.particles as usize, config.box_size)?;
         let amplitudes = recorder.gpu().array("pm::amplitudes", table.len() as u64)?;
         recorder.upload(&amplitudes, 0, &table)?;
         let factors = lpt_factors(&simulation.power.growth().at(config.a_start)?, config.lpt);
-        simulation.begin(context, &lpt, Source { noise: &noise, amplitudes: &amplitudes, factors })?;
+        simulation.begin(rank, &lpt, Source { noise: &noise, amplitudes: &amplitudes, factors })?;
         Ok(simulation)
     }
 
     /// Records the initial conditions that follow from `source`, and goes to the beginning of the
     /// schedule.
-    fn begin(&mut self, context: &mut Rank, lpt: &Perturbation, source: Source<'_>) -> Result<(), SimulationError> {
-        let mut fields = LatticeFields { recorder: &mut context.recorder, comms: &mut self.comms, lpt };
+    fn begin(&mut self, rank: &mut Rank, lpt: &Perturbation, source: Source<'_>) -> Result<(), SimulationError> {
+        let mut fields = LatticeFields { recorder: &mut rank.recorder, comms: &mut self.comms, lpt };
         start::start(&mut fields, source, [&self.displacement, &self.momentum])?;
         self.push = Push::default();
-        self.force.begin(&mut context.recorder);
+        self.force.begin(&mut rank.recorder);
         (self.done, self.scale_factor) = (0, self.config.a_start);
         Ok(())
     }
@@ -182,14 +182,14 @@ impl Simulation {
     /// Same as [`new`](Self::new), of the state instead of noise;
     /// [`CosmologyError`](crate::cosmology::CosmologyError) when the schedule has no such step.
     pub fn resume(
-        context: &mut Rank,
+        rank: &mut Rank,
         config: Config,
         step: usize,
         state: &[Vec<f32>; 2],
     ) -> Result<Self, SimulationError> {
-        config.agree(&context.comm, &step)?;
-        let mut simulation = Self::plan(context, config, step)?;
-        simulation.upload(context, state)?;
+        config.agree(&rank.comm, &step)?;
+        let mut simulation = Self::plan(rank, config, step)?;
+        simulation.upload(rank, state)?;
         Ok(simulation)
     }
 
@@ -200,12 +200,12 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError`] of the device.
-    pub fn release(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
-        self.settle(context)?;
+    pub fn release(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+        self.settle(rank)?;
         // A buffer is free when what was recorded with it has been submitted.
-        context.recorder.submit()?;
+        rank.recorder.submit()?;
         for array in self.displacement.iter_mut().chain(&mut self.momentum) {
-            *array = context.gpu.array("pm::released", 0)?;
+            *array = rank.gpu.array("pm::released", 0)?;
         }
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError`] of the state and the device.
-    pub fn upload(&mut self, context: &mut Rank, state: &[Vec<f32>; 2]) -> Result<(), SimulationError> {
+    pub fn upload(&mut self, rank: &mut Rank, state: &[Vec<f32>; 2]) -> Result<(), SimulationError> {
         for (what, values) in ["displacements", "momenta"].into_iter().zip(state) {
             self.check_length(what, values.len() as u64, 3)?;
             self.check_finite(what, values, 3)?;
@@ -226,14 +226,14 @@ impl Simulation {
         if are_others {
             self.forget();
         } else {
-            [self.displacement, self.momentum] = particles(context, &self.lattice)?;
+            [self.displacement, self.momentum] = particles(rank, &self.lattice)?;
         }
         for (columns, values) in [&self.displacement, &self.momentum].into_iter().zip(state) {
-            self.set_columns(context, columns, values)?;
+            self.set_columns(rank, columns, values)?;
         }
         let uses_force = |op: &&StepOp| matches!(op, StepOp::Kick { .. } | StepOp::Force);
         if are_others && matches!(self.ops[self.done..].iter().find(uses_force), Some(StepOp::Kick { .. })) {
-            self.solve(context)?;
+            self.solve(rank)?;
         }
         Ok(())
     }
@@ -244,9 +244,9 @@ impl Simulation {
     }
 
     /// Creates a run that begins after step `step`, without the values of its particles.
-    fn plan(context: &mut Rank, config: Config, step: usize) -> Result<Self, SimulationError> {
+    fn plan(rank: &mut Rank, config: Config, step: usize) -> Result<Self, SimulationError> {
         config.validate()?;
-        let grid = config.grid(context.comm.size())?;
+        let grid = config.grid(rank.comm.size())?;
         // Chosen once, so that later queries of the configuration need no forecast.
         let config = Config { grid: Some(grid.parts()), ..config };
         let power = config.linear_power(config.cosmology)?;
@@ -255,19 +255,19 @@ impl Simulation {
         let ops = resume_from(&ops, step)?;
         let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
-        let memory = config.memory(grid, &PlannedFor::device(&context.gpu))?;
-        let staging = context.exchange.staging_bytes(&context.gpu);
-        let (needed, sharing) = (memory.total() + staging, context.sharing);
-        if let Some(available) = context.memory_share()
+        let memory = config.memory(grid, &PlannedFor::device(&rank.gpu))?;
+        let staging = rank.exchange.staging_bytes(&rank.gpu);
+        let (needed, sharing) = (memory.total() + staging, rank.sharing);
+        if let Some(available) = rank.memory_share()
             && needed > available
         {
             let detail = format!("{memory}, {} for staging buffers", bytes(staging));
             return Err(SimulationError::Memory { needed, detail, available, sharing });
         }
-        let comms = GridComms::new(&context.comm, grid)?;
-        let lattice = Lattice::new(config.sites(), grid, context.comm.rank());
-        let force = Force::new(&config, &mut context.recorder, &comms)?;
-        let [displacement, momentum] = particles(context, &lattice)?;
+        let comms = GridComms::new(&rank.comm, grid)?;
+        let lattice = Lattice::new(config.sites(), grid, rank.index());
+        let force = Force::new(&config, &mut rank.recorder, &comms)?;
+        let [displacement, momentum] = particles(rank, &lattice)?;
         Ok(Simulation {
             displacement,
             momentum,
@@ -285,12 +285,12 @@ impl Simulation {
     }
 
     /// Returns the white noise of this rank's sites on the device.
-    fn noise(&mut self, context: &mut Rank, noise: Noise<'_>) -> Result<Array<f32>, SimulationError> {
+    fn noise(&mut self, rank: &mut Rank, noise: Noise<'_>) -> Result<Array<f32>, SimulationError> {
         let (config, own) = (&self.config, &self.lattice.own);
-        let field = || context.gpu.array("pm::noise", self.lattice.len());
+        let field = || rank.gpu.array("pm::noise", self.lattice.len());
         match noise {
             Noise::Seed => {
-                let (field, recorder) = (field()?, &mut context.recorder);
+                let (field, recorder) = (field()?, &mut rank.recorder);
                 match config.noise_by {
                     NoiseBy::Site => device_white_noise(recorder, config.seed, config.sites(), own, &field)?,
                     NoiseBy::Mode => self.noise_of_modes(recorder, &field)?,
@@ -301,7 +301,7 @@ impl Simulation {
                 self.check_length("white noise", values.len() as u64, 1)?;
                 self.check_finite("values of the white noise", values, 1)?;
                 let field = field()?;
-                context.recorder.upload(&field, 0, values)?;
+                rank.recorder.upload(&field, 0, values)?;
                 Ok(field)
             }
             Noise::Device(values) => {
@@ -396,30 +396,30 @@ impl Simulation {
     /// Those of `reached`, and [`SimulationError`]s of the device, the ranks and lost particles.
     pub fn run<E: From<SimulationError>>(
         &mut self,
-        context: &mut Rank,
+        rank: &mut Rank,
         mut reached: impl FnMut(&mut Self, &mut Rank, Reached) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Some(&op) = self.ops.get(self.done) {
-            self.execute(context, op)?;
+            self.execute(rank, op)?;
             if let StepOp::Reached { a, step } = op {
                 let snapshot = self.config.snapshots.contains(&a);
-                reached(self, context, Reached { a, step, snapshot })?;
+                reached(self, rank, Reached { a, step, snapshot })?;
             }
             self.done += 1;
         }
-        self.settle(context)?;
+        self.settle(rank)?;
         self.force.forget();
-        Ok(self.force.check(&mut context.recorder, &self.comms)?)
+        Ok(self.force.check(&mut rank.recorder, &self.comms)?)
     }
 
     /// Does an operation of the schedule; where a step ends, the work so far is submitted.
-    fn execute(&mut self, context: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
+    fn execute(&mut self, rank: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
         match op {
-            StepOp::Force => self.solve(context)?,
-            StepOp::Kick { keep, factor } => self.then(context, |push| push.kick(keep, factor))?,
-            StepOp::Drift { factor } => self.then(context, |push| push.drift(factor))?,
+            StepOp::Force => self.solve(rank)?,
+            StepOp::Kick { keep, factor } => self.then(rank, |push| push.kick(keep, factor))?,
+            StepOp::Drift { factor } => self.then(rank, |push| push.drift(factor))?,
             StepOp::Reached { a, .. } => {
-                context.recorder.submit()?;
+                rank.recorder.submit()?;
                 self.scale_factor = a;
             }
         }
@@ -427,28 +427,28 @@ impl Simulation {
     }
 
     /// Does an operation that has been done from the same state before.
-    fn repeat(&mut self, context: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
+    fn repeat(&mut self, rank: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
         if op == StepOp::Force {
-            self.settle(context)?;
+            self.settle(rank)?;
             self.force.seen();
         }
-        self.execute(context, op)
+        self.execute(rank, op)
     }
 
     /// Computes the force of where the particles are.
-    fn solve(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
+    fn solve(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
         // What the force before took is free again for this one.
-        context.recorder.submit()?;
-        self.settle(context)?;
+        rank.recorder.submit()?;
+        self.settle(rank)?;
         let particles = displaced(&self.lattice, &self.displacement);
-        self.force.solve(&mut context.recorder, &mut self.comms, particles)
+        self.force.solve(&mut rank.recorder, &mut self.comms, particles)
     }
 
     /// Adds a kick or drift to those that were not recorded yet, and records these before where
     /// they do not go together.
-    fn then(&mut self, context: &mut Rank, add: impl Fn(&mut Push) -> bool) -> Result<(), SimulationError> {
+    fn then(&mut self, rank: &mut Rank, add: impl Fn(&mut Push) -> bool) -> Result<(), SimulationError> {
         if !add(&mut self.push) {
-            self.settle(context)?;
+            self.settle(rank)?;
             add(&mut self.push);
         }
         Ok(())
@@ -456,13 +456,13 @@ impl Simulation {
 
     /// Records the kicks and drifts that were not yet: for all that looks at particles. Local to
     /// this rank.
-    fn settle(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
+    fn settle(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
         if self.is_released() {
             let why = "its particles were released, and what was called needs them; upload them first".into();
             return Err(DeviceError::Misuse { what: "Simulation".into(), why }.into());
         }
         let push = std::mem::take(&mut self.push);
-        self.force.push(&mut context.recorder, &self.lattice, [&self.displacement, &self.momentum], &push)
+        self.force.push(&mut rank.recorder, &self.lattice, [&self.displacement, &self.momentum], &push)
     }
 
     /// Displacements and momenta of this rank's particles: rows of three numbers, in C order of its
@@ -471,11 +471,11 @@ impl Simulation {
     /// # Errors
     /// [`DeviceError`]; [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
     /// the same on all ranks.
-    pub fn phase_space(&mut self, context: &mut Rank) -> Result<[Vec<f32>; 2], SimulationError> {
-        self.settle(context)?;
-        self.force.check(&mut context.recorder, &self.comms)?;
-        let displacement = self.particles(context, Quantity::Displacement)?;
-        let momentum = self.particles(context, Quantity::Momentum)?;
+    pub fn phase_space(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 2], SimulationError> {
+        self.settle(rank)?;
+        self.force.check(&mut rank.recorder, &self.comms)?;
+        let displacement = self.particles(rank, Quantity::Displacement)?;
+        let momentum = self.particles(rank, Quantity::Momentum)?;
         self.check_paintable(&displacement)?;
         self.check_finite("momenta", &momentum, 3)?;
         Ok([displacement, momentum])
@@ -486,15 +486,15 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`phase_space`](Self::phase_space).
-    pub fn accelerations(&mut self, context: &mut Rank) -> Result<[Vec<f32>; 3], SimulationError> {
-        self.solve(context)?;
-        let out = context.gpu.array::<f32>("pm::acceleration", self.lattice.len())?;
+    pub fn accelerations(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 3], SimulationError> {
+        self.solve(rank)?;
+        let out = rank.gpu.array::<f32>("pm::acceleration", self.lattice.len())?;
         let mut of_axis = |axis: usize| {
-            self.force.readout(&mut context.recorder, &self.lattice, &self.displacement, axis, &out)?;
-            Ok::<_, SimulationError>(context.recorder.download(&out, 0, out.len())?)
+            self.force.readout(&mut rank.recorder, &self.lattice, &self.displacement, axis, &out)?;
+            Ok::<_, SimulationError>(rank.recorder.download(&out, 0, out.len())?)
         };
         let accelerations = [of_axis(0)?, of_axis(1)?, of_axis(2)?];
-        self.force.check(&mut context.recorder, &self.comms)?;
+        self.force.check(&mut rank.recorder, &self.comms)?;
         Ok(accelerations)
     }
 
@@ -503,26 +503,26 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`phase_space`](Self::phase_space).
-    pub fn density(&mut self, context: &mut Rank) -> Result<(Box3, Vec<f32>), SimulationError> {
+    pub fn density(&mut self, rank: &mut Rank) -> Result<(Box3, Vec<f32>), SimulationError> {
         let own = self.force.layout().own.clone();
-        let out = context.gpu.array::<f32>("pm::density", extent(&own).iter().product())?;
-        self.record_density(context, &out)?;
-        self.force.check(&mut context.recorder, &self.comms)?;
-        let density = context.recorder.download(&out, 0, out.len())?;
+        let out = rank.gpu.array::<f32>("pm::density", extent(&own).iter().product())?;
+        self.record_density(rank, &out)?;
+        self.force.check(&mut rank.recorder, &self.comms)?;
+        let density = rank.recorder.download(&out, 0, out.len())?;
         Ok((own, density))
     }
 
     /// Records the [density](Self::density).
-    fn record_density(&mut self, context: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
-        self.settle(context)?;
+    fn record_density(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
+        self.settle(rank)?;
         let particles = displaced(&self.lattice, &self.displacement);
-        self.force.density(&mut context.recorder, &mut self.comms, particles, 0.0, out)
+        self.force.density(&mut rank.recorder, &mut self.comms, particles, 0.0, out)
     }
 
     /// Widens the ghost cells of the force mesh to what the particles need.
-    fn widen(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
+    fn widen(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
         let particles = displaced(&self.lattice, &self.displacement);
-        self.force.widen(&mut context.recorder, &mut self.comms, particles)
+        self.force.widen(&mut rank.recorder, &mut self.comms, particles)
     }
 
     /// Returns the power spectrum of the density on the force mesh, without correction for the
@@ -530,15 +530,15 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`phase_space`](Self::phase_space), and errors of [`ModeBinner::measure`].
-    pub fn power(&mut self, context: &mut Rank) -> Result<Vec<Bin>, SimulationError> {
-        self.settle(context)?;
+    pub fn power(&mut self, rank: &mut Rank) -> Result<Vec<Bin>, SimulationError> {
+        self.settle(rank)?;
         let particles = displaced(&self.lattice, &self.displacement);
-        let spectrum = self.force.contrast(&mut context.recorder, &mut self.comms, particles)?;
-        self.force.check(&mut context.recorder, &self.comms)?;
+        let spectrum = self.force.contrast(&mut rank.recorder, &mut self.comms, particles)?;
+        self.force.check(&mut rank.recorder, &self.comms)?;
         let part = self.force.transform().spectrum_part();
         let geometry = SpectrumGeometry { shape: self.config.cells(), size: self.config.size(), part };
         let modes = Modes { modes: &spectrum, shifted: None, window: None };
-        Ok(self.binner.measure(&mut context.recorder, &context.comm, &geometry, modes)?)
+        Ok(self.binner.measure(&mut rank.recorder, &rank.comm, &geometry, modes)?)
     }
 
     /// Returns the bytes that the kernels of this rank's schedule read and write in device memory:
@@ -567,8 +567,8 @@ impl Simulation {
 }
 
 /// Arrays for the displacements and the momenta of a rank's particles.
-fn particles(context: &Rank, lattice: &Lattice) -> Result<[[Array<f32>; 3]; 2], DeviceError> {
-    let field = |what: &str| context.gpu.array::<f32>(what, lattice.len());
+fn particles(rank: &Rank, lattice: &Lattice) -> Result<[[Array<f32>; 3]; 2], DeviceError> {
+    let field = |what: &str| rank.gpu.array::<f32>(what, lattice.len());
     let three = |what: &str| Ok::<_, DeviceError>([field(what)?, field(what)?, field(what)?]);
     Ok([three("pm::displacement")?, three("pm::momentum")?])
 }

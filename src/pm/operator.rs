@@ -193,12 +193,12 @@ impl SimulationOperator {
     }
 
     /// Computes the numbers at these parameters.
-    fn numbers(&self, context: &mut Rank, parameters: Option<[f64; COUNT]>) -> Result<Rc<Numbers>, SimulationError> {
+    fn numbers(&self, rank: &mut Rank, parameters: Option<[f64; COUNT]>) -> Result<Rc<Numbers>, SimulationError> {
         match parameters {
             None => Ok(self.numbers.clone()),
             Some(values) => {
                 let cosmology = cosmology_of(&self.config.cosmology, values)?;
-                Ok(Rc::new(Numbers::new(&mut context.recorder, &self.config, cosmology)?))
+                Ok(Rc::new(Numbers::new(&mut rank.recorder, &self.config, cosmology)?))
             }
         }
     }
@@ -216,13 +216,13 @@ impl SimulationOperator {
     }
 
     /// Records what is observed at the end of the run.
-    fn observe(&self, sweeps: &mut Sweeps, context: &mut Rank, y: &Vector) -> Result<(), OperatorError> {
+    fn observe(&self, sweeps: &mut Sweeps, rank: &mut Rank, y: &Vector) -> Result<(), OperatorError> {
         for (observable, out) in self.observed(y)? {
             let run = &mut sweeps.run;
             match observable {
-                Observable::Density => run.record_density(context, out).map_err(failed)?,
-                Observable::Displacement => vectors::pack(&mut context.recorder, &run.displacement, out, 0)?,
-                Observable::Momentum => vectors::pack(&mut context.recorder, &run.momentum, out, 0)?,
+                Observable::Density => run.record_density(rank, out).map_err(failed)?,
+                Observable::Displacement => vectors::pack(&mut rank.recorder, &run.displacement, out, 0)?,
+                Observable::Momentum => vectors::pack(&mut rank.recorder, &run.momentum, out, 0)?,
             }
         }
         Ok(())

@@ -44,16 +44,16 @@ impl Simulation {
     /// Same as [`seal_rows`](Self::seal_rows), and errors of the device.
     pub fn seal_particles(
         &mut self,
-        context: &mut Rank,
+        rank: &mut Rank,
         path: &Path,
         quantity: Quantity,
     ) -> Result<Sealed, SimulationError> {
         let n = self.config.particles;
         let lines: Vec<u64> = self.rows().collect();
-        let rows = Rows::new(context, self, quantity)?;
+        let rows = Rows::new(rank, self, quantity)?;
         let world = self.comms.world().clone();
         seal_npy(&world, path, &[n * n * n, 3], |writer| {
-            self.each_piece(context, [&rows], |Piece { first, count }, [values]| {
+            self.each_piece(rank, [&rows], |Piece { first, count }, [values]| {
                 let lines = &lines[(first / n) as usize..((first + count) / n) as usize];
                 Ok(write_lines(writer, lines, n, values)?)
             })

@@ -30,16 +30,16 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`density`](Self::density).
-    pub fn projected_density(&mut self, context: &mut Rank) -> Result<Vec<f32>, SimulationError> {
+    pub fn projected_density(&mut self, rank: &mut Rank) -> Result<Vec<f32>, SimulationError> {
         let [rows, width, depth] = extent(&self.force.layout().own);
         let columns = rows * width;
-        let density = context.gpu.array::<f32>("pm::density", columns * depth)?;
-        self.record_density(context, &density)?;
-        let means = context.gpu.array::<f32>("pm::columns", columns)?;
+        let density = rank.gpu.array::<f32>("pm::density", columns * depth)?;
+        self.record_density(rank, &density)?;
+        let means = rank.gpu.array::<f32>("pm::columns", columns)?;
         let params = ColumnParams { columns: columns as u32, depth: depth as u32 };
         let groups = columns.div_ceil(u64::from(GROUP));
-        context.recorder.dispatch(&Kernel::trusted(kernel()), &[density.raw(), means.raw()], &params, groups)?;
-        self.force.check(&mut context.recorder, &self.comms)?;
-        Ok(context.recorder.download(&means, 0, columns)?)
+        rank.recorder.dispatch(&Kernel::trusted(kernel()), &[density.raw(), means.raw()], &params, groups)?;
+        self.force.check(&mut rank.recorder, &self.comms)?;
+        Ok(rank.recorder.download(&means, 0, columns)?)
     }
 }

@@ -109,7 +109,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Uploads two numbers for each site of an axis, where positions are wanted.
-    pub fn new(context: &mut Rank, simulation: &Simulation, quantity: Quantity) -> Result<Self, DeviceError> {
+    pub fn new(rank: &mut Rank, simulation: &Simulation, quantity: Quantity) -> Result<Self, DeviceError> {
         let [rows, _, velocities, positions] = kernels();
         let kernel = match quantity {
             Quantity::Displacement | Quantity::Momentum => rows,
@@ -119,8 +119,8 @@ impl Rows {
         let (n, side) = (simulation.config.particles, simulation.config.box_size);
         let wanted = if quantity == Quantity::Position { n } else { 0 };
         let sites: Vec<[f32; 2]> = (0..wanted).map(|site| two_floats(site as f64 * (side / n as f64))).collect();
-        let array = context.gpu.array("pm::sites", wanted)?;
-        context.recorder.upload(&array, 0, &sites)?;
+        let array = rank.gpu.array("pm::sites", wanted)?;
+        rank.recorder.upload(&array, 0, &sites)?;
         let factor = peculiar_velocity(1.0, simulation.scale_factor);
         Ok(Rows { quantity, kernel: Kernel::trusted(kernel), sites: array, factor })
     }
@@ -134,7 +134,7 @@ impl Rows {
     /// Records the rows of some particles to the beginning of `rows`.
     pub fn record(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         simulation: &Simulation,
         Piece { first, count }: Piece,
         rows: &Array<f32>,
@@ -148,11 +148,11 @@ impl Rows {
         let (first, count) = (first as u32, count as u32);
         match self.quantity {
             Quantity::Displacement | Quantity::Momentum => {
-                self.each(context, &[x, y, z, rows.raw()], &RowParams { first, count }, count)
+                self.each(rank, &[x, y, z, rows.raw()], &RowParams { first, count }, count)
             }
             Quantity::Velocity => {
                 let params = VelocityParams { first, count, factor: two_floats(self.factor), nothing: 0 };
-                self.each(context, &[x, y, z, rows.raw()], &params, count)
+                self.each(rank, &[x, y, z, rows.raw()], &params, count)
             }
             Quantity::Position => {
                 let [i, j, k] = &lattice.own;
@@ -165,19 +165,19 @@ impl Rows {
                     side: two_floats(config.box_size),
                     nothing: 0,
                 };
-                self.each(context, &[x, y, z, self.sites.raw(), rows.raw()], &params, count)
+                self.each(rank, &[x, y, z, self.sites.raw(), rows.raw()], &params, count)
             }
         }
     }
 
     fn each<P: KernelParams>(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         arrays: &[&crate::gpu::RawArray],
         params: &P,
         count: u32,
     ) -> Result<(), DeviceError> {
-        context.recorder.each(&self.kernel, arrays, params, u64::from(count))
+        rank.recorder.each(&self.kernel, arrays, params, u64::from(count))
     }
 }
 
@@ -186,22 +186,22 @@ impl Simulation {
     /// the order of its sites. Waits for the device. Local to this rank.
     pub(super) fn each_piece<const N: usize>(
         &mut self,
-        context: &mut Rank,
+        rank: &mut Rank,
         kinds: [&Rows; N],
         mut take: impl FnMut(Piece, [&[f32]; N]) -> Result<(), SimulationError>,
     ) -> Result<(), SimulationError> {
-        self.settle(context)?;
+        self.settle(rank)?;
         let (count, n) = (self.lattice.len(), self.config.particles);
         let mut values = [(); N].map(|()| Vec::new());
         for values in &mut values {
             *values = host_memory::zeros("rows of particles", 3 * most(count, n) as usize)?;
         }
-        let array = context.gpu.array("pm::rows", 3 * most(count, n))?;
+        let array = rank.gpu.array("pm::rows", 3 * most(count, n))?;
         for piece in pieces(count, n) {
             let own = 3 * piece.count as usize;
             for (rows, values) in kinds.iter().zip(&mut values) {
-                rows.record(context, self, piece, &array)?;
-                context.recorder.download_into(&array, 0, &mut values[..own])?;
+                rows.record(rank, self, piece, &array)?;
+                rank.recorder.download_into(&array, 0, &mut values[..own])?;
             }
             take(piece, values.each_ref().map(|values| &values[..own]))?;
         }
@@ -216,10 +216,10 @@ impl Simulation {
     ///
     /// # Errors
     /// [`DeviceError`].
-    pub fn particles(&mut self, context: &mut Rank, quantity: Quantity) -> Result<Vec<f32>, SimulationError> {
+    pub fn particles(&mut self, rank: &mut Rank, quantity: Quantity) -> Result<Vec<f32>, SimulationError> {
         let mut all = host_memory::reserve("rows of particles", 3 * self.lattice.len() as usize)?;
-        let rows = Rows::new(context, self, quantity)?;
-        self.each_piece(context, [&rows], |_, [values]| {
+        let rows = Rows::new(rank, self, quantity)?;
+        self.each_piece(rank, [&rows], |_, [values]| {
             all.extend_from_slice(values);
             Ok(())
         })?;
@@ -229,19 +229,19 @@ impl Simulation {
     /// Takes rows of this rank's particles back into columns.
     pub(super) fn set_columns(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         columns: &[Array<f32>; 3],
         values: &[f32],
     ) -> Result<(), DeviceError> {
         let [_, kernel, ..] = kernels().map(Kernel::trusted);
         let [x, y, z] = columns.each_ref().map(Array::raw);
         let (count, n) = (self.lattice.len(), self.config.particles);
-        let array = context.gpu.array("pm::rows", 3 * most(count, n))?;
+        let array = rank.gpu.array("pm::rows", 3 * most(count, n))?;
         for Piece { first, count } in pieces(count, n) {
             let from = 3 * first as usize;
-            context.recorder.upload(&array, 0, &values[from..from + 3 * count as usize])?;
+            rank.recorder.upload(&array, 0, &values[from..from + 3 * count as usize])?;
             let params = RowParams { first: first as u32, count: count as u32 };
-            context.recorder.each(&kernel, &[array.raw(), x, y, z], &params, count)?;
+            rank.recorder.each(&kernel, &[array.raw(), x, y, z], &params, count)?;
         }
         Ok(())
     }

@@ -76,14 +76,14 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`seal_snapshot_together`], and errors of the device.
-    pub fn seal_snapshot(&mut self, context: &mut Rank, path: &Path, files: Files) -> Result<Sealed, SimulationError> {
+    pub fn seal_snapshot(&mut self, rank: &mut Rank, path: &Path, files: Files) -> Result<Sealed, SimulationError> {
         let (n, info, count) = (self.config.particles, self.snapshot_info(), self.lattice.len());
         let lines: Vec<u64> = self.rows().collect();
-        let positions = Rows::new(context, self, Quantity::Position)?;
-        let velocities = Rows::new(context, self, Quantity::Velocity)?.in_units_of(info.scale_factor.sqrt());
+        let positions = Rows::new(rank, self, Quantity::Position)?;
+        let velocities = Rows::new(rank, self, Quantity::Velocity)?.in_units_of(info.scale_factor.sqrt());
         let world = self.comms.world().clone();
         seal_snapshot_together(&world, path, files, &info, count, |writer, _| {
-            self.each_piece(context, [&positions, &velocities], |Piece { first, count }, [positions, velocities]| {
+            self.each_piece(rank, [&positions, &velocities], |Piece { first, count }, [positions, velocities]| {
                 let (mut positions, mut velocities) = (positions.as_chunks().0, velocities.as_chunks().0);
                 let lines = &lines[(first / n) as usize..((first + count) / n) as usize];
                 let mut next = first;

@@ -175,33 +175,33 @@ fn inverse(recorder: &mut Recorder, order: &Array<u32>) -> Result<Array<u32>, De
 impl Decomposition {
     /// Distributes the points of all ranks' clouds with their attributes, and builds the trees. All
     /// ranks call it.
-    pub fn new(context: &mut Rank, cloud: &Cloud) -> Result<Self, SortError> {
-        let comm = context.comm.clone();
-        let (builder, permute) = (Builder::new(&context.gpu), Permute::new());
+    pub fn new(rank: &mut Rank, cloud: &Cloud) -> Result<Self, SortError> {
+        let comm = rank.comm.clone();
+        let (builder, permute) = (Builder::new(&rank.gpu), Permute::new());
         let all = Summary::gather(&comm, cloud, Curve::Hilbert, false)?;
         let frame = Frame::over(cloud.domain(), all.core);
         let extent = Extent::of_frame(&Frame::new(cloud.domain(), all.bounds), cloud.domain());
         if comm.size() == 1 {
             let (cloud, total) = (cloud.clone(), cloud.len());
-            let tree = builder.build_among(&mut context.recorder, &cloud, &frame, extent)?;
+            let tree = builder.build_among(&mut rank.recorder, &cloud, &frame, extent)?;
             // The memory of the sort is for what follows.
-            context.recorder.submit()?;
+            rank.recorder.submit()?;
             let own = LocalPoints { cloud, ids: None, tree };
             let (region, route, splitters) = (None, None, Vec::new());
             let sorted = None;
             return Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters, sorted });
         }
-        let shares = Shares::find(context, cloud, Curve::Hilbert, &all, &frame)?;
+        let shares = Shares::find(rank, cloud, Curve::Hilbert, &all, &frame)?;
         // Rows that arrive in the order of the input, rank by rank, have ascending indices.
-        let order = shares.by_recipient(&mut context.recorder)?;
+        let order = shares.by_recipient(&mut rank.recorder)?;
         let Shares { total, row_offsets, sends, receives, splitters, .. } = shares;
         let route = Route::new(&comm, order, sends, receives, None)?;
-        let positions = route.forward(context, cloud.positions(), frame.dims as u64)?;
-        let mut here = Cloud::new(&mut context.recorder, cloud.domain(), positions)?;
-        route.forward_attributes(context, cloud, &mut here)?;
-        let ids = Some(route.forward_ids(context, row_offsets[comm.rank()], total)?);
-        let tree = builder.build_among(&mut context.recorder, &here, &frame, extent)?;
-        let region = Some(Region::of(&mut context.recorder, &tree)?);
+        let positions = route.forward(rank, cloud.positions(), frame.dims as u64)?;
+        let mut here = Cloud::new(&mut rank.recorder, cloud.domain(), positions)?;
+        route.forward_attributes(rank, cloud, &mut here)?;
+        let ids = Some(route.forward_ids(rank, row_offsets[comm.rank()], total)?);
+        let tree = builder.build_among(&mut rank.recorder, &here, &frame, extent)?;
+        let region = Some(Region::of(&mut rank.recorder, &tree)?);
         let (own, route, sorted) = (LocalPoints { cloud: here, ids, tree }, Some(route), None);
         Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters, sorted })
     }
@@ -212,15 +212,15 @@ impl Decomposition {
     /// Returns `None` on all ranks where some points lie so far away from nearly all others that
     /// the cells of the curve do not tell these apart: any order is right, and searches would be
     /// slow.
-    pub fn of_sorted(context: &mut Rank, cloud: &Cloud, curve: &CurveOrder) -> Result<Option<Self>, SortError> {
-        let comm = context.comm.clone();
+    pub fn of_sorted(rank: &mut Rank, cloud: &Cloud, curve: &CurveOrder) -> Result<Option<Self>, SortError> {
+        let comm = rank.comm.clone();
         let all = Summary::gather(&comm, cloud, Curve::Hilbert, true)?;
         if all.core != all.bounds {
             return Ok(None);
         }
-        let (builder, permute, frame) = (Builder::new(&context.gpu), Permute::new(), curve.frame);
+        let (builder, permute, frame) = (Builder::new(&rank.gpu), Permute::new(), curve.frame);
         let extent = Extent::of_frame(&Frame::new(cloud.domain(), all.bounds), cloud.domain());
-        let recorder = &mut context.recorder;
+        let recorder = &mut rank.recorder;
         let tree = builder.build_sorted_among(recorder, cloud, &frame, extent)?;
         let (total, row_offsets) = all.total_and_offsets();
         let (mut ids, mut region) = (None, None);
@@ -248,8 +248,8 @@ impl Decomposition {
 
     /// Returns the route of the points of `cloud` to the rank whose part of the curve each lies in.
     /// Waits for a word per rank. Collective.
-    pub fn route_of(&self, context: &mut Rank, cloud: &Cloud) -> Result<Route, SortError> {
-        let (gpu, recorder) = (context.gpu.clone(), &mut context.recorder);
+    pub fn route_of(&self, rank: &mut Rank, cloud: &Cloud) -> Result<Route, SortError> {
+        let (gpu, recorder) = (rank.gpu.clone(), &mut rank.recorder);
         let [high, low] =
             [gpu.array("decomposition::high", cloud.len())?, gpu.array("decomposition::low", cloud.len())?];
         CurveKeys::new().record(recorder, Curve::Hilbert, cloud.positions(), &self.frame, &high, &low)?;
@@ -258,7 +258,7 @@ impl Decomposition {
         let first_keys: Vec<u64> = self.splitters.iter().map(|key| key + 1).collect();
         let first_keys = probe::upload(recorder, &first_keys)?;
         let owners = probe::at_most(recorder, first_keys.each_ref(), [&high, &low])?;
-        route_to(context, &owners)
+        route_to(rank, &owners)
     }
 
     /// Fetches copies of the points of other ranks that the points of `asking` reach, without
@@ -266,26 +266,26 @@ impl Decomposition {
     /// ranks call it.
     pub fn fetch_ghosts(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         asking: Option<&Region>,
         reach: &Reach,
     ) -> Result<Option<WithGhosts>, SortError> {
         let (Some(region), Some(own_ids)) = (&self.region, &self.own.ids) else { return Ok(None) };
-        let ghosts = Ghosts::find(context, (region, self.own.tree.order()), asking.unwrap_or(region), reach)?;
+        let ghosts = Ghosts::find(rank, (region, self.own.tree.order()), asking.unwrap_or(region), reach)?;
         let dims = self.frame.dims as u64;
-        let positions = ghosts.refresh(context, self.own.cloud.positions(), dims)?;
+        let positions = ghosts.refresh(rank, self.own.cloud.positions(), dims)?;
         if let Some(sorted) = &self.sorted {
             let points = match ghosts.is_empty() {
                 true => None,
-                false => Some(self.sorted_joint(&mut context.recorder, sorted, (&ghosts, own_ids), &positions)?),
+                false => Some(self.sorted_joint(&mut rank.recorder, sorted, (&ghosts, own_ids), &positions)?),
             };
             return Ok(Some(WithGhosts { points, ghosts }));
         }
-        let ids = own_ids.map(|words| ghosts.refresh(context, words, 1))?;
+        let ids = own_ids.map(|words| ghosts.refresh(rank, words, 1))?;
         if ghosts.is_empty() {
             return Ok(Some(WithGhosts { points: None, ghosts }));
         }
-        let recorder = &mut context.recorder;
+        let recorder = &mut rank.recorder;
         let ids = own_ids.chain(recorder, &ids)?;
         let order = ids.order(recorder, self.total)?;
         let joint = chained(recorder, self.own.cloud.positions(), &positions)?;

@@ -64,7 +64,7 @@ pub(crate) fn chained<T: DeviceElement>(
 /// exchange others. They travel as words, exactly, whatever the wire: the order of rows may follow
 /// from their numbers.
 pub(crate) fn exchange_rows<T: DeviceElement>(
-    context: &mut Rank,
+    rank: &mut Rank,
     what: &str,
     outgoing: &Array<T>,
     width: u64,
@@ -72,11 +72,10 @@ pub(crate) fn exchange_rows<T: DeviceElement>(
 ) -> Result<Array<T>, ExchangeError> {
     let words = width * (T::ELEMENT.bytes() / 4);
     let transfers = Transfers { send: parts(sends, words), receive: parts(receives, words) };
-    let incoming =
-        context.gpu.array_in("points::incoming", receives.iter().sum::<u64>() * width, MemoryKind::Incoming)?;
+    let incoming = rank.gpu.array_in("points::incoming", receives.iter().sum::<u64>() * width, MemoryKind::Incoming)?;
     let subject = Subject::new(&format!("{what}, {width} {} each", T::ELEMENT.wgsl()));
     let (out, into) = (outgoing.cast::<u32>()?, incoming.cast::<u32>()?);
-    context.exchange.run_for(subject, &mut context.recorder, &transfers, &out, &into)?;
+    rank.exchange.run_for(subject, &mut rank.recorder, &transfers, &out, &into)?;
     Ok(incoming)
 }
 

@@ -83,14 +83,14 @@ fn are_short(bytes: u64, ranks: usize) -> bool {
 /// use meshloom::gpu::{Gpu, Options};
 ///
 /// let sums = meshloom::comm::run_threads(3, |comm| {
-///     let mut context = Rank::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
-///     let mut collectives = Collectives::new(context.exchange.clone());
-///     let own = context.gpu.array::<f32>("own", 5)?;
-///     context.recorder.upload(&own, 0, &[comm.rank() as f32 + 1.0; 5])?;
-///     let pending = collectives.all_reduce::<f32>(&mut context.recorder, &own, Op::Sum)?;
+///     let mut rank = Rank::new(comm.clone(), Gpu::open(&Options::from_env()?, 0)?)?;
+///     let mut collectives = Collectives::new(rank.exchange.clone());
+///     let own = rank.gpu.array::<f32>("own", 5)?;
+///     rank.recorder.upload(&own, 0, &[comm.rank() as f32 + 1.0; 5])?;
+///     let pending = collectives.all_reduce::<f32>(&mut rank.recorder, &own, Op::Sum)?;
 ///     // Here other work could be recorded.
-///     let sum = pending.finish(&mut context.recorder)?;
-///     Ok::<_, ExchangeError>(context.recorder.download(&sum, 4, 1)?[0])
+///     let sum = pending.finish(&mut rank.recorder)?;
+///     Ok::<_, ExchangeError>(rank.recorder.download(&sum, 4, 1)?[0])
 /// })?;
 /// assert_eq!(sums, [6.0; 3]);
 /// # Ok::<(), meshloom::comm::RunError>(())

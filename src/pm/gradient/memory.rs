@@ -83,9 +83,9 @@ impl GradientMemory {
 
     /// Refuses more than this rank's part of the device has; the same on all ranks where devices
     /// are alike.
-    pub(in crate::pm) fn check(&self, context: &Rank) -> Result<(), SimulationError> {
-        let (needed, sharing) = (self.total() + context.exchange.staging_bytes(&context.gpu), context.sharing);
-        match context.memory_share() {
+    pub(in crate::pm) fn check(&self, rank: &Rank) -> Result<(), SimulationError> {
+        let (needed, sharing) = (self.total() + rank.exchange.staging_bytes(&rank.gpu), rank.sharing);
+        match rank.memory_share() {
             Some(available) if needed > available => {
                 Err(SimulationError::Memory { needed, detail: self.to_string(), available, sharing })
             }

@@ -78,14 +78,14 @@ pub struct Sensitivity {
 /// ```no_run
 /// use meshloom::pm::{Config, Gradient, Noise, SimulationError};
 ///
-/// # fn example(context: &mut meshloom::Rank) -> Result<(), SimulationError> {
-/// let mut gradient = Gradient::new(context, Config { particles: 32, mesh: 32, ..Config::default() }, 1)?;
+/// # fn example(rank: &mut meshloom::Rank) -> Result<(), SimulationError> {
+/// let mut gradient = Gradient::new(rank, Config { particles: 32, mesh: 32, ..Config::default() }, 1)?;
 /// // The derivative of the power in the first bin.
-/// let found = gradient.evaluate(context, Noise::Seed, |observer, context| {
-///     let spectrum = observer.run().power(context)?;
+/// let found = gradient.evaluate(rank, Noise::Seed, |observer, rank| {
+///     let spectrum = observer.run().power(rank)?;
 ///     let mut by = vec![0.0; spectrum.len()];
 ///     by[0] = 1.0;
-///     observer.add_power(context, &spectrum, &by)?;
+///     observer.add_power(rank, &spectrum, &by)?;
 ///     Ok::<_, SimulationError>(spectrum[0].power)
 /// })?;
 /// assert!(found.cosmology.primordial_amplitude > 0.0);
@@ -111,15 +111,15 @@ impl Gradient {
     /// # Errors
     /// Same as [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for
     /// 0; [`SimulationError::Memory`] before anything is computed.
-    pub fn new(context: &mut Rank, config: Config, checkpoint_every: usize) -> Result<Self, SimulationError> {
+    pub fn new(rank: &mut Rank, config: Config, checkpoint_every: usize) -> Result<Self, SimulationError> {
         if checkpoint_every == 0 {
             let (what, value) = ("checkpoint_every", "0".into());
             return Err(SimulationError::OutOfRange { what, value, allowed: "1 or more".into() });
         }
-        let sweeps = Sweeps::new(context, config)?;
-        let memory = sweeps.memory(&context.gpu, checkpoint_every)?;
-        memory.check(context)?;
-        let (config, recorder) = (&sweeps.run.config, &mut context.recorder);
+        let sweeps = Sweeps::new(rank, config)?;
+        let memory = sweeps.memory(&rank.gpu, checkpoint_every)?;
+        memory.check(rank)?;
+        let (config, recorder) = (&sweeps.run.config, &mut rank.recorder);
         let numbers = Rc::new(Numbers::new(recorder, config, config.cosmology)?);
         let derivatives = Rc::new(Derivatives::new(recorder, config, &config.cosmology)?);
         let noise = recorder.gpu().array("pm::noise", sweeps.run.lattice.len())?;
@@ -147,28 +147,28 @@ impl Gradient {
     /// or a derivative is not finite.
     pub fn evaluate<E: From<SimulationError>>(
         &mut self,
-        context: &mut Rank,
+        rank: &mut Rank,
         noise: Noise<'_>,
         loss: impl FnOnce(&mut Observer<'_>, &mut Rank) -> Result<f64, E>,
     ) -> Result<Sensitivity, E> {
-        self.tape.noise = self.sweeps.run.noise(context, noise)?;
-        self.sweeps.forward(context, &mut self.tape)?;
-        self.sweeps.bars.clear(&mut context.recorder);
-        let value = loss(&mut Observer { sweeps: &mut self.sweeps }, context)?;
-        Ok(self.backward(context, value)?)
+        self.tape.noise = self.sweeps.run.noise(rank, noise)?;
+        self.sweeps.forward(rank, &mut self.tape)?;
+        self.sweeps.bars.clear(&mut rank.recorder);
+        let value = loss(&mut Observer { sweeps: &mut self.sweeps }, rank)?;
+        Ok(self.backward(rank, value)?)
     }
 
     /// From the cotangents of the end to the results.
-    fn backward(&mut self, context: &mut Rank, loss: f64) -> Result<Sensitivity, SimulationError> {
-        let white_noise = self.sweeps.backward(context, &mut self.tape)?;
+    fn backward(&mut self, rank: &mut Rank, loss: f64) -> Result<Sensitivity, SimulationError> {
+        let white_noise = self.sweeps.backward(rank, &mut self.tape)?;
         let bars = &self.sweeps.bars;
-        let recorder = &mut context.recorder;
+        let recorder = &mut rank.recorder;
         let [positions, momenta] = [bars.positions(), bars.momenta()].map(|bar| {
             let copy = recorder.gpu().array::<f32>("pm::sensitivity", bar.len())?;
             recorder.copy(bar, 0, &copy, 0, bar.len())?;
             Ok::<_, SimulationError>(copy)
         });
-        let cosmology = self.checked(context, loss, &white_noise)?;
+        let cosmology = self.checked(rank, loss, &white_noise)?;
         Ok(Sensitivity { loss, white_noise, positions: positions?, momenta: momenta?, cosmology })
     }
 
@@ -177,19 +177,19 @@ impl Gradient {
     /// once.
     fn checked(
         &mut self,
-        context: &mut Rank,
+        rank: &mut Rank,
         loss: f64,
         white_noise: &Array<f32>,
     ) -> Result<CosmologyGradient, SimulationError> {
         let Sweeps { dots, run, .. } = &mut self.sweeps;
-        let most = context.gpu.array::<u32>("pm::most", 1)?;
-        dots.sums().magnitude(&mut context.recorder, None, white_noise, &most)?;
-        let (parameters, words) = dots.fetch(&mut context.recorder, &[run.force.faults(), &most])?;
+        let most = rank.gpu.array::<u32>("pm::most", 1)?;
+        dots.sums().magnitude(&mut rank.recorder, None, white_noise, &most)?;
+        let (parameters, words) = dots.fetch(&mut rank.recorder, &[run.force.faults(), &most])?;
         let infinite = |word: &u32| *word >= f32::INFINITY.to_bits();
         let derivatives = words.last().is_some_and(infinite) || !parameters.iter().all(|value| value.is_finite());
         let lost = words.first().copied().unwrap_or(0);
         let mut bad = [lost.into(), u64::from(!loss.is_finite()), u64::from(derivatives)];
-        context.comm.all_reduce(&mut bad, crate::comm::Op::Sum)?;
+        rank.comm.all_reduce(&mut bad, crate::comm::Op::Sum)?;
         match bad {
             [0, 0, 0] => Ok(CosmologyGradient::from(parameters)),
             [0, 0, _] => Err(SimulationError::Loss { what: "a derivative of the loss" }),

@@ -31,8 +31,8 @@ impl Observer<'_> {
     ///
     /// # Errors
     /// [`SimulationError::Lost`], and errors of the device and the ranks.
-    pub fn density(&mut self, context: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
-        self.sweeps.run.record_density(context, out)
+    pub fn density(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
+        self.sweeps.run.record_density(rank, out)
     }
 
     /// Adds what a loss of the [density](Self::density), whose derivative by this rank's own cells
@@ -40,8 +40,8 @@ impl Observer<'_> {
     ///
     /// # Errors
     /// Same as [`density`](Self::density).
-    pub fn add_density(&mut self, context: &mut Rank, by: &Array<f32>) -> Result<(), SimulationError> {
-        self.sweeps.density_adjoint(context, by)
+    pub fn add_density(&mut self, rank: &mut Rank, by: &Array<f32>) -> Result<(), SimulationError> {
+        self.sweeps.density_adjoint(rank, by)
     }
 
     /// Adds the derivative of a loss of the power spectrum: `by[b]` is its derivative with respect
@@ -51,7 +51,7 @@ impl Observer<'_> {
     /// # Errors
     /// Same as [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of
     /// values than bins.
-    pub fn add_power(&mut self, context: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<(), SimulationError> {
+    pub fn add_power(&mut self, rank: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<(), SimulationError> {
         if spectrum.len() != by.len() {
             let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());
             return Err(SimulationError::OutOfRange {
@@ -61,9 +61,9 @@ impl Observer<'_> {
             });
         }
         let run = &mut self.sweeps.run;
-        run.settle(context)?;
+        run.settle(rank)?;
         let particles = crate::pm::displaced(&run.lattice, &run.displacement);
-        let (recorder, comms) = (&mut context.recorder, &mut run.comms);
+        let (recorder, comms) = (&mut rank.recorder, &mut run.comms);
         let modes = run.force.contrast(recorder, comms, particles)?;
         let table = uploaded(recorder, &power_table(run.config.mesh, run.config.box_size, spectrum, by))?;
         let transform = run.force.transform();
@@ -71,7 +71,7 @@ impl Observer<'_> {
         let layout = transform.field_layout();
         let cotangent = recorder.gpu().array::<f32>("pm::density_cotangent", volume(&layout.own))?;
         transform.inverse(recorder, comms, &modes, &cotangent, &layout)?;
-        self.add_density(context, &cotangent)
+        self.add_density(rank, &cotangent)
     }
 }
 

@@ -53,17 +53,17 @@ impl States {
 
     /// Records the state of `run`, which comes to force `number`, where it is a checkpoint. States
     /// between checkpoints are forgotten.
-    pub fn passed(&mut self, context: &mut Rank, run: &Simulation, number: usize) -> Result<(), DeviceError> {
+    pub fn passed(&mut self, rank: &mut Rank, run: &Simulation, number: usize) -> Result<(), DeviceError> {
         self.follows = None;
         match number % self.memory.checkpoint_every {
-            0 => keep(&mut context.recorder, run, &self.checkpoints[number / self.memory.checkpoint_every]),
+            0 => keep(&mut rank.recorder, run, &self.checkpoints[number / self.memory.checkpoint_every]),
             _ => Ok(()),
         }
     }
 
     /// Brings `run` to the first force.
-    pub fn first(&self, context: &mut Rank, run: &mut Simulation) -> Result<(), DeviceError> {
-        place(&mut context.recorder, run, &self.checkpoints[0])
+    pub fn first(&self, rank: &mut Rank, run: &mut Simulation) -> Result<(), DeviceError> {
+        place(&mut rank.recorder, run, &self.checkpoints[0])
     }
 
     /// Returns the state at force `number`, which has been restored before.
@@ -83,7 +83,7 @@ impl States {
     /// Brings `run`, of the operations `ops`, to force `number`. Collective.
     pub fn restore(
         &mut self,
-        context: &mut Rank,
+        rank: &mut Rank,
         run: &mut Simulation,
         ops: &[StepOp],
         number: usize,
@@ -91,29 +91,29 @@ impl States {
         let every = self.memory.checkpoint_every;
         let group = number / every;
         if every > 1 && self.follows != Some(group) {
-            self.replay(context, run, ops, group)?;
+            self.replay(rank, run, ops, group)?;
             self.follows = Some(group);
         }
-        Ok(place(&mut context.recorder, run, self.state(number))?)
+        Ok(place(&mut rank.recorder, run, self.state(number))?)
     }
 
     /// Runs again from checkpoint `group` on, and keeps the states at the forces before the next.
     fn replay(
         &mut self,
-        context: &mut Rank,
+        rank: &mut Rank,
         run: &mut Simulation,
         ops: &[StepOp],
         group: usize,
     ) -> Result<(), SimulationError> {
         let first = group * self.memory.checkpoint_every;
         let last = (first + self.memory.checkpoint_every).min(self.forces.len());
-        place(&mut context.recorder, run, &self.checkpoints[group])?;
+        place(&mut rank.recorder, run, &self.checkpoints[group])?;
         for number in first..last - 1 {
             for &op in &ops[self.forces[number]..self.forces[number + 1]] {
-                run.repeat(context, op)?;
+                run.repeat(rank, op)?;
             }
-            run.settle(context)?;
-            keep(&mut context.recorder, run, &self.between[number - first])?;
+            run.settle(rank)?;
+            keep(&mut rank.recorder, run, &self.between[number - first])?;
         }
         Ok(())
     }

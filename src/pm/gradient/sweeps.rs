@@ -87,11 +87,11 @@ pub struct Sweeps {
 
 impl Sweeps {
     /// For a run with the parameters of `config`. Collective.
-    pub fn new(context: &mut Rank, config: Config) -> Result<Self, SimulationError> {
-        config.agree(&context.comm, &"derivatives")?;
+    pub fn new(rank: &mut Rank, config: Config) -> Result<Self, SimulationError> {
+        config.agree(&rank.comm, &"derivatives")?;
         check_particles(&config)?;
-        let run = Simulation::plan(context, config, 0)?;
-        let (config, particles, recorder) = (&run.config, run.lattice.len(), &mut context.recorder);
+        let run = Simulation::plan(rank, config, 0)?;
+        let (config, particles, recorder) = (&run.config, run.lattice.len(), &mut rank.recorder);
         let count = super::parameters::Layout::new(&run.ops).start + 4;
         let gpu = recorder.gpu().clone();
         let vectors = |what: &str| gpu.array::<f32>(what, 3 * particles);
@@ -116,98 +116,98 @@ impl Sweeps {
 
     /// Runs from the noise of `tape` and keeps its states there. Whether particles were lost is
     /// still to be asked of the run's force.
-    pub fn forward(&mut self, context: &mut Rank, tape: &mut Tape) -> Result<(), SimulationError> {
+    pub fn forward(&mut self, rank: &mut Rank, tape: &mut Tape) -> Result<(), SimulationError> {
         let Tape { noise, numbers, states, .. } = tape;
         let mut number = 0;
-        self.run_from(context, source(noise, numbers), &numbers.ops, |context, run| {
-            run.settle(context)?;
-            states.passed(context, run, number)?;
+        self.run_from(rank, source(noise, numbers), &numbers.ops, |rank, run| {
+            run.settle(rank)?;
+            states.passed(rank, run, number)?;
             number += 1;
             Ok(())
         })
     }
 
     /// Runs from `noise`, and keeps nothing. Otherwise as [`forward`](Self::forward).
-    pub fn value(&mut self, context: &mut Rank, noise: &Array<f32>, numbers: &Numbers) -> Result<(), SimulationError> {
-        self.run_from(context, source(noise, numbers), &numbers.ops, |_, _| Ok(()))
+    pub fn value(&mut self, rank: &mut Rank, noise: &Array<f32>, numbers: &Numbers) -> Result<(), SimulationError> {
+        self.run_from(rank, source(noise, numbers), &numbers.ops, |_, _| Ok(()))
     }
 
     /// Waits for the device and checks that the run which was made last has lost no particle.
-    pub fn check(&self, context: &mut Rank) -> Result<(), SimulationError> {
-        self.run.force.check(&mut context.recorder, &self.run.comms)
+    pub fn check(&self, rank: &mut Rank) -> Result<(), SimulationError> {
+        self.run.force.check(&mut rank.recorder, &self.run.comms)
     }
 
     fn run_from(
         &mut self,
-        context: &mut Rank,
+        rank: &mut Rank,
         source: Source<'_>,
         ops: &[StepOp],
         mut force: impl FnMut(&mut Rank, &mut Simulation) -> Result<(), SimulationError>,
     ) -> Result<(), SimulationError> {
         let run = &mut self.run;
-        run.begin(context, &self.lpt, source)?;
+        run.begin(rank, &self.lpt, source)?;
         for &op in ops {
             if op == StepOp::Force {
-                force(context, run)?;
+                force(rank, run)?;
             }
-            run.execute(context, op)?;
+            run.execute(rank, op)?;
         }
-        run.settle(context)?;
+        run.settle(rank)?;
         run.done = ops.len();
         // A loss has its memory.
         run.force.release();
-        context.recorder.submit()?;
+        rank.recorder.submit()?;
         Ok(())
     }
 
     /// Adds what a loss of the density of the particles where they are, whose derivative by this
     /// rank's own cells is `by`, says of positions.
-    pub fn density_adjoint(&mut self, context: &mut Rank, by: &Array<f32>) -> Result<(), SimulationError> {
+    pub fn density_adjoint(&mut self, rank: &mut Rank, by: &Array<f32>) -> Result<(), SimulationError> {
         let Sweeps { run, force, bars, .. } = self;
-        run.settle(context)?;
-        run.widen(context)?;
+        run.settle(rank)?;
+        run.widen(rank)?;
         let (placed, comms) = Placed::of(run);
-        force.density(&mut context.recorder, comms, placed, [by, &bars.positions])
+        force.density(&mut rank.recorder, comms, placed, [by, &bars.positions])
     }
 
     /// Records how the density of the particles where they are changes on this rank's own cells, by
     /// the tangents of positions.
-    pub fn density_tangent(&mut self, context: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
+    pub fn density_tangent(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
         let Sweeps { run, force, bars, .. } = self;
-        run.settle(context)?;
-        run.widen(context)?;
+        run.settle(rank)?;
+        run.widen(rank)?;
         let (placed, comms) = Placed::of(run);
-        force.density_tangent(&mut context.recorder, comms, placed, [&bars.positions, out])
+        force.density_tangent(&mut rank.recorder, comms, placed, [&bars.positions, out])
     }
 
     /// Brings cotangents of the end to the start. Gives that of the white noise, and leaves in the
     /// dots what the parameters are worth.
-    pub fn backward(&mut self, context: &mut Rank, tape: &mut Tape) -> Result<Array<f32>, SimulationError> {
+    pub fn backward(&mut self, rank: &mut Rank, tape: &mut Tape) -> Result<Array<f32>, SimulationError> {
         self.dots.begin(&tape.derivatives);
-        context.recorder.clear(&self.accelerations[0]);
+        rank.recorder.clear(&self.accelerations[0]);
         let forces = tape.states.forces().to_vec();
         let mut end = tape.numbers.ops.len();
         for (number, &at) in forces.iter().enumerate().rev() {
-            tape.states.restore(context, &mut self.run, &tape.numbers.ops, number)?;
-            self.run.repeat(context, StepOp::Force)?;
+            tape.states.restore(rank, &mut self.run, &tape.numbers.ops, number)?;
+            self.run.repeat(rank, StepOp::Force)?;
             // What was for the force is free again for its adjoint.
-            context.recorder.submit()?;
+            rank.recorder.submit()?;
             if self.moves_with_parameters(tape, at..end) {
-                self.read_accelerations(context)?;
+                self.read_accelerations(rank)?;
             }
-            self.reverse(context, tape, at + 1..end, number)?;
+            self.reverse(rank, tape, at + 1..end, number)?;
             let Sweeps { run, force, bars, .. } = self;
             let (placed, comms) = Placed::of(run);
             let bars = [&self.accelerations[0], &bars.positions];
-            force.accelerations(&mut context.recorder, comms, placed, bars)?;
-            context.recorder.clear(&self.accelerations[0]);
-            context.recorder.submit()?;
+            force.accelerations(&mut rank.recorder, comms, placed, bars)?;
+            rank.recorder.clear(&self.accelerations[0]);
+            rank.recorder.submit()?;
             end = at;
         }
         self.run.force.forget();
         // Drifts before the first force: momenta have not changed since the start.
-        self.reverse(context, tape, 0..end, 0)?;
-        self.start_adjoint(context, tape)
+        self.reverse(rank, tape, 0..end, 0)?;
+        self.start_adjoint(rank, tape)
     }
 
     /// Returns `true` if a number of these operations changes with a parameter.
@@ -218,15 +218,15 @@ impl Sweeps {
     }
 
     /// Reads the accelerations of the force that was solved last.
-    fn read_accelerations(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
+    fn read_accelerations(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
         let Sweeps { run, accelerations, .. } = self;
-        run.force.accelerations(&mut context.recorder, &run.lattice, &run.displacement, &accelerations[1])
+        run.force.accelerations(&mut rank.recorder, &run.lattice, &run.displacement, &accelerations[1])
     }
 
     /// Goes back over kicks and drifts, all by the accelerations at force `number`.
     fn reverse(
         &mut self,
-        context: &mut Rank,
+        rank: &mut Rank,
         tape: &Tape,
         range: Range<usize>,
         number: usize,
@@ -236,12 +236,12 @@ impl Sweeps {
             match tape.numbers.ops[at] {
                 StepOp::Kick { keep, factor } => {
                     if self.moves_with_parameters(tape, at..at + 1) {
-                        self.momenta_before(context, tape, range.start..at, number)?;
-                        let (pi, recorder) = (&self.bars.momenta, &mut context.recorder);
-                        self.dots.vectors(recorder, &context.comm, first, [pi, &self.momenta])?;
-                        self.dots.vectors(recorder, &context.comm, first + 1, [pi, &self.accelerations[1]])?;
+                        self.momenta_before(rank, tape, range.start..at, number)?;
+                        let (pi, recorder) = (&self.bars.momenta, &mut rank.recorder);
+                        self.dots.vectors(recorder, &rank.comm, first, [pi, &self.momenta])?;
+                        self.dots.vectors(recorder, &rank.comm, first + 1, [pi, &self.accelerations[1]])?;
                     }
-                    let (pi, recorder) = (&self.bars.momenta, &mut context.recorder);
+                    let (pi, recorder) = (&self.bars.momenta, &mut rank.recorder);
                     self.axpby.record(recorder, factor, pi, 1.0, &self.accelerations[0])?;
                     if keep != 1.0 {
                         // The update adds something: nothing of what is at hand.
@@ -250,12 +250,12 @@ impl Sweeps {
                 }
                 StepOp::Drift { factor } => {
                     if self.moves_with_parameters(tape, at..at + 1) {
-                        self.momenta_before(context, tape, range.start..at, number)?;
+                        self.momenta_before(rank, tape, range.start..at, number)?;
                         let xi = [&self.bars.positions, &self.momenta];
-                        self.dots.vectors(&mut context.recorder, &context.comm, first, xi)?;
+                        self.dots.vectors(&mut rank.recorder, &rank.comm, first, xi)?;
                     }
                     let Cotangents { positions, momenta } = &self.bars;
-                    self.axpby.record(&mut context.recorder, factor, positions, 1.0, momenta)?;
+                    self.axpby.record(&mut rank.recorder, factor, positions, 1.0, momenta)?;
                 }
                 StepOp::Force | StepOp::Reached { .. } => {}
             }
@@ -266,24 +266,24 @@ impl Sweeps {
     /// Records the momenta after the kicks of `range`, from those at force `number` on.
     fn momenta_before(
         &mut self,
-        context: &mut Rank,
+        rank: &mut Rank,
         tape: &Tape,
         range: Range<usize>,
         number: usize,
     ) -> Result<(), SimulationError> {
-        tape.states.momenta(&mut context.recorder, number, &self.momenta)?;
+        tape.states.momenta(&mut rank.recorder, number, &self.momenta)?;
         for op in &tape.numbers.ops[range] {
             if let StepOp::Kick { keep, factor } = *op {
-                self.axpby.record(&mut context.recorder, factor, &self.accelerations[1], keep, &self.momenta)?;
+                self.axpby.record(&mut rank.recorder, factor, &self.accelerations[1], keep, &self.momenta)?;
             }
         }
         Ok(())
     }
 
     /// Returns the adjoint of the start.
-    fn start_adjoint(&mut self, context: &mut Rank, tape: &Tape) -> Result<Array<f32>, SimulationError> {
+    fn start_adjoint(&mut self, rank: &mut Rank, tape: &Tape) -> Result<Array<f32>, SimulationError> {
         let Simulation { displacement, momentum, comms, .. } = &mut self.run;
-        let mut fields = LatticeFields { recorder: &mut context.recorder, comms, lpt: &self.lpt };
+        let mut fields = LatticeFields { recorder: &mut rank.recorder, comms, lpt: &self.lpt };
         // The particles are no longer needed, so their arrays take the cotangents by axis.
         unpack(fields.recorder, &self.bars.positions, 0, displacement)?;
         unpack(fields.recorder, &self.bars.momenta, 0, momentum)?;
@@ -296,47 +296,47 @@ impl Sweeps {
     /// Runs again from the first force of `tape` on, beside it with tangents from `by` at the
     /// start: those of positions and momenta at the end are in the bars, and the particles are
     /// where they were at the end.
-    pub fn tangent(&mut self, context: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
-        self.start_tangent(context, tape, by)?;
-        tape.states.first(context, &mut self.run)?;
+    pub fn tangent(&mut self, rank: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
+        self.start_tangent(rank, tape, by)?;
+        tape.states.first(rank, &mut self.run)?;
         let changes = by.numbers.as_ref().map(|change| change.numbers.as_slice());
         let first = tape.states.forces().first().copied().unwrap_or(0);
         for (at, &op) in tape.numbers.ops.iter().enumerate() {
             let change = changes.map(|changes| &changes[tape.numbers.layout.operations[at]..]);
-            self.push_tangent(context, op, change)?;
+            self.push_tangent(rank, op, change)?;
             // Particles are already at the first force, with the momenta of the start.
             if at >= first {
-                self.run.repeat(context, op)?;
+                self.run.repeat(rank, op)?;
             }
             if op == StepOp::Force {
-                self.force_tangent(context)?;
+                self.force_tangent(rank)?;
                 if changes.is_some() {
-                    self.read_accelerations(context)?;
+                    self.read_accelerations(rank)?;
                 }
             }
         }
-        self.run.settle(context)
+        self.run.settle(rank)
     }
 
     /// Records the tangents of accelerations, for the force that was solved last.
-    fn force_tangent(&mut self, context: &mut Rank) -> Result<(), SimulationError> {
+    fn force_tangent(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
         let Sweeps { run, force, bars, accelerations, .. } = self;
         // What was for the force is free again for its tangent.
-        context.recorder.submit()?;
+        rank.recorder.submit()?;
         let (placed, comms) = Placed::of(run);
         let moved = [&bars.positions, &accelerations[0]];
-        force.accelerations_tangent(&mut context.recorder, comms, placed, moved)
+        force.accelerations_tangent(&mut rank.recorder, comms, placed, moved)
     }
 
     /// Records what a kick or drift, which is still to be done, makes of the tangents; `change` is
     /// that of its numbers.
-    fn push_tangent(&mut self, context: &mut Rank, op: StepOp, change: Option<&[f64]>) -> Result<(), SimulationError> {
+    fn push_tangent(&mut self, rank: &mut Rank, op: StepOp, change: Option<&[f64]>) -> Result<(), SimulationError> {
         if change.is_some() && matches!(op, StepOp::Kick { .. } | StepOp::Drift { .. }) {
-            self.run.settle(context)?;
-            pack(&mut context.recorder, &self.run.momentum, &self.momenta, 0)?;
+            self.run.settle(rank)?;
+            pack(&mut rank.recorder, &self.run.momentum, &self.momenta, 0)?;
         }
         let Sweeps { bars: Cotangents { positions, momenta }, accelerations, momenta: own, axpby, .. } = self;
-        let recorder = &mut context.recorder;
+        let recorder = &mut rank.recorder;
         match (op, change) {
             (StepOp::Kick { keep, factor }, change) => {
                 axpby.record(recorder, factor, &accelerations[0], keep, momenta)?;
@@ -357,9 +357,9 @@ impl Sweeps {
     }
 
     /// Computes the tangents of the start.
-    fn start_tangent(&mut self, context: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
+    fn start_tangent(&mut self, rank: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
         let Simulation { displacement, momentum, comms, .. } = &mut self.run;
-        let mut fields = LatticeFields { recorder: &mut context.recorder, comms, lpt: &self.lpt };
+        let mut fields = LatticeFields { recorder: &mut rank.recorder, comms, lpt: &self.lpt };
         let mut factors = LptFactors { position: [0.0; 2], momentum: [0.0; 2] };
         if let Some(NumbersTangent { numbers, .. }) = &by.numbers
             && let [.., x1, x2, p1, p2] = numbers[..]

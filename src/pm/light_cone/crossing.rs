@@ -69,11 +69,11 @@ pub(in crate::pm) fn kernel() -> KernelSource {
 /// let config = Config { particles: 8, mesh: 8, box_size: 200.0, a_start: 0.5, steps: 3, ..Config::default() };
 /// let cone = Cone { observer: [100.0; 3], distance: 300.0, opening: None };
 /// let expected = cone.forecast(&config, 1)?.particles;
-/// let found = launch(Launch::Threads(1), &Options::from_env()?, |context| {
-///     let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
+/// let found = launch(Launch::Threads(1), &Options::from_env()?, |rank| {
+///     let mut simulation = Simulation::new(rank, config.clone(), Noise::Seed)?;
 ///     let mut cone = LightCone::new(&config, cone.clone())?;
-///     simulation.run(context, |simulation, context, _| cone.advance(context, simulation))?;
-///     Ok::<_, Error>(cone.particles(context)?.total())
+///     simulation.run(rank, |simulation, rank, _| cone.advance(rank, simulation))?;
+///     Ok::<_, Error>(cone.particles(rank)?.total())
 /// })?;
 /// assert!(found[0].abs_diff(expected) < expected / 10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -117,7 +117,7 @@ impl LightCone {
     ///
     /// # Errors
     /// [`SimulationError`] of the device.
-    pub fn advance(&mut self, context: &mut Rank, simulation: &mut Simulation) -> Result<(), SimulationError> {
+    pub fn advance(&mut self, rank: &mut Rank, simulation: &mut Simulation) -> Result<(), SimulationError> {
         let a = simulation.scale_factor();
         let next = simulation.next_epoch();
         let leaves = next.map(|next| Shell::new(&simulation.config, &self.cone, [a, next])).transpose()?;
@@ -125,11 +125,11 @@ impl LightCone {
         if self.before.as_ref().is_some_and(|before| before.a == a) || !(leaves || self.before.is_some()) {
             return Ok(());
         }
-        simulation.settle(context)?;
-        let after = State::new(&mut context.recorder, a, [&simulation.displacement, &simulation.momentum])?;
+        simulation.settle(rank)?;
+        let after = State::new(&mut rank.recorder, a, [&simulation.displacement, &simulation.momentum])?;
         if let Some(before) = self.before.take() {
             let (config, own) = (&simulation.config, &simulation.lattice.own);
-            self.cross(&mut context.recorder, config, own, [&before, &after])?;
+            self.cross(&mut rank.recorder, config, own, [&before, &after])?;
         }
         self.before = leaves.then_some(after);
         Ok(())
@@ -232,34 +232,34 @@ impl LightCone {
     ///
     /// # Errors
     /// [`SimulationError`] of the device and the ranks.
-    pub fn particles(&self, context: &mut Rank) -> Result<ConeParticles, SimulationError> {
-        self.in_order(context, AT_ONCE)
+    pub fn particles(&self, rank: &mut Rank) -> Result<ConeParticles, SimulationError> {
+        self.in_order(rank, AT_ONCE)
     }
 
     /// Same as [`particles`](Self::particles), with arrays of rows of at most `most` words, unless
     /// one word of each row takes more.
-    fn in_order(&self, context: &mut Rank, most: u64) -> Result<ConeParticles, SimulationError> {
+    fn in_order(&self, rank: &mut Rank, most: u64) -> Result<ConeParticles, SimulationError> {
         let words = |part: Range<usize>| -> Result<Vec<u32>, HostMemoryError> {
             let rows = self.rows.chunks_exact(ROW);
             let mut words = host_memory::reserve("particles on the light cone", rows.len() * part.len())?;
             rows.for_each(|row| words.extend_from_slice(&row[part.clone()]));
             Ok(words)
         };
-        let high = upload_u32(&mut context.recorder, &words(8..9)?)?;
-        let low = upload_u32(&mut context.recorder, &words(7..8)?)?;
-        let route = route_by_key(context, [&high, &low])?;
+        let high = upload_u32(&mut rank.recorder, &words(8..9)?)?;
+        let low = upload_u32(&mut rank.recorder, &words(7..8)?)?;
+        let route = route_by_key(rank, [&high, &low])?;
         drop((high, low));
         // All ranks send the same words of their rows.
         let mut rows = [(self.rows.len() / ROW) as u64];
-        context.comm.all_reduce(&mut rows, Op::Max)?;
+        rank.comm.all_reduce(&mut rows, Op::Max)?;
         let width = words_at_once(rows[0], most);
         let mut sorted = Vec::new();
         for first in (0..ROW).step_by(width) {
             let part = first..(first + width).min(ROW);
-            let array = upload_u32(&mut context.recorder, &words(part.clone())?)?;
-            let moved = route.forward(context, &array, part.len() as u64)?;
+            let array = upload_u32(&mut rank.recorder, &words(part.clone())?)?;
+            let moved = route.forward(rank, &array, part.len() as u64)?;
             drop(array);
-            let moved = context.recorder.download(&moved, 0, moved.len())?;
+            let moved = rank.recorder.download(&moved, 0, moved.len())?;
             if sorted.is_empty() {
                 sorted = host_memory::zeros("particles on the light cone", moved.len() / part.len() * ROW)?;
             }
@@ -267,7 +267,7 @@ impl LightCone {
                 row[part.clone()].copy_from_slice(moved);
             }
         }
-        ConeParticles::new(&context.comm, sorted)
+        ConeParticles::new(&rank.comm, sorted)
     }
 }
 
@@ -326,14 +326,14 @@ mod tests {
         let config = Config { particles: 2, ..Config::default() };
         let cone = Cone { observer: [0.0; 3], distance: 100.0, opening: None };
         for ranks in [1, 3] {
-            launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |context| {
+            launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |rank| {
                 let mut light = LightCone::new(&config, cone.clone())?;
                 // Keys descend; ranks have different numbers of rows.
-                let rows = 20 * (context.comm.rank() as u32 + 1);
+                let rows = 20 * (rank.index() as u32 + 1);
                 light.rows = (0..rows).rev().flat_map(|row| (0..9).map(move |word| row * 16 + word)).collect();
-                let whole = light.in_order(context, AT_ONCE)?;
+                let whole = light.in_order(rank, AT_ONCE)?;
                 for most in [1, 100, 240] {
-                    assert!(light.in_order(context, most)? == whole, "{ranks} {most}");
+                    assert!(light.in_order(rank, most)? == whole, "{ranks} {most}");
                 }
                 assert!(!whole.is_empty() && whole.iter().is_sorted_by_key(|particle| particle.id));
                 Ok::<_, Error>(())

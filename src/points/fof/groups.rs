@@ -41,14 +41,14 @@ use crate::rank::Rank;
 /// use meshloom::points::fof::{Groups, Linking, Selection};
 /// use meshloom::points::{Cloud, Domain};
 ///
-/// let labels = launch(Launch::Threads(2), &Options::from_env()?, |context| {
+/// let labels = launch(Launch::Threads(2), &Options::from_env()?, |rank| {
 ///     let domain = Domain::new(&[10.0, 10.0])?;
-///     let points: &[f32] = if context.comm.rank() == 0 { &[9.5, 1.0, 4.0, 4.0] } else { &[7.0, 4.0, 0.5, 1.0] };
-///     let cloud = Cloud::from_host(&mut context.recorder, &domain, points)?;
-///     let groups = Groups::find(context, &cloud, Linking::Length(1.5))?;
-///     let catalogue = groups.catalogue(&mut context.recorder, &Selection { min_members: 2, ..Selection::default() })?;
+///     let points: &[f32] = if rank.index() == 0 { &[9.5, 1.0, 4.0, 4.0] } else { &[7.0, 4.0, 0.5, 1.0] };
+///     let cloud = Cloud::from_host(&mut rank.recorder, &domain, points)?;
+///     let groups = Groups::find(rank, &cloud, Linking::Length(1.5))?;
+///     let catalogue = groups.catalogue(&mut rank.recorder, &Selection { min_members: 2, ..Selection::default() })?;
 ///     assert_eq!(catalogue.total, 1);
-///     Ok::<_, Error>(groups.labels(context)?)
+///     Ok::<_, Error>(groups.labels(rank)?)
 /// })?;
 /// assert_eq!(labels, [[0, 1], [2, 0]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -92,23 +92,23 @@ impl Groups {
     ///
     /// # Errors
     /// [`FofError`] of the length, of attributes, the device or the ranks.
-    pub fn find(context: &mut Rank, cloud: &Cloud, linking: Linking) -> Result<Self, FofError> {
-        context.comm.together::<_, FofError>(|| {
+    pub fn find(rank: &mut Rank, cloud: &Cloud, linking: Linking) -> Result<Self, FofError> {
+        rank.comm.together::<_, FofError>(|| {
             linking.length(cloud.domain(), 1)?;
             ATTRIBUTES.iter().try_for_each(|(name, _)| attribute(cloud, name).map(drop))
         })?;
-        let points = Decomposition::new(context, cloud)?;
+        let points = Decomposition::new(rank, cloud)?;
         let length = linking.length(cloud.domain(), points.total)?;
         points.comm.agree("friends of friends", &[("linking length", &length)])?;
-        let roots = Components::new(&context.gpu).labels(&mut context.recorder, &points.own.tree, length)?;
+        let roots = Components::new(&rank.gpu).labels(&mut rank.recorder, &points.own.tree, length)?;
         // Rows ascend with indices, so the least row of a component has its least index.
         let (Some(region), Some(ids)) = (&points.region, &points.own.ids) else {
-            let labels = points.own.ids_of(&mut context.recorder, &roots)?;
-            let spanning = context.gpu.array("fof::spanning", 0)?;
+            let labels = points.own.ids_of(&mut rank.recorder, &roots)?;
+            let spanning = rank.gpu.array("fof::spanning", 0)?;
             return Ok(Groups { labels, roots, spanning, length, ghosts: 0, cost: Cost::default(), points });
         };
-        let links = links::find(context, &points, region, &roots, length)?;
-        let recorder = &mut context.recorder;
+        let links = links::find(rank, &points, region, &roots, length)?;
+        let recorder = &mut rank.recorder;
         let indices_of = |rows: &[u32]| {
             let rows = upload_u32(recorder, rows)?;
             Ok::<_, FofError>(ids.select(recorder, &rows)?.download(recorder)?)
@@ -126,12 +126,12 @@ impl Groups {
     ///
     /// # Errors
     /// Errors of the device and the ranks.
-    pub fn labels(&self, context: &mut Rank) -> Result<Vec<u64>, FofError> {
+    pub fn labels(&self, rank: &mut Rank) -> Result<Vec<u64>, FofError> {
         let labels = match &self.points.route {
-            Some(route) => self.labels.map(|words| route.back(context, words, 1))?,
+            Some(route) => self.labels.map(|words| route.back(rank, words, 1))?,
             None => self.labels.clone(),
         };
-        Ok(labels.download(&mut context.recorder)?)
+        Ok(labels.download(&mut rank.recorder)?)
     }
 
     /// Measures the groups and lists their members (feature `catalogue`); see

@@ -68,22 +68,22 @@ pub(super) struct Links {
 /// Finds links between components of different ranks. `region` is of this rank's points; `roots`
 /// has the row of its component for each row. Collective.
 pub(super) fn find(
-    context: &mut Rank,
+    rank: &mut Rank,
     points: &Decomposition,
     region: &Region,
     roots: &Array<u32>,
     length: f32,
 ) -> Result<Links, FofError> {
-    let comm = context.comm.clone();
+    let comm = rank.comm.clone();
     let me = comm.rank();
     let asked = |rank: usize| (me + rank).is_multiple_of(2) == (me < rank);
-    let along = context.gpu.array("fof::along", roots.len())?;
-    points.permute.gather(&mut context.recorder, roots, points.own.tree.order(), &along, 1, Count::All)?;
-    let (reach, labels) = (Reach::Same(length), Labels::new(&mut context.recorder, region, along)?);
+    let along = rank.gpu.array("fof::along", roots.len())?;
+    points.permute.gather(&mut rank.recorder, roots, points.own.tree.order(), &along, 1, Count::All)?;
+    let (reach, labels) = (Reach::Same(length), Labels::new(&mut rank.recorder, region, along)?);
     let mut comparison = Comparison { labels: &labels, length, linked: HashSet::new(), open: Vec::new() };
     let descent = Descent::new(&comm, region, &reach, region, asked)?;
     let request = |span, bounds| BoxRequest { bounds, row: labels.of_span(span) };
-    let mut fetcher = Fetcher::new(&mut context.recorder, vec![region.on_demand(), &labels.points]);
+    let mut fetcher = Fetcher::new(&mut rank.recorder, vec![region.on_demand(), &labels.points]);
     let near = |rank, request: &BoxRequest| comparison.near(rank, request);
     let (pending, mut cost) = descent.run::<_, FofError>(&mut fetcher, request, near)?;
     let point = |&Pending { at, .. }: &Pending| PointRequest {
@@ -97,7 +97,7 @@ pub(super) fn find(
     cost += cost_of::<PointRequest>(&counts, received.counts(), me);
     let open = fetcher.each(&with_ranks(&received), |(rank, request)| comparison.compare(rank, request))?;
     comparison.open = open.concat();
-    let mut pairs = comparison.decide(&mut context.recorder, points, me)?;
+    let mut pairs = comparison.decide(&mut rank.recorder, points, me)?;
     let own = |row| Component { rank: me as u32, row };
     pairs.extend(comparison.linked.iter().map(|&(there, row)| [there, own(row)]));
     Ok(Links { pairs, ghosts: received.data().len() as u64, cost })

@@ -47,15 +47,15 @@ use requests::{Nearby, Request, near, requests};
 /// // Four points on a ring of side 8, two on each of two ranks.
 /// let ghosts = meshloom::comm::run_threads(2, |comm| {
 ///     let gpu = Gpu::open(&Options::from_env()?, 0)?;
-///     let mut context = Rank::new(comm, gpu)?;
+///     let mut rank = Rank::new(comm, gpu)?;
 ///     let domain = Domain::new(&[8.0, 0.0])?;
-///     let x = 4.0 * context.comm.rank() as f32;
-///     let cloud = Cloud::from_host(&mut context.recorder, &domain, &[x, 0.0, x + 2.0, 0.0])?;
+///     let x = 4.0 * rank.index() as f32;
+///     let cloud = Cloud::from_host(&mut rank.recorder, &domain, &[x, 0.0, x + 2.0, 0.0])?;
 ///     let frame = Frame::new(&domain, Some(Bounds { low: [0.0; 3], high: [6.0, 0.0, 0.0] })); // of all ranks
-///     let tree = Builder::new(&context.gpu).build(&mut context.recorder, &cloud, &frame)?;
-///     let ghosts = Ghosts::within(&mut context, &tree, 2.5)?;
-///     let copies = ghosts.refresh(&mut context, cloud.positions(), 2)?;
-///     Ok::<_, meshloom::Error>(context.recorder.download(&copies, 0, copies.len())?)
+///     let tree = Builder::new(&rank.gpu).build(&mut rank.recorder, &cloud, &frame)?;
+///     let ghosts = Ghosts::within(&mut rank, &tree, 2.5)?;
+///     let copies = ghosts.refresh(&mut rank, cloud.positions(), 2)?;
+///     Ok::<_, meshloom::Error>(rank.recorder.download(&copies, 0, copies.len())?)
 /// })?;
 /// assert_eq!(ghosts, [[4.0, 0.0, 6.0, 0.0], [0.0, 0.0, 2.0, 0.0]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -97,10 +97,10 @@ impl Ghosts {
     /// [`ExchangeError`] if the device or another rank fails; on all ranks [`DeviceError::Misuse`]
     /// if a radius is not a finite number >= 0, and [`CommError::Mismatch`] if radii, domains or
     /// frames differ.
-    pub fn within(context: &mut Rank, tree: &Tree, radius: f32) -> Result<Self, ExchangeError> {
-        agree(&context.comm, tree, radius + 0.0)?; // without a sign of 0
-        let region = Region::of(&mut context.recorder, tree)?;
-        Self::find(context, (&region, tree.order()), &region, &Reach::Same(radius))
+    pub fn within(rank: &mut Rank, tree: &Tree, radius: f32) -> Result<Self, ExchangeError> {
+        agree(&rank.comm, tree, radius + 0.0)?; // without a sign of 0
+        let region = Region::of(&mut rank.recorder, tree)?;
+        Self::find(rank, (&region, tree.order()), &region, &Reach::Same(radius))
     }
 
     /// Ghosts of the points of other ranks that the points of `asking` reach; `region` is of this
@@ -109,16 +109,16 @@ impl Ghosts {
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
     pub(crate) fn find(
-        context: &mut Rank,
+        rank: &mut Rank,
         (region, order): (&Region, &Array<u32>),
         asking: &Region,
         reach: &Reach,
     ) -> Result<Self, ExchangeError> {
-        let comm = context.comm.clone();
+        let comm = rank.comm.clone();
         let descent = Descent::new(&comm, asking, reach, region, |_| true)?;
         let request = |span, bounds| Request { bounds, reach: reach.of(asking, span) };
         let stores = [region.on_demand(), asking.on_demand()].into_iter().chain(reach.on_demand()).collect();
-        let mut fetcher = Fetcher::new(&mut context.recorder, stores);
+        let mut fetcher = Fetcher::new(&mut rank.recorder, stores);
         let near = |_, request: &Request| near(region, request);
         let (pending, mut cost) = descent.run::<_, ExchangeError>(&mut fetcher, request, near)?;
         let (requests, ranks) = fetcher.complete(|| requests(asking, reach, &pending))?;
@@ -130,7 +130,7 @@ impl Ghosts {
         let received: Vec<&[Request]> = received.iter().collect();
         let reached = fetcher.each(&received, |requests| nearby.places(requests))?;
         let sends: Vec<u64> = reached.iter().map(|places| places.len() as u64).collect();
-        let rows = rows_at(&mut context.recorder, order, &reached)?;
+        let rows = rows_at(&mut rank.recorder, order, &reached)?;
         let arrived = comm.all_to_all_v(&rows, &sends)?;
         cost += cost_of::<u32>(&sends, arrived.counts(), comm.rank());
         let receives = arrived.counts().to_vec();
@@ -142,8 +142,8 @@ impl Ghosts {
         let mut asking = host_memory::collect("points with ghosts", asking)?;
         asking.sort_unstable();
         asking.dedup();
-        let adjoint = Adjoint::new(&mut context.recorder, &rows)?;
-        let rows = upload_u32(&mut context.recorder, &rows)?;
+        let adjoint = Adjoint::new(&mut rank.recorder, &rows)?;
+        let rows = upload_u32(&mut rank.recorder, &rows)?;
         Ok(Ghosts {
             rows,
             sends,
@@ -194,16 +194,16 @@ impl Ghosts {
     /// array that is too short.
     pub fn refresh<T: DeviceElement>(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         values: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
         self.check_length("Ghosts::refresh", values.len(), width)?;
         let outgoing =
-            context.gpu.array_in("ghosts::outgoing", self.rows.len().saturating_mul(width), MemoryKind::Outgoing)?;
-        self.permute.gather(&mut context.recorder, values, &self.rows, &outgoing, width, Count::All)?;
+            rank.gpu.array_in("ghosts::outgoing", self.rows.len().saturating_mul(width), MemoryKind::Outgoing)?;
+        self.permute.gather(&mut rank.recorder, values, &self.rows, &outgoing, width, Count::All)?;
         let what = format!("Ghosts::refresh of plan {}", self.number);
-        exchange_rows(context, &what, &outgoing, width, [&self.sends, &self.receives])
+        exchange_rows(rank, &what, &outgoing, width, [&self.sends, &self.receives])
     }
 
     /// Adds the values at ghosts to the points that the ghosts are copies of: the adjoint of
@@ -217,7 +217,7 @@ impl Ghosts {
     /// array of another length.
     pub fn accumulate(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         ghosts: &Array<f32>,
         values: &Array<f32>,
         width: u64,
@@ -227,14 +227,14 @@ impl Ghosts {
             return Err(DeviceError::Misuse { what: "Ghosts::accumulate".into(), why }.into());
         }
         self.check_length("Ghosts::accumulate", values.len(), width)?;
-        let outgoing = context.gpu.array_in("ghosts::outgoing", ghosts.len(), MemoryKind::Outgoing)?;
-        context.recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
+        let outgoing = rank.gpu.array_in("ghosts::outgoing", ghosts.len(), MemoryKind::Outgoing)?;
+        rank.recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
         let what = format!("Ghosts::accumulate of plan {}", self.number);
-        let incoming = exchange_rows(context, &what, &outgoing, width, [&self.receives, &self.sends])?;
+        let incoming = exchange_rows(rank, &what, &outgoing, width, [&self.receives, &self.sends])?;
         let Adjoint { kernel, points, offsets, places, .. } = &self.adjoint;
         let params = AccumulateParams { count: points.len() as u32, width: width as u32 };
         let arrays = [points.raw(), offsets.raw(), places.raw(), incoming.raw(), values.raw()];
-        Ok(context.recorder.each(kernel, &arrays, &params, points.len())?)
+        Ok(rank.recorder.each(kernel, &arrays, &params, points.len())?)
     }
 
     /// Refuses values that lack points which other ranks have copies of.

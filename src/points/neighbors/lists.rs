@@ -146,24 +146,24 @@ impl Ragged {
 
     /// Sends the rows, which are those behind `route`, back to where they were before. Submits and
     /// waits for the ranks, and for a word per rank. Collective.
-    pub(super) fn back(&self, context: &mut Rank, route: &Route) -> Result<Self, NeighborError> {
-        let lengths = self.lengths(&mut context.recorder)?;
-        let sent = route.back_as_sent(context, &lengths, 1)?;
+    pub(super) fn back(&self, rank: &mut Rank, route: &Route) -> Result<Self, NeighborError> {
+        let lengths = self.lengths(&mut rank.recorder)?;
+        let sent = route.back_as_sent(rank, &lengths, 1)?;
         // The rows of each rank lie together, and so do their entries.
         let [_, rows] = route.counts();
         let bounds: Vec<u32> = offsets(rows).into_iter().chain([lengths.len()]).map(|row| row as u32).collect();
-        let recorder = &mut context.recorder;
+        let recorder = &mut rank.recorder;
         let bounds = upload_u32(recorder, &bounds)?;
         let ends = recorder.gpu().array::<u32>("neighbors::ends", bounds.len())?;
         Permute::new().gather(recorder, &self.offsets, &bounds, &ends, 1, Count::All)?;
         let ends = recorder.download(&ends, 0, ends.len())?;
         let sends: Vec<u64> = ends.windows(2).map(|pair| u64::from(pair[1] - pair[0])).collect();
-        let receives = context.comm.all_to_all(&sends)?;
+        let receives = rank.comm.all_to_all(&sends)?;
         let index =
-            self.index.map(|words| exchange_rows(context, "indices of neighbours", words, 1, [&sends, &receives]))?;
-        let distance = exchange_rows(context, "distances of neighbours", &self.distance, 1, [&sends, &receives])?;
-        let offset = offsets_of(&mut context.recorder, &sent)?;
-        Ok(Ragged { offsets: offset, index, distance }.reordered(&mut context.recorder, route.order())?)
+            self.index.map(|words| exchange_rows(rank, "indices of neighbours", words, 1, [&sends, &receives]))?;
+        let distance = exchange_rows(rank, "distances of neighbours", &self.distance, 1, [&sends, &receives])?;
+        let offset = offsets_of(&mut rank.recorder, &sent)?;
+        Ok(Ragged { offsets: offset, index, distance }.reordered(&mut rank.recorder, route.order())?)
     }
 
     /// Downloads the lists. Blocks.

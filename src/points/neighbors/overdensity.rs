@@ -114,18 +114,18 @@ impl Search {
     /// [`NeighborError::Density`]; those of lists within a radius.
     pub(super) fn overdense(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         queries: &Cloud,
         spheres: &Overdense,
     ) -> Result<Vec<u64>, NeighborError> {
-        self.overdense_by(context, queries, spheres, ENTRIES)
+        self.overdense_by(rank, queries, spheres, ENTRIES)
     }
 
     /// Same as [`overdense`](Self::overdense), with lists of at most `most` entries at a time, or
     /// of one query.
     fn overdense_by(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         queries: &Cloud,
         spheres: &Overdense,
         most: u64,
@@ -133,7 +133,7 @@ impl Search {
         self.agree("overdensities", Some(queries), &[("query", spheres)])?;
         spheres.check()?;
         let (dims, width) = (queries.domain().dims(), spheres.densities.len());
-        let positions = context.recorder.download(queries.positions(), 0, queries.positions().len())?;
+        let positions = rank.recorder.download(queries.positions(), 0, queries.positions().len())?;
         let mut found = host_memory::zeros("members of spheres", queries.len() as usize * width)?;
         let Some(sparsest) = spheres.densities.iter().copied().reduce(f64::min) else { return Ok(found) };
         let mut left = host_memory::collect("spheres", 0..queries.len() as usize)?;
@@ -146,8 +146,8 @@ impl Search {
             }
             let mut at = host_memory::reserve("centers of spheres", left.len() * dims)?;
             left.iter().for_each(|&row| at.extend_from_slice(&positions[row * dims..(row + 1) * dims]));
-            let cloud = Cloud::from_host(&mut context.recorder, queries.domain(), &at)?;
-            let within = self.first_within(context, &cloud, spheres, (radius as f32, most))?;
+            let cloud = Cloud::from_host(&mut rank.recorder, queries.domain(), &at)?;
+            let within = self.first_within(rank, &cloud, spheres, (radius as f32, most))?;
             let mut next = Vec::new();
             for (number, &row) in left.iter().enumerate() {
                 for (which, counts) in within.iter().enumerate() {
@@ -165,15 +165,15 @@ impl Search {
     /// for each density one number per query, or [`UNKNOWN`].
     fn first_within(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         queries: &Cloud,
         spheres: &Overdense,
         (radius, most): (f32, u64),
     ) -> Result<Vec<Vec<u32>>, NeighborError> {
-        let local = self.arrange_queries(context, Some(queries))?;
-        let joint = self.points_within(context, &local, radius)?;
+        let local = self.arrange_queries(rank, Some(queries))?;
+        let joint = self.points_within(rank, &local, radius)?;
         let (points, targets) = self.scope(&local, joint.as_ref());
-        let recorder = &mut context.recorder;
+        let recorder = &mut rank.recorder;
         let rows = targets.len(&points.tree);
         let within = Predicate::within(radius);
         let along_the_curve = (&within, RowOrder::Curve);
@@ -213,11 +213,11 @@ impl Search {
         }
         let route = self.route(&local);
         let home = |counts: Array<u32>| match route {
-            Some(route) => Ok::<_, NeighborError>(route.back(context, &counts, 1)?),
+            Some(route) => Ok::<_, NeighborError>(route.back(rank, &counts, 1)?),
             None => Ok(counts),
         };
         let first: Vec<Array<u32>> = first.into_iter().map(home).collect::<Result<_, _>>()?;
-        let recorder = &mut context.recorder;
+        let recorder = &mut rank.recorder;
         Ok(first.iter().map(|counts| recorder.download(counts, 0, counts.len())).collect::<Result<_, _>>()?)
     }
 }
@@ -257,17 +257,17 @@ mod tests {
 
     #[test]
     fn spheres_do_not_depend_on_turns() {
-        launch(Launch::Threads(2), &Options::from_env().unwrap(), |context| {
+        launch(Launch::Threads(2), &Options::from_env().unwrap(), |rank| {
             let domain = Domain::new(&[0.0, 0.0])?;
             let points: Vec<f32> =
                 (0..150).flat_map(|i| [0.1 * (i * i % 97) as f32, 0.1 * (i * 7 % 83) as f32]).collect();
-            let cloud = Cloud::from_host(&mut context.recorder, &domain, &points)?;
-            let search = context.search(&cloud.clone().into())?;
+            let cloud = Cloud::from_host(&mut rank.recorder, &domain, &points)?;
+            let search = rank.search(&cloud.clone().into())?;
             let spheres = Overdense { densities: vec![3.0, 1.0], least: 2 };
-            let at_once = search.overdense(context, &cloud, &spheres)?;
+            let at_once = search.overdense(rank, &cloud, &spheres)?;
             assert!(at_once.iter().any(|&count| count > 0));
             for most in [1, 1000] {
-                assert_eq!(search.overdense_by(context, &cloud, &spheres, most)?, at_once, "{most}");
+                assert_eq!(search.overdense_by(rank, &cloud, &spheres, most)?, at_once, "{most}");
             }
             Ok::<_, Error>(())
         })

@@ -73,7 +73,7 @@ pub(super) type JointQueries = (JointPoints, QueryPoints);
 ///
 /// let nearest = launch(Launch::Threads(3), &Options::from_env()?, |rank| {
 ///     let domain = Domain::new(&[9.0, 0.0])?;
-///     let x = [0.0, 3.5, 7.0][rank.comm.rank()]; // two points per rank
+///     let x = [0.0, 3.5, 7.0][rank.index()]; // two points per rank
 ///     let points = Particles::from_host(rank, &domain, &[x, 0.0, x + 1.0, 0.0])?;
 ///     let search = rank.search(&points)?;
 ///     let found = rank.query(&search, Targets::Own, Predicate::nearest(2).exclude_self(), Lists)?;
@@ -95,21 +95,21 @@ pub struct Search {
 impl Search {
     /// Creates a search among particles: those that are in the order of a curve stay where they
     /// are.
-    pub(super) fn of(context: &mut Rank, particles: &Particles) -> Result<Self, NeighborError> {
+    pub(super) fn of(rank: &mut Rank, particles: &Particles) -> Result<Self, NeighborError> {
         let cloud = particles.cloud().without_attributes();
         let sorted = match particles.curve_order() {
-            Some(order) => Decomposition::of_sorted(context, &cloud, order)?,
+            Some(order) => Decomposition::of_sorted(rank, &cloud, order)?,
             None => None,
         };
         let points = match sorted {
             Some(points) => points,
-            None => Decomposition::new(context, &cloud)?,
+            None => Decomposition::new(rank, &cloud)?,
         };
         Ok(Search {
             points,
             input: particles.clone(),
-            nearest: NearestSearch::new(&context.gpu),
-            radius: RadiusSearch::new(&context.gpu),
+            nearest: NearestSearch::new(&rank.gpu),
+            radius: RadiusSearch::new(&rank.gpu),
             cost: Cell::default(),
             ghosts: Cell::new(0),
         })
@@ -119,23 +119,23 @@ impl Search {
     /// `queries`.
     pub(super) fn nearest_lists(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         queries: Option<&Cloud>,
         knn: &Nearest,
     ) -> Result<Fixed, NeighborError> {
         self.agree("nearest neighbors", queries, &[("query", knn)])?;
         knn.check()?;
         refuse_self_filter(queries, knn.excludes_self)?;
-        let local = self.arrange_queries(context, queries)?;
-        let (lists, ghosts) = self.nearest_rows(context, &local, knn)?;
+        let local = self.arrange_queries(rank, queries)?;
+        let (lists, ghosts) = self.nearest_rows(rank, &local, knn)?;
         let points =
             ghosts.as_ref().and_then(|with| with.points.as_ref()).map_or(&self.points.own, |joint| &joint.points);
-        let index = points.ids_of(&mut context.recorder, &lists.index)?;
+        let index = points.ids_of(&mut rank.recorder, &lists.index)?;
         let width = knn.k.into();
         Ok(Fixed {
             k: knn.k,
-            index: index.map(|words| self.home(context, &local, words, width))?,
-            distance: self.home(context, &local, &lists.distance, width)?,
+            index: index.map(|words| self.home(rank, &local, words, width))?,
+            distance: self.home(rank, &local, &lists.distance, width)?,
         })
     }
 
@@ -143,13 +143,13 @@ impl Search {
     /// queries.
     pub(super) fn home<T: DeviceElement>(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         local: &RankQueries,
         values: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
         match self.route(local).filter(|_| width > 0) {
-            Some(route) => route.back(context, values, width),
+            Some(route) => route.back(rank, values, width),
             None => Ok(values.clone()),
         }
     }
@@ -162,17 +162,17 @@ impl Search {
     /// Returns how many of all points lie within a radius of each row.
     pub(super) fn count_rows(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         queries: Option<&Cloud>,
         within: &Within,
     ) -> Result<Array<u32>, NeighborError> {
         self.agree("counts of neighbors", queries, &[("query", within)])?;
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.filter != PairFilter::All)?;
-        let local = self.arrange_queries(context, queries)?;
-        let joint = self.points_within(context, &local, within.radius)?;
+        let local = self.arrange_queries(rank, queries)?;
+        let joint = self.points_within(rank, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
-        let recorder = &mut context.recorder;
+        let recorder = &mut rank.recorder;
         if !self.is_shared() {
             return self.radius.counts(recorder, &points.tree, queries, within);
         }
@@ -180,25 +180,25 @@ impl Search {
         let counts = self.radius.counts_in(recorder, &points.tree, queries, (within, RowOrder::Curve))?;
         let in_rows = recorder.gpu().array("neighbors::counts", counts.len())?;
         self.points.permute.scatter(recorder, &counts, self.numbers(&local), &in_rows, 1, Count::All)?;
-        Ok(self.home(context, &local, &in_rows, 1)?)
+        Ok(self.home(rank, &local, &in_rows, 1)?)
     }
 
     /// Returns all points within a radius of each row.
     pub(super) fn within_lists(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         queries: Option<&Cloud>,
         within: &Within,
     ) -> Result<Ragged, NeighborError> {
         self.agree("neighbors within a radius", queries, &[("query", within)])?;
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.filter != PairFilter::All)?;
-        let local = self.arrange_queries(context, queries)?;
-        let joint = self.points_within(context, &local, within.radius)?;
+        let local = self.arrange_queries(rank, queries)?;
+        let joint = self.points_within(rank, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
         // Among ghosts the numbers of queries are not their rows.
         let rows = if self.is_shared() { RowOrder::Curve } else { RowOrder::Input };
-        let recorder = &mut context.recorder;
+        let recorder = &mut rank.recorder;
         let lists = self.radius.lists_in(recorder, &points.tree, queries, (within, rows));
         let lists = self.no_longer_than_any(lists)?;
         let index = points.ids_of(recorder, &lists.index)?;
@@ -208,7 +208,7 @@ impl Search {
         }
         let lists = lists.reordered(recorder, self.numbers(&local))?;
         match self.route(&local) {
-            Some(route) => lists.back(context, route),
+            Some(route) => lists.back(rank, route),
             None => Ok(lists),
         }
     }
@@ -217,7 +217,7 @@ impl Search {
     /// The same on all ranks.
     pub(super) fn histogram(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         queries: Option<&Cloud>,
         bins: &Bins,
         within: &Within,
@@ -226,13 +226,13 @@ impl Search {
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.filter != PairFilter::All)?;
         let within = Within { radius: within.radius.min(bins.edges()[bins.len()]), ..*within };
-        let local = self.arrange_queries(context, queries)?;
-        let joint = self.points_within(context, &local, within.radius)?;
+        let local = self.arrange_queries(rank, queries)?;
+        let joint = self.points_within(rank, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
-        let words = context.gpu.array::<u32>("neighbors::bins", 2 * bins.len() as u64)?;
-        context.recorder.clear(&words);
-        self.radius.pairs_within(&mut context.recorder, &points.tree, queries, (bins, within), &words)?;
-        let mut counts = join_u64(&context.recorder.download(&words, 0, words.len())?);
+        let words = rank.gpu.array::<u32>("neighbors::bins", 2 * bins.len() as u64)?;
+        rank.recorder.clear(&words);
+        self.radius.pairs_within(&mut rank.recorder, &points.tree, queries, (bins, within), &words)?;
+        let mut counts = join_u64(&rank.recorder.download(&words, 0, words.len())?);
         self.points.comm.all_reduce(&mut counts, Op::Sum)?;
         Ok(counts)
     }
@@ -281,7 +281,7 @@ impl Search {
     /// arranges them there.
     pub(super) fn arrange_queries(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         queries: Option<&Cloud>,
     ) -> Result<RankQueries, NeighborError> {
         let own = &self.points.own;
@@ -289,13 +289,13 @@ impl Search {
             return Ok(RankQueries { targets: None, route: None, region: None, positions: None });
         };
         if self.points.comm.size() == 1 {
-            let targets = QueryPoints::new(&mut context.recorder, &self.points.builder, cloud, &own.tree)?;
+            let targets = QueryPoints::new(&mut rank.recorder, &self.points.builder, cloud, &own.tree)?;
             let positions = Some(cloud.positions().clone());
             return Ok(RankQueries { targets: Some(targets), route: None, region: None, positions });
         }
-        let route = self.points.route_of(context, cloud)?;
-        let positions = route.forward(context, cloud.positions(), self.points.frame.dims as u64)?;
-        let recorder = &mut context.recorder;
+        let route = self.points.route_of(rank, cloud)?;
+        let positions = route.forward(rank, cloud.positions(), self.points.frame.dims as u64)?;
+        let recorder = &mut rank.recorder;
         let here = Cloud::new(recorder, cloud.domain(), positions)?;
         // All ranks choose the same units.
         let extent = Extent::of(&here).of_all(&self.points.comm)?;
@@ -340,20 +340,20 @@ impl Search {
     /// are searched for again, among ghosts too.
     pub(super) fn nearest_rows(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         local: &RankQueries,
         knn: &Nearest,
     ) -> Result<(Fixed<Array<u32>>, Option<WithGhosts>), NeighborError> {
         let queries = queries_at(local.targets.as_ref());
-        let lists = self.nearest.lists(&mut context.recorder, &self.points.own.tree, queries, knn);
+        let lists = self.nearest.lists(&mut rank.recorder, &self.points.own.tree, queries, knn);
         let mut lists = self.no_longer_than_any(lists)?;
         let asking = local.region.as_ref().or(self.points.region.as_ref());
         let Some(asking) = asking.filter(|_| knn.k > 0) else { return Ok((lists, None)) };
-        let reach = self.reach(&mut context.recorder, local, knn, &lists.distance)?;
-        let reach = Reach::each(&mut context.recorder, asking, reach)?;
-        let fetched = self.fetch(context, local, &reach)?;
+        let reach = self.reach(&mut rank.recorder, local, knn, &lists.distance)?;
+        let reach = Reach::each(&mut rank.recorder, asking, reach)?;
+        let fetched = self.fetch(rank, local, &reach)?;
         let Some(WithGhosts { points: Some(joint), ghosts }) = &fetched else { return Ok((lists, fetched)) };
-        let recorder = &mut context.recorder;
+        let recorder = &mut rank.recorder;
         let places = U64Array::of_words(joint.own_places()).select(recorder, &lists.index)?;
         lists.index = places.words()[0].clone();
         let queries = upload_u32(recorder, ghosts.asking())?;
@@ -370,13 +370,8 @@ impl Search {
 
     /// Returns this rank's points with those that its queries reach on other ranks; `None` on one
     /// rank.
-    fn fetch(
-        &self,
-        context: &mut Rank,
-        local: &RankQueries,
-        reach: &Reach,
-    ) -> Result<Option<WithGhosts>, NeighborError> {
-        let fetched = self.points.fetch_ghosts(context, local.region.as_ref(), reach)?;
+    fn fetch(&self, rank: &mut Rank, local: &RankQueries, reach: &Reach) -> Result<Option<WithGhosts>, NeighborError> {
+        let fetched = self.points.fetch_ghosts(rank, local.region.as_ref(), reach)?;
         if let Some(WithGhosts { ghosts, .. }) = &fetched {
             let mut cost = self.cost.get();
             cost += ghosts.cost();
@@ -421,26 +416,26 @@ impl Search {
     /// `None` without ghosts.
     pub(super) fn points_within(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         local: &RankQueries,
         radius: f32,
     ) -> Result<Option<JointQueries>, NeighborError> {
-        Ok(self.points_and_ghosts_within(context, local, radius)?.0)
+        Ok(self.points_and_ghosts_within(rank, local, radius)?.0)
     }
 
     /// [`points_within`](Self::points_within), and the ghosts, which every rank of several has, to
     /// move values of points to them.
     pub(super) fn points_and_ghosts_within(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         local: &RankQueries,
         radius: f32,
     ) -> Result<(Option<JointQueries>, Option<Ghosts>), NeighborError> {
-        let Some(WithGhosts { points, ghosts }) = self.fetch(context, local, &Reach::Same(radius))? else {
+        let Some(WithGhosts { points, ghosts }) = self.fetch(rank, local, &Reach::Same(radius))? else {
             return Ok((None, None));
         };
         let Some(joint) = points else { return Ok((None, Some(ghosts))) };
-        let targets = self.targets_among(&mut context.recorder, local, &joint, None)?;
+        let targets = self.targets_among(&mut rank.recorder, local, &joint, None)?;
         Ok((Some((joint, targets)), Some(ghosts)))
     }
 

@@ -92,7 +92,7 @@ impl Search {
     /// - [`NeighborError::Weight`] for a weight that is negative or not finite.
     pub(super) fn weighted_pairs(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         queries: Option<&Cloud>,
         (bins, within): (&Bins, &Within),
         weights: PairWeights<'_>,
@@ -114,28 +114,27 @@ impl Search {
         };
         let exponent = of_points.exponent + of_queries.as_ref().unwrap_or(&of_points).exponent;
 
-        let local = self.arrange_queries(context, queries)?;
-        let (joint, ghosts) = self.points_and_ghosts_within(context, &local, within.radius)?;
-        let mut sources = upload_u32(&mut context.recorder, &of_points.values)?;
+        let local = self.arrange_queries(rank, queries)?;
+        let (joint, ghosts) = self.points_and_ghosts_within(rank, &local, within.radius)?;
+        let mut sources = upload_u32(&mut rank.recorder, &of_points.values)?;
         if let Some(route) = &self.points.route {
-            sources = route.forward(context, &sources, 1)?;
+            sources = route.forward(rank, &sources, 1)?;
         }
         if let Some(ghosts) = &ghosts {
-            let fetched = ghosts.refresh(context, &sources, 1)?;
+            let fetched = ghosts.refresh(rank, &sources, 1)?;
             if let Some((joint, _)) = &joint {
-                sources = joint.joined(&mut context.recorder, &sources, &fetched, 1)?;
+                sources = joint.joined(&mut rank.recorder, &sources, &fetched, 1)?;
             }
         }
         let mut table = sources;
         if let Some(of_queries) = &of_queries {
-            let mut values = upload_u32(&mut context.recorder, &of_queries.values)?;
+            let mut values = upload_u32(&mut rank.recorder, &of_queries.values)?;
             if let Some(route) = self.route(&local) {
-                values = route.forward(context, &values, 1)?;
+                values = route.forward(rank, &values, 1)?;
             }
-            table = chained(&mut context.recorder, &table, &values)?;
+            table = chained(&mut rank.recorder, &table, &values)?;
         }
-        let mut limbs =
-            self.add_weighted(context, (&local, joint.as_ref()), (bins, within), &table, queries.is_some())?;
+        let mut limbs = self.add_weighted(rank, (&local, joint.as_ref()), (bins, within), &table, queries.is_some())?;
         comm.all_reduce(&mut limbs, Op::Sum)?;
         Ok(WeightedPairs {
             counts: limbs.chunks_exact(WORDS).map(|limbs| joined(&limbs[4..]) as u64).collect(),
@@ -147,14 +146,14 @@ impl Search {
     /// weights of the sources, then those of queries that are not sources.
     fn add_weighted(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         (local, joint): (&RankQueries, Option<&JointQueries>),
         (bins, within): (&Bins, Within),
         table: &Array<u32>,
         has_queries: bool,
     ) -> Result<Vec<u64>, NeighborError> {
         let (points, queries) = self.scope(local, joint);
-        let (recorder, tree) = (&mut context.recorder, &points.tree);
+        let (recorder, tree) = (&mut rank.recorder, &points.tree);
         let last = bins.edges()[bins.len()];
         let least = bins.edges().iter().copied().find(|&edge| edge > 0.0).unwrap_or(last);
         let units = queries.units(tree, last, least);

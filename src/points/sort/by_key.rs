@@ -24,17 +24,17 @@ use crate::rank::Rank;
 /// use meshloom::points::sort::route_by_key;
 /// use meshloom::{Error, Launch, launch};
 ///
-/// let sorted = launch(Launch::Threads(2), &Options::from_env()?, |context| {
-///     let own: &[u32] = if context.comm.rank() == 0 { &[7, 1, 5] } else { &[3] };
-///     let array = |context: &mut meshloom::Rank, words: &[u32]| {
-///         let array = context.gpu.array("words", words.len() as u64)?;
-///         context.recorder.upload(&array, 0, words)?;
+/// let sorted = launch(Launch::Threads(2), &Options::from_env()?, |rank| {
+///     let own: &[u32] = if rank.index() == 0 { &[7, 1, 5] } else { &[3] };
+///     let array = |rank: &mut meshloom::Rank, words: &[u32]| {
+///         let array = rank.gpu.array("words", words.len() as u64)?;
+///         rank.recorder.upload(&array, 0, words)?;
 ///         Ok::<_, Error>(array)
 ///     };
-///     let (high, low) = (array(context, &vec![0; own.len()])?, array(context, own)?);
-///     let route = route_by_key(context, [&high, &low])?;
-///     let moved = route.forward(context, &low, 1)?;
-///     Ok::<_, Error>(context.recorder.download(&moved, 0, moved.len())?)
+///     let (high, low) = (array(rank, &vec![0; own.len()])?, array(rank, own)?);
+///     let route = route_by_key(rank, [&high, &low])?;
+///     let moved = route.forward(rank, &low, 1)?;
+///     Ok::<_, Error>(rank.recorder.download(&moved, 0, moved.len())?)
 /// })?;
 /// assert_eq!(sorted, [[1, 3], [5, 7]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -42,21 +42,21 @@ use crate::rank::Rank;
 ///
 /// # Errors
 /// [`SortError`] of the device or of a rank.
-pub fn route_by_key(context: &mut Rank, keys: [&Array<u32>; 2]) -> Result<Route, SortError> {
-    let (comm, count) = (context.comm.clone(), keys[0].len());
-    let order = order_of(&mut context.recorder, keys)?;
+pub fn route_by_key(rank: &mut Rank, keys: [&Array<u32>; 2]) -> Result<Route, SortError> {
+    let (comm, count) = (rank.comm.clone(), keys[0].len());
+    let order = order_of(&mut rank.recorder, keys)?;
     if comm.size() == 1 {
         return Ok(Route::new(&comm, order, vec![count], vec![count], None)?);
     }
     let mut total = [count];
     comm.all_reduce(&mut total, Op::Sum)?;
-    let recorder = &mut context.recorder;
+    let recorder = &mut rank.recorder;
     let [high, low] = keys.map(|words| gathered(recorder, words, &order, 1, MemoryKind::Outgoing));
     let sorted = [high?, low?];
     let (places, _) = cuts(recorder, &comm, sorted.each_ref(), total[0])?;
     let sends: Vec<u64> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let receives = comm.all_to_all(&sends)?;
-    let [high, low] = sorted.map(|words| exchange_rows(context, "keys of a sort", &words, 1, [&sends, &receives]));
-    let (merge, _) = merge(&mut context.recorder, [&high?, &low?], &receives)?;
+    let [high, low] = sorted.map(|words| exchange_rows(rank, "keys of a sort", &words, 1, [&sends, &receives]));
+    let (merge, _) = merge(&mut rank.recorder, [&high?, &low?], &receives)?;
     Ok(Route::new(&comm, order, sends, receives, Some(merge))?)
 }

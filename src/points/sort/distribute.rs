@@ -80,11 +80,11 @@ fn bytes_moved(cloud: &Cloud, count: u64) -> u64 {
 /// use meshloom::points::{Cloud, Curve, Domain};
 /// use meshloom::{Error, Launch, launch, points::sort};
 ///
-/// let indices = launch(Launch::Threads(2), &Options::from_env()?, |context| {
-///     let points: &[f32] = if context.comm.rank() == 0 { &[0.9, 0.9, 0.1, 0.9, 0.2, 0.1] } else { &[0.1, 0.1] };
-///     let cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[1.0, 1.0])?, points)?;
-///     let sorted = sort::distribute(context, &cloud, Curve::Morton)?;
-///     Ok::<_, Error>(sorted.index(&mut context.recorder)?)
+/// let indices = launch(Launch::Threads(2), &Options::from_env()?, |rank| {
+///     let points: &[f32] = if rank.index() == 0 { &[0.9, 0.9, 0.1, 0.9, 0.2, 0.1] } else { &[0.1, 0.1] };
+///     let cloud = Cloud::from_host(&mut rank.recorder, &Domain::new(&[1.0, 1.0])?, points)?;
+///     let sorted = sort::distribute(rank, &cloud, Curve::Morton)?;
+///     Ok::<_, Error>(sorted.index(&mut rank.recorder)?)
 /// })?;
 /// assert_eq!(indices, [[3, 2], [1, 0]]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -93,12 +93,12 @@ fn bytes_moved(cloud: &Cloud, count: u64) -> u64 {
 /// # Errors
 /// [`CommError::Differ`](crate::comm::CommError::Differ) on all ranks; [`SortError`] of the device,
 /// of a rank, or [`TooMany`](crate::points::ParticleError::TooMany) points.
-pub fn distribute(context: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
+pub fn distribute(rank: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
     let Distributed { cloud, keys, frame, route, part, total, traffic, first_row, .. } =
-        distribute_rows(context, cloud, curve)?;
-    let ids = match context.comm.size() {
+        distribute_rows(rank, cloud, curve)?;
+    let ids = match rank.comm.size() {
         1 => U64Array::of_words(route.order()),
-        _ => route.forward_ids(context, first_row, total)?,
+        _ => route.forward_ids(rank, first_row, total)?,
     };
     Ok(Sorted { cloud, keys, frame, route, part, total, traffic, ids })
 }
@@ -125,35 +125,35 @@ impl Distributed {
 }
 
 /// Sorts the points of all ranks as [`distribute`] does.
-pub(crate) fn distribute_rows(context: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Distributed, SortError> {
-    let comm = context.comm.clone();
-    let mut traffic = bytes_moved(cloud, cloud.len()) + Sort::new(&context.gpu).traffic(true, 63, cloud.len());
+pub(crate) fn distribute_rows(rank: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Distributed, SortError> {
+    let comm = rank.comm.clone();
+    let mut traffic = bytes_moved(cloud, cloud.len()) + Sort::new(&rank.gpu).traffic(true, 63, cloud.len());
     let all = Summary::gather(&comm, cloud, curve, false)?;
     let frame = all.cells(cloud.domain(), curve)?;
     let Shares { total, row_offsets, order, keys, sends, receives, splitters } =
-        Shares::find(context, cloud, curve, &all, &frame)?;
+        Shares::find(rank, cloud, curve, &all, &frame)?;
     let (part, first_row) = (split(total, comm.size() as u64, comm.rank() as u64), row_offsets[comm.rank()]);
     if comm.size() == 1 {
         let route = Route::new(&comm, order.clone(), sends, receives, None)?;
-        let cloud = cloud.gather(&mut context.recorder, &Permute::new(), &order)?;
+        let cloud = cloud.gather(&mut rank.recorder, &Permute::new(), &order)?;
         return Ok(Distributed { cloud, keys, frame, route, part, total, traffic, first_row, splitters });
     }
     // Frees the device memory before anything is exchanged.
     drop(keys);
     // Keys are recomputed from the received positions instead of being sent.
     let dims = cloud.domain().dims() as u64;
-    let outgoing = gathered(&mut context.recorder, &cloud.positions().cast()?, &order, dims, MemoryKind::Outgoing)?;
-    let incoming = exchange_rows(context, "positions of a sort", &outgoing, dims, [&sends, &receives])?;
+    let outgoing = gathered(&mut rank.recorder, &cloud.positions().cast()?, &order, dims, MemoryKind::Outgoing)?;
+    let incoming = exchange_rows(rank, "positions of a sort", &outgoing, dims, [&sends, &receives])?;
     drop(outgoing);
     // What arrives from each rank is sorted: it is merged, not sorted again.
-    let [high, low] = keys_of(&mut context.recorder, curve, &incoming.cast()?, &frame)?;
-    let (merge, keys) = merge(&mut context.recorder, [&high, &low], &receives)?;
+    let [high, low] = keys_of(&mut rank.recorder, curve, &incoming.cast()?, &frame)?;
+    let (merge, keys) = merge(&mut rank.recorder, [&high, &low], &receives)?;
     traffic += bytes_moved(cloud, merge.len()) + merge_traffic(&receives);
     drop([high, low]);
-    let positions = gathered(&mut context.recorder, &incoming, &merge, dims, MemoryKind::Device)?;
-    let mut here = Cloud::new(&mut context.recorder, cloud.domain(), positions.cast()?)?;
+    let positions = gathered(&mut rank.recorder, &incoming, &merge, dims, MemoryKind::Device)?;
+    let mut here = Cloud::new(&mut rank.recorder, cloud.domain(), positions.cast()?)?;
 
     let route = Route::new(&comm, order, sends, receives, Some(merge))?;
-    route.forward_attributes(context, cloud, &mut here)?;
+    route.forward_attributes(rank, cloud, &mut here)?;
     Ok(Distributed { cloud: here, keys, frame, route, part, total, traffic, first_row, splitters })
 }

@@ -105,15 +105,15 @@ impl Route {
     /// `array` does not have the rows before, or the exchange is of other ranks.
     pub fn forward<T: DeviceElement>(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         array: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
-        let (words, source) = self.words(&context.comm, array, width, self.rows_before())?;
+        let (words, source) = self.words(&rank.comm, array, width, self.rows_before())?;
         let memory = if self.is_local() { MemoryKind::Device } else { MemoryKind::Outgoing };
-        let outgoing = context.gpu.array_in::<u32>("route::outgoing", source.len(), memory)?;
-        self.permute.gather(&mut context.recorder, &source, &self.order, &outgoing, words, Count::All)?;
-        Ok(self.exchange(context, outgoing, words)?.cast()?)
+        let outgoing = rank.gpu.array_in::<u32>("route::outgoing", source.len(), memory)?;
+        self.permute.gather(&mut rank.recorder, &source, &self.order, &outgoing, words, Count::All)?;
+        Ok(self.exchange(rank, outgoing, words)?.cast()?)
     }
 
     /// Returns `true` if rows are only gathered, on one rank.
@@ -123,10 +123,10 @@ impl Route {
 
     /// Gives `to`, which has this rank's points after, the attributes that the points have in
     /// `from`.
-    pub(crate) fn forward_attributes(&self, context: &mut Rank, from: &Cloud, to: &mut Cloud) -> Result<(), SortError> {
+    pub(crate) fn forward_attributes(&self, rank: &mut Rank, from: &Cloud, to: &mut Cloud) -> Result<(), SortError> {
         for (name, attribute) in from.attributes() {
             let (values, width) = (attribute.values(), attribute.width());
-            let words = self.forward(context, &values.words()?, width)?;
+            let words = self.forward(rank, &values.words()?, width)?;
             to.set(name, values.like(&words)?, width)?;
         }
         Ok(())
@@ -134,21 +134,21 @@ impl Route {
 
     /// Returns the indices of this rank's rows after among the `total` of all ranks, of which this
     /// rank's before begin at `first`.
-    pub(crate) fn forward_ids(&self, context: &mut Rank, first: u64, total: u64) -> Result<U64Array, ExchangeError> {
-        let ids = U64Array::sum(&mut context.recorder, first, &self.order, total)?;
-        ids.map(|words| self.exchange(context, words.clone(), 1))
+    pub(crate) fn forward_ids(&self, rank: &mut Rank, first: u64, total: u64) -> Result<U64Array, ExchangeError> {
+        let ids = U64Array::sum(&mut rank.recorder, first, &self.order, total)?;
+        ids.map(|words| self.exchange(rank, words.clone(), 1))
     }
 
     /// Exchanges rows that are in local order, and merges those received.
-    fn exchange(&self, context: &mut Rank, outgoing: Array<u32>, words: u64) -> Result<Array<u32>, ExchangeError> {
+    fn exchange(&self, rank: &mut Rank, outgoing: Array<u32>, words: u64) -> Result<Array<u32>, ExchangeError> {
         if self.is_local() {
             return Ok(outgoing);
         }
         let what = format!("Route::forward of plan {}", self.number);
-        let incoming = exchange_rows(context, &what, &outgoing, words, [&self.sends, &self.receives])?;
+        let incoming = exchange_rows(rank, &what, &outgoing, words, [&self.sends, &self.receives])?;
         let Some(merge) = &self.merge else { return Ok(incoming) };
-        let target = context.gpu.array::<u32>("route::rows", incoming.len())?;
-        self.permute.gather(&mut context.recorder, &incoming, merge, &target, words, Count::All)?;
+        let target = rank.gpu.array::<u32>("route::rows", incoming.len())?;
+        self.permute.gather(&mut rank.recorder, &incoming, merge, &target, words, Count::All)?;
         Ok(target)
     }
 
@@ -159,13 +159,13 @@ impl Route {
     /// Same as [`forward`](Self::forward), with the rows after.
     pub fn back<T: DeviceElement>(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         array: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
-        let sent = self.back_as_sent(context, array, width)?;
-        let target = context.gpu.array::<T>("route::rows", sent.len())?;
-        self.permute.scatter(&mut context.recorder, &sent, &self.order, &target, width, Count::All)?;
+        let sent = self.back_as_sent(rank, array, width)?;
+        let target = rank.gpu.array::<T>("route::rows", sent.len())?;
+        self.permute.scatter(&mut rank.recorder, &sent, &self.order, &target, width, Count::All)?;
         Ok(target)
     }
 
@@ -173,21 +173,21 @@ impl Route {
     /// own.
     pub(crate) fn back_as_sent<T: DeviceElement>(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         array: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
-        let (words, source) = self.words(&context.comm, array, width, self.rows_after())?;
+        let (words, source) = self.words(&rank.comm, array, width, self.rows_after())?;
         if self.is_local() {
             return Ok(array.clone());
         }
-        let outgoing = context.gpu.array_in::<u32>("route::outgoing", source.len(), MemoryKind::Outgoing)?;
+        let outgoing = rank.gpu.array_in::<u32>("route::outgoing", source.len(), MemoryKind::Outgoing)?;
         match &self.merge {
-            Some(merge) => self.permute.scatter(&mut context.recorder, &source, merge, &outgoing, words, Count::All)?,
-            None => context.recorder.copy(&source, 0, &outgoing, 0, source.len())?,
+            Some(merge) => self.permute.scatter(&mut rank.recorder, &source, merge, &outgoing, words, Count::All)?,
+            None => rank.recorder.copy(&source, 0, &outgoing, 0, source.len())?,
         }
         let what = format!("Route::back of plan {}", self.number);
-        Ok(exchange_rows(context, &what, &outgoing, words, [&self.receives, &self.sends])?.cast()?)
+        Ok(exchange_rows(rank, &what, &outgoing, words, [&self.receives, &self.sends])?.cast()?)
     }
 
     /// Words per row, and the array as words.

@@ -147,17 +147,11 @@ impl Shares {
     /// Finds them along a curve through the cells of `frame`: sorts this rank's keys, and cuts
     /// those of all ranks by counting. Waits for the device and the other ranks, up to eight rounds
     /// of 256 counts for each boundary. Collective.
-    pub fn find(
-        context: &mut Rank,
-        cloud: &Cloud,
-        curve: Curve,
-        all: &Summary,
-        frame: &Frame,
-    ) -> Result<Self, SortError> {
-        let comm = context.comm.clone();
-        let Ordered { order, keys } = Ordered::new(&mut context.recorder, curve, cloud.positions(), frame)?;
+    pub fn find(rank: &mut Rank, cloud: &Cloud, curve: Curve, all: &Summary, frame: &Frame) -> Result<Self, SortError> {
+        let comm = rank.comm.clone();
+        let Ordered { order, keys } = Ordered::new(&mut rank.recorder, curve, cloud.positions(), frame)?;
         let (total, row_offsets) = all.total_and_offsets();
-        let (cuts, splitters) = cuts(&mut context.recorder, &comm, keys.each_ref(), total)?;
+        let (cuts, splitters) = cuts(&mut rank.recorder, &comm, keys.each_ref(), total)?;
         let sends: Vec<u64> = cuts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let receives = comm.all_to_all(&sends)?;
         Ok(Shares { total, row_offsets, order, keys, sends, receives, splitters })
@@ -186,8 +180,8 @@ fn by_rank(recorder: &mut Recorder, rank_of: &Array<u32>, ranks: u32) -> Result<
 
 /// Plans the route of rows to the ranks in `owners`, one per row; rows arrive in rank order, those
 /// of one rank in its order. Blocks for a word per rank. Collective.
-pub(crate) fn route_to(context: &mut Rank, owners: &Array<u32>) -> Result<Route, SortError> {
-    let (comm, ranks, recorder) = (context.comm.clone(), context.comm.size() as u32, &mut context.recorder);
+pub(crate) fn route_to(rank: &mut Rank, owners: &Array<u32>) -> Result<Route, SortError> {
+    let (comm, ranks, recorder) = (rank.comm.clone(), rank.comm.size() as u32, &mut rank.recorder);
     let order = by_rank(recorder, owners, ranks)?;
     let sorted = gathered(recorder, owners, &order, 1, MemoryKind::Device)?;
     let ends = probe::count(recorder, [&sorted, &sorted], &(0..ranks).map(last_key).collect::<Vec<u64>>())?;
