@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut simulation = Simulation::new(rank, config.clone(), Noise::Seed)?;
         simulation.run(rank, |_, _, _| Ok::<_, Error>(()))?;
 
-        let cloud = simulation.cloud(rank)?;
-        let groups = Groups::find(rank, &cloud, Linking::Separations(0.2))?;
+        let particles = simulation.to_particles(rank)?;
+        let groups = Groups::find(rank, particles.cloud(), Linking::Separations(0.2))?;
         let halos = groups.catalogue(&mut rank.recorder, &Selection::default())?;
         let first = match (halos.count.first(), halos.center.first_chunk::<3>()) {
             (Some(count), Some(center)) => format!("the first of {count} particles at {center:.1?}"),

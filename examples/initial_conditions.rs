@@ -1,68 +1,95 @@
 //! Initial conditions whose evolution explains a noisy density: the maximum of the posterior by
-//! gradient descent (Adam, Kingma & Ba 2015), over any number of ranks. Writes a picture of the
-//! data and of the density that was found, side by side.
+//! gradient descent (Adam, Kingma & Ba 2015), over any number of ranks. All fields stay on the
+//! device. Writes a picture of the data and of the density that was found, side by side.
 //!
 //! ```text
 //! cargo run --release --features image --example initial_conditions -- docs 2    # docs/initial-conditions.png, on two ranks
 //! ```
 
-use meshloom::comm::Op;
 use meshloom::gpu::Options;
 use meshloom::io::density_png;
 use meshloom::pm::{Config, Gradient, Noise, Simulation};
-use meshloom::random::white_noise;
-use meshloom::{Error, Launch, launch};
+use meshloom::{Error, Field, Launch, Rank, launch};
 
 /// Standard deviation of the data's noise in a cell, whose mean density is 1.
-const SIGMA: f32 = 0.3;
+const SIGMA: f64 = 0.3;
 const ITERATIONS: i32 = 100;
+const CELLS: u64 = 32;
+
+meshloom::kernel_params! {
+    /// Factors of a step of Adam: the size of the step and the corrections of both means.
+    struct Adam {
+        step: f32,
+        first: f32,
+        second: f32,
+    }
+}
+
+/// Returns the density summed along the last axis on rank 0, one number for each column.
+fn columns(rank: &mut Rank, density: &Field) -> Result<Vec<f32>, Error> {
+    let all = rank.gather(density, 0)?.unwrap_or_default();
+    Ok(all.chunks(CELLS as usize).map(|column| column.iter().map(|cell| cell.max(0.0)).sum()).collect())
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let path = std::path::Path::new(&words.next().unwrap_or_else(|| ".".into())).join("initial-conditions.png");
     let ranks = words.next().map_or(Ok(1), |text| text.parse())?;
+    let config = Config { particles: CELLS, mesh: CELLS, box_size: 320.0, steps: 4, ..Config::default() };
     launch(Launch::detect(ranks), &Options::from_env()?, |rank| {
-        // Each rank has whole planes along x, of as many particles as cells.
-        let base = Config { grid: Some([rank.comm.size(), 1]), ..Config::default() };
-        let config = Config { particles: 32, mesh: 32, box_size: 320.0, steps: 4, ..base };
-        // Data: the density of a run of which only its noise is unknown.
+        // Data: the density of a run of which only the noise is unknown, and noise of each cell.
         let mut truth = Simulation::new(rank, Config { seed: 7, ..config.clone() }, Noise::Seed)?;
         truth.run(rank, |_, _, _| Ok::<_, Error>(()))?;
-        let (own, mut data) = truth.density(rank)?;
-        data.iter_mut().zip(own[0].start * 32 * 32..).for_each(|(d, cell)| *d += SIGMA * white_noise(8, cell) as f32);
+        let (cells, sites) = (truth.cell_mesh().clone(), truth.site_mesh().clone());
+        let mut data = rank.fill_white_noise(&cells, 8)?;
+        let density = truth.density(rank)?;
+        rank.axpby(1.0, &density, SIGMA, &mut data)?;
 
+        // The derivative of half of chi-squared by the density.
+        let by_density = format!("fn cell(c: Cell) -> f32 {{ return (found(c) - data(c)) / {}; }}", SIGMA * SIGMA);
+        let by_density = rank.stencil(&cells, by_density);
+        // Before there are data, the noise is normal with variance 1.
+        let mean =
+            rank.stencil(&sites, "fn cell(c: Cell) -> f32 { return 0.9 * mean(c) + 0.1 * (slope(c) + noise(c)); }");
+        let square = rank.stencil(
+            &sites,
+            "fn cell(c: Cell) -> f32 { let s = slope(c) + noise(c); return 0.99 * square(c) + 0.01 * s * s; }",
+        );
+        let step = rank.stencil(
+            &sites,
+            "fn cell(c: Cell) -> f32 {
+                 return noise(c) - params.step * params.first * mean(c) / (sqrt(params.second * square(c)) + 1e-8);
+             }",
+        );
+        let [mut noise, mut m, mut v, mut next] =
+            [rank.zeros(&sites)?, rank.zeros(&sites)?, rank.zeros(&sites)?, rank.zeros::<f32>(&sites)?];
         let mut gradient = Gradient::new(rank, config.clone(), 1)?;
-        let [mut density, mut noise, mut mean, mut square] = [(); 4].map(|()| vec![0.0f32; data.len()]);
+        let (mut found, mut by) = (rank.zeros(&cells)?, rank.zeros::<f32>(&cells)?);
         for iteration in 1..=ITERATIONS {
-            let found = gradient.evaluate(rank, Noise::Values(&noise), |observer, rank| {
-                density = observer.run().density(rank)?.1;
-                let residuals: Vec<f32> = density.iter().zip(&data).map(|(s, d)| (s - d) / SIGMA).collect();
-                let by = rank.gpu.array("by", density.len() as u64)?;
-                rank.recorder.upload(&by, 0, &residuals.iter().map(|r| r / SIGMA).collect::<Vec<_>>())?;
+            let of = gradient.evaluate(rank, Noise::Field(&noise), |observer, rank| {
+                found = observer.density(rank)?;
+                by_density.run(rank, &(), &[("found", &found), ("data", &data)], &mut by)?;
                 observer.add_density(rank, &by)?;
-                let mut energy = [residuals.iter().map(|r| 0.5 * f64::from(r * r)).sum::<f64>()];
-                rank.comm.all_reduce(&mut energy, Op::Sum)?;
-                Ok::<_, Error>(energy[0])
+                Ok::<_, Error>(0.5 * SIGMA * SIGMA * rank.dot(&by, &by)?)
             })?;
-            let slope = rank.recorder.download(&found.white_noise, 0, data.len() as u64)?;
             let [first, second] = [0.9f32, 0.99].map(|keep| 1.0 / (1.0 - keep.powi(iteration)));
-            for (i, slope) in slope.iter().enumerate() {
-                // The noise is normal with variance 1 before there are data.
-                let slope = slope + noise[i];
-                mean[i] = 0.9 * mean[i] + 0.1 * slope;
-                square[i] = 0.99 * square[i] + 0.01 * slope * slope;
-                noise[i] -= 0.1 * first * mean[i] / ((second * square[i]).sqrt() + 1e-8);
-            }
+            let (loss, slope) = (of.loss, of.white_noise);
+            mean.run(rank, &(), &[("mean", &m), ("slope", &slope), ("noise", &noise)], &mut next)?;
+            std::mem::swap(&mut m, &mut next);
+            square.run(rank, &(), &[("square", &v), ("slope", &slope), ("noise", &noise)], &mut next)?;
+            std::mem::swap(&mut v, &mut next);
+            let adam = Adam { step: 0.1, first, second };
+            step.run(rank, &adam, &[("noise", &noise), ("mean", &m), ("square", &v)], &mut next)?;
+            std::mem::swap(&mut noise, &mut next);
             if rank.index() == 0 && iteration % 10 == 0 {
-                println!("{iteration:3}: chi-squared per cell {:.3}", 2.0 * found.loss / 32f64.powi(3));
+                println!("{iteration:3}: chi-squared per cell {:.3}", 2.0 * loss / cells.total_cells() as f64);
             }
         }
-        let column = |line: &[f32]| line.iter().map(|cell| cell.max(0.0)).sum::<f32>();
-        let map = |field: &[f32]| rank.comm.gather_v(0, &field.chunks(32).map(column).collect::<Vec<_>>());
-        if let (Some(data), Some(found)) = (map(&data)?, map(&density)?) {
-            let rows = data.data().chunks(32).zip(found.data().chunks(32));
+        let (data, found) = (columns(rank, &data)?, columns(rank, &found)?);
+        if rank.index() == 0 {
+            let rows = data.chunks(CELLS as usize).zip(found.chunks(CELLS as usize));
             let both: Vec<f32> = rows.flat_map(|(data, found)| [data, found].concat()).collect();
-            density_png(&both, 64, 32, &path)?;
+            density_png(&both, 2 * CELLS as usize, CELLS as usize, &path)?;
             println!("wrote {}", path.display());
         }
         Ok::<_, Error>(())

@@ -8,7 +8,7 @@ use super::error::FieldError;
 use crate::gpu::DeviceElement;
 use crate::grid::{Mesh, extent};
 use crate::host_memory;
-use crate::io::{IoError, NpyElement, NpyFile, collective};
+use crate::io::{IoError, NpyElement, NpyFile, Sealed, collective};
 #[cfg(feature = "image")]
 use crate::io::{diverging_png_bytes, write_whole};
 use crate::rank::Rank;
@@ -108,9 +108,24 @@ impl Rank {
         path: impl AsRef<Path>,
         field: &Field<T>,
     ) -> Result<(), FieldError> {
+        let (sealed, comm) = (self.seal_npy(path, field)?, self.comm.clone());
+        comm.together(|| Ok(sealed.publish()?))
+    }
+
+    /// Writes like [`write_npy`](Self::write_npy), but leaves the file to be named by
+    /// [`Sealed::publish`] on rank 0, so that several files can appear together.
+    /// [Collective](Self); blocks.
+    ///
+    /// # Errors
+    /// Same as [`write_npy`](Self::write_npy).
+    pub fn seal_npy<T: DeviceElement + NpyElement>(
+        &mut self,
+        path: impl AsRef<Path>,
+        field: &Field<T>,
+    ) -> Result<Sealed, FieldError> {
         let shape = file_shape(field.mesh(), field.components());
         let comm = self.comm.clone();
-        collective::write_npy(&comm, path.as_ref(), &shape, |file| {
+        collective::seal_npy(&comm, path.as_ref(), &shape, |file| {
             let own = self.own_cells(field)?;
             for FileRun { packed, file: first, len } in runs(field.mesh(), field.components()).flat_map(FileRun::chunks)
             {

@@ -1,8 +1,10 @@
 //! Vectors: the values of a space on one rank.
 
 use super::error::OperatorError;
-use super::leaf::Support;
+use super::leaf::{Leaf, Support};
 use super::space::Space;
+use crate::fft::Values;
+use crate::field::Field;
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 use crate::host_memory;
 
@@ -106,6 +108,37 @@ impl Vector {
         match self.space.position(name).map(|at| &self.contents[at]) {
             Some(Contents::Device(array)) => Ok(array),
             _ => Err(OperatorError::missing("Vector::array", name, &self.space)),
+        }
+    }
+
+    /// Creates a vector of one leaf for each named field, which shares its array.
+    ///
+    /// # Errors
+    /// - [`OperatorError::Space`] if a name is empty or repeated.
+    pub fn of_fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a Field)>) -> Result<Self, OperatorError> {
+        let fields: Vec<(&str, &Field)> = fields.into_iter().collect();
+        let leaf = |field: &Field| Leaf::cells(field.mesh()).components(field.components() as u32);
+        let space = Space::new(fields.iter().map(|(name, field)| (*name, leaf(field))))?;
+        let array =
+            |name: &str| fields.iter().find(|(other, _)| *other == name).map(|(_, field)| field.array().clone());
+        Vector::over(&space, space.names().filter_map(array).map(Contents::Device).collect())
+    }
+
+    /// Returns the values of a real leaf at cells as a field, which shares the array. The fields of
+    /// a batch and their components are the components of the field, in this order.
+    ///
+    /// # Errors
+    /// - [`OperatorError::Fit`] if no leaf on the device has this name.
+    /// - [`OperatorError::Invalid`] if the leaf is complex or not at cells.
+    pub fn field(&self, name: &str) -> Result<Field, OperatorError> {
+        const WHAT: &str = "Vector::field";
+        let array = self.array(name)?;
+        match self.space.leaf(name) {
+            Some(leaf @ Leaf { support: Support::Cells { mesh }, values: Values::Real, .. }) => {
+                let field = Field::from_array(mesh, array.clone(), leaf.fields());
+                field.map_err(|error| OperatorError::failed(WHAT, error))
+            }
+            _ => Err(OperatorError::invalid(WHAT, format!("expected real cells, leaf `{name}` of {}", self.space))),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
 use crate::exchange::ExchangeError;
 use crate::fft::FftError;
+use crate::field::FieldError;
 use crate::gpu::DeviceError;
 use crate::grid::LayoutError;
 use crate::host_memory::HostMemoryError;
@@ -123,4 +124,5 @@ message_debug!(SimulationError);
 error_from! {
     SimulationError from HostMemoryError via DeviceError
     SimulationError from ExchangeError { Comm, Device }
+    SimulationError from FieldError { Comm, Device, Io, Layout } or misuse "field of a simulation"
 }

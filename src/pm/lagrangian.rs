@@ -6,7 +6,7 @@ use crate::comm::Subject;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, MemoryKind};
 use crate::grid::{Grid, Transfer, Transfers, owner, split};
-use crate::points::{Cloud, Domain};
+use crate::points::{Domain, Particles};
 use crate::rank::Rank;
 
 use super::rows::{Piece, Rows};
@@ -125,33 +125,32 @@ impl Simulation {
         Ok(ordered)
     }
 
-    /// Returns the particles as points of the periodic box, in Lagrangian order: see
-    /// [`in_order`](Self::in_order). Collective. Waits for the device.
+    /// Creates points at the current positions of the particles, in Mpc/h in the periodic box, in
+    /// Lagrangian order over ranks ([`in_order`](Self::in_order)). Positions stay on the device.
+    /// [Collective](Rank); blocks.
     ///
     /// ```
     /// use meshloom::pm::{Config, Noise, Quantity, Simulation};
-    /// use meshloom::{Rank, Error, comm::Communicator, gpu::Options};
     ///
-    /// let mut rank = Rank::open(Communicator::solo(), &Options::from_env()?)?;
-    /// let config = Config { particles: 8, mesh: 8, box_size: 32.0, steps: 2, ..Config::default() };
-    /// let mut simulation = Simulation::new(&mut rank, config, Noise::Seed)?;
-    /// simulation.run(&mut rank, |_, _, _| Ok::<_, Error>(()))?;
+    /// meshloom::run(|rank| {
+    ///     let config = Config { particles: 8, mesh: 8, box_size: 32.0, steps: 2, ..Config::default() };
+    ///     let mut simulation = Simulation::new(rank, config, Noise::Seed)?;
+    ///     simulation.run(rank, |_, _, _| Ok::<_, meshloom::Error>(()))?;
     ///
-    /// let mut cloud = simulation.cloud(&mut rank)?;
-    /// cloud.set("velocity", simulation.in_order(&mut rank, Quantity::Velocity)?, 3)?;
-    /// assert_eq!(cloud.len(), 512);
-    /// # Ok::<(), Error>(())
+    ///     let mut particles = simulation.to_particles(rank)?;
+    ///     particles.set("velocity", simulation.in_order(rank, Quantity::Velocity)?, 3)?;
+    ///     rank.distribute(&mut particles)?; // along a curve, velocities with them
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), meshloom::Error>(())
     /// ```
     ///
     /// # Errors
-    /// Same as [`in_order`](Self::in_order);
-    /// [`ParticleError::NonFinite`](crate::points::ParticleError) for a particle without a
-    /// position.
-    pub fn cloud(&mut self, rank: &mut Rank) -> Result<Cloud, SimulationError> {
+    /// - Same as [`in_order`](Self::in_order).
+    /// - [`SimulationError::Points`] for a particle without a finite position, on all ranks.
+    pub fn to_particles(&mut self, rank: &mut Rank) -> Result<Particles, SimulationError> {
         let positions = self.in_order(rank, Quantity::Position)?;
-        let (rows, domain) = (positions.len() / 3, Domain::new(&self.config.size())?);
-        let made = Cloud::new(&mut rank.recorder, &domain, positions);
-        Ok(Cloud::agreed(&rank.comm, rows, made)?)
+        Ok(Particles::new(rank, &Domain::new(&self.config.size())?, positions)?)
     }
 }
 

@@ -66,8 +66,9 @@ use std::fmt;
 use crate::cosmology::{LinearPower, StepOp, lpt_factors, mode_amplitudes, resume_from, schedule};
 use crate::exchange::GridComms;
 use crate::fft::Transform;
+use crate::field::{Field, on_mesh};
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
-use crate::grid::{Box3, Cost, Grid, extent};
+use crate::grid::{Cost, Grid, Mesh, extent};
 use crate::mesh::{Bin, Lattice, MeshParticles, ModeBinner, Modes, Push, SpectrumGeometry};
 use crate::rank::Rank;
 use footprint::PlannedFor;
@@ -80,6 +81,9 @@ pub struct Simulation {
     config: Config,
     power: LinearPower,
     comms: GridComms,
+    /// Cells of the forces and sites of the particles, without ghost cells.
+    cell_mesh: Mesh,
+    site_mesh: Mesh,
     lattice: Lattice,
     force: Force,
     binner: ModeBinner,
@@ -126,9 +130,10 @@ pub enum Noise<'a> {
     Seed,
     /// The values of this rank's sites, C order: those of its [`Config::rows`].
     Values(&'a [f32]),
-    /// Values on the device. A value that is not finite loses particles, which ends the
-    /// run.
-    Device(&'a Array<f32>),
+    /// A field on [`Simulation::site_mesh`], such as one of
+    /// [`Rank::fill_white_noise`](crate::Rank::fill_white_noise). A value that is not finite loses
+    /// particles, which ends the run.
+    Field(&'a Field),
 }
 
 impl Simulation {
@@ -142,7 +147,7 @@ impl Simulation {
     pub fn new(rank: &mut Rank, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
         let start = match noise {
             Noise::Seed => "noise of the seed",
-            Noise::Values(_) | Noise::Device(_) => "noise that was given",
+            Noise::Values(_) | Noise::Field(_) => "noise that was given",
         };
         config.agree(&rank.comm, &start)?;
         let mut simulation = Self::plan(rank, config, 0)?;
@@ -265,6 +270,8 @@ impl Simulation {
             return Err(SimulationError::Memory { needed, detail, available, sharing });
         }
         let comms = GridComms::new(&rank.comm, grid)?;
+        let cell_mesh = config.cell_mesh(grid, rank.index())?;
+        let site_mesh = config.site_mesh(grid, rank.index())?;
         let lattice = Lattice::new(config.sites(), grid, rank.index());
         let force = Force::new(&config, &mut rank.recorder, &comms)?;
         let [displacement, momentum] = particles(rank, &lattice)?;
@@ -278,6 +285,8 @@ impl Simulation {
             config,
             power,
             comms,
+            cell_mesh,
+            site_mesh,
             lattice,
             force,
             ops,
@@ -304,9 +313,9 @@ impl Simulation {
                 rank.recorder.upload(&field, 0, values)?;
                 Ok(field)
             }
-            Noise::Device(values) => {
-                self.check_length("white noise", values.len(), 1)?;
-                Ok(values.clone())
+            Noise::Field(field) => {
+                on_mesh("white noise", &self.site_mesh, field.mesh())?;
+                Ok(field.array().clone())
             }
         }
     }
@@ -364,6 +373,18 @@ impl Simulation {
     /// Returns the linear power spectrum.
     pub fn linear_power(&self) -> &LinearPower {
         &self.power
+    }
+
+    /// Returns the mesh of the forces and the [density](Self::density), without ghost cells.
+    #[must_use]
+    pub fn cell_mesh(&self) -> &Mesh {
+        &self.cell_mesh
+    }
+
+    /// Returns the mesh of the sites of the particles and of the white noise, without ghost cells.
+    #[must_use]
+    pub fn site_mesh(&self) -> &Mesh {
+        &self.site_mesh
     }
 
     /// Returns the process grid.
@@ -498,18 +519,16 @@ impl Simulation {
         Ok(accelerations)
     }
 
-    /// Returns the density on this rank's own cells of the force mesh, mean 1, C order, and which
-    /// cells they are. Collective. Waits for the device.
+    /// Computes the density on [`cell_mesh`](Self::cell_mesh), whose mean is 1.
+    /// [Collective](Rank); blocks.
     ///
     /// # Errors
     /// Same as [`phase_space`](Self::phase_space).
-    pub fn density(&mut self, rank: &mut Rank) -> Result<(Box3, Vec<f32>), SimulationError> {
-        let own = self.force.layout().own.clone();
-        let out = rank.gpu.array::<f32>("pm::density", extent(&own).iter().product())?;
-        self.record_density(rank, &out)?;
+    pub fn density(&mut self, rank: &mut Rank) -> Result<Field, SimulationError> {
+        let density = rank.new_field(&self.cell_mesh, 1)?;
+        self.record_density(rank, density.array())?;
         self.force.check(&mut rank.recorder, &self.comms)?;
-        let density = rank.recorder.download(&out, 0, out.len())?;
-        Ok((own, density))
+        Ok(density)
     }
 
     /// Records the [density](Self::density).

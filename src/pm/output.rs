@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use crate::grid::Box3;
 use crate::io::collective::seal_npy;
 use crate::io::{IoError, NpyFile, NpyWriter, Sealed};
 use crate::rank::Rank;
@@ -57,22 +56,6 @@ impl Simulation {
                 let lines = &lines[(first / n) as usize..((first + count) / n) as usize];
                 Ok(write_lines(writer, lines, n, values)?)
             })
-        })
-    }
-
-    /// Writes a field of the force mesh, `f32` in C order, from the `values` of every rank's `own`
-    /// cells. Collective; the file appears when rank 0 publishes it.
-    ///
-    /// # Errors
-    /// Same as [`write_npy`](crate::io::collective::write_npy).
-    pub fn seal_field(&self, path: &Path, own: &Box3, values: &[f32]) -> Result<Sealed, SimulationError> {
-        let shape = self.config.cells();
-        seal_npy(self.comms.world(), path, &shape, |writer| {
-            let rows = own[0].clone().flat_map(|i| own[1].clone().map(move |j| (i * shape[1] + j) * shape[2]));
-            for (first, row) in rows.zip(values.chunks(shape[2] as usize)) {
-                writer.write(first, row)?;
-            }
-            Ok(())
         })
     }
 

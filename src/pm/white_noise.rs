@@ -3,11 +3,15 @@
 
 use std::f64::consts::SQRT_2;
 
+use crate::field::Field;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, RawArray, Recorder};
-use crate::grid::{Box3, extent, volume};
+use crate::grid::{Box3, Mesh, extent, volume};
 use crate::host_memory;
 use crate::random::{mode_noise, white_noise};
+use crate::rank::Rank;
+
+use super::SimulationError;
 
 /// Index that the white noise of a lattice is a function of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +81,40 @@ fn check(what: &str, shape: [u64; 3], own: &Box3, values: u64) -> Result<(), Dev
     }
     let why = format!("{own:?} of {shape:?}, 2^32 rows at most, and {values} values");
     Err(DeviceError::Misuse { what: what.into(), why })
+}
+
+impl Rank {
+    /// Creates a field of white noise: normal numbers of mean 0 and variance 1, functions of `seed`
+    /// and the cell. Ghost cells are 0 until they are [exchanged](Self::exchange_ghosts).
+    ///
+    /// [Collective](Self); blocks. Same bits on any number of ranks, and the values of
+    /// [`random::white_noise`](crate::random::white_noise) for the number of the cell in C order,
+    /// rounded to f32.
+    ///
+    /// ```
+    /// meshloom::run(|rank| {
+    ///     let mesh = rank.mesh([16, 16, 16]).periodic([1.0; 3]).build()?;
+    ///     let noise = rank.fill_white_noise(&mesh, 42)?;
+    ///     let variance = rank.dot(&noise, &noise)? / 4096.0;
+    ///     assert!((variance - 1.0).abs() < 0.1);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), meshloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`SimulationError::Device`] if device memory is short, or the mesh has more than 2^32
+    ///   rows or cells of a row.
+    pub fn fill_white_noise(&mut self, mesh: &Mesh, seed: u64) -> Result<Field, SimulationError> {
+        let values = self.gpu.array::<f32>("white_noise", mesh.own_cells())?;
+        device_white_noise(&mut self.recorder, seed, mesh.shape(), mesh.own(), &values)?;
+        if !mesh.has_ghosts() {
+            return Ok(Field::from_array(mesh, values, 1)?);
+        }
+        let field = self.new_field(mesh, 1)?;
+        self.set_own_cells(&values, &field)?;
+        Ok(field)
+    }
 }
 
 /// Fills `out` with the white noise of `seed` on the sites `own`, C order, of a lattice of this

@@ -76,13 +76,13 @@ fn evaluate(comm: &Communicator, gpu: &Gpu, grid: Grid) -> Result<Found, Error> 
     let get = |rank: &mut Rank, array: &Array<f32>| rank.recorder.download(array, 0, array.len());
     let (jvp, vjp) = (get(&mut rank, jvp.array("density")?)?, get(&mut rank, vjp.array("white_noise")?)?);
 
-    let by = dy.array("density")?.clone();
+    let by = dy.field("density")?;
     let mut gradient = Gradient::new(&mut rank, config, 1)?;
     let found = gradient.evaluate(&mut rank, Noise::Seed, |observer, context| {
         observer.add_density(context, &by)?;
         Ok::<_, SimulationError>(1.0)
     })?;
-    let gradient = get(&mut rank, &found.white_noise)?;
+    let gradient = get(&mut rank, found.white_noise.array())?;
     Ok(Found { jvp, vjp, gradient, parameters: [found.cosmology.omega_m, found.cosmology.h] })
 }
 

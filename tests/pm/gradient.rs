@@ -5,6 +5,7 @@ use super::reference_pm::{Setup, displacements, linear_density, power_spectrum, 
 use meshloom::comm::Op;
 use meshloom::cosmology::{Amplitude, Cosmology, LinearPower, LptOrder, Parameters, Scheme, TransferKind, schedule};
 use meshloom::gpu::{DeviceError, Options};
+use meshloom::grid::Grid;
 use meshloom::mesh::Window;
 use meshloom::pm::{Config, CosmologyGradient, Gradient, Noise, NoiseBy, Observer, SimulationError};
 use meshloom::{Error, Launch, Rank, launch};
@@ -16,15 +17,14 @@ fn golden() -> Config {
 
 /// Half the mean square of the density contrast.
 fn variance(observer: &mut Observer<'_>, context: &mut Rank) -> Result<f64, SimulationError> {
-    let (_, density) = observer.run().density(context)?;
+    let mut by = observer.run().density(context)?;
+    let density = context.download(&by)?;
     let cells = (observer.run().config().mesh as f64).powi(3);
     let contrast: Vec<f64> = density.iter().map(|&d| f64::from(d) - 1.0).collect();
     let mut sum = [contrast.iter().map(|d| d * d).sum::<f64>()];
     context.comm.all_reduce(&mut sum, Op::Sum)?;
-    let by: Vec<f32> = contrast.iter().map(|d| (d / cells) as f32).collect();
-    let array = context.gpu.array("by", by.len() as u64)?;
-    context.recorder.upload(&array, 0, &by)?;
-    observer.add_density(context, &array)?;
+    context.upload(&mut by, &contrast.iter().map(|d| (d / cells) as f32).collect::<Vec<_>>())?;
+    observer.add_density(context, &by)?;
     Ok(0.5 * sum[0] / cells)
 }
 
@@ -69,7 +69,7 @@ fn evaluate_with(
         // An evaluation leaves nothing behind that the next would see.
         for _ in 0..2 {
             let of = gradient.evaluate(context, Noise::Values(&own), loss)?;
-            let [noise, positions, momenta] = [&of.white_noise, &of.positions, &of.momenta]
+            let [noise, positions, momenta] = [of.white_noise.array(), &of.positions, &of.momenta]
                 .map(|array| context.recorder.download(array, 0, array.len()));
             found.push((of.loss, noise?, positions?, momenta?, of.cosmology));
         }
@@ -170,13 +170,14 @@ fn a_warmed_gradient_only_computes() {
     let config = Config { particles: 8, mesh: 16, steps: 2, ..golden() };
     launch(Launch::Threads(1), &options, |context| {
         let own: Vec<f32> = white(512, 3).iter().map(|&v| v as f32).collect();
-        let (noise, by) = (context.gpu.array("noise", 512)?, context.gpu.array("by", 4096)?);
-        context.recorder.upload(&noise, 0, &own)?;
-        context.recorder.upload(&by, 0, &vec![0.5f32; 4096])?;
+        let grid = Grid::new([1, 1], 1)?;
+        let mut noise = context.zeros(&config.site_mesh(grid, 0)?)?;
+        context.upload(&mut noise, &own)?;
+        let by = context.fill(&config.cell_mesh(grid, 0)?, |_| 0.5)?;
         let mut gradient = Gradient::new(context, config.clone(), 2)?;
         let mut seen = Vec::new();
         for _ in 0..3 {
-            let found = gradient.evaluate(context, Noise::Device(&noise), |observer, context| {
+            let found = gradient.evaluate(context, Noise::Field(&noise), |observer, context| {
                 observer.add_density(context, &by)?;
                 Ok::<_, SimulationError>(1.0)
             })?;
@@ -316,10 +317,10 @@ fn a_lost_run_does_not_spoil_the_next() {
     for ranks in [1, 2] {
         launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |context| {
             let mut gradient = Gradient::new(context, config.clone(), 1)?;
-            let own = (512 / ranks) as u64;
-            let bad = context.gpu.array("noise", own)?;
-            context.recorder.upload(&bad, 0, &vec![f32::NAN; own as usize])?;
-            let lost = gradient.evaluate(context, Noise::Device(&bad), |_, _| Ok::<_, SimulationError>(1.0));
+            let sites = config.site_mesh(gradient.config().grid(ranks)?, context.index())?;
+            let mut bad = context.zeros(&sites)?;
+            context.upload(&mut bad, &vec![f32::NAN; sites.own_cells() as usize])?;
+            let lost = gradient.evaluate(context, Noise::Field(&bad), |_, _| Ok::<_, SimulationError>(1.0));
             assert!(matches!(lost.err(), Some(SimulationError::Lost { particles: 1.. })));
             assert!(gradient.evaluate(context, Noise::Seed, variance)?.loss > 0.0);
             Ok::<_, Error>(())

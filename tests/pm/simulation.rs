@@ -5,7 +5,7 @@ use super::reference_pm::{Setup, Vector, displacements, linear_density, start, w
 use meshloom::comm::Communicator;
 use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, schedule};
 use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
-use meshloom::grid::volume;
+use meshloom::grid::{Box3, Grid, volume};
 use meshloom::mesh::{Bin, Window};
 use meshloom::pm::{
     Config, Noise, NoiseBy, Quantity, Simulation, SimulationError, device_mode_noise, device_white_noise,
@@ -58,6 +58,12 @@ fn are_means(means: &[f32], cells: &[f32], m: usize) {
     }
 }
 
+/// Returns the cells of this rank, and the density there.
+fn density_of(rank: &mut Rank, simulation: &mut Simulation) -> Result<(Box3, Vec<f32>), SimulationError> {
+    let density = simulation.density(rank)?;
+    Ok((density.mesh().own().clone(), rank.download(&density)?))
+}
+
 fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) -> End {
     let (n, m) = (config.particles, config.mesh as usize);
     let parts = launch(Launch::Threads(ranks), options, |context| {
@@ -68,7 +74,7 @@ fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) 
         simulation.run(context, |_, _, _| Ok::<_, Error>(()))?;
         let state = simulation.phase_space(context)?;
         let rows: Vec<u64> = simulation.rows().collect();
-        let density = simulation.density(context)?;
+        let density = density_of(context, &mut simulation)?;
         are_means(&simulation.projected_density(context)?, &density.1, m);
         Ok::<_, Error>((rows, state, density, simulation.power(context)?))
     })
@@ -505,9 +511,10 @@ fn rows_of_particles_are_rounded_once_and_come_into_order() {
             assert!(simulation.particles(context, Quantity::Momentum)? == state[1]);
             assert!(simulation.particles(context, Quantity::Position)? == rows(&position, &own), "{grid:?}");
             assert!(simulation.particles(context, Quantity::Velocity)? == rows(&velocity, &own), "{grid:?}");
-            let cloud = simulation.cloud(context)?;
+            let particles = simulation.to_particles(context)?;
             let moving = simulation.in_order(context, Quantity::Velocity)?;
-            let [at, moving] = [cloud.positions(), &moving].map(|all| context.recorder.download(all, 0, all.len()));
+            let [at, moving] =
+                [particles.cloud().positions(), &moving].map(|all| context.recorder.download(all, 0, all.len()));
             Ok::<_, Error>((at?, moving?))
         });
         let (at, moving): (Vec<_>, Vec<_>) = parts.unwrap().into_iter().unzip();
@@ -537,16 +544,16 @@ fn particles_without_a_position_are_an_error() {
     for (value, grid) in [(f32::NAN, [1, 1]), (f32::INFINITY, [1, 1]), (f32::NAN, [1, 2])] {
         let config = Config { grid: Some(grid), ..small() };
         let told = launch(Launch::Threads(grid[0] * grid[1]), &meshloom_sanitizer::options().unwrap(), |context| {
-            let own = 512 / context.comm.size() as u64;
-            let noise = context.gpu.array("noise", own)?;
-            let mut values = vec![0.5; own as usize];
+            let sites = config.site_mesh(Grid::new(grid, context.size())?, context.index())?;
+            let mut noise = context.zeros(&sites)?;
+            let mut values = vec![0.5; sites.own_cells() as usize];
             values[0] = value;
-            context.recorder.upload(&noise, 0, &values)?;
-            let mut simulation = Simulation::new(context, config.clone(), Noise::Device(&noise))?;
+            context.upload(&mut noise, &values)?;
+            let mut simulation = Simulation::new(context, config.clone(), Noise::Field(&noise))?;
             let positions = simulation.in_order(context, Quantity::Position)?;
             let positions = context.recorder.download(&positions, 0, positions.len())?;
             assert!(positions.iter().all(|x| !x.is_finite()));
-            Ok::<_, Error>(simulation.cloud(context)?.len())
+            Ok::<_, Error>(simulation.to_particles(context)?.len())
         });
         let told = told.unwrap_err().to_string();
         assert!(told.contains("coordinate 0 of point 0 is not finite"), "{told}");
@@ -572,7 +579,7 @@ fn a_run_resumed_at_any_snapshot_is_the_same_run() {
             })?;
             let want = (
                 whole.phase_space(context)?,
-                whole.density(context)?,
+                density_of(context, &mut whole)?,
                 whole.power(context)?,
                 whole.scale_factor(),
                 whole.steps(),
@@ -589,7 +596,7 @@ fn a_run_resumed_at_any_snapshot_is_the_same_run() {
                 assert_eq!(first, Some(*at), "it begins where it was left");
                 let got = (
                     resumed.phase_space(context)?,
-                    resumed.density(context)?,
+                    density_of(context, &mut resumed)?,
                     resumed.power(context)?,
                     resumed.scale_factor(),
                     resumed.steps(),
@@ -651,7 +658,7 @@ fn a_fast_particle_widens_the_ghost_cells_of_its_own_rank_only() {
                 state[0][0] = shift;
             }
             let mut simulation = Simulation::resume(context, config.clone(), 0, &state)?;
-            let density = simulation.density(context)?.1;
+            let density = density_of(context, &mut simulation)?.1;
             Ok::<_, Error>((density, simulation.cost().sent_bytes))
         });
         let (density, sent): (Vec<_>, Vec<u64>) = parts.unwrap().into_iter().unzip();

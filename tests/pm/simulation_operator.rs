@@ -257,9 +257,10 @@ fn the_operator_is_the_run_and_its_gradient() {
         let values = |rank: &mut Rank, config: Config| {
             let mut run = Simulation::new(rank, config, Noise::Values(&noise))?;
             run.run(rank, |_, _, _| Ok::<_, SimulationError>(()))?;
-            Ok::<_, SimulationError>((run.density(rank)?.1, run.phase_space(rank)?))
+            Ok::<_, SimulationError>((run.density(rank)?, run.phase_space(rank)?))
         };
         let (density, [displacement, momentum]) = values(rank, config()).map_err(failed)?;
+        let density = download(rank, density.array());
         assert_eq!(download(rank, at.value.array("density")?), density);
         // Columns, one for each axis, as rows.
         let rows = |columns: Vec<f32>| -> Vec<f32> {
@@ -278,7 +279,7 @@ fn the_operator_is_the_run_and_its_gradient() {
         let amplitude = Amplitude::Primordial(amplitude);
         let cosmology = Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..Parameters::default() });
         let (density, _) = values(rank, Config { cosmology: cosmology.unwrap(), ..config() }).map_err(failed)?;
-        let found = download(rank, value.array("density")?);
+        let (found, density) = (download(rank, value.array("density")?), download(rank, density.array()));
         let apart = found.iter().zip(&density).map(|(a, b)| (a - b).abs());
         // A rounding of positions of 64 Mpc/h times the slope of the density in cells of 4 Mpc/h,
         // over the steps.
@@ -289,13 +290,13 @@ fn the_operator_is_the_run_and_its_gradient() {
         let mut found = Vector::new(&rank.gpu, model.domain())?;
         at.vjp(rank, &by, &mut found)?;
         let mut gradient = Gradient::new(rank, config(), 2).map_err(failed)?;
-        let cotangent = by.array("density")?.clone();
-        let same = gradient.evaluate(rank, Noise::Device(x.array("white_noise")?), |observer, context| {
+        let cotangent = by.field("density")?;
+        let same = gradient.evaluate(rank, Noise::Field(&x.field("white_noise")?), |observer, context| {
             observer.add_density(context, &cotangent)?;
             Ok::<_, SimulationError>(0.0)
         });
         let same = same.map_err(failed)?;
-        assert_eq!(download(rank, found.array("white_noise")?), download(rank, &same.white_noise));
+        assert_eq!(download(rank, found.array("white_noise")?), download(rank, same.white_noise.array()));
         let cosmology = same.cosmology;
         let wanted = [cosmology.omega_m, cosmology.omega_b, cosmology.h, cosmology.n_s, cosmology.primordial_amplitude];
         assert_eq!(found.parameters("cosmology")?, wanted);

@@ -110,7 +110,7 @@ impl Halos {
 /// Returns the particles of this moment alone, and with their peculiar velocities, in Lagrangian
 /// order. Collective.
 pub fn clouds(context: &mut Rank, simulation: &mut Simulation) -> Result<[Cloud; 2], Error> {
-    let points = simulation.cloud(context)?;
+    let points = simulation.to_particles(context)?.cloud().clone();
     let mut moving = points.clone();
     moving.set("velocity", simulation.in_order(context, Quantity::Velocity)?, 3)?;
     Ok([points, moving])

@@ -234,8 +234,8 @@ fn fields_and_particles(
     ];
     files.extend(outputs.hdf5(context, simulation, &outputs.parameters.out)?);
     if outputs.parameters.options.save_density {
-        let (own, density) = simulation.density(context)?;
-        files.push(simulation.seal_field(&outputs.path("density.npy"), &own, &density)?);
+        let density = simulation.density(context)?;
+        files.push(context.seal_npy(outputs.path("density.npy"), &density)?);
     }
     let columns = simulation.projected_density(context)?;
     files.extend(outputs.picture(&context.comm, simulation.config(), &columns)?);

@@ -53,6 +53,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::{Config, Noise, SimulationError};
+use crate::field::Field;
 use crate::gpu::Array;
 use crate::rank::Rank;
 
@@ -60,8 +61,8 @@ use crate::rank::Rank;
 pub struct Sensitivity {
     /// The loss.
     pub loss: f64,
-    /// The derivatives by the white noise of this rank's sites, C order.
-    pub white_noise: Array<f32>,
+    /// The derivatives by the white noise, on [`Simulation::site_mesh`](super::Simulation::site_mesh).
+    pub white_noise: Field,
     /// The derivatives by the displacements at the start, vectors in one array: all along x, then
     /// y, then z.
     pub positions: Array<f32>,
@@ -169,6 +170,7 @@ impl Gradient {
             Ok::<_, SimulationError>(copy)
         });
         let cosmology = self.checked(rank, loss, &white_noise)?;
+        let white_noise = Field::from_array(&self.sweeps.run.site_mesh, white_noise, 1)?;
         Ok(Sensitivity { loss, white_noise, positions: positions?, momenta: momenta?, cosmology })
     }
 

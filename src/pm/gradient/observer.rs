@@ -3,7 +3,7 @@
 use super::cotangents::Cotangents;
 use super::parameters::uploaded;
 use super::sweeps::Sweeps;
-use crate::gpu::Array;
+use crate::field::{Field, on_mesh};
 use crate::grid::volume;
 use crate::mesh::Bin;
 use crate::pm::{Simulation, SimulationError};
@@ -26,22 +26,29 @@ impl Observer<'_> {
         &self.sweeps.bars
     }
 
-    /// Records `out` = the density on this rank's own cells of the force mesh, mean 1, C order: the
-    /// values that [`Simulation::density`] downloads. Collective. Waits for exchanges only.
+    /// Records the density on [`Simulation::cell_mesh`], whose mean is 1, as
+    /// [`Simulation::density`] computes it. [Collective](Rank); blocks only for exchanges between
+    /// ranks. Lost particles are reported by
+    /// [`Gradient::evaluate`](crate::pm::Gradient::evaluate).
     ///
     /// # Errors
     /// [`SimulationError::Lost`], and errors of the device and the ranks.
-    pub fn density(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
-        self.sweeps.run.record_density(rank, out)
+    pub fn density(&mut self, rank: &mut Rank) -> Result<Field, SimulationError> {
+        let run = &mut self.sweeps.run;
+        let density = rank.new_field(&run.cell_mesh, 1)?;
+        run.record_density(rank, density.array())?;
+        Ok(density)
     }
 
-    /// Adds what a loss of the [density](Self::density), whose derivative by this rank's own cells
-    /// is `by`, says of the positions. Collective. Waits for exchanges only.
+    /// Adds the derivative of a loss of the [density](Self::density): `by` is the derivative by
+    /// each cell. [Collective](Rank); blocks only for exchanges between ranks.
     ///
     /// # Errors
-    /// Same as [`density`](Self::density).
-    pub fn add_density(&mut self, rank: &mut Rank, by: &Array<f32>) -> Result<(), SimulationError> {
-        self.sweeps.density_adjoint(rank, by)
+    /// Same as [`density`](Self::density); [`SimulationError::Layout`] if `by` is on another mesh
+    /// than [`Simulation::cell_mesh`].
+    pub fn add_density(&mut self, rank: &mut Rank, by: &Field) -> Result<(), SimulationError> {
+        on_mesh("derivatives by the density", &self.sweeps.run.cell_mesh, by.mesh())?;
+        self.sweeps.density_adjoint(rank, by.array())
     }
 
     /// Adds the derivative of a loss of the power spectrum: `by[b]` is its derivative with respect
@@ -71,7 +78,7 @@ impl Observer<'_> {
         let layout = transform.field_layout();
         let cotangent = recorder.gpu().array::<f32>("pm::density_cotangent", volume(&layout.own))?;
         transform.inverse(recorder, comms, &modes, &cotangent, &layout)?;
-        self.add_density(rank, &cotangent)
+        self.sweeps.density_adjoint(rank, &cotangent)
     }
 }
 
