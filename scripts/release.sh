@@ -22,8 +22,9 @@ check() {
     [ "${1:-}" = --quick ] && quick=(--no-verify)
     metadata
     say "packages, in the order of publication: ${packages[*]}"
-    # Cargo resolves packages that are not on the registry among those of the same call (Rust 1.90 and later).
-    cargo publish --dry-run --allow-dirty "${quick[@]}" "${packages[@]/#/--package=}"
+    # Cargo resolves packages that are not on the registry among those of the same call (Rust 1.90 and later), and builds dependencies once in
+    # a common directory (Rust 1.91 and later).
+    CARGO_BUILD_BUILD_DIR=$PWD/target/release-check CARGO_PROFILE_DEV_DEBUG=0 cargo publish --dry-run --allow-dirty "${quick[@]}" "${packages[@]/#/--package=}"
     if [ "${#quick[@]}" = 0 ]; then
         scripts/python.sh wheel
         if command -v mpicc >/dev/null; then scripts/python.sh wheel-mpi; else say "there is no mpicc here: the wheel with MPI is not built"; fi
@@ -34,7 +35,7 @@ check() {
 
 # What is in the wheels: the license, the types, and an import in an empty environment.
 wheels() {
-    local wheel home=$PWD/target/release-check
+    local wheel home=$PWD/target/release-check/python
     for wheel in target/wheels/*.whl target/wheels-mpi/*.whl; do
         [ -e "$wheel" ] || continue
         for file in LICENSE-MIT LICENSE-APACHE py.typed; do
