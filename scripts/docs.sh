@@ -29,8 +29,11 @@ mdbook() {
 book() {
     local program log
     program=$(mdbook)
-    rm -rf target/book
-    log=$("$program" build docs/book 2>&1) || fail "$log"
+    rm -rf target/book target/pages
+    cp -r docs target/pages
+    # Records of decisions are listed by their index, in its order.
+    sed -n 's|^- \[\(.*\)\](\([0-9].*\.md\))$|  - [\1](decisions/\2)|p' docs/decisions/README.md >>target/pages/SUMMARY.md
+    log=$("$program" build target/pages/book --dest-dir "$PWD/target/book" 2>&1) || fail "$log"
     ! grep -E '(WARN|ERROR)' <<<"$log" || fail 'mdBook warns'
     # Pages link to examples and documents beside the folder `docs`, which the book gets copies of.
     mkdir -p target/book/examples target/book/benches

@@ -11,6 +11,9 @@ use crate::markdown;
 /// `rust,no_run` are parts of examples and tests, which run there. Blocks of `text` do not run.
 const LANGUAGES: &[&str] = &["rust", "rust,no_run", "python", "sh", "toml", "text"];
 
+/// Bytes of all documents at most.
+const BYTES: usize = 270 << 10;
+
 /// Lines of a page at most.
 const LINES: usize = 250;
 
@@ -84,14 +87,15 @@ fn links_lead_to_files_and_headings() {
 #[test]
 fn the_book_has_every_page_once() {
     let documents = documents();
-    let listed = links(&documents["docs/SUMMARY.md"]);
+    // Records of decisions are listed by their index.
+    let mut listed = links(&documents["docs/SUMMARY.md"]);
+    let records = links(&documents["docs/decisions/README.md"]);
+    listed.extend(records.iter().filter(|link| link.starts_with('0')).map(|link| format!("decisions/{link}")));
     let pages: BTreeSet<String> =
         documents.keys().filter_map(|page| page.strip_prefix("docs/")).map(String::from).collect();
     let missing: Vec<_> = pages.iter().filter(|page| *page != "SUMMARY.md" && !listed.contains(page)).collect();
-    assert!(missing.is_empty(), "list these pages in docs/SUMMARY.md: {missing:#?}");
-    let others: Vec<_> = listed.iter().filter(|page| !pages.contains(*page)).collect();
-    assert!(others.is_empty(), "docs/SUMMARY.md lists pages that do not exist: {others:#?}");
-    assert_eq!(listed.len() + 1, pages.len(), "docs/SUMMARY.md lists a page twice");
+    assert!(missing.is_empty(), "list these pages in docs/SUMMARY.md or docs/decisions/README.md: {missing:#?}");
+    assert_eq!(listed.len() + 1, pages.len(), "a page is listed twice, or does not exist");
 }
 
 /// Returns the lines of code without comments and indentation.
@@ -129,6 +133,9 @@ fn documents_are_short() {
     let longest = |page: &str| if page == "README.md" { 110 } else { LINES };
     let long: Vec<_> = documents.keys().filter(|page| documents[*page].lines().count() > longest(page)).collect();
     assert!(long.is_empty(), "too many lines: {long:#?}");
+    assert!(documents["ARCHITECTURE.md"].len() <= 8 << 10);
+    let bytes: usize = documents.values().map(String::len).sum();
+    assert!(bytes <= BYTES, "the documents have {bytes} bytes, {BYTES} are allowed");
 }
 
 #[test]

@@ -46,7 +46,7 @@ const ALONE: u32 = 32;
 impl GroupShape {
     /// Creates the shape for devices of this kind. On GPUs the lanes of a subgroup with one query
     /// each, since more would not fit into registers, or where votes need workgroup memory a leaf
-    /// of them. On software renderers the shape that measured fastest (`docs/particles.md`): the
+    /// of them. On software renderers the shape that measured fastest (`benches/results`): the
     /// lanes of one subgroup with up to four queries each, at most a leaf in all, where there are
     /// subgroup operations; else four queries per invocation.
     #[must_use]

@@ -14,7 +14,7 @@
 //! neighbors are wanted. Queries that follow each other on a curve traverse the tree as a group
 //! ([`GroupShape`]) and share loads and one stack. A node is entered if any query of the group
 //! reaches it; testing the bounding box of the group alone lets one outlier drag its group through
-//! the whole tree (measured in `docs/particles.md`). Nothing is stored between nodes and points, so
+//! the whole tree (measured in `benches/results`). Nothing is stored between nodes and points, so
 //! no buffer can be too small.
 //!
 //! # Callbacks
