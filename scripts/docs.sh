@@ -3,7 +3,7 @@
 # target/doc and, where it can be built, that of the Python package. Checks all links of the book.
 #
 #   scripts/docs.sh         everything
-#   scripts/docs.sh book    the book alone
+#   scripts/docs.sh book    the book alone; not built if mdBook cannot be installed
 #
 # Installs mdBook under target/tools unless it is there; the first call takes under a minute for that.
 set -euo pipefail
@@ -20,7 +20,7 @@ mdbook() {
     if [ "$($program --version 2>/dev/null)" != "mdbook v$version" ]; then
         say "installing mdBook $version" >&2
         "$cargo" install mdbook --version "$version" --locked --quiet --debug --no-default-features --features search \
-            --root target/tools --target-dir target/tools/build >&2
+            --root target/tools --target-dir target/tools/build >&2 || return 1
         rm -rf target/tools/build
     fi
     echo "$program"
@@ -28,7 +28,11 @@ mdbook() {
 
 book() {
     local program log
-    program=$(mdbook)
+    if ! program=$(mdbook); then
+        [ "$1" = book ] || fail 'mdBook cannot be installed'
+        say 'mdBook cannot be installed: the book is not built'
+        return
+    fi
     rm -rf target/book target/pages
     cp -r docs target/pages
     # Records of decisions are listed by their index, in its order.
@@ -47,9 +51,9 @@ book() {
 }
 
 case ${1:-all} in
-    book) book ;;
+    book) book book ;;
     all)
-        book
+        book all
         RUSTDOCFLAGS='-D warnings' "$cargo" doc --quiet --no-deps --features image,mpi,hdf5 --lib
         say 'the library is target/doc/meshloom/index.html'
         if grep -q '^ *docs)' scripts/python.sh; then bash scripts/python.sh docs; fi
