@@ -262,12 +262,12 @@ impl PointsInCells {
         })
     }
 
-    /// Sends the points of a cloud in a periodic box of three axes to the ranks that own their cells
-    /// of `mesh`, without passing the host.
+    /// Sends the points of a cloud in a periodic box of three axes to the ranks that own their
+    /// cells of `mesh`, without passing the host.
     ///
-    /// Collective; blocks for a word per rank. Each rank gives any number of points. Sends 12 bytes per point; records a sort of the points by rank, four
-    /// dispatches, and reads and writes 60 bytes per point. An offset in a cell is that of the
-    /// `f32` coordinate, rounded once.
+    /// Collective; blocks for a word per rank. Each rank gives any number of points. Sends 12 bytes
+    /// per point; records a sort of the points by rank, four dispatches, and reads and writes 60
+    /// bytes per point. An offset in a cell is that of the `f32` coordinate, rounded once.
     ///
     /// # Errors
     /// - [`MeshError::Size`] if the box has an open axis or two axes, on all ranks.

@@ -148,8 +148,8 @@ impl Ghosts {
     }
 }
 
-/// Returns the only leaf of a space: real cells of a periodic mesh without ghost cells, cut for this
-/// rank.
+/// Returns the only leaf of a space: real cells of a periodic mesh without ghost cells, cut for
+/// this rank.
 pub(super) fn real_cells<'a>(
     rank: &mut Rank,
     space: &'a Space,
