@@ -4,7 +4,7 @@
 
 pub mod interrupt;
 pub mod models;
-pub mod plot;
+pub mod plots;
 
 use meshloom::gpu::KernelSource;
 

@@ -30,6 +30,7 @@ mod phases;
 mod point_values;
 mod points;
 mod power;
+mod projection;
 mod reconstruct;
 mod resumable;
 mod same_call;

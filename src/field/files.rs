@@ -159,7 +159,7 @@ impl Rank {
         let (path, comm) = (path.as_ref(), self.comm.clone());
         comm.together(|| {
             let Some(cells) = &all else { return Ok(()) };
-            let png = diverging_png_bytes(&[cells], [columns as usize, rows as usize], limit, 0, path)?;
+            let png = diverging_png_bytes(cells, [columns as usize, rows as usize], limit, path)?;
             Ok(write_whole(path, &png)?)
         })
     }

@@ -1,4 +1,4 @@
-//! Pictures of values on both sides of zero, still or moving.
+//! Pictures of values on both sides of zero.
 
 use std::path::Path;
 
@@ -17,38 +17,30 @@ const ENTRIES: usize = 255;
 /// Long sides below this many pixels are enlarged.
 const LONG_SIDE: usize = 480;
 
-/// Returns a PNG file that shows each of `frames` for `milliseconds`, or a still picture of one
-/// frame.
+/// Returns a PNG file that shows rows of `width` values, the first row at the top.
 ///
-/// Each frame holds rows of `width` values, the first row at the top. Colors go from blue at
-/// `-limit` over white at zero to red at `limit`. Values beyond have the last color, NaN that of
-/// zero. Frames are enlarged by a whole factor so that their long side has 480 pixels or more. The
-/// same frames give the same file.
+/// Colors go from blue at `-limit` over white at zero to red at `limit`. Values beyond have the
+/// last color, NaN that of zero. The picture is enlarged by a whole factor so that its long side
+/// has 480 pixels or more. Equal values give equal files.
 ///
 /// # Errors
-/// `IoErrorKind::Shape` unless there is a frame and each has `width * height` values, at least one;
+/// `IoErrorKind::Shape` unless there are `width * height` values, at least one;
 /// `IoErrorKind::Unsupported` if there are too many for a picture.
-pub fn diverging_png_bytes(
-    frames: &[impl AsRef<[f32]>],
+pub(crate) fn diverging_png_bytes(
+    values: &[f32],
     [width, height]: [usize; 2],
     limit: f32,
-    milliseconds: u16,
     path: &Path,
 ) -> Result<Vec<u8>, IoError> {
-    let wrong = frames
-        .iter()
-        .map(AsRef::as_ref)
-        .find(|frame| frame.is_empty() || width.checked_mul(height) != Some(frame.len()));
-    if frames.is_empty() || wrong.is_some() {
-        let wanted = format!("frames of the {} values (at least 1)", wrong.map_or(0, <[f32]>::len));
+    if values.is_empty() || width.checked_mul(height) != Some(values.len()) {
+        let wanted = format!("one of the {} values (at least 1)", values.len());
         return Err(IoError::shape(path, vec![height as u64, width as u64], wanted));
     }
     let failed = |reason: String| IoError::picture(path, reason);
     let enlarge = LONG_SIDE.div_ceil(width.max(height));
     let side = |cells: usize| u32::try_from(cells * enlarge).map_err(|_| failed("too large".into()));
     let size = [side(width)?, side(height)?];
-    let pixels = frames.iter().map(|frame| enlarged(frame.as_ref(), width, enlarge, limit));
-    encode(pixels, size, milliseconds).map_err(|error| failed(error.to_string()))
+    encode(&enlarged(values, width, enlarge, limit), size).map_err(|error| failed(error.to_string()))
 }
 
 /// Returns the palette entry of each pixel.
@@ -80,25 +72,14 @@ fn palette() -> Vec<u8> {
     (0..ENTRIES).flat_map(colour).collect()
 }
 
-fn encode(
-    frames: impl ExactSizeIterator<Item = Vec<u8>>,
-    [width, height]: [u32; 2],
-    milliseconds: u16,
-) -> Result<Vec<u8>, EncodingError> {
+fn encode(pixels: &[u8], [width, height]: [u32; 2]) -> Result<Vec<u8>, EncodingError> {
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, width, height);
     encoder.set_color(ColorType::Indexed);
     encoder.set_depth(BitDepth::Eight);
     encoder.set_palette(palette());
-    if frames.len() > 1 {
-        // Repeats forever.
-        encoder.set_animated(frames.len() as u32, 0)?;
-        encoder.set_frame_delay(milliseconds, 1000)?;
-    }
     let mut writer = encoder.write_header()?;
-    for frame in frames {
-        writer.write_image_data(&frame)?;
-    }
+    writer.write_image_data(pixels)?;
     writer.finish()?;
     Ok(bytes)
 }
@@ -108,44 +89,35 @@ mod tests {
     use super::*;
     use crate::io::IoErrorKind;
 
-    fn decoded(bytes: &[u8]) -> (u32, Vec<Vec<u8>>) {
+    fn decoded(bytes: &[u8]) -> Vec<u8> {
         let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
         decoder.set_transformations(png::Transformations::IDENTITY);
         let mut reader = decoder.read_info().unwrap();
-        let count = reader.info().animation_control.map_or(1, |control| control.num_frames);
-        let frames = (0..count).map(|_| {
-            let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
-            reader.next_frame(&mut pixels).unwrap();
-            pixels
-        });
-        let frames = frames.collect();
-        (count, frames)
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        reader.next_frame(&mut pixels).unwrap();
+        pixels
     }
 
     #[test]
-    fn frames_become_entries_of_the_palette() {
-        let frames = [[0.0, -1.0, 1.0, 9.0], [f32::NAN, 0.5, -0.5, -9.0]];
-        let bytes = diverging_png_bytes(&frames, [2, 2], 1.0, 50, Path::new("a.png")).unwrap();
-        assert_eq!(bytes, diverging_png_bytes(&frames, [2, 2], 1.0, 50, Path::new("a.png")).unwrap());
-        let (count, frames) = decoded(&bytes);
-        assert_eq!(count, 2);
-        for (pixels, entries) in frames.iter().zip([[127, 0, 254, 254], [127, 191, 63, 0]]) {
+    fn values_become_entries_of_the_palette() {
+        let all = [[0.0, -1.0, 1.0, 9.0], [f32::NAN, 0.5, -0.5, -9.0]];
+        for (values, entries) in all.iter().zip([[127, 0, 254, 254], [127, 191, 63, 0]]) {
+            let bytes = diverging_png_bytes(values, [2, 2], 1.0, Path::new("a.png")).unwrap();
+            assert_eq!(bytes, diverging_png_bytes(values, [2, 2], 1.0, Path::new("a.png")).unwrap());
+            let pixels = decoded(&bytes);
             assert_eq!(pixels.len(), 480 * 480);
             // The corners.
             assert_eq!([pixels[0], pixels[479], pixels[479 * 480], pixels[480 * 480 - 1]], entries);
         }
-        let still = diverging_png_bytes(&[[2.0f32; 3]], [3, 1], 0.0, 50, Path::new("a.png")).unwrap();
-        let (count, frames) = decoded(&still);
-        assert!(count == 1 && frames[0].iter().all(|entry| *entry == 127));
+        let still = diverging_png_bytes(&[2.0; 3], [3, 1], 0.0, Path::new("a.png")).unwrap();
+        assert!(decoded(&still).iter().all(|entry| *entry == 127));
     }
 
     #[test]
-    fn frames_of_the_wrong_size_are_refused() {
-        let refused = |frames: &[Vec<f32>], size| diverging_png_bytes(frames, size, 1.0, 50, Path::new("a.png"));
-        for (frames, size) in
-            [(vec![], [1, 1]), (vec![vec![]], [0, 0]), (vec![vec![1.0]], [2, 1]), (vec![vec![1.0], vec![]], [1, 1])]
-        {
-            assert!(matches!(refused(&frames, size), Err(IoError { kind: IoErrorKind::Shape, .. })));
+    fn values_of_the_wrong_number_are_refused() {
+        for (values, size) in [(&[][..], [0, 0]), (&[1.0], [2, 1]), (&[1.0], [usize::MAX, 2])] {
+            let refused = diverging_png_bytes(values, size, 1.0, Path::new("a.png"));
+            assert!(matches!(refused, Err(IoError { kind: IoErrorKind::Shape, .. })));
         }
     }
 

@@ -39,21 +39,13 @@ const DECADES: f32 = 4.0;
 /// `IoErrorKind::Shape` unless there are `width * height` values and at least one,
 /// `IoErrorKind::Unsupported` if there are too many for a picture, and those of [`write_whole`].
 pub fn density_png(map: &[f32], width: usize, height: usize, path: impl AsRef<Path>) -> Result<(), IoError> {
-    let bytes = density_png_bytes(map, width, height, path.as_ref())?;
-    write_whole(path, &bytes)
-}
-
-/// Returns the file that [`density_png`] writes to `path`.
-///
-/// # Errors
-/// Same as [`density_png`], except those of writing.
-pub fn density_png_bytes(map: &[f32], width: usize, height: usize, path: &Path) -> Result<Vec<u8>, IoError> {
+    let path = path.as_ref();
     let enlarge = SHORT_SIDE.div_ceil(width.min(height).max(1));
     let picture = density_image(map, width, height, enlarge).map_err(|error| match error.kind {
         IoErrorKind::Memory => error,
         _ => IoError { path: path.to_path_buf(), ..error },
     })?;
-    picture.png_bytes(path)
+    write_whole(path, &picture.png_bytes(path)?)
 }
 
 /// A picture: rows of red, green and blue, the first row at the top.
@@ -132,7 +124,7 @@ impl RgbImage {
 ///
 /// # Errors
 /// `IoErrorKind::Shape` and `IoErrorKind::Unsupported` as in [`density_png`], without a path.
-pub fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -> Result<RgbImage, IoError> {
+fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -> Result<RgbImage, IoError> {
     if map.is_empty() || width.checked_mul(height) != Some(map.len()) {
         return Err(IoError::shape(
             Path::new("picture"),

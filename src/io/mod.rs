@@ -84,12 +84,12 @@ mod zip;
 
 pub use crate::printable::{is_unprintable, printable, printable_path};
 #[cfg(feature = "image")]
-pub use diverging::diverging_png_bytes;
+pub(crate) use diverging::diverging_png_bytes;
 pub use dtype::Dtype;
 pub use error::{IoError, IoErrorKind};
 pub use hdf5_name::{PARTICLE_TYPES, is_hdf5, is_hdf5_name};
 #[cfg(feature = "image")]
-pub use image::{RgbImage, density_image, density_png, density_png_bytes};
+pub use image::{RgbImage, density_png};
 pub use input::{read_short, read_text};
 pub use npy::NpyFile;
 pub use npy_writer::{NpyElement, NpyWriter};

@@ -93,7 +93,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
             "kernels",
             "models",
             "models/shallow_water",
-            "plot",
+            "plots",
             "power",
             "reconstruct",
             "shallow_water",

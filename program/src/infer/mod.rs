@@ -130,7 +130,7 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
         return Err(failure.into());
     }
     let outputs =
-        Outputs { all: &all, groups: &groups, problem: &problem, samples: fit.samples(), parameters, lognormal };
+        Outputs { all: &all, groups: &groups, problem: &problem, samples: fit.samples(), parameters, kind, lognormal };
     files.extend(outputs.write(&mut rank, &data, fit.history())?);
     phases.done("output");
     let mut report = asked.report(&rank, (kind, lognormal))?;

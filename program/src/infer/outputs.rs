@@ -13,8 +13,8 @@ use meshloom::{Error, inference::InferenceError};
 use serde_json::Value;
 
 use super::demo;
-use super::parameters::{HyperParameters, Noise, RunOptions, RunParameters};
-use super::picture;
+use super::parameters::{HyperParameters, Kind, Noise, RunOptions, RunParameters};
+use super::picture::{Lines, Slice};
 use super::problem::Problem;
 use crate::checked_files::is_same_file;
 use crate::described;
@@ -39,12 +39,10 @@ pub struct Outputs<'a> {
     pub problem: &'a Problem,
     pub samples: &'a Samples<Rank>,
     pub parameters: &'a RunParameters,
+    /// The distribution of the data, and whether the signal is log-normal.
+    pub kind: Kind,
     pub lognormal: bool,
 }
-
-/// Values of a field at the data's cells on a rank: the position of each line in the file, and its
-/// numbers.
-type Lines = Vec<(u64, Vec<f32>)>;
 
 impl Outputs<'_> {
     fn path(&self, name: &str) -> PathBuf {
@@ -119,10 +117,17 @@ impl Outputs<'_> {
             files.push(self.seal_samples(rank)?);
         }
         let std = (self.samples.count() > 0).then_some(&std);
-        let (grids, mask) = (&self.problem.grids, self.parameters.options.mask.as_deref());
-        let maps = picture::Maps { grids, data, mask, lognormal: self.lognormal };
+        let RunOptions { mask, exposure, .. } = &self.parameters.options;
+        let slice = Slice {
+            grids: &self.problem.grids,
+            data,
+            mask: mask.as_deref(),
+            exposure: exposure.as_deref(),
+            lognormal: self.lognormal,
+            counts: self.kind == Kind::Poisson,
+        };
         let path = self.path("picture.png");
-        let picture = maps.draw(&rank.comm, &mean, std, &path)?;
+        let picture = slice.draw(&rank.comm, &mean, std, &path)?;
         if let Some(bytes) = picture.filter(|_| self.all.rank() == 0) {
             files.push(seal_whole(&path, &bytes)?);
         }

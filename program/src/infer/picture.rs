@@ -1,162 +1,245 @@
-//! A picture: data, mean and relative uncertainty side by side.
+//! The picture of an inference: data, signal and uncertainty as maps side by side, or as curves if
+//! there is one axis.
 
 use std::path::Path;
 
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
-use meshloom::host_memory;
-use meshloom::io::{IoError, NpyFile, RgbImage, density_image};
+use meshloom::io::{IoError, NpyFile, RgbImage};
+use meshloom_program::plots::{Axis, Band, Blocks, ColorScale, Curve, LinePlot, MapFigure, Means, Panel, Points, Rows};
 
 use super::problem::Grids;
 
-/// Pixels of a panel's longer side at least, and between panels.
-const PANEL: usize = 384;
-const GAP: u32 = 12;
+/// Most points of a curve.
+const POINTS: u64 = 1000;
 
-/// Rows and columns of a panel at most.
-const MOST: u64 = 4096;
+/// Elements of a file that are read at a time at most.
+const CHUNK: u64 = 1 << 20;
 
-/// The cells of the middle slice of the data's grid that are drawn: all, or every so manieth where
-/// they are more than pixels.
-struct Raster {
-    /// Rows and columns of cells.
-    cells: [u64; 2],
-    /// From one row or column that is drawn to the next.
-    steps: [u64; 2],
-    /// Index of the slice's first cell.
-    start: u64,
-}
+const DATA: [u8; 3] = [62, 29, 102];
+const SIGNAL: [u8; 3] = [226, 118, 62];
 
-impl Raster {
-    fn new([first, rows, columns]: [u64; 3]) -> Self {
-        let cells = [rows, columns];
-        Raster { cells, steps: cells.map(|n| n.div_ceil(MOST)), start: first / 2 * rows * columns }
-    }
+/// Values of a field at the data's cells on a rank: the position of each line in the file, and its
+/// numbers. A line is a part of a row.
+pub type Lines = Vec<(u64, Vec<f32>)>;
 
-    /// Rows and columns that are drawn.
-    fn size(&self) -> [usize; 2] {
-        [0, 1].map(|a| self.cells[a].div_ceil(self.steps[a]) as usize)
-    }
-
-    /// Puts what is drawn of a part of a row, which begins at cell `at` of the data, into a map.
-    fn put<T: Copy>(&self, map: &mut [T], at: u64, values: &[T]) {
-        let [rows, columns] = self.cells;
-        let Some(at) = at.checked_sub(self.start).filter(|at| *at < rows * columns) else { return };
-        let (row, column) = (at / columns, at % columns);
-        if !row.is_multiple_of(self.steps[0]) {
-            return;
-        }
-        let line = (row / self.steps[0]) as usize * self.size()[1];
-        let first = column.next_multiple_of(self.steps[1]);
-        let drawn = values.iter().skip((first - column) as usize).step_by(self.steps[1] as usize);
-        map[line + (first / self.steps[1]) as usize..].iter_mut().zip(drawn).for_each(|(map, value)| *map = *value);
-    }
-
-    /// First cells of the rows that are drawn.
-    fn rows(&self) -> impl Iterator<Item = u64> + use<> {
-        let (start, [rows, columns]) = (self.start, self.cells);
-        (0..rows).step_by(self.steps[0] as usize).map(move |row| start + row * columns)
-    }
-}
-
-/// The middle slice of the data's grid as maps.
-pub struct Maps<'a> {
+/// The middle slice of the data's grid, as means over blocks of cells.
+pub struct Slice<'a> {
     pub grids: &'a Grids,
-    /// Files of the data, and of which of them count.
+    /// Files of the data, and of which of them count, and of the exposure of counts.
     pub data: &'a Path,
     pub mask: Option<&'a Path>,
-    /// Whether values are positive and shown by their logarithms.
+    pub exposure: Option<&'a Path>,
+    /// Whether the signal is positive, and shown by its logarithm.
     pub lognormal: bool,
+    /// Whether data are counts, and the signal their rate.
+    pub counts: bool,
 }
 
-impl Maps<'_> {
-    fn raster(&self) -> Raster {
-        Raster::new(self.grids.cells)
+/// The means to draw.
+struct Drawn {
+    data: Vec<f32>,
+    signal: Vec<f32>,
+    std: Option<Vec<f32>>,
+}
+
+impl Slice<'_> {
+    /// Returns the first element of the slice, and its rows and columns.
+    fn place(&self) -> (u64, [u64; 2]) {
+        let [first, rows, columns] = self.grids.cells;
+        (first / 2 * rows * columns, [rows, columns])
     }
 
-    /// Returns the slice of a field of which ranks have lines: each cell of one of them, so that
-    /// sums are exact.
-    fn slice(&self, comm: &Communicator, lines: &[(u64, Vec<f32>)]) -> Result<Vec<f32>, Error> {
-        let raster = self.raster();
-        let mut map: Vec<f64> = host_memory::zeros("a picture", raster.size().iter().product())?;
-        for (at, line) in lines {
-            let line: Vec<f64> = line.iter().map(|value| f64::from(*value)).collect();
-            raster.put(&mut map, *at, &line);
+    /// Returns `true` if the data have one axis.
+    fn is_curve(&self) -> bool {
+        self.grids.shape.len() == 1
+    }
+
+    fn blocks(&self, panels: usize) -> Blocks {
+        let most = if self.is_curve() { POINTS } else { MapFigure::most_cells(panels) };
+        Blocks::new(self.place().1, most)
+    }
+
+    /// Returns the mean over each block of a field of which ranks have lines. Values of a block that
+    /// has several cells are rounded to multiples of a number, so that their sum is exact and does
+    /// not depend on which rank has which. Collective.
+    fn field(&self, comm: &Communicator, blocks: Blocks, lines: &Lines) -> Result<Vec<f32>, Error> {
+        let (start, [rows, columns]) = self.place();
+        let inside = lines.iter().filter_map(|(at, line)| {
+            let at = at.checked_sub(start).filter(|at| *at < rows * columns)?;
+            Some((at / columns, at % columns, line))
+        });
+        let mut greatest = [0.0];
+        let finite = inside.clone().flat_map(|(_, _, line)| line).filter(|value| value.is_finite());
+        finite.for_each(|value| greatest[0] = f64::max(greatest[0], f64::from(value.abs())));
+        comm.all_reduce(&mut greatest, Op::Max)?;
+        let unit = rounding(greatest[0], blocks.largest());
+        let mut means = Means::new(blocks)?;
+        for (row, column, line) in inside {
+            means.add(
+                row,
+                column,
+                line.iter().map(|&value| unit.map_or(f64::from(value), |unit| (f64::from(value) / unit).round())),
+            );
         }
-        comm.all_reduce(&mut map, Op::Sum)?;
-        Ok(map.into_iter().map(|value| value as f32).collect())
+        means.exchange(|sums| comm.all_reduce(sums, Op::Sum))?;
+        means.scale(unit.unwrap_or(1.0));
+        Ok(means.finish()?)
     }
 
-    /// Returns the slice of a file of the shape of the data. Numbers beyond f32 are infinite.
-    fn read(&self, path: &Path) -> Result<Vec<f32>, IoError> {
-        let (raster, file) = (self.raster(), NpyFile::open(path)?.accept_integers());
-        let mut map = host_memory::zeros("a picture", raster.size().iter().product())?;
-        for row in raster.rows() {
-            raster.put(&mut map, row, &file.read_f64(row..row + raster.cells[1])?);
+    /// Returns the mean over each block of a file of the shape of the data, without cells that are
+    /// masked: these may be any number.
+    fn file(&self, path: &Path, blocks: Blocks) -> Result<Vec<f32>, IoError> {
+        let (start, [rows, columns]) = self.place();
+        let open = |path: &Path| Ok::<_, IoError>(NpyFile::open(path)?.accept_integers());
+        let (file, mask) = (open(path)?, self.mask.map(open).transpose()?);
+        let mut means = Means::new(blocks)?;
+        for row in 0..rows {
+            for column in (0..columns).step_by(CHUNK as usize) {
+                let first = start + row * columns + column;
+                let elements = first..first + CHUNK.min(columns - column);
+                let mut values = file.read_f64(elements.clone())?;
+                if let Some(mask) = &mask {
+                    let counts = mask.read_f64(elements)?;
+                    let masked = values.iter_mut().zip(counts).filter(|(_, counts)| *counts != 1.0);
+                    masked.for_each(|(value, _)| *value = f64::NAN);
+                }
+                means.add(row, column, values);
+            }
         }
-        Ok(map.into_iter().map(|value| value as f32).collect())
-    }
-
-    /// Returns the slice of the data. What is masked is NaN: it may be any number, and has no part
-    /// in the scale of colors.
-    fn data(&self) -> Result<Vec<f32>, IoError> {
-        let mut data = self.read(self.data)?;
-        if let Some(mask) = self.mask {
-            let counts = self.read(mask)?;
-            data.iter_mut().zip(counts).filter(|(_, counts)| *counts != 1.0).for_each(|(value, _)| *value = f32::NAN);
-        }
-        Ok(data)
-    }
-
-    /// A panel; `positive` values are shown by their logarithms, others as they are.
-    fn panel(&self, map: &[f32], positive: bool) -> Result<RgbImage, IoError> {
-        let [rows, width] = self.raster().size();
-        // A line is drawn as rows that are alike.
-        let height = if rows == 1 { width.div_ceil(8) } else { rows };
-        let finite = map.iter().copied().filter(|value| value.is_finite());
-        let (low, high) = finite.fold((f32::MAX, f32::MIN), |(low, high), value| (low.min(value), high.max(value)));
-        let linear = |value: f32| 10f32.powf(3.0 * (value - low) / (high - low).max(f32::MIN_POSITIVE));
-        let shown: Vec<f32> = if positive { map.to_vec() } else { map.iter().map(|&value| linear(value)).collect() };
-        let whole: Vec<f32> =
-            (0..height).flat_map(|row| &shown[row.min(rows - 1) * width..][..width]).copied().collect();
-        density_image(&whole, width, height, PANEL.div_ceil(width.max(height)))
+        Ok(means.finish()?)
     }
 
     /// Returns the picture as a file's bytes, on the first rank of each group. Collective over a
     /// group.
     ///
     /// # Errors
-    /// Errors of the data's files, and of pictures that are too large.
+    /// Errors of the data's files, and of pictures that cannot be encoded.
     pub fn draw(
         &self,
         comm: &Communicator,
-        mean: &[(u64, Vec<f32>)],
-        std: Option<&Vec<(u64, Vec<f32>)>>,
+        signal: &Lines,
+        std: Option<&Lines>,
         path: &Path,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let mean = self.slice(comm, mean)?;
-        let std = std.map(|std| self.slice(comm, std)).transpose()?;
+        let blocks = self.blocks(2 + usize::from(std.is_some()));
+        let signal = self.field(comm, blocks, signal)?;
+        let std = std.map(|std| self.field(comm, blocks, std)).transpose()?;
         if comm.rank() != 0 {
             return Ok(None);
         }
-        let data = self.data()?;
-        let mut panels = vec![self.panel(&data, self.lognormal)?, self.panel(&mean, self.lognormal)?];
-        if let Some(std) = std {
-            let relative: Vec<f32> =
-                std.iter().zip(&mean).map(|(std, mean)| if self.lognormal { std / mean } else { *std }).collect();
-            panels.push(self.panel(&relative, false)?);
+        let drawn = Drawn { data: self.file(self.data, blocks)?, signal, std };
+        let picture =
+            if self.is_curve() { self.curve(&drawn, blocks, path)? } else { self.maps(&drawn, blocks, path)? };
+        Ok(Some(picture.png_bytes(path)?))
+    }
+
+    /// Returns what the signal is called.
+    fn signal_name(&self, has_samples: bool) -> &'static str {
+        if has_samples { "posterior mean" } else { "most probable signal" }
+    }
+
+    /// Draws data, signal and uncertainty side by side.
+    fn maps(&self, drawn: &Drawn, blocks: Blocks, path: &Path) -> Result<RgbImage, IoError> {
+        let positive = self.lognormal;
+        let relative = drawn.std.as_ref().map(|std| {
+            let each = std.iter().zip(&drawn.signal);
+            each.map(|(std, mean)| if positive { std / mean } else { *std }).collect::<Vec<f32>>()
+        });
+        let scale = |map: &[f32]| if positive { ColorScale::logarithmic(&[map]) } else { ColorScale::linear(&[map]) };
+        let colors = [scale(&drawn.data)?, scale(&drawn.signal)?];
+        let of_std = relative.as_deref().map(|relative| ColorScale::linear(&[relative])).transpose()?;
+        let unit = if self.counts { "[counts per cell]" } else { "[unit of the data]" };
+        let unit_of_rate = if self.counts && self.exposure.is_some() { "[counts per exposure]" } else { unit };
+        let labels = [
+            if self.counts { format!("counts {unit}") } else { format!("data {unit}") },
+            format!("{} {unit_of_rate}", if self.counts { "rate" } else { "signal" }),
+            if positive { "standard deviation / mean".into() } else { format!("standard deviation {unit}") },
+        ];
+        let ([rows, columns], axes) = (self.place().1, self.grids.shape.len());
+        let names = [axes - 2, axes - 1].map(|axis| format!("axis {axis} [cells]"));
+        let panel = |title, values, colors, label| Panel {
+            title,
+            values,
+            size: blocks.size(),
+            x: Axis::linear(&names[1], [0.0, columns as f64]),
+            y: Axis::linear(&names[0], [0.0, rows as f64]),
+            rows: Rows::DownWithAxis,
+            colors,
+            color_label: Some(label),
+            smooth: false,
+        };
+        let signal_name = self.signal_name(drawn.std.is_some());
+        let mut panels = vec![
+            panel("data", &drawn.data[..], &colors[0], &labels[0][..]),
+            panel(signal_name, &drawn.signal[..], &colors[1], &labels[1][..]),
+        ];
+        if let Some((relative, colors)) = relative.as_deref().zip(of_std.as_ref()) {
+            let title = if positive { "relative uncertainty" } else { "uncertainty" };
+            panels.push(panel(title, relative, colors, &labels[2]));
         }
-        let width = panels.iter().map(RgbImage::width).sum::<u32>() + GAP * (panels.len() as u32 - 1);
-        let height = panels[0].height();
-        let mut whole = RgbImage::new(width, height, [255; 3])?;
-        for y in 0..height {
-            let mut left = 0;
-            for panel in &panels {
-                whole.row_mut(y)[left..][..panel.width() as usize].copy_from_slice(panel.row(y));
-                left += (panel.width() + GAP) as usize;
-            }
+        let title = match self.grids.cells[0] {
+            planes if axes == 3 => format!("Inference of the signal, plane {} of axis 0", planes / 2),
+            _ => "Inference of the signal".into(),
+        };
+        MapFigure { title: &title, panels: &panels }.draw(path)
+    }
+
+    /// Draws data as points, the signal as a curve and its uncertainty as a band.
+    fn curve(&self, drawn: &Drawn, blocks: Blocks, path: &Path) -> Result<RgbImage, IoError> {
+        let mut data = drawn.data.clone();
+        let mut label = if self.counts { "counts, rate [counts per cell]" } else { "data, signal [unit of the data]" };
+        if let Some(exposure) = self.exposure {
+            // Data as what the rate predicts.
+            let exposures = self.file(exposure, blocks)?;
+            data.iter_mut().zip(exposures).for_each(|(counts, exposure)| *counts /= exposure);
+            label = "counts / exposure, rate [counts per exposure]";
         }
-        Ok(Some(whole.png_bytes(path)?))
+        let (cells, points) = (self.place().1[1] as f64, drawn.signal.len());
+        let at = |i: usize| (i as f64 + 0.5) * cells / points as f64;
+        let each = |values: &[f32]| values.iter().map(|&value| f64::from(value)).enumerate().collect::<Vec<_>>();
+        let data: Vec<_> = each(&data).into_iter().map(|(i, value)| (at(i), value, 0.0)).collect();
+        let signal: Vec<_> = each(&drawn.signal).into_iter().map(|(i, value)| (at(i), value)).collect();
+        let band = drawn.std.iter().flat_map(|std| each(std)).zip(&signal);
+        let band: Vec<_> = band.map(|((i, std), (_, mean))| (at(i), mean - std, mean + std)).collect();
+        let ends = band.iter().flat_map(|(_, low, high)| [*low, *high]);
+        let all = data.iter().map(|(_, value, _)| *value).chain(signal.iter().map(|(_, value)| *value)).chain(ends);
+        let plot = LinePlot {
+            title: "Inference of the signal",
+            x: Axis::linear("axis 0 [cells]", [0.0, cells]),
+            y: Axis::linear(label, with_margin(all)),
+            bands: &[Band {
+                name: if band.is_empty() { "" } else { "one standard deviation" },
+                at: &band,
+                color: SIGNAL,
+            }],
+            curves: &[Curve { name: self.signal_name(drawn.std.is_some()), at: &signal, color: SIGNAL, dashed: false }],
+            points: &[Points { name: "data", at: &data, color: DATA }],
+        };
+        plot.draw(path)
+    }
+}
+
+/// Returns the power of two that values up to `greatest` are rounded to multiples of, so that the sum
+/// of `count` of them is exact; `None` for one value, which is its own sum.
+fn rounding(greatest: f64, count: u64) -> Option<f64> {
+    let bits = 52 - count.next_power_of_two().ilog2() as i32;
+    (count > 1 && greatest > 0.0).then(|| 2f64.powi(greatest.log2().ceil() as i32 - bits))
+}
+
+/// Returns the range of the finite values with a margin; from 0 to 1 if there are none.
+fn with_margin(values: impl Iterator<Item = f64>) -> [f64; 2] {
+    let finite = values.filter(|value| value.is_finite());
+    let (low, high) = finite.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+    if low > high {
+        return [0.0, 1.0];
+    }
+    let margin = 0.05 * (high - low);
+    if margin > 1e-6 * low.abs().max(high.abs()) {
+        [low - margin, high + margin]
+    } else {
+        let margin = if high == 0.0 { 1.0 } else { 0.1 * high.abs() };
+        [low - margin, high + margin]
     }
 }
 
@@ -164,17 +247,64 @@ impl Maps<'_> {
 mod tests {
     use std::path::PathBuf;
 
+    use meshloom::comm::run_threads;
     use meshloom::io::{NpyElement, NpyWriter, token};
 
     use super::*;
 
-    fn file<T: NpyElement>(what: &str, values: &[T]) -> PathBuf {
+    fn file<T: NpyElement>(what: &str, shape: &[u64], values: &[T]) -> PathBuf {
         let token = token();
         let path = std::env::temp_dir().join(format!("meshloom-picture-{what}-{token}.npy"));
-        let file = NpyWriter::create(&path, &[values.len() as u64], &token).unwrap();
+        let file = NpyWriter::create(&path, shape, &token).unwrap();
         file.write(0, values).unwrap();
         file.finish().unwrap();
         path
+    }
+
+    fn grids(shape: &[u64]) -> Grids {
+        let mut cells = [1; 3];
+        cells[3 - shape.len()..].copy_from_slice(shape);
+        Grids { shape: shape.to_vec(), cells, padded: cells, distances: [1.0; 3] }
+    }
+
+    fn slice<'a>(grids: &'a Grids, data: &'a Path) -> Slice<'a> {
+        Slice { grids, data, mask: None, exposure: None, lognormal: false, counts: false }
+    }
+
+    /// Returns the lines of rank `rank` of `ranks`, which have every `ranks`th row cut in two.
+    fn lines(values: &[f32], columns: usize, (rank, ranks): (usize, usize)) -> Lines {
+        let cut = columns / 3;
+        let halves = (0..).step_by(columns).zip(values.chunks(columns)).flat_map(|(at, row)| {
+            let [head, tail] = [&row[..cut], &row[cut..]].map(<[f32]>::to_vec);
+            [(at, head), (at + cut as u64, tail)]
+        });
+        halves.enumerate().filter(|(number, _)| number % ranks == rank).map(|(_, line)| line).collect()
+    }
+
+    #[test]
+    fn means_of_blocks_are_the_same_on_any_number_of_ranks() {
+        // A plane of 3, whose middle one is drawn, with values from 1e-6 to 1e6.
+        let shape = [3, 40, 5000];
+        let value =
+            |i: u32| (1.0 + (i % 7) as f32 / 7.0) * 10f32.powi((i.wrapping_mul(2_654_435_761) >> 16) as i32 % 7 - 3);
+        let values: Vec<f32> = (0..3 * 40 * 5000).map(value).collect();
+        let grids = grids(&shape);
+        let slice = slice(&grids, Path::new("none.npy"));
+        let blocks = slice.blocks(3);
+        assert_eq!((blocks.size(), blocks.largest()), ([5, 556], 72));
+        let means = |ranks: usize| {
+            let each = |comm: Communicator| {
+                let lines = lines(&values, 5000, (comm.rank(), comm.size()));
+                slice.field(&comm, blocks, &lines)
+            };
+            run_threads(ranks, each).unwrap().swap_remove(0)
+        };
+        let one = means(1);
+        for ranks in [2, 3, 7] {
+            assert_eq!(means(ranks), one, "{ranks}");
+        }
+        let plain = blocks.means(&values[40 * 5000..2 * 40 * 5000]).unwrap();
+        assert!(one.iter().zip(&plain).all(|(a, b)| (a / b - 1.0).abs() < 1e-6));
     }
 
     #[test]
@@ -184,45 +314,48 @@ mod tests {
         values[50] = 1e300;
         let mut counts = vec![1i64; cells as usize];
         counts[50] = 0;
-        let (data, mask) = (file("data", &values), file("mask", &counts));
-        let shape = [1, 1, cells as u64];
-        let grids = Grids { shape: vec![cells as u64], cells: shape, padded: shape, distances: [1.0; 3] };
-        let maps = Maps { grids: &grids, data: &data, mask: Some(&mask), lognormal: false };
-        let drawn = maps.data();
-        let mean = vec![(0, vec![1.0f32; cells as usize])];
-        let bytes = maps.draw(&Communicator::solo(), &mean, None, Path::new("picture.png"));
-        [data, mask].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        counts[99_000..].fill(0);
+        let shape = [cells as u64];
+        let (data, mask) = (file("data", &shape, &values), file("mask", &shape, &counts));
+        let grids = grids(&shape);
+        let slice = Slice { mask: Some(&mask), ..slice(&grids, &data) };
+        let drawn = slice.file(&data, slice.blocks(2));
+        let signal = vec![(0, vec![1.0f32; cells as usize])];
+        let bytes = slice.draw(&Communicator::solo(), &signal, Some(&signal), Path::new("picture.png"));
+        [&data, &mask].iter().for_each(|path| std::fs::remove_file(path).unwrap());
         let drawn = drawn.unwrap();
-        assert!(drawn.len() == 4000 && drawn[2].is_nan() && drawn[1] == 25.0 && drawn[3999] == 99_975.0);
-        // Width and height are in the file's head.
-        let bytes = bytes.unwrap().unwrap();
-        let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
-        assert_eq!([number(16), number(20)], [2 * 4000 + GAP, 500]);
+        assert!(drawn.len() == 1000 && drawn[0] == (99.0 * 49.5 - 50.0 + 49.5) / 99.0 && drawn[989] == 98_949.5);
+        assert!(drawn[990].is_nan());
+        assert!(bytes.unwrap().unwrap().starts_with(b"\x89PNG"));
     }
 
     #[test]
-    fn a_long_line_is_drawn_with_as_many_columns_as_a_picture_has() {
-        let raster = Raster::new([1, 1, 100_000]);
-        assert_eq!((raster.size(), raster.steps), ([1, 4000], [1, 25]));
-        let values: Vec<f64> = (0..100_000).map(f64::from).collect();
-        let mut map = vec![0.0; 4000];
-        // In parts that begin anywhere, as ranks have them.
-        for part in [0..33_333, 33_333..33_340, 33_340..100_000] {
-            raster.put(&mut map, part.start as u64, &values[part]);
+    fn pictures_are_of_any_data() {
+        let shapes: [&[u64]; 6] = [&[2], &[1, 2], &[5, 1], &[1, 1, 2], &[3, 2, 4], &[2000, 3]];
+        for shape in shapes {
+            let (grids, cells) = (grids(shape), shape.iter().product::<u64>() as usize);
+            for value in [0.0, f64::NAN, 1e300] {
+                let data = file("any", shape, &vec![value; cells]);
+                for (lognormal, counts) in [(false, false), (true, true)] {
+                    let slice = Slice { exposure: counts.then_some(&data), lognormal, counts, ..slice(&grids, &data) };
+                    let columns = shape[shape.len() - 1] as usize;
+                    let field = lines(&vec![value as f32; cells], columns, (0, 1));
+                    for std in [None, Some(&field)] {
+                        let bytes = slice.draw(&Communicator::solo(), &field, std, Path::new("picture.png"));
+                        assert!(bytes.unwrap().unwrap().starts_with(b"\x89PNG"), "{shape:?}, {value}");
+                    }
+                }
+                std::fs::remove_file(data).unwrap();
+            }
         }
-        assert!(map.iter().enumerate().all(|(column, value)| *value == 25.0 * column as f64));
     }
 
     #[test]
-    fn the_middle_slice_is_drawn_and_all_of_it_where_that_fits() {
-        let raster = Raster::new([3, 2, 4]);
-        assert_eq!((raster.size(), raster.rows().collect::<Vec<_>>()), ([2, 4], vec![8, 12]));
-        let mut map = [0; 8];
-        for row in 0..6u64 {
-            raster.put(&mut map, 4 * row, &[0, 1, 2, 3].map(|column| 10 * row + column));
+    fn sums_of_rounded_values_are_exact() {
+        for (greatest, count) in [(1.0, 2), (3.5, 1000), (f64::from(f32::MAX), 65), (1e-45, 4096)] {
+            let unit = rounding(greatest, count).unwrap();
+            assert!((greatest / unit).round() * count as f64 <= 2f64.powi(53), "{greatest}, {count}");
         }
-        assert_eq!(map, [20, 21, 22, 23, 30, 31, 32, 33]);
-        let tall = Raster::new([1, 10_000, 2]);
-        assert_eq!((tall.size(), tall.rows().nth(1)), ([3334, 2], Some(6)));
+        assert_eq!([rounding(1.0, 1), rounding(0.0, 8)], [None; 2]);
     }
 }

@@ -9,14 +9,16 @@ use meshloom::grid::{Box3, extent};
 use meshloom::host_memory;
 use meshloom::inference::{IterationReport, SampleGroups};
 use meshloom::io::collective::{self, seal_npy};
-use meshloom::io::{Column, IoError, NpyFile, Sealed, csv_text, density_png_bytes, seal_whole};
+use meshloom::io::{Column, IoError, NpyFile, Sealed, csv_text, seal_whole};
 use meshloom::mesh::Bin;
 use meshloom::operators::Vector;
 use meshloom::{Error, Mesh};
+use meshloom_program::plots::{Blocks, ColorScale, MapFigure};
 use serde_json::Value;
 
 use super::spectra::Agreement;
 use crate::described;
+use crate::projection;
 
 /// All files that a reconstruction may write, without the state; the description comes last.
 pub const FILES: [&str; 10] = [
@@ -110,31 +112,37 @@ impl Outputs<'_> {
         })
     }
 
-    /// Draws densities side by side, each projected along the last axis. Collective.
-    pub fn picture(&self, group: &Communicator, mesh: &Mesh, fields: &[&[f32]]) -> Result<Option<Sealed>, Error> {
-        let [side, _, _] = mesh.shape().map(|n| n as usize);
-        let width = side * fields.len();
-        let mut map: Vec<f32> = host_memory::zeros("a picture", side * width)?;
+    /// Draws densities side by side, each projected along the last axis and with its name.
+    /// Collective.
+    pub fn picture(
+        &self,
+        group: &Communicator,
+        mesh: &Mesh,
+        fields: &[(&str, &[f32])],
+    ) -> Result<Option<Sealed>, Error> {
+        let [side, _, _] = mesh.shape();
+        let blocks = Blocks::new([side; 2], MapFigure::most_cells(fields.len()));
         let depth = (extent(mesh.own())[2] as usize).max(1);
-        for (panel, field) in fields.iter().enumerate() {
-            // A noisy density may be negative where there is little.
-            let mean = |cells: &[f32]| (cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64).max(0.0) as f32;
+        let mean = |cells: &[f32]| (cells.iter().map(|&c| f64::from(c)).sum::<f64>() / side as f64) as f32;
+        let mut maps = Vec::new();
+        for (_, field) in fields {
             let columns = host_memory::collect("a picture", field.chunks(depth).map(mean))?;
-            let Some(gathered) = group.gather_v(0, &columns)? else { continue };
-            for (rank, columns) in gathered.iter().enumerate() {
-                let [lines, across, _] = mesh.grid().part(mesh.shape(), rank);
-                let (first, count) = (across.start as usize, (across.end - across.start) as usize);
-                for (line, row) in lines.zip(columns.chunks(count.max(1))) {
-                    let at = line as usize * width + panel * side + first;
-                    map[at..at + count].copy_from_slice(row);
-                }
-            }
+            maps.extend(projection::gather(group, &mesh.grid(), side, blocks, &columns)?);
         }
-        let path = self.path("density.png");
         if self.all.rank() != 0 {
             return Ok(None);
         }
-        Ok(Some(seal_whole(&path, &density_png_bytes(&map, width, side, &path)?)?))
+        // A noisy density may be negative where there is little.
+        let colors = ColorScale::logarithmic(&maps.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        let named = fields.iter().zip(&maps);
+        let panels = named.map(|((name, _), map)| projection::panel(name, map, blocks, mesh.size()[0], &colors));
+        let mut panels: Vec<_> = panels.collect();
+        if let Some((_, others)) = panels.split_last_mut() {
+            others.iter_mut().for_each(|panel| panel.color_label = None);
+        }
+        let path = self.path("density.png");
+        let picture = MapFigure { title: "Projected density", panels: &panels }.draw(&path)?;
+        Ok(Some(seal_whole(&path, &picture.png_bytes(&path)?)?))
     }
 
     fn table(&self, name: &str, columns: &[(&str, Column<'_>)]) -> Result<Option<Sealed>, Error> {

@@ -74,7 +74,8 @@ fn fields(
         outputs.cells("white_noise.npy", groups, sites, &noise)?,
         outputs.cells("density.npy", groups, cells, &density)?,
     ];
-    let panels: Vec<&[f32]> = [&values[..], &density].into_iter().chain(truth.as_deref()).collect();
+    let truth = truth.as_deref().map(|truth| ("truth", truth));
+    let panels: Vec<_> = [("data", &values[..]), ("reconstruction", &density)].into_iter().chain(truth).collect();
     files.extend(outputs.picture(&rank.comm, cells, &panels)?);
     Ok(files)
 }

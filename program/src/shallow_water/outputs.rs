@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use meshloom::Rank;
 use meshloom::comm::Communicator;
-use meshloom::io::{Column, Sealed, csv_text, diverging_png_bytes, seal_whole};
+use meshloom::io::{Column, IoError, RgbImage, Sealed, csv_text, seal_whole};
 use meshloom_program::models::shallow_water::{Diagnostics, Picture, Real, ShallowWater, ShallowWaterError};
+use meshloom_program::plots::{self, Axis, ColorScale, MapFigure, Panel, Rows};
 use serde_json::Value;
 
 use super::parameters::RunParameters;
@@ -36,7 +37,7 @@ pub struct Log {
 }
 
 /// Milliseconds that a frame of the animation is shown.
-const FRAME: u16 = 120;
+const MILLISECONDS: u16 = 120;
 
 /// The output directory of a run.
 pub struct Outputs<'a> {
@@ -70,11 +71,42 @@ impl<'a> Outputs<'a> {
             if let (Some(first), Some(last)) = (log.lines.first(), log.frames.last()) {
                 // The scale of the start is that of all frames, also of a run that was resumed.
                 let limit = first.max_eta.max(-first.min_eta) as f32;
-                files.push(picture(&self.path("height.png"), std::slice::from_ref(last), limit)?);
-                files.push(picture(&self.path("animation.png"), &log.frames, limit)?);
+                let times = self.parameters.schedule().events().filter(|event| event.frame).map(|event| event.step);
+                let frames: Vec<_> = log.frames.iter().zip(times).collect();
+                let [height, animation] = ["height.png", "animation.png"].map(|name| self.path(name));
+                let colors = ColorScale::symmetric(limit, [&last.elevation[..]]);
+                let still = self.frame(&height, last, self.parameters.steps, &colors)?;
+                files.push(seal_whole(&height, &still.png_bytes(&height)?)?);
+                let all = ColorScale::symmetric(limit, log.frames.iter().map(|frame| &frame.elevation[..]));
+                let bytes = plots::animation(frames.len() as u32, MILLISECONDS, &animation, |number| {
+                    let (frame, step) = frames[number as usize];
+                    self.frame(&animation, frame, step, &all)
+                })?;
+                files.push(seal_whole(&animation, &bytes)?);
             }
         }
         Ok(files)
+    }
+
+    /// Draws the elevation after `step` steps.
+    fn frame(&self, path: &Path, elevation: &Picture, step: u64, colors: &ColorScale) -> Result<RgbImage, IoError> {
+        let config = &self.parameters.config;
+        let [east, north] = [0, 1].map(|a| config.cells[a] as f64 * config.spacing[a] / 1e3);
+        let hours = step as f64 * config.time_step() / 3600.0;
+        let panel = Panel {
+            title: "",
+            values: &elevation.elevation,
+            size: [elevation.height, elevation.width],
+            x: Axis::linear("x, to the east [km]", [0.0, east]),
+            // The first row is the northern one.
+            y: Axis::linear("y, to the north [km]", [0.0, north]),
+            rows: Rows::Down,
+            colors,
+            color_label: Some("elevation [m]"),
+            smooth: true,
+        };
+        let title = format!("Elevation of the surface after {hours:.1} hours");
+        MapFigure { title: &title, panels: &[panel] }.draw(path)
     }
 
     /// Publishes files with their description at `path`, without states of other water or beyond
@@ -101,10 +133,4 @@ fn table_text(path: &Path, lines: &[Diagnostics]) -> Result<String, ShallowWater
     let named = COLUMNS[1..].iter().copied().zip(columns.iter().map(|values| Column::F64(values)));
     let table: Vec<_> = std::iter::once((COLUMNS[0], Column::U64(&steps))).chain(named).collect();
     Ok(csv_text(path, &table)?)
-}
-
-fn picture(path: &Path, frames: &[Picture], limit: f32) -> Result<Sealed, ShallowWaterError> {
-    let size = frames.first().map_or([0; 2], |frame| [frame.width, frame.height]);
-    let values: Vec<&[f32]> = frames.iter().map(|frame| &frame.elevation[..]).collect();
-    Ok(seal_whole(path, &diverging_png_bytes(&values, size, limit, FRAME, path)?)?)
 }

@@ -6,7 +6,7 @@ use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 use meshloom::cosmology::{CosmologyError, LinearPower, MassBin, MassBins, Multiplicity, Overdensity};
 use meshloom::io::{Column, IoError, csv_text};
-use meshloom_program::plot::{ErrorPoints, LogAxis, LogPlot, PlotCurve, log_plot};
+use meshloom_program::plots::{Axis, Curve, LinePlot, Points};
 
 /// Bins per factor of 10 in mass: as many as a box of some 100 Mpc/h fills with halos.
 const BINS_PER_DECADE: u32 = 5;
@@ -121,15 +121,16 @@ impl<'a> MassFunction<'a> {
         }
         let found: Vec<_> =
             self.bins.iter().filter(|bin| bin.count > 0).map(|bin| (bin.mass, bin.dn_dlnm, bin.error)).collect();
-        let curves = [0, 1, 2].map(|i| PlotCurve { name: NAMES[i], at: &lines[i], color: COLORS[i], dashed: i == 1 });
-        let plot = LogPlot {
+        let curves = [0, 1, 2].map(|i| Curve { name: NAMES[i], at: &lines[i], color: COLORS[i], dashed: i == 1 });
+        let plot = LinePlot {
             title: &format!("Halo mass function at z = {}", redshift(self.a)),
-            x: LogAxis { label: "M [M☉/h]", range },
-            y: LogAxis { label: "dn/dlnM [(h/Mpc)³]", range: self.heights(&found, &lines[1]) },
+            x: Axis::logarithmic("M [M☉/h]", range),
+            y: Axis::logarithmic("dn/dlnM [(h/Mpc)³]", self.heights(&found, &lines[1])),
+            bands: &[],
             curves: &curves,
-            points: &[ErrorPoints { name: "friends of friends", at: &found, color: FOUND }],
+            points: &[Points { name: "friends of friends", at: &found, color: FOUND }],
         };
-        Ok(log_plot(&plot, path)?.png_bytes(path)?)
+        Ok(plot.draw(path)?.png_bytes(path)?)
     }
 
     /// Returns the range of the dn/dlnM axis: the halos with their errors, and the start of the
@@ -149,8 +150,8 @@ fn shown(first: f64, last: f64) -> [f64; 2] {
     [first / 1.25, (last * 1.6).max(first * 10.0)]
 }
 
-/// z with at most two decimals.
-fn redshift(a: f64) -> f64 {
+/// Returns the redshift of a scale factor with at most two decimals.
+pub fn redshift(a: f64) -> f64 {
     ((1.0 / a - 1.0) * 100.0).round() / 100.0
 }
 

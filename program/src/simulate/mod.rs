@@ -238,7 +238,7 @@ fn fields_and_particles(
         files.push(context.seal_npy(outputs.path("density.npy"), &density)?);
     }
     let columns = simulation.projected_density(context)?;
-    files.extend(outputs.picture(&context.comm, simulation.config(), &columns)?);
+    files.extend(outputs.picture(&context.comm, simulation, &columns)?);
     files.extend(outputs.spectrum(context, simulation, &outputs.parameters.out)?);
     Ok(files)
 }

@@ -4,17 +4,19 @@ use std::path::{Path, PathBuf};
 
 use meshloom::comm::Communicator;
 use meshloom::cosmology::Halofit;
-use meshloom::host_memory;
 use meshloom::io::collective::fingerprint;
-use meshloom::io::{Column, IoError, Sealed, csv_text, density_png_bytes, seal_whole};
+use meshloom::io::{Column, IoError, Sealed, csv_text, seal_whole};
 use meshloom::pm::{Config, Quantity, Simulation};
 use meshloom::{Error, Rank};
+use meshloom_program::plots::{Blocks, ColorScale, MapFigure};
 use serde_json::Value;
 
+use super::mass_function::redshift;
 use super::options::Epoch;
 use super::options::{Hdf5, Velocities};
 use super::parameters::RunParameters;
 use crate::described;
+use crate::projection;
 use crate::resumable::{self, States};
 
 /// The output directory of a run.
@@ -174,24 +176,24 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Draws the density, of whose projection along the last axis `columns` are this rank's.
-    /// Collective.
-    pub fn picture(&self, comm: &Communicator, config: &Config, columns: &[f32]) -> Result<Option<Sealed>, Error> {
-        let side = config.mesh as usize;
-        // Each column has one owner, and rank 0 draws them all.
-        let Some(gathered) = comm.gather_v(0, columns)? else { return Ok(None) };
-        let grid = config.grid(comm.size())?;
-        let mut map: Vec<f32> = host_memory::zeros("a picture", side * side)?;
-        for (rank, columns) in gathered.iter().enumerate() {
-            let [rows, columns_of, _] = grid.part(config.cells(), rank);
-            let width = (columns_of.end - columns_of.start) as usize;
-            for (i, row) in rows.zip(columns.chunks(width.max(1))) {
-                let at = i as usize * side + columns_of.start as usize;
-                map[at..at + width].copy_from_slice(row);
-            }
-        }
+    /// Draws the density of the moment, of whose projection along the last axis `columns` are this
+    /// rank's. Collective.
+    pub fn picture(
+        &self,
+        comm: &Communicator,
+        simulation: &Simulation,
+        columns: &[f32],
+    ) -> Result<Option<Sealed>, Error> {
+        let config = simulation.config();
+        let (grid, blocks) = (config.grid(comm.size())?, Blocks::new([config.mesh; 2], MapFigure::most_cells(1)));
+        let Some(density) = projection::gather(comm, &grid, config.mesh, blocks, columns)? else { return Ok(None) };
+        let colors = ColorScale::logarithmic(&[&density])?;
+        let panel = projection::panel("", &density, blocks, config.box_size, &colors);
+        let (particles, z) = (config.particles, redshift(simulation.scale_factor()));
+        let title = format!("Density of {particles}³ particles at z = {z}");
         let path = self.path("density.png");
-        Ok(Some(seal_whole(&path, &density_png_bytes(&map, side, side, &path)?)?))
+        let picture = MapFigure { title: &title, panels: &[panel] }.draw(&path)?;
+        Ok(Some(seal_whole(&path, &picture.png_bytes(&path)?)?))
     }
 
     /// Writes the power spectrum of the density of this moment beside the linear one and that of

@@ -1,4 +1,4 @@
-//! Lines, discs and text in pixels, with smooth edges.
+//! Lines, areas, discs and text in pixels, with smooth edges.
 
 use meshloom::host_memory::HostMemoryError;
 use meshloom::io::RgbImage;
@@ -29,20 +29,54 @@ impl Pen {
     }
 }
 
+/// Color of text, ticks and frames.
+pub const INK: [u8; 3] = [30, 30, 34];
+
+/// The embedded font. It has Latin and Greek letters, superscript digits and most mathematical
+/// symbols; other characters are boxes.
+pub struct Font(Face<'static>);
+
+impl Font {
+    /// Reads the font; `None` if it is damaged.
+    pub fn new() -> Option<Self> {
+        Face::parse(dejavu::sans::regular(), 0).ok().map(Self)
+    }
+
+    /// Returns the width of a line of text.
+    pub fn width(&self, text: &str, size: f32) -> f32 {
+        text.chars().map(|c| self.advance(Glyph::of(c), size)).sum()
+    }
+
+    /// Returns the width of the longest of several lines of text.
+    pub fn widest<'a>(&self, lines: impl IntoIterator<Item = &'a str>, size: f32) -> f32 {
+        lines.into_iter().map(|line| self.width(line, size)).fold(0.0, f32::max)
+    }
+
+    /// Returns the size at which a line of text is at most `most` pixels wide, up to `size`.
+    pub fn fitting(&self, text: &str, size: f32, most: f32) -> f32 {
+        size * (most / self.width(text, size).max(1.0)).clamp(0.3, 1.0)
+    }
+
+    fn advance(&self, glyph: Glyph, size: f32) -> f32 {
+        let id = self.0.glyph_index(glyph.character).unwrap_or_default();
+        let units = f32::from(self.0.glyph_hor_advance(id).unwrap_or(0));
+        units * glyph.scale * size / f32::from(self.0.units_per_em())
+    }
+}
+
 /// A white picture to draw on. Positions are in pixels from the upper left corner, y downwards.
-pub struct Canvas {
+pub struct Canvas<'a> {
     pixels: Pixmap,
     /// The region that drawing is restricted to.
     clip: Option<Mask>,
-    font: Face<'static>,
+    font: &'a Font,
 }
 
-impl Canvas {
+impl<'a> Canvas<'a> {
     /// Creates a canvas; `None` if memory is short.
-    pub fn new(width: u32, height: u32) -> Option<Self> {
+    pub fn new(width: u32, height: u32, font: &'a Font) -> Option<Self> {
         let mut pixels = Pixmap::new(width, height)?;
         pixels.fill(Color::WHITE);
-        let font = Face::parse(dejavu::sans::regular(), 0).ok()?;
         Some(Self { pixels, clip: None, font })
     }
 
@@ -63,6 +97,18 @@ impl Canvas {
         }
         if let Some(path) = path.finish() {
             self.stroke(&path, pen);
+        }
+    }
+
+    /// A filled polygon, `opacity` from 0 to 1.
+    pub fn area(&mut self, corners: &[(f32, f32)], color: [u8; 3], opacity: f32) {
+        let mut path = PathBuilder::new();
+        for (i, &(x, y)) in corners.iter().enumerate() {
+            if i == 0 { path.move_to(x, y) } else { path.line_to(x, y) }
+        }
+        path.close();
+        if let Some(path) = path.finish() {
+            self.fill_path(&path, color, opacity);
         }
     }
 
@@ -101,9 +147,17 @@ impl Canvas {
         self.text_along(text, Transform::from_rotate(-90.0).post_translate(x, y), size, align);
     }
 
-    /// Returns the width of a line of text.
-    pub fn width(&self, text: &str, size: f32) -> f32 {
-        text.chars().map(|c| self.advance(Glyph::of(c), size)).sum()
+    /// Colors a row of pixels from (`left`, `y`) to the right; those beyond the canvas are lost.
+    pub fn row(&mut self, left: u32, y: u32, colors: &[[u8; 3]]) {
+        let width = self.pixels.width();
+        if y >= self.pixels.height() || left >= width {
+            return;
+        }
+        let first = 4 * (y as usize * width as usize + left as usize);
+        let line = &mut self.pixels.data_mut()[first..][..4 * (width - left) as usize];
+        for (pixel, [red, green, blue]) in line.chunks_exact_mut(4).zip(colors) {
+            pixel.copy_from_slice(&[*red, *green, *blue, 255]);
+        }
     }
 
     /// Rows of red, green and blue from the top.
@@ -117,36 +171,31 @@ impl Canvas {
         Ok(picture)
     }
 
-    fn advance(&self, glyph: Glyph, size: f32) -> f32 {
-        let id = self.font.glyph_index(glyph.character).unwrap_or_default();
-        let units = f32::from(self.font.glyph_hor_advance(id).unwrap_or(0));
-        units * glyph.scale * size / f32::from(self.font.units_per_em())
-    }
-
     fn text_along(&mut self, text: &str, place: Transform, size: f32, align: Align) {
-        let em = f32::from(self.font.units_per_em());
-        let capital = self.font.glyph_index('H').and_then(|glyph| self.font.glyph_bounding_box(glyph));
+        let face = &self.font.0;
+        let em = f32::from(face.units_per_em());
+        let capital = face.glyph_index('H').and_then(|glyph| face.glyph_bounding_box(glyph));
         let middle = capital.map_or(0.0, |bounds| f32::from(bounds.y_max)) / em * size / 2.0;
         let mut x = match align {
             Align::Left => 0.0,
-            Align::Center => -0.5 * self.width(text, size),
-            Align::Right => -self.width(text, size),
+            Align::Center => -0.5 * self.font.width(text, size),
+            Align::Right => -self.font.width(text, size),
         };
         for glyph in text.chars().map(Glyph::of) {
-            let id = self.font.glyph_index(glyph.character).unwrap_or_default();
+            let id = face.glyph_index(glyph.character).unwrap_or_default();
             let scale = glyph.scale * size / em;
             let mut outline = Outline(PathBuilder::new());
             // Spaces have no outline.
-            if self.font.outline_glyph(id, &mut outline).is_some()
+            if face.outline_glyph(id, &mut outline).is_some()
                 && let Some(path) = outline.0.finish()
             {
                 // The font's y axis points upwards.
                 let to_line = Transform::from_row(scale, 0.0, 0.0, -scale, x, middle - glyph.rise * size);
                 if let Some(path) = path.transform(to_line.post_concat(place)) {
-                    self.fill_path(&path, [30, 30, 34], 1.0);
+                    self.fill_path(&path, INK, 1.0);
                 }
             }
-            x += self.advance(glyph, size);
+            x += self.font.advance(glyph, size);
         }
     }
 
