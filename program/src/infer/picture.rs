@@ -147,7 +147,9 @@ impl Slice<'_> {
             each.map(|(std, mean)| if positive { std / mean } else { *std }).collect::<Vec<f32>>()
         });
         let scale = |map: &[f32]| if positive { ColorScale::logarithmic(&[map]) } else { ColorScale::linear(&[map]) };
-        let colors = [scale(&drawn.data)?, scale(&drawn.signal)?];
+        // Zero is a count, too.
+        let of_data = if self.counts { ColorScale::linear(&[&drawn.data]) } else { scale(&drawn.data) };
+        let colors = [of_data?, scale(&drawn.signal)?];
         let of_std = relative.as_deref().map(|relative| ColorScale::linear(&[relative])).transpose()?;
         let unit = if self.counts { "[counts per cell]" } else { "[unit of the data]" };
         let unit_of_rate = if self.counts && self.exposure.is_some() { "[counts per exposure]" } else { unit };

@@ -140,7 +140,7 @@ impl<'a> Axis<'a> {
                 }
                 let has_label = match multiple {
                     1 => power.rem_euclid(stride) == 0,
-                    multiple => all_round && round.contains(&multiple),
+                    multiple => all_round && (is_plain || powers < 2) && round.contains(&multiple),
                 };
                 let label = match (has_label, multiple) {
                     (false, _) => String::new(),

@@ -26,6 +26,10 @@ const DIVERGING: [[u8; 3]; 7] =
 /// Color of values that are not numbers.
 pub const MISSING: [u8; 3] = [172, 174, 180];
 
+/// Steps from the first color to the last: more could not be told apart, and files of many colors
+/// are large.
+const SHADES: f32 = 254.0;
+
 /// Widest logarithmic scale.
 const DECADES: f64 = 4.0;
 
@@ -126,7 +130,7 @@ impl ColorScale {
             return MISSING;
         }
         let steps = self.colors.len() - 1;
-        let along = position.clamp(0.0, 1.0) * steps as f32;
+        let along = (position.clamp(0.0, 1.0) * SHADES).round() / SHADES * steps as f32;
         let first = (along as usize).min(steps - 1);
         let weight = along - first as f32;
         [0, 1, 2].map(|i| {

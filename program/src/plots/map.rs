@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(color(f32::NAN), MISSING);
     }
 
-    /// Returns whether there is ink in a rectangle (left, top, right, bottom).
+    /// Returns `true` if there is ink in a rectangle (left, top, right, bottom).
     fn has_ink(picture: &RgbImage, [left, top, right, bottom]: [u32; 4]) -> bool {
         (top..bottom).any(|y| picture.row(y)[left as usize..right as usize].iter().any(|color| color[0] < 90))
     }

@@ -103,7 +103,7 @@ impl<'a> Outputs<'a> {
             rows: Rows::Down,
             colors,
             color_label: Some("elevation [m]"),
-            smooth: true,
+            smooth: false,
         };
         let title = format!("Elevation of the surface after {hours:.1} hours");
         MapFigure { title: &title, panels: &[panel] }.draw(path)

@@ -16,6 +16,7 @@ mod kernels;
 mod neighbors;
 mod nonlinear;
 mod output;
+mod pictures;
 mod power;
 mod reconstruct;
 mod shallow_water;

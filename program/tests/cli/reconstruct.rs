@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::cli::{Call, Ranks, Scratch, files, has_mpi, signal};
+use super::pictures::Picture;
 use meshloom::io::{NpyFile, NpyWriter, token};
 use meshloom::random::white_noise;
 use serde_json::Value;
@@ -76,6 +77,8 @@ fn initial_conditions_are_found_alike_on_any_ranks_and_after_a_kill() {
     assert_eq!(first.len(), 9, "{first:?}");
     agrees(&report(&out));
     samples_are_mirrored(&out);
+    // Data, reconstruction and truth, with one scale of colors.
+    Picture::read(&out.join("density.png")).check(3, 1);
     // The noise goes back into a run, whose density is the one beside it.
     let again = evolved(&scratch, out.join("white_noise.npy").to_str().unwrap(), "again");
     assert_eq!(again, read(&out.join("density.npy"), &[8; 3]));
