@@ -138,16 +138,18 @@ impl Figure<'_> {
         let area = SVGBackend::new(path, (860, 520)).into_drawing_area();
         area.fill(&WHITE)?;
         let mut chart = ChartBuilder::on(&area)
-            .caption(&self.title, ("sans-serif", 18))
+            .caption(&self.title, ("sans-serif", 20))
             .margin(12)
             .margin_right(40)
-            .x_label_area_size(40)
-            .y_label_area_size(70)
+            .x_label_area_size(48)
+            .y_label_area_size(76)
             .build_cartesian_2d((1.5f64..100_000.0).log_scale(), self.range.clone().log_scale())?;
         chart
             .configure_mesh()
             .bold_line_style(RGBColor(215, 215, 215))
             .light_line_style(RGBColor(242, 242, 242))
+            .label_style(("sans-serif", 15))
+            .axis_desc_style(("sans-serif", 17))
             .x_desc("points of a line")
             .y_desc(self.axis)
             .x_label_formatter(&|x| format!("{x}"))
@@ -229,7 +231,7 @@ fn main() -> Result<(), Failure> {
             Figure {
                 title: format!("Nanoseconds per complex point, single precision, {}", info.name),
                 axis: "ns per point",
-                range: 5.0..5000.0,
+                range: 1.0..1000.0,
                 value: Sample::least,
                 bounds: &[],
             },

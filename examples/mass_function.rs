@@ -48,15 +48,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Draws the lines of each model at each redshift.
 fn draw(path: &Path, series: &[[Vec<(f64, f64)>; 3]]) -> Result<(), Box<dyn std::error::Error>> {
-    let area = SVGBackend::new(path, (640, 450)).into_drawing_area();
+    let area = SVGBackend::new(path, (860, 560)).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area);
-    let chart = chart.caption("Planck 2018, z = 0, 1 and 2 (from above)", ("sans-serif", 16));
-    let chart = chart.margin(12).x_label_area_size(40).y_label_area_size(64);
+    let chart = chart.caption("Planck 2018, z = 0, 1 and 2 (from above)", ("sans-serif", 20));
+    let chart = chart.margin(12).margin_right(24).x_label_area_size(48).y_label_area_size(76);
     let mut chart = chart.build_cartesian_2d((1e10..1e16).log_scale(), (1e-9..1.0).log_scale())?;
     let exponent = |value: &f64| format!("{value:.0e}");
     let mut mesh = chart.configure_mesh();
     mesh.x_desc("M [Msun/h]").y_desc("dn/dlnM [(h/Mpc)^3]").light_line_style(TRANSPARENT);
+    mesh.label_style(("sans-serif", 15)).axis_desc_style(("sans-serif", 17));
     mesh.x_label_formatter(&exponent).y_label_formatter(&exponent).draw()?;
     for (model, color) in COLORS.into_iter().enumerate() {
         for (z, lines) in series.iter().enumerate() {
@@ -68,7 +69,9 @@ fn draw(path: &Path, series: &[[Vec<(f64, f64)>; 3]]) -> Result<(), Box<dyn std:
             }
         }
     }
-    chart.configure_series_labels().background_style(WHITE).border_style(RGBColor(200, 200, 200)).draw()?;
+    let mut legend = chart.configure_series_labels();
+    legend.position(SeriesLabelPosition::LowerLeft).label_font(("sans-serif", 16));
+    legend.background_style(WHITE).border_style(RGBColor(200, 200, 200)).draw()?;
     area.present()?;
     Ok(())
 }

@@ -88,12 +88,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn draw(path: &Path, clusters: &[(f64, f64)], noise: &[(f64, f64)]) -> Result<(), Box<dyn std::error::Error>> {
-    let area = SVGBackend::new(path, (640, 400)).into_drawing_area();
+    let area = SVGBackend::new(path, (860, 520)).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area);
-    let chart = chart.margin(12).x_label_area_size(36).y_label_area_size(56);
+    let chart = chart.caption("Correlation function of points", ("sans-serif", 20));
+    let chart = chart.margin(12).margin_right(24).x_label_area_size(48).y_label_area_size(64);
     let mut chart = chart.build_cartesian_2d((0.5..10.0).log_scale(), -1.0..7.0)?;
-    chart.configure_mesh().x_desc("r").y_desc("xi(r)").light_line_style(TRANSPARENT).draw()?;
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc("separation r [scatter of the clusters]")
+        .y_desc("correlation \u{3be}(r)")
+        .light_line_style(TRANSPARENT);
+    mesh.label_style(("sans-serif", 15)).axis_desc_style(("sans-serif", 17));
+    // Labels at 1, 2, 5 and 10: those between would touch.
+    let label = |r: &f64| if [1.0, 2.0, 5.0, 10.0].contains(r) { format!("{r}") } else { String::new() };
+    mesh.x_label_formatter(&label).draw()?;
     let curve = (0..=200).map(|i| 0.5 * 20f64.powf(f64::from(i) / 200.0)).map(|r| (r, expected(r)));
     let line = |color: RGBColor| move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color);
     chart.draw_series(LineSeries::new(curve, &BLACK))?.label("Thomas process, exact").legend(line(BLACK));
@@ -104,7 +112,9 @@ fn draw(path: &Path, clusters: &[(f64, f64)], noise: &[(f64, f64)]) -> Result<()
         let dot = move |(x, y)| Circle::new((x + 9, y), 3, color.filled());
         chart.draw_series(dots)?.label(name).legend(dot);
     }
-    chart.configure_series_labels().background_style(WHITE).border_style(RGBColor(200, 200, 200)).draw()?;
+    let mut legend = chart.configure_series_labels();
+    legend.position(SeriesLabelPosition::UpperRight).label_font(("sans-serif", 16));
+    legend.background_style(WHITE).border_style(RGBColor(200, 200, 200)).draw()?;
     area.present()?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::grid::{Mesh, extent};
 use crate::host_memory;
 use crate::io::{IoError, NpyElement, NpyFile, Sealed, collective};
 #[cfg(feature = "image")]
-use crate::io::{diverging_png_bytes, write_whole};
+use crate::io::{diverging::diverging_png_bytes, write_whole};
 use crate::rank::Rank;
 
 /// Elements that are on the host at a time, about.

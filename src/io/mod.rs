@@ -61,7 +61,7 @@
 pub mod cleanup;
 pub mod collective;
 #[cfg(feature = "image")]
-mod diverging;
+pub(crate) mod diverging;
 mod dtype;
 mod error;
 #[cfg(feature = "hdf5")]
@@ -83,8 +83,6 @@ mod temporary;
 mod zip;
 
 pub use crate::printable::{is_unprintable, printable, printable_path};
-#[cfg(feature = "image")]
-pub(crate) use diverging::diverging_png_bytes;
 pub use dtype::Dtype;
 pub use error::{IoError, IoErrorKind};
 pub use hdf5_name::{PARTICLE_TYPES, is_hdf5, is_hdf5_name};

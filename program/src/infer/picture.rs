@@ -60,9 +60,9 @@ impl Slice<'_> {
         Blocks::new(self.place().1, most)
     }
 
-    /// Returns the mean over each block of a field of which ranks have lines. Values of a block that
-    /// has several cells are rounded to multiples of a number, so that their sum is exact and does
-    /// not depend on which rank has which. Collective.
+    /// Returns the mean over each block of a field of which ranks have lines. Values of a block with
+    /// several cells are rounded to multiples of a number, so that their sum is exact and does not
+    /// depend on which rank has which. Collective.
     fn field(&self, comm: &Communicator, blocks: Blocks, lines: &Lines) -> Result<Vec<f32>, Error> {
         let (start, [rows, columns]) = self.place();
         let inside = lines.iter().filter_map(|(at, line)| {
@@ -222,8 +222,8 @@ impl Slice<'_> {
     }
 }
 
-/// Returns the power of two that values up to `greatest` are rounded to multiples of, so that the sum
-/// of `count` of them is exact; `None` for one value, which is its own sum.
+/// Returns the power of two that values up to `greatest` are rounded to multiples of, so that the
+/// sum of `count` of them is exact; `None` for one value, which is its own sum.
 fn rounding(greatest: f64, count: u64) -> Option<f64> {
     let bits = 52 - count.next_power_of_two().ilog2() as i32;
     (count > 1 && greatest > 0.0).then(|| 2f64.powi(greatest.log2().ceil() as i32 - bits))

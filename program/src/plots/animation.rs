@@ -5,9 +5,9 @@ use std::path::Path;
 use meshloom::io::{IoError, RgbImage};
 use png::{BitDepth, BlendOp, ColorType, Compression, DisposeOp, Encoder, EncodingError, Filter, Writer};
 
-/// Returns the bytes of a PNG file that shows `count` pictures of one size one after the other, each
-/// for `milliseconds`, forever. Each picture is made when its turn comes, and only the rectangle
-/// that differs from the picture before is stored.
+/// Returns the bytes of a PNG file that shows `count` pictures of one size one after the other,
+/// each for `milliseconds`, forever. Each picture is made when its turn comes, and only the
+/// rectangle that differs from the picture before is stored.
 ///
 /// # Errors
 /// - `IoErrorKind::Shape` if a picture has another size than the first.

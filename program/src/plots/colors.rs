@@ -85,8 +85,8 @@ impl ColorScale {
         Ok(Self { colors: &SEQUENTIAL, scale: Scale::Linear, range, beyond: [false; 2] }.with_ends(values()))
     }
 
-    /// Creates a linear scale from `-limit` over white at zero to `limit` for values of `maps`, with
-    /// 1 in place of a limit that is not positive and finite.
+    /// Creates a linear scale from `-limit` over white at zero to `limit` for values of `maps`. A
+    /// limit that is not positive and finite counts as 1.
     #[must_use]
     pub fn symmetric<'a>(limit: f32, maps: impl IntoIterator<Item = &'a [f32]>) -> Self {
         let limit = if limit > 0.0 && limit.is_finite() { f64::from(limit) } else { 1.0 };

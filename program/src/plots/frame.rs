@@ -1,4 +1,4 @@
-//! What surrounds a field of data: ticks with their labels, and names of axes.
+//! Ticks with their labels around a field of data.
 
 use super::axis::{Axis, Tick};
 use super::canvas::{Align, Canvas, Font, INK, Pen};
@@ -12,7 +12,8 @@ pub const TITLE: f32 = 27.0;
 /// Pixels between the labels of two ticks at least.
 const BETWEEN: f32 = 26.0;
 
-/// Returns the ticks of a horizontal axis of `length` pixels, so few that their labels do not touch.
+/// Returns the ticks of a horizontal axis of `length` pixels, so few that their labels do not
+/// touch.
 pub fn ticks_across(axis: &Axis<'_>, length: f32, font: &Font) -> Vec<Tick> {
     for most in [8, 6, 5, 4, 3] {
         let ticks = axis.ticks(most);

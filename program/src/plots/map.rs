@@ -62,7 +62,7 @@ pub struct Panel<'a> {
     pub x: Axis<'a>,
     /// The vertical axis.
     pub y: Axis<'a>,
-    /// Where the first row is.
+    /// The place of the first row.
     pub rows: Rows,
     /// The colors of values.
     pub colors: &'a ColorScale,
