@@ -60,9 +60,9 @@ impl Slice<'_> {
         Blocks::new(self.place().1, most)
     }
 
-    /// Returns the mean over each block of a field of which ranks have lines. Values of a block with
-    /// several cells are rounded to multiples of a number, so that their sum is exact and does not
-    /// depend on which rank has which. Collective.
+    /// Returns the mean over each block of a field of which ranks have lines. Values of a block
+    /// with several cells are rounded to multiples of a number, so that their sum is exact and does
+    /// not depend on which rank has which. Collective.
     fn field(&self, comm: &Communicator, blocks: Blocks, lines: &Lines) -> Result<Vec<f32>, Error> {
         let (start, [rows, columns]) = self.place();
         let inside = lines.iter().filter_map(|(at, line)| {
