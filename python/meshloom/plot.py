@@ -145,7 +145,7 @@ def posterior(mean, std, truth=None, *, size=None, unit=None, label="value", ax=
     for one, field, title in zip(axes, fields, _TITLES[-len(fields) :]):
         is_std = title == _TITLES[-1]
         options = {"cmap": "magma", "vmin": 0} if is_std else {"cmap": "viridis", **scale}
-        _map(one, field, sides, unit, f"standard deviation of {label}" if is_std else label, **options)
+        _map(one, field, sides, unit, label, **options)
         one.set_title(title)
     return axes
 
@@ -211,6 +211,11 @@ def power_spectrum(k, power, *, quantiles=(0.16, 0.84), label=None, unit="Mpc/h"
         ax.fill_between(k, *band, color=line.get_color(), alpha=0.3, lw=0)
     ax.set_xscale("log")
     ax.set_yscale("log")
+    # Wavenumbers often cover less than two decades, so powers of ten alone are too few labels.
+    ticker = _pyplot().matplotlib.ticker
+    ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter(ticker.NullFormatter())
     ax.set_xlabel(f"wavenumber k [({unit})$^{{-1}}$]")
     ax.set_ylabel(f"power P(k) [({unit})$^3$]")
     if label is not None:
