@@ -21,7 +21,7 @@ def real_array(values, name):
         raise TypeError(f"{name}: expected real numbers, got {array.dtype}")
     dtype = _SINGLE if array.dtype in (_SINGLE, np.float16) else _DOUBLE
     found = np.ascontiguousarray(array, dtype=dtype)
-    # What has no axis would get one.
+    # `ascontiguousarray` adds an axis to a scalar.
     return found if found.shape == array.shape else found.reshape(array.shape)
 
 
@@ -50,7 +50,7 @@ def points_array(comm, values, name="points"):
 
 
 def single(values):
-    """Return numbers rounded to float32; those beyond its range become infinite, without warning."""
+    """Return numbers rounded to float32; those beyond its range become infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(values).astype(np.float32, copy=False)
 

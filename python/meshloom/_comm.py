@@ -110,7 +110,10 @@ def all_groups(comm):
 
 
 def _in_words(error):
-    """The type of an error and its text, as any rank can raise it: as `Error` where its type is not known there, or is made of more than a text."""
+    """Return the type and text of an error so that any rank can raise it.
+
+    An error that cannot be made from a text alone becomes a `meshloom.Error`.
+    """
     kind, text = type(error), str(error)
     try:
         pickle.loads(pickle.dumps(kind))(text)
@@ -144,21 +147,21 @@ def gathered(comm, check, *arguments):
     try:
         parts = comm._allgather(said)
     except Error:
-        # Ranks that are out of step cannot be told; what this one has found says why they are.
+        # Ranks out of step cannot exchange errors; the error of this rank has the cause.
         if error is not None:
             raise error
         raise
     failures, alike, told = zip(*map(pickle.loads, parts))
     wrong = _what_is_wrong(failures, alike)
     if wrong is not None:
-        # All ranks have it already, also where this is a part of some work.
+        # All ranks have this error already; an outer call must not exchange it again.
         wrong._not_to_be_told = comm._number
         raise wrong from error
     return own, list(told)
 
 
 def _what_is_wrong(failures, alike):
-    """The error of what has failed on ranks, or of what is not alike on them; None where all is well."""
+    """Return the error of the first rank that failed or differs; None if all ranks agree."""
     failed = [(rank, *failure) for rank, failure in enumerate(failures) if failure]
     if failed:
         rank, kind, text = failed[0]
@@ -166,7 +169,7 @@ def _what_is_wrong(failures, alike):
     for rank, theirs in enumerate(alike):
         for name in {**alike[0], **theirs}:
             first, other = alike[0].get(name), theirs.get(name)
-            # A number that is none is not equal to itself.
+            # NaN is not equal to itself.
             if other != first and repr(other) != repr(first):
                 return ValueError(f"{name} differs: {first} on rank 0, {other} on rank {rank}; it must be the same on all ranks")
     return None
@@ -209,7 +212,10 @@ def agreed(comm, work, *arguments):
 
 
 def heard(comm, callback):
-    """A callback of a rank's, whose errors all ranks hear: an `Error` that it raises is none of their work, as which `agreed` would keep it to itself."""
+    """Return a callback whose errors reach all ranks.
+
+    `agreed` does not exchange a `meshloom.Error`, so a callback raises another type.
+    """
     if comm.size == 1:
         return callback
 
@@ -453,7 +459,7 @@ def _run_ranks(count, body):
         try:
             return body(comm)
         except Exception as error:
-            # Errors of calls that ranks make together are the same on all of them.
+            # Errors of collective calls are the same on all ranks and name the rank already.
             if count > 1 and not hasattr(error, "_not_to_be_told") and hasattr(error, "add_note"):
                 error.add_note(f"raised on rank {comm.rank} of {count}")
             raise

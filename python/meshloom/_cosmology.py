@@ -70,7 +70,7 @@ class Cosmology:
             raise TypeError("A_s and sigma8: expected one of them, got both; they are amplitudes of the same spectrum")
         if self.A_s is None and self.sigma8 is None:
             object.__setattr__(self, "A_s", _A_S)
-        # The library says which number is none.
+        # The extension module checks the numbers and names an invalid one.
         _native.particle_mass(1.0, 1, parameters(self))
 
     def particle_mass(self, box, particles):

@@ -76,7 +76,7 @@ class Array:
             raise TypeError("len() of an array without axes; use size")
         return self.shape[0]
 
-    # Python's own comparisons would be of identity, and its truth value always True.
+    # Python's defaults would compare identities, and every array would be true.
     __hash__ = None
 
     def _no_comparison(self, *_):
@@ -115,7 +115,7 @@ class Array:
         return self.numpy().__dlpack__(**{name: value for name, value in options.items() if name != "copy"})
 
     def __dlpack_device__(self):
-        # What DLPack calls the host's memory.
+        # kDLCPU, the host memory.
         return (1, 0)
 
     def reshape(self, *shape):
@@ -195,7 +195,7 @@ def asarray(values, dtype=None, comm=None):
     if array.dtype.kind not in "biufc":
         raise TypeError(f"values: expected real or complex numbers, got {array.dtype}")
     if dtype is not None:
-        # Digits may be lost where they are asked to be, imaginary parts not.
+        # A requested type may drop digits but not imaginary parts.
         array = array.astype(dtype, casting="same_kind" if array.dtype.kind in "fc" else "unsafe", copy=False)
     if array.dtype.kind in "biu":
         array = array.astype(np.float64)

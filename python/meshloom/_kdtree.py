@@ -10,11 +10,11 @@ from ._device_array import Array
 from ._origin import common_origin, from_origin
 from ._radii import joined_lists, radius_classes
 
-# Lists of the nearest hold so many.
+# Largest number of neighbors of a query.
 _MOST = 1024
-# Bins of one histogram of distances.
+# Number of bins of one histogram of distances.
 _BINS = 4096
-# Pairs that are listed at a time where lists are only added up.
+# Number of pairs per piece where lists are only summed.
 _PAIRS = 1 << 21
 
 
@@ -292,7 +292,7 @@ class KDTree:
             numbers = [whole_number(one, "k", 1) for one in k] if np.ndim(k) > 0 else whole_number(k, "k", 1)
             if numbers == []:
                 raise ValueError("k must be an integer or a sequence of integers, at least one")
-            # No list is longer than there are points.
+            # A list has at most as many entries as the tree has points.
             most = min(np.max(numbers), self.n)
             if most > _MOST:
                 raise ValueError(f"k: expected at most {_MOST}, got {most}; use query_ball_point for more")
@@ -620,16 +620,16 @@ class KDTree:
         total = np.zeros(radii.size, np.int64)
         total[radii == np.inf] = self.n * other.n
         finite = np.isfinite(radii) & (radii >= 0)
-        # The edge above a radius includes it. Farther than half of the greatest float32 are no two points.
+        # The edge above a radius includes it. Distances are at most half of the largest float32.
         ends = _above(np.minimum(radii, np.finfo(np.float32).max / 2))
         edges, reached = np.unique(ends[finite]), {}
         while edges.size:
-            # One histogram tells apart what lies within a factor of 1e33.
+            # One histogram separates distances within a factor of 1e33.
             part = edges[edges >= edges[-1] * np.float64(1e-32)][-_BINS:]
             edges = edges[: edges.size - part.size]
             counts = other._search.pairs(rows, [0.0, *part.tolist()])
             reached.update(zip(part.tolist(), np.cumsum(counts).tolist()))
-        # Among its own points the device counts none with itself, which is 0 away.
+        # The device does not count a point with itself; SciPy does.
         own = self.n if self is other else 0
         for at in np.flatnonzero(finite):
             total[at] = reached[float(ends[at])] + own

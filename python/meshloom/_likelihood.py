@@ -345,10 +345,10 @@ class _OfData(_Unplaced):
             if mask.dtype != bool or mask.shape != self._data.shape:
                 raise ValueError(f"mask: expected booleans of shape {self._data.shape}, True where data count")
             self._options["mask"] = mask.ravel()
-        # What must be the same on all ranks.
+        # Values that must be the same on all ranks.
         self._alike = {"kind of likelihood": self._kind, "name": name, "mask": given_or_not(mask), **options}
         self._take_each(name_of_each, each)
-        # Ranks that were not given here check together, where the model is.
+        # Without ranks, the ranks of the model check together in `amend`.
         if self._given_comm is not None or is_alone():
             self._check_values(name_of_each)
 
@@ -655,8 +655,8 @@ def Categorical(data, classes, *, name="data", mask=None, comm=None):
     Parameters
     ----------
     data : array_like
-        Labels: integers from 0 to ``classes - 1``, in the shape that the model predicts, without the
-        axis of components.
+        Labels: integers from 0 to ``classes - 1``, in the shape that the model predicts, without
+        the axis of components.
     classes : int
         Number of classes, 2 or more.
     name, mask, comm

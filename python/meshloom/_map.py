@@ -70,7 +70,7 @@ def _chunks(function, rows_of, begin, end, chunk):
     for first in range(begin, end, chunk):
         last = min(first + chunk, end)
         rows, structure = _leaves(function(rows_of(first, last)))
-        # A function may write the next ones where these are.
+        # The function may reuse the memory of its result in the next call.
         rows = [row.copy() for row in rows]
         if not rows or any(row.ndim == 0 or len(row) != last - first for row in rows):
             shapes = [row.shape for row in rows]
@@ -151,7 +151,7 @@ def map_items(function, items, *, chunk=64, gather=True, comm=None):
         for _, rows, structure in chunks:
             found.append(rows)
         joined = [np.concatenate(column) for column in zip(*found)]
-        # An array without rows says what they would be.
+        # An empty array has the type and shape of the rows.
         told = joined if gather else [column[:0] for column in joined]
         return joined, {}, (structure, told) if found else None
 
@@ -234,7 +234,7 @@ def map_reduce(function, items, reduction="sum", *, chunk=64, comm=None):
             _added(joined, combine)
     if not joined:
         raise ValueError("items: expected one or more, got no items")
-    # What is left has no neighbours: a node without a second half is its first half.
+    # The remaining nodes have no neighbors: a node without a second half is its first half.
     _, _, row = joined.pop()
     while joined:
         row = [combine(a, b) for a, b in zip(joined.pop()[2], row)]

@@ -311,10 +311,10 @@ def _warn_of_doubts(fit):
         warnings.warn(doubt, RuntimeWarning, stacklevel=3)
 
 
-# Iterations at most where their number is not given.
+# Largest number of iterations by default.
 _ITERATIONS = _native.NativeFit.ITERATIONS
 
-# The kind of noise that a fit starts with: other than that of a mock truth with the same seed.
+# Kind of the noise at the start of a fit, different from that of a mock truth with its seed.
 _START = 1
 
 
@@ -469,7 +469,7 @@ def optimize_kl(
     >>> np.round(np.asarray(mean).astype(float), 3).tolist(), len(samples), len(reports)
     ([0.9, 1.8, 2.7, 3.6], 8, 3)
     """
-    # Without a likelihood there are no ranks to tell.
+    # The likelihood has the ranks that exchange errors, so it is checked first.
     comm = all_groups(_likelihood_of(likelihood)._comm)
 
     def options(iteration):
@@ -510,7 +510,7 @@ def optimize_kl(
         if limits[1] is not None and not 0 <= limits[1] < 2**63:
             raise ValueError(f"budget: expected seconds from 0 on, got {budget}")
         own = whole_number(seed, "seed"), _given(likelihood, position), each, parsed, None if odir is None else os.fspath(odir), told, done, limits
-        # The library compares the rest.
+        # The extension module compares the other options.
         alike = {"function": "optimize_kl", "n_total_iterations": total, "position": given_or_not(position), "odir": given_or_not(odir), "resume": bool(resume), "overwrite": bool(overwrite)}
         return own, alike, None
 
@@ -530,7 +530,7 @@ def optimize_kl(
         return fit
 
     def ends(samples, report):
-        """Whether a callback ends the fit; ranks may have different ones, or none."""
+        """Return True if the callback ends the fit; ranks may have different callbacks, or none."""
         done(report.iteration)
         return callback is not None and bool(callback(samples, report))
 

@@ -26,7 +26,7 @@ def common_origin(comm, points, sides):
     reaches = [reach for _, reach in parts if reach is not None]
     if reaches:
         low, high = np.min([low for low, _ in reaches], axis=0), np.max([high for _, high in reaches], axis=0)
-        # What is not finite is refused later, with its place.
+        # Values that are not finite raise an error later, which names their place.
         with np.errstate(over="ignore", invalid="ignore"):
             extent = high - low
             far = (np.maximum(np.abs(low), np.abs(high)) >= 2 * extent) & np.isfinite(extent) & (np.asarray(sides) == 0)

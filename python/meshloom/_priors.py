@@ -280,7 +280,7 @@ def _text(value, name):
     return value
 
 
-# Hyper-parameters that are normal numbers; the others are log-normal.
+# Hyperparameters that are normal numbers; the others are log-normal.
 _NORMAL = ("loglogavgslope", "loglogslope")
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from ._arguments import real_number, whole_number
 
 _GRIDS = ("cells", "modes", "half_spectrum")
-# Where the axes of a grid are among the library's three, by their number.
+# Places of the axes of a grid among the three of the extension module, by their number.
 _PLACES = {1: (2,), 2: (1, 2), 3: (0, 1, 2)}
 
 
@@ -50,7 +50,7 @@ class Leaf:
 
     def __init__(self, kind, shape, size, complex=False, components=1, points=None):
         self.kind, self.shape, self.size, self.complex, self.components = kind, tuple(shape), tuple(size), complex, components
-        # Of points: which of all they are, as the library knows it.
+        # The identity of points in the extension module.
         self._points = points
 
     def _place(self, complex=False):

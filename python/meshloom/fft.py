@@ -67,7 +67,7 @@ __all__ = [
 _AxisError = getattr(np, "exceptions", np).AxisError
 _NORMS = (None, "backward", "ortho", "forward")
 _OTHER_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
-# Axes that one call of the device transforms.
+# Largest number of axes that one call of the device transforms.
 _AXES_AT_ONCE = 3
 
 
@@ -186,7 +186,7 @@ def _on_device(kind, a, shape, axes, norm):
             return Array(_native.transform_on_device(a._native, kind, layout, norm, result))
         return asarray(np.asarray(_on_device(kind, a.numpy(), shape, axes, norm)), comm=a.comm)
     if layout is None:
-        # Transformed axes go to the end, in their order.
+        # Move the transformed axes to the end, in their order.
         ends = range(-len(axes), 0)
         moved = np.moveaxis(a, axes, ends)
         rest = [length for at, length in enumerate(shape) if at not in axes]
@@ -202,7 +202,7 @@ def _on_device(kind, a, shape, axes, norm):
 def _along(kind, a, axes, s, norm):
     """Transform complex numbers along any number of axes, with the given number of points each."""
     axes, s = list(axes), list(s)
-    # An axis that comes twice is transformed twice, the last one first.
+    # A repeated axis is transformed twice.
     at_once = _AXES_AT_ONCE if len(set(axes)) == len(axes) else 1
     while axes:
         now = axes[-at_once:]
@@ -245,7 +245,7 @@ def _points(n):
 def _lengths(a, s, axes, half=False):
     """Return the axes of a transform and the lengths along them."""
     if s is not None:
-        # NumPy says these two, and so do we.
+        # NumPy has the same two warnings.
         if any(n is None for n in s):
             text = "Passing an array containing `None` values to `s` is deprecated; give -1 for the length of an axis."
             warnings.warn(text, DeprecationWarning, stacklevel=4)
@@ -1097,7 +1097,7 @@ def irfft2(a, s=None, axes=(-2, -1), norm=None, out=None):
     return _nd("irfft", a, s, axes, norm, out)
 
 
-# SciPy's functions run these where they are asked to: scipy.fft.set_backend(meshloom.fft). What devices do not compute with stays SciPy's.
+# The protocol of scipy.fft.set_backend(meshloom.fft). Unsupported functions and types stay SciPy's.
 __ua_domain__ = "numpy.scipy.fft"
 
 
@@ -1106,7 +1106,7 @@ def __ua_function__(method, args, kwargs):
     arguments = numpys_arguments(name, args, kwargs) if name in __all__ else None
     if arguments is None or not _transformable(arguments[0].dtype):
         return NotImplemented
-    # Some devices have no double precision; what lies on a device has what that has.
+    # Some devices lack double precision; an array on a device has a type that it supports.
     if not (_is_single(arguments[0].dtype) or isinstance(arguments[0], Array) or resolve(None).has_f64):
         return NotImplemented
     return globals()[name](*arguments)

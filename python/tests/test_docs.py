@@ -1,8 +1,11 @@
 """The reference has all public names, and their docstrings follow the NumPy style."""
 
+import ast
 import inspect
+import io
 import pathlib
 import re
+import tokenize
 
 import pytest
 
@@ -69,3 +72,31 @@ def test_docstrings_describe_every_parameter(name, thing):
     assert [one for one in wanted if one not in described] == []
     if "comm" in wanted:
         assert "ollective" in text
+
+
+# As in tests/package/prose.rs.
+OPENINGS = ("What ", "Those ", "That ", "Of ", "None ", "Who ", "Where ", "How ", "As ", "The same", "Says ", "Tells ", "Whether ")
+PHRASES = r"\b(so many|none where|where there is none|for who|whoever|lest|anew|nobody|without a word|in the place of|is told|all ranks call it|not ours to)\b"
+
+
+def prose(path):
+    """Docstrings and comments of a file, with their lines."""
+    text = path.read_text()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
+            yield node.body[0].lineno, ast.get_docstring(node, clean=False), node
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], " " * token.start[1] + token.string, None
+
+
+@pytest.mark.parametrize("path", sorted(pathlib.Path(meshloom.__file__).parent.glob("*.py")), ids=lambda path: path.name)
+def test_docstrings_and_comments_are_in_plain_english(path):
+    faults = []
+    for line, text, node in prose(path):
+        words = re.sub(r"`+[^`]*`+", "x", text)
+        if node is not None and words.startswith(OPENINGS):
+            faults.append((line, "opening"))
+        faults += [(line, found[0]) for found in re.finditer(PHRASES, words, re.I)]
+        faults += [(line, "longer than 100 columns") for part in text.split("\n") if len(part) > 100]
+    assert not faults
