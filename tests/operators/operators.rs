@@ -941,3 +941,31 @@ fn kernels_of_a_caller_see_zeros_beyond_their_vectors_and_mistakes_are_explained
         Ok(())
     });
 }
+
+#[test]
+fn vectors_share_memory_with_fields() {
+    for parts in [[1, 1], [2, 1]] {
+        on_grid(parts, &meshloom_sanitizer::options().unwrap(), |rank| {
+            let failed = |error: meshloom::field::FieldError| OperatorError::failed("test", error);
+            let mesh = mesh(rank, [4, 5, 6]);
+            let mut field = rank.fill(&mesh, |[x, y, z]| x + 10.0 * y + 100.0 * z).map_err(failed)?;
+            let vector = Vector::of_fields([("x", &field), ("again", &field)])?;
+            assert_eq!(vector.space().names().collect::<Vec<_>>(), ["again", "x"]);
+            let zero = rank.zeros(&mesh).map_err(failed)?;
+            rank.axpby(1.0, &zero, 2.0, &mut field).map_err(|error| OperatorError::failed("test", error))?;
+            assert!(vector.field("again")?.array().len() == mesh.array_len());
+            let (own, found) = (rank.download(&field).map_err(failed)?, vector.get(&mut rank.recorder, "x")?);
+            assert!(own.iter().map(|&value| f64::from(value)).eq(found), "the memory is the same");
+
+            let pairs = Vector::zeros(&mut rank.recorder, &Space::of("v", Leaf::cells(&mesh).components(3).batch(2))?)?;
+            assert_eq!(pairs.field("v")?.components(), 6);
+            for leaf in [Leaf::cells(&mesh).complex(), Leaf::modes(&mesh), Leaf::vector(3)] {
+                let other = Vector::zeros(&mut rank.recorder, &Space::of("v", leaf)?)?;
+                assert!(other.field("v").unwrap_err().to_string().contains("expected real cells"));
+            }
+            assert!(pairs.field("w").unwrap_err().to_string().contains("`w`"));
+            assert!(Vector::of_fields([("", &field)]).is_err());
+            Ok(())
+        });
+    }
+}

@@ -8,9 +8,9 @@ use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::{Box3, Grid, volume};
 use meshloom::mesh::{Bin, Window};
 use meshloom::pm::{
-    Config, Noise, NoiseBy, Quantity, Simulation, SimulationError, device_mode_noise, device_white_noise,
+    Config, Gradient, Noise, NoiseBy, Quantity, Simulation, SimulationError, device_mode_noise, device_white_noise,
 };
-use meshloom::random::{fill_white_noise, mode_noise};
+use meshloom::random::{fill_white_noise, mode_noise, white_noise};
 use meshloom::{Error, Launch, Rank, launch};
 use rustfft::num_complex::Complex;
 
@@ -808,4 +808,51 @@ fn twice_the_particles_are_the_same_universe() {
     assert!(apart > 0.3 * largest, "{apart} of {largest}");
     // And no rank sees another noise.
     assert_eq!(run(2, 16, NoiseBy::Mode), coarse);
+}
+
+#[test]
+fn a_field_of_noise_has_the_values_of_the_host_on_any_number_of_ranks() {
+    for ranks in [1, 3] {
+        launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |rank| {
+            for ghosts in [0, 1] {
+                let mesh = rank.mesh([5, 4, 6]).periodic([1.0; 3]).ghosts(ghosts).build()?;
+                let noise = rank.fill_white_noise(&mesh, 11)?;
+                let wanted = mesh.cells().map(|[i, j, k]| white_noise(11, (i * 4 + j) * 6 + k) as f32);
+                assert_eq!(rank.download(&noise)?, wanted.collect::<Vec<_>>());
+            }
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn fields_on_another_mesh_are_refused() {
+    launch(Launch::Threads(2), &meshloom_sanitizer::options().unwrap(), |rank| {
+        // As many cells as the run has sites and cells, in another box.
+        let config = Config { particles: 8, mesh: 8, ..small() };
+        let mesh = rank.mesh([8; 3]).periodic([1.0; 3]).build()?;
+        let field = rank.fill_white_noise(&mesh, 1)?;
+        let noise = Simulation::new(rank, config.clone(), Noise::Field(&field)).err();
+        let mut gradient = Gradient::new(rank, config.clone(), 1)?;
+        let loss = gradient.evaluate(rank, Noise::Seed, |observer, rank| {
+            observer.add_density(rank, &field)?;
+            Ok::<_, SimulationError>(0.0)
+        });
+        for (error, what) in [(noise, "white noise"), (loss.err(), "derivatives by the density")] {
+            assert!(matches!(&error, Some(SimulationError::Layout(_))), "{error:?}");
+            assert!(error.is_some_and(|error| error.to_string().contains(what)));
+        }
+        // The fields of the run itself are taken.
+        let mut run = Simulation::new(rank, config, Noise::Seed)?;
+        let noise = rank.fill_white_noise(run.site_mesh(), 1)?;
+        run = Simulation::new(rank, run.config().clone(), Noise::Field(&noise))?;
+        run.run(rank, |_, _, _| Ok::<_, Error>(()))?;
+        let density = run.density(rank)?;
+        let mean = rank.sum(&density)? / density.mesh().total_cells() as f64;
+        // 512 cells, each rounded to f32.
+        assert!((mean - 1.0).abs() < 1e-6, "{mean}");
+        Ok::<_, Error>(())
+    })
+    .unwrap();
 }
