@@ -58,7 +58,7 @@ impl Outputs<'_> {
 
     fn lines(&self, rank: &mut Rank, field: &Vector) -> Result<Lines, Error> {
         let values = field.get(&mut rank.recorder, "signal")?;
-        let lines = self.problem.grids.lines(&self.problem.mesh.own());
+        let lines = self.problem.grids.lines(self.problem.mesh.own());
         let line = |(own, elements): (usize, std::ops::Range<u64>)| {
             let len = (elements.end - elements.start) as usize;
             (elements.start, values[own..own + len].iter().map(|&value| value as f32).collect())

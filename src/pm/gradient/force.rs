@@ -131,7 +131,7 @@ impl ForceDerivative {
             recorder.submit()?;
         }
         let density = gpu.array::<f32>("pm::density_cotangent", mesh.array_len())?;
-        self.filter.apply(recorder, comms, &painted, &own, &density, &mesh.layout())?;
+        self.filter.apply(recorder, comms, &painted, &own, &density, mesh.layout())?;
         ghosts.exchange(recorder, comms, &density)?;
         let meshes = ForceMeshes { force: field, density: &density };
         Ok(self.positions.force(recorder, placed.sites(), (mesh, meshes), self.scale, [by, bar])?)
