@@ -68,9 +68,11 @@ impl<'a> Outputs<'a> {
         if context.comm.rank() == 0 {
             let table = self.path("diagnostics.csv");
             files.push(seal_whole(&table, table_text(&table, &log.lines)?.as_bytes())?);
-            if let (Some(first), Some(last)) = (log.lines.first(), log.frames.last()) {
-                // The scale of the start is that of all frames, also of a run that was resumed.
-                let limit = first.max_eta.max(-first.min_eta) as f32;
+            if let Some(last) = log.frames.last() {
+                // One scale for all frames, which holds every elevation that a line of diagnostics
+                // has.
+                let extremes = log.lines.iter().flat_map(|line| [line.max_eta, -line.min_eta]);
+                let limit = extremes.fold(0.0, f64::max) as f32;
                 let times = self.parameters.schedule().events().filter(|event| event.frame).map(|event| event.step);
                 let frames: Vec<_> = log.frames.iter().zip(times).collect();
                 let [height, animation] = ["height.png", "animation.png"].map(|name| self.path(name));
