@@ -83,7 +83,7 @@ impl Outputs<'_> {
     pub fn cells(&self, name: &str, groups: &SampleGroups, mesh: &Mesh, field: &[f32]) -> Result<Sealed, Error> {
         seal_npy(&self.all, &self.path(name), &mesh.shape(), |writer| {
             let own = mesh.own();
-            let lines = rows(&own, mesh.shape()).zip(field.chunks(mesh.shape()[2] as usize));
+            let lines = rows(own, mesh.shape()).zip(field.chunks(mesh.shape()[2] as usize));
             for (row, values) in lines.filter(|_| groups.index() == 0) {
                 writer.write(row, values)?;
             }
