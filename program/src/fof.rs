@@ -183,20 +183,20 @@ impl Inputs {
     }
 
     /// Returns this rank's points with their attributes. Collective.
-    fn read(&self, context: &mut Rank) -> Result<Cloud, Error> {
-        let rows = self.points.rows(&context.comm);
-        let mut cloud = self.points.read(context, &self.domain, self.box_use)?;
+    fn read(&self, rank: &mut Rank) -> Result<Cloud, Error> {
+        let rows = self.points.rows(&rank.comm);
+        let mut cloud = self.points.read(rank, &self.domain, self.box_use)?;
         for (name, file) in &self.attributes {
-            let values = file.read(&context.comm, rows.clone())?;
-            let array = context.gpu.array::<f32>(name, values.len() as u64)?;
-            context.recorder.upload(&array, 0, &values)?;
+            let values = file.read(&rank.comm, rows.clone())?;
+            let array = rank.gpu.array::<f32>(name, values.len() as u64)?;
+            rank.recorder.upload(&array, 0, &values)?;
             cloud.set(name, array, file.width())?;
         }
         Ok(cloud)
     }
 
     /// Spheres about the centers of groups, of points of mass 1. Collective.
-    fn spheres(&self, context: &mut Rank, cloud: &Cloud, groups: &Catalogue) -> Result<Vec<Spheres>, Error> {
+    fn spheres(&self, rank: &mut Rank, cloud: &Cloud, groups: &Catalogue) -> Result<Vec<Spheres>, Error> {
         let volume: f64 = (0..self.domain.dims()).filter_map(|axis| self.domain.side(axis)).map(f64::from).product();
         let mean = self.points.count() as f64 / volume;
         if self.points.count() == 0 {
@@ -204,7 +204,7 @@ impl Inputs {
             return Ok(self.overdensities.iter().map(|&(density, _)| Spheres::none(density)).collect());
         }
         let wanted: Vec<_> = self.overdensities.iter().map(|&(density, times)| (density, times * mean)).collect();
-        Spheres::measure(context, cloud, groups, &wanted, 1.0)
+        Spheres::measure(rank, cloud, groups, &wanted, 1.0)
     }
 }
 
@@ -219,13 +219,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("--output: {}; or name an .npz", IoError::no_hdf5(&arguments.output))));
     }
     arguments.common.refuse_grid()?;
-    let report = arguments.common.launch(&files, |context| fof(context, arguments))?;
+    let report = arguments.common.launch(&files, |rank| fof(rank, arguments))?;
     arguments.common.print(report)
 }
 
 /// One rank's work.
-fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
-    let comm = &context.comm.clone();
+fn fof(rank: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
+    let comm = &rank.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fof"));
     let files = comm.together(|| {
         let outputs = [Some(&arguments.output), arguments.labels.as_ref()];
@@ -233,12 +233,12 @@ fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
         outputs.into_iter().flatten().try_for_each(|path| writable(comm, path))?;
         Ok::<_, Failure>(inputs)
     })?;
-    let cloud = files.read(context)?;
+    let cloud = files.read(rank)?;
     phases.done("read");
-    let groups = Groups::find(context, &cloud, arguments.linking())?;
+    let groups = Groups::find(rank, &cloud, arguments.linking())?;
     phases.done("link");
-    let catalogue = groups.catalogue(&mut context.recorder, &files.selection)?;
-    let spheres = files.spheres(context, &cloud, &catalogue)?;
+    let catalogue = groups.catalogue(&mut rank.recorder, &files.selection)?;
+    let spheres = files.spheres(rank, &cloud, &catalogue)?;
     drop(cloud);
     let more: Vec<_> = spheres.iter().flat_map(Spheres::columns).collect();
     phases.done("measure");
@@ -257,7 +257,7 @@ fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
         catalogue::seal(comm, &arguments.output, &catalogue, &more)?
     }];
     if let Some(path) = &arguments.labels {
-        let labels = groups.labels(context)?;
+        let labels = groups.labels(rank)?;
         let first = files.points.rows(comm).start;
         sealed.push(seal_npy(comm, path, &[files.points.count()], |to| {
             Ok::<_, Error>(to.write(first, bytemuck::cast_slice::<u64, i64>(&labels))?)
@@ -265,7 +265,7 @@ fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
     }
     comm.together(|| Ok::<_, Error>(sealed.into_iter().try_for_each(|file| file.publish())?))?;
     phases.done("write");
-    let mut cost = context.exchange.cost();
+    let mut cost = rank.exchange.cost();
     cost += groups.cost();
     let mut sums = [cost.sent_bytes, cost.messages, groups.ghosts()];
     comm.all_reduce(&mut sums, Op::Sum)?;
@@ -283,7 +283,7 @@ fn fof(context: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
         "groups": catalogue.total,
         "members": catalogue.members_total,
         "ghosts": sums[2],
-        "device": context.gpu.info().name,
+        "device": rank.gpu.info().name,
         "ranks": comm.size(),
         "host_seconds": phases.host_seconds(comm)?,
         "seconds": phases.finish(),

@@ -60,11 +60,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// One rank's work.
 fn search(work: &mut RankSearch, arguments: &Arguments) -> Result<Value, Error> {
-    let RankSearch { context, inputs, search, queries, .. } = work;
+    let RankSearch { rank, inputs, search, queries, .. } = work;
     let all = Predicate::nearest(arguments.k).within(arguments.max_distance.unwrap_or(f32::INFINITY));
     let query = if arguments.exclude_self { all.exclude_self() } else { all };
-    let found = context.query(search, queries.as_ref().into(), query, Lists)?.download(context)?;
-    let (comm, query_points) = (&context.comm, inputs.query_points());
+    let found = rank.query(search, queries.as_ref().into(), query, Lists)?.download(rank)?;
+    let (comm, query_points) = (&rank.comm, inputs.query_points());
     let (k, first) = (u64::from(arguments.k), query_points.rows(comm).start);
     let shape = [query_points.count(), k];
     work.phases.done("search");

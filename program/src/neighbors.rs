@@ -75,11 +75,11 @@ fn place(comm: &Communicator, length: u64) -> Result<(u64, u64), Error> {
 
 /// One rank's work with `--count-only`; returns the number of neighbors on all ranks.
 fn counts(work: &mut RankSearch, arguments: &Arguments, within: &Within) -> Result<u64, Error> {
-    let RankSearch { context, inputs, search, queries, .. } = work;
-    let counts = context.query(search, queries.as_ref().into(), *within, Counts)?;
-    let counts = context.recorder.download(&counts, 0, counts.len())?;
+    let RankSearch { rank, inputs, search, queries, .. } = work;
+    let counts = rank.query(search, queries.as_ref().into(), *within, Counts)?;
+    let counts = rank.recorder.download(&counts, 0, counts.len())?;
     let counts: Vec<u64> = counts.into_iter().map(u64::from).collect();
-    let (comm, query_points) = (&context.comm, inputs.query_points());
+    let (comm, query_points) = (&rank.comm, inputs.query_points());
     let first = query_points.rows(comm).start;
     let (_, all) = place(comm, counts.iter().sum())?;
     work.phases.done("search");
@@ -92,9 +92,9 @@ fn counts(work: &mut RankSearch, arguments: &Arguments, within: &Within) -> Resu
 
 /// One rank's work: lists of neighbors; returns their number on all ranks.
 fn lists(work: &mut RankSearch, arguments: &Arguments, within: &Within) -> Result<u64, Error> {
-    let RankSearch { context, inputs, search, queries, .. } = work;
-    let mut found = context.query(search, queries.as_ref().into(), *within, Lists)?.download(context)?;
-    let (comm, query_points) = (&context.comm, inputs.query_points());
+    let RankSearch { rank, inputs, search, queries, .. } = work;
+    let mut found = rank.query(search, queries.as_ref().into(), *within, Lists)?.download(rank)?;
+    let (comm, query_points) = (&rank.comm, inputs.query_points());
     let (first, rows) = (query_points.rows(comm).start, query_points.count());
     let (begin, all) = place(comm, found.index.len() as u64)?;
     // Offsets of this rank's rows among all; the last rank also writes the end.

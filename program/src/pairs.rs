@@ -115,7 +115,7 @@ fn masses(inputs: &SearchInputs, arguments: &Arguments) -> Result<Masses, Error>
 /// Reads the masses of this rank's points, and of its points of `--cross`. Collective. Rank 0 warns
 /// of particles whose masses differ and are not used.
 fn read_masses(work: &RankSearch, arguments: &Arguments, masses: &Masses) -> Result<[Option<Vec<f32>>; 2], Error> {
-    let (comm, inputs, particles) = (&work.context.comm, work.inputs, arguments.search.particles());
+    let (comm, inputs, particles) = (&work.rank.comm, work.inputs, arguments.search.particles());
     let files = [Some(&inputs.points), inputs.queries.as_ref()];
     let mut found = [None, None];
     for (((file, masses), option), found) in
@@ -133,13 +133,13 @@ fn read_masses(work: &RankSearch, arguments: &Arguments, masses: &Masses) -> Res
 
 /// One rank's work; rank 0 writes the file.
 fn count(work: &mut RankSearch, arguments: &Arguments, edges: &Edges, masses: &Masses) -> Result<Value, Error> {
-    if work.context.comm.rank() == 0
+    if work.rank.comm.rank() == 0
         && let Some(doubt) = edges.bins.doubt(&work.inputs.domain)
     {
         terminal::warn(&doubt);
     }
     let [of_points, of_queries] = read_masses(work, arguments, masses)?;
-    let RankSearch { context, search, queries, .. } = work;
+    let RankSearch { rank, search, queries, .. } = work;
     let (queries, mut sums) = (queries.as_ref(), None);
     let all = Predicate::within(f32::INFINITY);
     let all = if queries.is_none() { all.exclude_self() } else { all };
@@ -147,13 +147,13 @@ fn count(work: &mut RankSearch, arguments: &Arguments, edges: &Edges, masses: &M
     let counts = if of_points.is_some() || of_queries.is_some() {
         let weights = PairWeights { points: of_points.as_deref(), queries: of_queries.as_deref() };
         let output = WeightedHistogram { bins: &edges.bins, weights };
-        let found = context.query(search, targets, all, output)?;
+        let found = rank.query(search, targets, all, output)?;
         sums = Some(found.sums);
         found.counts
     } else {
-        context.query(search, targets, all, Histogram(&edges.bins))?
+        rank.query(search, targets, all, Histogram(&edges.bins))?
     };
-    let comm = &context.comm;
+    let comm = &rank.comm;
     work.phases.done("search");
     if comm.rank() == 0 {
         let (low, high) = (&edges.given[..counts.len()], &edges.given[1..]);

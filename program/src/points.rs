@@ -180,11 +180,11 @@ impl PointFile {
     /// # Errors
     /// `IoErrorKind::Value` with the first bad element of the file, the same on all
     /// ranks; those of the file, the ranks and the device.
-    pub fn read(&self, context: &mut Rank, domain: &Domain, box_use: BoxUse) -> Result<Cloud, Error> {
-        let comm = &context.comm.clone();
+    pub fn read(&self, rank: &mut Rank, domain: &Domain, box_use: BoxUse) -> Result<Cloud, Error> {
+        let comm = &rank.comm.clone();
         let rows = self.rows(comm);
         let mut looked_at = LookedAt { rounding: Rounding::new(self.dims), box_check: BoxCheck::of(domain, box_use) };
-        let found = self.upload(&mut context.recorder, domain, &rows, &mut looked_at);
+        let found = self.upload(&mut rank.recorder, domain, &rows, &mut looked_at);
         let found = match found {
             Err(Error::Particles(error)) => Err(error),
             Err(error) => return Err(error),

@@ -95,15 +95,15 @@ impl SearchCommand<'_> {
         check_name(self.output, self.extensions)?;
         self.options.particles.check(points)?;
         common.refuse_grid()?;
-        let report = common.launch(&files, |context| {
-            let comm = context.comm.clone();
+        let report = common.launch(&files, |rank| {
+            let comm = rank.comm.clone();
             let (inputs, prepared) = comm.together(|| {
                 let inputs = self.open()?;
                 let prepared = prepare(&inputs)?;
                 writable(&comm, self.output)?;
                 Ok::<_, Failure>((inputs, prepared))
             })?;
-            let mut work = RankSearch::begin(self, context, &inputs)?;
+            let mut work = RankSearch::begin(self, rank, &inputs)?;
             let result = search(&mut work, &prepared)?;
             Ok(work.report(self, result)?)
         })?;
@@ -134,7 +134,7 @@ impl SearchCommand<'_> {
 
 /// One rank's work, with the points in a tree.
 pub struct RankSearch<'a> {
-    pub context: &'a mut Rank,
+    pub rank: &'a mut Rank,
     pub inputs: &'a SearchInputs,
     /// Searches among the points of all ranks.
     pub search: Search,
@@ -145,29 +145,29 @@ pub struct RankSearch<'a> {
 }
 
 impl<'a> RankSearch<'a> {
-    fn begin(command: &SearchCommand, context: &'a mut Rank, inputs: &'a SearchInputs) -> Result<Self, Error> {
-        if let Some(queries) = inputs.queries.as_ref().filter(|_| context.comm.rank() == 0) {
+    fn begin(command: &SearchCommand, rank: &'a mut Rank, inputs: &'a SearchInputs) -> Result<Self, Error> {
+        if let Some(queries) = inputs.queries.as_ref().filter(|_| rank.comm.rank() == 0) {
             inputs.points.differences(queries)?.iter().for_each(|words| terminal::warn(words));
         }
-        let mut phases = Phases::new(command.options.common.progress(context.comm.rank(), 4, command.name));
-        let cloud = inputs.points.read(context, &inputs.domain, BoxUse::Images)?;
-        let queries = inputs.queries.as_ref().map(|file| file.read(context, &inputs.domain, BoxUse::Images));
+        let mut phases = Phases::new(command.options.common.progress(rank.comm.rank(), 4, command.name));
+        let cloud = inputs.points.read(rank, &inputs.domain, BoxUse::Images)?;
+        let queries = inputs.queries.as_ref().map(|file| file.read(rank, &inputs.domain, BoxUse::Images));
         let queries = queries.transpose()?.map(Particles::from);
         phases.done("read");
-        let search = context.search(&cloud.into())?;
-        context.recorder.wait()?;
+        let search = rank.search(&cloud.into())?;
+        rank.recorder.wait()?;
         phases.done("build");
-        Ok(RankSearch { context, inputs, search, queries, phases })
+        Ok(RankSearch { rank, inputs, search, queries, phases })
     }
 
     /// Returns the report of the run: the fields of all these commands, and those of `result`.
     /// Collective.
     fn report(mut self, command: &SearchCommand, result: Value) -> Result<Value, Error> {
         self.phases.done("write");
-        let mut cost = self.context.exchange.cost();
+        let mut cost = self.rank.exchange.cost();
         cost += self.search.cost();
         let mut sums = [cost.sent_bytes, cost.messages];
-        self.context.comm.all_reduce(&mut sums, Op::Sum)?;
+        self.rank.comm.all_reduce(&mut sums, Op::Sum)?;
         let mut report = json!({
             "command": command.name,
             "input": self.inputs.points.file.report(),
@@ -175,9 +175,9 @@ impl<'a> RankSearch<'a> {
             "box": sides(&self.inputs.domain),
             "points": self.inputs.points.count(),
             "queries": self.inputs.query_points().count(),
-            "device": self.context.gpu.info().name,
-            "ranks": self.context.comm.size(),
-            "host_seconds": self.phases.host_seconds(&self.context.comm)?,
+            "device": self.rank.gpu.info().name,
+            "ranks": self.rank.comm.size(),
+            "host_seconds": self.phases.host_seconds(&self.rank.comm)?,
             "seconds": self.phases.finish(),
             "bytes": { "device": null, "between_ranks": sums[0] },
             "messages": sums[1],

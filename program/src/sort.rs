@@ -44,13 +44,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_name(&arguments.output, &["npy"])?;
     arguments.particles.check([arguments.points.as_path()])?;
     arguments.common.refuse_grid()?;
-    let report = arguments.common.launch(&files, |context| sort(context, arguments))?;
+    let report = arguments.common.launch(&files, |rank| sort(rank, arguments))?;
     arguments.common.print(report)
 }
 
 /// One rank's work.
-fn sort(context: &mut Rank, arguments: &Arguments) -> Result<serde_json::Value, Ended> {
-    let comm = &context.comm.clone();
+fn sort(rank: &mut Rank, arguments: &Arguments) -> Result<serde_json::Value, Ended> {
+    let comm = &rank.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 3, "sort"));
     let (file, domain) = comm.together(|| {
         let file = PointFile::open(&arguments.points, arguments.particles)?;
@@ -58,14 +58,14 @@ fn sort(context: &mut Rank, arguments: &Arguments) -> Result<serde_json::Value, 
         writable(comm, &arguments.output)?;
         Ok::<_, Failure>((file, domain))
     })?;
-    let cloud = file.read(context, &domain, BoxUse::Images)?;
+    let cloud = file.read(rank, &domain, BoxUse::Images)?;
     phases.done("read");
-    let sorted = distribute(context, &cloud, Curve::Morton)?;
-    context.recorder.wait()?;
+    let sorted = distribute(rank, &cloud, Curve::Morton)?;
+    rank.recorder.wait()?;
     phases.done("sort");
-    write_npy(comm, &arguments.output, &[file.count()], |to| save(&mut context.recorder, &sorted, to))?;
+    write_npy(comm, &arguments.output, &[file.count()], |to| save(&mut rank.recorder, &sorted, to))?;
     phases.done("write");
-    let cost = context.exchange.cost();
+    let cost = rank.exchange.cost();
     let mut sums = [sorted.traffic, cost.sent_bytes, cost.messages];
     comm.all_reduce(&mut sums, Op::Sum)?;
     Ok(serde_json::json!({
@@ -75,7 +75,7 @@ fn sort(context: &mut Rank, arguments: &Arguments) -> Result<serde_json::Value, 
         "box": sides(&domain),
         "points": file.count(),
         "curve": "morton",
-        "device": context.gpu.info().name,
+        "device": rank.gpu.info().name,
         "ranks": comm.size(),
         "host_seconds": phases.host_seconds(comm)?,
         "seconds": phases.finish(),

@@ -29,7 +29,7 @@ impl Spheres {
     /// Returns the spheres of each of `densities`, which are points per volume, about the centers
     /// of groups, counting all points; each point has the mass `unit`. Collective.
     pub fn measure(
-        context: &mut Rank,
+        rank: &mut Rank,
         cloud: &Cloud,
         groups: &Catalogue,
         densities: &[(Overdensity, f64)],
@@ -39,11 +39,11 @@ impl Spheres {
             return Ok(Vec::new());
         }
         let centers = host_memory::collect("centers of groups", groups.center.iter().map(|&x| x as f32))?;
-        let centers = Cloud::from_host(&mut context.recorder, cloud.domain(), &centers)?;
-        let search = context.search(&cloud.clone().into())?;
+        let centers = Cloud::from_host(&mut rank.recorder, cloud.domain(), &centers)?;
+        let search = rank.search(&cloud.clone().into())?;
         let values: Vec<f64> = densities.iter().map(|(_, density)| *density).collect();
         let spheres = Predicate::overdensity(&values, LEAST);
-        let counts = context.query(&search, Targets::Of(&centers.into()), spheres, Counts)?;
+        let counts = rank.query(&search, Targets::Of(&centers.into()), spheres, Counts)?;
         let spheres = densities.iter().enumerate().map(|(which, &(density, points))| {
             let counts = counts.iter().skip(which).step_by(densities.len()).map(|&count| count as f64);
             let radius = |count: f64| match cloud.domain().dims() {

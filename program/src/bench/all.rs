@@ -142,10 +142,8 @@ pub fn run(arguments: &Suite) -> Result<(), Failure> {
         crate::output_name::check_name(path, &["json"])?;
         crate::checked_files::writable(&meshloom::comm::Communicator::solo(), path)?;
     }
-    let measured = arguments
-        .settings
-        .common
-        .launch(&crate::checked_files::Files::default(), |context| measure(context, arguments))?;
+    let measured =
+        arguments.settings.common.launch(&crate::checked_files::Files::default(), |rank| measure(rank, arguments))?;
     let Some(Record { object, wrong, printed, .. }) = measured else { return Ok(()) };
     let printed = if arguments.settings.common.json { terminal::print_object(&object) } else { printed };
     save(arguments, &object)?;
@@ -170,8 +168,8 @@ struct Record {
 }
 
 impl Record {
-    fn new(context: &Rank, arguments: &Suite, sizes: Sizes) -> Self {
-        let mut object = Report::head(context, &arguments.settings);
+    fn new(rank: &Rank, arguments: &Suite, sizes: Sizes) -> Self {
+        let mut object = Report::head(rank, &arguments.settings);
         object["subject"] = "all".into();
         object["sizes"] = format!("{sizes:?}").to_lowercase().into();
         object["complete"] = false.into();
@@ -210,37 +208,37 @@ impl Record {
 }
 
 /// Measures one subject after the other. Collective; ranks continue or end together.
-fn measure(context: &mut Rank, arguments: &Suite) -> Result<Record, Ended> {
+fn measure(rank: &mut Rank, arguments: &Suite) -> Result<Record, Ended> {
     let settings = &arguments.settings;
-    let sizes = arguments.sizes.unwrap_or(match context.gpu.common().profile {
+    let sizes = arguments.sizes.unwrap_or(match rank.gpu.common().profile {
         Profile::Gpu => Sizes::Large,
         Profile::Software => Sizes::Small,
     });
     // A device that is shared has its memory for all; half is left for what the pool keeps. Of
     // several devices the one with the least decides.
-    let own = context.memory_share().map(|share| share / 2);
+    let own = rank.memory_share().map(|share| share / 2);
     let mut least = [own.unwrap_or(u64::MAX)];
-    context.comm.all_reduce(&mut least, Op::Min)?;
+    rank.comm.all_reduce(&mut least, Op::Min)?;
     let memory = (least[0] < u64::MAX).then_some(least[0]);
-    let mut record = Record::new(context, arguments, sizes);
+    let mut record = Record::new(rank, arguments, sizes);
     for case in &CASES {
         let mut passed = [record.begun.elapsed().as_secs_f64()];
-        context.comm.all_reduce(&mut passed, Op::Max)?;
+        rank.comm.all_reduce(&mut passed, Op::Max)?;
         let subject = case.subject(sizes, memory)?;
         let outcome = match subject {
             _ if arguments.within.is_some_and(|limit| passed[0] > limit as f64) => {
                 Outcome::LeftOut(format!("{:.0} s had passed", passed[0]))
             }
             None => Outcome::LeftOut("the device has too little memory".into()),
-            Some(Subject::Exchange(_) | Subject::Collectives(_) | Subject::Ghosts(_)) if context.comm.size() == 1 => {
+            Some(Subject::Exchange(_) | Subject::Collectives(_) | Subject::Ghosts(_)) if rank.comm.size() == 1 => {
                 Outcome::LeftOut("it needs two ranks at least".into())
             }
-            Some(subject) => match context.gpu.check() {
-                Err(lost) if context.comm.size() == 1 => Outcome::LeftOut(lost.to_string()),
-                _ => measure_one(context, subject, settings)?,
+            Some(subject) => match rank.gpu.check() {
+                Err(lost) if rank.comm.size() == 1 => Outcome::LeftOut(lost.to_string()),
+                _ => measure_one(rank, subject, settings)?,
             },
         };
-        record.add(arguments, case.name(), outcome, context.comm.rank() == 0);
+        record.add(arguments, case.name(), outcome, rank.comm.rank() == 0);
     }
     record.object["complete"] = true.into();
     Ok(record)
@@ -248,28 +246,28 @@ fn measure(context: &mut Rank, arguments: &Suite) -> Result<Record, Ended> {
 
 /// Measures one subject, with `settings` for its own. An error or a panic ends it alone where there
 /// is one rank; several could no longer know which of their calls belong together.
-fn measure_one(context: &mut Rank, mut subject: Subject, settings: &Settings) -> Result<Outcome, Ended> {
+fn measure_one(rank: &mut Rank, mut subject: Subject, settings: &Settings) -> Result<Outcome, Ended> {
     *subject.settings_mut() = settings.clone();
     subject.settings_mut().reference &= subject.peer() != Peer::None;
-    let outcome = match catch_unwind(AssertUnwindSafe(|| subject.measure(context))) {
+    let outcome = match catch_unwind(AssertUnwindSafe(|| subject.measure(rank))) {
         Ok(Ok(report)) => Outcome::Measured(report),
         Ok(Err(Ended::Together(failure))) => Outcome::Failed(failure.to_string()),
-        Ok(Err(Ended::Alone(error))) if context.comm.size() == 1 => Outcome::Failed(error.to_string()),
+        Ok(Err(Ended::Alone(error))) if rank.comm.size() == 1 => Outcome::Failed(error.to_string()),
         Ok(Err(error)) => return Err(error),
-        Err(panic) if context.comm.size() == 1 => Outcome::Failed(format!("it panicked: {}", words(&*panic))),
+        Err(panic) if rank.comm.size() == 1 => Outcome::Failed(format!("it panicked: {}", words(&*panic))),
         Err(panic) => resume_unwind(panic),
     };
     // The next subject finds the recorder and the memory as this one did, unless the device is
     // lost.
     let renewed = match outcome {
-        Outcome::Failed(_) => Recorder::new(&context.gpu).map(|recorder| context.recorder = recorder),
+        Outcome::Failed(_) => Recorder::new(&rank.gpu).map(|recorder| rank.recorder = recorder),
         _ => Ok(()),
     };
-    match renewed.and_then(|()| context.recorder.wait()) {
+    match renewed.and_then(|()| rank.recorder.wait()) {
         Err(_) if matches!(outcome, Outcome::Failed(_)) => {}
         waited => waited?,
     }
-    context.gpu.trim();
+    rank.gpu.trim();
     Ok(outcome)
 }
 

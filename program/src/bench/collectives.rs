@@ -61,7 +61,7 @@ enum Data {
 const COLUMNS: [&str; 7] = ["collective", "of", "bytes", "median", "least .. greatest", "MPI", "of MPI"];
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let mpi = Mpi::running();
     let all = Operation::value_variants().to_vec();
     let operations = if arguments.operations.is_empty() { all } else { arguments.operations.clone() };
@@ -75,7 +75,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
         }
     }
     let measurements = calls.len() * if mpi.is_some() { 2 } else { 1 };
-    let mut session = Session::new("collectives", &arguments.settings, context, measurements, &COLUMNS);
+    let mut session = Session::new("collectives", &arguments.settings, rank, measurements, &COLUMNS);
     for call in calls {
         measure_one(&mut session, mpi.as_ref(), call)?;
     }
@@ -87,13 +87,13 @@ fn measure_one(
     mpi: Option<&Mpi>,
     (operation, place, bytes): (Operation, Data, u64),
 ) -> Result<(), Error> {
-    let Session { context, clock, report, .. } = session;
-    let data = operation.data(bytes, &context.comm);
+    let Session { rank, clock, report, .. } = session;
+    let data = operation.data(bytes, &rank.comm);
     let (ours, came) = match place {
         Data::Host => {
-            let comm = &context.comm;
+            let comm = &rank.comm;
             let mut came = vec![0; operation.came(&data, comm)];
-            let ours = clock.together(&mut context.recorder, |_| Ok(operation.run(comm, &data, &mut came)?))?;
+            let ours = clock.together(&mut rank.recorder, |_| Ok(operation.run(comm, &data, &mut came)?))?;
             // Each run has reduced in place what the one before it left.
             if came.len() == data.len() {
                 came.copy_from_slice(&data);
@@ -101,7 +101,7 @@ fn measure_one(
             operation.run(comm, &data, &mut came)?;
             (ours, came)
         }
-        Data::Device => on_devices(context, clock, operation, &data)?,
+        Data::Device => on_devices(rank, clock, operation, &data)?,
     };
     let name = operation.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     let of = if place == Data::Host { "host" } else { "device" };
@@ -109,7 +109,7 @@ fn measure_one(
     let mut row = vec![name.clone(), of.into(), bytes.to_string(), time(ours.median), range(&ours)];
     if let Some(mpi) = mpi {
         let mut theirs_came = if operation == Operation::Broadcast { data.clone() } else { vec![0; came.len()] };
-        let theirs = clock.together(&mut context.recorder, |_| {
+        let theirs = clock.together(&mut rank.recorder, |_| {
             operation.run_by(mpi, &data, &mut theirs_came);
             Ok(())
         })?;
@@ -125,21 +125,16 @@ fn measure_one(
 
 /// Same with arrays on the devices, whose contents the host uploads before and downloads after;
 /// returns the received data.
-fn on_devices(
-    context: &mut Rank,
-    clock: &Clock,
-    operation: Operation,
-    data: &[u64],
-) -> Result<(Spread, Vec<u64>), Error> {
-    let array = context.gpu.array::<u32>("bench::data", 2 * data.len() as u64)?;
-    context.recorder.upload(&array, 0, bytemuck::cast_slice(data))?;
-    let mut collectives = Collectives::new(context.exchange.clone());
+fn on_devices(rank: &mut Rank, clock: &Clock, operation: Operation, data: &[u64]) -> Result<(Spread, Vec<u64>), Error> {
+    let array = rank.gpu.array::<u32>("bench::data", 2 * data.len() as u64)?;
+    rank.recorder.upload(&array, 0, bytemuck::cast_slice(data))?;
+    let mut collectives = Collectives::new(rank.exchange.clone());
     let mut came = None;
-    let spread = clock.together(&mut context.recorder, |recorder| {
+    let spread = clock.together(&mut rank.recorder, |recorder| {
         came = operation.run_on_devices(&mut collectives, recorder, &array)?;
         Ok(())
     })?;
-    let words = came.map_or(Ok(Vec::new()), |came| context.recorder.download(&came, 0, came.len()))?;
+    let words = came.map_or(Ok(Vec::new()), |came| rank.recorder.download(&came, 0, came.len()))?;
     let numbers = words.as_chunks::<2>().0.iter().map(|&[low, high]| u64::from(high) << 32 | u64::from(low));
     Ok((spread, numbers.collect()))
 }

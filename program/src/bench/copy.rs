@@ -61,11 +61,11 @@ fn kernel() -> Kernel {
 }
 
 /// Elements of the arrays that one rank copies.
-fn elements(context: &Rank) -> u64 {
-    let capabilities = context.gpu.capabilities();
+fn elements(rank: &Rank) -> u64 {
+    let capabilities = rank.gpu.capabilities();
     // Ranks that share a device share the amount, which is an eighth of the memory at most.
-    let most = most_bytes(context.gpu.common().profile);
-    let bytes = most.min(capabilities.memory.map_or(most, |bytes| bytes / 8)) / context.sharing.max(1) as u64;
+    let most = most_bytes(rank.gpu.common().profile);
+    let bytes = most.min(capabilities.memory.map_or(most, |bytes| bytes / 8)) / rank.sharing.max(1) as u64;
     // An array of one window needs no address arithmetic.
     let bytes = bytes.min(capabilities.window_bytes);
     1 << (bytes / ELEMENT_BYTES).max(1).ilog2()
@@ -76,15 +76,15 @@ pub const MEASUREMENTS: usize = 2;
 
 /// Measures it and adds it to the report. Collective.
 pub fn measure(session: &mut Session) -> Result<CopySpeed, Error> {
-    let Session { context, clock, .. } = session;
-    let (kernel, count) = (kernel(), elements(context));
-    let from: Array<[f32; 2]> = context.gpu.array("bench::from", count)?;
-    let to: Array<[f32; 2]> = context.gpu.array("bench::to", count)?;
-    let recorder = &mut context.recorder;
+    let Session { rank, clock, .. } = session;
+    let (kernel, count) = (kernel(), elements(rank));
+    let from: Array<[f32; 2]> = rank.gpu.array("bench::from", count)?;
+    let to: Array<[f32; 2]> = rank.gpu.array("bench::to", count)?;
+    let recorder = &mut rank.recorder;
     // Made once and copied on the device until the array is full: some devices squeeze what is all
     // alike.
     let first = count.min(1 << 20);
-    recorder.upload(&from, 0, bytemuck::cast_slice(&values(2 * first, context.comm.rank())))?;
+    recorder.upload(&from, 0, bytemuck::cast_slice(&values(2 * first, rank.comm.rank())))?;
     let mut full = first;
     while full < count {
         let more = full.min(count - full);

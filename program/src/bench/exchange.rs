@@ -77,24 +77,24 @@ struct TransposeExchange {
 }
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
-    let (settings, ranks) = (&arguments.settings, context.comm.size());
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
+    let (settings, ranks) = (&arguments.settings, rank.comm.size());
     if ranks == 1 {
         let why = "an exchange needs two ranks at least; give --ranks 2, or start it under mpirun";
         return Err(Failure::Usage(why.into()).into());
     }
     if !arguments.bytes.is_empty() {
         let sizes: Vec<u64> = arguments.bytes.iter().flat_map(|Bytes(sizes)| sizes).copied().collect();
-        return Ok(ring::measure(context, settings, &sizes, |usual| arguments.set(usual))?);
+        return Ok(ring::measure(rank, settings, &sizes, |usual| arguments.set(usual))?);
     }
     let mut exchanges = Vec::new();
     for &shape in &arguments.size {
         let grid = settings.common.process_grid(shape, ranks)?;
         // One piece is the whole of a transpose.
-        let tuning = TransformTuning { pieces: 1, ..TransformTuning::of(&context.gpu) };
+        let tuning = TransformTuning { pieces: 1, ..TransformTuning::of(&rank.gpu) };
         let (spec, options) = (Spec::of::<[f32; 2]>(shape), TransformOptions::default().tuning(tuning));
-        let plan = Transform::<[f32; 2]>::with(&context.gpu, &spec, grid, context.comm.rank(), &options);
-        let [refused] = super::measure::sum(&context.comm, [u64::from(plan.is_err())])?;
+        let plan = Transform::<[f32; 2]>::with(&rank.gpu, &spec, grid, rank.comm.rank(), &options);
+        let [refused] = super::measure::sum(&rank.comm, [u64::from(plan.is_err())])?;
         let plan = match plan {
             Err(error) if refused == ranks as u64 => {
                 return Err(Failure::Usage(format!("--size {}: {error}", name(shape))).into());
@@ -102,14 +102,14 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ende
             plan => plan?,
         };
         for transpose in plan.plan().forward.exchanges() {
-            let (axis, mut comms) = (transpose.grid_axis, GridComms::new(&context.comm, grid)?);
+            let (axis, mut comms) = (transpose.grid_axis, GridComms::new(&rank.comm, grid)?);
             let set = arguments.set(comms.along(axis).clone());
             comms = comms.with_chunks(set.chunk_bytes(), set.depth());
             exchanges.push(TransposeExchange { shape, comms, axis, transfers: transpose.transfers(0) });
         }
     }
     let measurements = exchanges.len() * if settings.reference { 2 } else { 1 };
-    let mut session = Session::new("exchange", settings, context, measurements, &COLUMNS);
+    let mut session = Session::new("exchange", settings, rank, measurements, &COLUMNS);
     for exchange in exchanges {
         measure_one(&mut session, exchange)?;
     }
@@ -122,15 +122,14 @@ fn end(parts: &[Transfer]) -> u64 {
 
 /// Measures and reports one exchange. Collective.
 fn measure_one(session: &mut Session, exchange: TransposeExchange) -> Result<(), Error> {
-    let Session { context, settings, clock, report } = session;
-    let recorder = &mut context.recorder;
+    let Session { rank, settings, clock, report } = session;
+    let recorder = &mut rank.recorder;
     let TransposeExchange { shape, mut comms, axis, transfers } = exchange;
     let grid = comms.grid();
     let exchange = comms.along(axis);
-    let outgoing = context.gpu.array_in::<[f32; 2]>("bench::outgoing", end(&transfers.send), MemoryKind::Outgoing)?;
-    let incoming =
-        context.gpu.array_in::<[f32; 2]>("bench::incoming", end(&transfers.receive), MemoryKind::Incoming)?;
-    recorder.upload(&outgoing, 0, bytemuck::cast_slice(&values(2 * outgoing.len(), context.comm.rank())))?;
+    let outgoing = rank.gpu.array_in::<[f32; 2]>("bench::outgoing", end(&transfers.send), MemoryKind::Outgoing)?;
+    let incoming = rank.gpu.array_in::<[f32; 2]>("bench::incoming", end(&transfers.receive), MemoryKind::Incoming)?;
+    recorder.upload(&outgoing, 0, bytemuck::cast_slice(&values(2 * outgoing.len(), rank.comm.rank())))?;
     let (chunk_bytes, depth, before) = (exchange.chunk_bytes(), exchange.depth(), exchange.cost());
     clock.once(recorder, |recorder| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?))?;
     let Cost { sent_bytes, messages, .. } = exchange.cost().since(before);

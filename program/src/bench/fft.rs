@@ -51,7 +51,7 @@ const COLUMNS: [&str; 11] = [
 ];
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
     let settings = &arguments.settings;
     let kinds: Vec<Values> = [(Values::Complex, arguments.real), (Values::Real, arguments.complex)]
         .into_iter()
@@ -59,11 +59,11 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ende
         .collect();
     let cases: Vec<_> = arguments.size.iter().flat_map(|&shape| kinds.iter().map(move |&kind| (shape, kind))).collect();
     let measurements = copy::MEASUREMENTS + cases.len() * if settings.reference { 3 } else { 2 };
-    let mut session = Session::new("fft", settings, context, measurements, &COLUMNS);
+    let mut session = Session::new("fft", settings, rank, measurements, &COLUMNS);
     // All plans come first: a size that cannot be transformed is found before anything has run.
     let mut planned = Vec::new();
     for (shape, kind) in cases {
-        let grid = settings.common.process_grid(shape, session.context.comm.size())?;
+        let grid = settings.common.process_grid(shape, session.rank.comm.size())?;
         planned.push(plan(&session, arguments, kind, shape, grid)?);
     }
     let copy = copy::measure(&mut session)?;
@@ -94,8 +94,8 @@ enum Plan {
 fn plan(session: &Session, arguments: &Arguments, kind: Values, shape: [u64; 3], grid: Grid) -> Result<Plan, Ended> {
     let tune = arguments.tune.then_some(arguments.settings.common.grid.is_some());
     let plan = match kind {
-        Values::Real => planned::<f32>(session.context, tune, shape, grid).map(Plan::Real),
-        Values::Complex => planned::<[f32; 2]>(session.context, tune, shape, grid).map(Plan::Complex),
+        Values::Real => planned::<f32>(session.rank, tune, shape, grid).map(Plan::Real),
+        Values::Complex => planned::<[f32; 2]>(session.rank, tune, shape, grid).map(Plan::Complex),
     };
     let plan = match plan {
         Err(TransformError::Fft(error)) => Err(error),
@@ -106,7 +106,7 @@ fn plan(session: &Session, arguments: &Arguments, kind: Values, shape: [u64; 3],
     // Where all ranks refuse they end together, which keeps the exit code under MPI.
     let [all] = session.sum([u64::from(refused)])?;
     match plan {
-        Err(error) if all == session.context.comm.size() as u64 => {
+        Err(error) if all == session.rank.comm.size() as u64 => {
             Err(Failure::Usage(format!("--size {}: {error}", name(shape))).into())
         }
         plan => Ok(plan.map_err(Error::from)?),
@@ -116,16 +116,16 @@ fn plan(session: &Session, arguments: &Arguments, kind: Values, shape: [u64; 3],
 /// Plans the default transform, or, with `tune`, the fastest one found, on this grid only if
 /// requested.
 fn planned<T: Cell>(
-    context: &Rank,
+    rank: &Rank,
     tune: Option<bool>,
     shape: [u64; 3],
     grid: Grid,
 ) -> Result<Planned<T>, TransformError> {
     let spec = Spec::of::<T>(shape);
     let mut choice =
-        TransformChoice { grid: grid.parts(), ..TransformChoice::usual(&context.gpu, &spec, context.comm.size()) };
+        TransformChoice { grid: grid.parts(), ..TransformChoice::usual(&rank.gpu, &spec, rank.comm.size()) };
     if let Some(fixed) = tune {
-        let tuner = Tuner::new(&context.gpu, &context.comm, &spec);
+        let tuner = Tuner::new(&rank.gpu, &rank.comm, &spec);
         let tuner = if fixed { tuner.on(grid) } else { tuner };
         choice = match Tuner::default_file() {
             Some(file) => tuner.remembering(file).tune::<T>()?,
@@ -134,7 +134,7 @@ fn planned<T: Cell>(
         .choice;
     }
     let start = std::time::Instant::now();
-    let transform = choice.transform::<T>(&context.gpu, &spec, &choice.comms(&context.comm)?)?;
+    let transform = choice.transform::<T>(&rank.gpu, &spec, &choice.comms(&rank.comm)?)?;
     Ok(Planned { shape, choice, transform, seconds: start.elapsed().as_secs_f64() })
 }
 
@@ -224,19 +224,19 @@ fn measure_one<T: Cell>(session: &mut Session, copy: &CopySpeed, planned: Planne
 /// Times of both directions. Collective.
 fn both_directions<T: Cell>(session: &mut Session, planned: Planned<T>) -> Result<Measured, Error> {
     let Planned { shape, choice, transform, seconds: planning } = planned;
-    let Session { context, clock, .. } = session;
-    let recorder = &mut context.recorder;
-    let (layout, field) = (transform.field_layout(), transform.field(&context.gpu, &transform.field_layout())?);
+    let Session { rank, clock, .. } = session;
+    let recorder = &mut rank.recorder;
+    let (layout, field) = (transform.field_layout(), transform.field(&rank.gpu, &transform.field_layout())?);
     let numbers = (size_of::<T>() / size_of::<f32>()) as u64;
-    let content = values(field.len() * numbers, context.comm.rank());
+    let content = values(field.len() * numbers, rank.comm.rank());
     recorder.upload(&field, 0, bytemuck::cast_slice(&content))?;
     drop(content);
-    let (spectrum, comms) = (transform.spectrum(&context.gpu)?, choice.comms(&context.comm)?);
+    let (spectrum, comms) = (transform.spectrum(&rank.gpu)?, choice.comms(&rank.comm)?);
     let mut ready = Ready { transform, comms, layout, field, spectrum };
     // Kernels are compiled when they are first used: a plan is ready when both directions have run.
     let first = planning + clock.once(recorder, |recorder| ready.both(recorder))?;
     let again = clock.once(recorder, |recorder| {
-        ready.transform = choice.transform::<T>(&context.gpu, &Spec::of::<T>(shape), &ready.comms)?;
+        ready.transform = choice.transform::<T>(&rank.gpu, &Spec::of::<T>(shape), &ready.comms)?;
         ready.both(recorder)
     })?;
     let start = ready.comms.cost();
@@ -254,7 +254,7 @@ fn both_directions<T: Cell>(session: &mut Session, planned: Planned<T>) -> Resul
 /// Seconds of both directions on the processor of rank 0. Collective.
 fn on_host(session: &Session, kind: Values, shape: [u64; 3]) -> Result<Option<[Spread; 2]>, Error> {
     let numbers = shape.iter().product::<u64>() * if kind == Values::Real { 1 } else { 2 };
-    let field = (session.context.comm.rank() == 0).then(|| values(numbers, 0));
+    let field = (session.rank.comm.rank() == 0).then(|| values(numbers, 0));
     let mut reference = field.and_then(|field| Reference::new(kind, shape, field));
     let mut work = reference.as_mut().map(|reference| {
         move |part: usize| match part {

@@ -34,9 +34,9 @@ pub fn parameter(text: &str) -> Result<f64, String> {
 }
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let Arguments { points, linking_parameter: parameters, settings } = arguments;
-    let mut bench = SearchBench::new("fof", settings, context, points, parameters.len(), &["points", "b", "groups"]);
+    let mut bench = SearchBench::new("fof", settings, rank, points, parameters.len(), &["points", "b", "groups"]);
     let least = Selection::default().min_members;
     bench.session.report.note(format!("groups are those of {least} points and more"));
     bench.session.report.field("min_members", least.into());
@@ -59,10 +59,10 @@ fn one(
     // The mean separation is that in the box that uniform points fill, periodic or not.
     let filled = Domain::new(&[f64::from(bench.points.extent()); 3])?;
     let length = Linking::Separations(parameter).length(&filled, cloud.len())?;
-    let components = Components::new(&bench.session.context.gpu);
+    let components = Components::new(&bench.session.rank.gpu);
     let (ours, labels) =
         bench.measure(cloud, &[cloud.len()], |recorder, tree| Ok(components.labels(recorder, tree, length)?))?;
-    let labels = bench.session.context.recorder.download(&labels, 0, labels.len())?;
+    let labels = bench.session.rank.recorder.download(&labels, 0, labels.len())?;
     let [groups, all] = bench.session.sum([groups(&labels, Selection::default().min_members), cloud.len()])?;
     let result = json!({ "size": cloud.len(), "linking_parameter": parameter, "length": length, "groups": groups });
     let mut found = Vec::new();

@@ -45,15 +45,15 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let Arguments { points, reach, linking_parameter, settings } = arguments;
-    let mut session = Session::new("ghosts", settings, context, 2 * points.size.len(), &COLUMNS);
+    let mut session = Session::new("ghosts", settings, rank, 2 * points.size.len(), &COLUMNS);
     session.report.note(points.name());
     session.report.note("messages are those with points or boxes; host: processor time of a rank's thread".into());
     session.report.field("kind", format!("{:?}", points.kind).to_lowercase().into());
     session.report.field("box", points.side.into());
     for &size in &points.size {
-        let cloud = points.cloud(&mut session.context.recorder, size, session.context.comm.rank())?;
+        let cloud = points.cloud(&mut session.rank.recorder, size, session.rank.comm.rank())?;
         let [total] = session.sum([size])?;
         let filled = Domain::new(&[f64::from(points.extent()); 3])?;
         let length = |parameter| Linking::Separations(parameter).length(&filled, total);
@@ -65,14 +65,14 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
 
 /// Ghosts of all points within a radius. Collective.
 fn within(session: &mut Session, cloud: &Cloud, parameter: f64, radius: f32) -> Result<(), Error> {
-    let context = &mut *session.context;
-    let sorted = distribute(context, cloud, Curve::Hilbert)?;
-    let tree = Builder::new(&context.gpu).build(&mut context.recorder, &sorted.cloud, &sorted.frame)?;
-    let (once, spread, host) = repeated(session, |context| {
-        let before = context.exchange.cost();
-        let ghosts = Ghosts::within(context, &tree, radius)?;
-        ghosts.refresh(context, sorted.cloud.positions(), 3)?;
-        let mut cost = context.exchange.cost().since(before);
+    let rank = &mut *session.rank;
+    let sorted = distribute(rank, cloud, Curve::Hilbert)?;
+    let tree = Builder::new(&rank.gpu).build(&mut rank.recorder, &sorted.cloud, &sorted.frame)?;
+    let (once, spread, host) = repeated(session, |rank| {
+        let before = rank.exchange.cost();
+        let ghosts = Ghosts::within(rank, &tree, radius)?;
+        ghosts.refresh(rank, sorted.cloud.positions(), 3)?;
+        let mut cost = rank.exchange.cost().since(before);
         cost += ghosts.cost();
         Ok((ghosts.len(), cost))
     })?;
@@ -81,8 +81,8 @@ fn within(session: &mut Session, cloud: &Cloud, parameter: f64, radius: f32) -> 
 
 /// Groups of the points of all ranks, with the sort that begins a search. Collective.
 fn groups(session: &mut Session, cloud: &Cloud, parameter: f64, length: f32) -> Result<(), Error> {
-    let (once, spread, host) = repeated(session, |context| {
-        let groups = Groups::find(context, cloud, Linking::Length(length.into()))?;
+    let (once, spread, host) = repeated(session, |rank| {
+        let groups = Groups::find(rank, cloud, Linking::Length(length.into()))?;
         Ok((groups.ghosts(), groups.cost()))
     })?;
     report(session, ["groups", "linking_parameter"], (cloud.len(), parameter), once, (&spread, host))
@@ -94,12 +94,12 @@ fn repeated<T>(
     session: &mut Session,
     work: impl Fn(&mut Rank) -> Result<T, Error>,
 ) -> Result<(T, Spread, Option<f64>), Error> {
-    let Session { context, clock, .. } = session;
-    work(context)?;
+    let Session { rank, clock, .. } = session;
+    work(rank)?;
     let before = processor_nanoseconds();
-    let once = work(context)?;
+    let once = work(rank)?;
     let host = before.zip(processor_nanoseconds()).map(|(before, after)| 1e-9 * (after - before) as f64);
-    let spread = clock.together(*context, |context: &mut Rank| work(context).map(drop))?;
+    let spread = clock.together(*rank, |rank: &mut Rank| work(rank).map(drop))?;
     Ok((once, spread, host))
 }
 
@@ -111,7 +111,7 @@ fn report(
     (ghosts, cost): (u64, Cost),
     (spread, host): (&Spread, Option<f64>),
 ) -> Result<(), Error> {
-    let ranks = session.context.comm.size() as f64;
+    let ranks = session.rank.comm.size() as f64;
     let nanoseconds = host.map_or(0, |seconds| (1e9 * seconds) as u64);
     let own = [ghosts, cost.messages, cost.sent_bytes, nanoseconds];
     let all = session.sum(own)?;

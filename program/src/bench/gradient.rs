@@ -44,10 +44,10 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let every = &arguments.checkpoint_every;
     let measurements = arguments.size.len() * (1 + every.len());
-    let mut session = Session::new("gradient", &arguments.settings, context, measurements, &COLUMNS);
+    let mut session = Session::new("gradient", &arguments.settings, rank, measurements, &COLUMNS);
     session.report.note(
         "of the power in each bin of the spectrum, by white noise and parameters; both with their set-up and initial conditions".into(),
     );
@@ -66,27 +66,27 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
 }
 
 /// Returns the logarithm of the power, summed over bins.
-fn loss(observer: &mut Observer<'_>, context: &mut Rank) -> Result<f64, SimulationError> {
-    let spectrum = observer.run().power(context)?;
+fn loss(observer: &mut Observer<'_>, rank: &mut Rank) -> Result<f64, SimulationError> {
+    let spectrum = observer.run().power(rank)?;
     let has_power = |bin: &&Bin| bin.power > 0.0;
     let by: Vec<f64> = spectrum.iter().map(|bin| if bin.power > 0.0 { 1.0 / bin.power } else { 0.0 }).collect();
-    observer.add_power(context, &spectrum, &by)?;
+    observer.add_power(rank, &spectrum, &by)?;
     Ok(spectrum.iter().filter(has_power).map(|bin| bin.power.ln()).sum())
 }
 
 /// Measures and reports one run. Collective.
 fn measure_one(session: &mut Session, config: Config, every: &[u64]) -> Result<(), Error> {
-    let Session { context, clock, report, .. } = session;
-    let forward = clock.together(*context, |context: &mut Rank| {
-        let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
-        simulation.run(context, |_, _, _| Ok::<_, Error>(()))?;
-        simulation.power(context)?;
+    let Session { rank, clock, report, .. } = session;
+    let forward = clock.together(*rank, |rank: &mut Rank| {
+        let mut simulation = Simulation::new(rank, config.clone(), Noise::Seed)?;
+        simulation.run(rank, |_, _, _| Ok::<_, Error>(()))?;
+        simulation.power(rank)?;
         Ok(())
     })?;
     for &every in every {
-        let memory = Gradient::new(context, config.clone(), every as usize)?.memory().clone();
-        let spread = clock.together(*context, |context: &mut Rank| {
-            Gradient::new(context, config.clone(), every as usize)?.evaluate(context, Noise::Seed, loss)?;
+        let memory = Gradient::new(rank, config.clone(), every as usize)?.memory().clone();
+        let spread = clock.together(*rank, |rank: &mut Rank| {
+            Gradient::new(rank, config.clone(), every as usize)?.evaluate(rank, Noise::Seed, loss)?;
             Ok(())
         })?;
         let ratio = spread.median / forward.median;

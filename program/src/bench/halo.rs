@@ -76,11 +76,11 @@ impl Operation {
 }
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 4 } else { 2 };
     let measurements = copy::MEASUREMENTS + arguments.size.len() * per;
-    let mut session = Session::new("halo", settings, context, measurements, &COLUMNS);
+    let mut session = Session::new("halo", settings, rank, measurements, &COLUMNS);
     session.report.field("width", arguments.width.into());
     let copy = copy::measure(&mut session)?;
     for &shape in &arguments.size {
@@ -91,15 +91,15 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
 
 /// Both operations on one mesh. Collective.
 fn measure_one(session: &mut Session, copy: &CopySpeed, shape: [u64; 3], width: u64) -> Result<(), Error> {
-    let Session { context, settings, clock, .. } = session;
-    let recorder = &mut context.recorder;
-    let grid = settings.common.process_grid(shape, context.comm.size())?;
-    let mut comms = GridComms::new(&context.comm, grid)?;
-    let plan = GhostPlan::new(shape, grid, context.comm.rank(), [[width; 2]; 3], [true; 3])?;
+    let Session { rank, settings, clock, .. } = session;
+    let recorder = &mut rank.recorder;
+    let grid = settings.common.process_grid(shape, rank.comm.size())?;
+    let mut comms = GridComms::new(&rank.comm, grid)?;
+    let plan = GhostPlan::new(shape, grid, rank.comm.rank(), [[width; 2]; 3], [true; 3])?;
     let ghosts = GhostCells::new(plan);
     let cells = ghosts.layout().len() - volume(&ghosts.layout().own);
-    let field = context.gpu.array::<f32>("bench::field", ghosts.layout().len())?;
-    let content = values(field.len(), context.comm.rank());
+    let field = rank.gpu.array::<f32>("bench::field", ghosts.layout().len())?;
+    let content = values(field.len(), rank.comm.rank());
     recorder.upload(&field, 0, &content)?;
     let run = |recorder: &mut Recorder, operation: Operation, comms: &mut GridComms| match operation {
         Operation::Exchange => ghosts.exchange(recorder, comms, &field),

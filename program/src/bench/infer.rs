@@ -45,8 +45,8 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
-    let mut session = Session::new("infer", &arguments.settings, context, 3 * arguments.size.len(), &COLUMNS);
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
+    let mut session = Session::new("infer", &arguments.settings, rank, 3 * arguments.size.len(), &COLUMNS);
     session.report.note(format!(
         "counts with a log-normal rate whose spectrum is inferred with it; an iteration draws {} straight samples and moves the position {STEPS} steps",
         2 * arguments.samples
@@ -87,11 +87,11 @@ fn counts(rank: &mut Rank, mesh: &Mesh) -> Result<(Vec<f64>, Vector), Error> {
 
 /// Measures and reports a problem. Collective.
 fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
-    let Session { context, clock, report, settings } = session;
-    let (comm, kernels) = (context.comm.clone(), context.gpu.compiled());
+    let Session { rank, clock, report, settings } = session;
+    let (comm, kernels) = (rank.comm.clone(), rank.gpu.compiled());
     let shape = [1, n, n];
     let grid = settings.common.process_grid(shape, comm.size())?;
-    let rank = &mut **context;
+    let rank = &mut **rank;
     let mesh = rank.mesh(shape).periodic([1.0; 3]).grid(grid.parts()).build()?;
     // Kernels of the model's value are compiled with this; those of derivatives and energies are
     // not.

@@ -27,9 +27,9 @@ pub struct Arguments {
 }
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let Arguments { points, k: lengths, settings } = arguments;
-    let mut bench = SearchBench::new("knn", settings, context, points, lengths.len(), &["points", "k"]);
+    let mut bench = SearchBench::new("knn", settings, rank, points, lengths.len(), &["points", "k"]);
     for &size in &points.size {
         let (cloud, mut reference) = bench.cloud(size)?;
         for &k in lengths {
@@ -41,7 +41,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Erro
 
 /// Measures and reports one number of points and of neighbors. Collective.
 fn one(bench: &mut SearchBench, cloud: &Cloud, k: u32, reference: Option<&mut Reference>) -> Result<(), Error> {
-    let nearest = NearestSearch::new(&bench.session.context.gpu);
+    let nearest = NearestSearch::new(&bench.session.rank.gpu);
     let results = [cloud.len() * u64::from(k); 2];
     let (ours, lists) = bench.measure(cloud, &results, |recorder, tree| {
         Ok(nearest.lists(recorder, tree, Queries::Own, &Predicate::nearest(k))?)
@@ -54,7 +54,7 @@ fn one(bench: &mut SearchBench, cloud: &Cloud, k: u32, reference: Option<&mut Re
     let took = bench.against(reference, &mut rows, |reference, rows| reference.nearest(length, rows))?;
     let mut differ = 0;
     if !rows.is_empty() {
-        let distance = bench.session.context.recorder.download(&lists.distance, 0, lists.distance.len())?;
+        let distance = bench.session.rank.recorder.download(&lists.distance, 0, lists.distance.len())?;
         let theirs: Vec<f32> = rows.iter().map(|row| row.1).collect();
         // The reference rounds periodic images to the digits of the far side.
         let blur = cloud.domain().side(0).map_or(0.0, |side| side * 2.0 * f32::EPSILON);

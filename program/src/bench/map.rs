@@ -52,11 +52,11 @@ meshloom::kernel_params! {
 }
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 2 } else { 1 };
     let measurements = arguments.size.len() * arguments.chunk.len() * per;
-    let mut session = Session::new("map", settings, context, measurements, &COLUMNS);
+    let mut session = Session::new("map", settings, rank, measurements, &COLUMNS);
     session.report.field("steps", arguments.steps.into());
     let source = KernelSource::new("bench::map", include_str!("map.wgsl")).params::<OscillatorParams>().group(GROUP);
     // SAFETY: both arrays have `count` elements, and the loop ends.
@@ -75,26 +75,26 @@ fn stiffness(size: u64) -> Vec<f32> {
 }
 
 fn measure_one(session: &mut Session, kernel: &Kernel, [size, chunk]: [u64; 2], steps: u32) -> Result<(), Error> {
-    let Session { context, clock, settings, report } = session;
+    let Session { rank, clock, settings, report } = session;
     let items = stiffness(size);
     let mapping = Mapping::new(size).chunk(ChunkSize::Items(chunk)).output("energies", 1, Placement::Sharded).output(
         "sum",
         1,
         Placement::Reduced(RowReduction::Sum),
     );
-    let work = |context: &mut Rank, chunk: &MapChunk| {
+    let work = |rank: &mut Rank, chunk: &MapChunk| {
         let params = OscillatorParams { count: chunk.count() as u32, steps };
         let [energies, summed] = &chunk.outputs[..] else { return Ok(()) };
         let arrays = [chunk.inputs[0].raw(), energies.raw()];
-        context.recorder.dispatch(kernel, &arrays, &params, chunk.count().div_ceil(GROUP.into()))?;
+        rank.recorder.dispatch(kernel, &arrays, &params, chunk.count().div_ceil(GROUP.into()))?;
         // Rows that are summed are overwritten: they are a copy.
-        Ok::<_, Error>(context.recorder.copy(energies, 0, summed, 0, chunk.count())?)
+        Ok::<_, Error>(rank.recorder.copy(energies, 0, summed, 0, chunk.count())?)
     };
-    let before = context.recorder.counts().submits;
-    let mut mapped: Option<Mapped> = Some(map(context, &mapping, &[Items::Host(&items)], work)?);
-    let submits = context.recorder.counts().submits - before;
-    let ours = clock.together(*context, |context| {
-        mapped = Some(map(context, &mapping, &[Items::Host(&items)], work)?);
+    let before = rank.recorder.counts().submits;
+    let mut mapped: Option<Mapped> = Some(map(rank, &mapping, &[Items::Host(&items)], work)?);
+    let submits = rank.recorder.counts().submits - before;
+    let ours = clock.together(*rank, |rank| {
+        mapped = Some(map(rank, &mapping, &[Items::Host(&items)], work)?);
         Ok(())
     })?;
     let Some(mapped) = mapped else { return Ok(()) };
@@ -108,17 +108,17 @@ fn measure_one(session: &mut Session, kernel: &Kernel, [size, chunk]: [u64; 2], 
     row.extend([format!("{:.2} M", speed / 1e6), chunks.to_string(), submits.to_string()]);
     let mut theirs = None;
     if settings.reference {
-        let block = Deal { items: size, ranks: context.comm.size() }.block(context.comm.rank());
+        let block = Deal { items: size, ranks: rank.comm.size() }.block(rank.comm.rank());
         let own = &items[block.start as usize..block.end as usize];
         let mut energies = vec![0.0; own.len()];
         let mut sum = 0.0;
-        let seconds = clock.together(&mut context.recorder, |_| {
+        let seconds = clock.together(&mut rank.recorder, |_| {
             sum = reference::map::energies(own, steps, &mut energies);
             Ok(())
         })?;
         let mut all = [sum];
-        context.comm.all_reduce(&mut all, meshloom::comm::Op::Sum)?;
-        let found = mapped.output("sum").map_or(Ok(vec![f32::NAN]), |sum| context.recorder.download(sum, 0, 1))?[0];
+        rank.comm.all_reduce(&mut all, meshloom::comm::Op::Sum)?;
+        let found = mapped.output("sum").map_or(Ok(vec![f32::NAN]), |sum| rank.recorder.download(sum, 0, 1))?[0];
         // Sums of as many roundings as there are steps and levels of the tree.
         let same = (f64::from(found) - all[0]).abs() <= 1e-6 * f64::from(steps).max(30.0) * all[0].abs();
         let [differ] = clock.sum([u64::from(!same)])?;

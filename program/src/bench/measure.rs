@@ -24,8 +24,8 @@ const SHORTEST: f64 = 0.01;
 const WARM_SECONDS: f64 = 0.4;
 
 /// Seconds of work at least before anything is measured on the devices of these ranks.
-pub fn warm_seconds(context: &Rank) -> f64 {
-    if context.gpu.common().profile == Profile::Gpu { WARM_SECONDS } else { 0.0 }
+pub fn warm_seconds(rank: &Rank) -> f64 {
+    if rank.gpu.common().profile == Profile::Gpu { WARM_SECONDS } else { 0.0 }
 }
 
 /// Most repeats within a run.
@@ -108,15 +108,15 @@ pub struct Clock {
 
 impl Clock {
     /// Creates a clock for `measurements` measurements.
-    pub fn new(settings: &Settings, context: &Rank, measurements: usize) -> Self {
+    pub fn new(settings: &Settings, rank: &Rank, measurements: usize) -> Self {
         let steps = measurements as u64 * u64::from(WARM_UP + settings.runs);
-        let bar = settings.common.progress(context.comm.rank(), steps, "bench");
+        let bar = settings.common.progress(rank.comm.rank(), steps, "bench");
         // Drawn at once: the first measurement may be the longest.
         bar.tick();
         Clock {
-            comm: context.comm.clone(),
+            comm: rank.comm.clone(),
             runs: settings.runs,
-            warm_seconds: warm_seconds(context),
+            warm_seconds: warm_seconds(rank),
             bar,
             start: Instant::now(),
             kernels: settings.kernels.then(RefCell::default),

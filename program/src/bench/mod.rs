@@ -49,7 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.subject {
         Some(subject) => {
             subject.check()?;
-            session::run(subject.settings(), |context| subject.measure(context))
+            session::run(subject.settings(), |rank| subject.measure(rank))
         }
         None if arguments.all.all => all::run(&arguments.all),
         None => Err(Failure::Usage("bench measures a subject, such as fft, or all of them with --all".into())),

@@ -33,7 +33,7 @@ fn radius(text: &str) -> Result<f32, String> {
 }
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
     let Arguments { points, radius, bins, settings } = arguments;
     let widest = points.side.map_or(f32::INFINITY, |side| 0.5 * side);
     if let Some(radius) = radius.filter(|&radius| radius > widest) {
@@ -42,7 +42,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ende
         ))
         .into());
     }
-    let mut bench = SearchBench::new("pairs", settings, context, points, 1, &["points", "radius", "pairs"]);
+    let mut bench = SearchBench::new("pairs", settings, rank, points, 1, &["points", "radius", "pairs"]);
     bench.session.report.field("bins", (*bins).into());
     for &size in &points.size {
         let usual = (2.0 * points.extent() / (size as f32).cbrt()).min(widest);
@@ -53,7 +53,7 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Ende
 
 /// Measures and reports one number of points. Collective.
 fn one(bench: &mut SearchBench, size: u64, radius: f32, bins: u32) -> Result<(), Error> {
-    let (searches, width) = (RadiusSearch::new(&bench.session.context.gpu), f64::from(radius) / f64::from(bins));
+    let (searches, width) = (RadiusSearch::new(&bench.session.rank.gpu), f64::from(radius) / f64::from(bins));
     let bins = Bins::new(&(0..=bins).map(|edge| f64::from(edge) * width).collect::<Vec<_>>())?;
     let (cloud, mut reference) = bench.cloud(size)?;
     let words = 2 * bins.len() as u64;
@@ -63,7 +63,7 @@ fn one(bench: &mut SearchBench, size: u64, radius: f32, bins: u32) -> Result<(),
         searches.pairs(recorder, tree, Queries::Own, &bins, PairFilter::ExcludeSelf, &counts)?;
         Ok(counts)
     })?;
-    let counts = join_u64(&bench.session.context.recorder.download(&counts, 0, words)?);
+    let counts = join_u64(&bench.session.rank.recorder.download(&counts, 0, words)?);
     let [pairs, all] = bench.session.sum([counts.iter().sum(), size])?;
     let result = json!({
         "size": size, "radius": radius, "pairs": pairs, "pairs_per_second": pairs as f64 / ours.both.median,

@@ -57,10 +57,10 @@ const COLUMNS: [&str; 10] = [
 ];
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let cases: Vec<_> = arguments.size.iter().flat_map(|&n| arguments.window.iter().map(move |&w| (n, w))).collect();
-    let mut session = Session::new("pm", settings, context, copy::MEASUREMENTS + cases.len(), &COLUMNS);
+    let mut session = Session::new("pm", settings, rank, copy::MEASUREMENTS + cases.len(), &COLUMNS);
     let copy = copy::measure(&mut session)?;
     for (particles, window) in cases {
         measure_one(&mut session, &copy, config(arguments, particles, window))?;
@@ -90,33 +90,33 @@ fn config(arguments: &Arguments, particles: u64, window: WindowName) -> Config {
 
 /// Measures and reports one run. Collective.
 fn measure_one(session: &mut Session, copy: &CopySpeed, config: Config) -> Result<(), Error> {
-    let Session { context, settings, clock, report } = session;
+    let Session { rank, settings, clock, report } = session;
     let last = WARM_UP as usize + settings.runs as usize;
     let (particles, mesh, window) = (config.particles.pow(3), config.mesh, config.window);
     let mut start = 0.0;
     let begun = Instant::now();
-    let mut simulation = Simulation::new(context, config, Noise::Seed)?;
+    let mut simulation = Simulation::new(rank, config, Noise::Seed)?;
     let (mut seconds, mut before) = (Vec::new(), begun);
     let cost = simulation.cost();
-    simulation.run(context, |_, context, reached| {
-        context.recorder.wait().map_err(SimulationError::from)?;
+    simulation.run(rank, |_, rank, reached| {
+        rank.recorder.wait().map_err(SimulationError::from)?;
         let mut slowest = [before.elapsed().as_secs_f64()];
-        context.comm.all_reduce(&mut slowest, Op::Max)?;
+        rank.comm.all_reduce(&mut slowest, Op::Max)?;
         match reached.step {
             0 => start = slowest[0],
             step if step > WARM_UP as usize && step <= last => seconds.push(slowest[0]),
             _ => {}
         }
         if settings.kernels && reached.step == last {
-            context.recorder.measure(true).map_err(SimulationError::from)?;
+            rank.recorder.measure(true).map_err(SimulationError::from)?;
         }
         before = Instant::now();
         Ok::<(), Error>(())
     })?;
     clock.counted();
     let step = Spread::new(seconds, 1);
-    clock.add_kernels(step.median, context.recorder.kernel_times());
-    context.recorder.measure(false)?;
+    clock.add_kernels(step.median, rank.recorder.kernel_times());
+    rank.recorder.measure(false)?;
     let steps = simulation.steps() as u64;
     let sent = simulation.cost().since(cost);
     let [memory, between, messages] =

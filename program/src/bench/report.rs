@@ -35,8 +35,8 @@ pub struct Report {
 
 impl Report {
     /// An empty report on `subject`, whose table has these columns.
-    pub fn new(subject: &str, settings: &Settings, context: &Rank, columns: &[&'static str]) -> Self {
-        let (device, ranks, warm) = (&context.gpu.info().name, context.comm.size(), warm_seconds(context));
+    pub fn new(subject: &str, settings: &Settings, rank: &Rank, columns: &[&'static str]) -> Self {
+        let (device, ranks, warm) = (&rank.gpu.info().name, rank.comm.size(), warm_seconds(rank));
         let mut head = vec![format!(
             "{device}, {ranks} rank{}; median of {} runs after {WARM_UP}{}",
             if ranks == 1 { "" } else { "s" },
@@ -46,7 +46,7 @@ impl Report {
         if cfg!(debug_assertions) {
             head.push("built with debug assertions: these are not the times of a release build".into());
         }
-        let mut object = Self::head(context, settings);
+        let mut object = Self::head(rank, settings);
         object["subject"] = subject.into();
         Report {
             head,
@@ -60,13 +60,13 @@ impl Report {
     }
 
     /// Returns what all reports say: the program, the device, and how often was measured.
-    pub fn head(context: &Rank, settings: &Settings) -> Value {
-        let info = context.gpu.info();
+    pub fn head(rank: &Rank, settings: &Settings) -> Value {
+        let info = rank.gpu.info();
         json!({
             "command": "bench", "version": env!("CARGO_PKG_VERSION"), "device": info.name, "driver": info.driver,
-            "driver_info": info.driver_info, "backend": info.backend.to_str(), "ranks": context.comm.size(),
-            "sharing": context.sharing, "build": if cfg!(debug_assertions) { "debug" } else { "release" },
-            "runs": settings.runs, "warm_up": WARM_UP, "warm_seconds": warm_seconds(context),
+            "driver_info": info.driver_info, "backend": info.backend.to_str(), "ranks": rank.comm.size(),
+            "sharing": rank.sharing, "build": if cfg!(debug_assertions) { "debug" } else { "release" },
+            "runs": settings.runs, "warm_up": WARM_UP, "warm_seconds": warm_seconds(rank),
         })
     }
 

@@ -32,15 +32,15 @@ const COLUMNS: [&str; 9] = [
 
 /// Measures rings of these sizes.
 pub fn measure(
-    context: &mut Rank,
+    rank: &mut Rank,
     settings: &Settings,
     sizes: &[u64],
     set: impl Fn(Exchange) -> Exchange,
 ) -> Result<Report, Error> {
     let mpi = Mpi::running();
     let measurements = sizes.len() * if mpi.is_some() { 3 } else { 2 };
-    let mut exchange = set(context.exchange.clone());
-    let mut session = Session::new("exchange", settings, context, measurements, &COLUMNS);
+    let mut exchange = set(rank.exchange.clone());
+    let mut session = Session::new("exchange", settings, rank, measurements, &COLUMNS);
     session.report.field("chunk_bytes", exchange.chunk_bytes().into());
     session.report.field("depth", exchange.depth().into());
     for &bytes in sizes {
@@ -63,16 +63,16 @@ impl Neighbours {
 }
 
 fn measure_one(session: &mut Session, exchange: &mut Exchange, mpi: Option<&Mpi>, bytes: u64) -> Result<(), Error> {
-    let neighbours = Neighbours::of(&session.context.comm);
+    let neighbours = Neighbours::of(&session.rank.comm);
     let words = bytes / 4;
-    let outgoing = values(words, session.context.comm.rank());
+    let outgoing = values(words, session.rank.comm.rank());
     let expected = values(words, neighbours.from);
     let (arrays, arrived) = arrays(session, exchange, &neighbours, &outgoing)?;
     let (vectors, came) = vectors(session, &neighbours, &outgoing)?;
     let theirs = match mpi {
         Some(mpi) => {
             let (data, mut incoming): (&[u8], _) = (bytemuck::cast_slice(&outgoing), vec![0u8; bytes as usize]);
-            let recorder = &mut session.context.recorder;
+            let recorder = &mut session.rank.recorder;
             Some(session.clock.together(recorder, |_| {
                 mpi.ring(neighbours.to, data, neighbours.from, &mut incoming);
                 Ok(())
@@ -113,10 +113,10 @@ fn arrays(
     Neighbours { to, from }: &Neighbours,
     data: &[f32],
 ) -> Result<(Spread, Vec<f32>), Error> {
-    let Session { context, clock, .. } = session;
-    let (recorder, len) = (&mut context.recorder, data.len() as u64);
-    let outgoing = context.gpu.array_in::<f32>("bench::outgoing", len, MemoryKind::Outgoing)?;
-    let incoming = context.gpu.array_in::<f32>("bench::incoming", len, MemoryKind::Incoming)?;
+    let Session { rank, clock, .. } = session;
+    let (recorder, len) = (&mut rank.recorder, data.len() as u64);
+    let outgoing = rank.gpu.array_in::<f32>("bench::outgoing", len, MemoryKind::Outgoing)?;
+    let incoming = rank.gpu.array_in::<f32>("bench::incoming", len, MemoryKind::Incoming)?;
     recorder.upload(&outgoing, 0, data)?;
     let part = |&peer: &usize| vec![Transfer { peer, start: 0, len }];
     let transfers = Transfers { send: part(to), receive: part(from) };
@@ -130,10 +130,10 @@ fn vectors(
     &Neighbours { to, from }: &Neighbours,
     data: &[f32],
 ) -> Result<(Spread, Vec<f32>), Error> {
-    let Session { context, clock, .. } = session;
-    let (comm, mut buffer, mut last) = (&context.comm, bytemuck::cast_slice(data).to_vec(), Vec::new());
+    let Session { rank, clock, .. } = session;
+    let (comm, mut buffer, mut last) = (&rank.comm, bytemuck::cast_slice(data).to_vec(), Vec::new());
     let bytes = buffer.len() as u64;
-    let spread = clock.together(&mut context.recorder, |_| {
+    let spread = clock.together(&mut rank.recorder, |_| {
         let receiving = comm.receive(from, 0, bytes)?;
         let sending = comm.send(to, 0, mem::take(&mut buffer))?;
         last = receiving.wait()?;

@@ -65,14 +65,14 @@ impl<'a> SearchBench<'a> {
     pub fn new(
         subject: &str,
         settings: &'a Settings,
-        context: &'a mut Rank,
+        rank: &'a mut Rank,
         points: &'a PointSet,
         searches: usize,
         columns: &[&'static str],
     ) -> Self {
         let per = MEASUREMENTS + usize::from(settings.reference);
         let columns: Vec<&str> = columns.iter().copied().chain(COLUMNS).collect();
-        let mut session = Session::new(subject, settings, context, points.size.len() * searches * per, &columns);
+        let mut session = Session::new(subject, settings, rank, points.size.len() * searches * per, &columns);
         session.report.note(points.name());
         session.report.field("kind", format!("{:?}", points.kind).to_lowercase().into());
         session.report.field("box", points.side.into());
@@ -81,11 +81,11 @@ impl<'a> SearchBench<'a> {
 
     /// `size` points on each rank and, with `--reference` on rank 0, the reference over its points.
     pub fn cloud(&mut self, size: u64) -> Result<(Cloud, Option<Reference>), Error> {
-        let Session { context, settings, .. } = &mut self.session;
-        let cloud = self.points.cloud(&mut context.recorder, size, context.comm.rank())?;
+        let Session { rank, settings, .. } = &mut self.session;
+        let cloud = self.points.cloud(&mut rank.recorder, size, rank.comm.rank())?;
         let mut reference = None;
-        if settings.reference && context.comm.rank() == 0 {
-            let positions = context.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
+        if settings.reference && rank.comm.rank() == 0 {
+            let positions = rank.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
             reference = Reference::new(&positions, self.points.side);
         }
         Ok((cloud, reference))
@@ -99,8 +99,8 @@ impl<'a> SearchBench<'a> {
         results: &[u64],
         search: impl Fn(&mut Recorder, &Tree) -> Result<T, Error>,
     ) -> Result<(Measured, T), Error> {
-        let Session { context, clock, .. } = &mut self.session;
-        let (gpu, recorder, builder) = (&context.gpu, &mut context.recorder, Builder::new(&context.gpu));
+        let Session { rank, clock, .. } = &mut self.session;
+        let (gpu, recorder, builder) = (&rank.gpu, &mut rank.recorder, Builder::new(&rank.gpu));
         let frame = Frame::over(cloud.domain(), cloud.core());
         let build = |recorder: &mut Recorder| builder.build(recorder, cloud, &frame);
         recorder.wait()?;
@@ -127,7 +127,7 @@ impl<'a> SearchBench<'a> {
                 let tree = build(recorder)?;
                 search(recorder, &tree).map(drop)
             })?,
-            memory: (context.comm.size() == 1).then_some(memory),
+            memory: (rank.comm.size() == 1).then_some(memory),
         };
         Ok((measured, found))
     }

@@ -1,4 +1,4 @@
-//! One rank's benchmark of any subject: its context, clock and report.
+//! One rank's benchmark of any subject: its rank, clock and report.
 
 use meshloom::{Error, Rank};
 use serde_json::json;
@@ -26,7 +26,7 @@ pub fn run(settings: &Settings, body: impl Fn(&mut Rank) -> Result<Report, Ended
 
 /// One rank's benchmark of a subject.
 pub struct Session<'a> {
-    pub context: &'a mut Rank,
+    pub rank: &'a mut Rank,
     pub settings: &'a Settings,
     pub clock: Clock,
     pub report: Report,
@@ -38,16 +38,16 @@ impl<'a> Session<'a> {
     pub fn new(
         subject: &str,
         settings: &'a Settings,
-        context: &'a mut Rank,
+        rank: &'a mut Rank,
         measurements: usize,
         columns: &[&'static str],
     ) -> Self {
-        let clock = Clock::new(settings, context, measurements);
-        let mut report = Report::new(subject, settings, context, columns);
-        if settings.kernels && !context.gpu.capabilities().timestamps {
+        let clock = Clock::new(settings, rank, measurements);
+        let mut report = Report::new(subject, settings, rank, columns);
+        if settings.kernels && !rank.gpu.capabilities().timestamps {
             report.note("this device has no timestamps: kernels are not measured".into());
         }
-        Session { context, settings, clock, report }
+        Session { rank, settings, clock, report }
     }
 
     /// Returns the sums over all ranks.

@@ -52,11 +52,11 @@ const COLUMNS: [&str; 12] = [
 ];
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, ShallowWaterError> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, ShallowWaterError> {
     let settings = &arguments.settings;
     let per = if settings.reference { 2 } else { 1 };
     let measurements = copy::MEASUREMENTS + per * arguments.size.len();
-    let mut session = Session::new("shallow-water", settings, context, measurements, &COLUMNS);
+    let mut session = Session::new("shallow-water", settings, rank, measurements, &COLUMNS);
     let copy = copy::measure(&mut session)?;
     for &cells in &arguments.size {
         measure_one(&mut session, &copy, cells)?;
@@ -66,10 +66,10 @@ pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Shal
 
 /// Measures and reports a grid. Collective.
 fn measure_one(session: &mut Session, copy: &CopySpeed, cells: [u64; 2]) -> Result<(), ShallowWaterError> {
-    let Session { context, clock, .. } = session;
+    let Session { rank, clock, .. } = session;
     let config = ShallowWaterConfig { cells, grid: session.settings.common.grid, ..ShallowWaterConfig::default() };
-    let mut water = ShallowWater::<f32>::new(context, config.clone())?;
-    let all = clock.together(*context, |context: &mut Rank| water.advance(context, STEPS))?;
+    let mut water = ShallowWater::<f32>::new(rank, config.clone())?;
+    let all = clock.together(*rank, |rank: &mut Rank| water.advance(rank, STEPS))?;
     let per_step = |seconds: f64| seconds / STEPS as f64;
     let step = Spread { median: per_step(all.median), min: per_step(all.min), max: per_step(all.max), ..all };
     let planned = water.step_cost();
@@ -114,16 +114,15 @@ fn on_host(session: &mut Session, config: &ShallowWaterConfig) -> Result<Option<
     if !session.settings.reference {
         return Ok(None);
     }
-    let Session { context, clock, .. } = session;
-    let mut water = ShallowWater::<f32>::new(context, config.clone())?;
-    let start = water.flow(context)?;
-    water.advance(context, COMPARED)?;
-    let end = water.flow(context)?;
+    let Session { rank, clock, .. } = session;
+    let mut water = ShallowWater::<f32>::new(rank, config.clone())?;
+    let start = water.flow(rank)?;
+    water.advance(rank, COMPARED)?;
+    let end = water.flow(rank)?;
     drop(water);
-    let [eta, u, ours] =
-        [&start.elevation, &start.velocity[0], &end.elevation].map(|own| gathered(context, config, own));
+    let [eta, u, ours] = [&start.elevation, &start.velocity[0], &end.elevation].map(|own| gathered(rank, config, own));
     let (eta, u, ours) = (eta?, u?, ours?);
-    let reference = if context.comm.rank() == 0 { Reference::new(config, &eta, &u) } else { None };
+    let reference = if rank.comm.rank() == 0 { Reference::new(config, &eta, &u) } else { None };
     let Some(mut reference) = reference else {
         clock.alone::<1>(None)?;
         return Ok(None);
@@ -137,11 +136,11 @@ fn on_host(session: &mut Session, config: &ShallowWaterConfig) -> Result<Option<
 }
 
 /// Returns a field of all ranks on each of them. Collective.
-fn gathered(context: &Rank, config: &ShallowWaterConfig, own: &[f32]) -> Result<Vec<f32>, ShallowWaterError> {
-    let parts = context.comm.all_gather_v(own)?;
+fn gathered(rank: &Rank, config: &ShallowWaterConfig, own: &[f32]) -> Result<Vec<f32>, ShallowWaterError> {
+    let parts = rank.comm.all_gather_v(own)?;
     let mut whole = vec![0.0; config.cells.iter().product::<u64>() as usize];
-    for (rank, part) in parts.iter().enumerate() {
-        let (starts, length) = config.rows(context.comm.size(), rank)?;
+    for (number, part) in parts.iter().enumerate() {
+        let (starts, length) = config.rows(rank.size(), number)?;
         for (start, row) in starts.zip(part.chunks(length.max(1) as usize)) {
             whole[start as usize..][..row.len()].copy_from_slice(row);
         }

@@ -33,12 +33,12 @@ const COLUMNS: [&str; 11] =
     ["keys", "bits", "of", "tied", "median", "least .. greatest", "keys/s", "bytes", "of copy", "on the host", "ratio"];
 
 /// Measures all that `arguments` ask for. Collective.
-pub fn measure(context: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
+pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
     let settings = &arguments.settings;
     let per = if settings.reference { 9 } else { 3 };
     let measurements = copy::MEASUREMENTS + arguments.size.len() * per;
-    let mut session = Session::new("sort", settings, context, measurements, &COLUMNS);
-    let sort = Sort::new(&session.context.gpu);
+    let mut session = Session::new("sort", settings, rank, measurements, &COLUMNS);
+    let sort = Sort::new(&session.rank.gpu);
     session.report.field("form", format!("{:?}", sort.form()).to_lowercase().into());
     let copy = copy::measure(&mut session)?;
     for &size in &arguments.size {
@@ -58,19 +58,18 @@ fn measure_one(
     size: u64,
     (bits, kind): (u32, Kind),
 ) -> Result<(), Error> {
-    let Session { context, clock, .. } = session;
+    let Session { rank, clock, .. } = session;
     let keys = match kind {
-        Kind::Uniform => input::keys(size, bits, context.comm.rank()),
-        Kind::Hernquist => halo(size, context.comm.rank())?,
+        Kind::Uniform => input::keys(size, bits, rank.comm.rank()),
+        Kind::Hernquist => halo(size, rank.comm.rank())?,
     };
-    let (high, low) = (upload(context, &keys, 32)?, upload(context, &keys, 0)?);
-    let order = context.gpu.array::<u32>("bench::order", size)?;
+    let (high, low) = (upload(rank, &keys, 32)?, upload(rank, &keys, 0)?);
+    let order = rank.gpu.array::<u32>("bench::order", size)?;
     let words = if bits > 32 { Keys::U64 { high: &high, low: &low } } else { Keys::U32(&low) };
-    let ours = clock.together(&mut context.recorder, |recorder| {
-        Ok(sort.order(recorder, words.bits(bits), &order, Count::All)?)
-    })?;
-    let tied = sort.order_and_ties(&mut context.recorder, words.bits(bits), &order, Count::All)?;
-    let tied = tied.map_or(Ok(vec![0]), |tied| context.recorder.download(&tied, 0, 1))?[0];
+    let ours = clock
+        .together(&mut rank.recorder, |recorder| Ok(sort.order(recorder, words.bits(bits), &order, Count::All)?))?;
+    let tied = sort.order_and_ties(&mut rank.recorder, words.bits(bits), &order, Count::All)?;
+    let tied = tied.map_or(Ok(vec![0]), |tied| rank.recorder.download(&tied, 0, 1))?[0];
     let [keys_all, bytes, tied] = clock.sum([size, sort.traffic(bits > 32, bits, size), u64::from(tied)])?;
     let speed = keys_all as f64 / ours.median;
     let of_copy = bytes as f64 / ours.median / copy.bytes_per_second();
@@ -83,7 +82,7 @@ fn measure_one(
     row.extend([format!("{:.1} M", speed / 1e6), amount(bytes), format!("{of_copy:.2}")]);
     let mut theirs = None;
     if session.settings.reference {
-        let order = session.context.recorder.download(&order, 0, size)?;
+        let order = session.rank.recorder.download(&order, 0, size)?;
         let (seconds, same) = sorted_on_host(session, &keys, &order)?;
         let what = format!("the order of {size} {} keys of {bits} bits", name(kind));
         let threads = Some(reference::threads());
@@ -111,16 +110,16 @@ fn halo(size: u64, rank: usize) -> Result<Vec<u64>, Error> {
 }
 
 /// 32 bits of each key, from bit `shift` on.
-fn upload(context: &mut Rank, keys: &[u64], shift: u32) -> Result<Array<u32>, Error> {
+fn upload(rank: &mut Rank, keys: &[u64], shift: u32) -> Result<Array<u32>, Error> {
     let words: Vec<u32> = keys.iter().map(|key| (key >> shift) as u32).collect();
-    let array = context.gpu.array::<u32>("bench::keys", words.len() as u64)?;
-    context.recorder.upload(&array, 0, &words)?;
+    let array = rank.gpu.array::<u32>("bench::keys", words.len() as u64)?;
+    rank.recorder.upload(&array, 0, &words)?;
     Ok(array)
 }
 
 /// Returns the time of the reference, and whether `order` is its order on all ranks.
 fn sorted_on_host(session: &mut Session, keys: &[u64], order: &[u32]) -> Result<(Spread, bool), Error> {
-    let Session { context, clock, .. } = session;
+    let Session { rank, clock, .. } = session;
     let pairs: Vec<(u64, u32)> = keys.iter().copied().zip(0..).collect();
     let mut sorted = pairs.clone();
     reference::sort::by_key(&mut sorted);
@@ -128,11 +127,11 @@ fn sorted_on_host(session: &mut Session, keys: &[u64], order: &[u32]) -> Result<
     let same = clock.sum([u64::from(!equal)])? == [0];
     // Sorting what is sorted already would be quick: every run begins with the keys in their first
     // order, as on the device.
-    let copied = clock.together(&mut context.recorder, |_| {
+    let copied = clock.together(&mut rank.recorder, |_| {
         sorted.copy_from_slice(&pairs);
         Ok(())
     })?;
-    let mut theirs = clock.together(&mut context.recorder, |_| {
+    let mut theirs = clock.together(&mut rank.recorder, |_| {
         sorted.copy_from_slice(&pairs);
         reference::sort::by_key(&mut sorted);
         Ok(())

@@ -121,22 +121,22 @@ impl Subject {
     }
 
     /// Measures it. Collective.
-    pub fn measure(&self, context: &mut Rank) -> Result<Report, Ended> {
+    pub fn measure(&self, rank: &mut Rank) -> Result<Report, Ended> {
         Ok(match self {
-            Subject::Fft(arguments) => fft::measure(context, arguments)?,
-            Subject::Exchange(arguments) => exchange::measure(context, arguments)?,
-            Subject::Collectives(arguments) => collectives::measure(context, arguments)?,
-            Subject::Map(arguments) => map::measure(context, arguments)?,
-            Subject::Halo(arguments) => halo::measure(context, arguments)?,
-            Subject::Sort(arguments) => sort::measure(context, arguments)?,
-            Subject::Knn(arguments) => knn::measure(context, arguments)?,
-            Subject::Pairs(arguments) => pairs::measure(context, arguments)?,
-            Subject::Fof(arguments) => fof::measure(context, arguments)?,
-            Subject::Ghosts(arguments) => ghosts::measure(context, arguments)?,
-            Subject::Pm(arguments) => pm::measure(context, arguments)?,
-            Subject::Gradient(arguments) => gradient::measure(context, arguments)?,
-            Subject::Infer(arguments) => infer::measure(context, arguments)?,
-            Subject::ShallowWater(arguments) => shallow_water::measure(context, arguments)?,
+            Subject::Fft(arguments) => fft::measure(rank, arguments)?,
+            Subject::Exchange(arguments) => exchange::measure(rank, arguments)?,
+            Subject::Collectives(arguments) => collectives::measure(rank, arguments)?,
+            Subject::Map(arguments) => map::measure(rank, arguments)?,
+            Subject::Halo(arguments) => halo::measure(rank, arguments)?,
+            Subject::Sort(arguments) => sort::measure(rank, arguments)?,
+            Subject::Knn(arguments) => knn::measure(rank, arguments)?,
+            Subject::Pairs(arguments) => pairs::measure(rank, arguments)?,
+            Subject::Fof(arguments) => fof::measure(rank, arguments)?,
+            Subject::Ghosts(arguments) => ghosts::measure(rank, arguments)?,
+            Subject::Pm(arguments) => pm::measure(rank, arguments)?,
+            Subject::Gradient(arguments) => gradient::measure(rank, arguments)?,
+            Subject::Infer(arguments) => infer::measure(rank, arguments)?,
+            Subject::ShallowWater(arguments) => shallow_water::measure(rank, arguments)?,
         })
     }
 }

@@ -37,19 +37,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             "--last-size is the length of the real axis that --inverse --real gives; add both or leave it out".into(),
         ));
     }
-    let report = arguments.common.launch(&files, |context| {
-        let comm = context.comm.clone();
+    let report = arguments.common.launch(&files, |rank| {
+        let comm = rank.comm.clone();
         let (request, file) = comm.together(|| {
             let (request, file) = FileTransform::new(arguments)?;
-            check_precision(context, arguments, &request, &file)?;
+            check_precision(rank, arguments, &request, &file)?;
             writable(&comm, arguments.output())?;
             Ok::<_, Failure>((request, file))
         })?;
         let report = match (request.precision, arguments.real) {
-            (Precision::Single, true) => work::<f32>(context, arguments, &request, &file),
-            (Precision::Single, false) => work::<[f32; 2]>(context, arguments, &request, &file),
-            (Precision::Double, true) => work::<f64>(context, arguments, &request, &file),
-            (Precision::Double, false) => work::<[f64; 2]>(context, arguments, &request, &file),
+            (Precision::Single, true) => work::<f32>(rank, arguments, &request, &file),
+            (Precision::Single, false) => work::<[f32; 2]>(rank, arguments, &request, &file),
+            (Precision::Double, true) => work::<f64>(rank, arguments, &request, &file),
+            (Precision::Double, false) => work::<[f64; 2]>(rank, arguments, &request, &file),
         };
         Ok(report?)
     })?;
@@ -57,16 +57,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Refuses a device without the precision that is needed.
-fn check_precision(
-    context: &Rank,
-    arguments: &Arguments,
-    request: &FileTransform,
-    file: &NpyFile,
-) -> Result<(), Failure> {
-    if request.precision.check("", context.gpu.capabilities()).is_ok() {
+fn check_precision(rank: &Rank, arguments: &Arguments, request: &FileTransform, file: &NpyFile) -> Result<(), Failure> {
+    if request.precision.check("", rank.gpu.capabilities()).is_ok() {
         return Ok(());
     }
-    let device = &context.gpu.info().name;
+    let device = &rank.gpu.info().name;
     let asks = match arguments.precision {
         Some(_) => "--precision f64 asks for".into(),
         None => format!("{} with its elements of type {} asks for", printable_path(file.path()), file.dtype()),
@@ -88,9 +83,9 @@ struct RankTransform<'a, T: Value> {
 }
 
 impl<'a, T: Value> RankTransform<'a, T> {
-    fn new(context: &'a mut Rank, grid: Grid, request: &'a FileTransform, file: &NpyFile) -> Result<Self, Error> {
-        let gpu = &context.gpu;
-        let transform = Transform::with(gpu, &request.spec, grid, context.comm.rank(), &TransformOptions::default());
+    fn new(rank: &'a mut Rank, grid: Grid, request: &'a FileTransform, file: &NpyFile) -> Result<Self, Error> {
+        let gpu = &rank.gpu;
+        let transform = Transform::with(gpu, &request.spec, grid, rank.comm.rank(), &TransformOptions::default());
         let transform = transform.map_err(|error| match error {
             FftError::Device(error) => Error::from(error),
             // The lengths are the file's and not the call's.
@@ -99,8 +94,8 @@ impl<'a, T: Value> RankTransform<'a, T> {
         Ok(RankTransform {
             field: transform.field(gpu, &transform.field_layout())?,
             spectrum: transform.spectrum(gpu)?,
-            recorder: &mut context.recorder,
-            comms: GridComms::new(&context.comm, grid)?,
+            recorder: &mut rank.recorder,
+            comms: GridComms::new(&rank.comm, grid)?,
             transform,
             request,
         })
@@ -171,7 +166,7 @@ impl<'a, T: Value> RankTransform<'a, T> {
 
 /// One rank's work.
 fn work<T>(
-    context: &mut Rank,
+    rank: &mut Rank,
     arguments: &Arguments,
     request: &FileTransform,
     file: &NpyFile,
@@ -179,14 +174,14 @@ fn work<T>(
 where
     T: Value<Mode: Stored> + Stored,
 {
-    let comm = &context.comm.clone();
+    let comm = &rank.comm.clone();
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 4, "fft"));
     if comm.rank() == 0 && request.loses_digits(file.dtype()) {
         let path = printable_path(file.path());
         terminal::warn(&format!("integers beyond 2^24 of {path} lose digits in f32; --precision f64 keeps them"));
     }
     let grid = arguments.common.process_grid(request.spec.cells, comm.size())?;
-    let mut work = RankTransform::<T>::new(context, grid, request, file)?;
+    let mut work = RankTransform::<T>::new(rank, grid, request, file)?;
     phases.done("plan");
     let finite = work.read(comm, file)?;
     phases.done("read");
@@ -209,7 +204,7 @@ where
         "transform": request.name,
         "norm": arguments.norm,
         "precision": common::Precision::from(request.precision),
-        "device": context.gpu.info().name,
+        "device": rank.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),
         "host_seconds": phases.host_seconds(comm)?,

@@ -58,11 +58,10 @@ fn poisson(rate: f64, seed: u64, cell: u64) -> i64 {
 
 /// Returns the data, and the truth that they are drawn from, neither of which has its name yet.
 /// Collective.
-pub fn seal(context: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Result<[Sealed; 2], Ended> {
-    let comm = context.comm.clone();
-    // One of the call is that of a group of samples, and here all ranks work together.
+pub fn seal(rank: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Result<[Sealed; 2], Ended> {
+    let comm = rank.comm.clone();
+    // All ranks work together here, not one group of samples.
     let grid = Grid::auto(grids.padded, comm.size());
-    let rank = context;
     let (mesh, _, signal) = model_of(rank, grid, grids, &parameters.hyper, true)?;
     let mut latent = Vector::new(&rank.gpu, signal.domain())?;
     rank.white_noise(Stream::new(parameters.options.seed.0, TRUTH, 0, 0), &mut latent)?;

@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let common = &arguments.common;
     // The process grid is that of a group of samples.
     common.known_ranks().map(|ranks| parameters.sample_groups(ranks, common.grid)).transpose()?;
-    let report = common.without_grid().launch(&files, |context| infer(context, &parameters, common))?;
+    let report = common.without_grid().launch(&files, |world| infer(world, &parameters, common))?;
     common.print(report)
 }
 
@@ -87,9 +87,9 @@ fn start(rank: &mut Rank, problem: &Problem, seed: u64) -> Result<Vector, Error>
 }
 
 /// One rank's work; returns the content of `run.json`.
-fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
+fn infer(world: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     let mut phases = Phases::new(ProgressBar::hidden());
-    let directory = described::take(&context.comm, &parameters.out)?;
+    let directory = described::take(&world.comm, &parameters.out)?;
     let (shape, integers) = match &parameters.options.data {
         Some(data) => look(data)?,
         None => (demo::SHAPE.to_vec(), true),
@@ -97,20 +97,20 @@ fn infer(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
     // Wrong words are the same on all ranks.
     let (kind, lognormal) = parameters.resolve(integers)?;
     let grids = Grids::new(&shape, parameters)?;
-    let all = context.comm.clone();
+    let all = world.comm.clone();
     let count = parameters.sample_groups(all.size(), common.grid)?;
     let (groups, own) = SampleGroups::split(&all, count)?;
     let (data, mut files) = match &parameters.options.data {
         Some(data) => (data.clone(), Vec::new()),
         None => {
-            let [data, truth] = demo::seal(context, parameters, &grids)?;
+            let [data, truth] = demo::seal(world, parameters, &grids)?;
             (data.temporary().to_path_buf(), vec![data, truth])
         }
     };
     let grid = common.process_grid(grids.padded, own.size())?;
-    let mut rank = Rank::new(own, context.gpu.clone())?;
+    let mut rank = Rank::new(own, world.gpu.clone())?;
     // Devices are shared with other groups, too.
-    rank.sharing = context.sharing;
+    rank.sharing = world.sharing;
     let problem = Problem::new(&mut rank, grid, parameters, grids, (&data, kind, lognormal))?;
     let found = if parameters.resume { fit_state::find(&parameters.out)? } else { None };
     if let Some(failure) = found.as_ref().and_then(|found| found.of_another(&problem.identity)) {

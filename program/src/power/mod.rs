@@ -29,8 +29,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let files = check_files(inputs.clone(), [arguments.output.as_path()])?;
     check_name(&arguments.output, &TABLE)?;
     arguments.particles.check(inputs)?;
-    let report = arguments.common.launch(&files, |context| {
-        let comm = context.comm.clone();
+    let report = arguments.common.launch(&files, |rank| {
+        let comm = rank.comm.clone();
         let inputs = comm.together(|| {
             let inputs = Inputs::open(arguments)?;
             inputs.measurements(arguments)?;
@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             Ok::<_, Failure>(inputs)
         })?;
         let measurements = inputs.measurements(arguments)?;
-        Ok(measure(context, &inputs, &measurements)?)
+        Ok(measure(rank, &inputs, &measurements)?)
     })?;
     arguments.common.print(report)
 }
@@ -106,16 +106,16 @@ impl Inputs {
 }
 
 /// One rank's work; rank 0 writes the file.
-fn measure(context: &mut Rank, inputs: &Inputs, measurements: &[Measurement]) -> Result<serde_json::Value, Error> {
+fn measure(rank: &mut Rank, inputs: &Inputs, measurements: &[Measurement]) -> Result<serde_json::Value, Error> {
     let (measurement, input) = (&measurements[0], &inputs.0[0].content);
-    let (comm, arguments) = (context.comm.clone(), measurement.arguments);
+    let (comm, arguments) = (rank.comm.clone(), measurement.arguments);
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 5, "power"));
     let grid = arguments.common.process_grid(measurement.shape, comm.size())?;
     let mut comms = GridComms::new(&comm, grid)?;
     let (table, distributed) = if inputs.0.iter().any(|input| input.content == Content::Points(0)) {
         (Table::default(), 0)
     } else {
-        let mut transform = MeshTransform::new(&mut context.recorder, &mut comms, measurement, *input)?;
+        let mut transform = MeshTransform::new(&mut rank.recorder, &mut comms, measurement, *input)?;
         spectra(&mut transform, inputs, measurements, &mut phases)?
     };
     let mut sent = [distributed + comms.cost().sent_bytes];
@@ -140,7 +140,7 @@ fn measure(context: &mut Rank, inputs: &Inputs, measurements: &[Measurement]) ->
         "cross_masses": arguments.cross_masses.as_ref().map(|path| path.display().to_string()),
         "cross": arguments.cross.as_ref().map(|path| path.display().to_string()),
         "multipoles": arguments.multipoles,
-        "device": context.gpu.info().name,
+        "device": rank.gpu.info().name,
         "ranks": comm.size(),
         "grid": grid.parts(),
         "host_seconds": phases.host_seconds(&comm)?,

@@ -50,20 +50,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_command(arguments.out(), "reconstruct")?;
     // How many groups of samples have room is seen later.
     common.known_ranks().map(|ranks| parameters.sample_groups(ranks, |_| true)).transpose()?;
-    let report = common.without_grid().launch(&files, |context| reconstruct(context, arguments, &parameters))?;
+    let report = common.without_grid().launch(&files, |rank| reconstruct(rank, arguments, &parameters))?;
     common.print(report)
 }
 
 /// One rank's work; returns the content of `run.json`.
-fn reconstruct(context: &mut Rank, arguments: &Arguments, parameters: &Parameters) -> Result<Value, Ended> {
+fn reconstruct(rank: &mut Rank, arguments: &Arguments, parameters: &Parameters) -> Result<Value, Ended> {
     let mut phases = Phases::new(ProgressBar::hidden());
-    let (all, sharing, out) = (context.comm.clone(), context.sharing, arguments.out());
+    let (all, sharing, out) = (rank.comm.clone(), rank.sharing, arguments.out());
     let directory = described::take(&all, out)?;
     let (file, config) = density(parameters)?;
     let found = if arguments.resume { fit_state::find(out)? } else { None };
-    let groups = groups_of(context, parameters, &config, found.as_ref().map(|found| found.each))?;
+    let groups = groups_of(rank, parameters, &config, found.as_ref().map(|found| found.each))?;
     let (groups, own) = SampleGroups::split(&all, groups)?;
-    let mut group = Rank::new(own, context.gpu.clone())?;
+    let mut group = Rank::new(own, rank.gpu.clone())?;
     // Devices are shared with other groups, too.
     group.sharing = sharing;
     let mut problem = Problem::new(&mut group, groups, parameters, (file, config))?;

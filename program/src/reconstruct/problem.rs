@@ -104,16 +104,11 @@ impl<'p, 'w> Problem<'p, 'w> {
 
 /// Returns the number of groups: that of the call, or else the greatest that leaves each the memory
 /// that it needs, and its ranks where a state has groups of `each`. Collective.
-pub fn groups_of(
-    context: &Rank,
-    parameters: &Parameters,
-    config: &Config,
-    each: Option<usize>,
-) -> Result<usize, Ended> {
-    let ranks = context.comm.size();
-    let own = context.memory_share().unwrap_or(u64::MAX);
+pub fn groups_of(rank: &Rank, parameters: &Parameters, config: &Config, each: Option<usize>) -> Result<usize, Ended> {
+    let ranks = rank.comm.size();
+    let own = rank.memory_share().unwrap_or(u64::MAX);
     let mut room = [own];
-    context.comm.all_reduce(&mut room, Op::Min)?;
+    rank.comm.all_reduce(&mut room, Op::Min)?;
     let fits = |groups| {
         let memory = config.gradient_memory(ranks / groups, parameters.checkpoint_every());
         let resumes = each.is_none_or(|each| ranks / groups == each);
@@ -124,9 +119,9 @@ pub fn groups_of(
 
 /// Returns what is wrong with a density whose mean is not 1, as far as noise explains. The same on
 /// all ranks.
-fn not_of_mean_one(context: &Rank, values: &[f32], noise: f64, mesh: u64) -> Result<Option<String>, Error> {
+fn not_of_mean_one(rank: &Rank, values: &[f32], noise: f64, mesh: u64) -> Result<Option<String>, Error> {
     let mut sum = [values.iter().map(|&value| f64::from(value)).sum::<f64>()];
-    context.comm.all_reduce(&mut sum, Op::Sum)?;
+    rank.comm.all_reduce(&mut sum, Op::Sum)?;
     let cells = (mesh as f64).powi(3);
     let (mean, most) = (sum[0] / cells, 1e-3 + 6.0 * noise / cells.sqrt());
     Ok(((mean - 1.0).abs() > most).then(|| {

@@ -31,9 +31,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Outputs::new(&parameters).states.check_places(parameters.schedule().snapshot_steps())?;
     check_command(&parameters.out, "shallow-water")?;
     let common = &arguments.common;
-    let report = common.launch(&files, |context| match parameters.precision {
-        Precision::F32 => flow::<f32>(context, &parameters, common),
-        Precision::F64 => flow::<f64>(context, &parameters, common),
+    let report = common.launch(&files, |rank| match parameters.precision {
+        Precision::F32 => flow::<f32>(rank, &parameters, common),
+        Precision::F64 => flow::<f64>(rank, &parameters, common),
     })?;
     common.print(report)
 }
@@ -50,35 +50,35 @@ fn stride(steps: u64, milliseconds: u64) -> u64 {
 }
 
 /// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
-fn flow<T: Real>(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
+fn flow<T: Real>(rank: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let stop = StopRequests::new();
     let outputs = Outputs::new(parameters);
-    let directory = outputs.states.take_directory(&context.comm)?;
-    let found = if parameters.resume { snapshots::last_whole::<T>(&outputs, context)? } else { None };
+    let directory = outputs.states.take_directory(&rank.comm)?;
+    let found = if parameters.resume { snapshots::last_whole::<T>(&outputs, rank)? } else { None };
     let resumed = found.as_ref().map(|found| found.step);
     let (mut water, mut log) = match found {
-        Some(found) => (ShallowWater::resume(context, parameters.config.clone(), found.step, &found.state)?, found.log),
-        None => (ShallowWater::<T>::new(context, parameters.config.clone())?, Log::default()),
+        Some(found) => (ShallowWater::resume(rank, parameters.config.clone(), found.step, &found.state)?, found.log),
+        None => (ShallowWater::<T>::new(rank, parameters.config.clone())?, Log::default()),
     };
-    context.recorder.wait()?;
+    rank.recorder.wait()?;
     phases.done("start");
 
-    let bar = common.progress(context.comm.rank(), parameters.steps, "stepping");
+    let bar = common.progress(rank.comm.rank(), parameters.steps, "stepping");
     let mut at_once = 1;
     for event in parameters.schedule().events().filter(|event| resumed.is_none_or(|resumed| event.step > resumed)) {
         while water.steps() < event.step {
             let (left, begun) = (event.step - water.steps(), Instant::now());
-            water.advance(context, left.min(at_once))?;
-            context.recorder.wait()?;
+            water.advance(rank, left.min(at_once))?;
+            rank.recorder.wait()?;
             bar.set_position(water.steps());
             let mut longest = [begun.elapsed().as_millis() as u64];
-            context.comm.all_reduce(&mut longest, Op::Max)?;
+            rank.comm.all_reduce(&mut longest, Op::Max)?;
             at_once = stride(left.min(at_once), longest[0]);
             // What is due at a step is written before the run may stop there.
             if water.steps() < event.step
-                && let Some(stopped) = stopped(&stop, &outputs, context, &water, &log)?
+                && let Some(stopped) = stopped(&stop, &outputs, rank, &water, &log)?
             {
                 stop.answered();
                 return Err(stopped.into());
@@ -86,31 +86,31 @@ fn flow<T: Real>(context: &mut Rank, parameters: &RunParameters, common: &Common
         }
         phases.done("steps");
         if event.line {
-            log.lines.push(water.diagnostics(context)?);
+            log.lines.push(water.diagnostics(rank)?);
         }
         if event.frame {
-            log.frames.extend(water.picture(context)?);
+            log.frames.extend(water.picture(rank)?);
         }
         if event.snapshot {
-            snapshots::write(&outputs, context, &water, &log, &outputs.states.snapshot(event.step))?;
+            snapshots::write(&outputs, rank, &water, &log, &outputs.states.snapshot(event.step))?;
         }
         phases.done("output");
         // After the last step, too: then all that is left to do with a checkpoint is to write the
         // results.
-        if let Some(stopped) = stopped(&stop, &outputs, context, &water, &log)? {
+        if let Some(stopped) = stopped(&stop, &outputs, rank, &water, &log)? {
             stop.answered();
             return Err(stopped.into());
         }
     }
     drop(stop);
     bar.finish_and_clear();
-    let files = outputs.seal(context, &water, &log)?;
+    let files = outputs.seal(rank, &water, &log)?;
     phases.done("output");
-    let mut report = report(context, parameters, &water, resumed)?;
-    report["host_seconds"] = phases.host_seconds(&context.comm)?.into();
+    let mut report = report(rank, parameters, &water, resumed)?;
+    report["host_seconds"] = phases.host_seconds(&rank.comm)?.into();
     report["seconds"] = json!(phases.finish());
-    outputs.publish(&context.comm, &outputs.path(described::DESCRIPTION), &report, files)?;
-    if context.comm.rank() == 0 {
+    outputs.publish(&rank.comm, &outputs.path(described::DESCRIPTION), &report, files)?;
+    if rank.comm.rank() == 0 {
         outputs.states.remove_checkpoint();
     }
     drop(directory);
@@ -122,12 +122,12 @@ fn flow<T: Real>(context: &mut Rank, parameters: &RunParameters, common: &Common
 fn stopped<T: Real>(
     stop: &StopRequests,
     outputs: &Outputs,
-    context: &mut Rank,
+    rank: &mut Rank,
     water: &ShallowWater<T>,
     log: &Log,
 ) -> Result<Option<Failure>, ShallowWaterError> {
-    let Some(signal) = asked_to_stop(stop, &context.comm)? else { return Ok(None) };
-    snapshots::write(outputs, context, water, log, &outputs.states.checkpoint())?;
+    let Some(signal) = asked_to_stop(stop, &rank.comm)? else { return Ok(None) };
+    snapshots::write(outputs, rank, water, log, &outputs.states.checkpoint())?;
     let (step, steps) = (water.steps(), outputs.parameters.steps);
     let message = format!("stopped by a signal after step {step} of {steps}; --resume goes on there");
     Ok(Some(Failure::Stopped { signal, message }))
@@ -135,18 +135,18 @@ fn stopped<T: Real>(
 
 /// Returns the content of `run.json` without the seconds of phases. Collective.
 fn report<T: Real>(
-    context: &Rank,
+    rank: &Rank,
     parameters: &RunParameters,
     water: &ShallowWater<T>,
     resumed: Option<u64>,
 ) -> Result<Value, ShallowWaterError> {
-    let (config, info, counts) = (water.config(), context.gpu.info(), context.recorder.counts());
+    let (config, info, counts) = (water.config(), rank.gpu.info(), rank.recorder.counts());
     let (step, cost) = (water.step_cost(), water.cost());
     let done = water.steps() - resumed.unwrap_or(0);
     let mut bytes = [cost.sent_bytes, cost.messages, step.cost.device_bytes * done];
-    context.comm.all_reduce(&mut bytes, Op::Sum)?;
+    rank.comm.all_reduce(&mut bytes, Op::Sum)?;
     let mut exchanges = [step.exchanges];
-    context.comm.all_reduce(&mut exchanges, Op::Max)?;
+    rank.comm.all_reduce(&mut exchanges, Op::Max)?;
     Ok(json!({
         "command": "shallow-water", "version": env!("CARGO_PKG_VERSION"),
         "parameters": parameters.object(),
@@ -155,7 +155,7 @@ fn report<T: Real>(
         "resumed_from_step": resumed,
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
-        "ranks": context.comm.size(), "grid": water.grid().to_string(),
+        "ranks": rank.comm.size(), "grid": water.grid().to_string(),
         "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },
         "bytes_per_cell_step": step.cost.device_bytes.checked_div(step.cells), "exchanges_per_step": exchanges[0],
         "submissions": counts.submits, "dispatches": counts.dispatches,

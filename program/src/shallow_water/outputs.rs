@@ -58,14 +58,14 @@ impl<'a> Outputs<'a> {
     /// Writes the files of the end of the run; none has its final name yet. Collective.
     pub fn seal<T: Real>(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         water: &ShallowWater<T>,
         log: &Log,
     ) -> Result<Vec<Sealed>, ShallowWaterError> {
-        let flow = water.flow(context)?;
+        let flow = water.flow(rank)?;
         let [height, velocity] = [HEIGHT, VELOCITY].map(|name| self.path(name));
-        let mut files = Vec::from(water.seal_flow(&context.comm, [&height, &velocity], &flow)?);
-        if context.comm.rank() == 0 {
+        let mut files = Vec::from(water.seal_flow(&rank.comm, [&height, &velocity], &flow)?);
+        if rank.comm.rank() == 0 {
             let table = self.path("diagnostics.csv");
             files.push(seal_whole(&table, table_text(&table, &log.lines)?.as_bytes())?);
             if let Some(last) = log.frames.last() {

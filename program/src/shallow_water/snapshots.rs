@@ -17,8 +17,8 @@ use crate::described::difference;
 use crate::resumable::{DESCRIPTION, States};
 
 /// Returns the fingerprint of a state. Collective.
-fn mark<T: Real>(parameters: &RunParameters, context: &Rank, state: &[T]) -> Result<String, ShallowWaterError> {
-    let (comm, fields) = (&context.comm, 6);
+fn mark<T: Real>(parameters: &RunParameters, rank: &Rank, state: &[T]) -> Result<String, ShallowWaterError> {
+    let (comm, fields) = (&rank.comm, 6);
     let (starts, length) = parameters.config.rows(comm.size(), comm.rank())?;
     // In words, of which f64 has two.
     let words = (size_of::<T>() / 4) as u64;
@@ -32,11 +32,11 @@ fn mark<T: Real>(parameters: &RunParameters, context: &Rank, state: &[T]) -> Res
 
 /// Returns the fingerprints of what has been seen, by the place where a snapshot keeps it: rank 0's
 /// alone, which has it all. Collective.
-fn marks_of_log(context: &Rank, log: &Log) -> Result<Value, ShallowWaterError> {
-    let Log { lines, frames } = if context.comm.rank() == 0 { log } else { &Log::default() };
+fn marks_of_log(rank: &Rank, log: &Log) -> Result<Value, ShallowWaterError> {
+    let Log { lines, frames } = if rank.comm.rank() == 0 { log } else { &Log::default() };
     let mark = |columns: &[&[f32]]| {
         let length = columns.iter().map(|column| column.len()).max().unwrap_or(0);
-        fingerprint(&context.comm, iter::once(0), length as u64, columns).map(|mark| format!("{mark:016x}"))
+        fingerprint(&rank.comm, iter::once(0), length as u64, columns).map(|mark| format!("{mark:016x}"))
     };
     let lines = lines.iter().flat_map(|line| iter::once(line.step).chain(line.figures().map(f64::to_bits)));
     let lines: Vec<u64> = lines.collect();
@@ -49,25 +49,25 @@ fn marks_of_log(context: &Rank, log: &Log) -> Result<Value, ShallowWaterError> {
 /// Writes a snapshot into `directory`. Collective.
 pub fn write<T: Real>(
     outputs: &Outputs,
-    context: &mut Rank,
+    rank: &mut Rank,
     water: &ShallowWater<T>,
     log: &Log,
     directory: &Path,
 ) -> Result<(), ShallowWaterError> {
     let parameters = outputs.parameters;
-    let made = outputs.states.make(&context.comm, directory)?;
-    let (flow, state) = (water.flow(context)?, water.state(context)?);
-    let comm = &context.comm;
+    let made = outputs.states.make(&rank.comm, directory)?;
+    let (flow, state) = (water.flow(rank)?, water.state(rank)?);
+    let comm = &rank.comm;
     let [height, velocity] = [HEIGHT, VELOCITY].map(|name| directory.join(name));
     let mut files = Vec::from(water.seal_flow(comm, [&height, &velocity], &flow)?);
     let cells = state.len() / 6;
     let fields: Vec<&[T]> = (0..6).map(|field| &state[field * cells..][..cells]).collect();
     files.push(water.seal_fields(comm, &directory.join(STATE), &fields)?);
-    files.push(seal_frames(context, &directory.join(FRAMES), &log.frames)?);
+    files.push(seal_frames(rank, &directory.join(FRAMES), &log.frames)?);
     let lines: Vec<Value> = log.lines.iter().map(|line| json!([line.step, line.figures()])).collect();
     let whole = json!({
-        "step": water.steps(), "run": parameters.object(), "fingerprint": mark(parameters, context, &state)?,
-        "diagnostics": lines, "fingerprints": marks_of_log(context, log)?,
+        "step": water.steps(), "run": parameters.object(), "fingerprint": mark(parameters, rank, &state)?,
+        "diagnostics": lines, "fingerprints": marks_of_log(rank, log)?,
     });
     outputs.publish(comm, &directory.join(DESCRIPTION), &whole, files)?;
     drop(made);
@@ -75,13 +75,13 @@ pub fn write<T: Real>(
 }
 
 /// Writes frames, which rank 0 has. Collective.
-fn seal_frames(context: &Rank, path: &Path, frames: &[Picture]) -> Result<Sealed, ShallowWaterError> {
+fn seal_frames(rank: &Rank, path: &Path, frames: &[Picture]) -> Result<Sealed, ShallowWaterError> {
     let mut shape = [0; 3];
     if let Some(first) = frames.first() {
         shape = [frames.len(), first.height, first.width].map(|n| n as u64);
     }
-    context.comm.broadcast(0, &mut shape)?;
-    collective::seal_npy(&context.comm, path, &shape, |writer| {
+    rank.comm.broadcast(0, &mut shape)?;
+    collective::seal_npy(&rank.comm, path, &shape, |writer| {
         for (number, frame) in (0..).zip(frames) {
             writer.write(number * shape[1] * shape[2], &frame.elevation)?;
         }
@@ -101,11 +101,11 @@ pub struct Last<T> {
 ///
 /// A snapshot with a description that is damaged, of another flow or beyond this run is an error
 /// and not skipped, since the run would overwrite good files.
-pub fn last_whole<T: Real>(outputs: &Outputs, context: &Rank) -> Result<Option<Last<T>>, ShallowWaterError> {
+pub fn last_whole<T: Real>(outputs: &Outputs, rank: &Rank) -> Result<Option<Last<T>>, ShallowWaterError> {
     let (parameters, states) = (outputs.parameters, &outputs.states);
     // Those of all runs that were made here, whenever these wrote some.
     let snapshots = steps_of(states)?.into_iter().rev().map(|step| (step, states.snapshot(step)));
-    let Some(found) = states.newest(&context.comm, snapshots, ("step", Value::as_u64))? else { return Ok(None) };
+    let Some(found) = states.newest(&rank.comm, snapshots, ("step", Value::as_u64))? else { return Ok(None) };
     let (step, said, schedule) = (found.moment, &found.said, parameters.schedule());
     found.check_run(&parameters.flow_of(&said["run"]), &parameters.flow())?;
     if step > parameters.steps {
@@ -123,20 +123,20 @@ pub fn last_whole<T: Real>(outputs: &Outputs, context: &Rank) -> Result<Option<L
     let earlier =
         Schedule::of(&said["run"]).ok_or_else(|| damaged(&format!("{DESCRIPTION} does not say when lines are due")))?;
     let file = NpyFile::open(found.directory.join(STATE)).map_err(|error| damaged(&error))?;
-    let state = parameters.config.read_state::<T>(&file, context.comm.size(), context.comm.rank());
+    let state = parameters.config.read_state::<T>(&file, rank.comm.size(), rank.comm.rank());
     let state = state.map_err(|error| damaged(&error))?;
-    if said["fingerprint"] != mark(parameters, context, &state)?.as_str() {
+    if said["fingerprint"] != mark(parameters, rank, &state)?.as_str() {
         return Err(damaged(&format!("{STATE} is not what was written with {DESCRIPTION}")));
     }
     let lines = said["diagnostics"].as_array().and_then(|lines| lines.iter().map(line).collect::<Option<Vec<_>>>());
     let lines = lines.ok_or_else(|| damaged(&format!("{DESCRIPTION} has no diagnostics")))?;
-    let frames = match context.comm.rank() {
+    let frames = match rank.comm.rank() {
         0 => read_frames(&found.directory.join(FRAMES)).map_err(|error| damaged(&error))?,
         _ => Vec::new(),
     };
     let [line, frame]: [fn(&Event) -> bool; 2] = [|event| event.line, |event| event.frame];
     let due = [line, frame].map(|seen| earlier.events().filter(|event| event.step <= step && seen(event)).count());
-    if lines.len() != due[0] || context.comm.rank() == 0 && frames.len() != due[1] {
+    if lines.len() != due[0] || rank.comm.rank() == 0 && frames.len() != due[1] {
         return Err(damaged(&format!(
             "{} lines and {} frames where {} and {} are due",
             lines.len(),
@@ -146,7 +146,7 @@ pub fn last_whole<T: Real>(outputs: &Outputs, context: &Rank) -> Result<Option<L
         )));
     }
     let log = Log { lines, frames };
-    let marks = marks_of_log(context, &log)?;
+    let marks = marks_of_log(rank, &log)?;
     // Earlier versions wrote none.
     if !said["fingerprints"].is_null()
         && let Some((name, ..)) = difference(&said["fingerprints"], &marks)

@@ -41,19 +41,19 @@ fn wanted(simulation: &Simulation, densities: &[Overdensity]) -> (Vec<(Overdensi
 impl Halos {
     /// Finds groups among all ranks' particles, whose [`clouds`] these are. Collective.
     pub fn find(
-        context: &mut Rank,
+        rank: &mut Rank,
         simulation: &Simulation,
         [points, cloud]: [Cloud; 2],
         linking: Linking,
         overdensities: &[Overdensity],
     ) -> Result<Self, Error> {
-        let groups = Groups::find(context, &cloud, linking)?;
+        let groups = Groups::find(rank, &cloud, linking)?;
         drop(cloud);
         let (selection, length) = (Selection::default(), groups.length());
-        let mut catalogue = groups.catalogue(&mut context.recorder, &selection)?;
+        let mut catalogue = groups.catalogue(&mut rank.recorder, &selection)?;
         drop(groups);
         let (densities, mass) = wanted(simulation, overdensities);
-        let spheres = Spheres::measure(context, &points, &catalogue, &densities, mass)?;
+        let spheres = Spheres::measure(rank, &points, &catalogue, &densities, mass)?;
         drop(points);
         catalogue.mass.iter_mut().for_each(|all| *all *= mass);
         Ok(Halos { catalogue, mass, selection, length, spheres })
@@ -109,10 +109,10 @@ impl Halos {
 
 /// Returns the particles of this moment alone, and with their peculiar velocities, in Lagrangian
 /// order. Collective.
-pub fn clouds(context: &mut Rank, simulation: &mut Simulation) -> Result<[Cloud; 2], Error> {
-    let points = simulation.to_particles(context)?.cloud().clone();
+pub fn clouds(rank: &mut Rank, simulation: &mut Simulation) -> Result<[Cloud; 2], Error> {
+    let points = simulation.to_particles(rank)?.cloud().clone();
     let mut moving = points.clone();
-    moving.set("velocity", simulation.in_order(context, Quantity::Velocity)?, 3)?;
+    moving.set("velocity", simulation.in_order(rank, Quantity::Velocity)?, 3)?;
     Ok([points, moving])
 }
 

@@ -34,13 +34,13 @@ mod with_hdf5 {
     /// `--hdf5` `light_cone_halos.0.hdf5`; no file has its final name yet. Also what is said of
     /// them. Collective.
     pub fn seal(
-        context: &mut Rank,
+        rank: &mut Rank,
         outputs: &Outputs,
         simulation: &Simulation,
         light_cone: &LightCone,
     ) -> Result<(Vec<Sealed>, Value), Error> {
-        let particles = light_cone.particles(context)?;
-        let (comm, cone, info) = (context.comm.clone(), light_cone.cone(), simulation.snapshot_info());
+        let particles = light_cone.particles(rank)?;
+        let (comm, cone, info) = (rank.comm.clone(), light_cone.cone(), simulation.snapshot_info());
         let mut files = vec![particles.seal_hdf5(&comm, &outputs.path("light_cone.hdf5"), cone, info)?];
         let Cone { observer, distance, opening } = cone;
         let mut said = json!({
@@ -51,7 +51,7 @@ mod with_hdf5 {
             "particles": particles.total(), "halos": Value::Null,
         });
         let Some(linking) = outputs.parameters.linking else { return Ok((files, said)) };
-        let (halos, length) = halos(context, simulation, &particles, linking)?;
+        let (halos, length) = halos(rank, simulation, &particles, linking)?;
         files.push(catalogue::seal(&comm, &outputs.path("light_cone_halos.npz"), &halos, &[])?);
         if outputs.parameters.options.hdf5.is_some() {
             // The cone lies in open space.
@@ -71,7 +71,7 @@ mod with_hdf5 {
     /// scale factors and radial velocities, and the linking length: as long as in the box.
     /// Collective.
     fn halos(
-        context: &mut Rank,
+        rank: &mut Rank,
         simulation: &Simulation,
         particles: &ConeParticles,
         linking: Linking,
@@ -85,21 +85,21 @@ mod with_hdf5 {
             Ok::<_, Error>(all)
         };
         let positions = values(3, &|all, particle| all.extend(particle.position))?;
-        let mut cloud = Cloud::from_host(&mut context.recorder, &Domain::new(&[0.0; 3])?, &positions)?;
+        let mut cloud = Cloud::from_host(&mut rank.recorder, &Domain::new(&[0.0; 3])?, &positions)?;
         drop(positions);
         let columns = [
             ("velocity", 3, values(3, &|all, particle| all.extend(particle.velocity))?),
             ("scale_factor", 1, values(1, &|all, particle| all.push(particle.scale_factor))?),
         ];
         for (name, width, values) in columns {
-            let array = context.gpu.array::<f32>(name, values.len() as u64)?;
-            context.recorder.upload(&array, 0, &values)?;
+            let array = rank.gpu.array::<f32>(name, values.len() as u64)?;
+            rank.recorder.upload(&array, 0, &values)?;
             cloud.set(name, array, width)?;
         }
-        let groups = Groups::find(context, &cloud, Linking::Length(length.into()))?;
+        let groups = Groups::find(rank, &cloud, Linking::Length(length.into()))?;
         drop(cloud);
         let selection = Selection { observer: Some([0.0; 3]), ..Selection::default() };
-        let mut catalogue = groups.catalogue(&mut context.recorder, &selection)?;
+        let mut catalogue = groups.catalogue(&mut rank.recorder, &selection)?;
         let mass = simulation.linear_power().cosmology().particle_mass(config.box_size, count);
         catalogue.mass.iter_mut().for_each(|all| *all *= mass);
         Ok((catalogue, groups.length()))

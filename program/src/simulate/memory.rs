@@ -38,14 +38,14 @@ impl Forecast {
         particle_memory + start.memory_bytes.max(stepping.memory_bytes + state).max(crossing)
     }
 
-    /// Refuses a run that could not end on the device of `context`: what comes after the steps
+    /// Refuses a run that could not end on the device of `rank`: what comes after the steps
     /// would fail.
     ///
     /// # Errors
     /// [`SimulationError::Memory`].
-    pub fn check(&self, context: &Rank) -> Result<(), Error> {
-        let sharing = context.sharing;
-        let Some(available) = context.memory_share() else { return Ok(()) };
+    pub fn check(&self, rank: &Rank) -> Result<(), Error> {
+        let sharing = rank.sharing;
+        let Some(available) = rank.memory_share() else { return Ok(()) };
         let groups = "to find groups after the steps; without them, with --linking-length 0, it needs less".to_string();
         let cone = self
             .cone

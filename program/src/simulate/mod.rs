@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     outputs::states(&parameters.out).check_places(parameters.options.snapshots.iter().map(|epoch| &epoch.0))?;
     check_command(&parameters.out, "simulate")?;
     let common = &arguments.common;
-    let report = common.launch(&files, |context| simulate(context, &parameters, common))?;
+    let report = common.launch(&files, |rank| simulate(rank, &parameters, common))?;
     common.print(report)
 }
 
@@ -70,43 +70,40 @@ fn stopped(signal: u8, simulation: &Simulation, Reached { a, step, .. }: Reached
 }
 
 /// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
-fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
+fn simulate(rank: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let stop = StopRequests::new();
     let config = parameters.config(common.grid);
-    Forecast::new(parameters, &config, context.comm.size())?.check(context)?;
-    let directory = outputs::states(&parameters.out).take_directory(&context.comm)?;
-    let noise = parameters
-        .options
-        .white_noise
-        .as_ref()
-        .map(|path| context.comm.together(|| white_noise(context, &config, path)));
+    Forecast::new(parameters, &config, rank.comm.size())?.check(rank)?;
+    let directory = outputs::states(&parameters.out).take_directory(&rank.comm)?;
+    let noise =
+        parameters.options.white_noise.as_ref().map(|path| rank.comm.together(|| white_noise(rank, &config, path)));
     let noise = noise.transpose()?;
-    let outputs = Outputs::new(context, parameters, &config, noise.as_deref())?;
-    let (mut simulation, mut light_cone, resumed) = begin(context, &outputs, config, noise)?;
-    context.recorder.wait()?;
+    let outputs = Outputs::new(rank, parameters, &config, noise.as_deref())?;
+    let (mut simulation, mut light_cone, resumed) = begin(rank, &outputs, config, noise)?;
+    rank.recorder.wait()?;
     phases.done("start");
-    if context.comm.rank() == 0 {
+    if rank.comm.rank() == 0 {
         parameters.warnings.iter().for_each(|said| terminal::warn(said));
     }
 
-    let bar = common.progress(context.comm.rank(), simulation.steps() as u64, "stepping");
-    let ended = simulation.run(context, |simulation, context, reached| {
+    let bar = common.progress(rank.comm.rank(), simulation.steps() as u64, "stepping");
+    let ended = simulation.run(rank, |simulation, rank, reached| {
         bar.set_position(reached.step as u64);
         if let Some(light_cone) = &mut light_cone {
-            light_cone.advance(context, simulation)?;
+            light_cone.advance(rank, simulation)?;
         }
         if reached.snapshot {
-            context.recorder.wait()?;
+            rank.recorder.wait()?;
             phases.done("steps");
             let moment = (reached, resumed == Some(reached.step));
-            snapshots::write(&outputs, context, simulation, light_cone.as_ref(), moment)?;
+            snapshots::write(&outputs, rank, simulation, light_cone.as_ref(), moment)?;
             phases.done("output");
         }
-        if let Some(signal) = asked_to_stop(&stop, &context.comm)? {
-            let state = simulation.phase_space(context)?;
-            snapshots::write_checkpoint(&outputs, context, simulation, &state, light_cone.as_ref(), reached)?;
+        if let Some(signal) = asked_to_stop(&stop, &rank.comm)? {
+            let state = simulation.phase_space(rank)?;
+            snapshots::write_checkpoint(&outputs, rank, simulation, &state, light_cone.as_ref(), reached)?;
             return Err(stopped(signal, simulation, reached).into());
         }
         Ok(())
@@ -114,7 +111,7 @@ fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> 
     bar.finish_and_clear();
     let ended = ended.and_then(|()| {
         phases.done("steps");
-        finish(context, &outputs, &mut simulation, light_cone.as_ref(), &stop, (phases, resumed))
+        finish(rank, &outputs, &mut simulation, light_cone.as_ref(), &stop, (phases, resumed))
     });
     // All is there that a request could save.
     if let Ok(_) | Err(Ended::Together(_)) = ended {
@@ -127,33 +124,33 @@ fn simulate(context: &mut Rank, parameters: &RunParameters, common: &Common) -> 
 /// Writes what a run ends with, and keeps its steps where that fails or a signal stops it. Returns
 /// the content of `run.json`. Collective.
 fn finish(
-    context: &mut Rank,
+    rank: &mut Rank,
     outputs: &Outputs,
     simulation: &mut Simulation,
     light_cone: Option<&LightCone>,
     stop: &StopRequests,
     (phases, resumed): (Phases, Option<usize>),
 ) -> Result<Value, Ended> {
-    let state = simulation.phase_space(context)?;
+    let state = simulation.phase_space(rank)?;
     let end = Reached { a: simulation.scale_factor(), step: simulation.steps(), snapshot: false };
-    let others = context.comm.size() > 1;
+    let others = rank.comm.size() > 1;
     // What the run is resumed from may be of this moment already.
     let kept = resumed == Some(end.step) || outputs.epochs().any(|epoch| epoch.value() == end.a);
-    let keep = |(context, simulation): &mut (&mut Rank, &mut Simulation)| {
+    let keep = |(rank, simulation): &mut (&mut Rank, &mut Simulation)| {
         if kept {
             return Ok(());
         }
-        snapshots::write_checkpoint(outputs, context, simulation, &state, light_cone, end)
+        snapshots::write_checkpoint(outputs, rank, simulation, &state, light_cone, end)
     };
-    let write = |(context, simulation): &mut (&mut Rank, &mut Simulation)| {
-        let check = |context: &Rank, simulation: &Simulation| match asked_to_stop(stop, &context.comm)? {
+    let write = |(rank, simulation): &mut (&mut Rank, &mut Simulation)| {
+        let check = |rank: &Rank, simulation: &Simulation| match asked_to_stop(stop, &rank.comm)? {
             Some(signal) => Err(stopped(signal, simulation, end).into()),
             None => Ok(()),
         };
-        write_results(context, outputs, simulation, light_cone, check, (phases, resumed))
+        write_results(rank, outputs, simulation, light_cone, check, (phases, resumed))
     };
-    let report = snapshots::keeping(&mut (&mut *context, simulation), others, keep, write)?;
-    if context.comm.rank() == 0 {
+    let report = snapshots::keeping(&mut (&mut *rank, simulation), others, keep, write)?;
+    if rank.comm.rank() == 0 {
         outputs.states.remove_checkpoint();
     }
     Ok(report)
@@ -162,39 +159,39 @@ fn finish(
 /// Writes the files that a run ends with, which get their names when all of them are whole; between
 /// them `check` may end it. Returns the content of `run.json`. Collective.
 fn write_results(
-    context: &mut Rank,
+    rank: &mut Rank,
     outputs: &Outputs,
     simulation: &mut Simulation,
     light_cone: Option<&LightCone>,
     check: impl Fn(&Rank, &Simulation) -> Result<(), Ended>,
     (mut phases, resumed): (Phases, Option<usize>),
 ) -> Result<Value, Ended> {
-    let (parameters, comm) = (outputs.parameters, context.comm.clone());
-    check(context, simulation)?;
-    let mut files = fields_and_particles(context, outputs, simulation)?;
+    let (parameters, comm) = (outputs.parameters, rank.comm.clone());
+    check(rank, simulation)?;
+    let mut files = fields_and_particles(rank, outputs, simulation)?;
     phases.done("output");
-    let mut report = report(context, outputs, simulation)?;
+    let mut report = report(rank, outputs, simulation)?;
     report["resumed_from_step"] = resumed.into();
-    let clouds = parameters.linking.map(|_| halos::clouds(context, simulation)).transpose()?;
+    let clouds = parameters.linking.map(|_| halos::clouds(rank, simulation)).transpose()?;
     // The particles of the run have no more steps, and are on the host for a checkpoint.
-    simulation.release(context)?;
+    simulation.release(rank)?;
     if let Some((linking, clouds)) = parameters.linking.zip(clouds) {
-        check(context, simulation)?;
-        let halos = Halos::find(context, simulation, clouds, linking, &parameters.overdensities)?;
+        check(rank, simulation)?;
+        let halos = Halos::find(rank, simulation, clouds, linking, &parameters.overdensities)?;
         phases.done("groups");
         files.extend(halos.seal(&comm, outputs, simulation, &parameters.out)?);
         report["halos"] = halos.report(&comm)?;
         phases.done("groups");
     }
     if let Some(light_cone) = light_cone {
-        check(context, simulation)?;
-        let (sealed, said) = light_cone::seal(context, outputs, simulation, light_cone)?;
+        check(rank, simulation)?;
+        let (sealed, said) = light_cone::seal(rank, outputs, simulation, light_cone)?;
         phases.done("light_cone");
         files.extend(sealed);
         report["light_cone"] = said;
     }
     // From here on all files get their names, which takes less time than a checkpoint.
-    check(context, simulation)?;
+    check(rank, simulation)?;
     report["host_seconds"] = phases.host_seconds(&comm)?.into();
     report["seconds"] = json!(phases.finish());
     outputs.publish(&comm, &outputs.path(described::DESCRIPTION), &report, files)?;
@@ -204,51 +201,46 @@ fn write_results(
 /// Returns the run and its light cone at its start or, with `--resume`, at its last whole snapshot,
 /// and that one's step. Collective.
 fn begin(
-    context: &mut Rank,
+    rank: &mut Rank,
     outputs: &Outputs,
     config: Config,
     noise: Option<Vec<f32>>,
 ) -> Result<(Simulation, Option<LightCone>, Option<usize>), Error> {
     let cone = outputs.parameters.light_cone.clone();
-    let found =
-        if outputs.parameters.options.resume { snapshots::last_whole(outputs, context, &config)? } else { None };
+    let found = if outputs.parameters.options.resume { snapshots::last_whole(outputs, rank, &config)? } else { None };
     let Some(LastWhole { step, state, crossed }) = found else {
         let light_cone = cone.map(|cone| LightCone::new(&config, cone)).transpose()?;
         let noise = noise.as_deref().map_or(Noise::Seed, Noise::Values);
-        return Ok((Simulation::new(context, config, noise)?, light_cone, None));
+        return Ok((Simulation::new(rank, config, noise)?, light_cone, None));
     };
     let light_cone = cone.zip(crossed).map(|(cone, crossed)| LightCone::resume(&config, cone, crossed)).transpose()?;
-    Ok((Simulation::resume(context, config, step, &state)?, light_cone, Some(step)))
+    Ok((Simulation::resume(rank, config, step, &state)?, light_cone, Some(step)))
 }
 
 /// Writes positions and momenta, density and power spectrum at the end of the run; no file has its
 /// final name yet. Collective.
-fn fields_and_particles(
-    context: &mut Rank,
-    outputs: &Outputs,
-    simulation: &mut Simulation,
-) -> Result<Vec<Sealed>, Error> {
+fn fields_and_particles(rank: &mut Rank, outputs: &Outputs, simulation: &mut Simulation) -> Result<Vec<Sealed>, Error> {
     let mut files = vec![
-        simulation.seal_particles(context, &outputs.path("positions.npy"), Quantity::Position)?,
-        simulation.seal_particles(context, &outputs.path("velocities.npy"), outputs.velocities())?,
+        simulation.seal_particles(rank, &outputs.path("positions.npy"), Quantity::Position)?,
+        simulation.seal_particles(rank, &outputs.path("velocities.npy"), outputs.velocities())?,
     ];
-    files.extend(outputs.hdf5(context, simulation, &outputs.parameters.out)?);
+    files.extend(outputs.hdf5(rank, simulation, &outputs.parameters.out)?);
     if outputs.parameters.options.save_density {
-        let density = simulation.density(context)?;
-        files.push(context.seal_npy(outputs.path("density.npy"), &density)?);
+        let density = simulation.density(rank)?;
+        files.push(rank.seal_npy(outputs.path("density.npy"), &density)?);
     }
-    let columns = simulation.projected_density(context)?;
-    files.extend(outputs.picture(&context.comm, simulation, &columns)?);
-    files.extend(outputs.spectrum(context, simulation, &outputs.parameters.out)?);
+    let columns = simulation.projected_density(rank)?;
+    files.extend(outputs.picture(&rank.comm, simulation, &columns)?);
+    files.extend(outputs.spectrum(rank, simulation, &outputs.parameters.out)?);
     Ok(files)
 }
 
 /// Returns the content of `run.json` without halos and the seconds of phases. Collective.
-fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<Value, Error> {
-    let (parameters, config, info) = (outputs.parameters, simulation.config(), context.gpu.info());
-    let (counts, cost) = (context.recorder.counts(), simulation.cost());
+fn report(rank: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<Value, Error> {
+    let (parameters, config, info) = (outputs.parameters, simulation.config(), rank.gpu.info());
+    let (counts, cost) = (rank.recorder.counts(), simulation.cost());
     let mut bytes = [cost.sent_bytes, cost.messages, simulation.traffic()];
-    context.comm.all_reduce(&mut bytes, Op::Sum)?;
+    rank.comm.all_reduce(&mut bytes, Op::Sum)?;
     let mut object = json!({
         "command": "simulate", "version": env!("CARGO_PKG_VERSION"),
         "parameters": outputs.run,
@@ -259,7 +251,7 @@ fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<
         "velocities": parameters.options.velocities.object(), "halos": Value::Null, "light_cone": Value::Null, "hdf5": parameters.options.hdf5,
         "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
                     "backend": format!("{:?}", info.backend) },
-        "devices": devices(context)?, "ranks": context.comm.size(), "grid": simulation.grid().to_string(),
+        "devices": devices(rank)?, "ranks": rank.comm.size(), "grid": simulation.grid().to_string(),
         "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },
         "submissions": counts.submits, "dispatches": counts.dispatches,
     });
@@ -269,9 +261,9 @@ fn report(context: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<
 
 /// Returns the names of the devices of all ranks, each once, in the order of ranks. All ranks call
 /// it; rank 0 gets them.
-fn devices(context: &Rank) -> Result<Vec<String>, Error> {
+fn devices(rank: &Rank) -> Result<Vec<String>, Error> {
     let mut names: Vec<String> = Vec::new();
-    if let Some(gathered) = context.comm.gather_v(0, context.gpu.info().name.as_bytes())? {
+    if let Some(gathered) = rank.comm.gather_v(0, rank.gpu.info().name.as_bytes())? {
         for name in gathered.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()) {
             if !names.contains(&name) {
                 names.push(name);
@@ -282,11 +274,11 @@ fn devices(context: &Rank) -> Result<Vec<String>, Error> {
 }
 
 /// Returns the white noise of this rank's sites, from a file of shape `(n, n, n)`.
-fn white_noise(context: &Rank, config: &Config, path: &Path) -> Result<Vec<f32>, Error> {
+fn white_noise(rank: &Rank, config: &Config, path: &Path) -> Result<Vec<f32>, Error> {
     let n = config.particles;
     let file = NpyFile::open(path)?;
     file.expect_shape(&[n, n, n])?;
-    let rows: Vec<u64> = config.rows(context.comm.size(), context.comm.rank())?.collect();
+    let rows: Vec<u64> = config.rows(rank.comm.size(), rank.comm.rank())?.collect();
     let mut values = host_memory::reserve("white noise", rows.len() * n as usize)?;
     for row in rows {
         values.extend(file.read_finite_f32(row..row + n)?);

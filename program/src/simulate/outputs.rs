@@ -83,12 +83,12 @@ impl<'a> Outputs<'a> {
     /// Creates the outputs of a run with this rank's `noise`, if it was read from a file.
     /// Collective.
     pub fn new(
-        context: &Rank,
+        rank: &Rank,
         parameters: &'a RunParameters,
         config: &Config,
         noise: Option<&[f32]>,
     ) -> Result<Self, Error> {
-        let comm = &context.comm;
+        let comm = &rank.comm;
         let mut noise_fingerprint = None;
         if let Some(noise) = noise {
             let rows = config.rows(comm.size(), comm.rank())?;
@@ -148,7 +148,7 @@ impl<'a> Outputs<'a> {
     #[cfg(feature = "hdf5")]
     pub fn hdf5(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         simulation: &mut Simulation,
         directory: &Path,
     ) -> Result<Option<Sealed>, Error> {
@@ -159,7 +159,7 @@ impl<'a> Outputs<'a> {
             Some(Hdf5::One) => Files::One,
             Some(Hdf5::PerRank) => Files::PerRank,
         };
-        Ok(Some(simulation.seal_snapshot(context, &directory.join("snapshot.hdf5"), files)?))
+        Ok(Some(simulation.seal_snapshot(rank, &directory.join("snapshot.hdf5"), files)?))
     }
 
     /// Without the feature, `--hdf5` does not exist.
@@ -200,12 +200,12 @@ impl<'a> Outputs<'a> {
     /// halofit. Collective.
     pub fn spectrum(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         simulation: &mut Simulation,
         directory: &Path,
     ) -> Result<Option<Sealed>, Error> {
-        let bins = simulation.power(context)?;
-        if context.comm.rank() != 0 {
+        let bins = simulation.power(rank)?;
+        if rank.comm.rank() != 0 {
             return Ok(None);
         }
         let k: Vec<f64> = bins.iter().map(|bin| bin.k).collect();

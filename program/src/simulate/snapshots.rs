@@ -36,7 +36,7 @@ fn describe(outputs: &Outputs, a: f64, step: usize) -> Value {
 /// Fingerprints of the arrays of a state and of what has crossed the light cone, by file.
 /// Collective.
 fn fingerprints(
-    context: &Rank,
+    rank: &Rank,
     outputs: &Outputs,
     config: &Config,
     state: &State,
@@ -44,10 +44,10 @@ fn fingerprints(
 ) -> Result<Value, Error> {
     let mut marks = Vec::new();
     for values in state {
-        let rows = config.rows(context.comm.size(), context.comm.rank())?;
-        marks.push(fingerprint(&context.comm, rows.map(|row| 3 * row), 3 * config.particles, &[values])?);
+        let rows = config.rows(rank.comm.size(), rank.comm.rank())?;
+        marks.push(fingerprint(&rank.comm, rows.map(|row| 3 * row), 3 * config.particles, &[values])?);
     }
-    marks.extend(crossed.map(|crossed| crossed.fingerprint(&context.comm)).transpose()?);
+    marks.extend(crossed.map(|crossed| crossed.fingerprint(&rank.comm)).transpose()?);
     let files = state_files(outputs).into_iter().chain([CROSSED]);
     Ok(files.zip(marks).map(|(name, mark)| (name.to_string(), Value::from(format!("{mark:016x}")))).collect())
 }
@@ -58,7 +58,7 @@ fn fingerprints(
 /// beforehand, it does only after the last step, since it is as long as the snapshot. Collective.
 pub fn write(
     outputs: &Outputs,
-    context: &mut Rank,
+    rank: &mut Rank,
     simulation: &mut Simulation,
     light_cone: Option<&LightCone>,
     (reached, resumed): (Reached, bool),
@@ -70,62 +70,58 @@ pub fn write(
         // All ranks must agree, since they write together: rank 0 decides.
         let mut there: Vec<u64> =
             names.iter().map(|name| u64::from(outputs.states.snapshot(name).join(DESCRIPTION).exists())).collect();
-        context.comm.broadcast(0, &mut there)?;
+        rank.comm.broadcast(0, &mut there)?;
         let mut there = there.into_iter();
         names.retain(|_| there.next() == Some(0));
         if names.is_empty() {
             return Ok(());
         }
     }
-    let state = simulation.phase_space(context)?;
-    let others = context.comm.size() > 1;
+    let state = simulation.phase_space(rank)?;
+    let others = rank.comm.size() > 1;
     let kept = resumed || others && reached.step < simulation.steps();
-    let keep = |(context, simulation): &mut (&mut Rank, &mut Simulation)| match kept {
+    let keep = |(rank, simulation): &mut (&mut Rank, &mut Simulation)| match kept {
         true => Ok(()),
-        false => write_checkpoint(outputs, context, simulation, &state, light_cone, reached),
+        false => write_checkpoint(outputs, rank, simulation, &state, light_cone, reached),
     };
-    let write = |(context, simulation): &mut (&mut Rank, &mut Simulation)| {
-        write_whole(outputs, context, simulation, (&state, light_cone), reached, &names)
+    let write = |(rank, simulation): &mut (&mut Rank, &mut Simulation)| {
+        write_whole(outputs, rank, simulation, (&state, light_cone), reached, &names)
     };
-    keeping(&mut (context, simulation), others, keep, write)
+    keeping(&mut (rank, simulation), others, keep, write)
 }
 
 /// Writes a snapshot of `state` in directories of these names, with its groups. Collective.
 fn write_whole(
     outputs: &Outputs,
-    context: &mut Rank,
+    rank: &mut Rank,
     simulation: &mut Simulation,
     (state, light_cone): (&State, Option<&LightCone>),
     reached: Reached,
     names: &[&str],
 ) -> Result<(), Error> {
-    let crossed = light_cone.map(|light_cone| light_cone.particles(context)).transpose()?;
+    let crossed = light_cone.map(|light_cone| light_cone.particles(rank)).transpose()?;
     let mut halos = None;
     if let Some(linking) = outputs.parameters.linking {
-        let clouds = halos::clouds(context, simulation)?;
+        let clouds = halos::clouds(rank, simulation)?;
         // Groups need the memory of the particles, which are here.
-        simulation.release(context)?;
-        halos = Some(Halos::find(context, simulation, clouds, linking, &outputs.parameters.overdensities)?);
-        simulation.upload(context, state)?;
+        simulation.release(rank)?;
+        halos = Some(Halos::find(rank, simulation, clouds, linking, &outputs.parameters.overdensities)?);
+        simulation.upload(rank, state)?;
     }
-    let comm = context.comm.clone();
+    let comm = rank.comm.clone();
     for name in names {
         let directory = outputs.states.snapshot(name);
         let place =
             StatePlace { outputs, directory: &directory, reached, halos: halos.as_ref(), crossed: crossed.as_ref() };
         let made = outputs.states.make(&comm, &directory)?;
-        let spectrum = outputs.spectrum(context, simulation, &directory)?;
-        place.write(context, simulation, state, |context, simulation, files| {
-            files.push(simulation.seal_particles(context, &directory.join("positions.npy"), Quantity::Position)?);
+        let spectrum = outputs.spectrum(rank, simulation, &directory)?;
+        place.write(rank, simulation, state, |rank, simulation, files| {
+            files.push(simulation.seal_particles(rank, &directory.join("positions.npy"), Quantity::Position)?);
             // Momenta are part of the state.
             if outputs.velocities() == Quantity::Velocity {
-                files.push(simulation.seal_particles(
-                    context,
-                    &directory.join("velocities.npy"),
-                    Quantity::Velocity,
-                )?);
+                files.push(simulation.seal_particles(rank, &directory.join("velocities.npy"), Quantity::Velocity)?);
             }
-            files.extend(outputs.hdf5(context, simulation, &directory)?);
+            files.extend(outputs.hdf5(rank, simulation, &directory)?);
             files.extend(spectrum);
             if let Some(halos) = &halos {
                 files.extend(halos.seal(&comm, outputs, simulation, &directory)?);
@@ -140,17 +136,17 @@ fn write_whole(
 /// Writes the `state` of a run that is stopped, or that may fail in what follows. Collective.
 pub fn write_checkpoint(
     outputs: &Outputs,
-    context: &mut Rank,
+    rank: &mut Rank,
     simulation: &mut Simulation,
     state: &State,
     light_cone: Option<&LightCone>,
     reached: Reached,
 ) -> Result<(), Error> {
-    let crossed = light_cone.map(|light_cone| light_cone.particles(context)).transpose()?;
+    let crossed = light_cone.map(|light_cone| light_cone.particles(rank)).transpose()?;
     let directory = outputs.states.checkpoint();
     let place = StatePlace { outputs, directory: &directory, reached, halos: None, crossed: crossed.as_ref() };
-    let made = outputs.states.make(&context.comm, &directory)?;
-    place.write(context, simulation, state, |_, _, _| Ok(()))?;
+    let made = outputs.states.make(&rank.comm, &directory)?;
+    place.write(rank, simulation, state, |_, _, _| Ok(()))?;
     drop(made);
     Ok(())
 }
@@ -160,17 +156,17 @@ pub fn write_checkpoint(
 /// `others` it does before, since those that wait for a rank that has failed can do nothing
 /// together any more.
 pub fn keeping<C, T, E: From<Error>>(
-    context: &mut C,
+    rank: &mut C,
     others: bool,
     keep: impl FnOnce(&mut C) -> Result<(), Error>,
     work: impl FnOnce(&mut C) -> Result<T, E>,
 ) -> Result<T, E> {
     if others {
-        keep(context)?;
-        return work(context);
+        keep(rank)?;
+        return work(rank);
     }
-    work(context).or_else(|failed| {
-        keep(context)?;
+    work(rank).or_else(|failed| {
+        keep(rank)?;
         Err(failed)
     })
 }
@@ -188,23 +184,23 @@ impl StatePlace<'_> {
     /// Writes the state with its description, and the files that `more` adds. Collective.
     fn write(
         &self,
-        context: &mut Rank,
+        rank: &mut Rank,
         simulation: &mut Simulation,
         state: &State,
         more: impl FnOnce(&mut Rank, &mut Simulation, &mut Vec<Sealed>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let StatePlace { outputs, directory, reached, halos, crossed } = self;
         let mut whole = describe(outputs, reached.a, reached.step);
-        whole["halos"] = halos.map(|halos| halos.report(&context.comm)).transpose()?.into();
-        whole["fingerprints"] = fingerprints(context, outputs, simulation.config(), state, *crossed)?;
+        whole["halos"] = halos.map(|halos| halos.report(&rank.comm)).transpose()?.into();
+        whole["fingerprints"] = fingerprints(rank, outputs, simulation.config(), state, *crossed)?;
         // Positions in f32 lose digits of the displacements, which a resumed run needs.
         let mut files = Vec::new();
         for (name, values) in state_files(outputs).iter().zip(state) {
             files.push(simulation.seal_rows(&directory.join(name), values)?);
         }
-        files.extend(crossed.map(|crossed| crossed.seal(&context.comm, &directory.join(CROSSED))).transpose()?);
-        more(context, simulation, &mut files)?;
-        outputs.publish(&context.comm, &directory.join(DESCRIPTION), &whole, files)
+        files.extend(crossed.map(|crossed| crossed.seal(&rank.comm, &directory.join(CROSSED))).transpose()?);
+        more(rank, simulation, &mut files)?;
+        outputs.publish(&rank.comm, &directory.join(DESCRIPTION), &whole, files)
     }
 }
 
@@ -221,12 +217,12 @@ pub struct LastWhole {
 ///
 /// A snapshot with a description that is damaged, of another run or of another moment is an error
 /// and not skipped, since the run would overwrite good files.
-pub fn last_whole(outputs: &Outputs, context: &Rank, config: &Config) -> Result<Option<LastWhole>, Error> {
+pub fn last_whole(outputs: &Outputs, rank: &Rank, config: &Config) -> Result<Option<LastWhole>, Error> {
     let mut epochs: Vec<_> = outputs.epochs().collect();
     epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
     // The bits of positive numbers grow as these do.
     let snapshots = epochs.into_iter().map(|epoch| (epoch.value().to_bits(), outputs.states.snapshot(&epoch.0)));
-    let found = outputs.states.newest(&context.comm, snapshots, ("a", |a| a.as_f64().map(f64::to_bits)))?;
+    let found = outputs.states.newest(&rank.comm, snapshots, ("a", |a| a.as_f64().map(f64::to_bits)))?;
     let Some(mut found) = found else {
         // Snapshots are boundaries of steps, so that those of other moments belong to other steps.
         let whole = |directory: &PathBuf| directory.join(DESCRIPTION).is_file();
@@ -253,18 +249,18 @@ pub fn last_whole(outputs: &Outputs, context: &Rank, config: &Config) -> Result<
     }
     let read = |name: &str| -> Result<Vec<f32>, Error> {
         let file = NpyFile::open(found.directory.join(name))?;
-        Ok(Simulation::read_rows(config, config.rows(context.comm.size(), context.comm.rank())?, &file)?)
+        Ok(Simulation::read_rows(config, config.rows(rank.comm.size(), rank.comm.rank())?, &file)?)
     };
     let read = |name: &str| read(name).map_err(|error| found.damaged(error));
     let [displacements, momenta] = state_files(outputs);
     let state = [read(displacements)?, read(momenta)?];
     let crossed = match outputs.parameters.light_cone {
         Some(_) => Some(
-            ConeParticles::read(&context.comm, &found.directory.join(CROSSED)).map_err(|error| found.damaged(error))?,
+            ConeParticles::read(&rank.comm, &found.directory.join(CROSSED)).map_err(|error| found.damaged(error))?,
         ),
         None => None,
     };
-    let have = fingerprints(context, outputs, config, &state, crossed.as_ref())?;
+    let have = fingerprints(rank, outputs, config, &state, crossed.as_ref())?;
     if let Some((name, ..)) = difference(&marks, &have) {
         let name = if name.is_empty() { "its state" } else { name.as_str() };
         return Err(found.bad(format!("{name} is not what was written with {DESCRIPTION}; remove the snapshot")));

@@ -67,11 +67,11 @@ const SUBMITTED: u64 = 1 << 32;
 /// use meshloom::{Launch, gpu::Options, launch};
 /// use meshloom_program::models::shallow_water::{ShallowWater, ShallowWaterConfig, ShallowWaterError};
 ///
-/// let heights = launch(Launch::detect(2), &Options::from_env()?, |context| {
+/// let heights = launch(Launch::detect(2), &Options::from_env()?, |rank| {
 ///     let config = ShallowWaterConfig { cells: [24, 12], ..ShallowWaterConfig::default() };
-///     let mut water = ShallowWater::<f32>::new(context, config)?;
-///     water.advance(context, 3)?;
-///     Ok::<_, ShallowWaterError>(water.diagnostics(context)?.mean_height)
+///     let mut water = ShallowWater::<f32>::new(rank, config)?;
+///     water.advance(rank, 3)?;
+///     Ok::<_, ShallowWaterError>(water.diagnostics(rank)?.mean_height)
 /// })?;
 /// assert!((heights[0] - 100.0).abs() < 0.01 && heights[0] == heights[1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -101,29 +101,29 @@ impl<T: Real> fmt::Debug for ShallowWater<T> {
 
 /// Fails on all ranks if they are about to run different models, from the start or from a step on.
 /// One all-gather of 8 bytes a rank. Collective.
-fn agree<T: Real>(context: &Rank, config: &ShallowWaterConfig, from: Option<u64>) -> Result<(), ShallowWaterError> {
+fn agree<T: Real>(rank: &Rank, config: &ShallowWaterConfig, from: Option<u64>) -> Result<(), ShallowWaterError> {
     let bits = 8 * size_of::<T>();
-    Ok(context.comm.agree("ShallowWater", &[("config", config), ("step", &from), ("bits", &bits)])?)
+    Ok(rank.comm.agree("ShallowWater", &[("config", config), ("step", &from), ("bits", &bits)])?)
 }
 
 impl<T: Real> ShallowWater<T> {
-    /// Checks `config`, allocates arrays on the device of `context` and records the initial state.
+    /// Checks `config`, allocates arrays on the device of `rank` and records the initial state.
     /// Collective, with the same configuration. Submits uploads.
     ///
     /// # Errors
     /// [`ShallowWaterError`] on all ranks for parameters that differ between ranks; for parameters
     /// out of range, a process grid that does not fit, a device without `T`, too little memory;
     /// errors of the layers below.
-    pub fn new(context: &mut Rank, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
-        agree::<T>(context, &config, None)?;
-        let mut water = Self::empty(context, config)?;
+    pub fn new(rank: &mut Rank, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
+        agree::<T>(rank, &config, None)?;
+        let mut water = Self::empty(rank, config)?;
         let [y, x, _] = water.own().clone();
-        let rows = upload::<T>(context, &start::rows(&water.config, y))?;
-        let columns = upload::<T>(context, &start::columns(&water.config, x))?;
+        let rows = upload::<T>(rank, &start::rows(&water.config, y))?;
+        let columns = upload::<T>(rank, &start::columns(&water.config, x))?;
         let arrays = [rows.raw(), columns.raw(), water.now.raw()];
-        context.recorder.each(&water.kernels.start, &arrays, &water.part.params, water.part.cells())?;
-        context.recorder.clear(&water.tendencies);
-        water.fill_ghosts(context)?;
+        rank.recorder.each(&water.kernels.start, &arrays, &water.part.params, water.part.cells())?;
+        rank.recorder.clear(&water.tendencies);
+        water.fill_ghosts(rank)?;
         Ok(water)
     }
 
@@ -133,13 +133,13 @@ impl<T: Real> ShallowWater<T> {
     /// # Errors
     /// Same as [`new`](Self::new); [`ShallowWaterError::WrongLength`].
     pub fn resume(
-        context: &mut Rank,
+        rank: &mut Rank,
         config: ShallowWaterConfig,
         step: u64,
         state: &[T],
     ) -> Result<Self, ShallowWaterError> {
-        agree::<T>(context, &config, Some(step))?;
-        let mut water = Self::empty(context, config)?;
+        agree::<T>(rank, &config, Some(step))?;
+        let mut water = Self::empty(rank, config)?;
         let (have, want) = (state.len() as u64, 2 * FIELDS * water.part.cells());
         if have != want {
             return Err(ShallowWaterError::WrongLength { have, want });
@@ -148,33 +148,33 @@ impl<T: Real> ShallowWater<T> {
         let mut now: Vec<T> = host_memory::zeros("the state of the flow", water.now.len() as usize)?;
         let length = water.own_rows().zip(fields.chunks(water.row().max(1)));
         length.for_each(|(start, row)| now[start..start + row.len()].copy_from_slice(row));
-        context.recorder.upload(&water.now, 0, &now)?;
-        context.recorder.upload(&water.tendencies, 0, tendencies)?;
+        rank.recorder.upload(&water.now, 0, &now)?;
+        rank.recorder.upload(&water.tendencies, 0, tendencies)?;
         water.steps = step;
-        water.fill_ghosts(context)?;
+        water.fill_ghosts(rank)?;
         Ok(water)
     }
 
     /// Creates a run without a state.
-    fn empty(context: &mut Rank, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
+    fn empty(rank: &mut Rank, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
         config.validate()?;
-        real::check::<T>(&context.gpu)?;
-        let (ranks, rank, bytes) = (context.comm.size(), context.comm.rank(), size_of::<T>() as u64);
-        let part = Part::new(&config, ranks, rank)?;
+        real::check::<T>(&rank.gpu)?;
+        let (ranks, bytes) = (rank.size(), size_of::<T>() as u64);
+        let part = Part::new(&config, ranks, rank.index())?;
         // The first rank's part is the largest, so that all ranks decide alike.
-        let (needed, sharing) = (Part::new(&config, ranks, 0)?.memory(bytes), context.sharing);
-        if let Some(available) = context.memory_share()
+        let (needed, sharing) = (Part::new(&config, ranks, 0)?.memory(bytes), rank.sharing);
+        if let Some(available) = rank.memory_share()
             && needed > available
         {
             return Err(ShallowWaterError::Memory { needed, available, sharing });
         }
         let [first, others] = config.coefficients();
-        let coefficients = [upload(context, &first)?, upload(context, &others)?];
-        let comms = GridComms::new(&context.comm, part.grid)?;
-        let state = |what: &str| context.gpu.array::<T>(what, FIELDS * part.layout().len());
+        let coefficients = [upload(rank, &first)?, upload(rank, &others)?];
+        let comms = GridComms::new(&rank.comm, part.grid)?;
+        let state = |what: &str| rank.gpu.array::<T>(what, FIELDS * part.layout().len());
         let (now, next) = (state("shallow_water::now")?, state("shallow_water::next")?);
-        let tendencies = context.gpu.array("shallow_water::tendencies", FIELDS * part.cells())?;
-        let (ghosts, samples) = (GhostCells::new(part.ghosts.clone()), Samples::new(context, &part)?);
+        let tendencies = rank.gpu.array("shallow_water::tendencies", FIELDS * part.cells())?;
+        let (ghosts, samples) = (GhostCells::new(part.ghosts.clone()), Samples::new(rank, &part)?);
         let kernels = Kernels::new::<T>(config.compatible);
         Ok(ShallowWater {
             config,
@@ -197,8 +197,8 @@ impl<T: Real> ShallowWater<T> {
     }
 
     /// Exchanges ghost cells, once per step.
-    fn fill_ghosts(&mut self, context: &mut Rank) -> Result<(), Error> {
-        Ok(self.ghosts.exchange(&mut context.recorder, &mut self.comms, &self.now)?)
+    fn fill_ghosts(&mut self, rank: &mut Rank) -> Result<(), Error> {
+        Ok(self.ghosts.exchange(&mut rank.recorder, &mut self.comms, &self.now)?)
     }
 
     /// Advances by `steps` steps. Collective. On one rank up to 256 steps are submitted together;
@@ -206,16 +206,16 @@ impl<T: Real> ShallowWater<T> {
     ///
     /// # Errors
     /// Those of the device and the ranks.
-    pub fn advance(&mut self, context: &mut Rank, steps: u64) -> Result<(), Error> {
+    pub fn advance(&mut self, rank: &mut Rank, steps: u64) -> Result<(), Error> {
         let together = (SUBMITTED / self.part.cells().max(1)).max(1);
         for step in 1..=steps {
             let arrays = [self.coefficients().raw(), self.now.raw(), self.tendencies.raw(), self.next.raw()];
-            context.recorder.dispatch(&self.kernels.step, &arrays, &self.part.params, self.part.tiles())?;
+            rank.recorder.dispatch(&self.kernels.step, &arrays, &self.part.params, self.part.tiles())?;
             std::mem::swap(&mut self.now, &mut self.next);
             self.steps += 1;
-            self.fill_ghosts(context)?;
+            self.fill_ghosts(rank)?;
             if step % together == 0 {
-                context.recorder.submit()?;
+                rank.recorder.submit()?;
             }
         }
         Ok(())
@@ -227,15 +227,15 @@ impl<T: Real> ShallowWater<T> {
     ///
     /// # Errors
     /// [`Error::Device`], as [`ShallowWaterError::Library`].
-    pub fn state(&self, context: &mut Rank) -> Result<Vec<T>, ShallowWaterError> {
-        let now = context.recorder.download(&self.now, 0, self.now.len())?;
+    pub fn state(&self, rank: &mut Rank) -> Result<Vec<T>, ShallowWaterError> {
+        let now = rank.recorder.download(&self.now, 0, self.now.len())?;
         let row = self.row();
         let own = self.own_rows().count() * row;
         let mut state = host_memory::reserve("the state of the flow", own + self.tendencies.len() as usize)?;
         self.own_rows().for_each(|start| state.extend_from_slice(&now[start..start + row]));
         drop(now);
         state.resize(own + self.tendencies.len() as usize, T::zeroed());
-        context.recorder.download_into(&self.tendencies, 0, &mut state[own..])?;
+        rank.recorder.download_into(&self.tendencies, 0, &mut state[own..])?;
         Ok(state)
     }
 
@@ -288,9 +288,9 @@ impl<T: Real> ShallowWater<T> {
 }
 
 /// Numbers of the host on the device.
-fn upload<T: Real>(context: &mut Rank, values: &[f64]) -> Result<Array<T>, ShallowWaterError> {
-    let array = context.gpu.array("shallow_water::numbers", values.len() as u64)?;
+fn upload<T: Real>(rank: &mut Rank, values: &[f64]) -> Result<Array<T>, ShallowWaterError> {
+    let array = rank.gpu.array("shallow_water::numbers", values.len() as u64)?;
     let values = host_memory::collect("the state of the flow", values.iter().map(|&value| T::nearest(value)))?;
-    context.recorder.upload(&array, 0, &values)?;
+    rank.recorder.upload(&array, 0, &values)?;
     Ok(array)
 }

@@ -69,17 +69,17 @@ struct Observed<T> {
 
 impl<T: Real> ShallowWater<T> {
     /// Records what is seen of the state.
-    fn observe(&self, context: &mut Rank) -> Result<Observed<T>, ShallowWaterError> {
+    fn observe(&self, rank: &mut Rank) -> Result<Observed<T>, ShallowWaterError> {
         let (cells, groups) = (self.part.cells(), u64::from(self.part.params.groups));
         let parts = if T::DOUBLE { 4 } else { 2 };
         let seen = Observed {
-            shown: context.gpu.array("shallow_water::shown", FIELDS * cells)?,
-            terms: context.gpu.array("shallow_water::terms", parts * cells)?,
-            extremes: context.gpu.array("shallow_water::extremes", 4 * groups)?,
+            shown: rank.gpu.array("shallow_water::shown", FIELDS * cells)?,
+            terms: rank.gpu.array("shallow_water::terms", parts * cells)?,
+            extremes: rank.gpu.array("shallow_water::extremes", 4 * groups)?,
         };
         let arrays =
             [self.coefficients().raw(), self.now.raw(), seen.shown.raw(), seen.terms.raw(), seen.extremes.raw()];
-        context.recorder.dispatch(&self.kernels.observe, &arrays, &self.part.params, groups)?;
+        rank.recorder.dispatch(&self.kernels.observe, &arrays, &self.part.params, groups)?;
         Ok(seen)
     }
 
@@ -87,9 +87,9 @@ impl<T: Real> ShallowWater<T> {
     ///
     /// # Errors
     /// [`Error::Device`](meshloom::Error::Device), as [`ShallowWaterError::Library`].
-    pub fn flow(&self, context: &mut Rank) -> Result<Flow<T>, ShallowWaterError> {
-        let (seen, cells) = (self.observe(context)?, self.part.cells());
-        let mut field = |number: u64| context.recorder.download(&seen.shown, number * cells, cells);
+    pub fn flow(&self, rank: &mut Rank) -> Result<Flow<T>, ShallowWaterError> {
+        let (seen, cells) = (self.observe(rank)?, self.part.cells());
+        let mut field = |number: u64| rank.recorder.download(&seen.shown, number * cells, cells);
         Ok(Flow { elevation: field(0)?, velocity: [field(1)?, field(2)?] })
     }
 
@@ -99,23 +99,23 @@ impl<T: Real> ShallowWater<T> {
     /// # Errors
     /// [`ShallowWaterError::Unstable`], the same on all ranks, where the flow is not finite; those
     /// of the device and the ranks.
-    pub fn diagnostics(&self, context: &mut Rank) -> Result<Diagnostics, ShallowWaterError> {
-        let seen = self.observe(context)?;
+    pub fn diagnostics(&self, rank: &mut Rank) -> Result<Diagnostics, ShallowWaterError> {
+        let seen = self.observe(rank)?;
         let cells: u64 = self.config.cells.iter().product();
         let batches = if T::DOUBLE { 4 } else { 2 };
         let terms = Terms { x: &seen.terms, y: None, index: None, sums: 1, batches, total: cells };
-        let sums = ExactSum::default().totals(&mut context.recorder, Some(&context.comm), &terms)?;
+        let sums = ExactSum::default().totals(&mut rank.recorder, Some(&rank.comm), &terms)?;
         if sums.iter().any(|sum| !sum.is_finite()) {
             return Err(ShallowWaterError::Unstable { step: self.steps });
         }
         // With f64 the third and fourth are what the first two lack.
         let mean = |which: usize| sums.iter().skip(which).step_by(2).sum::<f64>() / cells as f64;
-        let found = context.recorder.download(&seen.extremes, 0, seen.extremes.len())?;
+        let found = rank.recorder.download(&seen.extremes, 0, seen.extremes.len())?;
         let mut most = [f64::NEG_INFINITY; 4];
         for values in found.chunks_exact(4) {
             values.iter().zip(&mut most).for_each(|(value, most)| *most = most.max(value.wide()));
         }
-        context.comm.all_reduce(&mut most, Op::Max)?;
+        rank.comm.all_reduce(&mut most, Op::Max)?;
         Ok(Diagnostics {
             step: self.steps,
             seconds: self.seconds(),
@@ -133,13 +133,13 @@ impl<T: Real> ShallowWater<T> {
     ///
     /// # Errors
     /// Those of the device and the ranks.
-    pub fn picture(&self, context: &mut Rank) -> Result<Option<Picture>, ShallowWaterError> {
+    pub fn picture(&self, rank: &mut Rank) -> Result<Option<Picture>, ShallowWaterError> {
         let Samples { index, pixels, size: [width, height] } = &self.samples;
-        let values = context.gpu.array::<T>("shallow_water::picture", index.len())?;
-        Permute::new().gather(&mut context.recorder, &self.now, index, &values, 1, Count::All)?;
-        let values = context.recorder.download(&values, 0, values.len())?;
+        let values = rank.gpu.array::<T>("shallow_water::picture", index.len())?;
+        Permute::new().gather(&mut rank.recorder, &self.now, index, &values, 1, Count::All)?;
+        let values = rank.recorder.download(&values, 0, values.len())?;
         let values = host_memory::collect("a picture", values.into_iter().map(|value| value.wide() as f32))?;
-        let (all, places) = (context.comm.gather_v(0, &values)?, context.comm.gather_v(0, pixels)?);
+        let (all, places) = (rank.comm.gather_v(0, &values)?, rank.comm.gather_v(0, pixels)?);
         let (Some(all), Some(places)) = (all, places) else { return Ok(None) };
         let mut elevation = host_memory::zeros("a picture", (width * height) as usize)?;
         places.data().iter().zip(all.data()).for_each(|(&place, &value)| elevation[place as usize] = value);

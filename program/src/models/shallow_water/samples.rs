@@ -21,7 +21,7 @@ pub(super) struct Samples {
 
 impl Samples {
     /// Chooses them. Submits an upload.
-    pub fn new(context: &mut Rank, part: &Part) -> Result<Self, ShallowWaterError> {
+    pub fn new(rank: &mut Rank, part: &Part) -> Result<Self, ShallowWaterError> {
         let [_, _, nx, ny] = part.params.first.map(u64::from);
         let stride = nx.max(ny).div_ceil(LONGEST_SIDE);
         let size = [nx, ny].map(|n| n.div_ceil(stride));
@@ -35,8 +35,8 @@ impl Samples {
                 pixels.push((size[1] - 1 - row) * size[0] + column);
             }
         }
-        let array = context.gpu.array("shallow_water::samples", index.len() as u64)?;
-        context.recorder.upload(&array, 0, &index)?;
+        let array = rank.gpu.array("shallow_water::samples", index.len() as u64)?;
+        rank.recorder.upload(&array, 0, &index)?;
         Ok(Samples { index: array, pixels, size })
     }
 }
