@@ -3,7 +3,7 @@
 //
 // The greatest magnitude of all terms is below 2^top; a term becomes a multiple of 2^(top -
 // params.bits), rounded to the nearest. As many terms as params.bits was chosen for cannot
-// overflow. With `binned` term i belongs to sum index[i], and to none where that is not below
+// overflow. With `binned` term i belongs to sum index[i], and to no sum where that is not below
 // params.sums.
 //
 // Layout: `words[params.most]` are the bits of the greatest magnitude; from params.start on two

@@ -25,7 +25,7 @@ fn add(sum: u32, own: vec2<u32>) {
     atomicAdd(&here[2u * sum + 1u], own.y + select(0u, 1u, before + own.x < before));
 }
 
-/// The bits of a term of a sum that come after the binary point.
+/// Returns the bits of a term of a sum that come after the binary point.
 fn point_of(sum: u32) -> i32 { return i32(params.bits) - top_of(load_words(params.most + sum)); }
 
 fn each_workgroup(number: u32, lane: u32) {

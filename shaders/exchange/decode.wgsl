@@ -10,7 +10,7 @@ var<storage, read> coded: array<u32>;
 
 const BLOCK = 64u;
 
-/// The value that the upper half of a word says, in steps.
+/// Returns the value that the upper half of a word says, in steps.
 fn value_of(upper: u32, step: u32) -> u32 {
     let value = bitcast<u32>(f32(bitcast<i32>(upper) >> 16u) * bitcast<f32>(step));
     // A step that is NaN is passed on as it is: products of NaN need not be NaN on every device.

@@ -22,16 +22,16 @@ var<workgroup> values: array<u32, BLOCKS * STRIDE>;
 // The largest magnitude of each eighth of a block.
 var<workgroup> largest: array<u32, BLOCKS * PARTS>;
 
-/// The stored exponent of the largest magnitude of a block. Magnitudes order as their bits do, NaN
-/// and infinities above all.
+/// Returns the stored exponent of the largest magnitude of a block. Magnitudes order as their bits
+/// do, NaN and infinities above all.
 fn exponent_of(block: u32) -> u32 {
     var most = 0u;
     for (var k = 0u; k < PARTS; k++) { most = max(most, largest[block * PARTS + k]); }
     return most >> 23u;
 }
 
-/// The stored exponent of a step: the largest becomes 2^14 to 2^15 steps. The least step is the
-/// least normal number.
+/// Returns the stored exponent of a step: the largest becomes 2^14 to 2^15 steps. The least step is
+/// the least normal number.
 fn step_exponent(exponent: u32) -> u32 { return max(exponent, 15u) - 14u; }
 
 /// A value in steps. One below the normal numbers, which devices may take for 0 in arithmetic, is

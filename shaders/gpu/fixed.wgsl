@@ -1,12 +1,13 @@
 // Values as 64-bit integers in two words, low word first, and back: what is added in any order.
 
-/// The least power of two above all magnitudes of which `most` are the greatest bits.
+/// Returns the least power of two above all magnitudes of which `most` are the greatest bits.
 fn top_of(most: u32) -> i32 { return i32(most >> 23u) - 126; }
 
-/// The two's complement.
+/// Returns the two's complement.
 fn negated(a: vec2<u32>) -> vec2<u32> { return vec2<u32>(~a.x + 1u, ~a.y + select(0u, 1u, a.x == 0u)); }
 
-/// The multiple of 2^-point next to a value that is less than 2^62 of them: low and high word.
+/// Returns the multiple of 2^-point next to a value that is less than 2^62 of them: low and high
+/// word.
 fn fixed(value: f32, point: i32) -> vec2<u32> {
     let bits = bitcast<u32>(value);
     let exponent = (bits >> 23u) & 0xffu;
@@ -37,7 +38,7 @@ fn plus(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 /// 2^n for -126 <= n <= 127.
 fn power(n: i32) -> f32 { return bitcast<f32>(u32(n + 127) << 23u); }
 
-/// So many multiples of 2^-point.
+/// Returns a number of multiples of 2^-point as a float.
 fn value_of(integer: vec2<u32>, point: i32) -> f32 {
     let negative = (integer.y >> 31u) == 1u;
     let magnitude = select(integer, negated(integer), negative);
@@ -47,8 +48,8 @@ fn value_of(integer: vec2<u32>, point: i32) -> f32 {
     return select(value, -value, negative);
 }
 
-/// A sum of terms of so many bits whose greatest magnitude has the bits `most`: NaN where one of
-/// them was NaN or infinite.
+/// Returns a sum of terms of `bits` bits whose greatest magnitude has the bits `most`: NaN where
+/// one of them was NaN or infinite.
 fn sum_of_terms(integer: vec2<u32>, bits: u32, most: u32) -> f32 {
     let found = value_of(integer, i32(bits) - top_of(most));
     // Bits of a NaN, whatever the greatest magnitude was.

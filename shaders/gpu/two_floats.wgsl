@@ -22,7 +22,7 @@ fn normalised(a: f32, b: f32) -> vec2<f32> {
     return vec2<f32>(sum, b - held(sum - a));
 }
 
-/// a b, exactly but for underflow.
+/// Returns a b, exact except for underflow.
 fn two_product(a: f32, b: f32) -> vec2<f32> {
     let product = held(a * b);
     let a_high = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u);
@@ -49,10 +49,10 @@ fn quotient2(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     return normalised(first, rest.x / b.x);
 }
 
-/// The natural logarithm of a positive number: that of its power of two, and 2 artanh((m - 1) / (m +
-/// 1)) of its mantissa m between the roots of 1/2 and 2. Of 0, and of what is too small for a
-/// normal number, it is minus infinity, which the language does not promise of its own (some
-/// devices say -88); of what is below 0 NaN.
+/// Returns the natural logarithm of a positive number: the logarithm of its power of two plus
+/// 2 artanh((m - 1) / (m + 1)) of its mantissa m between the roots of 1/2 and 2. For 0, and for
+/// numbers too small for a normal float, it is minus infinity, which WGSL does not guarantee (some
+/// devices return -88). For negative numbers it is NaN.
 fn log2floats(a: vec2<f32>) -> vec2<f32> {
     let bits = bitcast<u32>(a.x);
     if (bits & 0x7fffffffu) < 0x00800000u { return vec2<f32>(bitcast<f32>(0xff800000u ^ params.nothing), 0.0); }
@@ -76,8 +76,8 @@ fn log2floats(a: vec2<f32>) -> vec2<f32> {
     return sum2(powers, 2.0 * product2(z, series));
 }
 
-/// The exponential of a number of 0 or less: that of an eighth of what is left of whole powers of
-/// two, three times squared. Below -80 it is 0.
+/// Returns the exponential of a number of 0 or less: that of an eighth of what is left of whole
+/// powers of two, three times squared. Below -80 it is 0.
 fn exp2floats(a: vec2<f32>) -> vec2<f32> {
     if a.x < -80.0 { return vec2<f32>(0.0); }
     let power = round(a.x * 1.442695);

@@ -5,7 +5,7 @@
 // over l, the logarithm of the wavenumber, without its end-to-end slope; without, the power law
 // slope l_j; with `matern` slope / 4 log(1 + (k_j / cutoff)^2). Amplitudes are scale exp(half e_j)
 // / sqrt(sum c exp(power e)) with multiplicities c, and shares the terms of that sum over the sum;
-// with power = 0 there is no sum and no share.
+// with power = 0 sum and share are absent.
 //
 // Layout: `p` hyper-parameters, places of which are in params; `spectrum` the excitations of the
 // Wiener process, two for each step; `table` abscissae of all modes, then widths of steps. Mode 0
@@ -37,7 +37,7 @@ fn step_to(mode: u32, h: Hyper) -> vec3<f32> {
 }
 #endif
 
-/// The greatest of all lanes.
+/// Returns the greatest of all lanes.
 fn greatest_of(lane: u32, own: f32) -> f32 {
     tree[lane] = own;
     workgroupBarrier();

@@ -1,17 +1,17 @@
 // What the amplitude of a correlated field and its derivatives share: hyper-parameters, steps of
 // the integrated Wiener process, sums of a workgroup.
 
-/// Where a hyper-parameter is fixed it has no latent value.
+/// Index of a fixed hyper-parameter, which has no latent value.
 const NONE: u32 = 0xffffffffu;
 
-/// The latent value at a place; 0 for none.
+/// Returns the latent value at a place; 0 for none.
 fn latent(at: u32) -> f32 {
     if at == NONE { return 0.0; }
     return load_latent(at);
 }
 
-/// What a hyper-parameter is: `prior` is its mean and deviation, of its logarithm unless it is a
-/// slope.
+/// Returns the value of a hyper-parameter: `prior` is its mean and deviation, of its logarithm
+/// unless it is a slope.
 fn normal(at: u32, prior: vec2<f32>) -> f32 { return prior.x + prior.y * latent(at); }
 
 struct Hyper {
@@ -39,22 +39,22 @@ fn hyper() -> Hyper {
     return h;
 }
 
-/// The modes of a lane: from the first to before the second. Mode 0 is of none.
+/// Returns the modes of a lane: from the first to before the second. No lane has mode 0.
 fn part(lane: u32) -> vec2<u32> {
     let per = (params.bins - 1u + GROUP - 1u) / GROUP;
     let first = min(1u + lane * per, params.bins);
     return vec2<u32>(first, min(first + per, params.bins));
 }
 
-/// The abscissa of a mode: the logarithm of its wavenumber in units of the least, or the wavenumber
-/// itself.
+/// Returns the abscissa of a mode: the logarithm of its wavenumber in units of the least, or the
+/// wavenumber itself.
 fn abscissa(mode: u32) -> f32 { return load_table(mode); }
 
 #if wiener
-/// The width of the step that ends at a mode, on the logarithmic axis.
+/// Returns the width of the step that ends at a mode, on the logarithmic axis.
 fn width(mode: u32) -> f32 { return load_table(params.bins + mode); }
 
-/// Where the excitations of the step that ends at a mode are.
+/// Returns the index of the excitations of the step that ends at a mode.
 fn excitation(mode: u32) -> u32 { return 2u * (mode - 2u); }
 
 /// Two steps (v, y, t) one after the other: v is added to the velocity, y to the position, beside
@@ -78,14 +78,14 @@ fn scan(lane: u32, own: vec3<f32>) {
     }
 }
 
-/// What lies before a lane, after `scan`.
+/// Returns the sum of the lanes before a lane, after `scan`.
 fn before(lane: u32) -> vec3<f32> {
     if lane == 0u { return vec3<f32>(0.0); }
     return steps[lane - 1u];
 }
 
-/// The position at a mode of a lane whose modes begin with `first`, from the one that the lane's
-/// own steps lead to and what lies before it.
+/// Returns the position at a mode of a lane whose modes begin with `first`, from the one that the
+/// lane's own steps lead to and what lies before it.
 fn position(mode: u32, first: u32, own: f32, before: vec3<f32>) -> f32 {
     return before.y + own + (abscissa(mode) - abscissa(first - 1u)) * before.x;
 }
@@ -93,7 +93,7 @@ fn position(mode: u32, first: u32, own: f32, before: vec3<f32>) -> f32 {
 
 var<workgroup> tree: array<f32, GROUP>;
 
-/// The sum over all lanes, in one order whatever the device does.
+/// Returns the sum over all lanes, in one order whatever the device does.
 fn sum_of(lane: u32, own: f32) -> f32 {
     tree[lane] = own;
     workgroupBarrier();

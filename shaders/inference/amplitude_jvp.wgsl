@@ -22,7 +22,7 @@ fn load_latent(at: u32) -> f32 { return load_p(at); }
 
 #import inference::amplitude_common
 
-/// The tangent of what is normal: of a slope, or of a logarithm.
+/// Returns the tangent of a normal number: a slope, or a logarithm.
 fn tangent_of(at: u32, prior: vec2<f32>) -> f32 {
     if at == NONE { return 0.0; }
     return prior.y * load_dp(at);
@@ -30,7 +30,7 @@ fn tangent_of(at: u32, prior: vec2<f32>) -> f32 {
 
 #if wiener
 struct Tangents {
-    /// Of the flexibility's logarithm, and the asperity.
+    /// Tangents of the flexibility's logarithm and of the asperity.
     flexibility: f32,
     asperity: f32,
 }

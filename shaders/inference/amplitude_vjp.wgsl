@@ -27,17 +27,17 @@ fn load_latent(at: u32) -> f32 { return load_p(at); }
 #import inference::amplitude_common
 #import gpu::fixed
 
-/// The cotangent of the amplitude of a mode.
+/// Returns the cotangent of the amplitude of a mode.
 fn cotangent(mode: u32) -> f32 {
     return sum_of_terms(vec2<u32>(load_sums(2u * mode + 1u), load_sums(2u * mode + 2u)), params.bits, load_sums(0u));
 }
 
-/// The cotangent of a latent value, of what is normal.
+/// Writes the cotangent of the latent value of a normal number.
 fn give(at: u32, prior: vec2<f32>, value: f32) {
     if at != NONE { store_out(at, prior.y * value); }
 }
 
-/// The cotangent of an exponent; `sum` is that of the scale.
+/// Returns the cotangent of an exponent; `sum` is that of the scale.
 fn exponent(mode: u32, sum: f32) -> f32 {
     return params.half * load_amplitude(mode) * cotangent(mode) - 0.5 * params.power * load_share(mode) * sum;
 }

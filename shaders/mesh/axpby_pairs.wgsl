@@ -2,7 +2,7 @@
 // leaves.
 //
 // Layout: pairs x0, y0 and so on, each of one length. `starts` are where the pairs begin in one
-// count over the elements of all, and of what is no pair the count of all.
+// count over the elements of all, and beyond the last pair the count of all.
 // Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -14,15 +14,15 @@ fn updated(x: f32, y: f32) -> f32 {
     return fma(params.a, x, select(params.b * y, 0.0, params.b == 0.0));
 }
 
-/// Where a pair begins.
+/// Returns the first element of a pair.
 fn start(pair: u32) -> u32 {
     if pair < 4u { return params.starts[pair]; }
     if pair < 8u { return params.starts_more[pair - 4u]; }
     return params.count;
 }
 
-/// The elements of a pair among those from `first` to before `last` of all. A pair that has none
-/// there costs no round of the loop, where a condition on each element would be asked for each
+/// Updates the elements of a pair among those from `first` to before `last` of all. A pair that has
+/// none there costs no round of the loop, where a condition on each element would be asked for each
 /// pair.
 fn update$(first: u32, last: u32, lane: u32) {
     let begin = start($u);

@@ -1,7 +1,8 @@
 // The adjoint of a force that particles exert on each other through a mesh, by their positions:
 // what they read changes where they read it, and what they paint where they paint it.
 //
-//     bar += sum over nodes of gradient of weight * (sum over axes of by * force + factor * density)
+//     bar += sum over nodes of gradient of weight
+//            * (sum over axes of by * force + factor * density)
 //
 // Layout: particles as in particle.wgsl; `mesh` the components of the force, params.stride elements
 // apart; `density` the cotangent of the painted density; `by` the cotangent of the accelerations

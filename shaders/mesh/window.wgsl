@@ -87,7 +87,7 @@ fn weight(at: f32, n: i32) -> f32 {
 }
 #endif
 
-/// The node that takes the remainder of the rounding: one whose weight is never small.
+/// Returns the node that takes the remainder of the rounding: one whose weight is never small.
 fn heaviest(at: f32) -> i32 {
     return select(0, select(1, 2, WIDTH == 4 && at >= 0.5), WIDTH > 2);
 }

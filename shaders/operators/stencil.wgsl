@@ -12,7 +12,7 @@ var<storage, read> field: array<f32>;
 var<storage, read> taps: array<i32>;
 var<storage, read_write> out: array<f32>;
 
-/// The place along an axis of a neighbor of the cell that stands at `at` among ghosts.
+/// Returns the place along an axis of a neighbor of the cell that stands at `at` among ghosts.
 fn place(at: u32, offset: i32, axis: u32) -> u32 {
     let moved = i32(at) + offset;
     let cells = i32(params.mesh[axis]);

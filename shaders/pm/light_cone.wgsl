@@ -45,7 +45,7 @@ fn position(path: Path, s: f32) -> vec3<f32> { return path.x + s * (path.c1 + s 
 
 fn velocity(path: Path, s: f32) -> vec3<f32> { return path.c1 + s * (2.0 * path.c2 + 3.0 * s * path.c3); }
 
-/// The distance from which light of the part s of the step arrives, and its change with s.
+/// Returns the distance from which light of the part s of the step arrives, and its change with s.
 fn light(s: f32) -> vec2<f32> {
     let a = params.epoch.x + s * params.epoch.y;
     let root = sqrt(a);

@@ -14,7 +14,7 @@ var<storage, read_write> unsure: array<atomic<u32>>;
 
 #import pm::normal
 
-/// The signed wavenumber; that of Nyquist, which is as much negative, counts positive.
+/// Returns the signed wavenumber; that of Nyquist, which is as much negative, counts positive.
 fn signed(index: u32) -> i32 {
     return i32(index) - select(0, i32(params.side), 2u * index > params.side);
 }

@@ -7,7 +7,7 @@
 // and sine by 10 terms over an eighth of a turn. The error is below 2^-47, that of f64 below 2^-46;
 // numbers within 2^-45 of the middle between two f32 are not sure: some 15 in a million.
 //
-// Whoever imports it declares `table`: three words for each 128th from 1 to 2: a number c of 16
+// The importing kernel declares `table`: three words for each 128th from 1 to 2: a number c of 16
 // bits behind the point, at least the inverse, and -ln c times 2^63, low word first.
 
 /// An unsigned integer of two words.
@@ -50,10 +50,10 @@ fn choose(a: Wide, b: Wide, second: bool) -> Wide {
 
 fn less(a: Wide, b: Wide) -> bool { return a.high < b.high || (a.high == b.high && a.low < b.low); }
 
-/// The difference, whichever is larger.
+/// Returns the difference, whichever is larger.
 fn apart(a: Wide, b: Wide) -> Wide { return choose(subtract(a, b), subtract(b, a), less(a, b)); }
 
-/// The product of two words.
+/// Returns the product of two words.
 fn product(a: u32, b: u32) -> Wide {
     let low = (a & 0xffffu) * (b & 0xffffu);
     let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
@@ -90,8 +90,8 @@ fn philox(counter: vec4<u32>, seed: vec2<u32>) -> vec4<u32> {
     return c;
 }
 
-/// The number in (0, 1] that f64 makes of two words, times 2^54: the middle of one of 2^53 parts,
-/// rounded to 53 bits.
+/// Returns the number in (0, 1] that f64 makes of two words, times 2^54: the middle of one of 2^53
+/// parts, rounded to 53 bits.
 fn uniform_number(high: u32, low: u32) -> Wide {
     let bits = Wide((high << 21u) | (low >> 11u), high >> 11u);
     let middle = Wide((bits.low << 1u) | 1u, (bits.high << 1u) | (bits.low >> 31u));
@@ -127,7 +127,7 @@ fn minus_two_ln(u: Wide) -> Wide {
     return subtract(Wide(twos.low, twos.high + 0x02c5c85fu * (zeros - 9u)), right(ln, 5u));
 }
 
-/// The root of y 2^-64, for a quarter and more, times 2^63.
+/// Returns the root of y 2^-64, for a quarter and more, times 2^63.
 fn root(y: Wide) -> Wide {
     // From an inverse root of some 20 bits: y a^2 = 1 - e, and the root of y is y a / sqrt(1 - e) =
     // y a (1 + e / 2 + 3 e^2 / 8 + ..).

@@ -1,5 +1,5 @@
 // Positions in the periodic box as rows: those of sites plus displacements, each sum rounded once,
-// but for one in some millions.
+// except one in some millions.
 //
 // A particle without a position, whose displacement is not finite, keeps that.
 //
@@ -19,10 +19,10 @@ var<storage, read> z: array<f32>;
 var<storage, read> sites: array<vec2<f32>>;
 var<storage, read_write> rows: array<f32>;
 
-/// Whether a sum of two floats is below another.
+/// Returns `true` if a sum of two floats is below another.
 fn below(a: vec2<f32>, b: vec2<f32>) -> bool { return a.x < b.x || (a.x == b.x && a.y < b.y); }
 
-/// The position of a site with this displacement.
+/// Returns the position of a site with this displacement.
 fn position(site: u32, displacement: f32) -> f32 {
     // By its bits: comparisons with NaN may be optimized away.
     if (bitcast<u32>(displacement) & 0x7f800000u) == 0x7f800000u { return displacement; }

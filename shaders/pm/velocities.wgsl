@@ -2,7 +2,7 @@
 //
 // Layout: `x`, `y`, `z` hold a number for each particle; `rows` receives the products of `count`
 // particles from `first` on, three words each. `factor` is the factor in two floats. Products are
-// rounded once, but for one in some millions.
+// rounded once, except one in some millions.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 #import gpu::two_floats

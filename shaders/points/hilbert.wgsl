@@ -23,7 +23,7 @@ fn parity_above(n: u32) -> u32 {
     return p ^ (p >> 16u);
 }
 
-/// The key of a cell of 21 bits per axis.
+/// Returns the key of a cell of 21 bits per axis.
 fn key3(x0: u32, y0: u32, z0: u32) -> vec2<u32> {
     var x = x0;
     var y = y0;
@@ -42,7 +42,7 @@ fn key3(x0: u32, y0: u32, z0: u32) -> vec2<u32> {
     return interleave3(z ^ t, y ^ t, x ^ t);
 }
 
-/// The key of a cell of 31 bits per axis.
+/// Returns the key of a cell of 31 bits per axis.
 fn key2(x0: u32, y0: u32) -> vec2<u32> {
     var x = x0;
     var y = y0;

@@ -30,7 +30,7 @@ fn parts(x: f32) -> vec2<u32> {
     return select(vec2<u32>(fraction, 1u), vec2<u32>(fraction | 0x800000u, exponent), exponent > 0u);
 }
 
-/// The cell that a coordinate lies in, along one axis.
+/// Returns the cell that a coordinate lies in, along one axis.
 fn cell(x: f32, origin: f32, span: f32, bits: u32) -> u32 {
     let offset = x - origin;
     if !(offset > 0.0) { return 0u; }

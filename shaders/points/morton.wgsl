@@ -2,8 +2,8 @@
 
 #import points::interleave
 
-/// The key of a cell of 21 bits per axis.
+/// Returns the key of a cell of 21 bits per axis.
 fn key3(x: u32, y: u32, z: u32) -> vec2<u32> { return interleave3(x, y, z); }
 
-/// The key of a cell of 31 bits per axis.
+/// Returns the key of a cell of 31 bits per axis.
 fn key2(x: u32, y: u32) -> vec2<u32> { return interleave2(x, y); }

@@ -20,7 +20,7 @@ const NONE: u32 = 0xffffffffu;
 
 var<workgroup> group_found: array<atomic<u32>, 8>;
 
-/// Whether a float is finite, by its bits: comparisons with NaN may be optimized away.
+/// Returns `true` if a float is finite, by its bits: comparisons with NaN may be optimized away.
 fn finite(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7f800000u) != 0x7f800000u;
 }
@@ -49,8 +49,8 @@ fn rounded(value: vec2<u32>, exponent: i32) -> f32 {
     return f32(mantissa) * power(first) * power(max(exponent + i32(shift) - first, -126));
 }
 
-/// The remainder of a coordinate at least one side from 0, by doubling the mantissa modulo the
-/// period: at most 256 rounds.
+/// Returns the remainder of a coordinate at least one side from 0, by doubling the mantissa modulo
+/// the period: at most 256 rounds.
 fn far(x: f32, period: vec2<u32>, exponent: i32) -> f32 {
     let bits = bitcast<u32>(x);
     let doublings = i32((bits >> 23u) & 0xffu) - 150 - exponent;

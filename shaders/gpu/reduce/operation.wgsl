@@ -2,7 +2,7 @@
 // Values are f32, u32 or i32, of one operation: `sum`, `min`, or neither for the maximum. IDENTITY
 // are the bits of the identity.
 
-// Infinities are no constants of WGSL; the bits of a variable may be anything.
+// WGSL has no constants for infinities; the bits of a variable may be anything.
 fn identity() -> Value { var bits = IDENTITY; return bitcast<Value>(bits); }
 
 #if sum

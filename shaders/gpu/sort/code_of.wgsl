@@ -24,15 +24,15 @@ fn least(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 
 fn sampled(i: u32) -> vec2<u32> { return vec2<u32>(load_sample(i), load_sample(params.splitters + i)); }
 
-/// The number of a node's splitter in ascending order.
+/// Returns the number of a node's splitter in ascending order.
 fn number_of(node: u32) -> u32 {
     if node == 0u { return 0u; }
     let level = 31u - countLeadingZeros(node);
     return (2u * (node - (1u << level)) + 1u) * (params.splitters >> (level + 1u));
 }
 
-/// As far beyond the first and last splitters as an eighth of the sample reaches on their other
-/// sides, or as keys can be.
+/// Sets the ends as far beyond the first and last splitters as an eighth of the sample reaches on
+/// their other sides, or as keys can be.
 fn set_ends() {
     let eighth = (params.splitters + 6u) / 8u;
     let first = sampled(0u);

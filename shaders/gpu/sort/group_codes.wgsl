@@ -5,8 +5,8 @@
 // leading bits of its key; if those are its high word, `codes` has that already. Otherwise its
 // upper bits say between which splitters the key lies and the `params.inner_bits` lower ones where
 // there: 0 for a key that equals the splitter, else 1 and more, proportional to the distance. Keys
-// are dense where splitters are, and distances small. The highest bit, which is no code's, says of
-// these whether the code is exact.
+// are dense where splitters are, and distances small. The highest bit, which codes do not use, says
+// of these whether the code is exact.
 // Workgroup: 256 invocations, `params.chunk` keys; 8 KiB of workgroup memory for the splitters.
 
 var<uniform> params: Params;

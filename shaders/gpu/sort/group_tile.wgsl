@@ -4,5 +4,5 @@
 
 const TILE: u32 = GROUP * EACH;
 
-/// The tiles of the first `last` keys.
+/// Returns the tiles of the first `last` keys.
 fn tiles_of(last: u32) -> u32 { return last / TILE + select(0u, 1u, last % TILE > 0u); }

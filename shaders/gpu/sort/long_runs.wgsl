@@ -16,14 +16,14 @@ var<storage, read_write> total: array<atomic<u32>>;
 #import gpu::counted
 #import gpu::sort::tied
 
-/// Whether all of a block that begins with `first`, which is less than `last`, belongs to one run.
+/// Returns `true` if all of a block from `first`, which is less than `last`, is one run.
 fn is_run(first: u32, last: u32) -> bool {
     if last - first < BLOCK { return false; }
     let code = code_at(first);
     return code == code_at(first + BLOCK - 1u) && leaves_open(code);
 }
 
-/// How many keys at the beginning (x) and at the end (y) of a block belong to long runs.
+/// Returns the number of keys of long runs at the beginning (x) and end (y) of a block.
 fn ends_of(first: u32, last: u32) -> vec2<u32> {
     if is_run(first, last) { return vec2<u32>(BLOCK, 0u); }
     let length = min(last - first, BLOCK);

@@ -1,8 +1,8 @@
 // The keys of a tile, of `params.tiles` equal parts of the first `last` keys: the first key, and
 // the one behind the last. How many count may be known to the device only: few are shared out among
-// all tiles, too, since there are no more of these than threads need.
+// all tiles, too, since tables have only the tiles that threads need.
 
-/// The tiles of a table: all of them, also such as have no keys, unless there are no keys at all.
+/// Returns the tiles of a table: all, also those without keys, unless no tile has keys.
 fn tiles_of(last: u32) -> u32 { return select(0u, params.tiles, last > 0u); }
 
 fn keys_of(tile: u32, last: u32) -> vec2<u32> {

@@ -23,7 +23,7 @@ const FOUND: u32 = 16u;
 
 var<private> found: array<u32, 16>;
 
-/// How many keys the run that begins with `first` has, 0 if it is long.
+/// Returns the number of keys of the run that begins with `first`, 0 if it is long.
 fn length_of(first: u32, last: u32) -> u32 {
     let code = code_at(first);
     var length = 1u;

@@ -3,7 +3,7 @@
 //
 // Layout: one key is taken from each of `params.splitters` equal stretches, at a place without
 // pattern. `sample` receives the high words of them in order, then the low ones, then 1 if two of
-// them agree in their leading bits but for the last CLOSE, which seldom happens unless keys are
+// them agree in their leading bits except the last CLOSE, which seldom happens unless keys are
 // dense somewhere; it was 0.
 // Workgroup: 64 invocations, a key of the sample each, ranked against all; 8 KiB of workgroup
 // memory.

@@ -41,7 +41,7 @@ fn bits(mask: vec4<u32>) -> u32 {
     return ones.x + ones.y + ones.z + ones.w;
 }
 
-/// The invocations below `sub`, of the 32 that begin with `first`.
+/// Returns the invocations below `sub`, of the 32 that begin with `first`.
 fn below(sub: u32, first: u32) -> u32 {
     if sub < first { return 0u; }
     if sub >= first + 32u { return 0xffffffffu; }
@@ -55,11 +55,11 @@ fn lowest(mask: vec4<u32>) -> u32 {
     return 96u + countTrailingZeros(mask.w);
 }
 
-/// The half of a word of two digits that a digit has.
+/// Returns the half of a word of two digits that a digit has.
 fn half_of(word: u32, digit: u32) -> u32 { return (word >> ((digit & 1u) * 16u)) & 65535u; }
 
-/// The place of a key among those of its digit in its subgroup, `all`, of which `lower` come before
-/// it; counts the digit in row `row`.
+/// Returns the place of a key among those of its digit in its subgroup, `all`, of which `lower`
+/// come before it; counts the digit in row `row`.
 fn ranked(digit: u32, row: u32, all: vec4<u32>, lower: vec4<u32>) -> u32 {
     var same = all;
     for (var b = 0u; b < 8u; b++) {

@@ -14,5 +14,5 @@ fn set_counting() { counting = select(params.code_mask, 0xffffffffu, load_sample
 
 fn code_at(i: u32) -> u32 { return load_codes(i) & counting; }
 
-/// Whether keys with this code may differ.
+/// Returns `true` if keys with this code may differ.
 fn leaves_open(code: u32) -> bool { return code < EXACT; }

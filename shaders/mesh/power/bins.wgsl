@@ -39,13 +39,13 @@ fn add_wide(a: Wide, b: Wide) -> Wide {
     return Wide(low, a.high + b.high + select(0u, 1u, low < a.low));
 }
 
-/// Whether a square is below the lower edge of a bin, (bin - 1/2)^2 = bin^2 - bin + 1/4.
+/// Returns `true` if a square is below the lower edge of a bin, (bin - 1/2)^2 = bin^2 - bin + 1/4.
 fn below(square: Wide, bin: u32) -> bool {
     let edge = bin * bin - bin;
     return square.high < edge || (square.high == edge && square.low < 0x40000000u);
 }
 
-/// The bin of a square: that of its rounded root, but for one where the root is not exact.
+/// Returns the bin of a square: that of its rounded root, or one beside it if the root is inexact.
 fn bin_of(square: Wide) -> u32 {
     // Beyond all bins, and beyond what a word holds of its square.
     if square.high >= 0x10000000u { return 0xffffffffu; }

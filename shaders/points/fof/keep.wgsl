@@ -1,4 +1,4 @@
-// Which points belong to components of so many members.
+// Marks the points of components with at least the wanted number of members.
 //
 // Layout: `members` counts by root, `roots[i]` for point `i`; `keep[i]` is 1 where there are
 // `params.least` at least, else 0.

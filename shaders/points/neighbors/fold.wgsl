@@ -2,7 +2,7 @@
 //
 // Layout: `index` and `distance` hold the entries of row `base + row`. With `rows` they are
 // `offset[row]..offset[row + 1]`; otherwise `params.k` for each row, of which missing ones (NONE)
-// come last. `number` is the index of each query, from `params.base` on, that the callback is told.
+// come last. `number` is the index of each query, from `params.base` on, which the callback gets.
 // With `offsets`, `source` holds the sources by their index (2 or 3 words each), and `query` the
 // queries as `number` has them; with `own` the queries are sources. Then the arrays of the
 // callback, which defines State, begin, each, end and, if `stopping`, done.
@@ -62,7 +62,7 @@ fn offset_to(at: vec3<f32>, s: u32) -> vec3<f32> {
 #endif
 }
 
-/// Whether the callback wants no more neighbors.
+/// Returns `true` if the callback wants no more neighbors.
 fn finished(state: State) -> bool {
 #if stopping
     return done(state);

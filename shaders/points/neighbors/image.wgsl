@@ -16,12 +16,12 @@ fn begin_images(sides: vec4<f32>, zero: u32) {
     nothing = zero;
 }
 
-/// The same number, of which compilers do not know that it is a sum.
+/// Returns the number itself, hiding from compilers that it is a sum.
 fn held(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ nothing); }
 
 fn held3(x: vec3<f32>) -> vec3<f32> { return bitcast<vec3<f32>>(bitcast<vec3<u32>>(x) ^ vec3<u32>(nothing)); }
 
-/// The difference of a query and the nearest image of a source along an axis.
+/// Returns the difference of a query and the nearest image of a source along an axis.
 fn nearest_image(q: f32, s: f32, axis: u32) -> f32 {
     let d = q - s;
     let l = side[axis];

@@ -15,7 +15,7 @@ fn clear_list#(reach: f32) {
     worst# = NONE;
 }
 
-/// What the entry behind becomes if the new one comes before it: the new one, or the entry that
+/// Distance of the next entry if the new one comes before it: the new one, or the entry that
 /// moves.
 var<private> moved_d: f32;
 var<private> moved_s: u32;
@@ -43,7 +43,7 @@ fn insert#(d: f32, s: u32) {
     take_reach#();
 }
 
-/// The reach that the list leaves: its last entry. (Each line overwrites the one before.)
+/// Takes the reach that the list leaves: its last entry. (Each line overwrites the one before.)
 fn take_reach#() {
     reach# = distance#_@;
     worst# = index#_@;

@@ -18,7 +18,7 @@ var<private> lane: u32;
 var<private> stack_?: u32;
 
 fn begin_lanes() {}
-/// Where all lanes of the group arrive before one goes on.
+/// Waits until all lanes of the group arrive.
 fn come_together() { reconverge(); }
 /// A value that is the same in all lanes, so that a compiler knows it.
 fn group_value(value: u32) -> u32 { return subgroupBroadcastFirst(value); }
@@ -31,7 +31,7 @@ fn lane_max_i32(value: i32) -> i32 { return subgroupMax(value); }
 fn lane_min(value: vec3<f32>) -> vec3<f32> { return subgroupMin(value); }
 fn lane_max(value: vec3<f32>) -> vec3<f32> { return subgroupMax(value); }
 
-/// What this lane has to give to others.
+/// The value of this lane that others read.
 var<private> shared_at: vec3<f32>;
 
 fn share(at: vec3<f32>) { shared_at = at; }

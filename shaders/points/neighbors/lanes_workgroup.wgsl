@@ -12,7 +12,7 @@ const lanes: u32 = LANES;
 var<private> lane: u32;
 
 var<workgroup> stack: array<u32, STACK>;
-/// What lanes add to a vote; 0 between votes.
+/// Sum of a vote; 0 between votes.
 var<workgroup> votes: atomic<u32>;
 var<workgroup> agreed: u32;
 var<workgroup> shared_at: array<vec3<f32>, LANES>;
@@ -24,7 +24,7 @@ fn begin_lanes() {
 /// Votes of a workgroup wait for all anyway.
 fn come_together() {}
 
-/// What all lanes have added to `votes`.
+/// Returns the sum that all lanes have added to `votes`.
 fn agree() -> u32 {
     workgroupBarrier();
     if lane == 0u { agreed = atomicExchange(&votes, 0u); }

@@ -8,7 +8,7 @@
 //
 // Each lane keeps which of its queries are in one tree, and a point of that tree once all are. That
 // point need not be the root: what is looked up of it may be out of date, and is a member of the
-// same tree all the same.
+// same tree.
 //
 // Software renderers execute what stands behind a condition whether it holds or not: loops of few
 // rounds keep them from executing the expensive parts for every source.
@@ -41,7 +41,7 @@ fn begin_query#(row: u32) {
     active_slots |= component_mask#;
 }
 
-/// The queries of a lane lie in one leaf.
+/// Begins a group: the queries of a lane lie in one leaf.
 fn begin_group() {
     root = first_row;
     lane_bounds = Bounds(vec3<f32>(FAR), vec3<f32>(-FAR));
@@ -55,7 +55,7 @@ fn begin_group() {
 
 fn max_reach() -> f32 { return params.reach; }
 
-/// Whether the lane's queries reach a node.
+/// Returns `true` if the lane's queries reach a node.
 fn reaches(node: Node) -> bool {
     if active_slots == 0u { return false; }
     let g = gap_between(lane_bounds, node.bounds);
@@ -64,7 +64,7 @@ fn reaches(node: Node) -> bool {
 
 fn end_query#(row: u32) {}
 
-/// Whether all queries of the lane are known to be in one tree.
+/// Returns `true` if all queries of the lane are known to be in one tree.
 fn in_one_tree() -> bool {
     return component_mask0 == active_slots;
 }
@@ -101,8 +101,8 @@ fn join(source: u32) {
         let above = load_parent(high);
         if high == at {
             // Another invocation may have linked it meanwhile: the step goes on from what is there
-            // now. To load it anew would not do: where caches are not kept alike within a dispatch,
-            // it would look like a root for ever.
+            // now. Loading it again would be wrong: where caches are not kept alike within a
+            // dispatch, it would look like a root for ever.
             let found = exchange_parent(at, at, low);
             let next = select(found.x, low, found.y == 1u);
             a = select(a, next, from_a || found.y == 1u);
@@ -174,8 +174,8 @@ fn meets(first: u32) -> bool {
     return a == b;
 }
 
-/// Whether a node's points are all in one tree with all queries: those of a node no longer than the
-/// reach are with each other.
+/// Returns `true` if a node's points are all in one tree with all queries: those of a node no
+/// longer than the reach are with each other.
 fn can_skip(level: u32, node: u32, loaded: Node) -> bool {
     let apart = active_slots != 0u && !in_one_tree();
     if any_lane(apart || !fits_reach(loaded.diagonal)) { return false; }

@@ -1,7 +1,7 @@
 // The order of a traversal: of the children of a node the nearest first.
 
-/// Where a child stands in the order, the first least, with its number in the lowest bits; -1 if
-/// the group does not reach it.
+/// Returns the key of a child in the order, the first least, with its number in the lowest bits; -1
+/// if the group does not reach it.
 fn visit_key(child: u32, count: u32, node: u32, most: f32) -> i32 {
     if child >= count { return -1; }
     let b = bounds_of(node + child);

@@ -1,4 +1,4 @@
-// What a callback is told of a neighbor.
+// The description of a neighbor that a callback gets.
 
 struct Neighbor {
     /// Index of the source in its input.

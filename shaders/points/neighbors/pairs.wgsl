@@ -22,8 +22,8 @@ fn step_to_bin(low: u32, step: u32, square: f32) -> u32 {
     return select(low, next, low + step < BINS && load_edges(next) <= square);
 }
 
-/// The bin of a square from the first edge on and below the last: by halving, without a loop, for
-/// some drivers limit their rounds.
+/// Returns the bin of a square from the first edge on and below the last: by halving, without a
+/// loop, for some drivers limit their rounds.
 fn bin_of(square: f32) -> u32 {
     var low = 0u;
     low = step_to_bin(low, HALF >> @u, square);

@@ -31,15 +31,15 @@ fn step_to_bin(low: u32, step: u32, square: f32) -> u32 {
     return select(low, next, low + step < BINS && edge(next) <= square);
 }
 
-/// The bin of a square from the first edge on and below the last: by halving, without a loop, for
-/// some drivers limit their rounds.
+/// Returns the bin of a square from the first edge on and below the last: by halving, without a
+/// loop, for some drivers limit their rounds.
 fn bin_of(square: f32) -> u32 {
     var low = 0u;
     low = step_to_bin(low, HALF >> @u, square);
     return low;
 }
 
-/// The product of two integers: low and high word.
+/// Returns the product of two integers: low and high word.
 fn product(a: u32, b: u32) -> vec2<u32> {
     let low = (a & 0xffffu) * (b & 0xffffu);
     let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);

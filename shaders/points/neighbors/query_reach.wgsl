@@ -11,21 +11,21 @@ fn merge_source(s: u32) {}
 fn can_skip(level: u32, node: u32, loaded: Node) -> bool { return false; }
 fn must_repeat() -> bool { return false; }
 
-/// The greatest reach of the group.
+/// Returns the greatest reach of the group.
 fn max_reach() -> f32 {
     var most = -1.0;
     most = max(most, reach#);
     return lane_max_f32(most);
 }
 
-/// Whether a query reaches a node. Where many points coincide, the indices of a node tell that none
-/// of them is wanted.
+/// Returns `true` if a query reaches a node. Where many points coincide, the indices of a node tell
+/// that none of them is wanted.
 fn touches(at: vec3<f32>, node: Node, reach: f32, worst: u32) -> bool {
     let g = gap(at, node.bounds);
     return square_of(scaled3(g)) * CLOSER <= reach && (reach > 0.0 || node.least < worst);
 }
 
-/// Whether any query of the lane reaches a node.
+/// Returns `true` if any query of the lane reaches a node.
 fn reaches(node: Node) -> bool {
     var near = false;
     near = near | touches(vec3<f32>(x#, y#, z#), node, reach#, worst#);

@@ -1,8 +1,8 @@
 // The square root as IEEE 754 rounds it: roots of drivers may be several units of the last place
 // away.
 
-/// The root of a finite number from 0 on. A root s of d is the nearest number if s * before(s) < d
-/// <= s * after(s), with the numbers beside it (Tuckerman's test).
+/// Returns the root of a finite number from 0 on. A root s of d is the nearest number if s *
+/// before(s) < d <= s * after(s), with the numbers beside it (Tuckerman's test).
 fn rounded_sqrt(d: f32) -> f32 {
     var root = sqrt(d);
     if root == 0.0 { return root; }

@@ -7,9 +7,9 @@
 //
 // All lanes of a group come to every vote together: loops and conditions around one depend on
 // parameters, results of votes and variables of a function that hold such, and on nothing else.
-// Where lanes go apart (the sources that one accepts, steps to roots) nobody votes, and they come
+// Where lanes go apart (the sources that one accepts, steps to roots) no lane votes, and they come
 // together again before anybody does (`come_together`): that lanes which have left a loop wait for
-// the others is no promise of Vulkan's. `tests/shaders.rs` goes through every form and checks it.
+// the others is not promised by Vulkan. `tests/shaders.rs` goes through every form and checks it.
 //
 // The kernel that imports this module defines what is done with sources:
 // - `begin_query#(row)` and `end_query#(row)` for each query, `begin_group()` after the former of
@@ -25,7 +25,7 @@
 // of each in the input, `box` eight words per node (bits of low and high, the least index of a
 // point, the length of the diagonal), level after level from the leaves; `query` and `number` are
 // for the queries what `source` and `order` are for the sources. Without these, the queries are the
-// sources. For linking, `parent` stands in the place of `order` (link.wgsl). A leaf is LEAF points,
+// sources. For linking, `parent` is bound instead of `order` (link.wgsl). A leaf is LEAF points,
 // a node FAN nodes of the level below. Coordinates are scaled as they are loaded (measure.wgsl).
 //
 // Workgroup: GROUP invocations in as many groups as they make; memory as the lanes need it.
@@ -87,7 +87,7 @@ struct Node {
     diagonal: f32,
 }
 
-/// What is subtracted from queries and from sources if all their pairs take the same periodic
+/// Shifts subtracted from queries and from sources if all their pairs take the same periodic
 /// image; `mixed` if they do not.
 struct Image {
     by_query: vec3<f32>,
@@ -97,7 +97,7 @@ struct Image {
 
 /// The query of the first slot.
 var<private> first_row: u32;
-/// Of the leaf that was found last.
+/// Bounds of the leaf that was found last.
 var<private> leaf_bounds: Bounds;
 /// Bounds of the group's queries.
 var<private> group_bounds: Bounds;
@@ -148,7 +148,7 @@ fn query_at(i: u32) -> vec3<f32> {
 #endif
 }
 
-/// The index of a source in its input; when linking, its parent.
+/// Returns the index of a source in its input; when linking, its parent.
 fn index_of(i: u32) -> u32 {
 #if links
     return load_parent(i);
@@ -157,7 +157,7 @@ fn index_of(i: u32) -> u32 {
 #endif
 }
 
-/// The index of a query in its input.
+/// Returns the index of a query in its input.
 fn number_of(row: u32) -> u32 {
 #if own
     return index_of(row);
@@ -166,7 +166,7 @@ fn number_of(row: u32) -> u32 {
 #endif
 }
 
-/// The row of a query's results: by its index in the input, or along the curve.
+/// Returns the row of a query's results: by its index in the input, or along the curve.
 fn result_row(row: u32, number: u32) -> u32 {
     return select(row - params.base, number, params.by_number == 1u);
 }
@@ -193,7 +193,7 @@ fn gap(at: vec3<f32>, b: Bounds) -> vec3<f32> {
     return max(min(plain, min(at - held3(b.high - side), b.low - held3(at - side))), vec3<f32>(0.0));
 }
 
-/// The same between two bounds.
+/// Returns the gap between two bounds along each axis.
 fn gap_between(a: Bounds, b: Bounds) -> vec3<f32> {
     let plain = max(b.low - a.high, a.low - b.high);
     return max(min(plain, min(a.low - held3(b.high - side), b.low - held3(a.high - side))), vec3<f32>(0.0));
@@ -210,8 +210,8 @@ fn image_of(b: Bounds) -> Image {
     return Image(by_query, by_source, mixed);
 }
 
-/// Of the slots that reach source `j`, those that it counts for: in a half traversal the queries
-/// before it, so that each pair is found once.
+/// Returns the slots among those that reach source `j` that it counts for: in a half traversal the
+/// queries before it, so that each pair is found once.
 fn wanted_hits(j: u32) -> u32 {
 #if half
     return extractBits(hits, 0u, u32(clamp(i32(j) - i32(first_row), 0, 32)));
@@ -289,8 +289,8 @@ fn scan(leaf: u32, b: Bounds) {
 #import neighbors::in_order
 #endif
 
-/// The next leaf that is reached, with its bounds; NONE if there is none left, or the traversal has
-/// stopped.
+/// Returns the next leaf that is reached, with its bounds; NONE if there is none left, or the
+/// traversal has stopped.
 fn next_leaf(stack_size: ptr<function, u32>, own_leaf: u32) -> u32 {
     while *stack_size > 0u {
         let entry = pop_entry(stack_size);
@@ -330,7 +330,7 @@ fn stop_at(leaf: u32) {
 }
 #endif
 
-/// Traverses the tree, but for `own_leaf`.
+/// Traverses the tree except `own_leaf`.
 fn traverse(own_leaf: u32) {
     var stack_size = 0u;
     push_entry(&stack_size, params.levels << 28u);
@@ -363,8 +363,8 @@ fn load_slot#(row: u32) {
     if reach# >= 0.0 { group_bounds = Bounds(min(group_bounds.low, at), max(group_bounds.high, at)); }
 }
 
-/// The leaf that the points of a group are in, the first of which is `row`, if it is looked at
-/// first; NONE if it comes in its turn.
+/// Returns the leaf that the points of a group are in, the first of which is `row`, if it is looked
+/// at first; NONE if it comes in its turn.
 fn own_leaf_of(row: u32) -> u32 {
 #if own
 #if nearest_first
@@ -377,7 +377,8 @@ fn own_leaf_of(row: u32) -> u32 {
 #endif
 }
 
-/// The first leaf that a group looks at, the first query of which is `row`; NONE if it is complete.
+/// Returns the first leaf that a group looks at, the first query of which is `row`; NONE if it is
+/// complete.
 fn first_leaf(row: u32) -> u32 {
 #if half
     let begin = row / LEAF;

@@ -1,4 +1,4 @@
-// The first sphere about each query that is no denser than asked for, among those that end at an
+// The first sphere about each query that is not denser than asked for, among those that end at an
 // entry of its list.
 //
 // Layout: row `i` is entries `offset[i]..offset[i + 1]` of `distance`, ascending; `first[i]` is

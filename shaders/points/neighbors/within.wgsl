@@ -12,7 +12,7 @@
 
 var<private> state#: State;
 
-/// Whether the callback wants no more neighbors.
+/// Returns `true` if the callback wants no more neighbors.
 fn finished(state: State) -> bool {
 #if stopping
     return done(state);

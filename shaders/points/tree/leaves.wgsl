@@ -30,7 +30,7 @@ fn fetch(first: u32, points: u32, lane: u32) {
     for (var w = lane; w < points; w += GROUP) { indices[w / LEAF * (LEAF + 1u) + w % LEAF] = load_order(first + w); }
 }
 
-/// The bounds of a leaf of `points` points along an axis.
+/// Writes the bounds of a leaf of `points` points along an axis.
 fn bound(leaf: u32, points: u32, axis: u32) {
     var low = 0.0;
     var high = 0.0;

@@ -1,7 +1,7 @@
 // 64-bit sums of numbers and a constant.
 //
-// Layout: `low` and, where sums reach beyond 32 bits (`two`), `high` get the words of `params.first +
-// numbers[i]`.
+// Layout: `low` and, where sums reach beyond 32 bits (`two`), `high` get the words of the sum
+// `params.first + numbers[i]`.
 // Workgroup: GROUP invocations, ITEMS numbers each. No workgroup memory.
 
 var<uniform> params: Params;
