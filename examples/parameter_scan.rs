@@ -28,7 +28,7 @@ meshloom::kernel_params! {
 /// last step cut where it does.
 const SWING: &str = "
     var<uniform> params: Params;
-    var<storage, read> pendulums: array<f32>; // length in metres and angle in radians of each
+    var<storage, read> pendulums: array<f32>; // length in meters and angle in radians of each
     var<storage, read> constants: array<f32>; // gravity, step in seconds
     var<storage, read_write> periods: array<f32>;
     fn each_invocation(item: u32) {

@@ -230,7 +230,7 @@ fn mismatched_collectives_are_an_error() {
     // One has skipped a call of a part, and waits for the others elsewhere.
     mismatch(
         |comm, last| {
-            let part = comm.split(Some(0), 0)?.expect("all have a colour");
+            let part = comm.split(Some(0), 0)?.expect("all have a color");
             if last { part.gather(0, &[0u8]).map(drop) } else { part.barrier() }
         },
         &["barrier", "gather"],
@@ -259,7 +259,7 @@ fn a_mismatch_ends_all_waits_whatever_its_finder_does() {
 #[test]
 fn a_communicator_dropped_too_early_is_an_error() {
     let error = run_threads(2, |comm| {
-        let part = comm.split(Some(0), 0)?.expect("all have a colour");
+        let part = comm.split(Some(0), 0)?.expect("all have a color");
         if comm.rank() == 0 {
             part.barrier()?;
         }

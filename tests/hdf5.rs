@@ -626,7 +626,7 @@ fn centres_of_groups_are_read_from_several_files() {
     told(&["halos.0.hdf5", "one of 3 files of a catalogue", "halos.2.hdf5", "put all beside it"]);
     fs::copy(part(0), part(2)).unwrap();
     header(&part(1), "Ngroups_ThisFile", 1);
-    told(&["halos.1.hdf5", "Ngroups_ThisFile counts 1 groups, but there are 0 centres"]);
+    told(&["halos.1.hdf5", "Ngroups_ThisFile counts 1 groups, but there are 0 centers"]);
     header(&part(1), "Ngroups_ThisFile", 0);
     for index in 0..3 {
         header(&part(index), "Ngroups_Total", 7);

@@ -198,7 +198,7 @@ impl PointFile {
         {
             terminal::warn(&format!(
                 "{}: coordinate {axis} is rounded to f32 by more than 1/100 of the distance between \
-                 neighbours, whose order may be lost; along open axes subtract a common origin from the points in f64 first, \
+                 neighbors, whose order may be lost; along open axes subtract a common origin from the points in f64 first, \
                  before anything rounds them to f32",
                 printable_path(self.file.path())
             ));

@@ -187,7 +187,7 @@ fn is_search(result: &Value, points: u64) {
 }
 
 #[test]
-fn nearest_neighbours() {
+fn nearest_neighbors() {
     let found = report("knn --size 700,5 -k 8,33 --box 2 --reference", Ranks::Threads(1));
     assert_eq!((&found["kind"], &found["box"]), (&"uniform".into(), &2.0.into()));
     let results = found["results"].as_array().unwrap();

@@ -107,7 +107,7 @@ def _check_grids(gives, takes):
             raise ValueError(f"`{name}`: the model gives {said[0]}, the next one takes {said[1]}; create both on one space, such as `model.target`")
 
 
-class Linearisation:
+class Linearization:
     """A model linearized at a point, the result of `Model.at`.
 
     Attributes
@@ -293,7 +293,7 @@ class Model:
 
         Returns
         -------
-        Linearisation
+        Linearization
 
         Raises
         ------
@@ -312,7 +312,7 @@ class Model:
         <meshloom.Array: (2,) of float32>
         """
         found, derivative = of_given(self._comm, "at", [(self._native.domain, x)], self._native.at, self._finite)
-        return Linearisation(self, result(self.target, found), derivative)
+        return Linearization(self, result(self.target, found), derivative)
 
     def random(self, seed=0, scale=1.0):
         """Draw a random field of the domain.

@@ -35,13 +35,13 @@ from . import _native
 from ._arguments import real_number, whole_number
 from ._arrays import real_array
 from ._comm import agreed, gathered, resolve, summary, together
-from ._model import Linearisation, Model, check_finite, given, long_axes, same_shape
+from ._model import Linearization, Model, check_finite, given, long_axes, same_shape
 from ._simulation import run_options, warn
 from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, space_of, three, vector
 
 __all__ = [
     "Leaf",
-    "Linearisation",
+    "Linearization",
     "Model",
     "Space",
     "amplitudes",

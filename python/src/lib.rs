@@ -75,7 +75,7 @@ mod _native {
     #[pymodule_export]
     use crate::mpi_comm::{from_mpi, mpi_library};
     #[pymodule_export]
-    use crate::operators::{NativeLinearisation, NativeModel};
+    use crate::operators::{NativeLinearization, NativeModel};
     #[pymodule_export]
     use crate::power::{power_of_field, power_of_points};
     #[pymodule_export]

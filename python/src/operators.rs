@@ -5,7 +5,7 @@ use meshloom::Error;
 use meshloom::Rank;
 use meshloom::host_memory;
 use meshloom::map::{ChunkSize, Items, Mapping, Placement, jacobian_columns, jacobian_rows, numbers_of};
-use meshloom::operators::{Contents, Linearisation, Model, OperatorError, Space, Vector};
+use meshloom::operators::{Contents, Linearization, Model, OperatorError, Space, Vector};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
@@ -101,7 +101,7 @@ impl NativeModel {
     }
 
     /// Returns its value, and its derivative there.
-    fn at(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(Vec<Py<PyAny>>, NativeLinearisation)> {
+    fn at(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(Vec<Py<PyAny>>, NativeLinearization)> {
         let session = &self.handle.session;
         let x = given(session, x)?;
         let (handle, found) = self.handle.derive(py, move |work, model| {
@@ -110,7 +110,7 @@ impl NativeModel {
             let found = at.value.contents().to_vec();
             Ok((at, found))
         })?;
-        let derivative = NativeLinearisation { handle, domain: self.domain.clone(), target: self.target.clone() };
+        let derivative = NativeLinearization { handle, domain: self.domain.clone(), target: self.target.clone() };
         Ok((taken(py, session, &self.target, found)?, derivative))
     }
 
@@ -158,14 +158,14 @@ fn mapped(
 
 /// The derivative of a model at a point.
 #[pyclass(frozen, module = "meshloom._native")]
-pub struct NativeLinearisation {
-    handle: Handle<Linearisation>,
+pub struct NativeLinearization {
+    handle: Handle<Linearization>,
     domain: Vec<LeafShape>,
     target: Vec<LeafShape>,
 }
 
 #[pymethods]
-impl NativeLinearisation {
+impl NativeLinearization {
     /// Returns the derivative times `dx`.
     fn jvp(&self, py: Python<'_>, dx: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Py<PyAny>>> {
         let dx = given(&self.handle.session, dx)?;
@@ -208,7 +208,7 @@ fn numbers(rank: &mut Rank, field: &Vector) -> Result<Vec<f64>, OperatorError> {
 }
 
 /// Returns the matrix of a derivative of a model on one rank, with its rows and columns.
-fn matrix(rank: &mut Rank, at: &Linearisation, chunk: u64) -> Result<(Vec<f64>, u64, u64), Failure> {
+fn matrix(rank: &mut Rank, at: &Linearization, chunk: u64) -> Result<(Vec<f64>, u64, u64), Failure> {
     if rank.comm.size() > 1 {
         return Err(Failure::Value("jacobian: expected a model on one rank; use jvp and vjp on several".into()));
     }

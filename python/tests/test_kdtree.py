@@ -7,7 +7,7 @@ import meshloom
 from meshloom import _kdtree
 
 spatial = pytest.importorskip("scipy.spatial")
-# Metres of a map: float32 counts them in steps of 0.03 and 0.5.
+# Meters of a map: float32 counts them in steps of 0.03 and 0.5.
 MAP = np.array([500_000.0, 5_400_000.0]) + 10 * np.random.default_rng(23).random((400, 2))
 
 

@@ -1,4 +1,4 @@
-"""Neighbours, groups, pairs, order: beside SciPy and brute force, and what is refused."""
+"""Neighbors, groups, pairs, order: beside SciPy and brute force, and what is refused."""
 
 import warnings
 

@@ -17,7 +17,7 @@ fn two_sum(a: f32, b: f32) -> vec2<f32> {
 }
 
 /// a + b, exactly, where a is the greater.
-fn normalised(a: f32, b: f32) -> vec2<f32> {
+fn normalized(a: f32, b: f32) -> vec2<f32> {
     let sum = held(a + b);
     return vec2<f32>(sum, b - held(sum - a));
 }
@@ -35,18 +35,18 @@ fn two_product(a: f32, b: f32) -> vec2<f32> {
 
 fn sum2(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     let sum = two_sum(a.x, b.x);
-    return normalised(sum.x, sum.y + (a.y + b.y));
+    return normalized(sum.x, sum.y + (a.y + b.y));
 }
 
 fn product2(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     let product = two_product(a.x, b.x);
-    return normalised(product.x, product.y + (a.x * b.y + a.y * b.x));
+    return normalized(product.x, product.y + (a.x * b.y + a.y * b.x));
 }
 
 fn quotient2(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     let first = a.x / b.x;
     let rest = sum2(a, -product2(b, vec2<f32>(first, 0.0)));
-    return normalised(first, rest.x / b.x);
+    return normalized(first, rest.x / b.x);
 }
 
 /// Returns the natural logarithm of a positive number: the logarithm of its power of two plus
@@ -72,7 +72,7 @@ fn log2floats(a: vec2<f32>) -> vec2<f32> {
     let series = sum2(vec2<f32>(1.0, tail), product2(w, vec2<f32>(0.33333334, -9.934108e-9)));
     // The logarithm of 2 in two floats.
     let whole = two_product(f32(power), 0.6931472);
-    let powers = normalised(whole.x, whole.y + f32(power) * -1.9046543e-9);
+    let powers = normalized(whole.x, whole.y + f32(power) * -1.9046543e-9);
     return sum2(powers, 2.0 * product2(z, series));
 }
 

@@ -19,7 +19,7 @@ use super::transport::Transport;
 /// Runs a body as one rank of the MPI processes that `mpirun`, `srun` or the like started.
 /// Collective over all of them.
 ///
-/// - MPI is initialized, with `MPI_THREAD_SERIALIZED`, only if it is not yet, and finalised only if
+/// - MPI is initialized, with `MPI_THREAD_SERIALIZED`, only if it is not yet, and finalized only if
 ///   it was initialized here. It cannot start again in this process after that. The body gets a
 ///   duplicate of `MPI_COMM_WORLD`.
 /// - A rank whose body fails or panics prints `rank R: message` and ends all processes with exit
@@ -80,7 +80,7 @@ fn fail(family: &Family, rank: usize, message: &str, code: u8) -> ! {
     end_all(rank, message, code)
 }
 
-/// MPI, finalised at the end if it was initialized here.
+/// MPI, finalized at the end if it was initialized here.
 struct Session {
     initialized_here: bool,
 }
@@ -94,7 +94,7 @@ impl Session {
             ffi::MPI_Initialized(&mut initialized);
             ffi::MPI_Finalized(&mut finalized);
             if finalized != 0 {
-                return Err(CommError::Start("MPI was finalised and cannot start again in this process".to_owned()));
+                return Err(CommError::Start("MPI was finalized and cannot start again in this process".to_owned()));
             }
             if initialized == 0 {
                 let launched = Launched::from_env();

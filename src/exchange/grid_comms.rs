@@ -11,7 +11,7 @@ use crate::grid::{Cost, Grid};
 /// it along that axis only.
 ///
 /// The peer numbers of these exchanges are positions along the axis, as
-/// [`Grid::neighbours`](crate::grid::Grid::neighbours) lists them. The last axis is never cut, so a
+/// [`Grid::neighbors`](crate::grid::Grid::neighbors) lists them. The last axis is never cut, so a
 /// rank is alone along it.
 pub struct GridComms {
     grid: Grid,

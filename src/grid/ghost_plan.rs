@@ -57,7 +57,7 @@ impl Block {
 /// This rank's half of a copy between own cells of one rank and ghost cells of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The other rank's index along the axis ([`Grid::neighbours`]).
+    /// The other rank's index along the axis ([`Grid::neighbors`]).
     pub peer: usize,
     /// The block in this rank's array.
     pub block: Block,
@@ -246,7 +246,7 @@ mod tests {
             let before = arrays.clone();
             for (rank, plan) in plans.iter().enumerate() {
                 let s = &plan.sweeps[sweep];
-                let line = grid.neighbours(rank, s.axis);
+                let line = grid.neighbors(rank, s.axis);
                 let me = line.iter().position(|&r| r == rank).unwrap();
                 for (peer, &other) in line.iter().enumerate() {
                     let mine: Vec<_> = s.ghosts.iter().filter(|link| link.peer == peer).collect();

@@ -13,7 +13,7 @@ use super::split::split;
 /// use meshloom::grid::Grid;
 /// let grid = Grid::new([2, 3], 6)?;
 /// assert_eq!(grid.part([9, 9, 9], 5), [5..9, 6..9, 0..9]);
-/// assert_eq!(grid.neighbours(4, 1), [3, 4, 5]); // the ranks along axis 1 through rank 4
+/// assert_eq!(grid.neighbors(4, 1), [3, 4, 5]); // the ranks along axis 1 through rank 4
 /// # Ok::<(), meshloom::grid::LayoutError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,7 +99,7 @@ impl Grid {
     /// Returns the ranks that differ from `rank` in their position along `axis` only, with itself,
     /// in order.
     #[must_use]
-    pub fn neighbours(&self, rank: usize, axis: usize) -> Vec<usize> {
+    pub fn neighbors(&self, rank: usize, axis: usize) -> Vec<usize> {
         let [i, j] = self.at(rank);
         match axis {
             0 => (0..self.parts[0]).map(|i| i * self.parts[1] + j).collect(),

@@ -21,7 +21,7 @@ pub struct Footprint {
     /// A vector of the space of the noise.
     pub excitation: u64,
     /// The inputs of the derivatives at a point.
-    pub linearisation: u64,
+    pub linearization: u64,
     /// Temporary memory of derivatives and inner products.
     pub work: u64,
 }
@@ -47,7 +47,7 @@ impl Footprint {
         let eta = likelihood.data(space)?;
         let excitation = settled(space, groups)?;
         let at = likelihood.at(space, &place)?;
-        let linearisation = settled(space, groups)?;
+        let linearization = settled(space, groups)?;
         at.gradient(space, &mut out)?;
         at.metric(space, &place, &mut out)?;
         // The fit reports values that are not finite.
@@ -62,18 +62,18 @@ impl Footprint {
         groups.all().barrier()?;
         drop((at, eta, place));
         settled(space, groups)?;
-        let steps = [[before, vector], [vector, excitation], [excitation, linearisation], [linearisation, work]];
+        let steps = [[before, vector], [vector, excitation], [excitation, linearization], [linearization, work]];
         let mut bytes = steps.map(|[before, after]| after.saturating_sub(before));
         groups.all().all_reduce(&mut bytes, Op::Max)?;
-        let [vector, excitation, linearisation, work] = bytes;
-        Ok(Footprint { vector, excitation, linearisation, work })
+        let [vector, excitation, linearization, work] = bytes;
+        Ok(Footprint { vector, excitation, linearization, work })
     }
 
     /// Returns the bytes of a sample: residual, place and, if `kept`, the inputs of its
     /// derivatives.
     #[must_use]
     pub fn sample(&self, kept: bool) -> u64 {
-        2 * self.vector + if kept { self.linearisation } else { 0 }
+        2 * self.vector + if kept { self.linearization } else { 0 }
     }
 
     /// Returns the bytes of an iteration with `samples` of a group, of which `kept` keep the inputs
@@ -85,8 +85,8 @@ impl Footprint {
         let vectors = (2 * samples + levels + VECTORS) * self.vector + EXCITATIONS * self.excitation;
         // One more for samples that are not kept. A bent sample needs two, and submits two products
         // together.
-        let linearisations = (kept + u64::from(kept < samples)).max(2);
-        vectors + linearisations * self.linearisation + 2 * self.work
+        let linearizations = (kept + u64::from(kept < samples)).max(2);
+        vectors + linearizations * self.linearization + 2 * self.work
     }
 
     /// Returns how many of `samples` can be kept within `budget` bytes.
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn as_many_samples_are_kept_as_fit() {
-        let footprint = Footprint { vector: 10, excitation: 5, linearisation: 100, work: 50 };
+        let footprint = Footprint { vector: 10, excitation: 5, linearization: 100, work: 50 };
         // 2 vectors a sample, 4 levels, 12 more; two products; 100 for each linearization, of which
         // there are two at least.
         let least = (16 + 4 + 12) * 10 + 30 + 100;
@@ -133,6 +133,6 @@ mod tests {
             "{error}"
         );
         assert_eq!(footprint.sample(true) - footprint.sample(false), 100);
-        assert_eq!(Footprint { vector: 0, excitation: 0, linearisation: 0, work: 0 }.kept(8, 0).unwrap(), 8);
+        assert_eq!(Footprint { vector: 0, excitation: 0, linearization: 0, work: 0 }.kept(8, 0).unwrap(), 8);
     }
 }

@@ -61,7 +61,7 @@ fn enlarged(frame: &[f32], width: usize, enlarge: usize, limit: f32) -> Vec<u8> 
 
 fn palette() -> Vec<u8> {
     let steps = COLOURS.len() - 1;
-    let colour = |entry: usize| {
+    let color = |entry: usize| {
         let along = entry as f32 / (ENTRIES - 1) as f32 * steps as f32;
         let first = (along as usize).min(steps - 1);
         [0, 1, 2].map(|i| {
@@ -69,7 +69,7 @@ fn palette() -> Vec<u8> {
             (low + (high - low) * (along - first as f32)).round() as u8
         })
     };
-    (0..ENTRIES).flat_map(colour).collect()
+    (0..ENTRIES).flat_map(color).collect()
 }
 
 fn encode(pixels: &[u8], [width, height]: [u32; 2]) -> Result<Vec<u8>, EncodingError> {

@@ -216,7 +216,7 @@ mod tests {
     use crate::io::scratch::Scratch;
 
     #[test]
-    fn colours_grow_lighter_all_along() {
+    fn colors_grow_lighter_all_along() {
         let light = |c: [u8; 3]| 0.2126 * f32::from(c[0]) + 0.7152 * f32::from(c[1]) + 0.0722 * f32::from(c[2]);
         assert_eq!(color(0.0), COLORS[0]);
         assert_eq!(color(1.0), COLORS[7]);

@@ -12,7 +12,7 @@ use super::error::MapError;
 use super::gauge::JointGauge;
 use crate::gpu::Array;
 use crate::hash::{START, fnv1a};
-use crate::operators::{Contents, Linearisation, OperatorError, Space, Vector};
+use crate::operators::{Contents, Linearization, OperatorError, Space, Vector};
 use crate::rank::Rank;
 
 /// Returns the number of values of a space on all ranks: leaf by leaf, and for distributed leaves
@@ -55,7 +55,7 @@ pub fn numbers_of(rank: &Rank, space: &Space) -> Result<u64, OperatorError> {
 /// differ between ranks; [`MapError::Budget`] on all ranks; errors of the operator and of `each`.
 pub fn jacobian_columns<E: From<MapError> + From<OperatorError>>(
     rank: &mut Rank,
-    at: &Linearisation,
+    at: &Linearization,
     columns: Range<u64>,
     chunk: ChunkSize,
     each: impl FnMut(&mut Rank, u64, &[Vector]) -> Result<(), E>,
@@ -71,7 +71,7 @@ pub fn jacobian_columns<E: From<MapError> + From<OperatorError>>(
 /// Same as [`jacobian_columns`].
 pub fn jacobian_rows<E: From<MapError> + From<OperatorError>>(
     rank: &mut Rank,
-    at: &Linearisation,
+    at: &Linearization,
     rows: Range<u64>,
     chunk: ChunkSize,
     each: impl FnMut(&mut Rank, u64, &[Vector]) -> Result<(), E>,

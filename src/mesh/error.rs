@@ -87,7 +87,7 @@ pub enum MeshError {
     /// A spectrum of more bins than wavenumbers are told apart in.
     #[error(
         "the spectrum would have {bins} bins, each as wide as the fundamental mode of the longest side, and {most} are the most; \
-         use a mesh of fewer cells (of a field, means of neighbouring cells), or measure parts of the longest side"
+         use a mesh of fewer cells (of a field, means of neighboring cells), or measure parts of the longest side"
     )]
     Bins {
         /// The Nyquist frequency of the coarsest axis in fundamental modes.

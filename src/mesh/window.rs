@@ -88,15 +88,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_add_up_and_keep_the_centre() {
+    fn weights_add_up_and_keep_the_center() {
         for window in Window::ALL {
             for step in -40..40 {
                 let x = f64::from(step) * 0.1373;
                 let (first, weights) = window.nodes(x);
                 let total: f64 = weights.iter().sum();
-                let centre: f64 = weights.iter().enumerate().map(|(n, w)| w * (first as f64 + n as f64)).sum();
+                let center: f64 = weights.iter().enumerate().map(|(n, w)| w * (first as f64 + n as f64)).sum();
                 assert!((total - 1.0).abs() < 1e-14, "{window} at {x}: {weights:?}");
-                assert!((centre - x).abs() < 1e-13, "{window} at {x}: centre {centre}");
+                assert!((center - x).abs() < 1e-13, "{window} at {x}: center {center}");
                 assert!(weights.iter().all(|w| *w >= 0.0), "{window} at {x}: {weights:?}");
             }
         }

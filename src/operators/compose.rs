@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Leaf;
-use super::operator::{Differentiable, Linearised, Model};
+use super::operator::{Differentiable, Linearized, Model};
 use super::part::Part;
 use super::pointwise::{Binary, Pointwise};
 use super::pointwise_map::PointwiseMap;
@@ -223,15 +223,15 @@ impl Differentiable for Then {
         self.second.apply(rank, &between, y)
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         let mut between = self.between(rank)?;
-        let first = self.first.clone().linearise(rank, x, &mut between)?;
-        let second = self.second.clone().linearise(rank, &between, y)?;
+        let first = self.first.clone().linearize(rank, x, &mut between)?;
+        let second = self.second.clone().linearize(rank, &between, y)?;
         Ok(Box::new(ThenAt { operator: self, first, second }))
     }
 
@@ -256,11 +256,11 @@ impl Differentiable for Then {
 
 struct ThenAt {
     operator: Rc<Then>,
-    first: Box<dyn Linearised>,
-    second: Box<dyn Linearised>,
+    first: Box<dyn Linearized>,
+    second: Box<dyn Linearized>,
 }
 
-impl Linearised for ThenAt {
+impl Linearized for ThenAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         let mut between = self.operator.between(rank)?;
         self.first.jvp(rank, dx, &mut between)?;
@@ -296,16 +296,16 @@ impl Differentiable for Zip {
         Ok(())
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         let mut at = |one: &Rc<dyn Differentiable>| {
             let name = one.name();
             let mut own = y.part(one.target(), name)?;
-            let derivative = one.clone().linearise(rank, &x.part(one.domain(), name)?, &mut own)?;
+            let derivative = one.clone().linearize(rank, &x.part(one.domain(), name)?, &mut own)?;
             y.put(own);
             Ok::<_, OperatorError>(derivative)
         };
@@ -344,11 +344,11 @@ impl Differentiable for Zip {
 
 struct ZipAt {
     operator: Rc<Zip>,
-    first: Box<dyn Linearised>,
-    second: Box<dyn Linearised>,
+    first: Box<dyn Linearized>,
+    second: Box<dyn Linearized>,
 }
 
-impl Linearised for ZipAt {
+impl Linearized for ZipAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         let Zip { first, second, .. } = &*self.operator;
         for (one, derivative) in [(first, &self.first), (second, &self.second)] {
@@ -401,15 +401,15 @@ impl Differentiable for Renamed {
         Ok(())
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         self.fits(x, y)?;
         let mut own = y.renamed(self.inner.target());
-        let derivative = self.inner.clone().linearise(rank, &x.renamed(self.inner.domain()), &mut own)?;
+        let derivative = self.inner.clone().linearize(rank, &x.renamed(self.inner.domain()), &mut own)?;
         *y = own.renamed(y.space());
         Ok(Box::new(RenamedAt { operator: self, derivative }))
     }
@@ -425,10 +425,10 @@ impl Differentiable for Renamed {
 
 struct RenamedAt {
     operator: Rc<Renamed>,
-    derivative: Box<dyn Linearised>,
+    derivative: Box<dyn Linearized>,
 }
 
-impl Linearised for RenamedAt {
+impl Linearized for RenamedAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let inner = &self.operator.inner;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
-use super::operator::{Differentiable, Linearised};
+use super::operator::{Differentiable, Linearized};
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
@@ -149,17 +149,17 @@ impl Differentiable for KernelOperator {
         self.run(rank, &self.value, &[x], y)
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         self.apply(rank, x, y)?;
         self.derivative(rank, x)
     }
 
-    fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
+    fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
         self.signature.domain.admits(x.space(), &self.signature.name)?;
         Ok(Box::new(At { operator: self, x: x.clone() }))
     }
@@ -186,7 +186,7 @@ struct At {
     x: Vector,
 }
 
-impl Linearised for At {
+impl Linearized for At {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         self.operator.run(rank, &self.operator.jvp, &[&self.x, dx], dy)

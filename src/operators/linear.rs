@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
-use super::operator::{Differentiable, Linearised};
+use super::operator::{Differentiable, Linearized};
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
@@ -64,12 +64,12 @@ impl<L: Linear + 'static> Differentiable for L {
         self.run(rank, Direction::Forward, x, y)
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         self.apply(rank, x, y)?;
         Ok(Box::new(Itself(self)))
     }
@@ -87,7 +87,7 @@ impl<L: Linear + 'static> Differentiable for L {
 /// The derivative of a linear operator: the operator itself.
 struct Itself<L>(Rc<L>);
 
-impl<L: Linear + 'static> Linearised for Itself<L> {
+impl<L: Linear + 'static> Linearized for Itself<L> {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.0.apply(rank, dx, dy)
     }

@@ -5,7 +5,7 @@
 //! | [`Space`], [`Leaf`] | supports of vectors: trees of named leaves on meshes, at points, as small vectors |
 //! | [`Vector`] | the values of a space on one rank |
 //! | [`Differentiable`], [`Linear`] | operators: values and products with the derivative |
-//! | [`Model`], [`Linearisation`], [`Derivative`] | composed operators; the value and derivative at a point; the derivative alone |
+//! | [`Model`], [`Linearization`], [`Derivative`] | composed operators; the value and derivative at a point; the derivative alone |
 //! | [`Fingerprint`] | a hash that identifies a model and its constants, on any number of ranks |
 //! | [`Pointwise`], [`PointwiseOperator`] | functions in WGSL, whose derivatives are found here |
 //!
@@ -58,7 +58,7 @@ pub use kernel_operator::KernelOperator;
 pub use leaf::{Leaf, Support};
 pub use linear::{Adjoint, Direction, Linear, ToDevice};
 pub use lines_of_sight::{Line, LinesOfSight};
-pub use operator::{Derivative, Differentiable, Linearisation, Linearised, Model};
+pub use operator::{Derivative, Differentiable, Linearization, Linearized, Model};
 pub use point_numbers::{PointNumbers, PointOrder};
 pub use pointwise::{Argument, Form, Pointwise, PointwiseError};
 pub use pointwise_map::PointwiseMap;

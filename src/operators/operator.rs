@@ -49,20 +49,20 @@ pub trait Differentiable {
     ///
     /// # Errors
     /// Same as [`apply`](Self::apply).
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError>;
+    ) -> Result<Box<dyn Linearized>, OperatorError>;
 
     /// Returns the derivative at `x` without the value.
     ///
     /// # Errors
     /// Same as [`apply`](Self::apply).
-    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
+    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
         let mut value = Vector::new(&rank.gpu, self.target())?;
-        self.linearise(rank, x, &mut value)
+        self.linearize(rank, x, &mut value)
     }
 
     /// Writes the constants of the operator: weights, taps, settings.
@@ -105,7 +105,7 @@ pub trait Differentiable {
 }
 
 /// The derivative of an operator at a point.
-pub trait Linearised {
+pub trait Linearized {
     /// Computes `dy = f'(x) dx`.
     ///
     /// # Errors
@@ -227,17 +227,17 @@ impl Model {
     /// exists.
     ///
     /// # Errors
-    /// Same as [`Differentiable::linearise`].
-    pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<Linearisation, OperatorError> {
+    /// Same as [`Differentiable::linearize`].
+    pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<Linearization, OperatorError> {
         let mut value = Vector::new(&rank.gpu, self.target())?;
-        let derivative = self.0.clone().linearise(rank, x, &mut value)?;
-        Ok(Linearisation { value, derivative: Derivative { model: self.clone(), at: derivative } })
+        let derivative = self.0.clone().linearize(rank, x, &mut value)?;
+        Ok(Linearization { value, derivative: Derivative { model: self.clone(), at: derivative } })
     }
 
     /// Returns the derivative at `x` without the value. A pointwise function computes nothing yet.
     ///
     /// # Errors
-    /// Same as [`Differentiable::linearise`].
+    /// Same as [`Differentiable::linearize`].
     pub fn derivative(&self, rank: &mut Rank, x: &Vector) -> Result<Derivative, OperatorError> {
         Ok(Derivative { model: self.clone(), at: self.0.clone().derivative(rank, x)? })
     }
@@ -246,7 +246,7 @@ impl Model {
 /// The derivative of a model at a point.
 pub struct Derivative {
     model: Model,
-    at: Box<dyn Linearised>,
+    at: Box<dyn Linearized>,
 }
 
 impl fmt::Debug for Derivative {
@@ -265,7 +265,7 @@ impl Derivative {
     /// Computes `dy = f'(x) dx`.
     ///
     /// # Errors
-    /// Same as [`Linearised::jvp`].
+    /// Same as [`Linearized::jvp`].
     pub fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.at.jvp(rank, dx, dy)
     }
@@ -273,7 +273,7 @@ impl Derivative {
     /// Computes `dx = f'(x)^T dy`.
     ///
     /// # Errors
-    /// Same as [`Linearised::vjp`].
+    /// Same as [`Linearized::vjp`].
     pub fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.at.vjp(rank, dy, dx)
     }
@@ -281,7 +281,7 @@ impl Derivative {
     /// Computes `out = f'(x)^T f'(x) dx`.
     ///
     /// # Errors
-    /// Same as [`Linearised::jvp`].
+    /// Same as [`Linearized::jvp`].
     pub fn normal(&self, rank: &mut Rank, dx: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         if self.at.normal(rank, dx, out)? {
             return Ok(());
@@ -293,14 +293,14 @@ impl Derivative {
 }
 
 /// The value and the derivative of a model at a point. It has the methods of the derivative.
-pub struct Linearisation {
+pub struct Linearization {
     /// The value.
     pub value: Vector,
     /// The derivative.
     pub derivative: Derivative,
 }
 
-impl std::ops::Deref for Linearisation {
+impl std::ops::Deref for Linearization {
     type Target = Derivative;
 
     fn deref(&self) -> &Derivative {
@@ -308,8 +308,8 @@ impl std::ops::Deref for Linearisation {
     }
 }
 
-impl fmt::Debug for Linearisation {
+impl fmt::Debug for Linearization {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Linearisation").field("model", &self.derivative.model).finish_non_exhaustive()
+        f.debug_struct("Linearization").field("model", &self.derivative.model).finish_non_exhaustive()
     }
 }

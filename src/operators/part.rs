@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
-use super::operator::{Differentiable, Linearised, Model};
+use super::operator::{Differentiable, Linearized, Model};
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
@@ -60,20 +60,20 @@ impl Differentiable for Part {
         Ok(())
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         self.fits(x, y)?;
         let mut all = self.with_room(rank, y)?;
-        let derivative = self.inner.clone().linearise(rank, x, &mut all)?;
+        let derivative = self.inner.clone().linearize(rank, x, &mut all)?;
         y.put(all.part(&self.signature.target, self.name())?);
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
 
-    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
+    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
         let derivative = self.inner.clone().derivative(rank, x)?;
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
@@ -99,10 +99,10 @@ impl Differentiable for Part {
 
 struct PartAt {
     operator: Rc<Part>,
-    derivative: Box<dyn Linearised>,
+    derivative: Box<dyn Linearized>,
 }
 
-impl Linearised for PartAt {
+impl Linearized for PartAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let mut all = self.operator.with_room(rank, dy)?;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::operator::{Differentiable, Linearised};
+use super::operator::{Differentiable, Linearized};
 use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
 use super::pointwise_map::{PointwiseMap, target_of};
 use super::signature::{OperatorCost, Signature};
@@ -191,17 +191,17 @@ impl Differentiable for PointwiseOperator {
         self.apply_call().record(rank, &self.map, (x, None), &arrays(y))
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         self.apply(rank, x, y)?;
         self.derivative(rank, x)
     }
 
-    fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearised>, OperatorError> {
+    fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
         self.map.domain().admits(x.space(), self.map.name())?;
         Ok(Box::new(At { operator: self, x: x.clone() }))
     }
@@ -241,7 +241,7 @@ struct At {
     x: Vector,
 }
 
-impl Linearised for At {
+impl Linearized for At {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let map = &self.operator.map;

@@ -14,7 +14,7 @@ use super::{Config, SimulationError};
 use crate::gpu::Array;
 use crate::grid::Cost;
 use crate::operators::{
-    Contents, Differentiable, Fingerprint, Leaf, Linearised, OperatorCost, OperatorError, Signature, Space, Vector,
+    Contents, Differentiable, Fingerprint, Leaf, Linearized, OperatorCost, OperatorError, Signature, Space, Vector,
 };
 use crate::rank::Rank;
 
@@ -248,12 +248,12 @@ impl Differentiable for SimulationOperator {
         self.observe(&mut sweeps, rank, y)
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         let (noise, parameters) = self.parts(x)?;
         let mut at = || {
             let numbers = self.numbers(rank, parameters)?;
@@ -311,7 +311,7 @@ struct SimulationAt {
     end: Option<Array<f32>>,
 }
 
-impl Linearised for SimulationAt {
+impl Linearized for SimulationAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         let operator = &*self.operator;
         let (noise, parameters) = operator.parts(dx)?;

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_on_the_hilbert_curve_are_neighbouring_cells() {
+    fn neighbors_on_the_hilbert_curve_are_neighboring_cells() {
         for (dims, side) in [(3, 8u32), (2, 16)] {
             let depth = if dims == 3 { side } else { 1 };
             let mut cells: Vec<[u32; 3]> =

@@ -1049,7 +1049,7 @@ proptest! {
         for (rank, plan) in plans.iter().enumerate() {
             for way in [|plan: &Plan| plan.forward.clone(), |plan: &Plan| plan.inverse.clone()] {
                 for (i, exchange) in way(plan).exchanges().enumerate() {
-                    let line = grid.neighbours(rank, exchange.grid_axis);
+                    let line = grid.neighbors(rank, exchange.grid_axis);
                     let me = line.iter().position(|&r| r == rank).unwrap();
                     for piece in 0..exchange.pieces.len() {
                         for part in exchange.transfers(piece).send {

@@ -318,7 +318,7 @@ fn a_fit_keeps_within_its_memory() {
         let first = Footprint::measure(rank, &groups, &likelihood, &start)?;
         let footprint = Footprint::measure(rank, &groups, &likelihood, &start)?;
         assert!(first.work >= footprint.work, "{first:?}, {footprint:?}");
-        assert!(footprint.vector >= 4 * 96 * 96 && footprint.linearisation > footprint.vector, "{footprint:?}");
+        assert!(footprint.vector >= 4 * 96 * 96 && footprint.linearization > footprint.vector, "{footprint:?}");
         assert_eq!(Footprint::measure(rank, &groups, &likelihood, &start)?, footprint);
         let mut run = |memory: u64| -> Result<_, InferenceError> {
             rank.settle()?;

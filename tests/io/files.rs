@@ -182,7 +182,7 @@ fn truncated_files_are_named_and_never_touched() {
 }
 
 #[test]
-fn foreign_files_are_recognised_with_a_remedy() {
+fn foreign_files_are_recognized_with_a_remedy() {
     let s = Scratch::new();
     let cases: [(&[u8], &str); 6] = [
         (b"", "empty"),

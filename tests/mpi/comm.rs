@@ -178,7 +178,7 @@ pub const CASES: &[Case] = &[
         name: "comm::a_part_dropped_too_early",
         ranks: &[2],
         inner: Inner::Run(|comm| {
-            let part = comm.split(Some(0), 0)?.expect("all have a colour");
+            let part = comm.split(Some(0), 0)?.expect("all have a color");
             if comm.rank() == 0 {
                 part.barrier()?;
             }
@@ -333,7 +333,7 @@ fn of_world() -> Result<Communicator, CommError> {
 /// While one thread waits in the making of a communicator for a rank that is late, another
 /// exchanges messages, which the late rank needs before it comes.
 fn late() {
-    let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Serialized).expect("not initialised");
+    let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Serialized).expect("not initialized");
     let comm = of_world().expect("all ranks are here");
     let make = || thread::spawn(|| of_world().and_then(|comm| comm.barrier()));
     let early = (comm.rank() == 0).then(make);
@@ -353,11 +353,11 @@ fn late() {
 
 /// Two threads of each rank split two communicators, in any order.
 fn crossing_splits(comm: &Communicator) -> Result<(), CommError> {
-    let half = || comm.split(Some(0), 0).map(|half| half.expect("all have a colour"));
+    let half = || comm.split(Some(0), 0).map(|half| half.expect("all have a color"));
     let halves = [half()?, half()?];
     let split = |half: &Communicator| {
         for _ in 0..10 {
-            let part = half.split(Some(half.rank() as u32 % 2), 0)?.expect("all have a colour");
+            let part = half.split(Some(half.rank() as u32 % 2), 0)?.expect("all have a color");
             part.barrier()?;
         }
         Ok(())
@@ -370,7 +370,7 @@ fn crossing_splits(comm: &Communicator) -> Result<(), CommError> {
 
 /// Rank 0 is notified by those that find it first and then neither call anything nor answer.
 fn mismatch_in_callers() {
-    let universe = mpi::initialize().expect("nobody has initialised MPI");
+    let universe = mpi::initialize().expect("nobody has initialized MPI");
     let comm = of_world().expect("all ranks are here");
     thread::sleep(Duration::from_millis(if comm.rank() == 0 { 500 } else { 0 }));
     // How to end is the caller's to say.
@@ -386,7 +386,7 @@ fn mismatch_in_callers() {
 /// Rank 1 waits for rank 3, which waits for rank 2, finds it in another call, and then neither
 /// calls anything nor answers.
 fn mismatch_of_others() {
-    let universe = mpi::initialize().expect("nobody has initialised MPI");
+    let universe = mpi::initialize().expect("nobody has initialized MPI");
     let comm = of_world().expect("all ranks are here");
     let outcome = if comm.rank() == 2 { comm.gather(2, &[0u8]).map(drop) } else { comm.barrier() };
     let error = outcome.expect_err("nobody can finish");
@@ -400,7 +400,7 @@ fn mismatch_of_others() {
 /// A communicator in which ranks were out of step stays so, and others know nothing of it: neither
 /// the notes that tell of the mismatch nor what was sent before.
 fn after_a_mismatch() {
-    let universe = mpi::initialize().expect("nobody has initialised MPI");
+    let universe = mpi::initialize().expect("nobody has initialized MPI");
     let first = of_world().expect("all ranks are here");
     for round in 0..6 {
         let comm = of_world().expect("all ranks are here");
@@ -427,7 +427,7 @@ fn after_a_mismatch() {
 
 /// MPI belongs to the caller, who gives a part of the world.
 fn callers() {
-    let universe = mpi::initialize().expect("nobody has initialised MPI");
+    let universe = mpi::initialize().expect("nobody has initialized MPI");
     let world = universe.world();
     let color = if world.rank() == 1 { mpi::topology::Color::undefined() } else { mpi::topology::Color::with_value(4) };
     if let Some(part) = world.split_by_color_with_key(color, -world.rank()) {
@@ -448,7 +448,7 @@ fn callers() {
 
 /// MPI belongs to the caller, and the runner must leave it running.
 fn runs_in_callers() {
-    let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Serialized).expect("not initialised");
+    let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Serialized).expect("not initialized");
     let size = universe.world().size() as usize;
     for _ in 0..2 {
         let sum = run_mpi(|comm| {

@@ -13,7 +13,7 @@ use meshloom::map::{
     jacobian_rows, map, map_reduce, numbers_of, replicate,
 };
 use meshloom::operators::{
-    Differentiable, Fingerprint, Leaf, Linearisation, Linearised, Model, OperatorCost, OperatorError,
+    Differentiable, Fingerprint, Leaf, Linearization, Linearized, Model, OperatorCost, OperatorError,
     PointwiseOperator, RankCollective, Signature, Space, Vector,
 };
 use meshloom::{Error, Rank};
@@ -300,10 +300,10 @@ fn an_error_of_the_function_ends_all_ranks() {
 /// A model that counts how often it is evaluated and linearized.
 struct Counting {
     inner: Model,
-    linearised: Rc<Cell<u32>>,
+    linearized: Rc<Cell<u32>>,
 }
 
-struct CountingAt(Linearisation);
+struct CountingAt(Linearization);
 
 impl Differentiable for Counting {
     fn signature(&self) -> &Signature {
@@ -311,17 +311,17 @@ impl Differentiable for Counting {
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.linearised.set(self.linearised.get() + 1000);
+        self.linearized.set(self.linearized.get() + 1000);
         self.inner.apply(rank, x, y)
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
-        self.linearised.set(self.linearised.get() + 1);
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
+        self.linearized.set(self.linearized.get() + 1);
         let at = self.inner.at(rank, x)?;
         y.copy_from(&mut rank.recorder, &at.value)?;
         Ok(Box::new(CountingAt(at)))
@@ -336,7 +336,7 @@ impl Differentiable for Counting {
     }
 }
 
-impl Linearised for CountingAt {
+impl Linearized for CountingAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.0.jvp(rank, dx, dy)
     }
@@ -349,7 +349,7 @@ impl Linearised for CountingAt {
 /// Sums the squares of each rank's three points, times a vector of one, summed over ranks: a
 /// Jacobian that is known.
 #[test]
-fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once() {
+fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearized_once() {
     let options = meshloom_sanitizer::options().unwrap();
     for grid in [[1, 1], [2, 1], [3, 1]] {
         on_grid(grid, &options, |rank| {
@@ -358,8 +358,8 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
             let text = "fn f(a: f32, x: f32) -> f32 { return a * x * x; }";
             let square = Model::new(PointwiseOperator::wgsl(text, "f", &space, "y")?);
             let sum = Model::new(RankCollective::sum_over_ranks(rank, square.target())?);
-            let linearised = Rc::new(Cell::new(0));
-            let model = Model::new(Counting { inner: square.then(&sum)?, linearised: linearised.clone() });
+            let linearized = Rc::new(Cell::new(0));
+            let model = Model::new(Counting { inner: square.then(&sum)?, linearized: linearized.clone() });
             let x = |rank: u64, i: u64| (rank * 3 + i) as f64 * 0.5 - 1.0;
             let mut at = Vector::new(&rank.gpu, model.domain())?;
             at.set(&mut rank.recorder, "a", &[2.0])?;
@@ -395,7 +395,7 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearised_once()
                 })
                 .unwrap();
             }
-            assert_eq!(linearised.get(), 1, "one linearisation serves all products");
+            assert_eq!(linearized.get(), 1, "one linearization serves all products");
             // Errors of all ranks, whichever rank differs.
             let asked = [(2..4, 1), (0..3, 0), (0..2 + u64::from(me == 0), 1)];
             for (rows, chunk) in &asked[..if ranks > 1 { 3 } else { 2 }] {

@@ -15,7 +15,7 @@ use meshloom::inference::Prior;
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fingerprint, Fourier, FourierFilter, Ghosts, Hartley,
-    KernelOperator, Leaf, Linearisation, Linearised, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers,
+    KernelOperator, Leaf, Linearization, Linearized, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers,
     PointwiseOperator, Readout, Select, Signature, Space, StencilOperator, Vector, Wavenumbers, check_adjoint,
     check_derivative, check_finite, random_field,
 };
@@ -532,12 +532,12 @@ impl Differentiable for Wrong {
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.0.apply(rank, x, y)
     }
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         self.0.apply(rank, x, y)?;
         Ok(Box::new(WrongAt(self.0.at(rank, x)?)))
     }
@@ -549,9 +549,9 @@ impl Differentiable for Wrong {
     }
 }
 
-struct WrongAt(Linearisation);
+struct WrongAt(Linearization);
 
-impl Linearised for WrongAt {
+impl Linearized for WrongAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.0.jvp(rank, dx, dy)?;
         let half = dy.clone();

@@ -10,7 +10,7 @@ use meshloom::cosmology::{Amplitude, Cosmology, LptOrder, Parameters, Scheme};
 use meshloom::gpu::{Array, Options};
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Linearisation, Model, OperatorError, PointwiseOperator, Vector, check_adjoint, check_derivative,
+    Linearization, Model, OperatorError, PointwiseOperator, Vector, check_adjoint, check_derivative,
 };
 use meshloom::pm::{Config, Gradient, Noise, Observable, Simulation, SimulationError, SimulationOperator};
 
@@ -77,7 +77,7 @@ const SIMPLE: [f64; 5] = [0.3, 0.05, 0.7, 0.96, 2e-9];
 const CHANGE: [f64; 5] = [0.02, 0.004, 0.03, 0.05, 2e-10];
 
 /// `<J dx, dy>` and `<dx, J^T dy>` to 16 roundings of the product of norms.
-fn transposes(rank: &mut Rank, at: &Linearisation, dx: &Vector, dy: &Vector) -> Result<(), OperatorError> {
+fn transposes(rank: &mut Rank, at: &Linearization, dx: &Vector, dy: &Vector) -> Result<(), OperatorError> {
     let mut forward = Vector::new(&rank.gpu, dy.space())?;
     let mut reverse = Vector::new(&rank.gpu, dx.space())?;
     at.jvp(rank, dx, &mut forward)?;

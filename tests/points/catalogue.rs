@@ -521,7 +521,7 @@ fn a_plane_in_space_is_a_plane() {
 }
 
 #[test]
-fn a_large_group_in_a_larger_box_keeps_its_centre() {
+fn a_large_group_in_a_larger_box_keeps_its_center() {
     // A million points within 1 of a place in a box of 10^5; f32 has steps of 0.0078 there, a fact
     // of the input.
     let (count, domain) = (1_000_000, Domain::new(&[1e5; 3]).unwrap());

@@ -373,7 +373,7 @@ fn every_rank_hears_of_an_error() {
         searches::nearest(&mut context, &search, None, &Predicate::nearest(2000))?;
         Ok::<_, Error>(())
     });
-    assert!(failed.is_err_and(|error| error.to_string().contains("2000 neighbours")));
+    assert!(failed.is_err_and(|error| error.to_string().contains("2000 neighbors")));
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn own(domain: &Domain, points: &[f32], bench: &mut Bench) -> (Tree, Vec<f32>) {
 }
 
 #[test]
-fn any_number_of_neighbours() {
+fn any_number_of_neighbors() {
     let mut bench = Bench::own();
     let domain = Domain::new(&[1.0, 1.0, 0.0]).unwrap();
     let (tree, points) = own(&domain, &points(Kind::Uniform, 1500, 3, 2), &mut bench);
@@ -426,7 +426,7 @@ fn distances_of_a_lattice_are_told_from_edges() {
 }
 
 #[test]
-fn callbacks_see_every_neighbour() {
+fn callbacks_see_every_neighbor() {
     let mut bench = Bench::own();
     let domain = Domain::new(&[1.0; 3]).unwrap();
     let (tree, points) = own(&domain, &points(Kind::Uniform, 300, 3, 10), &mut bench);

@@ -173,7 +173,7 @@ fn check(case: &Case, told: &Told) {
             let others: Vec<f64> = others.map(|(_, other)| square(&case.domain, at, other).sqrt()).collect();
             let upto = |edge: f64| others.iter().filter(|&&d| d <= edge).count() as u64;
             let range = upto(low(length))..=upto(high(length));
-            assert!(range.contains(&counts[i]), "{what}: point {i}: {} neighbours instead of {range:?}", counts[i]);
+            assert!(range.contains(&counts[i]), "{what}: point {i}: {} neighbors instead of {range:?}", counts[i]);
             for (bin, pair) in histogram.iter_mut().zip(edges(length as f32).windows(2)) {
                 let inside = |a: f64, b: f64| others.iter().filter(|&&d| a <= d && d < b).count() as u64;
                 bin[0] += inside(high(pair[0]) * f64::from(pair[0] > 0.0), low(pair[1]));

@@ -342,7 +342,7 @@ fn split(comm: &Communicator) -> Result<(), CommError> {
         assert_eq!(part.all_gather(&[rank as u64])?, members);
         assert_eq!(part.max_message(), comm.max_message());
         // A split of a split, with equal keys: the order stays.
-        let again = part.split(Some(0), 1)?.expect("all have a colour");
+        let again = part.split(Some(0), 1)?.expect("all have a color");
         assert_eq!((again.rank(), again.size()), (part.rank(), part.size()));
         let mut sum = [1u32];
         again.all_reduce(&mut sum, Op::Sum)?;
@@ -399,7 +399,7 @@ fn withdrawn_receive(comm: &Communicator) -> Result<(), CommError> {
 
 fn wrong_size(comm: &Communicator) -> Result<(), CommError> {
     // What is left over must not reach the next case.
-    let comm = comm.split(Some(0), 0)?.expect("all have a colour");
+    let comm = comm.split(Some(0), 0)?.expect("all have a color");
     let me = comm.rank();
     for (tag, (sent, asked)) in (20..).zip([(0, 1), (3, 8), (8, 4), (9, 8), (8, 9), (4, 0)]) {
         drop(comm.send(me, tag, vec![0; sent])?);

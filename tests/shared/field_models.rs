@@ -12,7 +12,7 @@ use meshloom::inference::{
     CgOptions, Draw, Existing, Fit, FitOptions, Identity, InferenceError, IterationOptions, LogLikelihood,
     LogLikelihoodAt, NewtonOptions, SampleGroups, Sampling, Stream, VectorSpace,
 };
-use meshloom::operators::{Fingerprint, FourierFilter, Leaf, Linearisation, Model, PointwiseOperator, Space, Vector};
+use meshloom::operators::{Fingerprint, FourierFilter, Leaf, Linearization, Model, PointwiseOperator, Space, Vector};
 
 /// Data of a model, with noise of standard deviation 1 in the units of both.
 pub struct WhiteNoise {
@@ -84,7 +84,7 @@ impl LogLikelihood<Rank> for WhiteNoise {
 }
 
 struct At {
-    at: Linearisation,
+    at: Linearization,
     rest: Vector,
 }
 

@@ -50,31 +50,31 @@ pub fn measure(
 }
 
 /// Neighbors of a rank.
-struct Neighbours {
+struct Neighbors {
     to: usize,
     from: usize,
 }
 
-impl Neighbours {
+impl Neighbors {
     fn of(comm: &Communicator) -> Self {
         let (rank, size) = (comm.rank(), comm.size());
-        Neighbours { to: (rank + 1) % size, from: (rank + size - 1) % size }
+        Neighbors { to: (rank + 1) % size, from: (rank + size - 1) % size }
     }
 }
 
 fn measure_one(session: &mut Session, exchange: &mut Exchange, mpi: Option<&Mpi>, bytes: u64) -> Result<(), Error> {
-    let neighbours = Neighbours::of(&session.rank.comm);
+    let neighbors = Neighbors::of(&session.rank.comm);
     let words = bytes / 4;
     let outgoing = values(words, session.rank.comm.rank());
-    let expected = values(words, neighbours.from);
-    let (arrays, arrived) = arrays(session, exchange, &neighbours, &outgoing)?;
-    let (vectors, came) = vectors(session, &neighbours, &outgoing)?;
+    let expected = values(words, neighbors.from);
+    let (arrays, arrived) = arrays(session, exchange, &neighbors, &outgoing)?;
+    let (vectors, came) = vectors(session, &neighbors, &outgoing)?;
     let theirs = match mpi {
         Some(mpi) => {
             let (data, mut incoming): (&[u8], _) = (bytemuck::cast_slice(&outgoing), vec![0u8; bytes as usize]);
             let recorder = &mut session.rank.recorder;
             Some(session.clock.together(recorder, |_| {
-                mpi.ring(neighbours.to, data, neighbours.from, &mut incoming);
+                mpi.ring(neighbors.to, data, neighbors.from, &mut incoming);
                 Ok(())
             })?)
         }
@@ -110,7 +110,7 @@ fn spread(spread: &Spread, bytes: u64) -> Value {
 fn arrays(
     session: &mut Session,
     exchange: &mut Exchange,
-    Neighbours { to, from }: &Neighbours,
+    Neighbors { to, from }: &Neighbors,
     data: &[f32],
 ) -> Result<(Spread, Vec<f32>), Error> {
     let Session { rank, clock, .. } = session;
@@ -127,7 +127,7 @@ fn arrays(
 /// Vectors of the host: the time, and what came.
 fn vectors(
     session: &mut Session,
-    &Neighbours { to, from }: &Neighbours,
+    &Neighbors { to, from }: &Neighbors,
     data: &[f32],
 ) -> Result<(Spread, Vec<f32>), Error> {
     let Session { rank, clock, .. } = session;

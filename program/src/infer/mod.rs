@@ -259,9 +259,9 @@ impl Asked<'_> {
 fn memory(parameters: &RunParameters, footprint: &Footprint, groups: usize) -> Result<Value, Error> {
     let samples = parameters.most_samples().div_ceil(groups);
     let kept = parameters.memory().map_or(Ok(samples), |budget| footprint.kept(samples, budget))?;
-    let Footprint { vector, linearisation, work, .. } = *footprint;
+    let Footprint { vector, linearization, work, .. } = *footprint;
     Ok(json!({
-        "latent_vector": vector, "derivatives_of_a_sample": linearisation, "application": work,
+        "latent_vector": vector, "derivatives_of_a_sample": linearization, "application": work,
         "samples_of_a_group": samples, "samples_that_keep_derivatives": kept, "iteration": footprint.bytes(samples, kept),
     }))
 }

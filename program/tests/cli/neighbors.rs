@@ -94,7 +94,7 @@ fn is_knn(scratch: &Scratch, output: &str, lists: &[Vec<(f32, i64)>], k: usize) 
     for (row, list) in lists.iter().enumerate() {
         for n in 0..k {
             let (square, want) = list.get(n).copied().unwrap_or((f32::INFINITY, -1));
-            assert_eq!(index[row * k + n], want, "neighbour {n} of row {row}: {list:?}");
+            assert_eq!(index[row * k + n], want, "neighbor {n} of row {row}: {list:?}");
             is_root(distance[row * k + n], square);
         }
     }
@@ -159,7 +159,7 @@ fn the_nearest_are_those_of_all_pairs() {
 }
 
 #[test]
-fn fewer_points_than_neighbours_are_filled_up() {
+fn fewer_points_than_neighbors_are_filled_up() {
     let s = Scratch::new();
     let (points, queries) = (lattice(4, 2, 3), lattice(3, 2, 4));
     let (four, three) = (save(&s, "p.npy", 2, &points), save(&s, "q.npy", 2, &queries));
@@ -200,7 +200,7 @@ fn all_within_a_radius_are_those_of_all_pairs() {
 }
 
 #[test]
-fn no_points_have_no_neighbours() {
+fn no_points_have_no_neighbors() {
     let s = Scratch::new();
     let (none, three) = (save(&s, "none.npy", 3, &[] as &[f32]), save(&s, "q.npy", 3, &[0.5f32; 9]));
     same(&s, "o.npz", false, &["neighbors", &none, "--radius", "1"]);

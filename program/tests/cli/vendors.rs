@@ -84,7 +84,7 @@ fn points() -> Vec<f32> {
 }
 
 #[test]
-fn orders_neighbours_and_groups_are_the_same_bits() {
+fn orders_neighbors_and_groups_are_the_same_bits() {
     let Some(drivers) = drivers() else { return };
     let scratch = Scratch::new();
     let points = save(&scratch, "points.npy", &[3000, 3], &points());

@@ -489,7 +489,7 @@ mod with_hdf5 {
     /// Catalogues of groups are points: their centers, in the box that the file says; and those of
     /// `fof` say what the snapshot did.
     #[test]
-    fn groups_are_points_where_their_centres_are() {
+    fn groups_are_points_where_their_centers_are() {
         let scratch = Scratch::new();
         let [_, one, _] = save(&scratch, &points(300));
         let words = ["fof", &one, "--linking-length", "0.4", "--min-members", "2", "--velocities", &one, "-o"];

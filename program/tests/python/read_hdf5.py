@@ -140,7 +140,7 @@ def with_yt():
     labels = np.argsort(want["label"])
     close("yt groups' redshift", catalog.current_redshift, 1 / a - 1, 1e-15)
     centers = groups["Group", "particle_position"].to_value("Mpccm/h")[order]
-    close("yt groups' centres", centers, np.array(want["center"])[labels], TABLES)
+    close("yt groups' centers", centers, np.array(want["center"])[labels], TABLES)
     masses = groups["Group", "particle_mass"].to_value("Msun/h")[order]
     close("yt groups' masses", masses, np.array(want["mass"])[labels] * 1e10, TABLES)
 

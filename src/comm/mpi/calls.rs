@@ -12,7 +12,7 @@ use crate::comm::{CommError, Result};
 /// Every MPI call of this module runs under this lock.
 pub(in crate::comm) static CALLS: Mutex<()> = Mutex::new(());
 
-/// Returns `true` if MPI can be called: initialized and not finalised.
+/// Returns `true` if MPI can be called: initialized and not finalized.
 pub(in crate::comm) fn is_alive() -> bool {
     let (mut initialized, mut finalized) = (0, 0);
     // SAFETY: both may be called at any time, from any thread.

@@ -35,7 +35,7 @@ fn minimum(rank: usize, comm: ffi::MPI_Comm, mine: u64) -> Result<u64> {
         {
             let _calls = locked(&CALLS);
             if !is_alive() {
-                return Err(CommError::Mpi { rank, call: "MPI_Test", text: "MPI is finalised".to_owned() });
+                return Err(CommError::Mpi { rank, call: "MPI_Test", text: "MPI is finalized".to_owned() });
             }
             if let Some(minimum) = reduction.poll()? {
                 return Ok(minimum);

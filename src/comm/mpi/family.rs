@@ -105,11 +105,11 @@ impl Family {
         let refuse = |text: &str| CommError::Mpi { rank, call: "a call of MPI", text: text.to_owned() };
         if !self.serialized && thread::current().id() != self.owner {
             return Err(refuse(
-                "MPI was initialised without MPI_THREAD_SERIALIZED, so only the thread that made the communicator may use it",
+                "MPI was initialized without MPI_THREAD_SERIALIZED, so only the thread that made the communicator may use it",
             ));
         }
         let calls = locked(&CALLS);
-        if is_alive() { Ok(calls) } else { Err(refuse("MPI is finalised")) }
+        if is_alive() { Ok(calls) } else { Err(refuse("MPI is finalized")) }
     }
 
     /// Returns the lock for calls into MPI, where this thread may call it and no other holds the

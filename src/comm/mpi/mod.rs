@@ -6,7 +6,7 @@
 //!   the library gives less, calls from another thread than the one that made the communicator are
 //!   an error.
 //! - No call blocks inside MPI for a rank that could be late: waits poll, and yield the processor
-//!   between polls. The blocking calls that make communicators and finalise MPI are made once all
+//!   between polls. The blocking calls that make communicators and finalize MPI are made once all
 //!   ranks have arrived ([`create`]).
 
 mod buffer;
@@ -78,7 +78,7 @@ impl Mpi {
             let _calls = locked(&CALLS);
             if !is_alive() {
                 return refuse(
-                    "MPI is not initialised, or already finalised; initialise it before making a communicator",
+                    "MPI is not initialized, or already finalized; initialize it before making a communicator",
                 );
             }
             // SAFETY: MPI is alive, and null is handled first.
@@ -282,7 +282,7 @@ impl Communicator {
     /// the caller's. Collective over it. Needs the feature `mpi`.
     ///
     /// - MPI stays the caller's: it must outlive what this returns, and nothing here initializes or
-    ///   finalises it.
+    ///   finalizes it.
     /// - A rank that fails ends the others only if the caller calls [`abort`](Communicator::abort);
     ///   but a mismatch of collectives or exchanges that one rank finds ends the waits of all in
     ///   that communicator, whatever that rank does then. It [serves](Communicator::is_out_of_step)

@@ -290,7 +290,7 @@ mod tests {
                 for route in [|plan: &Plan| plan.forward.clone(), |plan: &Plan| plan.inverse.clone()] {
                     for (rank, plan) in plans.iter().enumerate() {
                         for (i, exchange) in route(plan).exchanges().enumerate() {
-                            let line = grid.neighbours(rank, exchange.grid_axis);
+                            let line = grid.neighbors(rank, exchange.grid_axis);
                             let me = line.iter().position(|&r| r == rank).unwrap();
                             for piece in 0..exchange.pieces.len() {
                                 for part in exchange.transfers(piece).send {

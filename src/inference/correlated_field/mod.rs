@@ -20,7 +20,7 @@ use crate::exchange::Terms;
 use crate::gpu::{Array, KernelSource};
 use crate::grid::{Cost, Mesh};
 use crate::operators::{
-    Contents, Differentiable, Direction, Fingerprint, Hartley, Leaf, Linear, Linearised, Model, OperatorCost,
+    Contents, Differentiable, Direction, Fingerprint, Hartley, Leaf, Linear, Linearized, Model, OperatorCost,
     OperatorError, PointwiseOperator, Signature, Space, Vector, Wavenumbers,
 };
 use crate::rank::Rank;
@@ -294,12 +294,12 @@ impl Differentiable for CorrelatedField {
         self.value(rank, x, y).map(|_| ())
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         let point = self.value(rank, x, y)?;
         Ok(Box::new(At { field: (*self).clone(), point }))
     }
@@ -325,7 +325,7 @@ impl Differentiable for CorrelatedField {
     }
 }
 
-impl Linearised for At {
+impl Linearized for At {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.field.fits(dx, dy)?;
         let Inner { packing, xi, hartley, .. } = &*self.field.0;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::gpu::{Array, Kernel, KernelSource, RawArray};
 use crate::grid::Cost;
 use crate::operators::{
-    Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, Signature, Space, Vector,
+    Differentiable, Fingerprint, Linearized, Model, OperatorCost, OperatorError, Signature, Space, Vector,
 };
 use crate::rank::Rank;
 
@@ -122,12 +122,12 @@ impl Differentiable for LocalRoot {
         Err(OperatorError::Invalid { operator: NAME.into(), why: "it has a derivative and no value".into() })
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         _y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         let kept = match &*self.form {
             Form::Diagonal(factors) => factors.value(rank, x)?,
             Form::Categorical(_) => x.clone(),
@@ -168,7 +168,7 @@ impl At {
     }
 }
 
-impl Linearised for At {
+impl Linearized for At {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.record(rank, dx, dy, 0)
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::density::{Coordinates, Density};
 use crate::inference::error::InferenceError;
-use crate::operators::{Contents, Derivative, Fingerprint, Linearisation, Model, OperatorError, Space, Vector};
+use crate::operators::{Contents, Derivative, Fingerprint, Linearization, Model, OperatorError, Space, Vector};
 use crate::rank::Rank;
 
 /// A density of data as a function of latent values. The last pointwise step of the model and the
@@ -94,8 +94,8 @@ pub(super) struct TermAt {
     term: Term,
     /// The value of the model.
     signal: Vector,
-    head: Option<Linearisation>,
-    tail: Option<Linearisation>,
+    head: Option<Linearization>,
+    tail: Option<Linearization>,
     root: Derivative,
 }
 

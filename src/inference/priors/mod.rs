@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::error::InferenceError;
 use crate::operators::{
-    Contents, Differentiable, Fingerprint, Linearised, Model, OperatorCost, OperatorError, PointwiseOperator,
+    Contents, Differentiable, Fingerprint, Linearized, Model, OperatorCost, OperatorError, PointwiseOperator,
     Signature, Space, Support, Vector,
 };
 use crate::rank::Rank;
@@ -241,12 +241,12 @@ impl Differentiable for OnHost {
         fill(y, |i| self.prior.value(parameters(x)[i]))
     }
 
-    fn linearise(
+    fn linearize(
         self: Rc<Self>,
         rank: &mut Rank,
         x: &Vector,
         y: &mut Vector,
-    ) -> Result<Box<dyn Linearised>, OperatorError> {
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
         self.apply(rank, x, y)?;
         let slopes = parameters(x).iter().map(|&xi| self.prior.derivative(xi)).collect();
         Ok(Box::new(OnHostAt { slopes, operator: self }))
@@ -268,7 +268,7 @@ struct OnHostAt {
     operator: Rc<OnHost>,
 }
 
-impl Linearised for OnHostAt {
+impl Linearized for OnHostAt {
     fn jvp(&self, _rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         fill(dy, |i| self.slopes[i] * parameters(dx)[i])

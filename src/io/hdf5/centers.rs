@@ -81,7 +81,7 @@ impl Part {
             }
             let rows = centers.map_or(0, |(_, rows, ..)| rows);
             if let Some(said) = count("Ngroups_ThisFile")?.filter(|&said| said != rows) {
-                let reason = format!("Header/Ngroups_ThisFile counts {said} groups, but there are {rows} centres");
+                let reason = format!("Header/Ngroups_ThisFile counts {said} groups, but there are {rows} centers");
                 return Err(wrong(path, format!("{reason}; write it again")));
             }
             header_of = Some(header(&file.hdf5).map_err(|why| wrong(path, why))?);

@@ -126,9 +126,9 @@ pub(super) fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>, place: &Gro
     let offsets = number("First member of each type in IDs/ID");
     let ascale = groups.scale_factor.map_or(Data::Constant(info.scale_factor as f32), Data::F32);
     let epoch = number("Scale factor: of the output, or the mean of the members on a light cone");
-    let inertia = Quantity::length("Root of the mean squared comoving distance from the centre, weighted by mass");
-    let radius = Quantity::length("Largest comoving distance of a particle from the centre");
-    let center = Quantity::length("Comoving centre of mass");
+    let inertia = Quantity::length("Root of the mean squared comoving distance from the center, weighted by mass");
+    let radius = Quantity::length("Largest comoving distance of a particle from the center");
+    let center = Quantity::length("Comoving center of mass");
     let mut datasets = vec![
         fixed("Group/GroupLabel", 1, number("A number that names the group"), Data::U64(groups.label)),
         fixed("Group/GroupLen", 1, number("Particles"), Data::U64(groups.count)),
@@ -142,7 +142,7 @@ pub(super) fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>, place: &Gro
         fixed("Group/GroupAscale", 1, epoch, ascale),
     ];
     if let Some(velocity) = groups.velocity {
-        let quantity = Quantity::velocity(0.0, "Peculiar velocity a dx/dt of the centre of mass");
+        let quantity = Quantity::velocity(0.0, "Peculiar velocity a dx/dt of the center of mass");
         datasets.push(fixed("Group/GroupVel", 3, quantity, Data::F32(velocity.as_flattened())));
     }
     if let Some(dispersion) = groups.velocity_dispersion {
@@ -150,7 +150,7 @@ pub(super) fn datasets<'a>(info: &SnapshotInfo, groups: &Groups<'a>, place: &Gro
         datasets.push(fixed("Group/GroupVelDisp", 1, Quantity::velocity(0.0, words), Data::F32(dispersion)));
     }
     let sphere_radius = Quantity::length(
-        "Comoving radius about the centre in which the mean density is so many times the mean or critical one, 0 for none",
+        "Comoving radius about the center in which the mean density is so many times the mean or critical one, 0 for none",
     );
     let sphere_mass = Quantity::mass("Mass within the radius, 0 for none");
     for SphereColumns { name, mass, radius } in groups.spheres {

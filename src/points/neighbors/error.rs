@@ -12,7 +12,7 @@ use crate::points::sort::SortError;
 #[non_exhaustive]
 pub enum NeighborError {
     /// More neighbors than lists hold.
-    #[error("{k} neighbours were asked for, at most 1024 can be; use a radius search for more")]
+    #[error("{k} neighbors were asked for, at most 1024 can be; use a radius search for more")]
     TooManyNeighbors {
         /// The given number.
         k: u64,

@@ -160,8 +160,8 @@ impl Ragged {
         let sends: Vec<u64> = ends.windows(2).map(|pair| u64::from(pair[1] - pair[0])).collect();
         let receives = rank.comm.all_to_all(&sends)?;
         let index =
-            self.index.map(|words| exchange_rows(rank, "indices of neighbours", words, 1, [&sends, &receives]))?;
-        let distance = exchange_rows(rank, "distances of neighbours", &self.distance, 1, [&sends, &receives])?;
+            self.index.map(|words| exchange_rows(rank, "indices of neighbors", words, 1, [&sends, &receives]))?;
+        let distance = exchange_rows(rank, "distances of neighbors", &self.distance, 1, [&sends, &receives])?;
         let offset = offsets_of(&mut rank.recorder, &sent)?;
         Ok(Ragged { offsets: offset, index, distance }.reordered(&mut rank.recorder, route.order())?)
     }

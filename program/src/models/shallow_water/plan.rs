@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_on_a_thousand_ranks_is_one_exchange_with_four_neighbours() {
+    fn a_step_on_a_thousand_ranks_is_one_exchange_with_four_neighbors() {
         for rank in [0, 499, 999] {
             let step = part([3600, 1800], [25, 40], rank).cost(4);
             let south_or_north = if [0, 999].contains(&rank) { 1 } else { 2 };
