@@ -163,6 +163,8 @@ mod documents {
     struct Operators;
     #[doc = include_str!("../docs/particles.md")]
     struct Particles;
+    #[doc = include_str!("../docs/simulate.md")]
+    struct Simulate;
     #[doc = include_str!("../docs/start-rust.md")]
     struct StartRust;
 }
