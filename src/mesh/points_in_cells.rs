@@ -3,7 +3,7 @@
 use super::error::MeshError;
 use super::fixed_point::Unit;
 use super::painter::Painter;
-use super::particles::{MeshParticles, wrapped_axes};
+use super::particles::{MeshParticles, check_mesh, wrapped_axes};
 use super::power::{all_finite, first_of_all};
 use super::value_painter::{PaintedValues, ValuePainter};
 use super::window::Window;
@@ -148,8 +148,9 @@ impl PointsInCells {
     /// outside the box are wrapped. Collective, with any number of positions.
     ///
     /// # Errors
-    /// [`MeshError::NotFinite`] for the first position of all ranks that is not finite, the same on
-    /// all ranks; [`MeshError`] of the ranks or the device.
+    /// - [`MeshError::NotFinite`] for the first position of all ranks that is not finite, on all
+    ///   ranks.
+    /// - [`MeshError::Device`] if the mesh has open faces, on all ranks, or device memory is short.
     pub fn distribute(
         recorder: &mut Recorder,
         comm: &Communicator,
@@ -184,6 +185,7 @@ impl PointsInCells {
         positions: &[[f64; 3]],
         weights: Option<&[f32]>,
     ) -> Result<Self, MeshError> {
+        check_mesh("PointsInCells::distribute", mesh)?;
         let (shape, size, parts) = (mesh.shape(), mesh.size(), mesh.grid().parts());
         let [mut before, mut total] = [[positions.len() as u64]; 2];
         comm.scan_exclusive(&mut before, Op::Sum)?;
@@ -278,6 +280,7 @@ impl PointsInCells {
         if let Some(axis) = (0..3).find(|&axis| period(axis).is_none()) {
             return Err(MeshError::Size { axis, size: 0.0 });
         }
+        check_mesh("PointsInCells::from_cloud", mesh)?;
         let comm = rank.comm.clone();
         let mut total = [cloud.len()];
         comm.all_reduce(&mut total, Op::Sum)?;

@@ -346,6 +346,10 @@ fn fields_that_cannot_be_are_refused() {
         let axes = |axes: [bool; 3]| AxesPrior { name: String::new(), axes, amplitude: power_law(1.0, -2.0) };
         let prior =
             |axes: Vec<AxesPrior>| FieldPrior { name: String::new(), offset_mean: 0.0, offset_std: [1.0, 0.5], axes };
+        // Ghost cells of the mesh are left out.
+        let ghosted = mesh.with_ghosts([[0, 0], [1, 1], [1, 1]]).unwrap();
+        let field = CorrelatedField::new(rank, &ghosted, &prior(vec![axes([true; 3])]))?.model()?;
+        assert_eq!(field.target().leaf("field").and_then(Leaf::mesh), Some(&mesh));
         let mut refused = |prior: FieldPrior, what: &str| {
             let error = CorrelatedField::new(rank, &mesh, &prior).unwrap_err();
             assert!(matches!(error, InferenceError::Invalid { .. }) && error.to_string().contains(what), "{error}");

@@ -601,6 +601,16 @@ fn particles_are_painted_without_passing_the_host() {
         Ok(vec![PointsInCells::from_cloud(rank, &mesh, p.cloud()).err()])
     });
     assert!(refused.iter().all(|error| error.as_ref().is_some_and(|error| error.to_string().starts_with("side 1"))));
+    let refused = on(2, |rank| {
+        let mesh = rank.mesh([8; 3]).open([1.0; 3]).build()?;
+        let p = Particles::from_host(rank, &Domain::new(&[1.0; 3])?, &[0.5; 3])?;
+        let comm = rank.comm.clone();
+        let from_host = PointsInCells::distribute(&mut rank.recorder, &comm, &mesh, &[[0.5; 3]]).err();
+        Ok(vec![from_host, PointsInCells::from_cloud(rank, &mesh, p.cloud()).err()])
+    });
+    assert!(
+        refused.iter().all(|error| error.as_ref().is_some_and(|error| error.to_string().contains("axis 0 is open")))
+    );
 }
 
 /// Returns the weight of a node at distance `d` in cells, by the definitions of the windows

@@ -130,13 +130,15 @@ fn check(mesh: &Mesh, prior: &FieldPrior) -> Result<(), InferenceError> {
 }
 
 impl CorrelatedField {
-    /// Creates the field of `prior` on a grid. Collective; blocks.
+    /// Creates the field of `prior` on the cells of a mesh, without its ghost cells. Collective;
+    /// blocks.
     ///
     /// # Errors
     /// - [`InferenceError::Invalid`] for invalid hyper-parameters, or axes in no group or in
     ///   several.
     /// - [`InferenceError::Operators`] for a grid that transforms cannot cut.
     pub fn new(rank: &mut Rank, mesh: &Mesh, prior: &FieldPrior) -> Result<Self, InferenceError> {
+        let mesh = &mesh.without_ghosts();
         check(mesh, prior)?;
         let wavenumbers = prior.axes.iter().map(|group| Wavenumbers::unique_along(mesh, group.axes));
         let wavenumbers: Vec<Wavenumbers> = wavenumbers.collect::<Result<_, _>>()?;
