@@ -46,4 +46,4 @@ for ax, field, title in zip(axes, (observed, final), ("observed density", "densi
 figure.colorbar(image, ax=axes[:2], label="density / mean", extend="max")
 axes[2].semilogy(losses)
 axes[2].set(xlabel="gradient", ylabel="misfit per cell", title="descent")
-figure.savefig(picture, dpi=90)
+figure.savefig(picture, dpi=90, bbox_inches="tight")

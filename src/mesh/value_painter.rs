@@ -185,7 +185,9 @@ impl ValuePainter {
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "vectors", values, particles.len().saturating_mul(3))?;
         if first != 0 || matches!(particles, MeshParticles::InCells { .. }) {
-            let why = format!("vectors from element {first} on; give those of the sites of a lattice, from 0 on");
+            let why = format!(
+                "vectors from element {first} on; expected the vectors of all sites of a lattice, from element 0 on"
+            );
             return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
         }
         self.record(recorder, comms, (mesh, ghosts), (Form::Tangent, painted), (out, 0), 0.0)

@@ -1,5 +1,5 @@
-//! Tests of the interpreter: correct kernels with known results, and wrong kernels with the finding
-//! that each must give.
+//! Tests of the interpreter: correct kernels have known results, and each wrong kernel has the
+//! expected finding.
 
 use super::comparison::Difference;
 use super::interpreter::Interpreter;
