@@ -2,7 +2,7 @@
 //! own, the rest grey.
 //!
 //! ```text
-//! cargo run --release --features image --example groups -- docs   # writes docs/groups.png
+//! cargo run --release --features image --example groups   # writes groups.png
 //!
 //! 40000 points, linking length 0.3 mean separations: 75 groups of 20 and more hold 12051 of them
 //! ```
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut rank = Rank::new(Communicator::solo(), Gpu::open(&Options::from_env()?, 0)?)?;
     let cloud = Cloud::from_host(&mut rank.recorder, &Domain::new(&[1.0, 1.0])?, &cosmic_web())?;
     let groups = Groups::find(&mut rank, &cloud, Linking::Separations(PARAMETER))?;
-    let catalogue = groups.catalogue(&mut rank.recorder, &Selection::default())?;
+    let catalog = groups.catalog(&mut rank.recorder, &Selection::default())?;
 
     let mut picture = RgbImage::new(PIXELS, PIXELS, [255; 3])?;
     let at = rank.recorder.download(cloud.positions(), 0, cloud.positions().len())?;
@@ -72,17 +72,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     (0..cloud.len()).for_each(|point| dot(point, [190; 3], 1));
-    for (group, ends) in catalogue.offset.windows(2).enumerate() {
+    for (group, ends) in catalog.offset.windows(2).enumerate() {
         // Angles of the golden ratio are far from those before them.
         let turn = group as f32 * 0.618_034 * std::f32::consts::TAU;
         let color = [0.0, 2.1, 4.2].map(|phase| (125.0 + 95.0 * (turn + phase).sin()) as u8);
-        catalogue.members[ends[0] as usize..ends[1] as usize].iter().for_each(|&point| dot(point, color, 2));
+        catalog.members[ends[0] as usize..ends[1] as usize].iter().for_each(|&point| dot(point, color, 2));
     }
     let path = Path::new(&directory).join("groups.png");
     write_whole(&path, &picture.png_bytes(&path)?)?;
     println!(
         "{POINTS} points, linking length {PARAMETER} mean separations: {} groups of 20 and more hold {} of them",
-        catalogue.total, catalogue.members_total
+        catalog.total, catalog.members_total
     );
     println!("wrote {}", path.display());
     Ok(())

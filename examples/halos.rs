@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
         let particles = simulation.to_particles(rank)?;
         let groups = Groups::find(rank, particles.cloud(), Linking::Separations(0.2))?;
-        let halos = groups.catalogue(&mut rank.recorder, &Selection::default())?;
+        let halos = groups.catalog(&mut rank.recorder, &Selection::default())?;
         let first = match (halos.count.first(), halos.center.first_chunk::<3>()) {
             (Some(count), Some(center)) => format!("the first of {count} particles at {center:.1?}"),
             _ => "none of them here".into(),

@@ -3,7 +3,7 @@
 //! device. Writes a picture of the data and of the density that was found, side by side.
 //!
 //! ```text
-//! cargo run --release --features image --example initial_conditions -- docs 2    # docs/initial-conditions.png, on two ranks
+//! cargo run --release --features image --example initial_conditions -- . 2    # writes initial-conditions.png, on two ranks
 //! ```
 
 use meshloom::gpu::Options;

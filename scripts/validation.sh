@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests under the Vulkan validation layer with synchronisation validation, which read what the driver is asked for: a wrong call, a hazard between
+# Tests under the Vulkan validation layer with synchronization validation, which read what the driver is asked for: a wrong call, a hazard between
 # two passes or copies. Anything they say is a failure.
 #
 #   scripts/validation.sh [ARGUMENTS OF cargo test]

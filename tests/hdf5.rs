@@ -621,9 +621,9 @@ fn centres_of_groups_are_read_from_several_files() {
     };
     header(&part(2), "Time", 1);
     header(&part(2), "Redshift", 0);
-    told(&["halos.2.hdf5", "another catalogue than", "halos.0.hdf5", "times differ"]);
+    told(&["halos.2.hdf5", "another catalog than", "halos.0.hdf5", "times differ"]);
     fs::remove_file(part(2)).unwrap();
-    told(&["halos.0.hdf5", "one of 3 files of a catalogue", "halos.2.hdf5", "put all beside it"]);
+    told(&["halos.0.hdf5", "one of 3 files of a catalog", "halos.2.hdf5", "put all beside it"]);
     fs::copy(part(0), part(2)).unwrap();
     header(&part(1), "Ngroups_ThisFile", 1);
     told(&["halos.1.hdf5", "Ngroups_ThisFile counts 1 groups, but there are 0 centers"]);
@@ -635,7 +635,7 @@ fn centres_of_groups_are_read_from_several_files() {
     for index in 0..3 {
         header(&part(index), "NumFiles", 4);
     }
-    told(&["one of 4 files of a catalogue", "halos.3.hdf5"]);
+    told(&["one of 4 files of a catalog", "halos.3.hdf5"]);
     fs::rename(part(0), scratch.file("halos.hdf5")).unwrap();
     let error = Centers::open(scratch.file("halos.hdf5")).unwrap_err().to_string();
     assert!(error.contains("names must end in .0, .1, ..."), "{error}");
@@ -1261,7 +1261,7 @@ fn light_cones_have_a_scale_factor_and_a_replica_for_each_particle() {
 }
 
 #[test]
-fn ranks_write_one_catalogue_of_groups() {
+fn ranks_write_one_catalog_of_groups() {
     let scratch = Scratch::new();
     let (whole, path, given) = (scratch.file("whole.0.hdf5"), scratch.file("parts.0.hdf5"), groups());
     write_groups(&whole, &info(64), &given).unwrap();

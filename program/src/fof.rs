@@ -7,12 +7,12 @@ use meshloom::comm::Op;
 use meshloom::cosmology::Overdensity;
 use meshloom::io::collective::seal_npy;
 use meshloom::io::{IoError, is_hdf5_name};
-use meshloom::points::fof::{Catalogue, Groups, Linking, Order, Selection};
+use meshloom::points::fof::{Catalog, Groups, Linking, Order, Selection};
 use meshloom::points::{BoxUse, Cloud, Domain};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
-use crate::catalogue::{self, About};
+use crate::catalog::{self, About};
 use crate::checked::length;
 use crate::checked_files::{check_files, writable};
 use crate::common::Common;
@@ -196,7 +196,7 @@ impl Inputs {
     }
 
     /// Spheres about the centers of groups, of points of mass 1. Collective.
-    fn spheres(&self, rank: &mut Rank, cloud: &Cloud, groups: &Catalogue) -> Result<Vec<Spheres>, Error> {
+    fn spheres(&self, rank: &mut Rank, cloud: &Cloud, groups: &Catalog) -> Result<Vec<Spheres>, Error> {
         let volume: f64 = (0..self.domain.dims()).filter_map(|axis| self.domain.side(axis)).map(f64::from).product();
         let mean = self.points.count() as f64 / volume;
         if self.points.count() == 0 {
@@ -237,14 +237,14 @@ fn fof(rank: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
     phases.done("read");
     let groups = Groups::find(rank, &cloud, arguments.linking())?;
     phases.done("link");
-    let catalogue = groups.catalogue(&mut rank.recorder, &files.selection)?;
-    let spheres = files.spheres(rank, &cloud, &catalogue)?;
+    let catalog = groups.catalog(&mut rank.recorder, &files.selection)?;
+    let spheres = files.spheres(rank, &cloud, &catalog)?;
     drop(cloud);
     let more: Vec<_> = spheres.iter().flat_map(Spheres::columns).collect();
     phases.done("measure");
     // All files are published at the end: a disk that fills up leaves none.
     let mut sealed = vec![if is_hdf5_name(&arguments.output) {
-        let ids = files.points.ids(comm, &catalogue.members)?;
+        let ids = files.points.ids(comm, &catalog.members)?;
         let about = About {
             space: files.points.file.space()?,
             domain: &files.domain,
@@ -252,9 +252,9 @@ fn fof(rank: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
             min_members: arguments.min_members,
             km_s: files.peculiar_km_s(),
         };
-        catalogue::seal_hdf5(comm, &arguments.output, &catalogue, (&more, ids.as_deref()), &about)?
+        catalog::seal_hdf5(comm, &arguments.output, &catalog, (&more, ids.as_deref()), &about)?
     } else {
-        catalogue::seal(comm, &arguments.output, &catalogue, &more)?
+        catalog::seal(comm, &arguments.output, &catalog, &more)?
     }];
     if let Some(path) = &arguments.labels {
         let labels = groups.labels(rank)?;
@@ -280,8 +280,8 @@ fn fof(rank: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
         "min_members": arguments.min_members,
         "velocities": files.velocities(),
         "overdensities": files.overdensities.iter().map(|(density, _)| density.to_string()).collect::<Vec<_>>(),
-        "groups": catalogue.total,
-        "members": catalogue.members_total,
+        "groups": catalog.total,
+        "members": catalog.members_total,
         "ghosts": sums[2],
         "device": rank.gpu.info().name,
         "ranks": comm.size(),

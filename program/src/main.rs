@@ -1,7 +1,7 @@
 //! The `meshloom` program: a module for each command; this one reads the command line.
 
 mod bench;
-mod catalogue;
+mod catalog;
 mod chatter;
 mod checked;
 mod checked_files;

@@ -2,7 +2,7 @@
 
 use meshloom::cosmology::Overdensity;
 use meshloom::host_memory;
-use meshloom::points::fof::Catalogue;
+use meshloom::points::fof::Catalog;
 use meshloom::points::{Cloud, Counts, Domain, Predicate, Targets};
 use meshloom::{Error, Rank};
 
@@ -31,7 +31,7 @@ impl Spheres {
     pub fn measure(
         rank: &mut Rank,
         cloud: &Cloud,
-        groups: &Catalogue,
+        groups: &Catalog,
         densities: &[(Overdensity, f64)],
         unit: f64,
     ) -> Result<Vec<Spheres>, Error> {

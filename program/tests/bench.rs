@@ -352,8 +352,8 @@ fn fits_of_counts() {
             assert!(result["compiled"]["seconds"].as_f64() > Some(0.0), "{result:#}");
             assert!(result["metrics_of_the_position"].as_u64() >= Some(5), "{result:#}");
             let bytes = |name: &str| result["bytes"][name].as_u64().unwrap();
-            assert!(bytes("vector") > 0 && bytes("linearisation") > 0, "{result:#}");
-            assert_eq!(bytes("sample"), 2 * bytes("vector") + bytes("linearisation"));
+            assert!(bytes("vector") > 0 && bytes("linearization") > 0, "{result:#}");
+            assert_eq!(bytes("sample"), 2 * bytes("vector") + bytes("linearization"));
             assert!(bytes("iteration") > 4 * bytes("sample"), "{result:#}");
         }
     }

@@ -1,7 +1,7 @@
 //! Friends-of-friends groups.
 
 use meshloom::Rank;
-use meshloom::points::fof::{Catalogue, Groups, Linking, Order, Selection};
+use meshloom::points::fof::{Catalog, Groups, Linking, Order, Selection};
 use meshloom::points::{BoxUse, Cloud};
 use numpy::PyArrayDyn;
 use pyo3::exceptions::PyValueError;
@@ -61,22 +61,22 @@ pub fn fof<'py>(
             attributes.push((name, HostArray::new(values)?, width));
         }
     }
-    let (labels, length, catalogue) = comm.session.run(py, move |work| {
+    let (labels, length, catalog) = comm.session.run(py, move |work| {
         let box_use = if in_separations { BoxUse::Volume } else { BoxUse::Images };
         let mut cloud = rows.cloud(work, &domain, ("points", box_use))?;
         let context = &mut work.context;
         attributes.iter().try_for_each(|attribute| set(context, &mut cloud, attribute))?;
         let groups = Groups::find(context, &cloud, linking)?;
         drop(cloud);
-        let catalogue = groups.catalogue(&mut context.recorder, &selection)?;
-        Ok((groups.labels(context)?, groups.length(), catalogue))
+        let catalog = groups.catalog(&mut context.recorder, &selection)?;
+        Ok((groups.labels(context)?, groups.length(), catalog))
     })?;
-    columns(py, catalogue, labels, length)
+    columns(py, catalog, labels, length)
 }
 
 /// Returns what is known of groups, by name.
-fn columns(py: Python<'_>, catalogue: Catalogue, labels: Vec<u64>, length: f32) -> PyResult<Bound<'_, PyDict>> {
-    let Catalogue {
+fn columns(py: Python<'_>, catalog: Catalog, labels: Vec<u64>, length: f32) -> PyResult<Bound<'_, PyDict>> {
+    let Catalog {
         label,
         count,
         mass,
@@ -88,12 +88,12 @@ fn columns(py: Python<'_>, catalogue: Catalogue, labels: Vec<u64>, length: f32) 
         axes,
         directions,
         ..
-    } = catalogue;
+    } = catalog;
     let found = PyDict::new(py);
     found.set_item("labels", indices(py, labels))?;
     found.set_item("length", length)?;
-    found.set_item("total", catalogue.total)?;
-    let integers = [("label", label), ("count", count), ("offset", catalogue.offset), ("members", catalogue.members)];
+    found.set_item("total", catalog.total)?;
+    let integers = [("label", label), ("count", count), ("offset", catalog.offset), ("members", catalog.members)];
     for (name, values) in integers {
         found.set_item(name, indices(py, values))?;
     }

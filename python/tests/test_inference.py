@@ -240,7 +240,7 @@ def test_a_correlated_field_is_amplitudes_times_excitations():
     fixed.add_fluctuations(8, 1.0, 1.0, -2.0)
     only = fixed.finalize()
     assert all(np.array_equal(*both) for both in zip(only.amplitude(np.zeros(8)), only.amplitude({"xi": np.zeros(8), "other": 0})))
-    # The prior's deviation over realisations, by the amplitude.
+    # The prior's deviation over realizations, by the amplitude.
     assert amplitude.shape == k.shape and np.all(amplitude > 0) and k[0] == 0
     matern = mi.CorrelatedFieldMaker()
     matern.set_amplitude_total_offset(0.0, 0.1)

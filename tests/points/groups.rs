@@ -4,7 +4,7 @@
 use super::clouds::{Kind, distance, points, uniform};
 use meshloom::comm::{CommError, RunError, run_threads};
 use meshloom::gpu::{Gpu, Options};
-use meshloom::points::fof::{Catalogue, FofError, Groups, Linking, Order, Selection, device_memory};
+use meshloom::points::fof::{Catalog, FofError, Groups, Linking, Order, Selection, device_memory};
 use meshloom::points::{Cloud, Domain};
 use meshloom::{Error, Launch, Rank, launch};
 
@@ -23,7 +23,7 @@ fn share(n: usize, ranks: usize, how: usize) -> Vec<usize> {
 #[derive(Debug, Default, PartialEq)]
 struct Found {
     labels: Vec<u64>,
-    groups: Catalogue,
+    groups: Catalog,
     /// Ghosts of all ranks, and most rows and members of a rank less the fewest; no result.
     ghosts: u64,
     spread: [u64; 2],
@@ -47,10 +47,10 @@ fn found(ranks: usize, how: usize, domain: &Domain, points: &[f32], linking: Lin
         attribute("velocity", dims, &|i| uniform(9, i) as f32 - 0.5)?;
         let groups = Groups::find(&mut context, &cloud, linking)?;
         let labels = groups.labels(&mut context)?;
-        Ok::<_, Error>((labels, groups.catalogue(&mut context.recorder, selection)?, groups.ghosts()))
+        Ok::<_, Error>((labels, groups.catalog(&mut context.recorder, selection)?, groups.ghosts()))
     })
     .unwrap();
-    let mut all = Found { groups: Catalogue { offset: vec![0], ..Catalogue::default() }, ..Found::default() };
+    let mut all = Found { groups: Catalog { offset: vec![0], ..Catalog::default() }, ..Found::default() };
     let rows: Vec<u64> = parts.iter().map(|part| part.1.label.len() as u64).collect();
     let members: Vec<u64> = parts.iter().map(|part| part.1.members.len() as u64).collect();
     all.spread = [rows, members].map(|n| n.iter().max().unwrap() - n.iter().min().unwrap());
@@ -240,7 +240,7 @@ fn failure(domain: Domain, linking: fn(usize) -> Linking, mass: Option<(f32, u64
             cloud.set("mass", if width == 1 { array } else { gpu.array("mass", len)? }, width)?;
         }
         let groups = Groups::find(&mut context, &cloud, linking(comm.rank()))?;
-        groups.catalogue(&mut context.recorder, &Selection::default())?;
+        groups.catalog(&mut context.recorder, &Selection::default())?;
         Ok::<_, Error>(())
     })
     .map_or_else(|error| error, |_| panic!("nothing is wrong"))
@@ -273,8 +273,8 @@ fn groups_take_the_memory_that_was_said() {
         let mut cloud = Cloud::new(&mut context.recorder, &Domain::new(&[f64::from(side); 3])?, positions)?;
         cloud.set("velocity", velocity, 3)?;
         let groups = Groups::find(context, &cloud, Linking::Separations(0.55))?;
-        let catalogue = groups.catalogue(&mut context.recorder, &Selection::default())?;
-        let (taken, said, members) = (context.gpu.most_used(), device_memory(count, count), catalogue.members_total);
+        let catalog = groups.catalog(&mut context.recorder, &Selection::default())?;
+        let (taken, said, members) = (context.gpu.most_used(), device_memory(count, count), catalog.members_total);
         assert!((count / 3..count * 2 / 3).contains(&members), "{members} of {count}");
         // Small arrays and what results pass through on their way to the host come on top.
         let ratio = taken as f64 / said as f64;
@@ -306,7 +306,7 @@ fn attributes_of_another_width_are_refused_on_all_ranks() {
         Ok::<_, Error>(Groups::find(context, &cloud, Linking::Length(0.1)).err())
     });
     let text = error.unwrap()[0].as_ref().unwrap().to_string();
-    assert_eq!(text, "the attribute `velocity` has 3 values of type u32 for each point; catalogues take 3 of type f32");
+    assert_eq!(text, "the attribute `velocity` has 3 values of type u32 for each point; catalogs take 3 of type f32");
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn the_first_bad_value_is_named_also_in_groups_that_are_left_out() {
                 cloud.set(name, array, width as u64)?;
             }
             let groups = Groups::find(&mut context, &cloud, Linking::Length(0.1))?;
-            groups.catalogue(&mut context.recorder, &Selection::default())?;
+            groups.catalog(&mut context.recorder, &Selection::default())?;
             Ok::<_, Error>(())
         });
         match failed.unwrap_err().downcast() {

@@ -16,11 +16,11 @@ mod searches;
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod sph_sum;
 
-#[cfg(feature = "catalogue")]
-mod catalogue;
+#[cfg(feature = "catalog")]
+mod catalog;
 mod components;
 mod distributed_search;
-#[cfg(feature = "catalogue")]
+#[cfg(feature = "catalog")]
 mod groups;
 mod neighbors;
 mod overdensity;

@@ -159,7 +159,7 @@ fn options(pairs: u64, numbers: u64) -> IterationOptions {
 /// Returns what a fit takes of the device, of the rank that takes the most.
 fn bytes(footprint: &Footprint, pairs: u64) -> Value {
     json!({
-        "vector": footprint.vector, "linearisation": footprint.linearization, "work": footprint.work,
+        "vector": footprint.vector, "linearization": footprint.linearization, "work": footprint.work,
         "sample": footprint.sample(true), "iteration": footprint.bytes(2 * pairs as usize, usize::MAX),
     })
 }

@@ -196,7 +196,7 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -
                     "backend": format!("{:?}", info.backend) },
         "ranks": outputs.all.size(), "groups": groups.count(), "grid": problem.cells.grid().to_string(),
         "bytes": {
-            "device": null, "device_memory_of_a_linearisation": memory.total(), "between_ranks": bytes[0], "messages": bytes[1],
+            "device": null, "device_memory_of_a_linearization": memory.total(), "between_ranks": bytes[0], "messages": bytes[1],
         },
         "submissions": counts.submits, "dispatches": counts.dispatches,
     }))

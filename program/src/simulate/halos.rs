@@ -7,19 +7,19 @@ use meshloom::cosmology::Overdensity;
 use meshloom::io::{Sealed, seal_whole};
 use meshloom::pm::{Quantity, Simulation};
 use meshloom::points::Cloud;
-use meshloom::points::fof::{Catalogue, Groups, Linking, Selection};
+use meshloom::points::fof::{Catalog, Groups, Linking, Selection};
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use super::mass_function::{MassFunction, OF_GROUPS};
 use super::outputs::Outputs;
-use crate::catalogue;
+use crate::catalog;
 use crate::spheres::Spheres;
 
 /// Groups of this moment's particles, with masses in Msun/h, lengths in Mpc/h and peculiar
 /// velocities in km/s.
 pub struct Halos {
-    catalogue: Catalogue,
+    catalog: Catalog,
     /// Mass of a particle.
     mass: f64,
     selection: Selection,
@@ -50,13 +50,13 @@ impl Halos {
         let groups = Groups::find(rank, &cloud, linking)?;
         drop(cloud);
         let (selection, length) = (Selection::default(), groups.length());
-        let mut catalogue = groups.catalogue(&mut rank.recorder, &selection)?;
+        let mut catalog = groups.catalog(&mut rank.recorder, &selection)?;
         drop(groups);
         let (densities, mass) = wanted(simulation, overdensities);
-        let spheres = Spheres::measure(rank, &points, &catalogue, &densities, mass)?;
+        let spheres = Spheres::measure(rank, &points, &catalog, &densities, mass)?;
         drop(points);
-        catalogue.mass.iter_mut().for_each(|all| *all *= mass);
-        Ok(Halos { catalogue, mass, selection, length, spheres })
+        catalog.mass.iter_mut().for_each(|all| *all *= mass);
+        Ok(Halos { catalog, mass, selection, length, spheres })
     }
 
     /// Writes `halos.npz`, the mass function and, with `--hdf5`, `halos.0.hdf5` into `directory`;
@@ -68,9 +68,9 @@ impl Halos {
         simulation: &Simulation,
         directory: &Path,
     ) -> Result<Vec<Sealed>, Error> {
-        let (halos, side) = (&self.catalogue, simulation.config().box_size);
+        let (halos, side) = (&self.catalog, simulation.config().box_size);
         let more: Vec<_> = self.spheres.iter().flat_map(Spheres::columns).collect();
-        let mut files = vec![catalogue::seal(comm, &directory.join("halos.npz"), halos, &more)?];
+        let mut files = vec![catalog::seal(comm, &directory.join("halos.npz"), halos, &more)?];
         files.extend(hdf5(outputs, simulation, comm, (halos, &self.spheres), directory)?);
         let (power, a) = (simulation.linear_power(), simulation.scale_factor());
         let table = |masses: &[f32], density: Overdensity| {
@@ -96,7 +96,7 @@ impl Halos {
 
     /// Returns what is said of them beside their files. Collective.
     pub fn report(&self, comm: &Communicator) -> Result<Value, Error> {
-        let halos = &self.catalogue;
+        let halos = &self.catalog;
         let mut most = [halos.count.iter().copied().max().unwrap_or(0)];
         comm.all_reduce(&mut most, Op::Max)?;
         Ok(json!({
@@ -123,7 +123,7 @@ pub fn seal_hdf5(
     comm: &Communicator,
     path: &Path,
     info: &meshloom::io::hdf5::SnapshotInfo,
-    (halos, spheres): (&Catalogue, &[Spheres]),
+    (halos, spheres): (&Catalog, &[Spheres]),
 ) -> Result<Sealed, Error> {
     use meshloom::io::collective::seal_hdf5;
     use meshloom::io::hdf5::{Groups, GroupsPlace, Hdf5Contents, SphereColumns};
@@ -167,7 +167,7 @@ fn hdf5(
     outputs: &Outputs,
     simulation: &Simulation,
     comm: &Communicator,
-    halos: (&Catalogue, &[Spheres]),
+    halos: (&Catalog, &[Spheres]),
     directory: &Path,
 ) -> Result<Option<Sealed>, Error> {
     match outputs.parameters.options.hdf5 {
@@ -182,7 +182,7 @@ fn hdf5(
     _: &Outputs,
     _: &Simulation,
     _: &Communicator,
-    _: (&Catalogue, &[Spheres]),
+    _: (&Catalog, &[Spheres]),
     _: &Path,
 ) -> Result<Option<Sealed>, Error> {
     Ok(None)

@@ -22,12 +22,12 @@ pub use with_hdf5::seal;
 mod with_hdf5 {
     use meshloom::comm::Op;
     use meshloom::pm::{Cone, ConeParticles};
-    use meshloom::points::fof::{Catalogue, Groups, Linking, Selection};
+    use meshloom::points::fof::{Catalog, Groups, Linking, Selection};
     use meshloom::points::{Cloud, Domain};
     use serde_json::json;
 
     use super::*;
-    use crate::catalogue;
+    use crate::catalog;
     use crate::simulate::halos::seal_hdf5;
 
     /// Writes `light_cone.hdf5` and, where the run finds groups, `light_cone_halos.npz` and with
@@ -52,7 +52,7 @@ mod with_hdf5 {
         });
         let Some(linking) = outputs.parameters.linking else { return Ok((files, said)) };
         let (halos, length) = halos(rank, simulation, &particles, linking)?;
-        files.push(catalogue::seal(&comm, &outputs.path("light_cone_halos.npz"), &halos, &[])?);
+        files.push(catalog::seal(&comm, &outputs.path("light_cone_halos.npz"), &halos, &[])?);
         if outputs.parameters.options.hdf5.is_some() {
             // The cone lies in open space.
             let space = meshloom::io::hdf5::SnapshotInfo { box_size: 0.0, ..info };
@@ -75,7 +75,7 @@ mod with_hdf5 {
         simulation: &Simulation,
         particles: &ConeParticles,
         linking: Linking,
-    ) -> Result<(Catalogue, f32), Error> {
+    ) -> Result<(Catalog, f32), Error> {
         let config = simulation.config();
         let count = config.particles.pow(3);
         let length = linking.length(&Domain::new(&config.size())?, count)?;
@@ -99,9 +99,9 @@ mod with_hdf5 {
         let groups = Groups::find(rank, &cloud, Linking::Length(length.into()))?;
         drop(cloud);
         let selection = Selection { observer: Some([0.0; 3]), ..Selection::default() };
-        let mut catalogue = groups.catalogue(&mut rank.recorder, &selection)?;
+        let mut catalog = groups.catalog(&mut rank.recorder, &selection)?;
         let mass = simulation.linear_power().cosmology().particle_mass(config.box_size, count);
-        catalogue.mass.iter_mut().for_each(|all| *all *= mass);
-        Ok((catalogue, groups.length()))
+        catalog.mass.iter_mut().for_each(|all| *all *= mass);
+        Ok((catalog, groups.length()))
     }
 }

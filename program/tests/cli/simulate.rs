@@ -1048,10 +1048,10 @@ fn a_directory_never_shows_files_of_two_runs() {
     let other_steps = Call::simulate(&out, &["--box", "12", "--resume"]).run();
     other_steps.is_error("other snapshots", 1, &["snapshot_0.5", "other --snapshots"]);
     // Halos are found again by another length: a catalog of the old one goes.
-    let catalogues = ["halos.0.hdf5", "light_cone_halos.0.hdf5"];
-    catalogues.iter().for_each(|name| fs::write(out.join(name), b"of length 0.3").unwrap());
+    let catalogs = ["halos.0.hdf5", "light_cone_halos.0.hdf5"];
+    catalogs.iter().for_each(|name| fs::write(out.join(name), b"of length 0.3").unwrap());
     Call::simulate(&out, &["--box", "12", "--snapshots", "0.5", "--resume", "--linking-parameter", "0.25"]).succeeds();
-    assert!(catalogues.iter().all(|name| !out.join(name).exists()));
+    assert!(catalogs.iter().all(|name| !out.join(name).exists()));
     // Another run leaves nothing that would pass for its own, snapshots neither, but what is a
     // user's.
     fs::create_dir(out.join("snapshot_mine")).unwrap();

@@ -486,7 +486,7 @@ mod with_hdf5 {
         assert!(outcome.status.success() && outcome.stderr.contains("scale factor"), "{outcome:#?}");
     }
 
-    /// Catalogues of groups are points: their centers, in the box that the file says; and those of
+    /// Catalogs of groups are points: their centers, in the box that the file says; and those of
     /// `fof` say what the snapshot did.
     #[test]
     fn groups_are_points_where_their_centers_are() {
@@ -542,8 +542,8 @@ mod with_hdf5 {
         let want =
             call(&scratch, &scratch.word("centers.npy"), &[&pairs[..], &["--box", "8"]].concat(), Ranks::Threads(1));
         assert!(call(&scratch, &archive, &[&pairs[..], &["--box", "8"]].concat(), Ranks::Threads(1)) == want);
-        for catalogue in [&file, &scratch.word("halos.0.hdf5")] {
-            assert!(call(&scratch, catalogue, &pairs, Ranks::Threads(2)) == want, "{catalogue}");
+        for catalog in [&file, &scratch.word("halos.0.hdf5")] {
+            assert!(call(&scratch, catalog, &pairs, Ranks::Threads(2)) == want, "{catalog}");
         }
         let spectrum = ["power", "--mesh", "8", "--cross", &archive, "--json"];
         let output = scratch.word("power.csv");

@@ -1,4 +1,4 @@
-"""Reads a snapshot and a catalogue of groups with the field's tools, and compares what they say with the truth.
+"""Reads a snapshot and a catalog of groups with the field's tools, and compares what they say with the truth.
 
 usage: read_hdf5.py DIRECTORY
 

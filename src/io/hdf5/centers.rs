@@ -107,7 +107,7 @@ impl Part {
 }
 
 /// Names the files in errors.
-const WHAT: &str = "catalogue";
+const WHAT: &str = "catalog";
 
 impl Centers {
     /// Opens a catalog; `None` if the file is not a catalog or cannot be opened, since opening it

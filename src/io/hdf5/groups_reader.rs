@@ -61,7 +61,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn absent(&self, group: &str, name: &str) -> IoError {
-        wrong(self.path, format!("it has no {group}/{name}; is it a catalogue of groups?"))
+        wrong(self.path, format!("it has no {group}/{name}; is it a catalog of groups?"))
     }
 
     /// Returns a header attribute of one number above 0; the box size may be 0, for open space.

@@ -1,6 +1,6 @@
 //! The members of groups as a catalog takes them, selected and sorted on the device.
 
-use super::catalogue::{Bad, Members, Selection};
+use super::catalog::{Bad, Members, Selection};
 use super::error::FofError;
 use crate::gpu::primitives::{Count, Permute, Scan};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};

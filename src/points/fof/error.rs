@@ -23,7 +23,7 @@ pub enum FofError {
         want: u64,
     },
     /// An attribute of another type or width; the same error on all ranks.
-    #[error("the attribute `{what}` has {width} values of type {} for each point; catalogues take {wanted} of type f32", found.wgsl())]
+    #[error("the attribute `{what}` has {width} values of type {} for each point; catalogs take {wanted} of type f32", found.wgsl())]
     Attribute {
         /// The attribute.
         what: &'static str,
@@ -53,7 +53,7 @@ pub enum FofError {
     /// A quantity of a group that overflows `f32`, in which it is to be written; the same error on
     /// all ranks.
     #[error(
-        "`{what}` of the group with label {label} is {value:e}, beyond the range of f32 (3.4e38), in which catalogues are \
+        "`{what}` of the group with label {label} is {value:e}, beyond the range of f32 (3.4e38), in which catalogs are \
          written; scale positions, masses or velocities to other units"
     )]
     OutOfRange {

@@ -1,15 +1,15 @@
 //! Labels of the points of all ranks.
 
-#[cfg(feature = "catalogue")]
-use super::catalogue::{Catalogue, Selection, catalogue_of_some};
-#[cfg(feature = "catalogue")]
+#[cfg(feature = "catalog")]
+use super::catalog::{Catalog, Selection, catalog_of_some};
+#[cfg(feature = "catalog")]
 use super::device_members::Labelled;
 use super::error::FofError;
 use super::linking::Linking;
 use super::links;
 use super::resolve::resolve;
 use crate::gpu::Array;
-#[cfg(feature = "catalogue")]
+#[cfg(feature = "catalog")]
 use crate::gpu::Recorder;
 use crate::grid::Cost;
 use crate::points::neighbors::Components;
@@ -30,7 +30,7 @@ use crate::rank::Rank;
 ///   of their trees, and points whose distances are close to the linking length, and linked
 ///   components get their smallest label.
 /// - Attributes of the cloud called `mass` (one `f32` per point), `velocity` (`dims`) and
-///   `scale_factor` (one) travel with the points and enter the `catalogue` (feature `catalogue`).
+///   `scale_factor` (one) travel with the points and enter the `catalog` (feature `catalog`).
 ///
 /// Exchanges: the sort, and on the host one all-gather, two for each level of the tree and
 /// one below, one each for points and links, and five for about each doubling of the number of
@@ -46,8 +46,8 @@ use crate::rank::Rank;
 ///     let points: &[f32] = if rank.index() == 0 { &[9.5, 1.0, 4.0, 4.0] } else { &[7.0, 4.0, 0.5, 1.0] };
 ///     let cloud = Cloud::from_host(&mut rank.recorder, &domain, points)?;
 ///     let groups = Groups::find(rank, &cloud, Linking::Length(1.5))?;
-///     let catalogue = groups.catalogue(&mut rank.recorder, &Selection { min_members: 2, ..Selection::default() })?;
-///     assert_eq!(catalogue.total, 1);
+///     let catalog = groups.catalog(&mut rank.recorder, &Selection { min_members: 2, ..Selection::default() })?;
+///     assert_eq!(catalog.total, 1);
 ///     Ok::<_, Error>(groups.labels(rank)?)
 /// })?;
 /// assert_eq!(labels, [[0, 1], [2, 0]]);
@@ -58,10 +58,10 @@ pub struct Groups {
     /// Labels of this rank's points, in the order of their global indices.
     labels: U64Array,
     /// The row of each own point's component: that of its first point here.
-    #[cfg_attr(not(feature = "catalogue"), expect(dead_code, reason = "for catalogues"))]
+    #[cfg_attr(not(feature = "catalog"), expect(dead_code, reason = "for catalogs"))]
     roots: Array<u32>,
     /// Rows of components that are linked with those of other ranks.
-    #[cfg_attr(not(feature = "catalogue"), expect(dead_code, reason = "for catalogues"))]
+    #[cfg_attr(not(feature = "catalog"), expect(dead_code, reason = "for catalogs"))]
     spanning: Array<u32>,
     length: f32,
     ghosts: u64,
@@ -134,20 +134,20 @@ impl Groups {
         Ok(labels.download(&mut rank.recorder)?)
     }
 
-    /// Measures the groups and lists their members (feature `catalogue`); see
-    /// [`catalogue`](super::catalogue()). Waits for the points. Collective.
+    /// Measures the groups and lists their members (feature `catalog`); see
+    /// [`catalog`](super::catalog()). Waits for the points. Collective.
     ///
     /// # Errors
-    /// Same as [`catalogue`](super::catalogue()), and errors of the device.
-    #[cfg(feature = "catalogue")]
-    pub fn catalogue(&self, recorder: &mut Recorder, selection: &Selection) -> Result<Catalogue, FofError> {
+    /// Same as [`catalog`](super::catalog()), and errors of the device.
+    #[cfg(feature = "catalog")]
+    pub fn catalog(&self, recorder: &mut Recorder, selection: &Selection) -> Result<Catalog, FofError> {
         let own = &self.points.own;
         let [mass, velocity, scale_factor] = ATTRIBUTES.map(|(name, _)| attribute(&own.cloud, name));
         let attributes = [mass?, velocity?, scale_factor?];
         let Groups { labels, roots, spanning, .. } = self;
         let labelled = Labelled { points: own, labels, total: self.points.total, roots, spanning, attributes };
         let host = labelled.download(recorder, selection)?;
-        catalogue_of_some(&self.points.comm, &host.members(own), selection, host.bad)
+        catalog_of_some(&self.points.comm, &host.members(own), selection, host.bad)
     }
 
     /// Returns the linking length in use.

@@ -6,14 +6,14 @@
 //! | [`Groups`] | friends-of-friends groups of the points of all ranks: labels, and a catalog |
 //! | [`Linking`] | the linking length, absolute or in mean separations |
 //! | [`device_memory`] | what finding groups takes of a device |
-//! | `catalogue` (feature `catalogue`, on by default) | count, mass, center, motion, size and shape of groups with given labels, however they were found |
+//! | `catalog` (feature `catalog`, on by default) | count, mass, center, motion, size and shape of groups with given labels, however they were found |
 //!
 //! The groups of one device's points alone are
 //! [`Components`](crate::points::neighbors::Components).
 
-#[cfg(feature = "catalogue")]
-mod catalogue;
-#[cfg(feature = "catalogue")]
+#[cfg(feature = "catalog")]
+mod catalog;
+#[cfg(feature = "catalog")]
 mod device_members;
 mod error;
 mod footprint;
@@ -22,8 +22,8 @@ mod linking;
 mod links;
 mod resolve;
 
-#[cfg(feature = "catalogue")]
-pub use catalogue::{Catalogue, Members, Order, Selection, catalogue};
+#[cfg(feature = "catalog")]
+pub use catalog::{Catalog, Members, Order, Selection, catalog};
 pub use error::FofError;
 pub use footprint::device_memory;
 pub use groups::Groups;
@@ -33,8 +33,8 @@ use crate::gpu::KernelSource;
 
 /// Returns the kernels of this folder.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    #[cfg(feature = "catalogue")]
+    #[cfg(feature = "catalog")]
     return device_members::kernels().into();
-    #[cfg(not(feature = "catalogue"))]
+    #[cfg(not(feature = "catalog"))]
     Vec::new()
 }

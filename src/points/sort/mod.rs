@@ -14,7 +14,7 @@
 //! | [`distribute`] | yes | for bounds and, with several ranks, the others: up to eight rounds of counts |
 //! | [`Route::forward`], [`Route::back`] | if rows move between ranks | as [`Exchange::run`](crate::exchange::Exchange::run) |
 
-#[cfg(feature = "catalogue")]
+#[cfg(feature = "catalog")]
 mod balanced;
 mod by_key;
 mod distribute;
@@ -26,7 +26,7 @@ mod route;
 mod shares;
 mod splitters;
 
-#[cfg(feature = "catalogue")]
+#[cfg(feature = "catalog")]
 pub(crate) use balanced::{Balanced, balanced};
 pub use by_key::route_by_key;
 pub(crate) use distribute::{CurveOrder, distribute_rows};

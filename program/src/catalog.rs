@@ -1,4 +1,4 @@
-//! Catalogues of groups as files.
+//! Catalogs of groups as files.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use meshloom::io::collective::{Archive, seal_npz};
 use meshloom::io::hdf5::{Attribute, Hdf5Contents};
 use meshloom::io::{IoError, Member, NpyElement, Sealed};
 use meshloom::points::Domain;
-use meshloom::points::fof::{Catalogue, FofError};
+use meshloom::points::fof::{Catalog, FofError};
 
 use crate::space::Space;
 
@@ -40,7 +40,7 @@ fn signed(values: &[u64]) -> Result<Vec<i64>, HostMemoryError> {
 }
 
 /// Returns the columns of reals of a catalog: the name, the shape of a row, and this rank's values.
-fn reals(groups: &Catalogue) -> Vec<(&'static str, Vec<u64>, &[f64])> {
+fn reals(groups: &Catalog) -> Vec<(&'static str, Vec<u64>, &[f64])> {
     let dims = groups.dims as u64;
     let all = [
         ("mass", vec![], Some(&groups.mass)),
@@ -59,7 +59,7 @@ fn reals(groups: &Catalogue) -> Vec<(&'static str, Vec<u64>, &[f64])> {
 
 /// Checks on all ranks that `f32` can hold every value: the error is that of the first row of all
 /// ranks.
-fn fits(comm: &Communicator, groups: &Catalogue) -> Result<(), Error> {
+fn fits(comm: &Communicator, groups: &Catalog) -> Result<(), Error> {
     let columns = reals(groups);
     let first = (0..).zip(&columns).filter_map(|(which, (_, width, values))| {
         let at = values.iter().position(|&value| !(value as f32).is_finite())?;
@@ -100,14 +100,14 @@ pub type MoreColumns<'a> = &'a [(String, &'a [f64])];
 /// The arrays of a catalog: integers int64, reals f32, one row per group; `order` and `offset` list
 /// the members as CSR, `ids` have their names.
 struct Table<'a> {
-    groups: &'a Catalogue,
+    groups: &'a Catalog,
     ids: Option<&'a [u64]>,
     integers: [NamedColumn<i64>; 2],
     reals: Vec<NamedColumn<f32>>,
 }
 
 impl<'a> Table<'a> {
-    fn new(groups: &'a Catalogue, more: MoreColumns, ids: Option<&'a [u64]>) -> Result<Self, HostMemoryError> {
+    fn new(groups: &'a Catalog, more: MoreColumns, ids: Option<&'a [u64]>) -> Result<Self, HostMemoryError> {
         let integers = [column("label", &[], signed(&groups.label)?), column("count", &[], signed(&groups.count)?)];
         let narrowed = reals(groups).into_iter().map(|(name, width, values)| Ok(column(name, &width, narrow(values)?)));
         let more = more.iter().map(|(name, values)| Ok(column(name, &[], narrow(values)?)));
@@ -115,7 +115,7 @@ impl<'a> Table<'a> {
     }
 
     fn members(&self) -> Vec<Member> {
-        let Catalogue { total, members_total, .. } = *self.groups;
+        let Catalog { total, members_total, .. } = *self.groups;
         let mut members: Vec<Member> = self.integers.iter().map(|column| column.member(total)).collect();
         members.extend(self.reals.iter().map(|column| column.member(total)));
         members.push(Member::new::<i64>("order", &[members_total]));
@@ -151,14 +151,14 @@ impl<'a> Table<'a> {
 /// # Errors
 /// [`FofError::OutOfRange`], the same on all ranks, before a file is created; errors of the file
 /// and the ranks.
-pub fn seal(comm: &Communicator, path: &Path, groups: &Catalogue, more: MoreColumns) -> Result<Sealed, Error> {
+pub fn seal(comm: &Communicator, path: &Path, groups: &Catalog, more: MoreColumns) -> Result<Sealed, Error> {
     fits(comm, groups)?;
     let table = Table::new(groups, more, None)?;
     seal_npz(comm, path, &table.members(), |to| Ok(table.write(comm, to)?))
 }
 
 /// The attributes of a catalog in HDF5.
-#[cfg_attr(not(feature = "hdf5"), expect(dead_code, reason = "there are no such catalogues"))]
+#[cfg_attr(not(feature = "hdf5"), expect(dead_code, reason = "there are no such catalogs"))]
 pub struct About<'a> {
     pub space: Space,
     pub domain: &'a Domain,
@@ -221,7 +221,7 @@ impl About<'_> {
 pub fn seal_hdf5(
     comm: &Communicator,
     path: &Path,
-    groups: &Catalogue,
+    groups: &Catalog,
     (more, ids): (MoreColumns, Option<&[u64]>),
     about: &About,
 ) -> Result<Sealed, Error> {
@@ -237,7 +237,7 @@ pub fn seal_hdf5(
 pub fn seal_hdf5(
     _: &Communicator,
     path: &Path,
-    _: &Catalogue,
+    _: &Catalog,
     _: (MoreColumns, Option<&[u64]>),
     _: &About,
 ) -> Result<Sealed, Error> {

@@ -1,4 +1,4 @@
-//! Catalogues of groups, from the labels of points: count, mass, center, velocity, size and shape
+//! Catalogs of groups, from the labels of points: count, mass, center, velocity, size and shape
 //! of each group, and its members.
 
 mod measure;
@@ -45,7 +45,7 @@ pub struct Members<'a> {
     pub scale_factor: Option<&'a [f32]>,
 }
 
-/// The order of the rows of a [`Catalogue`]; ties are in the order of the labels.
+/// The order of the rows of a [`Catalog`]; ties are in the order of the labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Most members first.
@@ -57,7 +57,7 @@ pub enum Order {
     Label,
 }
 
-/// Which groups a [`Catalogue`] has, and how; the same on all ranks.
+/// Which groups a [`Catalog`] has, and how; the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Selection {
     /// Groups of fewer members are left out; 0 is as 1.
@@ -87,7 +87,7 @@ impl Default for Selection {
 ///
 /// Means weigh members by their mass. In a group without any mass all members weigh the same.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Catalogue {
+pub struct Catalog {
     /// Number of axes.
     pub dims: usize,
     /// Rows of this rank among those of all ranks.
@@ -173,7 +173,7 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 ///
 /// ```
 /// use meshloom::comm::run_threads;
-/// use meshloom::points::fof::{Members, Selection, catalogue};
+/// use meshloom::points::fof::{Members, Selection, catalog};
 /// use meshloom::points::Domain;
 ///
 /// let domain = Domain::new(&[10.0, 10.0])?;
@@ -185,7 +185,7 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 ///     };
 ///     let (mass, velocity, scale_factor) = (None, None, None);
 ///     let members = Members { domain: &domain, number, label, position, mass, velocity, scale_factor };
-///     catalogue(&comm, &members, &Selection { min_members: 1, ..Selection::default() })
+///     catalog(&comm, &members, &Selection { min_members: 1, ..Selection::default() })
 /// })?;
 /// assert_eq!((parts[0].label.as_slice(), parts[1].label.as_slice()), (&[0, 1][..], &[2][..]));
 /// assert_eq!((parts[0].center[..2].to_vec(), parts[0].inertia_radius[0]), (vec![0.5, 1.0], 1.0));
@@ -200,18 +200,18 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 /// [`Mass`](FofError::Mass) and [`NonFinite`](FofError::NonFinite). On some rank
 /// [`Label`](FofError::Label) and [`Repeated`](FofError::Repeated) for numbers that only several
 /// ranks together show to be wrong. [`FofError::Comm`] on the others.
-pub fn catalogue(comm: &Communicator, members: &Members, selection: &Selection) -> Result<Catalogue, FofError> {
-    catalogue_of_some(comm, members, selection, Bad::of(members))
+pub fn catalog(comm: &Communicator, members: &Members, selection: &Selection) -> Result<Catalog, FofError> {
+    catalog_of_some(comm, members, selection, Bad::of(members))
 }
 
 /// Measures the groups of `members`, which may leave out those of groups that are surely too small;
 /// `bad` is the first bad value also of those.
-pub(super) fn catalogue_of_some(
+pub(super) fn catalog_of_some(
     comm: &Communicator,
     members: &Members,
     selection: &Selection,
     bad: Bad,
-) -> Result<Catalogue, FofError> {
+) -> Result<Catalog, FofError> {
     let local = comm.together(|| match selection.observer.filter(|at| at.iter().any(|x| !x.is_finite())) {
         Some(at) => Err(FofError::Observer { at }),
         None => Local::new(members),
@@ -219,7 +219,7 @@ pub(super) fn catalogue_of_some(
     measured(comm, local, selection, bad)
 }
 
-fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) -> Result<Catalogue, FofError> {
+fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) -> Result<Catalog, FofError> {
     let members = local.members();
     check(comm, members, selection, bad)?;
     // Groups that are too small are left out before anything of theirs but their counts is sent.
@@ -265,7 +265,7 @@ fn measured(comm: &Communicator, local: Local, selection: &Selection, bad: Bad) 
     });
     let mut offset = host_memory::reserve("offsets of groups", sorted.elements.len() + 1)?;
     offset.extend([first[0]].into_iter().chain(ends));
-    Ok(Catalogue {
+    Ok(Catalog {
         offset,
         members_start: listed.part.start,
         members_total: listed.total,
@@ -281,7 +281,7 @@ fn check(comm: &Communicator, members: &Members, selection: &Selection, bad: Bad
     let Selection { min_members, order, observer } = selection;
     let given = [members.mass, members.velocity, members.scale_factor].map(|values| values.is_some());
     comm.agree(
-        "catalogue",
+        "catalog",
         &[
             ("domain", &members.domain.periods()),
             ("masses, velocities and scale factors", &given),
@@ -311,7 +311,7 @@ fn list_members(comm: &Communicator, local: Local, mut groups: Vec<(u64, usize)>
 }
 
 /// Returns the columns of rows; members are left out.
-fn columns(members: &Members, selection: &Selection, sorted: &Balanced<Row>) -> Result<Catalogue, HostMemoryError> {
+fn columns(members: &Members, selection: &Selection, sorted: &Balanced<Row>) -> Result<Catalog, HostMemoryError> {
     let (dims, rows) = (members.domain.dims(), &sorted.elements);
     fn column<T>(rows: &[Row], of: impl Fn(&Row) -> T) -> Result<Vec<T>, HostMemoryError> {
         host_memory::collect("groups", rows.iter().map(of))
@@ -337,7 +337,7 @@ fn columns(members: &Members, selection: &Selection, sorted: &Balanced<Row>) -> 
         column(rows, radial)
     };
     let moving = members.velocity.is_some();
-    Ok(Catalogue {
+    Ok(Catalog {
         dims,
         groups: sorted.part.clone(),
         total: sorted.total,
@@ -353,6 +353,6 @@ fn columns(members: &Members, selection: &Selection, sorted: &Balanced<Row>) -> 
         directions: vectors(rows, dims * dims, |row| row.directions)?,
         scale_factor: members.scale_factor.map(|_| column(rows, |row| row.scale_factor)).transpose()?,
         radial_velocity: selection.observer.filter(|_| moving).map(radial_velocity).transpose()?,
-        ..Catalogue::default()
+        ..Catalog::default()
     })
 }

@@ -4,7 +4,7 @@
 use meshloom::comm::{CommError, RunError, run_threads};
 use meshloom::grid::split;
 use meshloom::points::Domain;
-use meshloom::points::fof::{Catalogue, FofError, Members, Order, Selection, catalogue};
+use meshloom::points::fof::{Catalog, FofError, Members, Order, Selection, catalog};
 use proptest::prelude::*;
 
 /// Random numbers of a fixed sequence.
@@ -122,21 +122,21 @@ impl Points {
 }
 
 /// Returns the catalog of points that are dealt out so, each rank's part.
-fn parts(dealt: &[Points], selection: &Selection) -> Result<Vec<Catalogue>, RunError> {
-    run_threads(dealt.len(), |comm| catalogue(&comm, &dealt[comm.rank()].members(), selection))
+fn parts(dealt: &[Points], selection: &Selection) -> Result<Vec<Catalog>, RunError> {
+    run_threads(dealt.len(), |comm| catalog(&comm, &dealt[comm.rank()].members(), selection))
 }
 
-fn on_one_rank(points: &Points, selection: &Selection) -> Catalogue {
+fn on_one_rank(points: &Points, selection: &Selection) -> Catalog {
     parts(std::slice::from_ref(points), selection).unwrap().remove(0)
 }
 
 const ALL: Selection = Selection { min_members: 1, order: Order::Label, observer: None };
 
 /// Returns the parts as one, after a check of how they are shared out.
-fn joined(parts: &[Catalogue]) -> Catalogue {
+fn joined(parts: &[Catalog]) -> Catalog {
     let ranks = parts.len() as u64;
     let (total, members_total) = (parts[0].total, parts[0].members_total);
-    let mut all = Catalogue { groups: 0..total, members_start: 0, offset: Vec::new(), ..parts[0].clone() };
+    let mut all = Catalog { groups: 0..total, members_start: 0, offset: Vec::new(), ..parts[0].clone() };
     let append = |all: &mut Option<Vec<f64>>, part: &Option<Vec<f64>>| match (all, part) {
         (Some(all), Some(part)) => all.extend(part),
         (None, None) => (),
@@ -177,23 +177,22 @@ fn joined(parts: &[Catalogue]) -> Catalogue {
     all
 }
 
-fn bits(catalogue: &Catalogue) -> Vec<u64> {
+fn bits(catalog: &Catalog) -> Vec<u64> {
     let none = Vec::new();
     let of = |column: &Option<Vec<f64>>| column.clone().unwrap_or(none.clone());
     let reals = [
-        catalogue.mass.clone(),
-        catalogue.center.clone(),
-        of(&catalogue.velocity),
-        catalogue.inertia_radius.clone(),
-        of(&catalogue.velocity_dispersion),
-        catalogue.max_radius.clone(),
-        catalogue.axes.clone(),
-        catalogue.directions.clone(),
-        of(&catalogue.scale_factor),
-        of(&catalogue.radial_velocity),
+        catalog.mass.clone(),
+        catalog.center.clone(),
+        of(&catalog.velocity),
+        catalog.inertia_radius.clone(),
+        of(&catalog.velocity_dispersion),
+        catalog.max_radius.clone(),
+        catalog.axes.clone(),
+        catalog.directions.clone(),
+        of(&catalog.scale_factor),
+        of(&catalog.radial_velocity),
     ];
-    let integers =
-        [catalogue.label.clone(), catalogue.count.clone(), catalogue.offset.clone(), catalogue.members.clone()];
+    let integers = [catalog.label.clone(), catalog.count.clone(), catalog.offset.clone(), catalog.members.clone()];
     integers.concat().into_iter().chain(reals.concat().into_iter().map(f64::to_bits)).collect()
 }
 
@@ -204,7 +203,7 @@ fn close(what: &str, have: f64, want: f64, tolerance: f64) {
 /// Compares every row with sums of f64 over a list of the group's members, in the order of the
 /// list. `extent` is the extent of the groups: nearest images are taken for groups of less than
 /// half the box.
-fn compare_with_sums(points: &Points, selection: &Selection, all: &Catalogue, extent: f64) {
+fn compare_with_sums(points: &Points, selection: &Selection, all: &Catalog, extent: f64) {
     let dims = points.domain.dims();
     let mut groups: std::collections::BTreeMap<u64, Vec<usize>> = Default::default();
     (0..points.count()).for_each(|row| groups.entry(points.label[row]).or_default().push(row));
@@ -572,7 +571,7 @@ fn a_reference_far_outside_costs_no_digits() {
 }
 
 #[test]
-fn any_unit_gives_the_same_catalogue() {
+fn any_unit_gives_the_same_catalog() {
     let domain = Domain::open(3).unwrap();
     let points = Points::random(8, domain, &[50, 3, 1], 3.0);
     let want = on_one_rank(&points, &ALL);
@@ -654,7 +653,7 @@ fn of_several_bad_points_all_ranks_name_the_first() {
     for ranks in [1, 3] {
         let dealt = bad.dealt(4, ranks, &[]);
         let told = run_threads(ranks, |comm| {
-            Ok::<_, FofError>(catalogue(&comm, &dealt[comm.rank()].members(), &ALL).unwrap_err())
+            Ok::<_, FofError>(catalog(&comm, &dealt[comm.rank()].members(), &ALL).unwrap_err())
         });
         assert_eq!(told.unwrap(), vec![FofError::NonFinite { what: "velocity", number }; ranks]);
     }
@@ -700,7 +699,7 @@ fn ranks_that_differ_are_told_so() {
     assert_eq!(differing(&with(&|p| p.domain = Domain::open(3).unwrap())), (1, "domain"));
     let failed = run_threads(3, |comm| {
         let selection = Selection { min_members: 1 + comm.rank() as u64 / 2, ..ALL };
-        catalogue(&comm, &dealt[comm.rank()].members(), &selection).map(drop)
+        catalog(&comm, &dealt[comm.rank()].members(), &selection).map(drop)
     });
     let failed = failed.unwrap_err();
     assert_eq!(failed.downcast_ref().map(differing), Some((2, "min_members")));
@@ -726,7 +725,7 @@ fn numbers_that_only_several_ranks_show_to_be_wrong_are_an_error() {
     }
     // A rank that leaves ends the others.
     let left = run_threads(2, |comm| match comm.rank() {
-        0 => catalogue(&comm, &rank(&[0], 0).members(), &ALL).map(drop),
+        0 => catalog(&comm, &rank(&[0], 0).members(), &ALL).map(drop),
         _ => Ok(()),
     });
     assert!(matches!(
