@@ -128,6 +128,7 @@ pub mod low_level;
 pub mod map;
 pub mod mesh;
 pub mod operators;
+mod parallel;
 pub mod pm;
 pub mod points;
 mod printable;

@@ -4,6 +4,7 @@ use std::f64::consts::PI;
 
 use super::error::require;
 use super::{CosmologyError, LinearPower};
+use crate::parallel;
 
 /// The largest grid of [`mode_amplitudes`]: its table has 2e8 entries (768 MiB).
 pub const MAX_PARTICLES_PER_AXIS: usize = 1 << 14;
@@ -59,19 +60,16 @@ pub fn mode_amplitudes(power: &LinearPower, n: usize, box_size: f64) -> Result<V
         ),
         "give a longer table, another box or fewer particles",
     )?;
-    (0..=last)
-        .map(|m2| {
-            let amplitude = (power.unit(fundamental * (m2 as f64).sqrt()) * density).sqrt() as f32;
-            require(
-                amplitude.is_finite() && (m2 == 0 || amplitude > 0.0),
-                "box",
-                box_size,
-                "such that every mode's amplitude is a normal f32",
-                "choose a box nearer to the scales of structure (1 to 1e5 Mpc/h)",
-            )?;
-            Ok(amplitude)
-        })
-        .collect()
+    let amplitude = |m2: usize| (power.unit(fundamental * (m2 as f64).sqrt()) * density).sqrt();
+    let table: Vec<f32> = parallel::map(last + 1, 1 << 10, amplitude).into_iter().map(|value| value as f32).collect();
+    require(
+        table.iter().enumerate().all(|(m2, amplitude)| amplitude.is_finite() && (m2 == 0 || *amplitude > 0.0)),
+        "box",
+        box_size,
+        "such that every mode's amplitude is a normal f32",
+        "choose a box nearer to the scales of structure (1 to 1e5 Mpc/h)",
+    )?;
+    Ok(table)
 }
 
 #[cfg(test)]

@@ -8,6 +8,9 @@
 //!
 //! are integrated for G1 = D1/a and G2 = D2/a^2, which stay of order one at every epoch.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
 use super::error::require;
 use super::{Cosmology, CosmologyError};
 
@@ -43,7 +46,27 @@ type State = [f64; 4];
 #[derive(Debug, Clone)]
 pub struct Growth {
     cosmology: Cosmology,
-    nodes: Vec<State>,
+    nodes: Arc<[State]>,
+}
+
+/// The solution at all nodes, once a thread has integrated it.
+type Solution = Arc<OnceLock<Arc<[State]>>>;
+
+/// Solutions that are kept, 256 KiB each: the derivatives of a run by all parameters need 9.
+const KEPT: usize = 16;
+
+/// Returns the place of the solution for the expansion of `cosmology`. The last [`KEPT`] expansions
+/// of the process are integrated once.
+fn solution(cosmology: &Cosmology) -> Solution {
+    static SOLUTIONS: Mutex<VecDeque<([u64; 5], Solution)>> = Mutex::new(VecDeque::new());
+    let [w0, wa] = cosmology.dark_energy();
+    let expansion = [cosmology.omega_m(), cosmology.omega_r(), cosmology.omega_de(), w0, wa].map(f64::to_bits);
+    let mut solutions = SOLUTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = solutions.iter().position(|(of, _)| *of == expansion).and_then(|at| solutions.remove(at));
+    let (_, solution) = found.unwrap_or_default();
+    solutions.truncate(KEPT - 1);
+    solutions.push_front((expansion, solution.clone()));
+    solution
 }
 
 /// Growth at one scale factor. A prime is a derivative with respect to ln a.
@@ -71,16 +94,11 @@ pub struct GrowthFactors {
 }
 
 impl Growth {
-    /// Integrates the growth equations from [`A_MIN`] to 1.
+    /// Integrates the growth equations from [`A_MIN`] to 1, unless that was done recently for the
+    /// same expansion.
     #[must_use]
     pub fn new(cosmology: Cosmology) -> Self {
-        let mut state = earliest(&cosmology);
-        let mut nodes = Vec::with_capacity(NODES + 1);
-        nodes.push(state);
-        for i in 0..NODES {
-            state = runge_kutta(&cosmology, node(i), node(i + 1) - node(i), state);
-            nodes.push(state);
-        }
+        let nodes = solution(&cosmology).get_or_init(|| integrate(&cosmology)).clone();
         Self { cosmology, nodes }
     }
 
@@ -158,6 +176,16 @@ impl GrowthFactors {
 /// ln a of node i; exactly 0 at the last.
 fn node(i: usize) -> f64 {
     A_MIN.ln() * ((NODES - i) as f64 / NODES as f64)
+}
+
+/// Returns the growing solution at all nodes.
+fn integrate(cosmology: &Cosmology) -> Arc<[State]> {
+    let first = earliest(cosmology);
+    let next = |state: &mut State, i: usize| {
+        *state = runge_kutta(cosmology, node(i), node(i + 1) - node(i), *state);
+        Some(*state)
+    };
+    std::iter::once(first).chain((0..NODES).scan(first, next)).collect()
 }
 
 /// Returns the growing solution at [`A_MIN`].

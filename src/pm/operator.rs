@@ -259,10 +259,7 @@ impl Differentiable for SimulationOperator {
             let numbers = self.numbers(rank, parameters)?;
             let derivatives = match parameters {
                 None => self.constant.clone(),
-                Some(values) => {
-                    let cosmology = cosmology_of(&self.config.cosmology, values)?;
-                    Rc::new(Derivatives::new(&mut rank.recorder, &self.config, &cosmology)?)
-                }
+                Some(_) => Rc::new(Derivatives::new(&mut rank.recorder, &self.config, &numbers)?),
             };
             let mut sweeps = self.sweeps();
             let recorder = &rank.recorder;

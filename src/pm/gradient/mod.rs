@@ -122,7 +122,7 @@ impl Gradient {
         memory.check(rank)?;
         let (config, recorder) = (&sweeps.run.config, &mut rank.recorder);
         let numbers = Rc::new(Numbers::new(recorder, config, config.cosmology)?);
-        let derivatives = Rc::new(Derivatives::new(recorder, config, &config.cosmology)?);
+        let derivatives = Rc::new(Derivatives::new(recorder, config, &numbers)?);
         let noise = recorder.gpu().array("pm::noise", sweeps.run.lattice.len())?;
         let tape = Tape::new(&sweeps, recorder, noise, (&numbers, &derivatives), memory)?;
         Ok(Gradient { sweeps, tape })
