@@ -7,7 +7,7 @@ use crate::gpu::KernelSource;
 /// A room adds its own in its `kernels()`.
 #[must_use]
 pub fn kernels() -> Vec<KernelSource> {
-    let mut all = crate::gpu::primitives::kernels();
+    let mut all = crate::gpu::kernels();
     all.extend(crate::exchange::kernels());
     all.extend(crate::field::kernels());
     all.extend(crate::mesh::kernels());

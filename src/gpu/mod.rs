@@ -22,6 +22,7 @@ mod device;
 mod error;
 mod inspect;
 mod kernel;
+mod large_ranges;
 mod observed;
 mod observer;
 mod open_device;
@@ -66,6 +67,13 @@ pub use timer::KernelTime;
 pub(crate) use transfer::StagedCopy;
 pub use unused_hardware::unused_hardware;
 pub(crate) use words::{WgslWords, words};
+
+/// Returns the kernels of the room in all forms.
+pub(crate) fn kernels() -> Vec<KernelSource> {
+    let mut all = primitives::kernels();
+    all.extend(large_ranges::kernels());
+    all
+}
 
 /// Numbers as sums of two floats: the module `gpu::two_floats`. Kernels that import it have a
 /// parameter `nothing` that is 0.

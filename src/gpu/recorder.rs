@@ -24,6 +24,9 @@ pub struct RecorderCounts {
     pub downloads: u64,
     /// Uploads.
     pub uploads: u64,
+    /// Bytes of clears and copies that were recorded as commands of the queue; on GPUs, kernels
+    /// serve for 64 KiB and more.
+    pub moved_by_commands: u64,
     /// Seconds in compute passes by the device's own clock; zero unless [`Recorder::measure`] is
     /// on.
     pub seconds: f64,
@@ -231,17 +234,21 @@ impl Recorder {
         if len == 0 {
             return Ok(());
         }
-        let mut note = |from: &Array<T>, from_start: u64, to: &Array<T>, to_start: u64| {
-            let (from, to) = (from.raw().clone(), to.raw().clone());
-            self.commands.push(Command::Copy { from, to, from_start, to_start, len });
-        };
         if from.raw().shares(to.raw()) {
             // No buffer is copied to itself.
             let between = self.gpu.array::<T>("meshloom::copy", len)?;
-            note(from, from_start, &between, 0);
-            note(&between, 0, to, to_start);
-        } else {
-            note(from, from_start, to, to_start);
+            self.copy_between([from.raw(), between.raw()], [from_start, 0], len)?;
+            return self.copy_between([between.raw(), to.raw()], [0, to_start], len);
+        }
+        self.copy_between([from.raw(), to.raw()], [from_start, to_start], len)
+    }
+
+    /// Records a copy between different arrays.
+    fn copy_between(&mut self, arrays: [&RawArray; 2], starts: [u64; 2], len: u64) -> Result<(), DeviceError> {
+        if !self.copies_by_kernel(arrays, starts, len)? {
+            let ([from, to], [from_start, to_start]) = (arrays.map(RawArray::clone), starts);
+            self.counts.moved_by_commands += len * from.element_bytes();
+            self.commands.push(Command::Copy { from, to, from_start, to_start, len });
         }
         Ok(())
     }
@@ -249,11 +256,16 @@ impl Recorder {
     /// Records setting all of `array` to zero. An array of another device, or one that may only be
     /// read, is left alone, and the next submission says so ([`DeviceError::Misuse`]).
     pub fn clear<T: DeviceElement>(&mut self, array: &Array<T>) {
-        if let Err(error) = array.raw().on(&self.gpu, "clear").and_then(|()| array.raw().written("clear")) {
-            self.refused.get_or_insert(error);
-            return;
+        let array = array.raw();
+        let allowed = array.on(&self.gpu, "clear").and_then(|()| array.written("clear"));
+        match allowed.and_then(|()| self.clears_by_kernel(array)) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.counts.moved_by_commands += array.bytes();
+                self.commands.push(Command::Clear { array: array.clone() });
+            }
+            Err(error) => _ = self.refused.get_or_insert(error),
         }
-        self.commands.push(Command::Clear { array: array.raw().clone() });
     }
 
     /// Hands everything recorded to the device; does not wait.

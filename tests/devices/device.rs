@@ -111,6 +111,41 @@ fn copies_cross_buffers_and_clears_cover_all() {
 }
 
 #[test]
+fn large_clears_and_copies_are_kernels_on_gpus() {
+    // One window, several, more than the device binds, and arrays of two buffers.
+    for (window_bytes, commands) in [(None, false), (Some(64 << 10), false), (Some(4096), true)] {
+        let profile = Some(Profile::Gpu);
+        let options = Options { window_bytes, profile, ..meshloom_sanitizer::options().unwrap() };
+        let gpu = Gpu::open(&options, 0).unwrap();
+        let mut recorder = Recorder::new(&gpu).unwrap();
+        let (a, b) = (gpu.array::<[f32; 2]>("a", 20_000).unwrap(), gpu.array::<[f32; 2]>("b", 30_001).unwrap());
+        let values: Vec<[f32; 2]> = (0..20_000).map(|i| [i as f32, f32::from_bits(0x7f80_0001 + i)]).collect();
+        recorder.upload(&a, 0, &values).unwrap();
+        recorder.upload(&b, 0, &vec![[1.0, f32::NAN]; 30_001]).unwrap();
+        recorder.clear(&b);
+        recorder.copy(&a, 7, &b, 10_001, 19_000).unwrap();
+        // Within one array, to a range that overlaps.
+        recorder.copy(&b, 10_001, &b, 10_000, 20_000).unwrap();
+        assert_eq!(recorder.counts().moved_by_commands > 0, commands, "{window_bytes:?}");
+        let got = recorder.download(&b, 0, 30_001).unwrap();
+        let bits = |row: &[f32; 2]| row.map(f32::to_bits);
+        let expected = |i: usize| match i {
+            10_000..29_000 => bits(&values[i - 10_000 + 7]),
+            _ => [0, 0],
+        };
+        // A copy within an array leaves the element behind its target as it was.
+        assert!(got[..30_000].iter().enumerate().all(|(i, row)| bits(row) == expected(i)), "{window_bytes:?}");
+        // Small ranges stay commands.
+        let before = recorder.counts();
+        recorder.copy(&a, 0, &b, 0, 100).unwrap();
+        recorder.submit().unwrap();
+        let after = recorder.counts();
+        assert_eq!(after.moved_by_commands - before.moved_by_commands, 800);
+        assert_eq!(after.dispatches, before.dispatches);
+    }
+}
+
+#[test]
 fn a_large_dispatch_is_folded_into_two_dimensions() {
     let gpu = Gpu::open(&Options { poison: false, ..meshloom_sanitizer::options().unwrap() }, 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
