@@ -20,6 +20,7 @@ var<storage, read> by: array<f32>;
 var<storage, read_write> bar: array<f32>;
 
 #import mesh::particle
+#import mesh::each_particle
 #import mesh::slopes
 
 fn value(node: u32, by: vec3<f32>) -> f32 {
@@ -27,7 +28,7 @@ fn value(node: u32, by: vec3<f32>) -> f32 {
     return fma(by.z, force.z, fma(by.y, force.y, fma(by.x, force.x, params.factor * load_density(node))));
 }
 
-fn each(particle: u32) {
+fn each_particle(particle: u32) {
     let count = params.first.w;
     let own = vec3<f32>(load_by(particle), load_by(count + particle), load_by(2u * count + particle));
     let found = slopes(locate(particle), own);

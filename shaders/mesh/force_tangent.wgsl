@@ -19,6 +19,7 @@ var<storage, read> by: array<f32>;
 var<storage, read_write> out: array<f32>;
 
 #import mesh::particle
+#import mesh::each_particle
 #import mesh::slope
 
 fn force(node: u32) -> vec3<f32> {
@@ -64,7 +65,7 @@ fn tangent(at: Located, by: vec3<f32>) -> vec3<f32> {
     return sum;
 }
 
-fn each(particle: u32) {
+fn each_particle(particle: u32) {
     let count = params.first.w;
     let own = vec3<f32>(load_by(particle), load_by(count + particle), load_by(2u * count + particle));
     let found = tangent(locate(particle), own * params.per_cell.xyz);

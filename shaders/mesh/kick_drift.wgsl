@@ -17,9 +17,10 @@ var<storage, read_write> p2: array<f32>;
 var<storage, read> mesh: array<f32>;
 
 #import mesh::particle
+#import mesh::each_particle
 #import mesh::interpolate
 
-fn each(particle: u32) {
+fn each_particle(particle: u32) {
     let force = interpolate(locate(particle));
     var p = vec3<f32>(load_p0(particle), load_p1(particle), load_p2(particle));
     for (var n = 0u; n < params.kicks; n++) {

@@ -30,6 +30,7 @@ var<storage, read_write> mesh: array<atomic<u32>>;
 var<storage, read_write> faults: array<atomic<u32>>;
 
 #import mesh::particle
+#import mesh::each_particle
 
 const UNIT: u32 = 268435456u;
 
@@ -57,7 +58,7 @@ fn shares(whole: u32, weights: vec4<f32>) -> vec4<u32> {
     return found;
 }
 
-fn each(particle: u32) {
+fn each_particle(particle: u32) {
     let at = locate(particle);
     if !at.sane || !all_inside(at) {
         add_faults(0u, 1u);

@@ -13,11 +13,12 @@ var<storage, read> mesh: array<f32>;
 var<storage, read_write> bar: array<f32>;
 
 #import mesh::particle
+#import mesh::each_particle
 #import mesh::slopes
 
 fn value(node: u32, by: vec3<f32>) -> f32 { return by.x * load_mesh(node); }
 
-fn each(particle: u32) {
+fn each_particle(particle: u32) {
     let found = slopes(locate(particle), vec3<f32>(params.factor));
     let count = params.first.w;
     store_bar(particle, load_bar(particle) + found.x);

@@ -31,12 +31,13 @@ var<storage, read_write> mesh: array<atomic<u32>>;
 #endif
 
 #import mesh::particle
+#import mesh::each_particle
 #import gpu::fixed
 #if tangent
 #import mesh::slope
 #endif
 
-fn each(particle: u32) {
+fn each_particle(particle: u32) {
     let at = locate(particle);
     if !at.sane || !all_inside(at) { return; }
     let x = places(at.x.first, 0u);

@@ -15,9 +15,10 @@ var<storage, read> mesh: array<f32>;
 var<storage, read_write> out: array<f32>;
 
 #import mesh::particle
+#import mesh::each_particle
 #import mesh::interpolate
 
-fn each(particle: u32) {
+fn each_particle(particle: u32) {
     let found = interpolate(locate(particle));
 #if vector
     store_out(particle, found.x);

@@ -67,6 +67,35 @@ fn golden() -> (Lattice, [Vec<f64>; 3]) {
     (Lattice::new([2; 3], alone(), 0), x)
 }
 
+/// Particles of a lattice of whole blocks are taken block by block, those of other lattices in their
+/// order: halves of a block make what the whole makes.
+#[test]
+fn the_order_of_particles_changes_nothing() {
+    let sites = [32, 64, 32];
+    let mut bench = Bench::new();
+    let mesh = mesh_part([40, 80, 36], [40.0, 80.0, 36.0], alone(), 0, [[0; 2]; 3]);
+    let painter = Painter::new(Window::Cic);
+    let displacement = [1, 2, 3].map(|seed| {
+        let values = white(32 * 64 * 32, seed);
+        values.into_iter().map(|value| 3.0 * value as f32).collect::<Vec<f32>>()
+    });
+    let fields: Vec<f32> = white(40 * 80 * 36, 4).into_iter().map(|value| value as f32).collect();
+    let fields = bench.upload(&fields);
+    let mut made = |planes: std::ops::Range<usize>| {
+        let part = displacement.each_ref().map(|of| bench.upload(&of[planes.start * 2048..planes.end * 2048]));
+        let lattice = Lattice { sites, own: [planes.start as u64..planes.end as u64, 0..64, 0..32] };
+        let particles = MeshParticles::Displaced { lattice: &lattice, displacement: part.each_ref() };
+        let painted = bench.paint(&painter, particles, &mesh);
+        let out = bench.recorder.gpu().array::<f32>("out", particles.len()).unwrap();
+        painter.readout(&mut bench.recorder, particles, &mesh, &fields, 0, &out).unwrap();
+        (painted, bench.recorder.download(&out, 0, out.len()).unwrap())
+    };
+    let (whole, halves) = (made(0..32), [made(0..16), made(16..32)]);
+    assert_eq!(whole.1, [&halves[0].1[..], &halves[1].1].concat());
+    assert!(whole.0.iter().enumerate().all(|(i, units)| *units == halves[0].0[i] + halves[1].0[i]));
+    assert_eq!(whole.0.iter().sum::<u64>(), (32 * 64 * 32) << 28);
+}
+
 /// Returns what all kernels of derivatives make of a cloud on 16^3 cells: by name, the bits of
 /// their results.
 fn derivatives(options: &Options, window: Window) -> Vec<(&'static str, Vec<u32>)> {
