@@ -24,7 +24,8 @@ use crate::rank::{Parts, Rank};
 ///
 /// - The callback runs inside the pass along the last axis of the route, so the spectrum is never
 ///   written: five passes for three axes instead of seven, and ten instead of fifteen for a density
-///   and the three components of its force.
+///   and the three components of its force. Where one dispatch would reach more memory than
+///   [`FilterOptions::reach`], it becomes one for each result, with the same bits.
 /// - If the last axis is too long for one pass or a real line, or if two transforms move fewer
 ///   sectors of memory, the filter is a forward and an inverse transform with the callback on its
 ///   first pass.
@@ -76,7 +77,10 @@ impl<T: Value> Filter<T> {
         let mut ready = |route, callbacks| ReadyRoute::new(route, &callbacks, &mut tables);
         let routes = match route {
             Some(route) => {
-                vec![ready(route, PassCallbacks { filter: Some(callback.clone()), ..PassCallbacks::default() })?]
+                let callbacks = PassCallbacks { filter: Some(callback.clone()), ..PassCallbacks::default() };
+                let mut fused = ready(route, callbacks)?;
+                fused.reach = options.reach_on(gpu);
+                vec![fused]
             }
             None => {
                 let mut routes = vec![ready(plan.forward.clone(), PassCallbacks::default())?];

@@ -9,6 +9,8 @@
 //! fewer in memory than in the transform (zero padding, truncated spectra). A line may be one
 //! factor of a longer axis (four-step algorithm).
 
+use std::ops::Range;
+
 use super::core::{Core, Limits};
 use super::spec::Precision;
 use crate::gpu::{REGISTERS, SECTOR};
@@ -214,7 +216,7 @@ crate::gpu::kernel_params! {
 ///
 /// | side | first vector | second vector |
 /// |---|---|---|
-/// | strided: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, -, -, 0` |
+/// | strided: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, first result, end of results, 0` |
 /// | blocked: `at = lines start + (outer size + p - start) width + inner`, `outer = o . c + o_first`, `inner = i . c + i_first` | `lines, o0, o1, o2` | `width, i0, i1, 0` |
 ///
 /// All names begin with `line_`, to avoid clashes with callbacks.
@@ -252,6 +254,12 @@ impl LineParams {
         let high = factor as f32;
         let middle = (factor - f64::from(high)) as f32;
         self.line_scale = [high, middle, (factor - f64::from(high) - f64::from(middle)) as f32, interior];
+        self
+    }
+
+    /// Sets the results of a filter that are computed, where they do not go to blocks.
+    pub fn of_results(mut self, results: Range<u32>) -> Self {
+        [self.line_output_more[1], self.line_output_more[2]] = [results.start, results.end];
         self
     }
 }

@@ -59,15 +59,32 @@ pub struct FilterOptions {
     pub results: u32,
     /// Shapes of kernels and pieces of exchanges; `None`: [`TransformTuning::of`] the device.
     pub tuning: Option<TransformTuning>,
+    /// Bytes that a dispatch may reach before its results are computed by a dispatch each; `None`:
+    /// 9 GiB on GPUs, no limit on software renderers. An H100 translates the addresses of some 8.6
+    /// GB at full speed; a pass along the slowest axis that reaches twice as much took three times
+    /// as long as its bytes.
+    pub reach: Option<u64>,
 }
 
 impl Default for FilterOptions {
     fn default() -> Self {
-        FilterOptions { results: 1, tuning: None }
+        FilterOptions { results: 1, tuning: None, reach: None }
     }
 }
 
 impl FilterOptions {
+    /// Sets the bytes that a dispatch may reach.
+    #[must_use]
+    pub fn reach(mut self, bytes: u64) -> Self {
+        self.reach = Some(bytes);
+        self
+    }
+
+    pub(super) fn reach_on(&self, gpu: &Gpu) -> u64 {
+        let usual = if gpu.capabilities().profile == Profile::Gpu { 9 << 30 } else { u64::MAX };
+        self.reach.unwrap_or(usual)
+    }
+
     /// Sets the number of results of each field.
     #[must_use]
     pub fn results(mut self, results: u32) -> Self {

@@ -54,6 +54,12 @@ impl PassArrays {
         }
     }
 
+    /// Returns the bytes between the first and the last one that a dispatch reaches, of all its
+    /// arrays.
+    pub fn span(&self, kernel: &LineKernel, params: &LineParams) -> u64 {
+        self.reached(kernel, params).into_iter().flatten().map(|bytes| bytes.end - bytes.start).sum()
+    }
+
     /// Returns parts of `whole` that reach one window of each array in which one plane of one field
     /// does; all of `whole` if no array has windows.
     pub fn parts(

@@ -24,6 +24,8 @@ pub(super) struct ReadyRoute {
     pub route: Route,
     /// The passes of each stage.
     passes: Vec<Vec<ReadyPass>>,
+    /// Bytes that a dispatch of a filter may reach before its results are computed apart.
+    pub reach: u64,
 }
 
 impl ReadyRoute {
@@ -51,7 +53,7 @@ impl ReadyRoute {
             }
             passes.push(ready);
         }
-        Ok(ReadyRoute { route, passes })
+        Ok(ReadyRoute { route, passes, reach: u64::MAX })
     }
 
     /// Returns the device memory of the passes' tables in bytes.
@@ -122,7 +124,7 @@ impl<'a, C: DeviceElement> Run<'a, C> {
 
     /// Records all passes and exchanges.
     pub fn run(&self, recorder: &mut Recorder, comms: &mut GridComms) -> Result<(), ExchangeError> {
-        let ReadyRoute { route, passes } = self.ready;
+        let ReadyRoute { route, passes, .. } = self.ready;
         let place = placement(self.input, route.stages[0].before, [0, 1]);
         let mut input = StageInput::Whole(BufferView { array: self.input.array.clone(), place });
         // Ghost cells of the caller's field must not be overwritten.
@@ -198,7 +200,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
     /// Runs the passes of stage `i` and begins the exchange after it. Returns the input of the next
     /// stage.
     fn stage(&mut self, i: usize, buffer: Buffer, mut input: StageInput<'a>) -> Result<StageInput<'a>, ExchangeError> {
-        let ReadyRoute { route, passes } = self.run.ready;
+        let ReadyRoute { route, passes, .. } = self.run.ready;
         let (stage, transpose) = (&route.stages[i], route.between.get(i).and_then(Option::as_ref));
         let outputs = self.outputs(i, buffer, &input)?;
         let whole: Box3 = stage.before.map(|n| 0..n);
@@ -321,7 +323,14 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         let whole = StagePart { cells: cells.clone(), fields: 0..stage.fields[0] };
         arrays.parts(stage, whole, kernel, &params).iter().try_for_each(|part| {
             let (arrays, params) = arrays.narrowed(kernel, params(part));
-            pass.record(self.recorder, &arrays, params, self.run.operator)
+            let mut record = |params| pass.record(self.recorder, &arrays, params, self.run.operator);
+            match kernel.work {
+                // In place, the first result replaces the input, so it comes last.
+                Work::Filter(results) if arrays.span(kernel, &params) > self.run.ready.reach => {
+                    (0..results).rev().try_for_each(|result| record(params.of_results(result..result + 1)))
+                }
+                _ => record(params),
+            }
         })
     }
 

@@ -749,10 +749,20 @@ fn filter_agrees<T: Cell>(spec: &Spec, results: u64, grids: &[[usize; 2]], tunin
             let filter = Filter::<T>::new(&gpu, &spec, &comms, &callback, &options)?;
             assert_eq!(filter.spectrum_part(), part);
             let own = cut(&input, spec.cells, &filter.field_part());
-            Ok::<_, meshloom::Error>((
-                filter.field_part(),
-                filtered(&filter, &mut recorder, &mut comms, &own, [spec.fields, results], halo),
-            ))
+            let mut run = |filter: &Filter<T>, recorder: &mut Recorder| {
+                let before = recorder.counts().dispatches;
+                let values = filtered(filter, recorder, &mut comms, &own, [spec.fields, results], halo);
+                (values, recorder.counts().dispatches - before)
+            };
+            let (values, dispatches) = run(&filter, &mut recorder);
+            if results > 1 && parts == [1, 1] {
+                // A dispatch for each result of the fused pass.
+                let apart = Filter::<T>::new(&gpu, &spec, &GridComms::new(&comm, grid)?, &callback, &options.reach(0))?;
+                let (others, more) = run(&apart, &mut recorder);
+                same(&others, &values, "results that are computed apart");
+                assert_eq!(more, if apart.routes().len() == 1 { dispatches + results - 1 } else { dispatches });
+            }
+            Ok::<_, meshloom::Error>((filter.field_part(), values))
         });
         let got = gathered(spec.cells, spec.fields * results, ranks.unwrap());
         let what = format!("a filter with {results} results on {parts:?}: {spec:?}");

@@ -33,7 +33,8 @@ impl<'a> Writer<'a> {
                     w.code.line(format!("{} = {value};", w.slot(0, slot)));
                 });
                 let buffer = self.kernel.buffers() - 1;
-                self.code.line(format!("for (var result = 0u; result < {results}u; result++) {{"));
+                let each = self.each_result(results);
+                self.code.line(each);
                 self.filtered(core, buffer);
                 self.code.line("}");
             }

@@ -152,12 +152,25 @@ impl<'a> Writer<'a> {
         (text, self.table)
     }
 
+    /// Returns the head of the loop over the results of a filter that a dispatch computes: all of
+    /// them where they go to blocks.
+    fn each_result(&self, results: u32) -> String {
+        match self.kernel.output.order {
+            Order::Strided => {
+                let [first, end] = ["y", "z"].map(|part| format!("params.line_output_more.{part}"));
+                format!("for (var result = {first}; result < {end}; result++) {{")
+            }
+            Order::Blocked => format!("for (var result = 0u; result < {results}u; result++) {{"),
+        }
+    }
+
     fn filter(&mut self, core: &Core, results: u32) {
         let mut modes = self.core(core, Source::Memory, -1.0);
         // A loop, since compilers mix repeated code, which takes registers for all of it at the
         // same time.
         if results > 1 {
-            self.code.line(format!("for (var result = 0u; result < {results}u; result++) {{"));
+            let each = self.each_result(results);
+            self.code.line(each);
             // Compilers do not see that this is the same lane. Otherwise they would compute all
             // positions before the loop and keep them beside the spectrum in more registers than
             // there are.

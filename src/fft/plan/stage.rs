@@ -164,14 +164,22 @@ impl Stage {
                     + tile[slow].start * strides[slow]
                     + tile[fast].start * strides[fast]
                     + before * step;
-                ([offset, strides[fast], strides[slow], step * results], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
+                (
+                    [offset, strides[fast], strides[slow], step * results],
+                    [strides[axis], 0, results, 0],
+                    ([0; 2], [0; 2]),
+                )
             }
             (Order::Strided, Placement::Array { origin, extent }) => {
                 let strides = [extent[1] * extent[2], extent[2], 1];
                 let offset: u64 = [slow, fast].iter().map(|&a| (tile[a].start - origin[a]) * strides[a]).sum();
                 let field = extent.iter().product::<u64>();
                 let offset = offset + before * field;
-                ([offset, strides[fast], strides[slow], field * results], [strides[axis], 0, 0, 0], ([0; 2], [0; 2]))
+                (
+                    [offset, strides[fast], strides[slow], field * results],
+                    [strides[axis], 0, results, 0],
+                    ([0; 2], [0; 2]),
+                )
             }
             (Order::Blocked, place) => {
                 let (origin, extent) = match place {
