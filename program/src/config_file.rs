@@ -22,9 +22,6 @@ pub const MAX_BYTES: u64 = 1 << 16;
 pub trait FileOptions: Args + Serialize + DeserializeOwned {
     /// Keys of a file that are not options of the command line.
     const KEYS: &'static [&'static str] = &[];
-
-    /// Changes the `table` that was read from `text`.
-    fn prepare(_table: &mut Table, _text: &str) {}
 }
 
 /// The options of a command line, without its defaults.
@@ -142,8 +139,7 @@ pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Failure>
 /// Each key is also read by itself: errors of nested structures have no line.
 fn table<T: FileOptions>(path: &Path) -> Result<Table, Failure> {
     let text = read(path)?;
-    let mut whole: Table = parse(path, &text)?;
-    T::prepare(&mut whole, &text);
+    let whole: Table = parse(path, &text)?;
     let command = T::augment_args(Command::new("options"));
     for (name, value) in &whole {
         let failed =

@@ -55,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         inputs.map(PathBuf::as_path).chain([Path::new(&options.universe.cosmology)]),
         outputs.iter().map(PathBuf::as_path),
     )?;
-    outputs::states(&parameters.out).check_places(parameters.options.snapshots.iter().map(|epoch| &epoch.0))?;
+    outputs::states(&parameters.out).check_places(parameters.options.snapshots.iter())?;
     check_command(&parameters.out, "simulate")?;
     let common = &arguments.common;
     let report = common.launch(&files, |rank| simulate(rank, &parameters, common))?;
@@ -135,7 +135,7 @@ fn finish(
     let end = Reached { a: simulation.scale_factor(), step: simulation.steps(), snapshot: false };
     let others = rank.comm.size() > 1;
     // What the run is resumed from may be of this moment already.
-    let kept = resumed == Some(end.step) || outputs.epochs().any(|epoch| epoch.value() == end.a);
+    let kept = resumed == Some(end.step) || outputs.epochs().any(|a| a == end.a);
     let keep = |(rank, simulation): &mut (&mut Rank, &mut Simulation)| {
         if kept {
             return Ok(());

@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use toml::de::DeTable;
-use toml::{Table, Value};
 
 use crate::checked::Whole;
 use crate::common::Common;
@@ -47,9 +45,9 @@ pub struct RunOptions {
     /// Particles along each axis
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 64)]
     pub particles: i64,
-    /// Cells of the force mesh along each axis
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 128)]
-    pub mesh: i64,
+    /// Cells of the force mesh along each axis [default: twice the particles]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub mesh: Option<i64>,
     /// Side of the periodic box in Mpc/h
     #[arg(long = "box", value_name = "L", allow_negative_numbers = true, default_value_t = 128.0)]
     #[serde(rename = "box")]
@@ -70,9 +68,10 @@ pub struct RunOptions {
     #[command(flatten)]
     #[serde(flatten)]
     pub evolution: Evolution,
-    /// Scale factors of snapshots: particles, spectrum and halos of each
-    #[arg(long, value_delimiter = ',', value_name = "A,B,..")]
-    pub snapshots: Vec<Epoch>,
+    /// Scale factors of snapshots, a = 1/(1 + z): particles, spectrum and halos of each. Those of
+    /// the end are always in DIR itself
+    #[arg(long, value_delimiter = ',', value_name = "A,B,..", value_parser = scale_factor)]
+    pub snapshots: Vec<f64>,
     /// Continue from the last whole snapshot or checkpoint in DIR; from the start where there is
     /// none
     #[arg(long, value_name = "true|false", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "true", default_value_t = false, hide_default_value = true, hide_possible_values = true)]
@@ -122,21 +121,7 @@ impl Default for RunOptions {
     }
 }
 
-impl FileOptions for RunOptions {
-    /// Gives snapshots the digits of the text: `0.50` names another directory than `0.5`.
-    fn prepare(table: &mut Table, text: &str) {
-        let written = DeTable::parse(text);
-        let written =
-            written.iter().filter_map(|table| table.get_ref().get("snapshots")?.get_ref().as_array()).flatten();
-        let snapshots = table.get_mut("snapshots").and_then(Value::as_array_mut);
-        for (snapshot, written) in snapshots.into_iter().flatten().zip(written) {
-            // TOML allows `_` between digits, which the command line does not.
-            if let Ok(Epoch(digits)) = text[written.span()].parse() {
-                *snapshot = digits.into();
-            }
-        }
-    }
-}
+impl FileOptions for RunOptions {}
 
 impl RunOptions {
     /// Returns the options of a call.
@@ -147,6 +132,14 @@ impl RunOptions {
         let mut options = arguments.configured.options()?;
         if options.linking_length.is_none() {
             options.linking_parameter.get_or_insert(0.2);
+        }
+        options.mesh.get_or_insert(options.particles.saturating_mul(2));
+        // A moment has one directory.
+        let all = std::mem::take(&mut options.snapshots);
+        for epoch in all {
+            if !options.snapshots.contains(&epoch) {
+                options.snapshots.push(epoch);
+            }
         }
         Ok(options)
     }
@@ -178,38 +171,8 @@ pub enum Hdf5 {
     PerRank,
 }
 
-/// A scale factor in the digits of the call, which name a directory.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(transparent)]
-pub struct Epoch(pub String);
-
-impl std::str::FromStr for Epoch {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        text.parse::<f64>().map_err(|_| format!("`{text}` is no scale factor"))?;
-        Ok(Epoch(text.to_string()))
-    }
-}
-
-impl<'de> Deserialize<'de> for Epoch {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "a scale factor must be a number")]
-        enum Written {
-            Number(f64),
-            Text(String),
-        }
-        match Written::deserialize(deserializer)? {
-            Written::Number(value) => Ok(Epoch(value.to_string())),
-            Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
-        }
-    }
-}
-
-impl Epoch {
-    pub fn value(&self) -> f64 {
-        self.0.parse().unwrap_or(f64::NAN)
-    }
+/// Reads a scale factor.
+fn scale_factor(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse();
+    number.map_err(|_| format!("`{text}` is no scale factor a = 1/(1 + z); write 0.5 for z = 1"))
 }

@@ -12,7 +12,6 @@ use meshloom_program::plots::{Blocks, ColorScale, MapFigure};
 use serde_json::Value;
 
 use super::mass_function::redshift;
-use super::options::Epoch;
 use super::options::{Hdf5, Velocities};
 use super::parameters::RunParameters;
 use crate::described;
@@ -107,8 +106,8 @@ impl<'a> Outputs<'a> {
     }
 
     /// Returns the snapshots of the run.
-    pub fn epochs(&self) -> impl Iterator<Item = &'a Epoch> + use<'a> {
-        self.parameters.options.snapshots.iter()
+    pub fn epochs(&self) -> impl Iterator<Item = f64> + use<'a> {
+        self.parameters.options.snapshots.iter().copied()
     }
 
     /// Publishes files of this run with their description at `path`, without those of other runs

@@ -9,7 +9,7 @@ use meshloom::points::fof::{Linking, Selection};
 use serde_json::{Value, json};
 
 use super::mass_function::MassFunction;
-use super::options::{Epoch, NoiseName, RunOptions, Velocities};
+use super::options::{NoiseName, RunOptions, Velocities};
 use crate::checked::{count, usage};
 use crate::failure::Failure;
 use crate::spheres;
@@ -143,7 +143,8 @@ impl RunParameters {
             with_hdf5("--hdf5")?;
         }
         count("particles", options.particles, 1..=i64::MAX)?;
-        count("mesh", options.mesh, 1..=i64::MAX)?;
+        let mesh = options.mesh.unwrap_or_default();
+        count("mesh", mesh, 1..=i64::MAX)?;
         options.evolution.check()?;
         let mut parameters = RunParameters {
             out: out.into(),
@@ -170,7 +171,7 @@ impl RunParameters {
     /// Checks before the run that its halos will have a mass function.
     fn halos_are_possible(&self, power: &LinearPower) -> Result<(), Failure> {
         let (count, least) = ((self.options.particles as u64).pow(3), Selection::default().min_members);
-        let mut epochs = self.options.snapshots.iter().map(Epoch::value).chain([self.options.evolution.a_end]);
+        let mut epochs = self.options.snapshots.iter().copied().chain([self.options.evolution.a_end]);
         let checked = epochs.try_for_each(|a| MassFunction::check(power, self.options.box_size, count, least, a));
         checked.map_err(|error| {
             usage(format!(
@@ -183,14 +184,14 @@ impl RunParameters {
     pub fn config(&self, grid: Option<[usize; 2]>) -> Config {
         Config {
             particles: self.options.particles as u64,
-            mesh: self.options.mesh as u64,
+            mesh: self.options.mesh.unwrap_or_default() as u64,
             box_size: self.options.box_size,
             seed: self.options.seed.0,
             noise_by: match self.options.noise_by {
                 NoiseName::Mode => NoiseBy::Mode,
                 NoiseName::Site => NoiseBy::Site,
             },
-            snapshots: self.options.snapshots.iter().map(Epoch::value).collect(),
+            snapshots: self.options.snapshots.clone(),
             grid,
             ..self.options.evolution.config(&self.universe)
         }

@@ -1,6 +1,5 @@
 //! Snapshots of a run, the checkpoint of one that was stopped, and resuming from the last of them.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use meshloom::io::collective::fingerprint;
@@ -52,9 +51,8 @@ fn fingerprints(
     Ok(files.zip(marks).map(|(name, mark)| (name.to_string(), Value::from(format!("{mark:016x}")))).collect())
 }
 
-/// Writes the snapshot that was just reached, in each of its directories. Where the run was
-/// `resumed` at this moment, only in those that have none yet: the run may have been killed between
-/// two of them. Where that fails a checkpoint keeps the steps; among several ranks, which write it
+/// Writes the snapshot that was just reached, unless the run was `resumed` from it. Where that
+/// fails a checkpoint keeps the steps; among several ranks, which write it
 /// beforehand, it does only after the last step, since it is as long as the snapshot. Collective.
 pub fn write(
     outputs: &Outputs,
@@ -63,17 +61,12 @@ pub fn write(
     light_cone: Option<&LightCone>,
     (reached, resumed): (Reached, bool),
 ) -> Result<(), Error> {
-    // The same scale factor may be given in several spellings, each of which names a directory.
-    let names: BTreeSet<&str> = outputs.epochs().filter(|e| e.value() == reached.a).map(|e| e.0.as_str()).collect();
-    let mut names: Vec<&str> = names.into_iter().collect();
+    let directory = outputs.states.snapshot(reached.a);
     if resumed {
         // All ranks must agree, since they write together: rank 0 decides.
-        let mut there: Vec<u64> =
-            names.iter().map(|name| u64::from(outputs.states.snapshot(name).join(DESCRIPTION).exists())).collect();
+        let mut there = [u64::from(directory.join(DESCRIPTION).exists())];
         rank.comm.broadcast(0, &mut there)?;
-        let mut there = there.into_iter();
-        names.retain(|_| there.next() == Some(0));
-        if names.is_empty() {
+        if there == [1] {
             return Ok(());
         }
     }
@@ -85,19 +78,19 @@ pub fn write(
         false => write_checkpoint(outputs, rank, simulation, &state, light_cone, reached),
     };
     let write = |(rank, simulation): &mut (&mut Rank, &mut Simulation)| {
-        write_whole(outputs, rank, simulation, (&state, light_cone), reached, &names)
+        write_whole(outputs, rank, simulation, (&state, light_cone), reached, &directory)
     };
     keeping(&mut (rank, simulation), others, keep, write)
 }
 
-/// Writes a snapshot of `state` in directories of these names, with its groups. Collective.
+/// Writes a snapshot of `state` in its directory, with its groups. Collective.
 fn write_whole(
     outputs: &Outputs,
     rank: &mut Rank,
     simulation: &mut Simulation,
     (state, light_cone): (&State, Option<&LightCone>),
     reached: Reached,
-    names: &[&str],
+    directory: &Path,
 ) -> Result<(), Error> {
     let crossed = light_cone.map(|light_cone| light_cone.particles(rank)).transpose()?;
     let mut halos = None;
@@ -109,27 +102,23 @@ fn write_whole(
         simulation.upload(rank, state)?;
     }
     let comm = rank.comm.clone();
-    for name in names {
-        let directory = outputs.states.snapshot(name);
-        let place =
-            StatePlace { outputs, directory: &directory, reached, halos: halos.as_ref(), crossed: crossed.as_ref() };
-        let made = outputs.states.make(&comm, &directory)?;
-        let spectrum = outputs.spectrum(rank, simulation, &directory)?;
-        place.write(rank, simulation, state, |rank, simulation, files| {
-            files.push(simulation.seal_particles(rank, &directory.join("positions.npy"), Quantity::Position)?);
-            // Momenta are part of the state.
-            if outputs.velocities() == Quantity::Velocity {
-                files.push(simulation.seal_particles(rank, &directory.join("velocities.npy"), Quantity::Velocity)?);
-            }
-            files.extend(outputs.hdf5(rank, simulation, &directory)?);
-            files.extend(spectrum);
-            if let Some(halos) = &halos {
-                files.extend(halos.seal(&comm, outputs, simulation, &directory)?);
-            }
-            Ok(())
-        })?;
-        drop(made);
-    }
+    let place = StatePlace { outputs, directory, reached, halos: halos.as_ref(), crossed: crossed.as_ref() };
+    let made = outputs.states.make(&comm, directory)?;
+    let spectrum = outputs.spectrum(rank, simulation, directory)?;
+    place.write(rank, simulation, state, |rank, simulation, files| {
+        files.push(simulation.seal_particles(rank, &directory.join("positions.npy"), Quantity::Position)?);
+        // Momenta are part of the state.
+        if outputs.velocities() == Quantity::Velocity {
+            files.push(simulation.seal_particles(rank, &directory.join("velocities.npy"), Quantity::Velocity)?);
+        }
+        files.extend(outputs.hdf5(rank, simulation, directory)?);
+        files.extend(spectrum);
+        if let Some(halos) = &halos {
+            files.extend(halos.seal(&comm, outputs, simulation, directory)?);
+        }
+        Ok(())
+    })?;
+    drop(made);
     Ok(())
 }
 
@@ -219,9 +208,9 @@ pub struct LastWhole {
 /// and not skipped, since the run would overwrite good files.
 pub fn last_whole(outputs: &Outputs, rank: &Rank, config: &Config) -> Result<Option<LastWhole>, Error> {
     let mut epochs: Vec<_> = outputs.epochs().collect();
-    epochs.sort_by(|a, b| b.value().total_cmp(&a.value()));
+    epochs.sort_by(|a, b| b.total_cmp(a));
     // The bits of positive numbers grow as these do.
-    let snapshots = epochs.into_iter().map(|epoch| (epoch.value().to_bits(), outputs.states.snapshot(&epoch.0)));
+    let snapshots = epochs.into_iter().map(|a| (a.to_bits(), outputs.states.snapshot(a)));
     let found = outputs.states.newest(&rank.comm, snapshots, ("a", |a| a.as_f64().map(f64::to_bits)))?;
     let Some(mut found) = found else {
         // Snapshots are boundaries of steps, so that those of other moments belong to other steps.
