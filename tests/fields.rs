@@ -2,6 +2,7 @@
 //! of a user.
 
 use std::f64::consts::TAU;
+use std::sync::Mutex;
 
 use meshloom::comm::CommError;
 use meshloom::fft::{Filter, TransformError};
@@ -394,6 +395,60 @@ fn mistakes_are_the_same_error_on_all_ranks() {
         );
         Ok(())
     });
+}
+
+/// Operations that need no mesh in common for their messages compare the meshes all the same.
+#[test]
+fn ranks_with_fields_on_different_meshes_are_told() {
+    type Call = fn(&mut Rank, &Field) -> Result<()>;
+    let calls: [(&str, Call); 5] = [
+        ("Rank::sum", |rank, field| Ok(rank.sum(field).map(drop)?)),
+        ("Rank::dot", |rank, field| Ok(rank.dot(field, field).map(drop)?)),
+        ("Rank::max", |rank, field| Ok(rank.max(field).map(drop)?)),
+        ("Rank::min", |rank, field| Ok(rank.min(field).map(drop)?)),
+        ("Rank::gather", |rank, field| Ok(rank.gather(field, 0).map(drop)?)),
+    ];
+    for (name, call) in calls {
+        for (cells, side) in [(12, 1.0), (8, 2.0)] {
+            // A rank that only sends may learn of it when all have ended.
+            let found = Mutex::new(Vec::new());
+            let ended = launch(Launch::Threads(3), &meshloom_sanitizer::options().unwrap(), |rank| {
+                let [one, other] = [(8, 1.0), (cells, side)].map(|(cells, side)| {
+                    let mesh = rank.mesh([cells; 3]).periodic([side; 3]).build()?;
+                    rank.fill(&mesh, smooth)
+                });
+                match call(rank, &if rank.index() == 1 { other? } else { one? }) {
+                    Ok(()) => assert!(rank.index() != 0, "{name}"),
+                    Err(error) => found.lock().unwrap().push(error.to_string()),
+                }
+                Ok::<_, meshloom::Error>(())
+            });
+            let found = found.into_inner().unwrap();
+            assert!(found.iter().all(|text| text.contains(&format!("{name} on "))), "{found:?} {ended:?}");
+            assert!(cells == 8 || found.iter().any(|text| text.contains("on 12x12x12")), "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn ranks_with_other_seeds_and_stencils_are_told() {
+    let found = texts(3, |rank| {
+        let mesh = rank.mesh([8; 3]).periodic([1.0; 3]).build()?;
+        Ok(rank.fill_white_noise(&mesh, rank.index() as u64 / 2).map(drop)?)
+    });
+    assert!(
+        found.iter().all(|text| text.contains("`seed` differs between ranks: rank 0 has 0, rank 2 has 1")),
+        "{found:?}"
+    );
+    let found = texts(3, |rank| {
+        let mesh = rank.mesh([8; 3]).periodic([1.0; 3]).ghosts(1).build()?;
+        let field = rank.fill(&mesh, smooth)?;
+        let now = if rank.index() == 1 { "now(c)" } else { "now_at(c, 1, 0, 0)" };
+        let stencil = rank.stencil(&mesh, format!("fn cell(c: Cell) -> f32 {{ return {now}; }}"));
+        let mut next = rank.zeros::<f32>(&mesh)?;
+        Ok(stencil.run(rank, &(), &[("now", &field)], &mut next)?)
+    });
+    assert!(found.iter().all(|text| text.contains("Stencil::run: `text` differs between ranks")), "{found:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::op::{KINDS, Op};
+use super::subject::Subject;
 
 /// Which collective. Zero is none.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +63,8 @@ pub(super) struct Call {
     op: u8,
     kind: u8,
     reserved: u8,
+    /// The operation that the collective is a part of, if it has a name.
+    subject: Subject,
 }
 
 /// Bytes of the call at the head of a message of a collective.
@@ -97,6 +100,11 @@ impl Call {
     /// Returns a reduction of elements of a numbered type.
     pub fn reducing(self, op: Op, kind: u8) -> Call {
         Call { op: op as u8, kind, ..self }
+    }
+
+    /// Returns the call as a part of an operation.
+    pub fn within(self, subject: Subject) -> Call {
+        Call { subject, ..self }
     }
 
     /// Returns the call as the `sequence`-th collective of its communicator, whose pieces of
@@ -138,7 +146,17 @@ impl Call {
             parts.push(format!("{} bytes each", self.element_bytes));
         }
         parts.push(format!("largest message {}", self.max_piece));
-        format!("{name}({}) as collective {}", parts.join(", "), self.sequence)
+        let text = format!("{name}({}) as collective {}", parts.join(", "), self.sequence);
+        if self.subject.is_none() { text } else { format!("{}, which is {text}", self.subject) }
+    }
+
+    /// Both in words, by which they differ.
+    pub fn beside(&self, theirs: &Call) -> [String; 2] {
+        let [mine, other] = [self, theirs].map(Call::describe);
+        if mine != other {
+            return [mine, other];
+        }
+        self.subject.beside(&theirs.subject)
     }
 }
 

@@ -47,7 +47,7 @@ impl Communicator {
     /// Begins a collective whose arguments are valid on this rank: returns its call, with its
     /// number.
     pub(super) fn begin(&self, call: Call) -> Call {
-        let call = call.begun(self.next_sequence(), self.max_piece);
+        let call = call.within(self.subject).begun(self.next_sequence(), self.max_piece);
         tracing::trace!(rank = self.rank(), call = call.describe(), "collective");
         self.core.transport.begin(&call);
         call

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bytemuck::Pod;
+use bytemuck::{Pod, Zeroable};
 
 use super::call::HEADER_BYTES;
 use super::solo::Solo;
+use super::subject::Subject;
 use super::transport::Transport;
 use super::{CommError, Result};
 use crate::host_memory::{self, HostMemoryError};
@@ -53,6 +54,8 @@ pub struct Communicator {
     pub(super) core: Arc<Core>,
     /// The most bytes of a message that travel in one piece.
     pub(super) max_piece: usize,
+    /// The operation that collectives are a part of.
+    pub(super) subject: Subject,
 }
 
 /// State that the clones of a communicator share.
@@ -75,7 +78,7 @@ impl fmt::Debug for Communicator {
 impl Communicator {
     pub(super) fn new(transport: Box<dyn Transport>) -> Communicator {
         let core = Core { transport, sequence: AtomicU64::new(0), plans: AtomicU64::new(0), posting: Mutex::new(()) };
-        Communicator { core: Arc::new(core), max_piece: DEFAULT_MAX_MESSAGE as usize }
+        Communicator { core: Arc::new(core), max_piece: DEFAULT_MAX_MESSAGE as usize, subject: Subject::zeroed() }
     }
 
     /// Returns a communicator of one rank, without a runner.
@@ -108,7 +111,14 @@ impl Communicator {
     /// Communicators split from it inherit the value. Not collective.
     #[must_use]
     pub fn with_max_message(&self, bytes: u64) -> Communicator {
-        Communicator { core: self.core.clone(), max_piece: bytes.clamp(1, LARGEST_MESSAGE) as usize }
+        Communicator { max_piece: bytes.clamp(1, LARGEST_MESSAGE) as usize, ..self.clone() }
+    }
+
+    /// Returns the communicator for the collectives of one operation, which all ranks must call on
+    /// the same subject: they compare it in the messages that travel anyway. Not collective.
+    #[must_use]
+    pub(crate) fn within(&self, subject: Subject) -> Communicator {
+        Communicator { subject, ..self.clone() }
     }
 
     /// Returns `true` if this rank knows that ranks have called different collectives or exchanges

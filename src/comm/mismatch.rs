@@ -49,7 +49,8 @@ impl Mismatch {
     pub fn error(&self) -> CommError {
         let (called, other_called) = match self.differing {
             Differing::Collectives(call, Did::Called(theirs)) => {
-                (call.describe(), format!("called {}", theirs.describe()))
+                let [mine, theirs] = call.beside(&theirs);
+                (mine, format!("called {theirs}"))
             }
             Differing::Collectives(call, Did::Gone(gone)) => (call.describe(), format!("has {}", gone.action())),
             Differing::Exchanges([mine, theirs]) => {

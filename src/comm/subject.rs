@@ -33,6 +33,11 @@ impl Subject {
         subject
     }
 
+    /// Returns `true` if it is of no operation.
+    pub(super) fn is_none(&self) -> bool {
+        *self == Subject::zeroed()
+    }
+
     /// Adds settings on which both ranks must agree.
     pub fn with(self, settings: &[u64]) -> Subject {
         Subject { hash: fnv1a(self.hash, bytemuck::cast_slice(settings)), ..self }

@@ -34,7 +34,7 @@ impl Rank {
     /// - [`FieldError::Comm`] if `root` is not a rank or another rank fails.
     /// - [`FieldError::Device`] if the device fails or host memory is missing.
     pub fn gather<T: DeviceElement>(&mut self, field: &Field<T>, root: usize) -> Result<Option<Vec<T>>, FieldError> {
-        let comm = self.comm.clone();
+        let comm = self.comm_on("Rank::gather", field.mesh(), field.components());
         let own = comm.together(|| self.download(field))?;
         if comm.size() == 1 && root == 0 {
             return Ok(Some(own));
@@ -70,7 +70,7 @@ impl Rank {
         root: usize,
         values: Option<&[T]>,
     ) -> Result<Field<T>, FieldError> {
-        let comm = self.comm.clone();
+        let comm = self.comm_on("Rank::scatter", mesh, 1);
         let parts = parts(mesh);
         let packed = comm.together(|| {
             if comm.rank() != root {

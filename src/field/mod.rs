@@ -39,8 +39,11 @@ mod sums;
 
 use std::fmt;
 
+use crate::comm::{Communicator, Subject};
 use crate::gpu::{Array, DeviceElement};
 use crate::grid::{LayoutError, Mesh};
+use crate::hash::{START, fnv1a};
+use crate::rank::Rank;
 
 pub use error::FieldError;
 pub use mesh_builder::MeshBuilder;
@@ -118,5 +121,20 @@ pub(crate) fn on_mesh(what: &'static str, expected: &Mesh, found: &Mesh) -> Resu
     if expected == found {
         return Ok(());
     }
-    Err(LayoutError::OtherMesh { what, expected: expected.to_string(), found: found.to_string() })
+    let mut texts = [expected, found].map(Mesh::to_string);
+    if texts[0] == texts[1] {
+        texts =
+            [expected, found].map(|mesh| format!("{mesh}, sides {:?}, periodic {:?}", mesh.size(), mesh.periodic()));
+    }
+    let [expected, found] = texts;
+    Err(LayoutError::OtherMesh { what, expected, found })
+}
+
+impl Rank {
+    /// Returns the communicator of an operation on a mesh and a number of components, which must be
+    /// those of all ranks. Ghost cells may differ.
+    fn comm_on(&self, call: &str, mesh: &Mesh, components: u64) -> Communicator {
+        let shared = format!("{:?}", (mesh.shape(), mesh.size(), mesh.periodic(), mesh.grid(), components));
+        self.comm.within(Subject::new(&format!("{call} on {mesh}")).with(&[fnv1a(START, shared.as_bytes())]))
+    }
 }

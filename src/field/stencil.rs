@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::FieldError;
@@ -179,6 +180,8 @@ pub struct Stencil {
     mesh: Mesh,
     text: String,
     kernels: Mutex<HashMap<Form, Arc<Kernel>>>,
+    /// Whether ranks have compared their texts.
+    is_agreed: AtomicBool,
 }
 
 impl fmt::Debug for Stencil {
@@ -209,7 +212,7 @@ impl Rank {
     /// # Ok::<(), meshloom::Error>(())
     /// ```
     pub fn stencil(&self, mesh: &Mesh, text: impl Into<String>) -> Stencil {
-        Stencil { mesh: mesh.clone(), text: text.into(), kernels: Mutex::default() }
+        Stencil { mesh: mesh.clone(), text: text.into(), kernels: Mutex::default(), is_agreed: AtomicBool::new(false) }
     }
 }
 
@@ -227,7 +230,7 @@ impl Stencil {
     ///   another number of offsets than the mesh has axes, `cell` returns another type than the
     ///   output has, a field has more than 4 components, or a name is not usable.
     /// - [`FieldError::Device`] if the text does not compile or does not match the fields.
-    /// - [`FieldError::Comm`] if another rank fails.
+    /// - [`FieldError::Comm`] if the text differs between ranks, or another rank fails.
     pub fn run<T: DeviceElement, P: KernelParams>(
         &self,
         rank: &mut Rank,
@@ -247,6 +250,12 @@ impl Stencil {
             arrays.push((format!("{name}_cells"), field.element(), field.raw()));
         }
         self.check(&words, "output", output.components())?;
+        if !self.is_agreed.swap(true, Ordering::Relaxed) {
+            // Ranks with other texts would wait for other ghost cells.
+            let names: Vec<&str> = inputs.iter().map(|(name, _)| *name).collect();
+            rank.comm
+                .agree("Stencil::run", &[("mesh", &self.mesh.to_string()), ("text", &self.text), ("inputs", &names)])?;
+        }
         for (name, field) in inputs {
             if words.contains(&format!("{name}_at")) {
                 field.fill_ghosts(rank)?;

@@ -35,10 +35,10 @@ impl Rank {
     ///
     /// # Errors
     /// - [`FieldError::Device`] if the device fails.
-    /// - [`FieldError::Comm`] if another rank fails.
+    /// - [`FieldError::Comm`] if ranks pass fields on different meshes, or another rank fails.
     pub fn sum(&mut self, field: &Field) -> Result<f64, FieldError> {
         let own = self.own_cells(field)?;
-        self.exact_sum(&own, None, field)
+        self.exact_sum("Rank::sum", &own, None, field)
     }
 
     /// Returns the sum of the products of two fields over all components and the cells of all
@@ -56,14 +56,15 @@ impl Rank {
             return Err(FieldError::Length { what: "Rank::dot: number of components", expected, found });
         }
         let own = [self.own_cells(a)?, self.own_cells(b)?];
-        self.exact_sum(&own[0], Some(&own[1]), a)
+        self.exact_sum("Rank::dot", &own[0], Some(&own[1]), a)
     }
 
-    fn exact_sum(&mut self, x: &Array<f32>, y: Option<&Array<f32>>, of: &Field) -> Result<f64, FieldError> {
+    fn exact_sum(&mut self, call: &str, x: &Array<f32>, y: Option<&Array<f32>>, of: &Field) -> Result<f64, FieldError> {
+        let comm = self.comm_on(call, of.mesh(), of.components());
         let sums = self.exact_sums();
         let total = of.mesh().total_cells().saturating_mul(of.components());
         let terms = Terms { x, y, index: None, sums: 1, batches: 1, total };
-        Ok(sums.totals(&mut self.recorder, Some(&self.comm), &terms)?[0])
+        Ok(sums.totals(&mut self.recorder, Some(&comm), &terms)?[0])
     }
 
     /// Returns the smallest element over all components and the cells of all ranks. NaN elements
@@ -71,9 +72,9 @@ impl Rank {
     ///
     /// # Errors
     /// - [`FieldError::Device`] if the device fails.
-    /// - [`FieldError::Comm`] if another rank fails.
+    /// - [`FieldError::Comm`] if ranks pass fields on different meshes, or another rank fails.
     pub fn min<T: Number + Reducible>(&mut self, field: &Field<T>) -> Result<T, FieldError> {
-        self.extreme(field, Op::Min)
+        self.extreme("Rank::min", field, Op::Min)
     }
 
     /// Returns the largest element over all components and the cells of all ranks. NaN elements may
@@ -82,7 +83,7 @@ impl Rank {
     /// # Errors
     /// Same as [`min`](Self::min).
     pub fn max<T: Number + Reducible>(&mut self, field: &Field<T>) -> Result<T, FieldError> {
-        self.extreme(field, Op::Max)
+        self.extreme("Rank::max", field, Op::Max)
     }
 
     /// Returns the kernels of exact sums.
@@ -96,7 +97,7 @@ impl Rank {
         reduce
     }
 
-    fn extreme<T: Number + Reducible>(&mut self, field: &Field<T>, op: Op) -> Result<T, FieldError> {
+    fn extreme<T: Number + Reducible>(&mut self, call: &str, field: &Field<T>, op: Op) -> Result<T, FieldError> {
         let own = self.own_cells(field)?;
         let output = self.gpu.array("field::extreme", 1)?;
         let reduce = self.reductions();
@@ -106,7 +107,7 @@ impl Rank {
             _ => reduce.max(recorder, &own, &output, Count::All)?,
         }
         let mut found = recorder.download(&output, 0, 1)?;
-        self.comm.all_reduce(&mut found, op)?;
+        self.comm_on(call, field.mesh(), field.components()).all_reduce(&mut found, op)?;
         Ok(found[0])
     }
 }

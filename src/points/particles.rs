@@ -7,7 +7,7 @@ use super::curve::Curve;
 use super::domain::Domain;
 use super::error::ParticleError;
 use super::sort::{CurveOrder, SortError, distribute_rows};
-use crate::comm::Op;
+use crate::comm::{Op, Subject};
 use crate::exchange::Terms;
 use crate::gpu::Array;
 use crate::rank::Rank;
@@ -226,7 +226,7 @@ impl Particles {
     /// - [`ParticleError::Device`] if the device fails.
     pub fn sum(&self, rank: &mut Rank, name: &str) -> Result<f64, ParticleError> {
         let values = rank.comm.clone().together(|| self.get::<f32>(name))?;
-        self.exact_sum(rank, &values, None)
+        self.exact_sum(rank, &format!("Particles::sum of {name}"), &values, None)
     }
 
     /// Returns the sum of the products of two `f32` attributes of the same width over the particles
@@ -243,15 +243,22 @@ impl Particles {
                 false => Err(ParticleError::Shape { name: other.into(), have: y.len(), want: x.len() }),
             }
         })?;
-        self.exact_sum(rank, &x, Some(&y))
+        self.exact_sum(rank, &format!("Particles::dot of {one} and {other}"), &x, Some(&y))
     }
 
-    fn exact_sum(&self, rank: &mut Rank, x: &Array<f32>, y: Option<&Array<f32>>) -> Result<f64, ParticleError> {
+    fn exact_sum(
+        &self,
+        rank: &mut Rank,
+        call: &str,
+        x: &Array<f32>,
+        y: Option<&Array<f32>>,
+    ) -> Result<f64, ParticleError> {
+        let comm = rank.comm.within(Subject::new(call));
         let mut total = [x.len()];
-        rank.comm.all_reduce(&mut total, Op::Sum)?;
+        comm.all_reduce(&mut total, Op::Sum)?;
         let sums = rank.exact_sums();
         let terms = Terms { x, y, index: None, sums: 1, batches: 1, total: total[0] };
-        Ok(sums.totals(&mut rank.recorder, Some(&rank.comm), &terms)?[0])
+        Ok(sums.totals(&mut rank.recorder, Some(&comm), &terms)?[0])
     }
 
     /// Returns the particles at new positions, with the same attributes and rows. `positions` are
