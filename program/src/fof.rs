@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use meshloom::comm::Op;
 use meshloom::cosmology::Overdensity;
 use meshloom::io::collective::seal_npy;
-use meshloom::io::{IoError, is_hdf5_name};
+use meshloom::io::{IoError, is_hdf5_name, printable_path};
 use meshloom::points::fof::{Catalog, Groups, Linking, Order, Selection};
 use meshloom::points::{BoxUse, Cloud, Domain};
 use meshloom::{Error, Rank};
@@ -23,6 +23,7 @@ use crate::phases::Phases;
 use crate::point_values::PointValues;
 use crate::points::{PointFile, Sides, sides};
 use crate::spheres::{self, Spheres};
+use crate::terminal;
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("linking").required(true), mut_arg("grid", |grid| grid.hide(true)))]
@@ -31,7 +32,7 @@ pub struct Arguments {
     /// catalog of groups
     #[arg(value_name = "POINTS.npy")]
     points: PathBuf,
-    /// Points up to this distance from each other are friends
+    /// Points up to this distance from each other are friends, in the unit of the points
     #[arg(long, value_name = "L", group = "linking", value_parser = length, allow_hyphen_values = true)]
     linking_length: Option<f64>,
     /// Linking length in units of the mean separation (V / N)^(1 / axes), which needs a box
@@ -223,6 +224,24 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.common.print(report)
 }
 
+/// Warns if the file of velocities holds the canonical momenta of a simulation, as the description
+/// beside it says: dispersions are 100 times smaller than in km/s then, at a = 1.
+fn warn_of_momenta(path: &Path) {
+    let description = path.with_file_name("run.json");
+    let text = std::fs::metadata(&description)
+        .ok()
+        .filter(|about| about.is_file() && about.len() <= 1 << 20 && path.ends_with("velocities.npy"))
+        .and_then(|_| std::fs::read_to_string(&description).ok());
+    let about: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
+    if about.is_some_and(|about| about["command"] == "simulate" && about["velocities"]["kind"] == "canonical") {
+        terminal::warn(&format!(
+            "{}: these are canonical momenta a^2 dx/dt in 100 km/s, and so is the motion of the groups; run simulate \
+             with --velocities peculiar for km/s",
+            printable_path(path)
+        ));
+    }
+}
+
 /// One rank's work.
 fn fof(rank: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
     let comm = &rank.comm.clone();
@@ -233,6 +252,9 @@ fn fof(rank: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
         outputs.into_iter().flatten().try_for_each(|path| writable(comm, path))?;
         Ok::<_, Failure>(inputs)
     })?;
+    if comm.rank() == 0 {
+        arguments.velocities.iter().for_each(|path| warn_of_momenta(path));
+    }
     let cloud = files.read(rank)?;
     phases.done("read");
     let groups = Groups::find(rank, &cloud, arguments.linking())?;

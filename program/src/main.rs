@@ -53,9 +53,17 @@ use failure::Failure;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+/// The version, and whether the program has MPI and HDF5.
+const VERSION: &str = match (cfg!(feature = "mpi"), cfg!(feature = "hdf5")) {
+    (true, true) => concat!(env!("CARGO_PKG_VERSION"), " (mpi, hdf5)"),
+    (true, false) => concat!(env!("CARGO_PKG_VERSION"), " (mpi, no hdf5)"),
+    (false, true) => concat!(env!("CARGO_PKG_VERSION"), " (no mpi, hdf5)"),
+    (false, false) => concat!(env!("CARGO_PKG_VERSION"), " (no mpi, no hdf5)"),
+};
+
 /// Simulations made of fields and particles on any GPU, over any number of devices or MPI ranks
 #[derive(Parser)]
-#[command(name = "meshloom", version, arg_required_else_help = true)]
+#[command(name = "meshloom", version = VERSION, arg_required_else_help = true)]
 struct Program {
     #[command(subcommand)]
     command: Command,

@@ -20,7 +20,7 @@ use crate::terminal;
 pub struct Arguments {
     #[command(flatten)]
     search: SearchOptions,
-    /// Edges of the bins of distances: numbers from 0 on, ascending, one per line
+    /// File with the edges of the bins of distances: numbers from 0 on, ascending, one per line
     #[arg(long, value_name = "EDGES.txt")]
     bins: PathBuf,
     /// The table to write: r_low <= r < r_high and the number of ordered pairs in each bin. With

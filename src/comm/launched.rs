@@ -61,7 +61,7 @@ impl Launched {
     #[cfg(any(not(feature = "mpi"), test))]
     pub fn without_mpi(&self) -> CommError {
         CommError::Start(format!(
-            "{}, but this program was built without MPI; build it with the feature `mpi`{}",
+            "{}, but this program was built without MPI; build it with the feature `mpi` (cargo build --features mpi){}",
             self.describe(),
             self.independent_runs()
         ))
@@ -89,7 +89,7 @@ impl Launched {
     }
 
     fn independent_runs(&self) -> String {
-        format!("; for independent runs use `Launch::Solo` or unset {}", self.variables.join(" and "))
+        format!("; for independent runs unset {}, or use `Launch::Solo` in Rust", self.variables.join(" and "))
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
         for part in ["16 processes (SLURM_STEP_NUM_TASKS=16)", "(Open MPI v4.1.4)", "`srun --mpi=pmix`"] {
             assert!(text.contains(part), "{text}");
         }
-        assert!(text.ends_with("`Launch::Solo` or unset SLURM_STEP_NUM_TASKS"), "{text}");
+        assert!(text.ends_with("unset SLURM_STEP_NUM_TASKS, or use `Launch::Solo` in Rust"), "{text}");
         assert!(with(&[("PMI_FD", "5"), step[1]]).unwrap().has_pmi);
     }
 
@@ -141,7 +141,7 @@ mod tests {
         for (name, value) in [("OMPI_COMM_WORLD_SIZE", "3"), ("PMI_SIZE", "3"), ("MPI_LOCALNRANKS", "3")] {
             let text = with(&[(name, value)]).unwrap().without_mpi().to_string();
             assert!(text.contains(&format!("3 processes ({name}=3)")) && text.contains("feature `mpi`"), "{text}");
-            assert!(text.ends_with(&format!("`Launch::Solo` or unset {name}")), "{text}");
+            assert!(text.ends_with(&format!("unset {name}, or use `Launch::Solo` in Rust")), "{text}");
         }
     }
 }

@@ -16,7 +16,9 @@ pub enum DeviceError {
         why: String,
     },
     /// No adapter matches the selection.
-    #[error("no adapter matches `{wanted}`; there are: {available}; name one of these")]
+    #[error(
+        "no adapter matches `{wanted}`, which MESHLOOM_DEVICE or the caller names; there are: {available}; name one of these"
+    )]
     UnknownAdapter {
         /// The selection as text.
         wanted: String,

@@ -85,6 +85,23 @@ fn same(scratch: &Scratch, words: &[&str]) {
     }
 }
 
+/// Momenta that `simulate` has written are not taken for velocities without a word.
+#[test]
+fn momenta_are_told_from_velocities() {
+    let s = Scratch::new();
+    let run = s.word("run");
+    for (kind, warns) in [("canonical", 1), ("peculiar", 0)] {
+        let words = ["--steps", "1", "--linking-parameter", "0", "--velocities", kind];
+        Call::simulate(run.as_ref(), &words).succeeds();
+        let [points, velocities] = ["positions.npy", "velocities.npy"].map(|name| format!("{run}/{name}"));
+        let output = s.word("g.npz");
+        let outcome = Call::new(&["fof", &points, "--linking-length", "1", "-o", &output, "--velocities", &velocities]);
+        let outcome = outcome.on(Ranks::Threads(2)).run();
+        assert!(outcome.status.success(), "{outcome:#?}");
+        assert_eq!(outcome.stderr.matches("these are canonical momenta").count(), warns, "{outcome:#?}");
+    }
+}
+
 #[test]
 fn groups_are_those_of_all_pairs() {
     let s = Scratch::new();

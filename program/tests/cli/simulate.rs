@@ -184,7 +184,7 @@ fn wrong_words_and_values_exit_2() {
         row("grid", "--grid 2x2", 2, &["2x2"]).mpi(),
         row("grid is none", "--grid 4", 2, &["4"]),
         row("huge grid", "--grid 9999999999999x9999999999999", 2, &["grid"]),
-        row("device", "--device nosuch", 2, &["no adapter matches `nosuch`; there are: 0: ", "name one of these"])
+        row("device", "--device nosuch", 2, &["no adapter matches `nosuch`", "there are: 0: ", "name one of these"])
             .mpi(),
     ]);
     let scratch = Scratch::new();
@@ -1426,7 +1426,7 @@ fn processes_of_a_launcher_that_are_not_connected_do_not_run_one_by_one() {
         with(variables).run().is_error(
             &format!("{variables:?}"),
             1,
-            &["a launcher started 3 processes", variables[0].0, remedy, "for independent runs use `Launch::Solo`"],
+            &["a launcher started 3 processes", variables[0].0, remedy, "for independent runs unset"],
         );
         assert!(!out.exists(), "{variables:?}");
     }
