@@ -34,5 +34,5 @@ pub use run::{MapChunk, Mapped, map, map_reduce};
 
 /// Returns the kernels of the room: a reduction with a function of a caller's.
 pub(crate) fn kernels() -> Vec<crate::gpu::KernelSource> {
-    vec![ordered::sample()]
+    ordered::samples().into()
 }

@@ -133,9 +133,11 @@ fn every_combination_of_items_ranks_and_chunks_is_the_plain_loop_to_the_bit() {
     for ranks in [1, 2, 3, 5] {
         on_ranks(ranks, &options, |context| {
             let maker = RowMaker::new(context)?;
-            for items in [0, 1, 13, 1000] {
+            // Tiles of levels have 2048 numbers; chunks of 3000 begin in the middle of one.
+            let few = [0, 1, 13, 1000].map(|items: u64| (items, vec![1, 2, 7, items.max(1), items + 1]));
+            for (items, chunks) in few.into_iter().chain([(9000, vec![2048, 3000, 9001])]) {
                 let x = items_of(items);
-                for chunk in [1, 2, 7, items.max(1), items + 1] {
+                for chunk in chunks {
                     let mapped =
                         map(context, &mapping(items, chunk), &[Items::Host(&x)], |c, chunk| maker.make(c, chunk))?;
                     check(context, &mapped, &x, &format!("{items} items, {ranks} ranks, chunks of {chunk}"))?;
@@ -146,6 +148,21 @@ fn every_combination_of_items_ranks_and_chunks_is_the_plain_loop_to_the_bit() {
             Ok(())
         });
     }
+}
+
+/// Twelve levels of the tree over a chunk are two dispatches.
+#[test]
+fn levels_of_the_tree_share_dispatches() {
+    on_ranks(1, &meshloom_sanitizer::options().unwrap(), |context| {
+        let before = context.recorder.counts().dispatches;
+        map_reduce(context, [1 << 12, 1], ChunkSize::Items(1 << 12), RowReduction::Sum, &[], |context, chunk| {
+            context.recorder.clear(&chunk.outputs[0]);
+            Ok::<_, Error>(())
+        })?;
+        context.recorder.submit()?;
+        assert_eq!(context.recorder.counts().dispatches - before, 2);
+        Ok(())
+    });
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Blocks of numbers combined on the device, along a fixed binary tree or one after the other.
 
+use std::ops::Range;
+
 use crate::comm::{Op, Reducible};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
 
@@ -75,6 +77,15 @@ pub(crate) fn pairs_kernel(combination: String, form: NumberForm) -> KernelSourc
     with_form(KernelSource::new("exchange::combine", text), combination, form)
 }
 
+/// Numbers of a tile of [`levels_kernel`], in workgroup memory.
+const TILE: u64 = 2048;
+
+/// Returns the kernel that combines blocks of numbers along several levels of a tree.
+pub(crate) fn levels_kernel(combination: String) -> KernelSource {
+    let text = include_str!("../../../shaders/exchange/combine_levels.wgsl");
+    with_form(KernelSource::new("exchange::combine_levels", text), combination, NumberForm::Narrow)
+}
+
 fn scan_kernel(form: NumberForm) -> KernelSource {
     let text = include_str!("../../../shaders/exchange/scan_blocks.wgsl");
     with_form(KernelSource::new("exchange::scan_blocks", text), COMBINATION.into(), form)
@@ -94,7 +105,8 @@ const FORMS: [NumberForm; 3] = [NumberForm::Narrow, NumberForm::Wide, NumberForm
 /// Returns all kernels but those for double precision.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     let pairs = |form| pairs_kernel(COMBINATION.into(), form);
-    FORMS[..2].iter().flat_map(|&form| [pairs(form), scan_kernel(form)]).collect()
+    let levels = levels_kernel(COMBINATION.into());
+    FORMS[..2].iter().flat_map(|&form| [pairs(form), scan_kernel(form)]).chain([levels]).collect()
 }
 
 /// Combines blocks of numbers.
@@ -196,6 +208,7 @@ impl Combiner {
 /// Combines pairs of blocks of floats with one operation.
 pub(crate) struct PairCombiner {
     kernel: Kernel,
+    levels: Kernel,
     op: u32,
 }
 
@@ -203,7 +216,7 @@ impl PairCombiner {
     /// By a sum, the least or the greatest.
     pub fn of_floats(op: Op) -> Self {
         let kernel = Kernel::trusted(pairs_kernel(COMBINATION.into(), NumberForm::Narrow));
-        PairCombiner { kernel, op: op as u32 }
+        PairCombiner { kernel, levels: Kernel::trusted(levels_kernel(COMBINATION.into())), op: op as u32 }
     }
 
     /// By a caller's `fn combine(a: f32, b: f32) -> f32`, with run-time checks.
@@ -211,12 +224,51 @@ impl PairCombiner {
         let numbers = "alias Number = f32;\n\n\
             fn load_number(at: u32) -> Number { return bitcast<f32>(load_blocks(at)); }\n\n\
             fn store_number(at: u32, number: Number) { store_blocks(at, bitcast<u32>(number)); }\n\n";
-        PairCombiner { kernel: Kernel::new(pairs_kernel(format!("{numbers}{function}\n"), NumberForm::Narrow)), op: 0 }
+        let combination = format!("{numbers}{function}\n");
+        let kernel = Kernel::new(pairs_kernel(combination.clone(), NumberForm::Narrow));
+        PairCombiner { kernel, levels: Kernel::new(levels_kernel(combination)), op: 0 }
     }
 
-    /// Returns its text.
-    pub fn source(&self) -> &KernelSource {
-        self.kernel.source()
+    /// Returns the texts of its kernels.
+    pub fn sources(&self) -> [&KernelSource; 2] {
+        [self.kernel.source(), self.levels.source()]
+    }
+
+    /// Records the combination of blocks of `block` numbers along the tree over the numbers of
+    /// `items`, which are those of the blocks, in place: the first block of each node whose items
+    /// are all there becomes the node. Returns `false` if no kernel of several levels fits.
+    ///
+    /// Cost: some log2(2048 / block) levels a dispatch, each of which reads the nodes of the last
+    /// one and writes one number for 2048.
+    pub fn record_levels(
+        &self,
+        recorder: &mut Recorder,
+        array: &Array<f32>,
+        block: u64,
+        items: Range<u64>,
+    ) -> Result<bool, DeviceError> {
+        let count = items.end - items.start;
+        let Some(most) = count.checked_ilog2().filter(|_| (1..=TILE / 2).contains(&block)) else { return Ok(false) };
+        // The levels of the largest node that the items may have.
+        let first = items.start % (1 << (most + 1));
+        if first + count > 1 << 30 {
+            return Ok(false);
+        }
+        let (words, mut done) = (raw::<f32>(array, NumberForm::Narrow), 0);
+        while done < most {
+            let levels = (TILE / block).ilog2().min(most - done);
+            let blocks = Blocks { block, count: u64::from(levels) };
+            let params = CombineParams {
+                op: self.op,
+                count: count as u32,
+                first: first as u32,
+                distance: 1 << done,
+                ..Combiner::params::<f32>(Op::Sum, blocks)
+            };
+            done += levels;
+            recorder.dispatch(&self.levels, &[&words], &params, (first + count).div_ceil(1 << done))?;
+        }
+        Ok(true)
     }
 
     /// Records the combination of pairs of blocks of `block` numbers, in place.
