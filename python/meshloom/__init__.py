@@ -23,10 +23,12 @@ Notes
 **Collective.** A call with ``comm=`` is collective: every rank must call it, in the same order,
 with the same arguments. Only arrays differ, because each rank passes its own part of them.
 Methods of objects that were made with ``comm=`` are collective too. The ranks compare their
-arguments first. If one rank finds an error, all ranks raise it, and the message names the rank.
+arguments first. If one rank finds an error, all ranks raise it. The message names the rank unless
+all ranks have the same error.
 
-**Parts.** `numpy.array_split` along the first axis defines the part of each rank. Results have
-the same bits on any number of ranks.
+**Parts.** `numpy.array_split` along the first axis defines the part of each rank. A complete array
+on each rank counts as a part and gives copies without an error. Results have the same bits on any
+number of ranks.
 
 **Errors.** An invalid value is a `ValueError`, an invalid type a `TypeError`. Failures of the
 device, of ranks or of files are `meshloom.Error`. Lack of host memory is a `MemoryError`.

@@ -28,7 +28,8 @@ class Groups:
     count : ndarray of int, shape (groups,)
         Number of members.
     mass : ndarray, shape (groups,)
-        Sum of the masses of the members; their number if no masses were given.
+        Sum of the masses of the members; their number if no masses were given. For particles of
+        `simulate`, that number times `Cosmology.particle_mass` is the mass in Msun/h.
     center : ndarray, shape (groups, axes)
         Mean position, weighted by mass, in the box; float64 if the points were float64.
     velocity : ndarray of shape (groups, axes) or None

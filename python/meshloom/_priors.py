@@ -295,6 +295,12 @@ class CorrelatedFieldMaker:
     prefix : str, default ""
         Branch of its latent values: ``"sky"`` gives ``sky/xi`` and others.
 
+    Notes
+    -----
+    The grid is periodic. If the data are not, make it 1.5 times as long, and select the part of the
+    data with a mask of the grid: ``seen = field.then(operators.select(field.target, mask))``. Its
+    result is a vector, so pass the data as ``data.ravel()``.
+
     Examples
     --------
     >>> from meshloom import inference as mi

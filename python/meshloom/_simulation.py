@@ -29,6 +29,11 @@ class Simulation:
         Power spectrum of the density on the force mesh; k in h/Mpc, power in (Mpc/h)^3.
     snapshots : list of Simulation
         Particles at the requested scale factors before the end.
+
+    Notes
+    -----
+    Each particle has the mass ``cosmology.particle_mass(box, particles)`` in Msun/h, with the
+    `Cosmology` and the number of particles along an axis of the call.
     """
 
     def __init__(self, found, box, snapshots=()):

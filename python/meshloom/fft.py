@@ -951,7 +951,8 @@ def irfftn(a, s=None, axes=None, norm=None, out=None, *, comm=None):
     s : sequence of int, optional
         Number of points along each of `axes` in the result; -1 keeps the length of the axis.
         Default of the last one: ``2 * (m - 1)`` for an axis of length m. Pass `s` if it is odd.
-        With `comm`, the lengths of the whole field, which must be those it has.
+        With `comm`, the lengths of the whole field, which must be those it has: ``s=shape, axes=(0,
+        1, 2)``.
     axes : sequence of int, optional
         Axes that are transformed, the last one first. Default: all axes, or the last ``len(s)``.
     norm : {"backward", "ortho", "forward"}, default "backward"

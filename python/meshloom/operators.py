@@ -104,6 +104,10 @@ def pointwise(text, function, space, result, constants=None, comm=None):
     -----
     Collective with `comm`. Derivatives are derived from the text.
 
+    WGSL is the language of https://www.w3.org/TR/WGSL/. For users of NumPy: ``x ** 2`` is ``x * x``
+    or ``pow(x, 2.0)`` for x >= 0, a choice is ``select(no, yes, condition)`` (there is no ``?:``),
+    and integers and floats do not mix: ``2.0 * x``.
+
     Examples
     --------
     >>> import numpy as np
@@ -787,6 +791,10 @@ def simulation(
     -----
     Collective with `comm`. The model has no seed: `meshloom.white_noise` returns the noise of a
     seed.
+
+    The derivative of the window "cic" jumps at the borders of cells, so differences of runs
+    disagree with it by tens of percent. Use "tsc" or "pcs" for gradient descent and for checks, and
+    in checks steps of 1e-3 of the noise.
 
     Examples
     --------

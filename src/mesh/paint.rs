@@ -42,7 +42,8 @@ impl Rank {
     /// # Errors
     /// - [`MeshError::Sides`] if the box of the particles has other sides than the mesh, or an open
     ///   axis.
-    /// - [`MeshError::Layout`] if a rank has fewer cells than the window reaches.
+    /// - [`MeshError::Layout`] if the cells of a rank with the ghost cells of the window are more
+    ///   than can be counted.
     /// - [`MeshError::Device`] if device memory is short.
     pub fn paint(&mut self, particles: &Particles, mesh: &Mesh, window: Window) -> Result<Field, MeshError> {
         let points = self.points_in_cells(particles, mesh, window)?;

@@ -166,7 +166,8 @@ impl Rank {
     /// without their attributes. The search keeps the particles as they are now.
     ///
     /// # Errors
-    /// - [`NeighborError::Sort`] if domains or attributes differ between ranks, on all ranks.
+    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if domains differ between ranks, or
+    ///   particles are distributed on some ranks only; on all ranks.
     /// - [`NeighborError::Device`] if device memory is short.
     pub fn search(&mut self, particles: &Particles) -> Result<Search, NeighborError> {
         Search::of(self, particles)
