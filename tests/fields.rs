@@ -397,7 +397,7 @@ fn mistakes_are_the_same_error_on_all_ranks() {
     });
 }
 
-/// Operations that need no mesh in common for their messages compare the meshes all the same.
+/// Operations whose messages need no common mesh compare the meshes of the ranks.
 #[test]
 fn ranks_with_fields_on_different_meshes_are_told() {
     type Call = fn(&mut Rank, &Field) -> Result<()>;

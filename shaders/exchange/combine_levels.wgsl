@@ -1,10 +1,10 @@
 // Combines blocks of numbers along several levels of a binary tree, in place, of which
 // exchange::combine does one.
 //
-// Layout: `blocks` holds params.count blocks of params.block numbers one after the other; block b is
-// item params.first + b of the tree. Items at a multiple of params.distance hold the nodes of the
-// level below. A node becomes its first half combined with its second half if all of its items are
-// there. A workgroup makes the nodes of params.ranks levels of 1 << params.ranks nodes.
+// Layout: `blocks` holds params.count blocks of params.block numbers one after the other; block b
+// is item params.first + b of the tree. Items at a multiple of params.distance hold the nodes of
+// the level below. A node becomes its first half combined with its second half if all of its items
+// are there. A workgroup makes the nodes of params.ranks levels of 1 << params.ranks nodes.
 // Numbers and what is done with two of them: exchange::combination.
 // Workgroup: GROUP invocations, one tile. Memory: 8192 bytes.
 

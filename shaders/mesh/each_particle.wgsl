@@ -1,10 +1,10 @@
 // The order in which kernels over the sites of a lattice take particles: the work on one of them is
 // `each_particle`, and does not depend on the order.
 //
-// Where params.base.w is 1, the sites are a whole number of blocks of 32 x 32 x 32, and come block by
-// block in bricks of 4 x 2 x 32: the cells that particles of a block share stay in the cache.
+// Where params.base.w is 1, the sites are a whole number of blocks of 32 x 32 x 32, and come block
+// by block in bricks of 4 x 2 x 32: the cells that particles of a block share stay in the cache.
 
-/// The particle with number `i` in the order of work.
+/// Returns the particle with number `i` in the order of work.
 fn particle_at(i: u32) -> u32 {
     if params.base.w == 0 { return i; }
     // By bits of i: 15 of a block, of which 8 of a brick; 5 along z, 1 along y and 2 along x. The

@@ -63,7 +63,7 @@ impl Recorder {
         Ok(true)
     }
 
-    /// Returns arrays as arrays of words, if a kernel should move so many bytes and can reach all
+    /// Returns arrays as arrays of words, if a kernel should move this number of bytes and can reach all
     /// words.
     fn in_words<const N: usize>(&self, arrays: [&RawArray; N], bytes: u64) -> Option<[RawArray; N]> {
         let capabilities = self.gpu.capabilities();

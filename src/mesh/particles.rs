@@ -136,8 +136,8 @@ impl MeshParticles<'_> {
         }
     }
 
-    /// Returns `true` if kernels take particles in blocks of sites, which they do where a block fits
-    /// a whole number of times along each axis.
+    /// Returns `true` if kernels take particles in blocks of sites: a block fits a whole number of
+    /// times along each axis.
     fn is_in_blocks(&self) -> bool {
         matches!(self, MeshParticles::Displaced { lattice, .. }
             if extent(&lattice.own).into_iter().all(|sites| sites.is_multiple_of(BLOCK)))

@@ -67,8 +67,8 @@ fn golden() -> (Lattice, [Vec<f64>; 3]) {
     (Lattice::new([2; 3], alone(), 0), x)
 }
 
-/// Particles of a lattice of whole blocks are taken block by block, those of other lattices in their
-/// order: halves of a block make what the whole makes.
+/// Particles of a lattice of whole blocks are taken block by block, those of other lattices in
+/// their order: halves of a block make what the whole makes.
 #[test]
 fn the_order_of_particles_changes_nothing() {
     let sites = [32, 64, 32];

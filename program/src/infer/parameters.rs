@@ -19,8 +19,8 @@ use crate::sample_groups::{SampleGroups, Shares};
     data.required_unless_present_any(["demo", "print_config", "config"]).conflicts_with("demo")
 }))]
 pub struct Arguments {
-    /// Directory for everything that is written; without --resume, the files of an earlier fit there
-    /// are replaced
+    /// Directory for everything that is written; without --resume, the files of an earlier fit
+    /// there are replaced
     #[arg(
         short = 'o',
         long = "output",

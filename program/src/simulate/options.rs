@@ -16,8 +16,8 @@ use crate::universe::UniverseOptions;
 #[derive(Args)]
 #[command(mut_group("SpeedOptions", |speeds| speeds.requires("estimate")))]
 pub struct Arguments {
-    /// Directory for everything that is written; without --resume, the files of an earlier run there
-    /// are replaced
+    /// Directory for everything that is written; without --resume, the files of an earlier run
+    /// there are replaced
     #[arg(short = 'o', long = "output", visible_alias = "out", value_name = "DIR", required_unless_present_any = ["estimate", "print_config"])]
     out: Option<PathBuf>,
     /// Print the memory, bytes and time that the run will take, and do nothing else; see

@@ -85,7 +85,7 @@ fn same(scratch: &Scratch, words: &[&str]) {
     }
 }
 
-/// Momenta that `simulate` has written are not taken for velocities without a word.
+/// Momenta that `simulate` has written are taken for velocities with a warning.
 #[test]
 fn momenta_are_told_from_velocities() {
     let s = Scratch::new();

@@ -176,7 +176,7 @@ pub struct Numbers {
     pub start: LptFactors,
     /// The amplitudes of the modes, on the device.
     pub amplitudes: Array<f32>,
-    /// The same on the host.
+    /// The amplitudes on the host.
     table: Vec<f32>,
     power: LinearPower,
 }
@@ -256,8 +256,8 @@ fn jacobian(config: &Config, cosmology: &Cosmology) -> Result<Vec<[f64; COUNT]>,
 const KNOTS: f64 = 220.0;
 
 /// Returns the derivatives of the amplitudes `table` by all parameters. Their logarithms have
-/// derivatives that are smooth in ln k: these are computed at some wavenumbers and interpolated where
-/// there are more modes.
+/// derivatives that are smooth in ln k: these are computed at some wavenumbers and interpolated
+/// where there are more modes.
 fn amplitude_derivatives(config: &Config, power: &LinearPower, table: &[f32]) -> Result<Vec<Vec<f32>>, CosmologyError> {
     let (fundamental, last) = (2.0 * PI / config.box_size, table.len() - 1);
     let knots = (0.5 * (last.max(1) as f64).ln() * KNOTS).ceil() as usize + 1;
