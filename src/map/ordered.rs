@@ -2,8 +2,8 @@
 //!
 //! Cost on a GPU: of n rows of one number a chunk, n - 1 combinations in log2(n) / 11 dispatches
 //! that read 4 bytes a number; then at most 2 log2(n) copies of rows and as many dispatches, one of
-//! each where chunks begin and end at multiples of their size. Between ranks: at most 2 log2 rows of
-//! a rank, each cut over all ranks.
+//! each where chunks begin and end at multiples of their size. Between ranks: at most 2 log2 rows
+//! of a rank, each cut over all ranks.
 
 use std::ops::Range;
 
