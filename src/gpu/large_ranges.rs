@@ -63,8 +63,8 @@ impl Recorder {
         Ok(true)
     }
 
-    /// Returns arrays as arrays of words, if a kernel should move this number of bytes and can reach
-    /// all words.
+    /// Returns arrays as arrays of words, if a kernel should move this number of bytes and can
+    /// reach all words.
     fn in_words<const N: usize>(&self, arrays: [&RawArray; N], bytes: u64) -> Option<[RawArray; N]> {
         let capabilities = self.gpu.capabilities();
         let words = arrays.map(|array| array.seen_as(Element::U32));
