@@ -60,14 +60,10 @@ impl Grids {
         let mut cells = [1; 3];
         cells[3 - axes..].copy_from_slice(shape);
         let longest = cells.iter().copied().max().unwrap_or(1);
-        let distances = match parameters.options.distances.as_deref() {
-            None => [1.0 / longest as f64; 3],
-            Some(&[side]) => [side; 3],
-            Some(sides) if sides.len() == axes => {
-                let mut all = [sides[0]; 3];
-                all[3 - axes..].copy_from_slice(sides);
-                all
-            }
+        let sides = match parameters.options.distances.as_deref() {
+            None => vec![1.0 / longest as f64; axes],
+            Some(&[side]) => vec![side; axes],
+            Some(sides) if sides.len() == axes => sides.to_vec(),
             Some(sides) => {
                 let why = format!(
                     "--distances has {} numbers, the data have {axes} axes; give one, or one for each",
@@ -76,6 +72,9 @@ impl Grids {
                 return Err(Failure::Usage(why));
             }
         };
+        // An axis that the data do not have is a length of 1, which spectra do not have either.
+        let mut distances = [1.0; 3];
+        distances[3 - axes..].copy_from_slice(&sides);
         let pad = |n: u64| match n {
             1 => 1,
             n if parameters.pad == 1.0 => n,

@@ -187,6 +187,15 @@ fn a_line_with_noise_is_smoothed_and_outliers_are_forgiven() {
         assert!(column_of(&scratch.join("wild").join(name), column).all(|known| known.is_nan()), "{name} {column}");
     }
     assert!(column_of(&scratch.join("wild/power_spectrum.csv"), 1).all(|power| power > 0.0));
+    // Power is a length for each axis of the data: cells twice as long have twice the power.
+    let power = ["1", "2"].map(|side| {
+        let words = format!("--samples 0 --iterations 1 --noise {sigma} --periodic --distances {side}");
+        call(&path, &scratch.word("long"), &words).succeeds();
+        column_of(&scratch.join("long/power_spectrum.csv"), 1).collect::<Vec<f64>>()
+    });
+    for (one, two) in power[0].iter().zip(&power[1]) {
+        assert!((two / one - 2.0).abs() < 1e-3, "{one} {two}");
+    }
     // With samples the middle is the geometric mean of the band's ends, which it lies between
     // however wide the band is.
     let [middle, low, high] = [1, 2, 3].map(|number| column_of(&scratch.join("line/power_spectrum.csv"), number));
