@@ -1,7 +1,7 @@
 //! Fields: arrays of a device that know their mesh.
 //!
 //! A [`Field`] is a distributed array on a [`Mesh`]. The methods of this module are on
-//! [`Rank`](crate::Rank): they create fields, move values between host, device and files, exchange
+//! [`Rank`]: they create fields, move values between host, device and files, exchange
 //! ghost cells, sum over all ranks and run stencils.
 //!
 //! ```

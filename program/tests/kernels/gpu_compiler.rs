@@ -249,7 +249,7 @@ const BUDGETS: &[Budget] = &[
     budget("mesh::kick_drift", 0, [24, 4], 10240),
     budget("mesh::power_bins", 0, [16, 4], 4096),
     budget("mesh::force_adjoint", 0, [24, 4], 12288),
-    budget("mesh::force_tangent", 0, [18, 3], 14336),
+    budget("mesh::force_tangent", 0, [18, 3], 14592),
     budget("mesh::paint_tangent", 0, [24, 4], 9216),
     budget("mesh::paint", 0, [24, 5], 9216),
     budget("mesh::readout_vectors", 0, [24, 5], 9216),
