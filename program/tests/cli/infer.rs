@@ -567,7 +567,7 @@ fn a_printed_configuration_is_the_call() {
     assert!(text.contains(&format!("data = \"{counts}\"")) && text.contains("distances = [0.5]"), "{text}");
     let out = scratch.word("of-config");
     Call::new(&["infer", "--config", &given, "-o", &out]).succeeds();
-    assert_eq!(report(&scratch.join("of-config"))["distances"], serde_json::json!([0.5, 0.5, 0.5]));
+    assert_eq!(report(&scratch.join("of-config"))["distances"], serde_json::json!([1.0, 1.0, 0.5]));
     for (text, code, words) in [
         ("samples = 2\n", 2, &["--data is missing"][..]),
         ("samples = 2\noutput = \"here\"\n", 1, &["line 2", "`output` is no key", "command line"]),
