@@ -26,8 +26,8 @@ check() {
     # a common directory (Rust 1.91 and later).
     CARGO_BUILD_BUILD_DIR=$PWD/target/release-check CARGO_PROFILE_DEV_DEBUG=0 cargo publish --dry-run --allow-dirty "${quick[@]}" "${packages[@]/#/--package=}"
     if [ "${#quick[@]}" = 0 ]; then
-        scripts/python.sh wheel
-        if command -v mpicc >/dev/null; then scripts/python.sh wheel-mpi; else say "there is no mpicc here: the wheel with MPI is not built"; fi
+        bash scripts/python.sh wheel
+        if command -v mpicc >/dev/null; then bash scripts/python.sh wheel-mpi; else say "there is no mpicc here: the wheel with MPI is not built"; fi
         wheels
     fi
     say "everything is ready; nothing was published"
