@@ -39,7 +39,8 @@ fn each_workgroup(number: u32, lane: u32) {
         }
         workgroupBarrier();
     }
-    // Of a whole tile one node is left, of others every second one may be another.
+    // A tile whose items are all there leaves one node. In other tiles, every second entry may hold
+    // a node.
     let whole = corner * params.distance >= params.first && (corner + nodes) * params.distance <= end;
     let kept = select(nodes / 2u, 1u, whole) * params.block;
     for (var k = lane; k < kept; k += GROUP) {

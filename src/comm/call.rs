@@ -150,7 +150,7 @@ impl Call {
         if self.subject.is_none() { text } else { format!("{}, which is {text}", self.subject) }
     }
 
-    /// Both in words, by which they differ.
+    /// Returns the descriptions of two calls that differ, so that the difference can be seen.
     pub fn beside(&self, theirs: &Call) -> [String; 2] {
         let [mine, other] = [self, theirs].map(Call::describe);
         if mine != other {

@@ -55,8 +55,8 @@ type Solution = Arc<OnceLock<Arc<[State]>>>;
 /// Solutions that are kept, 256 KiB each: the derivatives of a run by all parameters need 9.
 const KEPT: usize = 16;
 
-/// Returns the place of the solution for the expansion of `cosmology`. The last [`KEPT`] expansions
-/// of the process are integrated once.
+/// Returns the place of the solution for the expansion of `cosmology`. The process keeps those of
+/// the last [`KEPT`] expansions.
 fn solution(cosmology: &Cosmology) -> Solution {
     static SOLUTIONS: Mutex<VecDeque<([u64; 5], Solution)>> = Mutex::new(VecDeque::new());
     let [w0, wa] = cosmology.dark_energy();

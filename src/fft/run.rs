@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::error::FftError;
-use super::line::Work;
+use super::line::{Order, Work};
 use super::options::PassCallbacks;
 use super::pass::{DeviceTables, PassPosition, ReadyPass};
 use super::plan::{Buffer, Placement, Route, Stage, StagePart, Transpose, buffers};
@@ -325,8 +325,11 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
             let (arrays, params) = arrays.narrowed(kernel, params(part));
             let mut record = |params| pass.record(self.recorder, &arrays, params, self.run.operator);
             match kernel.work {
-                // In place, the first result replaces the input, so it comes last.
-                Work::Filter(results) if arrays.span(kernel, &params) > self.run.ready.reach => {
+                // In place, the first result replaces the input, so it comes last. Results that go
+                // to blocks are computed together.
+                Work::Filter(results)
+                    if kernel.output.order == Order::Strided && arrays.span(kernel, &params) > self.run.ready.reach =>
+                {
                     (0..results).rev().try_for_each(|result| record(params.of_results(result..result + 1)))
                 }
                 _ => record(params),

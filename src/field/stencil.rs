@@ -250,11 +250,12 @@ impl Stencil {
             arrays.push((format!("{name}_cells"), field.element(), field.raw()));
         }
         self.check(&words, "output", output.components())?;
-        if !self.is_agreed.swap(true, Ordering::Relaxed) {
+        if !self.is_agreed.load(Ordering::Relaxed) {
             // Ranks with other texts would wait for other ghost cells.
             let names: Vec<&str> = inputs.iter().map(|(name, _)| *name).collect();
             rank.comm
                 .agree("Stencil::run", &[("mesh", &self.mesh.to_string()), ("text", &self.text), ("inputs", &names)])?;
+            self.is_agreed.store(true, Ordering::Relaxed);
         }
         for (name, field) in inputs {
             if words.contains(&format!("{name}_at")) {

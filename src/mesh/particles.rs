@@ -10,7 +10,6 @@ const MOST_CELLS: u64 = 1 << 30;
 const MOST_SITES: u64 = 1 << 31;
 
 /// Sites along each axis of the blocks in which kernels take particles, so that those that share
-/// Sites along each axis of the blocks in which kernels take particles, so that those that share
 /// cells come close together: the cells of a block in a mesh twice as fine take 4 MB as painted
 /// integers and 8 MB as vectors, which stay in the cache of a GPU.
 const BLOCK: u64 = 32;
