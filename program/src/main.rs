@@ -45,6 +45,7 @@ mod spheres;
 mod terminal;
 mod universe;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::builder::Styles;
@@ -109,11 +110,14 @@ enum Command {
 const BEFORE_OTHERS_END: std::time::Duration = std::time::Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env("MESHLOOM_LOG").unwrap_or_else(|_| "error".into());
-    if filter.max_level_hint() <= Some(LevelFilter::ERROR) {
+    let chosen = EnvFilter::try_from_env("MESHLOOM_LOG").ok();
+    if chosen.as_ref().is_none_or(|filter| filter.max_level_hint() <= Some(LevelFilter::ERROR)) {
         // SAFETY: this is the beginning of the program, and no thread has been started.
         unsafe { chatter::silence() };
     }
+    // A person at a terminal is told what a first run waits for.
+    let default = if std::io::stderr().is_terminal() { "error,meshloom::compilation=info" } else { "error" };
+    let filter = chosen.unwrap_or_else(|| default.into());
     let diagnostics = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| terminal::Diagnostics);
     diagnostics.without_time().log_internal_errors(false).init();
     // Under MPI every process has the same wrong arguments: the first prints the message.

@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use meshloom::Rank;
 use meshloom::comm::Communicator;
-use meshloom::gpu::Options;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::failure::Failure;
-use crate::session::{Session, Work, device_is_used, join, wait};
+use crate::session::{Session, Work, device_is_used, device_options, join, wait};
 
 /// A rank and its device, the argument ``comm`` of functions.
 ///
@@ -211,7 +210,7 @@ pub fn run_ranks(py: Python<'_>, count: usize, body: Py<PyAny>) -> PyResult<Py<P
         return Err(PyValueError::new_err("count: expected 1 or more, got 0"));
     }
     device_is_used()?;
-    let options = Options::from_env().map_err(Failure::from)?;
+    let options = device_options()?;
     let sessions: Arc<Mutex<Vec<Arc<Session>>>> = Arc::default();
     let (reply, results) = sync_channel(1);
     let running = sessions.clone();

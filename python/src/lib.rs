@@ -14,6 +14,7 @@ mod handle;
 mod host_array;
 mod inference;
 mod likelihood;
+mod messages;
 mod models;
 #[cfg(feature = "mpi")]
 mod mpi_comm;
@@ -36,6 +37,7 @@ mod _native {
     /// Before any device is looked for.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::messages::collect();
         crate::chatter::silence(module.py())
     }
 

@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 
 use meshloom::comm::Communicator;
 use meshloom::fft::Spec;
-use meshloom::gpu::{Gpu, Options};
+use meshloom::gpu::{Gpu, Options, cache_directory};
 use meshloom::grid::Grid;
 use meshloom::inference::SampleGroups;
 use meshloom::rank::{Parts, Rank};
 use pyo3::prelude::*;
 
 use crate::failure::{Error, Failure};
+use crate::messages;
 
 /// Time that a waiting caller sleeps between checks for signals.
 const SIGNALS: Duration = Duration::from_millis(20);
@@ -239,7 +240,7 @@ impl Session {
     /// Returns the session of a rank of `comm`, on a device that the environment chooses. All ranks
     /// call it.
     pub fn open(comm: Communicator) -> Result<Arc<Session>, Failure> {
-        Self::new(Rank::open(comm, &Options::from_env()?)?)
+        Self::new(Rank::open(comm, &device_options()?)?)
     }
 
     /// Returns its number among [`size`](Self::size).
@@ -347,6 +348,14 @@ impl Session {
     }
 }
 
+/// Returns the options of devices: those of the environment, and a directory of the user for
+/// compiled kernels where it names none.
+pub fn device_options() -> Result<Options, Failure> {
+    let options = Options::from_env()?;
+    let cache = options.cache.clone().or_else(cache_directory);
+    Ok(Options { cache, ..options })
+}
+
 /// Waits for a thread, until `limit` if there is one. A panic there was caught already.
 pub fn join(thread: JoinHandle<()>, limit: Option<Instant>) {
     while limit.is_some_and(|limit| Instant::now() < limit) && !thread.is_finished() {
@@ -366,6 +375,7 @@ pub fn wait<T: Send>(py: Python<'_>, mut result: Receiver<T>, interrupted: &Atom
             (result, found)
         });
         result = back;
+        messages::pass_on(py);
         match found {
             Ok(value) => return Ok(Some(value)),
             Err(RecvTimeoutError::Disconnected) => return Ok(None),

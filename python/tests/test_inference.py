@@ -284,7 +284,7 @@ def field_of(samples):
     return {name: np.asarray(value) for name, value in samples.pos.items()}
 
 
-def test_a_fit_tells_stops_and_goes_on(tmp_path):
+def test_a_fit_tells_stops_and_goes_on(tmp_path, caplog):
     likelihood, rate = problem()
     mode = ["linear_resample", "nonlinear_resample", "nonlinear_update", "nonlinear_sample"]
     options = {"n_samples": lambda at: 1 + at // 2, "sample_mode": mode.__getitem__, "seed": 7, **FEW}
@@ -309,9 +309,11 @@ def test_a_fit_tells_stops_and_goes_on(tmp_path):
     assert len(all_reports) == 4
     for name, value in field_of(whole).items():
         assert np.array_equal(value, field_of(again)[name]), name
-    with pytest.warns(UserWarning, match="all 4 iterations already"):
+    with caplog.at_level("INFO", logger="meshloom"), pytest.warns(UserWarning, match="all 4 iterations already"):
         done, _ = mi.optimize_kl(likelihood, n_total_iterations=4, odir=directory, resume=True, **options)
     assert np.array_equal(field_of(done)["sky/xi"], field_of(whole)["sky/xi"])
+    assert ("meshloom", "WARNING", "the state has 4 of 4 iterations already: nothing is left to do") in [
+        (record.name, record.levelname, record.getMessage()) for record in caplog.records]
     with pytest.raises(meshloom.Error, match="seed"):
         mi.optimize_kl(likelihood, n_total_iterations=4, odir=directory, resume=True, **{**options, "seed": 8})
 

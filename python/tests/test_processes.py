@@ -191,6 +191,20 @@ except meshloom.Error as error:
     assert lines[0] == "complex64" and "no double precision" in lines[1]
 
 
+@pytest.mark.parametrize("chosen", [None, "", "mine"])
+def test_compiled_kernels_are_kept_where_they_should_be(chosen, tmp_path):
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    environment.pop("MESHLOOM_CACHE", None)
+    if chosen is not None:
+        environment["MESHLOOM_CACHE"] = chosen and str(tmp_path / chosen)
+    text = "import meshloom\nmeshloom.fft.fft([1.0, 2.0])"
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    # Drivers have directories of their own there.
+    found = {path.parent.name for path in tmp_path.glob("*/wgpu_*.bin")}
+    assert found == {None: {"meshloom"}, "": set(), "mine": {"mine"}}[chosen]
+
+
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

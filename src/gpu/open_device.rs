@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::capabilities::Capabilities;
 use super::error::DeviceError;
@@ -40,6 +41,8 @@ pub(super) struct OpenDevice {
     owner: DeviceOwner,
     failure: FirstFailure,
     uploads: Mutex<Uploads>,
+    /// Kernels that were compiled since somebody waited last.
+    pub new_kernels: AtomicU64,
 }
 
 /// The first thing that went wrong.
@@ -98,7 +101,8 @@ impl OpenDevice {
         }
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        OpenDevice { number, info, device, queue, capabilities, owner, failure, uploads: Mutex::default() }
+        let (uploads, new_kernels) = (Mutex::default(), AtomicU64::new(0));
+        OpenDevice { number, info, device, queue, capabilities, owner, failure, uploads, new_kernels }
     }
 
     /// Runs `work`, which may call the device or its queue but not wait for other threads. Errors
@@ -178,10 +182,31 @@ impl OpenDevice {
             self.failure.note(why.clone());
             DeviceError::Lost(why)
         };
-        let polled = caught(|| self.device.poll(how)).map_err(failed)?;
-        polled.map(drop).map_err(|error| DeviceError::Lost(error.to_string()))
+        let polled = |how| caught(|| self.device.poll(how)).map_err(failed);
+        if let wgpu::PollType::Wait { submission_index, timeout: None } = &how
+            && self.new_kernels.load(Ordering::Relaxed) > 0
+        {
+            // Software renderers compile kernels when they first run.
+            let (submission_index, timeout) = (submission_index.clone(), Some(PATIENCE));
+            let first = polled(wgpu::PollType::Wait { submission_index, timeout })?;
+            let new = self.new_kernels.swap(0, Ordering::Relaxed);
+            if new > 0 && matches!(first, Err(wgpu::PollError::Timeout)) {
+                tracing::info!(
+                    target: COMPILATION,
+                    "{new} kernels run for the first time, and the driver compiles them now; most drivers keep them \
+                     for later runs"
+                );
+            }
+        }
+        polled(how)?.map(drop).map_err(|error| DeviceError::Lost(error.to_string()))
     }
 }
+
+/// Target of messages about the compilation of kernels.
+pub(super) const COMPILATION: &str = "meshloom::compilation";
+
+/// Time without a message in which nobody wonders what the device does.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Returns the result of `work`, or the text of its panic: wgpu 30 panics if the driver loses the
 /// device during a wait. No lock is held then, and later calls return the loss as an error. (A

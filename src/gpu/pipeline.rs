@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::error::DeviceError;
 use super::inspect::{self, Extent};
 use super::observer::{DispatchObserver, ObservedKernel};
-use super::open_device::OpenDevice;
+use super::open_device::{COMPILATION, OpenDevice, PATIENCE};
 use super::options::Options;
 use super::pipeline_cache::PipelineCache;
 use super::source::{Access, Assembled, ParamsSpace, Shader, Slot, Variant, WindowBinding};
@@ -62,14 +62,17 @@ pub(super) struct Pipelines {
     /// Texts that were compiled, and uses.
     built: AtomicUsize,
     clock: AtomicU64,
+    /// Time that compilations took.
+    microseconds: AtomicU64,
 }
 
 impl Pipelines {
     pub fn new(options: &Options, cache: Option<PipelineCache>) -> Self {
         let &Options { checked, kernels: most, .. } = options;
         let observer = options.observer.clone();
-        let (kept, built, clock) = (Mutex::default(), AtomicUsize::new(0), AtomicU64::new(0));
-        Pipelines { checked, observer, cache, kept, most, built, clock }
+        let (kept, built) = (Mutex::default(), AtomicUsize::new(0));
+        let [clock, microseconds] = [AtomicU64::new(0), AtomicU64::new(0)];
+        Pipelines { checked, observer, cache, kept, most, built, clock, microseconds }
     }
 
     /// Returns how many were compiled.
@@ -147,6 +150,18 @@ impl Pipelines {
         compiled
     }
 
+    /// Notes the time of a compilation, and says so after each second.
+    fn note_compilation(&self, open: &OpenDevice, took: Duration) {
+        open.new_kernels.fetch_add(1, Ordering::Relaxed);
+        let took = took.as_micros() as u64;
+        let before = self.microseconds.fetch_add(took, Ordering::Relaxed);
+        let second = PATIENCE.as_micros() as u64;
+        if before / second < (before + took) / second {
+            let (kernels, seconds) = (self.built(), (before + took) as f64 / 1e6);
+            tracing::info!(target: COMPILATION, "{kernels} kernels were compiled in {seconds:.1} s so far");
+        }
+    }
+
     fn build(
         &self,
         open: &OpenDevice,
@@ -199,7 +214,9 @@ impl Pipelines {
             error => refused(error.to_string()),
         })?;
         self.cache.iter().for_each(PipelineCache::compiled);
-        tracing::debug!(kernel = source.label, ?trust, seconds = start.elapsed().as_secs_f64(), "kernel compiled");
+        let took = start.elapsed();
+        tracing::debug!(kernel = source.label, ?trust, seconds = took.as_secs_f64(), "kernel compiled");
+        self.note_compilation(open, took);
         let (label, used) = (source.label.clone(), AtomicU64::new(0));
         Ok(Pipeline { pipeline, layout, params_layout, label, params, observed, used })
     }
