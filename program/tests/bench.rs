@@ -153,6 +153,21 @@ fn maps() {
 }
 
 #[test]
+fn commands_by_themselves() {
+    for ranks in [1, 2] {
+        let found = report("commands --bytes 100,70000", Ranks::Threads(ranks));
+        let results = found["results"].as_array().unwrap();
+        let bytes: Vec<_> = results.iter().map(|result| result["bytes"]["device"].as_u64()).collect();
+        let of_all = |bytes: u64| Some(ranks as u64 * bytes);
+        let moved = [100, 70_000].map(|bytes| [bytes, bytes, 2 * bytes, 2 * bytes].map(of_all));
+        assert_eq!(bytes, [[None; 7].as_slice(), moved.as_flattened()].concat(), "{found:#}");
+        results.iter().for_each(|result| is_spread(&result["seconds"]));
+        let median = |n: usize| results[n]["seconds"]["median"].as_f64().unwrap();
+        assert!(results[2]["what"].as_str().unwrap().contains("depends on the one before") && median(2) > 0.0);
+    }
+}
+
+#[test]
 fn halos() {
     for (ranks, width, messages) in [(1, 2, 0), (3, 1, 6), (3, 9, 6)] {
         let found = report(&format!("halo --size 8 --width {width} --reference"), Ranks::Threads(ranks));
@@ -378,6 +393,7 @@ fn all_subjects_together() {
             "gradient",
             "exchange",
             "collectives",
+            "commands",
             "halo",
             "ghosts",
             "shallow-water",

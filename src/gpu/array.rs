@@ -89,12 +89,11 @@ pub(super) struct Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        let BufferOwner::Pool(kind) = self.owner else { return };
         for buffer in self.buffers.drain(..) {
-            if *self.shared.get_mut() {
-                self.gpu.forget(&buffer);
-            } else {
-                self.gpu.recycle(kind, buffer);
+            match self.owner {
+                BufferOwner::Caller => self.gpu.unbind(&buffer),
+                BufferOwner::Pool(_) if *self.shared.get_mut() => self.gpu.forget(&buffer),
+                BufferOwner::Pool(kind) => self.gpu.recycle(kind, buffer),
             }
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::array::RawArray;
+use super::bind_groups::Bound;
+use super::device::Gpu;
 use super::error::DeviceError;
 use super::pipeline::{PARAMS, Pipeline};
 use super::timer::Timer;
@@ -45,7 +47,7 @@ impl Command {
 
 /// Resources that the encoding of commands needs.
 pub(super) struct Encoding<'a> {
-    pub device: &'a wgpu::Device,
+    pub gpu: &'a Gpu,
     /// The parameters of all dispatches.
     pub uniforms: &'a wgpu::Buffer,
     /// The timer of the passes, if there is one.
@@ -87,31 +89,48 @@ impl Encoding<'_> {
         for command in dispatches {
             let Command::Dispatch { pipeline, arrays, params, groups } = command else { continue };
             let uniform = wgpu::BufferBinding { buffer: self.uniforms, offset: 0, size: wgpu::BufferSize::new(PARAMS) };
-            let uniform = wgpu::BindingResource::Buffer(uniform);
-            let make = |layout, first: u32, resources: &mut dyn Iterator<Item = wgpu::BindingResource<'_>>| {
-                let entry = |(binding, resource)| wgpu::BindGroupEntry { binding, resource };
-                let entries = &(first..).zip(resources).map(entry).collect::<Vec<_>>();
-                self.device.create_bind_group(&wgpu::BindGroupDescriptor {
-                    label: Some(&pipeline.label),
-                    layout,
-                    entries,
-                })
-            };
+            let windows = || arrays.iter().flat_map(RawArray::bindings);
             pass.set_pipeline(&pipeline.pipeline);
             match &pipeline.params_layout {
                 None => {
-                    let windows = arrays.iter().flat_map(RawArray::bindings).map(wgpu::BindingResource::Buffer);
-                    let group = make(&pipeline.layout, 0, &mut std::iter::once(uniform).chain(windows));
+                    let bound = Bound::new(&pipeline.layout, std::iter::once(uniform.clone()).chain(windows()));
+                    let group = self.gpu.bind_groups().get(bound, || {
+                        let windows = windows().map(wgpu::BindingResource::Buffer);
+                        let uniform = wgpu::BindingResource::Buffer(uniform);
+                        self.bind_group(pipeline, &pipeline.layout, 0, std::iter::once(uniform).chain(windows))
+                    });
                     pass.set_bind_group(0, &group, &[*params]);
                 }
                 Some(params_layout) => {
-                    let windows: Vec<Vec<_>> = arrays.iter().map(|array| array.bindings().collect()).collect();
-                    pass.set_bind_group(0, &make(&pipeline.layout, 1, &mut windows.iter().map(|of| resource(of))), &[]);
-                    pass.set_bind_group(1, &make(params_layout, 0, &mut std::iter::once(uniform)), &[*params]);
+                    let group = self.gpu.bind_groups().get(Bound::new(&pipeline.layout, windows()), || {
+                        let windows: Vec<Vec<_>> = arrays.iter().map(|array| array.bindings().collect()).collect();
+                        self.bind_group(pipeline, &pipeline.layout, 1, windows.iter().map(|of| resource(of)))
+                    });
+                    pass.set_bind_group(0, &group, &[]);
+                    let bound = Bound::new(params_layout, std::iter::once(uniform.clone()));
+                    let group = self.gpu.bind_groups().get(bound, || {
+                        let uniform = wgpu::BindingResource::Buffer(uniform);
+                        self.bind_group(pipeline, params_layout, 0, std::iter::once(uniform))
+                    });
+                    pass.set_bind_group(1, &group, &[*params]);
                 }
             }
             pass.dispatch_workgroups(groups[0], groups[1], 1);
         }
+    }
+
+    /// Makes a bind group of resources for bindings from `first` on.
+    fn bind_group<'r>(
+        &self,
+        pipeline: &Pipeline,
+        layout: &wgpu::BindGroupLayout,
+        first: u32,
+        resources: impl Iterator<Item = wgpu::BindingResource<'r>>,
+    ) -> wgpu::BindGroup {
+        let entry = |(binding, resource)| wgpu::BindGroupEntry { binding, resource };
+        let entries = &(first..).zip(resources).map(entry).collect::<Vec<_>>();
+        let label = Some(pipeline.label.as_str());
+        self.gpu.device().create_bind_group(&wgpu::BindGroupDescriptor { label, layout, entries })
     }
 }
 

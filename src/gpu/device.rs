@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::adapter;
+use super::bind_groups::BindGroups;
 use super::capabilities::{ATOMIC_U64, BINDING_ARRAYS, Capabilities};
 use super::common::CommonLimits;
 use super::error::DeviceError;
@@ -308,6 +309,16 @@ impl Gpu {
     /// that does not return to the pool, from the count.
     pub(super) fn forget(&self, buffer: &wgpu::Buffer) {
         self.0.pool.forget(buffer);
+    }
+
+    /// Returns the bind groups of the device's buffers.
+    pub(super) fn bind_groups(&self) -> &BindGroups {
+        &self.0.pool.groups
+    }
+
+    /// Keeps a buffer alive no longer.
+    pub(super) fn unbind(&self, buffer: &wgpu::Buffer) {
+        self.0.pool.groups.remove(buffer);
     }
 
     /// Binds a buffer, for nothing but the driver's verdict.

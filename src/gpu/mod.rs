@@ -14,6 +14,7 @@ mod shallow_send_sync;
 mod adapter;
 mod array;
 mod assemble;
+mod bind_groups;
 mod callback;
 mod capabilities;
 mod command;

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::bind_groups::BindGroups;
 use super::error::DeviceError;
 use super::open_device::OpenDevice;
 
@@ -47,6 +48,8 @@ pub(super) struct Pool {
     waiting: AtomicU64,
     /// The most bytes that were in use at a time.
     most_used: AtomicU64,
+    /// Bind groups of the buffers.
+    pub groups: BindGroups,
 }
 
 impl Pool {
@@ -119,6 +122,7 @@ impl Pool {
 
     /// A buffer of [`take`](Self::take) or [`allocate`](Self::allocate) is gone.
     pub fn forget(&self, buffer: &wgpu::Buffer) {
+        self.groups.remove(buffer);
         self.allocated.fetch_sub(buffer.size(), Ordering::Relaxed);
     }
 
@@ -133,6 +137,7 @@ impl Pool {
     /// Gives the free buffers back to the driver, which frees each when submitted work no longer
     /// uses it.
     pub fn trim(&self) {
+        self.groups.clear();
         let freed: u64 = self.free().drain().flat_map(|(_, buffers)| buffers).map(|buffer| buffer.size()).sum();
         self.allocated.fetch_sub(freed, Ordering::Relaxed);
         self.waiting.fetch_sub(freed, Ordering::Relaxed);

@@ -21,10 +21,17 @@ pub(crate) struct StagedCopy<'a> {
 }
 
 /// A copy from one buffer to another, each with the byte where it begins.
-struct BufferCopy<'a> {
+pub(super) struct BufferCopy<'a> {
     from: (&'a wgpu::Buffer, u64),
     to: (&'a wgpu::Buffer, u64),
     bytes: u64,
+}
+
+impl BufferCopy<'_> {
+    pub fn encode(self, encoder: &mut wgpu::CommandEncoder) {
+        let BufferCopy { from: (from, at), to: (to, target), bytes } = self;
+        encoder.copy_buffer_to_buffer(from, at, to, target, bytes);
+    }
 }
 
 impl Recorder {
@@ -97,7 +104,9 @@ impl Recorder {
     ) -> Result<(), DeviceError> {
         inside("download", array.len(), start, len)?;
         self.reach(array.raw(), "download")?;
-        self.submit()?;
+        if len == 0 {
+            self.submit()?;
+        }
         for (buffer, offset, bytes) in array.raw().pieces(start, len) {
             for at in (0..bytes).step_by(CHUNK as usize) {
                 let size = (bytes - at).min(CHUNK);
@@ -108,7 +117,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Waits for everything submitted and reads bytes of a buffer.
+    /// Submits, waits and reads bytes of a buffer.
     pub(super) fn read_buffer(
         &mut self,
         buffer: &wgpu::Buffer,
@@ -122,7 +131,8 @@ impl Recorder {
         Ok(read)
     }
 
-    /// Waits for everything submitted and reads bytes of a buffer through a staging buffer.
+    /// Submits, with the copy to a staging buffer in the same submission, waits and reads bytes of a
+    /// buffer.
     fn read(
         &mut self,
         buffer: &wgpu::Buffer,
@@ -131,7 +141,7 @@ impl Recorder {
         body: impl FnOnce(&[u8]),
     ) -> Result<(), DeviceError> {
         let staging = self.staging_buffer(StagingDirection::ToHost, bytes)?;
-        self.submit_copies([BufferCopy { from: (buffer, offset), to: (staging.buffer(), 0), bytes }]);
+        self.submit_and_copy(BufferCopy { from: (buffer, offset), to: (staging.buffer(), 0), bytes })?;
         let map = Map::begin(self.gpu(), staging.buffer(), wgpu::MapMode::Read, bytes);
         map.wait(self.last.as_ref())?;
         read_mapped(staging.buffer(), bytes, body)
@@ -168,14 +178,12 @@ impl Recorder {
     }
 
     /// Submits copies between buffers.
-    fn submit_copies<'a>(&mut self, copies: impl IntoIterator<Item = BufferCopy<'a>>) {
+    pub(super) fn submit_copies<'a>(&mut self, copies: impl IntoIterator<Item = BufferCopy<'a>>) {
         let gpu = self.gpu();
         let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom::staging") };
         let submitted = gpu.guarded(|| {
             let mut encoder = gpu.device().create_command_encoder(&descriptor);
-            for BufferCopy { from: (from, at), to: (to, target), bytes } in copies {
-                encoder.copy_buffer_to_buffer(from, at, to, target, bytes);
-            }
+            copies.into_iter().for_each(|copy| copy.encode(&mut encoder));
             gpu.queue().submit([encoder.finish()])
         });
         self.last = Some(submitted);

@@ -53,7 +53,7 @@ struct Case {
 }
 
 /// Subjects that others are compared with come first: time may run out.
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     Case {
         words: "fft --size",
         small: "32,30x36x25",
@@ -83,6 +83,11 @@ const CASES: [Case; 14] = [
     Case { words: "gradient --size", small: "8", large: &[("128", 4 << 30), ("256", 24 << 30)] },
     Case { words: "exchange --size", small: "32", large: &[("512", 3 << 30)] },
     Case { words: "collectives --bytes", small: "8,1024", large: &[("8,65536,16777216", 1 << 28)] },
+    Case {
+        words: "commands --bytes",
+        small: "65536",
+        large: &[("65536", 1 << 20), ("1048576", 1 << 22), ("67108864", 1 << 28), ("1073741824", 3 << 30)],
+    },
     Case { words: "halo --width 2 --size", small: "32", large: &[("512", 2 << 30)] },
     Case { words: "ghosts --box 1 --size", small: "1000", large: &[("1000000", 1 << 30)] },
     Case { words: "shallow-water --size", small: "96x48", large: &[("3600x1800", 1 << 29), ("14400x7200", 6 << 30)] },

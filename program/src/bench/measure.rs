@@ -54,6 +54,13 @@ impl Spread {
         Spread { median, min: seconds[0], max: seconds[seconds.len() - 1], repeats }
     }
 
+    /// Returns the spread of a part of this work, which has as many.
+    pub fn of_parts(&self, parts: u32) -> Spread {
+        let each = |seconds| seconds / f64::from(parts);
+        let Spread { median, min, max, repeats } = *self;
+        Spread { median: each(median), min: each(min), max: each(max), repeats }
+    }
+
     /// Returns the spread of this work and then that: the sums of medians, minima and maxima.
     pub fn then(&self, that: &Spread) -> Spread {
         Spread {

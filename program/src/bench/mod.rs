@@ -6,6 +6,7 @@
 
 mod all;
 mod collectives;
+mod commands;
 mod copy;
 mod exchange;
 mod fft;

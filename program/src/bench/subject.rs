@@ -5,7 +5,9 @@ use meshloom::Rank;
 
 use super::input::Settings;
 use super::report::Report;
-use super::{collectives, exchange, fft, fof, ghosts, gradient, halo, infer, knn, map, pairs, pm, shallow_water, sort};
+use super::{
+    collectives, commands, exchange, fft, fof, ghosts, gradient, halo, infer, knn, map, pairs, pm, shallow_water, sort,
+};
 use crate::failure::{Ended, Failure};
 
 /// A part of the library and what of it is to be measured.
@@ -18,6 +20,8 @@ pub enum Subject {
     Exchange(exchange::Arguments),
     /// Collectives of the host and of device arrays, beside MPI's own where it runs the ranks
     Collectives(collectives::Arguments),
+    /// Dispatches, submissions, waits, clears and copies: what commands cost by themselves
+    Commands(commands::Arguments),
     /// A function of many items over ranks and chunks, and its sum
     Map(map::Arguments),
     /// Filling the ghost cells of a field, and adding them to their owners
@@ -61,6 +65,7 @@ macro_rules! with_arguments {
             Subject::Fft($arguments) => $work,
             Subject::Exchange($arguments) => $work,
             Subject::Collectives($arguments) => $work,
+            Subject::Commands($arguments) => $work,
             Subject::Map($arguments) => $work,
             Subject::Halo($arguments) => $work,
             Subject::Sort($arguments) => $work,
@@ -98,6 +103,7 @@ impl Subject {
             Subject::Exchange(_) | Subject::Halo(_) => Peer::OtherWay,
             // Under MPI collectives are always beside its own.
             Subject::Collectives(_)
+            | Subject::Commands(_)
             | Subject::Ghosts(_)
             | Subject::Pm(_)
             | Subject::Gradient(_)
@@ -126,6 +132,7 @@ impl Subject {
             Subject::Fft(arguments) => fft::measure(rank, arguments)?,
             Subject::Exchange(arguments) => exchange::measure(rank, arguments)?,
             Subject::Collectives(arguments) => collectives::measure(rank, arguments)?,
+            Subject::Commands(arguments) => commands::measure(rank, arguments)?,
             Subject::Map(arguments) => map::measure(rank, arguments)?,
             Subject::Halo(arguments) => halo::measure(rank, arguments)?,
             Subject::Sort(arguments) => sort::measure(rank, arguments)?,
