@@ -115,7 +115,7 @@ fn main() -> ExitCode {
         // SAFETY: this is the beginning of the program, and no thread has been started.
         unsafe { chatter::silence() };
     }
-    // A person at a terminal is told what a first run waits for.
+    // At a terminal, tell why a first run waits.
     let default = if std::io::stderr().is_terminal() { "error,meshloom::compilation=info" } else { "error" };
     let filter = chosen.unwrap_or_else(|| default.into());
     let diagnostics = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| terminal::Diagnostics);

@@ -74,7 +74,7 @@ fn log(py: Python<'_>, messages: VecDeque<(Level, String)>) -> PyResult<()> {
             Level::WARN => "warning",
             _ => "info",
         };
-        // `%` in the text is no format: there are no arguments.
+        // Without arguments, `logging` does not format the text.
         logger.call_method1(method, (text,))?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Groups of a generation. A step of the longest simulations and fits uses fewer.
 const MOST: usize = 512;
 
-/// What a bind group binds.
+/// Layout and windows of a bind group.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Bound {
     layout: wgpu::BindGroupLayout,

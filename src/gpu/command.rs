@@ -45,6 +45,20 @@ impl Command {
     }
 }
 
+/// A copy from one buffer to another, each with the byte where it begins.
+pub(super) struct BufferCopy<'a> {
+    pub from: (&'a wgpu::Buffer, u64),
+    pub to: (&'a wgpu::Buffer, u64),
+    pub bytes: u64,
+}
+
+impl BufferCopy<'_> {
+    pub fn encode(self, encoder: &mut wgpu::CommandEncoder) {
+        let BufferCopy { from: (from, at), to: (to, target), bytes } = self;
+        encoder.copy_buffer_to_buffer(from, at, to, target, bytes);
+    }
+}
+
 /// Resources that the encoding of commands needs.
 pub(super) struct Encoding<'a> {
     pub gpu: &'a Gpu,

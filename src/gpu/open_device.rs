@@ -205,7 +205,7 @@ impl OpenDevice {
 /// Target of messages about the compilation of kernels.
 pub(super) const COMPILATION: &str = "meshloom::compilation";
 
-/// Time without a message in which nobody wonders what the device does.
+/// Longest time without a message while kernels are compiled.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Returns the result of `work`, or the text of its panic: wgpu 30 panics if the driver loses the

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::array::{Array, DeviceElement, LONGEST, RawArray};
-use super::command::{Command, Encoding, folded, inside};
+use super::command::{BufferCopy, Command, Encoding, folded, inside};
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::kernel::Kernel;
@@ -12,7 +12,6 @@ use super::params::KernelParams;
 use super::pipeline::PARAMS;
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
-use super::transfer::BufferCopy;
 
 /// Counters of a recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,7 +1,7 @@
 //! Between host memory and arrays: uploads, downloads, and copies to staging buffers.
 
 use super::array::{Array, DeviceElement, RawArray};
-use super::command::inside;
+use super::command::{BufferCopy, inside};
 use super::error::DeviceError;
 use super::recorder::Recorder;
 use super::staging::{Map, Staging, StagingDirection, read_mapped};
@@ -18,20 +18,6 @@ pub(crate) struct StagedCopy<'a> {
     pub len: u64,
     pub staging: &'a Staging,
     pub at: u64,
-}
-
-/// A copy from one buffer to another, each with the byte where it begins.
-pub(super) struct BufferCopy<'a> {
-    from: (&'a wgpu::Buffer, u64),
-    to: (&'a wgpu::Buffer, u64),
-    bytes: u64,
-}
-
-impl BufferCopy<'_> {
-    pub fn encode(self, encoder: &mut wgpu::CommandEncoder) {
-        let BufferCopy { from: (from, at), to: (to, target), bytes } = self;
-        encoder.copy_buffer_to_buffer(from, at, to, target, bytes);
-    }
 }
 
 impl Recorder {
@@ -131,8 +117,7 @@ impl Recorder {
         Ok(read)
     }
 
-    /// Submits, with the copy to a staging buffer in the same submission, waits and reads bytes of a
-    /// buffer.
+    /// Submits together with a copy to a staging buffer, waits and reads bytes of a buffer.
     fn read(
         &mut self,
         buffer: &wgpu::Buffer,

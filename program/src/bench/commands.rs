@@ -38,7 +38,7 @@ fn kernel() -> Kernel {
     unsafe { Kernel::new_unchecked(source) }
 }
 
-/// What is done with commands that have no work.
+/// Use of commands that have no work.
 #[derive(Clone, Copy)]
 enum Operation {
     /// Dispatches that change one array in turn.
@@ -76,7 +76,7 @@ impl Operation {
     }
 }
 
-/// What dispatches work on.
+/// Kernel and arrays of the dispatches.
 struct Work {
     kernel: Kernel,
     arrays: Vec<Array<u32>>,
