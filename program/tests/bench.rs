@@ -168,6 +168,30 @@ fn commands_by_themselves() {
 }
 
 #[test]
+fn memory_in_patterns() {
+    let line = "memory --size 65536,131072 --row 32,8192 --stride 32,4096,131072 --sectors 32,1";
+    let found = report(line, Ranks::Threads(2));
+    is_copy(&found);
+    let results = found["results"].as_array().unwrap();
+    let [rows, additions] =
+        ["rows", "additions"].map(|what| results.iter().filter(move |result| result["what"] == what));
+    let number = |result: &Value, name: &str| result[name].as_u64().unwrap();
+    let jobs: Vec<_> = rows
+        .map(|result| (number(&result["bytes"], "device"), number(result, "row"), number(result, "stride")))
+        .collect();
+    // No stride is shorter than its row or longer than the array.
+    let each = [(32, 32), (32, 4096), (32, 131_072), (8192, 131_072)];
+    let want = |size: u64| {
+        each.into_iter().filter(move |(_, stride)| *stride <= size).map(move |(row, stride)| (2 * size, row, stride))
+    };
+    assert_eq!(jobs, want(65_536).chain(want(131_072)).collect::<Vec<_>>());
+    let jobs: Vec<_> =
+        additions.map(|result| (number(&result["bytes"], "device"), number(result, "sectors"))).collect();
+    assert_eq!(jobs, [(65_536, 32), (65_536, 1), (131_072, 32), (131_072, 1)]);
+    results.iter().for_each(|result| is_spread(&result["seconds"]));
+}
+
+#[test]
 fn halos() {
     for (ranks, width, messages) in [(1, 2, 0), (3, 1, 6), (3, 9, 6)] {
         let found = report(&format!("halo --size 8 --width {width} --reference"), Ranks::Threads(ranks));
@@ -394,6 +418,7 @@ fn all_subjects_together() {
             "exchange",
             "collectives",
             "commands",
+            "memory",
             "halo",
             "ghosts",
             "shallow-water",
@@ -469,6 +494,8 @@ fn wrong_words_exit_2() {
         ("collectives --bytes 12", &["multiple of 8"]),
         ("collectives --operations scan", &["scan", "all-gather"]),
         ("halo --width 0", &["--width"]),
+        ("memory --row 48", &["power of two"]),
+        ("memory --sectors 64", &["from 1 to 32"]),
         ("halo --width 5000", &["5000"]),
         ("halo --size 2x2x0", &["2x2x0"]),
         ("knn -k 0", &["0"]),

@@ -60,6 +60,7 @@ device_elements! {
     f32 => F32,
     u32 => U32,
     i32 => I32,
+    u64 => U64,
     f64 => F64,
     [f32; 2] => Complex32,
     [f64; 2] => Complex64,

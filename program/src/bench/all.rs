@@ -53,7 +53,7 @@ struct Case {
 }
 
 /// Subjects that others are compared with come first: time may run out.
-const CASES: [Case; 15] = [
+const CASES: [Case; 16] = [
     Case {
         words: "fft --size",
         small: "32,30x36x25",
@@ -87,6 +87,11 @@ const CASES: [Case; 15] = [
         words: "commands --bytes",
         small: "65536",
         large: &[("65536", 1 << 20), ("1048576", 1 << 22), ("67108864", 1 << 28), ("1073741824", 3 << 30)],
+    },
+    Case {
+        words: "memory --stride 65536,16777216 --size",
+        small: "65536",
+        large: &[("268435456", 1 << 29), ("8589934592", 9 << 30)],
     },
     Case { words: "halo --width 2 --size", small: "32", large: &[("512", 2 << 30)] },
     Case { words: "ghosts --box 1 --size", small: "1000", large: &[("1000000", 1 << 30)] },

@@ -71,6 +71,22 @@ fn elements(rank: &Rank) -> u64 {
     1 << (bytes / ELEMENT_BYTES).max(1).ilog2()
 }
 
+/// Returns an array of random numbers, made once and copied on the device until the array is full:
+/// some devices compress equal values.
+pub fn filled(rank: &mut Rank, count: u64) -> Result<Array<[f32; 2]>, Error> {
+    let array = rank.gpu.array("bench::from", count)?;
+    let first = count.min(1 << 20);
+    let content = values(2 * first, rank.comm.rank());
+    rank.recorder.upload(&array, 0, bytemuck::cast_slice(&content))?;
+    let mut full = first;
+    while full < count {
+        let more = full.min(count - full);
+        rank.recorder.copy(&array, 0, &array, full, more)?;
+        full += more;
+    }
+    Ok(array)
+}
+
 /// Number of measurements.
 pub const MEASUREMENTS: usize = 2;
 
@@ -78,19 +94,9 @@ pub const MEASUREMENTS: usize = 2;
 pub fn measure(session: &mut Session) -> Result<CopySpeed, Error> {
     let Session { rank, clock, .. } = session;
     let (kernel, count) = (kernel(), elements(rank));
-    let from: Array<[f32; 2]> = rank.gpu.array("bench::from", count)?;
+    let from = filled(rank, count)?;
     let to: Array<[f32; 2]> = rank.gpu.array("bench::to", count)?;
     let recorder = &mut rank.recorder;
-    // Made once and copied on the device until the array is full: some devices squeeze what is all
-    // alike.
-    let first = count.min(1 << 20);
-    recorder.upload(&from, 0, bytemuck::cast_slice(&values(2 * first, rank.comm.rank())))?;
-    let mut full = first;
-    while full < count {
-        let more = full.min(count - full);
-        recorder.copy(&from, 0, &from, full, more)?;
-        full += more;
-    }
     let by_kernel = clock.together(recorder, |recorder| {
         Ok(recorder.each(&kernel, &[from.raw(), to.raw()], &CopyParams { count: count as u32 }, count)?)
     })?;

@@ -19,6 +19,7 @@ mod input;
 mod knn;
 mod map;
 mod measure;
+mod memory;
 mod mpi;
 mod pairs;
 mod pm;

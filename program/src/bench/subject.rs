@@ -6,7 +6,8 @@ use meshloom::Rank;
 use super::input::Settings;
 use super::report::Report;
 use super::{
-    collectives, commands, exchange, fft, fof, ghosts, gradient, halo, infer, knn, map, pairs, pm, shallow_water, sort,
+    collectives, commands, exchange, fft, fof, ghosts, gradient, halo, infer, knn, map, memory, pairs, pm,
+    shallow_water, sort,
 };
 use crate::failure::{Ended, Failure};
 
@@ -22,6 +23,9 @@ pub enum Subject {
     Collectives(collectives::Arguments),
     /// Dispatches, submissions, waits, clears and copies: what commands cost by themselves
     Commands(commands::Arguments),
+    /// Reads of rows at strides, and additions to random places: device memory in the patterns of
+    /// kernels
+    Memory(memory::Arguments),
     /// A function of many items over ranks and chunks, and its sum
     Map(map::Arguments),
     /// Filling the ghost cells of a field, and adding them to their owners
@@ -66,6 +70,7 @@ macro_rules! with_arguments {
             Subject::Exchange($arguments) => $work,
             Subject::Collectives($arguments) => $work,
             Subject::Commands($arguments) => $work,
+            Subject::Memory($arguments) => $work,
             Subject::Map($arguments) => $work,
             Subject::Halo($arguments) => $work,
             Subject::Sort($arguments) => $work,
@@ -104,6 +109,7 @@ impl Subject {
             // Under MPI collectives are always beside its own.
             Subject::Collectives(_)
             | Subject::Commands(_)
+            | Subject::Memory(_)
             | Subject::Ghosts(_)
             | Subject::Pm(_)
             | Subject::Gradient(_)
@@ -133,6 +139,7 @@ impl Subject {
             Subject::Exchange(arguments) => exchange::measure(rank, arguments)?,
             Subject::Collectives(arguments) => collectives::measure(rank, arguments)?,
             Subject::Commands(arguments) => commands::measure(rank, arguments)?,
+            Subject::Memory(arguments) => memory::measure(rank, arguments)?,
             Subject::Map(arguments) => map::measure(rank, arguments)?,
             Subject::Halo(arguments) => halo::measure(rank, arguments)?,
             Subject::Sort(arguments) => sort::measure(rank, arguments)?,
