@@ -74,6 +74,10 @@ fn transforms() {
     assert!(results[0]["inverse"]["messages"].as_u64() >= Some(6), "{several:#}");
     assert!(results[0]["inverse"]["bytes"]["between_ranks"].as_u64() > Some(0), "{several:#}");
     assert!(results[0]["forward"]["reference"].is_null());
+    let forced = report("fft --size 8 --complex --columns 4 --points 2", Ranks::Threads(1));
+    let tuning = &forced["results"][0]["choice"]["tuning"];
+    let chosen = ["columns", "points", "alone"].map(|name| tuning[name].as_u64());
+    assert_eq!(chosen, [4, 2, 2].map(Some), "{forced:#}");
 }
 
 #[test]
@@ -189,6 +193,17 @@ fn memory_in_patterns() {
         additions.map(|result| (number(&result["bytes"], "device"), number(result, "sectors"))).collect();
     assert_eq!(jobs, [(65_536, 32), (65_536, 1), (131_072, 32), (131_072, 1)]);
     results.iter().for_each(|result| is_spread(&result["seconds"]));
+}
+
+#[test]
+fn staging_in_parts() {
+    let found = report("staging --bytes 4096,10001", Ranks::Threads(2));
+    let results = found["results"].as_array().unwrap();
+    let bytes: Vec<_> = results.iter().map(|result| result["bytes"]["staging"].as_u64().unwrap()).collect();
+    assert_eq!(bytes, [[4096; 7], [10_004; 7]].concat());
+    results.iter().for_each(|result| is_spread(&result["seconds"]));
+    // Memory of a software renderer is that of the process.
+    assert_eq!(found["uploads_reachable"], true);
 }
 
 #[test]
@@ -419,6 +434,7 @@ fn all_subjects_together() {
             "collectives",
             "commands",
             "memory",
+            "staging",
             "halo",
             "ghosts",
             "shallow-water",
@@ -493,6 +509,8 @@ fn wrong_words_exit_2() {
         ("exchange --bytes 8 --size 8 --ranks 2", &["--bytes", "--size"]),
         ("collectives --bytes 12", &["multiple of 8"]),
         ("collectives --operations scan", &["scan", "all-gather"]),
+        ("fft --columns 0", &["--columns"]),
+        ("fft --tune --points 8", &["--points"]),
         ("halo --width 0", &["--width"]),
         ("memory --row 48", &["power of two"]),
         ("memory --sectors 64", &["from 1 to 32"]),

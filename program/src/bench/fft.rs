@@ -32,6 +32,13 @@ pub struct Arguments {
     /// Search for the fastest process grid, messages and kernels first, and remember them
     #[arg(long)]
     tune: bool,
+    /// Neighboring lines that a workgroup transforms together along strided axes, at most [default:
+    /// that of the device]
+    #[arg(long, value_name = "N", conflicts_with = "tune", value_parser = clap::value_parser!(u64).range(1..=256))]
+    columns: Option<u64>,
+    /// Complex points that an invocation holds, approximately [default: that of the device]
+    #[arg(long, value_name = "N", conflicts_with = "tune", value_parser = clap::value_parser!(u64).range(2..=64))]
+    points: Option<u64>,
     #[command(flatten)]
     pub settings: Settings,
 }
@@ -92,10 +99,9 @@ enum Plan {
 
 /// Plans a transform.
 fn plan(session: &Session, arguments: &Arguments, kind: Values, shape: [u64; 3], grid: Grid) -> Result<Plan, Ended> {
-    let tune = arguments.tune.then_some(arguments.settings.common.grid.is_some());
     let plan = match kind {
-        Values::Real => planned::<f32>(session.rank, tune, shape, grid).map(Plan::Real),
-        Values::Complex => planned::<[f32; 2]>(session.rank, tune, shape, grid).map(Plan::Complex),
+        Values::Real => planned::<f32>(session.rank, arguments, shape, grid).map(Plan::Real),
+        Values::Complex => planned::<[f32; 2]>(session.rank, arguments, shape, grid).map(Plan::Complex),
     };
     let plan = match plan {
         Err(TransformError::Fft(error)) => Err(error),
@@ -113,20 +119,22 @@ fn plan(session: &Session, arguments: &Arguments, kind: Values, shape: [u64; 3],
     }
 }
 
-/// Plans the default transform, or, with `tune`, the fastest one found, on this grid only if
-/// requested.
+/// Plans the default transform, with the kernels that are requested; or, with `--tune`, the fastest
+/// one found, on this grid only if requested.
 fn planned<T: Cell>(
     rank: &Rank,
-    tune: Option<bool>,
+    arguments: &Arguments,
     shape: [u64; 3],
     grid: Grid,
 ) -> Result<Planned<T>, TransformError> {
     let spec = Spec::of::<T>(shape);
     let mut choice =
         TransformChoice { grid: grid.parts(), ..TransformChoice::usual(&rank.gpu, &spec, rank.comm.size()) };
-    if let Some(fixed) = tune {
+    arguments.columns.iter().for_each(|&columns| choice.tuning.columns = columns);
+    arguments.points.iter().for_each(|&points| (choice.tuning.points, choice.tuning.alone) = (points, points));
+    if arguments.tune {
         let tuner = Tuner::new(&rank.gpu, &rank.comm, &spec);
-        let tuner = if fixed { tuner.on(grid) } else { tuner };
+        let tuner = if arguments.settings.common.grid.is_some() { tuner.on(grid) } else { tuner };
         choice = match Tuner::default_file() {
             Some(file) => tuner.remembering(file).tune::<T>()?,
             None => tuner.tune::<T>()?,

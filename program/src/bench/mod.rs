@@ -31,6 +31,7 @@ mod search;
 mod session;
 mod shallow_water;
 mod sort;
+mod staging;
 mod subject;
 
 use clap::Args;

@@ -7,7 +7,7 @@ use super::input::Settings;
 use super::report::Report;
 use super::{
     collectives, commands, exchange, fft, fof, ghosts, gradient, halo, infer, knn, map, memory, pairs, pm,
-    shallow_water, sort,
+    shallow_water, sort, staging,
 };
 use crate::failure::{Ended, Failure};
 
@@ -26,6 +26,8 @@ pub enum Subject {
     /// Reads of rows at strides, and additions to random places: device memory in the patterns of
     /// kernels
     Memory(memory::Arguments),
+    /// Copies between device memory, staging buffers and the host: the parts of an exchange
+    Staging(staging::Arguments),
     /// A function of many items over ranks and chunks, and its sum
     Map(map::Arguments),
     /// Filling the ghost cells of a field, and adding them to their owners
@@ -71,6 +73,7 @@ macro_rules! with_arguments {
             Subject::Collectives($arguments) => $work,
             Subject::Commands($arguments) => $work,
             Subject::Memory($arguments) => $work,
+            Subject::Staging($arguments) => $work,
             Subject::Map($arguments) => $work,
             Subject::Halo($arguments) => $work,
             Subject::Sort($arguments) => $work,
@@ -110,6 +113,7 @@ impl Subject {
             Subject::Collectives(_)
             | Subject::Commands(_)
             | Subject::Memory(_)
+            | Subject::Staging(_)
             | Subject::Ghosts(_)
             | Subject::Pm(_)
             | Subject::Gradient(_)
@@ -140,6 +144,7 @@ impl Subject {
             Subject::Collectives(arguments) => collectives::measure(rank, arguments)?,
             Subject::Commands(arguments) => commands::measure(rank, arguments)?,
             Subject::Memory(arguments) => memory::measure(rank, arguments)?,
+            Subject::Staging(arguments) => staging::measure(rank, arguments)?,
             Subject::Map(arguments) => map::measure(rank, arguments)?,
             Subject::Halo(arguments) => halo::measure(rank, arguments)?,
             Subject::Sort(arguments) => sort::measure(rank, arguments)?,
