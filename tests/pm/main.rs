@@ -13,6 +13,7 @@ mod cosmology;
 mod gradient;
 mod light_cone;
 mod mass_function;
+mod memory_traffic;
 mod mesh;
 mod simulation;
 mod simulation_operator;

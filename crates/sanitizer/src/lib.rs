@@ -40,6 +40,7 @@ mod findings;
 mod interpreter;
 pub mod machine;
 mod memory;
+pub mod memory_system;
 mod observer;
 mod operations;
 mod program;
