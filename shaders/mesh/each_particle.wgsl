@@ -17,4 +17,27 @@ fn particle_at(i: u32) -> u32 {
     return (x * params.local.y + y) * params.local.z + corner.z + (i & 31u);
 }
 
+#if pairs
+// Every lane of a subgroup has a partner, with whom it reads and writes the nodes of both: the two
+// nodes of a particle that are neighbors along z are then neighbors in the subgroup, too, and one
+// request of the memory serves both. All lanes work to the end; those without a particle of their
+// own take the last one, and keep nothing.
+
+/// Which of the two lanes this is.
+var<private> is_second: bool;
+/// Whether it has a particle of its own.
+var<private> is_there: bool;
+
+fn each_subgroup(number: u32, lane: u32, size: u32, place: u32) {
+    let i = number * GROUP + lane;
+    is_second = (place & 1u) == 1u;
+    is_there = i < params.first.w;
+    each_particle(particle_at(min(i, params.first.w - 1u)));
+}
+
+fn partner(value: u32) -> u32 { return subgroupShuffleXor(value, 1u); }
+#else
+const is_there: bool = true;
+
 fn each(i: u32) { each_particle(particle_at(i)); }
+#endif

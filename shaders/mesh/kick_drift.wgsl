@@ -22,6 +22,7 @@ var<storage, read> mesh: array<f32>;
 
 fn each_particle(particle: u32) {
     let force = interpolate(locate(particle));
+    if !is_there { return; }
     var p = vec3<f32>(load_p0(particle), load_p1(particle), load_p2(particle));
     for (var n = 0u; n < params.kicks; n++) {
         // Which of the two products is rounded is said: another kernel does the same by two
@@ -41,4 +42,8 @@ fn each_particle(particle: u32) {
     store_d2(particle, x.z);
 }
 
+#if pairs
+#each_subgroup
+#else
 #each params.first.w
+#endif

@@ -58,22 +58,55 @@ fn shares(whole: u32, weights: vec4<f32>) -> vec4<u32> {
     return found;
 }
 
+#if pairs
+/// Adds the shares of two nodes of this lane's particle: this lane and its partner add the shares
+/// of the first of them together, then those of the second.
+fn add_pair(at_0: u32, share_0: u32, at_1: u32, share_1: u32) {
+    let kept_at = select(at_0, at_1, is_second);
+    let kept = select(share_0, share_1, is_second);
+    let given_at = partner(select(at_1, at_0, is_second));
+    let given = partner(select(share_1, share_0, is_second));
+    let first_at = select(kept_at, given_at, is_second);
+    let first = select(kept, given, is_second);
+    let second_at = select(given_at, kept_at, is_second);
+    let second = select(given, kept, is_second);
+#if wide
+    if first > 0u { add_mesh(first_at, u64(first)); }
+    if second > 0u { add_mesh(second_at, u64(second)); }
+#else
+    var before_first = first;
+    if first > 0u { before_first = add_mesh(2u * first_at, first); }
+    var before_second = second;
+    if second > 0u { before_second = add_mesh(2u * second_at, second); }
+    if before_first + first < before_first { add_mesh(2u * first_at + 1u, 1u); }
+    if before_second + second < before_second { add_mesh(2u * second_at + 1u, 1u); }
+#endif
+}
+#endif
+
 fn each_particle(particle: u32) {
     let at = locate(particle);
-    if !at.sane || !all_inside(at) {
-        add_faults(0u, 1u);
-        return;
-    }
+    let is_painted = at.sane && all_inside(at);
+    if is_there && !is_painted { add_faults(0u, 1u); }
+#if !pairs
+    if !is_painted { return; }
+#endif
     let x = takers(at.x, 0u);
     let y = takers(at.y, 1u);
     let z = takers(at.z, 2u);
-    let in_x = shares(UNIT, x.weights);
+    let in_x = shares(select(0u, UNIT, is_painted && is_there), x.weights);
     for (var i = 0; i < WIDTH; i++) {
         let row_x = x.places[i] * params.shape.y;
         let in_y = shares(in_x[i], y.weights);
         for (var j = 0; j < WIDTH; j += i32(ROWS)) {
             let row$ = (row_x + y.places[j + $]) * params.shape.z;
             let in$ = shares(in_y[j + $], z.weights);
+#if pairs
+            add_pair(row$ + z.places[0], in$[0], row$ + z.places[1], in$[1]);
+#if tsc
+            add_pair(row$ + z.places[2], in$[2], 0u, 0u);
+#endif
+#else
 #if wide
             if in$[@] > 0u { add_mesh(row$ + z.places[@], u64(in$[@])); }
 #else
@@ -84,8 +117,13 @@ fn each_particle(particle: u32) {
             if in$[@] > 0u { before$@ = add_mesh(2u * (row$ + z.places[@]), in$[@]); }
             if before$@ + in$[@] < before$@ { add_mesh(2u * (row$ + z.places[@]) + 1u, 1u); }
 #endif
+#endif
         }
     }
 }
 
+#if pairs
+#each_subgroup
+#else
 #each params.first.w
+#endif

@@ -20,6 +20,7 @@ var<storage, read_write> out: array<f32>;
 
 fn each_particle(particle: u32) {
     let found = interpolate(locate(particle));
+    if !is_there { return; }
 #if vector
     store_out(particle, found.x);
     store_out(params.first.w + particle, found.y);
@@ -29,4 +30,8 @@ fn each_particle(particle: u32) {
 #endif
 }
 
+#if pairs
+#each_subgroup
+#else
 #each params.first.w
+#endif

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -182,23 +183,12 @@ impl OpenDevice {
             self.failure.note(why.clone());
             DeviceError::Lost(why)
         };
-        let polled = |how| caught(|| self.device.poll(how)).map_err(failed);
-        if let wgpu::PollType::Wait { submission_index, timeout: None } = &how
-            && self.new_kernels.load(Ordering::Relaxed) > 0
-        {
-            // Software renderers compile kernels when they first run.
-            let (submission_index, timeout) = (submission_index.clone(), Some(PATIENCE));
-            let first = polled(wgpu::PollType::Wait { submission_index, timeout })?;
-            let new = self.new_kernels.swap(0, Ordering::Relaxed);
-            if new > 0 && matches!(first, Err(wgpu::PollError::Timeout)) {
-                tracing::info!(
-                    target: COMPILATION,
-                    "{new} kernels run for the first time, and the driver compiles them now; most drivers keep them \
-                     for later runs"
-                );
-            }
-        }
-        polled(how)?.map(drop).map_err(|error| DeviceError::Lost(error.to_string()))
+        let new =
+            if matches!(how, wgpu::PollType::Wait { .. }) { self.new_kernels.swap(0, Ordering::Relaxed) } else { 0 };
+        // Software renderers compile kernels when they first run.
+        let _told = (new > 0).then(|| tell_of_compilation(new));
+        let polled = caught(|| self.device.poll(how)).map_err(failed)?;
+        polled.map(drop).map_err(|error| DeviceError::Lost(error.to_string()))
     }
 }
 
@@ -207,6 +197,24 @@ pub(super) const COMPILATION: &str = "meshloom::compilation";
 
 /// Longest time without a message while kernels are compiled.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Logs that kernels are compiled, unless the returned value is dropped within a second. Time limits of wgpu's
+/// own waits are unreliable where several threads wait for a device.
+fn tell_of_compilation(kernels: u64) -> Sender<()> {
+    let (ended, end) = channel();
+    let watch = move || {
+        if end.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            tracing::info!(
+                target: COMPILATION,
+                "{kernels} kernels run for the first time, and the driver compiles them now; most drivers keep them \
+                 for later runs"
+            );
+        }
+    };
+    // A failure to start the thread only costs the message.
+    let _ = std::thread::Builder::new().name("meshloom watch".into()).spawn(watch);
+    ended
+}
 
 /// Returns the result of `work`, or the text of its panic: wgpu 30 panics if the driver loses the
 /// device during a wait. No lock is held then, and later calls return the loss as an error. (A

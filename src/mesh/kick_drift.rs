@@ -1,9 +1,11 @@
 //! Kicks and drifts of particles by a field on a mesh.
 
-use super::particles::{Lattice, MeshParticles, checked, holds, over_particles, particle_kernel};
+use super::particles::{
+    Lanes, Lattice, MeshParticles, ParticleKernel, checked, holds, over_particles, particle_kernel_of,
+};
 use super::push::Push;
 use super::window::Window;
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
 use crate::grid::Mesh;
 
 over_particles! {
@@ -22,8 +24,8 @@ over_particles! {
 }
 
 /// Returns the kernel for a window.
-fn kernel(window: Window) -> KernelSource {
-    particle_kernel("mesh::kick_drift", include_str!("../../shaders/mesh/kick_drift.wgsl"), window)
+fn kernel(window: Window, lanes: Lanes) -> KernelSource {
+    particle_kernel_of("mesh::kick_drift", include_str!("../../shaders/mesh/kick_drift.wgsl"), window, lanes)
         .params::<KickDriftParams>()
         .flag("in_cells", false)
         .flag("vector", true)
@@ -31,20 +33,25 @@ fn kernel(window: Window) -> KernelSource {
 
 /// Returns the kernels for all windows.
 pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
-    Window::ALL.into_iter().map(kernel)
+    Lanes::Alone.windows().map(|window| kernel(window, Lanes::Alone))
+}
+
+/// Returns the kernels for GPUs.
+pub(super) fn paired_kernels() -> impl Iterator<Item = KernelSource> {
+    Lanes::Paired.windows().map(|window| kernel(window, Lanes::Paired))
 }
 
 /// Moves the particles of a lattice by a vector field on a mesh: one pass that reads the field at
 /// each particle, kicks its momentum and drifts its position. No acceleration is stored.
 pub struct KickDrift {
-    kernel: Kernel,
+    kernel: ParticleKernel,
 }
 
 impl KickDrift {
     /// Reads fields with this window.
     #[must_use]
     pub fn new(window: Window) -> Self {
-        KickDrift { kernel: Kernel::trusted(kernel(window)) }
+        KickDrift { kernel: ParticleKernel::new(window, |lanes| kernel(window, lanes)) }
     }
 
     /// Records `push` of the particles of `lattice`, whose displacements and momenta are
@@ -93,6 +100,6 @@ impl KickDrift {
         let mut arrays = sites.arrays();
         arrays.extend(momentum.iter().map(Array::raw));
         arrays.push(field.raw());
-        recorder.each(&self.kernel, &arrays, &params, lattice.len())
+        self.kernel.record(recorder, &arrays, &params, lattice.len())
     }
 }

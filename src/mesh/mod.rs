@@ -45,12 +45,13 @@ pub use window::Window;
 
 use crate::gpu::KernelSource;
 
-/// Returns the kernels for devices that add to integers of 64 bits, for tests that compile all
-/// kernels.
+/// Returns the kernels for devices with subgroups or additions to integers of 64 bits, for tests
+/// that compile all kernels.
 #[doc(hidden)]
 #[must_use]
-pub fn wide_kernels() -> Vec<KernelSource> {
-    [painter::wide_kernels(), value_painter::wide_kernels()].concat()
+pub fn kernels_of_features() -> Vec<KernelSource> {
+    let wide = painter::wide_kernels().into_iter().chain(value_painter::wide_kernels());
+    wide.chain(painter::paired_kernels()).chain(kick_drift::paired_kernels()).collect()
 }
 
 /// Returns the kernels of the room in all forms.

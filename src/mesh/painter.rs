@@ -1,6 +1,9 @@
 //! Painting particles onto meshes, and reading meshes at particles.
 
-use super::particles::{MeshParticles, ParticleParams, check_mesh, checked, holds, over_particles, particle_kernel};
+use super::particles::{
+    Lanes, MeshParticles, ParticleKernel, ParticleParams, check_mesh, checked, holds, over_particles,
+    particle_kernel_of,
+};
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::grid::{FieldLayout, Mesh, extent};
@@ -28,70 +31,85 @@ over_particles! {
 
 /// Kernels over the particles of one kind, for one window.
 struct ParticleKernels {
-    paint: Kernel,
+    paint: ParticleKernel,
     /// `paint` for devices with additions to 64-bit integers.
-    paint_wide: Kernel,
-    readout: Kernel,
-    readout_vectors: Kernel,
+    paint_wide: ParticleKernel,
+    readout: ParticleKernel,
+    readout_vectors: ParticleKernel,
     reach: Kernel,
 }
 
-fn readout_vectors(window: Window, in_cells: bool) -> KernelSource {
-    particle_kernel("mesh::readout_vectors", include_str!("../../shaders/mesh/readout.wgsl"), window)
-        .params::<VectorParams>()
-        .flag("in_cells", in_cells)
-        .flag("vector", true)
+/// A kind of particles, a window, and how invocations share nodes.
+#[derive(Clone, Copy)]
+struct Form {
+    window: Window,
+    in_cells: bool,
+    lanes: Lanes,
 }
 
-/// Returns what paints, reads and measures the reach.
-fn kernels_of(window: Window, in_cells: bool) -> [KernelSource; 3] {
-    [
-        ("mesh::paint", include_str!("../../shaders/mesh/paint.wgsl")),
-        ("mesh::readout", include_str!("../../shaders/mesh/readout.wgsl")),
-        ("mesh::reach", include_str!("../../shaders/mesh/reach.wgsl")),
-    ]
-    .map(|(label, text)| {
-        particle_kernel(label, text, window)
-            .params::<ParticleParams>()
-            .flag("in_cells", in_cells)
-            .flag("vector", false)
-            .flag("wide", false)
-    })
+impl Form {
+    /// Returns all forms for these lanes.
+    fn all(lanes: Lanes) -> impl Iterator<Item = Form> {
+        let of = move |window| [false, true].map(|in_cells| Form { window, in_cells, lanes });
+        lanes.windows().flat_map(of)
+    }
+
+    fn kernel(self, label: &str, text: &'static str) -> KernelSource {
+        particle_kernel_of(label, text, self.window, self.lanes).flag("in_cells", self.in_cells)
+    }
+
+    /// Returns what paints into cells of two words, or, if `wide`, into integers of 64 bits.
+    fn paint(self, wide: bool) -> KernelSource {
+        let label = if wide { "mesh::paint_wide" } else { "mesh::paint" };
+        self.kernel(label, include_str!("../../shaders/mesh/paint.wgsl")).params::<ParticleParams>().flag("wide", wide)
+    }
+
+    fn readout(self) -> KernelSource {
+        let text = include_str!("../../shaders/mesh/readout.wgsl");
+        self.kernel("mesh::readout", text).params::<ParticleParams>().flag("vector", false)
+    }
+
+    fn readout_vectors(self) -> KernelSource {
+        let text = include_str!("../../shaders/mesh/readout.wgsl");
+        self.kernel("mesh::readout_vectors", text).params::<VectorParams>().flag("vector", true)
+    }
+
+    fn reach(self) -> KernelSource {
+        self.kernel("mesh::reach", include_str!("../../shaders/mesh/reach.wgsl")).params::<ParticleParams>()
+    }
 }
 
 fn density_kernel() -> KernelSource {
     KernelSource::new("mesh::density", include_str!("../../shaders/mesh/density.wgsl")).params::<DensityParams>()
 }
 
-/// Returns what paints where integers of 64 bits are added to.
-fn paint_wide(window: Window, in_cells: bool) -> KernelSource {
-    particle_kernel("mesh::paint_wide", include_str!("../../shaders/mesh/paint.wgsl"), window)
-        .params::<ParticleParams>()
-        .flag("in_cells", in_cells)
-        .flag("wide", true)
-}
-
 /// Returns the kernels for devices that add to integers of 64 bits, for all windows.
 pub(super) fn wide_kernels() -> Vec<KernelSource> {
-    let windows = Window::ALL;
-    windows.into_iter().flat_map(|window| [false, true].map(|in_cells| paint_wide(window, in_cells))).collect()
+    Form::all(Lanes::Alone).map(|form| form.paint(true)).collect()
 }
 
-/// Returns all kernels, for all windows.
+/// Returns the kernels for GPUs with subgroups.
+pub(super) fn paired_kernels() -> Vec<KernelSource> {
+    let of = |form: Form| [form.paint(false), form.paint(true), form.readout(), form.readout_vectors()];
+    Form::all(Lanes::Paired).flat_map(of).collect()
+}
+
+/// Returns the kernels that every device runs, for all windows.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    let windows = Window::ALL;
-    let forms = windows.into_iter().flat_map(|window| [false, true].map(|in_cells| kernels_of(window, in_cells)));
-    let vectors =
-        windows.into_iter().flat_map(|window| [false, true].map(|in_cells| readout_vectors(window, in_cells)));
-    forms.flatten().chain(vectors).chain([density_kernel()]).collect()
+    let of = |form: Form| [form.paint(false), form.readout(), form.reach(), form.readout_vectors()];
+    Form::all(Lanes::Alone).flat_map(of).chain([density_kernel()]).collect()
 }
 
 impl ParticleKernels {
     fn new(window: Window, in_cells: bool) -> Self {
-        let [paint, readout, reach] = kernels_of(window, in_cells).map(Kernel::trusted);
-        let [paint_wide, readout_vectors] =
-            [paint_wide(window, in_cells), readout_vectors(window, in_cells)].map(Kernel::trusted);
-        ParticleKernels { paint, paint_wide, readout, readout_vectors, reach }
+        let form = |lanes| Form { window, in_cells, lanes };
+        ParticleKernels {
+            paint: ParticleKernel::new(window, |lanes| form(lanes).paint(false)),
+            paint_wide: ParticleKernel::new(window, |lanes| form(lanes).paint(true)),
+            readout: ParticleKernel::new(window, |lanes| form(lanes).readout()),
+            readout_vectors: ParticleKernel::new(window, |lanes| form(lanes).readout_vectors()),
+            reach: Kernel::trusted(form(Lanes::Alone).reach()),
+        }
     }
 }
 
@@ -152,10 +170,10 @@ impl Painter {
         let (mut arrays, wide) = (particles.arrays(), cells.raw().seen_as(Element::U64));
         if recorder.gpu().capabilities().atomic_u64 {
             arrays.extend([&wide, faults.raw()]);
-            return recorder.each(&kernels.paint_wide, &arrays, &geometry, particles.len());
+            return kernels.paint_wide.record(recorder, &arrays, &geometry, particles.len());
         }
         arrays.extend([cells.raw(), faults.raw()]);
-        recorder.each(&kernels.paint, &arrays, &geometry, particles.len())
+        kernels.paint.record(recorder, &arrays, &geometry, particles.len())
     }
 
     /// `out[n]` = `field` at particle `n`, with the same window. Particles that
@@ -180,7 +198,7 @@ impl Painter {
         arrays.extend([fields.raw(), out.raw()]);
         let mut geometry = particles.geometry(mesh, mesh.layout());
         geometry.shape[3] = (number * mesh.array_len()) as u32;
-        recorder.each(&self.kernels(&particles).readout, &arrays, &geometry, particles.len())
+        self.kernels(&particles).readout.record(recorder, &arrays, &geometry, particles.len())
     }
 
     /// `out` = the vector field of three components at the particles, all along x, then y, then z:
@@ -206,7 +224,7 @@ impl Painter {
             particles.geometry(mesh, mesh.layout());
         let stride = mesh.array_len() as u32;
         let params = VectorParams { first, local, sites, mesh: cells, shape, base, per_site, per_cell, stride };
-        recorder.each(&self.kernels(&particles).readout_vectors, &arrays, &params, particles.len())
+        self.kernels(&particles).readout_vectors.record(recorder, &arrays, &params, particles.len())
     }
 
     /// Measures the ghost cells that painting needs: `reach` (7 words, cleared here) receives the

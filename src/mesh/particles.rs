@@ -1,7 +1,9 @@
 //! Particles on a mesh: where they are, and what the kernels over them have in common.
 
 use super::window::Window;
-use crate::gpu::{Array, DeviceElement, DeviceError, KernelSource, RawArray};
+use crate::gpu::{
+    Array, Capabilities, DeviceElement, DeviceError, Kernel, KernelParams, KernelSource, Profile, RawArray, Recorder,
+};
 use crate::grid::{Box3, FieldLayout, Grid, Mesh, extent, volume};
 
 /// Cells of a mesh along an axis at most: kernels count nodes around it in 32 bits with a sign.
@@ -225,8 +227,63 @@ pub(super) fn holds<T: DeviceElement>(
     Err(DeviceError::Misuse { what: what.into(), why: format!("{} {name}, {needed} are needed", array.len()) })
 }
 
-/// Returns a kernel over particles, without its parameters and further inputs.
+/// Nodes that an invocation reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lanes {
+    /// All nodes of its particle.
+    Alone,
+    /// Half of its particle's and half of its neighbor's in the subgroup: on GPUs, where requests
+    /// of memory limit these kernels. On the positions of a late run a particle takes 4.8 requests
+    /// for eight additions then, and 7.8 otherwise. Four nodes along an axis would take too many
+    /// registers.
+    Paired,
+}
+
+impl Lanes {
+    /// Returns the windows for which kernels have this form.
+    pub fn windows(self) -> impl Iterator<Item = Window> {
+        Window::ALL.into_iter().filter(move |&window| self == Lanes::Alone || window != Window::Pcs)
+    }
+}
+
+/// A kernel over particles in the forms for its window, which have the same results.
+pub(super) struct ParticleKernel {
+    alone: Kernel,
+    paired: Option<Kernel>,
+}
+
+impl ParticleKernel {
+    pub fn new(window: Window, source: impl Fn(Lanes) -> KernelSource) -> Self {
+        let is_paired = Lanes::Paired.windows().any(|paired| paired == window);
+        let paired = is_paired.then(|| Kernel::trusted(source(Lanes::Paired)));
+        ParticleKernel { alone: Kernel::trusted(source(Lanes::Alone)), paired }
+    }
+
+    /// Records it over `count` particles, in the form of the device.
+    pub fn record<P: KernelParams>(
+        &self,
+        recorder: &mut Recorder,
+        arrays: &[&RawArray],
+        params: &P,
+        count: u64,
+    ) -> Result<(), DeviceError> {
+        let &Capabilities { profile, subgroup_least, .. } = recorder.gpu().capabilities();
+        let group = u64::from(recorder.gpu().workgroup_shape().group);
+        match self.paired.as_ref().filter(|_| profile == Profile::Gpu && subgroup_least >= 2) {
+            Some(paired) => recorder.dispatch(paired, arrays, params, count.div_ceil(group)),
+            None => recorder.each(&self.alone, arrays, params, count),
+        }
+    }
+}
+
+/// Returns a kernel over particles, whose invocations have no partners, without its parameters and
+/// further inputs.
 pub(super) fn particle_kernel(label: &str, text: &'static str, window: Window) -> KernelSource {
+    particle_kernel_of(label, text, window, Lanes::Alone)
+}
+
+/// Returns a kernel over particles, without its parameters and further inputs.
+pub(super) fn particle_kernel_of(label: &str, text: &'static str, window: Window, lanes: Lanes) -> KernelSource {
     // Rows that are painted at once; with more of wider windows GPUs would run fewer subgroups.
     let rows = if window == Window::Cic { 2 } else { 1 };
     KernelSource::new(label, text)
@@ -237,6 +294,7 @@ pub(super) fn particle_kernel(label: &str, text: &'static str, window: Window) -
         .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
         .flag("tsc", window == Window::Tsc)
         .flag("pcs", window == Window::Pcs)
+        .flag("pairs", lanes == Lanes::Paired)
         .repeat('@', window.order())
         .repeat('$', rows)
         .constant("ROWS", rows)

@@ -51,7 +51,7 @@ fn kernels() -> Vec<KernelSource> {
         .filter(|source| !source.label().starts_with("fft::"))
         .chain(searches)
         .chain(transforms)
-        .chain(mesh::wide_kernels())
+        .chain(mesh::kernels_of_features())
         .collect()
 }
 
@@ -251,7 +251,7 @@ const BUDGETS: &[Budget] = &[
     budget("mesh::force_adjoint", 0, [24, 4], 12288),
     budget("mesh::force_tangent", 0, [18, 3], 14592),
     budget("mesh::paint_tangent", 0, [24, 4], 9216),
-    budget("mesh::paint", 0, [24, 5], 9216),
+    budget("mesh::paint", 0, [24, 5], 9728),
     budget("mesh::readout_vectors", 0, [24, 5], 9216),
     budget("mesh::readout", 0, [24, 4], 7168),
     budget("mesh::", 0, [24, 8], 6144),
