@@ -1,8 +1,14 @@
 //! Primitives against the standard library: sizes around every block, adversarial keys, all forms,
 //! many windows.
 
+use std::sync::Arc;
+
 use meshloom::gpu::primitives::{Count, Form, Keys, Number, Permute, Reduce, Scan, Sort};
-use meshloom::gpu::{Array, DeviceElement, DeviceError, Gpu, Options, Profile, Recorder};
+use meshloom::gpu::{
+    Array, DeviceElement, DeviceError, DispatchObserver, Gpu, ObservedDispatch, ObservedKernel, Options, Profile,
+    Recorder, Verdict,
+};
+use meshloom_sanitizer::Sanitizer;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -461,6 +467,77 @@ fn a_sort_neither_submits_nor_allocates_once_warmed() {
     assert_eq!(bench.recorder.counts().submits, submits);
     assert!(sort.traffic(true, 64, 9000) > sort.traffic(false, 24, 9000));
     bench.recorder.wait().unwrap();
+}
+
+/// Runs nothing: a GPU of whatever lanes, to count dispatches.
+#[derive(Debug)]
+struct Idle;
+
+impl DispatchObserver for Idle {
+    fn subgroup(&self) -> Option<u32> {
+        Some(32)
+    }
+
+    fn kernel(&self, _: &str) -> Result<Box<dyn ObservedKernel>, String> {
+        Ok(Box::new(Idle))
+    }
+}
+
+impl ObservedKernel for Idle {
+    fn dispatch<'a>(&'a self, dispatch: ObservedDispatch<'_>) -> Result<Verdict<'a>, String> {
+        Ok(Verdict::Replace(dispatch.buffers.iter().skip(1).map(|_| None).collect()))
+    }
+}
+
+/// Dispatches of the forms for GPUs: all that are recorded, clears by kernels among them. Other
+/// clears are of few bytes.
+#[test]
+fn a_sort_takes_few_dispatches() {
+    let options = Options { profile: Some(Profile::Gpu), observer: Some(Arc::new(Idle)), ..Options::default() };
+    let gpu = Gpu::open(&options, 0).unwrap();
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let mut sorts = vec![Sort::with(Form::Portable)];
+    if gpu.capabilities().subgroups {
+        sorts.extend([Sort::new(&gpu), Sort::with(Form::Subgroups)]);
+    }
+    for sort in &sorts {
+        let form = sort.form();
+        for (n, bits, dispatches) in
+            [(700, 63, 1), (700, 32, 1), (100_000, 63, 9), (1_000_000, 63, 9), (1_000_000, 32, 6), (1_000_000, 24, 5)]
+        {
+            let [high, low, order] = [0; 3].map(|_| gpu.array::<u32>("words", n).unwrap());
+            let keys = if bits > 32 { Keys::U64 { high: &high, low: &low } } else { Keys::U32(&low) };
+            recorder.submit().unwrap();
+            let before = recorder.counts();
+            sort.order(&mut recorder, keys.bits(bits), &order, Count::All).unwrap();
+            recorder.submit().unwrap();
+            let counts = recorder.counts();
+            let taken = counts.dispatches - before.dispatches;
+            assert_eq!(taken, dispatches, "{form:?}: {n} keys of {bits} bits");
+            let moved = counts.moved_by_commands - before.moved_by_commands;
+            assert!(moved < 1 << 14, "{form:?}: {moved} bytes of commands for {n} keys of {bits} bits");
+        }
+    }
+}
+
+/// A workgroup that runs before those that it waits for counts their keys itself.
+#[test]
+fn a_sort_needs_no_progress_of_other_workgroups() {
+    let observer = Arc::new(Sanitizer::RunBackwards { subgroup: 32 });
+    let options =
+        Options { profile: Some(Profile::Gpu), observer: Some(observer), ..meshloom_sanitizer::options().unwrap() };
+    let gpu = Gpu::open(&options, 0).unwrap();
+    if gpu.capabilities().window_bytes < 1 << 20 {
+        return;
+    }
+    let mut bench = Bench::new(&gpu);
+    let keys: Vec<u32> = words(1, 10_000).into_iter().map(|v| v & 0xff_03ff).collect();
+    let array = bench.up(&keys);
+    let order = bench.up(&vec![7u32; keys.len()]);
+    for sort in [Sort::new(&gpu), Sort::with(Form::Portable)] {
+        sort.order(&mut bench.recorder, Keys::U32(&array).bits(12), &order, Count::All).unwrap();
+        assert!(bench.down(&order) == stable(&keys.iter().map(|key| key & 0xfff).collect::<Vec<_>>()));
+    }
 }
 
 fn is_misuse(result: Result<(), DeviceError>, why: &str) {

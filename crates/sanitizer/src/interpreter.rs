@@ -98,6 +98,8 @@ pub struct Interpreter<'a> {
     pub(super) largest: [f64; 2],
     /// Whether accesses are counted.
     pub counts: bool,
+    /// Whether the last workgroup runs first. Devices may run them in any order.
+    pub backwards: bool,
     /// Whether `fma` rounds once. Vulkan lets a device round its product, too.
     pub fused: bool,
     /// Steps of invocations that are left.
@@ -128,6 +130,7 @@ impl<'a> Interpreter<'a> {
             ordered: false,
             largest: [0.0; 2],
             counts: false,
+            backwards: false,
             fused: true,
             fuel: 0,
             at: Span::UNDEFINED,
@@ -155,7 +158,9 @@ impl<'a> Interpreter<'a> {
     fn run_once(&mut self, steps: u64) {
         self.fuel = steps;
         self.report.traffic = self.counts.then(Traffic::default);
-        for group in 0..self.groups[0] * self.groups[1] {
+        let groups = self.groups[0] * self.groups[1];
+        for number in 0..groups {
+            let group = if self.backwards { groups - 1 - number } else { number };
             if let Err(Stop(why)) = self.run_group(group) {
                 let (steps, why) = (why.is_empty(), (!why.is_empty()).then_some(why));
                 (self.report.unfinished, self.report.unknown) = (steps.then_some(group), why);

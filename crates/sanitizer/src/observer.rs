@@ -36,6 +36,12 @@ pub enum Sanitizer {
         /// Lanes of a subgroup, a power of two from 4 to 64.
         subgroup: u32,
     },
+    /// Same as `Run`, with the last workgroup first: a workgroup that waits for an earlier one
+    /// never sees it come.
+    RunBackwards {
+        /// Lanes of a subgroup, as in `Run`.
+        subgroup: u32,
+    },
 }
 
 /// Returns the options of the environment as [`Options::from_env`] does, and understands
@@ -77,7 +83,10 @@ impl FromStr for Sanitizer {
 
 impl DispatchObserver for Sanitizer {
     fn subgroup(&self) -> Option<u32> {
-        if let Sanitizer::Run { subgroup } = *self { Some(subgroup) } else { None }
+        match *self {
+            Sanitizer::Run { subgroup } | Sanitizer::RunBackwards { subgroup } => Some(subgroup),
+            Sanitizer::Check | Sanitizer::Compare => None,
+        }
     }
 
     fn kernel(&self, text: &str) -> Result<Box<dyn ObservedKernel>, String> {
@@ -103,7 +112,8 @@ impl ObservedKernel for Sanitized {
         let mut interpreter = Interpreter::new(&self.program, subgroup, groups, buffers);
         interpreter.fused = fuses;
         interpreter.counts = tracing::enabled!(tracing::Level::DEBUG);
-        let runs = matches!(self.sanitizer, Sanitizer::Run { .. });
+        interpreter.backwards = matches!(self.sanitizer, Sanitizer::RunBackwards { .. });
+        let runs = self.sanitizer.subgroup().is_some();
         let report = interpreter.run(if runs { STEPS_RUN } else { STEPS_CHECKED });
         if let Some(traffic) = report.traffic {
             tracing::debug!(kernel, ?groups, ?traffic, "the sanitizer ran a dispatch");
@@ -128,7 +138,7 @@ impl ObservedKernel for Sanitized {
                 let difference = (1..).zip(windows).find_map(|(binding, window)| interpreter.compare(binding, window));
                 difference.map_or(Ok(()), |difference| Err(stopped(&difference.to_string())))
             })),
-            Sanitizer::Run { .. } => {
+            Sanitizer::Run { .. } | Sanitizer::RunBackwards { .. } => {
                 let windows = interpreter.buffers.into_iter().skip(1);
                 Verdict::Replace(windows.map(|memory| memory.is_changed().then_some(memory.bytes)).collect())
             }

@@ -1,7 +1,8 @@
 // Puts short runs of keys with equal codes in order of the keys.
 //
 // Layout: `codes` holds the sorted codes, `order` the keys' indices, `high` and `low` the keys by
-// index. A run is sorted by insertion, in place.
+// index. A run is sorted by insertion, in place. With `listed`, longer runs are listed in `runs`
+// for alone.wgsl: first key and number of keys; `tied` counts their keys and the runs.
 // Workgroup: GROUP invocations, `params.chunk` consecutive codes each; a run belongs to the one
 // that has its first code. 64 bytes of private memory, no workgroup memory.
 
@@ -12,6 +13,10 @@ var<storage, read> low: array<u32>;
 var<storage, read> count: array<u32>;
 var<storage, read> sample: array<u32>;
 var<storage, read_write> order: array<u32>;
+#if listed
+var<storage, read_write> runs: array<u32>;
+var<storage, read_write> tied: array<atomic<u32>>;
+#endif
 
 #import gpu::counted
 #import gpu::sort::wide_key
@@ -23,6 +28,25 @@ const FOUND: u32 = 16u;
 
 var<private> found: array<u32, 16>;
 
+#if listed
+/// Lists the run that begins with `first`, and has more than LONGEST keys.
+fn list(first: u32, last: u32) {
+    let code = code_at(first);
+    // The run has the keys before `end`, and not the one at `beyond`.
+    var end = first + LONGEST;
+    var beyond = last;
+    while beyond - end > 1u {
+        let middle = end + (beyond - end) / 2u;
+        if code_at(middle) == code { end = middle; } else { beyond = middle; }
+    }
+    if code_at(end) == code { end++; }
+    let place = add_tied(1u, 1u);
+    store_runs(2u * place, first);
+    store_runs(2u * place + 1u, end - first);
+    add_tied(0u, end - first);
+}
+#endif
+
 /// Returns the number of keys of the run that begins with `first`, 0 if it is long.
 fn length_of(first: u32, last: u32) -> u32 {
     let code = code_at(first);
@@ -31,9 +55,14 @@ fn length_of(first: u32, last: u32) -> u32 {
         if code_at(first + length) != code { break; }
         length++;
     }
+#if listed
+    if length > LONGEST { list(first, last); }
+    return select(length, 0u, length > LONGEST);
+#else
     // To the next block.
     let rest = (BLOCK - first % BLOCK) % BLOCK;
     return select(length, 0u, length >= rest + BLOCK);
+#endif
 }
 
 fn settle(first: u32, last: u32) {

@@ -14,8 +14,8 @@
 //!   instance serves any sizes.
 //! - How many elements count may be known to the device only ([`Count`]); arrays without elements
 //!   are legal.
-//! - No workgroup waits for another: sums go up in one dispatch and come down in the next (*reduce,
-//!   then scan*).
+//! - No workgroup depends on the progress of another: sums go up in one dispatch and come down in
+//!   the next (*reduce, then scan*), and a workgroup of a sort does what it waits for in vain.
 //! - There are forms for GPUs (coalesced, with barriers) and for software renderers (serial,
 //!   without). Results are the same bits in all forms, and on any number of windows. An array in
 //!   many windows takes as many bindings: where the device has only the 8 of the floor, that is an

@@ -6,6 +6,7 @@
 //! D. Frazer and A. C. McKellar, J. ACM 17, 496, 1970).
 
 use super::plan::{CodeShape, Form, most_splitters};
+use super::sweeps::SweepTable;
 use crate::gpu::primitives::count::{COUNTED, Counted};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 
@@ -59,6 +60,7 @@ pub(super) fn kernels(form: Form) -> [KernelSource; 2] {
             wide_key(KernelSource::new(label, text).params::<CodeParams>())
                 .module("gpu::sort::leading_bits", include_str!("../../../../shaders/gpu/sort/leading_bits.wgsl"))
                 .module("gpu::sort::code_of", include_str!("../../../../shaders/gpu/sort/code_of.wgsl"))
+                .module("gpu::sort::histogram", include_str!("../../../../shaders/gpu/sort/histogram.wgsl"))
                 .constant("SPLITTERS", most)
                 .repeat('$', most.ilog2())
                 .group(group)
@@ -94,14 +96,15 @@ impl Codes {
 
     /// Records `codes[i]` = the code of key i in its `shape.bits` lowest bits, beside which codes
     /// from a sample have a bit that `exact.wgsl` says and others anything, and gives the sample as
-    /// `splitters.wgsl` lays it out.
+    /// `splitters.wgsl` lays it out. The forms for GPUs count the digits of codes in `table`, which
+    /// has been cleared.
     pub fn record(
         &self,
         recorder: &mut Recorder,
         keys: WideKeys<'_>,
         counted: &Counted,
         shape: CodeShape,
-        codes: &Array<u32>,
+        (codes, table): (&Array<u32>, Option<&SweepTable>),
     ) -> Result<Array<u32>, DeviceError> {
         let gpu = recorder.gpu().clone();
         let CodeShape { bits: code_bits, splitters, inner_bits, chunk } = shape;
@@ -119,11 +122,12 @@ impl Codes {
         recorder.clear(&sample);
         let arrays = [keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw()];
         recorder.dispatch(&self.splitters, &arrays, &params, u64::from(splitters.div_ceil(RANK_GROUP)))?;
-        if keys.bits - code_bits == u32::BITS {
+        if self.form == Form::Software && keys.bits - code_bits == u32::BITS {
             // Those of keys that are not crowded, if their codes are the high words.
             recorder.copy(keys.high, 0, codes, 0, u64::from(counted.most))?;
         }
-        let arrays = [keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw(), codes.raw()];
+        let mut arrays = vec![keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw(), codes.raw()];
+        arrays.extend(table.map(SweepTable::raw));
         let parts = counted.most.div_ceil(chunk);
         let groups = if self.form == Form::Software { parts.div_ceil(code_group(self.form)) } else { parts };
         recorder.dispatch(&self.codes, &arrays, &params, u64::from(groups))?;

@@ -1,13 +1,15 @@
 //! Stable radix sort of 32- and 64-bit keys.
 //!
-//! Least significant digit first. Every pass counts the digits of every tile, scans the counts and
-//! scatters (*reduce, then scan*): three kinds of dispatches, and no workgroup waits for another.
+//! Least significant digit first. On GPUs one dispatch counts all digits and every pass is one
+//! dispatch ([`sweeps`]); no workgroup depends on the progress of another. Software renderers count
+//! the digits of every tile, scan the counts and scatter ([`passes`]).
 
 mod codes;
 mod keys;
 mod passes;
 mod plan;
 mod runs;
+mod sweeps;
 mod wide;
 
 pub use keys::{Keys, KeysOfBits};
@@ -21,43 +23,122 @@ use keys::{Flip, Words};
 use passes::{Pass, Passes, Tables};
 use plan::{code_shape, digits, traffic};
 use runs::Runs;
+use sweeps::{SweepTable, Sweeps};
 use wide::PassSequence;
 
 /// Sorts keys or computes their order, stably: equal keys stay in the order in which they were
 /// given.
 ///
 /// - The order of keys is the same in every [`Form`], on every device.
-/// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ.
+/// - 32 bits are sorted in 4 passes; fewer where [`Keys::bits`] says that fewer bits differ. A GPU
+///   takes a dispatch for each pass and two more, and one in all for few keys: 3072 with subgroups
+///   of 16 and more.
 /// - 64-bit keys take 3 passes up to 2^16 of them and 4 beyond, uniform or clustered: codes of so
 ///   many bits are sorted, which follow the distribution of the keys. What they leave tied is
 ///   sorted by more passes over the tied keys alone.
-/// - Working memory: 12 bytes per element, 16 for 64-bit keys, and 2 words per digit and tile: 0.7
-///   bytes more per element on GPUs with subgroups of 16 and more, 1 on those without, 2.7 on those
-///   with smaller ones.
+/// - Working memory: 12 bytes per element, 16 to 24 for 64-bit keys, and 2 words per digit and
+///   tile: 0.3 to 0.7 bytes more per element on GPUs with subgroups of 16 and more, 1 on those
+///   without, 1.3 to 2.7 on those with smaller ones.
 pub struct Sort {
-    passes: Passes,
+    form: Form,
+    method: Method,
     codes: Codes,
     runs: Runs,
     permute: Permute,
 }
 
-/// Invocations per workgroup of each form.
-const GROUP_SOFTWARE: u32 = 8;
+/// Invocations per workgroup of the forms for GPUs.
 const GROUP_PORTABLE: u32 = 128;
 /// Two for subgroups: a workgroup may have 16 subgroups, so the second is for those of 16
 /// invocations and more.
 const SUBGROUPS: [u32; 2] = [64, 256];
+
+/// Workgroup memory that every device gives, in bytes.
+const LEAST_WORKGROUP_BYTES: u32 = 16 << 10;
+
+/// The passes over one word.
+enum Method {
+    Serial(Box<Passes>),
+    Sweeps(Box<Sweeps>),
+}
+
+/// Working memory of passes.
+enum Table {
+    Serial(Tables),
+    Sweeps(SweepTable),
+}
+
+impl Table {
+    /// Returns the histogram of sweeps, which is to be counted.
+    fn histogram(&self) -> Option<&SweepTable> {
+        if let Table::Sweeps(table) = self { Some(table) } else { None }
+    }
+}
+
+impl Method {
+    fn tiles(&self, keys: u32) -> u32 {
+        match self {
+            Method::Serial(passes) => passes.tiles(keys),
+            Method::Sweeps(sweeps) => sweeps.tiles(keys),
+        }
+    }
+
+    /// Allocates the memory of passes over at most `keys` keys.
+    fn table(&self, recorder: &Recorder, keys: u32) -> Result<Table, DeviceError> {
+        Ok(match self {
+            Method::Serial(passes) => Table::Serial(passes.tables(recorder.gpu(), keys)?),
+            Method::Sweeps(sweeps) => Table::Sweeps(sweeps.table(recorder, keys)?),
+        })
+    }
+
+    /// Records the clearing of a table before digits are counted.
+    fn clear(&self, recorder: &mut Recorder, table: &Table) {
+        if let (Method::Sweeps(sweeps), Table::Sweeps(table)) = (self, table) {
+            sweeps.clear(recorder, table);
+        }
+    }
+
+    /// Records what comes before the passes over keys of which the `bits` lowest count.
+    fn begin(
+        &self,
+        recorder: &mut Recorder,
+        (counted, table): (&Counted, &Table),
+        keys: &Array<u32>,
+        order: (u32, Flip),
+    ) -> Result<(), DeviceError> {
+        self.clear(recorder, table);
+        match (self, table) {
+            (Method::Sweeps(sweeps), Table::Sweeps(table)) => sweeps.count(recorder, counted, table, keys, order),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records pass number `k`.
+    fn pass(
+        &self,
+        recorder: &mut Recorder,
+        (counted, table): (&Counted, &Table),
+        (k, pass): (usize, &Pass<'_>),
+    ) -> Result<(), DeviceError> {
+        match (self, table) {
+            (Method::Serial(passes), Table::Serial(tables)) => passes.record(recorder, counted, tables, pass),
+            (Method::Sweeps(sweeps), Table::Sweeps(table)) => sweeps.record(recorder, counted, table, (k, pass)),
+            _ => unreachable!("a table belongs to the method that allocated it"),
+        }
+    }
+}
 
 impl Sort {
     /// Creates a sort in the form that suits the device.
     #[must_use]
     pub fn new(gpu: &Gpu) -> Self {
         let capabilities = gpu.capabilities();
+        let memory = capabilities.workgroup_bytes;
         match capabilities.profile {
             Profile::Software => Self::with(Form::Software),
-            Profile::Gpu if !capabilities.subgroups => Self::with(Form::Portable),
-            Profile::Gpu if capabilities.subgroup_least >= 16 => Self::of(Form::Subgroups, SUBGROUPS[1]),
-            Profile::Gpu => Self::with(Form::Subgroups),
+            Profile::Gpu if !capabilities.subgroups => Self::of(Form::Portable, GROUP_PORTABLE, memory),
+            Profile::Gpu if capabilities.subgroup_least >= 16 => Self::of(Form::Subgroups, SUBGROUPS[1], memory),
+            Profile::Gpu => Self::of(Form::Subgroups, SUBGROUPS[0], memory),
         }
     }
 
@@ -65,23 +146,24 @@ impl Sort {
     /// [`subgroups`](crate::gpu::Capabilities::subgroups).
     #[must_use]
     pub fn with(form: Form) -> Self {
-        let group = match form {
-            Form::Software => GROUP_SOFTWARE,
-            Form::Portable => GROUP_PORTABLE,
-            Form::Subgroups => SUBGROUPS[0],
-        };
-        Self::of(form, group)
+        let group = if form == Form::Portable { GROUP_PORTABLE } else { SUBGROUPS[0] };
+        Self::of(form, group, LEAST_WORKGROUP_BYTES)
     }
 
-    fn of(form: Form, group: u32) -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        let (passes, permute) = (Passes::new(form, group, threads), Permute::new());
-        Sort { passes, codes: Codes::new(form), runs: Runs::new(form), permute }
+    fn of(form: Form, group: u32, workgroup_bytes: u32) -> Self {
+        let method = match form {
+            Form::Software => {
+                let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+                Method::Serial(Box::new(Passes::new(threads)))
+            }
+            Form::Portable | Form::Subgroups => Method::Sweeps(Box::new(Sweeps::new(form, group, workgroup_bytes))),
+        };
+        Sort { form, method, codes: Codes::new(form), runs: Runs::new(form), permute: Permute::new() }
     }
 
     /// Returns its form.
     pub fn form(&self) -> Form {
-        self.passes.form()
+        self.form
     }
 
     /// Records `order[i]` = the index of the i-th key in ascending order, for all keys that count;
@@ -101,9 +183,9 @@ impl Sort {
         self.order_and_ties(recorder, keys, order, count).map(drop)
     }
 
-    /// Same as [`order`](Self::order). Also returns, in an array of one word, the number of keys
-    /// that were still tied after the passes over codes, so that further passes had to sort them;
-    /// `None` for keys that have no codes.
+    /// Same as [`order`](Self::order). Also returns, in the first word of an array, the number of keys
+    /// that were still tied after the passes over codes and were sorted by both words; `None` for
+    /// keys that have no codes.
     ///
     /// # Errors
     /// Same as [`order`](Self::order).
@@ -166,7 +248,7 @@ impl Sort {
             Words::One(keys, flip) => {
                 distinct(WHAT, values.raw(), &[keys.raw(), counted.raw()])?;
                 distinct(WHAT, keys.raw(), &[counted.raw()])?;
-                let digits = digits(bits);
+                let digits = digits(self.form, bits);
                 let other = [gpu.array::<u32>("sort::keys", most)?, gpu.array("sort::values", most)?];
                 let (mut here, mut there) = ([keys, values.clone()], other);
                 if !digits.len().is_multiple_of(2) {
@@ -176,11 +258,12 @@ impl Sort {
                     recorder.copy(&there[0], 0, &here[0], 0, most)?;
                     recorder.copy(&there[1], 0, &here[1], 0, most)?;
                 }
-                let tables = self.passes.tables(&gpu, counted.most)?;
-                for digit in digits {
+                let table = self.method.table(recorder, counted.most)?;
+                self.method.begin(recorder, (&counted, &table), &here[0], (bits, flip))?;
+                for (k, digit) in digits.into_iter().enumerate() {
                     let (index, to_keys) = (Some(&here[1]), &there[0]);
                     let pass = Pass { keys: &here[0], index, to_keys, to_index: &there[1], digit, flip };
-                    self.passes.record(recorder, &counted, &tables, &pass)?;
+                    self.method.pass(recorder, (&counted, &table), (k, &pass))?;
                     std::mem::swap(&mut here, &mut there);
                 }
                 Ok(())
@@ -209,16 +292,24 @@ impl Sort {
         if keys == 0 {
             return 0;
         }
-        let tiles = self.passes.tiles(keys);
+        let tiles = self.method.tiles(keys);
         match bits {
             33.. if wide => {
                 // Keys are read and codes written; sorted codes are read twice, to find short and
                 // long runs.
                 let codes = code_shape(self.form(), bits, keys).bits;
                 let words = if bits - codes >= 32 { 1 } else { 2 };
-                traffic(&digits(codes), tiles, len) + 4 * (words + 1 + 2) * len
+                traffic(self.form, &digits(self.form, codes), tiles, len) + 4 * (words + 1 + 2) * len
             }
-            _ => traffic(&digits(bits), tiles, len),
+            _ => traffic(self.form, &digits(self.form, bits), tiles, len),
+        }
+    }
+
+    /// Returns the kernels for GPUs if one workgroup sorts all keys.
+    fn alone(&self, counted: &Counted) -> Option<&Sweeps> {
+        match &self.method {
+            Method::Sweeps(sweeps) if counted.most <= sweeps.most_alone() => Some(sweeps),
+            _ => None,
         }
     }
 
@@ -231,32 +322,37 @@ impl Sort {
         order: &Array<u32>,
         counted: &Counted,
     ) -> Result<(), DeviceError> {
+        if let Some(sweeps) = self.alone(counted) {
+            return sweeps.alone(recorder, counted, keys, (bits, flip), order);
+        }
         let gpu = recorder.gpu().clone();
         let array = |label: &str| gpu.array::<u32>(label, u64::from(counted.most));
         let words = [array("sort::keys")?, array("sort::more_keys")?];
         let sequence = PassSequence { keys, index: None, bits, flip };
-        let tables = self.passes.tables(&gpu, counted.most)?;
-        self.sweep(recorder, (counted, &tables), &sequence, [order, &array("sort::index")?], &words).map(drop)
+        let table = self.method.table(recorder, counted.most)?;
+        self.method.begin(recorder, (counted, &table), keys, (bits, flip))?;
+        self.sweep(recorder, (counted, &table), &sequence, [order, &array("sort::index")?], &words).map(drop)
     }
 
-    /// Passes over one word. The last writes the first of `indices`; what goes along with the keys,
-    /// if anything does, is the one of them that the first pass does not write. Sorted keys go back
-    /// and forth between `words`; gives those that the last pass wrote.
+    /// Passes over one word, after [`Method::begin`] or what replaces it. The last writes the first
+    /// of `indices`; what goes along with the keys, if anything does, is the one of them that the
+    /// first pass does not write. Sorted keys go back and forth between `words`; gives those that
+    /// the last pass wrote.
     fn sweep(
         &self,
         recorder: &mut Recorder,
-        (counted, tables): (&Counted, &Tables),
+        work: (&Counted, &Table),
         sequence: &PassSequence<'_>,
         indices: [&Array<u32>; 2],
         words: &[Array<u32>; 2],
     ) -> Result<Array<u32>, DeviceError> {
         let PassSequence { mut keys, mut index, bits, flip } = *sequence;
-        let digits = digits(bits);
+        let digits = digits(self.form, bits);
         for (k, &digit) in digits.iter().enumerate() {
             let to_index = indices[(digits.len() - 1 - k) % 2];
             let to_keys = &words[usize::from(words[0].raw().shares(keys.raw()))];
             let pass = Pass { keys, index, to_keys, to_index, digit, flip };
-            self.passes.record(recorder, counted, tables, &pass)?;
+            self.method.pass(recorder, work, (k, &pass))?;
             (keys, index) = (to_keys, Some(to_index));
         }
         Ok(keys.clone())
@@ -265,11 +361,10 @@ impl Sort {
 
 /// Returns the kernels of all forms, without the scan and the permutation.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    let forms = [(Form::Software, GROUP_SOFTWARE), (Form::Portable, GROUP_PORTABLE)];
-    let subgroups = SUBGROUPS.map(|group| (Form::Subgroups, group));
-    let passes = forms.into_iter().chain(subgroups).flat_map(|(form, group)| passes::kernels(form, group));
+    let shapes = [(Form::Portable, GROUP_PORTABLE), (Form::Subgroups, SUBGROUPS[0]), (Form::Subgroups, SUBGROUPS[1])];
+    let sweeps = shapes.into_iter().flat_map(|(form, group)| sweeps::kernels(form, group));
     let codes = [Form::Software, Form::Portable].map(codes::kernels);
-    passes.chain(codes.into_iter().flatten()).chain(runs::kernels()).collect()
+    passes::kernels().into_iter().chain(sweeps).chain(codes.into_iter().flatten()).chain(runs::kernels()).collect()
 }
 
 fn equally_long(what: &str, high: &Array<u32>, low: &Array<u32>) -> Result<(), DeviceError> {

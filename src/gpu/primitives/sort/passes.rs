@@ -1,8 +1,7 @@
-//! One pass of a radix sort: count the digits of every tile, scan, scatter.
+//! One pass of a radix sort on software renderers: count the digits of every tile, scan, scatter.
 
 use super::keys::Flip;
-use super::plan::{Digit, Form, Tiles, WIDEST, keys_each, tiles};
-use crate::gpu::primitives::banks::padded_memory;
+use super::plan::{Digit, WIDEST, tiles};
 use crate::gpu::primitives::count::{COUNTED, Counted, index};
 use crate::gpu::primitives::scan::Scan;
 use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, Profile, Recorder};
@@ -11,7 +10,7 @@ crate::gpu::kernel_params! {
     struct DigitParams {
         count: u32,
         device: u32,
-        /// Number of tiles of the serial form, all of which have keys.
+        /// Number of tiles, all of which have keys.
         tiles: u32,
         /// The digit: bits from this one on, and as many as the mask has.
         shift: u32,
@@ -22,11 +21,11 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// The kernels of one form and the scan between them.
+/// Invocations per workgroup.
+const GROUP: u32 = 8;
+
+/// The kernels and the scan between them.
 pub(super) struct Passes {
-    form: Form,
-    /// Invocations of a workgroup.
-    group: u32,
     /// Threads of a software renderer.
     threads: u32,
     count: [Kernel; 2],
@@ -57,72 +56,54 @@ pub(super) struct Pass<'a> {
 }
 
 /// A kernel of a pass; `flip` where keys are not ordered as unsigned numbers.
-fn source(label: &str, text: &'static str, (form, group): (Form, u32), flip: bool) -> KernelSource {
-    padded_memory(KernelSource::new(label, text))
+fn source(label: &str, text: &'static str, flip: bool) -> KernelSource {
+    KernelSource::new(label, text)
         .params::<DigitParams>()
         .module("gpu::counted", COUNTED)
+        .module("gpu::sort::ordered", include_str!("../../../../shaders/gpu/sort/ordered.wgsl"))
         .module("gpu::sort::digit", include_str!("../../../../shaders/gpu/sort/digit.wgsl"))
         .module("gpu::sort::serial_tile", include_str!("../../../../shaders/gpu/sort/serial_tile.wgsl"))
-        .module("gpu::sort::group_tile", include_str!("../../../../shaders/gpu/sort/group_tile.wgsl"))
         .module("gpu::sort::place", include_str!("../../../../shaders/gpu/sort/place.wgsl"))
         .flag("flip", flip)
-        .constant("EACH", keys_each(form))
-        .repeat('$', keys_each(form))
-        .group(group)
+        .group(GROUP)
 }
 
-fn count(form: Form, group: u32, flip: bool) -> KernelSource {
-    let text = match form {
-        Form::Software => include_str!("../../../../shaders/gpu/sort/serial_count.wgsl"),
-        Form::Portable | Form::Subgroups => include_str!("../../../../shaders/gpu/sort/group_count.wgsl"),
-    };
-    source("primitives::sort_count", text, (form, group), flip)
+fn count(flip: bool) -> KernelSource {
+    source("primitives::sort_count", include_str!("../../../../shaders/gpu/sort/serial_count.wgsl"), flip)
 }
 
-fn scatter(form: Form, group: u32, indexed: bool, flip: bool) -> KernelSource {
-    let text = match form {
-        Form::Software => include_str!("../../../../shaders/gpu/sort/serial_scatter.wgsl"),
-        Form::Portable => include_str!("../../../../shaders/gpu/sort/portable_scatter.wgsl"),
-        Form::Subgroups => include_str!("../../../../shaders/gpu/sort/subgroup_scatter.wgsl"),
-    };
-    source("primitives::sort_scatter", text, (form, group), flip).flag("indexed", indexed)
+fn scatter(indexed: bool, flip: bool) -> KernelSource {
+    let text = include_str!("../../../../shaders/gpu/sort/serial_scatter.wgsl");
+    source("primitives::sort_scatter", text, flip).flag("indexed", indexed)
 }
 
-/// Returns the kernels of one form, without the scan.
-pub(super) fn kernels(form: Form, group: u32) -> Vec<KernelSource> {
+/// Returns the kernels, without the scan.
+pub(super) fn kernels() -> Vec<KernelSource> {
     let flips = [false, true];
-    let counts = flips.map(|flip| count(form, group, flip));
-    let scatters = [false, true].map(|indexed| flips.map(|flip| scatter(form, group, indexed, flip)));
-    counts.into_iter().chain(scatters.into_iter().flatten()).collect()
+    let scatters = flips.map(|indexed| flips.map(|flip| scatter(indexed, flip)));
+    flips.map(count).into_iter().chain(scatters.into_iter().flatten()).collect()
 }
 
 impl Passes {
-    /// Creates the passes with `group` invocations per workgroup, for a software renderer with
-    /// `threads` threads.
-    pub fn new(form: Form, group: u32, threads: u32) -> Self {
-        let profile = if form == Form::Software { Profile::Software } else { Profile::Gpu };
+    /// Creates the passes for a software renderer with `threads` threads.
+    pub fn new(threads: u32) -> Self {
+        let flips = [false, true];
         Passes {
-            form,
-            group,
             threads,
-            count: [false, true].map(|flip| Kernel::trusted(count(form, group, flip))),
-            scatter: [false, true]
-                .map(|indexed| [false, true].map(|flip| Kernel::trusted(scatter(form, group, indexed, flip)))),
-            scan: Scan::with(profile),
+            count: flips.map(|flip| Kernel::trusted(count(flip))),
+            scatter: flips.map(|indexed| flips.map(|flip| Kernel::trusted(scatter(indexed, flip)))),
+            scan: Scan::with(Profile::Software),
         }
     }
 
-    pub fn form(&self) -> Form {
-        self.form
-    }
-
-    pub fn tiles(&self, keys: u32) -> Tiles {
-        tiles(self.form, self.group, self.threads, keys)
+    /// Returns the number of tiles of `keys` keys.
+    pub fn tiles(&self, keys: u32) -> u32 {
+        tiles(self.threads, keys).number
     }
 
     /// Allocates the memory of passes over at most `keys` keys.
     pub fn tables(&self, gpu: &Gpu, keys: u32) -> Result<Tables, DeviceError> {
-        let most_words = u64::from(self.tiles(keys).number) << WIDEST;
+        let most_words = u64::from(self.tiles(keys)) << WIDEST;
         Ok(Tables {
             digits: gpu.array("primitives::digits", most_words)?,
             words: gpu.array("primitives::digit_words", 1)?,
@@ -139,7 +120,7 @@ impl Passes {
         pass: &Pass<'_>,
     ) -> Result<(), DeviceError> {
         let Tables { digits, words, places } = tables;
-        let number = self.tiles(counted.most).number;
+        let number = self.tiles(counted.most);
         let params = DigitParams {
             count: counted.most,
             device: counted.device,
@@ -150,10 +131,7 @@ impl Passes {
             negative: pass.flip.negative,
         };
         let most_words = u64::from(number) << pass.digit.bits;
-        let groups = match self.form {
-            Form::Software => u64::from(number.div_ceil(self.group)),
-            Form::Portable | Form::Subgroups => u64::from(number),
-        };
+        let groups = u64::from(number.div_ceil(GROUP));
         let flip = pass.flip != Flip::NONE;
         let arrays = [pass.keys.raw(), counted.raw(), digits.raw(), words.raw()];
         recorder.dispatch(&self.count[usize::from(flip)], &arrays, &params, groups)?;

@@ -23,13 +23,17 @@ pub(super) struct Digit {
     pub bits: u32,
 }
 
-/// Returns the digits of a word of which the `bits` lowest differ: as few as can be, of nearly
-/// equal widths, lowest first. There is one at least.
-pub(super) fn digits(bits: u32) -> Vec<Digit> {
+/// Returns the digits of a word of which the `bits` lowest differ: as few as can be, lowest first.
+/// There is one at least. Serial tables are shorter with nearly equal widths; a GPU's histogram has
+/// whole bytes.
+pub(super) fn digits(form: Form, bits: u32) -> Vec<Digit> {
     let bits = bits.clamp(1, 32);
     let passes = bits.div_ceil(WIDEST);
     let mut shift = 0;
-    let widths = (0..passes).map(|pass| (bits + pass) / passes);
+    let widths = (0..passes).map(|pass| match form {
+        Form::Software => (bits + pass) / passes,
+        Form::Portable | Form::Subgroups => WIDEST.min(bits - pass * WIDEST),
+    });
     widths
         .map(|bits| {
             shift += bits;
@@ -51,31 +55,50 @@ const SHORTEST: u32 = 1024;
 /// iterations in all.
 const LONGEST: u32 = 1 << 15;
 
-/// Keys that an invocation of a GPU's form loads at once: as many as the tile of 256 invocations
-/// has in the 16 KiB of workgroup memory that every device gives; 1 in the serial form, whose tiles
-/// are long.
-pub(super) const fn keys_each(form: Form) -> u32 {
-    match form {
-        Form::Software => 1,
-        Form::Portable => 16,
-        Form::Subgroups => 12,
+/// Keys from which on tiles are larger: enough of them for a GPU with a hundred processors.
+pub(super) const SHORTEST_LARGE: u32 = 1 << 21;
+
+/// The workgroup of a form for GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GroupShape {
+    pub form: Form,
+    /// Invocations.
+    pub group: u32,
+    /// Keys per invocation.
+    pub each: u32,
+}
+
+impl GroupShape {
+    /// Returns the keys of a tile.
+    pub fn tile(self) -> u32 {
+        self.group * self.each
+    }
+
+    /// Returns the bytes of workgroup memory that a kernel of this shape takes at most, with
+    /// subgroups.
+    pub fn memory_bytes(self) -> u32 {
+        // A word a key, and the sums over digits.
+        4 * (self.tile().max(2304) + 1000)
     }
 }
 
-/// Returns the tiles of `keys` keys; `group` is the workgroup of a GPU's form. A software renderer
-/// gets two vectors of 8 for each of its `threads`.
-pub(super) fn tiles(form: Form, group: u32, threads: u32, keys: u32) -> Tiles {
-    match form {
-        Form::Software => {
-            let most = threads.saturating_mul(16).clamp(32, 512);
-            let number = (keys / SHORTEST).clamp(1, most).max(keys.div_ceil(LONGEST));
-            Tiles { number, len: keys.div_ceil(number) }
-        }
-        Form::Portable | Form::Subgroups => {
-            let len = group * keys_each(form);
-            Tiles { number: keys.div_ceil(len), len }
-        }
-    }
+/// Returns the shape for few or many keys. A small tile of 256 invocations fits the 16 KiB of
+/// workgroup memory that every device gives; a large one writes runs of 24 keys.
+pub(super) fn group_shape(form: Form, group: u32, large: bool) -> GroupShape {
+    let each = match (form, large) {
+        (Form::Subgroups, true) => 24,
+        (Form::Subgroups, false) => 12,
+        (Form::Software | Form::Portable, _) => 16,
+    };
+    GroupShape { form, group, each }
+}
+
+/// Returns the serial tiles of `keys` keys. A software renderer gets two vectors of 8 for each of
+/// its `threads`.
+pub(super) fn tiles(threads: u32, keys: u32) -> Tiles {
+    let most = threads.saturating_mul(16).clamp(32, 512);
+    let number = (keys / SHORTEST).clamp(1, most).max(keys.div_ceil(LONGEST));
+    Tiles { number, len: keys.div_ceil(number) }
 }
 
 /// Mapping of 64-bit keys to codes.
@@ -110,13 +133,18 @@ pub(super) fn code_shape(form: Form, key_bits: u32, keys: u32) -> CodeShape {
     // Bits of the high words alone, if they are enough or nearly as many as a code can have, spare
     // reading the low ones.
     let bits = if wanted.min(30) <= key_bits - 32 { bits.min(key_bits - 32) } else { bits };
-    let chunk = match form {
+    let chunk = chunk_of_codes(form, keys);
+    CodeShape { bits, splitters, inner_bits: bits - splitters.ilog2(), chunk }
+}
+
+/// Returns the keys that a workgroup makes codes of, or an invocation in the serial form.
+pub(super) fn chunk_of_codes(form: Form, keys: u32) -> u32 {
+    match form {
         // For each of many threads some; few enough for the rounds that a driver counts.
         Form::Software => (keys / 64).clamp(1024, 1 << 14),
-        // Each workgroup reads the splitters.
+        // Each workgroup reads the splitters, and adds a histogram.
         Form::Portable | Form::Subgroups => (keys / 2048).next_power_of_two().clamp(4096, 1 << 15),
-    };
-    CodeShape { bits, splitters, inner_bits: bits - splitters.ilog2(), chunk }
+    }
 }
 
 /// Sorted keys among which long runs are looked for: a run is long if all of an aligned block
@@ -135,12 +163,15 @@ pub(super) fn part_of_runs(form: Form, keys: u32) -> u32 {
 
 /// Returns the bytes that passes over these digits read and write; the first of them reads no
 /// indices.
-pub(super) fn traffic(digits: &[Digit], tiles: Tiles, keys: u64) -> u64 {
+pub(super) fn traffic(form: Form, digits: &[Digit], tiles: u32, keys: u64) -> u64 {
+    // Counting: in each serial pass, and once for all sweeps.
+    let counting = |k: usize| u64::from(form == Form::Software || k == 0);
     let words = digits.iter().enumerate().map(|(k, digit)| {
         let index = u64::from(k > 0);
-        // Counting, then keys and indices in and out; the table is written, scanned (two reads, a
-        // write) and read.
-        keys * (1 + 1 + index + 2) + (u64::from(tiles.number) << digit.bits) * 5
+        let bits = if form == Form::Software { digit.bits } else { WIDEST };
+        // Keys and indices in and out. A serial table is written, scanned (two reads, a write) and
+        // read; states are cleared, written twice and read twice or so.
+        keys * (counting(k) + 1 + index + 2) + (u64::from(tiles) << bits) * 5
     });
     4 * words.sum::<u64>()
 }
@@ -148,14 +179,18 @@ pub(super) fn traffic(digits: &[Digit], tiles: Tiles, keys: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::LONGEST as LONGEST_ARRAY;
+
+    const FORMS: [Form; 3] = [Form::Software, Form::Portable, Form::Subgroups];
 
     #[test]
     fn digits_cover_a_word_without_gaps() {
-        for bits in 0..=40 {
-            let digits = digits(bits);
+        for (form, bits) in FORMS.into_iter().flat_map(|form| (0..=40).map(move |bits| (form, bits))) {
+            let digits = digits(form, bits);
             let mut at = 0;
             for digit in &digits {
                 assert!(digit.shift == at && (1..=WIDEST).contains(&digit.bits), "{bits}: {digits:?}");
+                assert!(form == Form::Software || at.is_multiple_of(8), "{bits}: {digits:?}");
                 at += digit.bits;
             }
             assert_eq!(at, bits.clamp(1, 32));
@@ -165,22 +200,32 @@ mod tests {
 
     #[test]
     fn tiles_cover_their_keys() {
-        for form in [Form::Software, Form::Portable, Form::Subgroups] {
-            for keys in [1, 31, 1023, 2047, 2048, 2049, 70_000, 1 << 20, u32::MAX - 1] {
-                let tiles = tiles(form, 128, 2, keys);
-                assert!(u64::from(tiles.number) * u64::from(tiles.len) >= u64::from(keys), "{form:?} {keys}");
-                assert!(tiles.number > 0 && tiles.len <= LONGEST, "{form:?} {keys}");
-            }
+        for keys in [1, 31, 1023, 2047, 2048, 2049, 70_000, 1 << 20, u32::MAX - 1] {
+            let tiles = tiles(2, keys);
+            assert!(u64::from(tiles.number) * u64::from(tiles.len) >= u64::from(keys), "{keys}");
+            assert!(tiles.number > 0 && tiles.len <= LONGEST, "{keys}");
+        }
+    }
+
+    /// Checks that the last state of a tile and the last place of a table are words.
+    #[test]
+    fn states_of_all_keys_fit_words() {
+        for (form, group) in [(Form::Portable, 128), (Form::Subgroups, 64), (Form::Subgroups, 256)] {
+            let shape = group_shape(form, group, false);
+            let tiles = LONGEST_ARRAY.div_ceil(u64::from(shape.tile()));
+            assert!(LONGEST_ARRAY + u64::from(shape.tile()) + 2 <= u64::from(u32::MAX), "{shape:?}");
+            assert!(1024 + 512 * tiles <= LONGEST_ARRAY, "{shape:?}");
+            assert!(shape.memory_bytes() <= 16 << 10, "{shape:?}");
         }
     }
 
     #[test]
     fn codes_are_whole_digits_with_room_for_all_keys() {
-        for form in [Form::Software, Form::Portable, Form::Subgroups] {
+        for form in FORMS {
             for (keys, passes) in [(1, 2), (256, 2), (257, 3), (1 << 16, 3), ((1 << 16) + 1, 4), (u32::MAX - 1, 4)] {
                 for bits in [33, 63, 64] {
                     let shape = code_shape(form, bits, keys);
-                    assert_eq!(digits(shape.bits).len(), passes, "{form:?} {bits} {keys}");
+                    assert_eq!(digits(form, shape.bits).len(), passes, "{form:?} {bits} {keys}");
                     assert!(shape.splitters.is_power_of_two() && shape.splitters <= 1024 && shape.inner_bits >= 12);
                     assert_eq!(shape.splitters << shape.inner_bits, 1u32.checked_shl(shape.bits).unwrap_or(0));
                     // Rounds of a workgroup's loops, of which a driver may count no more than

@@ -5,6 +5,7 @@
 
 use super::codes::{WideKeys, wide_key};
 use super::plan::{BLOCK, CodeShape, Form, part_of_runs};
+use super::sweeps::ListedRuns;
 use crate::gpu::primitives::count::Counted;
 use crate::gpu::primitives::scan::Scan;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
@@ -30,7 +31,8 @@ const GROUP: u32 = 64;
 /// Sorts short runs and takes the keys of long ones out and in.
 pub(super) struct Runs {
     form: Form,
-    short: Kernel,
+    /// Without and with a list of longer runs.
+    short: [Kernel; 2],
     long: Kernel,
     take: Kernel,
     restore: Kernel,
@@ -45,14 +47,17 @@ fn source(label: &str, text: &'static str) -> KernelSource {
 }
 
 /// Returns all kernels, without the scan.
-pub(super) fn kernels() -> [KernelSource; 4] {
+pub(super) fn kernels() -> [KernelSource; 5] {
     let copy = |back| {
         let text = include_str!("../../../../shaders/gpu/sort/run_copy.wgsl");
         source("primitives::sort_run_copy", text).flag("back", back)
     };
-    let short = include_str!("../../../../shaders/gpu/sort/short_runs.wgsl");
+    let short = |listed| {
+        let text = include_str!("../../../../shaders/gpu/sort/short_runs.wgsl");
+        source("primitives::sort_short_runs", text).flag("listed", listed)
+    };
     let long = include_str!("../../../../shaders/gpu/sort/long_runs.wgsl");
-    [source("primitives::sort_short_runs", short), source("primitives::sort_long_runs", long), copy(false), copy(true)]
+    [short(false), short(true), source("primitives::sort_long_runs", long), copy(false), copy(true)]
 }
 
 /// Sorted codes of keys.
@@ -76,23 +81,40 @@ pub(super) struct LongRuns {
 impl Runs {
     pub fn new(form: Form) -> Self {
         let profile = if form == Form::Software { Profile::Software } else { Profile::Gpu };
-        let [short, long, take, restore] = kernels().map(Kernel::trusted);
-        Runs { form, short, long, take, restore, scan: Scan::with(profile) }
+        let [short, listing, long, take, restore] = kernels().map(Kernel::trusted);
+        Runs { form, short: [short, listing], long, take, restore, scan: Scan::with(profile) }
     }
 
     /// Records the sorting of short runs: `order` holds the indices of keys in the order of their
-    /// codes.
+    /// codes. Longer runs are listed if there is a list: all that are not sorted.
     pub fn sort_short(
         &self,
         recorder: &mut Recorder,
         sorted: &SortedCodes<'_>,
         counted: &Counted,
         order: &Array<u32>,
+        listed: Option<&ListedRuns>,
     ) -> Result<(), DeviceError> {
         let SortedCodes { keys, codes, sample, .. } = sorted;
         let params = params(sorted, counted, part_of_runs(self.form, counted.most));
-        let arrays = [codes.raw(), keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw(), order.raw()];
-        recorder.dispatch(&self.short, &arrays, &params, u64::from(params.parts.div_ceil(GROUP)))
+        let mut arrays = vec![codes.raw(), keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw(), order.raw()];
+        arrays.extend(listed.into_iter().flat_map(|ListedRuns { runs, tied }| [runs.raw(), tied.raw()]));
+        recorder.dispatch(
+            &self.short[usize::from(listed.is_some())],
+            &arrays,
+            &params,
+            u64::from(params.parts.div_ceil(GROUP)),
+        )
+    }
+
+    /// Allocates a list of runs among the keys, which is empty.
+    pub fn list(&self, recorder: &mut Recorder, keys: u32) -> Result<ListedRuns, DeviceError> {
+        // A run has more keys than insertion sorts.
+        let most = u64::from(keys / (2 * BLOCK - 1)).max(1);
+        let gpu = recorder.gpu();
+        let listed = ListedRuns { runs: gpu.array("sort::runs", 2 * most)?, tied: gpu.array("sort::tied", 2)? };
+        recorder.clear(&listed.tied);
+        Ok(listed)
     }
 
     /// Records the search for long runs.
