@@ -3,6 +3,7 @@
 use std::f64::consts::PI;
 use std::panic::resume_unwind;
 use std::thread;
+use std::time::Instant;
 
 use crate::cosmology::{
     Amplitude, Cosmology, CosmologyError, Growth, LinearPower, LptFactors, Parameters, StepOp, lpt_factors,
@@ -184,9 +185,11 @@ pub struct Numbers {
 impl Numbers {
     /// Computes the numbers of `config` in a universe of `cosmology`.
     pub fn new(recorder: &mut Recorder, config: &Config, cosmology: Cosmology) -> Result<Self, SimulationError> {
+        let began = Instant::now();
         let power = config.linear_power(cosmology)?;
         let (ops, start) = run_of(config, power.growth())?;
         let table = mode_amplitudes(&power, config.particles as usize, config.box_size)?;
+        tracing::debug!(seconds = began.elapsed().as_secs_f64(), "numbers of a run by parameters");
         Ok(Numbers { layout: Layout::new(&ops), ops, start, amplitudes: uploaded(recorder, &table)?, table, power })
     }
 
@@ -217,9 +220,12 @@ pub struct Derivatives {
 impl Derivatives {
     /// Computes the derivatives of the numbers of `config`.
     pub fn new(recorder: &mut Recorder, config: &Config, numbers: &Numbers) -> Result<Self, SimulationError> {
+        let began = Instant::now();
         let tables = amplitude_derivatives(config, &numbers.power, &numbers.table)?;
+        let rows = jacobian(config, numbers.power.cosmology())?;
+        tracing::debug!(seconds = began.elapsed().as_secs_f64(), "derivatives of these numbers");
         let amplitudes = tables.iter().map(|table| uploaded(recorder, table)).collect::<Result<_, _>>()?;
-        Ok(Derivatives { numbers: jacobian(config, numbers.power.cosmology())?, tables, amplitudes })
+        Ok(Derivatives { numbers: rows, tables, amplitudes })
     }
 
     /// Returns the derivatives of `numbers` numbers with respect to constant parameters.
