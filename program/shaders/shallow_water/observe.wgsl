@@ -8,14 +8,31 @@
 // numbers per invocation.
 
 var<uniform> params: Params;
-var<storage, read> coefficients: array<Real>;
 var<storage, read> now: array<Real>;
 var<storage, read_write> shown: array<Real>;
 var<storage, read_write> terms: array<f32>;
 var<storage, read_write> extremes: array<Real>;
 
 #import shallow_water::cells
-#import shallow_water::friction
+
+fn u_before(x: i32, y: i32) -> Real { return load_now(params.field + row_start(y) + column_at(x)); }
+
+fn v_before(x: i32, y: i32) -> Real { return load_now(2u * params.field + row_start(y) + column_at(x)); }
+
+fn u_at(x: i32, y: i32) -> Real {
+    return u_after(u_before(x, y), u_before(x - 1, y), u_before(x + 1, y), u_before(x, y - 1), u_before(x, y + 1));
+}
+
+fn v_at(x: i32, y: i32) -> Real {
+    let here = v_before(x, y);
+    let east = v_before(x + 1, y);
+    let north = v_before(x, y + 1);
+#if compatible
+    return v_after(y, here, east, north, u_at(x, y), u_at(x - 1, y), u_at(x, y - 1));
+#else
+    return v_after(y, here, v_before(x - 1, y), east, v_before(x, y - 1), north);
+#endif
+}
 
 var<workgroup> greatest: array<vec4<Real>, GROUP>;
 
@@ -35,17 +52,17 @@ fn store_term(place: u32, value: Real) {
 fn observe(column: u32, row: u32) -> vec4<Real> {
     let x = i32(column + params.ghosts.x);
     let y = i32(row + params.ghosts.y);
-    let eta = elevation(x, y);
-    let u = u_after(x, y);
-    let v = v_after(x, y);
+    let eta = load_now(row_start(y) + column_at(x));
+    let u = u_at(x, y);
+    let v = v_at(x, y);
     let own = row * params.own.x + column;
     let cells = params.own.x * params.own.y;
     store_shown(own, eta);
     store_shown(cells + own, u);
     store_shown(2u * cells + own, v);
-    let height = load_coefficients(DEPTH) + eta;
+    let height = params.depth + eta;
     store_term(own, eta);
-    store_term(cells + own, HALF * (height * (u * u + v * v)) + load_coefficients(HALF_GRAVITY) * (eta * eta));
+    store_term(cells + own, HALF * (height * (u * u + v * v)) + params.half_gravity * (eta * eta));
     return vec4<Real>(-eta, eta, abs(u), abs(v));
 }
 

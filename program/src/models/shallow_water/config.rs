@@ -54,8 +54,27 @@ const ADAMS_BASHFORTH: [f64; 2] = [1.6, -0.6];
 /// Longest axis.
 const LONGEST_AXIS: u64 = 1 << 24;
 
-/// Numbers that kernels know a run by; their order is that of `cells.wgsl`.
-pub(super) type Coefficients = [f64; 12];
+/// Names in kernels of the numbers that they know a run by: g / dx, g / dy, 1 / dx, 1 / dy, the
+/// depth at rest and half of g; what is added of this tendency and of the one before; of friction
+/// along x and y; the Coriolis parameter of the first row of the grid, and its growth from row to
+/// row.
+pub(super) const NAMES: [&str; 12] = [
+    "gravity_x",
+    "gravity_y",
+    "per_dx",
+    "per_dy",
+    "depth",
+    "half_gravity",
+    "this_tendency",
+    "last_tendency",
+    "friction_x",
+    "friction_y",
+    "coriolis",
+    "coriolis_growth",
+];
+
+/// Numbers that kernels know a run by, in the order of [`NAMES`].
+pub(super) type Coefficients = [f64; NAMES.len()];
 
 impl ShallowWaterConfig {
     /// Checks the parameters.

@@ -45,7 +45,7 @@ use meshloom::gpu::{Array, KernelSource};
 use meshloom::grid::{Box3, Cost, Grid};
 use meshloom::host_memory;
 use meshloom::{Error, Rank};
-use plan::{FIELDS, Part};
+use plan::{FIELDS, ModelParams, Part};
 use samples::Samples;
 
 /// Returns the kernels of the model in all forms that any device compiles.
@@ -82,8 +82,8 @@ pub struct ShallowWater<T: Real> {
     comms: GridComms,
     ghosts: GhostCells,
     kernels: Kernels,
-    /// Coefficients of the first step, and of all others.
-    coefficients: [Array<T>; 2],
+    /// Parameters of the first step, and of all others.
+    params: [ModelParams<T>; 2],
     /// Elevation, u and v with ghosts, before friction.
     now: Array<T>,
     next: Array<T>,
@@ -121,7 +121,7 @@ impl<T: Real> ShallowWater<T> {
         let rows = upload::<T>(rank, &start::rows(&water.config, y))?;
         let columns = upload::<T>(rank, &start::columns(&water.config, x))?;
         let arrays = [rows.raw(), columns.raw(), water.now.raw()];
-        rank.recorder.each(&water.kernels.start, &arrays, &water.part.params, water.part.cells())?;
+        rank.recorder.each(&water.kernels.start, &arrays, water.params(), water.part.cells())?;
         rank.recorder.clear(&water.tendencies);
         water.fill_ghosts(rank)?;
         Ok(water)
@@ -168,32 +168,19 @@ impl<T: Real> ShallowWater<T> {
         {
             return Err(ShallowWaterError::Memory { needed, available, sharing });
         }
-        let [first, others] = config.coefficients();
-        let coefficients = [upload(rank, &first)?, upload(rank, &others)?];
+        let params = config.coefficients().map(|coefficients| ModelParams::new(part.params, &coefficients));
         let comms = GridComms::new(&rank.comm, part.grid)?;
         let state = |what: &str| rank.gpu.array::<T>(what, FIELDS * part.layout().len());
         let (now, next) = (state("shallow_water::now")?, state("shallow_water::next")?);
         let tendencies = rank.gpu.array("shallow_water::tendencies", FIELDS * part.cells())?;
         let (ghosts, samples) = (GhostCells::new(part.ghosts.clone()), Samples::new(rank, &part)?);
         let kernels = Kernels::new::<T>(config.compatible);
-        Ok(ShallowWater {
-            config,
-            part,
-            comms,
-            ghosts,
-            kernels,
-            coefficients,
-            now,
-            next,
-            tendencies,
-            samples,
-            steps: 0,
-        })
+        Ok(ShallowWater { config, part, comms, ghosts, kernels, params, now, next, tendencies, samples, steps: 0 })
     }
 
-    /// Returns the coefficients of the next step, which apply to the state's friction, too.
-    fn coefficients(&self) -> &Array<T> {
-        &self.coefficients[usize::from(self.steps > 0)]
+    /// Returns the parameters of the next step, which apply to the state's friction, too.
+    fn params(&self) -> &ModelParams<T> {
+        &self.params[usize::from(self.steps > 0)]
     }
 
     /// Exchanges ghost cells, once per step.
@@ -209,8 +196,8 @@ impl<T: Real> ShallowWater<T> {
     pub fn advance(&mut self, rank: &mut Rank, steps: u64) -> Result<(), Error> {
         let together = (SUBMITTED / self.part.cells().max(1)).max(1);
         for step in 1..=steps {
-            let arrays = [self.coefficients().raw(), self.now.raw(), self.tendencies.raw(), self.next.raw()];
-            rank.recorder.dispatch(&self.kernels.step, &arrays, &self.part.params, self.part.tiles())?;
+            let arrays = [self.now.raw(), self.tendencies.raw(), self.next.raw()];
+            rank.recorder.dispatch(&self.kernels.step, &arrays, self.params(), self.part.tiles())?;
             std::mem::swap(&mut self.now, &mut self.next);
             self.steps += 1;
             self.fill_ghosts(rank)?;

@@ -77,9 +77,8 @@ impl<T: Real> ShallowWater<T> {
             terms: rank.gpu.array("shallow_water::terms", parts * cells)?,
             extremes: rank.gpu.array("shallow_water::extremes", 4 * groups)?,
         };
-        let arrays =
-            [self.coefficients().raw(), self.now.raw(), seen.shown.raw(), seen.terms.raw(), seen.extremes.raw()];
-        rank.recorder.dispatch(&self.kernels.observe, &arrays, &self.part.params, groups)?;
+        let arrays = [self.now.raw(), seen.shown.raw(), seen.terms.raw(), seen.extremes.raw()];
+        rank.recorder.dispatch(&self.kernels.observe, &arrays, self.params(), groups)?;
         Ok(seen)
     }
 

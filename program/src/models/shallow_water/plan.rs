@@ -2,10 +2,14 @@
 //! what a step costs. Pure.
 
 use super::ShallowWaterConfig;
+use super::config::{Coefficients, NAMES};
+use super::real::Real;
+use meshloom::bytemuck::NoUninit;
+use meshloom::gpu::{KernelParams, ParamField};
 use meshloom::grid::{Cost, FieldLayout, GhostPlan, Grid, LayoutError, Link, extent, volume};
 
 meshloom::gpu::kernel_params! {
-    /// Parameters of all kernels of the module.
+    /// The part's own parameters of all kernels of the module.
     pub(super) struct PartParams {
         /// Own columns and rows.
         pub own: [u32; 2],
@@ -26,7 +30,37 @@ meshloom::gpu::kernel_params! {
     }
 }
 
-/// Columns and rows of a workgroup's tile.
+/// Parameters of all kernels of the module: a part, and coefficients in the precision of the run.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct ModelParams<T> {
+    part: PartParams,
+    coefficients: [T; NAMES.len()],
+}
+
+impl<T: Real> ModelParams<T> {
+    pub fn new(part: PartParams, coefficients: &Coefficients) -> Self {
+        ModelParams { part, coefficients: coefficients.map(T::nearest) }
+    }
+}
+
+const _: () = assert!(size_of::<PartParams>() == 64 && size_of::<ModelParams<f64>>() <= 256);
+
+// SAFETY: 64 bytes without padding, then numbers of 4 or 8 bytes each.
+unsafe impl<T: Real> NoUninit for ModelParams<T> {}
+
+// SAFETY: all fields; the coefficients lie behind those of the part, one after the other.
+unsafe impl<T: Real> KernelParams for ModelParams<T> {
+    fn fields() -> Vec<ParamField> {
+        let (wgsl, first) = (T::ELEMENT.wgsl().to_string(), std::mem::offset_of!(Self, coefficients));
+        let field = |(number, name)| ParamField { name, wgsl: wgsl.clone(), offset: first + number * size_of::<T>() };
+        let mut fields = PartParams::fields();
+        fields.extend((0..).zip(NAMES).map(field));
+        fields
+    }
+}
+
+/// Columns and rows of a tile.
 pub(super) const TILE: [u64; 2] = [64, 8];
 
 /// Workgroups at most where each leaves a result for the host.
