@@ -198,8 +198,8 @@ pub(super) const COMPILATION: &str = "meshloom::compilation";
 /// Longest time without a message while kernels are compiled.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Logs that kernels are compiled, unless the returned value is dropped within a second. Time limits
-/// of wgpu's own waits are unreliable where several threads wait for a device.
+/// Logs that kernels are compiled, unless the returned value is dropped within a second. Time
+/// limits of wgpu's own waits are unreliable where several threads wait for a device.
 fn tell_of_compilation(kernels: u64) -> Sender<()> {
     let (ended, end) = channel();
     let watch = move || {

@@ -10,6 +10,9 @@ use crate::host_memory;
 /// Bytes that a download copies at a time, so that staging stays small.
 const CHUNK: u64 = 16 << 20;
 
+/// Bytes of a download up to which it is submitted together with what was recorded before.
+const SMALL: u64 = 64 << 10;
+
 /// A range of an array, the staging buffer that it is copied to or from, and where it lies there;
 /// all in elements.
 #[derive(Clone, Copy)]
@@ -117,7 +120,7 @@ impl Recorder {
         Ok(read)
     }
 
-    /// Submits together with a copy to a staging buffer, waits and reads bytes of a buffer.
+    /// Submits, waits and reads bytes of a buffer through a staging buffer.
     fn read(
         &mut self,
         buffer: &wgpu::Buffer,
@@ -125,6 +128,10 @@ impl Recorder {
         bytes: u64,
         body: impl FnOnce(&[u8]),
     ) -> Result<(), DeviceError> {
+        if bytes > SMALL {
+            // Arrays of recorded work give their memory back before the staging buffer takes any.
+            self.submit()?;
+        }
         let staging = self.staging_buffer(StagingDirection::ToHost, bytes)?;
         self.submit_and_copy(BufferCopy { from: (buffer, offset), to: (staging.buffer(), 0), bytes })?;
         let map = Map::begin(self.gpu(), staging.buffer(), wgpu::MapMode::Read, bytes);
