@@ -14,9 +14,9 @@
 // of row y + 1 and eta of row y, from which it makes the velocities after friction, kinetic
 // energies and fluxes to the east of row y, and vorticities and fluxes to the north between rows
 // y - 1 and y. With these and what it has kept from the round before it advances the cell of row
-// y - 1. The first rounds only fill what is kept, so that all rows of all columns come from the same
-// instructions: bits do not depend on the row with which a column begins. 13 loads a round (14 if
-// `compatible`), 3 more and 6 stores a cell.
+// y - 1. The first rounds only fill what is kept, so that all rows of all columns come from the
+// same instructions: bits do not depend on the row with which a column begins. 13 loads a round (14
+// if `compatible`), 3 more and 6 stores a cell.
 // Workgroup: one for each tile of TILE_X columns, GROUP = TILE_X invocations. No workgroup memory.
 
 var<uniform> params: Params;
