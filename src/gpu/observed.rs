@@ -14,13 +14,13 @@ impl Recorder {
         for command in std::mem::take(&mut self.commands) {
             let Command::Dispatch { pipeline, arrays, params, groups } = &command else {
                 self.commands.push(command);
-                self.hand_over(None)?;
+                self.hand_over(&[])?;
                 continue;
             };
             let (pipeline, arrays, groups, params) = (pipeline.clone(), arrays.clone(), *groups, *params as usize);
             let Some(kernel) = &pipeline.observed else {
                 self.commands.push(command);
-                self.hand_over(None)?;
+                self.hand_over(&[])?;
                 continue;
             };
             let mut buffers = vec![self.params[params..params + PARAMS as usize].to_vec()];
@@ -38,11 +38,11 @@ impl Recorder {
             match kernel.dispatch(dispatch).map_err(stopped)? {
                 Verdict::Run => {
                     self.commands.push(command);
-                    self.hand_over(None)?;
+                    self.hand_over(&[])?;
                 }
                 Verdict::Inspect(inspect) => {
                     self.commands.push(command);
-                    self.hand_over(None)?;
+                    self.hand_over(&[])?;
                     inspect(&self.contents(&arrays)?).map_err(stopped)?;
                 }
                 Verdict::Replace(contents) => {

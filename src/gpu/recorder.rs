@@ -12,6 +12,7 @@ use super::params::KernelParams;
 use super::pipeline::PARAMS;
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
+use super::transfer::BufferCopy;
 
 /// Counters of a recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -275,38 +276,32 @@ impl Recorder {
     /// is on its way between ranks, or work in a caller's encoder has not been submitted
     /// ([`encode_into`](Self::encode_into)): what was recorded waits then for the next submission.
     pub fn submit(&mut self) -> Result<(), DeviceError> {
-        self.submit_all(None)
+        self.submit_with(&[])
     }
 
-    /// Submits everything recorded and then a copy, together.
-    pub(super) fn submit_and_copy(&mut self, copy: BufferCopy<'_>) -> Result<(), DeviceError> {
-        self.submit_all(Some(copy))
-    }
-
-    fn submit_all(&mut self, mut copy: Option<BufferCopy<'_>>) -> Result<(), DeviceError> {
+    /// Same as [`submit`](Self::submit), with copies behind everything recorded, in the same
+    /// submission.
+    pub(super) fn submit_with(&mut self, copies: &[BufferCopy<'_>]) -> Result<(), DeviceError> {
         self.ready()?;
         if !self.encoded.is_empty() {
             let why = "work is in a caller's encoder, before which nothing can be submitted; submit it and call \
                        Recorder::submitted, or drop it and call Recorder::discarded";
             return Err(DeviceError::Misuse { what: "Recorder".into(), why: why.into() });
         }
-        if !self.commands.is_empty() {
-            self.counts.submits += 1;
-            let handed = match self.gpu.0.pipelines.observer {
-                None => self.hand_over(copy.take()),
-                Some(_) => self.hand_over_observed(),
-            };
-            self.params.clear();
-            handed?;
+        if self.commands.is_empty() && copies.is_empty() {
+            return Ok(());
         }
-        if let Some(copy) = copy {
-            self.submit_copies([copy]);
-        }
-        self.gpu.check()
+        self.counts.submits += u64::from(!self.commands.is_empty());
+        let handed = match self.gpu.0.pipelines.observer {
+            None => self.hand_over(copies),
+            Some(_) => self.hand_over_observed().and_then(|()| self.hand_over(copies)),
+        };
+        self.params.clear();
+        handed.and_then(|()| self.gpu.check())
     }
 
-    /// Submits all commands, and a copy after them if there is one.
-    pub(super) fn hand_over(&mut self, copy: Option<BufferCopy<'_>>) -> Result<(), DeviceError> {
+    /// Submits all commands, and `copies` behind them.
+    pub(super) fn hand_over(&mut self, copies: &[BufferCopy<'_>]) -> Result<(), DeviceError> {
         let gpu = self.gpu.clone();
         let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom") };
         let (submission, passes) = gpu.guarded(|| {
@@ -315,9 +310,7 @@ impl Recorder {
             if let Some(timer) = self.timer.as_ref().filter(|_| passes > 0) {
                 timer.resolve(&mut encoder, passes);
             }
-            if let Some(copy) = copy {
-                copy.encode(&mut encoder);
-            }
+            copies.iter().for_each(|copy| copy.encode(&mut encoder));
             (gpu.queue().submit([encoder.finish()]), passes)
         });
         self.counts.dispatches += self.commands.iter().filter(|command| command.is_dispatch()).count() as u64;

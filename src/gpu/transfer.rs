@@ -9,6 +9,10 @@ use crate::host_memory;
 
 /// Bytes that a download copies at a time, so that staging stays small.
 const CHUNK: u64 = 16 << 20;
+/// Bytes that are downloaded by the submission of what is recorded, several arrays through one
+/// staging buffer. For more, the copies take longer than a submission, and what is recorded should
+/// give its memory back first.
+const SMALL: u64 = 64 << 10;
 
 /// Bytes of a download up to which it is submitted together with what was recorded before.
 const SMALL: u64 = 64 << 10;
@@ -21,6 +25,20 @@ pub(crate) struct StagedCopy<'a> {
     pub len: u64,
     pub staging: &'a Staging,
     pub at: u64,
+}
+
+/// A copy from one buffer to another, each with the byte where it begins.
+pub(super) struct BufferCopy<'a> {
+    from: (&'a wgpu::Buffer, u64),
+    to: (&'a wgpu::Buffer, u64),
+    bytes: u64,
+}
+
+impl BufferCopy<'_> {
+    /// Encodes the copy.
+    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder) {
+        encoder.copy_buffer_to_buffer(self.from.0, self.from.1, self.to.0, self.to.1, self.bytes);
+    }
 }
 
 impl Recorder {
@@ -92,17 +110,67 @@ impl Recorder {
         mut take: impl FnMut(&[T]),
     ) -> Result<(), DeviceError> {
         inside("download", array.len(), start, len)?;
-        self.reach(array.raw(), "download")?;
-        if len == 0 {
-            self.submit()?;
-        }
-        for (buffer, offset, bytes) in array.raw().pieces(start, len) {
-            for at in (0..bytes).step_by(CHUNK as usize) {
-                let size = (bytes - at).min(CHUNK);
-                self.read(buffer, offset + at, size, |view| take(bytemuck::cast_slice(view)))?;
+        self.download_ranges(&[(array.raw(), start, len)], |_, piece| take(bytemuck::cast_slice(piece)))
+    }
+
+    /// Downloads several arrays and passes the bytes of each to `take` in pieces, in order, with
+    /// the place of the array among `arrays`. Waits once if they are small.
+    pub(crate) fn download_together(
+        &mut self,
+        arrays: &[&RawArray],
+        take: impl FnMut(usize, &[u8]),
+    ) -> Result<(), DeviceError> {
+        let ranges: Vec<_> = arrays.iter().map(|&array| (array, 0, array.len)).collect();
+        self.download_ranges(&ranges, take)
+    }
+
+    /// Same as [`download_together`](Self::download_together), for ranges of arrays, in elements.
+    fn download_ranges(
+        &mut self,
+        ranges: &[(&RawArray, u64, u64)],
+        mut take: impl FnMut(usize, &[u8]),
+    ) -> Result<(), DeviceError> {
+        ranges.iter().try_for_each(|&(array, ..)| self.reach(array, "download"))?;
+        let mut total = 0;
+        // Where each range begins in the staging buffer: aligned for all elements.
+        let begins: Vec<u64> = ranges
+            .iter()
+            .map(|&(array, _, len)| {
+                let at = u64::next_multiple_of(total, 8);
+                total = at + len * array.element_bytes();
+                at
+            })
+            .collect();
+        if (1..=SMALL).contains(&total) {
+            let staging = self.staging_buffer(StagingDirection::ToHost, total)?;
+            let mut copies = Vec::new();
+            for (&(array, start, len), &begin) in ranges.iter().zip(&begins) {
+                let mut at = begin;
+                for (buffer, offset, bytes) in array.pieces(start, len) {
+                    copies.push(BufferCopy { from: (buffer, offset), to: (staging.buffer(), at), bytes });
+                    at += bytes;
+                }
             }
+            self.submit_with(&copies)?;
+            let map = Map::begin(self.gpu(), staging.buffer(), wgpu::MapMode::Read, total);
+            map.wait(self.last.as_ref())?;
+            read_mapped(staging.buffer(), total, |view| {
+                for (number, (&(array, _, len), &begin)) in ranges.iter().zip(&begins).enumerate() {
+                    take(number, &view[begin as usize..(begin + len * array.element_bytes()) as usize]);
+                }
+            })?;
+            self.counts.downloads += 1;
+            return Ok(());
         }
-        self.counts.downloads += 1;
+        self.submit()?;
+        for (number, &(array, start, len)) in ranges.iter().enumerate() {
+            for (buffer, offset, bytes) in array.pieces(start, len) {
+                for at in (0..bytes).step_by(CHUNK as usize) {
+                    self.read(buffer, offset + at, (bytes - at).min(CHUNK), |view| take(number, view))?;
+                }
+            }
+            self.counts.downloads += 1;
+        }
         Ok(())
     }
 

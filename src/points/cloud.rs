@@ -271,6 +271,50 @@ fn sample_rows(count: u64) -> Vec<u32> {
     if count < 4 * SAMPLE { Vec::new() } else { (0..SAMPLE).map(|at| (at * count / SAMPLE) as u32).collect() }
 }
 
+/// Points whose extremes the host finds while it uploads them: in less time than the device takes
+/// to answer.
+const FEW: u64 = 1024;
+
+/// Extremes of points that the device need not wrap.
+struct Extremes {
+    bounds: Bounds,
+    /// Smallest magnitude that is a normal number; infinity where there is none.
+    smallest_magnitude: f32,
+}
+
+impl Extremes {
+    /// Returns the extremes of 1 to [`FEW`] rows of coordinates; `None` for other numbers of rows,
+    /// and where a coordinate is not finite or lies outside its side.
+    fn of(domain: &Domain, positions: &[f32]) -> Option<Extremes> {
+        let dims = domain.dims();
+        let rows = positions.chunks_exact(dims);
+        if !(1..=FEW).contains(&(rows.len() as u64)) || !rows.remainder().is_empty() {
+            return None;
+        }
+        let mut found =
+            Extremes { bounds: Bounds { low: [0.0; 3], high: [0.0; 3] }, smallest_magnitude: f32::INFINITY };
+        let Bounds { low, high } = &mut found.bounds;
+        for axis in 0..dims {
+            (low[axis], high[axis]) = (positions[axis], positions[axis]);
+        }
+        for row in rows {
+            for (axis, &x) in row.iter().enumerate() {
+                let inside = domain.side(axis).is_none_or(|side| (0.0..side).contains(&x));
+                if !(x.is_finite() && inside) {
+                    return None;
+                }
+                // -0 is below 0, as on the device.
+                low[axis] = std::cmp::min_by(low[axis], x, f32::total_cmp);
+                high[axis] = std::cmp::max_by(high[axis], x, f32::total_cmp);
+                if x.is_normal() {
+                    found.smallest_magnitude = found.smallest_magnitude.min(x.abs());
+                }
+            }
+        }
+        Some(found)
+    }
+}
+
 /// Returns `bounds` cut to the points of a sample without the outermost ones, with a wide margin.
 /// Nothing is cut without a sample, or if nearly all of it coincides.
 fn core(sample: &[f32], dims: usize, bounds: &Bounds) -> Bounds {
@@ -364,7 +408,7 @@ impl Cloud {
     }
 
     /// Uploads coordinates, point by point, and makes a cloud of them as [`new`](Self::new) does.
-    /// Waits.
+    /// Blocks, except for at most 1024 points inside their domain.
     ///
     /// # Errors
     /// Same as [`new`](Self::new).
@@ -372,11 +416,16 @@ impl Cloud {
         Self::check_count(positions.len() as u64 / domain.dims() as u64, domain)?;
         let array = recorder.gpu().array("points::positions", positions.len() as u64)?;
         recorder.upload(&array, 0, positions)?;
-        Self::new(recorder, domain, array)
+        match Extremes::of(domain, positions) {
+            Some(Extremes { bounds, smallest_magnitude }) => {
+                Self::of_wrapped(domain, array, Some(bounds), smallest_magnitude)
+            }
+            None => Self::new(recorder, domain, array),
+        }
     }
 
     /// Same as [`from_host`](Self::from_host) for `f64` coordinates, which are wrapped in `f64` and
-    /// rounded once, see [`Domain::wrap`]. Waits.
+    /// rounded once, see [`Domain::wrap`]. Blocks, except for at most 1024 points.
     ///
     /// # Errors
     /// Same as [`new`](Self::new), and [`ParticleError::OutOfRange`] for a coordinate along an open

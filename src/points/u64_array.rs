@@ -1,7 +1,7 @@
 //! 64-bit numbers on the device: indices of points in the input of all ranks, labels of groups.
 
 use crate::gpu::primitives::{Count, Keys, Permute, Sort};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Recorder};
 use crate::host_memory;
 use crate::points::rows::chained;
 
@@ -169,18 +169,36 @@ impl U64Array {
     /// # Errors
     /// [`DeviceError`] if the device fails.
     pub fn download(&self, recorder: &mut Recorder) -> Result<Vec<u64>, DeviceError> {
+        Ok(self.download_with(recorder, None::<&Array<u32>>)?.0)
+    }
+
+    /// Downloads the numbers and other values with one wait, if they are not many.
+    pub(crate) fn download_with<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        values: Option<&Array<T>>,
+    ) -> Result<(Vec<u64>, Vec<T>), DeviceError> {
         let mut numbers: Vec<u64> = host_memory::zeros("indices of points", self.len() as usize)?;
+        let mut others: Vec<T> = host_memory::zeros("values of an array", values.map_or(0, Array::len) as usize)?;
         let one = self.words.len() == 1;
-        for (words, shift) in self.words.iter().zip([0, 32]) {
-            let mut rest = numbers.iter_mut();
-            recorder.download_pieces(words, 0, words.len(), |piece| {
-                for (&word, number) in piece.iter().zip(&mut rest) {
-                    let none = one && word == u32::MAX;
-                    *number |= if none { u64::MAX } else { u64::from(word) << shift };
-                }
-            })?;
-        }
-        Ok(numbers)
+        let mut done = [0; 3];
+        let arrays: Vec<_> = self.words.iter().map(Array::raw).chain(values.map(Array::raw)).collect();
+        recorder.download_together(&arrays, |array, piece| {
+            let begin = done[array];
+            if array == self.words.len() {
+                let piece: &[T] = bytemuck::cast_slice(piece);
+                others[begin..][..piece.len()].copy_from_slice(piece);
+                done[array] += piece.len();
+                return;
+            }
+            let piece: &[u32] = bytemuck::cast_slice(piece);
+            for (&word, number) in piece.iter().zip(&mut numbers[begin..]) {
+                let none = one && word == u32::MAX;
+                *number |= if none { u64::MAX } else { u64::from(word) << (32 * array) };
+            }
+            done[array] += piece.len();
+        })?;
+        Ok((numbers, others))
     }
 }
 

@@ -41,9 +41,8 @@ impl Fixed {
     /// # Errors
     /// [`DeviceError`] if the device fails.
     pub fn download(&self, rank: &mut Rank) -> Result<Fixed<Vec<u64>, Vec<f32>>, DeviceError> {
-        let recorder = &mut rank.recorder;
-        let distance = recorder.download(&self.distance, 0, self.distance.len())?;
-        Ok(Fixed { k: self.k, index: self.index.download(recorder)?, distance })
+        let (index, distance) = self.index.download_with(&mut rank.recorder, Some(&self.distance))?;
+        Ok(Fixed { k: self.k, index, distance })
     }
 }
 
@@ -172,11 +171,9 @@ impl Ragged {
     /// [`DeviceError`] if the device fails.
     pub fn download(&self, rank: &mut Rank) -> Result<Ragged<Vec<u64>, Vec<u64>, Vec<f32>>, DeviceError> {
         let recorder = &mut rank.recorder;
-        Ok(Ragged {
-            offsets: U64Array::of_words(&self.offsets).download(recorder)?,
-            index: self.index.download(recorder)?,
-            distance: recorder.download(&self.distance, 0, self.distance.len())?,
-        })
+        let offsets = U64Array::of_words(&self.offsets).download(recorder)?;
+        let (index, distance) = self.index.download_with(recorder, Some(&self.distance))?;
+        Ok(Ragged { offsets, index, distance })
     }
 }
 

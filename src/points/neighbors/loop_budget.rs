@@ -16,6 +16,9 @@ const VECTOR: u32 = 16;
 /// The least number of rounds in which a portion makes progress.
 const LEAST: u32 = 1024;
 
+/// Groups whose cursors are downloaded rather than reduced on the device first.
+const FEW: u64 = 64;
+
 /// After how many rounds a traversal stops, if ever; see
 /// [`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds).
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +54,9 @@ pub(super) fn any_unfinished(
     reduce: &Reduce,
     cursor: &Array<u32>,
 ) -> Result<bool, DeviceError> {
+    if cursor.len() <= FEW {
+        return Ok(recorder.download(cursor, 0, cursor.len())?.into_iter().any(|leaf| leaf != u32::MAX));
+    }
     let least = recorder.gpu().array::<u32>("neighbors::least", 1)?;
     reduce.min(recorder, cursor, &least, Count::All)?;
     Ok(recorder.download(&least, 0, 1)?[0] != u32::MAX)

@@ -25,7 +25,7 @@ pub use levels::{FAN, LEAF, Levels};
 use crate::gpu::primitives::{Count, Keys, Permute, Sort};
 use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, RawArray, Recorder};
 use crate::points::curve::bits;
-use crate::points::rows::iota;
+use crate::points::rows::{iota, upload_u32};
 use crate::points::sort::Sorted;
 use crate::points::{Cloud, Curve, CurveKeys, Domain, Extent, Frame};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,6 +80,8 @@ pub struct Builder {
     /// With masses, and without.
     leaf_moments: [Kernel; 2],
     node_moments: Kernel,
+    /// The numbers from 0 to [`LEAF`] - 1.
+    indices: Mutex<Option<Array<u32>>>,
 }
 
 /// A packed tree over the points of a [`Cloud`].
@@ -117,6 +119,7 @@ impl Builder {
             }),
             leaf_moments: [true, false].map(|masses| Kernel::trusted(leaf_moments(masses))),
             node_moments: Kernel::trusted(node_moments()),
+            indices: Mutex::default(),
         }
     }
 
@@ -197,19 +200,36 @@ impl Builder {
         Ok(tree)
     }
 
-    /// Returns the points of `cloud` along the curve, and their indices.
+    /// Returns the points of `cloud` along the curve, and their indices. Those of one group of
+    /// queries, up to [`LEAF`], stay in their order and in their memory: nothing is recorded.
     pub(crate) fn arranged(
         &self,
         recorder: &mut Recorder,
         cloud: &Cloud,
         frame: &Frame,
     ) -> Result<(Array<f32>, Array<u32>), DeviceError> {
+        if cloud.len() <= LEAF {
+            return Ok((cloud.positions().clone(), self.first_indices(recorder, cloud.len())?));
+        }
         let positions = recorder.gpu().array("tree::targets", cloud.positions().len())?;
         let order = self.order(recorder, cloud, frame, &positions)?;
         let arrays = [cloud.positions().raw(), order.raw(), positions.raw()];
         let points = PointsParams { count: cloud.len() as u32, dims: cloud.domain().dims() as u32 };
         recorder.each(&self.boxes.arrange, &arrays, &points, cloud.len())?;
         Ok((positions, order))
+    }
+
+    /// Returns the indices `0..count` of at most [`LEAF`] points: the first ones of an array that is
+    /// uploaded at the first call.
+    fn first_indices(&self, recorder: &mut Recorder, count: u64) -> Result<Array<u32>, DeviceError> {
+        let mut indices = self.indices.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = match &*indices {
+            Some(all) => all,
+            None => {
+                indices.insert(upload_u32(recorder, &std::array::from_fn::<_, { LEAF as usize }, _>(|at| at as u32))?)
+            }
+        };
+        Ok(all.first(count).shown())
     }
 
     /// Returns the boxes of the nodes over points of `dims` coordinates that
