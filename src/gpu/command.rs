@@ -53,9 +53,9 @@ pub(super) struct BufferCopy<'a> {
 }
 
 impl BufferCopy<'_> {
-    pub fn encode(self, encoder: &mut wgpu::CommandEncoder) {
-        let BufferCopy { from: (from, at), to: (to, target), bytes } = self;
-        encoder.copy_buffer_to_buffer(from, at, to, target, bytes);
+    /// Encodes the copy.
+    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder) {
+        encoder.copy_buffer_to_buffer(self.from.0, self.from.1, self.to.0, self.to.1, self.bytes);
     }
 }
 

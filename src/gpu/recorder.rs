@@ -12,7 +12,6 @@ use super::params::KernelParams;
 use super::pipeline::PARAMS;
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
-use super::transfer::BufferCopy;
 
 /// Counters of a recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

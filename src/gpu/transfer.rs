@@ -27,20 +27,6 @@ pub(crate) struct StagedCopy<'a> {
     pub at: u64,
 }
 
-/// A copy from one buffer to another, each with the byte where it begins.
-pub(super) struct BufferCopy<'a> {
-    from: (&'a wgpu::Buffer, u64),
-    to: (&'a wgpu::Buffer, u64),
-    bytes: u64,
-}
-
-impl BufferCopy<'_> {
-    /// Encodes the copy.
-    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder) {
-        encoder.copy_buffer_to_buffer(self.from.0, self.from.1, self.to.0, self.to.1, self.bytes);
-    }
-}
-
 impl Recorder {
     /// Submits, then writes `data` to elements `start..` of `array`, after everything recorded
     /// before and before everything recorded later. Does not wait.

@@ -278,7 +278,7 @@ const FEW: u64 = 1024;
 /// Extremes of points that the device need not wrap.
 struct Extremes {
     bounds: Bounds,
-    /// Smallest magnitude that is a normal number; infinity where there is none.
+    /// Smallest magnitude that is a normal number; infinity if all are 0 or subnormal.
     smallest_magnitude: f32,
 }
 

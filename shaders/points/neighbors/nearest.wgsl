@@ -42,9 +42,7 @@ fn begin_query#(row: u32) {
     clear_list#(reach#);
 #if resumes
     if begin_at > 0u {
-        distance#_@ = load_distance(first + min(@u, params.write - 1u));
-        index#_@ = select(NONE, load_index(first + min(@u, params.write - 1u)), @u < params.write);
-        take_reach#();
+        for (var n = 0u; n < params.write; n++) { insert#(load_distance(first + n), load_index(first + n)); }
     }
 #endif
 }
@@ -52,9 +50,9 @@ fn begin_query#(row: u32) {
 fn accept#(d: f32, s: u32) {
     if skip == 1u && s == number# { return; }
 #if later_pass
-    if d > previous_d# || (d == previous_d# && s > previous_s#) { insert#(d, s); }
+    if d > previous_d# || (d == previous_d# && s > previous_s#) { keep#(d, s); }
 #else
-    insert#(d, s);
+    keep#(d, s);
 #endif
 }
 
@@ -62,15 +60,19 @@ fn accept#(d: f32, s: u32) {
 fn end_query#(row: u32) {
     let number = result_row(row, number#);
     var reach = 0.0;
-    if @u < params.k && index#_@ != NONE { reach = distance#_@; }
+    if @u + params.write >= LENGTH && index#_@ != NONE { reach = distance#_@; }
     var state = begin(number, params.unit * sqrt(reach));
-    if @u < params.k && index#_@ != NONE { state = each(state, Neighbor(index#_@, params.unit * sqrt(distance#_@), vec3<f32>(0.0))); }
+    if @u + params.write >= LENGTH && index#_@ != NONE { state = each(state, Neighbor(index#_@, params.unit * sqrt(distance#_@), vec3<f32>(0.0))); }
     end(number, state);
 }
 #else
 fn end_query#(row: u32) {
     let first = result_row(row, number#) * params.k + params.done;
-    if @u < params.write { put(first + @u, distance#_@, index#_@); }
+    // The last entry first.
+    for (var n = params.write; n > 0u; n--) {
+        take_last#();
+        put(first + n - 1u, reach#, worst#);
+    }
 }
 
 /// Stores an entry: the square if there are more passes to come.

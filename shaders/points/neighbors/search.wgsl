@@ -19,7 +19,8 @@
 // - `is_candidate(source)`, asked after `begin_leaf()`: whether a source can matter at all;
 // - `accept#(square, index)` for each slot that reaches a source, then `merge_source(index)`;
 // - `can_skip(level, node, ..)`, whether nothing more can come of a node, and `must_repeat()`,
-//   whether a leaf has to be looked at again.
+//   whether a leaf has to be looked at again;
+// - with `queued`, `has_room()`, whether each slot can accept another source, and `empty_queues()`.
 //
 // Layout: `source` holds the tree's points (2 or 3 words each, along its curve), `order` the index
 // of each in the input, `box` eight words per node (bits of low and high, the least index of a
@@ -70,6 +71,8 @@ const UNIT: u32 = LANES * SLOTS;
 const NONE: u32 = 0xffffffffu;
 /// Beyond all coordinates.
 const FAR: f32 = 8e37;
+/// Beyond all squares.
+const FARTHEST: f32 = 0x1.fffffep+127;
 /// Tests that only prune take distances a little smaller than they are, so that rounding never
 /// discards a true neighbor: compilers may round the same sum in different ways.
 const CLOSER: f32 = 0.999999;
@@ -260,25 +263,40 @@ fn scan(leaf: u32, b: Bounds) {
         // Where pairs take different images, all sources are candidates.
         candidates |= select(0u, near << t, mixed);
     }
-    while candidates != 0u {
-        let j = leaf * LEAF + firstTrailingBit(candidates);
-        candidates &= candidates - 1u;
-        let at = source_at(j);
-        let s = index_of(j);
-        let dx# = nearest_image(x#, at.x, 0u);
-        let dy# = nearest_image(y#, at.y, 1u);
-        let dz# = nearest_image(z#, at.z, 2u);
-        let d# = square(scaled(dx#), scaled(dy#), scaled(dz#));
-#if offsets
-        offset# = -params.offset_unit * vec3<f32>(dx#, dy#, dz#);
+#if queued
+    loop {
+        while candidates != 0u && has_room() { candidates = accept_first(leaf, candidates); }
+        come_together();
+        if !any_lane(candidates != 0u || !has_room()) { break; }
+        empty_queues();
+#if cursor
+        rounds += LEAF + 8u;
 #endif
-        hits = 0u;
-        hits |= select(0u, 1u << #u, d# <= reach#);
-        hits = wanted_hits(j);
-        if extractBits(hits, #u, 1u) == 1u { accept#(d#, s); }
-        merge_source(s);
     }
+#else
+    while candidates != 0u { candidates = accept_first(leaf, candidates); }
     come_together();
+#endif
+}
+
+/// Accepts the first candidate of a leaf for the queries that reach it; returns the others.
+fn accept_first(leaf: u32, candidates: u32) -> u32 {
+    let j = leaf * LEAF + firstTrailingBit(candidates);
+    let at = source_at(j);
+    let s = index_of(j);
+    let dx# = nearest_image(x#, at.x, 0u);
+    let dy# = nearest_image(y#, at.y, 1u);
+    let dz# = nearest_image(z#, at.z, 2u);
+    let d# = square(scaled(dx#), scaled(dy#), scaled(dz#));
+#if offsets
+    offset# = -params.offset_unit * vec3<f32>(dx#, dy#, dz#);
+#endif
+    hits = 0u;
+    hits |= select(0u, 1u << #u, d# <= reach#);
+    hits = wanted_hits(j);
+    if extractBits(hits, #u, 1u) == 1u { accept#(d#, s); }
+    merge_source(s);
+    return candidates & (candidates - 1u);
 }
 
 // Entries of the stack are nodes to be visited: the level in the upper 4 bits, the node within its
@@ -330,17 +348,22 @@ fn stop_at(leaf: u32) {
 }
 #endif
 
-/// Traverses the tree except `own_leaf`.
+/// Looks at `own_leaf`, if it is one, and traverses the rest of the tree. Leaves are scanned in one
+/// place: each is long code.
 fn traverse(own_leaf: u32) {
     var stack_size = 0u;
     push_entry(&stack_size, params.levels << 28u);
+    var leaf = own_leaf;
+    if leaf != NONE { leaf_bounds = load_node(leaf).bounds; }
     loop {
-        let leaf = next_leaf(&stack_size, own_leaf);
-        if leaf == NONE { break; }
+        if leaf == NONE {
+            leaf = next_leaf(&stack_size, own_leaf);
+            if leaf == NONE { break; }
 #if cursor
-        rounds += params.leaf_rounds;
-        leaves++;
+            rounds += params.leaf_rounds;
+            leaves++;
 #endif
+        }
         scan(leaf, leaf_bounds);
 #if resumes
         if must_repeat() {
@@ -348,6 +371,7 @@ fn traverse(own_leaf: u32) {
             break;
         }
 #endif
+        leaf = NONE;
     }
 }
 
@@ -427,9 +451,10 @@ fn search(row: u32) {
     begin_group();
     if params.sources > 0u && any_lane(searching) {
         group_bounds = Bounds(lane_min(group_bounds.low), lane_max(group_bounds.high));
-        let own = own_leaf_of(group_row);
-        if own != NONE { scan(own, load_node(own).bounds); }
-        traverse(own);
+        traverse(own_leaf_of(group_row));
+#if queued
+        empty_queues();
+#endif
     }
     if row# < params.queries { end_query#(row#); }
     keep_cursor();

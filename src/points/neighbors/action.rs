@@ -74,6 +74,7 @@ pub(super) fn within_kernel(variant: SearchVariant, visit: &Action<'_>) -> Kerne
         .flag("links", false)
         .flag("squares", pairs)
         .flag("histogram", visit.in_workgroups())
+        .flag("queued", false)
         .flag("offsets", matches!(visit, Action::Callback(callback) if callback::takes_offset(callback)))
         .flag("stopping", stopping);
     let library = |source: KernelSource, text: &'static str| source.module(MODULE, text);

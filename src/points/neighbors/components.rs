@@ -190,6 +190,7 @@ fn link(variant: SearchVariant) -> KernelSource {
     search("neighbors::link", include_str!("../../../shaders/points/neighbors/link.wgsl"), variant)
         .flag("links", true)
         .flag("histogram", false)
+        .flag("queued", false)
         .flag("offsets", false)
 }
 

@@ -107,6 +107,13 @@ impl GroupShape {
         GroupShape { lanes, slots }
     }
 
+    /// Returns `true` if accepted sources wait in queues to be inserted into lists together: with
+    /// one query per lane of a subgroup, as on GPUs. Software renderers take longer with queues,
+    /// and votes of workgroups need barriers.
+    pub(super) fn queues(&self) -> bool {
+        matches!(self.lanes, Lanes::Subgroup { .. }) && self.slots == 1
+    }
+
     /// Lanes of a group at least.
     pub(super) fn least_lanes(&self) -> u32 {
         match self.lanes {

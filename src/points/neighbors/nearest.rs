@@ -8,7 +8,7 @@ use super::error::NeighborError;
 use super::group_shape::GroupShape;
 
 use super::lists::Fixed;
-use super::loop_budget::{LoopBudget, any_unfinished};
+use super::loop_budget::{LoopBudget, Portions, any_unfinished, scan};
 use super::query::{Nearest, RowOrder};
 use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal, search};
 use super::targets::Queries;
@@ -18,7 +18,15 @@ use crate::gpu::{Array, Callback, CallbackKey, DeviceError, Gpu, Kernel, KernelS
 use crate::points::tree::{LEAF, Tree};
 
 /// Entries that a list can have; longer ones take several passes.
-const LENGTHS: [u32; 7] = [1, 2, 4, 8, 16, 24, 32];
+const LENGTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+
+/// Lengths of lists whose entries wait to be inserted together, where they do: a queue besides
+/// longer ones would spill registers on RDNA 3.
+const QUEUED: std::ops::RangeInclusive<u32> = 4..=16;
+
+/// Most rounds of loops per accepted source where entries wait. A leaf takes up to ten times those
+/// that the kernel counts: a lane that has sources left afterwards has inserted four.
+const QUEUE_ROUNDS: u32 = 12;
 
 /// The longest list.
 const LONGEST: u32 = LENGTHS[LENGTHS.len() - 1];
@@ -64,7 +72,7 @@ struct ListPass<'a> {
 /// Searches of the nearest sources (k nearest neighbors).
 ///
 /// - Any `k` up to 1024 at run time: lists of up to 32 are kept in registers (kernels are compiled
-///   for 1, 2, 4, 8, 16, 24 and 32), longer ones take a traversal of the tree for each 32 entries.
+///   for 1, 2, 4, 8, 16 and 32), longer ones take a traversal of the tree for each 32 entries.
 /// - The result is unique: entries are in the order of (`f32` square of the distance, index), also
 ///   among coincident points.
 /// - Everything is recorded; nothing submits or waits, except in large trees on drivers that limit
@@ -195,7 +203,7 @@ impl NearestSearch {
         let leaves = gpu.array("neighbors::leaves", rows.div_ceil(self.form.queries()))?;
         let lists = empty_lists(&gpu, rows, knn.k)?;
         let mut params = SearchParams { write: knn.k, ..queries.params(tree, &knn, &units)? };
-        if let Some(portions) = self.budget.portions(self.form, tree.len().div_ceil(LEAF), 0)? {
+        if let Some(portions) = self.portions(tree)? {
             (params.rounds, params.leaf_rounds) = (portions.rounds, portions.leaf);
         }
         let mut arrays = queries.arrays(tree);
@@ -220,9 +228,8 @@ impl NearestSearch {
     ) -> Result<(), NeighborError> {
         knn.check()?;
         callback::check("Callback on neighbors", callback)?;
-        let leaves = tree.len().div_ceil(LEAF);
         let units = queries.units(tree, knn.within, f32::INFINITY);
-        let one_dispatch = self.budget.portions(self.form, leaves, 0)?.is_none();
+        let one_dispatch = self.portions(tree)?.is_none();
         let one_unit = units.finer(&queries.extent(tree)).is_none();
         if !one_dispatch || !one_unit || knn.k > LONGEST || callback::takes_offset(callback) {
             return self.visit_stored(recorder, tree, queries, knn, callback);
@@ -276,6 +283,14 @@ impl NearestSearch {
         Ok(())
     }
 
+    /// Returns the portions of a traversal, if it could take too many rounds.
+    fn portions(&self, tree: &Tree) -> Result<Option<Portions>, DeviceError> {
+        let each = if self.form.queues() { QUEUE_ROUNDS } else { 0 };
+        let portions = self.budget.portions(self.form, tree.len().div_ceil(LEAF), each)?;
+        // Kernels count the rounds of queues themselves.
+        Ok(portions.map(|portions| Portions { leaf: scan(self.form), ..portions }))
+    }
+
     /// Stores lists, in as many units as the coordinates knn for.
     fn fill(&self, recorder: &mut Recorder, search: &ListPass<'_>) -> Result<(), NeighborError> {
         let ListPass { tree, queries, knn, lists, part, .. } = search;
@@ -314,7 +329,7 @@ impl NearestSearch {
         keep_squares: bool,
     ) -> Result<(), NeighborError> {
         let ListPass { tree, queries, knn, rows, lists, part } = search;
-        let portions = self.budget.portions(self.form, tree.len().div_ceil(LEAF), 0)?;
+        let portions = self.portions(tree)?;
         let params = SearchParams { by_number: rows.by_number(), ..queries.params(tree, knn, units)? };
         // Later passes and portions go on from squares.
         let squares = knn.k > LONGEST || portions.is_some();
@@ -406,6 +421,9 @@ fn nearest(label: &str, variant: SearchVariant, length: u32) -> KernelSource {
         .flag("links", false)
         .flag("histogram", false)
         .flag("offsets", false)
+        .flag("network", variant.form.queues())
+        .flag("queued", variant.form.queues() && QUEUED.contains(&length))
+        .constant("LENGTH", length)
         .repeat('@', length)
 }
 

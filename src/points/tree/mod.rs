@@ -219,8 +219,8 @@ impl Builder {
         Ok((positions, order))
     }
 
-    /// Returns the indices `0..count` of at most [`LEAF`] points: the first ones of an array that is
-    /// uploaded at the first call.
+    /// Returns the indices `0..count` of at most [`LEAF`] points: the first ones of an array that
+    /// is uploaded at the first call.
     fn first_indices(&self, recorder: &mut Recorder, count: u64) -> Result<Array<u32>, DeviceError> {
         let mut indices = self.indices.lock().unwrap_or_else(PoisonError::into_inner);
         let all = match &*indices {
