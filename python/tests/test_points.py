@@ -232,7 +232,8 @@ def test_a_box_in_another_unit_is_warned_of(form):
     given, points = FORMS[form], RNG.random((200, 3)).astype(np.float32)
     far, near = given(1000 * points), given(points)
     outside = int((1000 * points > 2).any(axis=1).sum())
-    far_outside = f"{outside} of 200 points lie more than one side outside the box, the farthest 99"
+    farthest = float((1000 * points).max()) - 1
+    far_outside = f"{outside} of 200 points lie more than one side outside the box, the farthest {farthest:.1f} sides"
     for name, call in {
         "data": lambda: meshloom.power_spectrum(far, 1.0, mesh=8),
         "points": lambda: meshloom.pair_counts(far, [0, 0.1], box=1.0),

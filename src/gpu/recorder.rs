@@ -288,7 +288,7 @@ impl Recorder {
             return Err(DeviceError::Misuse { what: "Recorder".into(), why: why.into() });
         }
         if self.commands.is_empty() && copies.is_empty() {
-            return Ok(());
+            return self.gpu.check();
         }
         self.counts.submits += u64::from(!self.commands.is_empty());
         let handed = match self.gpu.0.pipelines.observer {

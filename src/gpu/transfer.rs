@@ -9,12 +9,10 @@ use crate::host_memory;
 
 /// Bytes that a download copies at a time, so that staging stays small.
 const CHUNK: u64 = 16 << 20;
+
 /// Bytes that are downloaded by the submission of what is recorded, several arrays through one
 /// staging buffer. For more, the copies take longer than a submission, and what is recorded should
 /// give its memory back first.
-const SMALL: u64 = 64 << 10;
-
-/// Bytes of a download up to which it is submitted together with what was recorded before.
 const SMALL: u64 = 64 << 10;
 
 /// A range of an array, the staging buffer that it is copied to or from, and where it lies there;
@@ -182,12 +180,10 @@ impl Recorder {
         bytes: u64,
         body: impl FnOnce(&[u8]),
     ) -> Result<(), DeviceError> {
-        if bytes > SMALL {
-            // Arrays of recorded work give their memory back before the staging buffer takes any.
-            self.submit()?;
-        }
+        // Arrays of recorded work give their memory back before the staging buffer takes any.
+        self.submit()?;
         let staging = self.staging_buffer(StagingDirection::ToHost, bytes)?;
-        self.submit_and_copy(BufferCopy { from: (buffer, offset), to: (staging.buffer(), 0), bytes })?;
+        self.submit_copies([BufferCopy { from: (buffer, offset), to: (staging.buffer(), 0), bytes }]);
         let map = Map::begin(self.gpu(), staging.buffer(), wgpu::MapMode::Read, bytes);
         map.wait(self.last.as_ref())?;
         read_mapped(staging.buffer(), bytes, body)
