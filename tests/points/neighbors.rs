@@ -376,6 +376,73 @@ fn words_that_are_full_go_to_the_result() {
     }
 }
 
+/// Counts the sources from the nearest node that no query reaches to the farthest that all do.
+#[test]
+fn nodes_count_as_a_whole() {
+    let mut bench = Bench::own();
+    let mut kinds: Vec<(PairFilter, fn(usize, usize) -> bool)> = vec![(PairFilter::All, |_, _| true)];
+    kinds.push((PairFilter::ExcludeSelf, |q, s| q != s));
+    kinds.push((PairFilter::Half, |q, s| s > q));
+    let queries = points(Kind::Two, 70, 3, 22);
+    for domain in domains(3) {
+        let (tree, sources) = own(&domain, &points(Kind::Uniform, 1200, 3, 21), &mut bench);
+        let places = Cloud::from_host(&mut bench.recorder, &domain, &queries).unwrap();
+        let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
+        let wrapped = bench.recorder.download(places.positions(), 0, queries.len() as u64).unwrap();
+        for (asked, at) in [(Queries::Own, &sources), (Queries::At(&targets), &wrapped)] {
+            for &(which, kept) in &kinds {
+                for radius in [0.37, 0.71, 9.0] {
+                    let within = Predicate::within(radius).filter(which);
+                    let counts = bench.radius.counts(&mut bench.recorder, &tree, asked, &within).unwrap();
+                    let have = bench.recorder.download(&counts, 0, counts.len()).unwrap();
+                    let want = brute_within(&domain, &sources, at, radius, kept);
+                    assert!(
+                        have.iter().zip(&want).all(|(&have, want)| have as usize == want.len()),
+                        "{radius} {which:?}"
+                    );
+                }
+                // In registers, in workgroups, and in the result.
+                for (bins, last) in [(2, 1.3), (17, 9.0), (2050, 205.0)] {
+                    let edges: Vec<f64> = (0..=bins).map(|i| 0.11 + f64::from(i) * last / f64::from(bins)).collect();
+                    let bins = Bins::new(&edges).unwrap();
+                    let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
+                    bench.recorder.clear(&counts);
+                    bench.radius.pairs(&mut bench.recorder, &tree, asked, &bins, which, &counts).unwrap();
+                    let have = join_u64(&bench.recorder.download(&counts, 0, counts.len()).unwrap());
+                    assert_eq!(
+                        have,
+                        brute_pairs(&domain, &sources, at, bins.edges(), kept),
+                        "{} {which:?}",
+                        bins.len()
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// 70,000 points at one place, which nodes count as a whole: more than a word of a histogram takes.
+#[test]
+fn large_nodes_go_to_the_result() {
+    let mut bench = Bench::own();
+    let domain = Domain::open(2).unwrap();
+    let n = 70_000u64;
+    let (tree, _) = own(&domain, &vec![0.25; 2 * n as usize], &mut bench);
+    for bins in [2, 17, 2050] {
+        let edges: Vec<f64> = (0..=bins).map(f64::from).collect();
+        let bins = Bins::new(&edges).unwrap();
+        let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
+        bench.recorder.clear(&counts);
+        let which = PairFilter::ExcludeSelf;
+        let before = bench.recorder.counts().dispatches;
+        bench.radius.pairs(&mut bench.recorder, &tree, Queries::Own, &bins, which, &counts).unwrap();
+        let have = join_u64(&bench.recorder.download(&counts, 0, counts.len()).unwrap());
+        assert_eq!((have[0], have[1..].iter().sum::<u64>()), (n * (n - 1), 0), "{} bins", bins.len());
+        // Far fewer rounds than the 5 10^9 pairs would take, which need many portions.
+        assert!(bench.recorder.counts().dispatches - before < 8, "{} bins", bins.len());
+    }
+}
+
 /// Pairs of a lattice at distances that are edges, as exact as integers.
 #[test]
 fn distances_of_a_lattice_are_told_from_edges() {
@@ -597,9 +664,16 @@ fn a_walk_through_more_than_a_driver_allows_at_once() {
     let (tree, _) = own(&domain, &points(Kind::Uniform, n, 2, 17), &mut bench);
     let places = Cloud::from_host(&mut bench.recorder, &domain, &[0.5, 0.5, -3.0, 2.0]).unwrap();
     let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
+    let seen = bench.recorder.gpu().array::<u32>("seen", 2).unwrap();
+    bench.recorder.clear(&seen);
+    let text = "alias State = u32;
+        fn begin(query: u32, reach: f32) -> State { return load_seen(query); }
+        fn each(state: State, near: Neighbor) -> State { return state + 1u; }
+        fn end(query: u32, state: State) { store_seen(query, state); }";
+    let callback = Callback::new(text).write("seen", &seen);
     let within = Predicate::within(10.0);
-    let counts = bench.radius.counts(&mut bench.recorder, &tree, Queries::At(&targets), &within).unwrap();
-    assert_eq!(bench.recorder.download(&counts, 0, 2).unwrap(), [n as u32; 2]);
+    bench.radius.visit(&mut bench.recorder, &tree, Queries::At(&targets), &within, &callback).unwrap();
+    assert_eq!(bench.recorder.download(&seen, 0, 2).unwrap(), [n as u32; 2]);
     // As many points at one distance, of which the first are wanted.
     let (tree, _) = own(&domain, &vec![0.25; 2 * n], &mut bench);
     let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();

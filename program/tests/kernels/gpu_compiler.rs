@@ -262,7 +262,7 @@ const BUDGETS: &[Budget] = &[
     budget("neighbors::link_", 0, [24, 8], 2048),
     budget("neighbors::sort_rows", 0, [24, 8], 4096),
     budget("neighbors::link", 0, [16, 4], 8192),
-    budget("neighbors::within", 0, [16, 4], 8192),
+    budget("neighbors::within", 0, [16, 4], 9728),
     budget("neighbors::nearest", 0, [10, 2], 20480),
     budget("primitives::scan_apply", 0, [20, 6], 4096),
     budget("primitives::sort_codes", 0, [16, 4], 4096),

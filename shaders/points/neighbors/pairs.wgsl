@@ -35,9 +35,14 @@ fn add_to_bin(bin: u32, amount: u32) {
     if before + amount < before { add_bins(2u * bin + 1u, 1u); }
 }
 
+/// Adds more pairs than a word could hold in `histogram`.
+fn add_many(bin: u32, count: u32) {
+    for (var n = 0u; n < WEIGHT; n++) { add_to_bin(bin, count); }
+}
+
 #if histogram
-/// Counts from which on the invocation that reaches them takes them to `bins`: long before a word
-/// overflows.
+/// An invocation that takes a count across a multiple of this takes as much to `bins`. So a count
+/// never exceeds it by more than all invocations add at once, and no word overflows.
 const FULL: u32 = 0x10000u;
 
 var<workgroup> histogram: array<atomic<u32>, BINS>;
@@ -55,15 +60,17 @@ fn end_histogram(invocation: u32) {
     }
 }
 
-fn count_pair(bin: u32) {
-    let before = atomicAdd(&histogram[bin], WEIGHT);
-    if before < FULL && before + WEIGHT >= FULL {
-        atomicSub(&histogram[bin], FULL);
-        add_to_bin(bin, FULL);
+fn count_pairs(bin: u32, count: u32) {
+    if count >= FULL { add_many(bin, count); return; }
+    let before = atomicAdd(&histogram[bin], WEIGHT * count);
+    let full = (before + WEIGHT * count) / FULL - before / FULL;
+    if full > 0u {
+        atomicSub(&histogram[bin], full * FULL);
+        add_to_bin(bin, full * FULL);
     }
 }
 #else
-fn count_pair(bin: u32) { add_to_bin(bin, WEIGHT); }
+fn count_pairs(bin: u32, count: u32) { add_many(bin, count); }
 #endif
 
 /// Words are emptied by the pair that fills them.
@@ -75,10 +82,17 @@ fn begin(query: u32, reach: f32) -> State {
     return 0u;
 }
 
-fn each(state: State, near: Neighbor) -> State {
-    let square = near.distance;
-    if square >= first_edge && square < last_edge { count_pair(bin_of(square)); }
+fn each(state: State, near: Neighbor) -> State { return each_of(state, near.distance, 1u); }
+
+fn each_of(state: State, square: f32, count: u32) -> State {
+    if square >= first_edge && square < last_edge { count_pairs(bin_of(square), count); }
     return state;
+}
+
+/// Returns `true` if no edge lies between two squares.
+fn is_alike(near: f32, far: f32) -> bool {
+    let next = select(bin_of(near) + 1u, 0u, near < first_edge);
+    return near >= last_edge || far < load_edges(next);
 }
 
 fn end(query: u32, state: State) {}

@@ -58,4 +58,26 @@ fn each(state: State, near: Neighbor) -> State {
     return state;
 }
 
+fn each_of(state: State, square: f32, count: u32) -> State {
+    // Several nodes may follow each other without a leaf between them.
+    empty_full();
+    if count < FULL {
+        reached_@ += select(0u, count, square >= edge_@);
+        return state;
+    }
+    var bin = BINS;
+    if square >= edge_@ { bin = @u; }
+    if bin < BINS {
+        for (var n = 0u; n < WEIGHT; n++) { add_to_bin(bin, count); }
+    }
+    return state;
+}
+
+/// Returns `true` if no edge lies between two squares.
+fn is_alike(near: f32, far: f32) -> bool {
+    var alike = true;
+    alike = alike && (near >= edge_@) == (far >= edge_@);
+    return alike;
+}
+
 fn end(query: u32, state: State) {}

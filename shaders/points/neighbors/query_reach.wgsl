@@ -8,7 +8,9 @@ fn begin_leaf() {}
 #endif
 fn is_candidate(j: u32) -> bool { return true; }
 fn merge_source(s: u32) {}
+#if !whole
 fn can_skip(level: u32, node: u32, loaded: Node) -> bool { return false; }
+#endif
 fn must_repeat() -> bool { return false; }
 
 /// Returns the greatest reach of the group.

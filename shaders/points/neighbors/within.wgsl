@@ -9,6 +9,9 @@
 #import neighbors::neighbor
 #import neighbors::callback
 #import neighbors::query_reach
+#if whole
+#import neighbors::whole_nodes
+#endif
 
 var<private> state#: State;
 

@@ -75,6 +75,8 @@ pub(super) fn within_kernel(variant: SearchVariant, visit: &Action<'_>) -> Kerne
         .flag("squares", pairs)
         .flag("histogram", visit.in_workgroups())
         .flag("queued", false)
+        .flag("whole", matches!(visit, Action::Count | Action::Pairs { .. }))
+        .module("neighbors::whole_nodes", include_str!("../../../shaders/points/neighbors/whole_nodes.wgsl"))
         .flag("offsets", matches!(visit, Action::Callback(callback) if callback::takes_offset(callback)))
         .flag("stopping", stopping);
     let library = |source: KernelSource, text: &'static str| source.module(MODULE, text);

@@ -191,6 +191,7 @@ fn link(variant: SearchVariant) -> KernelSource {
         .flag("links", true)
         .flag("histogram", false)
         .flag("queued", false)
+        .flag("whole", false)
         .flag("offsets", false)
 }
 

@@ -423,6 +423,7 @@ fn nearest(label: &str, variant: SearchVariant, length: u32) -> KernelSource {
         .flag("offsets", false)
         .flag("network", variant.form.queues())
         .flag("queued", variant.form.queues() && QUEUED.contains(&length))
+        .flag("whole", false)
         .constant("LENGTH", length)
         .repeat('@', length)
 }
