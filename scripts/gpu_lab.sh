@@ -94,6 +94,9 @@ else
             step "fft-$columns-$points" 20 fft --size 512 --complex --columns $columns --points $points --kernels
         done
     done
+    for points in 16 32; do
+        step "fft-long-$points" 30 fft --size 1024 --complex --columns 16 --points $points --kernels
+    done
     step fft-default 40 fft --size 256,512,1024 --kernels
     step pm 60 pm --size 512 --kernels
     step sort 40 sort --size 100000,1000000,100000000 --kernels

@@ -7,14 +7,15 @@ use super::line::{LineKernel, LineWorkgroup};
 /// workgroup access at the same time, in order. Each stage except the last writes the results of
 /// its butterflies; each stage except the first reads their points.
 fn replay(kernel: &LineKernel, shape: &LineWorkgroup, radices: &[u64]) -> Vec<Vec<u64>> {
-    let LineWorkgroup { lanes, lines, cells, .. } = *shape;
+    let LineWorkgroup { lanes, lines, exchange, cells, .. } = *shape;
     let n: u64 = radices.iter().product();
     let invocations: Vec<[u64; 2]> = (0..lanes * lines)
         .map(|local| if kernel.strided() { [local % lines, local / lines] } else { [local / lanes, local % lanes] })
         .collect();
     let mut accesses = Vec::new();
     let mut access = |at: &dyn Fn(u64) -> Option<u64>| {
-        let place = |&[column, lane]: &[u64; 2]| Some(column * cells.columns + cells.offset(at(lane)?));
+        let at_once = exchange.lines_at_once(lines);
+        let place = |&[column, lane]: &[u64; 2]| Some(column % at_once * cells.columns + cells.offset(at(lane)?));
         accesses.push(invocations.iter().filter_map(place).collect());
     };
     let mut done = 1;
@@ -43,6 +44,7 @@ mod tests {
     use super::super::line::{LineFormat, LineKernel, LineWorkgroup, Order, Side, Span, Work};
     use super::super::spec::Precision;
     use super::replay;
+    use crate::gpu::ROW;
     use meshloom_sanitizer::machine::{GPUS, H100, Machine};
 
     const PLAIN: Side = Side { format: LineFormat::Complex, order: Order::Strided, span: Span::Whole };
@@ -64,7 +66,7 @@ mod tests {
     }
 
     fn conflicts_of(machine: &Machine, kernel: &LineKernel, shape: &LineWorkgroup, limits: Limits) -> [f64; 2] {
-        let bytes = if shape.together { 8 } else { 4 };
+        let bytes = shape.exchange.cell_bytes(4) as u32;
         let mut radices = shape.core.stages().radices.clone();
         let mut accesses = replay(kernel, shape, &radices);
         let several = kernel.work != Work::Forward || matches!(shape.core, Core::Bluestein { .. });
@@ -139,7 +141,7 @@ mod tests {
                 longest = if passes.len() == 1 { n } else { longest };
                 for AxisPass { kernel, shape, .. } in &passes {
                     assert!(shape.lines >= 8, "{name}: {} lines side by side", shape.lines);
-                    let bytes = shape.cells.count * if shape.together { 8 } else { 4 };
+                    let bytes = shape.cells.count * shape.exchange.cell_bytes(4);
                     let invocations = shape.lanes * shape.lines;
                     let registers = invocations * (2 * shape.core.stages().held() + 32);
                     assert!(invocations <= limits.invocations, "{name}: {shape:?}");
@@ -156,6 +158,22 @@ mod tests {
                 assert_eq!(moved, 16 * n * passes.len() as u64, "{name}");
             }
             assert!(longest >= 1024, "{}: one pass up to {longest}", machine.name);
+        }
+    }
+
+    #[test]
+    fn rows_along_strided_axes_are_long() {
+        for machine in GPUS {
+            let limits = limits(u64::from(machine.workgroup_memory[1]), u64::from(machine.invocations));
+            let shape = |n: u64, points: u64| kernel(n, 1).shape(Limits { points, alone: points, ..limits }).unwrap();
+            for n in [64, 96, 128, 256, 384, 512] {
+                assert_eq!(8 * shape(n, 16).lines, ROW, "{n} on {}", machine.name);
+            }
+            // Two stages of 32 points, with cells for half of the lines at a time.
+            let long = shape(1024, 32);
+            assert_eq!((8 * long.lines, long.core.stages().radices.len()), (ROW, 2), "{}", machine.name);
+            let [worst, mean] = conflicts_of(&machine, &kernel(1024, 1), &long, limits);
+            assert!(worst <= 2.0 && mean <= 1.5, "{}: {worst}, {mean}", machine.name);
         }
     }
 

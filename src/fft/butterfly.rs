@@ -37,6 +37,14 @@ impl Code {
         name
     }
 
+    /// Appends a variable of a type and returns its name.
+    pub fn variable(&mut self, element: &str) -> String {
+        self.names += 1;
+        let name = format!("v{}", self.names);
+        self.line(format!("var {name}: {element};"));
+        name
+    }
+
     /// Returns an exact literal of the precision.
     pub fn literal(&self, value: f64) -> String {
         self.precision.literal(value)

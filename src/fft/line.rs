@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use super::core::{Core, Limits};
 use super::spec::Precision;
-use crate::gpu::{REGISTERS, SECTOR};
+use crate::gpu::{REGISTERS, ROW, SECTOR};
 
 /// The minimum of workgroup memory that WebGPU requires.
 const FLOOR_BYTES: u64 = 16384;
@@ -158,6 +158,30 @@ pub struct LineKernel {
     pub in_place: bool,
 }
 
+/// The numbers that invocations exchange at a time through workgroup memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// Complex numbers.
+    Together,
+    /// Real parts, then imaginary parts, in half the memory.
+    Apart,
+    /// Real parts of the first half of the lines, then of the second half, then imaginary parts, in
+    /// a quarter of the memory.
+    Halves,
+}
+
+impl Exchange {
+    /// Returns the lines that have cells at the same time.
+    pub fn lines_at_once(self, lines: u64) -> u64 {
+        if self == Exchange::Halves { lines / 2 } else { lines }
+    }
+
+    /// Returns the bytes of a cell, for real numbers of `bytes` bytes.
+    pub fn cell_bytes(self, bytes: u64) -> u64 {
+        if self == Exchange::Together { 2 * bytes } else { bytes }
+    }
+}
+
 /// The layout of lines over a workgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineWorkgroup {
@@ -166,9 +190,8 @@ pub struct LineWorkgroup {
     pub lanes: u64,
     /// Lines per workgroup.
     pub lines: u64,
-    /// Whether real and imaginary parts are exchanged together. Otherwise they follow each other,
-    /// in half the workgroup memory.
-    pub together: bool,
+    /// The numbers that are exchanged at a time.
+    pub exchange: Exchange,
     /// The layout of points in workgroup memory.
     pub(super) cells: LineCells,
 }
@@ -321,12 +344,16 @@ impl LineKernel {
             let lanes = self.movers();
             let core = Core::Direct(super::core::RadixStages { lanes, radices: vec![1] });
             let cells = LineCells::default();
-            return Some(LineWorkgroup { core, lanes, lines: 64u64.div_ceil(lanes), together: true, cells });
+            let lines = 64u64.div_ceil(lanes);
+            return Some(LineWorkgroup { core, lanes, lines, exchange: Exchange::Together, cells });
         }
         let bytes = self.precision.bytes();
         // A filter has at least two transforms; in loops its code stays short.
         let alone = if matches!(self.work, Work::Filter(_)) { limits.alone.min(16) } else { limits.alone };
-        let core = Core::new(self.core_points(), Limits { alone, ..limits }, bytes)?;
+        // With more than 16 points in an invocation, contiguous lines and filters spill registers.
+        let many = !limits.shared || self.strided() && !matches!(self.work, Work::Filter(_));
+        let points = if many { limits.points } else { limits.points.min(16) };
+        let core = Core::new(self.core_points(), Limits { alone, points, ..limits }, bytes)?;
         let lanes = core.stages().lanes;
         let exchanged = core.exchanged(self.core_points());
         let wanted = match (self.strided(), lanes) {
@@ -344,19 +371,25 @@ impl LineKernel {
             return (lines > 0).then(|| {
                 let lines = 1 << lines.ilog2();
                 let cells = LineCells::new(lines, self.buffers() * exchanged, true, false);
-                LineWorkgroup { core, lanes, lines, together: true, cells }
+                LineWorkgroup { core, lanes, lines, exchange: Exchange::Together, cells }
             });
         }
         let laid_out = |padded: bool| {
             let length = if padded { exchanged + exchanged / LineCells::RUN } else { exchanged };
-            let fit = |together: bool| {
-                let cell = bytes * if together { 2 } else { 1 };
-                if exchanged == 0 { most } else { most.min(limits.workgroup_bytes / (length * cell)) }
+            let fit = |exchange: Exchange| {
+                let line = length * exchange.cell_bytes(bytes);
+                let times = if exchange == Exchange::Halves { 2 } else { 1 };
+                if exchanged == 0 { most } else { most.min(times * (limits.workgroup_bytes / line)) }
             };
-            let together = fit(true) >= self.full_tile(limits).min(fit(false));
-            let lines = if together { fit(true) } else { fit(false) }.checked_ilog2().map(|log| 1 << log)?;
-            let cells = LineCells::new(lines, exchanged, self.strided(), padded);
-            Some(LineWorkgroup { core: core.clone(), lanes, lines, together, cells })
+            // Halves take twice the barriers, with half of the invocations idle between them.
+            let long = limits.shared && self.strided() && fit(Exchange::Halves) >= self.wide_tile(limits);
+            let last = if long { Exchange::Halves } else { Exchange::Apart };
+            let wanted = self.wide_tile(limits).min(fit(last));
+            let all = [Exchange::Together, Exchange::Apart, last];
+            let exchange = all.into_iter().find(|&exchange| fit(exchange) >= wanted)?;
+            let lines = fit(exchange).checked_ilog2().map(|log| 1 << log)?;
+            let cells = LineCells::new(exchange.lines_at_once(lines), exchanged, self.strided(), padded);
+            Some(LineWorkgroup { core: core.clone(), lanes, lines, exchange, cells })
         };
         let plain = laid_out(false)?;
         // The first butterflies write points far apart. Later stages write runs, which spread over
@@ -366,15 +399,15 @@ impl LineKernel {
         let [first, last] = [core.stages().radices.first(), core.stages().radices.last()];
         let apart = [first, last.filter(|_| turns)].into_iter().flatten().any(|radix| radix.is_multiple_of(4));
         // Neighboring columns that fill half a row of banks conflict at most in pairs.
-        let words = bytes / 4 * if plain.together { 2 } else { 1 };
-        let crowded = apart && (!self.strided() || plain.lines * words < 16);
+        let words = plain.exchange.cell_bytes(bytes) / 4;
+        let crowded = apart && (!self.strided() || plain.exchange.lines_at_once(plain.lines) * words < 16);
         // At the minimum of workgroup memory every byte is used, and software renderers have no
         // banks.
         let pads = lanes > 1 && crowded && limits.shared && limits.workgroup_bytes > FLOOR_BYTES;
         // A narrower tile costs more than conflicts, and so does one more exchange if columns are
         // neighbors.
         let as_good = |padded: &LineWorkgroup| {
-            padded.lines == plain.lines && (padded.together == plain.together || !self.strided())
+            padded.lines == plain.lines && (padded.exchange == plain.exchange || !self.strided())
         };
         let padded = pads.then(|| laid_out(true)).flatten().filter(as_good);
         Some(padded.unwrap_or(plain))
@@ -384,6 +417,13 @@ impl LineKernel {
     /// allow; 1 if lines do not lie side by side.
     pub(super) fn full_tile(&self, limits: Limits) -> u64 {
         if self.strided() { limits.columns.min(SECTOR / (2 * self.precision.bytes())) } else { 1 }
+    }
+
+    /// Returns the lines of a tile whose rows are as long as GPUs want them, as
+    /// [`full_tile`](Self::full_tile) does.
+    fn wide_tile(&self, limits: Limits) -> u64 {
+        let row = if limits.shared { ROW } else { SECTOR };
+        if self.strided() { limits.columns.min(row / (2 * self.precision.bytes())) } else { 1 }
     }
 
     /// Returns whether input and output of an in-place kernel, of which one is real, are both used

@@ -132,9 +132,12 @@ impl<'a> Tuner<'a> {
             changes.push((|c, n| c.depth = n as usize, &[4, 8, 16]));
         }
         match self.gpu.common().profile {
+            // With 32 points an invocation takes lines of up to 1024 in two stages, but has few
+            // others beside it; the best number of columns differs.
             Profile::Gpu => {
                 changes.push((|c, n| c.tuning.columns = n, &[8, 16, 32]));
-                changes.push((|c, n| (c.tuning.points, c.tuning.alone) = (n, n), &[8, 16]));
+                changes.push((|c, n| (c.tuning.points, c.tuning.alone) = (n, n), &[8, 16, 32]));
+                changes.push((|c, n| c.tuning.columns = n, &[8, 16, 32]));
             }
             Profile::Software => {
                 changes.push((|c, n| c.tuning.alone = n, &[32, 64, 128]));

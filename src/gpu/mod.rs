@@ -60,7 +60,7 @@ pub(crate) use pipeline::Trust;
 pub use pipeline_cache::cache_directory;
 pub use pool::MemoryKind;
 pub(crate) use pool::class as pooled;
-pub use profile::{Profile, REGISTERS, SECTOR, WorkgroupShape};
+pub use profile::{Profile, REGISTERS, ROW, SECTOR, WorkgroupShape};
 pub use recorder::{Recorder, RecorderCounts};
 pub use source::{Access, Element, KernelSource, ParamsSpace, Slot, Variant, WindowBinding};
 pub(crate) use staging::{Map, MappedBytes, Staging, StagingDirection, staging_size};

@@ -270,6 +270,21 @@ fn powers_of_two_shared_by_invocations() {
     });
 }
 
+/// Wide tiles of long lines, whose workgroup memory holds half of the lines at a time.
+#[test]
+fn lines_in_two_stages() {
+    let gpu = Gpu::open(&options(), 0).unwrap();
+    let mut bench =
+        Bench::new(&gpu, TransformTuning { points: 32, alone: 32, ..TransformTuning::profile(Profile::Gpu) });
+    for n in [512, 1024, 930] {
+        for (axis, cells) in [[n, 3, 7], [3, n, 7]].into_iter().enumerate() {
+            let spec = Spec::of::<[f32; 2]>(cells).axes([0, 1, 2].map(|a| a == axis));
+            let errors = bench.errors::<[f32; 2]>(&spec);
+            assert!(errors.iter().all(|error| *error <= 1.0), "{n} along {axis}: {errors:?}");
+        }
+    }
+}
+
 #[test]
 fn the_floor() {
     let options = Options { floor: true, ..options() };

@@ -42,6 +42,9 @@ const GROUPS: [GroupShape; 2] = [
 /// Returns the kernels that a GPU gets.
 fn kernels() -> Vec<KernelSource> {
     let transforms = fft::line_kernels(Precision::Single, &LENGTHS, LIMITS);
+    // The tuner tries lines of two stages.
+    let two_stages = Limits { points: 32, alone: 32, ..LIMITS };
+    let transforms = transforms.into_iter().chain(fft::line_kernels(Precision::Single, &[512, 1024], two_stages));
     let serial = |source: &KernelSource| source.fixed_group() == Some(8);
     let search = |source: &KernelSource| source.label().starts_with("neighbors::") && source.fixed_group().is_some();
     let others = meshloom_program::kernels().into_iter().filter(move |source| !serial(source) && !search(source));
@@ -244,6 +247,7 @@ const BUDGETS: &[Budget] = &[
     budget("fft::Forward(4096)", 0, [6, 1], 16384),
     budget("fft::Backward(4096)", 0, [6, 1], 16384),
     budget("fft::Filter(3)(1024)", 0, [8, 2], 17408),
+    budget("fft::Forward(1024)", 0, [8, 2], 17408),
     budget("fft::Filter(3)(60)", 0, [8, 1], 16384),
     budget("fft::", 0, [8, 2], 16384),
     budget("mesh::kick_drift", 0, [24, 4], 10240),

@@ -3,8 +3,8 @@
 //! Stages are Stockham's autosort (Cochran et al. 1967). With `L` the product of the radices done
 //! so far, butterfly `j` of a stage of radix `R` takes the points `j + i n / R`, multiplies them by
 //! the twiddles `exp(-+2 pi i (j mod L) i / (L R))` and writes them to `(j - j mod L) R + j mod L +
-//! i L`. Between stages the invocations of a line exchange points through workgroup memory: real
-//! and imaginary parts together if both fit, else one after the other.
+//! i L`. Between stages the invocations of a line exchange points through workgroup memory, in one
+//! of the ways of [`Exchange`](super::line::Exchange).
 //!
 //! Other lengths are a convolution of `x_j exp(-i pi j^2 / n)` with the conjugate chirp (Bluestein
 //! 1970). Real lines of even length are transformed as complex lines of half the length (Press et
@@ -24,7 +24,7 @@ use std::collections::HashMap;
 
 use super::butterfly::Code;
 use super::core::Core;
-use super::line::{LineCells, LineFormat, LineKernel, LineParams, LineWorkgroup, Order, Work};
+use super::line::{Exchange, LineCells, LineFormat, LineKernel, LineParams, LineWorkgroup, Order, Work};
 use super::options::PassCallbacks;
 use super::spec::Precision;
 use super::tables::Table;
@@ -279,17 +279,21 @@ impl Writer<'_> {
     /// Returns the bytes of workgroup memory, and its declaration with the function for the cell of
     /// a point.
     fn shared_memory(&self) -> (u64, String) {
-        let LineWorkgroup { lines, together, cells, .. } = self.shape;
-        let LineCells { columns, padded, count, .. } = *cells;
+        let LineWorkgroup { lines, exchange, cells, .. } = self.shape;
+        let LineCells { columns, points, padded, count } = *cells;
         if count == 0 {
             return (0, String::new());
         }
         let real = self.kernel.precision.bytes();
-        let (cell, cell_bytes) = if *together { ("Complex", 2 * real) } else { ("Real", real) };
+        let cell = if *exchange == Exchange::Together { "Complex" } else { "Real" };
+        let column = match exchange {
+            Exchange::Halves => format!("column % {}u", exchange.lines_at_once(*lines)),
+            _ => "column".to_string(),
+        };
         let run = LineCells::RUN;
         let place = match (columns, padded) {
-            (1, false) => format!("at * {lines}u + column"),
-            (1, true) => format!("(at + at / {run}u) * {lines}u + column"),
+            (1, false) => format!("at * {points}u + {column}"),
+            (1, true) => format!("(at + at / {run}u) * {points}u + {column}"),
             (_, false) => format!("column * {columns}u + at"),
             (_, true) => format!("column * {columns}u + at + at / {run}u"),
         };
@@ -297,7 +301,7 @@ impl Writer<'_> {
             "var<workgroup> shared_line: array<{cell}, {count}>;\n\
              fn place(column: u32, at: u32) -> u32 {{ return {place}; }}\n"
         );
-        (count * cell_bytes, text)
+        (count * exchange.cell_bytes(real), text)
     }
 
     /// Returns the code for the line of the workgroup on which an invocation works, and its number

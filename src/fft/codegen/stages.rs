@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::{Condition, Index, Point, Source, Writer};
 use crate::fft::core::{Core, RadixStages};
-use crate::fft::line::Work;
+use crate::fft::line::{Exchange, Work};
 use crate::fft::tables::{Section, root};
 
 impl<'a> Writer<'a> {
@@ -222,28 +222,64 @@ impl<'a> Writer<'a> {
                 .map(|at| by_place.get(at).map_or("Complex()".to_string(), |value| (*value).clone()))
                 .collect();
         }
-        let parts: &[&str] = if self.shape.together { &[""] } else { &[".x", ".y"] };
+        let parts: &[&str] = if self.shape.exchange == Exchange::Together { &[""] } else { &[".x", ".y"] };
         let targets = self.places(points.iter().map(|point| &point.at));
         let origins = self.places(places.iter());
         let mut read = Vec::new();
         for part in parts {
-            if std::mem::replace(&mut self.dirty, true) {
-                self.code.line("workgroupBarrier();");
+            if self.shape.exchange == Exchange::Halves {
+                read.push(self.exchange_halves((points, &targets), part, &origins));
+                continue;
             }
-            for (point, target) in points.iter().zip(&targets) {
-                let write = format!("shared_line[{target}] = {}{part};", point.value);
-                match &point.valid {
-                    Condition::Always => self.code.line(write),
-                    Condition::Text(valid) => self.code.line(format!("if {valid} {{ {write} }}")),
-                    Condition::Never => {}
-                }
-            }
-            self.code.line("workgroupBarrier();");
+            self.write_cells(points, &targets, part, None);
             read.push(origins.iter().map(|at| self.code.value(format!("shared_line[{at}]"))).collect::<Vec<_>>());
         }
         match <[Vec<String>; 2]>::try_from(read) {
             Ok([x, y]) => x.iter().zip(&y).map(|(x, y)| self.code.value(format!("Complex({x}, {y})"))).collect(),
             Err(mut whole) => whole.pop().unwrap_or_default(),
         }
+    }
+
+    /// Writes a part of points into workgroup memory: of all lines, or of a half of them.
+    fn write_cells(&mut self, points: &[Point], targets: &[String], part: &str, half: Option<&str>) {
+        if std::mem::replace(&mut self.dirty, true) {
+            self.code.line("workgroupBarrier();");
+        }
+        if let Some(half) = half {
+            self.code.line(format!("if {half} {{"));
+        }
+        for (point, target) in points.iter().zip(targets) {
+            let write = format!("shared_line[{target}] = {}{part};", point.value);
+            match &point.valid {
+                Condition::Always => self.code.line(write),
+                Condition::Text(valid) => self.code.line(format!("if {valid} {{ {write} }}")),
+                Condition::Never => {}
+            }
+        }
+        if half.is_some() {
+            self.code.line("}");
+        }
+        self.code.line("workgroupBarrier();");
+    }
+
+    /// Exchanges a part of points: first those of the first half of the lines, then the others.
+    /// Returns the values at `origins`.
+    fn exchange_halves(
+        &mut self,
+        (points, targets): (&[Point], &[String]),
+        part: &str,
+        origins: &[String],
+    ) -> Vec<String> {
+        let values: Vec<String> = origins.iter().map(|_| self.code.variable("Real")).collect();
+        let at_once = self.shape.exchange.lines_at_once(self.shape.lines);
+        for half in [format!("column < {at_once}u"), format!("column >= {at_once}u")] {
+            self.write_cells(points, targets, part, Some(&half));
+            self.code.line(format!("if {half} {{"));
+            for (value, at) in values.iter().zip(origins) {
+                self.code.line(format!("{value} = shared_line[{at}];"));
+            }
+            self.code.line("}");
+        }
+        values
     }
 }
