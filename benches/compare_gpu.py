@@ -6,6 +6,7 @@
     python3 benches/compare_gpu.py sort               # CUB (torch.sort): keys of 63 and 32 bits with their order
     python3 benches/compare_gpu.py knn                # jz-tree (pip install "jztree[cuda12]"): k = 8, 16 and 30
     python3 benches/compare_gpu.py fof                # jz-tree: b = 0.2 and 0.7 in a periodic box
+    python3 benches/compare_gpu.py pm                 # JaxPM (pip install jaxpm "jax[cuda12]"): a step, a particle for each cell
     python3 benches/compare_gpu.py all --report R.json --save S.json   # all that `meshloom bench --all --save R.json` measured
     python3 benches/compare_gpu.py knn --cpu --size 10000    # NumPy and SciPy in place of CUDA, anywhere
 
@@ -15,6 +16,7 @@ that are not installed are named and left out, and what was compared is saved af
 
 What differs: torch.fft divides by no number of cells here, which would be a pass of its own, and makes real transforms of three axes of two
 transforms of fewer; torch.sort gives the sorted keys and an index of 64 bits, meshloom an order of 32 bits. Keys are uniform on the other side.
+JaxPM paints and reads with floating-point additions and `exact` derivatives in Fourier space, at random displacements of a quarter of a cell.
 """
 
 import argparse
@@ -106,6 +108,39 @@ class JzTree:
 
         points = self.points(n)
         return lambda: fof_labels.jit(points, rlink=length, boxsize=1.0, output_order="input")
+
+    def release(self):
+        self.jax.clear_caches()
+
+
+class JaxPM:
+    """Steps of JaxPM: a force, a kick and a drift. It needs as many particles as cells."""
+
+    def __init__(self, any_device=False):
+        how = 'install it with `pip install jaxpm "jax[cuda12]"`'
+        self.jax = wanted("jax", how)
+        wanted("jaxpm", how)
+        if not any_device and self.jax.default_backend() != "gpu":
+            raise Failed("JAX finds no GPU; run on a machine with an NVIDIA GPU, or use --cpu to try the script")
+        self.device = str(self.jax.devices()[0].device_kind)
+
+    def wait(self, result):
+        self.jax.block_until_ready(result)
+
+    def pm(self, mesh):
+        from jaxpm.pm import pm_forces
+
+        jnp, shape = self.jax.numpy, (mesh, mesh, mesh)
+        lattice = jnp.stack(jnp.meshgrid(*[jnp.arange(mesh, dtype="float32")] * 3, indexing="ij"), axis=-1)
+        moved = lattice + 0.25 * self.jax.random.normal(self.jax.random.key(1), (*shape, 3))
+
+        @self.jax.jit
+        def step(positions, momenta):
+            momenta = momenta + 0.01 * pm_forces(positions, mesh_shape=shape)
+            return positions + 0.01 * momenta, momenta
+
+        momenta = jnp.zeros_like(moved)
+        return lambda: step(moved, momenta)
 
     def release(self):
         self.jax.clear_caches()
@@ -257,19 +292,32 @@ def fof(side, arguments, report, table):
         side.release()
 
 
+def pm(side, arguments, report, table):
+    for result in report["results"]:
+        particles, mesh = result["particles"], result["mesh"]
+        if particles != mesh**3 or result["window"] != "cic":
+            continue
+        theirs = median(side, side.pm(mesh), arguments.runs)
+        table.add(f"{mesh}^3 particles and cells, a step", result["seconds"]["median"], theirs, result["of_copy"])
+        side.release()
+
+
 # How a subject is compared, its sizes, other words for meshloom, the other side, and its names with CUDA and without.
 SUBJECTS = {
     "fft": (fft, "256,512,1024", [], Torch, ["torch (cuFFT)", "NumPy"]),
     "sort": (sort, "1000000,10000000,100000000", [], Torch, ["torch (CUB)", "NumPy"]),
     "knn": (knn, "1000000,10000000,30000000", ["--k", "8,16,30"], JzTree, ["jz-tree", "SciPy"]),
     "fof": (fof, "1000000,10000000", ["--box", "1", "--linking-parameter", "0.2,0.7"], JzTree, ["jz-tree", "SciPy"]),
+    "pm": (pm, "128,256,512", ["--mesh-factor", "1"], JaxPM, ["JaxPM", "JaxPM"]),
 }
+# Subjects that `meshloom bench --all` measures in another form than the peer has.
+OTHER_FORMS = ["pm"]
 
 
 def compare(subject, arguments, report):
     """The rows of one subject, whose report of meshloom is given."""
     function, _, _, library, names = SUBJECTS[subject]
-    side = Processor() if arguments.cpu else library()
+    side = library() if not arguments.cpu else JaxPM(any_device=True) if library is JaxPM else Processor()
     table = Table(subject, names[arguments.cpu])
     function(side, arguments, report, table)
     return side.device, table.rows
@@ -285,6 +333,9 @@ def compare_all(arguments, report, keep):
         try:
             if arguments.within and time.monotonic() - begun > arguments.within:
                 raise Failed(f"more than {arguments.within} s had passed")
+            if subject in OTHER_FORMS:
+                _, size, options, _, _ = SUBJECTS[subject]
+                result = ours(arguments, subject, ["--size", "32" if arguments.cpu else size, *options])
             devices[subject], found = compare(subject, arguments, checked(result, arguments))
             rows += found
         # Libraries that are broken or too old end in errors of any kind.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::capabilities::Capabilities;
 use super::error::DeviceError;
@@ -187,10 +187,30 @@ impl OpenDevice {
             if matches!(how, wgpu::PollType::Wait { .. }) { self.new_kernels.swap(0, Ordering::Relaxed) } else { 0 };
         // Software renderers compile kernels when they first run.
         let _told = (new > 0).then(|| tell_of_compilation(new));
-        let polled = caught(|| self.device.poll(how)).map_err(failed)?;
+        let polled = caught(|| self.spin(&how).unwrap_or_else(|| self.device.poll(how))).map_err(failed)?;
         polled.map(drop).map_err(|error| DeviceError::Lost(error.to_string()))
     }
 }
+
+impl OpenDevice {
+    /// Polls for [`SPIN`] before a wait; returns what the last poll found if nothing is left to
+    /// wait for. A thread that sleeps until the driver wakes it takes some tens of microseconds
+    /// longer.
+    fn spin(&self, how: &wgpu::PollType) -> Option<Result<wgpu::PollStatus, wgpu::PollError>> {
+        let begin = Instant::now();
+        while matches!(how, wgpu::PollType::Wait { .. }) && begin.elapsed() < SPIN {
+            let polled = self.device.poll(wgpu::PollType::Poll);
+            if !matches!(&polled, Ok(status) if !status.is_queue_empty()) {
+                return Some(polled);
+            }
+            std::thread::yield_now();
+        }
+        None
+    }
+}
+
+/// Time for which a wait polls before it sleeps.
+const SPIN: Duration = Duration::from_micros(100);
 
 /// Target of messages about the compilation of kernels.
 pub(super) const COMPILATION: &str = "meshloom::compilation";
