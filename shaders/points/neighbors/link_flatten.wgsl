@@ -9,14 +9,20 @@ var<storage, read_write> parent: array<atomic<u32>>;
 var<storage, read_write> left: array<atomic<u32>>;
 
 fn each(i: u32) {
-    var at = load_parent(i);
-    var up = load_parent(at);
+    let parent = load_parent(i);
+    var at = i;
+    var up = parent;
     for (var hop = 0u; hop < params.max_hops && up != at; hop++) {
         at = up;
         up = load_parent(at);
     }
-    // Another invocation may have linked it nearer to the root meanwhile.
-    _ = min_parent(i, up);
+    // A loop, which a software renderer does not execute where nothing changes.
+    var links = up != parent;
+    while links {
+        // Another invocation may have linked it nearer to the root meanwhile.
+        _ = min_parent(i, up);
+        links = false;
+    }
     if up != at { _ = add_left(0u, 1u); }
 }
 

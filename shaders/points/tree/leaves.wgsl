@@ -1,6 +1,8 @@
-// Bounds of the leaves of a tree, the least index of a point in each, and their diagonals.
+// Bounds of the leaves of a tree, the least index of a point in each, and their diagonals. With
+// `gathers`, points are put in order at the same time.
 //
-// Layout: `sorted` holds `params.dims` words per point, `order` the index of each in the input;
+// Layout: `source` (in the order of the input) and `sorted` hold `params.dims` words per point,
+// `order` the index of each in the input;
 // `box` eight words per node: the bits of low x, y, z and high x, y, z (0 behind the last axis),
 // the least index, the bits of the length of the diagonal.
 // Workgroup: 64 invocations, 8 leaves of LEAF points each, which are read and written as they lie
@@ -9,7 +11,12 @@
 // access different banks.
 
 var<uniform> params: Params;
+#if gathers
+var<storage, read> source: array<f32>;
+var<storage, read_write> sorted: array<f32>;
+#else
 var<storage, read> sorted: array<f32>;
+#endif
 var<storage, read> order: array<u32>;
 var<storage, read_write> box: array<u32>;
 
@@ -22,12 +29,24 @@ var<workgroup> coordinates: array<f32, LEAVES * COORDINATES>;
 var<workgroup> indices: array<u32, LEAVES * (LEAF + 1u)>;
 var<workgroup> boxes: array<u32, LEAVES * 8u>;
 
-fn fetch(first: u32, points: u32, lane: u32) {
+/// Returns the place in `coordinates` of a word of the workgroup's leaves.
+fn place(word: u32) -> u32 {
     let each = LEAF * params.dims;
-    for (var w = lane; w < points * params.dims; w += GROUP) {
-        coordinates[w / each * COORDINATES + w % each] = load_sorted(first * params.dims + w);
+    return word / each * COORDINATES + word % each;
+}
+
+fn fetch(first: u32, points: u32, lane: u32) {
+    for (var w = lane; w < points; w += GROUP) {
+        let index = load_order(first + w);
+        indices[w / LEAF * (LEAF + 1u) + w % LEAF] = index;
+#if gathers
+        let at = place(w * params.dims);
+        for (var axis = 0u; axis < params.dims; axis++) { coordinates[at + axis] = load_source(index * params.dims + axis); }
+#endif
     }
-    for (var w = lane; w < points; w += GROUP) { indices[w / LEAF * (LEAF + 1u) + w % LEAF] = load_order(first + w); }
+#if !gathers
+    for (var w = lane; w < points * params.dims; w += GROUP) { coordinates[place(w)] = load_sorted(first * params.dims + w); }
+#endif
 }
 
 /// Writes the bounds of a leaf of `points` points along an axis.
@@ -63,6 +82,9 @@ fn each_workgroup(number: u32, lane: u32) {
     let points = min(params.count - first, LEAVES * LEAF);
     fetch(first, points, lane);
     workgroupBarrier();
+#if gathers
+    for (var w = lane; w < points * params.dims; w += GROUP) { store_sorted(first * params.dims + w, coordinates[place(w)]); }
+#endif
     let leaf = lane / 4u;
     let part = lane % 4u;
     let own = select(0u, min(points - min(leaf * LEAF, points), LEAF), leaf < LEAVES);

@@ -7,9 +7,9 @@
 //!
 //! | call | dispatches | submits, waits |
 //! |---|---|---|
-//! | [`Builder::build`] | keys, sort, arrange, one per level | no |
-//! | [`Builder::build_sorted`] | order, arrange, one per level | no |
-//! | [`Tree::refit`] | arrange, one per level | no |
+//! | [`Builder::build`] | keys, sort, one per level | no |
+//! | [`Builder::build_sorted`] | order, one per level | no |
+//! | [`Tree::refit`] | one per level | no |
 //! | [`Builder::moments`] | one per level | no |
 //!
 //! Memory per point: 4 bytes for the order, 4 per coordinate for the sorted points and 1.2 for
@@ -23,7 +23,7 @@ pub(crate) use leaf_ranges::leaf_ranges;
 pub use levels::{FAN, LEAF, Levels};
 
 use crate::gpu::primitives::{Count, Keys, Permute, Sort};
-use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, Profile, RawArray, Recorder};
 use crate::points::curve::bits;
 use crate::points::rows::{iota, upload_u32};
 use crate::points::sort::Sorted;
@@ -52,23 +52,37 @@ crate::gpu::kernel_params! {
 /// The kernels that order the points and compute the boxes.
 struct BoxKernels {
     arrange: Kernel,
-    leaves: Kernel,
+    /// Of points that are in order, and of those that are put in order at the same time.
+    leaves: [Kernel; 2],
     nodes: Kernel,
+    /// Leaves that a workgroup takes.
+    leaves_each: u64,
 }
 
 impl BoxKernels {
-    /// Records the boxes of all nodes over points along the curve: `positions`, `order`, and the
-    /// boxes.
+    fn new(profile: Profile) -> Self {
+        BoxKernels {
+            arrange: Kernel::trusted(arrange()),
+            leaves: [false, true].map(|gathers| Kernel::trusted(leaves(profile, gathers))),
+            nodes: Kernel::trusted(nodes()),
+            leaves_each: u64::from(if profile == Profile::Gpu { GROUP / 8 } else { GROUP }),
+        }
+    }
+
+    /// Records the boxes of all nodes over points along the curve. `source` are the points in
+    /// another order, which are put in `order` into `positions`; without them they are there.
     fn record(
         &self,
         recorder: &mut Recorder,
         levels: &Levels,
-        arrays: [&RawArray; 3],
+        source: Option<&Array<f32>>,
+        [positions, order, boxes]: [&RawArray; 3],
         points: PointsParams,
     ) -> Result<(), DeviceError> {
-        let groups = u64::from(points.count).div_ceil(LEAF * u64::from(GROUP / 8));
-        recorder.dispatch(&self.leaves, &arrays, &points, groups)?;
-        upwards(recorder, levels, &self.nodes, arrays[2])
+        let groups = u64::from(points.count).div_ceil(LEAF * self.leaves_each);
+        let arrays: Vec<_> = source.map(Array::raw).into_iter().chain([positions, order, boxes]).collect();
+        recorder.dispatch(&self.leaves[usize::from(source.is_some())], &arrays, &points, groups)?;
+        upwards(recorder, levels, &self.nodes, boxes)
     }
 }
 
@@ -112,11 +126,7 @@ impl Builder {
         Builder {
             keys: CurveKeys::new(),
             sort: Sort::new(gpu),
-            boxes: Arc::new(BoxKernels {
-                arrange: Kernel::trusted(arrange()),
-                leaves: Kernel::trusted(leaves()),
-                nodes: Kernel::trusted(nodes()),
-            }),
+            boxes: Arc::new(BoxKernels::new(gpu.capabilities().profile)),
             leaf_moments: [true, false].map(|masses| Kernel::trusted(leaf_moments(masses))),
             node_moments: Kernel::trusted(node_moments()),
             indices: Mutex::default(),
@@ -243,7 +253,7 @@ impl Builder {
         let levels = Levels::new(order.len());
         let boxes = recorder.gpu().array("tree::boxes", 8 * levels.total())?;
         let points = PointsParams { count: order.len() as u32, dims: dims as u32 };
-        self.boxes.record(recorder, &levels, [positions.raw(), order.raw(), boxes.raw()], points)?;
+        self.boxes.record(recorder, &levels, None, [positions.raw(), order.raw(), boxes.raw()], points)?;
         Ok(boxes)
     }
 
@@ -306,8 +316,13 @@ fn arrange() -> KernelSource {
         .params::<PointsParams>()
 }
 
-fn leaves() -> KernelSource {
-    with_shape("tree::leaves", include_str!("../../../shaders/points/tree/leaves.wgsl")).params::<PointsParams>()
+/// Returns the kernel of the leaves; `gathers` if it puts the points in order.
+fn leaves(profile: Profile, gathers: bool) -> KernelSource {
+    let text = match profile {
+        Profile::Gpu => include_str!("../../../shaders/points/tree/leaves.wgsl"),
+        Profile::Software => include_str!("../../../shaders/points/tree/leaves_alone.wgsl"),
+    };
+    with_shape("tree::leaves", text).params::<PointsParams>().flag("gathers", gathers)
 }
 
 fn nodes() -> KernelSource {
@@ -337,7 +352,9 @@ fn with_shape(label: &str, text: &'static str) -> KernelSource {
 /// Returns all kernels of this module.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let moments = [leaf_moments(true), leaf_moments(false), node_moments()];
-    [arrange(), leaves(), nodes(), leaf_ranges::kernel()].into_iter().chain(moments).collect()
+    let forms = [Profile::Gpu, Profile::Software].into_iter().flat_map(|profile| [(profile, false), (profile, true)]);
+    let leaves = forms.map(|(profile, gathers)| leaves(profile, gathers));
+    leaves.chain([arrange(), nodes(), leaf_ranges::kernel()]).chain(moments).collect()
 }
 
 impl Tree {
@@ -432,14 +449,8 @@ impl Tree {
         }
         let extent = self.among.union(&Extent::of(cloud));
         *self.extent.lock().unwrap_or_else(PoisonError::into_inner) = extent;
-        let arrays = [positions.raw(), self.order.raw(), self.positions.raw()];
-        recorder.each(&self.kernels.arrange, &arrays, &self.params(), self.len())?;
-        self.kernels.record(
-            recorder,
-            &self.levels,
-            [self.positions.raw(), self.order.raw(), self.boxes.raw()],
-            self.params(),
-        )
+        let arrays = [self.positions.raw(), self.order.raw(), self.boxes.raw()];
+        self.kernels.record(recorder, &self.levels, Some(positions), arrays, self.params())
     }
 
     fn params(&self) -> PointsParams {
