@@ -8,10 +8,10 @@
 // with power = 0 sum and share are absent.
 //
 // Layout: `p` hyper-parameters, places of which are in params; `spectrum` the excitations of the
-// Wiener process, two for each step; `table` abscissae of all modes, then widths of steps. Mode 0
-// stands for the mean.
-// Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20
-// GROUP bytes.
+// Wiener process, two for each step; `table` abscissae of all modes, then widths of steps;
+// `amplitude` those of all modes, then their shares. Mode 0 stands for the mean.
+// Phases: 0 the steps of the process, 1 exponents and their sum, 2 amplitudes.
+// Workgroup: GROUP invocations, params.tiles tiles. Workgroup memory: 12 TILE + 16 GROUP bytes.
 
 var<uniform> params: Params;
 var<storage, read> p: array<f32>;
@@ -21,15 +21,13 @@ var<storage, read> spectrum: array<f32>;
 var<storage, read> table: array<f32>;
 var<storage, read> multiplicity: array<f32>;
 var<storage, read_write> amplitude: array<f32>;
-var<storage, read_write> share: array<f32>;
-
-fn load_latent(at: u32) -> f32 { return load_p(at); }
+var<storage, read_write> partials: array<f32>;
 
 #import inference::amplitude_common
 
 #if wiener
 fn step_to(mode: u32, h: Hyper) -> vec3<f32> {
-    if mode < 2u { return vec3<f32>(0.0); }
+    if mode < 2u || mode >= params.bins { return vec3<f32>(0.0); }
     let t = width(mode);
     let at = excitation(mode);
     let v = h.flexibility * sqrt(t) * load_spectrum(at + 1u);
@@ -37,65 +35,90 @@ fn step_to(mode: u32, h: Hyper) -> vec3<f32> {
 }
 #endif
 
-/// Returns the greatest of all lanes.
-fn greatest_of(lane: u32, own: f32) -> f32 {
-    tree[lane] = own;
+/// Less than any exponent.
+const LEAST = -1.0e30;
+
+/// Joins two pairs (m, s) of the greatest exponent m and the sum s of terms c exp(power (e - m)).
+fn joined_sums(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    let most = max(a.x, b.x);
+    return vec2<f32>(most, a.y * exp(params.power * (a.x - most)) + b.y * exp(params.power * (b.x - most)));
+}
+
+/// Returns the pairs of all lanes joined.
+fn sums_by_greatest(lane: u32, own: vec2<f32>) -> vec2<f32> {
+    steps[lane] = vec4<f32>(own, 0.0, 0.0);
     workgroupBarrier();
     for (var reach = 1u; reach < GROUP; reach *= 2u) {
-        if lane % (2u * reach) == 0u && lane + reach < GROUP { tree[lane] = max(tree[lane], tree[lane + reach]); }
+        if lane % (2u * reach) == 0u && lane + reach < GROUP {
+            steps[lane] = vec4<f32>(joined_sums(steps[lane].xy, steps[lane + reach].xy), 0.0, 0.0);
+        }
         workgroupBarrier();
     }
-    let most = tree[0];
+    let all = steps[0].xy;
     workgroupBarrier();
-    return most;
+    return all;
 }
 
 fn each_workgroup(number: u32, lane: u32) {
     let h = hyper();
-    let own = part(lane);
-    var most = -3.0e38;
+    let tiles = tiles_of(number);
 #if wiener
-    var state = vec3<f32>(0.0);
-    for (var mode = own.x; mode < own.y; mode++) {
-        state = joined(state, step_to(mode, h));
-        store_amplitude(mode, state.y);
+    var all = vec3<f32>(0.0);
+    var before = vec3<f32>(0.0);
+    if has_phase(0u) {
+        for (var n = tiles.x; n < tiles.y; n++) {
+            for (var at = lane; at < TILE; at += GROUP) { set_tile_step(at, step_to(n * TILE + at, h)); }
+            all = scan_tile(lane, all);
+            for (var at = lane; at < TILE; at += GROUP) {
+                if n * TILE + at < params.bins { store_amplitude(n * TILE + at, tile[TILE + at]); }
+            }
+        }
+        if params.chunks > 1u { leave_steps(number, lane, all); }
     }
-    scan(lane, state);
-    let tilt = steps[GROUP - 1u].y / abscissa(params.bins - 1u);
-    state = before(lane);
 #endif
-    for (var mode = own.x; mode < own.y; mode++) {
-        let at = abscissa(mode);
+    var found = vec2<f32>(LEAST, 0.0);
+    if has_phase(1u) {
+#if wiener
+        if params.chunks > 1u {
+            before = steps_before(number, lane);
+            all = steps_before(params.chunks, lane);
+        }
+        let tilt = all.y / abscissa(params.bins - 1u);
+        let start = abscissa(max(tiles.x * TILE, 1u) - 1u);
+#endif
+        for (var mode = tiles.x * TILE + lane; mode < min(tiles.y * TILE, params.bins); mode += GROUP) {
+            let at = abscissa(mode);
 #if matern
-        let ratio = at / h.flexibility;
-        let e = 0.25 * h.slope * log(1.0 + ratio * ratio);
+            let ratio = at / h.flexibility;
+            let e = 0.25 * h.slope * log(1.0 + ratio * ratio);
 #else
 #if wiener
-        let e = h.slope * at + position(mode, own.x, load_amplitude(mode), state) - tilt * at;
+            let position = before.y + load_amplitude(mode) + (at - start) * before.x;
+            let e = h.slope * at + position - tilt * at;
 #else
-        let e = h.slope * at;
+            let e = h.slope * at;
 #endif
 #endif
-        store_amplitude(mode, e);
-        most = max(most, e);
+            store_amplitude(mode, e);
+            if mode > 0u { found = joined_sums(found, vec2<f32>(e, load_multiplicity(mode))); }
+        }
+        found = sums_by_greatest(lane, found);
+        leave(number, lane, 0u, vec4<f32>(found, 0.0, 0.0));
     }
-    most = greatest_of(lane, most);
-    var sum = 0.0;
-    for (var mode = own.x; mode < own.y; mode++) {
-        let term = load_multiplicity(mode) * exp(params.power * (load_amplitude(mode) - most));
-        store_share(mode, term);
-        sum += term;
-    }
-    sum = sum_of(lane, sum);
-    let is_normal = params.power > 0.0;
-    let scale = h.scale + select(0.0, -0.5 * (log(sum) + params.power * most), is_normal);
-    for (var mode = own.x; mode < own.y; mode++) {
-        store_amplitude(mode, exp(scale + params.half * load_amplitude(mode)));
-        store_share(mode, select(0.0, load_share(mode) / sum, is_normal));
-    }
-    if lane == 0u {
-        store_amplitude(0u, h.zero);
-        store_share(0u, 0.0);
+    if has_phase(2u) {
+        if params.chunks > 1u {
+            found = vec2<f32>(LEAST, 0.0);
+            for (var i = lane; i < params.chunks; i += GROUP) { found = joined_sums(found, left(i, 2u).xy); }
+            found = sums_by_greatest(lane, found);
+        }
+        let is_normal = params.power > 0.0;
+        let scale = h.scale + select(0.0, -0.5 * (log(found.y) + params.power * found.x), is_normal);
+        for (var mode = tiles.x * TILE + lane; mode < min(tiles.y * TILE, params.bins); mode += GROUP) {
+            let e = load_amplitude(mode);
+            let term = load_multiplicity(mode) * exp(params.power * (e - found.x));
+            store_amplitude(mode, select(exp(scale + params.half * e), h.zero, mode == 0u));
+            store_amplitude(share_at(mode), select(0.0, term / found.y, is_normal && mode > 0u));
+        }
     }
 }
 

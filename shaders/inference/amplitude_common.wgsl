@@ -1,5 +1,10 @@
 // What the amplitude of a correlated field and its derivatives share: hyper-parameters, steps of
-// the integrated Wiener process, sums of a workgroup.
+// the integrated Wiener process, sums of a workgroup, and those of all workgroups.
+//
+// TILE modes are a tile, and each workgroup takes params.tiles tiles in a row. A kernel has phases,
+// and each phase needs sums over all modes from the phase before. Where there is one workgroup, it
+// takes all phases in one dispatch. Where there are several (params.chunks), each phase is a
+// dispatch, and each workgroup writes its sums to `partials` for the next phase.
 
 /// Index of a fixed hyper-parameter, which has no latent value.
 const NONE: u32 = 0xffffffffu;
@@ -7,7 +12,7 @@ const NONE: u32 = 0xffffffffu;
 /// Returns the latent value at a place; 0 for none.
 fn latent(at: u32) -> f32 {
     if at == NONE { return 0.0; }
-    return load_latent(at);
+    return load_p(at);
 }
 
 /// Returns the value of a hyper-parameter: `prior` is its mean and deviation, of its logarithm
@@ -39,16 +44,24 @@ fn hyper() -> Hyper {
     return h;
 }
 
-/// Returns the modes of a lane: from the first to before the second. No lane has mode 0.
-fn part(lane: u32) -> vec2<u32> {
-    let per = (params.bins - 1u + GROUP - 1u) / GROUP;
-    let first = min(1u + lane * per, params.bins);
-    return vec2<u32>(first, min(first + per, params.bins));
+/// Returns the tiles of a workgroup: from the first to before the second.
+fn tiles_of(number: u32) -> vec2<u32> {
+    let first = number * params.tiles;
+    return vec2<u32>(first, min(first + params.tiles, (params.bins + TILE - 1u) / TILE));
 }
+
+/// Returns `true` if this dispatch takes a phase.
+fn has_phase(phase: u32) -> bool { return params.chunks == 1u || params.phase == phase; }
 
 /// Returns the abscissa of a mode: the logarithm of its wavenumber in units of the least, or the
 /// wavenumber itself.
 fn abscissa(mode: u32) -> f32 { return load_table(mode); }
+
+/// Returns the place of the share of a mode, behind all amplitudes.
+fn share_at(mode: u32) -> u32 { return params.bins + mode; }
+
+/// For each lane: the steps of all lanes up to it, or numbers of a sum over all lanes.
+var<workgroup> steps: array<vec4<f32>, GROUP>;
 
 #if wiener
 /// Returns the width of the step that ends at a mode, on the logarithmic axis.
@@ -63,45 +76,107 @@ fn joined(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> {
     return vec3<f32>(a.x + b.x, a.y + b.y + b.z * a.x, a.z + b.z);
 }
 
-var<workgroup> steps: array<vec3<f32>, GROUP>;
-
-/// Leaves in `steps` those of all lanes up to each, joined.
+/// Writes to `steps`, for each lane, the steps of all lanes up to it, joined.
 fn scan(lane: u32, own: vec3<f32>) {
-    steps[lane] = own;
+    steps[lane] = vec4<f32>(own, 0.0);
     workgroupBarrier();
     for (var reach = 1u; reach < GROUP; reach *= 2u) {
-        var sum = steps[lane];
-        if lane >= reach { sum = joined(steps[lane - reach], sum); }
+        var sum = steps[lane].xyz;
+        if lane >= reach { sum = joined(steps[lane - reach].xyz, sum); }
         workgroupBarrier();
-        steps[lane] = sum;
+        steps[lane] = vec4<f32>(sum, 0.0);
         workgroupBarrier();
     }
 }
 
-/// Returns the sum of the lanes before a lane, after `scan`.
-fn before(lane: u32) -> vec3<f32> {
-    if lane == 0u { return vec3<f32>(0.0); }
-    return steps[lane - 1u];
+/// The steps of a tile: all v, all y, all t.
+var<workgroup> tile: array<f32, 3u * TILE>;
+
+fn tile_step(place: u32) -> vec3<f32> { return vec3<f32>(tile[place], tile[TILE + place], tile[2u * TILE + place]); }
+
+fn set_tile_step(place: u32, step: vec3<f32>) {
+    tile[place] = step.x;
+    tile[TILE + place] = step.y;
+    tile[2u * TILE + place] = step.z;
 }
 
-/// Returns the position at a mode of a lane whose modes begin with `first`, from the one that the
-/// lane's own steps lead to and what lies before it.
-fn position(mode: u32, first: u32, own: f32, before: vec3<f32>) -> f32 {
-    return before.y + own + (abscissa(mode) - abscissa(first - 1u)) * before.x;
+/// Replaces each step of the tile by `before` and all steps up to it, joined. Returns the last one.
+/// Each lane takes TILE / GROUP places in a row. Elsewhere neighboring lanes take neighboring
+/// places, so that accesses to arrays are contiguous.
+fn scan_tile(lane: u32, before: vec3<f32>) -> vec3<f32> {
+    workgroupBarrier();
+    let first = lane * (TILE / GROUP);
+    var state = tile_step(first);
+    for (var k = 1u; k < TILE / GROUP; k++) { state = joined(state, tile_step(first + k)); }
+    scan(lane, state);
+    state = before;
+    if lane > 0u { state = joined(before, steps[lane - 1u].xyz); }
+    for (var k = 0u; k < TILE / GROUP; k++) {
+        state = joined(state, tile_step(first + k));
+        set_tile_step(first + k, state);
+    }
+    let all = joined(before, steps[GROUP - 1u].xyz);
+    workgroupBarrier();
+    return all;
+}
+
+/// Writes the steps of a workgroup's modes, joined, for the next phase.
+fn leave_steps(number: u32, lane: u32, all: vec3<f32>) {
+    if lane < 3u { store_partials(number * PARTIALS + lane, all[lane]); }
+}
+
+/// Returns the steps of the workgroups before number `end`, joined.
+fn steps_before(end: u32, lane: u32) -> vec3<f32> {
+    let per = (end + GROUP - 1u) / GROUP;
+    var state = vec3<f32>(0.0);
+    for (var i = min(lane * per, end); i < min((lane + 1u) * per, end); i++) {
+        let at = i * PARTIALS;
+        state = joined(state, vec3<f32>(load_partials(at), load_partials(at + 1u), load_partials(at + 2u)));
+    }
+    scan(lane, state);
+    state = steps[GROUP - 1u].xyz;
+    workgroupBarrier();
+    return state;
 }
 #endif
 
-var<workgroup> tree: array<f32, GROUP>;
+/// First place of a workgroup's sums among its PARTIALS places in `partials`; steps come before.
+const SUMS = 4u;
 
-/// Returns the sum over all lanes, in one order whatever the device does.
-fn sum_of(lane: u32, own: f32) -> f32 {
-    tree[lane] = own;
+/// Returns sums over all lanes, in one order whatever the device does.
+fn sums_of(lane: u32, own: vec4<f32>) -> vec4<f32> {
+    steps[lane] = own;
     workgroupBarrier();
     for (var reach = 1u; reach < GROUP; reach *= 2u) {
-        if lane % (2u * reach) == 0u && lane + reach < GROUP { tree[lane] += tree[lane + reach]; }
+        if lane % (2u * reach) == 0u && lane + reach < GROUP { steps[lane] += steps[lane + reach]; }
         workgroupBarrier();
     }
-    let sum = tree[0];
+    let sums = steps[0];
     workgroupBarrier();
-    return sum;
+    return sums;
+}
+
+/// Writes sums over a workgroup's modes for the next phase, from number `first` on.
+fn leave(number: u32, lane: u32, first: u32, sums: vec4<f32>) {
+    if params.chunks > 1u && lane >= first && lane < 4u { store_partials(number * PARTIALS + SUMS + lane, sums[lane]); }
+}
+
+/// Returns the first `count` (1, 2 or 4) sums of a workgroup. This dispatch may write the others.
+fn left(number: u32, count: u32) -> vec4<f32> {
+    let at = number * PARTIALS + SUMS;
+    var found = vec4<f32>(load_partials(at), 0.0, 0.0, 0.0);
+    if count > 1u { found.y = load_partials(at + 1u); }
+    if count > 2u {
+        found.z = load_partials(at + 2u);
+        found.w = load_partials(at + 3u);
+    }
+    return found;
+}
+
+/// Returns the first `count` sums over all workgroups: `own` if there is only one.
+fn sums_of_all(lane: u32, count: u32, own: vec4<f32>) -> vec4<f32> {
+    if params.chunks == 1u { return own; }
+    var sums = vec4<f32>(0.0);
+    for (var i = lane; i < params.chunks; i += GROUP) { sums += left(i, count); }
+    return sums_of(lane, sums);
 }

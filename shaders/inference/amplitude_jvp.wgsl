@@ -1,10 +1,10 @@
 // The derivative of the amplitudes (amplitude.wgsl) times a tangent of latent values:
 // d amplitude_j = amplitude_j (d scale + half de_j - power / 2 sum share de).
 //
-// Layout: as there; `dp` and `d_spectrum` tangents of `p` and `spectrum`; `amplitude` and `share`
-// as they are at the point; `tangent` is written.
-// Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20
-// GROUP bytes.
+// Layout: as there; `dp` and `d_spectrum` tangents of `p` and `spectrum`; `amplitude` as it is at
+// the point; `tangent` is written.
+// Phases: 0 the steps of the process, 1 exponents and their mean, 2 amplitudes.
+// Workgroup: GROUP invocations, params.tiles tiles. Workgroup memory: 12 TILE + 16 GROUP bytes.
 
 var<uniform> params: Params;
 var<storage, read> p: array<f32>;
@@ -15,10 +15,8 @@ var<storage, read> d_spectrum: array<f32>;
 #endif
 var<storage, read> table: array<f32>;
 var<storage, read> amplitude: array<f32>;
-var<storage, read> share: array<f32>;
 var<storage, read_write> tangent: array<f32>;
-
-fn load_latent(at: u32) -> f32 { return load_p(at); }
+var<storage, read_write> partials: array<f32>;
 
 #import inference::amplitude_common
 
@@ -36,7 +34,7 @@ struct Tangents {
 }
 
 fn step_to(mode: u32, h: Hyper, d: Tangents) -> vec3<f32> {
-    if mode < 2u { return vec3<f32>(0.0); }
+    if mode < 2u || mode >= params.bins { return vec3<f32>(0.0); }
     let t = width(mode);
     let at = excitation(mode);
     let factor = h.flexibility * sqrt(t);
@@ -50,7 +48,7 @@ fn step_to(mode: u32, h: Hyper, d: Tangents) -> vec3<f32> {
 
 fn each_workgroup(number: u32, lane: u32) {
     let h = hyper();
-    let own = part(lane);
+    let tiles = tiles_of(number);
     let slope = tangent_of(params.places.z, params.slope);
     let zero = tangent_of(params.zero, params.offset);
     let scale = tangent_of(params.places.w, params.fluctuations) - select(0.0, zero, params.follows == 1u);
@@ -63,38 +61,57 @@ fn each_workgroup(number: u32, lane: u32) {
 #if rough
     d.asperity = h.asperity * tangent_of(params.places.y, params.shape.zw);
 #endif
-    var state = vec3<f32>(0.0);
-    for (var mode = own.x; mode < own.y; mode++) {
-        state = joined(state, step_to(mode, h, d));
-        store_tangent(mode, state.y);
+    var all = vec3<f32>(0.0);
+    var before = vec3<f32>(0.0);
+    if has_phase(0u) {
+        for (var n = tiles.x; n < tiles.y; n++) {
+            for (var at = lane; at < TILE; at += GROUP) { set_tile_step(at, step_to(n * TILE + at, h, d)); }
+            all = scan_tile(lane, all);
+            for (var at = lane; at < TILE; at += GROUP) {
+                if n * TILE + at < params.bins { store_tangent(n * TILE + at, tile[TILE + at]); }
+            }
+        }
+        if params.chunks > 1u { leave_steps(number, lane, all); }
     }
-    scan(lane, state);
-    let tilt = steps[GROUP - 1u].y / abscissa(params.bins - 1u);
-    state = before(lane);
 #endif
     var mean = 0.0;
-    for (var mode = own.x; mode < own.y; mode++) {
-        let at = abscissa(mode);
+    if has_phase(1u) {
+#if wiener
+        if params.chunks > 1u {
+            before = steps_before(number, lane);
+            all = steps_before(params.chunks, lane);
+        }
+        let tilt = all.y / abscissa(params.bins - 1u);
+        let start = abscissa(max(tiles.x * TILE, 1u) - 1u);
+#endif
+        for (var mode = tiles.x * TILE + lane; mode < min(tiles.y * TILE, params.bins); mode += GROUP) {
+            let at = abscissa(mode);
 #if matern
-        let ratio = at / h.flexibility;
-        let square = ratio * ratio;
-        let e = 0.25 * slope * log(1.0 + square) - 0.5 * h.slope * square / (1.0 + square) * cutoff;
+            let ratio = at / h.flexibility;
+            let square = ratio * ratio;
+            let e = 0.25 * slope * log(1.0 + square) - 0.5 * h.slope * square / (1.0 + square) * cutoff;
 #else
 #if wiener
-        let e = slope * at + position(mode, own.x, load_tangent(mode), state) - tilt * at;
+            let position = before.y + load_tangent(mode) + (at - start) * before.x;
+            let e = slope * at + position - tilt * at;
 #else
-        let e = slope * at;
+            let e = slope * at;
 #endif
 #endif
-        store_tangent(mode, e);
-        mean += load_share(mode) * e;
+            store_tangent(mode, e);
+            mean += load_amplitude(share_at(mode)) * e;
+        }
+        mean = sums_of(lane, vec4<f32>(mean, 0.0, 0.0, 0.0)).x;
+        leave(number, lane, 0u, vec4<f32>(mean, 0.0, 0.0, 0.0));
     }
-    mean = sum_of(lane, mean);
-    for (var mode = own.x; mode < own.y; mode++) {
-        let e = params.half * load_tangent(mode) - 0.5 * params.power * mean;
-        store_tangent(mode, load_amplitude(mode) * (scale + e));
+    if has_phase(2u) {
+        mean = sums_of_all(lane, 1u, vec4<f32>(mean, 0.0, 0.0, 0.0)).x;
+        for (var mode = tiles.x * TILE + lane; mode < min(tiles.y * TILE, params.bins); mode += GROUP) {
+            let e = params.half * load_tangent(mode) - 0.5 * params.power * mean;
+            let of_zero = select(h.zero * zero, 0.0, params.follows == 1u);
+            store_tangent(mode, select(load_amplitude(mode) * (scale + e), of_zero, mode == 0u));
+        }
     }
-    if lane == 0u { store_tangent(0u, select(h.zero * zero, 0.0, params.follows == 1u)); }
 }
 
 #each_workgroup

@@ -5,24 +5,24 @@
 // on: Y_j is the sum of the cotangents of positions from j on, W_j that of t Y behind j.
 //
 // Layout: as there; `sums` are the cotangents of all modes, as accumulate.wgsl leaves them; `out`
-// one number for each of `p`, `d_spectrum` for each of `spectrum`, on the way what a lane's own
-// steps lead to; what `out` has for the amplitude of mode 0 is added to, the rest written.
-// Workgroup: one, GROUP invocations, each a range of modes next to each other. Workgroup memory: 20
-// GROUP bytes.
+// one number for each of `p`, `d_spectrum` for each of `spectrum`; between phases 1 and 2 it holds
+// sums over a workgroup's own steps. The value of `out` for the amplitude of mode 0 is added to,
+// all others are written. Place 0 is the last mode, and the last place is mode 1.
+// Phases: 0 the sum G, 1 exponents and the steps back, 2 the excitations, 3 the hyper-parameters,
+// by one workgroup.
+// Workgroup: GROUP invocations, params.tiles tiles. Workgroup memory: 12 TILE + 16 GROUP bytes.
 
 var<uniform> params: Params;
 var<storage, read> p: array<f32>;
 var<storage, read> table: array<f32>;
 var<storage, read> amplitude: array<f32>;
-var<storage, read> share: array<f32>;
 var<storage, read> sums: array<u32>;
 var<storage, read_write> out: array<f32>;
 #if wiener
 var<storage, read> spectrum: array<f32>;
 var<storage, read_write> d_spectrum: array<f32>;
 #endif
-
-fn load_latent(at: u32) -> f32 { return load_p(at); }
+var<storage, read_write> partials: array<f32>;
 
 #import inference::amplitude_common
 #import gpu::fixed
@@ -39,96 +39,122 @@ fn give(at: u32, prior: vec2<f32>, value: f32) {
 
 /// Returns the cotangent of an exponent; `sum` is that of the scale.
 fn exponent(mode: u32, sum: f32) -> f32 {
-    return params.half * load_amplitude(mode) * cotangent(mode) - 0.5 * params.power * load_share(mode) * sum;
+    return params.half * load_amplitude(mode) * cotangent(mode) - 0.5 * params.power * load_amplitude(share_at(mode)) * sum;
 }
 
 fn each_workgroup(number: u32, lane: u32) {
     let h = hyper();
-    // The lanes in reverse: what lies behind a lane's modes comes before.
-    let there = part(GROUP - 1u - lane);
-    var sum = 0.0;
-    for (var mode = there.x; mode < there.y; mode++) { sum += load_amplitude(mode) * cotangent(mode); }
-    sum = sum_of(lane, sum);
-    var slope = 0.0;
-#if shaped
-    var shape = 0.0;
-#endif
-#if rough
-    var rough = 0.0;
-#endif
-#if wiener
-    var state = vec3<f32>(0.0);
-#endif
-    for (var next = there.y; next > there.x; next--) {
-        let mode = next - 1u;
-        let at = abscissa(mode);
-        let e = exponent(mode, sum);
-#if matern
-        let ratio = at / h.flexibility;
-        let square = ratio * ratio;
-        slope += 0.25 * e * log(1.0 + square);
-        shape -= 0.5 * e * h.slope * square / (1.0 + square);
-#else
-        slope += e * at;
-#endif
-#if wiener
-        // The step back from a mode: (b, t b, t) for the cotangent b of its position.
-        let t = width(mode);
-        if mode > 1u { store_d_spectrum(excitation(mode) + 1u, state.y); }
-        state = joined(state, vec3<f32>(e, t * e, t));
-        if mode > 1u { store_d_spectrum(excitation(mode), state.x); }
-#endif
-    }
-    slope = sum_of(lane, slope);
-#if wiener
-    scan(lane, state);
-    state = before(lane);
-    // The tilt takes `last` from the cotangent of the last position, with which all lanes but the
-    // first begin.
-    let last = slope / abscissa(params.bins - 1u);
-    if state.z > 0.0 { state = vec3<f32>(state.x - last, state.y - last * state.z, state.z); }
-    let is_first = there.y == params.bins;
-    for (var mode = max(there.x, 2u); mode < there.y; mode++) {
-        let at = excitation(mode);
-        let t = width(mode);
-        // Steps of this lane behind the mode, whose widths add up to this.
-        let behind = abscissa(there.y - 1u) - abscissa(mode);
-        var y = state.x + load_d_spectrum(at);
-        var w = state.y + load_d_spectrum(at + 1u) + behind * state.x;
-        if is_first {
-            y -= last;
-            w -= last * behind;
+    let tiles = tiles_of(number);
+    let first = tiles.x * TILE;
+    let count = params.bins - 1u;
+    let end = min(tiles.y * TILE, count);
+    // The sum G, and the cotangents of the slope, the shape and the roughness.
+    var sums = vec4<f32>(0.0);
+    if has_phase(0u) {
+        for (var place = first + lane; place < end; place += GROUP) {
+            let mode = count - place;
+            sums.x += load_amplitude(mode) * cotangent(mode);
         }
-        let factor = h.flexibility * sqrt(t);
-        let root = sqrt(t * t / 12.0 + h.asperity);
-        let first = factor * root * y;
-        let second = factor * (w + 0.5 * t * y);
-        store_d_spectrum(at, first);
-        store_d_spectrum(at + 1u, second);
-        shape += load_spectrum(at) * first + load_spectrum(at + 1u) * second;
-#if rough
-        rough += 0.5 * factor * load_spectrum(at) * y / root;
+        sums = sums_of(lane, sums);
+        leave(number, lane, 0u, sums);
+    }
+    if has_phase(1u) {
+        let sum = sums_of_all(lane, 1u, sums).x;
+        sums = vec4<f32>(0.0);
+#if wiener
+        var all = vec3<f32>(0.0);
+        for (var n = tiles.x; n < tiles.y; n++) {
+            for (var at = lane; at < TILE; at += GROUP) {
+                // The step back from a mode: (b, t b, t) for the cotangent b of its position.
+                var step = vec3<f32>(0.0);
+                if n * TILE + at < count {
+                    let mode = count - n * TILE - at;
+                    let e = exponent(mode, sum);
+                    let t = width(mode);
+                    sums.y += e * abscissa(mode);
+                    step = vec3<f32>(e, t * e, t);
+                }
+                set_tile_step(at, step);
+            }
+            all = scan_tile(lane, all);
+            for (var at = lane; at < TILE; at += GROUP) {
+                if n * TILE + at + 1u < count {
+                    let mode = count - n * TILE - at;
+                    store_d_spectrum(excitation(mode), tile[at]);
+                    // Without the step of the mode itself.
+                    store_d_spectrum(excitation(mode) + 1u, tile[TILE + at] - width(mode) * tile[at]);
+                }
+            }
+        }
+        if params.chunks > 1u { leave_steps(number, lane, all); }
+#else
+        for (var place = first + lane; place < end; place += GROUP) {
+            let mode = count - place;
+            let at = abscissa(mode);
+            let e = exponent(mode, sum);
+#if matern
+            let ratio = at / h.flexibility;
+            let square = ratio * ratio;
+            sums.y += 0.25 * e * log(1.0 + square);
+            sums.z -= 0.5 * e * h.slope * square / (1.0 + square);
+#else
+            sums.y += e * at;
 #endif
+        }
+#endif
+        sums = sums_of(lane, sums);
+        sums.x = sum;
+        leave(number, lane, 1u, sums);
+    }
+#if wiener
+    if has_phase(2u) {
+        let found = sums_of_all(lane, 2u, sums);
+        sums = vec4<f32>(0.0);
+        var before = vec3<f32>(0.0);
+        if params.chunks > 1u { before = steps_before(number, lane); }
+        // The tilt takes `last` from the cotangent of the last position.
+        let last = found.y / abscissa(count);
+        let chunk_end = abscissa(count - min(first, count));
+        for (var place = first + lane; place < min(end, count - 1u); place += GROUP) {
+            let mode = count - place;
+            let at = excitation(mode);
+            let t = width(mode);
+            // Widths of the steps behind the mode: of this workgroup, and of all.
+            let behind = chunk_end - abscissa(mode);
+            let behind_all = abscissa(count) - abscissa(mode);
+            let y = before.x + load_d_spectrum(at) - last;
+            let w = before.y + load_d_spectrum(at + 1u) + behind * before.x - last * behind_all;
+            let factor = h.flexibility * sqrt(t);
+            let root = sqrt(t * t / 12.0 + h.asperity);
+            let by_position = factor * root * y;
+            let by_velocity = factor * (w + 0.5 * t * y);
+            store_d_spectrum(at, by_position);
+            store_d_spectrum(at + 1u, by_velocity);
+            sums.z += load_spectrum(at) * by_position + load_spectrum(at + 1u) * by_velocity;
+#if rough
+            sums.w += 0.5 * factor * load_spectrum(at) * y / root;
+#endif
+        }
+        sums = sums_of(lane, sums);
+        sums = vec4<f32>(found.xy, sums.zw);
+        leave(number, lane, 2u, sums);
     }
 #endif
+    if has_phase(3u) {
+        sums = sums_of_all(lane, 4u, sums);
+        if lane == 0u {
 #if shaped
-    shape = sum_of(lane, shape);
+            give(params.places.x, params.shape.xy, sums.z);
 #endif
 #if rough
-    rough = sum_of(lane, rough);
+            give(params.places.y, params.shape.zw, h.asperity * sums.w);
 #endif
-    if lane == 0u {
-#if shaped
-        give(params.places.x, params.shape.xy, shape);
-#endif
-#if rough
-        give(params.places.y, params.shape.zw, h.asperity * rough);
-#endif
-        give(params.places.z, params.slope, slope);
-        give(params.places.w, params.fluctuations, sum);
-        if params.zero != NONE {
-            let zero = select(h.zero * cotangent(0u), -sum, params.follows == 1u);
-            store_out(params.zero, load_out(params.zero) + params.offset.y * zero);
+            give(params.places.z, params.slope, sums.y);
+            give(params.places.w, params.fluctuations, sums.x);
+            if params.zero != NONE {
+                let zero = select(h.zero * cotangent(0u), -sums.x, params.follows == 1u);
+                store_out(params.zero, load_out(params.zero) + params.offset.y * zero);
+            }
         }
     }
 }

@@ -268,6 +268,149 @@ fn amplitudes_of_several_groups_of_axes_are_multiplied() {
     }
 }
 
+/// Returns a log-normal number of a mean and a standard deviation for a latent value.
+fn log_normal([mean, std]: [f64; 2], latent: f64) -> f64 {
+    let variance = (std / mean).powi(2).ln_1p();
+    (mean.ln() - variance / 2.0 + variance.sqrt() * latent).exp()
+}
+
+/// Returns the amplitudes of a field of standard deviation `scale` whose wavenumbers have the
+/// exponents `e`, for amplitudes that go with `exp(half e)`.
+fn normalized(e: &[f64], multiplicity: &[f64], scale: f64, half: f64) -> Vec<f64> {
+    let sum: f64 = e.iter().zip(multiplicity).map(|(e, count)| count * (2.0 * half * e).exp()).sum();
+    e.iter().map(|e| scale * (half * e).exp() / sum.sqrt()).collect()
+}
+
+/// Grids, whose sides have no common measure, with their process grids and the number of priors.
+/// Numbers of wavenumbers are at the limits of tiles and workgroups: 2, 4, a tile of 512 and one
+/// more; 16 tiles, which one workgroup takes, and one more; more than a tile for each of 256
+/// workgroups.
+const SPECTRA: [([u64; 3], &[[usize; 2]], usize); 8] = [
+    ([2, 1, 1], &[[1, 1]], 4),
+    ([2, 2, 1], &[[1, 1]], 4),
+    ([62, 30, 1], &[[1, 1]], 4),
+    ([52, 36, 1], &[[1, 1]], 4),
+    ([254, 126, 1], &[[1, 1]], 4),
+    ([5460, 4, 1], &[[1, 1]], 4),
+    ([724, 724, 1], &[[1, 1]], 1),
+    ([200, 200, 1], &[[1, 1], [2, 1]], 4),
+];
+
+/// Against the definition in f64.
+#[test]
+fn amplitudes_of_many_wavenumbers_are_those_of_the_definition_on_any_ranks() {
+    let rough = AmplitudePrior::NonParametric {
+        of: PriorSpectrum::Power,
+        fluctuations: [1.0, 0.5],
+        slope: [-3.0, 0.3],
+        flexibility: Some([0.5, 0.2]),
+        asperity: Some([0.4, 0.1]),
+    };
+    let straight = AmplitudePrior::NonParametric {
+        of: PriorSpectrum::Amplitude,
+        fluctuations: [1.0, 0.5],
+        slope: [-1.5, 0.3],
+        flexibility: None,
+        asperity: None,
+    };
+    let matern = AmplitudePrior::Matern {
+        of: MaternScale::Deviation,
+        scale: [0.5, 0.1],
+        cutoff_wavenumber: [50.0, 20.0],
+        slope: [-4.0, 0.2],
+    };
+    let priors = [rough, power_law(0.8, -3.0), straight, matern];
+    let cases =
+        SPECTRA.iter().flat_map(|spectrum| priors[..spectrum.2].iter().map(move |amplitude| (spectrum, amplitude)));
+    for ((shape, grids, _), amplitude) in cases {
+        let mut first = None;
+        for &parts in *grids {
+            let found = ranks(parts, |rank| {
+                let size = [2f64.powf(0.3), 1.0, 1.0];
+                let mesh = crate::process_grid::mesh(rank, *shape, size);
+                let axes = vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude: amplitude.clone() }];
+                let prior = FieldPrior { name: String::new(), offset_mean: 0.0, offset_std: [0.3, 0.0], axes };
+                let correlated = CorrelatedField::new(rank, &mesh, &prior)?;
+                let model = correlated.model()?;
+                let all: usize = model.domain().leaves().map(|(_, leaf)| leaf.total() as usize).sum();
+                let flat_x = white(all, 12);
+                let x = field(rank, model.domain(), &flat_x)?;
+                let mut start = 0;
+                let mut of = |name: &str| {
+                    let leaf = model.domain().leaf(name).map_or(0, |leaf| leaf.total() as usize);
+                    start += leaf;
+                    &flat_x[start - leaf..start]
+                };
+                let only = |values: &[f64]| values.first().copied().unwrap_or(0.0);
+                // Leaves are in the order of their names.
+                let k = &correlated.wavenumbers(0)[1..];
+                let (e, scale, half): (Vec<f64>, f64, f64) = match amplitude {
+                    AmplitudePrior::Matern { scale, cutoff_wavenumber, slope, .. } => {
+                        let cutoff = log_normal(*cutoff_wavenumber, of("cutoff")[0]);
+                        let scale = log_normal(*scale, of("scale")[0]);
+                        let slope = slope[0] + slope[1] * of("slope")[0];
+                        (k.iter().map(|k| slope / 4.0 * (k / cutoff).powi(2).ln_1p()).collect(), scale, 1.0)
+                    }
+                    AmplitudePrior::NonParametric { of: spectrum, fluctuations, slope, flexibility, asperity } => {
+                        let asperity = asperity.map_or(0.0, |given| log_normal(given, only(of("asperity"))));
+                        let flexibility = flexibility.map_or(0.0, |given| log_normal(given, only(of("flexibility"))));
+                        let scale = log_normal(*fluctuations, of("fluctuations")[0]);
+                        let slope = slope[0] + slope[1] * of("slope")[0];
+                        let steps = of("spectrum");
+                        let (mut velocity, mut position) = (0.0, 0.0);
+                        let mut positions = vec![0.0];
+                        for (step, k) in steps.chunks(2).zip(k.windows(2)) {
+                            let t = (k[1] / k[0]).ln();
+                            let kick = flexibility * t.sqrt() * step[1];
+                            let drift = flexibility * t.sqrt() * step[0] * (t * t / 12.0 + asperity).sqrt();
+                            position += t * velocity + 0.5 * t * kick + drift;
+                            velocity += kick;
+                            positions.push(position);
+                        }
+                        positions.resize(k.len(), 0.0);
+                        let log = |k: &f64, first: f64| (k / first).ln();
+                        let tilt = if k.len() > 1 { positions[k.len() - 1] / log(&k[k.len() - 1], k[0]) } else { 0.0 };
+                        let e = k.iter().zip(&positions).map(|(k_j, d)| (slope - tilt) * log(k_j, k[0]) + d).collect();
+                        (e, scale, if *spectrum == PriorSpectrum::Power { 0.5 } else { 1.0 })
+                    }
+                };
+                let along = |n: u64, axis: usize| (2.0 * std::f64::consts::PI * n as f64 / size[axis]).powi(2);
+                // One mode of wavenumber 0 and of the highest along each axis, else two.
+                let count = |n: u64, axis: usize| if n == 0 || 2 * n == shape[axis] { 1.0 } else { 2.0 };
+                let modes = (0..=shape[0] / 2).flat_map(|i| (0..=shape[1] / 2).map(move |j| [i, j]));
+                let mut modes: Vec<_> =
+                    modes.map(|[i, j]| (along(i, 0) + along(j, 1), count(i, 0) * count(j, 1))).skip(1).collect();
+                modes.sort_by(|a, b| a.0.total_cmp(&b.0));
+                assert!(
+                    modes.len() == k.len()
+                        && modes.iter().zip(k).all(|(mode, k)| (mode.0.sqrt() / k - 1.0).abs() < 1e-9)
+                );
+                let multiplicity: Vec<f64> = modes.iter().map(|mode| mode.1).collect();
+                let wanted = normalized(&e, &multiplicity, scale, half);
+                let found = correlated.amplitude(rank, &x, 0)?;
+                // Exponents are known to roundings of the largest.
+                let most = e.iter().fold(1.0, |most: f64, e| most.max(e.abs()));
+                for (mode, (found, wanted)) in found[1..].iter().zip(&wanted).enumerate() {
+                    let away = (found / wanted - 1.0).abs() / most / f64::from(f32::EPSILON);
+                    assert!(away < ROUNDINGS, "{shape:?}, {amplitude:?}, {mode}: {found} {wanted} {away}");
+                }
+                let at = model.at(rank, &x)?;
+                let (dx, dy) = (random_field(rank, model.domain(), 3)?, random_field(rank, model.target(), 4)?);
+                let (mut jvp, mut vjp) =
+                    (Vector::new(&rank.gpu, model.target())?, Vector::new(&rank.gpu, model.domain())?);
+                at.jvp(rank, &dx, &mut jvp)?;
+                at.vjp(rank, &dy, &mut vjp)?;
+                if parts == [1, 1] {
+                    check_adjoint_alone(rank, &model, &x)?;
+                }
+                Ok([bits(rank, &at.value)?, bits(rank, &jvp)?, bits(rank, &vjp)?])
+            });
+            let found = [0, 1, 2].map(|n| together(found.iter().map(|rank| rank[n].clone()).collect()));
+            assert!(*first.get_or_insert(found.clone()) == found, "{shape:?} {amplitude:?} {parts:?}");
+        }
+    }
+}
+
 /// A cotangent that is not finite at one cell is in all modes, and by them in the sums that are
 /// cotangents of amplitudes: no number hides it.
 #[test]

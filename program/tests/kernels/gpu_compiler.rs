@@ -280,7 +280,7 @@ const BUDGETS: &[Budget] = &[
     budget("primitives::sort_splitters", 0, [8, 2], 2048),
     budget("primitives::sort_long_runs", 0, [24, 8], 4608),
     budget("points::hilbert", 0, [24, 8], 8192),
-    budget("inference::amplitude_vjp", 0, [24, 8], 5632),
+    budget("inference::amplitude", 0, [24, 7], 5888),
     budget("tree::leaves", 0, [12, 3], 4096),
     budget("", 0, [24, 8], 4096),
 ];

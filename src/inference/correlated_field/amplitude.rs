@@ -1,12 +1,13 @@
 //! The amplitude of a field by wavenumber, as a function of hyper-parameters.
 //!
-//! One workgroup computes it, in a few passes over the wavenumbers with a scan between them. Every
-//! rank computes the same.
+//! A kernel makes a few passes over the wavenumbers, and each needs sums of the pass before. One
+//! workgroup makes all passes of few wavenumbers in one dispatch. Several workgroups share many
+//! wavenumbers, with a dispatch for each pass. Every rank computes the same.
 
 use super::packing::Packing;
 use super::prior::{AmplitudePrior, MaternScale, PriorSpectrum, normal_of};
 use crate::exchange::FIXED;
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, RawArray, Recorder};
 use crate::inference::error::InferenceError;
 use crate::operators::{OperatorError, Vector};
 
@@ -32,7 +33,32 @@ crate::gpu::kernel_params! {
         power: f32,
         /// Bits of the terms of the sums that are cotangents of amplitudes.
         bits: u32,
+        /// Workgroups that share the tiles of modes, and tiles of each.
+        chunks: u32,
+        tiles: u32,
+        /// The pass of this dispatch, where there are several workgroups.
+        phase: u32,
+        unused: u32,
     }
+}
+
+/// Modes of a tile, which a workgroup takes at a time: what fits into workgroup memory.
+const TILE: usize = 512;
+
+/// Tiles up to which one workgroup takes less time than several dispatches do.
+const ALONE: usize = 16;
+
+/// Workgroups at most, each of which reads the sums of all.
+const CHUNKS: usize = 256;
+
+/// Numbers that a workgroup writes for the next pass.
+const PARTIALS: usize = 8;
+
+/// Returns the workgroups that share the tiles of `bins` modes, and tiles of each.
+fn chunks(bins: usize) -> [usize; 2] {
+    let tiles = bins.div_ceil(TILE);
+    let per = if tiles <= ALONE { tiles.max(1) } else { tiles.div_ceil(CHUNKS) };
+    [tiles.div_ceil(per).max(1), per]
 }
 
 /// The parts of the exponent of a kernel.
@@ -56,9 +82,15 @@ const TEXTS: [(&str, &str); 3] = [
     ("inference::amplitude_vjp", include_str!("../../../shaders/inference/amplitude_vjp.wgsl")),
 ];
 
-fn source((label, text): (&str, &'static str), form: Form) -> KernelSource {
+/// Returns a kernel for a class of devices. On software renderers workgroups are small: lavapipe
+/// runs one of 8 as one subgroup, so that barriers cost nothing.
+fn source((label, text): (&str, &'static str), form: Form, profile: Profile) -> KernelSource {
+    let group = if profile == Profile::Software { 8 } else { profile.workgroup_shape().group };
     KernelSource::new(label, text)
+        .group(group)
         .params::<AmplitudeParams>()
+        .constant("TILE", TILE as u32)
+        .constant("PARTIALS", PARTIALS as u32)
         .module("gpu::fixed", FIXED)
         .module("inference::amplitude_common", include_str!("../../../shaders/inference/amplitude_common.wgsl"))
         .flag("wiener", form.wiener)
@@ -69,15 +101,14 @@ fn source((label, text): (&str, &'static str), form: Form) -> KernelSource {
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    FORMS.into_iter().flat_map(|form| TEXTS.map(|text| source(text, form))).collect()
+    let forms = [Profile::Gpu, Profile::Software].into_iter().flat_map(|profile| FORMS.map(|form| (profile, form)));
+    forms.flat_map(|(profile, form)| TEXTS.map(|text| source(text, form, profile))).collect()
 }
 
 /// The amplitudes at a point.
 pub(super) struct AmplitudeAt {
-    /// One for each wavenumber.
+    /// One for each wavenumber, then the share of each in the variance.
     pub amplitude: Array<f32>,
-    /// The share of each wavenumber in the variance.
-    share: Array<f32>,
     /// The excitations of its Wiener process.
     spectrum: Option<Array<f32>>,
 }
@@ -91,6 +122,8 @@ pub(super) struct Amplitude {
     /// The leaf of the excitations of its Wiener process, if it has one.
     pub spectrum: Option<String>,
     kernels: [Kernel; 3],
+    /// Sums that the workgroups of a pass write for the next pass.
+    partials: Array<f32>,
 }
 
 /// The inputs of an amplitude beside its prior.
@@ -129,13 +162,48 @@ impl Amplitude {
         let table = table(parts.wavenumbers, form.matern);
         let array = recorder.gpu().array("inference::wavenumbers", table.len() as u64)?;
         recorder.upload(&array, 0, &table)?;
-        let kernels = TEXTS.map(|text| Kernel::trusted(source(text, form)));
+        let profile = recorder.gpu().capabilities().profile;
+        let kernels = TEXTS.map(|text| Kernel::trusted(source(text, form, profile)));
         let spectrum = form.wiener.then(|| format!("{}spectrum", parts.branch));
-        Ok(Amplitude { params, table: array, multiplicity: parts.multiplicity, spectrum, kernels })
+        let partials = recorder.gpu().array("inference::partials", u64::from(params.chunks) * PARTIALS as u64)?;
+        Ok(Amplitude { params, table: array, multiplicity: parts.multiplicity, spectrum, kernels, partials })
     }
 
-    fn array(&self, recorder: &Recorder) -> Result<Array<f32>, DeviceError> {
-        recorder.gpu().array("inference::amplitude", u64::from(self.params.bins))
+    /// Creates an array of `each` numbers for each wavenumber.
+    fn array(&self, recorder: &Recorder, each: u64) -> Result<Array<f32>, DeviceError> {
+        recorder.gpu().array("inference::amplitude", each * u64::from(self.params.bins))
+    }
+
+    /// Returns the passes of value, tangent and cotangent that are dispatches of their own where
+    /// several workgroups share the modes.
+    fn phases(&self) -> [&'static [u32]; 3] {
+        match self.spectrum {
+            Some(_) => [&[0, 1, 2], &[0, 1, 2], &[0, 1, 2, 3]],
+            None => [&[1, 2], &[1, 2], &[0, 1, 3]],
+        }
+    }
+
+    /// Returns the dispatches of value, tangent and cotangent.
+    pub fn dispatches(&self) -> [u64; 3] {
+        self.phases().map(|phases| if self.params.chunks > 1 { phases.len() as u64 } else { 1 })
+    }
+
+    /// Records the passes of value (0), tangent (1) or cotangent (2).
+    fn record(
+        &self,
+        recorder: &mut Recorder,
+        which: usize,
+        arrays: &[&RawArray],
+        params: AmplitudeParams,
+    ) -> Result<(), DeviceError> {
+        let arrays = [arrays, &[self.partials.raw()]].concat();
+        let phases = if params.chunks > 1 { self.phases()[which] } else { &[0] };
+        for &phase in phases {
+            let workgroups = if phase == 3 { 1 } else { params.chunks };
+            let params = AmplitudeParams { phase, ..params };
+            recorder.dispatch(&self.kernels[which], &arrays, &params, workgroups.into())?;
+        }
+        Ok(())
     }
 
     /// Returns the leaf that excites the Wiener process.
@@ -145,11 +213,11 @@ impl Amplitude {
 
     /// Records the amplitudes for latent values `x` with the hyper-parameters `p`.
     pub fn apply(&self, recorder: &mut Recorder, x: &Vector, p: &Array<f32>) -> Result<AmplitudeAt, OperatorError> {
-        let (amplitude, share, spectrum) = (self.array(recorder)?, self.array(recorder)?, self.excitations(x)?);
-        let others = [&self.table, &self.multiplicity, &amplitude, &share];
+        let (amplitude, spectrum) = (self.array(recorder, 2)?, self.excitations(x)?);
+        let others = [&self.table, &self.multiplicity, &amplitude];
         let arrays: Vec<_> = [p].into_iter().chain(spectrum).chain(others).map(Array::raw).collect();
-        recorder.dispatch(&self.kernels[0], &arrays, &self.params, 1)?;
-        Ok(AmplitudeAt { amplitude, share, spectrum: spectrum.cloned() })
+        self.record(recorder, 0, &arrays, self.params)?;
+        Ok(AmplitudeAt { amplitude, spectrum: spectrum.cloned() })
     }
 
     /// Records the tangent of the amplitudes for the tangents `dx` and `dp` of latent values and
@@ -160,11 +228,11 @@ impl Amplitude {
         (p, at): (&Array<f32>, &AmplitudeAt),
         (dx, dp): (&Vector, &Array<f32>),
     ) -> Result<Array<f32>, OperatorError> {
-        let (tangent, d_spectrum) = (self.array(recorder)?, self.excitations(dx)?);
-        let others = [&self.table, &at.amplitude, &at.share, &tangent];
+        let (tangent, d_spectrum) = (self.array(recorder, 1)?, self.excitations(dx)?);
+        let others = [&self.table, &at.amplitude, &tangent];
         let spectra = at.spectrum.iter().chain(d_spectrum);
         let arrays: Vec<_> = [p, dp].into_iter().chain(spectra).chain(others).map(Array::raw).collect();
-        recorder.dispatch(&self.kernels[1], &arrays, &self.params, 1)?;
+        self.record(recorder, 1, &arrays, self.params)?;
         Ok(tangent)
     }
 
@@ -177,10 +245,10 @@ impl Amplitude {
         (sums, bits): (&Array<u32>, u32),
         (dx, out): (&Vector, &Array<f32>),
     ) -> Result<(), OperatorError> {
-        let own = [p, &self.table, &at.amplitude, &at.share].map(Array::raw);
+        let own = [p, &self.table, &at.amplitude].map(Array::raw);
         let spectra = at.spectrum.iter().chain(self.excitations(dx)?).map(Array::raw);
         let arrays: Vec<_> = own.into_iter().chain([sums.raw(), out.raw()]).chain(spectra).collect();
-        Ok(recorder.dispatch(&self.kernels[2], &arrays, &AmplitudeParams { bits, ..self.params }, 1)?)
+        Ok(self.record(recorder, 2, &arrays, AmplitudeParams { bits, ..self.params })?)
     }
 
     /// Returns the number of wavenumbers.
@@ -230,6 +298,7 @@ fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, 
         shape = [0.0; 2];
     }
     let offset = normal(parts.zero.0, parts.zero.1, true)?;
+    let [chunks, tiles] = chunks(bins);
     let pair = |values: [f64; 2]| values.map(|value| value as f32);
     Ok(AmplitudeParams {
         places: names.map(|name| place(&leaf(name))),
@@ -243,6 +312,10 @@ fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, 
         half,
         power,
         bits: 0,
+        chunks: chunks as u32,
+        tiles: tiles as u32,
+        phase: 0,
+        unused: 0,
     })
 }
 

@@ -170,7 +170,8 @@ impl CorrelatedField {
                 volume: (0..3).map(along).product(),
             };
             let amplitude = Amplitude::new(&mut rank.recorder, &group.amplitude, parts)?;
-            groups.push(Group { wavenumbers, amplitude, modulation: Modulation::new(index) });
+            let modulation = Modulation::new(index, amplitude.len());
+            groups.push(Group { wavenumbers, amplitude, modulation });
         }
         let (offset_mean, prior) = (prior.offset_mean, format!("{prior:?}"));
         Ok(CorrelatedField(Rc::new(Inner {
@@ -211,8 +212,9 @@ impl CorrelatedField {
     pub fn amplitude(&self, rank: &mut Rank, x: &Vector, group: usize) -> Result<Vec<f64>, InferenceError> {
         let recorder = &mut rank.recorder;
         let packed = self.0.packing.pack(recorder, x)?;
-        let at = self.0.groups[group].amplitude.apply(recorder, x, &packed)?;
-        let found = recorder.download(&at.amplitude, 0, at.amplitude.len())?;
+        let amplitude = &self.0.groups[group].amplitude;
+        let at = amplitude.apply(recorder, x, &packed)?;
+        let found = recorder.download(&at.amplitude, 0, amplitude.len())?;
         Ok(host_memory::collect("a spectrum", found.into_iter().map(f64::from))?)
     }
 
@@ -314,15 +316,17 @@ impl Differentiable for CorrelatedField {
     fn cost(&self) -> OperatorCost {
         let [to_modes, to_cells] = self.0.hartley.costs();
         let (groups, modes) = (self.0.groups.len() as u64, 4 * self.0.groups[0].modulation.index.len());
+        let dispatches =
+            |which: usize| -> u64 { self.0.groups.iter().map(|group| group.amplitude.dispatches()[which]).sum() };
         let bins: u64 = self.0.groups.iter().map(|group| 4 * group.amplitude.len()).sum();
         let ranks = self.0.modes.only().and_then(|(_, leaf)| leaf.mesh()).map_or(1, |mesh| mesh.grid().ranks());
         let steps = 2 * u64::from(ranks.next_power_of_two().ilog2());
         let sums =
             Cost { messages: 2 * groups * steps, sent_bytes: steps * (4 * groups + 2 * bins), ..Cost::default() };
         OperatorCost {
-            apply: to_cells + Cost::kernels(1 + 2 * groups, 3 * groups * modes + 6 * bins),
-            jvp: to_cells + Cost::kernels(1 + 2 * groups, 5 * groups * modes + 8 * bins),
-            vjp: to_modes + sums + Cost::kernels(1 + 3 * groups, 7 * groups * modes + 7 * bins),
+            apply: to_cells + Cost::kernels(1 + groups + dispatches(0), 3 * groups * modes + 6 * bins),
+            jvp: to_cells + Cost::kernels(1 + groups + dispatches(1), 5 * groups * modes + 8 * bins),
+            vjp: to_modes + sums + Cost::kernels(1 + 2 * groups + dispatches(2), 7 * groups * modes + 7 * bins),
         }
     }
 }

@@ -29,27 +29,23 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 pub(super) struct Modulation {
     /// The wavenumber of each mode of this rank.
     pub index: Array<u32>,
+    /// Number of wavenumbers.
+    bins: u64,
     value: Kernel,
     tangent: Kernel,
     cotangent: Kernel,
 }
 
 impl Modulation {
-    /// By the wavenumber of each mode.
-    pub fn new(index: Array<u32>) -> Self {
+    /// Creates the product by the wavenumber of each mode, of `bins`.
+    pub fn new(index: Array<u32>, bins: u64) -> Self {
         let [value, tangent] = [false, true].map(|tangent| Kernel::trusted(source(tangent)));
-        Modulation { index, value, tangent, cotangent: Kernel::trusted(cotangent_source()) }
+        Modulation { index, bins, value, tangent, cotangent: Kernel::trusted(cotangent_source()) }
     }
 
-    fn record(
-        &self,
-        recorder: &mut Recorder,
-        kernel: &Kernel,
-        arrays: &[&RawArray],
-        bins: u64,
-    ) -> Result<(), DeviceError> {
+    fn record(&self, recorder: &mut Recorder, kernel: &Kernel, arrays: &[&RawArray]) -> Result<(), DeviceError> {
         let count = self.index.len();
-        let params = ModulateParams { count: count as u32, bins: bins as u32 };
+        let params = ModulateParams { count: count as u32, bins: self.bins as u32 };
         recorder.each(kernel, arrays, &params, count)
     }
 
@@ -62,7 +58,7 @@ impl Modulation {
         y: &Array<f32>,
     ) -> Result<(), DeviceError> {
         let arrays = [self.index.raw(), amplitude.raw(), x.raw(), y.raw()];
-        self.record(recorder, &self.value, &arrays, amplitude.len())
+        self.record(recorder, &self.value, &arrays)
     }
 
     /// Records the tangent `dy` for those of amplitudes and excitations, each a pair of value and
@@ -76,7 +72,7 @@ impl Modulation {
     ) -> Result<(), DeviceError> {
         let arrays = [amplitude[0], x[0], amplitude[1], x[1], dy].map(Array::raw);
         let arrays = [&[self.index.raw()][..], &arrays].concat();
-        self.record(recorder, &self.tangent, &arrays, amplitude[0].len())
+        self.record(recorder, &self.tangent, &arrays)
     }
 
     /// Records the cotangent `dx` of the excitations for the cotangent of the modes, and in the
@@ -90,6 +86,6 @@ impl Modulation {
         words: &Array<u32>,
     ) -> Result<(), DeviceError> {
         let arrays = [self.index.raw(), amplitude.raw(), x.raw(), dy.raw(), dx.raw(), words.raw()];
-        self.record(recorder, &self.cotangent, &arrays, amplitude.len())
+        self.record(recorder, &self.cotangent, &arrays)
     }
 }
