@@ -52,7 +52,7 @@ crate::gpu::kernel_params! {
 /// The kernels that order the points and compute the boxes.
 struct BoxKernels {
     arrange: Kernel,
-    /// Of points that are in order, and of those that are put in order at the same time.
+    /// The first is for points in order; the second puts them in order, too.
     leaves: [Kernel; 2],
     nodes: Kernel,
     /// Leaves that a workgroup takes.
