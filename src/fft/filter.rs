@@ -10,7 +10,7 @@ use super::operator::Wave;
 use super::options::{FilterOptions, PassCallbacks, TransformTuning};
 use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
-use super::run::{Checked, ReadyRoute, Run, UserArray};
+use super::run::{Checked, ReadyRoute, Run, RunInput, UserArray};
 use super::spec::{Distribution, Precision, Spec, Value};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::field::Field;
@@ -165,38 +165,77 @@ impl<T: Value> Filter<T> {
         output_layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
         const CALL: &str = "Filter::apply";
-        let misuse = |why: String| Err(DeviceError::Misuse { what: CALL.into(), why }.into());
-        self.plan.check_rank(CALL, comms)?;
-        let fields = self.plan.spec.fields;
-        let results = fields * u64::from(self.results);
-        for (name, array, layout, count) in
-            [("a field", field, layout, fields), ("an output", output, output_layout, results)]
-        {
-            if layout.own != self.plan.field {
-                return misuse(format!("{name} of cells {:?}, this rank has {:?}", layout.own, self.plan.field));
-            }
-            Checked { call: CALL, name }.length(array.len(), layout.len().saturating_mul(count))?;
-        }
+        self.check(CALL, comms, ("a field", field, layout), self.plan.spec.fields)?;
         if field.raw().shares(output.raw()) {
-            return misuse("field and output are one array".into());
+            return Err(DeviceError::Misuse { what: CALL.into(), why: "field and output are one array".into() }.into());
         }
+        let field = RunInput::Array(UserArray::field(field, layout));
+        self.run(CALL, recorder, comms, field, (output, output_layout))
+    }
+
+    /// Filters the field that `source` defines into `output`. Collective.
+    ///
+    /// The source defines `fn on_source(at: vec4<u32>) -> T`, the cells of the field; `at` is as in
+    /// [`TransformCallbacks`](super::TransformCallbacks). All runs must have sources of one text.
+    /// The first pass is submitted and the source dropped, so that its arrays are free for the
+    /// other passes.
+    ///
+    /// # Errors
+    /// - [`DeviceError::Misuse`] if the source has another text than before, or none with
+    ///   `on_source`.
+    /// - Same as [`apply`](Self::apply).
+    pub(crate) fn apply_from(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        source: Callback,
+        output: &Array<T>,
+        output_layout: &FieldLayout,
+    ) -> Result<(), ExchangeError> {
+        self.run("Filter::apply_from", recorder, comms, RunInput::Source(source), (output, output_layout))
+    }
+
+    /// Refuses an array of other cells than this rank's, or of fewer than `count` fields.
+    fn check(
+        &self,
+        call: &'static str,
+        comms: &GridComms,
+        (name, array, layout): (&'static str, &Array<T>, &FieldLayout),
+        count: u64,
+    ) -> Result<(), DeviceError> {
+        self.plan.check_rank(call, comms)?;
+        if layout.own != self.plan.field {
+            let why = format!("{name} of cells {:?}, this rank has {:?}", layout.own, self.plan.field);
+            return Err(DeviceError::Misuse { what: call.into(), why });
+        }
+        Checked { call, name }.length(array.len(), layout.len().saturating_mul(count))
+    }
+
+    fn run(
+        &self,
+        call: &'static str,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        input: RunInput<'_>,
+        (output, layout): (&Array<T>, &FieldLayout),
+    ) -> Result<(), ExchangeError> {
+        let (fields, results) = (self.plan.spec.fields, u64::from(self.results));
+        self.check(call, comms, ("an output", output, layout), fields * results)?;
         let [forward_factor, inverse_factor] = self.plan.spec.factors();
-        let subject = |what: &str| self.plan.subject(what).with(&[self.results.into()]);
-        let (field, output) = (UserArray::field(field, layout), UserArray::field(output, output_layout));
-        let (first, others) = (&self.routes[0], &self.routes[1..]);
+        let subject = |what: &str| self.plan.subject(what).with(&[results]);
+        let (output, first, others) = (UserArray::field(output, layout), &self.routes[0], &self.routes[1..]);
         if self.is_fused {
             let factor = forward_factor * inverse_factor;
-            return Run::<T::Mode>::new(subject("filter"), first, [field, output], factor).run(recorder, comms);
+            return Run::<T::Mode>::new(subject("filter"), first, output, factor).run(recorder, comms, input);
         }
         let modes = recorder.gpu().array::<T::Mode>("fft::filter", volume(&self.plan.spectrum) * fields)?;
         let modes = UserArray::spectrum(&modes);
         let forward_subject = subject("filter, to modes,");
-        Run::<T::Mode>::new(forward_subject, first, [field, modes], forward_factor).run(recorder, comms)?;
-        let results = u64::from(self.results);
+        Run::<T::Mode>::new(forward_subject, first, modes, forward_factor).run(recorder, comms, input)?;
         (0..results).zip(others).try_for_each(|(r, route)| {
             let subject = subject("filter, to cells,").with(&[r]);
-            let run = Run::<T::Mode>::new(subject, route, [modes, output], inverse_factor);
-            Run { result: [r, results], ..run }.run(recorder, comms)
+            let run = Run::<T::Mode>::new(subject, route, output, inverse_factor);
+            Run { result: [r, results], ..run }.run(recorder, comms, RunInput::Array(modes))
         })
     }
 }

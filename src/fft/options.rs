@@ -204,6 +204,10 @@ impl TransformCallbacks {
 /// The callbacks of one pass.
 #[derive(Clone, Default)]
 pub struct PassCallbacks {
+    /// `on_source`, which returns the elements that no array holds; see [`PassInput::Source`].
+    ///
+    /// [`PassInput::Source`]: super::reach::PassInput::Source
+    pub source: Option<Callback>,
     /// `on_load` on elements that are read.
     pub load: Option<Callback>,
     /// `on_mode` on elements that are read.
@@ -219,11 +223,12 @@ pub struct PassCallbacks {
 }
 
 /// The names of the WGSL modules of callbacks, in the order of [`PassCallbacks::all`].
-const MODULES: [&str; 5] = ["fft::load", "fft::load_mode", "fft::filter", "fft::store_mode", "fft::store"];
+const MODULES: [&str; 6] =
+    ["fft::source", "fft::load", "fft::load_mode", "fft::filter", "fft::store_mode", "fft::store"];
 
 impl PassCallbacks {
     fn all(&self) -> impl Iterator<Item = (&'static str, &Callback)> {
-        let all = [&self.load, &self.load_mode, &self.filter, &self.store_mode, &self.store];
+        let all = [&self.source, &self.load, &self.load_mode, &self.filter, &self.store_mode, &self.store];
         MODULES.into_iter().zip(all).filter_map(|(module, callback)| Some((module, callback.as_ref()?)))
     }
 
@@ -231,6 +236,7 @@ impl PassCallbacks {
     pub fn check(&self) -> Result<(), DeviceError> {
         for (module, callback) in self.all() {
             let (place, function) = match module {
+                "fft::source" => ("Source of a transform", "fn on_source"),
                 "fft::load" => ("Callback of a transform, as it loads", "fn on_load"),
                 "fft::store" => ("Callback of a transform, as it stores", "fn on_store"),
                 _ => ("Callback of a transform, on modes", "fn on_mode"),

@@ -7,9 +7,9 @@ use super::error::FftError;
 use super::line::{LineFormat, LineKernel, LineParams, LineWorkgroup, Order, Side, Span, Work};
 use super::operator::radial;
 use super::options::PassCallbacks;
-use super::reach::PassArrays;
+use super::reach::{PassArrays, PassInput};
 use super::spec::Precision;
-use crate::gpu::{Callback, DeviceError, Gpu, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Callback, CallbackKey, DeviceError, Gpu, Kernel, KernelSource, RawArray, Recorder};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -66,6 +66,8 @@ pub(super) struct ReadyPass {
     callbacks: PassCallbacks,
     apart: OnceLock<Kernel>,
     in_place: OnceLock<Kernel>,
+    /// The kernel that reads a source, with the key of its text.
+    of_source: OnceLock<(CallbackKey, Kernel)>,
     tables: Vec<RawArray>,
 }
 
@@ -90,6 +92,7 @@ impl ReadyPass {
             callbacks,
             apart: OnceLock::from(Kernel::with_trust(trust, source)),
             in_place: OnceLock::new(),
+            of_source: OnceLock::new(),
             tables,
         })
     }
@@ -108,20 +111,34 @@ impl ReadyPass {
         params: LineParams,
         operator: Option<&Callback>,
     ) -> Result<(), DeviceError> {
-        let callbacks = match operator.filter(|_| self.position.first) {
-            Some(callback) => &PassCallbacks { load_mode: Some(callback.clone()), ..self.callbacks.clone() },
-            None => &self.callbacks,
+        let source = if let PassInput::Source(source) = &arrays.input { Some(source) } else { None };
+        let callbacks = match (source, operator.filter(|_| self.position.first)) {
+            (None, None) => &self.callbacks,
+            (source, operator) => &PassCallbacks {
+                source: source.cloned(),
+                load_mode: operator.or(self.callbacks.load_mode.as_ref()).cloned(),
+                ..self.callbacks.clone()
+            },
         };
         let make = |in_place: bool| {
             let (source, _) = LineKernel { in_place, ..self.kernel }.source(&self.shape, callbacks);
             Kernel::with_trust(callbacks.trust(), source)
         };
         let PassArrays { input, output } = arrays;
-        let kernel = match input {
-            Some(_) => self.apart.get_or_init(|| make(false)),
-            None => self.in_place.get_or_init(|| make(true)),
+        let (kernel, input) = match input {
+            PassInput::Array(input) => (self.apart.get_or_init(|| make(false)), Some(input)),
+            PassInput::InPlace => (self.in_place.get_or_init(|| make(true)), None),
+            PassInput::Source(source) => {
+                callbacks.check()?;
+                let (key, kernel) = self.of_source.get_or_init(|| (source.key(), make(false)));
+                if *key != source.key() {
+                    let why = "the text is another than in the first run; create another transform for it";
+                    return Err(DeviceError::Misuse { what: "Source of a transform".into(), why: why.into() });
+                }
+                (kernel, None)
+            }
         };
-        let mut arrays: Vec<&RawArray> = input.iter().chain([output]).chain(&self.tables).collect();
+        let mut arrays: Vec<&RawArray> = input.into_iter().chain([output]).chain(&self.tables).collect();
         arrays.extend(callbacks.arrays());
         let bytes = [bytemuck::bytes_of(&params), &callbacks.values()].concat();
         recorder.dispatch_bytes(kernel, &arrays, &bytes, u64::from(params.line_sizes[3]).div_ceil(self.shape.lines))
@@ -156,12 +173,13 @@ pub fn line_kernels(precision: Precision, lengths: &[u64], limits: Limits) -> Ve
                 for (i, pass) in passes.iter().enumerate() {
                     let mut callbacks = callbacks.clone();
                     if i > 0 {
-                        (callbacks.load, callbacks.load_mode) = (None, None);
+                        (callbacks.source, callbacks.load, callbacks.load_mode) = (None, None, None);
                     }
                     if i + 1 < passes.len() {
                         (callbacks.store, callbacks.store_mode) = (None, None);
                     }
-                    let in_place = within(&pass.kernel).then_some(LineKernel { in_place: true, ..pass.kernel });
+                    let in_place = within(&pass.kernel) && callbacks.source.is_none();
+                    let in_place = in_place.then_some(LineKernel { in_place: true, ..pass.kernel });
                     let kernels = [Some(pass.kernel), in_place].into_iter().flatten();
                     all.extend(kernels.map(|kernel| kernel.source(&pass.shape, &callbacks).0));
                 }
@@ -205,6 +223,10 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
             forms.push((Work::Backward, [modes, cells], back.clone()));
         }
     }
+    if axis == 2 {
+        let callbacks = PassCallbacks { source: Some(painted()), ..PassCallbacks::default() };
+        forms.push((Work::Forward, real, callbacks));
+    }
     let hartley = Side { format: LineFormat::Hartley, ..PLAIN };
     for sides in [[hartley, PLAIN], [PLAIN, hartley], [hartley; 2]] {
         forms.push((Work::Forward, sides, PassCallbacks::default()));
@@ -221,6 +243,18 @@ fn on(function: &str, value: &str) -> Callback {
     Callback::trusted(format!(
         "fn {function}(value: {value}, at: vec4<u32>) -> {value} {{ return value * Real(at.x + at.w); }}"
     ))
+}
+
+crate::gpu::kernel_params! { struct PaintedParams { painted_origin: [u32; 4], painted_by: [f32; 2] } }
+
+/// Returns the source of the particle-mesh force, without its array.
+fn painted() -> Callback {
+    Callback::trusted(concat!(
+        "var<storage, read> painted_cells: array<vec2<u32>>;\n",
+        include_str!("../../shaders/mesh/painted_density.wgsl"),
+        include_str!("../../shaders/mesh/density_source.wgsl")
+    ))
+    .params(&PaintedParams { painted_origin: [0; 4], painted_by: [0.0; 2] })
 }
 
 crate::gpu::kernel_params! { struct Factor { by: [f32; 4] } }

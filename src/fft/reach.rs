@@ -10,13 +10,26 @@ use std::ops::Range;
 
 use super::line::{LineKernel, LineParams, Order, Side, Work};
 use super::plan::{Stage, StagePart};
-use crate::gpu::RawArray;
+use crate::gpu::{Callback, RawArray};
 
-/// The arrays of a pass.
+/// The elements that a pass reads.
+#[derive(Clone)]
+pub(super) enum PassInput {
+    /// All elements from an array.
+    Array(RawArray),
+    /// All elements from the output, in place.
+    InPlace,
+    /// Results of `fn on_source(at: vec4<u32>) -> T`, a real or complex number for each cell.
+    /// `at` is as in [`TransformCallbacks`](super::TransformCallbacks). Kernels read one source:
+    /// its arrays and parameters may change from run to run, its text may not.
+    Source(Callback),
+}
+
+/// The input and the output of a pass.
 #[derive(Clone)]
 pub(super) struct PassArrays {
-    /// The input; `None` in place.
-    pub input: Option<RawArray>,
+    /// The input.
+    pub input: PassInput,
     /// The output.
     pub output: RawArray,
 }
@@ -45,13 +58,20 @@ fn reached(kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] 
 
 impl PassArrays {
     /// Returns the bytes that a dispatch reaches in the input and in the output; in place, all in
-    /// the output.
+    /// the output. The arrays of a source are not counted.
     fn reached(&self, kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] {
         match (reached(kernel, params), &self.input) {
-            (both, Some(_)) => both,
-            ([Some(a), Some(b)], None) => [None, Some(a.start.min(b.start)..a.end.max(b.end))],
-            (_, None) => [None, None],
+            (both, PassInput::Array(_)) => both,
+            ([_, output], PassInput::Source(_)) => [None, output],
+            ([Some(a), Some(b)], PassInput::InPlace) => [None, Some(a.start.min(b.start)..a.end.max(b.end))],
+            (_, PassInput::InPlace) => [None, None],
         }
+    }
+
+    /// Returns the array of the input and that of the output.
+    fn arrays(&self) -> [Option<&RawArray>; 2] {
+        let input = if let PassInput::Array(array) = &self.input { Some(array) } else { None };
+        [input, Some(&self.output)]
     }
 
     /// Returns the bytes between the first and the last one that a dispatch reaches, of all its
@@ -69,7 +89,7 @@ impl PassArrays {
         kernel: &LineKernel,
         params: &dyn Fn(&StagePart) -> LineParams,
     ) -> Vec<StagePart> {
-        let (slow, arrays) = (stage.across()[0], [self.input.as_ref(), Some(&self.output)]);
+        let (slow, arrays) = (stage.across()[0], self.arrays());
         if arrays.iter().flatten().all(|array| array.windows() == 1) {
             return vec![whole];
         }
@@ -92,16 +112,15 @@ impl PassArrays {
     pub fn narrowed(&self, kernel: &LineKernel, mut params: LineParams) -> (PassArrays, LineParams) {
         let (mut narrow, [input, output]) = (self.clone(), self.reached(kernel, &params));
         let counted = |base: u64, side: &Side| (base / side.number(kernel.precision)) as u32;
-        if let Some((window, base)) =
-            self.input.as_ref().zip(input).and_then(|(array, bytes)| array.in_one_window(bytes))
+        if let Some((window, base)) = self.arrays()[0].zip(input).and_then(|(array, bytes)| array.in_one_window(bytes))
         {
-            narrow.input = Some(window);
+            narrow.input = PassInput::Array(window);
             params.line_input[0] -= counted(base, &kernel.input);
         }
         if let Some((window, base)) = output.and_then(|bytes| self.output.in_one_window(bytes)) {
             narrow.output = window;
             params.line_output[0] -= counted(base, &kernel.output);
-            if self.input.is_none() {
+            if matches!(self.input, PassInput::InPlace) {
                 params.line_input[0] -= counted(base, &kernel.input);
             }
         }

@@ -13,7 +13,7 @@ use super::line::{Order, Work};
 use super::options::PassCallbacks;
 use super::pass::{DeviceTables, PassPosition, ReadyPass};
 use super::plan::{Buffer, Placement, Route, Stage, StagePart, Transpose, buffers};
-use super::reach::PassArrays;
+use super::reach::{PassArrays, PassInput};
 use crate::comm::Subject;
 use crate::exchange::{ExchangeError, GridComms, PendingExchange};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, MemoryKind, RawArray, Recorder};
@@ -69,6 +69,14 @@ pub(super) struct UserArray<'a> {
     pub layout: Option<&'a FieldLayout>,
 }
 
+/// The field or the spectrum that a run reads.
+pub(super) enum RunInput<'a> {
+    Array(UserArray<'a>),
+    /// See [`PassInput::Source`]. It is dropped when its cells are read, and the work until then is
+    /// submitted, so that its arrays are free for the passes that follow.
+    Source(Callback),
+}
+
 /// An array of a call, for checks.
 pub(super) struct Checked {
     pub call: &'static str,
@@ -86,7 +94,6 @@ impl Checked {
 /// One run of a route. `C` is the complex element.
 pub(super) struct Run<'a, C> {
     pub ready: &'a ReadyRoute,
-    pub input: UserArray<'a>,
     pub output: UserArray<'a>,
     /// The call that must be equal on all ranks.
     pub subject: Subject,
@@ -117,19 +124,30 @@ impl<'a> UserArray<'a> {
 impl<'a, C: DeviceElement> Run<'a, C> {
     /// Creates a run of the call `subject` with the factor `scale`, with one result and the
     /// callbacks of the route.
-    pub fn new(subject: Subject, ready: &'a ReadyRoute, [input, output]: [UserArray<'a>; 2], scale: f64) -> Self {
+    pub fn new(subject: Subject, ready: &'a ReadyRoute, output: UserArray<'a>, scale: f64) -> Self {
         let (interior, result, operator, element) = (1.0, [0, 1], None, PhantomData);
-        Run { ready, input, output, subject, scale, interior, result, operator, element }
+        Run { ready, output, subject, scale, interior, result, operator, element }
     }
 
     /// Records all passes and exchanges.
-    pub fn run(&self, recorder: &mut Recorder, comms: &mut GridComms) -> Result<(), ExchangeError> {
+    pub fn run(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        input: RunInput<'a>,
+    ) -> Result<(), ExchangeError> {
         let ReadyRoute { route, passes, .. } = self.ready;
-        let place = placement(self.input, route.stages[0].before, [0, 1]);
-        let mut input = StageInput::Whole(BufferView { array: self.input.array.clone(), place });
+        let (elements, array) = match input {
+            RunInput::Array(user) => {
+                let place = placement(user, route.stages[0].before, [0, 1]);
+                (Elements::Array(BufferView { array: user.array.clone(), place }), Some(user.array))
+            }
+            RunInput::Source(source) => (Elements::Source(source), None),
+        };
+        let mut input = StageInput::Whole(Some(elements));
         // Ghost cells of the caller's field must not be overwritten.
         let scratch = if self.output.layout.is_none() { self.output.array.complex_len(C::ELEMENT) } else { 0 };
-        let mut executor = Executor { run: self, recorder, comms, scratch: Vec::new() };
+        let mut executor = Executor { run: self, recorder, comms, array, scratch: Vec::new() };
         for (i, buffer) in buffers(route, scratch).into_iter().enumerate() {
             if !passes[i].is_empty() {
                 input = executor.stage(i, buffer, input)?;
@@ -146,9 +164,15 @@ struct BufferView<'a> {
     place: Placement<'a>,
 }
 
-/// The input of a stage: an array, or the pieces of an exchange.
+/// The elements that a pass reads: those of an array, or of the source of the run.
+enum Elements<'a> {
+    Array(BufferView<'a>),
+    Source(Callback),
+}
+
+/// The input of a stage: all its elements, until they are taken, or the pieces of an exchange.
 enum StageInput<'a> {
-    Whole(BufferView<'a>),
+    Whole(Option<Elements<'a>>),
     Pieces(Pieces<'a>),
 }
 
@@ -164,7 +188,7 @@ struct Pieces<'a> {
 /// A part of a stage's input.
 struct Tile<'a> {
     part: Box3,
-    view: BufferView<'a>,
+    elements: Elements<'a>,
     /// Whether it is the last one.
     last: bool,
 }
@@ -173,15 +197,14 @@ impl<'a> StageInput<'a> {
     /// Returns the next tile, once it has arrived.
     fn next(&mut self, recorder: &mut Recorder, whole: &Box3) -> Result<Option<Tile<'a>>, ExchangeError> {
         match self {
-            StageInput::Whole(view) => {
-                let tile = Tile { part: whole.clone(), view: view.clone(), last: true };
-                *self = StageInput::Pieces(Pieces::default());
-                Ok(Some(tile))
+            StageInput::Whole(elements) => {
+                Ok(elements.take().map(|elements| Tile { part: whole.clone(), elements, last: true }))
             }
             StageInput::Pieces(Pieces { arriving, pending, third }) => {
                 let Some((range, view)) = arriving.pop_front() else { return Ok(None) };
                 PendingExchange::finish_first(pending, recorder)?;
-                Ok(Some(Tile { part: restricted(whole, *third, &range), view, last: arriving.is_empty() }))
+                let part = restricted(whole, *third, &range);
+                Ok(Some(Tile { part, elements: Elements::Array(view), last: arriving.is_empty() }))
             }
         }
     }
@@ -192,6 +215,8 @@ struct Executor<'r, 'a, C> {
     run: &'r Run<'a, C>,
     recorder: &'r mut Recorder,
     comms: &'r mut GridComms,
+    /// The array that the run reads, if it reads one.
+    array: Option<&'a RawArray>,
     /// Scratch arrays between passes since the last exchange.
     scratch: Vec<Array<C>>,
 }
@@ -203,6 +228,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         let ReadyRoute { route, passes, .. } = self.run.ready;
         let (stage, transpose) = (&route.stages[i], route.between.get(i).and_then(Option::as_ref));
         let outputs = self.outputs(i, buffer, &input)?;
+        let is_source = matches!(input, StageInput::Whole(Some(Elements::Source(_))));
         let whole: Box3 = stage.before.map(|n| 0..n);
         let parts: Vec<Box3> = match transpose {
             None => vec![whole.clone()],
@@ -215,7 +241,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
                 while let Some(tile) = input.next(self.recorder, &whole)? {
                     for (piece, part) in parts.iter().enumerate() {
                         let part = intersection(&tile.part, part);
-                        self.record((stage, pass), &part, &tile.view, &outputs[piece])?;
+                        self.record((stage, pass), &part, &tile.elements, &outputs[piece])?;
                         if let Some(transpose) = transpose.filter(|_| tile.last) {
                             self.send((stage, transpose), piece, &outputs[piece], &mut pieces)?;
                         }
@@ -225,37 +251,43 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
             [first, middle @ .., last] => {
                 let [mut from, mut other] = self.scratch(stage)?;
                 while let Some(tile) = input.next(self.recorder, &whole)? {
-                    self.record((stage, first), &tile.part, &tile.view, &from)?;
+                    self.record((stage, first), &tile.part, &tile.elements, &from)?;
                 }
                 for pass in middle {
+                    let elements = Elements::Array(from.clone());
                     if pass.kernel.moves() {
-                        self.record((stage, pass), &whole, &from, &other)?;
+                        self.record((stage, pass), &whole, &elements, &other)?;
                         std::mem::swap(&mut from, &mut other);
                     } else {
-                        self.record((stage, pass), &whole, &from, &from)?;
+                        self.record((stage, pass), &whole, &elements, &from)?;
                     }
                 }
+                let elements = Elements::Array(from);
                 for (piece, part) in parts.iter().enumerate() {
-                    self.record((stage, last), part, &from, &outputs[piece])?;
+                    self.record((stage, last), part, &elements, &outputs[piece])?;
                     if let Some(transpose) = transpose {
                         self.send((stage, transpose), piece, &outputs[piece], &mut pieces)?;
                     }
                 }
             }
         }
+        // The source is dropped: its arrays return to the pool.
+        if is_source {
+            self.recorder.submit()?;
+        }
         // An exchange submits what was recorded before it, so the memory returns to the pool.
         if transpose.is_some() {
             self.scratch.clear();
         }
         Ok(match (transpose, outputs.into_iter().next()) {
-            (None, Some(view)) => StageInput::Whole(view),
+            (None, Some(view)) => StageInput::Whole(Some(Elements::Array(view))),
             _ => StageInput::Pieces(pieces),
         })
     }
 
     /// Returns the arrays that a stage writes: one, or one for each piece of the exchange after it.
     fn outputs(&self, i: usize, buffer: Buffer, input: &StageInput<'a>) -> Result<Vec<BufferView<'a>>, ExchangeError> {
-        let Run { ready, input: source, output, result, .. } = self.run;
+        let Run { ready, output, result, .. } = self.run;
         let (stage, gpu) = (&ready.route.stages[i], self.recorder.gpu());
         let extent = stage.after;
         let whole = Placement::Array { origin: [0; 3], extent };
@@ -264,12 +296,12 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
                 BufferView { array: output.array.clone(), place: placement(*output, extent, *result) }
             }
             (Buffer::OutputAsScratch, _) => BufferView { array: output.array.clone(), place: whole },
-            (Buffer::InPlace, StageInput::Whole(view)) => view.clone(),
+            (Buffer::InPlace, StageInput::Whole(Some(Elements::Array(view)))) => view.clone(),
             (Buffer::Work | Buffer::InPlace, _) => {
                 let own = Array::<C>::new(output.array.seen_as(C::ELEMENT));
                 // In place, the caller's array is used if it is large enough for the elements
                 // between exchanges.
-                let fits = source.array.shares(output.array) && own.len() >= stage.written();
+                let fits = self.array.is_some_and(|array| array.shares(output.array)) && own.len() >= stage.written();
                 let array = if fits { own } else { gpu.array::<C>("fft::work", stage.written())? };
                 BufferView { array: array.raw().clone(), place: whole }
             }
@@ -304,22 +336,28 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         Ok([view(&arrays[0]), view(&arrays[arrays.len() - 1])])
     }
 
-    /// Records a pass over cells of a stage. Arrays of several windows are processed in parts that
-    /// reach one window, if possible.
+    /// Records a pass over cells of a stage, from an array or the source. Arrays of several
+    /// windows are processed in parts that reach one window, if possible.
     fn record(
         &mut self,
         (stage, pass): (&Stage, &ReadyPass),
         cells: &Box3,
-        from: &BufferView<'_>,
+        from: &Elements<'_>,
         to: &BufferView<'_>,
     ) -> Result<(), DeviceError> {
         let scale = if pass.position.last { self.run.scale } else { 1.0 };
         let (kernel, interior) = (&pass.kernel, self.run.interior);
-        let params = |part: &StagePart| stage.params(kernel, part, from.place, to.place).scaled(scale, interior);
-        let in_place = from.array.shares(&to.array);
-        let output =
-            if in_place && pass.as_reals() { to.array.seen_as(kernel.precision.real()) } else { to.array.clone() };
-        let arrays = PassArrays { input: (!in_place).then(|| from.array.clone()), output };
+        let (input, read) = match from {
+            Elements::Array(from) if from.array.shares(&to.array) => (PassInput::InPlace, from.place),
+            Elements::Array(from) => (PassInput::Array(from.array.clone()), from.place),
+            Elements::Source(source) => {
+                (PassInput::Source(source.clone()), Placement::Array { origin: [0; 3], extent: stage.before })
+            }
+        };
+        let params = |part: &StagePart| stage.params(kernel, part, read, to.place).scaled(scale, interior);
+        let as_reals = matches!(input, PassInput::InPlace) && pass.as_reals();
+        let output = if as_reals { to.array.seen_as(kernel.precision.real()) } else { to.array.clone() };
+        let arrays = PassArrays { input, output };
         let whole = StagePart { cells: cells.clone(), fields: 0..stage.fields[0] };
         arrays.parts(stage, whole, kernel, &params).iter().try_for_each(|part| {
             let (arrays, params) = arrays.narrowed(kernel, params(part));
@@ -392,4 +430,165 @@ fn intersection(a: &Box3, b: &Box3) -> Box3 {
         let start = a[axis].start.max(b[axis].start);
         start..a[axis].end.min(b[axis].end).max(start)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::run_threads;
+    use crate::fft::{Filter, FilterOptions, Spec, Transform, TransformOptions, TransformTuning, Value};
+    use crate::gpu::{Gpu, Options};
+    use crate::grid::{Grid, volume};
+
+    crate::gpu::kernel_params! {
+        struct CellParams {
+            /// Place of cell (0, 0, 0) of the whole mesh, and the strides.
+            cells_origin: [u32; 4],
+            /// Cells from one field to the next.
+            cells_field: u32,
+            cells_by: f32,
+        }
+    }
+
+    const SOURCE: &str = "fn on_source(at: vec4<u32>) -> VALUE {
+    let cell = params.cells_origin.x + dot(params.cells_origin.yzw, at.xyz) + params.cells_field * at.w;
+    let value = Real(load_cells(cell)) * Real(params.cells_by);
+    return RESULT;
+}";
+    const DOUBLED: &str = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
+    return value * Real(1u + at.x + result);
+}";
+
+    /// Elements of fields that a source computes.
+    trait Cell: Value<Mode: PartialEq + std::fmt::Debug> + PartialEq + std::fmt::Debug {
+        const TEXT: [&str; 2];
+
+        /// Returns what the source makes of a cell.
+        fn of(cell: f32, by: f32) -> Self;
+    }
+
+    impl Cell for f32 {
+        const TEXT: [&str; 2] = ["Real", "value"];
+
+        fn of(cell: f32, by: f32) -> f32 {
+            cell * by
+        }
+    }
+
+    impl Cell for [f32; 2] {
+        const TEXT: [&str; 2] = ["Complex", "Complex(value, -value)"];
+
+        fn of(cell: f32, by: f32) -> Self {
+            [cell * by, -(cell * by)]
+        }
+    }
+
+    impl Cell for f64 {
+        const TEXT: [&str; 2] = ["Real", "value"];
+
+        fn of(cell: f32, by: f32) -> f64 {
+            f64::from(cell) * f64::from(by)
+        }
+    }
+
+    /// Checks on a rank that a transform and a filter of a source return the bits that they return
+    /// for an array with its values.
+    fn check_rank<T: Cell>(
+        gpu: &Gpu,
+        comms: &mut GridComms,
+        (spec, tuning): (&Spec, TransformTuning),
+    ) -> Result<(), crate::Error> {
+        let (grid, rank, mut recorder) = (comms.grid(), comms.rank(), Recorder::new(gpu)?);
+        let transform = Transform::<T>::with(gpu, spec, grid, rank, &TransformOptions::default().tuning(tuning))?;
+        let part = transform.field_part();
+        let layout = FieldLayout::new(part.clone(), [[1, 2], [0, 1], [1, 0]]);
+        let [i, j, k] = layout.strides();
+        let fields = spec.fields;
+        let cells = gpu.array::<f32>("cells", layout.len() * fields)?;
+        let numbers: Vec<f32> = (0..cells.len()).map(|i| (i * 7919 % 1021) as f32 / 37.0).collect();
+        recorder.upload(&cells, 0, &numbers)?;
+        let before = part[0].start * i + part[1].start * j + part[2].start * k;
+        let origin = [layout.offset().wrapping_sub(before), i, j, k].map(|n| n as u32);
+        let [value, result] = T::TEXT;
+        let text = SOURCE.replace("VALUE", value).replace("RESULT", result);
+        let source = |by: f32| {
+            let params = CellParams { cells_origin: origin, cells_field: layout.len() as u32, cells_by: by };
+            Callback::trusted(text.clone()).read("cells", &cells).params(&params)
+        };
+        let options = FilterOptions::default().results(2).tuning(tuning);
+        let filter = Filter::<T>::new(gpu, spec, comms, &Callback::trusted(DOUBLED), &options)?;
+        let own = transform.field_layout();
+        let field = transform.field(gpu, &layout)?;
+        // Other parameters in the second run, and the kernels of the first.
+        for by in [0.3, -1.7] {
+            let values: Vec<T> = numbers.iter().map(|&cell| T::of(cell, by)).collect();
+            recorder.upload(&field, 0, &values)?;
+            let [loaded, computed] = [transform.spectrum(gpu)?, transform.spectrum(gpu)?];
+            transform.forward(&mut recorder, comms, &field, &layout, &loaded)?;
+            transform.forward_from(&mut recorder, comms, source(by), &computed)?;
+            let [loaded, computed] = [loaded, computed].map(|modes| recorder.download(&modes, 0, modes.len()));
+            assert!(loaded? == computed?, "{spec:?} on {grid:?}");
+            if spec.points[2] > 1000 {
+                continue;
+            }
+            let output = || gpu.array::<T>("output", 2 * fields * volume(&part));
+            let [loaded, computed] = [output()?, output()?];
+            filter.apply(&mut recorder, comms, &field, &layout, &loaded, &own)?;
+            filter.apply_from(&mut recorder, comms, source(by), &computed, &own)?;
+            let [loaded, computed] = [loaded, computed].map(|cells| recorder.download(&cells, 0, cells.len()));
+            assert!(loaded? == computed?, "filter of {spec:?} on {grid:?}");
+        }
+        let spectrum = transform.spectrum(gpu)?;
+        for (text, why) in [(format!("{text} "), "the text is another"), (DOUBLED.into(), "no `fn on_source`")] {
+            let error = transform.forward_from(&mut recorder, comms, Callback::trusted(text), &spectrum).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+            recorder.wait()?;
+        }
+        Ok(())
+    }
+
+    fn check<T: Cell>(gpu: &Gpu, spec: &Spec, parts: [usize; 2]) {
+        let (ranks, tuning) = (parts[0] * parts[1], TransformTuning::of(gpu));
+        let done = run_threads(ranks, |comm| {
+            let mut comms = GridComms::new(&comm, Grid::new(parts, ranks)?)?;
+            check_rank::<T>(gpu, &mut comms, (spec, tuning))
+        });
+        done.unwrap_or_else(|error| panic!("{error}: {spec:?} on {parts:?}"));
+    }
+
+    /// Lengths along z are even, odd, prime, and take the passes of a four-step transform and of a
+    /// long convolution.
+    #[test]
+    fn a_source_gives_the_bits_of_an_array_with_its_values() {
+        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        for (shape, parts) in [
+            ([8, 6, 16], [1, 1]),
+            ([5, 4, 15], [2, 1]),
+            ([4, 3, 37], [1, 3]),
+            ([1, 1, 12], [1, 1]),
+            ([1, 3, 8192], [1, 1]),
+            ([1, 3, 4093], [1, 2]),
+        ] {
+            check::<f32>(&gpu, &Spec::of::<f32>(shape), parts);
+        }
+        for (shape, parts) in [([8, 6, 16], [3, 1]), ([6, 1, 1], [1, 1])] {
+            check::<[f32; 2]>(&gpu, &Spec::of::<[f32; 2]>(shape), parts);
+        }
+    }
+
+    #[test]
+    fn sources_of_batches_and_parts_of_axes_give_the_same_bits() {
+        let options = Options::from_env().unwrap();
+        let gpu = Gpu::open(&options, 0).unwrap();
+        check::<f32>(&gpu, &Spec::of::<f32>([6, 5, 14]).fields(3), [1, 2]);
+        check::<f32>(&gpu, &Spec::of::<f32>([6, 5, 7]).points([12, 10, 14]), [1, 1]);
+        // An axis that is copied.
+        check::<[f32; 2]>(&gpu, &Spec::of::<[f32; 2]>([6, 5, 14]).axes([true, true, false]), [2, 1]);
+        if gpu.capabilities().f64 {
+            check::<f64>(&gpu, &Spec::of::<f64>([6, 5, 14]), [1, 1]);
+        }
+        // Arrays in several windows.
+        let gpu = Gpu::open(&Options { window_bytes: Some(1024), ..options }, 0).unwrap();
+        check::<f32>(&gpu, &Spec::of::<f32>([6, 5, 14]), [1, 1]);
+    }
 }

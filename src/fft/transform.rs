@@ -11,7 +11,7 @@ use super::operator::{Radial, Spectral};
 use super::options::{PassCallbacks, TransformOptions};
 use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
-use super::run::{Checked, ReadyRoute, Run, UserArray};
+use super::run::{Checked, ReadyRoute, Run, RunInput, UserArray};
 use super::spec::{Precision, Spec, SpectrumLayout, Value, Values};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, LONGEST, Recorder};
@@ -159,8 +159,8 @@ impl<T: Value> Transform<T> {
     ) -> Result<(), ExchangeError> {
         self.check_in_place(comms, array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
-        let arrays = [UserArray { array: &field, layout: Some(&layout) }, UserArray::spectrum(array)];
-        self.to_modes("Transform::forward", arrays).run(recorder, comms)
+        let field = RunInput::Array(UserArray { array: &field, layout: Some(&layout) });
+        self.to_modes("Transform::forward", UserArray::spectrum(array)).run(recorder, comms, field)
     }
 
     /// Replaces the spectra in `array` by their fields. Collective.
@@ -175,8 +175,9 @@ impl<T: Value> Transform<T> {
     ) -> Result<(), ExchangeError> {
         self.check_in_place(comms, array)?;
         let (layout, field) = (self.in_place_layout(), array.raw().seen_as(T::ELEMENT));
-        let arrays = [UserArray::spectrum(array), UserArray { array: &field, layout: Some(&layout) }];
-        self.to_cells("Transform::inverse", arrays).run(recorder, comms)
+        let field = UserArray { array: &field, layout: Some(&layout) };
+        let spectrum = RunInput::Array(UserArray::spectrum(array));
+        self.to_cells("Transform::inverse", field).run(recorder, comms, spectrum)
     }
 
     fn check_in_place(&self, comms: &GridComms, array: &Array<T::Mode>) -> Result<(), DeviceError> {
@@ -360,6 +361,32 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         self.run_forward(recorder, comms, &arrays, &factors)
     }
 
+    /// Computes the spectra of the fields that `source` defines, as in
+    /// [`Filter::apply_from`](super::Filter::apply_from). Collective.
+    ///
+    /// # Errors
+    /// - [`DeviceError::Misuse`] if the source has another text than before, or none with
+    ///   `on_source`; if fields are redistributed, which needs an array.
+    /// - Same as [`forward`](Self::forward).
+    pub(crate) fn forward_from(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        source: Callback,
+        spectrum: &Array<M>,
+    ) -> Result<(), ExchangeError> {
+        const CALL: &str = "Transform::forward_from";
+        self.plan.check_rank(CALL, comms)?;
+        if !self.field_moves.is_identity() {
+            let why = "fields are redistributed, and a source has no array; use the boxes of the plan";
+            return Err(DeviceError::Misuse { what: CALL.into(), why: why.into() }.into());
+        }
+        Checked { call: CALL, name: "a spectrum" }.length(spectrum.len(), self.spectrum_len())?;
+        let modes = self.mode_moves.part_array(recorder.gpu(), spectrum)?;
+        self.to_modes(CALL, self.user_modes(&modes)).run(recorder, comms, RunInput::Source(source))?;
+        self.mode_moves.to_boxes(recorder, comms, &modes, spectrum)
+    }
+
     /// Computes the fields of `spectrum`. Collective.
     ///
     /// # Errors
@@ -452,12 +479,12 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         Err(DeviceError::Misuse { what: call.into(), why: why.into() })
     }
 
-    fn to_modes<'a>(&'a self, call: &str, arrays: [UserArray<'a>; 2]) -> Run<'a, T::Mode> {
-        Run::new(self.plan.subject(call), &self.forward, arrays, self.plan.spec.factors()[0])
+    fn to_modes<'a>(&'a self, call: &str, modes: UserArray<'a>) -> Run<'a, T::Mode> {
+        Run::new(self.plan.subject(call), &self.forward, modes, self.plan.spec.factors()[0])
     }
 
-    fn to_cells<'a>(&'a self, call: &str, arrays: [UserArray<'a>; 2]) -> Run<'a, T::Mode> {
-        Run::new(self.plan.subject(call), &self.inverse, arrays, self.plan.spec.factors()[1])
+    fn to_cells<'a>(&'a self, call: &str, cells: UserArray<'a>) -> Run<'a, T::Mode> {
+        Run::new(self.plan.subject(call), &self.inverse, cells, self.plan.spec.factors()[1])
     }
 
     /// Runs the forward route, between the redistributions of field and spectrum.
@@ -471,8 +498,9 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         self.check(arrays, comms)?;
         let field = self.field_moves.to_part(recorder, comms, arrays.field)?;
         let modes = self.mode_moves.part_array(recorder.gpu(), arrays.spectrum)?;
-        let operands = [self.user_field(&field, arrays.layout), self.user_modes(&modes)];
-        Run { scale, interior, ..self.to_modes(arrays.call, operands) }.run(recorder, comms)?;
+        let input = RunInput::Array(self.user_field(&field, arrays.layout));
+        let run = self.to_modes(arrays.call, self.user_modes(&modes));
+        Run { scale, interior, ..run }.run(recorder, comms, input)?;
         self.mode_moves.to_boxes(recorder, comms, &modes, arrays.spectrum)
     }
 
@@ -489,11 +517,12 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         let multiply = operator.map(|operator| self.multiplication(arrays.call, operator)).transpose()?;
         let modes = self.mode_moves.to_part(recorder, comms, arrays.spectrum)?;
         let field = self.field_moves.part_array(recorder.gpu(), arrays.field)?;
-        let operands = [self.user_modes(&modes), self.user_field(&field, arrays.layout)];
-        let run = Run { scale, interior, ..self.to_cells(arrays.call, operands) };
+        let input = RunInput::Array(self.user_modes(&modes));
+        let field_array = self.user_field(&field, arrays.layout);
+        let run = Run { scale, interior, ..self.to_cells(arrays.call, field_array) };
         match &multiply {
-            Some((ready, callback)) => Run { ready, operator: Some(callback), ..run }.run(recorder, comms),
-            None => run.run(recorder, comms),
+            Some((ready, callback)) => Run { ready, operator: Some(callback), ..run }.run(recorder, comms, input),
+            None => run.run(recorder, comms, input),
         }?;
         self.field_moves.to_boxes(recorder, comms, &field, arrays.field)
     }

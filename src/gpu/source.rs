@@ -59,6 +59,8 @@ pub enum Element {
     Complex64,
     /// `vec4<f32>`: four numbers that are read and written together
     Vec4,
+    /// `vec2<u32>`: two words that are read and written together
+    Words2,
     /// `u64`, on devices that have it: only to be added to
     U64,
 }
@@ -69,7 +71,7 @@ impl Element {
     pub const fn bytes(self) -> u64 {
         match self {
             Element::F32 | Element::U32 | Element::I32 => 4,
-            Element::Complex32 | Element::F64 | Element::U64 => 8,
+            Element::Complex32 | Element::Words2 | Element::F64 | Element::U64 => 8,
             Element::Complex64 | Element::Vec4 => 16,
         }
     }
@@ -85,6 +87,7 @@ impl Element {
             Element::F64 => "f64",
             Element::Complex64 => "vec2<f64>",
             Element::Vec4 => "vec4<f32>",
+            Element::Words2 => "vec2<u32>",
             Element::U64 => "u64",
         }
     }
@@ -94,9 +97,9 @@ impl Element {
         matches!(self, Element::F64 | Element::Complex64)
     }
 
-    const ALL: [Element; 8] = {
-        use Element::{Complex32, Complex64, F32, F64, I32, U32, U64, Vec4};
-        [F32, U32, I32, Complex32, Vec4, F64, Complex64, U64]
+    const ALL: [Element; 9] = {
+        use Element::{Complex32, Complex64, F32, F64, I32, U32, U64, Vec4, Words2};
+        [F32, U32, I32, Complex32, Vec4, Words2, F64, Complex64, U64]
     };
 
     fn of(wgsl: &str) -> Option<Self> {

@@ -5,7 +5,7 @@ use super::particles::{
     particle_kernel_of,
 };
 use super::window::Window;
-use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, Callback, DeviceError, Element, Kernel, KernelSource, Recorder};
 use crate::grid::{FieldLayout, Mesh, extent};
 
 /// Integer units that one particle is painted as; see `shaders/mesh/paint.wgsl`.
@@ -16,9 +16,18 @@ crate::gpu::kernel_params! {
         own: [u32; 4],
         /// The first own cell in the array, and the strides.
         origin: [u32; 4],
-        scale: f32,
-        shift: f32,
+        /// Scale and shift.
+        by: [f32; 2],
         padding: [u32; 2],
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct SourceParams {
+        /// Place of cell (0, 0, 0) of the whole mesh in the array, modulo 2^32, and the strides.
+        painted_origin: [u32; 4],
+        /// Scale and shift.
+        painted_by: [f32; 2],
     }
 }
 
@@ -80,7 +89,16 @@ impl Form {
 }
 
 fn density_kernel() -> KernelSource {
-    KernelSource::new("mesh::density", include_str!("../../shaders/mesh/density.wgsl")).params::<DensityParams>()
+    let source = KernelSource::new("mesh::density", include_str!("../../shaders/mesh/density.wgsl"));
+    source.module("mesh::painted_density", PAINTED_DENSITY).params::<DensityParams>()
+}
+
+const PAINTED_DENSITY: &str = include_str!("../../shaders/mesh/painted_density.wgsl");
+const DENSITY_SOURCE: &str = include_str!("../../shaders/mesh/density_source.wgsl");
+
+/// Scale and shift of painted units.
+fn scale_and_shift(scale: f64, shift: f32) -> [f32; 2] {
+    [(scale / UNITS) as f32, shift]
 }
 
 /// Returns the kernels for devices that add to integers of 64 bits, for all windows.
@@ -276,10 +294,37 @@ impl Painter {
         let params = DensityParams {
             own: [own[0], own[1], own[2], 0].map(|n| n as u32),
             origin: [mesh.layout().offset(), i, j, k].map(|n| n as u32),
-            scale: (scale / UNITS) as f32,
-            shift,
+            by: scale_and_shift(scale, shift),
             padding: [0; 2],
         };
-        recorder.each(&self.density, &[cells.raw(), out.raw()], &params, mesh.own_cells())
+        let cells = cells.raw().seen_as(Element::Words2);
+        recorder.each(&self.density, &[&cells, out.raw()], &params, mesh.own_cells())
+    }
+
+    /// Returns [`density`](Self::density) as the source of a transform, which reads the cells in its
+    /// first pass.
+    ///
+    /// # Errors
+    /// Same as [`paint`](Self::paint).
+    pub(crate) fn density_source(
+        mesh: &Mesh,
+        cells: &Array<u32>,
+        scale: f64,
+        shift: f32,
+    ) -> Result<Callback, DeviceError> {
+        const WHAT: &str = "Painter::density_source";
+        check_mesh(WHAT, mesh)?;
+        holds(WHAT, "words of cells", cells, mesh.array_len().saturating_mul(2))?;
+        let (own, strides) = (mesh.own(), mesh.layout().strides());
+        // Indices in kernels wrap around, too.
+        let before = own.iter().zip(strides).map(|(own, stride)| own.start * stride).sum::<u64>();
+        let [i, j, k] = strides.map(|stride| stride as u32);
+        let params = SourceParams {
+            painted_origin: [mesh.layout().offset().wrapping_sub(before) as u32, i, j, k],
+            painted_by: scale_and_shift(scale, shift),
+        };
+        let text = [PAINTED_DENSITY, DENSITY_SOURCE].concat();
+        let cells = cells.raw().seen_as(Element::Words2);
+        Ok(Callback::trusted(text).read_raw("painted_cells", Element::Words2, &cells).params(&params))
     }
 }

@@ -147,10 +147,11 @@ impl Footprint {
         (2 * self.lattice.field + self.lattice.back()).max(self.lattice.there())
     }
 
-    /// Returns a force: the painted integers and the density; then the density and three
-    /// components.
+    /// Returns the bytes of a force: three components, and the painted integers with the output of
+    /// the first pass, or the arrays of the other passes.
     pub fn force(&self) -> u64 {
-        self.mesh.field + self.of_cells(8).max(self.filters[1] + self.of_cells(12))
+        let first = self.of_cells(8) + self.mesh.modes + self.mesh.forward;
+        self.of_cells(12) + first.max(self.filters[1])
     }
 }
 

@@ -1,20 +1,20 @@
 //! The particle-mesh force.
 //!
 //! ```text
-//! paint -> add ghost cells to their owners -> density -> filter: i k 1.5 Omega_m / k^2 for each axis
+//! paint -> add ghost cells to their owners -> filter: i k 1.5 Omega_m / k^2 for each axis
 //!       -> fill ghost cells -> read out at the particles, which are kicked and drift in the same pass
 //! ```
 //!
-//! The filter computes the three components in ten passes over the mesh. Paint and readout use the
-//! same window, so that a particle exerts no force on itself and momentum is conserved (Hockney &
-//! Eastwood 1988, section 5-3). The field of the force is kept until particles drift away from
-//! where it was computed; accelerations of particles are stored nowhere.
+//! The filter reads the painted cells and computes the three components in ten passes. Paint and
+//! readout use the same window, so that a particle exerts no force on itself and momentum is
+//! conserved (Hockney & Eastwood 1988, section 5-3). The field of the force is kept until particles
+//! drift away from where it was computed; accelerations of particles are stored nowhere.
 
 use crate::comm::Op;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, FilterOptions, Operator, OperatorTables, Spec, Spectral, Transform};
-use crate::gpu::{Array, DeviceError, Recorder};
+use crate::gpu::{Array, Callback, DeviceError, Recorder};
 use crate::grid::{Box3, FieldLayout, GhostWidths, Mesh};
 use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, Painter, Push};
 
@@ -86,7 +86,8 @@ impl Force {
         &self.transform
     }
 
-    /// Returns the bytes that the passes of the filter read and write in device memory.
+    /// Returns the bytes that the filter reads and writes in device memory, with a density of 4
+    /// bytes a cell as its input.
     pub fn filter_traffic(&self) -> u64 {
         self.filter.traffic()
     }
@@ -157,15 +158,41 @@ impl Force {
         shift: f32,
         out: &Array<f32>,
     ) -> Result<(), SimulationError> {
+        let cells = self.painted(recorder, comms, particles)?;
+        self.painter.density(recorder, &self.mesh, &cells, out, self.scale(), shift)?;
+        // The painted integers, the largest array of all, are free again for what follows.
+        Ok(recorder.submit()?)
+    }
+
+    /// Returns the painted cells, complete on this rank's own cells.
+    fn painted(
+        &mut self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        particles: MeshParticles<'_>,
+    ) -> Result<Array<u32>, SimulationError> {
         self.widen(recorder, comms, particles)?;
         let cells = recorder.gpu().array::<u32>("pm::cells", 2 * self.mesh.array_len())?;
         recorder.clear(&cells);
         self.painter.paint(recorder, particles, &self.mesh, &cells, &self.faults)?;
         self.ghosts.reduce_wide(recorder, comms, &cells)?;
-        let scale = self.mesh.total_cells() as f64 / self.sites as f64;
-        self.painter.density(recorder, &self.mesh, &cells, out, scale, shift)?;
-        // The painted integers, the largest array of all, are free again for what follows.
-        Ok(recorder.submit()?)
+        Ok(cells)
+    }
+
+    /// Returns the density contrast as the source of a transform.
+    fn contrast_source(
+        &mut self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        particles: MeshParticles<'_>,
+    ) -> Result<Callback, SimulationError> {
+        let cells = self.painted(recorder, comms, particles)?;
+        Ok(Painter::density_source(&self.mesh, &cells, self.scale(), -1.0)?)
+    }
+
+    /// Returns the density of a cell with one particle.
+    fn scale(&self) -> f64 {
+        self.mesh.total_cells() as f64 / self.sites as f64
     }
 
     /// Records the spectrum of the density contrast: this rank's modes.
@@ -178,11 +205,9 @@ impl Force {
         comms: &mut GridComms,
         particles: MeshParticles<'_>,
     ) -> Result<Array<[f32; 2]>, SimulationError> {
-        let own = self.transform.field_layout();
-        let density = recorder.gpu().array::<f32>("pm::density", own.len())?;
-        self.density(recorder, comms, particles, -1.0, &density)?;
+        let source = self.contrast_source(recorder, comms, particles)?;
         let spectrum = self.transform.spectrum(recorder.gpu())?;
-        self.transform.forward(recorder, comms, &density, &own, &spectrum)?;
+        self.transform.forward_from(recorder, comms, source, &spectrum)?;
         Ok(spectrum)
     }
 
@@ -199,9 +224,11 @@ impl Force {
     ) -> Result<(), SimulationError> {
         // Its memory is for painting.
         self.field = None;
-        let density = recorder.gpu().array::<f32>("pm::density", self.transform.field_layout().len())?;
-        self.density(recorder, comms, particles, -1.0, &density)?;
-        self.field = Some(self.field_of(recorder, comms, &density)?);
+        let source = self.contrast_source(recorder, comms, particles)?;
+        let field = recorder.gpu().array::<f32>("pm::force", 3 * self.mesh.array_len())?;
+        self.filter.apply_from(recorder, comms, source, &field, self.mesh.layout())?;
+        self.ghosts.exchange(recorder, comms, &field)?;
+        self.field = Some(field);
         Ok(())
     }
 

@@ -458,9 +458,9 @@ impl Simulation {
 
     /// Computes the force of where the particles are.
     fn solve(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
-        // What the force before took is free again for this one.
-        rank.recorder.submit()?;
         self.settle(rank)?;
+        // The array of the force before, which these kicks read, is free again.
+        rank.recorder.submit()?;
         let particles = displaced(&self.lattice, &self.displacement);
         self.force.solve(&mut rank.recorder, &mut self.comms, particles)
     }

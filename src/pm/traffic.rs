@@ -13,13 +13,13 @@ pub(super) struct Traffic {
     pub particles: u64,
     /// Cells of its part of the force mesh.
     pub cells: u64,
-    /// Bytes of the filter that makes three forces of a density.
+    /// Bytes of the filter that makes three forces of a density of 4 bytes a cell.
     pub filter: u64,
 }
 
 impl Traffic {
-    /// Passes of a force: painting, the density, ten of the filter, and the push.
-    pub const FORCE_PASSES: u64 = 13;
+    /// Passes of a force: painting, ten of the filter, and the push.
+    pub const FORCE_PASSES: u64 = 12;
 
     /// Passes and bytes of the tangent of a force: movements are painted as a force paints,
     /// filtered, and read with the force itself.
@@ -41,11 +41,10 @@ impl Traffic {
     }
 
     /// Returns the bytes of a force: positions are read and painted into cells of 8 bytes, cleared
-    /// before; these become the density; the filter.
+    /// before; these are what the filter reads.
     pub fn force(&self) -> u64 {
         let paint = 12 * self.particles + (8 + 8 + 8) * self.cells;
-        let density = (8 + 4) * self.cells;
-        paint + density + self.filter
+        paint + self.filter + (8 - 4) * self.cells
     }
 
     /// Returns the bytes of a push: the force and positions are read for kicks; momenta are read,
@@ -127,5 +126,9 @@ mod tests {
         assert_eq!(traffic.schedule(&[drift, drift]), 72);
         assert_eq!(traffic.schedule(&[kick, drift, kick]), 48 + 36);
         assert_eq!(traffic.schedule(&[drift, StepOp::Force, kick]), 36 + 12 + 36);
+        // A cell of 8 bytes is cleared, read and written by painting, and read by the filter, which
+        // reads 4 bytes of a density.
+        let traffic = Traffic { particles: 0, cells: 1, filter: 80 };
+        assert_eq!(traffic.schedule(&[StepOp::Force]), 3 * 8 + 8 + (80 - 4));
     }
 }

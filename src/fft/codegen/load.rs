@@ -3,6 +3,7 @@
 
 use super::{Condition, Index, Writer};
 use crate::fft::line::{FourStep, LineFormat, LineKernel, Side, Span};
+use crate::fft::options::PassCallbacks;
 use crate::fft::tables::Section;
 
 impl<'a> Writer<'a> {
@@ -180,8 +181,11 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Reads an element.
+    /// Reads an element, or takes it from the source.
     pub(super) fn fetch(&mut self, format: LineFormat, index: &Index) -> String {
+        if self.callbacks.source.is_some() {
+            return self.code.value(format!("on_source(coordinates({}, c))", index.text()));
+        }
         let address = format!("input_at(line_in, {})", index.text());
         let name = if self.kernel.in_place { "load_output" } else { "load_input" };
         if self.kernel.as_reals() && !format.is_real() {
@@ -192,11 +196,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns the value after the callbacks on elements that are read. Compilers must not contract
-    /// a product of a callback with a sum of the transform: kernels with the same input would round
-    /// differently.
+    /// a product of a callback or a source with a sum of the transform: kernels with the same input
+    /// would round differently.
     pub(super) fn after_load(&mut self, value: &str, index: &Index) -> String {
         let mut value = value.to_string();
-        if self.callbacks.load.is_none() && self.callbacks.load_mode.is_none() {
+        let PassCallbacks { source, load, load_mode, .. } = self.callbacks;
+        if [source, load, load_mode].into_iter().all(Option::is_none) {
             return value;
         }
         if self.callbacks.load.is_some() {

@@ -208,7 +208,9 @@ impl LineKernel {
     /// Returns the kernel for `shape` and its table.
     pub fn source(&self, shape: &LineWorkgroup, callbacks: &PassCallbacks) -> (KernelSource, Table) {
         let (text, table) = Writer::new(*self, shape, callbacks).write();
-        let source = KernelSource::new(format!("fft::{:?}({}), axis {}", self.work, self.points, self.axis), text)
+        let from = if callbacks.source.is_some() { " from a source" } else { "" };
+        let label = format!("fft::{:?}({}){from}, axis {}", self.work, self.points, self.axis);
+        let source = KernelSource::new(label, text)
             .params::<LineParams>()
             .element("Real", self.precision.real())
             .element("Complex", self.precision.complex())
@@ -261,7 +263,9 @@ impl Writer<'_> {
             // Real cells and complex modes in one array are both read and written as real numbers.
             array("read_write", "output", if self.kernel.as_reals() { "Real" } else { element(output.format) });
         } else {
-            array("read", "input", element(input.format));
+            if self.callbacks.source.is_none() {
+                array("read", "input", element(input.format));
+            }
             array("read_write", "output", element(output.format));
         }
         if !self.table.is_empty() {
