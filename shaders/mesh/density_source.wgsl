@@ -3,5 +3,5 @@
 // Layout: `painted_cells` as painted, with ghosts; see painted_density.wgsl.
 fn on_source(at: vec4<u32>) -> Real {
     let cell = params.painted_origin.x + dot(params.painted_origin.yzw, at.xyz);
-    return painted_density(load_painted_cells(cell), params.painted_by);
+    return Real(painted_density(load_painted_cells(cell), params.painted_by));
 }

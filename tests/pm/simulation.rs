@@ -340,7 +340,7 @@ fn a_large_box_grows_as_linear_theory_says_without_the_kink_of_cloud_in_cell() {
 }
 
 #[test]
-fn a_warmed_step_submits_twice_and_allocates_nothing() {
+fn a_warmed_step_submits_three_times_and_allocates_nothing() {
     // Tests of one process share devices by their options, and a device counts everybody's
     // allocations: this window, larger than any array here, gives a device of its own.
     let options = Options { window_bytes: Some(1 << 26), ..meshloom_sanitizer::options().unwrap() };
