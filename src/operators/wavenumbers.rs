@@ -237,9 +237,11 @@ fn sums_of(lists: &[Vec<u32>; 3], most: usize) -> Vec<u32> {
     reached[0] = 1;
     for list in lists {
         let before = std::mem::replace(&mut reached, vec![0; words]);
+        // Of a long axis few words are in use.
+        let used: Vec<(usize, u64)> = before.into_iter().enumerate().filter(|(_, word)| *word != 0).collect();
         for &number in list {
             let (whole, bits) = (number as usize / 64, number % 64);
-            for (at, &word) in before[..words - whole].iter().enumerate().filter(|(_, word)| **word != 0) {
+            for &(at, word) in used.iter().take_while(|(at, _)| at + whole < words) {
                 reached[at + whole] |= word << bits;
                 if bits > 0 && at + whole + 1 < words {
                     reached[at + whole + 1] |= word >> (64 - bits);
@@ -247,8 +249,10 @@ fn sums_of(lists: &[Vec<u32>; 3], most: usize) -> Vec<u32> {
             }
         }
     }
-    let is_in = |sum: &u32| reached[*sum as usize / 64] >> (sum % 64) & 1 == 1;
-    (0..=most as u32).filter(is_in).collect()
+    let numbers = |(at, &word): (usize, &u64)| {
+        (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| 64 * at as u32 + bit)
+    };
+    reached.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(numbers).collect()
 }
 
 /// Returns the mode numbers of an axis of `cells` with different squares.
