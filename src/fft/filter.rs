@@ -166,9 +166,6 @@ impl<T: Value> Filter<T> {
     ) -> Result<(), ExchangeError> {
         const CALL: &str = "Filter::apply";
         self.check(CALL, comms, ("a field", field, layout), self.plan.spec.fields)?;
-        if field.raw().shares(output.raw()) {
-            return Err(DeviceError::Misuse { what: CALL.into(), why: "field and output are one array".into() }.into());
-        }
         let field = RunInput::Array(UserArray::field(field, layout));
         self.run(CALL, recorder, comms, field, (output, output_layout))
     }
@@ -221,6 +218,9 @@ impl<T: Value> Filter<T> {
     ) -> Result<(), ExchangeError> {
         let (fields, results) = (self.plan.spec.fields, u64::from(self.results));
         self.check(call, comms, ("an output", output, layout), fields * results)?;
+        if matches!(&input, RunInput::Array(field) if field.array.shares(output.raw())) {
+            return Err(DeviceError::Misuse { what: call.into(), why: "field and output are one array".into() }.into());
+        }
         let [forward_factor, inverse_factor] = self.plan.spec.factors();
         let subject = |what: &str| self.plan.subject(what).with(&[results]);
         let (output, first, others) = (UserArray::field(output, layout), &self.routes[0], &self.routes[1..]);
