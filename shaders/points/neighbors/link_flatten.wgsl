@@ -1,5 +1,5 @@
-// Links every point of a forest to its root, as far as `params.max_hops` steps lead; `left` counts
-// the points that need more.
+// Links every point of a forest to its root, as far as `params.max_hops` steps from its parent
+// lead; `left` counts the points that need more.
 //
 // Layout: `parent` one word per point. Workgroup: GROUP invocations, ITEMS points each. No
 // workgroup memory.
@@ -12,7 +12,7 @@ fn each(i: u32) {
     let parent = load_parent(i);
     var at = i;
     var up = parent;
-    for (var hop = 0u; hop < params.max_hops && up != at; hop++) {
+    for (var hop = 0u; hop <= params.max_hops && up != at; hop++) {
         at = up;
         up = load_parent(at);
     }

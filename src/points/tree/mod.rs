@@ -80,8 +80,23 @@ impl BoxKernels {
         points: PointsParams,
     ) -> Result<(), DeviceError> {
         let groups = u64::from(points.count).div_ceil(LEAF * self.leaves_each);
-        let arrays: Vec<_> = source.map(Array::raw).into_iter().chain([positions, order, boxes]).collect();
-        recorder.dispatch(&self.leaves[usize::from(source.is_some())], &arrays, &points, groups)?;
+        let [in_order, gathering] = &self.leaves;
+        let mut is_done = false;
+        if let Some(source) = source.map(Array::raw) {
+            match recorder.dispatch(gathering, &[source, positions, order, boxes], &points, groups) {
+                // A device with few bindings and arrays in many windows takes two kernels.
+                Err(DeviceError::TooManyWindows { .. }) => {
+                    recorder.each(&self.arrange, &[source, order, positions], &points, points.count.into())?;
+                }
+                done => {
+                    done?;
+                    is_done = true;
+                }
+            }
+        }
+        if !is_done {
+            recorder.dispatch(in_order, &[positions, order, boxes], &points, groups)?;
+        }
         upwards(recorder, levels, &self.nodes, boxes)
     }
 }
