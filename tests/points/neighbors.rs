@@ -443,6 +443,34 @@ fn large_nodes_go_to_the_result() {
     }
 }
 
+/// A lattice with a leaf of points at each site, and edges between most neighboring sites: queries
+/// at one place count most leaves as a whole, one by one, in more rounds than some drivers allow.
+#[test]
+fn many_nodes_count_as_a_whole() {
+    let mut bench = Bench::own();
+    let domain = Domain::open(3).unwrap();
+    let (side, leaf, middle) = (26, 32, 13);
+    let sites = (0..side * side * side).map(|i| [i % side, i / side % side, i / side / side]);
+    let sites: Vec<[i32; 3]> = sites.collect();
+    let points: Vec<f32> = sites.iter().flat_map(|site| [site.map(|x| x as f32); 32]).flatten().collect();
+    let (tree, _) = own(&domain, &points, &mut bench);
+    let places = Cloud::from_host(&mut bench.recorder, &domain, &[middle as f32; 3 * 32]).unwrap();
+    let targets = QueryPoints::new(&mut bench.recorder, &bench.builder, &places, &tree).unwrap();
+    let square = |site: &[i32; 3]| site.iter().map(|x| (x - middle).pow(2)).sum::<i32>();
+    for width in [1.35, 0.7] {
+        let edges: Vec<i32> = (2..=16).map(|edge| (width * f64::from(edge)).powi(2) as i32).collect();
+        let bins = Bins::new(&edges.iter().map(|&edge| (f64::from(edge) + 0.5).sqrt()).collect::<Vec<_>>()).unwrap();
+        let counts = bench.recorder.gpu().array::<u32>("counts", 2 * bins.len() as u64).unwrap();
+        bench.recorder.clear(&counts);
+        let (recorder, queries) = (&mut bench.recorder, Queries::At(&targets));
+        bench.radius.pairs(recorder, &tree, queries, &bins, PairFilter::All, &counts).unwrap();
+        let have = join_u64(&bench.recorder.download(&counts, 0, counts.len()).unwrap());
+        let within = |bin: &[i32]| sites.iter().filter(|site| (bin[0] + 1..=bin[1]).contains(&square(site))).count();
+        let want: Vec<u64> = edges.windows(2).map(|bin| 32 * leaf * within(bin) as u64).collect();
+        assert_eq!(have, want, "{width}");
+    }
+}
+
 /// Pairs of a lattice at distances that are edges, as exact as integers.
 #[test]
 fn distances_of_a_lattice_are_told_from_edges() {

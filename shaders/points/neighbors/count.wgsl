@@ -6,6 +6,9 @@ var<storage, read_write> counts: array<u32>;
 
 alias State = u32;
 
+/// No loops.
+const NODE_ROUNDS: u32 = 0u;
+
 fn begin(query: u32, reach: f32) -> State { return load_counts(query); }
 fn each(state: State, near: Neighbor) -> State { return state + 1u; }
 fn is_alike(near: f32, far: f32) -> bool { return true; }

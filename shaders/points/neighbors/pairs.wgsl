@@ -12,6 +12,9 @@ var<storage, read_write> bins: array<atomic<u32>>;
 
 alias State = u32;
 
+/// The loop over `WEIGHT`.
+const NODE_ROUNDS: u32 = WEIGHT + 1u;
+
 /// The first edge and the last.
 var<private> first_edge: f32;
 var<private> last_edge: f32;

@@ -11,6 +11,9 @@ var<storage, read_write> bins: array<atomic<u32>>;
 
 alias State = u32;
 
+/// The loop that empties counts, and that over `WEIGHT`.
+const NODE_ROUNDS: u32 = 2u + WEIGHT + 1u;
+
 /// Counts from which on an invocation takes them to `bins` before the next leaf: long before a word
 /// overflows.
 const FULL: u32 = 0x10000u;

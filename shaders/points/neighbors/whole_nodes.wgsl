@@ -2,8 +2,9 @@
 // count within a large radius does not visit every pair.
 //
 // The callback defines `is_alike(near, far)`: whether all pairs with squares of distances from
-// `near` to `far` count in the same way; and `each_of(state, square, count)`, which counts `count`
-// sources with such a square for a query.
+// `near` to `far` count in the same way; `each_of(state, square, count)`, which counts `count`
+// sources with such a square for a query; and `NODE_ROUNDS`, the rounds of loops that `each_of`
+// takes at most, with one extra for each loop (search.wgsl).
 
 /// Squares are taken a little larger than they are, so that rounding never puts a source on the
 /// other side of an edge.
@@ -52,5 +53,8 @@ fn can_skip(level: u32, node: u32, loaded: Node) -> bool {
     let far = square_of(scaled3(reach_between(group_bounds, loaded.bounds))) * FARTHER;
     if any_lane(!(far <= params.reach && all_count(first) && is_alike(near, far))) { return false; }
     take_node#(first, sources_of(first, level), near);
+#if cursor
+    rounds += SLOTS * NODE_ROUNDS;
+#endif
     return true;
 }

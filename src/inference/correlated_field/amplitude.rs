@@ -48,8 +48,12 @@ const TILE: usize = 512;
 /// Tiles up to which one workgroup takes less time than several dispatches do.
 const ALONE: usize = 16;
 
-/// Workgroups at most, each of which reads the sums of all.
+/// Workgroups that are enough for any device. Each reads the sums of all.
 const CHUNKS: usize = 256;
+
+/// Tiles of a workgroup at most, each of which takes some 400 rounds of loops on software
+/// renderers: llvmpipe silently ends all loops of an invocation after 65,535.
+const MOST_TILES: usize = 64;
 
 /// Numbers that a workgroup writes for the next pass.
 const PARTIALS: usize = 8;
@@ -57,7 +61,7 @@ const PARTIALS: usize = 8;
 /// Returns the workgroups that share the tiles of `bins` modes, and tiles of each.
 fn chunks(bins: usize) -> [usize; 2] {
     let tiles = bins.div_ceil(TILE);
-    let per = if tiles <= ALONE { tiles.max(1) } else { tiles.div_ceil(CHUNKS) };
+    let per = if tiles <= ALONE { tiles.max(1) } else { tiles.div_ceil(CHUNKS).min(MOST_TILES) };
     [tiles.div_ceil(per).max(1), per]
 }
 
@@ -326,4 +330,22 @@ fn normal(leaf: &str, given: [f64; 2], log: bool) -> Result<[f64; 2], InferenceE
         let why = format!("mean and standard deviation {given:?}; it needs {wanted} a deviation of 0 or more");
         InferenceError::Invalid { what: format!("the hyper-parameter `{leaf}`"), why }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workgroups_share_tiles_in_bounded_parts() {
+        for bins in [1, TILE, TILE * ALONE, TILE * ALONE + 1, 1 << 20, 1 << 30] {
+            let [chunks, per] = chunks(bins);
+            assert!(per <= MOST_TILES, "{bins}: {per} tiles");
+            assert!(
+                chunks * per >= bins.div_ceil(TILE) && (chunks - 1) * per < bins.div_ceil(TILE),
+                "{bins}: {chunks}"
+            );
+        }
+        assert_eq!((chunks(TILE * ALONE)[0], chunks(1 << 20)[0]), (1, 256));
+    }
 }
