@@ -142,6 +142,7 @@ def optimize_kl(
     resume: bool = False,
     overwrite: bool = False,
     temperature: _EachIteration[float] = 1.0,
+    preconditioning: _EachIteration[str] = "fields",
     memory: Optional[int] = None,
     budget: Optional[float] = None,
 ) -> tuple[Samples, list[IterationReport]]: ...

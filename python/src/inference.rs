@@ -8,8 +8,8 @@ use std::time::Duration;
 use meshloom::Rank;
 use meshloom::inference::{
     CgOptions, Convergence, Draw, Evidence, EvidenceOptions, Excitations, Existing, Fit, FitEnd, FitOptions,
-    IterationOptions, IterationReport, Likelihood, NewtonOptions, NormOrder, Progress, SampleGroups, Samples, Sampling,
-    Schedule, WienerFilter, evidence, wiener_filter,
+    IterationOptions, IterationReport, Likelihood, NewtonOptions, NormOrder, Preconditioning, Progress, SampleGroups,
+    Samples, Sampling, Schedule, WienerFilter, evidence, wiener_filter,
 };
 use meshloom::operators::Vector;
 use pyo3::exceptions::PyValueError;
@@ -87,11 +87,12 @@ impl GivenOptions {
                 _ => (),
             }
         }
-        // The schedule has no constants and no temperature.
+        // The schedule has no constants, no temperature and the default preconditioning.
         IterationOptions {
             point_estimates: [&options.point_estimates[..], &own.point_estimates].concat(),
             constants: own.constants,
             temperature: own.temperature,
+            preconditioning: own.preconditioning,
             ..options
         }
     }
@@ -126,6 +127,18 @@ fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<GivenOptions> {
             "point_estimates" => options.point_estimates = value.extract()?,
             "constants" => options.constants = value.extract()?,
             "temperature" => options.temperature = value.extract()?,
+            "preconditioning" => {
+                options.preconditioning = match value.extract::<String>()?.as_str() {
+                    "fields" => Preconditioning::Fields,
+                    "always" => Preconditioning::Always,
+                    "off" => Preconditioning::Off,
+                    other => {
+                        return Err(PyValueError::new_err(format!(
+                            "preconditioning: expected one of fields, always, off, got {other:?}"
+                        )));
+                    }
+                }
+            }
             other => return Err(PyValueError::new_err(format!("an iteration has no option `{other}`"))),
         }
         names.push(name.extract()?);

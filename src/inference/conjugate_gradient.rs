@@ -102,7 +102,21 @@ pub struct CgOutcome<V> {
 pub type Metric<'a, S> =
     dyn FnMut(&mut S, &<S as VectorSpace>::Vector, &mut <S as VectorSpace>::Vector) -> Result<(), InferenceError> + 'a;
 
+/// An approximation of the inverse of a metric: symmetric and positive.
+pub trait Precondition<S: VectorSpace> {
+    /// Computes `out = P r`.
+    ///
+    /// # Errors
+    /// - [`InferenceError::NotFinite`] if a number of `r` is not finite.
+    /// - Errors of the vector space.
+    fn apply(&self, space: &mut S, r: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+}
+
 /// Solves `M x = j` from `start`, or from 0.
+///
+/// With a preconditioner `P`, an approximation of `M^-1`, directions follow from `P r` in place of
+/// the residual `r`. The rules measure the same, and a residual that has reached its target is
+/// computed from `x` before the iterations end.
 ///
 /// Each iteration applies `M` once and blocks twice; each twentieth applies it twice, to compute
 /// the residual from `x`. Where the energy rises, the search restarts from the residual of `x`, as
@@ -116,6 +130,7 @@ pub type Metric<'a, S> =
 pub fn conjugate_gradient<S: VectorSpace>(
     space: &mut S,
     metric: &mut Metric<'_, S>,
+    preconditioner: Option<&dyn Precondition<S>>,
     j: &S::Vector,
     start: Option<S::Vector>,
     options: &CgOptions,
@@ -124,7 +139,12 @@ pub fn conjugate_gradient<S: VectorSpace>(
     let (rules, started) = (Rules::new(space, j, options)?, start.is_some());
     let (mut x, mut r, mut gamma, mut energy) = begin(space, metric, j, start)?;
     let mut applications = u64::from(started);
-    let mut d = space.copy(&r)?;
+    let mut z = preconditioner.map(|_| space.like(j)).transpose()?;
+    if let (Some(preconditioner), Some(z), true) = (preconditioner, &mut z, gamma > 0.0) {
+        preconditioner.apply(space, &r, z)?;
+        gamma = space.dot(&r, z)?;
+    }
+    let mut d = space.copy(z.as_ref().unwrap_or(&r))?;
     let mut q = space.like(j)?;
     let (mut iterations, mut stop) = (0, CgStop::Residual);
     let mut error_ratio = if gamma > 0.0 { f64::INFINITY } else { 0.0 };
@@ -137,8 +157,8 @@ pub fn conjugate_gradient<S: VectorSpace>(
         let curvature = space.dot(&d, &q)?;
         if curvature <= 0.0 {
             if iterations == 1 && curvature < 0.0 {
-                // The gradient of the energy at 0 is -j: downhill is along j.
-                space.axpby(gamma / -curvature, j, 0.0, &mut x)?;
+                // The direction is uphill.
+                space.axpby(gamma / curvature, &d, 0.0, &mut x)?;
             }
             stop = CgStop::NotPositive(curvature);
             break;
@@ -152,8 +172,16 @@ pub fn conjugate_gradient<S: VectorSpace>(
         } else {
             space.axpby(-alpha, &q, 1.0, &mut r)?;
         }
-        let mut now = rules.measure(space, &r, &x, j)?;
+        let mut now = rules.measure(space, (preconditioner, &mut z), &r, &x, j)?;
         let mut end = rules.end(iterations, energy, &now);
+        if z.is_some() && end == Some(CgStop::Residual) && iterations % RESET != 0 {
+            // Few iterations fall far: rounding of the residual is more than what is left of it.
+            metric(space, &x, &mut r)?;
+            applications += 1;
+            space.axpby(-1.0, j, 1.0, &mut r)?;
+            now = rules.measure(space, (preconditioner, &mut z), &r, &x, j)?;
+            end = rules.end(iterations, energy, &now);
+        }
         let is_rising = end == Some(CgStop::Rising);
         if is_rising {
             // The energies before have the rounding errors of a residual that was updated in each
@@ -163,7 +191,7 @@ pub fn conjugate_gradient<S: VectorSpace>(
                 metric(space, &x, &mut r)?;
                 applications += 1;
                 space.axpby(-1.0, j, 1.0, &mut r)?;
-                now = rules.measure(space, &r, &x, j)?;
+                now = rules.measure(space, (preconditioner, &mut z), &r, &x, j)?;
             }
             let is_lower = restarted - now.energy > rules.epsilon * now.energy.abs();
             end = rules.end(iterations, restarted, &now).or((!is_lower).then_some(CgStop::Rising));
@@ -181,7 +209,7 @@ pub fn conjugate_gradient<S: VectorSpace>(
         }
         energy = now.energy;
         let conjugate = if is_rising { 0.0 } else { now.gamma / gamma };
-        space.axpby(1.0, &r, conjugate, &mut d)?;
+        space.axpby(1.0, z.as_ref().unwrap_or(&r), conjugate, &mut d)?;
         gamma = now.gamma;
     }
     Ok(CgOutcome { x, iterations, applications, stop, error_ratio })
@@ -208,7 +236,10 @@ fn begin<S: VectorSpace>(
 
 /// The numbers that the rules compare after an iteration.
 struct Now {
+    /// `r.P r`.
     gamma: f64,
+    /// `r.r`.
+    square: f64,
     norm: f64,
     energy: f64,
 }
@@ -238,20 +269,27 @@ impl Rules {
         Ok(Rules { options: *options, resnorm, miniter, maxiter, epsilon: 6.0 * epsilon, tiny: 6.0 * tiny })
     }
 
-    /// Computes the numbers that the rules compare. Blocks once.
+    /// Computes the numbers that the rules compare, and `z = P r`. Blocks once, and as often as
+    /// the preconditioner does.
     fn measure<S: VectorSpace>(
         &self,
         space: &mut S,
+        (preconditioner, z): (Option<&dyn Precondition<S>>, &mut Option<S::Vector>),
         r: &S::Vector,
         x: &S::Vector,
         j: &S::Vector,
     ) -> Result<Now, InferenceError> {
+        if let (Some(preconditioner), Some(z)) = (preconditioner, z.as_mut()) {
+            preconditioner.apply(space, r, z)?;
+        }
         let mut what = vec![Reduction::Dot(r, r), Reduction::Dot(r, x), Reduction::Dot(j, x)];
         let sums = self.resnorm.is_some() && self.options.norm == NormOrder::One;
         what.extend(sums.then_some(Reduction::Norm1(r)));
+        what.extend(z.as_ref().map(|z| Reduction::Dot(r, z)));
         let found = space.reduce(&what)?;
         let norm = if sums { found[3] } else { found[0].sqrt() };
-        Ok(Now { gamma: found[0], norm, energy: (found[1] - found[2]) / 2.0 })
+        let gamma = if z.is_some() { found[found.len() - 1] } else { found[0] };
+        Ok(Now { gamma, square: found[0], norm, energy: (found[1] - found[2]) / 2.0 })
     }
 
     /// Returns the error relative to its target, in the measure that the rules compare. `change` is
@@ -259,7 +297,7 @@ impl Rules {
     fn error_ratio(&self, change: f64, now: &Now) -> f64 {
         // A rise within rounding errors counts as no change.
         let ratio = |error: f64, target: f64| if error > 0.0 { error / target } else { 0.0 };
-        if now.gamma <= self.tiny {
+        if now.square <= self.tiny {
             return 0.0;
         }
         let residual = self.resnorm.map(|resnorm| ratio(now.norm, resnorm));
@@ -271,7 +309,7 @@ impl Rules {
     fn end(&self, iterations: u64, before: f64, now: &Now) -> Option<CgStop> {
         let late = iterations >= self.miniter;
         let fall = before - now.energy;
-        if now.gamma <= self.tiny || late && self.resnorm.is_some_and(|resnorm| now.norm < resnorm) {
+        if now.square <= self.tiny || late && self.resnorm.is_some_and(|resnorm| now.norm < resnorm) {
             Some(CgStop::Residual)
         } else if fall < -self.epsilon * now.energy.abs() {
             Some(CgStop::Rising)

@@ -12,14 +12,15 @@
 
 use std::rc::Rc;
 
-use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop, conjugate_gradient};
+use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop, Precondition, conjugate_gradient};
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::newton_cg::{NewtonOptions, NewtonOutcome, Objective, ObjectiveAt, newton_cg};
+use super::preconditioner::Preconditioner;
 use super::report::SampleOutcome;
 use super::samples::Samples;
-use super::vector_space::{Reduction, Stream, VectorSpace, no_part};
+use super::vector_space::{Reduction, Stream, VectorSpace, clear, no_part};
 
 /// Which of a sample's two random vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,11 +89,6 @@ impl<S: VectorSpace> Excitations<S> {
     }
 }
 
-/// Sets parts of a vector to 0.
-pub(super) fn clear<S: VectorSpace>(space: &mut S, parts: &[String], x: &mut S::Vector) -> Result<(), InferenceError> {
-    parts.iter().try_for_each(|name| space.clear_part(name, x))
-}
-
 /// Returns the parts with these names, or below branches with these names.
 pub(super) fn parts_of<S: VectorSpace>(
     space: &S,
@@ -127,6 +123,7 @@ pub struct Expansion<'a, S: VectorSpace> {
     at: Box<dyn LogLikelihoodAt<S> + 'a>,
     position: S::Vector,
     point_estimates: &'a [String],
+    preconditioner: Option<&'a Preconditioner<S>>,
 }
 
 impl<'a, S: VectorSpace> Expansion<'a, S> {
@@ -142,7 +139,15 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
     ) -> Result<Self, InferenceError> {
         let position = space.copy(position)?;
         let at = likelihood.at(space, &position)?;
-        Ok(Expansion { likelihood, at, position, point_estimates })
+        Ok(Expansion { likelihood, at, position, point_estimates, preconditioner: None })
+    }
+
+    /// Sets the preconditioner of straight samples. Bent samples have none: conjugate gradients
+    /// would first take large steps along directions that their curvature makes useless.
+    #[must_use]
+    pub fn with_preconditioner(mut self, preconditioner: Option<&'a Preconditioner<S>>) -> Self {
+        self.preconditioner = preconditioner;
+        self
     }
 
     /// `out = L eta`.
@@ -190,7 +195,8 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
             clear(space, self.point_estimates, out)?;
             space.axpby(1.0, v, 1.0, out)
         };
-        let found = conjugate_gradient(space, &mut metric, &t, Some(prior), options)?;
+        let preconditioner = self.preconditioner.map(|own| own as &dyn Precondition<S>);
+        let found = conjugate_gradient(space, &mut metric, preconditioner, &t, Some(prior), options)?;
         match found.stop {
             CgStop::NotPositive(curvature) => {
                 Err(InferenceError::NotPositive { what: format!("the metric, for sample {sample}"), curvature })
@@ -346,6 +352,7 @@ pub(super) struct Drawing<'a, S: VectorSpace> {
     pub linear: CgOptions,
     pub curve: NewtonOptions,
     pub point_estimates: &'a [String],
+    pub preconditioner: Option<&'a Preconditioner<S>>,
 }
 
 impl<S: VectorSpace> Drawing<'_, S> {
@@ -362,7 +369,8 @@ impl<S: VectorSpace> Drawing<'_, S> {
         if count == 0 {
             return samples.replace(self.groups, 0, residuals, outcomes);
         }
-        let expansion = Expansion::new(space, self.likelihood, &samples.position, self.point_estimates)?;
+        let expansion = Expansion::new(space, self.likelihood, &samples.position, self.point_estimates)?
+            .with_preconditioner(self.preconditioner);
         let moves = self.sampling == Sampling::Update && samples.count() == count;
         // Both signs of a pair have the straight residual of the positive sign.
         let mut straight: Option<(usize, CgOutcome<S::Vector>)> = None;

@@ -53,12 +53,33 @@ impl VectorSpace for Rank {
         Ok(())
     }
 
+    fn add(&mut self, parts: &[String], terms: &[(f64, &Vector)], y: &mut Vector) -> Result<(), InferenceError> {
+        let space = among(y.space(), parts)?;
+        let mut own = y.part(&space, "add")?;
+        let parts = terms.iter().map(|(a, x)| Ok((*a, x.part(&space, "add")?)));
+        let parts: Vec<(f64, Vector)> = parts.collect::<Result<_, OperatorError>>()?;
+        self.vector_add(&parts, &mut own)?;
+        y.put(own);
+        Ok(())
+    }
+
     fn reduce(&mut self, what: &[Reduction<'_, Vector>]) -> Result<Vec<f64>, InferenceError> {
+        // Vectors of the parts of reductions over some parts.
+        let restricted = |reduction: &Reduction<'_, Vector>| match reduction {
+            Reduction::DotOver(parts, x, y) => {
+                let space = among(x.space(), parts)?;
+                Ok(Some([x.part(&space, "dot")?, y.part(&space, "dot")?]))
+            }
+            _ => Ok::<_, InferenceError>(None),
+        };
+        let parts = what.iter().map(restricted).collect::<Result<Vec<_>, _>>()?;
         let terms: Vec<(&Vector, Option<&Vector>)> = what
             .iter()
-            .map(|reduction| match reduction {
-                Reduction::Dot(x, y) => (*x, Some(*y)),
-                Reduction::Norm1(x) => (*x, None),
+            .zip(&parts)
+            .map(|(reduction, parts)| match (reduction, parts) {
+                (_, Some([x, y])) => (x, Some(y)),
+                (Reduction::Dot(x, y) | Reduction::DotOver(_, x, y), None) => (*x, Some(*y)),
+                (Reduction::Norm1(x), None) => (*x, None),
             })
             .collect();
         match self.vector_sums(&terms) {
@@ -195,6 +216,12 @@ impl VectorSpace for Rank {
         *x = Vector::over(x.space(), contents)?;
         Ok(())
     }
+}
+
+/// Returns the leaves of some parts, in the order of the space.
+fn among(space: &Space, parts: &[String]) -> Result<Space, InferenceError> {
+    let leaves = space.leaves().filter(|(name, _)| parts.iter().any(|part| part == name));
+    Ok(Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?)
 }
 
 /// Returns the part of a leaf on this rank.

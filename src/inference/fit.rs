@@ -12,6 +12,7 @@ use super::groups::SampleGroups;
 use super::kl::Kl;
 use super::log_likelihood::{Identity, LogLikelihood, Tempered};
 use super::newton_cg::{NewtonOutcome, NewtonStep, newton_cg};
+use super::preconditioner::Preconditioner;
 use super::report::{Convergence, IterationReport};
 use super::samples::Samples;
 use super::schedule::{IterationOptions, Schedule};
@@ -497,6 +498,11 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         }
         let tempered = Tempered { likelihood: own, temperature: options.temperature };
         let likelihood: &dyn LogLikelihood<S> = if options.temperature == 1.0 { own } else { &tempered };
+        let preconditioner = {
+            let place = (&samples.position, &point_estimates[..]);
+            Preconditioner::new(space, likelihood, groups, place, options.preconditioning)?
+        };
+        let preconditioner = preconditioner.as_ref();
         let drawing = Drawing {
             likelihood,
             groups,
@@ -507,11 +513,12 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
             linear: options.linear,
             curve: options.curve,
             point_estimates: &point_estimates,
+            preconditioner,
         };
         let of = 2 * options.pairs;
         drawing.draw(space, samples, &mut |sample| progress(&Progress::Sample { iteration, sample, of }))?;
         let found = {
-            let kl = Kl { likelihood, samples, groups, constants: &constants, kept };
+            let kl = Kl { likelihood, samples, groups, constants: &constants, kept, preconditioner };
             let position = space.copy(&samples.position)?;
             let mut watch = |step: &NewtonStep| progress(&Progress::Step { iteration, step: *step });
             newton_cg(space, &kl, position, &options.position, &mut watch)?

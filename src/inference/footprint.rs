@@ -9,6 +9,10 @@ use crate::comm::Op;
 /// Vectors beside those of samples: of the position, the minimizers and a trial.
 const VECTORS: u64 = 12;
 
+/// Vectors of a preconditioner: its directions, and three fields at modes and at cells with their
+/// precision and amplitudes.
+const PRECONDITIONER: u64 = 24;
+
 /// Vectors of noise and coordinates for a bent sample.
 const EXCITATIONS: u64 = 6;
 
@@ -82,7 +86,8 @@ impl Footprint {
     pub fn bytes(&self, samples: usize, kept: usize) -> u64 {
         let (samples, kept) = (samples as u64, kept.min(samples) as u64);
         let levels = u64::from(samples.max(1).next_power_of_two().ilog2()) + 1;
-        let vectors = (2 * samples + levels + VECTORS) * self.vector + EXCITATIONS * self.excitation;
+        let vectors = 2 * samples + levels + VECTORS + PRECONDITIONER;
+        let vectors = vectors * self.vector + EXCITATIONS * self.excitation;
         // One more for samples that are not kept. A bent sample needs two, and submits two products
         // together.
         let linearizations = (kept + u64::from(kept < samples)).max(2);
@@ -120,9 +125,9 @@ mod tests {
     #[test]
     fn as_many_samples_are_kept_as_fit() {
         let footprint = Footprint { vector: 10, excitation: 5, linearization: 100, work: 50 };
-        // 2 vectors a sample, 4 levels, 12 more; two products; 100 for each linearization, of which
+        // 2 vectors a sample, 4 levels, 36 more; two products; 100 for each linearization, of which
         // there are two at least.
-        let least = (16 + 4 + 12) * 10 + 30 + 100;
+        let least = (16 + 4 + 36) * 10 + 30 + 100;
         for (budget, kept) in [(200, 1), (299, 1), (300, 2), (799, 6), (800, 8), (10_000, 8)] {
             assert_eq!(footprint.kept(8, least + budget).unwrap(), kept, "{budget}");
             assert!(footprint.bytes(8, kept) <= least + budget);

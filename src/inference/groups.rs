@@ -117,6 +117,14 @@ impl SampleGroups {
         Ok(own)
     }
 
+    /// Sends numbers of the first group to all groups. Collective over all groups.
+    pub(super) fn share_numbers<const N: usize>(&self, mut own: [f64; N]) -> Result<[f64; N], InferenceError> {
+        if self.count() > 1 {
+            self.across.broadcast(0, &mut own)?;
+        }
+        Ok(own)
+    }
+
     /// Returns the numbers of all samples in order, from those of each group's block. Collective
     /// over all groups.
     pub(super) fn gather(&self, own: &[f64]) -> Result<Vec<f64>, InferenceError> {

@@ -8,13 +8,15 @@
 //! ```
 //! Without samples the only residual is 0, and the minimum is the most probable position (MAP).
 
-use super::draw::{clear, free};
+use super::conjugate_gradient::Precondition;
+use super::draw::free;
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::newton_cg::{Objective, ObjectiveAt};
+use super::preconditioner::{Preconditioner, Without};
 use super::samples::Samples;
-use super::vector_space::{Reduction, VectorSpace};
+use super::vector_space::{Reduction, VectorSpace, clear};
 
 /// The energy of the posterior, averaged over the samples of all groups.
 pub struct Kl<'a, S: VectorSpace> {
@@ -28,6 +30,8 @@ pub struct Kl<'a, S: VectorSpace> {
     pub constants: &'a [String],
     /// Number of samples of a group that keep the inputs of their derivatives.
     pub kept: usize,
+    /// The preconditioner of the metric, built near the position.
+    pub preconditioner: Option<&'a Preconditioner<S>>,
 }
 
 impl<S: VectorSpace> Kl<'_, S> {
@@ -71,7 +75,9 @@ impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
         let values: Vec<f64> = energies.into_iter().zip(squares).map(value).collect::<Result<_, _>>()?;
         let mean = self.groups.sum_numbers(&values)? / self.samples.terms() as f64;
         let value = InferenceError::finite("the energy, averaged over samples,", mean)?;
-        Ok((value, Box::new(KlAt { kl: self, first: block.start, places, kept })))
+        let whole = self.preconditioner.map(|own| own as &dyn Precondition<S>);
+        let preconditioner = whole.map(|whole| Without { whole, parts: self.constants });
+        Ok((value, Box::new(KlAt { kl: self, first: block.start, places, kept, preconditioner })))
     }
 
     fn free(&self, space: &mut S, x: &S::Vector) -> u64 {
@@ -88,6 +94,7 @@ struct KlAt<'a, S: VectorSpace> {
     places: Vec<S::Vector>,
     /// The derivatives of the first ones.
     kept: Vec<Box<dyn LogLikelihoodAt<S> + 'a>>,
+    preconditioner: Option<Without<'a, S>>,
 }
 
 impl<S: VectorSpace> KlAt<'_, S> {
@@ -140,5 +147,9 @@ impl<S: VectorSpace> ObjectiveAt<S> for KlAt<'_, S> {
         self.mean(space, &mut one, out)?;
         clear(space, self.kl.constants, out)?;
         space.axpby(1.0, v, 1.0, out)
+    }
+
+    fn preconditioner(&self) -> Option<&dyn Precondition<S>> {
+        self.preconditioner.as_ref().map(|own| own as &dyn Precondition<S>)
     }
 }

@@ -1,7 +1,9 @@
 //! The interface between likelihoods and inference.
 
+use super::conjugate_gradient::{Metric, Precondition};
 use super::error::InferenceError;
-use super::vector_space::VectorSpace;
+use super::groups::SampleGroups;
+use super::vector_space::{Stream, VectorSpace};
 
 /// `-ln p(data | x)` of latent vectors `x`, up to a constant.
 ///
@@ -75,12 +77,45 @@ pub trait LogLikelihoodAt<S: VectorSpace> {
     /// Computes `out = L^T v` in the space of the data.
     fn right_sqrt(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
 
+    /// Returns the parts of latent values that excite the modes of a field, on which a
+    /// [`Preconditioner`](super::Preconditioner) builds. By default there is none.
+    fn fields(&self, _space: &mut S) -> Result<Vec<Box<dyn FieldPart<S>>>, InferenceError> {
+        Ok(Vec::new())
+    }
+
     /// Computes coordinates of `x`, along which samples are bent, in the space of the data.
     ///
     /// Their derivative at the point must be the right square root; otherwise bent samples have a
     /// wrong width. [`check_metric`](super::check_metric) compares the two. Fails with
     /// [`InferenceError::NoTransformation`] if the likelihood has no coordinates.
     fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+}
+
+/// A part of latent values that excites the modes of a field, and the approximate inverse of the
+/// metric on it. Vectors are whole; other parts of outputs are left as they are.
+pub trait FieldPart<S: VectorSpace>: Precondition<S> {
+    /// Returns the name of the part.
+    fn part(&self) -> &str;
+
+    /// Builds the inverse from products with the metric of the data; vectors are like `like`.
+    ///
+    /// # Errors
+    /// - [`InferenceError::NotFinite`] if a product is not finite.
+    /// - Errors of the vector space.
+    fn build(
+        &mut self,
+        space: &mut S,
+        metric: &mut Metric<'_, S>,
+        stream: Stream,
+        like: &S::Vector,
+    ) -> Result<(), InferenceError>;
+
+    /// Takes the numbers of the first group, which other devices may have rounded differently.
+    /// Collective over all groups.
+    ///
+    /// # Errors
+    /// - Errors of the vector space and the ranks.
+    fn share(&mut self, space: &mut S, groups: &SampleGroups) -> Result<(), InferenceError>;
 }
 
 /// Fingerprints of the parts of a likelihood, equal for every number of ranks and every process
@@ -205,6 +240,10 @@ impl<S: VectorSpace> LogLikelihoodAt<S> for TemperedAt<'_, S> {
 
     fn right_sqrt(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
         divided(space, self.temperature.sqrt(), out, |space, out| self.at.right_sqrt(space, v, out))
+    }
+
+    fn fields(&self, space: &mut S) -> Result<Vec<Box<dyn FieldPart<S>>>, InferenceError> {
+        self.at.fields(space)
     }
 
     fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {

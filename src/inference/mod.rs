@@ -20,6 +20,7 @@
 //! | [`Identity`] | fingerprints of a likelihood, by which a state and other ranks know it |
 //! | [`Kl`] | the energy averaged over samples, which a fit minimizes |
 //! | [`newton_cg`], [`conjugate_gradient`] | minimizers |
+//! | [`Preconditioner`] | what makes conjugate gradients take fewer steps |
 //! | [`LogLikelihood`], [`LogLikelihoodAt`] | `-ln p(data \| x)` with its gradient, Fisher metric and the metric's square roots |
 
 mod conjugate_gradient;
@@ -34,7 +35,9 @@ mod groups;
 mod kl;
 mod likelihood;
 mod log_likelihood;
+mod modes_part;
 mod newton_cg;
+mod preconditioner;
 mod priors;
 mod report;
 mod samples;
@@ -43,7 +46,7 @@ mod state;
 mod vector_space;
 mod wiener_filter;
 
-pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, conjugate_gradient};
+pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, Precondition, conjugate_gradient};
 pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, PriorSpectrum};
 pub use draw::{Draw, Excitation, Excitations, Excited, Expansion, Sampling};
 pub use error::InferenceError;
@@ -53,8 +56,9 @@ pub use footprint::Footprint;
 pub use groups::SampleGroups;
 pub use kl::Kl;
 pub use likelihood::{Data, DataSetReport, Likelihood, MetricCheck, NoiseLevel, check_metric};
-pub use log_likelihood::{Identity, LogLikelihood, LogLikelihoodAt};
+pub use log_likelihood::{FieldPart, Identity, LogLikelihood, LogLikelihoodAt};
 pub use newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, Objective, ObjectiveAt, newton_cg};
+pub use preconditioner::{Preconditioner, Preconditioning};
 pub use priors::Prior;
 pub use report::{Convergence, IterationReport, SampleOutcome};
 pub use samples::{SampleFunction, Samples};
@@ -67,5 +71,5 @@ use crate::gpu::KernelSource;
 
 /// Returns the kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    [correlated_field::kernels(), likelihood::kernels()].concat()
+    [correlated_field::kernels(), likelihood::kernels(), modes_part::kernels()].concat()
 }

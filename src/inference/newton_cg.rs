@@ -1,6 +1,6 @@
 //! Minimization by Newton's method with conjugate gradients, and the stopping rules of NIFTy.
 
-use super::conjugate_gradient::{CgOptions, CgStop, NormOrder, conjugate_gradient};
+use super::conjugate_gradient::{CgOptions, CgStop, NormOrder, Precondition, conjugate_gradient};
 use super::error::InferenceError;
 use super::vector_space::{Reduction, VectorSpace};
 
@@ -41,6 +41,11 @@ pub trait ObjectiveAt<S: VectorSpace> {
     /// # Errors
     /// - Errors of the vector space.
     fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+
+    /// Returns the preconditioner for the metric, if there is one.
+    fn preconditioner(&self) -> Option<&dyn Precondition<S>> {
+        None
+    }
 }
 
 /// The stopping rules and the steps of Newton's method.
@@ -96,14 +101,16 @@ impl NewtonOptions {
         self.cg.map_or(Ok(()), |cg| cg.check(what))
     }
 
-    /// Returns the rules for the step from a point with this value and norm of the gradient.
-    fn for_step(&self, before: Option<f64>, value: f64, magnitude: f64) -> CgOptions {
+    /// Returns the rules for the step from a point with this value and norm of the gradient: those
+    /// of NIFTy without a preconditioner. With one, a few iterations more reach a good step.
+    fn for_step(&self, before: Option<f64>, value: f64, magnitude: f64, is_preconditioned: bool) -> CgOptions {
+        let further = if is_preconditioned { FURTHER } else { 1.0 };
         self.cg.unwrap_or_else(|| CgOptions {
             absdelta: match before {
-                Some(before) if self.energy_reduction > 0.0 => Some(self.energy_reduction * (before - value)),
+                Some(before) if self.energy_reduction > 0.0 => Some(further * self.energy_reduction * (before - value)),
                 _ => self.absdelta.map(|absdelta| absdelta / 100.0),
             },
-            resnorm: Some(magnitude.sqrt().min(0.5) * magnitude),
+            resnorm: Some(further * magnitude.sqrt().min(0.5) * magnitude),
             norm: NormOrder::One,
             miniter: None,
             maxiter: None,
@@ -172,6 +179,12 @@ pub struct NewtonOutcome<V> {
     pub stop: NewtonStop,
 }
 
+/// Fall of the value that counts as none with a preconditioner, unless the options say another.
+const SMALL: f64 = 0.1;
+
+/// Factor of the limits of conjugate gradients with a preconditioner.
+const FURTHER: f64 = 0.2;
+
 /// Trials of a line search: those of NIFTy, those before the search turns to the gradient, and the
 /// maximum.
 const TRIALS: u32 = 9;
@@ -210,8 +223,9 @@ pub fn newton_cg<S: VectorSpace>(
     let mut before = None;
     while found.steps < options.maxiter {
         let magnitude = space.norm1(&gradient)?;
-        let rules = options.for_step(before, found.value, magnitude);
-        let cg = conjugate_gradient(space, &mut |space, v, out| at.metric(space, v, out), &gradient, None, &rules)?;
+        let rules = options.for_step(before, found.value, magnitude, at.preconditioner().is_some());
+        let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| at.metric(space, v, out);
+        let cg = conjugate_gradient(space, &mut metric, at.preconditioner(), &gradient, None, &rules)?;
         // Along a negative curvature the step goes downhill, and later iterations keep the step so
         // far. Along a first direction without curvature no step is taken.
         if cg.stop == CgStop::NotPositive(0.0) && cg.iterations == 1 {
@@ -242,7 +256,8 @@ pub fn newton_cg<S: VectorSpace>(
         let told = NewtonStep { number: found.steps, value: found.value, applications, scale: step.scale, length };
         watch(&told);
         let late = found.steps > options.miniter;
-        if late && step.trials <= 2 && options.absdelta.is_some_and(|absdelta| fall < absdelta) {
+        let absdelta = options.absdelta.or(at.preconditioner().map(|_| SMALL));
+        if late && step.trials <= 2 && absdelta.is_some_and(|absdelta| fall < absdelta) {
             found.stop = NewtonStop::Value;
             break;
         }

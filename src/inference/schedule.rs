@@ -6,6 +6,7 @@ use super::conjugate_gradient::CgOptions;
 use super::draw::{Draw, Sampling};
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonOptions;
+use super::preconditioner::Preconditioning;
 use super::report::IterationReport;
 use super::vector_space::VectorSpace;
 
@@ -22,6 +23,8 @@ pub struct IterationOptions {
     pub curve: NewtonOptions,
     /// Stopping rules for the position.
     pub position: NewtonOptions,
+    /// Which conjugate gradients are preconditioned.
+    pub preconditioning: Preconditioning,
     /// The likelihood is raised to the power of 1 / temperature: above 1 data count less, as with
     /// noise `sqrt(temperature)` times as large. Falling temperatures (annealing) fit first what
     /// the data determine best. Chi-squared is reported at 1.
@@ -34,13 +37,14 @@ pub struct IterationOptions {
 
 impl IterationOptions {
     /// Returns the options with their names, in Rust and in Python where these differ.
-    pub(super) fn named(&self) -> [(&'static str, &dyn Debug); 8] {
+    pub(super) fn named(&self) -> [(&'static str, &dyn Debug); 9] {
         [
             ("pairs (n_samples)", &self.pairs),
             ("sampling (sample_mode)", &self.sampling),
             ("linear (draw_linear_kwargs)", &self.linear),
             ("curve (nonlinearly_update_kwargs)", &self.curve),
             ("position (kl_kwargs)", &self.position),
+            ("preconditioning", &self.preconditioning),
             ("temperature", &self.temperature),
             ("point_estimates", &self.point_estimates),
             ("constants", &self.constants),
@@ -56,6 +60,7 @@ impl Default for IterationOptions {
             linear: CgOptions::default(),
             curve: NewtonOptions::default(),
             position: NewtonOptions::default(),
+            preconditioning: Preconditioning::default(),
             temperature: 1.0,
             point_estimates: Vec::new(),
             constants: Vec::new(),

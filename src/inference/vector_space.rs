@@ -9,6 +9,8 @@ use crate::random::philox4x32;
 pub enum Reduction<'a, V> {
     /// The inner product.
     Dot(&'a V, &'a V),
+    /// The inner product over some parts, 0 for none.
+    DotOver(&'a [String], &'a V, &'a V),
     /// The sum of magnitudes.
     Norm1(&'a V),
 }
@@ -97,6 +99,14 @@ pub trait VectorSpace {
     /// Computes `y = a x z + b y` for each value; with `b == 0` the values of `y` do not matter.
     fn multiply(&mut self, a: f64, xz: [&Self::Vector; 2], b: f64, y: &mut Self::Vector) -> Result<(), InferenceError>;
 
+    /// Computes `y = y + a x` for each of `terms` in order, for the values of some parts.
+    fn add(
+        &mut self,
+        parts: &[String],
+        terms: &[(f64, &Self::Vector)],
+        y: &mut Self::Vector,
+    ) -> Result<(), InferenceError>;
+
     /// Computes `x = sqrt(x)` for each value.
     fn sqrt(&mut self, x: &mut Self::Vector) -> Result<(), InferenceError>;
 
@@ -158,6 +168,11 @@ pub trait VectorSpace {
     fn norm1(&mut self, x: &Self::Vector) -> Result<f64, InferenceError> {
         Ok(self.reduce(&[Reduction::Norm1(x)])?[0])
     }
+}
+
+/// Sets parts of a vector to 0.
+pub(super) fn clear<S: VectorSpace>(space: &mut S, parts: &[String], x: &mut S::Vector) -> Result<(), InferenceError> {
+    parts.iter().try_for_each(|name| space.clear_part(name, x))
 }
 
 /// Returns the error of a part that a vector does not have.

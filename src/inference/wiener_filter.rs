@@ -2,12 +2,13 @@
 
 use std::fmt::Debug;
 
-use super::conjugate_gradient::{CgOptions, CgStop, conjugate_gradient};
+use super::conjugate_gradient::{CgOptions, CgStop, Precondition, conjugate_gradient};
 use super::draw::{Draw, Drawing, Excitations, Sampling};
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonOptions;
+use super::preconditioner::{Preconditioner, Preconditioning};
 use super::report::{Convergence, SampleOutcome};
 use super::samples::Samples;
 use super::vector_space::{Reduction, VectorSpace};
@@ -50,6 +51,7 @@ pub fn wiener_filter<S: VectorSpace>(
     let arguments: [(&str, &dyn Debug); 3] =
         [("pairs (n_samples)", &pairs), ("seed", excitations), ("options (draw_linear_kwargs)", options)];
     groups.all().agree("wiener_filter", &arguments)?;
+    let preconditioner = Preconditioner::new(space, likelihood, groups, (position, &[]), Preconditioning::default())?;
     let at = likelihood.at(space, position)?;
     let mut gradient = space.like(position)?;
     at.gradient(space, &mut gradient)?;
@@ -58,7 +60,8 @@ pub fn wiener_filter<S: VectorSpace>(
         at.metric(space, v, out)?;
         space.axpby(1.0, v, 1.0, out)
     };
-    let step = conjugate_gradient(space, &mut metric, &gradient, None, options)?;
+    let precondition = preconditioner.as_ref().map(|own| own as &dyn Precondition<S>);
+    let step = conjugate_gradient(space, &mut metric, precondition, &gradient, None, options)?;
     if let CgStop::NotPositive(curvature) = step.stop {
         return Err(InferenceError::NotPositive { what: "the metric of the Wiener filter".into(), curvature });
     }
@@ -84,6 +87,7 @@ pub fn wiener_filter<S: VectorSpace>(
         linear: *options,
         curve: NewtonOptions::default(),
         point_estimates: &[],
+        preconditioner: preconditioner.as_ref(),
     };
     let mut samples = Samples::none(mean);
     drawing.draw(space, &mut samples, &mut |_| ())?;

@@ -29,6 +29,18 @@ crate::gpu::kernel_params! {
     }
 }
 
+crate::gpu::kernel_params! {
+    struct CombineParams {
+        factors: [f32; 4],
+        factors_more: [f32; 4],
+        count: u32,
+    }
+}
+
+/// Arrays that are added in one dispatch at most; on devices that bind fewer arrays, as many as
+/// they bind.
+const ADDED: usize = 8;
+
 /// Pairs of one dispatch at most; on devices that bind fewer arrays, as many as they bind.
 const PAIRS: usize = 8;
 
@@ -45,12 +57,15 @@ pub struct Axpby {
     product: Kernel,
     /// Kernels for two or more pairs.
     pairs: [Kernel; PAIRS - 1],
+    /// Kernels that add two or more arrays.
+    combine: [Kernel; ADDED - 1],
 }
 
 impl Default for Axpby {
     fn default() -> Self {
         let [linear, product] = [false, true].map(|product| Kernel::trusted(single(product)));
-        Axpby { linear, product, pairs: SEVERAL.map(|pairs| Kernel::trusted(several(pairs))) }
+        let pairs = SEVERAL.map(|pairs| Kernel::trusted(several(pairs)));
+        Axpby { linear, product, pairs, combine: SEVERAL.map(|added| Kernel::trusted(combine(added))) }
     }
 }
 
@@ -69,9 +84,16 @@ fn several(pairs: usize) -> KernelSource {
         .repeat('$', pairs as u32)
 }
 
+/// Returns the kernel that adds `added` arrays.
+fn combine(added: usize) -> KernelSource {
+    KernelSource::new("mesh::combine", include_str!("../../shaders/mesh/combine.wgsl"))
+        .params::<CombineParams>()
+        .repeat('$', added as u32)
+}
+
 /// Returns all forms that any device takes.
-pub(super) fn kernels() -> [KernelSource; 5] {
-    [single(false), single(true), several(2), several(3), several(4)]
+pub(super) fn kernels() -> [KernelSource; 7] {
+    [single(false), single(true), several(2), several(3), several(4), combine(2), combine(6)]
 }
 
 impl Axpby {
@@ -132,6 +154,43 @@ impl Axpby {
             let arrays: Vec<_> =
                 [0, 1].iter().flat_map(|&side| joined.iter().map(move |pair| pair[side].raw())).collect();
             recorder.each(&self.pairs[joined.len() - 2], &arrays, &params, u64::from(count))?;
+        }
+        Ok(())
+    }
+
+    /// Records `y = y + a x` for each of `terms`, in order and with the bits of one update after
+    /// the other: up to eight in a dispatch, as many as the device binds.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] when the lengths differ.
+    pub fn record_terms(
+        &self,
+        recorder: &mut Recorder,
+        terms: &[(f64, &Array<f32>)],
+        y: &Array<f32>,
+    ) -> Result<(), DeviceError> {
+        let is_long = |array: &Array<f32>| array.raw().windows() > 1;
+        let most = if is_long(y) || terms.iter().any(|(_, x)| is_long(x)) {
+            1
+        } else {
+            (recorder.gpu().capabilities().bindings as usize).saturating_sub(1).clamp(1, ADDED)
+        };
+        for terms in terms.chunks(most) {
+            if let [(a, x)] = terms {
+                self.record(recorder, *a, x, 1.0, y)?;
+                continue;
+            }
+            let mut factors = [0.0; ADDED];
+            let mut count = 0;
+            for ((a, x), factor) in terms.iter().zip(&mut factors) {
+                count = params("Axpby::record_terms", *a, 1.0, y, &[x])?.count;
+                *factor = *a as f32;
+            }
+            let [f0, f1, f2, f3, f4, f5, f6, f7] = factors;
+            let (factors, factors_more) = ([f0, f1, f2, f3], [f4, f5, f6, f7]);
+            let params = CombineParams { factors, factors_more, count };
+            let arrays: Vec<_> = terms.iter().map(|(_, x)| x.raw()).chain([y.raw()]).collect();
+            recorder.each(&self.combine[terms.len() - 2], &arrays, &params, u64::from(count))?;
         }
         Ok(())
     }

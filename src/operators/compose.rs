@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Leaf;
-use super::operator::{Differentiable, Linearized, Model};
+use super::operator::{Differentiable, ExcitedModes, Linearized, Model};
 use super::part::Part;
 use super::pointwise::{Binary, Pointwise};
 use super::pointwise_map::PointwiseMap;
@@ -272,6 +272,10 @@ impl Linearized for ThenAt {
         self.second.vjp(rank, dy, &mut between)?;
         self.first.vjp(rank, &between, dx)
     }
+
+    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+        self.first.excited(rank)
+    }
 }
 
 /// Two operators side by side.
@@ -380,6 +384,16 @@ impl Linearized for ZipAt {
         dx.put(both);
         Ok(())
     }
+
+    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+        let mut all = self.first.excited(rank)?;
+        for modes in self.second.excited(rank)? {
+            if all.iter().all(|other| other.leaf != modes.leaf) {
+                all.push(modes);
+            }
+        }
+        Ok(all)
+    }
 }
 
 /// An operator between spaces whose leaves have other names.
@@ -445,5 +459,16 @@ impl Linearized for RenamedAt {
         self.derivative.vjp(rank, &dy.renamed(inner.target()), &mut own)?;
         *dx = own.renamed(dx.space());
         Ok(())
+    }
+
+    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+        let Renamed { signature, inner } = &*self.operator;
+        // Leaves have the same order under both names.
+        let renamed = |modes: ExcitedModes| {
+            let at = inner.domain().position(&modes.leaf)?;
+            let leaf = signature.domain.names().nth(at)?.to_string();
+            Some(ExcitedModes { leaf, ..modes })
+        };
+        Ok(self.derivative.excited(rank)?.into_iter().filter_map(renamed).collect())
     }
 }

@@ -58,7 +58,7 @@ pub use kernel_operator::KernelOperator;
 pub use leaf::{Leaf, Support};
 pub use linear::{Adjoint, Direction, Linear, ToDevice};
 pub use lines_of_sight::{Line, LinesOfSight};
-pub use operator::{Derivative, Differentiable, Linearization, Linearized, Model};
+pub use operator::{Derivative, Differentiable, ExcitedModes, Linearization, Linearized, Model};
 pub use point_numbers::{PointNumbers, PointOrder};
 pub use pointwise::{Argument, Form, Pointwise, PointwiseError};
 pub use pointwise_map::PointwiseMap;

@@ -9,6 +9,8 @@ use super::pointwise_map::PointwiseMap;
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
+use crate::gpu::Array;
+use crate::grid::Mesh;
 use crate::rank::Rank;
 
 /// A differentiable function from vectors of one space to vectors of another.
@@ -126,6 +128,26 @@ pub trait Linearized {
     fn normal(&self, _rank: &mut Rank, _dx: &Vector, _out: &mut Vector) -> Result<bool, OperatorError> {
         Ok(false)
     }
+
+    /// Returns the leaves of the domain that excite the modes of a field. By default there is none.
+    ///
+    /// # Errors
+    /// Same as [`Differentiable::apply`].
+    fn excited(&self, _rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+        Ok(Vec::new())
+    }
+}
+
+/// A leaf at all modes of a grid whose numbers, times an amplitude each and Hartley transformed,
+/// make a field. Preconditioners build on it.
+#[derive(Clone, Debug)]
+pub struct ExcitedModes {
+    /// The name of the leaf.
+    pub leaf: String,
+    /// The grid.
+    pub mesh: Mesh,
+    /// The amplitude of each mode of this rank.
+    pub amplitude: Array<f32>,
 }
 
 /// An operator that can be composed with others. Clones share the operator.
@@ -276,6 +298,14 @@ impl Derivative {
     /// Same as [`Linearized::vjp`].
     pub fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.at.vjp(rank, dy, dx)
+    }
+
+    /// Returns the leaves that excite the modes of a field.
+    ///
+    /// # Errors
+    /// Same as [`Linearized::excited`].
+    pub fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+        self.at.excited(rank)
     }
 
     /// Computes `out = f'(x)^T f'(x) dx`.

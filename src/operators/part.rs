@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::leaf::Support;
-use super::operator::{Differentiable, Linearized, Model};
+use super::operator::{Differentiable, ExcitedModes, Linearized, Model};
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
@@ -116,5 +116,9 @@ impl Linearized for PartAt {
         let nothing = Vector::zeros(&mut rank.recorder, &self.operator.rest)?;
         let all = self.operator.all(dy, &nothing)?;
         self.derivative.vjp(rank, &all, dx)
+    }
+
+    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+        self.derivative.excited(rank)
     }
 }

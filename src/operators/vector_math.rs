@@ -65,6 +65,36 @@ impl Rank {
         Ok(updates.record_pairs(&mut self.recorder, a, &pairs, b)?)
     }
 
+    /// Computes `y = y + a x` for each of `terms` in order. Records only.
+    ///
+    /// # Errors
+    /// - [`OperatorError::Fit`] if the spaces differ.
+    pub(crate) fn vector_add(&mut self, terms: &[(f64, Vector)], y: &mut Vector) -> Result<(), OperatorError> {
+        terms.iter().try_for_each(|(_, x)| y.space().admits(x.space(), "add"))?;
+        let updates = self.updates();
+        for (place, own) in y.contents_mut().iter_mut().enumerate() {
+            match own {
+                Contents::Device(y) => {
+                    let array = |(a, x): &'_ (f64, Vector)| match &x.contents()[place] {
+                        Contents::Device(x) => Some((*a, x.clone())),
+                        Contents::Host(_) => None,
+                    };
+                    let arrays: Vec<(f64, Array<f32>)> = terms.iter().filter_map(array).collect();
+                    let arrays: Vec<_> = arrays.iter().map(|(a, x)| (*a, x)).collect();
+                    updates.record_terms(&mut self.recorder, &arrays, y)?;
+                }
+                Contents::Host(y) => {
+                    for (a, x) in terms {
+                        if let Contents::Host(x) = &x.contents()[place] {
+                            y.iter_mut().zip(x).for_each(|(y, x)| *y += a * x);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Computes `z = x y`, number by number, for one leaf on the device.
     pub(crate) fn vector_product(&mut self, x: &Vector, y: &Vector, z: &Vector) -> Result<(), OperatorError> {
         let (arrays, z) = ([x.single()?, y.single()?], z.single()?);

@@ -229,7 +229,7 @@ fn a_solution_of_rounding_errors_has_not_converged() {
     };
     let (j, target) = (scattered(n, 3), 1e-9);
     let rules = CgOptions { maxiter: Some(1000), ..CgOptions::resnorm(target) };
-    let found = conjugate_gradient(&mut host, &mut product, &j, None, &rules).unwrap();
+    let found = conjugate_gradient(&mut host, &mut product, None, &j, None, &rules).unwrap();
     assert_eq!(found.stop, CgStop::Rising);
     // The ratio is that of the residual of the solution, not of the one that the iterations went
     // along with.
@@ -241,7 +241,7 @@ fn a_solution_of_rounding_errors_has_not_converged() {
     // A rise at an iteration that computes the residual again is one of rounding errors: the search
     // restarts.
     let rules = CgOptions { maxiter: Some(1000), ..CgOptions::absdelta(1e-8) };
-    let found = conjugate_gradient(&mut host, &mut product, &j, None, &rules).unwrap();
+    let found = conjugate_gradient(&mut host, &mut product, None, &j, None, &rules).unwrap();
     assert!(found.stop == CgStop::Energy && found.error_ratio < 1.0 && found.iterations > 100, "{found:?}");
     // A target that rounding errors allow is met, whatever ends the iterations.
     let mut exact = |_: &mut Host, v: &Vec<f64>, out: &mut Vec<f64>| {
@@ -249,10 +249,10 @@ fn a_solution_of_rounding_errors_has_not_converged() {
         Ok(())
     };
     for rules in [CgOptions::resnorm(1e-3), CgOptions::absdelta(1e-6), CgOptions::default()] {
-        let found = conjugate_gradient(&mut host, &mut exact, &j, None, &rules).unwrap();
+        let found = conjugate_gradient(&mut host, &mut exact, None, &j, None, &rules).unwrap();
         assert!(found.error_ratio < 1.0 && found.stop != CgStop::Iterations, "{rules:?}: {found:?}");
         let cut = CgOptions { maxiter: Some(1), ..rules };
-        let found = conjugate_gradient(&mut host, &mut exact, &j, None, &cut).unwrap();
+        let found = conjugate_gradient(&mut host, &mut exact, None, &j, None, &cut).unwrap();
         assert!(found.error_ratio > 1.0 && found.error_ratio.is_finite(), "{rules:?}: {found:?}");
     }
 

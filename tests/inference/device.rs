@@ -9,8 +9,8 @@ use meshloom::gpu::Options;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitation, Excitations, Excited, Expansion,
     FieldPrior, Fit, FitOptions, Footprint, InferenceError, IterationOptions, Kl, Likelihood, LogLikelihood,
-    NewtonOptions, NoiseLevel, Objective, PriorSpectrum, Reduction, SampleGroups, Samples, Sampling, Stream,
-    VectorSpace, conjugate_gradient, newton_cg,
+    NewtonOptions, NoiseLevel, Objective, Preconditioning, PriorSpectrum, Reduction, SampleGroups, Samples, Sampling,
+    Stream, VectorSpace, conjugate_gradient, newton_cg,
 };
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{Leaf, Linear, Model, PointwiseOperator, Readout, Select, Space, Vector};
@@ -131,7 +131,14 @@ fn samples_and_energies_are_those_of_the_reference() {
             }
             let groups = SampleGroups::one(&Communicator::solo());
             let samples = Samples::new(position, &groups, 4, residuals)?;
-            let kl = Kl { likelihood: &likelihood, samples: &samples, groups: &groups, constants: &[], kept: 2 };
+            let kl = Kl {
+                likelihood: &likelihood,
+                samples: &samples,
+                groups: &groups,
+                constants: &[],
+                kept: 2,
+                preconditioner: None,
+            };
             let (value, at) = kl.at(rank, &samples.position)?;
             let mut out = rank.like(&samples.position)?;
             at.gradient(rank, &mut out)?;
@@ -162,6 +169,7 @@ fn a_whole_fit_is_that_of_the_reference() {
                 true => Sampling::Curved(Draw::New),
                 false => Sampling::Linear(Draw::New),
             },
+            preconditioning: Preconditioning::Off,
             ..IterationOptions::default()
         };
         let given = excitations(&golden, |excitation| {
@@ -364,6 +372,7 @@ fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
                     at.metric(rank, v, out)?;
                     rank.vector_axpby(1.0, v, 1.0, out).map_err(InferenceError::from)
                 },
+                None,
                 &gradient,
                 None,
                 &rules,

@@ -5,8 +5,8 @@ use meshloom::comm::{CommError, Communicator, run_threads};
 use meshloom::inference::{
     CgOptions, CgStop, Convergence, Draw, EvidenceOptions, Excitation, Excitations, Excited, Existing, Expansion, Fit,
     FitEnd, FitOptions, InferenceError, IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop, NormOrder,
-    Objective, ObjectiveAt, Progress, SampleGroups, Samples, Sampling, VectorSpace, conjugate_gradient, evidence,
-    newton_cg, wiener_filter,
+    Objective, ObjectiveAt, Preconditioning, Progress, SampleGroups, Samples, Sampling, VectorSpace,
+    conjugate_gradient, evidence, newton_cg, wiener_filter,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -128,7 +128,8 @@ fn conjugate_gradients_take_the_iterations_of_the_reference() {
             host.axpby(1.0, v, 1.0, out)
         };
         let gradient = numbers(&golden["gradient"]);
-        let found = conjugate_gradient(&mut host, &mut metric, &gradient, None, &CgOptions::resnorm(1e-10)).unwrap();
+        let found =
+            conjugate_gradient(&mut host, &mut metric, None, &gradient, None, &CgOptions::resnorm(1e-10)).unwrap();
         assert!(apart(&found.x, &numbers(&golden["cg_solution"])) < 1e-8, "{name}");
         assert_eq!(Some(found.iterations), golden["cg_iterations"].as_u64(), "{name}");
         assert_eq!(Some(found.applications), golden["cg_matvecs"].as_u64(), "{name}");
@@ -192,7 +193,14 @@ fn energies_averaged_over_samples_and_their_minima_are_those_of_the_reference() 
         let (problem, mut host, golden) = golden_problem(name);
         let (samples, groups) = (golden_samples(&golden), SampleGroups::one(&Communicator::solo()));
         for kept in [4, 1] {
-            let kl = Kl { likelihood: &problem, samples: &samples, groups: &groups, constants: &[], kept };
+            let kl = Kl {
+                likelihood: &problem,
+                samples: &samples,
+                groups: &groups,
+                constants: &[],
+                kept,
+                preconditioner: None,
+            };
             let (value, at) = kl.at(&mut host, &samples.position).unwrap();
             let mut out = vec![0.0; 35];
             at.gradient(&mut host, &mut out).unwrap();
@@ -201,7 +209,14 @@ fn energies_averaged_over_samples_and_their_minima_are_those_of_the_reference() 
             assert!(apart(&out, &numbers(&golden["kl_metric_times_tangent"])) < 1e-9, "{name}");
             assert!(apart(&[value], &numbers(&golden["kl"])) < 1e-10, "{name}");
         }
-        let kl = Kl { likelihood: &problem, samples: &samples, groups: &groups, constants: &[], kept: 4 };
+        let kl = Kl {
+            likelihood: &problem,
+            samples: &samples,
+            groups: &groups,
+            constants: &[],
+            kept: 4,
+            preconditioner: None,
+        };
         let tight = CgOptions { norm: NormOrder::One, ..CgOptions::resnorm(1e-12) };
         let options = NewtonOptions { xtol: 1e-10, cg: Some(tight), ..NewtonOptions::default() };
         let found = newton_cg(&mut host, &kl, samples.position.clone(), &options, &mut |_| {}).unwrap();
@@ -298,7 +313,14 @@ fn a_poisson_problem_of_a_matrix_has_the_known_samples_and_minima() {
     ];
     for (residuals, (place, value)) in [straight, curved].into_iter().zip(minima) {
         let samples = Samples::new(e.clone(), &groups, 4, residuals).unwrap();
-        let kl = Kl { likelihood: &problem, samples: &samples, groups: &groups, constants: &[], kept: usize::MAX };
+        let kl = Kl {
+            likelihood: &problem,
+            samples: &samples,
+            groups: &groups,
+            constants: &[],
+            kept: usize::MAX,
+            preconditioner: None,
+        };
         let found = newton_cg(&mut host, &kl, e.clone(), &tight, &mut |_| {}).unwrap();
         close(&found.x, &place);
         close(&[found.value], &[value]);
@@ -339,6 +361,7 @@ fn golden_fit(name: &str, run: &str) -> (Rc<Problem>, Host, Value, Fit<Host, Rc<
             };
         }
         IterationOptions {
+            preconditioning: Preconditioning::Off,
             pairs: pairs[iteration as usize] as usize,
             sampling,
             linear,
@@ -431,7 +454,14 @@ fn a_wiener_filter_has_the_analytic_mean_and_samples() {
         let curved =
             expansion.curve(&mut host, &excitations, [0, 0], 1.0, &straight, &NewtonOptions::default()).unwrap();
         assert!(apart(&curved.x, &straight) < 1e-9);
-        let kl = Kl { likelihood: &problem, samples: &found, groups: &groups, constants: &[], kept: 1 };
+        let kl = Kl {
+            likelihood: &problem,
+            samples: &found,
+            groups: &groups,
+            constants: &[],
+            kept: 1,
+            preconditioner: None,
+        };
         let minimum = newton_cg(&mut host, &kl, start, &NewtonOptions::default(), &mut |_| {}).unwrap();
         assert!(apart(&minimum.x, &found.position) < 1e-4);
     }
@@ -874,7 +904,8 @@ fn what_is_kept_does_not_change_a_bit() {
     let fit = Fit::new(&mut host, &problem, &groups, &vec![0.1; 6], &options).unwrap();
     let samples = fit.run(&mut host).unwrap().into_samples();
     let mut of = |kept: usize| {
-        let kl = Kl { likelihood: &problem, samples: &samples, groups: &groups, constants: &[], kept };
+        let kl =
+            Kl { likelihood: &problem, samples: &samples, groups: &groups, constants: &[], kept, preconditioner: None };
         let found = newton_cg(&mut host, &kl, vec![0.1; 6], &NewtonOptions::default(), &mut |_| {}).unwrap();
         (found.x.iter().map(|x| x.to_bits()).collect::<Vec<u64>>(), found.value.to_bits(), found.applications)
     };

@@ -17,4 +17,5 @@ mod convergence;
 mod device;
 mod host;
 mod models;
+mod preconditioner;
 mod ranks;

@@ -64,11 +64,25 @@ impl VectorSpace for Host {
         Ok(())
     }
 
+    fn add(&mut self, parts: &[String], terms: &[(f64, &Vec<f64>)], y: &mut Vec<f64>) -> Result<(), InferenceError> {
+        for (a, x) in terms {
+            Host::fits(x, y)?;
+            let places = parts.iter().filter_map(|name| self.parts.get(name)).flat_map(Clone::clone);
+            places.for_each(|at| y[at] += a * x[at]);
+        }
+        Ok(())
+    }
+
     fn reduce(&mut self, what: &[Reduction<'_, Vec<f64>>]) -> Result<Vec<f64>, InferenceError> {
         let one = |reduction: &Reduction<'_, Vec<f64>>| match reduction {
             Reduction::Dot(x, y) => {
                 Host::fits(x, y)?;
                 finite("an inner product", x.iter().zip(*y).map(|(x, y)| x * y).sum())
+            }
+            Reduction::DotOver(parts, x, y) => {
+                Host::fits(x, y)?;
+                let places = parts.iter().filter_map(|name| self.parts.get(name)).flat_map(Clone::clone);
+                finite("an inner product", places.map(|at| x[at] * y[at]).sum())
             }
             Reduction::Norm1(x) => finite("a norm", x.iter().map(|x| x.abs()).sum()),
         };

@@ -20,8 +20,8 @@ use crate::exchange::Terms;
 use crate::gpu::{Array, KernelSource};
 use crate::grid::{Cost, Mesh};
 use crate::operators::{
-    Contents, Differentiable, Direction, Fingerprint, Hartley, Leaf, Linear, Linearized, Model, OperatorCost,
-    OperatorError, PointwiseOperator, Signature, Space, Vector, Wavenumbers,
+    Contents, Differentiable, Direction, ExcitedModes, Fingerprint, Hartley, Leaf, Linear, Linearized, Model,
+    OperatorCost, OperatorError, PointwiseOperator, Signature, Space, Vector, Wavenumbers,
 };
 use crate::rank::Rank;
 
@@ -247,6 +247,13 @@ impl CorrelatedField {
     }
 }
 
+/// Returns a vector of ones of a leaf.
+fn ones(rank: &mut Rank, space: &Space) -> Result<Vector, OperatorError> {
+    let one = PointwiseOperator::wgsl("fn one(x: f32) -> f32 { return 1.0; }", "one", space, "ones")?;
+    let zeros = Vector::zeros(&mut rank.recorder, space)?;
+    Model::new(one).value(rank, &zeros)
+}
+
 /// Counts the modes of each wavenumber of a group of axes over all ranks, at one place of the other
 /// axes.
 fn multiplicity(
@@ -256,11 +263,8 @@ fn multiplicity(
     bins: usize,
 ) -> Result<Array<f32>, InferenceError> {
     let others: u64 = (0..3).filter(|&a| !group.axes[a]).map(|a| mesh.shape()[a]).product();
-    let modes = Space::of("modes", Leaf::modes(mesh))?;
-    let one = PointwiseOperator::wgsl("fn one(x: f32) -> f32 { return 1.0; }", "one", &modes, "modes")?;
-    let zeros = Vector::zeros(&mut rank.recorder, &modes)?;
-    let ones = Model::new(one).value(rank, &zeros)?;
-    let x = ones.array("modes")?;
+    let ones = ones(rank, &Space::of("modes", Leaf::modes(mesh))?)?;
+    let x = ones.single()?;
     // Products with ones, so that the kernel is that of the cotangents.
     let terms = Terms { x, y: Some(x), index: Some(index), sums: bins as u64, batches: 1, total: mesh.total_cells() };
     let sum = rank.exact_sums();
@@ -369,5 +373,17 @@ impl Linearized for At {
             cotangent = next;
         }
         packing.unpack(&mut rank.recorder, &packed, dx)
+    }
+
+    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+        let Inner { xi, groups, modes, .. } = &*self.field.0;
+        let mut amplitude = ones(rank, modes)?.single()?.clone();
+        for (group, GroupAt { at, .. }) in groups.iter().zip(&self.point.groups) {
+            let next = self.field.array(rank)?;
+            group.modulation.apply(&mut rank.recorder, &at.amplitude, &amplitude, &next)?;
+            amplitude = next;
+        }
+        let mesh = modes.only().and_then(|(_, leaf)| leaf.mesh()).cloned();
+        Ok(mesh.map(|mesh| ExcitedModes { leaf: xi.clone(), mesh, amplitude }).into_iter().collect())
     }
 }

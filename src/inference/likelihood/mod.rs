@@ -19,11 +19,12 @@ mod local_root;
 mod term;
 
 use crate::gpu::KernelSource;
-use crate::operators::{Fingerprint, Model, Space, Vector};
+use crate::operators::{ExcitedModes, Fingerprint, Model, Space, Vector};
 use crate::rank::Rank;
 
 use super::error::InferenceError;
-use super::log_likelihood::{Identity, LogLikelihood, LogLikelihoodAt};
+use super::log_likelihood::{FieldPart, Identity, LogLikelihood, LogLikelihoodAt};
+use super::modes_part::ModesPart;
 use crate::host_memory;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
@@ -420,6 +421,19 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
             term.right_sqrt(rank, &v.part(own, "likelihood")?, &mut part)?;
         }
         Ok(())
+    }
+
+    fn fields(&self, rank: &mut Rank) -> Result<Vec<Box<dyn FieldPart<Rank>>>, InferenceError> {
+        let mut all: Vec<ExcitedModes> = Vec::new();
+        for (_, term) in &self.terms {
+            for modes in term.excited(rank)? {
+                if all.iter().all(|other| other.leaf != modes.leaf) {
+                    all.push(modes);
+                }
+            }
+        }
+        let part = |modes| Ok(Box::new(ModesPart::new(modes)?) as Box<dyn FieldPart<Rank>>);
+        all.into_iter().map(part).collect()
     }
 
     fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {

@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use super::density::{Coordinates, Density};
 use crate::inference::error::InferenceError;
-use crate::operators::{Contents, Derivative, Fingerprint, Linearization, Model, OperatorError, Space, Vector};
+use crate::operators::{
+    Contents, Derivative, ExcitedModes, Fingerprint, Linearization, Model, OperatorError, Space, Vector,
+};
 use crate::rank::Rank;
 
 /// A density of data as a function of latent values. The last pointwise step of the model and the
@@ -161,6 +163,11 @@ impl TermAt {
         let mut between = Vector::new(&rank.gpu, self.between())?;
         head.jvp(rank, v, &mut between)?;
         self.root.jvp(rank, &between, out)
+    }
+
+    /// Returns the leaves that excite the modes of a field.
+    pub fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+        self.head.as_ref().map_or_else(|| Ok(Vec::new()), |head| head.excited(rank))
     }
 
     /// Computes `out = J^T F J v`.

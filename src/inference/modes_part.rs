@@ -1,0 +1,251 @@
+//! The preconditioner of the modes of a field.
+//!
+//! With the amplitudes `a`, the Hartley transform `H` and the precision `F` of the data at each
+//! place, the metric of excited modes is about `1 + a H F H a`. If `F` is the same everywhere, its
+//! inverse is `1 / (1 + c a^2)` with `c` the sum of `F`. Otherwise modes are divided by that for a
+//! few levels of `c`, and the results are put together by the precision at each place:
+//! ```text
+//! P = sum_j D_j H g_j H D_j / n      D_j = 1 / sqrt(1 + c_j a^2),  sum_j g_j = 1
+//! ```
+//! `F` is found by one product with the metric of signs at random, whose modes are divided by the
+//! amplitudes, and is smoothed over the modes that data do not know. The levels are the mean of
+//! `ln F` over places and 1.7 standard deviations from it.
+//!
+//! A product with `P` takes two transforms of [`LEVELS`] fields and 44 bytes for each cell beside
+//! them, in 3 dispatches; one dispatch where `F` is nearly the same everywhere.
+
+use super::conjugate_gradient::{Metric, Precondition};
+use super::error::InferenceError;
+use super::groups::SampleGroups;
+use super::log_likelihood::FieldPart;
+use super::vector_space::{Reduction, Stream, VectorSpace};
+use crate::gpu::{Array, Kernel, KernelSource, RawArray};
+use crate::operators::{
+    Contents, Direction, ExcitedModes, Hartley, Leaf, Linear, Model, OperatorError, PointwiseOperator, Space, Vector,
+};
+use crate::rank::Rank;
+
+/// Levels of precision.
+const LEVELS: usize = 3;
+
+/// Distance of levels, in standard deviations of the logarithm of the precision.
+const APART: f64 = 1.7;
+
+/// The standard deviation below which the precision counts as the same everywhere.
+const SAME: f64 = 0.1;
+
+/// The least precision, as a part of the mean.
+const LEAST: &str = "1e-3";
+
+crate::gpu::kernel_params! {
+    struct PartParams {
+        /// The precision of each level, summed over all places.
+        levels: [f32; 4],
+        /// The logarithm of the precision at the first level.
+        first: f32,
+        /// Levels for each unit of the logarithm.
+        per_step: f32,
+        count: u32,
+        /// A factor of the results.
+        scale: f32,
+    }
+}
+
+const FLAGS: [&str; 3] = ["spread", "weigh", "gather"];
+
+fn source(flag: &str) -> KernelSource {
+    let text = KernelSource::new("inference::modes_part", include_str!("../../shaders/inference/modes_part.wgsl"))
+        .params::<PartParams>()
+        .constant("LEVELS", LEVELS as u32)
+        .repeat('$', LEVELS as u32);
+    FLAGS.into_iter().fold(text, |text, other| text.flag(other, other == flag))
+}
+
+/// Returns the kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    FLAGS.map(source).into()
+}
+
+/// Excited modes whose preconditioner is not built yet, or is.
+pub(super) struct ModesPart {
+    leaf: String,
+    amplitude: Array<f32>,
+    /// One field of modes and of cells, and [`LEVELS`] of each.
+    spaces: [Space; 2],
+    batches: [Space; 2],
+    kernels: [Kernel; 3],
+    params: PartParams,
+    /// The logarithm of the precision at each cell, and the transform of all levels; `None` where
+    /// the precision is the same everywhere.
+    levels: Option<(Array<f32>, Hartley)>,
+}
+
+impl ModesPart {
+    /// Creates the part of `modes`.
+    pub fn new(modes: ExcitedModes) -> Result<Self, InferenceError> {
+        let ExcitedModes { leaf, mesh, amplitude } = modes;
+        let [one, all] = [1, LEVELS as u64].map(|batch| {
+            let leaves = [Leaf::modes(&mesh), Leaf::cells(&mesh)];
+            leaves.map(|own| Space::of("field", if batch > 1 { own.batch(batch) } else { own }))
+        });
+        let ([modes, cells], [many_modes, many_cells]) = (one, all);
+        let params = PartParams { levels: [0.0; 4], first: 0.0, per_step: 0.0, count: 0, scale: 0.0 };
+        Ok(ModesPart {
+            leaf,
+            amplitude,
+            spaces: [modes?, cells?],
+            batches: [many_modes?, many_cells?],
+            kernels: FLAGS.map(|flag| Kernel::trusted(source(flag))),
+            params,
+            levels: None,
+        })
+    }
+
+    /// Applies a function of one field, or of a field `x` and the amplitudes `a`.
+    fn map(&self, rank: &mut Rank, text: &str, x: &Vector, with_amplitude: bool) -> Result<Vector, OperatorError> {
+        let Some((_, leaf)) = x.space().only() else { return Ok(x.clone()) };
+        let own = Contents::Device(x.single()?.clone());
+        let (leaves, contents) = if with_amplitude {
+            let amplitude = Contents::Device(self.amplitude.clone());
+            (vec![("a", leaf.clone()), ("x", leaf.clone())], vec![amplitude, own])
+        } else {
+            (vec![("x", leaf.clone())], vec![own])
+        };
+        let space = Space::new(leaves)?;
+        let map = Model::new(PointwiseOperator::wgsl(text, "f", &space, "field")?);
+        map.value(rank, &Vector::over(&space, contents)?)
+    }
+
+    /// Records one of the kernels over the modes or cells of the first array.
+    fn record(&self, rank: &mut Rank, which: usize, arrays: &[&Array<f32>]) -> Result<(), OperatorError> {
+        // Ranks may have other numbers of cells than of modes.
+        let count = arrays[0].len();
+        let arrays: Vec<&RawArray> = arrays.iter().map(|array| array.raw()).collect();
+        let params = PartParams { count: count as u32, ..self.params };
+        Ok(rank.recorder.each(&self.kernels[which], &arrays, &params, count)?)
+    }
+}
+
+/// Signs at random from white noise.
+const SIGN: &str = "fn f(x: f32) -> f32 { return select(-1.0, 1.0, x >= 0.0); }";
+const DIVIDE: &str = "fn f(a: f32, x: f32) -> f32 { return select(0.0, x / a, abs(a) > 1e-30); }";
+/// Keeps the modes that data know; `a` is in units of what they know.
+const SMOOTH: &str =
+    "fn f(a: f32, x: f32) -> f32 { let known = a * a; return select(x, x * known / (1.0 + known), a != 0.0); }";
+
+impl FieldPart<Rank> for ModesPart {
+    fn part(&self) -> &str {
+        &self.leaf
+    }
+
+    fn build(
+        &mut self,
+        rank: &mut Rank,
+        metric: &mut Metric<'_, Rank>,
+        stream: Stream,
+        like: &Vector,
+    ) -> Result<(), InferenceError> {
+        let [modes, cells] = &self.spaces;
+        let total = cells.only().map_or(1, |(_, leaf)| leaf.total()) as f64;
+        let hartley = Hartley::new(rank, cells)?;
+        let mut noise = Vector::new(&rank.gpu, cells)?;
+        rank.white_noise(stream, &mut noise)?;
+        let signs = self.map(rank, SIGN, &noise, false)?;
+        // v = H z / (n a), so that the field of v is z.
+        let mut of_signs = Vector::new(&rank.gpu, modes)?;
+        hartley.run(rank, Direction::Forward, &signs, &mut of_signs)?;
+        let divided = self.map(rank, DIVIDE, &of_signs, true)?;
+        let mut v = Vector::zeros(&mut rank.recorder, like.space())?;
+        let mut own = Vector::over(modes, vec![Contents::Device(v.array(&self.leaf)?.clone())])?;
+        rank.vector_axpby(1.0 / total, &divided, 0.0, &mut own)?;
+        v.put(own);
+        let mut product = rank.like(like)?;
+        metric(rank, &v, &mut product)?;
+        let sum = rank.vector_dot(&v, &product)?.max(0.0);
+        // The field of the product over the amplitudes is n F z.
+        let product = Vector::over(modes, vec![Contents::Device(product.array(&self.leaf)?.clone())])?;
+        let divided = self.map(rank, DIVIDE, &product, true)?;
+        let mut field = Vector::new(&rank.gpu, cells)?;
+        hartley.run(rank, Direction::Adjoint, &divided, &mut field)?;
+        let mut precision = Vector::new(&rank.gpu, cells)?;
+        rank.multiply(1.0, [&signs, &field], 0.0, &mut precision)?;
+        // Amplitudes in units in which data know modes above 1.
+        let unit = sum.sqrt();
+        let scaled = rank.gpu.array("inference::modes", self.amplitude.len())?;
+        let plain = std::mem::replace(&mut self.amplitude, scaled);
+        let of = |array: &Array<f32>| Vector::over(modes, vec![Contents::Device(array.clone())]);
+        rank.vector_axpby(unit, &of(&plain)?, 0.0, &mut of(&self.amplitude)?)?;
+        hartley.run(rank, Direction::Forward, &precision, &mut of_signs)?;
+        let smooth = self.map(rank, SMOOTH, &of_signs, true)?;
+        hartley.run(rank, Direction::Adjoint, &smooth, &mut field)?;
+        // In units of the mean, which is sum / n; n twice from transforms, once from the field.
+        let mut relative = Vector::new(&rank.gpu, cells)?;
+        if sum > 0.0 {
+            rank.vector_axpby(1.0 / (sum * total), &field, 0.0, &mut relative)?;
+        } else {
+            relative = Vector::zeros(&mut rank.recorder, cells)?;
+        }
+        let text = format!("fn f(x: f32) -> f32 {{ return log(max(x, {LEAST})); }}");
+        let logarithm = self.map(rank, &text, &relative, false)?;
+        let ones = self.map(rank, "fn f(x: f32) -> f32 { return 1.0; }", &relative, false)?;
+        let sums = rank.reduce(&[Reduction::Dot(&logarithm, &ones), Reduction::Dot(&logarithm, &logarithm)])?;
+        let mean = sums[0] / total;
+        let deviation = (sums[1] / total - mean * mean).max(0.0).sqrt();
+        let step = APART * deviation;
+        // Amplitudes are in units of the sum.
+        let level = |number: usize| (mean + (number as f64 - 1.0) * step).exp() as f32;
+        self.params.levels = [level(0), level(1), level(2), 0.0];
+        if deviation < SAME {
+            // Without transforms the levels are equal.
+            self.params.levels = [1.0; 4];
+            self.params.scale = 1.0 / LEVELS as f32;
+            return Ok(());
+        }
+        self.params.scale = (1.0 / total) as f32;
+        self.params.first = (mean - step) as f32;
+        self.params.per_step = (1.0 / step) as f32;
+        let many = Hartley::new(rank, &self.batches[1])?;
+        self.levels = Some((logarithm.single()?.clone(), many));
+        Ok(())
+    }
+
+    fn share(&mut self, rank: &mut Rank, groups: &SampleGroups) -> Result<(), InferenceError> {
+        let PartParams { levels, first, per_step, scale, .. } = self.params;
+        let has_levels = f32::from(u8::from(self.levels.is_some()));
+        let own = [levels[0], levels[1], levels[2], first, per_step, scale, has_levels];
+        let [a, b, c, first, per_step, scale, has_levels] = groups.share_numbers(own.map(f64::from))?.map(|x| x as f32);
+        self.params = PartParams { levels: [a, b, c, levels[3]], first, per_step, scale, ..self.params };
+        let [modes, cells] = &self.spaces;
+        let amplitude = Vector::over(modes, vec![Contents::Device(self.amplitude.clone())])?;
+        groups.share(rank, 0, amplitude)?;
+        if has_levels == 0.0 {
+            self.levels = None;
+            return Ok(());
+        }
+        let (precision, many) = match self.levels.take() {
+            Some(levels) => levels,
+            None => {
+                (Vector::zeros(&mut rank.recorder, cells)?.single()?.clone(), Hartley::new(rank, &self.batches[1])?)
+            }
+        };
+        groups.share(rank, 0, Vector::over(cells, vec![Contents::Device(precision.clone())])?)?;
+        self.levels = Some((precision, many));
+        Ok(())
+    }
+}
+
+impl Precondition<Rank> for ModesPart {
+    fn apply(&self, rank: &mut Rank, r: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+        let (r, out) = (r.array(&self.leaf)?, out.array(&self.leaf)?);
+        let [many_modes, many_cells] = &self.batches;
+        let [mut modes, mut cells] = [Vector::new(&rank.gpu, many_modes)?, Vector::new(&rank.gpu, many_cells)?];
+        self.record(rank, 0, &[&self.amplitude, r, modes.single()?])?;
+        if let Some((precision, hartley)) = &self.levels {
+            hartley.run(rank, Direction::Adjoint, &modes, &mut cells)?;
+            self.record(rank, 1, &[precision, cells.single()?])?;
+            hartley.run(rank, Direction::Forward, &cells, &mut modes)?;
+        }
+        self.record(rank, 2, &[&self.amplitude, modes.single()?, out])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! Preconditioned conjugate gradients: fewer steps to the same solution, on any ranks.
+
+use super::host_models::{Host, Noise, Problem, linear};
+use super::shared::{field, flat, grid, ranks};
+use meshloom::comm::{Communicator, run_threads};
+use meshloom::gpu::Gpu;
+use meshloom::inference::{
+    AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitations, Expansion, FieldPrior, Fit,
+    FitOptions, InferenceError, IterationOptions, Likelihood, NewtonStop, Precondition, Preconditioner,
+    Preconditioning, PriorSpectrum, SampleGroups, Sampling, VectorSpace,
+};
+use meshloom::operators::{Leaf, Model, PointwiseOperator, Vector};
+use meshloom::random::white_noise;
+use meshloom::{Mesh, Rank};
+
+/// The prior of a log-normal rate: its mean, and whether its spectrum is inferred with it.
+#[derive(Clone, Copy)]
+struct Rate {
+    counts: f64,
+    is_free: bool,
+}
+
+/// Returns the model of a rate whose logarithm has deviation 1 and a power spectrum `k^-3`.
+fn model(rank: &mut Rank, mesh: &Mesh, rate: Rate) -> Result<Model, InferenceError> {
+    let std = if rate.is_free { 0.3 } else { 0.0 };
+    let amplitude = AmplitudePrior::NonParametric {
+        of: PriorSpectrum::Power,
+        fluctuations: [1.0, std],
+        slope: [-3.0, std],
+        flexibility: rate.is_free.then_some([0.3, 0.1]),
+        asperity: rate.is_free.then_some([0.1, 0.05]),
+    };
+    let prior = FieldPrior {
+        name: "sky".into(),
+        offset_mean: rate.counts.ln(),
+        offset_std: [0.3, std],
+        axes: vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }],
+    };
+    let logarithm = CorrelatedField::new(rank, mesh, &prior)?.model()?;
+    let exp = PointwiseOperator::wgsl("fn f(x: f32) -> f32 { return exp(x); }", "f", logarithm.target(), "rate")?;
+    Ok(logarithm.then(&Model::new(exp))?)
+}
+
+/// Returns numbers of a seed for a space, by their places on all ranks.
+fn noise(rank: &mut Rank, model: &Model, seed: u64) -> Result<Vector, InferenceError> {
+    let len: u64 = model.domain().leaves().map(|(_, leaf)| leaf.total()).sum();
+    let values: Vec<f64> = (0..len).map(|at| white_noise(seed, at)).collect();
+    field(rank, model.domain(), &values)
+}
+
+/// Returns the likelihood of the counts that the model expects at its truth, and that truth.
+/// Without `seen` cells all have data.
+fn likelihood(rank: &mut Rank, mesh: &Mesh, rate: Rate, seen: f64) -> Result<(Likelihood, Vector), InferenceError> {
+    let model = model(rank, mesh, rate)?;
+    let truth = noise(rank, &model, 11)?;
+    let expected = model.value(rank, &truth)?;
+    let counts: Vec<f64> = expected.get(&mut rank.recorder, "rate")?.into_iter().map(f64::round).collect();
+    let places: Vec<usize> = flat(rank, &expected)?.into_iter().map(|(place, _)| place).collect();
+    let mask: Vec<bool> = places.iter().map(|&place| white_noise(5, place as u64).abs() <= seen).collect();
+    let leaf = Leaf::cells(mesh);
+    let data = Data { name: "counts", leaf: &leaf, values: &counts, mask: Some(&mask) };
+    Ok((Likelihood::poisson(rank, &data, None)?.amend(&model)?, truth))
+}
+
+fn preconditioner(
+    rank: &mut Rank,
+    likelihood: &Likelihood,
+    place: &Vector,
+) -> Result<Preconditioner<Rank>, InferenceError> {
+    let groups = SampleGroups::one(&Communicator::solo());
+    let found = Preconditioner::new(rank, likelihood, &groups, (place, &[]), Preconditioning::Fields)?;
+    Ok(found.expect("the model has a correlated field"))
+}
+
+#[test]
+fn solutions_are_those_of_plain_steps() {
+    // The metric is 1 or more, so that a solution is as far from the exact one as its residual is
+    // long, and two are twice as far apart at most; as much again for residuals rounded to f32.
+    const RESIDUAL: f64 = 0.02;
+    let rules = CgOptions { maxiter: Some(2000), ..CgOptions::resnorm(RESIDUAL) };
+    for (is_free, seen, fewer) in [(false, 9.0, 8), (true, 9.0, 4), (false, 0.7, 6), (true, 0.7, 4)] {
+        ranks([1, 1], |rank| {
+            let mesh = grid(rank, &[48, 40], &[0.02]);
+            let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free }, seen)?;
+            let own = preconditioner(rank, &likelihood, &truth)?;
+            assert_eq!((own.products() == 1, own.directions() == 0), (!is_free, !is_free), "{own:?}");
+            let draw = |rank: &mut Rank, own: Option<&Preconditioner<Rank>>| {
+                let expansion = Expansion::new(rank, &likelihood, &truth, &[])?.with_preconditioner(own);
+                expansion.linear(rank, &Excitations::Seed(3), [0, 0], &rules)
+            };
+            let (plain, mut found) = (draw(rank, None)?, draw(rank, Some(&own))?);
+            assert!(plain.error_ratio <= 1.0 && found.error_ratio <= 1.0);
+            let (few, many) = (found.iterations, plain.iterations);
+            assert!(fewer * few <= many, "free {is_free}, seen {seen}: {few} steps instead of {many}");
+            rank.vector_axpby(-1.0, &plain.x, 1.0, &mut found.x)?;
+            let apart = rank.vector_dot(&found.x, &found.x)?.sqrt();
+            assert!(apart < 4.0 * RESIDUAL, "free {is_free}, seen {seen}: {apart}");
+            Ok(())
+        });
+    }
+}
+
+/// `x.P y` is `y.P x`, and `x.P x` positive, to the rounding of sums of some 2000 numbers.
+#[test]
+fn it_is_symmetric_and_positive() {
+    ranks([1, 1], |rank| {
+        let mesh = grid(rank, &[48, 40], &[0.02]);
+        let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, 9.0)?;
+        let own = preconditioner(rank, &likelihood, &truth)?;
+        let rate = Rate { counts: 10.0, is_free: true };
+        let model = model(rank, &mesh, rate)?;
+        let [x, y] = [noise(rank, &model, 21)?, noise(rank, &model, 22)?];
+        let [mut px, mut py] = [VectorSpace::like(rank, &x)?, VectorSpace::like(rank, &x)?];
+        own.apply(rank, &x, &mut px)?;
+        own.apply(rank, &y, &mut py)?;
+        let [xpy, ypx] = [rank.vector_dot(&x, &py)?, rank.vector_dot(&y, &px)?];
+        let [xx, yy] = [rank.vector_dot(&x, &px)?, rank.vector_dot(&y, &py)?];
+        assert!(xx > 0.0 && yy > 0.0, "{xx} {yy}");
+        assert!((xpy - ypx).abs() < 1e-5 * (xx * yy).sqrt(), "{xpy} {ypx} of {xx} {yy}");
+        Ok(())
+    });
+}
+
+#[test]
+fn samples_have_the_same_bits_on_any_ranks() {
+    let mut first = None;
+    // Odd numbers of lines, so that ranks have other numbers of cells than of modes.
+    for parts in [[1, 1], [1, 2], [1, 3], [1, 5]] {
+        let found = ranks(parts, |rank| {
+            let mesh = grid(rank, &[21, 10], &[0.02]);
+            let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, 0.9)?;
+            let own = preconditioner(rank, &likelihood, &truth)?;
+            let expansion = Expansion::new(rank, &likelihood, &truth, &[])?.with_preconditioner(Some(&own));
+            let found = expansion.linear(rank, &Excitations::Seed(3), [0, 0], &CgOptions::default())?;
+            flat(rank, &found.x)
+        });
+        let mut all: Vec<(usize, u32)> = found.concat().iter().map(|&(at, x)| (at, (x as f32).to_bits())).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0), "ranks differ");
+        assert_eq!(*first.get_or_insert(all.clone()), all, "{parts:?}");
+    }
+}
+
+/// Groups share a preconditioner, and minimize together.
+#[test]
+fn fits_have_the_same_bits_for_every_number_of_groups() {
+    let options = meshloom_sanitizer::options().unwrap();
+    let mut first = None;
+    for count in [1, 2] {
+        let found = run_threads(count, |comm| -> Result<_, InferenceError> {
+            let (groups, own) = SampleGroups::split(&comm, count)?;
+            let rank = &mut Rank::new(own, Gpu::open(&options, 0)?)?;
+            let mesh = grid(rank, &[12, 10], &[0.02]);
+            let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, 9.0)?;
+            let each = |_| IterationOptions {
+                pairs: 2,
+                sampling: Sampling::Linear(Draw::New),
+                constants: vec!["sky/slope".into()],
+                point_estimates: vec!["sky/flexibility".into()],
+                ..IterationOptions::default()
+            };
+            let fit = Fit::new(rank, &likelihood, &groups, &truth, &FitOptions::new(2).each(each))?.run(rank)?;
+            let last = fit.history()[1].clone();
+            // Without a limit of its own, as steps that gain less than 0.1 are the last.
+            assert_eq!((last.stop, last.sampling.unconverged), (NewtonStop::Value, 0));
+            let position = flat(rank, &fit.samples().position)?;
+            Ok((last.energy.to_bits(), position.iter().map(|x| x.1.to_bits()).collect::<Vec<_>>()))
+        });
+        for found in found.unwrap_or_else(|error| panic!("{count} groups: {error}")) {
+            assert_eq!(*first.get_or_insert(found.clone()), found, "{count} groups");
+        }
+    }
+}
+
+/// A model without a field: directions alone, in f64.
+#[test]
+fn any_model_may_be_preconditioned() {
+    let (cells, latent) = (40, 30);
+    // Columns fall off, so that few directions are known well.
+    let row = |cell: usize| (0..latent).map(move |k| 30.0 * 0.5f64.powi(k as i32) * white_noise(k as u64, cell as u64));
+    let rows = (0..cells).map(|cell| row(cell).collect()).collect();
+    let data = (0..cells).map(|cell| white_noise(99, cell as u64)).collect();
+    let noise = Noise::Gaussian { std: 0.3 };
+    let problem = Problem { noise, data, latent, forward: Box::new(linear(rows)) };
+    let (mut host, groups) = (Host::new([("a", 10), ("b", 20)]), SampleGroups::one(&Communicator::solo()));
+    let place = vec![0.1; latent];
+    let mut build =
+        |fixed: &[String], kind| Preconditioner::new(&mut host, &problem, &groups, (&place, fixed), kind).unwrap();
+    assert!(build(&[], Preconditioning::Off).is_none() && build(&[], Preconditioning::Fields).is_none());
+    for fixed in [vec![], vec!["b".to_string()]] {
+        let own = build(&fixed, Preconditioning::Always).unwrap();
+        assert!((6..=16).contains(&own.directions()), "{own:?}");
+        let mut host = Host::new([("a", 10), ("b", 20)]);
+        let rules = CgOptions { maxiter: Some(500), ..CgOptions::resnorm(1e-9) };
+        let mut draw = |own| {
+            let expansion = Expansion::new(&mut host, &problem, &place, &fixed).unwrap().with_preconditioner(own);
+            expansion.linear(&mut host, &Excitations::Seed(3), [0, 0], &rules).unwrap()
+        };
+        let (plain, found) = (draw(None), draw(Some(&own)));
+        assert!(2 * found.iterations <= plain.iterations, "{} and {}", found.iterations, plain.iterations);
+        let apart = plain.x.iter().zip(&found.x).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(apart < 1e-8, "{apart}");
+        assert!(fixed.is_empty() || found.x[10..].iter().all(|&x| x == 0.0));
+    }
+}
