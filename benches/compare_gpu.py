@@ -7,8 +7,10 @@
     python3 benches/compare_gpu.py knn                # jz-tree (pip install "jztree[cuda12]"): k = 8, 16 and 30
     python3 benches/compare_gpu.py fof                # jz-tree: b = 0.2 and 0.7 in a periodic box
     python3 benches/compare_gpu.py pm                 # JaxPM (pip install jaxpm "jax[cuda12]"): a step, a particle for each cell
+    python3 benches/compare_gpu.py infer              # NIFTy.re (pip install nifty "jax[cuda12]" meshloom): fits of 64^2, 128^2, 256^2 and 64^3 counts
     python3 benches/compare_gpu.py all --report R.json --save S.json   # all that `meshloom bench --all --save R.json` measured
     python3 benches/compare_gpu.py knn --cpu --size 10000    # NumPy and SciPy in place of CUDA, anywhere
+    python3 benches/compare_gpu.py infer --cpu --size 64,32x32x32    # NIFTy.re on the processor
 
 Both sides are measured one after the other on as many values or points of the same kind, each with its own numbers: medians
 of warmed runs, with the device idle before and after. Trees are built within the time, on both sides. With `all`, libraries
@@ -17,16 +19,23 @@ that are not installed are named and left out, and what was compared is saved af
 What differs: torch.fft divides by no number of cells here, which would be a pass of its own, and makes real transforms of three axes of two
 transforms of fewer; torch.sort gives the sorted keys and an index of 64 bits, meshloom an order of 32 bits. Keys are uniform on the other side.
 JaxPM paints and reads with floating-point additions and `exact` derivatives in Fourier space, at random displacements of a quarter of a cell.
+
+`infer` times the Python packages of both sides, each fit in a process of its own (`infer_fit.py`). A first fit creates the model and compiles; the
+directory of meshloom's kernels is empty before it. Further fits repeat `optimize_kl` in the same process. The model, the counts, the start, the number
+of pairs and iterations, and the stopping rules are the same; random numbers differ. NIFTy.re evaluates the energies of both results in f64.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 
 class Failed(Exception):
@@ -146,6 +155,21 @@ class JaxPM:
         self.jax.clear_caches()
 
 
+class NiftyRe:
+    """Fits of NIFTy.re, each in a process of its own."""
+
+    device = None
+
+    def __init__(self, any_device=False):
+        self.options = [] if any_device else ["--gpu"]
+        self.platform = {"JAX_PLATFORMS": "cpu"} if any_device else {}
+
+    def infer(self, arguments, shape):
+        result = fit(arguments, "nifty", shape, self.options, self.platform)
+        self.device = f"{result['device']['name']}, NIFTy.re {result['version']}"
+        return result
+
+
 class Processor:
     """NumPy and SciPy, on all cores where they can use them."""
 
@@ -219,8 +243,37 @@ def median(side, work, runs):
     return statistics.median(took(repeats) for _ in range(runs))
 
 
+def fit(arguments, what, shape, options=(), environment=None):
+    """What `infer_fit.py` prints for this side and shape."""
+    command = [sys.executable, str(Path(__file__).with_name("infer_fit.py")), what, shape, arguments.scratch]
+    command += ["--iterations", str(arguments.iterations), "--runs", str(arguments.runs), "--seconds", "20", *options]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
+    if done.returncode != 0:
+        raise Failed(f"`{' '.join(command)}` failed with exit code {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def fits(arguments, sizes):
+    """Fits of counts by meshloom's Python package, without kernels of earlier runs."""
+    for module in ("meshloom", "nifty", "jax"):
+        if importlib.util.find_spec(module) is None:
+            raise Failed(f'{module} is missing; install meshloom (`make wheel`), nifty and "jax[cuda12]" (or jax with --cpu) for this Python')
+    results = []
+    for size in sizes.split(","):
+        shape = size if "x" in size else f"{size}x{size}"
+        environment = {"MESHLOOM_CACHE": tempfile.mkdtemp(dir=arguments.scratch), "RUST_BACKTRACE": "0"}
+        if arguments.device:
+            environment["MESHLOOM_DEVICE"] = arguments.device
+        results.append({"shape": shape, "iterations": arguments.iterations, **fit(arguments, "meshloom", shape, environment=environment)})
+        keep = Path(arguments.scratch)
+        os.replace(keep / "meshloom.npz", keep / f"meshloom-{shape}.npz")
+    return {"subject": "infer", "device": results[0]["device"], "results": results}
+
+
 def ours(arguments, subject, options):
-    """What `meshloom bench SUBJECT --json` prints."""
+    """What `meshloom bench SUBJECT --json` prints; for `infer`, what fits by the Python package print."""
+    if subject == "infer":
+        return fits(arguments, options[1])
     command = [arguments.meshloom, "bench", subject, "--json", "--runs", str(arguments.runs), *options]
     if arguments.device:
         command += ["--device", arguments.device]
@@ -246,11 +299,11 @@ class Table:
         self.subject, self.peer, self.rows = subject, peer, []
         print(f"\n{subject:<34} {'meshloom':>14} {peer:>14} {'ratio':>7} {'of copy':>8}", flush=True)
 
-    def add(self, name, mine, theirs, of_copy=None):
+    def add(self, name, mine, theirs, of_copy=None, **more):
         part = "" if of_copy is None else f"{of_copy:.2f}"
         print(f"{name:<34} {mine * 1e3:>11.3f} ms {theirs * 1e3:>11.3f} ms {mine / theirs:>7.2f} {part:>8}", flush=True)
         row = {"subject": self.subject, "what": name, "meshloom": mine, "peer": self.peer, "seconds": theirs}
-        self.rows.append({**row, "ratio": mine / theirs, "of_copy": of_copy})
+        self.rows.append({**row, "ratio": mine / theirs, "of_copy": of_copy, **more})
 
 
 def fft(side, arguments, report, table):
@@ -302,6 +355,34 @@ def pm(side, arguments, report, table):
         side.release()
 
 
+def infer(side, arguments, report, table):
+    scratch = Path(arguments.scratch)
+    for mine in report["results"]:
+        shape = mine["shape"]
+        if not (scratch / f"meshloom-{shape}.npz").exists():
+            raise Failed("fits are compared in one run: leave out --report")
+        theirs = side.infer(arguments, shape)
+        os.replace(scratch / f"meshloom-{shape}.npz", scratch / "meshloom.npz")
+        quality = fit(arguments, "judge", shape)
+        table.add(f"{shape} counts, first fit", mine["first_seconds"], theirs["first_seconds"], quality=quality, sides=[mine, theirs])
+        table.add(f"{shape} counts, further fits", *[statistics.median(result["again_seconds"]) for result in (mine, theirs)])
+
+        def both(values, form):
+            return " and ".join(form.format(value) for value in values)
+
+        def count(what):
+            return both([sum(step[what] for step in result["again_iterations"]) for result in (mine, theirs)], "{}")
+
+        def judged(what, form):
+            return both([quality[name][what] for name in ("meshloom", "nifty")], form)
+
+        print(f"    energy at the position {judged('energy_of_position', '{:.0f}')}, mean of samples {judged('mean_energy', '{:.0f}')}")
+        print(f"    log rate: error {judged('error_of_log_rate', '{:.4f}')}, standard deviation {judged('std_of_log_rate', '{:.4f}')}")
+        print(f"    steps of the slowest samples {count('sample_steps')}, samples that missed their target {count('unconverged')}")
+        print(f"    Newton steps {count('newton_steps')}, products with the metric {count('metrics')}")
+        print(f"    host memory {both([result['host_bytes'] / 1e6 for result in (mine, theirs)], '{:.0f}')} MB", flush=True)
+
+
 # How a subject is compared, its sizes, other words for meshloom, the other side, and its names with CUDA and without.
 SUBJECTS = {
     "fft": (fft, "256,512,1024", [], Torch, ["torch (cuFFT)", "NumPy"]),
@@ -309,15 +390,16 @@ SUBJECTS = {
     "knn": (knn, "1000000,10000000,30000000", ["--k", "8,16,30"], JzTree, ["jz-tree", "SciPy"]),
     "fof": (fof, "1000000,10000000", ["--box", "1", "--linking-parameter", "0.2,0.7"], JzTree, ["jz-tree", "SciPy"]),
     "pm": (pm, "128,256,512", ["--mesh-factor", "1"], JaxPM, ["JaxPM", "JaxPM"]),
+    "infer": (infer, "64,128,256,64x64x64", [], NiftyRe, ["NIFTy.re", "NIFTy.re"]),
 }
 # Subjects that `meshloom bench --all` measures in another form than the peer has.
-OTHER_FORMS = ["pm"]
+OTHER_FORMS = ["pm", "infer"]
 
 
 def compare(subject, arguments, report):
     """The rows of one subject, whose report of meshloom is given."""
     function, _, _, library, names = SUBJECTS[subject]
-    side = library() if not arguments.cpu else JaxPM(any_device=True) if library is JaxPM else Processor()
+    side = library() if not arguments.cpu else library(any_device=True) if library in (JaxPM, NiftyRe) else Processor()
     table = Table(subject, names[arguments.cpu])
     function(side, arguments, report, table)
     return side.device, table.rows
@@ -379,6 +461,7 @@ def main():
     parser.add_argument("what", choices=[*SUBJECTS, "all"], nargs="?", default="fft")
     parser.add_argument("--size", help="cells along each axis, keys or points, with commas between")
     parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--iterations", type=int, default=4, help="of each fit of infer")
     parser.add_argument("--meshloom", default="target/release/meshloom", help="the program")
     parser.add_argument("--device", help="adapter, as `meshloom devices` lists them")
     parser.add_argument("--report", help="what meshloom measured before, as `bench --json` printed it")
@@ -387,7 +470,8 @@ def main():
     parser.add_argument("--cpu", action="store_true", help="NumPy and SciPy instead of CUDA")
     arguments = parser.parse_args()
     try:
-        run(arguments)
+        with tempfile.TemporaryDirectory() as arguments.scratch:
+            run(arguments)
     except (Failed, OSError, ValueError) as error:
         sys.exit(f"compare_gpu: {error}")
 

@@ -3,7 +3,7 @@
 #
 #   scripts/gpu.sh [OPTIONS]                builds in release mode, then tests and measures
 #   scripts/gpu.sh [OPTIONS] PREBUILT_DIR   tests and measures with the programs in that directory, and builds nothing
-#   scripts/gpu.sh --pack DIR               builds the programs for the line above (without MPI and HDF5) and puts them there
+#   scripts/gpu.sh --pack DIR               builds the programs for the line above (without MPI and HDF5) and puts them there, with the wheel of `make wheel` if there is one
 #
 #   --out DIR       where the results go [gpu-report]
 #   --seconds N     most seconds of all together, 60 at least, building aside [520]
@@ -11,7 +11,7 @@
 #   --small         small sizes on any device, to try the script; compares with NumPy and SciPy
 #
 # Results: devices.txt, tests.txt (and, where one failed, compare.txt: which kernel does what its text does not say), bench.json and table.txt (all that meshloom measured), comparison.txt (beside cuFFT and CUB as
-# PyTorch calls them, and jz-tree, as far as Python finds them), report.json (all of it, with the date and the driver). Files grow as things are measured, so that one who ends this has what there is.
+# PyTorch calls them, jz-tree, JaxPM and NIFTy.re, as far as Python finds them; NIFTy.re only with meshloom's wheel), report.json (all of it, with the date and the driver). Files grow as things are measured, so that one who ends this has what there is.
 # Exit code 1 where a test or a benchmark failed or there is no GPU; what can be measured is measured all the same.
 set -euo pipefail
 from=$PWD
@@ -49,6 +49,9 @@ build() {
         sed -n 's/.*"name":"gpu".*"executable":"\([^"]*\)".*/\1/p' | tail -1
 }
 
+# The newest wheel of a directory, which `compare_gpu.py infer` needs; nothing if there is none.
+wheel_of() { find "$1" -maxdepth 1 -name 'meshloom-*.whl' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -1 | cut -d' ' -f2- || true; }
+
 # With the tracked files of the tree, which travel along, less than 64 MiB.
 most_bytes=$((50 * 1000 * 1000))
 if [ -n "$pack" ]; then
@@ -58,15 +61,18 @@ if [ -n "$pack" ]; then
     cp target/release/meshloom "$pack/meshloom"
     cp "$tests" "$pack/gpu_tests"
     strip "$pack/meshloom" "$pack/gpu_tests"
-    size=$(cat "$pack/meshloom" "$pack/gpu_tests" | wc -c)
+    rm -f "$pack"/meshloom-*.whl
+    wheel=$(wheel_of target/wheels)
+    [ -z "$wheel" ] || cp "$wheel" "$pack"
+    size=$(cat "$pack"/* | wc -c)
     [ "$size" -le "$most_bytes" ] || fail "the programs have $size bytes, more than $most_bytes"
-    say "$pack/meshloom and $pack/gpu_tests: $size bytes"
+    say "$pack/meshloom, $pack/gpu_tests${wheel:+ and a wheel}: $size bytes"
     exit 0
 fi
 if [ -n "$prebuilt" ]; then
-    program=$prebuilt/meshloom tests=$prebuilt/gpu_tests
+    program=$prebuilt/meshloom tests=$prebuilt/gpu_tests wheel=$(wheel_of "$prebuilt")
 else
-    tests=$(build) program=target/release/meshloom
+    tests=$(build) program=target/release/meshloom wheel=$(wheel_of target/wheels)
 fi
 for file in "$program" "$tests"; do
     [ -x "$file" ] || fail "$file is no program; make it with: scripts/gpu.sh --pack DIR"
@@ -140,6 +146,9 @@ timeout -k 5 "$(part 3 4)" "$program" bench --all --kernels "${sizes[@]}" --runs
 
 if [ -e "$out/bench.json" ] && command -v python3 >/dev/null; then
     say 'beside other libraries'
+    if [ -n "$wheel" ] && python3 -m pip install --quiet --no-deps --no-index --target "$kernels/python" "$wheel"; then
+        export PYTHONPATH=$kernels/python${PYTHONPATH:+:$PYTHONPATH}
+    fi
     where=()
     [ -z "$small" ] || where=(--cpu)
     code=0
