@@ -117,7 +117,7 @@ kernels=$(mktemp -d)
 trap 'rm -rf "$kernels"' EXIT
 testing() { MESHLOOM_CACHE=${MESHLOOM_CACHE:-$kernels} timeout -k 5 "$@"; }
 # They need no device.
-host_only=(--skip inference::host:: --skip inference::convergence:: --skip pm::cosmology:: --skip pm::mass_function::)
+host_only=(--skip inference::host:: --skip inference::convergence:: --skip inference::evaluations:: --skip pm::cosmology:: --skip pm::mass_function::)
 code=0
 testing "$for_tests" "$tests" "${host_only[@]}" >"$out/tests.txt" 2>&1 || code=$?
 grep -E '^test result|^test .* FAILED$' "$out/tests.txt" || tail -5 "$out/tests.txt"

@@ -241,12 +241,10 @@ struct Curve<'a, S: VectorSpace> {
     tau: S::Vector,
 }
 
-impl<S: VectorSpace> Objective<S> for Curve<'_, S> {
-    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError> {
+impl<S: VectorSpace> Curve<'_, S> {
+    /// Returns `t - g(x)` and the value, for the coordinates `tau` of `x`.
+    fn rest(&self, space: &mut S, x: &S::Vector, mut tau: S::Vector) -> Result<(S::Vector, f64), InferenceError> {
         let expansion = self.expansion;
-        let at = expansion.likelihood.at(space, x)?;
-        let mut tau = space.like(&self.tau)?;
-        expansion.at.coordinates(space, x, &mut tau)?;
         space.axpby(-1.0, &self.tau, 1.0, &mut tau)?;
         // rest = t - (x - e + L (tau(x) - tau(e)))
         let mut rest = space.like(&self.t)?;
@@ -256,7 +254,23 @@ impl<S: VectorSpace> Objective<S> for Curve<'_, S> {
         space.axpby(1.0, &self.t, -1.0, &mut rest)?;
         clear(space, expansion.point_estimates, &mut rest)?;
         let value = space.dot(&rest, &rest)? / 2.0;
+        Ok((rest, value))
+    }
+}
+
+impl<S: VectorSpace> Objective<S> for Curve<'_, S> {
+    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError> {
+        let at = self.expansion.likelihood.at(space, x)?;
+        let mut tau = space.like(&self.tau)?;
+        self.expansion.at.coordinates(space, x, &mut tau)?;
+        let (rest, value) = self.rest(space, x, tau)?;
         Ok((value, Box::new(CurveAt { curve: self, at, rest })))
+    }
+
+    fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError> {
+        let mut tau = space.like(&self.tau)?;
+        self.expansion.at.coordinates(space, x, &mut tau)?;
+        Ok(self.rest(space, x, tau)?.1)
     }
 
     /// Returns the length in the metric at the expansion point: `sqrt(p.M p)`.

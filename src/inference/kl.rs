@@ -43,6 +43,29 @@ impl<S: VectorSpace> Kl<'_, S> {
         }
         Ok(place)
     }
+
+    /// Returns the value, from the likelihood's energies at the places of this group's samples.
+    fn mean_value(
+        &self,
+        space: &mut S,
+        places: &[S::Vector],
+        energies: Vec<Result<f64, InferenceError>>,
+    ) -> Result<f64, InferenceError> {
+        let squares: Vec<_> = places.iter().map(|place| Reduction::Dot(place, place)).collect();
+        // An energy that is not finite must not keep the other groups waiting: all learn of it.
+        let squares = match space.reduce(&squares) {
+            Err(InferenceError::NotFinite { value, .. }) => vec![value; places.len()],
+            squares => squares?,
+        };
+        let value = |(energy, square): (Result<f64, InferenceError>, f64)| match energy {
+            Ok(energy) => Ok(energy + square / 2.0),
+            Err(InferenceError::NotFinite { value, .. }) => Ok(value),
+            Err(error) => Err(error),
+        };
+        let values: Vec<f64> = energies.into_iter().zip(squares).map(value).collect::<Result<_, _>>()?;
+        let mean = self.groups.sum_numbers(&values)? / self.samples.terms() as f64;
+        InferenceError::finite("the energy, averaged over samples,", mean)
+    }
 }
 
 impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
@@ -61,23 +84,20 @@ impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
             }
             places.push(place);
         }
-        let squares: Vec<_> = places.iter().map(|place| Reduction::Dot(place, place)).collect();
-        // An energy that is not finite must not keep the other groups waiting: all learn of it.
-        let squares = match space.reduce(&squares) {
-            Err(InferenceError::NotFinite { value, .. }) => vec![value; places.len()],
-            squares => squares?,
-        };
-        let value = |(energy, square): (Result<f64, InferenceError>, f64)| match energy {
-            Ok(energy) => Ok(energy + square / 2.0),
-            Err(InferenceError::NotFinite { value, .. }) => Ok(value),
-            Err(error) => Err(error),
-        };
-        let values: Vec<f64> = energies.into_iter().zip(squares).map(value).collect::<Result<_, _>>()?;
-        let mean = self.groups.sum_numbers(&values)? / self.samples.terms() as f64;
-        let value = InferenceError::finite("the energy, averaged over samples,", mean)?;
+        let value = self.mean_value(space, &places, energies)?;
         let whole = self.preconditioner.map(|own| own as &dyn Precondition<S>);
         let preconditioner = whole.map(|whole| Without { whole, parts: self.constants });
         Ok((value, Box::new(KlAt { kl: self, first: block.start, places, kept, preconditioner })))
+    }
+
+    fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError> {
+        let (mut places, mut energies) = (Vec::new(), Vec::new());
+        for sample in self.groups.block(self.samples.terms()) {
+            let place = self.place(space, x, sample)?;
+            energies.push(self.likelihood.energy(space, &place));
+            places.push(place);
+        }
+        self.mean_value(space, &places, energies)
     }
 
     fn free(&self, space: &mut S, x: &S::Vector) -> u64 {

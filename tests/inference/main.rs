@@ -15,6 +15,7 @@ mod shared;
 
 mod convergence;
 mod device;
+mod evaluations;
 mod host;
 mod models;
 mod preconditioner;
