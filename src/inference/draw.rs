@@ -189,20 +189,45 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         [iteration, sample]: [u32; 2],
         options: &CgOptions,
     ) -> Result<CgOutcome<S::Vector>, InferenceError> {
-        let (t, prior) = self.metric_sample(space, excitations, [iteration, sample])?;
+        let start = self.metric_sample(space, excitations, [iteration, sample])?;
+        self.straighten(space, (&start.0, start.1), sample, options)
+    }
+
+    /// Returns the residual of a straight sample of a metric sample `t` and its part `prior`.
+    fn straighten(
+        &self,
+        space: &mut S,
+        (t, prior): (&S::Vector, S::Vector),
+        sample: u32,
+        options: &CgOptions,
+    ) -> Result<CgOutcome<S::Vector>, InferenceError> {
         let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| {
             self.at.metric(space, v, out)?;
             clear(space, self.point_estimates, out)?;
             space.axpby(1.0, v, 1.0, out)
         };
         let preconditioner = self.preconditioner.map(|own| own as &dyn Precondition<S>);
-        let found = conjugate_gradient(space, &mut metric, preconditioner, &t, Some(prior), options)?;
+        let found = conjugate_gradient(space, &mut metric, preconditioner, t, Some(prior), options)?;
         match found.stop {
             CgStop::NotPositive(curvature) => {
                 Err(InferenceError::NotPositive { what: format!("the metric, for sample {sample}"), curvature })
             }
             _ => Ok(found),
         }
+    }
+
+    /// Returns the coordinates of `x`, where `at` has the derivatives.
+    fn coordinates(
+        &self,
+        space: &mut S,
+        at: &dyn LogLikelihoodAt<S>,
+        x: &S::Vector,
+    ) -> Result<S::Vector, InferenceError> {
+        let mut tau = self.likelihood.data(space)?;
+        if !at.coordinates_about(space, &*self.at, &mut tau)? {
+            self.at.coordinates(space, x, &mut tau)?;
+        }
+        Ok(tau)
     }
 
     /// Returns the residual of a bent sample of this sign (1 or -1), starting from `residual`.
@@ -218,14 +243,23 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         residual: &S::Vector,
         options: &NewtonOptions,
     ) -> Result<NewtonOutcome<S::Vector>, InferenceError> {
-        let (positive, _) = self.metric_sample(space, excitations, sample)?;
-        let mut t = space.like(&positive)?;
-        space.axpby(sign, &positive, 0.0, &mut t)?;
-        let mut tau = self.likelihood.data(space)?;
-        self.at.coordinates(space, &self.position, &mut tau)?;
+        let (t, _) = self.metric_sample(space, excitations, sample)?;
+        self.bend(space, &t, sign, residual, options)
+    }
+
+    /// Returns the residual of the sample of this sign of a metric sample `t`, bent from `residual`.
+    fn bend(
+        &self,
+        space: &mut S,
+        t: &S::Vector,
+        sign: f64,
+        residual: &S::Vector,
+        options: &NewtonOptions,
+    ) -> Result<NewtonOutcome<S::Vector>, InferenceError> {
+        let tau = self.coordinates(space, &*self.at, &self.position)?;
         let mut x = space.copy(&self.position)?;
         space.axpby(1.0, residual, 1.0, &mut x)?;
-        let curve = Curve { expansion: self, t, tau };
+        let curve = Curve { expansion: self, t, sign, tau };
         let mut found = newton_cg(space, &curve, x, options, &mut |_| {})?;
         space.axpby(-1.0, &self.position, 1.0, &mut found.x)?;
         clear(space, self.point_estimates, &mut found.x)?;
@@ -233,10 +267,11 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
     }
 }
 
-/// `|t - g(x)|^2 / 2` of a curved sample.
+/// `|t - g(x)|^2 / 2` of a curved sample, or with `-t` for the negative sign.
 struct Curve<'a, S: VectorSpace> {
     expansion: &'a Expansion<'a, S>,
-    t: S::Vector,
+    t: &'a S::Vector,
+    sign: f64,
     /// `tau(e)`.
     tau: S::Vector,
 }
@@ -247,11 +282,11 @@ impl<S: VectorSpace> Curve<'_, S> {
         let expansion = self.expansion;
         space.axpby(-1.0, &self.tau, 1.0, &mut tau)?;
         // rest = t - (x - e + L (tau(x) - tau(e)))
-        let mut rest = space.like(&self.t)?;
+        let mut rest = space.like(self.t)?;
         expansion.left(space, &tau, &mut rest)?;
         space.axpby(1.0, x, 1.0, &mut rest)?;
         space.axpby(-1.0, &expansion.position, 1.0, &mut rest)?;
-        space.axpby(1.0, &self.t, -1.0, &mut rest)?;
+        space.axpby(self.sign, self.t, -1.0, &mut rest)?;
         clear(space, expansion.point_estimates, &mut rest)?;
         let value = space.dot(&rest, &rest)? / 2.0;
         Ok((rest, value))
@@ -261,8 +296,7 @@ impl<S: VectorSpace> Curve<'_, S> {
 impl<S: VectorSpace> Objective<S> for Curve<'_, S> {
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError> {
         let at = self.expansion.likelihood.at(space, x)?;
-        let mut tau = space.like(&self.tau)?;
-        self.expansion.at.coordinates(space, x, &mut tau)?;
+        let tau = self.expansion.coordinates(space, &*at, x)?;
         let (rest, value) = self.rest(space, x, tau)?;
         Ok((value, Box::new(CurveAt { curve: self, at, rest })))
     }
@@ -388,6 +422,10 @@ impl<S: VectorSpace> Drawing<'_, S> {
         let moves = self.sampling == Sampling::Update && samples.count() == count;
         // Both signs of a pair have the straight residual of the positive sign.
         let mut straight: Option<(usize, CgOutcome<S::Vector>)> = None;
+        // Both signs also have its metric sample.
+        let mut metric_sample: Option<(usize, S::Vector)> = None;
+        // Without steps no sample is bent, and likelihoods need no coordinates.
+        let bends = !matches!(self.sampling, Sampling::Linear(_)) && self.curve.maxiter > 0;
         for sample in self.groups.block(count) {
             let (pair, sign) = (sample / 2, if sample % 2 == 0 { 1.0 } else { -1.0 });
             let key = [self.drawn_in, pair as u32];
@@ -402,7 +440,12 @@ impl<S: VectorSpace> Drawing<'_, S> {
                 _ => {
                     let positive = match straight.take() {
                         Some((of, positive)) if of == pair => positive,
-                        _ => expansion.linear(space, self.excitations, key, &self.linear)?,
+                        _ => {
+                            let (t, prior) = expansion.metric_sample(space, self.excitations, key)?;
+                            let positive = expansion.straighten(space, (&t, prior), key[1], &self.linear)?;
+                            metric_sample = bends.then_some((pair, t));
+                            positive
+                        }
                     };
                     space.axpby(sign, &positive.x, 0.0, &mut residual)?;
                     let (steps, error_ratio) = (positive.iterations, positive.error_ratio);
@@ -410,9 +453,13 @@ impl<S: VectorSpace> Drawing<'_, S> {
                     SampleOutcome { steps, error_ratio, curve: None }
                 }
             };
-            // Without steps no sample is bent, and likelihoods need no coordinates.
-            if !matches!(self.sampling, Sampling::Linear(_)) && self.curve.maxiter > 0 {
-                let bent = expansion.curve(space, self.excitations, key, sign, &residual, &self.curve)?;
+            if bends {
+                let t = match metric_sample.take() {
+                    Some((of, t)) if of == pair => t,
+                    _ => expansion.metric_sample(space, self.excitations, key)?.0,
+                };
+                let bent = expansion.bend(space, &t, sign, &residual, &self.curve)?;
+                metric_sample = (sign > 0.0).then_some((pair, t));
                 residual = bent.x;
                 outcome.curve = Some(bent.stop);
             }

@@ -89,6 +89,25 @@ pub trait LogLikelihoodAt<S: VectorSpace> {
     /// wrong width. [`check_metric`](super::check_metric) compares the two. Fails with
     /// [`InferenceError::NoTransformation`] if the likelihood has no coordinates.
     fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+
+    /// Computes the coordinates of this point about `expansion` without evaluating the model again.
+    ///
+    /// They must have the same bits as `expansion.coordinates` of the point. Returns `false` if the
+    /// likelihood computes them from the latent values alone, as is the default.
+    fn coordinates_about(
+        &self,
+        _space: &mut S,
+        _expansion: &dyn LogLikelihoodAt<S>,
+        _out: &mut S::Vector,
+    ) -> Result<bool, InferenceError> {
+        Ok(false)
+    }
+
+    /// Returns the value of the model at the point in the space of the data, if
+    /// [`coordinates_about`](Self::coordinates_about) needs the value at the expansion point.
+    fn model_value(&self) -> Result<Option<S::Vector>, InferenceError> {
+        Ok(None)
+    }
 }
 
 /// A part of latent values that excites the modes of a field, and the approximate inverse of the
@@ -248,5 +267,23 @@ impl<S: VectorSpace> LogLikelihoodAt<S> for TemperedAt<'_, S> {
 
     fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
         divided(space, self.temperature.sqrt(), out, |space, out| self.at.coordinates(space, x, out))
+    }
+
+    fn coordinates_about(
+        &self,
+        space: &mut S,
+        expansion: &dyn LogLikelihoodAt<S>,
+        out: &mut S::Vector,
+    ) -> Result<bool, InferenceError> {
+        let mut whole = space.like(out)?;
+        let has_all = self.at.coordinates_about(space, expansion, &mut whole)?;
+        if has_all {
+            space.axpby(1.0 / self.temperature.sqrt(), &whole, 0.0, out)?;
+        }
+        Ok(has_all)
+    }
+
+    fn model_value(&self) -> Result<Option<S::Vector>, InferenceError> {
+        self.at.model_value()
     }
 }

@@ -1,12 +1,16 @@
 //! Numbers of evaluations of a model in minimizations and samples.
 
 use super::host_models::{Host, Noise, Problem};
+use super::shared::{field, flat, ranks};
 use meshloom::comm::Communicator;
 use meshloom::inference::{
-    Identity, InferenceError, Kl, LogLikelihood, LogLikelihoodAt, NewtonOptions, NewtonStep, NewtonStop, Objective,
-    ObjectiveAt, SampleGroups, Samples, newton_cg,
+    CgOptions, Data, Draw, Excitation, Excitations, Expansion, Fit, FitOptions, Identity, InferenceError,
+    IterationOptions, Kl, Likelihood, LogLikelihood, LogLikelihoodAt, NewtonOptions, NewtonStep, NewtonStop,
+    NoiseLevel, Objective, ObjectiveAt, SampleGroups, Samples, Sampling, Stream, VectorSpace, newton_cg,
 };
+use meshloom::operators::{Diagonal, Leaf, Model, PointwiseOperator, Space, Vector};
 use std::cell::Cell;
+use std::rc::Rc;
 
 /// Calls of the methods of a likelihood; each of the first three evaluates the model once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +108,15 @@ impl LogLikelihoodAt<Host> for CountedAt<'_> {
         self.of.count(|calls| &mut calls.coordinates);
         self.at.coordinates(space, x, out)
     }
+
+    fn coordinates_about(
+        &self,
+        space: &mut Host,
+        expansion: &dyn LogLikelihoodAt<Host>,
+        out: &mut Vec<f64>,
+    ) -> Result<bool, InferenceError> {
+        self.at.coordinates_about(space, expansion, out)
+    }
 }
 
 /// Returns eight counts of some 20 whose rates are exponentials of latent values.
@@ -162,4 +175,130 @@ fn rejected_trials_compute_the_value_alone() {
             assert_eq!([calls.linearizations, calls.energies], [4 * (1 + together + searches), 4 * (all - together)]);
         }
     }
+}
+
+#[test]
+fn bent_samples_evaluate_the_model_once_per_trial() {
+    let (counted, mut host) = (Counted::new(counts()), Host::default());
+    let (position, seed) = (vec![2.9; 8], Excitations::Seed(5));
+    let expansion = Expansion::new(&mut host, &counted, &position, &[]).unwrap();
+    let linear = expansion.linear(&mut host, &seed, [0, 0], &CgOptions::default()).unwrap().x;
+    for maxiter in [2, 200] {
+        let before = counted.calls.get();
+        let options = NewtonOptions::default().steps(maxiter);
+        let found = expansion.curve(&mut host, &seed, [0, 0], 1.0, &linear, &options).unwrap();
+        let calls = counted.calls.get();
+        let [linearizations, coordinates] =
+            [calls.linearizations - before.linearizations, calls.coordinates - before.coordinates];
+        // All searches end at their first trial. The last step is known only if it is the limit.
+        let last = u64::from(maxiter == 2);
+        assert_eq!((found.steps + 1, found.steps == maxiter), (found.evaluations, maxiter == 2));
+        assert_eq!([linearizations, coordinates], [found.evaluations - last, last]);
+        assert_eq!(calls.energies, 0);
+    }
+}
+
+#[test]
+fn both_signs_share_a_metric_sample() {
+    let groups = SampleGroups::one(&Communicator::solo());
+    let (pairs, start) = (3, vec![2.9; 8]);
+    let options = |iteration| IterationOptions {
+        pairs,
+        sampling: if iteration == 0 { Sampling::Curved(Draw::New) } else { Sampling::Update },
+        position: NewtonOptions::default().steps(0),
+        ..IterationOptions::default()
+    };
+    let (counted, mut host) = (Counted::new(counts()), Host::default());
+    let draws = Rc::new(Cell::new(0));
+    let fill = |host: &mut Host, excitation: Excitation, out: &mut Vec<f64>| {
+        let Excitation { iteration, sample, what } = excitation;
+        host.white_noise(Stream::new(7, iteration, sample, what as u32), out)
+    };
+    let number = draws.clone();
+    let given = Excitations::Given(Rc::new(move |host: &mut Host, excitation, out: &mut Vec<f64>| {
+        number.set(number.get() + 1);
+        fill(host, excitation, out)
+    }));
+    let fit = Fit::new(&mut host, &counted, &groups, &start, &FitOptions::new(2).each(options)).unwrap();
+    let mut fit = fit.with_excitations(given);
+    fit.step(&mut host).unwrap();
+    // A vector of the data and one of the prior for each pair.
+    assert_eq!(draws.get(), 2 * pairs);
+    let expansion = Expansion::new(&mut host, &counted, &start, &[]).unwrap();
+    let (seed, defaults) = (Excitations::Seed(7), options(0));
+    for sample in 0..2 * pairs {
+        let (key, sign) = ([0, sample as u32 / 2], [1.0, -1.0][sample % 2]);
+        let linear = expansion.linear(&mut host, &seed, key, &defaults.linear).unwrap().x;
+        let linear = linear.iter().map(|x| sign * x).collect();
+        let bent = expansion.curve(&mut host, &seed, key, sign, &linear, &defaults.curve).unwrap();
+        assert_eq!(fit.samples().residual(sample).unwrap(), &bent.x, "sample {sample}");
+    }
+    draws.set(0);
+    fit.step(&mut host).unwrap();
+    assert_eq!(draws.get(), 2 * pairs);
+}
+
+/// Coordinates of the point of a linearization and of its latent values, for likelihoods whose
+/// model is a kernel, ends in one, or does not, and for a sum of all.
+#[test]
+fn coordinates_of_a_linearization_have_the_bits_of_those_of_latent_values() {
+    ranks([1, 1], |rank| {
+        let leaf = Leaf::points(7, 7);
+        let values = [1.0, 4.0, 0.0, 2.0, 3.0, 7.0, 1.0];
+        let data = |name| Data { name, leaf: &leaf, values: &values, mask: None };
+        let kernel = |name: &str, text: &str, space: &Space, target: &str| {
+            Ok::<_, InferenceError>(Model::new(PointwiseOperator::wgsl(text, name, space, target)?))
+        };
+        let latent = Space::new(["a", "b"].map(|name| (name, leaf.clone())))?;
+        let rate = kernel("f", "fn f(a: f32, b: f32) -> f32 { return exp(a * b + 0.3); }", &latent, "counts")?;
+        let weights = field(rank, rate.target(), &[0.1, 0.7, 1.3, 0.9, 0.3, 2.1, 1.7])?;
+        let weighted = rate.then(&Model::new(Diagonal::new(rate.target(), &weights)?))?;
+        let shifted = weighted.then(&kernel(
+            "g",
+            "fn g(counts: f32) -> f32 { return counts * 1.7 + 0.1; }",
+            weighted.target(),
+            "t",
+        )?)?;
+        let both = weighted.then(&kernel(
+            "h",
+            "fn h(counts: f32) -> vec2<f32> { return vec2<f32>(counts / 3.0, exp(0.1 * counts)); }",
+            weighted.target(),
+            "inferred",
+        )?)?;
+        let exposures = [0.5, 1.0, 0.0, 2.0, 1.5, 3.0, 0.7];
+        let terms = [
+            Likelihood::poisson(rank, &data("counts"), Some(&exposures))?.amend(&rate)?,
+            Likelihood::poisson(rank, &data("k"), None)?.amend(&weighted.named("k")?)?,
+            Likelihood::student_t(rank, &data("t"), NoiseLevel::Uniform(0.3), 3.0)?.amend(&shifted)?,
+            Likelihood::gaussian_inferred(rank, &data("inferred"))?.amend(&both)?,
+            Likelihood::gaussian(rank, &data("a"), NoiseLevel::Uniform(0.3))?,
+        ];
+        let sum = terms[1..].iter().try_fold(terms[0].clone(), |sum, term| sum.plus(term))?;
+        for likelihood in terms.iter().chain([&sum]) {
+            let mut points = Vec::new();
+            for stream in [1, 2] {
+                let mut x = Vector::new(&rank.gpu, likelihood.domain())?;
+                rank.white_noise(Stream(stream), &mut x)?;
+                points.push(x);
+            }
+            let expansion = LogLikelihood::at(likelihood, rank, &points[0])?;
+            for x in &points {
+                let at = LogLikelihood::at(likelihood, rank, x)?;
+                let [mut wanted, mut found] =
+                    [LogLikelihood::data(likelihood, rank)?, LogLikelihood::data(likelihood, rank)?];
+                expansion.coordinates(rank, x, &mut wanted)?;
+                assert!(at.coordinates_about(rank, &*expansion, &mut found)?);
+                let bits = |values: Vec<(usize, f64)>| values.iter().map(|(_, x)| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(flat(rank, &found)?), bits(flat(rank, &wanted)?), "{}", likelihood.name());
+            }
+        }
+        // Densities without coordinates have none of a linearization either.
+        let student = Likelihood::student_t_inferred(rank, &data("inferred"), 3.0)?.amend(&both)?;
+        let mut x = Vector::new(&rank.gpu, student.domain())?;
+        rank.white_noise(Stream(1), &mut x)?;
+        let at = LogLikelihood::at(&student, rank, &x)?;
+        let mut out = LogLikelihood::data(&student, rank)?;
+        assert!(!at.coordinates_about(rank, &*at, &mut out)?);
+        Ok(())
+    });
 }

@@ -244,7 +244,8 @@ impl LogLikelihood<Host> for Problem {
         let roots: Vec<f64> = noises.iter().map(|noise| noise[2]).collect();
         let slopes = noises.iter().map(|noise| noise[1] / noise[2]).collect();
         let energy = noises.iter().map(|noise| noise[0]).sum();
-        Ok(Box::new(At { problem: self, energy, slopes, columns: self.columns(x, &roots) }))
+        let coordinates = noises.iter().map(|noise| noise[3]).collect();
+        Ok(Box::new(At { problem: self, energy, slopes, coordinates, columns: self.columns(x, &roots) }))
     }
 
     fn normalized_residual(&self, _: &mut Host, x: &Vec<f64>) -> Result<Option<(Vec<f64>, u64)>, InferenceError> {
@@ -267,6 +268,7 @@ struct At<'a> {
     problem: &'a Problem,
     energy: f64,
     slopes: Vec<f64>,
+    coordinates: Vec<f64>,
     columns: Vec<Vec<f64>>,
 }
 
@@ -294,6 +296,16 @@ impl LogLikelihoodAt<Host> for At<'_> {
     fn coordinates(&self, _: &mut Host, x: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
         *out = self.problem.noises(x).map(|noise| noise[3]).collect();
         Ok(())
+    }
+
+    fn coordinates_about(
+        &self,
+        _: &mut Host,
+        _: &dyn LogLikelihoodAt<Host>,
+        out: &mut Vec<f64>,
+    ) -> Result<bool, InferenceError> {
+        out.clone_from(&self.coordinates);
+        Ok(true)
     }
 
     fn right_sqrt(&self, _: &mut Host, v: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {

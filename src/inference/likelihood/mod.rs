@@ -19,7 +19,7 @@ mod local_root;
 mod term;
 
 use crate::gpu::KernelSource;
-use crate::operators::{ExcitedModes, Fingerprint, Model, Space, Vector};
+use crate::operators::{Contents, ExcitedModes, Fingerprint, Leaf, Model, Space, Vector};
 use crate::rank::Rank;
 
 use super::error::InferenceError;
@@ -257,11 +257,7 @@ impl Likelihood {
         if leaves.is_empty() {
             return Ok(None);
         }
-        // Leaves stand in the order of their names.
-        let mut both: Vec<_> = leaves.into_iter().zip(contents).collect();
-        both.sort_by(|a, b| a.0.0.cmp(&b.0.0));
-        let (leaves, contents): (Vec<_>, Vec<_>) = both.into_iter().unzip();
-        Ok(Some(Vector::over(&Space::new(leaves)?, contents)?))
+        ordered(leaves, contents).map(Some)
     }
 
     /// Returns the residuals of each data set that has them. Collective; blocks.
@@ -289,6 +285,14 @@ impl Likelihood {
         }
         Ok(reports)
     }
+}
+
+/// Returns a vector of leaves in the order of their names.
+fn ordered(leaves: Vec<(String, Leaf)>, contents: Vec<Contents>) -> Result<Vector, InferenceError> {
+    let mut both: Vec<_> = leaves.into_iter().zip(contents).collect();
+    both.sort_by(|a, b| a.0.0.cmp(&b.0.0));
+    let (leaves, contents): (Vec<_>, Vec<_>) = both.into_iter().unzip();
+    Ok(Vector::over(&Space::new(leaves)?, contents)?)
 }
 
 /// The derivatives of a [`Likelihood`] at a point.
@@ -443,5 +447,35 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
             term.coordinates(rank, &own, &mut own_out)?;
         }
         Ok(())
+    }
+
+    fn coordinates_about(
+        &self,
+        rank: &mut Rank,
+        expansion: &dyn LogLikelihoodAt<Rank>,
+        out: &mut Vector,
+    ) -> Result<bool, InferenceError> {
+        let expansion = expansion.model_value()?;
+        for ((_, term), data) in self.terms.iter().zip(&self.data) {
+            let value = match (&expansion, term.expansion_value()) {
+                (Some(expansion), Some(_)) => Some(expansion.part(data, "likelihood")?),
+                _ => None,
+            };
+            if !term.coordinates_about(rank, value.as_ref(), &mut out.part(data, "likelihood")?)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn model_value(&self) -> Result<Option<Vector>, InferenceError> {
+        let values = self.terms.iter().filter_map(|(_, term)| term.expansion_value());
+        let values = values.map(|value| (value.space().clone(), value.contents().to_vec()));
+        let (mut leaves, mut contents) = (Vec::new(), Vec::new());
+        for (space, own) in values {
+            leaves.extend(space.leaves().map(|(name, leaf)| (name.to_string(), leaf.clone())));
+            contents.extend(own);
+        }
+        if leaves.is_empty() { Ok(None) } else { ordered(leaves, contents).map(Some) }
     }
 }

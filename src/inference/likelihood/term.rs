@@ -87,8 +87,15 @@ impl Term {
         let tail = self.tail.as_ref().map(|tail| tail.at(rank, between)).transpose()?;
         let root = self.root.derivative(rank, between)?;
         let signal = tail.as_ref().map_or(between, |tail| &tail.value).clone();
-        Ok(TermAt { term: self.clone(), signal, head, tail, root })
+        Ok(TermAt { term: self.clone(), signal, before_root: between.clone(), head, tail, root })
     }
+}
+
+/// Records coordinates of the values of a model at the expansion point and elsewhere.
+fn about(rank: &mut Rank, coordinates: &Model, values: [&Vector; 2], out: &mut Vector) -> Result<(), OperatorError> {
+    let pair = [values[0].single()?, values[1].single()?].map(|array| Contents::Device(array.clone()));
+    let pair = Vector::over(coordinates.domain(), pair.to_vec())?;
+    coordinates.apply(rank, &pair, out)
 }
 
 /// The derivatives of a term at a point.
@@ -96,6 +103,8 @@ pub(super) struct TermAt {
     term: Term,
     /// The value of the model.
     signal: Vector,
+    /// The argument of the root: the value of the head, or the latent values.
+    before_root: Vector,
     head: Option<Linearization>,
     tail: Option<Linearization>,
     root: Derivative,
@@ -108,12 +117,34 @@ impl TermAt {
             Some(Coordinates::Fixed(coordinates)) => Ok(coordinates.apply(rank, x, out)?),
             Some(Coordinates::About(coordinates)) => {
                 let signal = self.term.signal(rank, x)?;
-                let pair = [self.signal.single()?, signal.single()?].map(|array| Contents::Device(array.clone()));
-                let pair = Vector::over(coordinates.domain(), pair.to_vec())?;
-                Ok(coordinates.apply(rank, &pair, out)?)
+                Ok(about(rank, coordinates, [&self.signal, &signal], out)?)
             }
             None => Err(InferenceError::NoTransformation { likelihood: self.term.density.name.clone() }),
         }
+    }
+
+    /// Records the coordinates of the point, for the value of the model at the expansion point;
+    /// returns `false` if the term has none.
+    pub fn coordinates_about(
+        &self,
+        rank: &mut Rank,
+        expansion: Option<&Vector>,
+        out: &mut Vector,
+    ) -> Result<bool, InferenceError> {
+        match (&self.term.coordinates, expansion) {
+            // The root is the same kernel as the last step of the coordinates.
+            (Some(Coordinates::Fixed(_)), _) => self.term.root.apply(rank, &self.before_root, out)?,
+            (Some(Coordinates::About(coordinates)), Some(expansion)) => {
+                about(rank, coordinates, [expansion, &self.signal], out)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Returns the value of the model if the coordinates depend on the value at the expansion point.
+    pub fn expansion_value(&self) -> Option<&Vector> {
+        matches!(self.term.coordinates, Some(Coordinates::About(_))).then_some(&self.signal)
     }
 
     /// Computes the energy at the point; blocks.
