@@ -417,6 +417,8 @@ def test_temperature_memory_and_budget_are_those_of_the_library(tmp_path):
         assert np.allclose(np.asarray(place.pos), 3 * data / (9 + temperature), atol=1e-4)
     with pytest.raises(ValueError, match="temperature"):
         mi.optimize_kl(likelihood, temperature=0.0, **fit)
+    with pytest.raises(ValueError, match="preconditioning: expected one of fields, always, off"):
+        mi.optimize_kl(likelihood, preconditioning="on", **fit)
     whole, _ = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=2)
     small, _ = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=2, memory=1 << 30)
     assert np.array_equal(np.asarray(whole[1]), np.asarray(small[1]))
@@ -887,3 +889,18 @@ def test_flat_vectors_of_the_right_size_are_fields():
     for wrong in (np.zeros(23), np.zeros((6, 4))):
         with pytest.raises(ValueError, match="or a flat vector of 24 numbers"):
             model(wrong)
+
+
+def test_a_preconditioner_saves_steps():
+    sky = maker((24, 20), flexibility=(0.5, 0.2), asperity=(0.3, 0.1)).finalize()
+    rate = sky.then(op.pointwise("fn f(x: f32) -> f32 { return exp(x); }", "f", sky.target, "rate"))
+    truth = sky.random(seed=3)
+    likelihood = mi.Poissonian(np.round(np.asarray(rate(truth)))).amend(rate)
+    fit = {"n_total_iterations": 1, "n_samples": 1, "sample_mode": "linear_resample"}
+    fit["draw_linear_kwargs"] = {"cg_kwargs": {"resnorm": 0.01, "maxiter": 1000}}
+    steps = {}
+    for how in ("off", "fields", "always"):
+        _, [report] = mi.optimize_kl(likelihood, truth, preconditioning=how, **fit)
+        assert report.unconverged_samples == 0
+        steps[how] = report.sample_steps
+    assert steps["fields"] == steps["always"] and 2 * steps["fields"] < steps["off"], steps

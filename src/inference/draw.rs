@@ -247,7 +247,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         self.bend(space, &t, sign, residual, options)
     }
 
-    /// Returns the residual of the sample of this sign of a metric sample `t`, bent from `residual`.
+    /// Returns the residual of a metric sample `t` of this sign, bent from `residual`.
     fn bend(
         &self,
         space: &mut S,

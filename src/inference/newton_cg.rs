@@ -60,7 +60,7 @@ pub trait ObjectiveAt<S: VectorSpace> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NewtonOptions {
     /// Fall of the value, in nats, below which a step is the last one, if it was halved at most
-    /// once.
+    /// once. The default is 0.1 with a preconditioner; without one this rule is off.
     pub absdelta: Option<f64>,
     /// Length for each number of the vector up to which a step is the last one.
     pub xtol: f64,
@@ -231,7 +231,8 @@ pub fn newton_cg<S: VectorSpace>(
     let mut before = None;
     while found.steps < options.maxiter {
         let magnitude = space.norm1(&gradient)?;
-        let rules = options.for_step(before, found.value, magnitude, at.preconditioner().is_some());
+        let is_preconditioned = at.preconditioner().is_some();
+        let rules = options.for_step(before, found.value, magnitude, is_preconditioned);
         let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| at.metric(space, v, out);
         let cg = conjugate_gradient(space, &mut metric, at.preconditioner(), &gradient, None, &rules)?;
         // Along a negative curvature the step goes downhill, and later iterations keep the step so
@@ -265,7 +266,7 @@ pub fn newton_cg<S: VectorSpace>(
         let told = NewtonStep { number: found.steps, value: found.value, applications, scale: step.scale, length };
         watch(&told);
         let late = found.steps > options.miniter;
-        let absdelta = options.absdelta.or(at.preconditioner().map(|_| SMALL));
+        let absdelta = options.absdelta.or(is_preconditioned.then_some(SMALL));
         if late && step.trials <= 2 && absdelta.is_some_and(|absdelta| fall < absdelta) {
             found.stop = NewtonStop::Value;
             break;

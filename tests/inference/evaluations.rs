@@ -147,7 +147,8 @@ fn rejected_trials_compute_the_value_alone() {
         (0..4).map(|s| (0..8).map(|i| 0.1 * (f64::from(i + 3 * s) * 2.0).sin()).collect()).collect();
     let samples = Samples::new(vec![1.0; 8], &groups, 4, residuals).unwrap();
     for kept in [0, 3, 4] {
-        let kl = Kl { likelihood: &counted, samples: &samples, groups: &groups, constants: &[], kept };
+        let kl =
+            Kl { likelihood: &counted, samples: &samples, groups: &groups, constants: &[], kept, preconditioner: None };
         let mut run = |objective: &dyn Objective<Host>, maxiter: u64| {
             counted.calls.set(Calls::default());
             let mut trials = Vec::new();

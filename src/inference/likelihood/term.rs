@@ -142,7 +142,7 @@ impl TermAt {
         Ok(true)
     }
 
-    /// Returns the value of the model if the coordinates depend on the value at the expansion point.
+    /// Returns the value of the model if coordinates depend on the value at the expansion point.
     pub fn expansion_value(&self) -> Option<&Vector> {
         matches!(self.term.coordinates, Some(Coordinates::About(_))).then_some(&self.signal)
     }
