@@ -110,7 +110,8 @@ impl NewtonOptions {
     }
 
     /// Returns the rules for the step from a point with this value and norm of the gradient: those
-    /// of NIFTy without a preconditioner. With one, a few iterations more reach a good step.
+    /// of NIFTy without a preconditioner. With one, iterations may end earlier, and a few more of
+    /// them reach a good step.
     fn for_step(&self, before: Option<f64>, value: f64, magnitude: f64, is_preconditioned: bool) -> CgOptions {
         let further = if is_preconditioned { FURTHER } else { 1.0 };
         self.cg.unwrap_or_else(|| CgOptions {
@@ -120,7 +121,7 @@ impl NewtonOptions {
             },
             resnorm: Some(further * magnitude.sqrt().min(0.5) * magnitude),
             norm: NormOrder::One,
-            miniter: None,
+            miniter: is_preconditioned.then_some(LEAST),
             maxiter: None,
         })
     }
@@ -192,6 +193,9 @@ const SMALL: f64 = 0.1;
 
 /// Factor of the limits of conjugate gradients with a preconditioner.
 const FURTHER: f64 = 0.2;
+
+/// Iterations of conjugate gradients at least, with a preconditioner.
+const LEAST: u64 = 2;
 
 /// Trials of a line search: those of NIFTy, those before the search turns to the gradient, and the
 /// maximum.
