@@ -361,6 +361,7 @@ def optimize_kl(
     overwrite=False,
     temperature=1.0,
     preconditioning="fields",
+    curvature="sample_average",
     memory=None,
     budget=None,
 ):
@@ -426,6 +427,10 @@ def optimize_kl(
         preconditioner the position also stops at steps that lower the energy by less than 0.1,
         unless `kl_kwargs` has `absdelta`. It takes 30 to 100 products with the metric in each
         iteration, and saves more.
+    curvature : str or callable, default "sample_average"
+        Metric of the steps of the position. With "at_position" a product takes one application of
+        the metric instead of one for each sample, and groups exchange gradients only. The minimum
+        is the same; steps may be more.
     memory : int, optional
         Limit of device memory per rank in bytes. Samples whose derivatives do not fit compute them
         again in each product, with the same bits.
@@ -502,6 +507,7 @@ def optimize_kl(
             "point_estimates": _names(_at(point_estimates, iteration), "point_estimates"),
             "temperature": real_number(_at(temperature, iteration), "temperature"),
             "preconditioning": _at(preconditioning, iteration),
+            "curvature": _at(curvature, iteration),
         }
 
     def check():

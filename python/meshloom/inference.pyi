@@ -143,6 +143,7 @@ def optimize_kl(
     overwrite: bool = False,
     temperature: _EachIteration[float] = 1.0,
     preconditioning: _EachIteration[str] = "fields",
+    curvature: _EachIteration[Literal["sample_average", "at_position"]] = "sample_average",
     memory: Optional[int] = None,
     budget: Optional[float] = None,
 ) -> tuple[Samples, list[IterationReport]]: ...

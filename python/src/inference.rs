@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use meshloom::Rank;
 use meshloom::inference::{
-    CgOptions, Convergence, Draw, Evidence, EvidenceOptions, Excitations, Existing, Fit, FitEnd, FitOptions,
+    CgOptions, Convergence, Curvature, Draw, Evidence, EvidenceOptions, Excitations, Existing, Fit, FitEnd, FitOptions,
     IterationOptions, IterationReport, Likelihood, NewtonOptions, NormOrder, Preconditioning, Progress, SampleGroups,
     Samples, Sampling, Schedule, WienerFilter, evidence, wiener_filter,
 };
@@ -84,6 +84,7 @@ impl GivenOptions {
                 "linear" => options.linear = own.linear,
                 "curve" => options.curve = own.curve,
                 "position" => options.position = own.position,
+                "curvature" => options.curvature = own.curvature,
                 _ => (),
             }
         }
@@ -124,6 +125,17 @@ fn iteration_options(given: &Bound<'_, PyDict>) -> PyResult<GivenOptions> {
             "linear" => options.linear = cg_options(value.cast()?)?,
             "curve" => options.curve = newton_options(value.cast()?)?,
             "position" => options.position = newton_options(value.cast()?)?,
+            "curvature" => {
+                options.curvature = match value.extract::<String>()?.as_str() {
+                    "sample_average" => Curvature::SampleAverage,
+                    "at_position" => Curvature::AtPosition,
+                    other => {
+                        return Err(PyValueError::new_err(format!(
+                            "curvature: expected sample_average or at_position, got {other:?}"
+                        )));
+                    }
+                }
+            }
             "point_estimates" => options.point_estimates = value.extract()?,
             "constants" => options.constants = value.extract()?,
             "temperature" => options.temperature = value.extract()?,

@@ -419,7 +419,13 @@ def test_temperature_memory_and_budget_are_those_of_the_library(tmp_path):
         mi.optimize_kl(likelihood, temperature=0.0, **fit)
     with pytest.raises(ValueError, match="preconditioning: expected one of fields, always, off"):
         mi.optimize_kl(likelihood, preconditioning="on", **fit)
-    whole, _ = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=2)
+    with pytest.raises(ValueError, match="curvature: expected sample_average or at_position"):
+        mi.optimize_kl(likelihood, curvature="average", **fit)
+    whole, reports = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=2)
+    # The metric of a linear model is the same everywhere.
+    other, other_reports = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=2, curvature=lambda at: "at_position")
+    assert np.allclose(np.asarray(other.pos), np.asarray(whole.pos), atol=1e-5)
+    assert [report.steps for report in other_reports] == [report.steps for report in reports]
     small, _ = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=2, memory=1 << 30)
     assert np.array_equal(np.asarray(whole[1]), np.asarray(small[1]))
     with pytest.raises(meshloom.Error, match="bytes of device memory"):

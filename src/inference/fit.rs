@@ -518,7 +518,15 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         let of = 2 * options.pairs;
         drawing.draw(space, samples, &mut |sample| progress(&Progress::Sample { iteration, sample, of }))?;
         let found = {
-            let kl = Kl { likelihood, samples, groups, constants: &constants, kept, preconditioner };
+            let kl = Kl {
+                likelihood,
+                samples,
+                groups,
+                constants: &constants,
+                kept,
+                preconditioner,
+                curvature: options.curvature,
+            };
             let position = space.copy(&samples.position)?;
             let mut watch = |step: &NewtonStep| progress(&Progress::Step { iteration, step: *step });
             newton_cg(space, &kl, position, &options.position, &mut watch)?

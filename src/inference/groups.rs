@@ -117,12 +117,12 @@ impl SampleGroups {
         Ok(own)
     }
 
-    /// Sends numbers of the first group to all groups. Collective over all groups.
-    pub(super) fn share_numbers<const N: usize>(&self, mut own: [f64; N]) -> Result<[f64; N], InferenceError> {
+    /// Replaces numbers by those of the first group. Collective over all groups.
+    pub(super) fn share_numbers(&self, numbers: &mut [f64]) -> Result<(), InferenceError> {
         if self.count() > 1 {
-            self.across.broadcast(0, &mut own)?;
+            self.across.broadcast(0, numbers)?;
         }
-        Ok(own)
+        Ok(())
     }
 
     /// Returns the numbers of all samples in order, from those of each group's block. Collective

@@ -4,9 +4,11 @@
 //! ```text
 //! value     KL(x) = mean H(x + r_s)     (the divergence from the posterior, up to a constant)
 //! gradient          mean (dE(x + r_s) + x + r_s)
-//! metric            mean M(x + r_s) + 1
+//! metric            mean M(x + r_s) + 1, or M(x) + 1
 //! ```
 //! Without samples the only residual is 0, and the minimum is the most probable position (MAP).
+
+use std::cell::RefCell;
 
 use super::conjugate_gradient::Precondition;
 use super::draw::free;
@@ -17,6 +19,18 @@ use super::newton_cg::{Objective, ObjectiveAt};
 use super::preconditioner::{Preconditioner, Without};
 use super::samples::Samples;
 use super::vector_space::{Reduction, VectorSpace, clear};
+
+/// The metric of the Newton steps of a position. It decides the steps, not the minimum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Curvature {
+    /// The average over samples: a product takes one application of the likelihood's metric for
+    /// each sample, and a sum over groups.
+    #[default]
+    SampleAverage,
+    /// The metric at the position: a product takes one application in each group and no exchange
+    /// between groups. Steps may be more, as the metric of a nonlinear model varies over samples.
+    AtPosition,
+}
 
 /// The energy of the posterior, averaged over the samples of all groups.
 pub struct Kl<'a, S: VectorSpace> {
@@ -32,9 +46,16 @@ pub struct Kl<'a, S: VectorSpace> {
     pub kept: usize,
     /// The preconditioner of the metric, built near the position.
     pub preconditioner: Option<&'a Preconditioner<S>>,
+    /// The metric that products apply.
+    pub curvature: Curvature,
 }
 
 impl<S: VectorSpace> Kl<'_, S> {
+    /// Returns `true` if products are computed at the position and not for each sample.
+    fn is_at_position(&self) -> bool {
+        self.curvature == Curvature::AtPosition && self.samples.count() > 0
+    }
+
     /// `position` with the residual of a sample of this group.
     fn place(&self, space: &mut S, position: &S::Vector, sample: usize) -> Result<S::Vector, InferenceError> {
         let mut place = space.copy(position)?;
@@ -87,7 +108,10 @@ impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
         let value = self.mean_value(space, &places, energies)?;
         let whole = self.preconditioner.map(|own| own as &dyn Precondition<S>);
         let preconditioner = whole.map(|whole| Without { whole, parts: self.constants });
-        Ok((value, Box::new(KlAt { kl: self, first: block.start, places, kept, preconditioner })))
+        let position = self.is_at_position().then(|| space.copy(x)).transpose()?;
+        let (kept, at_position) = (RefCell::new(kept), RefCell::default());
+        let kl = self;
+        Ok((value, Box::new(KlAt { kl, first: block.start, places, kept, position, at_position, preconditioner })))
     }
 
     fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError> {
@@ -103,6 +127,16 @@ impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
     fn free(&self, space: &mut S, x: &S::Vector) -> u64 {
         free(space, self.constants, x)
     }
+
+    /// Products of the averaged metric are sums that all groups receive. Each group computes those
+    /// at the position by itself, and devices of different groups may round them differently.
+    fn agree(&self, space: &mut S, x: S::Vector, numbers: &mut [f64]) -> Result<S::Vector, InferenceError> {
+        if !self.is_at_position() {
+            return Ok(x);
+        }
+        self.groups.share_numbers(numbers)?;
+        self.groups.share(space, 0, x)
+    }
 }
 
 /// The derivatives at a position.
@@ -113,7 +147,11 @@ struct KlAt<'a, S: VectorSpace> {
     /// The place of each of them.
     places: Vec<S::Vector>,
     /// The derivatives of the first ones.
-    kept: Vec<Box<dyn LogLikelihoodAt<S> + 'a>>,
+    kept: RefCell<Vec<Box<dyn LogLikelihoodAt<S> + 'a>>>,
+    /// The position, if the metric is the one there.
+    position: Option<S::Vector>,
+    /// The derivatives at the position after the first product.
+    at_position: RefCell<Option<Box<dyn LogLikelihoodAt<S> + 'a>>>,
     preconditioner: Option<Without<'a, S>>,
 }
 
@@ -126,10 +164,11 @@ impl<S: VectorSpace> KlAt<'_, S> {
         out: &mut S::Vector,
     ) -> Result<(), InferenceError> {
         let terms = self.kl.samples.terms();
+        let kept = self.kept.borrow();
         let mut sample = |space: &mut S, sample: usize| {
             let own = sample - self.first;
             let place = &self.places[own];
-            let made = match self.kept.get(own) {
+            let made = match kept.get(own) {
                 Some(at) => one(space, &**at, place)?,
                 None => {
                     let at = self.kl.likelihood.at(space, place)?;
@@ -155,6 +194,10 @@ impl<S: VectorSpace> ObjectiveAt<S> for KlAt<'_, S> {
             Ok(gradient)
         };
         self.mean(space, &mut one, out)?;
+        if self.position.is_some() {
+            // No product uses the derivatives of samples: the position takes their memory.
+            self.kept.take();
+        }
         clear(space, self.kl.constants, out)
     }
 
@@ -164,7 +207,17 @@ impl<S: VectorSpace> ObjectiveAt<S> for KlAt<'_, S> {
             at.metric(space, v, &mut product)?;
             Ok(product)
         };
-        self.mean(space, &mut one, out)?;
+        match &self.position {
+            Some(position) => {
+                let mut at = self.at_position.borrow_mut();
+                let at = match &mut *at {
+                    Some(at) => at,
+                    none => none.insert(self.kl.likelihood.at(space, position)?),
+                };
+                at.metric(space, v, out)?;
+            }
+            None => self.mean(space, &mut one, out)?,
+        }
         clear(space, self.kl.constants, out)?;
         space.axpby(1.0, v, 1.0, out)
     }

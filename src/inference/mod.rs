@@ -18,7 +18,7 @@
 //! | [`Convergence`], [`SampleOutcome`] | how well samples are solved |
 //! | [`Footprint`] | the memory that a fit takes, known before it runs |
 //! | [`Identity`] | fingerprints of a likelihood, by which a state and other ranks know it |
-//! | [`Kl`] | the energy averaged over samples, which a fit minimizes |
+//! | [`Kl`], [`Curvature`] | the energy averaged over samples, which a fit minimizes, and its metric |
 //! | [`newton_cg`], [`conjugate_gradient`] | minimizers |
 //! | [`Preconditioner`] | what makes conjugate gradients take fewer steps |
 //! | [`LogLikelihood`], [`LogLikelihoodAt`] | `-ln p(data \| x)` with its gradient, Fisher metric and the metric's square roots |
@@ -54,7 +54,7 @@ pub use evidence::{Evidence, EvidenceOptions, evidence};
 pub use fit::{Fit, FitEnd, FitOptions, Progress};
 pub use footprint::Footprint;
 pub use groups::SampleGroups;
-pub use kl::Kl;
+pub use kl::{Curvature, Kl};
 pub use likelihood::{Data, DataSetReport, Likelihood, MetricCheck, NoiseLevel, check_metric};
 pub use log_likelihood::{FieldPart, Identity, LogLikelihood, LogLikelihoodAt};
 pub use newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, Objective, ObjectiveAt, newton_cg};

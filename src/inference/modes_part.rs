@@ -213,7 +213,9 @@ impl FieldPart<Rank> for ModesPart {
         let PartParams { levels, first, per_step, scale, .. } = self.params;
         let has_levels = f32::from(u8::from(self.levels.is_some()));
         let own = [levels[0], levels[1], levels[2], first, per_step, scale, has_levels];
-        let [a, b, c, first, per_step, scale, has_levels] = groups.share_numbers(own.map(f64::from))?.map(|x| x as f32);
+        let mut numbers = own.map(f64::from);
+        groups.share_numbers(&mut numbers)?;
+        let [a, b, c, first, per_step, scale, has_levels] = numbers.map(|x| x as f32);
         self.params = PartParams { levels: [a, b, c, levels[3]], first, per_step, scale, ..self.params };
         let [modes, cells] = &self.spaces;
         let amplitude = Vector::over(modes, vec![Contents::Device(self.amplitude.clone())])?;

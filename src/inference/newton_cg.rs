@@ -30,6 +30,16 @@ pub trait Objective<S: VectorSpace> {
         space.norm1(step)
     }
 
+    /// Replaces `x` and `numbers`, which each group of ranks has computed from products of the
+    /// metric, by those of the first group. By default there is one group, or products are the same
+    /// bits on all groups.
+    ///
+    /// # Errors
+    /// - Errors of the ranks.
+    fn agree(&self, _space: &mut S, x: S::Vector, _numbers: &mut [f64]) -> Result<S::Vector, InferenceError> {
+        Ok(x)
+    }
+
     /// Returns how many numbers of `x` vary; the others keep their values.
     fn free(&self, space: &mut S, x: &S::Vector) -> u64 {
         space.len(x)
@@ -241,18 +251,22 @@ pub fn newton_cg<S: VectorSpace>(
         let cg = conjugate_gradient(space, &mut metric, at.preconditioner(), &gradient, None, &rules)?;
         // Along a negative curvature the step goes downhill, and later iterations keep the step so
         // far. Along a first direction without curvature no step is taken.
-        if cg.stop == CgStop::NotPositive(0.0) && cg.iterations == 1 {
-            found.applications += cg.applications;
+        let is_flat = cg.stop == CgStop::NotPositive(0.0) && cg.iterations == 1;
+        let mut numbers = [f64::from(u8::from(is_flat)), cg.applications as f64];
+        let direction = objective.agree(space, cg.x, &mut numbers)?;
+        let (is_flat, products) = (numbers[0] == 1.0, numbers[1] as u64);
+        if is_flat {
+            found.applications += products;
             found.stop = NewtonStop::NotPositive;
             break;
         }
         // The derivatives of the next position use the memory of these.
         drop(at);
         let is_last = found.steps + 1 == options.maxiter;
-        let step = match descend(space, objective, &found, &gradient, cg.x, is_last)? {
+        let step = match descend(space, objective, &found, &gradient, direction, is_last)? {
             Search::Found(step) => step,
             Search::Nothing { trials, apart } => {
-                found.applications += cg.applications;
+                found.applications += products;
                 found.evaluations += u64::from(trials);
                 found.steps += 1;
                 found.stop = if apart <= NEAR { NewtonStop::Rounding } else { NewtonStop::NoDescent };
@@ -260,7 +274,7 @@ pub fn newton_cg<S: VectorSpace>(
             }
         };
         found.steps += 1;
-        let applications = cg.applications + u64::from(step.trials > TURN);
+        let applications = products + u64::from(step.trials > TURN);
         found.applications += applications;
         found.evaluations += u64::from(step.trials);
         let fall = found.value - step.value;
@@ -353,6 +367,7 @@ fn descend<'a, S: VectorSpace>(
             let (_, at) = objective.at(space, &from.x)?;
             let mut curved = space.like(gradient)?;
             at.metric(space, gradient, &mut curved)?;
+            let curved = objective.agree(space, curved, &mut [])?;
             let what = [(gradient, gradient), (gradient, &curved), (gradient, &direction)];
             let found = space.reduce(&what.map(|(a, b)| Reduction::Dot(a, b)))?;
             let best = found[0] / found[1];

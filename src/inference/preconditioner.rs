@@ -132,9 +132,10 @@ impl<S: VectorSpace> Preconditioner<S> {
 
     /// Takes the numbers of the first group: devices round differently.
     fn share(&mut self, space: &mut S, groups: &SampleGroups, like: &S::Vector) -> Result<(), InferenceError> {
-        let [count, scale] = groups.share_numbers([self.directions.len() as f64, self.scale])?;
-        let count = count as usize;
-        self.scale = scale;
+        let mut numbers = [self.directions.len() as f64, self.scale];
+        groups.share_numbers(&mut numbers)?;
+        let count = numbers[0] as usize;
+        self.scale = numbers[1];
         while self.directions.len() < count {
             self.directions.push(space.zeros(like)?);
         }
@@ -146,7 +147,7 @@ impl<S: VectorSpace> Preconditioner<S> {
         for matrix in [&mut self.inner, &mut self.coarse] {
             let mut numbers = [0.0; PROBES * PROBES];
             numbers.iter_mut().zip(matrix.iter().flatten()).for_each(|(number, own)| *number = *own);
-            let numbers = groups.share_numbers(numbers)?;
+            groups.share_numbers(&mut numbers)?;
             *matrix = numbers.chunks(count.max(1)).take(count).map(<[f64]>::to_vec).collect();
         }
         self.fields.iter_mut().try_for_each(|field| field.share(space, groups))

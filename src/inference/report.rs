@@ -21,7 +21,7 @@ pub struct IterationReport {
     pub energy: f64,
     /// Newton steps of the position.
     pub steps: u64,
-    /// Applications of the averaged metric for these steps.
+    /// Applications of the metric for these steps ([`Curvature`](super::Curvature)).
     pub applications: u64,
     /// The reason why the steps ended. The position is unreliable after a failure
     /// ([`NewtonStop::is_failure`]).

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use super::conjugate_gradient::CgOptions;
 use super::draw::{Draw, Sampling};
+use super::kl::Curvature;
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonOptions;
 use super::preconditioner::Preconditioning;
@@ -25,6 +26,8 @@ pub struct IterationOptions {
     pub position: NewtonOptions,
     /// Which conjugate gradients are preconditioned.
     pub preconditioning: Preconditioning,
+    /// The metric of the steps of the position.
+    pub curvature: Curvature,
     /// The likelihood is raised to the power of 1 / temperature: above 1 data count less, as with
     /// noise `sqrt(temperature)` times as large. Falling temperatures (annealing) fit first what
     /// the data determine best. Chi-squared is reported at 1.
@@ -37,7 +40,7 @@ pub struct IterationOptions {
 
 impl IterationOptions {
     /// Returns the options with their names, in Rust and in Python where these differ.
-    pub(super) fn named(&self) -> [(&'static str, &dyn Debug); 9] {
+    pub(super) fn named(&self) -> [(&'static str, &dyn Debug); 10] {
         [
             ("pairs (n_samples)", &self.pairs),
             ("sampling (sample_mode)", &self.sampling),
@@ -45,6 +48,7 @@ impl IterationOptions {
             ("curve (nonlinearly_update_kwargs)", &self.curve),
             ("position (kl_kwargs)", &self.position),
             ("preconditioning", &self.preconditioning),
+            ("curvature", &self.curvature),
             ("temperature", &self.temperature),
             ("point_estimates", &self.point_estimates),
             ("constants", &self.constants),
@@ -61,6 +65,7 @@ impl Default for IterationOptions {
             curve: NewtonOptions::default(),
             position: NewtonOptions::default(),
             preconditioning: Preconditioning::default(),
+            curvature: Curvature::default(),
             temperature: 1.0,
             point_estimates: Vec::new(),
             constants: Vec::new(),

@@ -7,8 +7,8 @@ use super::shared::{field, flat, golden, grid, numbers, pair, ranks, ranks_with}
 use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
 use meshloom::inference::{
-    AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitation, Excitations, Excited, Expansion,
-    FieldPrior, Fit, FitOptions, Footprint, InferenceError, IterationOptions, Kl, Likelihood, LogLikelihood,
+    AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Curvature, Data, Draw, Excitation, Excitations, Excited,
+    Expansion, FieldPrior, Fit, FitOptions, Footprint, InferenceError, IterationOptions, Kl, Likelihood, LogLikelihood,
     NewtonOptions, NoiseLevel, Objective, Preconditioning, PriorSpectrum, Reduction, SampleGroups, Samples, Sampling,
     Stream, VectorSpace, conjugate_gradient, newton_cg,
 };
@@ -138,6 +138,7 @@ fn samples_and_energies_are_those_of_the_reference() {
                 constants: &[],
                 kept: 2,
                 preconditioner: None,
+                curvature: Curvature::default(),
             };
             let (value, at) = kl.at(rank, &samples.position)?;
             let mut out = rank.like(&samples.position)?;

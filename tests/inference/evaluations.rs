@@ -1,10 +1,10 @@
 //! Numbers of evaluations of a model in minimizations and samples.
 
-use super::host_models::{Host, Noise, Problem};
+use super::host_models::{Host, Noise, Problem, linear};
 use super::shared::{field, flat, ranks};
-use meshloom::comm::Communicator;
+use meshloom::comm::{Communicator, run_threads};
 use meshloom::inference::{
-    CgOptions, Data, Draw, Excitation, Excitations, Expansion, Fit, FitOptions, Identity, InferenceError,
+    CgOptions, Curvature, Data, Draw, Excitation, Excitations, Expansion, Fit, FitOptions, Identity, InferenceError,
     IterationOptions, Kl, Likelihood, LogLikelihood, LogLikelihoodAt, NewtonOptions, NewtonStep, NewtonStop,
     NoiseLevel, Objective, ObjectiveAt, SampleGroups, Samples, Sampling, Stream, VectorSpace, newton_cg,
 };
@@ -119,10 +119,10 @@ impl LogLikelihoodAt<Host> for CountedAt<'_> {
     }
 }
 
-/// Returns eight counts of some 20 whose rates are exponentials of latent values.
-fn counts() -> Problem {
+/// Returns eight counts of some `size` whose rates are exponentials of latent values.
+fn counts(size: f64) -> Problem {
     let forward = |x: &[_]| x.iter().map(|x: &rustfft::num_complex::Complex64| x.exp()).collect();
-    let data = (0..8).map(|i| 20.0 + f64::from(i)).collect();
+    let data = (0..8).map(|i| size + f64::from(i)).collect();
     Problem { noise: Noise::Poisson, data, latent: 8, forward: Box::new(forward) }
 }
 
@@ -141,14 +141,21 @@ impl Objective<Host> for Together<'_> {
 
 #[test]
 fn rejected_trials_compute_the_value_alone() {
-    let (counted, mut host) = (Counted::new(counts()), Host::default());
+    let (counted, mut host) = (Counted::new(counts(20.0)), Host::default());
     let groups = SampleGroups::one(&Communicator::solo());
     let residuals: Vec<Vec<f64>> =
         (0..4).map(|s| (0..8).map(|i| 0.1 * (f64::from(i + 3 * s) * 2.0).sin()).collect()).collect();
     let samples = Samples::new(vec![1.0; 8], &groups, 4, residuals).unwrap();
     for kept in [0, 3, 4] {
-        let kl =
-            Kl { likelihood: &counted, samples: &samples, groups: &groups, constants: &[], kept, preconditioner: None };
+        let kl = Kl {
+            likelihood: &counted,
+            samples: &samples,
+            groups: &groups,
+            constants: &[],
+            kept,
+            preconditioner: None,
+            curvature: Curvature::default(),
+        };
         let mut run = |objective: &dyn Objective<Host>, maxiter: u64| {
             counted.calls.set(Calls::default());
             let mut trials = Vec::new();
@@ -180,7 +187,7 @@ fn rejected_trials_compute_the_value_alone() {
 
 #[test]
 fn bent_samples_evaluate_the_model_once_per_trial() {
-    let (counted, mut host) = (Counted::new(counts()), Host::default());
+    let (counted, mut host) = (Counted::new(counts(20.0)), Host::default());
     let (position, seed) = (vec![2.9; 8], Excitations::Seed(5));
     let expansion = Expansion::new(&mut host, &counted, &position, &[]).unwrap();
     let linear = expansion.linear(&mut host, &seed, [0, 0], &CgOptions::default()).unwrap().x;
@@ -209,7 +216,7 @@ fn both_signs_share_a_metric_sample() {
         position: NewtonOptions::default().steps(0),
         ..IterationOptions::default()
     };
-    let (counted, mut host) = (Counted::new(counts()), Host::default());
+    let (counted, mut host) = (Counted::new(counts(20.0)), Host::default());
     let draws = Rc::new(Cell::new(0));
     let fill = |host: &mut Host, excitation: Excitation, out: &mut Vec<f64>| {
         let Excitation { iteration, sample, what } = excitation;
@@ -302,4 +309,162 @@ fn coordinates_of_a_linearization_have_the_bits_of_those_of_latent_values() {
         assert!(!at.coordinates_about(rank, &*at, &mut out)?);
         Ok(())
     });
+}
+
+/// Returns the residuals of this group's block of six samples.
+fn residuals(groups: &SampleGroups, len: u32) -> Vec<Vec<f64>> {
+    let one = |sample: u32| (0..len).map(|i| 0.2 * (f64::from(i + 5 * sample) * 2.0).sin()).collect();
+    groups.block(6).map(|sample| one(sample as u32)).collect()
+}
+
+#[test]
+fn a_product_at_the_position_takes_one_application() {
+    let row = |i: u32| (0..8).map(|j| (f64::from(i * 8 + j) * 1.3).sin()).collect();
+    let forward = Box::new(linear((0..12).map(row).collect()));
+    let data = (0..12).map(f64::from).collect();
+    let problem = Problem { noise: Noise::Gaussian { std: 0.7 }, data, latent: 8, forward };
+    let groups = SampleGroups::one(&Communicator::solo());
+    let tight = NewtonOptions { xtol: 1e-12, cg: Some(CgOptions::resnorm(1e-10)), ..NewtonOptions::default() };
+    // The metric of a linear model is the same everywhere; that of the other one is not.
+    for (problem, is_linear) in [(problem, true), (counts(20.0), false)] {
+        let (counted, mut host) = (Counted::new(problem), Host::default());
+        let samples = Samples::new(vec![2.5; 8], &groups, 6, residuals(&groups, 8)).unwrap();
+        let mut run = |curvature: Curvature, kept: usize| {
+            counted.calls.set(Calls::default());
+            let kl = Kl {
+                likelihood: &counted,
+                samples: &samples,
+                groups: &groups,
+                constants: &[],
+                kept,
+                preconditioner: None,
+                curvature,
+            };
+            let found = newton_cg(&mut host, &kl, vec![2.5; 8], &tight, &mut |_| {}).unwrap();
+            (found, counted.calls.get())
+        };
+        let (average, calls) = run(Curvature::SampleAverage, 6);
+        assert_eq!(calls.metrics, 6 * average.applications);
+        let (found, calls) = run(Curvature::AtPosition, 6);
+        assert_eq!(calls.metrics, found.applications);
+        assert!(!is_linear || found.applications == average.applications, "{found:?} {average:?}");
+        let apart = found.x.iter().zip(&average.x).fold(0.0, |most: f64, (a, b)| most.max((a - b).abs()));
+        assert!(apart < 1e-8 && (found.value - average.value).abs() < 1e-9, "{found:?} {average:?}");
+        // Samples that do not keep derivatives compute them again, to the same bits.
+        for kept in [0, 4] {
+            let (again, _) = run(Curvature::AtPosition, kept);
+            assert_eq!((again.x, again.value), (found.x.clone(), found.value), "{kept}");
+        }
+    }
+}
+
+/// A likelihood whose products round differently in each group, like those of different devices.
+struct Uneven {
+    problem: Problem,
+    group: usize,
+}
+
+impl LogLikelihood<Host> for Uneven {
+    fn name(&self) -> String {
+        self.problem.name()
+    }
+
+    fn identity(&self, space: &mut Host) -> Result<Identity, InferenceError> {
+        self.problem.identity(space)
+    }
+
+    fn latent(&self, space: &mut Host) -> Result<Vec<f64>, InferenceError> {
+        self.problem.latent(space)
+    }
+
+    fn data(&self, space: &mut Host) -> Result<Vec<f64>, InferenceError> {
+        LogLikelihood::data(&self.problem, space)
+    }
+
+    fn energy(&self, space: &mut Host, x: &Vec<f64>) -> Result<f64, InferenceError> {
+        self.problem.energy(space, x)
+    }
+
+    fn at<'a>(&'a self, space: &mut Host, x: &Vec<f64>) -> Result<Box<dyn LogLikelihoodAt<Host> + 'a>, InferenceError> {
+        Ok(Box::new(UnevenAt { at: self.problem.at(space, x)?, group: self.group }))
+    }
+
+    fn normalized_residual(&self, space: &mut Host, x: &Vec<f64>) -> Result<Option<(Vec<f64>, u64)>, InferenceError> {
+        self.problem.normalized_residual(space, x)
+    }
+
+    fn degrees_of_freedom(&self) -> u64 {
+        self.problem.degrees_of_freedom()
+    }
+}
+
+struct UnevenAt<'a> {
+    at: Box<dyn LogLikelihoodAt<Host> + 'a>,
+    group: usize,
+}
+
+impl LogLikelihoodAt<Host> for UnevenAt<'_> {
+    fn energy(&self, space: &mut Host) -> Result<f64, InferenceError> {
+        self.at.energy(space)
+    }
+
+    fn gradient(&self, space: &mut Host, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        self.at.gradient(space, out)
+    }
+
+    fn metric(&self, space: &mut Host, v: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        self.at.metric(space, v, out)?;
+        // Far more than rounding, so that numbers of iterations differ, too.
+        out.iter_mut().enumerate().for_each(|(i, out)| *out *= 1.0 + 0.1 * (self.group * i) as f64);
+        Ok(())
+    }
+
+    fn left_sqrt(&self, space: &mut Host, eta: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        self.at.left_sqrt(space, eta, out)
+    }
+
+    fn right_sqrt(&self, space: &mut Host, v: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        self.at.right_sqrt(space, v, out)
+    }
+
+    fn coordinates(&self, space: &mut Host, x: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        self.at.coordinates(space, x, out)
+    }
+}
+
+#[test]
+fn groups_whose_devices_round_differently_take_the_same_steps() {
+    // The first step of the second case is halved six times, and then goes along the gradient.
+    for (size, start) in [(20.0, 2.0), (3000.0, 0.0)] {
+        let run = |groups: usize| {
+            let ranks = run_threads(groups, |comm| {
+                let (groups, _) = SampleGroups::split(&comm, groups)?;
+                let likelihood = Uneven { problem: counts(size), group: groups.index() };
+                let samples = Samples::new(vec![start; 8], &groups, 6, residuals(&groups, 8))?;
+                let kl = Kl {
+                    likelihood: &likelihood,
+                    samples: &samples,
+                    groups: &groups,
+                    constants: &[],
+                    kept: usize::MAX,
+                    preconditioner: None,
+                    curvature: Curvature::AtPosition,
+                };
+                let (mut host, mut trials) = (Host::default(), Vec::new());
+                let mut watch = |step: &NewtonStep| trials.push((step.scale.to_bits(), step.applications));
+                let options = NewtonOptions::default();
+                let found = newton_cg(&mut host, &kl, vec![start; 8], &options, &mut watch)?;
+                let bits: Vec<u64> = found.x.iter().chain([&found.value]).map(|x| x.to_bits()).collect();
+                Ok::<_, InferenceError>((bits, found.steps, found.evaluations, found.applications, trials))
+            });
+            ranks.unwrap()
+        };
+        let one = run(1).remove(0);
+        assert_eq!(one.2 > one.1 + 6, size == 3000.0, "{one:?}");
+        for groups in [2, 3, 8] {
+            for (group, found) in run(groups).into_iter().enumerate() {
+                assert_eq!(found, one, "group {group} of {groups}");
+            }
+        }
+    }
 }

@@ -3,9 +3,9 @@
 use super::host_models::{Host, Line, Noise, Problem, dot, linear};
 use meshloom::comm::{CommError, Communicator, run_threads};
 use meshloom::inference::{
-    CgOptions, CgStop, Convergence, Draw, EvidenceOptions, Excitation, Excitations, Excited, Existing, Expansion, Fit,
-    FitEnd, FitOptions, InferenceError, IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop, NormOrder,
-    Objective, ObjectiveAt, Preconditioning, Progress, SampleGroups, Samples, Sampling, VectorSpace,
+    CgOptions, CgStop, Convergence, Curvature, Draw, EvidenceOptions, Excitation, Excitations, Excited, Existing,
+    Expansion, Fit, FitEnd, FitOptions, InferenceError, IterationOptions, Kl, LogLikelihood, NewtonOptions, NewtonStop,
+    NormOrder, Objective, ObjectiveAt, Preconditioning, Progress, SampleGroups, Samples, Sampling, VectorSpace,
     conjugate_gradient, evidence, newton_cg, wiener_filter,
 };
 use serde_json::Value;
@@ -200,6 +200,7 @@ fn energies_averaged_over_samples_and_their_minima_are_those_of_the_reference() 
                 constants: &[],
                 kept,
                 preconditioner: None,
+                curvature: Curvature::default(),
             };
             let (value, at) = kl.at(&mut host, &samples.position).unwrap();
             let mut out = vec![0.0; 35];
@@ -216,6 +217,7 @@ fn energies_averaged_over_samples_and_their_minima_are_those_of_the_reference() 
             constants: &[],
             kept: 4,
             preconditioner: None,
+            curvature: Curvature::default(),
         };
         let tight = CgOptions { norm: NormOrder::One, ..CgOptions::resnorm(1e-12) };
         let options = NewtonOptions { xtol: 1e-10, cg: Some(tight), ..NewtonOptions::default() };
@@ -320,6 +322,7 @@ fn a_poisson_problem_of_a_matrix_has_the_known_samples_and_minima() {
             constants: &[],
             kept: usize::MAX,
             preconditioner: None,
+            curvature: Curvature::default(),
         };
         let found = newton_cg(&mut host, &kl, e.clone(), &tight, &mut |_| {}).unwrap();
         close(&found.x, &place);
@@ -368,6 +371,7 @@ fn golden_fit(name: &str, run: &str) -> (Rc<Problem>, Host, Value, Fit<Host, Rc<
             curve: newton,
             position: newton,
             temperature: 1.0,
+            curvature: Curvature::default(),
             point_estimates: strings("point_estimates"),
             constants: strings("constants"),
         }
@@ -461,6 +465,7 @@ fn a_wiener_filter_has_the_analytic_mean_and_samples() {
             constants: &[],
             kept: 1,
             preconditioner: None,
+            curvature: Curvature::default(),
         };
         let minimum = newton_cg(&mut host, &kl, start, &NewtonOptions::default(), &mut |_| {}).unwrap();
         assert!(apart(&minimum.x, &found.position) < 1e-4);
@@ -904,8 +909,15 @@ fn what_is_kept_does_not_change_a_bit() {
     let fit = Fit::new(&mut host, &problem, &groups, &vec![0.1; 6], &options).unwrap();
     let samples = fit.run(&mut host).unwrap().into_samples();
     let mut of = |kept: usize| {
-        let kl =
-            Kl { likelihood: &problem, samples: &samples, groups: &groups, constants: &[], kept, preconditioner: None };
+        let kl = Kl {
+            likelihood: &problem,
+            samples: &samples,
+            groups: &groups,
+            constants: &[],
+            kept,
+            preconditioner: None,
+            curvature: Curvature::default(),
+        };
         let found = newton_cg(&mut host, &kl, vec![0.1; 6], &NewtonOptions::default(), &mut |_| {}).unwrap();
         (found.x.iter().map(|x| x.to_bits()).collect::<Vec<u64>>(), found.value.to_bits(), found.applications)
     };

@@ -2,6 +2,7 @@
 
 use super::field_models::{Found, Run, fit};
 use meshloom::comm::run_threads;
+use meshloom::inference::Curvature;
 
 /// Returns what the ranks of a group have found, as one; of all groups the same.
 fn whole(groups: usize, space: usize, run: Run<'_>) -> Found {
@@ -31,6 +32,16 @@ fn fits_have_the_same_bits_for_every_number_of_groups_and_ranks() {
     assert!(one.cells.iter().all(|(_, [_, mean, std])| f32::from_bits(*mean) > 0.0 && f32::from_bits(*std) > 0.0));
     for (groups, space) in [(1, 2), (2, 1), (3, 1), (4, 2), (8, 1), (8, 2)] {
         assert_eq!(whole(groups, space, Run::default()), one, "{groups} groups of {space} ranks");
+    }
+}
+
+#[test]
+fn fits_with_the_metric_at_the_position_have_the_same_bits() {
+    let run = Run { curvature: Curvature::AtPosition, ..Run::default() };
+    let one = whole(1, 1, run);
+    assert_ne!(one.energies, whole(1, 1, Run::default()).energies);
+    for (groups, space) in [(1, 2), (3, 1), (4, 2), (8, 1)] {
+        assert_eq!(whole(groups, space, run), one, "{groups} groups of {space} ranks");
     }
 }
 

@@ -9,7 +9,7 @@ use meshloom::fft::Operator;
 use meshloom::gpu::{Gpu, Options};
 use meshloom::grid::Grid;
 use meshloom::inference::{
-    CgOptions, Draw, Existing, Fit, FitOptions, Identity, InferenceError, IterationOptions, LogLikelihood,
+    CgOptions, Curvature, Draw, Existing, Fit, FitOptions, Identity, InferenceError, IterationOptions, LogLikelihood,
     LogLikelihoodAt, NewtonOptions, SampleGroups, Sampling, Stream, VectorSpace,
 };
 use meshloom::operators::{Fingerprint, FourierFilter, Leaf, Linearization, Model, PointwiseOperator, Space, Vector};
@@ -152,6 +152,8 @@ pub struct Run<'a> {
     pub memory: Option<u64>,
     /// State that it continues from.
     pub state: Option<&'a Path>,
+    /// The metric of the steps of the position.
+    pub curvature: Curvature,
 }
 
 /// Returns a fit by `groups` groups of all ranks of `comm`.
@@ -167,7 +169,8 @@ pub fn fit(comm: &Communicator, options: &Options, groups: usize, run: Run<'_>) 
     let likelihood = WhiteNoise::new(&mut rank, shape)?;
     let start = Vector::zeros(&mut rank.recorder, likelihood.model.domain())?;
     let iterations = if run.iterations == 0 { 2 } else { run.iterations };
-    let mut options = FitOptions::new(iterations).each(few).memory(run.memory);
+    let mut options = FitOptions::new(iterations).memory(run.memory);
+    options = options.each(|iteration| IterationOptions { curvature: run.curvature, ..few(iteration) });
     if let Some(state) = run.state {
         options = options.state(state, Existing::Resume);
     }

@@ -66,6 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn options(parameters: &RunParameters, schedule: &Schedule, iteration: u32) -> IterationOptions {
     let mut options = schedule.options(iteration);
     options.linear.maxiter = Some(parameters.sample_steps);
+    options.curvature = parameters.curvature();
     if let Some(pairs) = parameters.pairs {
         options.pairs = pairs;
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
-use meshloom::inference::Schedule;
+use meshloom::inference::{self, Schedule};
 use meshloom::io::printable_path;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -93,6 +93,15 @@ pub struct RunOptions {
     /// their random numbers from the sixth on]
     #[arg(long, value_name = "mgvi|geovi", hide_possible_values = true)]
     mode: Option<Mode>,
+    /// Metric of the steps of the position: averaged over samples, or at the position, whose
+    /// products cost one application instead of one for each sample
+    #[arg(
+        long,
+        value_name = "sample-average|at-position",
+        hide_possible_values = true,
+        default_value = "sample-average"
+    )]
+    curvature: Curvature,
     /// Steps of conjugate gradients for a sample at most
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 500)]
     sample_steps: i64,
@@ -139,6 +148,14 @@ impl FileOptions for RunOptions {
 enum Mode {
     Mgvi,
     Geovi,
+}
+
+/// Metric of the steps of the position.
+#[derive(ValueEnum, Deserialize, Serialize, Clone, Copy, Debug, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+enum Curvature {
+    SampleAverage,
+    AtPosition,
 }
 
 /// The signal of the correlated field: its exponential, or itself.
@@ -473,16 +490,24 @@ impl RunParameters {
         object["samples"] = self.pairs.into();
         object["iterations"] = self.iterations.into();
         let sampling = self.sampling();
-        for name in ["sample_steps", "mode"] {
+        for name in ["sample_steps", "mode", "curvature"] {
             object[name] = sampling[name].clone();
         }
         object
     }
 
-    /// Returns the sampling method.
+    /// Returns the options of iterations beside their numbers.
     pub fn sampling(&self) -> Value {
         let mode = self.geovi.map_or("schedule", |bent| if bent { "geovi" } else { "mgvi" });
-        json!({ "sample_steps": self.sample_steps, "mode": mode })
+        json!({ "sample_steps": self.sample_steps, "mode": mode, "curvature": self.options.curvature })
+    }
+
+    /// Returns the metric of the steps of the position.
+    pub fn curvature(&self) -> inference::Curvature {
+        match self.options.curvature {
+            Curvature::SampleAverage => inference::Curvature::SampleAverage,
+            Curvature::AtPosition => inference::Curvature::AtPosition,
+        }
     }
 
     /// Returns the identity of the problem, without the contents of files; states of other problems

@@ -371,6 +371,9 @@ fn what_was_interrupted_goes_on_to_the_same_bits() {
     for (found, wanted) in bytes(&scratch.join("parts")).iter().zip(bytes(&scratch.join("whole"))) {
         assert!(*found == wanted, "{} differs", wanted.0);
     }
+    // The metric at the position leads to the same minimum by other steps.
+    run("position", "--iterations 1 --curvature at-position");
+    assert_eq!(report(&scratch.join("position"))["parameters"]["curvature"], "at-position");
     // Exposures in place of the mask have the same shape, but another problem, and so has another
     // prior. The state stays.
     let parts = scratch.word("parts");
@@ -382,6 +385,7 @@ fn what_was_interrupted_goes_on_to_the_same_bits() {
         // All iterations are done: what is there was not made with other options.
         (resumed("--samples 2"), 1, "2 samples after 2 iterations, and this call asks for 4 after 2"),
         (resumed("--mode geovi"), 1, "mode \"schedule\""),
+        (resumed("--curvature at-position"), 1, "curvature \"sample-average\""),
         (call(&data, &parts, &format!("--config {config} --iterations 1 --resume")), 1, "more --iterations"),
     ]);
     assert!(fs::read(scratch.join("parts/state/state.npz")).unwrap() == state);
@@ -548,6 +552,7 @@ fn a_printed_configuration_is_the_call() {
         "iterations = 20",
         "samples = 2",
         "sample_steps = 500",
+        "curvature = \"sample-average\"",
         "pad = 1.5",
         "offset_mean = \"data\"",
         "flexibility = \"none\"",
