@@ -430,7 +430,7 @@ def optimize_kl(
     curvature : str or callable, default "sample_average"
         Metric of the steps of the position. With "at_position" a product takes one application of
         the metric instead of one for each sample, and groups exchange gradients only. The minimum
-        is the same; steps may be more.
+        is the same. It suits nearly linear models; others may take many times as many steps.
     memory : int, optional
         Limit of device memory per rank in bytes. Samples whose derivatives do not fit compute them
         again in each product, with the same bits.

@@ -28,7 +28,9 @@ pub enum Curvature {
     #[default]
     SampleAverage,
     /// The metric at the position: a product takes one application in each group and no exchange
-    /// between groups. Steps may be more, as the metric of a nonlinear model varies over samples.
+    /// between groups. It suits nearly linear models. Where the metric varies over samples, steps
+    /// are shorter and many more: iteration 2 of `meshloom infer --demo` takes 50 steps, the limit,
+    /// of 1484 products in 17 s, instead of 6 steps of 42 averaged products in 4 s (lavapipe).
     AtPosition,
 }
 
