@@ -139,6 +139,7 @@ pub fn conjugate_gradient<S: VectorSpace>(
     let (rules, started) = (Rules::new(space, j, options)?, start.is_some());
     let (mut x, mut r, mut gamma, mut energy) = begin(space, metric, j, start)?;
     let mut applications = u64::from(started);
+    let mut error_ratio = if gamma > 0.0 { f64::INFINITY } else { 0.0 };
     let mut z = preconditioner.map(|_| space.like(j)).transpose()?;
     if let (Some(preconditioner), Some(z), true) = (preconditioner, &mut z, gamma > 0.0) {
         preconditioner.apply(space, &r, z)?;
@@ -147,7 +148,6 @@ pub fn conjugate_gradient<S: VectorSpace>(
     let mut d = space.copy(z.as_ref().unwrap_or(&r))?;
     let mut q = space.like(j)?;
     let (mut iterations, mut stop) = (0, CgStop::Residual);
-    let mut error_ratio = if gamma > 0.0 { f64::INFINITY } else { 0.0 };
     // The energy at the last restart.
     let mut restarted = f64::INFINITY;
     while gamma > 0.0 {

@@ -161,7 +161,7 @@ impl FieldPart<Rank> for ModesPart {
         v.put(own);
         let mut product = rank.like(like)?;
         metric(rank, &v, &mut product)?;
-        let sum = rank.vector_dot(&v, &product)?.max(0.0);
+        let sum = rank.reduce(&[Reduction::Dot(&v, &product)])?[0].max(0.0);
         // The field of the product over the amplitudes is n F z.
         let product = Vector::over(modes, vec![Contents::Device(product.array(&self.leaf)?.clone())])?;
         let divided = self.map(rank, DIVIDE, &product, true)?;

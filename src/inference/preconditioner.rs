@@ -95,13 +95,13 @@ impl<S: VectorSpace> Preconditioner<S> {
         self.directions.len()
     }
 
-    /// Builds the preconditioner of the posterior at `position`; `None` if it would do nothing.
-    /// Collective over all groups; all get that of the first group.
+    /// Builds the preconditioner of the posterior at `position`; `None` if it would do nothing, or
+    /// if a product with the metric is not finite. Collective over all groups; all get that of the
+    /// first group.
     ///
     /// Parts in `fixed` do not vary.
     ///
     /// # Errors
-    /// - [`InferenceError::NotFinite`] if a product is not finite.
     /// - Errors of the likelihood and the ranks.
     pub fn new(
         space: &mut S,
@@ -123,7 +123,14 @@ impl<S: VectorSpace> Preconditioner<S> {
         let others = space.parts(position).into_iter().map(|(name, _)| name);
         let others = others.filter(|name| !of_fields.contains(name) && !fixed.contains(name)).collect();
         let builder = Builder { at: &*at, fixed, fields, names: [of_fields, others], products: 0 };
-        let mut own = builder.finish(space, position)?;
+        let built = match builder.finish(space, position) {
+            Err(InferenceError::NotFinite { .. }) => None,
+            built => Some(built?),
+        };
+        if groups.gather(&[f64::from(u8::from(built.is_none()))])?.contains(&1.0) {
+            return Ok(None);
+        }
+        let Some(mut own) = built else { return Ok(None) };
         if groups.count() > 1 {
             own.share(space, groups, position)?;
         }

@@ -218,7 +218,7 @@ fn column_of(path: &Path, column: usize) -> impl Iterator<Item = f64> + use<> {
 fn samples_that_have_not_converged_are_told_of() {
     let scratch = Scratch::new();
     let data = write(&scratch, "line.npy", &[48], &normal(48, 9));
-    let words = "--noise 0.1 --samples 1 --iterations 1 --periodic --set flexibility=none --sample-steps 2";
+    let words = "--noise 0.1 --samples 1 --iterations 1 --set flexibility=none --sample-steps 2";
     let outcome = call(&data, &scratch.word("cut"), words).run();
     assert!(outcome.status.success() && outcome.stderr.lines().count() <= 2, "{outcome:#?}");
     let wanted = "meshloom: warning: conjugate gradients have not converged after 2 steps for 2 of the 2 samples";
