@@ -461,7 +461,7 @@ def main():
     parser.add_argument("what", choices=[*SUBJECTS, "all"], nargs="?", default="fft")
     parser.add_argument("--size", help="cells along each axis, keys or points, with commas between")
     parser.add_argument("--runs", type=int, default=15)
-    parser.add_argument("--iterations", type=int, default=4, help="of each fit of infer")
+    parser.add_argument("--iterations", type=int, default=4, help="iterations of each fit (infer)")
     parser.add_argument("--meshloom", default="target/release/meshloom", help="the program")
     parser.add_argument("--device", help="adapter, as `meshloom devices` lists them")
     parser.add_argument("--report", help="what meshloom measured before, as `bench --json` printed it")

@@ -57,7 +57,7 @@ def start(sizes):
 
 
 def rules(arguments, latent):
-    """Options of `optimize_kl` that both sides have, for so many latent values."""
+    """Options of `optimize_kl` for both sides; limits grow with the number of latent values."""
     return {
         "n_total_iterations": arguments.iterations,
         "n_samples": arguments.pairs,
@@ -254,10 +254,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["meshloom", "nifty", "judge"])
     parser.add_argument("shape", type=lambda text: tuple(int(n) for n in text.split("x")), help="cells along each axis, as 64x64")
-    parser.add_argument("directory", type=Path, help="of the results")
+    parser.add_argument("directory", type=Path, help="directory for the results")
     parser.add_argument("--iterations", type=int, default=4, help="draws of samples, each followed by a minimization")
     parser.add_argument("--pairs", type=int, default=3, help="mirrored pairs of samples")
-    parser.add_argument("--seed", type=int, default=1, help="of the samples")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the samples")
     parser.add_argument("--runs", type=int, default=3, help="fits after the first one, at most")
     parser.add_argument("--seconds", type=float, default=60, help="no further fit begins that would end later")
     parser.add_argument("--gpu", action="store_true", help="fail if JAX finds no GPU")

@@ -425,8 +425,8 @@ def optimize_kl(
         Precondition the conjugate gradients of linear samples and of the position: "fields" for
         models with correlated fields, "always" for any model, "off" for the steps of NIFTy. With a
         preconditioner the position also stops at steps that lower the energy by less than 0.1,
-        unless `kl_kwargs` has `absdelta`. It takes 30 to 100 products with the metric in each
-        iteration, and saves more.
+        unless `kl_kwargs` has `absdelta`. Building it takes up to 209 products with the metric in
+        each iteration.
     curvature : str or callable, default "sample_average"
         Metric of the steps of the position. With "at_position" a product takes one application of
         the metric instead of one for each sample, and groups exchange gradients only. The minimum

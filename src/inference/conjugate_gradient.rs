@@ -166,9 +166,8 @@ pub fn conjugate_gradient<S: VectorSpace>(
         let alpha = gamma / curvature;
         space.axpby(-alpha, &d, 1.0, &mut x)?;
         if iterations % RESET == 0 {
-            metric(space, &x, &mut r)?;
+            residual(space, metric, &x, j, &mut r)?;
             applications += 1;
-            space.axpby(-1.0, j, 1.0, &mut r)?;
         } else {
             space.axpby(-alpha, &q, 1.0, &mut r)?;
         }
@@ -176,9 +175,8 @@ pub fn conjugate_gradient<S: VectorSpace>(
         let mut end = rules.end(iterations, energy, &now);
         if z.is_some() && end == Some(CgStop::Residual) && iterations % RESET != 0 {
             // Few iterations fall far: rounding of the residual is more than what is left of it.
-            metric(space, &x, &mut r)?;
+            residual(space, metric, &x, j, &mut r)?;
             applications += 1;
-            space.axpby(-1.0, j, 1.0, &mut r)?;
             now = rules.measure(space, (preconditioner, &mut z), &r, &x, j)?;
             end = rules.end(iterations, energy, &now);
         }
@@ -188,9 +186,8 @@ pub fn conjugate_gradient<S: VectorSpace>(
             // iteration. With the residual of `x` the search restarts, as long as its energy is
             // below the one of the last restart.
             if iterations % RESET != 0 {
-                metric(space, &x, &mut r)?;
+                residual(space, metric, &x, j, &mut r)?;
                 applications += 1;
-                space.axpby(-1.0, j, 1.0, &mut r)?;
                 now = rules.measure(space, (preconditioner, &mut z), &r, &x, j)?;
             }
             let is_lower = restarted - now.energy > rules.epsilon * now.energy.abs();
@@ -215,6 +212,18 @@ pub fn conjugate_gradient<S: VectorSpace>(
     Ok(CgOutcome { x, iterations, applications, stop, error_ratio })
 }
 
+/// Computes the residual `r = M x - j`.
+fn residual<S: VectorSpace>(
+    space: &mut S,
+    metric: &mut Metric<'_, S>,
+    x: &S::Vector,
+    j: &S::Vector,
+    r: &mut S::Vector,
+) -> Result<(), InferenceError> {
+    metric(space, x, r)?;
+    space.axpby(-1.0, j, 1.0, r)
+}
+
 /// Returns the start `x`, the residual `r = M x - j`, `r.r` and the energy.
 fn begin<S: VectorSpace>(
     space: &mut S,
@@ -228,8 +237,7 @@ fn begin<S: VectorSpace>(
         let gamma = space.dot(j, j)?;
         return Ok((space.zeros(j)?, r, gamma, 0.0));
     };
-    metric(space, &x, &mut r)?;
-    space.axpby(-1.0, j, 1.0, &mut r)?;
+    residual(space, metric, &x, j, &mut r)?;
     let found = space.reduce(&[Reduction::Dot(&r, &r), Reduction::Dot(&r, &x), Reduction::Dot(j, &x)])?;
     Ok((x, r, found[0], (found[1] - found[2]) / 2.0))
 }

@@ -142,8 +142,8 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         Ok(Expansion { likelihood, at, position, point_estimates, preconditioner: None })
     }
 
-    /// Sets the preconditioner of straight samples. Bent samples have none: conjugate gradients
-    /// would first take large steps along directions that their curvature makes useless.
+    /// Sets the preconditioner of straight samples. Bent samples have none, as they then end at
+    /// larger residuals.
     #[must_use]
     pub fn with_preconditioner(mut self, preconditioner: Option<&'a Preconditioner<S>>) -> Self {
         self.preconditioner = preconditioner;

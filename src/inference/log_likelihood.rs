@@ -79,7 +79,7 @@ pub trait LogLikelihoodAt<S: VectorSpace> {
 
     /// Returns the parts of latent values that excite the modes of a field, on which a
     /// [`Preconditioner`](super::Preconditioner) builds. By default there is none.
-    fn fields(&self, _space: &mut S) -> Result<Vec<Box<dyn FieldPart<S>>>, InferenceError> {
+    fn fields(&self, _space: &mut S) -> Result<Vec<Box<dyn FieldPreconditioner<S>>>, InferenceError> {
         Ok(Vec::new())
     }
 
@@ -112,7 +112,7 @@ pub trait LogLikelihoodAt<S: VectorSpace> {
 
 /// A part of latent values that excites the modes of a field, and the approximate inverse of the
 /// metric on it. Vectors are whole; other parts of outputs are left as they are.
-pub trait FieldPart<S: VectorSpace>: Precondition<S> {
+pub trait FieldPreconditioner<S: VectorSpace>: Precondition<S> {
     /// Returns the name of the part.
     fn part(&self) -> &str;
 
@@ -261,7 +261,7 @@ impl<S: VectorSpace> LogLikelihoodAt<S> for TemperedAt<'_, S> {
         divided(space, self.temperature.sqrt(), out, |space, out| self.at.right_sqrt(space, v, out))
     }
 
-    fn fields(&self, space: &mut S) -> Result<Vec<Box<dyn FieldPart<S>>>, InferenceError> {
+    fn fields(&self, space: &mut S) -> Result<Vec<Box<dyn FieldPreconditioner<S>>>, InferenceError> {
         self.at.fields(space)
     }
 

@@ -35,7 +35,7 @@ mod groups;
 mod kl;
 mod likelihood;
 mod log_likelihood;
-mod modes_part;
+mod mode_preconditioner;
 mod newton_cg;
 mod preconditioner;
 mod priors;
@@ -56,7 +56,7 @@ pub use footprint::Footprint;
 pub use groups::SampleGroups;
 pub use kl::{Curvature, Kl};
 pub use likelihood::{Data, DataSetReport, Likelihood, MetricCheck, NoiseLevel, check_metric};
-pub use log_likelihood::{FieldPart, Identity, LogLikelihood, LogLikelihoodAt};
+pub use log_likelihood::{FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
 pub use newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, Objective, ObjectiveAt, newton_cg};
 pub use preconditioner::{Preconditioner, Preconditioning};
 pub use priors::Prior;
@@ -71,5 +71,5 @@ use crate::gpu::KernelSource;
 
 /// Returns the kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    [correlated_field::kernels(), likelihood::kernels(), modes_part::kernels()].concat()
+    [correlated_field::kernels(), likelihood::kernels(), mode_preconditioner::kernels()].concat()
 }

@@ -120,8 +120,8 @@ impl NewtonOptions {
     }
 
     /// Returns the rules for the step from a point with this value and norm of the gradient: those
-    /// of NIFTy without a preconditioner. With one, iterations may end earlier, and a few more of
-    /// them reach a good step.
+    /// of NIFTy without a preconditioner. With one, the limits are tighter, since few iterations
+    /// reach them.
     fn for_step(&self, before: Option<f64>, value: f64, magnitude: f64, is_preconditioned: bool) -> CgOptions {
         let further = if is_preconditioned { FURTHER } else { 1.0 };
         self.cg.unwrap_or_else(|| CgOptions {

@@ -2,8 +2,8 @@
 //!
 //! The metric is `A + 1` with `A = J^T F J`. Its latent values are of two kinds.
 //!
-//! *Fields* are parts that excite the modes of a field ([`FieldPart`]): each brings an approximate
-//! inverse `D` of its own.
+//! *Fields* are parts that excite the modes of a field. Each has an approximate inverse `D` of its
+//! own ([`FieldPreconditioner`]).
 //!
 //! *Others* are few or matter in few directions: slopes, offsets, spectra. Products with random
 //! vectors span the directions `q` in which the data know most (Halko, Martinsson & Tropp 2011).
@@ -24,7 +24,7 @@
 use super::conjugate_gradient::Precondition;
 use super::error::InferenceError;
 use super::groups::SampleGroups;
-use super::log_likelihood::{FieldPart, LogLikelihood, LogLikelihoodAt};
+use super::log_likelihood::{FieldPreconditioner, LogLikelihood, LogLikelihoodAt};
 use super::vector_space::{Reduction, Stream, VectorSpace, clear};
 
 /// Products that look for directions, which bound their number.
@@ -33,8 +33,8 @@ const PROBES: usize = 16;
 /// Size of `A` in a direction up to which it is left to conjugate gradients.
 const KNOWN: f64 = 2.0;
 
-/// Steps of conjugate gradients at most, and the fall of the residual at which they end, to find
-/// what a field does in return for a direction.
+/// Maximum number of steps that find the answer of a field to a direction, and the fall of the
+/// residual at which they end.
 const SOLVES: usize = 10;
 const SOLVED: f64 = 0.03;
 
@@ -56,7 +56,7 @@ pub enum Preconditioning {
 
 /// The preconditioner of the posterior's metric at a position.
 pub struct Preconditioner<S: VectorSpace> {
-    fields: Vec<Box<dyn FieldPart<S>>>,
+    fields: Vec<Box<dyn FieldPreconditioner<S>>>,
     /// Names of the parts of fields, and of the others.
     names: [Vec<String>; 2],
     /// `s`.
@@ -175,8 +175,8 @@ impl<S: VectorSpace> Precondition<S> for Preconditioner<S> {
         let (of_others, of_fields) = found.split_at(self.directions.len());
         let all: Vec<f64> = of_others.iter().zip(of_fields).map(|(a, b)| a + b).collect();
         let (inner, coarse) = (product(&self.inner, of_others), product(&self.coarse, &all));
-        // What a vector has along a direction is far more than what remains of it. So the rest is
-        // measured and corrected: the difference of large numbers would be rounding.
+        // The preconditioner reduces the component along a direction by orders of magnitude. The
+        // difference would be rounding, so a second pass measures the result and corrects it.
         let wanted: Vec<f64> = inner.iter().zip(&coarse).map(|(inner, coarse)| inner + coarse).collect();
         let mut change: Vec<f64> = wanted.iter().zip(of_others).map(|(wanted, r)| wanted - r / self.scale).collect();
         for pass in 0..2 {
@@ -209,7 +209,7 @@ impl<S: VectorSpace> Precondition<S> for Without<'_, S> {
 struct Builder<'a, S: VectorSpace> {
     at: &'a dyn LogLikelihoodAt<S>,
     fixed: &'a [String],
-    fields: Vec<Box<dyn FieldPart<S>>>,
+    fields: Vec<Box<dyn FieldPreconditioner<S>>>,
     names: [Vec<String>; 2],
     products: u64,
 }

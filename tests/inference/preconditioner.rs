@@ -173,6 +173,48 @@ fn fits_have_the_same_bits_for_every_number_of_groups() {
     }
 }
 
+#[test]
+fn an_iteration_waits_four_times() {
+    ranks([1, 1], |rank| {
+        let mesh = grid(rank, &[24, 20], &[0.02]);
+        let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, 9.0)?;
+        let own = preconditioner(rank, &likelihood, &truth)?;
+        let expansion = Expansion::new(rank, &likelihood, &truth, &[])?.with_preconditioner(Some(&own));
+        let mut counts = Vec::new();
+        for maxiter in [4, 10] {
+            let rules = CgOptions { maxiter: Some(maxiter), miniter: Some(maxiter), ..CgOptions::absdelta(0.0) };
+            let before = rank.recorder.counts().downloads;
+            assert_eq!(expansion.linear(rank, &Excitations::Seed(3), [0, 0], &rules)?.iterations, maxiter);
+            counts.push(rank.recorder.counts().downloads - before);
+        }
+        assert_eq!(counts[1] - counts[0], 4 * 6);
+        Ok(())
+    });
+}
+
+/// Prints the steps in `docs/inference.md`.
+#[test]
+#[ignore = "takes a minute and only prints: cargo test --test inference steps_of_the_guide -- --ignored --nocapture"]
+fn steps_of_the_guide() {
+    for (is_free, counts) in [(false, 1.0), (false, 10.0), (false, 1000.0), (true, 10.0)] {
+        ranks([1, 1], |rank| {
+            let mesh = grid(rank, &[256, 256], &[1.0 / 256.0]);
+            let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts, is_free }, 9.0)?;
+            let own = preconditioner(rank, &likelihood, &truth)?;
+            let rules = CgOptions { maxiter: Some(1000), ..CgOptions::default() };
+            for own in [None, Some(&own)] {
+                let expansion = Expansion::new(rank, &likelihood, &truth, &[])?.with_preconditioner(own);
+                let found = expansion.linear(rank, &Excitations::Seed(3), [0, 0], &rules)?;
+                let (steps, ratio) = (found.iterations, found.error_ratio);
+                println!(
+                    "{counts} counts, spectrum inferred {is_free}: {own:?}: {steps} steps, {ratio:.2} of the target"
+                );
+            }
+            Ok(())
+        });
+    }
+}
+
 /// A model without a field: directions alone, in f64.
 #[test]
 fn any_model_may_be_preconditioned() {

@@ -248,7 +248,7 @@ impl CorrelatedField {
 }
 
 /// Returns a vector of ones of a leaf.
-fn ones(rank: &mut Rank, space: &Space) -> Result<Vector, OperatorError> {
+pub(super) fn ones(rank: &mut Rank, space: &Space) -> Result<Vector, OperatorError> {
     let one = PointwiseOperator::wgsl("fn one(x: f32) -> f32 { return 1.0; }", "one", space, "ones")?;
     let zeros = Vector::zeros(&mut rank.recorder, space)?;
     Model::new(one).value(rank, &zeros)

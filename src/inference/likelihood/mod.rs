@@ -23,8 +23,8 @@ use crate::operators::{Contents, ExcitedModes, Fingerprint, Leaf, Model, Space, 
 use crate::rank::Rank;
 
 use super::error::InferenceError;
-use super::log_likelihood::{FieldPart, Identity, LogLikelihood, LogLikelihoodAt};
-use super::modes_part::ModesPart;
+use super::log_likelihood::{FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
+use super::mode_preconditioner::ModePreconditioner;
 use crate::host_memory;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
@@ -427,7 +427,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         Ok(())
     }
 
-    fn fields(&self, rank: &mut Rank) -> Result<Vec<Box<dyn FieldPart<Rank>>>, InferenceError> {
+    fn fields(&self, rank: &mut Rank) -> Result<Vec<Box<dyn FieldPreconditioner<Rank>>>, InferenceError> {
         let mut all: Vec<ExcitedModes> = Vec::new();
         for (_, term) in &self.terms {
             for modes in term.excited(rank)? {
@@ -436,7 +436,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
                 }
             }
         }
-        let part = |modes| Ok(Box::new(ModesPart::new(modes)?) as Box<dyn FieldPart<Rank>>);
+        let part = |modes| Ok(Box::new(ModePreconditioner::new(modes)?) as Box<dyn FieldPreconditioner<Rank>>);
         all.into_iter().map(part).collect()
     }
 

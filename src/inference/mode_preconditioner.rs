@@ -7,17 +7,19 @@
 //! ```text
 //! P = sum_j D_j H g_j H D_j / n      D_j = 1 / sqrt(1 + c_j a^2),  sum_j g_j = 1
 //! ```
-//! `F` is found by one product with the metric of signs at random, whose modes are divided by the
-//! amplitudes, and is smoothed over the modes that data do not know. The levels are the mean of
-//! `ln F` over places and 1.7 standard deviations from it.
+//! One product with the metric gives `F`: that of a field of random signs, whose modes are divided
+//! by the amplitudes. Modes that data do not know are then removed from `F`. The levels are the
+//! mean of `ln F` over places and 1.7 standard deviations from it.
 //!
-//! A product with `P` takes two transforms of [`LEVELS`] fields and 44 bytes for each cell beside
-//! them, in 3 dispatches; one dispatch where `F` is nearly the same everywhere.
+//! A product with `P` takes two transforms of [`LEVELS`] fields, and beside them three dispatches
+//! that move 68 bytes for each cell. Where `F` is nearly the same everywhere it takes no transform
+//! and two dispatches of 40 bytes.
 
 use super::conjugate_gradient::{Metric, Precondition};
+use super::correlated_field::ones;
 use super::error::InferenceError;
 use super::groups::SampleGroups;
-use super::log_likelihood::FieldPart;
+use super::log_likelihood::FieldPreconditioner;
 use super::vector_space::{Reduction, Stream, VectorSpace};
 use crate::gpu::{Array, Kernel, KernelSource, RawArray};
 use crate::operators::{
@@ -35,10 +37,10 @@ const APART: f64 = 1.7;
 const SAME: f64 = 0.1;
 
 /// The least precision, as a part of the mean.
-const LEAST: &str = "1e-3";
+const LEAST: f64 = 1e-3;
 
 crate::gpu::kernel_params! {
-    struct PartParams {
+    struct ModeParams {
         /// The precision of each level, summed over all places.
         levels: [f32; 4],
         /// The logarithm of the precision at the first level.
@@ -51,13 +53,20 @@ crate::gpu::kernel_params! {
     }
 }
 
+/// The kernels by their flags, and their places.
 const FLAGS: [&str; 3] = ["spread", "weigh", "gather"];
+const SPREAD: usize = 0;
+const WEIGH: usize = 1;
+const GATHER: usize = 2;
 
 fn source(flag: &str) -> KernelSource {
-    let text = KernelSource::new("inference::modes_part", include_str!("../../shaders/inference/modes_part.wgsl"))
-        .params::<PartParams>()
-        .constant("LEVELS", LEVELS as u32)
-        .repeat('$', LEVELS as u32);
+    let text = KernelSource::new(
+        "inference::mode_preconditioner",
+        include_str!("../../shaders/inference/mode_preconditioner.wgsl"),
+    )
+    .params::<ModeParams>()
+    .constant("LEVELS", LEVELS as u32)
+    .repeat('$', LEVELS as u32);
     FLAGS.into_iter().fold(text, |text, other| text.flag(other, other == flag))
 }
 
@@ -67,20 +76,20 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 }
 
 /// Excited modes whose preconditioner is not built yet, or is.
-pub(super) struct ModesPart {
+pub(super) struct ModePreconditioner {
     leaf: String,
     amplitude: Array<f32>,
     /// One field of modes and of cells, and [`LEVELS`] of each.
     spaces: [Space; 2],
     batches: [Space; 2],
     kernels: [Kernel; 3],
-    params: PartParams,
+    params: ModeParams,
     /// The logarithm of the precision at each cell, and the transform of all levels; `None` where
     /// the precision is the same everywhere.
     levels: Option<(Array<f32>, Hartley)>,
 }
 
-impl ModesPart {
+impl ModePreconditioner {
     /// Creates the part of `modes`.
     pub fn new(modes: ExcitedModes) -> Result<Self, InferenceError> {
         let ExcitedModes { leaf, mesh, amplitude } = modes;
@@ -89,8 +98,8 @@ impl ModesPart {
             leaves.map(|own| Space::of("field", if batch > 1 { own.batch(batch) } else { own }))
         });
         let ([modes, cells], [many_modes, many_cells]) = (one, all);
-        let params = PartParams { levels: [0.0; 4], first: 0.0, per_step: 0.0, count: 0, scale: 0.0 };
-        Ok(ModesPart {
+        let params = ModeParams { levels: [0.0; 4], first: 0.0, per_step: 0.0, count: 0, scale: 0.0 };
+        Ok(ModePreconditioner {
             leaf,
             amplitude,
             spaces: [modes?, cells?],
@@ -121,19 +130,19 @@ impl ModesPart {
         // Ranks may have other numbers of cells than of modes.
         let count = arrays[0].len();
         let arrays: Vec<&RawArray> = arrays.iter().map(|array| array.raw()).collect();
-        let params = PartParams { count: count as u32, ..self.params };
+        let params = ModeParams { count: count as u32, ..self.params };
         Ok(rank.recorder.each(&self.kernels[which], &arrays, &params, count)?)
     }
 }
 
-/// Signs at random from white noise.
+/// Random signs from white noise.
 const SIGN: &str = "fn f(x: f32) -> f32 { return select(-1.0, 1.0, x >= 0.0); }";
 const DIVIDE: &str = "fn f(a: f32, x: f32) -> f32 { return select(0.0, x / a, abs(a) > 1e-30); }";
-/// Keeps the modes that data know; `a` is in units of what they know.
+/// Keeps the modes that data know: those with an amplitude above 1 in the units of `a`.
 const SMOOTH: &str =
     "fn f(a: f32, x: f32) -> f32 { let known = a * a; return select(x, x * known / (1.0 + known), a != 0.0); }";
 
-impl FieldPart<Rank> for ModesPart {
+impl FieldPreconditioner<Rank> for ModePreconditioner {
     fn part(&self) -> &str {
         &self.leaf
     }
@@ -185,9 +194,9 @@ impl FieldPart<Rank> for ModesPart {
         } else {
             relative = Vector::zeros(&mut rank.recorder, cells)?;
         }
-        let text = format!("fn f(x: f32) -> f32 {{ return log(max(x, {LEAST})); }}");
+        let text = format!("fn f(x: f32) -> f32 {{ return log(max(x, {LEAST:?})); }}");
         let logarithm = self.map(rank, &text, &relative, false)?;
-        let ones = self.map(rank, "fn f(x: f32) -> f32 { return 1.0; }", &relative, false)?;
+        let ones = ones(rank, cells)?;
         let sums = rank.reduce(&[Reduction::Dot(&logarithm, &ones), Reduction::Dot(&logarithm, &logarithm)])?;
         let mean = sums[0] / total;
         let deviation = (sums[1] / total - mean * mean).max(0.0).sqrt();
@@ -210,13 +219,13 @@ impl FieldPart<Rank> for ModesPart {
     }
 
     fn share(&mut self, rank: &mut Rank, groups: &SampleGroups) -> Result<(), InferenceError> {
-        let PartParams { levels, first, per_step, scale, .. } = self.params;
+        let ModeParams { levels, first, per_step, scale, .. } = self.params;
         let has_levels = f32::from(u8::from(self.levels.is_some()));
         let own = [levels[0], levels[1], levels[2], first, per_step, scale, has_levels];
         let mut numbers = own.map(f64::from);
         groups.share_numbers(&mut numbers)?;
         let [a, b, c, first, per_step, scale, has_levels] = numbers.map(|x| x as f32);
-        self.params = PartParams { levels: [a, b, c, levels[3]], first, per_step, scale, ..self.params };
+        self.params = ModeParams { levels: [a, b, c, levels[3]], first, per_step, scale, ..self.params };
         let [modes, cells] = &self.spaces;
         let amplitude = Vector::over(modes, vec![Contents::Device(self.amplitude.clone())])?;
         groups.share(rank, 0, amplitude)?;
@@ -236,18 +245,19 @@ impl FieldPart<Rank> for ModesPart {
     }
 }
 
-impl Precondition<Rank> for ModesPart {
+impl Precondition<Rank> for ModePreconditioner {
     fn apply(&self, rank: &mut Rank, r: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         let (r, out) = (r.array(&self.leaf)?, out.array(&self.leaf)?);
         let [many_modes, many_cells] = &self.batches;
-        let [mut modes, mut cells] = [Vector::new(&rank.gpu, many_modes)?, Vector::new(&rank.gpu, many_cells)?];
-        self.record(rank, 0, &[&self.amplitude, r, modes.single()?])?;
+        let mut modes = Vector::new(&rank.gpu, many_modes)?;
+        self.record(rank, SPREAD, &[&self.amplitude, r, modes.single()?])?;
         if let Some((precision, hartley)) = &self.levels {
+            let mut cells = Vector::new(&rank.gpu, many_cells)?;
             hartley.run(rank, Direction::Adjoint, &modes, &mut cells)?;
-            self.record(rank, 1, &[precision, cells.single()?])?;
+            self.record(rank, WEIGH, &[precision, cells.single()?])?;
             hartley.run(rank, Direction::Forward, &cells, &mut modes)?;
         }
-        self.record(rank, 2, &[&self.amplitude, modes.single()?, out])?;
+        self.record(rank, GATHER, &[&self.amplitude, modes.single()?, out])?;
         Ok(())
     }
 }
