@@ -69,7 +69,7 @@ pub(crate) use exact_sum::{FIXED, bits_for};
 pub use grid_comms::GridComms;
 pub use pending::PendingExchange;
 pub use reshape::Reshape;
-pub use several_sums::{SeveralSums, Summed};
+pub use several_sums::{SeveralSums, Summed, SummedTerms};
 pub use wire::Wire;
 use wire::{Codec, Coded};
 

@@ -11,43 +11,59 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
 const WHAT: &str = "SeveralSums";
 
-/// Sums of products of one pass at most, beside one of magnitudes: as many as the floor has
-/// bindings for.
-const PRODUCTS: usize = 3;
+/// Sums of products of one pass at most, beside one of magnitudes.
+///
+/// Devices that bind fewer arrays make fewer.
+const PRODUCTS: usize = 8;
 
-/// One of several sums that are made at once.
-#[derive(Clone, Copy)]
-pub struct Summed<'a> {
+/// Terms of a sum.
+#[derive(Clone)]
+pub struct SummedTerms {
     /// The terms.
-    pub x: &'a Array<f32>,
+    pub x: Array<f32>,
     /// Factors of the terms; without them the sum is that of their magnitudes.
-    pub y: Option<&'a Array<f32>>,
-    /// Terms of all ranks.
-    pub total: u64,
-    /// Whether each rank has a part of the terms; otherwise every rank has all, and the sum is that
-    /// of rank 0 on all.
-    pub is_distributed: bool,
+    pub y: Option<Array<f32>>,
 }
 
-impl Summed<'_> {
-    /// Returns `true` if it may be made in one pass with `other`.
-    fn goes_with(&self, other: &Summed<'_>) -> bool {
-        (self.x.len(), self.total) == (other.x.len(), other.total) && self.has_one_window() && other.has_one_window()
+/// One of several sums that are made at once.
+#[derive(Clone)]
+pub struct Summed {
+    /// Terms of this rank. All ranks have terms with factors, or all have terms without.
+    pub terms: Vec<SummedTerms>,
+    /// Number of terms of all ranks.
+    pub total: u64,
+}
+
+impl Summed {
+    /// Returns `true` if its passes can be those of `other`.
+    fn goes_with(&self, other: &Summed) -> bool {
+        let lens = |sum: &Summed| sum.terms.iter().map(|terms| terms.x.len()).collect::<Vec<_>>();
+        self.total == other.total && lens(self) == lens(other) && self.has_one_window() && other.has_one_window()
     }
 
     /// Returns `true` if each of its arrays takes one binding.
     fn has_one_window(&self) -> bool {
-        self.x.raw().windows() == 1 && self.y.is_none_or(|y| y.raw().windows() == 1)
+        let has_one = |array: &Array<f32>| array.raw().windows() == 1;
+        self.terms.iter().all(|terms| has_one(&terms.x) && terms.y.as_ref().is_none_or(has_one))
+    }
+
+    /// Returns `true` if it is a sum of magnitudes.
+    fn is_norm(&self) -> bool {
+        self.terms.first().is_some_and(|terms| terms.y.is_none())
     }
 
     fn check(&self) -> Result<(), DeviceError> {
-        match self.y {
-            Some(y) if y.len() != self.x.len() => {
-                let why = format!("{} terms and {} factors", self.x.len(), y.len());
-                Err(DeviceError::Misuse { what: WHAT.into(), why })
+        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
+        for terms in &self.terms {
+            match &terms.y {
+                Some(y) if y.len() != terms.x.len() => {
+                    return misuse(format!("{} terms and {} factors", terms.x.len(), y.len()));
+                }
+                y if y.is_none() != self.is_norm() => return misuse("terms with and without factors".into()),
+                _ => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 }
 
@@ -82,17 +98,15 @@ fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
         .constant("SUMS", terms.len() as u32)
 }
 
-/// Returns the kernels with the most arrays for a number of sums, and those of an iteration of
-/// conjugate gradients.
+/// Returns kernels of sums over different arrays and over one with others, as many as the floor has
+/// bindings for, and those of an iteration of conjugate gradients.
 pub(super) fn kernels() -> Vec<KernelSource> {
     use Term::{Magnitude, Product};
-    let forms = (0..=PRODUCTS).flat_map(|products| [(products, false), (products, true)]);
-    let form = |(products, norm): (usize, bool)| -> Vec<Term> {
-        let all = (0..products).map(|n| Product(2 * n, 2 * n + 1));
-        all.chain(norm.then_some(Magnitude(2 * products))).collect()
-    };
-    let iteration = vec![Product(0, 0), Product(0, 1), Product(2, 1), Magnitude(0)];
-    let forms = forms.filter(|form| *form != (0, false)).map(form).chain([iteration]);
+    let apart = |products: usize| (0..products).map(|n| Product(2 * n, 2 * n + 1)).collect();
+    let with_norm = |products: usize| [apart(products), vec![Magnitude(2 * products)]].concat();
+    let with_one = (0..6).map(|n| Product(if n == 0 { 0 } else { n + 1 }, 1)).collect();
+    let iteration = vec![Product(0, 0), Product(0, 1), Product(2, 1), Product(0, 3), Magnitude(0)];
+    let forms = (1..=3).map(apart).chain((0..=3).map(with_norm)).chain([with_one, iteration]);
     let arrays = |terms: &[Term]| {
         let last = |term: &Term| match term {
             Product(x, y) => *x.max(y),
@@ -100,29 +114,36 @@ pub(super) fn kernels() -> Vec<KernelSource> {
         };
         terms.iter().map(last).max().map_or(0, |last| last + 1)
     };
-    forms.flat_map(|terms| [false, true].map(|adds| source(adds, arrays(&terms), &terms))).collect()
+    forms.flat_map(|terms: Vec<Term>| [false, true].map(|adds| source(adds, arrays(&terms), &terms))).collect()
 }
 
 /// Makes several sums.
 ///
-/// Two passes read the terms, the second adds within workgroups first; up to three sums of products
-/// and one of magnitudes, of arrays of one length, are made in the same pass. Cost on a GPU: 4
-/// bytes for each element and pass of the arrays that differ, and two atomic additions for each sum
-/// of a workgroup, of which there are 4096 at most. Between ranks go a word and two words for each
-/// sum.
+/// Two passes read the terms, the second adds within workgroups first; up to eight sums of products
+/// and one of magnitudes, of arrays of one length, are made in the same pass, if the device binds
+/// all arrays. Cost on a GPU: 4 bytes for each element and pass of the arrays that differ, and two
+/// atomic additions for each sum of a workgroup, of which there are 4096 at most. Between ranks go
+/// a word and two words for each sum.
 #[derive(Default)]
 pub struct SeveralSums {
     /// By what they add: the greatest magnitudes, and the sums.
     kernels: Mutex<HashMap<Vec<Term>, [Kernel; 2]>>,
 }
 
-/// Returns the numbers of sums that are made in one pass: products first.
-fn passes(sums: &[Summed<'_>]) -> Vec<Vec<usize>> {
+/// Returns the numbers of sums that are made in one pass with `most` arrays or fewer: products
+/// first.
+fn passes(sums: &[Summed], most: usize) -> Vec<Vec<usize>> {
     let mut passes: Vec<[Vec<usize>; 2]> = Vec::new();
     for (number, sum) in sums.iter().enumerate() {
-        let (kind, most) = if sum.y.is_some() { (0, PRODUCTS) } else { (1, 1) };
+        let (kind, limit) = if sum.is_norm() { (1, 1) } else { (0, PRODUCTS) };
         let has_room = |pass: &&mut [Vec<usize>; 2]| {
-            pass[kind].len() < most && pass.iter().flatten().all(|&other| sums[other].goes_with(sum))
+            let others = || pass.iter().flatten().map(|&other| &sums[other]);
+            let binds = |place: usize| {
+                let mut arrays = Vec::new();
+                terms(others().chain([sum]).map(|sum| &sum.terms[place]), &mut arrays);
+                arrays.len() <= most
+            };
+            pass[kind].len() < limit && others().all(|other| other.goes_with(sum)) && (0..sum.terms.len()).all(binds)
         };
         match passes.iter_mut().find(has_room) {
             Some(pass) => pass[kind].push(number),
@@ -138,8 +159,8 @@ fn passes(sums: &[Summed<'_>]) -> Vec<Vec<usize>> {
 
 impl SeveralSums {
     /// Returns the sums over all ranks of `comm`, who all call it; NaN for those with a term that
-    /// is not finite. What small arrays hold comes along with them. Waits for the device once on
-    /// one rank, and twice on several, who meet in two reductions: whatever the number of sums.
+    /// is not finite. Waits for the device once on one rank, and twice on several, who meet in two
+    /// reductions: whatever the number of sums.
     ///
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails; [`DeviceError::Misuse`] for arrays
@@ -148,30 +169,23 @@ impl SeveralSums {
         &self,
         recorder: &mut Recorder,
         comm: &Communicator,
-        sums: &[Summed<'_>],
-        small: &[&Array<f32>],
-    ) -> Result<(Vec<f64>, Vec<Vec<f32>>), ExchangeError> {
+        sums: &[Summed],
+    ) -> Result<Vec<f64>, ExchangeError> {
         let bits = sums.iter().map(|sum| bits_for(WHAT, sum.total)).collect::<Result<Vec<_>, _>>()?;
         sums.iter().try_for_each(Summed::check)?;
         let count = sums.len() as u64;
-        let along: u64 = small.iter().map(|small| small.len()).sum();
-        if count + along == 0 {
-            return Ok((Vec::new(), vec![Vec::new(); small.len()]));
+        if sums.iter().all(|sum| sum.total == 0) {
+            return Ok(vec![0.0; sums.len()]);
         }
-        // The greatest magnitudes, the sums, then what comes along.
-        let words = recorder.gpu().array::<u32>("exchange::sums", 3 * count + along)?;
+        // The greatest magnitudes, then the sums.
+        let words = recorder.gpu().array::<u32>("exchange::sums", 3 * count)?;
         recorder.clear(&words);
-        let mut end = 3 * count;
-        for small in small {
-            recorder.copy(&small.cast::<u32>()?, 0, &words, end, small.len())?;
-            end += small.len();
-        }
-        let passes = passes(sums);
+        let passes = passes(sums, (recorder.gpu().capabilities().bindings as usize).saturating_sub(1));
         // From the order of the passes to that of the sums.
         let order = passes.concat();
         let place = |number: usize| order.iter().position(|&other| other == number).unwrap_or_default();
         self.record(recorder, sums, &passes, &words, false)?;
-        if count > 0 && comm.size() > 1 {
+        if comm.size() > 1 {
             // In the order of the sums: which of them go together depends on the lengths that a
             // rank has.
             let own = recorder.download(&words, 0, count)?;
@@ -181,20 +195,15 @@ impl SeveralSums {
             recorder.upload(&words, 0, &most)?;
         }
         self.record(recorder, sums, &passes, &words, true)?;
-        let words = recorder.download(&words, 0, end)?;
-        let (made, mut along) = words.split_at(3 * sums.len());
-        let small = small.iter().map(|small| {
-            let (own, rest) = along.split_at(small.len() as usize);
-            along = rest;
-            own.iter().map(|&bits| f32::from_bits(bits)).collect()
-        });
-        let small = small.collect();
-        let (most, integers) = made.split_at(sums.len());
+        let words = recorder.download(&words, 0, 3 * count)?;
+        let (most, integers) = words.split_at(sums.len());
         let mut own: Vec<u64> = (0..sums.len())
             .map(place)
             .map(|at| u64::from(integers[2 * at + 1]) << 32 | u64::from(integers[2 * at]))
             .collect();
-        total(comm, sums, &mut own)?;
+        if comm.size() > 1 {
+            comm.all_reduce(&mut own, Op::Sum)?;
+        }
         let value = |((number, integer), bits): ((usize, u64), u32)| {
             let most = most[place(number)];
             if most >= f32::INFINITY.to_bits() {
@@ -203,7 +212,7 @@ impl SeveralSums {
             let exponent = (most >> 23) as i32 - 126 - bits as i32;
             integer as i64 as f64 * 2f64.powi(exponent)
         };
-        Ok((own.into_iter().enumerate().zip(bits).map(value).collect(), small))
+        Ok(own.into_iter().enumerate().zip(bits).map(value).collect())
     }
 
     /// Records one of the two passes for each of `passes`, whose sums stand in `words` in this
@@ -211,32 +220,35 @@ impl SeveralSums {
     fn record(
         &self,
         recorder: &mut Recorder,
-        sums: &[Summed<'_>],
+        sums: &[Summed],
         passes: &[Vec<usize>],
         words: &Array<u32>,
         adds: bool,
     ) -> Result<(), DeviceError> {
         let mut first = 0;
         for pass in passes {
-            let (count, total) = pass.first().map_or((0, 0), |&one| (sums[one].x.len(), sums[one].total));
-            let mut arrays: Vec<&RawArray> = Vec::new();
-            let terms = terms(pass.iter().map(|&number| &sums[number]), &mut arrays);
-            let params = SumParams {
-                count: count as u32,
-                sums: pass.len() as u32,
-                x_start: 0,
-                y_start: 0,
-                most: first as u32,
-                start: (sums.len() + 2 * first) as u32,
-                bits: bits_for(WHAT, total)?,
-                per: per(recorder, count) as u32,
-            };
-            let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-            let kernels = kernels.entry(terms).or_insert_with_key(|terms| {
-                [false, true].map(|adds| Kernel::trusted(source(adds, arrays.len(), terms)))
-            });
-            arrays.push(words.raw());
-            recorder.dispatch(&kernels[usize::from(adds)], &arrays, &params, groups(recorder, count))?;
+            let Some(one) = pass.first().map(|&one| &sums[one]) else { continue };
+            for (number, terms_of_one) in one.terms.iter().enumerate() {
+                let count = terms_of_one.x.len();
+                let mut arrays: Vec<&RawArray> = Vec::new();
+                let terms = terms(pass.iter().map(|&sum| &sums[sum].terms[number]), &mut arrays);
+                let params = SumParams {
+                    count: count as u32,
+                    sums: pass.len() as u32,
+                    x_start: 0,
+                    y_start: 0,
+                    most: first as u32,
+                    start: (sums.len() + 2 * first) as u32,
+                    bits: bits_for(WHAT, one.total)?,
+                    per: per(recorder, count) as u32,
+                };
+                let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+                let kernels = kernels.entry(terms).or_insert_with_key(|terms| {
+                    [false, true].map(|adds| Kernel::trusted(source(adds, arrays.len(), terms)))
+                });
+                arrays.push(words.raw());
+                recorder.dispatch(&kernels[usize::from(adds)], &arrays, &params, groups(recorder, count))?;
+            }
             first += pass.len();
         }
         Ok(())
@@ -244,30 +256,16 @@ impl SeveralSums {
 }
 
 /// Returns what the sums of a pass add up, of `arrays`, which receive each array once.
-fn terms<'a>(sums: impl Iterator<Item = &'a Summed<'a>>, arrays: &mut Vec<&'a RawArray>) -> Vec<Term> {
-    // Arrays of one length and one window that share memory are one.
+fn terms<'a>(sums: impl Iterator<Item = &'a SummedTerms>, arrays: &mut Vec<&'a RawArray>) -> Vec<Term> {
     let mut place = |array: &'a Array<f32>| {
-        arrays.iter().position(|other| other.shares(array.raw())).unwrap_or_else(|| {
+        arrays.iter().position(|other| other.is(array.raw())).unwrap_or_else(|| {
             arrays.push(array.raw());
             arrays.len() - 1
         })
     };
-    sums.map(|sum| match sum.y {
-        Some(y) => Term::Product(place(sum.x), place(y)),
-        None => Term::Magnitude(place(sum.x)),
+    sums.map(|terms| match &terms.y {
+        Some(y) => Term::Product(place(&terms.x), place(y)),
+        None => Term::Magnitude(place(&terms.x)),
     })
     .collect()
-}
-
-/// Adds up the integers over the ranks of `comm`. Of terms that every rank has only those of rank 0
-/// count, for all: devices round in their own ways, and ranks that go on by what they find must
-/// find the same.
-fn total(comm: &Communicator, sums: &[Summed<'_>], integers: &mut [u64]) -> Result<(), ExchangeError> {
-    if comm.size() == 1 || sums.is_empty() {
-        return Ok(());
-    }
-    if comm.rank() > 0 {
-        integers.iter_mut().zip(sums).filter(|(_, sum)| !sum.is_distributed).for_each(|(integer, _)| *integer = 0);
-    }
-    Ok(comm.all_reduce(integers, Op::Sum)?)
 }

@@ -150,8 +150,31 @@ impl RawArray {
             || (matches!((&a.owner, &b.owner), (BufferOwner::Caller, BufferOwner::Caller)) && same_buffer())
     }
 
+    /// Returns where it begins in its memory, counted in elements.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Returns `true` if it is the same elements.
+    pub(crate) fn is(&self, other: &RawArray) -> bool {
+        self.shares(other) && (self.start, self.len) == (other.start, other.len)
+    }
+
+    /// Returns the elements of this array and of `next`, if that [begins](Array::part) in the same
+    /// window with the first place behind this one where a part can. Between them may be padding.
+    pub(crate) fn followed_by(&self, next: &RawArray) -> Option<RawArray> {
+        let end = (self.start + self.len).next_multiple_of(ALIGNMENT / self.element.bytes());
+        let follows = Arc::ptr_eq(&self.storage, &next.storage) && self.element == next.element && next.start == end;
+        if !follows || self.windows() > 1 || next.windows() > 1 {
+            return None;
+        }
+        let len = next.start + next.len - self.start;
+        let fits = len * self.element.bytes() <= self.storage.gpu.capabilities().window_bytes;
+        fits.then(|| RawArray { len, window: len.max(1), ..self.clone() })
+    }
+
     /// Returns `true` if elements of it are elements of `other` too.
-    pub(super) fn overlaps(&self, other: &RawArray) -> bool {
+    pub(crate) fn overlaps(&self, other: &RawArray) -> bool {
         let bytes = |array: &RawArray| [array.start, array.start + array.len].map(|at| at * array.element.bytes());
         let ([a, a_end], [b, b_end]) = (bytes(self), bytes(other));
         self.shares(other) && a < b_end && b < a_end
@@ -449,6 +472,11 @@ impl<T: DeviceElement> Array<T> {
         let fits = start.is_multiple_of(self.part_begins()) && start + len <= raw.len;
         let window = if raw.windows() == 1 { len.max(1) } else { raw.window };
         fits.then(|| Array::new(RawArray { start: raw.start + start, len, window, ..raw.clone() }))
+    }
+
+    /// Returns a range of the same memory, for commands: bindings may not begin anywhere.
+    pub(crate) fn range(&self, range: Range<u64>) -> Array<T> {
+        Array::new(RawArray { start: self.raw.start + range.start, len: range.end - range.start, ..self.raw.clone() })
     }
 
     /// Returns a number of elements at whose multiples a [`part`](Self::part) may begin.

@@ -1,9 +1,9 @@
 //! The buffers of a device: how many bytes they take, and those that wait to be used again.
 //!
 //! wgpu clears each new buffer before its first use and drivers allocate slowly, so arrays hand
-//! their buffers back here. Sizes are rounded up to classes of one mantissa bit (2^k and 3 *
-//! 2^(k-1)), so that arrays of nearly equal sizes can use the same buffers; those above 32 MiB only
-//! to whole MiB, so that they do not waste memory.
+//! their buffers back here. Sizes are rounded up to classes of two mantissa bits (4, 5, 6
+//! and 7 times 2^k), so that arrays of nearly equal sizes can use the same buffers; those above 32
+//! MiB only to whole MiB, so that they do not waste memory.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -163,14 +163,14 @@ impl Pool {
     }
 }
 
-/// Returns the size class of an array of `bytes` bytes: the smallest 2^k or 3 * 2^(k-1) that holds
-/// it, at least 256; above 32 MiB whole MiB.
+/// Returns the size class of an array of `bytes` bytes: the smallest of 4, 5, 6 and 7 times 2^k
+/// that holds it, at least 256; above 32 MiB whole MiB.
 pub(crate) fn class(bytes: u64) -> u64 {
     if bytes > 32 << 20 {
         return bytes.next_multiple_of(1 << 20);
     }
-    let power = bytes.max(256).next_power_of_two();
-    if bytes <= power / 4 * 3 { power / 4 * 3 } else { power }
+    let bytes = bytes.max(256);
+    bytes.next_multiple_of(1 << (bytes.ilog2() - 2))
 }
 
 #[cfg(test)]
@@ -178,11 +178,11 @@ mod tests {
     use super::class;
 
     #[test]
-    fn classes_hold_their_size_and_waste_at_most_a_half() {
+    fn classes_hold_their_size_and_waste_at_most_a_quarter() {
         for bytes in [1u64, 255, 256, 257, 384, 385, 512, 1000, 1536, 1537, 1 << 30, (1 << 30) + 1] {
             let class = class(bytes);
             assert!(class >= bytes, "{bytes} in {class}");
-            assert!(bytes <= 256 || class <= bytes * 3 / 2 + 1, "{bytes} in {class}");
+            assert!(bytes <= 256 || class <= bytes * 5 / 4, "{bytes} in {class}");
             assert_eq!(class % 64, 0, "{bytes} in {class}");
         }
     }

@@ -17,7 +17,7 @@ impl VectorSpace for Rank {
     type Vector = Vector;
 
     fn like(&mut self, x: &Vector) -> Result<Vector, InferenceError> {
-        Ok(Vector::new(&self.gpu, x.space())?)
+        Ok(Vector::joined(&mut self.recorder, x.space())?)
     }
 
     fn zeros(&mut self, x: &Vector) -> Result<Vector, InferenceError> {
@@ -34,22 +34,17 @@ impl VectorSpace for Rank {
 
     fn sqrt(&mut self, x: &mut Vector) -> Result<(), InferenceError> {
         const ROOT: &str = "fn f(x: f32) -> f32 { return sqrt(max(x, 0.0)); }";
-        let mut contents = Vec::new();
-        for own in x.contents() {
-            contents.push(match own {
-                Contents::Device(array) => {
-                    let flat = Space::of("x", Leaf::vector(array.len()))?;
-                    let root = Model::new(PointwiseOperator::wgsl(ROOT, "f", &flat, "root")?);
-                    let root = root.value(self, &Vector::over(&flat, vec![own.clone()])?)?;
-                    root.contents()[0].clone()
-                }
-                Contents::Host(values) => {
-                    let roots = values.iter().map(|x| x.max(0.0).sqrt());
-                    Contents::Host(host_memory::collect("parameters", roots)?)
-                }
-            });
+        for run in x.runs(&[], |_| true) {
+            let flat = Space::of("x", Leaf::vector(run[0].len()))?;
+            let root = Model::new(PointwiseOperator::wgsl(ROOT, "f", &flat, "root")?);
+            let root = root.value(self, &Vector::over(&flat, vec![Contents::Device(run[0].clone())])?)?;
+            self.recorder.copy(root.array("root")?, 0, &run[0], 0, run[0].len())?;
         }
-        *x = Vector::over(x.space(), contents)?;
+        for own in x.contents_mut() {
+            if let Contents::Host(values) = own {
+                values.iter_mut().for_each(|x| *x = x.max(0.0).sqrt());
+            }
+        }
         Ok(())
     }
 

@@ -1,28 +1,15 @@
 //! Linear updates of arrays.
 
-use std::cmp::Reverse;
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::error::MeshError;
 use crate::field::Field;
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, LONGEST, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::rank::{PlanKey, Rank};
 
 crate::gpu::kernel_params! {
     struct AxpbyParams {
-        count: u32,
-        a: f32,
-        b: f32,
-    }
-}
-
-crate::gpu::kernel_params! {
-    struct PairsParams {
-        /// Beginnings of the first four pairs, counted over all.
-        starts: [u32; 4],
-        /// And the others.
-        starts_more: [u32; 4],
         count: u32,
         a: f32,
         b: f32,
@@ -41,11 +28,8 @@ crate::gpu::kernel_params! {
 /// they bind.
 const ADDED: usize = 8;
 
-/// Pairs of one dispatch at most; on devices that bind fewer arrays, as many as they bind.
-const PAIRS: usize = 8;
-
-/// More than one pair.
-const SEVERAL: [usize; PAIRS - 1] = [2, 3, 4, 5, 6, 7, 8];
+/// More than one array.
+const SEVERAL: [usize; ADDED - 1] = [2, 3, 4, 5, 6, 7, 8];
 
 /// The update `y = a x + b y` (the axpby of BLAS) and its elementwise product form `y = a x z + b
 /// y`, for arrays of one length.
@@ -55,8 +39,6 @@ const SEVERAL: [usize; PAIRS - 1] = [2, 3, 4, 5, 6, 7, 8];
 pub struct Axpby {
     linear: Kernel,
     product: Kernel,
-    /// Kernels for two or more pairs.
-    pairs: [Kernel; PAIRS - 1],
     /// Kernels that add two or more arrays.
     combine: [Kernel; ADDED - 1],
 }
@@ -64,8 +46,7 @@ pub struct Axpby {
 impl Default for Axpby {
     fn default() -> Self {
         let [linear, product] = [false, true].map(|product| Kernel::trusted(single(product)));
-        let pairs = SEVERAL.map(|pairs| Kernel::trusted(several(pairs)));
-        Axpby { linear, product, pairs, combine: SEVERAL.map(|added| Kernel::trusted(combine(added))) }
+        Axpby { linear, product, combine: SEVERAL.map(|added| Kernel::trusted(combine(added))) }
     }
 }
 
@@ -77,13 +58,6 @@ fn single(product: bool) -> KernelSource {
         .flag("product", product)
 }
 
-/// Returns the kernel for `pairs` pairs.
-fn several(pairs: usize) -> KernelSource {
-    KernelSource::new("mesh::axpby_pairs", include_str!("../../shaders/mesh/axpby_pairs.wgsl"))
-        .params::<PairsParams>()
-        .repeat('$', pairs as u32)
-}
-
 /// Returns the kernel that adds `added` arrays.
 fn combine(added: usize) -> KernelSource {
     KernelSource::new("mesh::combine", include_str!("../../shaders/mesh/combine.wgsl"))
@@ -92,8 +66,8 @@ fn combine(added: usize) -> KernelSource {
 }
 
 /// Returns all forms that any device takes.
-pub(super) fn kernels() -> [KernelSource; 7] {
-    [single(false), single(true), several(2), several(3), several(4), combine(2), combine(6)]
+pub(super) fn kernels() -> [KernelSource; 4] {
+    [single(false), single(true), combine(2), combine(6)]
 }
 
 impl Axpby {
@@ -111,51 +85,6 @@ impl Axpby {
     ) -> Result<(), DeviceError> {
         let params = params("Axpby::record", a, b, y, &[x])?;
         recorder.each(&self.linear, &[x.raw(), y.raw()], &params, y.len())
-    }
-
-    /// Records `y = a x + b y` for pairs of arrays `[x, y]`, each of one length: up to eight in a
-    /// dispatch, as many as the device binds.
-    ///
-    /// # Errors
-    /// [`DeviceError::Misuse`] when the lengths of a pair differ.
-    pub fn record_pairs(
-        &self,
-        recorder: &mut Recorder,
-        a: f64,
-        pairs: &[[&Array<f32>; 2]],
-        b: f64,
-    ) -> Result<(), DeviceError> {
-        // An array of several windows has bindings enough alone, and one more would be too long to
-        // count all elements in a word.
-        let mut left = LONGEST;
-        let joins = |[x, y]: &[&Array<f32>; 2]| {
-            let joins = x.raw().windows() == 1 && y.raw().windows() == 1 && y.len() <= left;
-            left -= if joins { y.len() } else { 0 };
-            joins
-        };
-        let (mut joined, alone): (Vec<[&Array<f32>; 2]>, Vec<_>) = pairs.iter().copied().partition(joins);
-        // The longest begins where a workgroup does, so that its accesses are of whole sectors.
-        joined.sort_by_key(|[_, y]| Reverse(y.len()));
-        alone.iter().try_for_each(|[x, y]| self.record(recorder, a, x, b, y))?;
-        let most = (recorder.gpu().capabilities().bindings as usize / 2).clamp(1, PAIRS);
-        for joined in joined.chunks(most) {
-            if let [[x, y]] = joined {
-                self.record(recorder, a, x, b, y)?;
-                continue;
-            }
-            let (mut starts, mut count) = ([0; PAIRS], 0);
-            for (place, [x, y]) in joined.iter().enumerate() {
-                count += params("Axpby::record_pairs", a, b, y, &[x])?.count;
-                starts[place + 1..].fill(count);
-            }
-            let [s0, s1, s2, s3, s4, s5, s6, s7] = starts;
-            let (starts, starts_more) = ([s0, s1, s2, s3], [s4, s5, s6, s7]);
-            let params = PairsParams { starts, starts_more, count, a: a as f32, b: b as f32 };
-            let arrays: Vec<_> =
-                [0, 1].iter().flat_map(|&side| joined.iter().map(move |pair| pair[side].raw())).collect();
-            recorder.each(&self.pairs[joined.len() - 2], &arrays, &params, u64::from(count))?;
-        }
-        Ok(())
     }
 
     /// Records `y = y + a x` for each of `terms`, in order and with the bits of one update after

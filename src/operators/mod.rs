@@ -69,6 +69,7 @@ pub use select::Select;
 pub use signature::{OperatorCost, Signature};
 pub use space::Space;
 pub use stencil::{StencilOperator, Tap};
+pub(crate) use vector::PART_BEGINS;
 pub use vector::{Contents, Vector};
 pub use wavenumbers::Wavenumbers;
 

@@ -1,5 +1,9 @@
 //! Vectors: the values of a space on one rank.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use super::error::OperatorError;
 use super::leaf::{Leaf, Support};
 use super::space::Space;
@@ -7,6 +11,9 @@ use crate::fft::Values;
 use crate::field::Field;
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 use crate::host_memory;
+
+/// Numbers at whose multiples a leaf of a [joined](Vector::joined) vector begins.
+pub(crate) const PART_BEGINS: u64 = 64;
 
 /// The values of one leaf.
 #[derive(Clone, Debug)]
@@ -43,13 +50,51 @@ impl Vector {
     /// # Errors
     /// Same as [`new`](Self::new).
     pub fn zeros(recorder: &mut Recorder, space: &Space) -> Result<Self, DeviceError> {
-        let field = Vector::new(recorder.gpu(), space)?;
-        for contents in &field.contents {
-            if let Contents::Device(array) = contents {
-                recorder.clear(array);
+        let vector = Vector::joined(recorder, space)?;
+        vector.runs(&[], |_| true).into_iter().flatten().for_each(|run| recorder.clear(&run));
+        Ok(vector)
+    }
+
+    /// Creates a vector with undefined values whose leaves on the device are parts of one array, so
+    /// that updates and sums take them at once: distributed leaves, then the others, the longest
+    /// first. The padding between them is 0. Records only.
+    ///
+    /// If one binding cannot hold them it is the same as [`new`](Self::new), which has the same
+    /// errors.
+    pub(crate) fn joined(recorder: &mut Recorder, space: &Space) -> Result<Self, DeviceError> {
+        let mut order: Vec<(usize, &Leaf)> = space.leaves().map(|(_, leaf)| leaf).enumerate().collect();
+        order.retain(|(_, leaf)| !matches!(leaf.support, Support::Parameters { .. }));
+        order.sort_by_key(|(_, leaf)| match leaf.is_distributed() {
+            true => (0, Reverse(0)),
+            false => (1, Reverse(leaf.len())),
+        });
+        let padded = |leaf: &Leaf| leaf.len().next_multiple_of(PART_BEGINS);
+        let len = order.iter().map(|(_, leaf)| padded(leaf)).fold(0, u64::saturating_add);
+        if order.len() < 2 || len > recorder.gpu().capabilities().window_bytes / 4 {
+            return Vector::new(recorder.gpu(), space);
+        }
+        let whole: Array<f32> = recorder.gpu().array("operators::vector", len)?;
+        let (mut arrays, mut start, mut unset) = (BTreeMap::new(), 0, Vec::<Range<u64>>::new());
+        for (place, leaf) in order {
+            let (first, end) = (start, start + leaf.len());
+            start += padded(leaf);
+            arrays.insert(place, whole.range(first..end));
+            // Short leaves are cleared with their padding, by one command.
+            let is_short = leaf.len() < PART_BEGINS;
+            match unset.last_mut() {
+                Some(last) if is_short && last.end == first && last.start.is_multiple_of(PART_BEGINS) => {
+                    last.end = start
+                }
+                _ => unset.push(if is_short { first..start } else { end..start }),
             }
         }
-        Ok(field)
+        unset.into_iter().filter(|range| !range.is_empty()).for_each(|range| recorder.clear(&whole.range(range)));
+        let contents = space.leaves().enumerate().map(|(place, (_, leaf))| match arrays.remove(&place) {
+            Some(array) => Ok(Contents::Device(array)),
+            None => Ok(Contents::Host(host_memory::zeros("parameters", leaf.len() as usize)?)),
+        });
+        let contents = contents.collect::<Result<_, DeviceError>>()?;
+        Ok(Vector { space: space.clone(), contents })
     }
 
     /// Creates a vector over arrays, in the order of the names.
@@ -86,6 +131,36 @@ impl Vector {
     #[must_use]
     pub fn contents(&self) -> &[Contents] {
         &self.contents
+    }
+
+    /// Returns the arrays on the device of this vector and of `others`, vectors of the same space:
+    /// lists with an array of each, where neighboring leaves of [joined](Self::joined) vectors are
+    /// one array with their padding. Leaves without numbers are left out, and those that `keeps`
+    /// does not keep.
+    pub(crate) fn runs(&self, others: &[&Vector], keeps: impl Fn(&Leaf) -> bool) -> Vec<Vec<Array<f32>>> {
+        let arrays = |place: usize| {
+            let of = |vector: &&Vector| match &vector.contents[place] {
+                Contents::Device(array) => Some(array.clone()),
+                Contents::Host(_) => None,
+            };
+            std::iter::once(&self).chain(others).map(of).collect::<Option<Vec<_>>>()
+        };
+        let places = self.space.leaves().enumerate().filter(|(_, (_, leaf))| !leaf.is_empty() && keeps(leaf));
+        let mut leaves: Vec<Vec<Array<f32>>> = places.filter_map(|(place, _)| arrays(place)).collect();
+        leaves.sort_by_key(|arrays| arrays[0].raw().start());
+        let mut runs: Vec<Vec<Array<f32>>> = Vec::new();
+        for arrays in leaves {
+            let joined = |last: &Vec<Array<f32>>| {
+                let pairs = last.iter().zip(&arrays);
+                let pairs = pairs.map(|(last, next)| last.raw().followed_by(next.raw()).map(Array::new));
+                pairs.collect::<Option<Vec<_>>>()
+            };
+            match runs.last().and_then(joined) {
+                Some(joined) => _ = runs.last_mut().map(|last| *last = joined),
+                None => runs.push(arrays),
+            }
+        }
+        runs
     }
 
     pub(crate) fn contents_mut(&mut self) -> &mut [Contents] {
@@ -206,12 +281,12 @@ impl Vector {
     /// - [`OperatorError::Fit`] if the spaces differ.
     pub fn copy_from(&mut self, recorder: &mut Recorder, other: &Vector) -> Result<(), OperatorError> {
         self.space.admits(&other.space, "Vector::copy_from")?;
+        for run in other.runs(&[self], |_| true) {
+            recorder.copy(&run[0], 0, &run[1], 0, run[0].len())?;
+        }
         for (own, other) in self.contents.iter_mut().zip(&other.contents) {
-            match (own, other) {
-                (Contents::Device(own), Contents::Device(other)) => {
-                    recorder.copy(other, 0, own, 0, own.len())?;
-                }
-                (own, other) => *own = other.clone(),
+            if let Contents::Host(values) = other {
+                *own = Contents::Host(host_memory::copy("parameters", values)?);
             }
         }
         Ok(())

@@ -354,6 +354,82 @@ fn a_fit_keeps_within_its_memory() {
     });
 }
 
+/// The leaves of vectors that the library makes are parts of one array, with padding. Those of a
+/// caller are arrays of their own.
+#[test]
+fn vectors_in_one_array_are_those_of_arrays_for_each_leaf() {
+    let mut bits = Vec::new();
+    for parts in [[1, 1], [2, 1], [3, 1]] {
+        let found = ranks(parts, |rank| {
+            let mesh = grid(rank, &[5, 7, 3], &[1.0]);
+            // Lengths around the padding, an empty leaf, parameters, and cells that some ranks have
+            // few of.
+            let short = [1, 63, 64, 65, 0, 2].map(|len| (format!("{len}"), Leaf::vector(len)));
+            let long = [("c", Leaf::cells(&mesh)), ("m", Leaf::modes(&mesh).components(2)), ("z", Leaf::vector(5000))];
+            let long =
+                long.into_iter().chain([("p", Leaf::parameters(3))]).map(|(name, leaf)| (name.to_string(), leaf));
+            let space = Space::new(long.chain(short))?;
+            let len = space.total_numbers() as usize;
+            let values = |seed: u64| white(len, seed).into_iter().map(|x| f64::from(x as f32)).collect::<Vec<f64>>();
+            let apart = [1, 2, 3].map(|seed| field(rank, &space, &values(seed)));
+            let [x, y, z] = [&apart[0], &apart[1], &apart[2]].map(|found| found.as_ref().unwrap());
+            // What the padding was before must not count.
+            for _ in 0..4 {
+                let mut array = Vec::new();
+                for len in [5000, 6000, 7000] {
+                    let one = rank.gpu.array::<f32>("poison", len)?;
+                    rank.recorder.upload(&one, 0, &vec![f32::NAN; len as usize])?;
+                    array.push(one);
+                }
+            }
+            let [mut jx, mut jy, mut jz] =
+                [VectorSpace::copy(rank, x)?, VectorSpace::copy(rank, y)?, VectorSpace::copy(rank, z)?];
+            rank.recorder.submit()?;
+            let before = rank.recorder.counts().dispatches;
+            rank.vector_axpby(0.5, &jx, -1.5, &mut jy)?;
+            rank.recorder.submit()?;
+            assert_eq!(rank.recorder.counts().dispatches - before, 1);
+            let mut y = y.clone();
+            rank.vector_axpby(0.5, x, -1.5, &mut y)?;
+            VectorSpace::multiply(rank, 2.0, [&jx, &jy], 0.25, &mut jz)?;
+            let mut z = z.clone();
+            VectorSpace::multiply(rank, 2.0, [x, &y], 0.25, &mut z)?;
+            let some = ["m", "z", "64", "1", "p"].map(String::from);
+            rank.add(&some, &[(0.1, &jx), (-3.0, &jy)], &mut jz)?;
+            rank.add(&some, &[(0.1, x), (-3.0, &y)], &mut z)?;
+            VectorSpace::multiply(rank, 1.0, [&jz, &jz], 0.0, &mut jx)?;
+            VectorSpace::sqrt(rank, &mut jx)?;
+            let mut x = x.clone();
+            VectorSpace::multiply(rank, 1.0, [&z, &z], 0.0, &mut x)?;
+            VectorSpace::sqrt(rank, &mut x)?;
+            for (one, other) in [(&jx, &x), (&jy, &y), (&jz, &z)] {
+                for name in space.names() {
+                    let [one, other] = [one.get(&mut rank.recorder, name)?, other.get(&mut rank.recorder, name)?];
+                    assert_eq!(one, other, "{name}");
+                }
+            }
+            // Many sums, whole and over some parts.
+            let sums = |x, y, z| {
+                let [whole, over] = [Reduction::Dot(x, y), Reduction::DotOver(&some, y, z)];
+                [whole, over, Reduction::Norm1(z), Reduction::Dot(z, z), Reduction::DotOver(&some[3..4], x, z)]
+            };
+            rank.recorder.submit()?;
+            let before = rank.recorder.counts().dispatches;
+            let joined = rank.reduce(&sums(&jx, &jy, &jz))?;
+            let dispatches = rank.recorder.counts().dispatches - before;
+            assert_eq!(joined, rank.reduce(&sums(&x, &y, &z))?);
+            let many: Vec<_> = (0..8).map(|_| Reduction::Dot(&jx, &jy)).collect();
+            assert_eq!(rank.reduce(&many)?, vec![joined[0]; 8]);
+            Ok((joined, dispatches))
+        });
+        assert!(found.iter().all(|(sums, _)| *sums == found[0].0));
+        // The whole vectors in one pass; of the parts some are neighbors.
+        assert!(found[0].1 <= 12, "{}", found[0].1);
+        bits.push(found[0].0.clone());
+    }
+    assert!(bits.iter().all(|sums| *sums == bits[0]), "{bits:?}");
+}
+
 #[test]
 fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
     let golden = golden("inference.json")["poisson_16"].clone();
@@ -362,6 +438,12 @@ fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
         let position = field(rank, likelihood.domain(), &numbers(&golden["pos"]))?;
         let at = likelihood.at(rank, &position)?;
         let gradient = field(rank, likelihood.domain(), &numbers(&golden["gradient"]))?;
+        let (v, mut out) = (VectorSpace::copy(rank, &gradient)?, rank.like(&gradient)?);
+        rank.recorder.wait()?;
+        let before = rank.recorder.counts().dispatches;
+        at.metric(rank, &v, &mut out)?;
+        rank.recorder.wait()?;
+        let of_metric = rank.recorder.counts().dispatches - before;
         let mut counts = Vec::new();
         for maxiter in [4, 12] {
             let rules = CgOptions { maxiter: Some(maxiter), miniter: Some(maxiter), ..CgOptions::absdelta(0.0) };
@@ -374,16 +456,22 @@ fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
                     rank.vector_axpby(1.0, v, 1.0, out).map_err(InferenceError::from)
                 },
                 None,
-                &gradient,
+                &v,
                 None,
                 &rules,
             )?;
             assert_eq!(found.iterations, maxiter);
             let after = rank.recorder.counts();
-            counts.push([after.downloads - before.downloads, after.uploads - before.uploads]);
+            counts.push([
+                after.downloads - before.downloads,
+                after.uploads - before.uploads,
+                after.dispatches - before.dispatches,
+            ]);
         }
         assert_eq!(counts[1][0] - counts[0][0], 2 * 8, "{counts:?}");
         assert_eq!(counts[1][1], counts[0][1], "{counts:?}");
+        // The product adds the vector, two passes make a sum or several, and three vectors change.
+        assert_eq!(counts[1][2] - counts[0][2], 8 * (of_metric + 1 + 4 + 3), "{counts:?}");
         Ok(())
     });
 }

@@ -357,8 +357,7 @@ impl Linearized for At {
         let mut cotangent = Vector::new(&rank.gpu, modes)?;
         hartley.run(rank, Direction::Forward, dy, &mut cotangent)?;
         let mut cotangent = cotangent.array(xi)?.clone();
-        let packed = packing.array(&rank.recorder)?;
-        rank.recorder.clear(&packed);
+        let packed = packing.zeros(&mut rank.recorder, dx)?;
         let total = modes.only().map_or(0, |(_, leaf)| leaf.total());
         for (number, (group, GroupAt { at, modes })) in groups.iter().zip(&self.point.groups).enumerate().rev() {
             let next = if number == 0 { dx.array(xi)?.clone() } else { self.field.array(rank)? };

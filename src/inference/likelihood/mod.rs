@@ -322,11 +322,11 @@ impl LogLikelihood<Rank> for Likelihood {
     }
 
     fn latent(&self, rank: &mut Rank) -> Result<Vector, InferenceError> {
-        Ok(Vector::new(&rank.gpu, self.domain())?)
+        Ok(Vector::joined(&mut rank.recorder, self.domain())?)
     }
 
     fn data(&self, rank: &mut Rank) -> Result<Vector, InferenceError> {
-        Ok(Vector::new(&rank.gpu, self.data_space())?)
+        Ok(Vector::joined(&mut rank.recorder, self.data_space())?)
     }
 
     fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64, InferenceError> {
