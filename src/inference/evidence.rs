@@ -26,7 +26,7 @@ use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::samples::Samples;
-use super::vector_space::{Reduction, Stream, VectorSpace};
+use super::vector_space::{Stream, VectorSpace, remove};
 
 /// The work for a determinant, in products with the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,7 +249,7 @@ impl<S: VectorSpace> Complement<'_, S> {
     /// `out = (S - 1) x`, of an `x` beside the basis.
     fn apply(&mut self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
         self.curvature.apply(space, x, out)?;
-        remove(space, self.basis, out)?;
+        remove(space, None, self.basis, out)?;
         if self.coupled > 0.0 {
             let product = space.dot(self.coupling, x)?;
             space.axpby(-self.coupled * product, self.coupling, 1.0, out)?;
@@ -408,20 +408,12 @@ fn orthogonal<S: VectorSpace>(
     basis: &[S::Vector],
     x: &mut S::Vector,
 ) -> Result<(Vec<f64>, f64), InferenceError> {
-    let column = remove(space, basis, x)?;
+    let column = remove(space, None, basis, x)?;
     // Twice orthogonal is orthogonal to rounding, unless the second time takes most of what was
     // left: then that was rounding, and nothing is left.
-    let again: f64 = remove(space, basis, x)?.iter().map(|product| product * product).sum();
+    let again: f64 = remove(space, None, basis, x)?.iter().map(|product| product * product).sum();
     let square = space.dot(x, x)?;
     Ok((column, if again > square { 0.0 } else { square.sqrt() }))
-}
-
-/// Takes what `x` has along an orthonormal basis from it; returns how much that was.
-fn remove<S: VectorSpace>(space: &mut S, basis: &[S::Vector], x: &mut S::Vector) -> Result<Vec<f64>, InferenceError> {
-    let products: Vec<_> = basis.iter().map(|direction| Reduction::Dot(direction, &*x)).collect();
-    let products = space.reduce(&products)?;
-    basis.iter().zip(&products).try_for_each(|(direction, product)| space.axpby(-product, direction, 1.0, x))?;
-    Ok(products)
 }
 
 /// The Cholesky factor of `1 + A`, of which rows are known one after the other.

@@ -48,8 +48,13 @@ impl VectorSpace for Rank {
         Ok(())
     }
 
-    fn add(&mut self, parts: &[String], terms: &[(f64, &Vector)], y: &mut Vector) -> Result<(), InferenceError> {
-        let space = among(y.space(), parts)?;
+    fn add(
+        &mut self,
+        parts: Option<&[String]>,
+        terms: &[(f64, &Vector)],
+        y: &mut Vector,
+    ) -> Result<(), InferenceError> {
+        let space = parts.map_or_else(|| Ok(y.space().clone()), |parts| among(y.space(), parts))?;
         let mut own = y.part(&space, "add")?;
         let parts = terms.iter().map(|(a, x)| Ok((*a, x.part(&space, "add")?)));
         let parts: Vec<(f64, Vector)> = parts.collect::<Result<_, OperatorError>>()?;

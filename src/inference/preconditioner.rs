@@ -25,7 +25,7 @@ use super::conjugate_gradient::Precondition;
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::{FieldPreconditioner, LogLikelihood, LogLikelihoodAt};
-use super::vector_space::{Reduction, Stream, VectorSpace, clear};
+use super::vector_space::{Reduction, Stream, VectorSpace, clear, remove};
 
 /// Products that look for directions, which bound their number.
 const PROBES: usize = 16;
@@ -181,7 +181,7 @@ impl<S: VectorSpace> Precondition<S> for Preconditioner<S> {
         let mut change: Vec<f64> = wanted.iter().zip(of_others).map(|(wanted, r)| wanted - r / self.scale).collect();
         for pass in 0..2 {
             let terms: Vec<_> = change.iter().copied().zip(&self.directions).collect();
-            space.add(others, &terms, out)?;
+            space.add(Some(others), &terms, out)?;
             if pass == 0 {
                 let along: Vec<_> = self.directions.iter().map(|w| Reduction::DotOver(others, w, out)).collect();
                 let along = space.reduce(&along)?;
@@ -189,7 +189,7 @@ impl<S: VectorSpace> Precondition<S> for Preconditioner<S> {
             }
         }
         let terms: Vec<_> = coarse.into_iter().zip(&self.directions).collect();
-        space.add(fields, &terms, out)
+        space.add(Some(fields), &terms, out)
     }
 }
 
@@ -249,11 +249,11 @@ impl<S: VectorSpace> Builder<'_, S> {
             space.white_noise(STREAM.below([1, probe, 0]), &mut random)?;
             clear(space, &self.names[0], &mut random)?;
             clear(space, self.fixed, &mut random)?;
-            apart(space, &others, &q, &mut random)?;
+            remove(space, Some(&others), &q, &mut random)?;
             let mut next = space.like(like)?;
             self.apply(space, &random, &mut next)?;
             clear(space, &self.names[0], &mut next)?;
-            apart(space, &others, &q, &mut next)?;
+            remove(space, Some(&others), &q, &mut next)?;
             let norm = space.dot(&next, &next)?.sqrt();
             if norm <= KNOWN.max(8.0 * space.epsilon() * first) {
                 return Ok(Directions { q, rest: norm });
@@ -264,7 +264,7 @@ impl<S: VectorSpace> Builder<'_, S> {
             // Twice, so that rounding leaves nothing of the others.
             let mut unit = space.like(like)?;
             space.axpby(1.0 / norm, &next, 0.0, &mut unit)?;
-            apart(space, &others, &q, &mut unit)?;
+            remove(space, Some(&others), &q, &mut unit)?;
             let length = space.dot(&unit, &unit)?.sqrt();
             space.axpby(1.0 / length, &unit, 0.0, &mut next)?;
             q.push(next);
@@ -324,7 +324,7 @@ impl<S: VectorSpace> Builder<'_, S> {
             let mut w = space.copy(one)?;
             if !fields.is_empty() {
                 let mut b = space.zeros(one)?;
-                space.add(&fields, &[(-1.0, &product)], &mut b)?;
+                space.add(Some(&fields), &[(-1.0, &product)], &mut b)?;
                 let y = self.solve(space, &b)?;
                 space.axpby(1.0, &y, 1.0, &mut w)?;
             }
@@ -344,22 +344,6 @@ impl<S: VectorSpace> Builder<'_, S> {
         let (names, products) = ([fields, others], self.products);
         Ok(Preconditioner { fields: self.fields, names, scale, directions, inner, coarse, products })
     }
-}
-
-/// Subtracts from `x` its components along `q`.
-fn apart<S: VectorSpace>(
-    space: &mut S,
-    parts: &[String],
-    q: &[S::Vector],
-    x: &mut S::Vector,
-) -> Result<(), InferenceError> {
-    if q.is_empty() {
-        return Ok(());
-    }
-    let along: Vec<_> = q.iter().map(|q| Reduction::DotOver(parts, q, x)).collect();
-    let along = space.reduce(&along)?;
-    let terms: Vec<_> = along.iter().map(|along| -along).zip(q).collect();
-    space.add(parts, &terms, x)
 }
 
 fn product(matrix: &Matrix, x: &[f64]) -> Vec<f64> {

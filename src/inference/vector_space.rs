@@ -99,10 +99,10 @@ pub trait VectorSpace {
     /// Computes `y = a x z + b y` for each value; with `b == 0` the values of `y` do not matter.
     fn multiply(&mut self, a: f64, xz: [&Self::Vector; 2], b: f64, y: &mut Self::Vector) -> Result<(), InferenceError>;
 
-    /// Computes `y = y + a x` for each of `terms` in order, for the values of some parts.
+    /// Computes `y = y + a x` for each of `terms` in order, for some parts or for all.
     fn add(
         &mut self,
-        parts: &[String],
+        parts: Option<&[String]>,
         terms: &[(f64, &Self::Vector)],
         y: &mut Self::Vector,
     ) -> Result<(), InferenceError>;
@@ -173,6 +173,25 @@ pub trait VectorSpace {
 /// Sets parts of a vector to 0.
 pub(super) fn clear<S: VectorSpace>(space: &mut S, parts: &[String], x: &mut S::Vector) -> Result<(), InferenceError> {
     parts.iter().try_for_each(|name| space.clear_part(name, x))
+}
+
+/// Subtracts from `x` its components along an orthonormal basis, over some parts or over all;
+/// returns the components. Blocks once.
+pub(super) fn remove<S: VectorSpace>(
+    space: &mut S,
+    parts: Option<&[String]>,
+    basis: &[S::Vector],
+    x: &mut S::Vector,
+) -> Result<Vec<f64>, InferenceError> {
+    let product = |direction| match parts {
+        Some(parts) => Reduction::DotOver(parts, direction, x),
+        None => Reduction::Dot(direction, x),
+    };
+    let products: Vec<_> = basis.iter().map(product).collect();
+    let products = space.reduce(&products)?;
+    let terms: Vec<_> = products.iter().map(|product| -product).zip(basis).collect();
+    space.add(parts, &terms, x)?;
+    Ok(products)
 }
 
 /// Returns the error of a part that a vector does not have.

@@ -354,8 +354,8 @@ fn a_fit_keeps_within_its_memory() {
     });
 }
 
-/// The leaves of vectors that the library makes are parts of one array, with padding. Those of a
-/// caller are arrays of their own.
+/// Vectors of the library have their leaves in one array, with padding; those of a caller in arrays
+/// of their own.
 #[test]
 fn vectors_in_one_array_are_those_of_arrays_for_each_leaf() {
     let mut bits = Vec::new();
@@ -395,8 +395,8 @@ fn vectors_in_one_array_are_those_of_arrays_for_each_leaf() {
             let mut z = z.clone();
             VectorSpace::multiply(rank, 2.0, [x, &y], 0.25, &mut z)?;
             let some = ["m", "z", "64", "1", "p"].map(String::from);
-            rank.add(&some, &[(0.1, &jx), (-3.0, &jy)], &mut jz)?;
-            rank.add(&some, &[(0.1, x), (-3.0, &y)], &mut z)?;
+            rank.add(Some(&some), &[(0.1, &jx), (-3.0, &jy)], &mut jz)?;
+            rank.add(Some(&some), &[(0.1, x), (-3.0, &y)], &mut z)?;
             VectorSpace::multiply(rank, 1.0, [&jz, &jz], 0.0, &mut jx)?;
             VectorSpace::sqrt(rank, &mut jx)?;
             let mut x = x.clone();

@@ -64,9 +64,18 @@ impl VectorSpace for Host {
         Ok(())
     }
 
-    fn add(&mut self, parts: &[String], terms: &[(f64, &Vec<f64>)], y: &mut Vec<f64>) -> Result<(), InferenceError> {
+    fn add(
+        &mut self,
+        parts: Option<&[String]>,
+        terms: &[(f64, &Vec<f64>)],
+        y: &mut Vec<f64>,
+    ) -> Result<(), InferenceError> {
         for (a, x) in terms {
             Host::fits(x, y)?;
+            let Some(parts) = parts else {
+                self.axpby(*a, x, 1.0, y)?;
+                continue;
+            };
             let places = parts.iter().filter_map(|name| self.parts.get(name)).flat_map(Clone::clone);
             places.for_each(|at| y[at] += a * x[at]);
         }
