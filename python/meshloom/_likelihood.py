@@ -84,7 +84,8 @@ class Likelihood:
         ----------
         model : Model
             In a sum of likelihoods each data set takes the leaf of the model's target with its
-            name. A single data set takes the only leaf, whatever its name.
+            name, and the model runs once for all. A single data set takes the only leaf, whatever
+            its name.
 
         Returns
         -------

@@ -8,8 +8,8 @@ use meshloom::gpu::Options;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, EvidenceOptions, Excitation, Excitations,
     Excited, Expansion, FieldPrior, Fit, FitOptions, InferenceError, IterationOptions, Likelihood, LogLikelihood,
-    MaternScale, NewtonOptions, NoiseLevel, Prior, PriorSpectrum, SampleGroups, Samples, Sampling, check_metric,
-    evidence,
+    MaternScale, NewtonOptions, NoiseLevel, Prior, PriorSpectrum, SampleGroups, Samples, Sampling, VectorSpace,
+    check_metric, evidence,
 };
 use meshloom::operators::{
     Diagonal, Leaf, Model, PointwiseOperator, Select, Space, Vector, check_adjoint, check_derivative, random_field,
@@ -1279,6 +1279,75 @@ fn sums_are_amended_by_one_model() {
         assert!(error.contains("lengths"), "{error}");
         Ok(())
     });
+}
+
+/// Two data sets of one field: the field is transformed once for both, and the preconditioner finds
+/// it.
+#[test]
+fn data_sets_share_the_model_that_amends_their_sum() {
+    for parts in [[1, 1], [2, 1]] {
+        ranks(parts, |rank| {
+            let mesh = grid(rank, &[8, 6], &[0.1, 0.1]);
+            let amplitude = AmplitudePrior::NonParametric {
+                of: PriorSpectrum::Power,
+                fluctuations: [1.0, 0.3],
+                slope: [-3.0, 0.5],
+                flexibility: Some([0.5, 0.2]),
+                asperity: None,
+            };
+            let axes = vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }];
+            let prior = FieldPrior { name: String::new(), offset_mean: 1.0, offset_std: [0.5, 0.2], axes };
+            let sky = CorrelatedField::new(rank, &mesh, &prior)?.model()?;
+            let leaf = Leaf::cells(&mesh);
+            let own = leaf.len() as usize;
+            let (twos, halves) = (vec![2.0; own], vec![0.5; own]);
+            let data = |name, values| Data { name, leaf: &leaf, values, mask: None };
+            let first = Likelihood::poisson(rank, &data("counts", &twos), None)?;
+            let second = Likelihood::gaussian(rank, &data("depths", &halves), NoiseLevel::Uniform(0.5))?;
+            let step = |text: &str, name| {
+                Ok::<_, InferenceError>(Model::new(PointwiseOperator::wgsl(text, name, sky.target(), name)?))
+            };
+            let counts = step("fn counts(s: f32) -> f32 { return exp(s); }", "counts")?;
+            let depths = step("fn depths(s: f32) -> f32 { return s * s; }", "depths")?;
+            let both = Model::identity(sky.target())?.then(&counts.zip(&depths)?)?;
+            // At once, and in two steps.
+            let sum = first.plus(&second)?;
+            let together = [sum.amend(&sky.then(&both)?)?, sum.amend(&both)?.amend(&sky)?];
+            let apart = first.amend(&sky.then(&counts)?)?.plus(&second.amend(&sky.then(&depths)?)?)?;
+            let x = random_field(rank, apart.domain(), 3)?;
+            let v = random_field(rank, apart.domain(), 4)?;
+            let mut found = Vec::new();
+            for likelihood in together.iter().chain([&apart]) {
+                check_metric(rank, likelihood, &x, 21)?;
+                let at = likelihood.at(rank, &x)?;
+                assert_eq!(at.fields(rank)?.len(), 1);
+                let mut out = rank.like(&x)?;
+                at.gradient(rank, &mut out)?;
+                let gradient = flat(rank, &out)?;
+                rank.recorder.wait()?;
+                let before = rank.recorder.counts().dispatches;
+                at.metric(rank, &v, &mut out)?;
+                rank.recorder.wait()?;
+                let dispatches = rank.recorder.counts().dispatches - before;
+                let metric = flat(rank, &out)?;
+                let chi_squared =
+                    likelihood.report(rank, &x)?.iter().map(|report| report.reduced_chi_squared).collect::<Vec<_>>();
+                let energies = [at.energy(rank)?, likelihood.energy(rank, &x)?];
+                found.push((energies, chi_squared, [gradient, metric].concat(), dispatches));
+            }
+            let [wanted, shared] = [&found[2], &found[0]];
+            for one in &found[..2] {
+                assert_eq!(one.0, wanted.0);
+                assert_eq!(one.1, wanted.1);
+                for ((_, found), (_, wanted)) in one.2.iter().zip(&wanted.2) {
+                    assert!((found - wanted).abs() < 1e-5 * (1.0 + wanted.abs()), "{found}, not {wanted}");
+                }
+            }
+            // The field is most of a product.
+            assert!(4 * shared.3 < 3 * wanted.3, "{} dispatches, {} apart", shared.3, wanted.3);
+            Ok(())
+        });
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ mod local_root;
 mod term;
 
 use crate::gpu::KernelSource;
-use crate::operators::{Contents, ExcitedModes, Fingerprint, Leaf, Model, Space, Vector};
+use crate::operators::{Contents, ExcitedModes, Fingerprint, Leaf, Linearization, Model, Space, Vector};
 use crate::rank::Rank;
 
 use super::error::InferenceError;
@@ -43,9 +43,33 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// the last pointwise step of the model.
 #[derive(Clone)]
 pub struct Likelihood {
-    terms: Vec<Term>,
+    groups: Vec<Group>,
     domain: Space,
     data: Space,
+}
+
+/// Terms after one model that they share, which is evaluated once for all.
+#[derive(Clone)]
+struct Group {
+    /// The model; a single term has it in itself.
+    shared: Option<Model>,
+    terms: Vec<Term>,
+    /// Domain of the shared model, or of all terms.
+    domain: Space,
+}
+
+impl Group {
+    /// Returns the values that terms take parts of.
+    fn values(&self, rank: &mut Rank, x: &Vector) -> Result<Vector, InferenceError> {
+        let own = x.part(&self.domain, "likelihood")?;
+        Ok(self.shared.as_ref().map_or_else(|| Ok(own.clone()), |shared| shared.value(rank, &own))?)
+    }
+
+    /// Returns the terms with the shared model in each.
+    fn apart(&self) -> Result<Vec<Term>, InferenceError> {
+        let Some(shared) = &self.shared else { return Ok(self.terms.clone()) };
+        self.terms.iter().map(|term| Ok(term.amend(&shared.giving(term.domain())?)?)).collect()
+    }
 }
 
 impl std::fmt::Debug for Likelihood {
@@ -85,7 +109,8 @@ fn check_exposed(data: &Data<'_>, exposure: &[f64]) -> Result<(), String> {
 impl Likelihood {
     fn of(density: Density) -> Self {
         let space = density.space.clone();
-        Likelihood { terms: vec![Term::new(density)], domain: space.clone(), data: space }
+        let group = Group { shared: None, terms: vec![Term::new(density)], domain: space.clone() };
+        Likelihood { groups: vec![group], domain: space.clone(), data: space }
     }
 
     /// Creates the likelihood of data with Gaussian noise around the values of a model. Collective.
@@ -172,15 +197,28 @@ impl Likelihood {
     /// Returns the likelihood as a function of the domain of `model`, which gives its former
     /// domain.
     ///
-    /// Each data set of a [sum](Self::plus) takes the leaves that it needs ([`Model::giving`]).
+    /// The data sets of a [sum](Self::plus) share the model: it is evaluated once for all. Amend a
+    /// data set before the sum by what it needs alone.
     ///
     /// # Errors
     /// - [`InferenceError::Operators`] if the model gives another space.
     pub fn amend(&self, model: &Model) -> Result<Self, InferenceError> {
         self.domain.admits(model.target(), &format!("likelihood of `{}`", self.name()))?;
-        let amended = |term: &Term| term.amend(&model.giving(term.domain())?);
-        let terms = self.terms.iter().map(amended).collect::<Result<Vec<_>, _>>()?;
-        Ok(Likelihood { terms, domain: model.domain().clone(), data: self.data.clone() })
+        let domain = model.domain().clone();
+        let group = match &self.groups[..] {
+            [Group { shared: Some(shared), terms, .. }] => {
+                Group { shared: Some(model.then(shared)?), terms: terms.clone(), domain: domain.clone() }
+            }
+            groups => {
+                let terms = groups.iter().map(Group::apart).collect::<Result<Vec<_>, _>>()?.concat();
+                let (shared, terms) = match &terms[..] {
+                    [term] => (None, vec![term.amend(model)?]),
+                    _ => (Some(model.clone()), terms),
+                };
+                Group { shared, terms, domain: domain.clone() }
+            }
+        };
+        Ok(Likelihood { groups: vec![group], domain, data: self.data.clone() })
     }
 
     /// Returns the likelihood of two independent data sets; leaves of one name are shared.
@@ -195,13 +233,17 @@ impl Likelihood {
             return Err(InferenceError::Invalid { what: format!("data `{name}`"), why });
         }
         let data = self.data.joined(&other.data, "sum of likelihoods")?;
-        Ok(Likelihood { terms: [&self.terms[..], &other.terms].concat(), domain, data })
+        Ok(Likelihood { groups: [&self.groups[..], &other.groups].concat(), domain, data })
+    }
+
+    fn terms(&self) -> impl Iterator<Item = &Term> {
+        self.groups.iter().flat_map(|group| &group.terms)
     }
 
     /// Returns the names of the data sets.
     #[must_use]
     pub fn name(&self) -> String {
-        self.terms.iter().map(|term| term.density.name.as_str()).collect::<Vec<_>>().join(" + ")
+        self.terms().map(|term| term.density.name.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
     /// Returns the domain.
@@ -219,7 +261,7 @@ impl Likelihood {
     /// Returns the number of data that count, over all data sets and ranks.
     #[must_use]
     pub fn degrees_of_freedom(&self) -> u64 {
-        self.terms.iter().map(|term| term.density.count).sum()
+        self.terms().map(|term| term.density.count).sum()
     }
 
     /// Returns the range of reduced chi-squared over samples of a right model.
@@ -228,7 +270,7 @@ impl Likelihood {
     /// counts have no lower end. `None` for Student's t distribution, and without residuals.
     #[must_use]
     pub fn expected_chi_squared(&self) -> Option<[f64; 2]> {
-        let terms: Vec<_> = self.terms.iter().map(|term| &term.density).filter(|one| one.residual.is_some()).collect();
+        let terms: Vec<_> = self.terms().map(|term| &term.density).filter(|one| one.residual.is_some()).collect();
         if terms.is_empty() || terms.iter().any(|one| one.squares == Squares::Wild) {
             return None;
         }
@@ -247,13 +289,11 @@ impl Likelihood {
     /// - Errors of the model, the device and the ranks.
     pub fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<Vector>, InferenceError> {
         let (mut leaves, mut contents) = (Vec::new(), Vec::new());
-        for term in &self.terms {
-            let Some(residual) = &term.density.residual else { continue };
-            let signal = term.signal(rank, &x.part(term.domain(), "likelihood")?)?;
-            let found = residual.value(rank, &signal)?;
+        self.residuals(rank, x, |_, term, found| {
             leaves.extend(found.space().leaves().map(|(_, leaf)| (term.density.name.clone(), leaf.clone())));
             contents.extend(found.contents().to_vec());
-        }
+            Ok(())
+        })?;
         if leaves.is_empty() {
             return Ok(None);
         }
@@ -267,13 +307,10 @@ impl Likelihood {
     /// - Errors of the device and the ranks.
     pub fn report(&self, rank: &mut Rank, x: &Vector) -> Result<Vec<DataSetReport>, InferenceError> {
         let mut reports = Vec::new();
-        for term in &self.terms {
-            let Some(residual) = &term.density.residual else { continue };
-            let signal = term.signal(rank, &x.part(term.domain(), "likelihood")?)?;
-            let found = residual.value(rank, &signal)?;
+        self.residuals(rank, x, |rank, term, found| {
             let squares = rank.vector_dot(&found, &found)?;
             let array = found.single()?;
-            let Some((_, leaf)) = found.space().only() else { continue };
+            let Some((_, leaf)) = found.space().only() else { return Ok(()) };
             let terms =
                 crate::exchange::Terms { x: array, y: None, index: None, sums: 1, batches: 1, total: leaf.total() };
             let sum = rank.exact_sums();
@@ -282,8 +319,28 @@ impl Likelihood {
             let count = term.density.count;
             let (reduced_chi_squared, mean) = (squares / count as f64, sum / count as f64);
             reports.push(DataSetReport { name: term.density.name.clone(), reduced_chi_squared, mean, count });
-        }
+            Ok(())
+        })?;
         Ok(reports)
+    }
+
+    /// Gives the residual of each data set that has one to `take`.
+    fn residuals(
+        &self,
+        rank: &mut Rank,
+        x: &Vector,
+        mut take: impl FnMut(&mut Rank, &Term, Vector) -> Result<(), InferenceError>,
+    ) -> Result<(), InferenceError> {
+        for group in &self.groups {
+            let values = group.values(rank, x)?;
+            for term in &group.terms {
+                let Some(residual) = &term.density.residual else { continue };
+                let signal = term.signal(rank, &values.part(term.domain(), "likelihood")?)?;
+                let found = residual.value(rank, &signal)?;
+                take(rank, term, found)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -297,11 +354,23 @@ fn ordered(leaves: Vec<(String, Leaf)>, contents: Vec<Contents>) -> Result<Vecto
 
 /// The derivatives of a [`Likelihood`] at a point.
 struct LikelihoodAt {
-    /// Terms with their domains.
-    terms: Vec<(Space, TermAt)>,
-    /// Space of the noise of each.
-    data: Vec<Space>,
+    groups: Vec<GroupAt>,
     domain: Space,
+}
+
+/// The derivatives of a [`Group`] at a point.
+struct GroupAt {
+    shared: Option<Linearization>,
+    terms: Vec<OneAt>,
+    domain: Space,
+}
+
+/// The derivatives of a term at a point.
+struct OneAt {
+    domain: Space,
+    /// Space of the noise.
+    data: Space,
+    at: TermAt,
 }
 
 impl LogLikelihood<Rank> for Likelihood {
@@ -312,9 +381,12 @@ impl LogLikelihood<Rank> for Likelihood {
     fn identity(&self, rank: &mut Rank) -> Result<Identity, InferenceError> {
         let [mut density, mut data, mut mask, mut noise, mut latent, mut model] = [Fingerprint::new(); 6];
         latent.space(rank, &self.domain)?;
-        for term in &self.terms {
-            term.density.identify(rank, [&mut density, &mut data, &mut mask, &mut noise])?;
-            term.identify(rank, &mut model)?;
+        for group in &self.groups {
+            for term in &group.terms {
+                term.density.identify(rank, [&mut density, &mut data, &mut mask, &mut noise])?;
+                term.identify(rank, &mut model)?;
+            }
+            group.shared.iter().try_for_each(|shared| shared.identify(rank, &mut model))?;
         }
         let [density, data, mask, noise, latent, model] =
             [density, data, mask, noise, latent, model].map(Fingerprint::value);
@@ -331,32 +403,38 @@ impl LogLikelihood<Rank> for Likelihood {
 
     fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64, InferenceError> {
         let mut energy = 0.0;
-        for term in &self.terms {
-            let own = x.part(term.domain(), "likelihood")?;
-            energy += term.energy(rank, &own)?;
+        for group in &self.groups {
+            let values = group.values(rank, x)?;
+            for term in &group.terms {
+                energy += term.energy(rank, &values.part(term.domain(), "likelihood")?)?;
+            }
         }
         Ok(energy)
     }
 
     fn at<'a>(&'a self, rank: &mut Rank, x: &Vector) -> Result<Box<dyn LogLikelihoodAt<Rank> + 'a>, InferenceError> {
-        let mut at = |term: &Term| {
-            let own = x.part(term.domain(), "likelihood")?;
-            Ok::<_, InferenceError>((own.space().clone(), term.at(rank, &own)?))
+        let at = |group: &Group| {
+            let own = x.part(&group.domain, "likelihood")?;
+            let shared = group.shared.as_ref().map(|shared| shared.at(rank, &own)).transpose()?;
+            let values = shared.as_ref().map_or(&own, |shared| &shared.value);
+            let one = |term: &Term| {
+                let own = values.part(term.domain(), "likelihood")?;
+                let at = term.at(rank, &own)?;
+                Ok(OneAt { domain: own.space().clone(), data: term.density.space.clone(), at })
+            };
+            let terms = group.terms.iter().map(one).collect::<Result<_, InferenceError>>()?;
+            Ok(GroupAt { shared, terms, domain: group.domain.clone() })
         };
-        let terms = self.terms.iter().map(&mut at).collect::<Result<_, _>>()?;
-        Ok(Box::new(LikelihoodAt {
-            terms,
-            data: self.terms.iter().map(|term| term.density.space.clone()).collect(),
-            domain: self.domain.clone(),
-        }))
+        let groups = self.groups.iter().map(at).collect::<Result<_, InferenceError>>()?;
+        Ok(Box::new(LikelihoodAt { groups, domain: self.domain.clone() }))
     }
 
     fn has_coordinates(&self) -> bool {
-        self.terms.iter().all(Term::has_coordinates)
+        self.terms().all(Term::has_coordinates)
     }
 
     fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<(Vector, u64)>, InferenceError> {
-        let counts = self.terms.iter().filter(|term| term.density.residual.is_some()).map(|term| term.density.count);
+        let counts = self.terms().filter(|term| term.density.residual.is_some()).map(|term| term.density.count);
         Ok(Likelihood::normalized_residual(self, rank, x)?.map(|residual| (residual, counts.sum())))
     }
 
@@ -369,68 +447,122 @@ impl LogLikelihood<Rank> for Likelihood {
     }
 }
 
+/// Computes `out` as the sum of what `give` computes for parts of it, in the spaces `parts`.
+fn summed(
+    rank: &mut Rank,
+    parts: &[&Space],
+    out: &mut Vector,
+    mut give: impl FnMut(&mut Rank, usize, &mut Vector) -> Result<(), InferenceError>,
+) -> Result<(), InferenceError> {
+    if let [own] = parts
+        && own.len() == out.space().len()
+    {
+        return give(rank, 0, out);
+    }
+    let zeros = Vector::zeros(&mut rank.recorder, out.space())?;
+    out.copy_from(&mut rank.recorder, &zeros)?;
+    for (number, own) in parts.iter().enumerate() {
+        let mut found = Vector::joined(&mut rank.recorder, own)?;
+        give(rank, number, &mut found)?;
+        let mut part = out.part(own, "likelihood")?;
+        rank.vector_axpby(1.0, &found, 1.0, &mut part)?;
+        out.put(part);
+    }
+    Ok(())
+}
+
+impl GroupAt {
+    /// Computes `out` from the cotangents of values that `give` computes for each term.
+    fn back(
+        &self,
+        rank: &mut Rank,
+        out: &mut Vector,
+        give: impl FnMut(&mut Rank, usize, &mut Vector) -> Result<(), InferenceError>,
+    ) -> Result<(), InferenceError> {
+        let parts: Vec<&Space> = self.terms.iter().map(|term| &term.domain).collect();
+        let Some(shared) = &self.shared else { return summed(rank, &parts, out, give) };
+        let mut values = Vector::joined(&mut rank.recorder, shared.value.space())?;
+        summed(rank, &parts, &mut values, give)?;
+        Ok(shared.vjp(rank, &values, out)?)
+    }
+
+    /// Returns the tangent of the values for a tangent of latent values.
+    fn tangent(&self, rank: &mut Rank, v: &Vector) -> Result<Vector, InferenceError> {
+        let own = v.part(&self.domain, "likelihood")?;
+        let Some(shared) = &self.shared else { return Ok(own) };
+        let mut values = Vector::new(&rank.gpu, shared.value.space())?;
+        shared.jvp(rank, &own, &mut values)?;
+        Ok(values)
+    }
+}
+
 impl LikelihoodAt {
-    /// Computes the sum over terms of what `give` computes for the leaves of each.
+    /// Computes the sum over groups of what `give` computes for the leaves of each.
     fn summed(
         &self,
         rank: &mut Rank,
         out: &mut Vector,
-        mut give: impl FnMut(&mut Rank, usize, &mut Vector) -> Result<(), InferenceError>,
+        mut give: impl FnMut(&mut Rank, &GroupAt, &mut Vector) -> Result<(), InferenceError>,
     ) -> Result<(), InferenceError> {
         self.domain.admits(out.space(), "likelihood")?;
-        if let [(own, _)] = &self.terms[..]
-            && own.len() == self.domain.len()
-        {
-            return give(rank, 0, out);
-        }
-        let zeros = Vector::zeros(&mut rank.recorder, &self.domain)?;
-        out.copy_from(&mut rank.recorder, &zeros)?;
-        for (number, (own, _)) in self.terms.iter().enumerate() {
-            let mut found = Vector::new(&rank.gpu, own)?;
-            give(rank, number, &mut found)?;
-            let mut part = out.part(own, "likelihood")?;
-            rank.vector_axpby(1.0, &found, 1.0, &mut part)?;
-            out.put(part);
-        }
-        Ok(())
+        let parts: Vec<&Space> = self.groups.iter().map(|group| &group.domain).collect();
+        summed(rank, &parts, out, |rank, number, out| give(rank, &self.groups[number], out))
+    }
+
+    fn terms(&self) -> impl Iterator<Item = &OneAt> {
+        self.groups.iter().flat_map(|group| &group.terms)
     }
 }
 
 impl LogLikelihoodAt<Rank> for LikelihoodAt {
     fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
-        self.terms.iter().map(|(_, term)| term.energy(rank)).sum()
+        self.terms().map(|term| term.at.energy(rank)).sum()
     }
 
     fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), InferenceError> {
-        self.summed(rank, out, |rank, number, out| Ok(self.terms[number].1.gradient(rank, out)?))
+        self.summed(rank, out, |rank, group, out| {
+            group.back(rank, out, |rank, number, out| Ok(group.terms[number].at.gradient(rank, out)?))
+        })
     }
 
     fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
-        self.summed(rank, out, |rank, number, out| {
-            let (own, term) = &self.terms[number];
-            Ok(term.metric(rank, &v.part(own, "likelihood")?, out)?)
+        self.summed(rank, out, |rank, group, out| {
+            let tangent = group.tangent(rank, v)?;
+            group.back(rank, out, |rank, number, out| {
+                let OneAt { domain, at, .. } = &group.terms[number];
+                Ok(at.metric(rank, &tangent.part(domain, "likelihood")?, out)?)
+            })
         })
     }
 
     fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
-        self.summed(rank, out, |rank, number, out| {
-            let eta = eta.part(&self.data[number], "likelihood")?;
-            Ok(self.terms[number].1.left_sqrt(rank, &eta, out)?)
+        self.summed(rank, out, |rank, group, out| {
+            group.back(rank, out, |rank, number, out| {
+                let OneAt { data, at, .. } = &group.terms[number];
+                Ok(at.left_sqrt(rank, &eta.part(data, "likelihood")?, out)?)
+            })
         })
     }
 
     fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
-        for ((own, term), data) in self.terms.iter().zip(&self.data) {
-            let mut part = out.part(data, "likelihood")?;
-            term.right_sqrt(rank, &v.part(own, "likelihood")?, &mut part)?;
+        for group in &self.groups {
+            let tangent = group.tangent(rank, v)?;
+            for OneAt { domain, data, at } in &group.terms {
+                let mut part = out.part(data, "likelihood")?;
+                at.right_sqrt(rank, &tangent.part(domain, "likelihood")?, &mut part)?;
+            }
         }
         Ok(())
     }
 
     fn fields(&self, rank: &mut Rank) -> Result<Vec<Box<dyn FieldPreconditioner<Rank>>>, InferenceError> {
         let mut all: Vec<ExcitedModes> = Vec::new();
-        for (_, term) in &self.terms {
-            for modes in term.excited(rank)? {
+        for group in &self.groups {
+            let excited = match &group.shared {
+                Some(shared) => shared.excited(rank)?,
+                None => group.terms.iter().map(|term| term.at.excited(rank)).collect::<Result<Vec<_>, _>>()?.concat(),
+            };
+            for modes in excited {
                 if all.iter().all(|other| other.leaf != modes.leaf) {
                     all.push(modes);
                 }
@@ -441,10 +573,16 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
     }
 
     fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
-        for ((own, term), data) in self.terms.iter().zip(&self.data) {
-            let own = x.part(own, "likelihood")?;
-            let mut own_out = out.part(data, "likelihood")?;
-            term.coordinates(rank, &own, &mut own_out)?;
+        for group in &self.groups {
+            let own = x.part(&group.domain, "likelihood")?;
+            let values = match &group.shared {
+                Some(shared) => shared.model().value(rank, &own)?,
+                None => own,
+            };
+            for OneAt { domain, data, at } in &group.terms {
+                let own = values.part(domain, "likelihood")?;
+                at.coordinates(rank, &own, &mut out.part(data, "likelihood")?)?;
+            }
         }
         Ok(())
     }
@@ -456,12 +594,12 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         out: &mut Vector,
     ) -> Result<bool, InferenceError> {
         let expansion = expansion.model_value()?;
-        for ((_, term), data) in self.terms.iter().zip(&self.data) {
-            let value = match (&expansion, term.expansion_value()) {
+        for OneAt { data, at, .. } in self.terms() {
+            let value = match (&expansion, at.expansion_value()) {
                 (Some(expansion), Some(_)) => Some(expansion.part(data, "likelihood")?),
                 _ => None,
             };
-            if !term.coordinates_about(rank, value.as_ref(), &mut out.part(data, "likelihood")?)? {
+            if !at.coordinates_about(rank, value.as_ref(), &mut out.part(data, "likelihood")?)? {
                 return Ok(false);
             }
         }
@@ -469,7 +607,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
     }
 
     fn model_value(&self) -> Result<Option<Vector>, InferenceError> {
-        let values = self.terms.iter().filter_map(|(_, term)| term.expansion_value());
+        let values = self.terms().filter_map(|term| term.at.expansion_value());
         let values = values.map(|value| (value.space().clone(), value.contents().to_vec()));
         let (mut leaves, mut contents) = (Vec::new(), Vec::new());
         for (space, own) in values {
