@@ -1,5 +1,6 @@
 //! The communicator: a group of ranks, seen from one of them.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,6 +10,7 @@ use bytemuck::{Pod, Zeroable};
 use super::call::HEADER_BYTES;
 use super::solo::Solo;
 use super::subject::Subject;
+use super::sync::locked;
 use super::transport::Transport;
 use super::{CommError, Result};
 use crate::host_memory::{self, HostMemoryError};
@@ -67,6 +69,16 @@ pub(super) struct Core {
     pub plans: AtomicU64,
     /// Held while the pieces of one message are posted.
     pub posting: Mutex<()>,
+    pub attachment: Mutex<Option<Attachment>>,
+}
+
+/// A value that a layer above keeps with a communicator. Communicators split from it inherit the
+/// value.
+#[derive(Clone)]
+pub(crate) struct Attachment {
+    pub value: Arc<dyn Any + Send + Sync>,
+    /// Numbers of the ranks in the communicator that the value was attached to.
+    pub ranks: Arc<[usize]>,
 }
 
 impl fmt::Debug for Communicator {
@@ -77,7 +89,8 @@ impl fmt::Debug for Communicator {
 
 impl Communicator {
     pub(super) fn new(transport: Box<dyn Transport>) -> Communicator {
-        let core = Core { transport, sequence: AtomicU64::new(0), plans: AtomicU64::new(0), posting: Mutex::new(()) };
+        let (sequence, plans) = (AtomicU64::new(0), AtomicU64::new(0));
+        let core = Core { transport, sequence, plans, posting: Mutex::new(()), attachment: Mutex::new(None) };
         Communicator { core: Arc::new(core), max_piece: DEFAULT_MAX_MESSAGE as usize, subject: Subject::zeroed() }
     }
 
@@ -135,6 +148,17 @@ impl Communicator {
     /// processes end with exit code 1. Not collective.
     pub fn abort(&self, message: &str) -> ! {
         self.core.transport.abort(message)
+    }
+
+    /// Keeps `value` with the communicator and its clones, in place of an earlier value.
+    pub(crate) fn attach(&self, value: Option<Arc<dyn Any + Send + Sync>>) {
+        let ranks = || (0..self.size()).collect();
+        *locked(&self.core.attachment) = value.map(|value| Attachment { value, ranks: ranks() });
+    }
+
+    /// Returns the value that was attached to this communicator, or inherited.
+    pub(crate) fn attachment(&self) -> Option<Attachment> {
+        locked(&self.core.attachment).clone()
     }
 
     /// Counts a collective and returns its number.

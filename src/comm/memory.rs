@@ -1,5 +1,6 @@
 //! Memory of others that messages are sent from and received into without a copy.
 
+use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
@@ -19,6 +20,23 @@ pub(crate) unsafe trait Memory: Send + Sync {
     fn bytes(&self) -> usize;
 }
 
+/// A block of this process's own memory.
+struct Block(Box<[UnsafeCell<u8>]>);
+
+// SAFETY: the bytes keep their place. Spans give access to the block only, and its user accesses it
+// while no message does.
+unsafe impl Memory for Block {
+    fn place(&self) -> NonNull<u8> {
+        NonNull::from(&self.0[..]).cast()
+    }
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
 /// A part of such memory, which it keeps alive.
 #[derive(Clone)]
 pub(crate) struct Span {
@@ -32,6 +50,16 @@ impl Span {
     pub fn new(memory: Arc<dyn Memory>) -> Span {
         let bytes = memory.bytes();
         Span { memory, start: 0, bytes }
+    }
+
+    /// Returns a new block that holds these bytes.
+    pub fn of_bytes(bytes: &[u8]) -> Span {
+        Span::new(Arc::new(Block(bytes.iter().map(|&byte| UnsafeCell::new(byte)).collect())))
+    }
+
+    /// Returns a copy of the bytes, once no message is received into them.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.sent().to_vec()
     }
 
     /// `bytes` bytes from byte `start` on, which must lie inside.
@@ -67,29 +95,11 @@ impl Span {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::UnsafeCell;
-
     use super::super::{CommError, Subject, run_threads};
     use super::*;
 
-    /// Memory of this process.
-    struct Cells(Vec<UnsafeCell<u8>>);
-
-    // SAFETY: the cells keep their place; the tests below use them as `Memory` asks for.
-    unsafe impl Memory for Cells {
-        fn place(&self) -> NonNull<u8> {
-            NonNull::from(&self.0[..]).cast()
-        }
-        fn bytes(&self) -> usize {
-            self.0.len()
-        }
-    }
-
-    // SAFETY: as above.
-    unsafe impl Sync for Cells {}
-
     fn span(bytes: Vec<u8>) -> Span {
-        Span::new(Arc::new(Cells(bytes.into_iter().map(UnsafeCell::new).collect())))
+        Span::of_bytes(&bytes)
     }
 
     #[test]

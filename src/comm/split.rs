@@ -2,7 +2,8 @@
 
 use super::Result;
 use super::call::{Call, Operation};
-use super::communicator::Communicator;
+use super::communicator::{Attachment, Communicator};
+use super::sync::locked;
 use super::transport::Group;
 
 impl Communicator {
@@ -20,8 +21,16 @@ impl Communicator {
         self.all_gather_blocks(&call, &mine, &mut requests)?;
         let requests: Vec<&[u64]> = requests.chunks_exact(mine.len()).collect();
         let group = color.map(|color| self.group(u64::from(color), &requests));
+        let members = group.as_ref().map(|group| group.members.clone());
         let transport = self.core.transport.split(group)?;
-        Ok(transport.map(|transport| Communicator { max_piece: self.max_piece, ..Communicator::new(transport) }))
+        Ok(transport.map(|transport| {
+            let split = Communicator { max_piece: self.max_piece, ..Communicator::new(transport) };
+            if let Some((inherited, members)) = self.attachment().zip(members) {
+                let ranks = members.iter().map(|&rank| inherited.ranks[rank]).collect();
+                *locked(&split.core.attachment) = Some(Attachment { ranks, ..inherited });
+            }
+            split
+        }))
     }
 
     /// Returns this rank's part of a split. Each rank's request is: whether it has a color, the

@@ -2,9 +2,12 @@
 //! copies.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::comm::{CommError, Communicator, Receiving, Sending, Span, Subject};
-use crate::gpu::{RawArray, StagedCopy, Staging};
+use super::ring::{Descriptor, PeerMessage, SharedRing, Slot};
+use crate::comm::{CommError, Communicator, RESERVED_TAGS, Receiving, Sending, Span, Subject};
+use crate::gpu::{DeviceError, RawArray, StagedCopy};
 use crate::grid::Transfer;
 
 /// Content of one message: a part of the array, and its place in its chunk, in elements.
@@ -50,12 +53,16 @@ impl Chunk {
         self.ranges.iter().map(|&(_, len)| len).sum()
     }
 
-    /// Returns its copies between an array and a staging buffer.
-    pub fn copies<'a>(&'a self, staging: &'a Staging) -> impl Iterator<Item = StagedCopy<'a>> {
-        self.ranges.iter().scan(0, move |end, &(start, len)| {
-            let at = *end;
-            *end += len;
-            Some(StagedCopy { start, len, staging, at })
+    /// Returns its copies between an array and the place `at_bytes` of a host buffer.
+    pub fn copies<'a>(
+        &'a self,
+        element_bytes: u64,
+        (host, mut at_bytes): (&'a wgpu::Buffer, u64),
+    ) -> impl Iterator<Item = StagedCopy<'a>> {
+        self.ranges.iter().map(move |&(start, len)| {
+            let copy = StagedCopy { start, len, host, at_bytes };
+            at_bytes += len * element_bytes;
+            copy
         })
     }
 }
@@ -128,17 +135,102 @@ pub(super) struct Channel {
     pub subject: Subject,
     /// Chunks in flight each way.
     pub depth: usize,
+    /// Pages that this rank shares with others, if there are any.
+    pub ring: Option<SharedRing>,
+    /// Bytes of messages that went through host memory so far.
+    pub carried_bytes: Arc<AtomicU64>,
+}
+
+/// Tags of messages; the others of [`RESERVED_TAGS`] are of credits.
+pub(super) const TAGS: u32 = (RESERVED_TAGS.end - RESERVED_TAGS.start) / 2;
+
+/// A message of a slot that its receiver may copy from. Dropping it before the credit has come
+/// takes the slot out of use.
+pub(super) struct Lent {
+    descriptor: Option<Sending>,
+    credit: Option<Receiving>,
+    slot: Arc<Slot>,
+}
+
+impl Lent {
+    /// Returns `true` once the receiver has returned its credit.
+    pub fn is_returned(&mut self) -> Result<bool, CommError> {
+        if !self.credit.as_mut().map_or(Ok(true), Receiving::is_done)? {
+            return Ok(false);
+        }
+        self.descriptor.take().map(Sending::wait).transpose()?;
+        self.credit.take().map(Receiving::wait).transpose()?;
+        Ok(true)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if self.credit.is_some() {
+            self.slot.abandon();
+        }
+    }
 }
 
 impl Channel {
-    /// Starts to send a message that lies there.
-    pub fn send(&self, message: &Message, span: &Span) -> Result<Sending, CommError> {
-        self.comm.send_from(message.part.peer, self.tag, span, message.first.then_some(&self.subject))
+    /// Returns `true` if a peer copies messages from the pages of this rank, and this rank from the
+    /// peer's.
+    pub fn shares_pages(&self, peer: usize) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.reaches(peer))
     }
 
-    /// Starts to receive a message to there.
+    /// Takes a slot of at least `bytes` bytes of the ring, which must exist.
+    pub fn take_slot(&self, bytes: u64) -> Result<Slot, DeviceError> {
+        let no_ring = || DeviceError::SharedPages { rank: self.comm.rank(), why: "there is no ring".into() };
+        self.ring.as_ref().ok_or_else(no_ring)?.take(&self.comm, bytes)
+    }
+
+    /// Finds the message that its sender has described.
+    pub fn find(&self, message: &Message, element_bytes: u64, span: &Span) -> Result<PeerMessage, DeviceError> {
+        let (peer, descriptor) = (message.part.peer, bytemuck::pod_read_unaligned(&span.to_vec()));
+        let no_ring = || DeviceError::SharedPages { rank: peer, why: "there is no ring".into() };
+        self.ring.as_ref().ok_or_else(no_ring)?.find(peer, &descriptor, message.part.len * element_bytes)
+    }
+
+    /// Returns the subject of a message, if it begins with one. Both ranks must share pages or not.
+    fn subject(&self, message: &Message) -> Option<Subject> {
+        let shared = self.shares_pages(message.part.peer);
+        message.first.then(|| if shared { self.subject.with(&[1]) } else { self.subject })
+    }
+
+    /// Starts to send a message that lies in `span`.
+    pub fn send(&self, message: &Message, span: &Span) -> Result<Sending, CommError> {
+        self.carried_bytes.fetch_add(span.bytes() as u64, Ordering::Relaxed);
+        self.comm.send_from(message.part.peer, self.tag, span, self.subject(message).as_ref())
+    }
+
+    /// Starts to receive a message into `span`.
     pub fn receive(&self, message: &Message, span: &Span) -> Result<Receiving, CommError> {
-        self.comm.receive_into(message.part.peer, self.tag, span, message.first.then_some(&self.subject))
+        self.carried_bytes.fetch_add(span.bytes() as u64, Ordering::Relaxed);
+        self.comm.receive_into(message.part.peer, self.tag, span, self.subject(message).as_ref())
+    }
+
+    /// Lends a message in `slot` to a peer that shares pages.
+    pub fn lend(&self, message: &Message, element_bytes: u64, slot: &Arc<Slot>) -> Result<Lent, CommError> {
+        let descriptor = slot.describe(message.at * element_bytes, message.part.len * element_bytes);
+        let (peer, subject) = (message.part.peer, self.subject(message));
+        let credit = self.comm.receive_into(peer, self.tag + TAGS, &Span::of_bytes(&[]), None)?;
+        let span = Span::of_bytes(bytemuck::bytes_of(&descriptor));
+        let descriptor = self.comm.send_from(peer, self.tag, &span, subject.as_ref())?;
+        Ok(Lent { descriptor: Some(descriptor), credit: Some(credit), slot: slot.clone() })
+    }
+
+    /// Starts to receive the descriptor of a message of a peer that shares pages.
+    pub fn receive_descriptor(&self, message: &Message) -> Result<(Receiving, Span), CommError> {
+        let span = Span::of_bytes(&[0; size_of::<Descriptor>()]);
+        let subject = self.subject(message);
+        let receiving = self.comm.receive_into(message.part.peer, self.tag, &span, subject.as_ref())?;
+        Ok((receiving, span))
+    }
+
+    /// Returns the credit of a message that has been copied.
+    pub fn send_credit(&self, peer: usize) -> Result<Sending, CommError> {
+        self.comm.send_from(peer, self.tag + TAGS, &Span::of_bytes(&[]), None)
     }
 }
 

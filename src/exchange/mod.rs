@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! outgoing array -> (staging) -> message | message -> (staging) -> incoming array
+//! outgoing array -> shared pages -> incoming array
 //! ```
 //!
 //! Parts are cut into messages of up to [`Exchange::chunk_bytes`], and those of one peer after
@@ -23,6 +24,13 @@
 //! are none: messages are sent from and received into the arrays themselves, which are mapped for
 //! as long. Between ranks that are threads each byte of a message that is not short is copied once
 //! then, if the receiver has asked for it before it is sent.
+//!
+//! Ranks of one host share a *ring* of host pages where their devices can import them (Vulkan on
+//! Linux, tested when the [`Rank`](crate::Rank) is created). The device of the sender copies a
+//! chunk to a slot of its pages, the message is a descriptor of 40 bytes, the device of the
+//! receiver copies from the slot, and a credit frees the slot. The host copies nothing. Messages
+//! to other hosts are sent from the same slots and received into them. [`Exchange::path`] names the
+//! path of the data, and [`Options::exchange`](crate::gpu::Options::exchange) forces one.
 //!
 //! | who | submits | waits |
 //! |---|---|---|
@@ -51,30 +59,35 @@ mod mapped_array;
 mod pending;
 mod receiver;
 pub mod reshape;
+mod ring;
 mod sender;
 mod several_sums;
 mod short_collectives;
 mod wire;
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub(crate) use block_copy::{BlockCopies, FieldBlocks};
-use channel::{Channel, ChunkedArray};
+use channel::{Channel, ChunkedArray, TAGS};
 pub use error::ExchangeError;
 pub use exact_sum::{ExactSum, Terms};
 pub(crate) use exact_sum::{FIXED, bits_for};
 pub use grid_comms::GridComms;
 pub use pending::PendingExchange;
 pub use reshape::Reshape;
+use ring::SharedRing;
+pub(crate) use ring::establish;
+pub use ring::tested_path;
 pub use several_sums::{SeveralSums, Summed, SummedTerms};
 pub use wire::Wire;
 use wire::{Codec, Coded};
 
 use crate::comm::{Communicator, RESERVED_TAGS, Subject};
-use crate::gpu::{Array, DeviceElement, DeviceError, Element, Gpu, KernelSource, RawArray, Recorder, staging_size};
+use crate::gpu::{
+    Array, DeviceElement, DeviceError, Element, ExchangePath, Gpu, KernelSource, RawArray, Recorder, staging_size,
+};
 use crate::grid::{Cost, Transfer, Transfers, peers};
 
 /// Returns the kernels of the room in all forms that any device compiles; those for double
@@ -108,6 +121,8 @@ pub struct Exchange {
     /// Exchanges started; the same on all ranks.
     started: Arc<AtomicU32>,
     codec: Option<Arc<Codec>>,
+    /// See [`carried_bytes`](Self::carried_bytes).
+    carried_bytes: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Exchange {
@@ -119,11 +134,6 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// Tags of exchanges, which no message of a caller has. Messages of one tag arrive in the order
-/// they were sent, so each exchange in flight has a tag of its own: as many could be in flight at
-/// once.
-const TAGS: Range<u32> = RESERVED_TAGS;
-
 impl Exchange {
     /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way, with [`Wire::Exact`].
     ///
@@ -131,7 +141,15 @@ impl Exchange {
     /// `Exchange` or its clones.
     #[must_use]
     pub fn new(comm: Communicator) -> Self {
-        Exchange { comm, chunk_bytes: 2 << 20, depth: 8, cost: Cost::default(), started: Arc::default(), codec: None }
+        Exchange {
+            comm,
+            chunk_bytes: 2 << 20,
+            depth: 8,
+            cost: Cost::default(),
+            started: Arc::default(),
+            codec: None,
+            carried_bytes: Arc::default(),
+        }
     }
 
     /// Sets the chunks: `chunk_bytes` per chunk (rounded to whole elements, at least one) and
@@ -177,13 +195,34 @@ impl Exchange {
     }
 
     /// Returns the bytes of staging buffers that each exchange in flight may hold on `gpu`; 0 of
-    /// one rank, and where arrays of [`MemoryKind`](crate::gpu::MemoryKind) `Outgoing` and
-    /// `Incoming` are mapped themselves. The recorder keeps them for the next; they are part of
-    /// [`Gpu::allocated`].
+    /// one rank, and on the paths [`ExchangePath::Mapped`] and [`ExchangePath::Ring`]. The recorder
+    /// keeps them for the next; they are part of [`Gpu::allocated`].
     #[must_use]
     pub fn staging_bytes(&self, gpu: &Gpu) -> u64 {
-        let staged = self.comm.size() > 1 && !gpu.host_visible();
-        if staged { 2 * self.depth as u64 * staging_size(self.chunk_bytes) } else { 0 }
+        if self.path(gpu) == Some(ExchangePath::Staging) {
+            2 * self.depth as u64 * staging_size(self.chunk_bytes)
+        } else {
+            0
+        }
+    }
+
+    /// Returns the path to other ranks for arrays of [`MemoryKind`](crate::gpu::MemoryKind)
+    /// `Outgoing` and `Incoming` on `gpu`; `None` for one rank.
+    #[must_use]
+    pub fn path(&self, gpu: &Gpu) -> Option<ExchangePath> {
+        let path = match SharedRing::of(&self.comm, gpu) {
+            Some(_) => ExchangePath::Ring,
+            None if gpu.host_visible() => ExchangePath::Mapped,
+            None => ExchangePath::Staging,
+        };
+        (self.comm.size() > 1).then_some(path)
+    }
+
+    /// Returns the bytes of messages that this rank has sent from host memory, or received into
+    /// it, so far. A message that devices copy through shared pages counts 0.
+    #[must_use]
+    pub fn carried_bytes(&self) -> u64 {
+        self.carried_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns what all exchanges so far have cost this rank.
@@ -260,9 +299,11 @@ impl Exchange {
         self.start_as((tag, subject), recorder, transfers, outgoing, incoming)
     }
 
-    /// Returns the tag of the next exchange: all ranks take them in the same order.
+    /// Returns the tag of the next exchange: all ranks take them in the same order. Messages of one
+    /// tag arrive in the order they were sent, so each exchange in flight has a tag of its own:
+    /// [`TAGS`] exchanges can be in flight at once.
     fn next_tag(&self) -> u32 {
-        TAGS.start + self.started.fetch_add(1, Ordering::Relaxed) % TAGS.len() as u32
+        RESERVED_TAGS.start + self.started.fetch_add(1, Ordering::Relaxed) % TAGS
     }
 
     /// [`start_for`](Self::start_for) with a tag that was taken before: of exchanges that begin
@@ -292,7 +333,9 @@ impl Exchange {
             _ => return Err(misuse("a rank sends itself another number of elements than it receives".into())),
         }
         let subject = subject.with(&[T::ELEMENT as u64, self.chunk_bytes, u64::from(self.codec.is_some())]);
-        let channel = Channel { comm: self.comm.clone(), tag, subject, depth: self.depth };
+        let ring = SharedRing::of(&self.comm, recorder.gpu());
+        let (comm, depth, carried_bytes) = (self.comm.clone(), self.depth, self.carried_bytes.clone());
+        let channel = Channel { comm, tag, subject, depth, ring, carried_bytes };
         match self.codec.clone().filter(|_| Codec::takes(T::ELEMENT)) {
             Some(codec) => {
                 let (outgoing, incoming) = (outgoing.cast::<u32>()?, incoming.cast::<u32>()?);
@@ -369,7 +412,8 @@ mod tests {
         for &tag in &tags {
             assert!(matches!(comm.send(0, tag, vec![]), Err(CommError::BadTag { .. })), "{tag}");
         }
-        tags[..4096].sort_unstable();
-        assert!(tags[..4096].is_sorted_by(|a, b| a < b), "as many in flight");
+        tags[..TAGS as usize].sort_unstable();
+        assert!(tags[..TAGS as usize].is_sorted_by(|a, b| a < b), "as many in flight");
+        assert!(tags.iter().all(|tag| RESERVED_TAGS.contains(&(tag + TAGS))), "tags of credits");
     }
 }

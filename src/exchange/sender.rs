@@ -1,30 +1,66 @@
 //! The sending half of an exchange: chunks out of an array into messages.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::channel::{Channel, Chunk, ChunkedArray, Message};
+use super::channel::{Channel, Chunk, ChunkedArray, Lent, Message};
 use super::error::ExchangeError;
-use super::host_memory::span;
+use super::host_memory::{slot_span, span};
 use super::mapped_array::{MappedArray, part_of};
-use crate::comm::Sending;
-use crate::gpu::{DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection};
+use super::ring::Slot;
+use crate::comm::{CommError, Sending};
+use crate::gpu::{
+    Completion, DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection,
+};
 
 /// Source of the sent bytes.
 enum Source {
     /// The array itself.
     Mapped(MappedArray),
-    /// Staging buffers, to which the device copies chunks of the array.
+    /// Staging buffers or slots of the ring, to which the device copies chunks of the array.
     Staged { copied: VecDeque<StagedChunk>, _loan: Loan },
     /// All is sent, and the array is the caller's again.
     Released,
 }
 
-/// A chunk that the device copies to a staging buffer. That is unmapped before it is given back:
-/// fields are dropped in this order.
+/// A chunk that the device copies to host memory.
 struct StagedChunk {
     chunk: Chunk,
-    map: Map,
-    staging: Staging,
+    copy: HostCopy,
+}
+
+/// The host memory of a chunk.
+enum HostCopy {
+    /// A staging buffer. It is unmapped before it is given back: fields are dropped in this order.
+    Staging { map: Map, staging: Staging },
+    /// A slot of the ring.
+    Slot { completion: Completion, slot: Arc<Slot> },
+}
+
+impl HostCopy {
+    /// Returns `true` if the device has copied and the host can read.
+    fn is_ready(&self) -> Result<bool, DeviceError> {
+        match self {
+            HostCopy::Staging { map, .. } => map.is_ready(),
+            HostCopy::Slot { completion, .. } => Ok(completion.is_done()),
+        }
+    }
+}
+
+/// A message on its way.
+enum Outgoing {
+    Sent(Sending),
+    Lent(Lent),
+}
+
+impl Outgoing {
+    /// Returns `true` if the receiver no longer needs its bytes here.
+    fn is_done(&mut self) -> Result<bool, CommError> {
+        match self {
+            Outgoing::Sent(sending) => sending.is_done(),
+            Outgoing::Lent(lent) => lent.is_returned(),
+        }
+    }
 }
 
 /// Sends chunks of an array, in order.
@@ -37,7 +73,7 @@ pub(super) struct Sender {
     source: Source,
     array: RawArray,
     /// Chunk by chunk.
-    sending: VecDeque<VecDeque<Sending>>,
+    sending: VecDeque<VecDeque<Outgoing>>,
 }
 
 impl Sender {
@@ -88,7 +124,7 @@ impl Sender {
             if !first.is_done()? {
                 break;
             }
-            if let Some(sent) = chunk.pop_front() {
+            if let Some(Outgoing::Sent(sent)) = chunk.pop_front() {
                 sent.wait()?;
             }
             moved = true;
@@ -106,7 +142,9 @@ impl Sender {
                 let Some(whole) = mapped.span()? else { return Ok(false) };
                 while sending.len() < depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
-                    let send = |message: &Message| channel.send(message, &part_of(array, &message.part, whole));
+                    let send = |message: &Message| {
+                        channel.send(message, &part_of(array, &message.part, whole)).map(Outgoing::Sent)
+                    };
                     sending.push_back(chunk.messages.iter().map(send).collect::<Result<_, _>>()?);
                 }
             }
@@ -115,18 +153,45 @@ impl Sender {
                 while let most @ 1.. =
                     (depth - copied.len() - sending.len()).min(depth.div_ceil(2)).min(self.chunks.len())
                 {
-                    copied.extend(copy(recorder, array, self.chunks.drain(..most))?);
+                    let chunks = self.chunks.drain(..most);
+                    copied.extend(match channel.ring {
+                        Some(_) => copy_to_slots(recorder, channel, array, chunks)?,
+                        None => copy(recorder, array, chunks)?,
+                    });
                 }
-                while copied.front().map_or(Ok(false), |first| first.map.is_ready())? {
-                    let Some(StagedChunk { chunk, map, staging }) = copied.pop_front() else { break };
-                    let (whole, bytes) = (span(map, staging)?, array.element_bytes());
-                    let send = |message: &Message| channel.send(message, &message.in_chunk(bytes, &whole));
+                while copied.front().map_or(Ok(false), |first| first.copy.is_ready())? {
+                    let Some(StagedChunk { chunk, copy }) = copied.pop_front() else { break };
+                    let bytes = array.element_bytes();
+                    let (whole, slot) = match copy {
+                        HostCopy::Staging { map, staging } => (span(map, staging)?, None),
+                        HostCopy::Slot { slot, .. } => (slot_span(&slot), Some(slot)),
+                    };
+                    let send = |message: &Message| match &slot {
+                        Some(slot) if channel.shares_pages(message.part.peer) => {
+                            channel.lend(message, bytes, slot).map(Outgoing::Lent)
+                        }
+                        _ => channel.send(message, &message.in_chunk(bytes, &whole)).map(Outgoing::Sent),
+                    };
                     sending.push_back(chunk.messages.iter().map(send).collect::<Result<_, _>>()?);
                 }
             }
             Source::Released => {}
         }
         Ok(sending.len() > before)
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let Source::Staged { copied, .. } = &self.source else { return };
+        for chunk in copied {
+            // The device may still write to the slot.
+            if let HostCopy::Slot { completion, slot } = &chunk.copy
+                && !completion.is_done()
+            {
+                slot.abandon();
+            }
+        }
     }
 }
 
@@ -143,11 +208,34 @@ fn copy(
         Ok((chunk, staging))
     };
     let staged: Vec<(Chunk, Staging)> = chunks.map(stage).collect::<Result<_, DeviceError>>()?;
-    let copies: Vec<StagedCopy<'_>> = staged.iter().flat_map(|(chunk, staging)| chunk.copies(staging)).collect();
+    let element_bytes = array.element_bytes();
+    let of_chunk = |(chunk, staging)| Chunk::copies(chunk, element_bytes, (Staging::buffer(staging), 0));
+    let copies: Vec<StagedCopy<'_>> = staged.iter().map(|(a, b)| (a, b)).flat_map(of_chunk).collect();
     recorder.stage(direction, array, &copies)?;
     let map = |(chunk, staging): (Chunk, Staging)| {
         let map = Map::begin(recorder.gpu(), staging.buffer(), direction.map_mode(), bytes(&chunk));
-        StagedChunk { chunk, map, staging }
+        StagedChunk { chunk, copy: HostCopy::Staging { map, staging } }
     };
     Ok(staged.into_iter().map(map).collect())
+}
+
+/// Submits the copies of chunks to slots of the ring.
+fn copy_to_slots(
+    recorder: &mut Recorder,
+    channel: &Channel,
+    array: &RawArray,
+    chunks: impl Iterator<Item = Chunk>,
+) -> Result<Vec<StagedChunk>, DeviceError> {
+    let element_bytes = array.element_bytes();
+    let take = |chunk: Chunk| Ok((channel.take_slot(chunk.len() * element_bytes)?, chunk));
+    let taken: Vec<(Slot, Chunk)> = chunks.map(take).collect::<Result<_, DeviceError>>()?;
+    let of_chunk = |(slot, chunk)| Chunk::copies(chunk, element_bytes, Slot::place_on_device(slot));
+    let copies: Vec<StagedCopy<'_>> = taken.iter().map(|(a, b)| (a, b)).flat_map(of_chunk).collect();
+    recorder.stage(StagingDirection::ToHost, array, &copies)?;
+    let completion = recorder.completion();
+    let staged = |(slot, chunk): (Slot, Chunk)| {
+        let copy = HostCopy::Slot { completion: completion.clone(), slot: Arc::new(slot) };
+        StagedChunk { chunk, copy }
+    };
+    Ok(taken.into_iter().map(staged).collect())
 }

@@ -1,6 +1,6 @@
 //! Features, limits and preferences of a device.
 
-use super::options::Options;
+use super::options::{ExchangePath, Options};
 use super::profile::Profile;
 
 /// Features, limits and preferences of a device.
@@ -23,6 +23,8 @@ pub struct Capabilities {
     pub profile: Profile,
     /// Device memory that the host maps directly, so that an exchange needs no staging buffers.
     pub host_visible: bool,
+    /// Host memory that ranks share can be imported, so that exchanges can use a ring of pages.
+    pub host_import: bool,
     /// Double precision in kernels.
     pub f64: bool,
     /// Integers of 64 bits in kernels, and atomic operations on them.
@@ -91,7 +93,9 @@ impl Capabilities {
             invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
             workgroups: limits.max_compute_workgroups_per_dimension,
             profile,
-            host_visible: features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS),
+            host_visible: features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS)
+                && matches!(options.exchange, None | Some(ExchangePath::Mapped)),
+            host_import: false,
             f64: features.contains(wgpu::Features::SHADER_F64),
             atomic_u64: features.contains(ATOMIC_U64),
             subgroups,

@@ -8,8 +8,9 @@ use super::bind_groups::BindGroups;
 use super::capabilities::{ATOMIC_U64, BINDING_ARRAYS, Capabilities};
 use super::common::CommonLimits;
 use super::error::DeviceError;
+use super::host_pages::{self, HostPages};
 use super::open_device::{DeviceOwner, OpenDevice};
-use super::options::Options;
+use super::options::{ExchangePath, Options};
 use super::pipeline::Pipelines;
 use super::pipeline_cache::PipelineCache;
 use super::pool::{MemoryKind, Pool};
@@ -21,6 +22,8 @@ pub(super) struct Inner {
     pool: Pool,
     /// See [`Options::poison`].
     poison: bool,
+    /// See [`Options::exchange`].
+    exchange: Option<ExchangePath>,
 }
 
 /// A device with its memory pool and its compiled kernels.
@@ -79,7 +82,8 @@ impl Gpu {
         if options.cache.is_some() {
             wanted |= wgpu::Features::PIPELINE_CACHE;
         }
-        if shared {
+        let ranks_map = matches!(options.exchange, None | Some(ExchangePath::Mapped));
+        if shared && ranks_map {
             // On a discrete card this would put arrays into host memory.
             wanted |= wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
         }
@@ -91,10 +95,22 @@ impl Gpu {
             memory_hints: wgpu::MemoryHints::Performance,
             ..Default::default()
         };
-        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
-            .map_err(|e| DeviceError::Open { adapter: info.name.clone(), why: e.to_string() })?;
+        let maps = features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS);
+        let wants_ring = options.exchange == Some(ExchangePath::Ring) || options.exchange.is_none() && !maps;
+        let importing = if wants_ring && !options.floor { host_pages::open_device(adapter, &descriptor) } else { None };
+        let host_import = importing.is_some();
+        let (device, queue) = match importing {
+            Some(open) => open,
+            None => pollster::block_on(adapter.request_device(&descriptor))
+                .map_err(|e| DeviceError::Open { adapter: info.name.clone(), why: e.to_string() })?,
+        };
         let cache = options.cache.as_ref().and_then(|directory| PipelineCache::open(&device, &info, directory));
-        let capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
+        let mut capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
+        capabilities.host_import = host_import;
+        if options.exchange == Some(ExchangePath::Mapped) && !capabilities.host_visible {
+            let why = "the host cannot map its arrays, as exchange path `mapped` needs".into();
+            return Err(DeviceError::Unsuitable { adapter: info.name, why });
+        }
         let open = OpenDevice::new((device, queue), info, capabilities, DeviceOwner::Library);
         Ok(Self::with(open, options, cache))
     }
@@ -142,7 +158,13 @@ impl Gpu {
             "device opened"
         );
         let pipelines = Pipelines::new(options, cache);
-        Self::alone(Arc::new(Inner { open, pipelines, pool: Pool::default(), poison: options.poison }))
+        Self::alone(Arc::new(Inner {
+            open,
+            pipelines,
+            pool: Pool::default(),
+            poison: options.poison,
+            exchange: options.exchange,
+        }))
     }
 
     /// A device that has nothing in common with others yet.
@@ -274,6 +296,21 @@ impl Gpu {
     pub fn failure_reporter(&self) -> impl Fn(&str) + Send + Sync + 'static {
         let failure = self.0.open.failure();
         move |why| failure.note(why.into())
+    }
+
+    /// Returns the path of device data between ranks that the options of the device force.
+    pub(crate) fn forced_exchange(&self) -> Option<ExchangePath> {
+        self.0.exchange
+    }
+
+    /// Imports pages of host memory as a buffer for copies.
+    ///
+    /// # Errors
+    /// The reason, if the driver refuses.
+    pub(crate) fn import(&self, pages: &Arc<HostPages>) -> Result<wgpu::Buffer, String> {
+        self.check().map_err(|error| error.to_string())?;
+        let buffer = self.0.open.attempt(|| host_pages::import(self.device(), pages));
+        buffer.map_err(|error| error.to_string())?
     }
 
     /// Returns a number that no other device of this process ever has.

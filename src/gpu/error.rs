@@ -122,6 +122,14 @@ pub enum DeviceError {
         /// The limit that is exceeded.
         why: String,
     },
+    /// Pages of host memory that the ranks of a host share cannot be used.
+    #[error("shared pages of rank {rank}: {why}; set MESHLOOM_EXCHANGE=staging to exchange without them")]
+    SharedPages {
+        /// The rank whose pages they are.
+        rank: usize,
+        /// The reason.
+        why: String,
+    },
     /// The driver reported an error after the fact, or lost the device.
     #[error(
         "the device failed: {0}; nothing it holds can be trusted, run again (a smaller problem if it was out of memory)"

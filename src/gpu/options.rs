@@ -9,6 +9,36 @@ use super::error::DeviceError;
 use super::observer::DispatchObserver;
 use super::profile::Profile;
 
+/// The path of device data between ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExchangePath {
+    /// Messages use the arrays themselves, where the host can map device memory.
+    Mapped,
+    /// Devices copy to and from pages of host memory that the ranks of a host share (Vulkan on
+    /// Linux).
+    Ring,
+    /// Devices copy to and from buffers that the host maps for each message.
+    Staging,
+}
+
+impl ExchangePath {
+    /// Returns the name: `mapped`, `ring` or `staging`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ExchangePath::Mapped => "mapped",
+            ExchangePath::Ring => "ring",
+            ExchangePath::Staging => "staging",
+        }
+    }
+}
+
+impl std::fmt::Display for ExchangePath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Options for opening a device.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -41,12 +71,16 @@ pub struct Options {
     /// [`cache_directory`](super::cache_directory) is the user's. Drivers trust the contents:
     /// no other user may be able to write to the directory.
     pub cache: Option<PathBuf>,
+    /// The path of device data between ranks; an error where it is impossible. `None`, the default,
+    /// takes the first that works: mapped arrays, the ring, staging.
+    pub exchange: Option<ExchangePath>,
 }
 
 impl PartialEq for Options {
     /// Compares all fields; observers are equal if they are the same value in memory.
     fn eq(&self, other: &Self) -> bool {
-        let Options { adapter, window_bytes, checked, floor, profile, poison, observer, kernels, cache } = self;
+        let Options { adapter, window_bytes, checked, floor, profile, poison, observer, kernels, cache, exchange } =
+            self;
         let same_observer = match (observer, &other.observer) {
             (None, None) => true,
             (Some(one), Some(another)) => Arc::ptr_eq(one, another),
@@ -54,8 +88,8 @@ impl PartialEq for Options {
         };
         let same_kernels =
             (checked, profile, kernels, cache) == (&other.checked, &other.profile, &other.kernels, &other.cache);
-        let same_device = (adapter, window_bytes, floor, poison)
-            == (&other.adapter, &other.window_bytes, &other.floor, &other.poison);
+        let same_device = (adapter, window_bytes, floor, poison, exchange)
+            == (&other.adapter, &other.window_bytes, &other.floor, &other.poison, &other.exchange);
         same_observer && same_kernels && same_device
     }
 }
@@ -72,6 +106,7 @@ impl Default for Options {
             observer: None,
             kernels: 256,
             cache: None,
+            exchange: None,
         }
     }
 }
@@ -80,7 +115,8 @@ impl Options {
     /// Creates the defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a
     /// PCI address), `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`,
     /// `MESHLOOM_POISON=0|1`, `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a
-    /// directory for compiled kernels). Empty variables are as none.
+    /// directory for compiled kernels), `MESHLOOM_EXCHANGE=mapped|ring|staging`. Empty variables
+    /// are as none.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] if a variable has another value, or if `MESHLOOM_SANITIZE` asks for
@@ -114,6 +150,7 @@ impl Options {
             floor: flag("MESHLOOM_FLOOR", defaults.floor)?,
             profile: profile()?,
             poison: flag("MESHLOOM_POISON", defaults.poison)?,
+            exchange: exchange()?,
             ..defaults
         };
         if let Some(words) = variable("MESHLOOM_SANITIZE")?.filter(|words| words != "0") {
@@ -186,4 +223,15 @@ fn profile() -> Result<Option<Profile>, DeviceError> {
             why: format!("it is `{other}`, not gpu or software"),
         }),
     }
+}
+
+/// Returns the path that `MESHLOOM_EXCHANGE` names, if it is set.
+fn exchange() -> Result<Option<ExchangePath>, DeviceError> {
+    let Some(name) = variable("MESHLOOM_EXCHANGE")? else { return Ok(None) };
+    let paths = [ExchangePath::Mapped, ExchangePath::Ring, ExchangePath::Staging];
+    let path = paths.into_iter().find(|path| path.name() == name);
+    path.map(Some).ok_or_else(|| {
+        let why = format!("expected `mapped`, `ring` or `staging`, got `{name}`");
+        DeviceError::Misuse { what: "MESHLOOM_EXCHANGE".into(), why }
+    })
 }

@@ -1,5 +1,8 @@
 //! Between host memory and arrays: uploads, downloads, and copies to staging buffers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::array::{Array, DeviceElement, RawArray};
 use super::command::{BufferCopy, inside};
 use super::error::DeviceError;
@@ -15,14 +18,31 @@ const CHUNK: u64 = 16 << 20;
 /// give its memory back first.
 const SMALL: u64 = 64 << 10;
 
-/// A range of an array, the staging buffer that it is copied to or from, and where it lies there;
-/// all in elements.
+/// A range of an array, in elements, and the place in a host buffer, in bytes, that it is copied to
+/// or from.
 #[derive(Clone, Copy)]
 pub(crate) struct StagedCopy<'a> {
     pub start: u64,
     pub len: u64,
-    pub staging: &'a Staging,
-    pub at: u64,
+    pub host: &'a wgpu::Buffer,
+    pub at_bytes: u64,
+}
+
+/// Completion of everything that was submitted before it was requested.
+#[derive(Clone)]
+pub(crate) struct Completion(Arc<AtomicBool>);
+
+impl Completion {
+    /// Returns `true` once the device has finished; somebody must [poll](Recorder::poll) it.
+    pub fn is_done(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Returns `true` for pages of host memory that were imported: wgpu does not map them, so the order
+/// of their accesses by the device and by others has to be stated.
+fn is_imported(buffer: &wgpu::Buffer) -> bool {
+    !buffer.usage().intersects(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::MAP_WRITE)
 }
 
 impl Recorder {
@@ -204,10 +224,20 @@ impl Recorder {
         copies: &[StagedCopy<'_>],
     ) -> Result<(), DeviceError> {
         self.gpu().check()?;
-        let copies = copies.iter().flat_map(|&StagedCopy { start, len, staging, at }| {
-            let mut at = at * array.element_bytes();
+        let mut imported: Vec<&wgpu::Buffer> = copies.iter().map(|copy| copy.host).filter(|b| is_imported(b)).collect();
+        imported.dedup();
+        let state = match direction {
+            StagingDirection::ToHost => wgpu::BufferUses::MAP_READ,
+            StagingDirection::ToDevice => wgpu::BufferUses::MAP_WRITE,
+        };
+        let hand_over = |encoder: &mut wgpu::CommandEncoder| {
+            let transitions = imported.iter().map(|&buffer| wgpu::BufferTransition { buffer, state });
+            encoder.transition_resources(transitions, [].into_iter());
+        };
+        let copies = copies.iter().flat_map(|&StagedCopy { start, len, host, at_bytes }| {
+            let mut at = at_bytes;
             array.pieces(start, len).into_iter().map(move |(buffer, offset, bytes)| {
-                let (array, host) = ((buffer, offset), (staging.buffer(), at));
+                let (array, host) = ((buffer, offset), (host, at));
                 at += bytes;
                 match direction {
                     StagingDirection::ToHost => BufferCopy { from: array, to: host, bytes },
@@ -215,17 +245,38 @@ impl Recorder {
                 }
             })
         });
-        self.submit_copies(copies);
+        self.submit_encoded(|encoder| {
+            if direction == StagingDirection::ToDevice && !imported.is_empty() {
+                hand_over(encoder);
+            }
+            copies.for_each(|copy| copy.encode(encoder));
+            if direction == StagingDirection::ToHost && !imported.is_empty() {
+                hand_over(encoder);
+            }
+        });
         Ok(())
+    }
+
+    /// Returns the completion of everything submitted so far.
+    pub(crate) fn completion(&self) -> Completion {
+        let done = Arc::new(AtomicBool::new(false));
+        let flag = done.clone();
+        self.gpu().guarded(|| self.gpu().queue().on_submitted_work_done(move || flag.store(true, Ordering::Release)));
+        Completion(done)
     }
 
     /// Submits copies between buffers.
     pub(super) fn submit_copies<'a>(&mut self, copies: impl IntoIterator<Item = BufferCopy<'a>>) {
+        self.submit_encoded(|encoder| copies.into_iter().for_each(|copy| copy.encode(encoder)));
+    }
+
+    /// Submits what `encode` puts into an encoder.
+    fn submit_encoded(&mut self, encode: impl FnOnce(&mut wgpu::CommandEncoder)) {
         let gpu = self.gpu();
         let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom::staging") };
         let submitted = gpu.guarded(|| {
             let mut encoder = gpu.device().create_command_encoder(&descriptor);
-            copies.into_iter().for_each(|copy| copy.encode(&mut encoder));
+            encode(&mut encoder);
             gpu.queue().submit([encoder.finish()])
         });
         self.last = Some(submitted);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::comm::{Communicator, Op};
-use crate::exchange::{Exchange, ExchangeError, GridComms};
+use crate::exchange::{self, Exchange, ExchangeError, GridComms};
 use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
 use crate::grid::{Cost, Grid};
 use crate::hash::fnv1a;
@@ -79,6 +79,8 @@ impl Rank {
     ///
     /// # Errors
     /// - [`ExchangeError::Device`] if the device is out of memory.
+    /// - [`DeviceError::SharedPages`](crate::gpu::DeviceError::SharedPages), on all ranks, if the
+    ///   options of a device force the ring and its host cannot use it.
     /// - [`ExchangeError::Comm`] if another rank fails.
     pub fn new(comm: Communicator, gpu: Gpu) -> Result<Self, ExchangeError> {
         let devices = comm.all_gather(&[DeviceOfRank::of(&gpu, crate::host::id())])?;
@@ -89,6 +91,7 @@ impl Rank {
         let mut common = gpu.common().numbers();
         comm.all_reduce(&mut common, Op::Min)?;
         let gpu = gpu.among(CommonLimits::from_numbers(common));
+        exchange::establish(&comm, &gpu)?;
         let (recorder, exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
         let (grids, plans) = (BTreeMap::new(), PlanCache::default());
         Ok(Rank { comm, gpu, recorder, exchange, sharing, grids, plans })
