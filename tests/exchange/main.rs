@@ -18,3 +18,4 @@ mod exchange;
 mod ghost_cells;
 mod on_several_ranks;
 mod redistribution;
+mod ring;

@@ -3,12 +3,13 @@
 use super::device_collectives;
 use super::{Case, Inner, Outcome};
 use std::collections::VecDeque;
+use std::process::Command;
 
 use super::plans::{MAPPED, Plan, Side, mismatched, mix};
 use meshloom::Rank;
 use meshloom::comm::{CommError, Communicator};
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
-use meshloom::gpu::{Gpu, Options, Recorder};
+use meshloom::gpu::{ExchangePath, Gpu, Options, Recorder};
 use mpi::ffi;
 
 pub const CASE: Case = Case {
@@ -17,6 +18,53 @@ pub const CASE: Case = Case {
     inner: Inner::Device(|comm| Ok(rank(comm)?)),
     outcome: Outcome::Passes,
 };
+
+/// Processes of a host that share pages.
+pub const RING: Case = Case {
+    name: "exchange::ring",
+    ranks: &[2, 4],
+    inner: Inner::Device(|comm| Ok(ring(comm, false)?)),
+    outcome: Outcome::Passes,
+};
+
+/// A process that is killed while others copy from its pages.
+pub const KILLED: Case = Case {
+    name: "exchange::a_killed_peer_of_the_ring",
+    ranks: &[3],
+    inner: Inner::Device(|comm| Ok(ring(comm, true)?)),
+    outcome: Outcome::Fails("signal 9"),
+};
+
+/// Exchanges through shared pages; devices that cannot import pages use staging buffers.
+fn ring(comm: &Communicator, kill: bool) -> Result<(), ExchangeError> {
+    let options = |path| Ok::<_, ExchangeError>(Options { exchange: Some(path), ..meshloom_sanitizer::options()? });
+    let can_import = Gpu::open(&options(ExchangePath::Ring)?, comm.rank())?.capabilities().host_import;
+    let path = if can_import { ExchangePath::Ring } else { ExchangePath::Staging };
+    let mut rank = Rank::new(comm.clone(), Gpu::open(&options(path)?, comm.rank())?)?;
+    assert_eq!(rank.exchange.path(&rank.gpu), Some(path));
+    for (chunk, depth, most) in [(4, 3, 50), (60, 2, 301), (1 << 20, 4, 700_001), (3 << 20, 8, 2 << 20)] {
+        let mut exchange = Exchange::new(comm.clone()).with_chunks(chunk, depth);
+        let (mut sides, mut in_flight) = (Vec::new(), VecDeque::new());
+        for salt in 0..3 {
+            let plan = Plan { ranks: comm.size(), most, salt };
+            sides.push(Side::new(&mut rank.recorder, plan, comm.rank(), MAPPED)?);
+        }
+        for side in &sides {
+            in_flight.push_back(side.start(&mut rank.recorder, &mut exchange)?);
+        }
+        if kill && most > 500_000 && comm.rank() == 1 {
+            let _ = Command::new("kill").args(["-KILL", &std::process::id().to_string()]).status();
+        }
+        for side in &sides {
+            PendingExchange::finish_first(&mut in_flight, &mut rank.recorder)?;
+            side.check(&mut rank.recorder, "ring")?;
+        }
+        assert_eq!(exchange.carried_bytes() == 0, can_import);
+    }
+    device_collectives::all(&mut rank, 7000)?;
+    comm.barrier()?;
+    Ok(())
+}
 
 /// Three exchanges in flight, in small and large chunks, mapped and staged.
 fn rank(comm: &Communicator) -> Result<(), ExchangeError> {

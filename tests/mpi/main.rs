@@ -72,7 +72,9 @@ struct Case {
 
 /// Returns all cases, those that take longest first.
 fn cases() -> impl Iterator<Item = &'static Case> {
-    [&fft::CASE, &gradient::CASE, &inference::CASE, &exchange::CASE].into_iter().chain(comm::CASES)
+    [&fft::CASE, &gradient::CASE, &inference::CASE, &exchange::CASE, &exchange::RING, &exchange::KILLED]
+        .into_iter()
+        .chain(comm::CASES)
 }
 
 fn main() -> ExitCode {
