@@ -6,10 +6,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use meshloom::Error;
 use meshloom::comm::Communicator;
+use meshloom::gpu::ExchangePath;
 use meshloom::io::{IoError, IoErrorKind, OutputDir, Sealed, printable_path, read_text, seal_whole, write_whole};
-use serde_json::Value;
+use meshloom::{Error, Rank};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
@@ -46,6 +47,16 @@ pub fn check_command(out: &Path, command: &str) -> Result<(), Failure> {
         ))),
         None => Ok(()),
     }
+}
+
+/// Returns the device of a rank, and the path of its data to other ranks.
+pub fn device(rank: &Rank) -> Value {
+    let info = rank.gpu.info();
+    json!({
+        "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
+        "backend": format!("{:?}", info.backend),
+        "exchange": rank.exchange.path(&rank.gpu).map(ExchangePath::name),
+    })
 }
 
 /// Bytes of the longest description that is read.

@@ -1,8 +1,10 @@
 //! `meshloom devices`: the adapters of this machine.
 
 use clap::Args;
+use meshloom::exchange::tested_path;
 use meshloom::gpu::{
-    AdapterSelector, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable, unused_hardware,
+    AdapterSelector, DeviceError, ExchangePath, Gpu, Options, Profile, adapters, bytes, memory, unsuitable,
+    unused_hardware,
 };
 use meshloom::wgpu::{Adapter, AdapterInfo};
 use serde_json::{Value, json};
@@ -108,6 +110,12 @@ fn describe_capabilities(gpu: &Gpu, info: &AdapterInfo, object: &mut Value, line
     ));
     lines.push(format!("optional  {optional}; subgroups of {smallest} to {largest}"));
     lines.push(format!("profile   {profile}"));
+    let exchange = tested_path(gpu).map_err(|error| error.to_string());
+    lines.push(format!(
+        "exchange  {}",
+        exchange.as_ref().map_or_else(|why| format!("fails: {why}"), |path| path.to_string())
+    ));
+    object["exchange"] = json!(exchange.ok().map(ExchangePath::name));
     object["usable"] = json!(true);
     object["profile"] = json!(profile);
     object["features"] = json!(features);

@@ -234,7 +234,7 @@ impl Asked<'_> {
     /// Returns what `run.json` says of the problem, ranks and the device. Collective.
     fn report(&self, rank: &Rank, (kind, lognormal): (Kind, bool)) -> Result<Value, Error> {
         let Asked { all, groups, problem, parameters } = *self;
-        let (info, cost, signal) = (rank.gpu.info(), rank.exchange_cost(), problem.signal.cost());
+        let (cost, signal) = (rank.exchange_cost(), problem.signal.cost());
         // The metric is the signal's derivative there and back; the likelihood adds no pass.
         let mut metric = [signal.jvp.device_bytes + signal.vjp.device_bytes];
         rank.comm.all_reduce(&mut metric, Op::Sum)?;
@@ -246,8 +246,7 @@ impl Asked<'_> {
             "shape": problem.grids.shape, "field_shape": problem.grids.padded, "distances": problem.grids.distances,
             "data_that_count": problem.likelihood.degrees_of_freedom(),
             "latent_values": problem.likelihood.domain().leaves().map(|(_, leaf)| leaf.total()).sum::<u64>(),
-            "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
-                        "backend": format!("{:?}", info.backend) },
+            "device": described::device(rank),
             "ranks": all.size(), "groups": groups.count(), "grid": problem.mesh.grid().to_string(),
             "bytes": {
                 "device": null, "device_memory_of_a_metric": metric[0], "between_ranks": bytes[0], "messages": bytes[1],

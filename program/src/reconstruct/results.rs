@@ -174,7 +174,7 @@ fn error_over_std(
 /// Returns the content of `run.json` without times and results from spectra. Collective.
 fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -> Result<Value, Error> {
     let Problem { parameters, groups, rank, memory, identity, .. } = problem;
-    let (info, counts) = (rank.gpu.info(), rank.recorder.counts());
+    let counts = rank.recorder.counts();
     let cost = rank.exchange_cost();
     let mut bytes = [cost.sent_bytes, cost.messages];
     outputs.all.all_reduce(&mut bytes, Op::Sum)?;
@@ -192,8 +192,7 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -
         "command": "reconstruct", "version": env!("CARGO_PKG_VERSION"), "problem": identity,
         "parameters": parameters.object(), "iterations": iterations.collect::<Vec<Value>>(),
         "samples": fitted.fit.samples().count(),
-        "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
-                    "backend": format!("{:?}", info.backend) },
+        "device": crate::described::device(rank),
         "ranks": outputs.all.size(), "groups": groups.count(), "grid": problem.cells.grid().to_string(),
         "bytes": {
             "device": null, "device_memory_of_a_linearization": memory.total(), "between_ranks": bytes[0], "messages": bytes[1],

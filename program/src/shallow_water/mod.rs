@@ -140,7 +140,7 @@ fn report<T: Real>(
     water: &ShallowWater<T>,
     resumed: Option<u64>,
 ) -> Result<Value, ShallowWaterError> {
-    let (config, info, counts) = (water.config(), rank.gpu.info(), rank.recorder.counts());
+    let (config, counts) = (water.config(), rank.recorder.counts());
     let (step, cost) = (water.step_cost(), water.cost());
     let done = water.steps() - resumed.unwrap_or(0);
     let mut bytes = [cost.sent_bytes, cost.messages, step.cost.device_bytes * done];
@@ -153,8 +153,7 @@ fn report<T: Real>(
         "cells": config.cells, "steps": water.steps(), "time_step": config.time_step(),
         "hours": water.seconds() / 3600.0, "compatible": config.compatible, "precision": parameters.precision,
         "resumed_from_step": resumed,
-        "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
-                    "backend": format!("{:?}", info.backend) },
+        "device": described::device(rank),
         "ranks": rank.comm.size(), "grid": water.grid().to_string(),
         "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },
         "bytes_per_cell_step": step.cost.device_bytes.checked_div(step.cells), "exchanges_per_step": exchanges[0],

@@ -237,7 +237,7 @@ fn fields_and_particles(rank: &mut Rank, outputs: &Outputs, simulation: &mut Sim
 
 /// Returns the content of `run.json` without halos and the seconds of phases. Collective.
 fn report(rank: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<Value, Error> {
-    let (parameters, config, info) = (outputs.parameters, simulation.config(), rank.gpu.info());
+    let (parameters, config) = (outputs.parameters, simulation.config());
     let (counts, cost) = (rank.recorder.counts(), simulation.cost());
     let mut bytes = [cost.sent_bytes, cost.messages, simulation.traffic()];
     rank.comm.all_reduce(&mut bytes, Op::Sum)?;
@@ -249,8 +249,7 @@ fn report(rank: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<Val
         "particles": config.particles, "mesh": config.mesh, "box": config.box_size,
         "cosmology_name": parameters.universe.name, "cosmology": parameters.universe.object(), "seed": config.seed,
         "velocities": parameters.options.velocities.object(), "halos": Value::Null, "light_cone": Value::Null, "hdf5": parameters.options.hdf5,
-        "device": { "name": info.name, "driver": info.driver, "driver_info": info.driver_info,
-                    "backend": format!("{:?}", info.backend) },
+        "device": described::device(rank),
         "devices": devices(rank)?, "ranks": rank.comm.size(), "grid": simulation.grid().to_string(),
         "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },
         "submissions": counts.submits, "dispatches": counts.dispatches,
