@@ -50,7 +50,7 @@ impl HostCopy {
 /// A message on its way.
 enum Outgoing {
     Sent(Sending),
-    Lent(Lent),
+    Lent(Box<Lent>),
 }
 
 impl Outgoing {
@@ -168,7 +168,7 @@ impl Sender {
                     };
                     let send = |message: &Message| match &slot {
                         Some(slot) if channel.shares_pages(message.part.peer) => {
-                            channel.lend(message, bytes, slot).map(Outgoing::Lent)
+                            channel.lend(message, bytes, slot).map(|lent| Outgoing::Lent(Box::new(lent)))
                         }
                         _ => channel.send(message, &message.in_chunk(bytes, &whole)).map(Outgoing::Sent),
                     };
