@@ -165,7 +165,7 @@ impl Schedule {
                 Sampling::Update
             },
             linear: CgOptions { maxiter: Some(500), ..CgOptions::absdelta(linear) },
-            curve: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().absdelta(newton).steps(10) },
+            curve: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().absdelta(newton).steps(20) },
             // Steps are inexact, so a short one does not say that the minimum is near.
             position: NewtonOptions { xtol: 0.0, ..NewtonOptions::default().absdelta(newton).steps(50) },
             point_estimates: if iteration < BENT { self.small_parts.clone() } else { Vec::new() },
