@@ -6,6 +6,7 @@ use crate::comm::{self, CommError, Communicator, RunError};
 use crate::exchange::ExchangeError;
 use crate::gpu::Options;
 use crate::rank::Rank;
+use crate::timeline;
 
 /// Way of running the ranks of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +121,7 @@ where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     let rank = |comm: Communicator| {
+        let _rank = timeline::rank(comm.rank(), comm.size());
         let mut rank = Rank::open(comm, options).map_err(|error| match error {
             ExchangeError::Device(error) => Box::from(error),
             ExchangeError::Comm(error) => Box::<dyn Error + Send + Sync>::from(error),

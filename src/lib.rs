@@ -85,6 +85,17 @@
 //! The library emits events of [`tracing`]: opened devices, process grids, plans and compiled
 //! kernels at level `debug`, collectives with their arguments at level `trace`.
 //!
+//! Target `meshloom::timeline` at level `trace` has the timeline of each rank:
+//! - Spans on the thread of the rank: the whole rank (`rank`, with its number), submissions, waits
+//!   for the device or for a rank (`peer`), uploads, downloads, collectives, exchanges, compiled
+//!   kernels, plans and files. A field `name` replaces the name of the span.
+//! - Events of work that the thread does not do itself: a compute pass (`track = "device"`), a
+//!   message or a chunk of an exchange (`track = "messages"`). They have `name`, and `begin` and
+//!   `end` in nanoseconds; the field `clock` of `rank` is the beginning of that span by this clock.
+//!
+//! A subscriber of this target makes each kernel a compute pass of its own, with its name as label.
+//! `meshloom --trace` writes the timeline to a file.
+//!
 //! # Interoperating with wgpu and MPI
 //! The library uses a caller's communicator ([`Communicator::from_mpi`](comm::Communicator),
 //! feature `mpi`), a caller's [`wgpu::Device`], whose handlers it leaves alone
@@ -134,6 +145,7 @@ pub mod points;
 mod printable;
 pub mod random;
 pub mod rank;
+mod timeline;
 
 /// The examples of README and guides, which documentation tests run.
 #[cfg(doctest)]

@@ -124,12 +124,17 @@ impl Call {
         self.sequence < other.sequence
     }
 
+    /// Returns the name of the operation.
+    pub fn name(&self) -> &'static str {
+        NAMES.get(usize::from(self.operation)).unwrap_or(&NAMES[0])
+    }
+
     /// Such as `all_reduce(Sum of f32, 3 elements, 4 bytes each, largest message 1024) as
     /// collective 7`.
     pub fn describe(&self) -> String {
-        let name = NAMES.get(usize::from(self.operation)).unwrap_or(&NAMES[0]);
+        let name = self.name();
         if self.operation == 0 {
-            return (*name).to_owned();
+            return name.to_owned();
         }
         let mut parts = Vec::new();
         if let Some(op) = [Op::Sum, Op::Min, Op::Max].into_iter().find(|&op| op as u8 == self.op) {

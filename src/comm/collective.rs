@@ -7,16 +7,31 @@
 use std::ops::Deref;
 
 use bytemuck::Pod;
+use tracing::span::EnteredSpan;
 
 use super::Result;
 use super::call::{Call, HEADER_BYTES};
 use super::communicator::Communicator;
 use super::lane::Lane;
 use super::message::{Receiving, Sending};
-use crate::host_memory;
+use crate::{host_memory, timeline};
 
 /// A message of a collective being received.
 pub(super) struct ReceivingPart(Receiving);
+
+/// A collective under way, which ends when this is dropped. Dereferences to its call.
+pub(super) struct Begun {
+    call: Call,
+    _activity: EnteredSpan,
+}
+
+impl Deref for Begun {
+    type Target = Call;
+
+    fn deref(&self) -> &Call {
+        &self.call
+    }
+}
 
 /// The bytes of a message of a collective. Dereferences to those after the header.
 pub(super) struct Part(Vec<u8>);
@@ -46,11 +61,12 @@ fn with_header<T: Pod>(call: &Call, data: &[T]) -> Result<Vec<u8>> {
 impl Communicator {
     /// Begins a collective whose arguments are valid on this rank: returns its call, with its
     /// number.
-    pub(super) fn begin(&self, call: Call) -> Call {
+    pub(super) fn begin(&self, call: Call) -> Begun {
         let call = call.within(self.subject).begun(self.next_sequence(), self.max_piece);
         tracing::trace!(rank = self.rank(), call = call.describe(), "collective");
+        let _activity = timeline::activity!("collective", name = call.name(), call = call.describe());
         self.core.transport.begin(&call);
-        call
+        Begun { call, _activity }
     }
 
     /// Sends data of a collective.

@@ -112,6 +112,11 @@ impl Communicator {
         self.core.transport.size()
     }
 
+    /// Returns the number that rank `rank` has in the whole run.
+    pub(crate) fn rank_in_run(&self, rank: usize) -> usize {
+        self.core.transport.rank_in_run(rank)
+    }
+
     /// Returns the most bytes of a message that travel in one piece; longer messages travel in
     /// several.
     #[must_use]

@@ -22,6 +22,7 @@ use super::sync::locked;
 use super::transport::{Arrived, Payload, Pending, Target};
 use super::{CommError, Result};
 use crate::host_memory::{self, HostMemoryError};
+use crate::timeline;
 
 /// Bytes up to which a message from memory of others is copied behind its subject. To copy more
 /// would take longer than another message.
@@ -54,6 +55,8 @@ pub struct Sending {
     pieces: Pieces,
     /// The caller's buffer. That of a message in one piece is in the piece, until it is done.
     buffer: Vec<u8>,
+    /// The receiver, as a rank of the whole run.
+    peer: usize,
 }
 
 impl fmt::Debug for Sending {
@@ -80,6 +83,10 @@ impl Sending {
     /// # Errors
     /// Errors of the backend.
     pub fn wait(mut self) -> Result<Vec<u8>> {
+        let _activity = match timeline::is_enabled() && !self.is_done()? {
+            true => Some(timeline::activity!("wait for rank", peer = self.peer, to = "send")),
+            false => None,
+        };
         while let Some(piece) = self.pieces.wait_next()? {
             self.keep_buffer(piece);
         }
@@ -107,6 +114,8 @@ pub struct Receiving {
     max_piece: usize,
     rank: usize,
     from: usize,
+    /// The sender, as a rank of the whole run.
+    peer: usize,
     head: Option<Head>,
 }
 
@@ -182,6 +191,10 @@ impl Receiving {
     /// [`CommError::PeerFailed`] if the message cannot come any more, [`CommError::MessageSize`] if
     /// it has another size.
     pub fn wait(mut self) -> Result<Vec<u8>> {
+        let _activity = match timeline::is_enabled() && !self.is_done()? {
+            true => Some(timeline::activity!("wait for rank", peer = self.peer, to = "receive")),
+            false => None,
+        };
         while let Some(piece) = self.pieces.wait_next()? {
             self.append(piece)?;
         }
@@ -267,7 +280,7 @@ impl Communicator {
         let _posting = locked(&self.core.posting);
         if data.len() - header < max_piece {
             let pieces = Pieces(VecDeque::from([transport.send(to, lane, Payload::Bytes(data))?]));
-            return Ok(Sending { pieces, buffer: Vec::new() });
+            return Ok(Sending { pieces, buffer: Vec::new(), peer: self.rank_in_run(to) });
         }
         let (first, others) = data.split_at(header + max_piece);
         let full = others.chunks_exact(max_piece);
@@ -275,7 +288,7 @@ impl Communicator {
         let pieces = [first].into_iter().chain(full).chain([rest]);
         let send = |piece: &[u8]| transport.send(to, lane, Payload::Bytes(host_memory::copy("a message", piece)?));
         let pieces = pieces.map(send).collect::<Result<_>>()?;
-        Ok(Sending { pieces: Pieces(pieces), buffer: data })
+        Ok(Sending { pieces: Pieces(pieces), buffer: data, peer: self.rank_in_run(to) })
     }
 
     /// Starts to receive the pieces of a message of `bytes` bytes without its header; `call` is
@@ -293,7 +306,17 @@ impl Communicator {
         }
         let (pieces, rank) = (Pieces(pieces), self.rank());
         let head = call.map(|call| Head::Call(call, self.core.clone()));
-        Ok(Receiving { pieces, buffer: Vec::new(), came: None, bytes, max_piece, rank, from, head })
+        Ok(Receiving {
+            pieces,
+            buffer: Vec::new(),
+            came: None,
+            bytes,
+            max_piece,
+            rank,
+            from,
+            peer: self.rank_in_run(from),
+            head,
+        })
     }
 
     /// [`send`](Self::send) with any tag straight from memory of others, which must not be written
@@ -312,7 +335,7 @@ impl Communicator {
         if !short {
             self.pieces(span).try_for_each(|piece| send(Payload::Span(piece)).map(|piece| pieces.push_back(piece)))?;
         }
-        Ok(Sending { pieces: Pieces(pieces), buffer: Vec::new() })
+        Ok(Sending { pieces: Pieces(pieces), buffer: Vec::new(), peer: self.rank_in_run(to) })
     }
 
     /// Same as [`receive`](Self::receive), with any tag, directly into memory of others, as many
@@ -347,7 +370,17 @@ impl Communicator {
                 .try_for_each(|piece| receive(Target::Span(piece)).map(|piece| pieces.push_back(piece)))?;
         }
         let (max_piece, rank, bytes) = (self.max_piece, self.rank(), span.bytes());
-        Ok(Receiving { pieces: Pieces(pieces), buffer: Vec::new(), came: None, bytes, max_piece, rank, from, head })
+        Ok(Receiving {
+            pieces: Pieces(pieces),
+            buffer: Vec::new(),
+            came: None,
+            bytes,
+            max_piece,
+            rank,
+            from,
+            peer: self.rank_in_run(from),
+            head,
+        })
     }
 
     /// Returns `true` if a message travels in one piece with its subject; the same at both ends.

@@ -194,6 +194,10 @@ impl Transport for Threads {
         self.context.members.len()
     }
 
+    fn rank_in_run(&self, rank: usize) -> usize {
+        self.context.members[rank]
+    }
+
     fn begin(&self, call: &Call) {
         *locked(&self.context.last_calls[self.rank]) = LastCall::Called(*call);
     }

@@ -19,6 +19,9 @@ pub(super) trait Transport: Send + Sync {
     fn rank(&self) -> usize;
     fn size(&self) -> usize;
 
+    /// Returns the number that rank `rank` of this communicator has in the whole run.
+    fn rank_in_run(&self, rank: usize) -> usize;
+
     /// Notes which collective this rank is in, so that ranks that wait for it can tell a mismatch.
     fn begin(&self, call: &Call);
 

@@ -3,6 +3,7 @@
 use super::error::require;
 use super::quadrature::panel;
 use super::{CosmologyError, LinearPower, Multiplicity};
+use crate::timeline;
 
 /// Bins of halo mass, of equal width in its logarithm as far as the mass of a particle allows.
 ///
@@ -112,6 +113,7 @@ impl MassBins {
         models: &[Multiplicity; N],
         a: f64,
     ) -> Result<[Vec<f64>; N], CosmologyError> {
+        let _activity = timeline::activity!("mass function");
         let at = |mass: f64| -> Result<[f64; N], CosmologyError> {
             let variance = power.mass_variance(mass, a)?;
             let mut values = [0.0; N];

@@ -4,11 +4,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::ring::{Descriptor, PeerMessage, SharedRing, Slot};
 use crate::comm::{CommError, Communicator, RESERVED_TAGS, Receiving, Sending, Span, Subject};
 use crate::gpu::{DeviceError, RawArray, StagedCopy};
 use crate::grid::Transfer;
+use crate::timeline;
 
 /// Content of one message: a part of the array, and its place in its chunk, in elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,6 +128,23 @@ fn cut(Transfer { peer, start, len }: Transfer, per: u64) -> impl Iterator<Item 
     })
 }
 
+/// A message under way.
+pub(super) struct InFlight<T> {
+    pub transfer: T,
+    /// The other end, as a rank of the whole run.
+    pub peer: usize,
+    bytes: u64,
+    begin: Option<Instant>,
+}
+
+impl<T> InFlight<T> {
+    /// Tells the timeline that the message has been sent or received.
+    pub fn ended(self, name: &str) -> T {
+        timeline::message(name, self.peer, self.bytes, self.begin);
+        self.transfer
+    }
+}
+
 /// Transport of the chunks of one exchange.
 #[derive(Clone)]
 pub(super) struct Channel {
@@ -199,33 +218,49 @@ impl Channel {
     }
 
     /// Starts to send a message that lies in `span`.
-    pub fn send(&self, message: &Message, span: &Span) -> Result<Sending, CommError> {
+    pub fn send(&self, message: &Message, span: &Span) -> Result<InFlight<Sending>, CommError> {
+        let begin = timeline::now();
         self.carried_bytes.fetch_add(span.bytes() as u64, Ordering::Relaxed);
-        self.comm.send_from(message.part.peer, self.tag, span, self.subject(message).as_ref())
+        let transfer = self.comm.send_from(message.part.peer, self.tag, span, self.subject(message).as_ref())?;
+        Ok(self.in_flight(transfer, message.part.peer, span.bytes() as u64, begin))
     }
 
     /// Starts to receive a message into `span`.
-    pub fn receive(&self, message: &Message, span: &Span) -> Result<Receiving, CommError> {
+    pub fn receive(&self, message: &Message, span: &Span) -> Result<InFlight<Receiving>, CommError> {
+        let begin = timeline::now();
         self.carried_bytes.fetch_add(span.bytes() as u64, Ordering::Relaxed);
-        self.comm.receive_into(message.part.peer, self.tag, span, self.subject(message).as_ref())
+        let transfer = self.comm.receive_into(message.part.peer, self.tag, span, self.subject(message).as_ref())?;
+        Ok(self.in_flight(transfer, message.part.peer, span.bytes() as u64, begin))
+    }
+
+    fn in_flight<T>(&self, transfer: T, peer: usize, bytes: u64, begin: Option<Instant>) -> InFlight<T> {
+        InFlight { transfer, peer: self.comm.rank_in_run(peer), bytes, begin }
     }
 
     /// Lends a message in `slot` to a peer that shares pages.
-    pub fn lend(&self, message: &Message, element_bytes: u64, slot: &Arc<Slot>) -> Result<Lent, CommError> {
-        let descriptor = slot.describe(message.at * element_bytes, message.part.len * element_bytes);
+    pub fn lend(&self, message: &Message, element_bytes: u64, slot: &Arc<Slot>) -> Result<InFlight<Lent>, CommError> {
+        let (begin, bytes) = (timeline::now(), message.part.len * element_bytes);
+        let descriptor = slot.describe(message.at * element_bytes, bytes);
         let (peer, subject) = (message.part.peer, self.subject(message));
         let credit = self.comm.receive_into(peer, self.tag + TAGS, &Span::of_bytes(&[]), None)?;
         let span = Span::of_bytes(bytemuck::bytes_of(&descriptor));
         let descriptor = self.comm.send_from(peer, self.tag, &span, subject.as_ref())?;
-        Ok(Lent { descriptor: Some(descriptor), credit: Some(credit), slot: slot.clone() })
+        let lent = Lent { descriptor: Some(descriptor), credit: Some(credit), slot: slot.clone() };
+        Ok(self.in_flight(lent, peer, bytes, begin))
     }
 
     /// Starts to receive the descriptor of a message of a peer that shares pages.
-    pub fn receive_descriptor(&self, message: &Message) -> Result<(Receiving, Span), CommError> {
+    pub fn receive_descriptor(
+        &self,
+        message: &Message,
+        element_bytes: u64,
+    ) -> Result<(InFlight<Receiving>, Span), CommError> {
+        let begin = timeline::now();
         let span = Span::of_bytes(&[0; size_of::<Descriptor>()]);
         let subject = self.subject(message);
         let receiving = self.comm.receive_into(message.part.peer, self.tag, &span, subject.as_ref())?;
-        Ok((receiving, span))
+        let bytes = message.part.len * element_bytes;
+        Ok((self.in_flight(receiving, message.part.peer, bytes, begin), span))
     }
 
     /// Returns the credit of a message that has been copied.

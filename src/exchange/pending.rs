@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use tracing::span::EnteredSpan;
+
 use super::channel::{Channel, ChunkedArray};
 use super::error::ExchangeError;
 use super::receiver::Receiver;
@@ -9,6 +11,7 @@ use super::sender::Sender;
 use super::wire::Decoding;
 use crate::comm::Backoff;
 use crate::gpu::Recorder;
+use crate::timeline;
 
 /// An exchange in flight; see [`Exchange::start`](super::Exchange::start).
 ///
@@ -95,6 +98,14 @@ impl PendingExchange {
         Ok(moved)
     }
 
+    /// Enters a span for a wait for the device or, if that has nothing to do, for another rank.
+    fn waiting(&self) -> EnteredSpan {
+        match self.receiver.peer().or(self.sender.peer()) {
+            Some(peer) if !self.sender.awaits_device() => timeline::activity!("wait for rank", peer),
+            _ => timeline::activity!("wait for device"),
+        }
+    }
+
     /// Returns `true` if all is moved.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -112,15 +123,18 @@ impl PendingExchange {
     /// # Errors
     /// Same as [`progress`](Self::progress).
     pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
-        let mut backoff = Backoff::default();
+        let _activity = timeline::activity!("exchange");
+        let (mut backoff, mut wait) = (Backoff::default(), None);
         while !self.is_done() {
             if self.progress(recorder)? {
-                backoff = Backoff::default();
+                (backoff, wait) = (Backoff::default(), None);
             } else {
                 recorder.submit_meanwhile()?;
+                wait.get_or_insert_with(|| self.waiting());
                 backoff.pause();
             }
         }
+        drop(wait);
         Ok(())
     }
 
@@ -133,19 +147,24 @@ impl PendingExchange {
         in_flight: &mut VecDeque<PendingExchange>,
         recorder: &mut Recorder,
     ) -> Result<bool, ExchangeError> {
-        let mut backoff = Backoff::default();
-        while in_flight.front().is_some_and(|first| !first.is_done()) {
+        let _activity = timeline::activity!("exchange");
+        let (mut backoff, mut wait) = (Backoff::default(), None);
+        while let Some(first) = in_flight.front()
+            && !first.is_done()
+        {
             let mut moved = false;
             for pending in in_flight.iter_mut() {
                 moved |= pending.progress(recorder)?;
             }
             if moved {
-                backoff = Backoff::default();
+                (backoff, wait) = (Backoff::default(), None);
             } else {
                 recorder.submit_meanwhile()?;
+                wait.get_or_insert_with(|| in_flight[0].waiting());
                 backoff.pause();
             }
         }
+        drop(wait);
         Ok(in_flight.pop_front().is_some())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-use super::channel::{Channel, Chunk, ChunkedArray, Message};
+use super::channel::{Channel, Chunk, ChunkedArray, InFlight, Message};
 use super::error::ExchangeError;
 use super::host_memory::{slot_span, span};
 use super::mapped_array::{MappedArray, part_of};
@@ -14,6 +14,7 @@ use crate::gpu::{
     Completion, DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection,
 };
 use crate::grid::Transfer;
+use crate::timeline;
 
 /// Target of the received bytes.
 enum Target {
@@ -39,7 +40,7 @@ struct EmptyBuffer {
 struct Arriving {
     chunk: Chunk,
     /// Messages that have not arrived yet, without those of peers that share pages.
-    messages: VecDeque<Receiving>,
+    messages: VecDeque<InFlight<Receiving>>,
     /// Messages of peers that share pages and have not been described yet. They are handled in the
     /// order in which they come: a sender may wait for its credit before it sends what another
     /// message of the chunk depends on.
@@ -51,7 +52,7 @@ struct Arriving {
 /// A message of a peer that shares pages.
 struct Awaited {
     message: Message,
-    receiving: Receiving,
+    receiving: InFlight<Receiving>,
     /// The descriptor, once it has been received.
     descriptor: Span,
 }
@@ -100,6 +101,15 @@ impl Receiver {
     /// Returns `true` if all messages have arrived and are written.
     pub fn done(&self) -> bool {
         matches!(self.target, Target::Released)
+    }
+
+    /// Returns the rank of the whole run from which the first message under way comes.
+    pub fn peer(&self) -> Option<usize> {
+        let peers = |chunk: &Arriving| {
+            let message = chunk.messages.front().map(|message| message.peer);
+            message.or(chunk.awaited.first().map(|awaited| awaited.receiving.peer))
+        };
+        self.arriving.iter().find_map(peers)
     }
 
     /// Returns `true` if mappings or copies from shared pages are under way.
@@ -195,13 +205,13 @@ impl Receiver {
         for chunk in self.arriving.iter_mut().filter(|chunk| !chunk.awaited.is_empty()) {
             for mut awaited in mem::take(&mut chunk.awaited) {
                 let peer = awaited.message.part.peer;
-                if pending_peers.contains(&peer) || !awaited.receiving.is_done()? {
+                if pending_peers.contains(&peer) || !awaited.receiving.transfer.is_done()? {
                     pending_peers.insert(peer);
                     chunk.awaited.push(awaited);
                     continue;
                 }
                 let Awaited { message, receiving, descriptor } = awaited;
-                receiving.wait()?;
+                receiving.ended("received").wait()?;
                 lent.push((message, self.channel.find(&message, bytes, &descriptor)?));
                 moved = true;
             }
@@ -209,11 +219,11 @@ impl Receiver {
         let mut received = Vec::new();
         while let Some(chunk) = self.arriving.front_mut() {
             if let Some(first) = chunk.messages.front_mut() {
-                if !first.is_done()? {
+                if !first.transfer.is_done()? {
                     break;
                 }
                 if let Some(message) = chunk.messages.pop_front() {
-                    message.wait()?; // lets go of its share of the mapping
+                    message.ended("received").wait()?; // lets go of its share of the mapping
                 }
                 moved = true;
                 continue;
@@ -246,7 +256,9 @@ impl Receiver {
         if copies.is_empty() {
             return Ok(moved);
         }
+        let begin = timeline::now();
         recorder.stage(StagingDirection::ToDevice, &self.array, &copies)?;
+        timeline::chunk("copied", copies.iter().map(|copy| copy.len * bytes).sum(), begin);
         if self.channel.ring.is_some() {
             let lent = lent.into_iter().map(|(message, lent)| (message.part.peer, lent)).collect();
             let slots = received.into_iter().filter_map(|(_, memory)| match memory {
@@ -283,7 +295,7 @@ fn receive_with_ring(channel: &Channel, bytes: u64, chunk: Chunk) -> Result<Arri
                 messages.push_back(channel.receive(message, &message.in_chunk(bytes, whole))?);
             }
             _ => {
-                let (receiving, descriptor) = channel.receive_descriptor(message)?;
+                let (receiving, descriptor) = channel.receive_descriptor(message, bytes)?;
                 awaited.push(Awaited { message: *message, receiving, descriptor });
             }
         }

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
-use super::channel::{Channel, Chunk, ChunkedArray, Lent, Message};
+use super::channel::{Channel, Chunk, ChunkedArray, InFlight, Lent, Message};
 use super::error::ExchangeError;
 use super::host_memory::{slot_span, span};
 use super::mapped_array::{MappedArray, part_of};
@@ -12,6 +13,7 @@ use crate::comm::{CommError, Sending};
 use crate::gpu::{
     Completion, DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection,
 };
+use crate::timeline;
 
 /// Source of the sent bytes.
 enum Source {
@@ -27,6 +29,8 @@ enum Source {
 struct StagedChunk {
     chunk: Chunk,
     copy: HostCopy,
+    /// The time of its submission, for the timeline.
+    begin: Option<Instant>,
 }
 
 /// The host memory of a chunk.
@@ -49,16 +53,24 @@ impl HostCopy {
 
 /// A message on its way.
 enum Outgoing {
-    Sent(Sending),
-    Lent(Box<Lent>),
+    Sent(InFlight<Sending>),
+    Lent(Box<InFlight<Lent>>),
 }
 
 impl Outgoing {
     /// Returns `true` if the receiver no longer needs its bytes here.
     fn is_done(&mut self) -> Result<bool, CommError> {
         match self {
-            Outgoing::Sent(sending) => sending.is_done(),
-            Outgoing::Lent(lent) => lent.is_returned(),
+            Outgoing::Sent(sending) => sending.transfer.is_done(),
+            Outgoing::Lent(lent) => lent.transfer.is_returned(),
+        }
+    }
+
+    /// Returns the receiver, as a rank of the whole run.
+    fn peer(&self) -> usize {
+        match self {
+            Outgoing::Sent(sending) => sending.peer,
+            Outgoing::Lent(lent) => lent.peer,
         }
     }
 }
@@ -94,6 +106,11 @@ impl Sender {
         matches!(self.source, Source::Released)
     }
 
+    /// Returns the rank of the whole run to which the first message under way goes.
+    pub fn peer(&self) -> Option<usize> {
+        self.sending.iter().flatten().next().map(Outgoing::peer)
+    }
+
     /// Returns `true` if mappings are under way.
     pub fn awaits_device(&self) -> bool {
         match &self.source {
@@ -124,8 +141,10 @@ impl Sender {
             if !first.is_done()? {
                 break;
             }
-            if let Some(Outgoing::Sent(sent)) = chunk.pop_front() {
-                sent.wait()?;
+            match chunk.pop_front() {
+                Some(Outgoing::Sent(sent)) => _ = sent.ended("sent").wait()?,
+                Some(Outgoing::Lent(lent)) => drop(lent.ended("sent")),
+                None => {}
             }
             moved = true;
         }
@@ -160,7 +179,8 @@ impl Sender {
                     });
                 }
                 while copied.front().map_or(Ok(false), |first| first.copy.is_ready())? {
-                    let Some(StagedChunk { chunk, copy }) = copied.pop_front() else { break };
+                    let Some(StagedChunk { chunk, copy, begin }) = copied.pop_front() else { break };
+                    timeline::chunk("staged", chunk.len() * array.element_bytes(), begin);
                     let bytes = array.element_bytes();
                     let (whole, slot) = match copy {
                         HostCopy::Staging { map, staging } => (span(map, staging)?, None),
@@ -211,10 +231,11 @@ fn copy(
     let element_bytes = array.element_bytes();
     let of_chunk = |(chunk, staging)| Chunk::copies(chunk, element_bytes, (Staging::buffer(staging), 0));
     let copies: Vec<StagedCopy<'_>> = staged.iter().map(|(a, b)| (a, b)).flat_map(of_chunk).collect();
+    let begin = timeline::now();
     recorder.stage(direction, array, &copies)?;
     let map = |(chunk, staging): (Chunk, Staging)| {
         let map = Map::begin(recorder.gpu(), staging.buffer(), direction.map_mode(), bytes(&chunk));
-        StagedChunk { chunk, copy: HostCopy::Staging { map, staging } }
+        StagedChunk { chunk, copy: HostCopy::Staging { map, staging }, begin }
     };
     Ok(staged.into_iter().map(map).collect())
 }
@@ -231,11 +252,12 @@ fn copy_to_slots(
     let taken: Vec<(Slot, Chunk)> = chunks.map(take).collect::<Result<_, DeviceError>>()?;
     let of_chunk = |(slot, chunk)| Chunk::copies(chunk, element_bytes, Slot::place_on_device(slot));
     let copies: Vec<StagedCopy<'_>> = taken.iter().map(|(a, b)| (a, b)).flat_map(of_chunk).collect();
+    let begin = timeline::now();
     recorder.stage(StagingDirection::ToHost, array, &copies)?;
     let completion = recorder.completion();
     let staged = |(slot, chunk): (Slot, Chunk)| {
         let copy = HostCopy::Slot { completion: completion.clone(), slot: Arc::new(slot) };
-        StagedChunk { chunk, copy }
+        StagedChunk { chunk, copy, begin }
     };
     Ok(taken.into_iter().map(staged).collect())
 }

@@ -16,6 +16,7 @@ use super::spec::{Precision, Spec, SpectrumLayout, Value, Values};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, LONGEST, Recorder};
 use crate::grid::{Box3, FieldLayout, Grid, volume};
+use crate::timeline;
 
 /// The Fourier transform of fields of one shape over a process grid, with elements of type `T`.
 ///
@@ -495,6 +496,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         arrays: &Operands<'_, T, M>,
         &Factors { scale, interior }: &Factors,
     ) -> Result<(), ExchangeError> {
+        let _activity = timeline::activity!("transform", name = arrays.call);
         self.check(arrays, comms)?;
         let field = self.field_moves.to_part(recorder, comms, arrays.field)?;
         let modes = self.mode_moves.part_array(recorder.gpu(), arrays.spectrum)?;
@@ -513,6 +515,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         &Factors { scale, interior }: &Factors,
         operator: Option<&Spectral>,
     ) -> Result<(), ExchangeError> {
+        let _activity = timeline::activity!("transform", name = arrays.call);
         self.check(arrays, comms)?;
         let multiply = operator.map(|operator| self.multiplication(arrays.call, operator)).transpose()?;
         let modes = self.mode_moves.to_part(recorder, comms, arrays.spectrum)?;

@@ -98,7 +98,11 @@ impl Encoding<'_> {
 
     fn pass(&self, encoder: &mut wgpu::CommandEncoder, dispatches: &[Command], pass: u32) {
         let timestamp_writes = self.timer.and_then(|timer| timer.writes(pass));
-        let descriptor = wgpu::ComputePassDescriptor { label: Some("meshloom"), timestamp_writes };
+        let label = match dispatches {
+            [dispatch] => dispatch.name(),
+            _ => "meshloom",
+        };
+        let descriptor = wgpu::ComputePassDescriptor { label: Some(label), timestamp_writes };
         let mut pass = encoder.begin_compute_pass(&descriptor);
         for command in dispatches {
             let Command::Dispatch { pipeline, arrays, params, groups } = command else { continue };

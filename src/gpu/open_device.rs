@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::capabilities::Capabilities;
 use super::error::DeviceError;
+use crate::timeline;
 
 /// Whose device it is, and so who hears of its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +188,8 @@ impl OpenDevice {
             if matches!(how, wgpu::PollType::Wait { .. }) { self.new_kernels.swap(0, Ordering::Relaxed) } else { 0 };
         // Software renderers compile kernels when they first run.
         let _told = (new > 0).then(|| tell_of_compilation(new));
+        let _activity =
+            matches!(how, wgpu::PollType::Wait { .. }).then(|| timeline::activity!("wait for device", kernels = new));
         let polled = caught(|| self.spin(&how).unwrap_or_else(|| self.device.poll(how))).map_err(failed)?;
         polled.map(drop).map_err(|error| DeviceError::Lost(error.to_string()))
     }

@@ -13,6 +13,7 @@ use super::open_device::{COMPILATION, OpenDevice, PATIENCE};
 use super::options::Options;
 use super::pipeline_cache::PipelineCache;
 use super::source::{Access, Assembled, ParamsSpace, Shader, Slot, Variant, WindowBinding};
+use crate::timeline;
 
 /// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
 pub(super) const PARAMS: u64 = 256;
@@ -145,7 +146,9 @@ impl Pipelines {
             self.built.fetch_add(1, Ordering::Relaxed);
             self.build(open, source, trust, &variant, &shader).map(Arc::new)
         };
+        let activity = entry.get().is_none().then(|| timeline::activity!("compile", kernel = source.label));
         let compiled = entry.get_or_init(build).clone();
+        drop(activity);
         compiled.iter().for_each(|pipeline| self.touch(pipeline));
         compiled
     }

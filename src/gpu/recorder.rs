@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::array::{Array, DeviceElement, LONGEST, RawArray};
 use super::command::{BufferCopy, Command, Encoding, folded, inside};
@@ -12,6 +13,7 @@ use super::params::KernelParams;
 use super::pipeline::PARAMS;
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
+use crate::timeline;
 
 /// Counters of a recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -110,7 +112,7 @@ impl Recorder {
     /// [`DeviceError::OutOfMemory`].
     pub fn measure(&mut self, on: bool) -> Result<(), DeviceError> {
         self.submit()?;
-        self.timer = if on { Timer::new(&self.gpu, MOST as u32)? } else { None };
+        self.timer = if on { Timer::new(&self.gpu, MOST as u32, true)? } else { None };
         Ok(())
     }
 
@@ -302,6 +304,11 @@ impl Recorder {
     /// Submits all commands, and `copies` behind them.
     pub(super) fn hand_over(&mut self, copies: &[BufferCopy<'_>]) -> Result<(), DeviceError> {
         let gpu = self.gpu.clone();
+        if self.timer.is_none() && timeline::is_enabled() {
+            self.timer = Timer::new(&gpu, MOST as u32, false)?;
+        }
+        let _activity = timeline::activity!("submit", commands = self.commands.len(), copies = copies.len());
+        let begin = Instant::now();
         let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom") };
         let (submission, passes) = gpu.guarded(|| {
             let mut encoder = gpu.device().create_command_encoder(&descriptor);
@@ -322,7 +329,7 @@ impl Recorder {
         self.commands.clear();
         self.last = Some(submission.clone());
         if let Some(timer) = self.timer.as_mut().filter(|_| passes > 0) {
-            self.counts.seconds += timer.seconds(timed, &submission)?;
+            self.counts.seconds += timer.submitted(timed, begin, &submission)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::command::{BufferCopy, inside};
 use super::error::DeviceError;
 use super::recorder::Recorder;
 use super::staging::{Map, Staging, StagingDirection, read_mapped};
-use crate::host_memory;
+use crate::{host_memory, timeline};
 
 /// Bytes that a download copies at a time, so that staging stays small.
 const CHUNK: u64 = 16 << 20;
@@ -55,6 +55,7 @@ impl Recorder {
         inside("upload", array.len(), start, data.len() as u64)?;
         self.reach(array.raw(), "upload")?;
         array.raw().written("upload")?;
+        let _activity = timeline::activity!("upload", bytes = size_of_val(data));
         self.submit()?;
         self.write(array.raw(), start, bytemuck::cast_slice(data));
         self.counts.uploads += 1;
@@ -145,6 +146,7 @@ impl Recorder {
                 at
             })
             .collect();
+        let _activity = timeline::activity!("download", bytes = total);
         if (1..=SMALL).contains(&total) {
             let staging = self.staging_buffer(StagingDirection::ToHost, total)?;
             let mut copies = Vec::new();
@@ -273,6 +275,7 @@ impl Recorder {
     /// Submits what `encode` puts into an encoder.
     fn submit_encoded(&mut self, encode: impl FnOnce(&mut wgpu::CommandEncoder)) {
         let gpu = self.gpu();
+        let _activity = timeline::activity!("submit", name = "submit copies");
         let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom::staging") };
         let submitted = gpu.guarded(|| {
             let mut encoder = gpu.device().create_command_encoder(&descriptor);

@@ -27,6 +27,7 @@ use super::groups::SampleGroups;
 use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::samples::Samples;
 use super::vector_space::{Stream, VectorSpace, remove};
+use crate::timeline;
 
 /// The work for a determinant, in products with the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,7 @@ pub fn evidence<S: VectorSpace>(
         let why = format!("{} of {} steps; expected 1 or more of both", options.probes, options.steps);
         return Err(InferenceError::options("probes", why));
     }
+    let _activity = timeline::activity!("evidence");
     let mut energies = Vec::new();
     for sample in groups.block(samples.terms()) {
         let place = samples.at(space, sample)?;

@@ -19,6 +19,7 @@ use super::schedule::{IterationOptions, Schedule};
 use super::state::{Existing, Saved, StateFile};
 use super::vector_space::{Stream, VectorSpace};
 use crate::comm::CommError;
+use crate::timeline;
 
 /// An event within an iteration, on one rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -487,6 +488,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     ) -> Result<IterationReport, InferenceError> {
         let began = Instant::now();
         let iteration = self.history().len() as u32;
+        let _activity = timeline::activity!("iteration", iteration);
         let options = self.each[iteration as usize].clone();
         let kept = self.kept(options.pairs)?;
         let Fit { groups, saved: Saved { samples, drawn_in, .. }, .. } = self;

@@ -6,6 +6,7 @@ use png::{BitDepth, ColorType, Compression, Encoder, Filter};
 
 use super::{IoError, IoErrorKind, write_whole};
 use crate::host_memory::{self, HostMemoryError};
+use crate::timeline;
 
 /// Colors from the lowest to the highest density, evenly spaced. Lightness rises throughout, so
 /// that the picture also reads in gray and for color-blind eyes: night blue, indigo, plum, brick,
@@ -103,6 +104,7 @@ impl RgbImage {
     /// `IoErrorKind::Unsupported` if the encoder refuses, `IoErrorKind::Memory` if host
     /// memory is short.
     pub fn png_bytes(&self, path: &Path) -> Result<Vec<u8>, IoError> {
+        let _activity = timeline::activity!("encode picture");
         let rgb = self.pixels.as_flattened();
         // Compressed, random pixels take some bytes more than plain ones.
         let mut bytes = host_memory::reserve("a picture", rgb.len() + rgb.len() / 64 + 4096)?;

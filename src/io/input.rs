@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::read_remedy;
 use super::{IoError, IoErrorKind};
-use crate::host_memory;
+use crate::{host_memory, timeline};
 
 /// Bytes that are read at a time; few enough to stay in a core's cache until they are converted.
 const PIECE: u64 = 1 << 18;
@@ -85,6 +85,7 @@ impl Input {
     }
 
     fn read_at(&self, at: u64, bytes: &mut [u8]) -> Result<(), IoError> {
+        let _activity = timeline::activity!("read file", file = %self.path.display(), bytes = bytes.len());
         read_exact_at(&self.file, bytes, at).map_err(|source| {
             // An unexpected end means that the file was cut off.
             match self.expect(self.len) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::run_lock::RunLock;
 use super::temporary::temporary_name;
 use super::{IoError, IoErrorKind, cleanup, temporary, token};
+use crate::timeline;
 
 /// A directory to write to, created if it does not exist.
 ///
@@ -35,6 +36,7 @@ impl OutputDir {
     /// after an error.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let path = path.as_ref();
+        let _activity = timeline::activity!("create directory", file = %path.display());
         if path.as_os_str() == "-" {
             return Err(IoError::output_is_dash());
         }

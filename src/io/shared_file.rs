@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::temporary::{temporary_name, token};
 use super::{IoError, IoErrorKind, cleanup, temporary};
+use crate::timeline;
 
 /// One output file that ranks write together, at byte offsets.
 ///
@@ -48,6 +49,7 @@ impl SharedFile {
     /// after an error.
     pub fn create(path: impl AsRef<Path>, total_bytes: u64, header: &[u8], token: &str) -> Result<Self, IoError> {
         let path = destination(path.as_ref())?;
+        let _activity = timeline::activity!("create file", file = %path.display());
         let older = older_permissions(&path)?;
         temporary::remove_of(&path);
         let temporary = temporary_name(&path, token);
@@ -131,6 +133,7 @@ impl SharedFile {
             let end = end.unwrap_or(u64::MAX);
             return Err(IoError::range(&self.path, offset..end, self.total_bytes));
         }
+        let _activity = timeline::activity!("write file", file = %self.path.display(), bytes = bytes.len());
         write_all_at(self.file()?, bytes, offset).map_err(|e| self.write_error(e))
     }
 
@@ -151,6 +154,7 @@ impl SharedFile {
     /// # Errors
     /// Same as [`finish`](Self::finish).
     pub fn seal(mut self) -> Result<Sealed, IoError> {
+        let _activity = timeline::activity!("flush file", file = %self.path.display());
         self.file()?.sync_all().map_err(|e| self.write_error(e))?;
         drop(self.file.take());
         Ok(Sealed { file: self })
@@ -214,6 +218,7 @@ impl Sealed {
     /// `IoErrorKind::Write` if the file cannot be renamed; the temporary file is then removed.
     pub fn publish(mut self) -> Result<(), IoError> {
         let file = &mut self.file;
+        let _activity = timeline::activity!("publish file", file = %file.path.display());
         if file.creator {
             fs::rename(&file.temporary, &file.path).map_err(|e| file.write_error(e))?;
             sync_directory(&file.path);

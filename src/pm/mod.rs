@@ -71,6 +71,7 @@ use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
 use crate::grid::{Cost, Grid, Mesh, extent};
 use crate::mesh::{Bin, Lattice, MeshParticles, ModeBinner, Modes, Push, SpectrumGeometry};
 use crate::rank::Rank;
+use crate::timeline;
 use footprint::PlannedFor;
 use force::Force;
 use start::{LatticeFields, Perturbation, Source};
@@ -145,6 +146,7 @@ impl Simulation {
     /// out of range, too little memory, noise that is not finite or not one value per site; errors
     /// of the layers below.
     pub fn new(rank: &mut Rank, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
+        let _activity = timeline::activity!("initial conditions");
         let start = match noise {
             Noise::Seed => "noise of the seed",
             Noise::Values(_) | Noise::Field(_) => "noise that was given",
@@ -192,6 +194,7 @@ impl Simulation {
         step: usize,
         state: &[Vec<f32>; 2],
     ) -> Result<Self, SimulationError> {
+        let _activity = timeline::activity!("resume", step);
         config.agree(&rank.comm, &step)?;
         let mut simulation = Self::plan(rank, config, step)?;
         simulation.upload(rank, state)?;
@@ -421,7 +424,9 @@ impl Simulation {
         mut reached: impl FnMut(&mut Self, &mut Rank, Reached) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Some(&op) = self.ops.get(self.done) {
+            let activity = timeline::activity!("operation", name = operation_name(op));
             self.execute(rank, op)?;
+            drop(activity);
             if let StepOp::Reached { a, step } = op {
                 let snapshot = self.config.snapshots.contains(&a);
                 reached(self, rank, Reached { a, step, snapshot })?;
@@ -590,6 +595,16 @@ fn particles(rank: &Rank, lattice: &Lattice) -> Result<[[Array<f32>; 3]; 2], Dev
     let field = |what: &str| rank.gpu.array::<f32>(what, lattice.len());
     let three = |what: &str| Ok::<_, DeviceError>([field(what)?, field(what)?, field(what)?]);
     Ok([three("pm::displacement")?, three("pm::momentum")?])
+}
+
+/// Returns the name of an operation in timelines.
+fn operation_name(op: StepOp) -> &'static str {
+    match op {
+        StepOp::Force => "force",
+        StepOp::Kick { .. } => "kick",
+        StepOp::Drift { .. } => "drift",
+        StepOp::Reached { .. } => "end of step",
+    }
 }
 
 /// Returns the particles of `lattice` with these displacements.

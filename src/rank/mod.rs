@@ -12,6 +12,7 @@ use crate::exchange::{self, Exchange, ExchangeError, GridComms};
 use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
 use crate::grid::{Cost, Grid};
 use crate::hash::fnv1a;
+use crate::timeline;
 use plan_cache::PlanCache;
 pub(crate) use plan_cache::PlanKey;
 
@@ -70,6 +71,7 @@ impl Rank {
     /// - As [`new`](Self::new).
     pub fn open(comm: Communicator, options: &Options) -> Result<Self, ExchangeError> {
         let hosts = comm.all_gather(&[crate::host::id()])?;
+        let _activity = timeline::activity!("open device");
         let gpu = Gpu::open(options, earlier_equals(&hosts, comm.rank()))?;
         Self::new(comm, gpu)
     }
@@ -152,7 +154,9 @@ impl Rank {
             return Ok(plan);
         }
         let start = Instant::now();
+        let activity = timeline::activity!("plan", key = std::any::type_name::<K>());
         let plan = make(self)?;
+        drop(activity);
         let (key_type, seconds) = (std::any::type_name::<K>(), start.elapsed().as_secs_f64());
         tracing::debug!(rank = self.index(), key = key_type, seconds, "plan created");
         Ok(self.plans.insert(key, plan))

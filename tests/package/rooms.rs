@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The rooms of the library from the ground up. A room may import those of the floors below its
 /// own.
 const LIBRARY: &[&[&str]] = &[
-    &["hash", "host_memory", "parallel", "printable", "random"],
+    &["hash", "host_memory", "parallel", "printable", "random", "timeline"],
     &["grid"],
     &["host", "comm", "cosmology"],
     &["io"],

@@ -132,6 +132,10 @@ impl Transport for Mpi {
         self.comm.members.len()
     }
 
+    fn rank_in_run(&self, rank: usize) -> usize {
+        self.comm.members[rank]
+    }
+
     fn begin(&self, call: &Call) {
         self.comm.last_calls.set(self.comm.context, call);
     }

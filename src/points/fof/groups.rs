@@ -18,6 +18,7 @@ use crate::points::rows::upload_u32;
 use crate::points::u64_array::U64Array;
 use crate::points::{AnyArray, Cloud};
 use crate::rank::Rank;
+use crate::timeline;
 
 /// Friends-of-friends groups of the points of all ranks: points within the linking length of each
 /// other are friends, and a group consists of all friends of friends (Davis, Efstathiou, Frenk &
@@ -93,6 +94,7 @@ impl Groups {
     /// # Errors
     /// [`FofError`] of the length, of attributes, the device or the ranks.
     pub fn find(rank: &mut Rank, cloud: &Cloud, linking: Linking) -> Result<Self, FofError> {
+        let _activity = timeline::activity!("find groups");
         rank.comm.together::<_, FofError>(|| {
             linking.length(cloud.domain(), 1)?;
             ATTRIBUTES.iter().try_for_each(|(name, _)| attribute(cloud, name).map(drop))
