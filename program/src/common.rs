@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,7 +17,7 @@ use serde_json::Value;
 use crate::checked_files::Files;
 use crate::failure::{Ended, Failure};
 use crate::same_call;
-use crate::terminal;
+use crate::{terminal, trace};
 
 /// Parts of the process grid along the first two axes of a mesh; none: as the library chooses for
 /// the mesh.
@@ -41,6 +42,12 @@ pub struct Common {
     /// No progress bar
     #[arg(long)]
     pub quiet: bool,
+    /// Write a timeline of all ranks, which ui.perfetto.dev opens
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
+    /// Events of a rank in the timeline at most; more are counted
+    #[arg(long, value_name = "N", default_value_t = 200_000, requires = "trace")]
+    pub trace_events: u64,
 }
 
 /// The numbers that a command computes with.
@@ -132,16 +139,26 @@ impl Common {
         if how != Launch::Mpi {
             self.check_grid(self.ranks.into())?;
         }
+        if let Some(path) = &self.trace {
+            trace::prepare(path, self.trace_events, files)?;
+        }
         let work = |rank: &mut Rank| -> Result<T, Ended> {
             same_call::check(&rank.comm)?;
             self.check_grid(rank.comm.size())?;
             files.check(&rank.comm)?;
+            if let Some(path) = &self.trace {
+                trace::start(rank, path, how != Launch::Mpi)?;
+            }
             // A host of another rank may lack its driver.
             let warning = rank.comm.first_fault(unused_hardware(&options.adapter).as_deref())?;
             if let Some(warning) = warning.filter(|_| rank.comm.rank() == 0) {
                 terminal::warn(&warning);
             }
-            body(rank)
+            let result = body(rank);
+            if self.trace.is_some() && !matches!(result, Err(Ended::Alone(_))) {
+                trace::report_losses(rank)?;
+            }
+            result
         };
         // Under MPI a rank that fails ends all processes with the exit code that one process has.
         let code = |error: &(dyn std::error::Error + 'static)| failure_of(error).map_or(1, |failure| failure.code());

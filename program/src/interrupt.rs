@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Once, mpsc};
+use std::sync::{Once, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use meshloom::comm;
 use meshloom::io::cleanup::{remove_and_block, try_remove_and_block};
 
 static SILENT: AtomicBool = AtomicBool::new(false);
+
+static BEFORE_EXIT: OnceLock<fn()> = OnceLock::new();
 
 /// [`StopRequests`] there are, and the signal that one of them has not answered; 0 for none.
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
@@ -95,10 +97,18 @@ pub fn silence_interrupt_message() {
     SILENT.store(true, Ordering::Relaxed);
 }
 
+/// Sets what the process does before an interrupt ends it. Only the first call has an effect.
+pub fn before_exit(work: fn()) {
+    let _ = BEFORE_EXIT.set(work);
+}
+
 /// Removes unfinished files and ends the process. Outputs are blocked to the end, so that no rank
 /// creates another file.
 fn end(status: i32) -> ! {
     let _blocked = remove_and_block();
+    if let Some(work) = BEFORE_EXIT.get() {
+        work();
+    }
     if !SILENT.load(Ordering::Relaxed) {
         let (sender, printed) = mpsc::channel();
         let print = move || {

@@ -43,16 +43,20 @@ mod space;
 mod speeds;
 mod spheres;
 mod terminal;
+mod trace;
 mod universe;
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::Styles;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, fmt};
 
 /// The version, and whether the program has MPI and HDF5.
 const VERSION: &str = match (cfg!(feature = "mpi"), cfg!(feature = "hdf5")) {
@@ -118,11 +122,16 @@ fn main() -> ExitCode {
     // At a terminal, tell why a first run waits.
     let default = if std::io::stderr().is_terminal() { "error,meshloom::compilation=info" } else { "error" };
     let filter = chosen.unwrap_or_else(|| default.into());
-    let diagnostics = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| terminal::Diagnostics);
-    diagnostics.without_time().log_internal_errors(false).init();
     // Under MPI every process has the same wrong arguments: the first prints the message.
     let first = terminal::is_first();
-    match parse(first).and_then(|program| program.map_or(Ok(()), run)) {
+    let outcome = parse(first).and_then(|parsed| match parsed {
+        Some((program, is_traced)) => {
+            subscribe(filter, is_traced);
+            run(program)
+        }
+        None => Ok(()),
+    });
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             meshloom::io::cleanup::remove_all();
@@ -136,12 +145,22 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses the command line; `None` if it asks for help or the version, which is then printed.
-fn parse(first: bool) -> Result<Option<Program>, Failure> {
+/// Subscribes to the messages of the library that pass the filter, and to its timeline if the run
+/// is traced.
+fn subscribe(filter: EnvFilter, is_traced: bool) {
+    let diagnostics = fmt::layer().with_writer(|| terminal::Diagnostics).without_time().log_internal_errors(false);
+    let timeline = is_traced.then(trace::layer);
+    tracing_subscriber::registry().with(diagnostics.with_filter(filter)).with(timeline).init();
+}
+
+/// Parses the command line, and finds whether it asks for a timeline; `None` if it asks for help or
+/// the version, which is then printed.
+fn parse(first: bool) -> Result<Option<(Program, bool)>, Failure> {
     // Without colors, whose codes could not be told from control characters in the arguments.
     let plain = Program::command().styles(Styles::plain());
-    let error = match plain.try_get_matches().and_then(|words| Program::from_arg_matches(&words)) {
-        Ok(program) => return Ok(Some(program)),
+    let parsed = plain.try_get_matches().and_then(|words| Ok((Program::from_arg_matches(&words)?, is_traced(&words))));
+    let error = match parsed {
+        Ok(parsed) => return Ok(Some(parsed)),
         Err(error) => error,
     };
     if error.use_stderr() {
@@ -152,6 +171,12 @@ fn parse(first: bool) -> Result<Option<Program>, Failure> {
         _ => {}
     }
     Ok(None)
+}
+
+/// Returns `true` if a command, or one within it, has the option `--trace`.
+fn is_traced(words: &ArgMatches) -> bool {
+    let is_given = |words: &ArgMatches| matches!(words.try_get_one::<PathBuf>("trace"), Ok(Some(_)));
+    is_given(words) || words.subcommand().is_some_and(|(_, words)| is_traced(words))
 }
 
 fn run(program: Program) -> Result<(), Failure> {

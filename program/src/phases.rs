@@ -8,6 +8,8 @@ use indicatif::ProgressBar;
 use meshloom::Error;
 use meshloom::comm::{Communicator, Op};
 
+use crate::trace;
+
 /// Nanoseconds of a processor that this thread has had so far, where the system tells (Linux). A
 /// thread that waits for the device or for another rank has none meanwhile, so that of a rank's
 /// thread they are the work of its host.
@@ -41,6 +43,7 @@ impl Phases {
             self.bar.inc(1);
             0.0
         }) += (now - self.last).as_secs_f64();
+        trace::phase(phase, self.last, now);
         self.last = now;
     }
 

@@ -8,6 +8,8 @@ use meshloom::cosmology::{CosmologyError, LinearPower, MassBin, MassBins, Multip
 use meshloom::io::{Column, IoError, csv_text};
 use meshloom_program::plots::{Axis, Curve, LinePlot, Points};
 
+use crate::trace;
+
 /// Bins per factor of 10 in mass: as many as a box of some 100 Mpc/h fills with halos.
 const BINS_PER_DECADE: u32 = 5;
 
@@ -106,6 +108,7 @@ impl<'a> MassFunction<'a> {
     /// Returns the bytes of `mass_function.png`: bins with halos as points with their Poisson
     /// errors, and the models.
     pub fn png(&self, path: &Path) -> Result<Vec<u8>, meshloom::Error> {
+        let _activity = trace::activity("draw mass function");
         // Masses from the first bin to the last with a halo.
         let first = self.bins[0].mass_low;
         let last = self.bins.iter().rfind(|bin| bin.count > 0).map_or(first, |bin| bin.mass_high);

@@ -17,6 +17,7 @@ use super::parameters::RunParameters;
 use crate::described;
 use crate::projection;
 use crate::resumable::{self, States};
+use crate::trace;
 
 /// The output directory of a run.
 pub struct Outputs<'a> {
@@ -186,6 +187,7 @@ impl<'a> Outputs<'a> {
         let config = simulation.config();
         let (grid, blocks) = (config.grid(comm.size())?, Blocks::new([config.mesh; 2], MapFigure::most_cells(1)));
         let Some(density) = projection::gather(comm, &grid, config.mesh, blocks, columns)? else { return Ok(None) };
+        let _activity = trace::activity("draw density");
         let colors = ColorScale::logarithmic(&[&density])?;
         let panel = projection::panel("", &density, blocks, config.box_size, &colors);
         let (particles, z) = (config.particles, redshift(simulation.scale_factor()));
@@ -207,6 +209,7 @@ impl<'a> Outputs<'a> {
         if rank.comm.rank() != 0 {
             return Ok(None);
         }
+        let _activity = trace::activity("expected spectrum");
         let k: Vec<f64> = bins.iter().map(|bin| bin.k).collect();
         let power: Vec<f64> = bins.iter().map(|bin| bin.power).collect();
         let modes: Vec<u64> = bins.iter().map(|bin| bin.modes).collect();
