@@ -138,7 +138,7 @@ pub(super) struct InFlight<T> {
 }
 
 impl<T> InFlight<T> {
-    /// Tells the timeline that the message has been sent or received.
+    /// Adds the message, which has been sent or received, to the timeline.
     pub fn ended(self, name: &str) -> T {
         timeline::message(name, self.peer, self.bytes, self.begin);
         self.transfer

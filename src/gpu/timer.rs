@@ -186,7 +186,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // The timeline has the last passes, too. Their loss with a lost device is no further error.
+        // The timeline has the last passes, too. A lost device loses them.
         while !std::thread::panicking()
             && let Some(first) = self.in_flight.front()
             && first.map.wait(None).is_ok()

@@ -24,7 +24,7 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// Creates an empty timeline in the place of an older file.
+    /// Creates an empty timeline, which replaces an older file.
     ///
     /// # Errors
     /// [`IoError`] if the file cannot be written.

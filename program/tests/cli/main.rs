@@ -22,4 +22,5 @@ mod reconstruct;
 mod shallow_water;
 mod simulate;
 mod sort;
+mod trace;
 mod vendors;
