@@ -679,6 +679,8 @@ fn result_of(bytes: &[u8]) -> Vec<u8> {
     ] {
         assert!(run.as_object_mut().unwrap().remove(key).is_some(), "{key}");
     }
+    // One rank has no path to others.
+    assert!(run["device"].as_object_mut().unwrap().remove("exchange").is_some());
     run.to_string().into_bytes()
 }
 
