@@ -148,6 +148,11 @@ fn main() -> ExitCode {
 /// Subscribes to the messages of the library that pass the filter, and to its timeline if the run
 /// is traced.
 fn subscribe(filter: EnvFilter, is_traced: bool) {
+    // A subscriber of the timeline makes each kernel a pass of its own.
+    let filter = match "meshloom::timeline=off".parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
+    };
     let diagnostics = fmt::layer().with_writer(|| terminal::Diagnostics).without_time().log_internal_errors(false);
     let timeline = is_traced.then(trace::layer);
     tracing_subscriber::registry().with(diagnostics.with_filter(filter)).with(timeline).init();

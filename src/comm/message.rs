@@ -304,19 +304,13 @@ impl Communicator {
             let size = header + max_piece.min(bytes - piece * max_piece);
             pieces.push_back(self.core.transport.receive(from, lane, Target::Bytes(size))?);
         }
-        let (pieces, rank) = (Pieces(pieces), self.rank());
         let head = call.map(|call| Head::Call(call, self.core.clone()));
-        Ok(Receiving {
-            pieces,
-            buffer: Vec::new(),
-            came: None,
-            bytes,
-            max_piece,
-            rank,
-            from,
-            peer: self.rank_in_run(from),
-            head,
-        })
+        Ok(self.receiving(Pieces(pieces), from, bytes, head))
+    }
+
+    fn receiving(&self, pieces: Pieces, from: usize, bytes: usize, head: Option<Head>) -> Receiving {
+        let (max_piece, rank, peer) = (self.max_piece, self.rank(), self.rank_in_run(from));
+        Receiving { pieces, buffer: Vec::new(), came: None, bytes, max_piece, rank, from, peer, head }
     }
 
     /// [`send`](Self::send) with any tag straight from memory of others, which must not be written
@@ -369,18 +363,7 @@ impl Communicator {
             self.pieces(span)
                 .try_for_each(|piece| receive(Target::Span(piece)).map(|piece| pieces.push_back(piece)))?;
         }
-        let (max_piece, rank, bytes) = (self.max_piece, self.rank(), span.bytes());
-        Ok(Receiving {
-            pieces: Pieces(pieces),
-            buffer: Vec::new(),
-            came: None,
-            bytes,
-            max_piece,
-            rank,
-            from,
-            peer: self.rank_in_run(from),
-            head,
-        })
+        Ok(self.receiving(Pieces(pieces), from, span.bytes(), head))
     }
 
     /// Returns `true` if a message travels in one piece with its subject; the same at both ends.

@@ -413,7 +413,7 @@ mod tests {
             assert!(matches!(comm.send(0, tag, vec![]), Err(CommError::BadTag { .. })), "{tag}");
         }
         tags[..TAGS as usize].sort_unstable();
-        assert!(tags[..TAGS as usize].is_sorted_by(|a, b| a < b), "as many in flight");
+        assert!(tags[..TAGS as usize].is_sorted_by(|a, b| a < b), "a tag came twice among exchanges in flight");
         assert!(tags.iter().all(|tag| RESERVED_TAGS.contains(&(tag + TAGS))), "tags of credits");
     }
 }

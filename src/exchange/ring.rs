@@ -28,7 +28,7 @@ const SLOT_BYTES: usize = 1;
 /// First of the words that count how often each slot was returned.
 const GENERATIONS: usize = 2;
 
-/// Bytes of the smallest slots: those of a usual chunk.
+/// Bytes of the smallest slot, enough for a chunk of the default size.
 const LEAST_SLOT_BYTES: usize = 2 << 20;
 /// Slots of a segment.
 const SLOTS: usize = 8;

@@ -163,8 +163,8 @@ impl Pool {
     }
 }
 
-/// Returns the size class of an array of `bytes` bytes: the smallest of 4, 5, 6 and 7 times 2^k
-/// that holds it, at least 256; above 32 MiB whole MiB.
+/// Returns the bytes to allocate for `bytes` bytes: up to 32 MiB the next of 4, 5, 6 and 7 times
+/// 2^k, at least 256; above that whole MiB.
 pub(crate) fn class(bytes: u64) -> u64 {
     if bytes > 32 << 20 {
         return bytes.next_multiple_of(1 << 20);

@@ -28,7 +28,7 @@ pub(super) struct Timer {
     gpu: Gpu,
     /// Passes that one submission can time.
     most: u32,
-    /// Whether each submission is waited for, and its times are added to those of the kernels.
+    /// Whether each submission blocks until its times are added to those of the kernels.
     pub measures: bool,
     /// Receives the timestamps of the next submission.
     next: Slot,

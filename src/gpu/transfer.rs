@@ -39,8 +39,8 @@ impl Completion {
     }
 }
 
-/// Returns `true` for pages of host memory that were imported: wgpu does not map them, so the order
-/// of their accesses by the device and by others has to be stated.
+/// Returns `true` for imported pages of host memory. As wgpu does not map them, a barrier must
+/// order accesses of the device and of the host.
 fn is_imported(buffer: &wgpu::Buffer) -> bool {
     !buffer.usage().intersects(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::MAP_WRITE)
 }

@@ -11,9 +11,9 @@
 //! by the amplitudes. Modes that data do not know are then removed from `F`. The levels are the
 //! mean of `ln F` over places and 1.7 standard deviations from it.
 //!
-//! A product with `P` takes two transforms of [`LEVELS`] fields, and beside them three dispatches
-//! that move 68 bytes for each cell. Where `F` is nearly the same everywhere it takes no transform
-//! and two dispatches of 40 bytes.
+//! Cost of a product with `P`: two transforms of [`LEVELS`] fields and three dispatches, which move
+//! 68 bytes for each cell. If `F` is nearly the same everywhere: no transform and two dispatches,
+//! which move 40 bytes.
 
 use super::conjugate_gradient::{Metric, Precondition};
 use super::correlated_field::ones;

@@ -119,9 +119,9 @@ impl NewtonOptions {
         self.cg.map_or(Ok(()), |cg| cg.check(what))
     }
 
-    /// Returns the rules for the step from a point with this value and norm of the gradient: those
-    /// of NIFTy without a preconditioner. With one, the limits are tighter, since few iterations
-    /// reach them.
+    /// Returns the rules for the step from a point with this value and norm of the gradient.
+    ///
+    /// They are those of NIFTy, and tighter with a preconditioner, which needs few iterations.
     fn for_step(&self, before: Option<f64>, value: f64, magnitude: f64, is_preconditioned: bool) -> CgOptions {
         let further = if is_preconditioned { FURTHER } else { 1.0 };
         self.cg.unwrap_or_else(|| CgOptions {

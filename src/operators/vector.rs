@@ -55,9 +55,9 @@ impl Vector {
         Ok(vector)
     }
 
-    /// Creates a vector with undefined values whose leaves on the device are parts of one array, so
-    /// that updates and sums take them at once: distributed leaves, then the others, the longest
-    /// first. The padding between them is 0. Records only.
+    /// Creates a vector with undefined values. Its leaves on the device are parts of one array, so
+    /// one kernel updates or sums all of them. Distributed leaves come first, then the others from
+    /// long to short. The padding between leaves is 0. Records only.
     ///
     /// If one binding cannot hold them it is the same as [`new`](Self::new), which has the same
     /// errors.

@@ -354,8 +354,8 @@ fn a_fit_keeps_within_its_memory() {
     });
 }
 
-/// Vectors of the library have their leaves in one array, with padding; those of a caller in arrays
-/// of their own.
+/// `Rank` creates vectors with all leaves in one array, with padding. `Vector::new` has an array for
+/// each leaf.
 #[test]
 fn vectors_in_one_array_are_those_of_arrays_for_each_leaf() {
     let mut bits = Vec::new();
@@ -373,7 +373,7 @@ fn vectors_in_one_array_are_those_of_arrays_for_each_leaf() {
             let values = |seed: u64| white(len, seed).into_iter().map(|x| f64::from(x as f32)).collect::<Vec<f64>>();
             let apart = [1, 2, 3].map(|seed| field(rank, &space, &values(seed)));
             let [x, y, z] = [&apart[0], &apart[1], &apart[2]].map(|found| found.as_ref().unwrap());
-            // What the padding was before must not count.
+            // Fill the memory of the pool with NaN, so that padding that is not cleared would show.
             for _ in 0..4 {
                 let mut array = Vec::new();
                 for len in [5000, 6000, 7000] {
@@ -419,7 +419,9 @@ fn vectors_in_one_array_are_those_of_arrays_for_each_leaf() {
             let dispatches = rank.recorder.counts().dispatches - before;
             assert_eq!(joined, rank.reduce(&sums(&x, &y, &z))?);
             let many: Vec<_> = (0..8).map(|_| Reduction::Dot(&jx, &jy)).collect();
+            let before = rank.recorder.counts().dispatches;
             assert_eq!(rank.reduce(&many)?, vec![joined[0]; 8]);
+            assert_eq!(rank.recorder.counts().dispatches - before, 2);
             Ok((joined, dispatches))
         });
         assert!(found.iter().all(|(sums, _)| *sums == found[0].0));

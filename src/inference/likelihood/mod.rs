@@ -15,11 +15,12 @@ mod check;
 mod data;
 mod density;
 mod energy;
+mod group;
 mod local_root;
 mod term;
 
 use crate::gpu::KernelSource;
-use crate::operators::{Contents, ExcitedModes, Fingerprint, Leaf, Linearization, Model, Space, Vector};
+use crate::operators::{Contents, ExcitedModes, Fingerprint, Leaf, Model, Space, Vector};
 use crate::rank::Rank;
 
 use super::error::InferenceError;
@@ -29,7 +30,8 @@ use crate::host_memory;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
 use density::{Density, Squares};
-use term::{Term, TermAt};
+use group::{Group, GroupAt, OneAt, summed};
+use term::Term;
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
@@ -46,30 +48,6 @@ pub struct Likelihood {
     groups: Vec<Group>,
     domain: Space,
     data: Space,
-}
-
-/// Terms after one model that they share, which is evaluated once for all.
-#[derive(Clone)]
-struct Group {
-    /// The model; a single term has it in itself.
-    shared: Option<Model>,
-    terms: Vec<Term>,
-    /// Domain of the shared model, or of all terms.
-    domain: Space,
-}
-
-impl Group {
-    /// Returns the values that terms take parts of.
-    fn values(&self, rank: &mut Rank, x: &Vector) -> Result<Vector, InferenceError> {
-        let own = x.part(&self.domain, "likelihood")?;
-        Ok(self.shared.as_ref().map_or_else(|| Ok(own.clone()), |shared| shared.value(rank, &own))?)
-    }
-
-    /// Returns the terms with the shared model in each.
-    fn apart(&self) -> Result<Vec<Term>, InferenceError> {
-        let Some(shared) = &self.shared else { return Ok(self.terms.clone()) };
-        self.terms.iter().map(|term| Ok(term.amend(&shared.giving(term.domain())?)?)).collect()
-    }
 }
 
 impl std::fmt::Debug for Likelihood {
@@ -358,21 +336,6 @@ struct LikelihoodAt {
     domain: Space,
 }
 
-/// The derivatives of a [`Group`] at a point.
-struct GroupAt {
-    shared: Option<Linearization>,
-    terms: Vec<OneAt>,
-    domain: Space,
-}
-
-/// The derivatives of a term at a point.
-struct OneAt {
-    domain: Space,
-    /// Space of the noise.
-    data: Space,
-    at: TermAt,
-}
-
 impl LogLikelihood<Rank> for Likelihood {
     fn name(&self) -> String {
         Likelihood::name(self)
@@ -413,19 +376,7 @@ impl LogLikelihood<Rank> for Likelihood {
     }
 
     fn at<'a>(&'a self, rank: &mut Rank, x: &Vector) -> Result<Box<dyn LogLikelihoodAt<Rank> + 'a>, InferenceError> {
-        let at = |group: &Group| {
-            let own = x.part(&group.domain, "likelihood")?;
-            let shared = group.shared.as_ref().map(|shared| shared.at(rank, &own)).transpose()?;
-            let values = shared.as_ref().map_or(&own, |shared| &shared.value);
-            let one = |term: &Term| {
-                let own = values.part(term.domain(), "likelihood")?;
-                let at = term.at(rank, &own)?;
-                Ok(OneAt { domain: own.space().clone(), data: term.density.space.clone(), at })
-            };
-            let terms = group.terms.iter().map(one).collect::<Result<_, InferenceError>>()?;
-            Ok(GroupAt { shared, terms, domain: group.domain.clone() })
-        };
-        let groups = self.groups.iter().map(at).collect::<Result<_, InferenceError>>()?;
+        let groups = self.groups.iter().map(|group| group.at(rank, x)).collect::<Result<_, _>>()?;
         Ok(Box::new(LikelihoodAt { groups, domain: self.domain.clone() }))
     }
 
@@ -444,55 +395,6 @@ impl LogLikelihood<Rank> for Likelihood {
 
     fn expected_chi_squared(&self) -> Option<[f64; 2]> {
         Likelihood::expected_chi_squared(self)
-    }
-}
-
-/// Computes `out` as the sum of what `give` computes for parts of it, in the spaces `parts`.
-fn summed(
-    rank: &mut Rank,
-    parts: &[&Space],
-    out: &mut Vector,
-    mut give: impl FnMut(&mut Rank, usize, &mut Vector) -> Result<(), InferenceError>,
-) -> Result<(), InferenceError> {
-    if let [own] = parts
-        && own.len() == out.space().len()
-    {
-        return give(rank, 0, out);
-    }
-    let zeros = Vector::zeros(&mut rank.recorder, out.space())?;
-    out.copy_from(&mut rank.recorder, &zeros)?;
-    for (number, own) in parts.iter().enumerate() {
-        let mut found = Vector::joined(&mut rank.recorder, own)?;
-        give(rank, number, &mut found)?;
-        let mut part = out.part(own, "likelihood")?;
-        rank.vector_axpby(1.0, &found, 1.0, &mut part)?;
-        out.put(part);
-    }
-    Ok(())
-}
-
-impl GroupAt {
-    /// Computes `out` from the cotangents of values that `give` computes for each term.
-    fn back(
-        &self,
-        rank: &mut Rank,
-        out: &mut Vector,
-        give: impl FnMut(&mut Rank, usize, &mut Vector) -> Result<(), InferenceError>,
-    ) -> Result<(), InferenceError> {
-        let parts: Vec<&Space> = self.terms.iter().map(|term| &term.domain).collect();
-        let Some(shared) = &self.shared else { return summed(rank, &parts, out, give) };
-        let mut values = Vector::joined(&mut rank.recorder, shared.value.space())?;
-        summed(rank, &parts, &mut values, give)?;
-        Ok(shared.vjp(rank, &values, out)?)
-    }
-
-    /// Returns the tangent of the values for a tangent of latent values.
-    fn tangent(&self, rank: &mut Rank, v: &Vector) -> Result<Vector, InferenceError> {
-        let own = v.part(&self.domain, "likelihood")?;
-        let Some(shared) = &self.shared else { return Ok(own) };
-        let mut values = Vector::new(&rank.gpu, shared.value.space())?;
-        shared.jvp(rank, &own, &mut values)?;
-        Ok(values)
     }
 }
 
