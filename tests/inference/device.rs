@@ -354,8 +354,8 @@ fn a_fit_keeps_within_its_memory() {
     });
 }
 
-/// `Rank` creates vectors with all leaves in one array, with padding. `Vector::new` has an array for
-/// each leaf.
+/// `Rank` creates vectors with all leaves in one array, with padding. `Vector::new` has one array
+/// for each leaf.
 #[test]
 fn vectors_in_one_array_are_those_of_arrays_for_each_leaf() {
     let mut bits = Vec::new();
