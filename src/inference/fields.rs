@@ -1,7 +1,7 @@
 //! Fields of a rank as vectors.
 
 use super::error::InferenceError;
-use super::vector_space::{Reduction, Share, Staged, Stream, VectorSpace, no_part};
+use super::vector_space::{Elementwise, Reduction, Share, Staged, Stream, VectorSpace, no_part};
 use crate::gpu::{Array, Recorder};
 use crate::grid::volume;
 use crate::host_memory;
@@ -32,17 +32,21 @@ impl VectorSpace for Rank {
         Ok(self.vector_multiply(a, xz, b, y)?)
     }
 
-    fn sqrt(&mut self, x: &mut Vector) -> Result<(), InferenceError> {
-        const ROOT: &str = "fn f(x: f32) -> f32 { return sqrt(max(x, 0.0)); }";
+    fn map(&mut self, function: Elementwise, x: &mut Vector) -> Result<(), InferenceError> {
+        let text = match function {
+            Elementwise::Sqrt => "fn f(x: f32) -> f32 { return sqrt(max(x, 0.0)); }",
+            Elementwise::Sign => "fn f(x: f32) -> f32 { return select(-1.0, 1.0, x >= 0.0); }",
+            Elementwise::Deviation => "fn f(x: f32) -> f32 { return inverseSqrt(1.0 + max(x, 0.0)); }",
+        };
         for run in x.runs(&[], |_| true) {
             let flat = Space::of("x", Leaf::vector(run[0].len()))?;
-            let root = Model::new(PointwiseOperator::wgsl(ROOT, "f", &flat, "root")?);
-            let root = root.value(self, &Vector::over(&flat, vec![Contents::Device(run[0].clone())])?)?;
-            self.recorder.copy(root.array("root")?, 0, &run[0], 0, run[0].len())?;
+            let map = Model::new(PointwiseOperator::wgsl(text, "f", &flat, "y")?);
+            let mapped = map.value(self, &Vector::over(&flat, vec![Contents::Device(run[0].clone())])?)?;
+            self.recorder.copy(mapped.array("y")?, 0, &run[0], 0, run[0].len())?;
         }
         for own in x.contents_mut() {
             if let Contents::Host(values) = own {
-                values.iter_mut().for_each(|x| *x = x.max(0.0).sqrt());
+                values.iter_mut().for_each(|x| *x = function.of(*x));
             }
         }
         Ok(())

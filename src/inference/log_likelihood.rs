@@ -129,6 +129,13 @@ pub trait FieldPreconditioner<S: VectorSpace>: Precondition<S> {
         like: &S::Vector,
     ) -> Result<(), InferenceError>;
 
+    /// Fills the part of `out` with about one standard deviation of each mode, as if the precision
+    /// were the same everywhere.
+    ///
+    /// # Errors
+    /// - Errors of the vector space.
+    fn scale(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError>;
+
     /// Takes the numbers of the first group, which other devices may have rounded differently.
     /// Collective over all groups.
     ///

@@ -11,6 +11,8 @@
 //! | [`Prior`] | numbers of other distributions, as operators of standard normal ones |
 //! | [`VectorSpace`] | operations of algorithms on vectors |
 //! | [`Fit`], [`FitOptions`] | a fit: iterations with options of each, progress, state that survives a kill |
+//! | [`Sampler`], [`Algorithm`] | chains whose draws follow the posterior: NUTS, HMC, MCLMC |
+//! | [`effective_sample_size`], [`split_r_hat`] | how far chains tell about the posterior |
 //! | [`wiener_filter`], [`WienerFilter`] | linear models with Gaussian noise, in one call |
 //! | [`evidence`] | how probable the data are under a model, with bounds |
 //! | [`Expansion`], [`Excitations`] | draws samples about a position |
@@ -25,6 +27,7 @@
 
 mod conjugate_gradient;
 mod correlated_field;
+mod diagnostics;
 mod draw;
 mod error;
 mod evidence;
@@ -40,6 +43,7 @@ mod newton_cg;
 mod preconditioner;
 mod priors;
 mod report;
+mod sampler;
 mod samples;
 mod schedule;
 mod state;
@@ -48,6 +52,7 @@ mod wiener_filter;
 
 pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, Precondition, conjugate_gradient};
 pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, PriorSpectrum};
+pub use diagnostics::{effective_sample_size, split_r_hat};
 pub use draw::{Draw, Excitation, Excitations, Excited, Expansion, Sampling};
 pub use error::InferenceError;
 pub use evidence::{Evidence, EvidenceOptions, evidence};
@@ -61,10 +66,11 @@ pub use newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, Object
 pub use preconditioner::{Preconditioner, Preconditioning};
 pub use priors::Prior;
 pub use report::{Convergence, IterationReport, SampleOutcome};
+pub use sampler::{Algorithm, DrawStatistics, Draws, Sampler, SamplerOptions, SamplerStep};
 pub use samples::{SampleFunction, Samples};
 pub use schedule::{IterationOptions, Schedule};
 pub use state::Existing;
-pub use vector_space::{Reduction, Share, Staged, Stream, VectorSpace};
+pub use vector_space::{Elementwise, Reduction, Share, Staged, Stream, VectorSpace};
 pub use wiener_filter::{WienerFilter, wiener_filter};
 
 use crate::gpu::KernelSource;

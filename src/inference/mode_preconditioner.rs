@@ -218,6 +218,16 @@ impl FieldPreconditioner<Rank> for ModePreconditioner {
         Ok(())
     }
 
+    fn scale(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), InferenceError> {
+        // Amplitudes are in units in which the sum of the precision is 1.
+        const SCALE: &str = "fn f(x: f32) -> f32 { return inverseSqrt(1.0 + x * x); }";
+        let amplitude = Vector::over(&self.spaces[0], vec![Contents::Device(self.amplitude.clone())])?;
+        let scale = self.map(rank, SCALE, &amplitude, false)?;
+        let (scale, out) = (scale.single()?, out.array(&self.leaf)?);
+        rank.recorder.copy(scale, 0, out, 0, scale.len())?;
+        Ok(())
+    }
+
     fn share(&mut self, rank: &mut Rank, groups: &SampleGroups) -> Result<(), InferenceError> {
         let ModeParams { levels, first, per_step, scale, .. } = self.params;
         let has_levels = f32::from(u8::from(self.levels.is_some()));

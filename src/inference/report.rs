@@ -230,6 +230,16 @@ impl Number for f64 {
     }
 }
 
+impl Number for bool {
+    fn get(&self) -> f64 {
+        f64::from(u8::from(*self))
+    }
+    fn set(&mut self, number: f64) -> bool {
+        *self = number == 1.0;
+        number == 0.0 || number == 1.0
+    }
+}
+
 impl Number for NewtonStop {
     fn get(&self) -> f64 {
         STOPS.iter().position(|stop| stop == self).unwrap_or_default() as f64

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::report::SampleOutcome;
-use super::vector_space::VectorSpace;
+use super::vector_space::{Elementwise, VectorSpace};
 
 /// A position and the residuals of samples about it, of which each group has a block. Samples `2 j`
 /// and `2 j + 1` are the two signs of excitation `j`.
@@ -214,7 +214,7 @@ impl<S: VectorSpace> Samples<S> {
         if self.count > ddof {
             let sum = groups.sum(space, self.count, &mut square, like)?;
             space.axpby(1.0 / (self.count - ddof) as f64, &sum, 0.0, &mut std)?;
-            space.sqrt(&mut std)?;
+            space.map(Elementwise::Sqrt, &mut std)?;
         }
         Ok((mean, std))
     }

@@ -23,6 +23,36 @@ impl<V> Clone for Reduction<'_, V> {
 
 impl<V> Copy for Reduction<'_, V> {}
 
+/// A function of one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elementwise {
+    /// `sqrt(max(x, 0))`.
+    Sqrt,
+    /// 1 for 0 and above, otherwise -1.
+    Sign,
+    /// `1 / sqrt(1 + max(x, 0))`: the standard deviation of a standard normal number that is
+    /// measured with precision `x`.
+    Deviation,
+}
+
+impl Elementwise {
+    /// Returns the value of the function.
+    #[must_use]
+    pub fn of(self, x: f64) -> f64 {
+        match self {
+            Elementwise::Sqrt => x.max(0.0).sqrt(),
+            Elementwise::Sign => {
+                if x >= 0.0 {
+                    1.0
+                } else {
+                    -1.0
+                }
+            }
+            Elementwise::Deviation => 1.0 / (1.0 + x.max(0.0)).sqrt(),
+        }
+    }
+}
+
 /// A stream of standard normal numbers, each a function of the stream and its place alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream(pub u64);
@@ -107,8 +137,8 @@ pub trait VectorSpace {
         y: &mut Self::Vector,
     ) -> Result<(), InferenceError>;
 
-    /// Computes `x = sqrt(x)` for each value.
-    fn sqrt(&mut self, x: &mut Self::Vector) -> Result<(), InferenceError>;
+    /// Replaces each value by a function of it.
+    fn map(&mut self, function: Elementwise, x: &mut Self::Vector) -> Result<(), InferenceError>;
 
     /// Computes several reductions over all ranks, and blocks once for all of them.
     ///

@@ -7,10 +7,10 @@ use super::shared::{field, flat, golden, grid, numbers, pair, ranks, ranks_with}
 use meshloom::comm::Communicator;
 use meshloom::gpu::Options;
 use meshloom::inference::{
-    AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Curvature, Data, Draw, Excitation, Excitations, Excited,
-    Expansion, FieldPrior, Fit, FitOptions, Footprint, InferenceError, IterationOptions, Kl, Likelihood, LogLikelihood,
-    NewtonOptions, NoiseLevel, Objective, Preconditioning, PriorSpectrum, Reduction, SampleGroups, Samples, Sampling,
-    Stream, VectorSpace, conjugate_gradient, newton_cg,
+    AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Curvature, Data, Draw, Elementwise, Excitation, Excitations,
+    Excited, Expansion, FieldPrior, Fit, FitOptions, Footprint, InferenceError, IterationOptions, Kl, Likelihood,
+    LogLikelihood, NewtonOptions, NoiseLevel, Objective, Preconditioning, PriorSpectrum, Reduction, SampleGroups,
+    Samples, Sampling, Stream, VectorSpace, conjugate_gradient, newton_cg,
 };
 use meshloom::mesh::{PointsInCells, Window};
 use meshloom::operators::{Leaf, Linear, Model, PointwiseOperator, Readout, Select, Space, Vector};
@@ -398,10 +398,10 @@ fn vectors_in_one_array_are_those_of_arrays_for_each_leaf() {
             rank.add(Some(&some), &[(0.1, &jx), (-3.0, &jy)], &mut jz)?;
             rank.add(Some(&some), &[(0.1, x), (-3.0, &y)], &mut z)?;
             VectorSpace::multiply(rank, 1.0, [&jz, &jz], 0.0, &mut jx)?;
-            VectorSpace::sqrt(rank, &mut jx)?;
+            rank.map(Elementwise::Sqrt, &mut jx)?;
             let mut x = x.clone();
             VectorSpace::multiply(rank, 1.0, [&z, &z], 0.0, &mut x)?;
-            VectorSpace::sqrt(rank, &mut x)?;
+            rank.map(Elementwise::Sqrt, &mut x)?;
             for (one, other) in [(&jx, &x), (&jy, &y), (&jz, &z)] {
                 for name in space.names() {
                     let [one, other] = [one.get(&mut rank.recorder, name)?, other.get(&mut rank.recorder, name)?];

@@ -20,3 +20,4 @@ mod host;
 mod models;
 mod preconditioner;
 mod ranks;
+mod samplers;

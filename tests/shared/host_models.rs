@@ -2,7 +2,8 @@
 //! Derivatives are by complex steps, exact to rounding.
 
 use meshloom::inference::{
-    Identity, InferenceError, LogLikelihood, LogLikelihoodAt, Reduction, Share, Staged, Stream, VectorSpace,
+    Elementwise, Identity, InferenceError, LogLikelihood, LogLikelihoodAt, Reduction, Share, Staged, Stream,
+    VectorSpace,
 };
 use meshloom::operators::Fingerprint;
 use meshloom::random::white_noise;
@@ -59,8 +60,8 @@ impl VectorSpace for Host {
         Ok(())
     }
 
-    fn sqrt(&mut self, x: &mut Vec<f64>) -> Result<(), InferenceError> {
-        x.iter_mut().for_each(|x| *x = x.sqrt());
+    fn map(&mut self, function: Elementwise, x: &mut Vec<f64>) -> Result<(), InferenceError> {
+        x.iter_mut().for_each(|x| *x = function.of(*x));
         Ok(())
     }
 

@@ -1,0 +1,167 @@
+//! Adaptation of step sizes and scales while a chain warms up, as in Stan.
+
+use crate::inference::error::InferenceError;
+use crate::inference::vector_space::{Elementwise, VectorSpace};
+
+/// Step sizes by dual averaging (Hoffman & Gelman 2014).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DualAverage {
+    center: f64,
+    target: f64,
+    count: f64,
+    error: f64,
+    mean: f64,
+}
+
+impl DualAverage {
+    /// Starts at a step size, toward an acceptance.
+    pub fn new(step: f64, target: f64) -> Self {
+        DualAverage { center: (10.0 * step).ln(), target, count: 0.0, error: 0.0, mean: step.ln() }
+    }
+
+    /// Returns the next step size, after one trajectory with an acceptance.
+    pub fn next(&mut self, acceptance: f64) -> f64 {
+        const SHRINKAGE: f64 = 0.05;
+        const DELAY: f64 = 10.0;
+        const DECAY: f64 = 0.75;
+        self.count += 1.0;
+        let weight = 1.0 / (self.count + DELAY);
+        self.error = (1.0 - weight) * self.error + weight * (self.target - acceptance);
+        let next = self.center - self.error * self.count.sqrt() / SHRINKAGE;
+        let weight = self.count.powf(-DECAY);
+        self.mean = weight * next + (1.0 - weight) * self.mean;
+        next.exp()
+    }
+
+    /// Returns the step size of the draws.
+    pub fn step(&self) -> f64 {
+        self.mean.exp()
+    }
+}
+
+/// Step sizes of MCLMC, at which the variance of the energy's error per number has a given value
+/// (Robnik et al. 2023).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EnergyAverage {
+    sum: f64,
+    weight: f64,
+}
+
+impl EnergyAverage {
+    pub fn new() -> Self {
+        EnergyAverage { sum: 0.0, weight: 0.0 }
+    }
+
+    /// Returns the next step size, after a step of size `step` with `relative`, the square of the
+    /// energy's error over the wanted one.
+    pub fn next(&mut self, step: f64, relative: f64) -> f64 {
+        /// Steps that count, and the standard deviation of the logarithm of the error in units of
+        /// 6, beyond which a step counts little.
+        const MEMORY: f64 = 150.0;
+        const SPREAD: f64 = 1.5;
+        let relative = relative + 1e-8;
+        let weight = (-0.5 * (relative.ln() / (6.0 * SPREAD)).powi(2)).exp();
+        let kept = (MEMORY - 1.0) / (MEMORY + 1.0);
+        self.sum = kept * self.sum + weight * relative / step.powi(6);
+        self.weight = kept * self.weight + weight;
+        (self.sum / self.weight).powf(-1.0 / 6.0)
+    }
+}
+
+/// The mean and the variance of each number over the draws of a window (Welford 1962).
+pub(super) struct Moments<V> {
+    count: u32,
+    mean: V,
+    squares: V,
+}
+
+impl<V> Moments<V> {
+    pub fn new<S: VectorSpace<Vector = V>>(space: &mut S, like: &V) -> Result<Self, InferenceError> {
+        Ok(Moments { count: 0, mean: space.zeros(like)?, squares: space.zeros(like)? })
+    }
+
+    /// Adds a draw.
+    pub fn add<S: VectorSpace<Vector = V>>(&mut self, space: &mut S, x: &V) -> Result<(), InferenceError> {
+        self.count += 1;
+        let count = f64::from(self.count);
+        let mut distance = space.copy(x)?;
+        space.axpby(-1.0, &self.mean, 1.0, &mut distance)?;
+        space.axpby(1.0 / count, &distance, 1.0, &mut self.mean)?;
+        space.multiply((count - 1.0) / count, [&distance, &distance], 1.0, &mut self.squares)
+    }
+
+    /// Returns the root of the variance, drawn toward `scale` by as much as a few draws weigh, so
+    /// that chance does not make a scale small.
+    pub fn scale<S: VectorSpace<Vector = V>>(&self, space: &mut S, scale: &V) -> Result<V, InferenceError> {
+        const WEIGHT: f64 = 5.0;
+        let count = f64::from(self.count);
+        let mut next = space.copy(&self.squares)?;
+        let total = count + WEIGHT;
+        let kept = (count / (count - 1.0).max(1.0)) / total;
+        space.multiply(WEIGHT / total, [scale, scale], kept, &mut next)?;
+        space.map(Elementwise::Sqrt, &mut next)?;
+        Ok(next)
+    }
+}
+
+/// Returns the numbers of the draws after which scales change, for a number of draws of warm-up:
+/// the first draws find the typical set, windows double, and the last draws find the step size.
+pub(super) fn windows(warmup: u32) -> (u32, Vec<u32>) {
+    const FIRST: u32 = 75;
+    const LAST: u32 = 50;
+    const WINDOW: u32 = 25;
+    let (first, last, mut window) = if warmup >= FIRST + LAST + WINDOW {
+        (FIRST, LAST, WINDOW)
+    } else {
+        let (first, last) = (warmup * 15 / 100, warmup / 10);
+        (first, last, warmup - first - last)
+    };
+    let mut ends = Vec::new();
+    let end = warmup - last;
+    let mut at = first;
+    if warmup < 20 {
+        return (warmup, ends);
+    }
+    while at < end {
+        // The last window takes what a next one would not fill.
+        at = if at + 3 * window > end { end } else { at + window };
+        ends.push(at);
+        window *= 2;
+    }
+    (first, ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_double_and_leave_the_last_draws() {
+        assert_eq!(windows(1000), (75, vec![100, 150, 250, 450, 950]));
+        assert_eq!(windows(150), (75, vec![100]));
+        assert_eq!(windows(100), (15, vec![90]));
+        assert_eq!(windows(10), (10, vec![]));
+        assert_eq!(windows(0), (0, vec![]));
+    }
+
+    #[test]
+    fn dual_averaging_finds_the_acceptance() {
+        // Acceptance falls with the step size; 0.8 is at ln(1 / 0.8) = 0.223.
+        let mut average = DualAverage::new(2.0, 0.8);
+        let mut step: f64 = 2.0;
+        for _ in 0..500 {
+            step = average.next((-step).exp());
+        }
+        assert!((average.step() - 0.223).abs() < 0.02, "{}", average.step());
+    }
+
+    #[test]
+    fn energy_averages_find_the_step_of_the_wanted_error() {
+        // The relative square grows by the sixth power and is 1 at 0.5.
+        let (mut average, mut step) = (EnergyAverage::new(), 0.1);
+        for _ in 0..100 {
+            step = average.next(step, (step / 0.5_f64).powi(6));
+        }
+        assert!((step - 0.5).abs() < 1e-2, "{step}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Microcanonical Langevin Monte Carlo (Robnik, De Luca, Silverstein & Seljak 2023).
+//!
+//! A particle moves at a speed of 1 through the scaled posterior, which turns its direction `u`:
+//! ```text
+//! dx = u dt      du = -(1 - u u^T) g / (n - 1) dt + noise
+//! ```
+//! with the gradient `g` and `n` numbers. Leapfrog steps are not corrected by accepting them, so
+//! draws have a bias of about the error of the energy.
+
+use std::rc::Rc;
+
+use super::phase::{Phase, Target, finite};
+use crate::inference::error::InferenceError;
+use crate::inference::vector_space::{Reduction, Stream, VectorSpace};
+
+/// A place and a direction. The momentum of the phase is the direction, and its gradient is that by
+/// the scaled numbers.
+pub(super) struct Flight<V> {
+    place: Rc<Phase<V>>,
+    /// `g.g` and `g.u`.
+    square: f64,
+    along: f64,
+}
+
+/// A kick of the direction by the gradient: `u' = a g + b u`, of length 1.
+struct Kick {
+    of_gradient: f64,
+    of_direction: f64,
+    /// Change of the kinetic energy.
+    change: f64,
+}
+
+impl Kick {
+    /// Returns the kick of half a step, for `n` numbers.
+    fn new(step: f64, square: f64, along: f64, n: f64) -> Self {
+        let norm = square.sqrt();
+        if norm == 0.0 {
+            return Kick { of_gradient: 0.0, of_direction: 1.0, change: 0.0 };
+        }
+        // The cosine of the angle to the downward direction.
+        let cosine = (-along / norm).clamp(-1.0, 1.0);
+        let size = step / 2.0 * norm / (n - 1.0);
+        let zeta = (-size).exp();
+        let down = (1.0 - zeta) * (1.0 + zeta + cosine * (1.0 - zeta));
+        let length = (down * down + 4.0 * zeta * zeta + 4.0 * zeta * down * cosine).sqrt();
+        let change = size - std::f64::consts::LN_2 + (1.0 + cosine + (1.0 - cosine) * zeta * zeta).ln();
+        Kick { of_gradient: -down / (norm * length), of_direction: 2.0 * zeta / length, change: (n - 1.0) * change }
+    }
+}
+
+impl<V> Flight<V> {
+    /// Starts at a place in a random direction.
+    pub fn start<S: VectorSpace<Vector = V>>(
+        space: &mut S,
+        target: &Target<'_, S>,
+        from: &Phase<V>,
+        stream: Stream,
+    ) -> Result<Self, InferenceError> {
+        let (x, mut gradient) = (space.copy(&from.x)?, space.like(&from.x)?);
+        space.multiply(1.0, [target.scale, &from.gradient], 0.0, &mut gradient)?;
+        Flight::turn(space, (x, gradient, from.potential), stream)
+    }
+
+    /// Takes a random direction at a place with a scaled gradient and a potential.
+    fn turn<S: VectorSpace<Vector = V>>(
+        space: &mut S,
+        (x, gradient, potential): (V, V, f64),
+        stream: Stream,
+    ) -> Result<Self, InferenceError> {
+        let (mut noise, mut direction) = (space.like(&x)?, space.like(&x)?);
+        space.white_noise(stream, &mut noise)?;
+        let dots = space.reduce(&[
+            Reduction::Dot(&noise, &noise),
+            Reduction::Dot(&gradient, &gradient),
+            Reduction::Dot(&gradient, &noise),
+        ])?;
+        let norm = dots[0].sqrt();
+        space.axpby(1.0 / norm, &noise, 0.0, &mut direction)?;
+        let place = Rc::new(Phase { x, momentum: direction, gradient, potential, kinetic: 0.0 });
+        Ok(Flight { place, square: dots[1], along: dots[2] / norm })
+    }
+
+    /// Starts again at the place of a flight, in a random direction.
+    pub fn restart<S: VectorSpace<Vector = V>>(&self, space: &mut S, stream: Stream) -> Result<Self, InferenceError> {
+        let Phase { x, gradient, potential, .. } = &*self.place;
+        let (x, gradient) = (space.copy(x)?, space.copy(gradient)?);
+        Flight::turn(space, (x, gradient, *potential), stream)
+    }
+
+    /// Returns the place.
+    pub fn place(&self) -> &Rc<Phase<V>> {
+        &self.place
+    }
+
+    /// Takes a step of size `step` through `n` numbers, and turns the direction at random so that it
+    /// is forgotten after a distance of `length`. Returns the error of the energy; `None` if the
+    /// posterior is not finite there. Takes one gradient and blocks twice.
+    pub fn step<S: VectorSpace<Vector = V>>(
+        &self,
+        space: &mut S,
+        target: &Target<'_, S>,
+        (step, length): (f64, f64),
+        stream: Stream,
+    ) -> Result<Option<(Self, f64)>, InferenceError> {
+        let Phase { x, momentum, gradient, potential, .. } = &*self.place;
+        let n = space.len(x) as f64;
+        let first = Kick::new(step, self.square, self.along, n);
+        let mut direction = space.copy(momentum)?;
+        space.axpby(first.of_gradient, gradient, first.of_direction, &mut direction)?;
+        let mut to = space.copy(x)?;
+        space.multiply(step, [target.scale, &direction], 1.0, &mut to)?;
+        let mut noise = space.like(x)?;
+        space.white_noise(stream, &mut noise)?;
+        let arrive = |space: &mut S| {
+            let at = target.likelihood.at(space, &to)?;
+            let (mut plain, mut gradient) = (space.like(&to)?, space.like(&to)?);
+            at.gradient(space, &mut plain)?;
+            space.axpby(1.0, &to, 1.0, &mut plain)?;
+            space.multiply(1.0, [target.scale, &plain], 0.0, &mut gradient)?;
+            let energy = at.energy(space)?;
+            let dots = space.reduce(&[
+                Reduction::Dot(&to, &to),
+                Reduction::Dot(&gradient, &gradient),
+                Reduction::Dot(&gradient, &direction),
+                Reduction::Dot(&direction, &direction),
+                Reduction::Dot(&gradient, &noise),
+                Reduction::Dot(&direction, &noise),
+                Reduction::Dot(&noise, &noise),
+            ])?;
+            Ok((gradient, energy, dots))
+        };
+        let Some((gradient, energy, dots)) = finite(arrive(space))? else { return Ok(None) };
+        let &[places, square, along, own, gradient_noise, own_noise, noise_noise] = &dots[..] else {
+            return Ok(None);
+        };
+        let reached = energy + places / 2.0;
+        let second = Kick::new(step, square, along / own.sqrt(), n);
+        let error = reached - potential + first.change + second.change;
+        // u'' = a g + b u of length 1, then u = (u'' + c z) / length.
+        let (a, b) = (second.of_gradient, second.of_direction / own.sqrt());
+        let c = (((2.0 * step / length).exp() - 1.0) / n).sqrt();
+        let with_noise = a * gradient_noise + b * own_noise;
+        let total = (1.0 + 2.0 * c * with_noise + c * c * noise_noise).sqrt();
+        space.axpby(a / total, &gradient, b / total, &mut direction)?;
+        space.axpby(c / total, &noise, 1.0, &mut direction)?;
+        let along = (a * square + b * along + c * gradient_noise) / total;
+        let place = Rc::new(Phase { x: to, momentum: direction, gradient, potential: reached, kinetic: 0.0 });
+        Ok(Some((Flight { place, square, along }, error)))
+    }
+}

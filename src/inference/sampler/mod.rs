@@ -1,0 +1,619 @@
+//! Samplers: Markov chains whose draws follow the posterior.
+//!
+//! A chain moves along trajectories of `H(x) = -ln p(data | x) + x.x / 2` through latent values `x`,
+//! in units of a scale for each value. While a chain warms up, it adapts its scales to the variances
+//! of its draws and its step size to the energy's error, with the windows of Stan. Scales start from
+//! the preconditioner of fields and from products with the metric, so that chains of fields need no
+//! step for each mode.
+//!
+//! [`Sampler`] runs chains on groups of ranks. Draws are functions of the seed and the number of the
+//! chain: they have the same bits for every number of ranks and groups.
+
+mod adaptation;
+mod hamiltonian;
+mod microcanonical;
+mod phase;
+mod random;
+mod scale;
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::rc::Rc;
+
+use adaptation::{DualAverage, EnergyAverage, Moments, windows};
+use hamiltonian::{Moved, hmc, nuts};
+use microcanonical::Flight;
+use phase::{Phase, Target};
+use random::Uniforms;
+use scale::initial_scale;
+
+use super::error::InferenceError;
+use super::groups::SampleGroups;
+use super::log_likelihood::LogLikelihood;
+use super::report::{Number, Numbers};
+use super::samples::Samples;
+use super::vector_space::{Stream, VectorSpace};
+use crate::timeline;
+
+/// How a chain moves from one draw to the next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Algorithm {
+    /// The No-U-Turn Sampler (Hoffman & Gelman 2014; Betancourt 2017): trajectories that end where
+    /// they turn back.
+    Nuts {
+        /// Mean acceptance that the step size aims at, between 0 and 1.
+        acceptance: f64,
+        /// Maximum number of doublings of a trajectory, which has at most `2^depth` steps. A chain
+        /// holds about 8 vectors for each.
+        depth: u32,
+    },
+    /// Hamiltonian Monte Carlo (Duane et al. 1987).
+    Hmc {
+        /// Mean acceptance that the step size aims at, between 0 and 1.
+        acceptance: f64,
+        /// Mean number of steps of a trajectory; each has between 1 and `2 steps - 1`, so that none
+        /// returns to its start every time.
+        steps: u32,
+    },
+    /// Microcanonical Langevin Monte Carlo without acceptance (Robnik et al. 2023), for many latent
+    /// values. Draws have a small bias that falls with `energy_variance`.
+    Mclmc {
+        /// Variance of the energy's error in each step, per latent value.
+        energy_variance: f64,
+        /// Number of steps of a draw.
+        steps: u32,
+        /// Distance in standard deviations after which a direction is forgotten; the root of the
+        /// number of latent values if `None`.
+        length: Option<f64>,
+    },
+}
+
+impl Default for Algorithm {
+    fn default() -> Self {
+        Algorithm::nuts()
+    }
+}
+
+impl Algorithm {
+    /// Creates the No-U-Turn Sampler with an acceptance of 0.8 and up to 10 doublings.
+    #[must_use]
+    pub fn nuts() -> Self {
+        Algorithm::Nuts { acceptance: 0.8, depth: 10 }
+    }
+
+    /// Creates Hamiltonian Monte Carlo with an acceptance of 0.8.
+    #[must_use]
+    pub fn hmc(steps: u32) -> Self {
+        Algorithm::Hmc { acceptance: 0.8, steps }
+    }
+
+    /// Creates microcanonical Langevin Monte Carlo with an energy variance of 5e-4, the published
+    /// choice.
+    #[must_use]
+    pub fn mclmc(steps: u32) -> Self {
+        Algorithm::Mclmc { energy_variance: 5e-4, steps, length: None }
+    }
+
+    fn check(&self) -> Result<(), InferenceError> {
+        let wrong = |option: &str, why: String| Err(InferenceError::options(option, why));
+        match *self {
+            Algorithm::Nuts { acceptance, .. } | Algorithm::Hmc { acceptance, .. }
+                if !(acceptance > 0.0 && acceptance < 1.0) =>
+            {
+                wrong("acceptance", format!("expected a number between 0 and 1, got {acceptance}"))
+            }
+            Algorithm::Nuts { depth, .. } if !(1..=20).contains(&depth) => {
+                wrong("depth", format!("expected 1 to 20, got {depth}"))
+            }
+            Algorithm::Hmc { steps, .. } | Algorithm::Mclmc { steps, .. } if !(1..=1 << 20).contains(&steps) => {
+                wrong("steps", format!("expected 1 to 1048576, got {steps}"))
+            }
+            Algorithm::Mclmc { energy_variance, .. } if !(energy_variance > 0.0 && energy_variance.is_finite()) => {
+                wrong("energy_variance", format!("expected a positive number, got {energy_variance}"))
+            }
+            Algorithm::Mclmc { length: Some(length), .. } if !(length > 0.0 && length.is_finite()) => {
+                wrong("length", format!("expected a positive number, got {length}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The options of a [`Sampler`], the same on all ranks of all groups.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SamplerOptions {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// Number of chains of all groups.
+    pub chains: u32,
+    /// Number of draws of each chain that adapt it and are not draws of the posterior.
+    pub warmup: u32,
+    /// Number of draws of each chain after that.
+    pub draws: u32,
+    /// Number of draws from one that is kept to the next, for [`Sampler::finish`]; `None` keeps
+    /// none. Kept draws stay on the device.
+    pub thinning: Option<u32>,
+    /// Seed of all random numbers.
+    pub seed: u64,
+}
+
+impl SamplerOptions {
+    /// Creates the options of 4 chains with seed 0 that keep all draws.
+    #[must_use]
+    pub fn new(algorithm: Algorithm, warmup: u32, draws: u32) -> Self {
+        SamplerOptions { algorithm, chains: 4, warmup, draws, thinning: Some(1), seed: 0 }
+    }
+
+    /// Sets [`thinning`](Self::thinning).
+    #[must_use]
+    pub fn thinning(mut self, thinning: impl Into<Option<u32>>) -> Self {
+        self.thinning = thinning.into();
+        self
+    }
+
+    /// Sets [`chains`](Self::chains).
+    #[must_use]
+    pub fn chains(mut self, chains: u32) -> Self {
+        self.chains = chains;
+        self
+    }
+
+    /// Sets [`seed`](Self::seed).
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+}
+
+/// How a draw was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DrawStatistics {
+    /// `-ln p(data | x) + x.x / 2`, up to constants.
+    pub energy: f64,
+    /// Mean acceptance along the trajectory; 1 for MCLMC, which accepts each step.
+    pub acceptance: f64,
+    /// The step size.
+    pub step: f64,
+    /// Number of gradients.
+    pub gradients: u32,
+    /// Doublings of the trajectory of NUTS, otherwise 0.
+    pub depth: u32,
+    /// Whether the integration failed: the step is too large for a part of the posterior, which
+    /// draws miss.
+    pub is_divergent: bool,
+}
+
+/// Count of the numbers of statistics.
+const STATISTICS: usize = 6;
+
+impl Numbers<STATISTICS> for DrawStatistics {
+    fn parts(&mut self) -> [&mut dyn Number; STATISTICS] {
+        let DrawStatistics { energy, acceptance, step, gradients, depth, is_divergent } = self;
+        [energy, acceptance, step, gradients, depth, is_divergent]
+    }
+}
+
+/// A step of all chains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplerStep {
+    /// Number of the draw, from 0 on, counted anew after warm-up.
+    pub draw: u32,
+    /// Whether the draw belongs to the warm-up and not to the posterior.
+    pub is_warmup: bool,
+}
+
+/// Step sizes while a chain warms up.
+enum StepAverage {
+    Acceptance(DualAverage),
+    Energy(EnergyAverage),
+}
+
+/// One chain.
+struct Chain<S: VectorSpace> {
+    number: u32,
+    place: Rc<Phase<S::Vector>>,
+    /// The direction of MCLMC.
+    flight: Option<Flight<S::Vector>>,
+    scale: S::Vector,
+    step: f64,
+    average: StepAverage,
+    moments: Moments<S::Vector>,
+    statistics: DrawStatistics,
+    kept: Vec<Rc<Phase<S::Vector>>>,
+    of_kept: Vec<DrawStatistics>,
+}
+
+/// The kept draws of all chains.
+#[derive(Debug)]
+pub struct Draws<S: VectorSpace> {
+    /// The draws of one chain after the other; the position is their mean.
+    pub samples: Samples<S>,
+    /// How each of them was made, of all groups.
+    pub statistics: Vec<DrawStatistics>,
+    /// Number of chains.
+    pub chains: u32,
+}
+
+/// Markov chains over the posterior of a likelihood, given as a reference or an
+/// [`Rc`](std::rc::Rc).
+///
+/// ```
+/// use meshloom::inference::{Algorithm, Likelihood, Sampler, SamplerOptions, SampleGroups, VectorSpace};
+/// # use meshloom::inference::Data;
+/// # use meshloom::operators::{Leaf, Model, Space, Vector};
+///
+/// # meshloom::launch(|rank| {
+/// // Two numbers, each measured as 1 with a standard deviation of 1.
+/// let model = Model::identity(&Space::of("x", Leaf::vector(2))?)?;
+/// let mut data = Vector::new(&rank.gpu, model.target())?;
+/// data.set(&mut rank.recorder, "x", &[1.0, 1.0])?;
+/// let likelihood = Likelihood::gaussian(rank, Data::new(data), 1.0)?.amend(&model)?;
+/// let latent = likelihood.latent(rank)?;
+/// let start = rank.zeros(&latent)?;
+/// let options = SamplerOptions::new(Algorithm::nuts(), 100, 200).chains(2);
+/// let groups = SampleGroups::one(&rank.comm);
+/// let draws = Sampler::new(rank, &likelihood, &groups, &[start], &options)?.finish(rank)?;
+/// assert_eq!(draws.samples.count(), 400);
+/// let mean = draws.samples.position.get(&mut rank.recorder, "x")?;
+/// assert!((mean[0] - 0.5).abs() < 0.3, "{mean:?}");
+/// # Ok::<(), meshloom::Error>(())
+/// # })?;
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+pub struct Sampler<S: VectorSpace, L> {
+    likelihood: L,
+    groups: SampleGroups,
+    options: SamplerOptions,
+    /// The chains of this group.
+    chains: Vec<Chain<S>>,
+    /// Draws that are done, with those of the warm-up.
+    done: u32,
+}
+
+impl<S: VectorSpace, L> fmt::Debug for Sampler<S, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Sampler { options, done, .. } = self;
+        f.debug_struct("Sampler").field("options", options).field("done", done).finish_non_exhaustive()
+    }
+}
+
+/// Kinds of random numbers of a chain.
+const MOMENTUM: u32 = 0;
+const CHOICES: u32 = 1;
+const TRIALS: u32 = 2;
+
+/// The operation that ranks agree on.
+const SAMPLER: &str = "sampler";
+
+impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
+    /// Creates the chains of this group, which are those of [`SampleGroups::block`]. Collective over
+    /// all groups.
+    ///
+    /// `starts` has one latent vector for each of them, or one for all. Starts that differ show
+    /// whether chains find the same posterior.
+    ///
+    /// # Errors
+    /// - [`CommError::Differ`](crate::comm::CommError::Differ) on all ranks if they have different
+    ///   options or likelihoods.
+    /// - [`InferenceError::Options`] for invalid options, and [`InferenceError::Groups`] if groups
+    ///   would have different numbers of chains.
+    /// - [`InferenceError::Invalid`] for another number of starts.
+    /// - [`InferenceError::NotFinite`] if the energy of a start is not finite.
+    /// - Errors of the likelihood and the ranks.
+    pub fn new(
+        space: &mut S,
+        likelihood: L,
+        groups: &SampleGroups,
+        starts: &[S::Vector],
+        options: &SamplerOptions,
+    ) -> Result<Self, InferenceError> {
+        let SamplerOptions { algorithm, chains, warmup, draws, thinning, seed } = options;
+        let identity = likelihood.identity(space)?;
+        let marks = identity.parts().map(|(name, mark)| (name, format!("fingerprint {mark:016x}")));
+        let mut arguments: Vec<(&str, &dyn fmt::Debug)> =
+            vec![("algorithm", algorithm), ("chains", chains), ("warm-up", warmup), ("draws", draws), ("seed", seed)];
+        arguments.extend(marks.iter().map(|(name, mark)| (*name, mark as &dyn fmt::Debug)));
+        groups.all().agree(SAMPLER, &arguments)?;
+        algorithm.check()?;
+        if *chains == 0 {
+            return Err(InferenceError::options("chains", "expected at least 1, got 0"));
+        }
+        if *thinning == Some(0) {
+            return Err(InferenceError::options("thinning", "expected at least 1, got 0"));
+        }
+        if !(*chains as usize).is_multiple_of(groups.count()) {
+            let why = format!("each needs the same number of chains; give a number of groups that divides {chains}");
+            return Err(InferenceError::Groups { groups: groups.count(), ranks: groups.all().size(), why });
+        }
+        let own = groups.block(*chains as usize);
+        groups.all().together::<_, InferenceError>(|| {
+            if starts.len() == 1 || starts.len() == own.len() {
+                return Ok(());
+            }
+            let why = format!("{} starts are given; expected 1, or one for each of {} chains", starts.len(), own.len());
+            Err(InferenceError::Invalid { what: "Sampler".into(), why })
+        })?;
+        let mut sampler =
+            Sampler { likelihood, groups: groups.clone(), options: options.clone(), chains: Vec::new(), done: 0 };
+        for (place, number) in own.enumerate() {
+            let start = space.copy(starts.get(place).unwrap_or(&starts[0]))?;
+            let chain = sampler.chain(space, number as u32, start)?;
+            sampler.chains.push(chain);
+        }
+        Ok(sampler)
+    }
+
+    fn stream(&self, chain: u32, kind: u32) -> Stream {
+        Stream::new(self.options.seed, self.done, chain, kind)
+    }
+
+    /// Returns the number of draws of each chain, with those of the warm-up.
+    fn total(&self) -> u32 {
+        self.options.warmup.saturating_add(self.options.draws)
+    }
+
+    fn chain(&self, space: &mut S, number: u32, start: S::Vector) -> Result<Chain<S>, InferenceError> {
+        let likelihood: &dyn LogLikelihood<S> = &*self.likelihood;
+        let scale = match phase::finite(initial_scale(space, likelihood, &start))? {
+            Some(scale) => scale,
+            None => {
+                return Err(InferenceError::NotFinite {
+                    what: format!("the metric at the start of chain {number}"),
+                    value: f64::NAN,
+                });
+            }
+        };
+        let target = Target { likelihood, scale: &scale };
+        let Some(place) = target.place(space, start)? else {
+            return Err(InferenceError::NotFinite {
+                what: format!("the energy at the start of chain {number}"),
+                value: f64::NAN,
+            });
+        };
+        let moments = Moments::new(space, &place.x)?;
+        let mut chain = Chain {
+            number,
+            place: Rc::new(place),
+            flight: None,
+            scale,
+            step: 1.0,
+            average: StepAverage::Energy(EnergyAverage::new()),
+            moments,
+            statistics: DrawStatistics::default(),
+            kept: Vec::new(),
+            of_kept: Vec::new(),
+        };
+        self.restart(space, &mut chain)?;
+        Ok(chain)
+    }
+
+    /// Finds a step size for the scales of a chain, and starts its average anew.
+    fn restart(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
+        let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+        match self.options.algorithm {
+            Algorithm::Mclmc { .. } => {
+                // A quarter of a standard deviation of all numbers.
+                chain.step = 0.25 * (space.len(&chain.place.x).max(1) as f64).sqrt();
+                chain.average = StepAverage::Energy(EnergyAverage::new());
+                chain.flight = None;
+            }
+            Algorithm::Nuts { acceptance, .. } | Algorithm::Hmc { acceptance, .. } => {
+                chain.step = self.first_step(space, &target, chain)?;
+                chain.average = StepAverage::Acceptance(DualAverage::new(chain.step, acceptance));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a step size at which one step is accepted about half of the time, to a factor of 2
+    /// (Hoffman & Gelman 2014, algorithm 4).
+    fn first_step(&self, space: &mut S, target: &Target<'_, S>, chain: &Chain<S>) -> Result<f64, InferenceError> {
+        let mut momentum = space.like(&chain.place.x)?;
+        space.white_noise(self.stream(chain.number, TRIALS), &mut momentum)?;
+        let start = target.with_momentum(space, &chain.place, momentum)?;
+        let is_accepted = |space: &mut S, step: f64| {
+            let end = target.leapfrog(space, &start, step)?;
+            Ok::<_, InferenceError>(end.is_some_and(|end| start.energy() - end.energy() > 0.5_f64.ln()))
+        };
+        let mut step = 1.0;
+        let grows = is_accepted(space, step)?;
+        for _ in 0..60 {
+            let next = if grows { 2.0 * step } else { step / 2.0 };
+            // Scales are standard deviations: no larger step is of use.
+            if next > 4.0 || is_accepted(space, next)? != grows {
+                return Ok(if grows { step } else { next });
+            }
+            step = next;
+        }
+        let what = format!("the energy of chain {} after any step from its start", chain.number);
+        Err(InferenceError::NotFinite { what, value: f64::NAN })
+    }
+
+    /// Returns the numbers of the chains of this group.
+    pub fn own(&self) -> Range<usize> {
+        self.groups.block(self.options.chains as usize)
+    }
+
+    /// Returns the last draw of a chain of this group.
+    ///
+    /// # Errors
+    /// - [`InferenceError::Invalid`] for a chain of another group.
+    pub fn position(&self, chain: usize) -> Result<&S::Vector, InferenceError> {
+        self.chain_of(chain).map(|chain| &chain.place.x)
+    }
+
+    /// Returns how the last draw of a chain of this group was made.
+    ///
+    /// # Errors
+    /// - [`InferenceError::Invalid`] for a chain of another group.
+    pub fn statistics(&self, chain: usize) -> Result<DrawStatistics, InferenceError> {
+        self.chain_of(chain).map(|chain| chain.statistics)
+    }
+
+    fn chain_of(&self, chain: usize) -> Result<&Chain<S>, InferenceError> {
+        let own = self.own();
+        chain.checked_sub(own.start).and_then(|place| self.chains.get(place)).ok_or_else(|| {
+            let why = format!("chain {chain} is not one of this group, which has {} to {}", own.start, own.end - 1);
+            InferenceError::Invalid { what: "Sampler".into(), why }
+        })
+    }
+
+    /// Moves each chain of this group to its next draw; returns `None` after the last one.
+    /// Collective over the ranks of the group; groups do not wait for each other.
+    ///
+    /// Blocks twice for each gradient. After an error chains are where the last draw left them.
+    ///
+    /// # Errors
+    /// - Errors of the likelihood and the ranks.
+    pub fn step(&mut self, space: &mut S) -> Result<Option<SamplerStep>, InferenceError> {
+        if self.done >= self.total() {
+            return Ok(None);
+        }
+        let mut chains = std::mem::take(&mut self.chains);
+        let moved = chains.iter_mut().try_for_each(|chain| {
+            let _activity = timeline::activity!("draw", self.done);
+            self.move_one(space, chain)
+        });
+        self.chains = chains;
+        moved?;
+        let SamplerOptions { warmup, .. } = self.options;
+        let is_warmup = self.done < warmup;
+        let draw = if is_warmup { self.done } else { self.done - warmup };
+        self.done += 1;
+        if !is_warmup && self.options.thinning.is_some_and(|thinning| (draw + 1).is_multiple_of(thinning)) {
+            for chain in &mut self.chains {
+                chain.kept.push(chain.place.clone());
+                chain.of_kept.push(chain.statistics);
+            }
+        }
+        Ok(Some(SamplerStep { draw, is_warmup }))
+    }
+
+    /// Makes all draws that are left, and returns those that are kept. Collective over all groups.
+    ///
+    /// # Errors
+    /// - [`InferenceError::Options`] if no draw is kept.
+    /// - Errors of the likelihood and the ranks.
+    pub fn finish(mut self, space: &mut S) -> Result<Draws<S>, InferenceError> {
+        while self.step(space)?.is_some() {}
+        let each = self.options.draws / self.options.thinning.unwrap_or(u32::MAX);
+        if each == 0 {
+            let why = format!("of {} draws none is kept", self.options.draws);
+            return Err(InferenceError::options("thinning", why));
+        }
+        let count = (self.options.chains * each) as usize;
+        let (first, own) = (self.own().start, &self.chains);
+        let draw = |number: usize| &own[number / each as usize - first].kept[number % each as usize].x;
+        let like = draw(first * each as usize);
+        let mut copy = |space: &mut S, number: usize| space.copy(draw(number));
+        let sum = self.groups.sum(space, count, &mut copy, like)?;
+        let mut mean = space.like(like)?;
+        space.axpby(1.0 / count as f64, &sum, 0.0, &mut mean)?;
+        let mut residuals = Vec::new();
+        for number in self.groups.block(count) {
+            let mut residual = space.copy(draw(number))?;
+            space.axpby(-1.0, &mean, 1.0, &mut residual)?;
+            residuals.push(residual);
+        }
+        let numbers: Vec<f64> =
+            self.chains.iter().flat_map(|chain| &chain.of_kept).flat_map(DrawStatistics::numbers).collect();
+        let numbers = self.groups.gather(&numbers)?;
+        let statistics = numbers.as_chunks::<STATISTICS>().0.iter().map(|own| DrawStatistics::of_numbers(own).0);
+        let samples = Samples::new(mean, &self.groups, count, residuals)?;
+        Ok(Draws { samples, statistics: statistics.collect(), chains: self.options.chains })
+    }
+
+    /// Moves a chain to its next draw, and adapts it while it warms up.
+    fn move_one(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
+        let is_warmup = self.done < self.options.warmup;
+        let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+        let uniforms = &mut Uniforms::new(self.stream(chain.number, CHOICES));
+        match self.options.algorithm {
+            Algorithm::Mclmc { energy_variance, steps, length } => {
+                self.fly(space, chain, is_warmup, (energy_variance, steps, length))?;
+            }
+            Algorithm::Nuts { .. } | Algorithm::Hmc { .. } => {
+                let mut momentum = space.like(&chain.place.x)?;
+                space.white_noise(self.stream(chain.number, MOMENTUM), &mut momentum)?;
+                let start = Rc::new(target.with_momentum(space, &chain.place, momentum)?);
+                let moved = match self.options.algorithm {
+                    Algorithm::Hmc { steps, .. } => {
+                        let steps = 1 + (uniforms.next() * f64::from(2 * steps - 1)) as u32;
+                        hmc(space, &target, &start, (chain.step, steps), uniforms)?
+                    }
+                    Algorithm::Nuts { depth, .. } => nuts(space, &target, &start, (chain.step, depth), uniforms)?,
+                    Algorithm::Mclmc { .. } => return Ok(()),
+                };
+                let Moved { place, acceptance, gradients, depth, is_divergent } = moved;
+                let (energy, step) = (place.potential, chain.step);
+                chain.statistics = DrawStatistics { energy, acceptance, step, gradients, depth, is_divergent };
+                chain.place = place;
+                if let (true, StepAverage::Acceptance(average)) = (is_warmup, &mut chain.average) {
+                    chain.step = average.next(acceptance);
+                }
+            }
+        }
+        if is_warmup { self.adapt(space, chain) } else { Ok(()) }
+    }
+
+    /// Moves a chain by steps of MCLMC.
+    fn fly(
+        &self,
+        space: &mut S,
+        chain: &mut Chain<S>,
+        is_warmup: bool,
+        (energy_variance, steps, length): (f64, u32, Option<f64>),
+    ) -> Result<(), InferenceError> {
+        let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+        let stream = self.stream(chain.number, MOMENTUM);
+        let count = space.len(&chain.place.x).max(1) as f64;
+        let length = length.unwrap_or(count.sqrt());
+        let mut flight = match chain.flight.take() {
+            Some(flight) => flight,
+            None => Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 0, 0]))?,
+        };
+        let mut is_divergent = false;
+        for step in 0..steps {
+            match flight.step(space, &target, (chain.step, length), stream.below([step, 0, 0]))? {
+                Some((next, error)) => {
+                    flight = next;
+                    if let (true, StepAverage::Energy(average)) = (is_warmup, &mut chain.average) {
+                        chain.step = average.next(chain.step, error * error / (count * energy_variance)).min(length);
+                    }
+                }
+                None => {
+                    is_divergent = true;
+                    if is_warmup {
+                        chain.step /= 2.0;
+                    }
+                    flight = flight.restart(space, stream.below([step, 1, 0]))?;
+                }
+            }
+        }
+        chain.place = flight.place().clone();
+        chain.flight = Some(flight);
+        let (energy, step) = (chain.place.potential, chain.step);
+        chain.statistics = DrawStatistics { energy, acceptance: 1.0, step, gradients: steps, depth: 0, is_divergent };
+        Ok(())
+    }
+
+    /// Takes a draw of the warm-up into the scales, and ends windows.
+    fn adapt(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
+        let (first, ends) = windows(self.options.warmup);
+        let done = self.done + 1;
+        if self.done >= first && ends.last().is_some_and(|last| done <= *last) {
+            chain.moments.add(space, &chain.place.x)?;
+        }
+        if ends.contains(&done) {
+            chain.scale = chain.moments.scale(space, &chain.scale)?;
+            chain.moments = Moments::new(space, &chain.place.x)?;
+            self.restart(space, chain)?;
+        } else if let (true, StepAverage::Acceptance(average)) = (done == self.options.warmup, &chain.average) {
+            chain.step = average.step();
+        }
+        // The device works on it while the next chain is recorded.
+        space.submit()
+    }
+}

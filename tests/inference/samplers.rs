@@ -1,0 +1,376 @@
+//! Chains: moments of known distributions, ranks of the truth, the same bits on any ranks.
+
+use super::field_models::WhiteNoise;
+use super::host_models::{Host, Noise, Problem, linear};
+use meshloom::Rank;
+use meshloom::comm::{CommError, Communicator, run_threads};
+use meshloom::gpu::Gpu;
+use meshloom::inference::{
+    Algorithm, Identity, InferenceError, LogLikelihood, LogLikelihoodAt, SampleGroups, Sampler, SamplerOptions,
+    effective_sample_size, split_r_hat,
+};
+use meshloom::operators::Vector;
+use meshloom::random::white_noise;
+
+/// `-ln p + x.x / 2` with its gradient, of a density that is no likelihood of data.
+type Density = fn(&[f64]) -> (f64, Vec<f64>);
+
+/// A density as a likelihood, whose metric is not known.
+struct Given {
+    count: usize,
+    density: Density,
+}
+
+struct GivenAt(f64, Vec<f64>);
+
+impl LogLikelihood<Host> for Given {
+    fn name(&self) -> String {
+        "density".into()
+    }
+    fn identity(&self, _: &mut Host) -> Result<Identity, InferenceError> {
+        Ok(Identity::default())
+    }
+    fn latent(&self, _: &mut Host) -> Result<Vec<f64>, InferenceError> {
+        Ok(vec![0.0; self.count])
+    }
+    fn data(&self, _: &mut Host) -> Result<Vec<f64>, InferenceError> {
+        Ok(Vec::new())
+    }
+    fn energy(&self, space: &mut Host, x: &Vec<f64>) -> Result<f64, InferenceError> {
+        self.at(space, x)?.energy(space)
+    }
+    fn at<'a>(&'a self, _: &mut Host, x: &Vec<f64>) -> Result<Box<dyn LogLikelihoodAt<Host> + 'a>, InferenceError> {
+        let (energy, gradient) = (self.density)(x);
+        let square: f64 = x.iter().map(|x| x * x).sum();
+        let gradient = gradient.iter().zip(x).map(|(g, x)| g - x).collect();
+        Ok(Box::new(GivenAt(energy - square / 2.0, gradient)))
+    }
+    fn normalized_residual(&self, _: &mut Host, _: &Vec<f64>) -> Result<Option<(Vec<f64>, u64)>, InferenceError> {
+        Ok(None)
+    }
+    fn degrees_of_freedom(&self) -> u64 {
+        0
+    }
+}
+
+impl LogLikelihoodAt<Host> for GivenAt {
+    fn energy(&self, _: &mut Host) -> Result<f64, InferenceError> {
+        if self.0.is_finite() {
+            return Ok(self.0);
+        }
+        Err(InferenceError::NotFinite { what: "energy".into(), value: self.0 })
+    }
+    fn gradient(&self, _: &mut Host, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        out.clone_from(&self.1);
+        Ok(())
+    }
+    fn metric(&self, _: &mut Host, _: &Vec<f64>, out: &mut Vec<f64>) -> Result<(), InferenceError> {
+        out.fill(0.0);
+        Ok(())
+    }
+    fn left_sqrt(&self, _: &mut Host, _: &Vec<f64>, _: &mut Vec<f64>) -> Result<(), InferenceError> {
+        unreachable!("samplers take no root")
+    }
+    fn right_sqrt(&self, _: &mut Host, _: &Vec<f64>, _: &mut Vec<f64>) -> Result<(), InferenceError> {
+        unreachable!("samplers take no root")
+    }
+    fn coordinates(&self, _: &mut Host, _: &Vec<f64>, _: &mut Vec<f64>) -> Result<(), InferenceError> {
+        unreachable!("samplers take no coordinates")
+    }
+}
+
+/// Draws by chain, number and draw; gradients after warm-up; divergent draws.
+struct Drawn {
+    chains: Vec<Vec<Vec<f64>>>,
+    gradients: u64,
+    divergent: usize,
+}
+
+fn draw(likelihood: &impl LogLikelihood<Host>, host: &mut Host, options: &SamplerOptions) -> Drawn {
+    let groups = SampleGroups::one(&Communicator::solo());
+    let mut starts = Vec::new();
+    for chain in 0..options.chains {
+        let start = likelihood.latent(host).unwrap();
+        starts.push((0..start.len() as u64).map(|i| white_noise(900 + u64::from(chain), i)).collect());
+    }
+    let mut sampler = Sampler::new(host, likelihood, &groups, &starts, options).unwrap();
+    let mut drawn = Drawn { chains: vec![vec![Vec::new(); starts[0].len()]; starts.len()], gradients: 0, divergent: 0 };
+    let mut steps = 0;
+    while let Some(step) = sampler.step(host).unwrap() {
+        steps += 1;
+        assert_eq!(step.is_warmup, steps <= options.warmup);
+        if step.is_warmup {
+            continue;
+        }
+        for chain in sampler.own() {
+            let statistics = sampler.statistics(chain).unwrap();
+            drawn.gradients += u64::from(statistics.gradients);
+            drawn.divergent += usize::from(statistics.is_divergent);
+            let place = sampler.position(chain).unwrap();
+            drawn.chains[chain].iter_mut().zip(place).for_each(|(own, x)| own.push(*x));
+        }
+    }
+    assert_eq!(steps, options.warmup + options.draws);
+    drawn
+}
+
+impl Drawn {
+    /// Returns the values of a function of a number, by chain.
+    fn of(&self, number: usize, function: impl Fn(f64) -> f64) -> Vec<Vec<f64>> {
+        self.chains.iter().map(|chain| chain[number].iter().map(|x| function(*x)).collect()).collect()
+    }
+
+    /// Checks the mean and variance of a number within 5 standard errors of themselves, and a bias
+    /// of the variance relative to itself.
+    fn check(&self, number: usize, mean: f64, variance: f64, bias: f64, what: &str) {
+        let squares = self.of(number, |x| (x - mean).powi(2));
+        for (values, wanted, bias) in [(self.of(number, |x| x), mean, 0.0), (squares, variance, bias * variance)] {
+            let all: Vec<f64> = values.iter().flatten().copied().collect();
+            let found = all.iter().sum::<f64>() / all.len() as f64;
+            let spread = all.iter().map(|x| (x - found).powi(2)).sum::<f64>() / all.len() as f64;
+            let error = (spread / effective_sample_size(&values)).sqrt();
+            assert!((found - wanted).abs() < 5.0 * error + bias, "{what} {number}: {found}, {wanted} ± {error}");
+            let r_hat = split_r_hat(&values);
+            assert!(r_hat < 1.05, "{what} {number}: {r_hat}");
+        }
+    }
+}
+
+/// Returns correlated data of `n` latent values, and the mean and covariance of their posterior.
+fn correlated(n: usize) -> (Problem, Vec<f64>, Vec<Vec<f64>>) {
+    // The posterior precision is R^T R / std^2 + 1, with R tridiagonal of growing rows.
+    let std = 0.5;
+    let row = |i: usize| -> Vec<f64> {
+        (0..n)
+            .map(|j| match i.abs_diff(j) {
+                0 => 1.0 + 4.0 * i as f64 / n as f64,
+                1 => 0.8,
+                _ => 0.0,
+            })
+            .collect()
+    };
+    let rows: Vec<Vec<f64>> = (0..n).map(row).collect();
+    let data: Vec<f64> = (0..n).map(|i| white_noise(5, i as u64)).collect();
+    let mut precision: Vec<Vec<f64>> = (0..n)
+        .map(|i| (0..n).map(|j| rows.iter().map(|row| row[i] * row[j]).sum::<f64>() / (std * std)).collect())
+        .collect();
+    (0..n).for_each(|i| precision[i][i] += 1.0);
+    let covariance = inverse(precision);
+    let right: Vec<f64> =
+        (0..n).map(|i| rows.iter().zip(&data).map(|(row, d)| row[i] * d).sum::<f64>() / (std * std)).collect();
+    let mean = covariance.iter().map(|row| row.iter().zip(&right).map(|(a, b)| a * b).sum()).collect();
+    let problem = Problem { noise: Noise::Gaussian { std }, data, latent: n, forward: Box::new(linear(rows)) };
+    (problem, mean, covariance)
+}
+
+/// Gauss and Jordan's inverse of a positive matrix.
+fn inverse(mut matrix: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
+    let n = matrix.len();
+    let mut inverse: Vec<Vec<f64>> = (0..n).map(|i| (0..n).map(|j| f64::from(u8::from(i == j))).collect()).collect();
+    for pivot in 0..n {
+        let own = matrix[pivot][pivot];
+        matrix[pivot].iter_mut().chain(&mut inverse[pivot]).for_each(|x| *x /= own);
+        for row in (0..n).filter(|row| *row != pivot) {
+            let factor = matrix[row][pivot];
+            for column in 0..n {
+                matrix[row][column] -= factor * matrix[pivot][column];
+                inverse[row][column] -= factor * inverse[pivot][column];
+            }
+        }
+    }
+    inverse
+}
+
+#[test]
+fn draws_have_the_moments_of_a_correlated_gaussian() {
+    for (algorithm, n, bias) in
+        [(Algorithm::nuts(), 8, 0.0), (Algorithm::hmc(10), 8, 0.0), (Algorithm::mclmc(10), 20, 0.03)]
+    {
+        let (problem, mean, covariance) = correlated(n);
+        let mut host = Host::new((0..n).map(|i| (format!("{i:02}"), 1)));
+        let drawn = draw(&problem, &mut host, &SamplerOptions::new(algorithm, 300, 1000).seed(3));
+        assert_eq!(drawn.divergent, 0, "{algorithm:?}");
+        for (number, mean) in mean.iter().enumerate() {
+            drawn.check(number, *mean, covariance[number][number], bias, &format!("{algorithm:?}"));
+        }
+        let sizes: Vec<f64> = (0..n).map(|number| effective_sample_size(&drawn.of(number, |x| x))).collect();
+        let least = sizes.iter().copied().fold(f64::INFINITY, f64::min);
+        println!("{algorithm:?}: {least:.0} effective draws of {} gradients", drawn.gradients);
+    }
+}
+
+/// Neal's funnel: the first number is the logarithm of the variance of the others.
+fn funnel(x: &[f64]) -> (f64, Vec<f64>) {
+    let others = &x[1..];
+    let square: f64 = others.iter().map(|x| x * x).sum();
+    let precision = (-x[0]).exp();
+    let n = others.len() as f64;
+    let first = x[0] + n / 2.0 - precision * square / 2.0;
+    let gradient = std::iter::once(first).chain(others.iter().map(|x| precision * x)).collect();
+    (x[0] * x[0] / 2.0 + n * x[0] / 2.0 + precision * square / 2.0, gradient)
+}
+
+#[test]
+fn draws_reach_both_ends_of_a_funnel() {
+    let likelihood = Given { count: 5, density: funnel };
+    let algorithm = Algorithm::Nuts { acceptance: 0.95, depth: 10 };
+    let drawn = draw(&likelihood, &mut Host::new([("x", 5)]), &SamplerOptions::new(algorithm, 1000, 2000).seed(1));
+    drawn.check(0, 0.0, 1.0, 0.0, "funnel");
+    // The others have the variance of exp of a standard normal number.
+    drawn.check(1, 0.0, 0.5_f64.exp(), 0.0, "funnel");
+}
+
+/// Truths of the prior, data of them, and the rank of each truth among its draws are uniform (Talts
+/// et al. 2018).
+#[test]
+fn ranks_of_truths_among_their_draws_are_uniform() {
+    const BINS: usize = 8;
+    let n = 4;
+    let rows: Vec<Vec<f64>> =
+        (0..n).map(|i| (0..n).map(|j| if i == j { 2.0 } else { 0.7 / (1 + j) as f64 }).collect()).collect();
+    let mut counts = [0; BINS];
+    let simulations = 160;
+    for simulation in 0..simulations {
+        let truth: Vec<f64> = (0..n as u64).map(|i| white_noise(40 + simulation, i)).collect();
+        let forward = Box::new(linear(rows.clone()));
+        let mut problem = Problem { noise: Noise::Gaussian { std: 0.5 }, data: vec![0.0; n], latent: n, forward };
+        let noise = |(i, value): (usize, f64)| value + 0.5 * white_noise(4000 + simulation, i as u64);
+        problem.data = problem.value(&truth).into_iter().enumerate().map(noise).collect();
+        let options = SamplerOptions::new(Algorithm::nuts(), 100, 63).chains(1).seed(simulation);
+        let drawn = draw(&problem, &mut Host::new([("x", n)]), &options);
+        let rank = drawn.chains[0][0].iter().filter(|x| **x < truth[0]).count();
+        counts[rank * BINS / 64] += 1;
+    }
+    let expected = simulations as f64 / BINS as f64;
+    let chi_squared: f64 = counts.iter().map(|n| (f64::from(*n) - expected).powi(2) / expected).sum();
+    // Of 7 degrees of freedom; above 24.3 once in 1000 times.
+    assert!(chi_squared < 24.3, "{counts:?}: {chi_squared}");
+}
+
+#[test]
+fn bad_options_and_starts_are_refused() {
+    let groups = SampleGroups::one(&Communicator::solo());
+    let (problem, ..) = correlated(3);
+    let mut host = Host::new([("x", 3)]);
+    let mut refused = |starts: &[Vec<f64>], options: SamplerOptions| {
+        Sampler::new(&mut host, &problem, &groups, starts, &options).map(|_| ()).unwrap_err().to_string()
+    };
+    let one = [vec![0.0; 3]];
+    let options = |algorithm| SamplerOptions::new(algorithm, 1, 1);
+    for (algorithm, why) in [
+        (Algorithm::Nuts { acceptance: 1.0, depth: 5 }, "acceptance: expected a number between 0 and 1, got 1"),
+        (Algorithm::Nuts { acceptance: 0.5, depth: 0 }, "depth: expected 1 to 20, got 0"),
+        (Algorithm::hmc(0), "steps: expected 1 to"),
+        (Algorithm::Mclmc { energy_variance: f64::NAN, steps: 1, length: None }, "energy_variance: expected"),
+        (Algorithm::Mclmc { energy_variance: 1.0, steps: 1, length: Some(0.0) }, "length: expected a positive"),
+    ] {
+        let text = refused(&one, options(algorithm));
+        assert!(text.contains(why), "{text}");
+    }
+    let text = refused(&one, options(Algorithm::nuts()).chains(0));
+    assert!(text.contains("chains: expected at least 1"), "{text}");
+    let text = refused(&one, options(Algorithm::nuts()).thinning(0));
+    assert!(text.contains("thinning: expected at least 1"), "{text}");
+    let text = refused(&[vec![0.0; 3], vec![0.0; 3]], options(Algorithm::nuts()));
+    assert!(text.contains("2 starts are given; expected 1, or one for each of 4 chains"), "{text}");
+    let text = refused(&[vec![f64::NAN; 3]], options(Algorithm::nuts()).chains(1));
+    assert!(text.contains("the start of chain 0"), "{text}");
+}
+
+/// A step into a region without a finite energy is a divergence and no error.
+#[test]
+fn energies_that_are_not_finite_are_divergences() {
+    // A half-normal number: the energy is infinite below 0.
+    fn half(x: &[f64]) -> (f64, Vec<f64>) {
+        (if x[0] < 0.0 { f64::INFINITY } else { x[0] * x[0] / 2.0 }, x.to_vec())
+    }
+    let likelihood = Given { count: 1, density: half };
+    for algorithm in [Algorithm::nuts(), Algorithm::hmc(5)] {
+        let groups = SampleGroups::one(&Communicator::solo());
+        let options = SamplerOptions::new(algorithm, 0, 300).chains(1);
+        let mut host = Host::new([("x", 1)]);
+        let mut sampler = Sampler::new(&mut host, &likelihood, &groups, &[vec![0.5]], &options).unwrap();
+        let mut divergent = 0;
+        while sampler.step(&mut host).unwrap().is_some() {
+            assert!(sampler.position(0).unwrap()[0] >= 0.0);
+            divergent += u32::from(sampler.statistics(0).unwrap().is_divergent);
+        }
+        assert!(divergent > 0, "{algorithm:?}");
+    }
+}
+
+/// Returns the energies of draws by chain, and the cells of this rank in the last draw of each.
+type Bits = Vec<(u32, Vec<u64>)>;
+
+fn chains(comm: &Communicator, groups: usize, algorithm: Algorithm) -> Result<Bits, InferenceError> {
+    let (groups, own) = SampleGroups::split(comm, groups)?;
+    let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0)?;
+    let ranks = own.size();
+    let mut rank = Rank::new(own, gpu)?;
+    crate::process_grid::set(meshloom::grid::Grid::new([ranks, 1], ranks).unwrap());
+    let likelihood = WhiteNoise::new(&mut rank, [6, 5, 8])?;
+    let start = Vector::zeros(&mut rank.recorder, likelihood.model.domain())?;
+    let options = SamplerOptions::new(algorithm, 22, 2).seed(7);
+    let mut sampler = Sampler::new(&mut rank, &likelihood, &groups, &[start], &options)?;
+    let mut found: Bits = sampler.own().map(|chain| (chain as u32, Vec::new())).collect();
+    while sampler.step(&mut rank)?.is_some() {
+        for (chain, energies) in &mut found {
+            energies.push(sampler.statistics(*chain as usize)?.energy.to_bits());
+        }
+    }
+    let draws = sampler.finish(&mut rank)?;
+    assert_eq!((draws.samples.count(), draws.statistics.len(), draws.chains), (8, 8, 4));
+    for (chain, energies) in &mut found {
+        let own = &draws.statistics[2 * *chain as usize..][..2];
+        assert!(own.iter().map(|own| own.energy.to_bits()).eq(energies[22..].iter().copied()));
+    }
+    let mean = draws.samples.position.get(&mut rank.recorder, "scale")?;
+    found[0].1.push(mean[0].to_bits());
+    Ok(found)
+}
+
+#[test]
+fn chains_have_the_same_bits_for_every_number_of_groups_and_ranks() {
+    for algorithm in [Algorithm::Nuts { acceptance: 0.8, depth: 3 }, Algorithm::hmc(3), Algorithm::mclmc(3)] {
+        let run = |groups: usize, ranks: usize| {
+            let all = run_threads(groups * ranks, |comm| chains(&comm, groups, algorithm)).unwrap();
+            let mut found: Bits = all.into_iter().step_by(ranks).flatten().collect();
+            found.sort_unstable();
+            // The first chain of each group has the mean of all.
+            let means: Vec<u64> =
+                found.iter_mut().filter_map(|(_, bits)| (bits.len() > 24).then(|| bits.pop())?).collect();
+            assert!(means.len() == groups && means.iter().all(|mean| *mean == means[0]));
+            found[0].1.push(means[0]);
+            found
+        };
+        let one = run(1, 1);
+        assert_eq!(one.len(), 4);
+        assert!(one.iter().all(|(_, energies)| energies.len() >= 24 && energies[0] != energies[23]));
+        assert_ne!(one[0].1, one[1].1);
+        for (groups, ranks) in [(1, 2), (2, 1), (4, 2)] {
+            assert_eq!(run(groups, ranks), one, "{algorithm:?}: {groups} groups of {ranks}");
+        }
+    }
+}
+
+#[test]
+fn groups_without_chains_and_other_seeds_are_refused() {
+    let run = |ranks: usize, seeds: fn(usize) -> u64| {
+        let found = run_threads(ranks, |comm| {
+            let (groups, _) = SampleGroups::split(&comm, ranks)?;
+            let (problem, ..) = correlated(3);
+            let mut host = Host::new([("x", 3)]);
+            let options = SamplerOptions::new(Algorithm::nuts(), 1, 1).seed(seeds(comm.rank()));
+            let made = Sampler::new(&mut host, &problem, &groups, &[vec![0.0; 3]], &options);
+            Ok::<_, InferenceError>(made.map(|_| ()))
+        });
+        found.unwrap()
+    };
+    for found in run(5, |_| 0) {
+        let text = found.unwrap_err().to_string();
+        assert!(text.contains("5 groups of samples on 5 ranks: each needs the same number of chains"), "{text}");
+    }
+    for found in run(2, |rank| rank as u64) {
+        assert!(matches!(found, Err(InferenceError::Comm(CommError::Differ { .. }))), "{found:?}");
+    }
+}
