@@ -2,6 +2,7 @@
 
 mod bench;
 mod catalog;
+mod chains;
 mod chatter;
 mod checked;
 mod checked_files;

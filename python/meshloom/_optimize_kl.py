@@ -178,6 +178,36 @@ class Samples:
         sample = together(all_groups(self._likelihood._comm), check, lambda number, _: self._native.sample(number))
         return result(self._likelihood.domain, sample)
 
+    def map(self, function):
+        """Apply a function to all samples.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a sample, a field of the domain of the likelihood: a `Model` or any function.
+
+        Returns
+        -------
+        list
+            Results in the order of the samples; of the position alone if there is no sample.
+
+        Notes
+        -----
+        Collective with the likelihood's `comm`, and over all groups of `sample_groups`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshloom import inference as mi, operators as op
+        >>> unit = op.diagonal(op.Space(x=op.cells(2)), [1.0, 1.0])
+        >>> samples = mi.wiener_filter(mi.Gaussian([2.0, 4.0]).amend(unit))
+        >>> len(samples.map(lambda x: float(np.asarray(x).max())))
+        4
+        """
+        if not callable(function):
+            raise TypeError(f"function: expected a function of a sample, got {type(function).__name__}")
+        return [function(self[number]) for number in range(len(self))] or [function(self.pos)]
+
     def __repr__(self):
         return f"<meshloom.Samples: {len(self)} of {dict(self._likelihood.domain)}>"
 

@@ -11,6 +11,7 @@ NIFTy where the meaning is the same.
 `VariableCovarianceGaussian`, `VariableCovarianceStudentT`       ``.amend(model)`` and ``+``
 `optimize_kl`                                                    fits by MGVI, geoVI or MAP
 `wiener_filter`                                                  the posterior of linear models
+`sample`                                                         Markov chains: NUTS, HMC, MCLMC
 `evidence`                                                       comparison of models
 `check_metric`                                                   test of a likelihood's derivatives
 `sample_groups`                                                  groups of ranks for samples
@@ -39,9 +40,11 @@ Examples
 from ._likelihood import Categorical, DataReport, Gaussian, Likelihood, Poissonian, StudentT, VariableCovarianceGaussian, VariableCovarianceStudentT
 from ._optimize_kl import Evidence, IterationReport, MetricCheck, Samples, check_metric, evidence, optimize_kl, sample_groups, wiener_filter
 from ._priors import CorrelatedField, CorrelatedFieldMaker, InvGammaPrior, LaplacePrior, LogNormalPrior, NormalPrior, UniformPrior
+from ._sample import Chains, sample
 
 __all__ = [
     "Categorical",
+    "Chains",
     "CorrelatedField",
     "CorrelatedFieldMaker",
     "DataReport",
@@ -63,6 +66,7 @@ __all__ = [
     "check_metric",
     "evidence",
     "optimize_kl",
+    "sample",
     "sample_groups",
     "wiener_filter",
 ]

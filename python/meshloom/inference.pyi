@@ -110,6 +110,8 @@ class CorrelatedFieldMaker:
     ) -> None: ...
     def finalize(self, comm: _Comm = None) -> CorrelatedField: ...
 
+_T = TypeVar("_T")
+
 class Samples:
     @property
     def pos(self) -> _Result: ...
@@ -117,8 +119,17 @@ class Samples:
     def __getitem__(self, number: int) -> _Result: ...
     def mean_and_std(self, model: Model, *, ddof: Literal[0, 1] = 1) -> tuple[_Result, _Result]: ...
     def mean(self, model: Model) -> _Result: ...
+    def map(self, function: Callable[[Any], _T]) -> list[_T]: ...
 
-_T = TypeVar("_T")
+class Chains(Samples):
+    n_chains: int
+    n_draws: int
+    statistics: dict[str, ndarray]
+    def draws(self, model: Optional[Model] = None) -> Any: ...
+    def effective_sample_size(self, model: Optional[Model] = None) -> Any: ...
+    def split_r_hat(self, model: Optional[Model] = None) -> Any: ...
+    def to_arviz(self, model: Optional[Model] = None) -> Any: ...
+
 _EachIteration = Union[_T, Callable[[int], _T]]
 _Mode = Literal["linear_resample", "linear_sample", "nonlinear_resample", "nonlinear_sample", "nonlinear_update"]
 _Kwargs = Optional[Mapping[str, Any]]
@@ -152,4 +163,21 @@ def wiener_filter(
     likelihood: Likelihood, position: Optional[_Field] = None, *, n_samples: int = 2, seed: int = 0, draw_linear_kwargs: _Kwargs = None
 ) -> Samples: ...
 def evidence(likelihood: Likelihood, samples: Samples, *, directions: int = 64, probes: int = 8, steps: int = 20, seed: int = 0) -> Evidence: ...
+def sample(
+    likelihood: Likelihood,
+    position: Union[None, _Field, Samples] = None,
+    *,
+    algorithm: Literal["nuts", "hmc", "mclmc"] = "nuts",
+    n_warmup: int = 500,
+    n_draws: int = 500,
+    n_chains: int = 4,
+    thinning: int = 1,
+    seed: int = 0,
+    target_acceptance: Optional[float] = None,
+    max_depth: Optional[int] = None,
+    n_steps: Optional[int] = None,
+    energy_variance: Optional[float] = None,
+    length: Optional[float] = None,
+    progress: Any = None,
+) -> Chains: ...
 def check_metric(likelihood: Likelihood, position: Optional[_Field] = None, *, seed: int = 0) -> MetricCheck: ...

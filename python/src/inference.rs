@@ -318,15 +318,15 @@ impl NativeFit {
 /// A position and samples about it.
 #[pyclass(frozen, module = "meshloom._native")]
 pub struct NativeSamples {
-    handle: Handle<Samples<Rank>>,
-    domain: Vec<LeafShape>,
+    pub handle: Handle<Samples<Rank>>,
+    pub domain: Vec<LeafShape>,
     /// Number of samples, both signs of each.
     #[pyo3(get)]
-    count: usize,
-    sampling: Convergence,
+    pub count: usize,
+    pub sampling: Convergence,
     /// A sentence for each reason not to rely on the position.
     #[pyo3(get)]
-    doubts: Vec<String>,
+    pub doubts: Vec<String>,
 }
 
 impl NativeSamples {

@@ -21,6 +21,7 @@ mod mpi_comm;
 mod operators;
 mod points;
 mod power;
+mod sampler;
 mod search;
 mod session;
 mod simulation;
@@ -80,6 +81,8 @@ mod _native {
     use crate::operators::{NativeLinearization, NativeModel};
     #[pymodule_export]
     use crate::power::{power_of_field, power_of_points};
+    #[pymodule_export]
+    use crate::sampler::{NativeSampler, diagnostics};
     #[pymodule_export]
     use crate::search::Search;
     #[pymodule_export]

@@ -130,12 +130,23 @@ fn infer(world: &mut Rank, parameters: &RunParameters, common: &Common) -> Resul
     if let Some(failure) = state.of_other_options(done, wanted) {
         return Err(failure.into());
     }
+    let (samples, chains, of_chains) = match &parameters.chains {
+        None => (fit.samples().clone(), Value::Null, Vec::new()),
+        Some(chains) => {
+            let bar = common.progress(all.rank(), 1, "drawing");
+            let drawn = chains.draw(&mut rank, &problem.likelihood, &groups, fit.samples(), &bar)?;
+            phases.done("chains");
+            drawn
+        }
+    };
+
     let outputs =
-        Outputs { all: &all, groups: &groups, problem: &problem, samples: fit.samples(), parameters, kind, lognormal };
+        Outputs { all: &all, groups: &groups, problem: &problem, samples: &samples, parameters, kind, lognormal };
     files.extend(outputs.write(&mut rank, &data, fit.history())?);
     phases.done("output");
     let mut report = asked.report(&rank, (kind, lognormal))?;
     report["memory"] = memory;
+    report["chains"] = chains;
     report["finished"] = (fit.end() != Some(FitEnd::Time)).into();
     report["reduced_chi_squared"] = fit.history().last().and_then(|last| last.chi_squared[0]).into();
     report["energy"] = fit.history().last().map(|last| last.energy).into();
@@ -152,6 +163,7 @@ fn infer(world: &mut Rank, parameters: &RunParameters, common: &Common) -> Resul
     let remedies = ["give more --sample-steps", "give more --iterations, or straight samples with --mode mgvi"];
     let mut warnings = fit_state::warnings(fit.history(), remedies);
     warnings.extend(fit_state::doubts(last, expected, &remedy(&problem)));
+    warnings.extend(of_chains);
     let unsettled = fit.unsettled();
     report["settled"] = unsettled.is_none().into();
     // A fit with fewer iterations than settling takes was asked for; it needs no warning.

@@ -8,6 +8,7 @@ use meshloom::io::printable_path;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
+use crate::chains::{ChainOptions, Chains};
 use crate::checked::{Whole, count, sigma, usage};
 use crate::common::{Common, GridParts};
 use crate::config_file::{Configured, FileOptions, defaults};
@@ -105,6 +106,9 @@ pub struct RunOptions {
     /// Steps of conjugate gradients for a sample at most
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 500)]
     sample_steps: i64,
+    #[command(flatten)]
+    #[serde(flatten)]
+    chains: ChainOptions,
     /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow, or as
     /// have the ranks of --grid
     #[arg(long, value_name = "G|auto", default_value = "auto")]
@@ -256,6 +260,8 @@ pub struct RunParameters {
     pub geovi: Option<bool>,
     /// Steps of conjugate gradients for a sample.
     pub sample_steps: u64,
+    /// Markov chains in place of samples.
+    pub chains: Option<Chains>,
     /// Groups of samples; `None` for as many as ranks, samples and the process grid allow.
     groups: Option<usize>,
     pub hyper: HyperParameters,
@@ -425,6 +431,7 @@ impl RunParameters {
             iterations: count("iterations", options.iterations, 1..=MOST)? as u32,
             geovi: options.mode.map(|mode| mode == Mode::Geovi),
             sample_steps: count("sample-steps", options.sample_steps, 1..=MOST)?,
+            chains: options.chains.resolve(options.seed.0)?,
             groups: options.sample_groups.number()?,
             hyper,
             options,

@@ -8,9 +8,11 @@ use meshloom::comm::Op;
 use meshloom::host_memory;
 use meshloom::inference::{
     CgOptions, Data, Draw, Fit, FitOptions, IterationOptions, Likelihood, NewtonOptions, NoiseLevel, Progress,
-    SampleGroups, Sampling, Stream, VectorSpace,
+    SampleGroups, Samples, Sampling, Stream, VectorSpace,
 };
 use meshloom::operators::{OperatorError, Vector};
+
+use serde_json::Value;
 
 use super::parameters::Parameters;
 use super::problem::Problem;
@@ -57,6 +59,12 @@ fn options((parameters, temperatures): (&Parameters, &[f64]), iteration: u32, nu
 /// Result of a fit, and its statistics.
 pub struct Fitted {
     pub fit: Fit<Rank, Rc<Likelihood>>,
+    /// The samples of the fit, or the draws of chains.
+    pub samples: Samples<Rank>,
+    /// What `run.json` says of the chains; null without them.
+    pub chains: Value,
+    /// Warnings of the chains.
+    pub warnings: Vec<String>,
     pub likelihood: Rc<Likelihood>,
     temperatures: Vec<f64>,
 }
@@ -113,7 +121,14 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
     if let Some(failure) = state.of_other_options(done, asked) {
         return Err(failure.into());
     }
-    Ok(Fitted { fit, likelihood, temperatures })
+    let (samples, chains, warnings) = match &parameters.chains {
+        None => (fit.samples().clone(), Value::Null, Vec::new()),
+        Some(chains) => {
+            let bar = common.progress(groups.all().rank(), 1, "drawing");
+            chains.draw(rank, &likelihood, groups, fit.samples(), &bar)?
+        }
+    };
+    Ok(Fitted { fit, samples, chains, warnings, likelihood, temperatures })
 }
 
 /// Returns the bytes of a device that are left for the fit, on the rank with the fewest: parts of a

@@ -89,6 +89,7 @@ fn reconstruct(rank: &mut Rank, arguments: &Arguments, parameters: &Parameters) 
     let advice = "data of less --noise need more steps than there are: --map-only finds the most probable conditions";
     let mut of_fit = fit_state::warnings(fitted.fit.history(), [advice, "give --mode mgvi"]);
     of_fit.extend(fit_state::doubts(last, None, "give --noise as it is, and the --box and cosmology of the data"));
+    of_fit.extend(fitted.warnings.iter().cloned());
     report["warnings"] = warnings.iter().chain(&of_fit).cloned().collect::<Vec<String>>().into();
     outputs.publish(&report, files)?;
     if outputs.all.rank() == 0 {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::chains::ChainOptions;
 use crate::checked::Whole;
 use crate::common::Common;
 use crate::config_file::{Configured, FileOptions, defaults};
@@ -58,6 +59,9 @@ pub struct Options {
     /// Straight samples, or bent ones in the last iteration
     #[arg(long, value_name = "mgvi|geovi", default_value = "mgvi", hide_possible_values = true)]
     pub mode: Mode,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub chains: ChainOptions,
     /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow,
     /// or as have the ranks of --grid
     #[arg(long, value_name = "G|auto", default_value = "auto")]

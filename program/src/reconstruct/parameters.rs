@@ -6,6 +6,7 @@ use meshloom::pm::Config;
 use serde_json::{Value, json};
 
 use super::options::{Mode, Options};
+use crate::chains::Chains;
 use crate::checked::{count, sigma, usage};
 use crate::failure::Failure;
 use crate::sample_groups::Shares;
@@ -22,6 +23,8 @@ pub struct Parameters {
     pub pairs: usize,
     /// Iterations with samples.
     pub iterations: u32,
+    /// Markov chains in place of samples.
+    pub chains: Option<Chains>,
     /// Groups of samples; `None` for as many as ranks, samples and memory allow.
     groups: Option<usize>,
     pub universe: Universe,
@@ -57,6 +60,7 @@ impl Parameters {
             box_size,
             pairs: pairs as usize,
             iterations: iterations as u32,
+            chains: options.chains.resolve(options.seed.0)?,
             groups: options.sample_groups.number()?,
             universe: Universe::new(&options.universe)?,
             options,

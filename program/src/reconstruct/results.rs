@@ -26,7 +26,7 @@ pub fn write(
     outputs: &Outputs<'_>,
     fitted: &Fitted,
 ) -> Result<(Vec<Sealed>, Value), Error> {
-    let position = VectorSpace::copy(problem.rank, &fitted.fit.samples().position)?;
+    let position = VectorSpace::copy(problem.rank, &fitted.samples.position)?;
     let found = evolved(problem, position)?;
     let truth = match problem.truth.take() {
         Some(values) => {
@@ -48,7 +48,7 @@ pub fn write(
     files.extend(written);
     report["agreement"] = agreement;
     if let (Some(truth), Some(std)) = (&truth, &std) {
-        let count = fitted.fit.samples().count();
+        let count = fitted.samples.count();
         report["agreement"]["error_over_std"] = error_over_std(problem, [&found[0], &truth[0], std], count)?.into();
     }
     Ok((files, report))
@@ -82,10 +82,11 @@ fn fields(
 
 /// Chi-squared a cell: of what was found, and the mean of samples. Collective.
 fn chi_squared(problem: &mut Problem<'_, '_>, fitted: &Fitted) -> Result<Value, Error> {
-    let (rank, samples) = (&mut *problem.rank, fitted.fit.samples());
+    let (rank, samples) = (&mut *problem.rank, &fitted.samples);
     let residual = fitted.likelihood.normalized_residual(rank, &samples.position)?;
     let square = residual.map(|residual| VectorSpace::dot(rank, &residual, &residual)).transpose()?;
-    let last = fitted.fit.history().last().filter(|_| samples.count() > 0);
+    let is_of_samples = samples.count() > 0 && fitted.chains.is_null();
+    let last = fitted.fit.history().last().filter(|_| is_of_samples);
     Ok(json!({
         "of_white_noise": square.map(|square| square / problem.cells.total_cells() as f64),
         "of_samples": last.and_then(|last| last.chi_squared[0]),
@@ -100,7 +101,7 @@ fn samples(
     fitted: &Fitted,
     density: &Vector,
 ) -> Result<Option<(Vec<Sealed>, Vector)>, Error> {
-    let samples = fitted.fit.samples();
+    let samples = &fitted.samples;
     if samples.count() == 0 {
         return Ok(None);
     }
@@ -191,7 +192,7 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -
     Ok(json!({
         "command": "reconstruct", "version": env!("CARGO_PKG_VERSION"), "problem": identity,
         "parameters": parameters.object(), "iterations": iterations.collect::<Vec<Value>>(),
-        "samples": fitted.fit.samples().count(),
+        "samples": fitted.samples.count(), "chains": fitted.chains,
         "device": crate::described::device(rank),
         "ranks": outputs.all.size(), "groups": groups.count(), "grid": problem.cells.grid().to_string(),
         "bytes": {

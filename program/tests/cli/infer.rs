@@ -206,6 +206,37 @@ fn a_line_with_noise_is_smoothed_and_outliers_are_forgiven() {
     assert_eq!(report(&scratch.join("wild"))["field_shape"], serde_json::json!([1, 1, 48]));
 }
 
+#[test]
+fn draws_of_chains_are_results_in_place_of_samples() {
+    let scratch = Scratch::new();
+    let truth: Vec<f64> = (0..48).map(|n| (n as f64 / 48.0 * 6.0).sin()).collect();
+    let data: Vec<f64> = truth.iter().zip(normal(48, 9)).map(|(t, n)| t + 0.4 * n).collect();
+    let data = write(&scratch, "line.npy", &[48], &data);
+    let words = "--samples 1 --iterations 3 --noise 0.4 --set flexibility=none --sampler mclmc --sampler-steps 4 --warmup 60 --draws 40 \
+                 --thinning 2 --chains 2";
+    for (ranks, out) in [(Ranks::Threads(1), "one"), (Ranks::Threads(2), "two")] {
+        let outcome = call(&data, &scratch.word(out), words).on(ranks).run();
+        assert!(outcome.status.success(), "{outcome:#?}");
+    }
+    let names = ["mean.npy", "std.npy", "samples.npy", "power_spectrum.csv", "parameters.csv"];
+    let bytes = |out: &str| names.map(|name| fs::read(scratch.join(out).join(name)).unwrap());
+    assert!(bytes("one") == bytes("two"), "draws differ between one rank and two groups");
+    let [mean, std] = ["mean.npy", "std.npy"].map(|name| read(&scratch.join("one").join(name), &[48]));
+    let draws = read(&scratch.join("one/samples.npy"), &[40, 48]);
+    for cell in 0..48 {
+        let own: f64 = (0..40).map(|draw| draws[48 * draw + cell]).sum::<f64>() / 40.0;
+        assert!((own - mean[cell]).abs() < 1e-4, "{own} {}", mean[cell]);
+    }
+    // Truths lie within a few deviations, of which chance alone gives 1 in the mean.
+    let away: f64 = (0..48).map(|n| ((mean[n] - truth[n]) / std[n]).powi(2)).sum::<f64>() / 48.0;
+    assert!((0.1..4.0).contains(&away), "{away}");
+    let chains = &report(&scratch.join("two"))["chains"];
+    assert_eq!((&chains["chains"], &chains["kept"], &chains["sampler"]), (&2.into(), &20.into(), &"mclmc".into()));
+    assert_eq!((&chains["gradients_of_kept"], &chains["divergent"]), (&160.into(), &0.into()));
+    assert!(chains["energy"]["effective_sample_size"].as_f64().unwrap() > 1.0, "{chains:#}");
+    assert!(report(&scratch.join("two"))["seconds"]["chains"].as_f64().unwrap() > 0.0);
+}
+
 /// Returns a column of numbers of a table, without its name.
 fn column_of(path: &Path, column: usize) -> impl Iterator<Item = f64> + use<> {
     let text = fs::read_to_string(path).unwrap();
@@ -531,6 +562,10 @@ fn bad_input_is_refused_with_one_message_and_no_files() {
         (&counts, "--ranks 2 --samples 0 --grid 1x1".into(), 2, "--grid 1x1 makes 2 group(s)"),
         (&counts, "--ranks 3 --grid 2x1".into(), 2, "each of 1 group(s) of samples has 3"),
         (&counts, "--memory 1000".into(), 1, "1000 are allowed"),
+        (&counts, "--draws 5".into(), 2, "belong to --sampler"),
+        (&counts, "--sampler nuts --sampler-steps 5".into(), 2, "--sampler-steps belongs to hmc and mclmc"),
+        (&counts, "--sampler mclmc --draws 3".into(), 2, "--draws is 3"),
+        (&counts, "--sampler hmc --draws 10 --thinning 3".into(), 2, "keeps 3 of 10 draws"),
     ];
     scratch.all_fail(cases.iter().map(|(data, words, code, what)| (call(data, &out, words), *code, *what)));
     let left: Vec<_> = files(scratch.path()).into_iter().filter(|path| path.starts_with(scratch.join("out"))).collect();

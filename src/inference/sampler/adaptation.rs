@@ -110,11 +110,13 @@ pub(super) fn windows(warmup: u32) -> (u32, Vec<u32>) {
     const FIRST: u32 = 75;
     const LAST: u32 = 50;
     const WINDOW: u32 = 25;
+    const SHORT: u32 = 10;
     let (first, last, mut window) = if warmup >= FIRST + LAST + WINDOW {
         (FIRST, LAST, WINDOW)
     } else {
-        let (first, last) = (warmup * 15 / 100, warmup / 10);
-        (first, last, warmup - first - last)
+        // A step size needs some draws after the last change of scales.
+        let (first, last) = (warmup * 15 / 100, (warmup / 10).max(SHORT));
+        (first, last, warmup.saturating_sub(first + last))
     };
     let mut ends = Vec::new();
     let end = warmup - last;
@@ -140,7 +142,8 @@ mod tests {
         assert_eq!(windows(1000), (75, vec![100, 150, 250, 450, 950]));
         assert_eq!(windows(150), (75, vec![100]));
         assert_eq!(windows(100), (15, vec![90]));
-        assert_eq!(windows(10), (10, vec![]));
+        assert_eq!(windows(20), (3, vec![10]));
+        assert_eq!(windows(19), (19, vec![]));
         assert_eq!(windows(0), (0, vec![]));
     }
 
