@@ -200,7 +200,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         fit.check_start(space, start)?;
         if let Some(directory) = &options.directory {
             let identity = fit.identity(space)?;
-            fit.state = Some(StateFile::new(directory, options.existing, groups, identity, options.seed)?);
+            fit.state =
+                Some(StateFile::new((directory, "state.npz"), options.existing, groups, identity, options.seed)?);
         } else if groups.count() > 1 {
             fit.identity(space)?;
         }

@@ -43,6 +43,7 @@ mod newton_cg;
 mod preconditioner;
 mod priors;
 mod report;
+mod rows;
 mod sampler;
 mod samples;
 mod schedule;

@@ -6,17 +6,15 @@
 //! check. The file is replaced as a whole, so that a killed run leaves the state of its last
 //! iteration or of the one before.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::{Identity, LogLikelihood};
 use super::report::{Convergence, IterationReport, Number, Numbers, OUTCOME, SampleOutcome, gather};
+use super::rows::{NewRows, RowLayout, SavedRows};
 use super::samples::Samples;
-use super::vector_space::{Share, Staged, VectorSpace};
-use crate::grid::{Box3, extent, volume};
-use crate::host_memory;
+use super::vector_space::VectorSpace;
 use crate::io::collective::write_npz;
 use crate::io::{IoError, Member, NpzFile, OutputDir};
 
@@ -92,19 +90,19 @@ fn energy_of<S: VectorSpace>(
 }
 
 impl StateFile {
-    /// Opens the state in `directory`, which is created if it does not exist. Collective.
+    /// Opens a state in `directory`, which is created if it does not exist. Collective.
     pub fn new(
-        directory: &Path,
+        (directory, name): (&Path, &str),
         existing: Existing,
         groups: &SampleGroups,
         identity: Identity,
         seed: u64,
     ) -> Result<Self, InferenceError> {
-        let path = directory.join("state.npz");
+        let path = directory.join(name);
         let mut refused = [u32::from(existing == Existing::Refuse && groups.all().rank() == 0 && path.exists())];
         groups.all().broadcast(0, &mut refused)?;
         if refused[0] == 1 {
-            let why = "it is that of a fit, which would be lost: go on from it with `resume` (in Python `resume=True`), \
+            let why = "it would be lost: go on from it with `resume` (in Python `resume=True`), \
                        replace it with `overwrite` (`overwrite=True`), or give another directory";
             return Err(InferenceError::State { path, why: why.into() });
         }
@@ -118,8 +116,38 @@ impl StateFile {
         Ok(StateFile { path, identity, seed })
     }
 
-    fn wrong(&self, why: impl Into<String>) -> InferenceError {
+    pub fn wrong(&self, why: impl Into<String>) -> InferenceError {
         InferenceError::State { path: self.path.clone(), why: why.into() }
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the identity of the likelihood.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Returns the error of a file that cannot be read.
+    pub fn broken(&self, error: IoError) -> InferenceError {
+        self.wrong(format!("{error}; remove it to start anew"))
+    }
+
+    /// Opens the file and checks that it is whole; `None` if it does not exist. Collective over all
+    /// groups.
+    pub fn open(&self, groups: &SampleGroups) -> Result<Option<NpzFile>, InferenceError> {
+        let mut is_there = [u32::from(groups.all().rank() == 0 && self.path.exists())];
+        groups.all().broadcast(0, &mut is_there)?;
+        if is_there[0] == 0 {
+            return Ok(None);
+        }
+        let file = NpzFile::open(&self.path).map_err(|error| self.broken(error))?;
+        if groups.all().rank() == 0 {
+            file.check().map_err(|error| self.broken(error))?;
+        }
+        Ok(Some(file))
     }
 
     /// Writes the state in place of the one before. Collective over all groups.
@@ -133,9 +161,7 @@ impl StateFile {
         let samples = &saved.samples;
         let energy = energy_of(space, likelihood, &samples.position)?;
         let position = space.stage(&samples.position)?;
-        let layout = RowLayout::of(space, groups, &samples.position)?;
-        let (row, first) = (layout.len(), layout.first(groups.place()));
-        let rows = 1 + samples.count() as u64;
+        let rows = NewRows::new(space, groups, &samples.position, 1 + samples.count() as u64)?;
         let identity = self.identity.parts().map(|(_, mark)| mark as i64);
         let head = [VERSION, self.seed as i64, samples.count() as i64, i64::from(saved.drawn_in)];
         let history: Vec<f64> = saved.history.iter().flat_map(IterationReport::numbers).collect();
@@ -144,32 +170,27 @@ impl StateFile {
         let members = [
             Member::new::<i64>("head", &[head.len() as u64]),
             Member::new::<i64>("identity", &[identity.len() as u64]),
-            Member::new::<i64>("boxes", &layout.boxes_shape()),
             Member::new::<f64>("energy", &[1]),
             Member::new::<f64>("history", &[saved.history.len() as u64, REPORT as u64]),
             Member::new::<f64>("outcomes", &[samples.count() as u64, OUTCOME as u64]),
-            Member::new::<f32>("singles", &[rows, row[0]]),
-            Member::new::<f64>("doubles", &[rows, row[1]]),
         ];
+        let vectors = members.len();
+        let members: Vec<Member> = members.into_iter().chain(rows.members()).collect();
         write_npz::<InferenceError>(groups.all(), &self.path, &members, |archive| {
             if groups.all().rank() == 0 {
                 archive.write(0, 0, &head)?;
                 archive.write(1, 0, &identity)?;
-                archive.write(2, 0, &layout.boxes())?;
-                archive.write(3, 0, &[energy])?;
-                archive.write(4, 0, &history)?;
-                archive.write(5, 0, &outcomes)?;
+                archive.write(2, 0, &[energy])?;
+                archive.write(3, 0, &history)?;
+                archive.write(4, 0, &outcomes)?;
+                rows.write_boxes(archive, vectors)?;
             }
-            let mut write = |number: usize, staged: &Staged| {
-                archive.write(6, number as u64 * row[0] + first[0], &staged.singles)?;
-                archive.write(7, number as u64 * row[1] + first[1], &staged.doubles)
-            };
             if groups.index() == 0 {
-                write(0, &position)?;
+                rows.write(archive, vectors, 0, &position)?;
             }
             for sample in samples.own() {
                 if let Some(residual) = samples.residual(sample) {
-                    write(1 + sample, &space.stage(residual)?)?;
+                    rows.write(archive, vectors, 1 + sample as u64, &space.stage(residual)?)?;
                 }
             }
             Ok(())
@@ -184,17 +205,9 @@ impl StateFile {
         likelihood: &dyn LogLikelihood<S>,
         like: &S::Vector,
     ) -> Result<Option<Saved<S>>, InferenceError> {
-        let mut is_there = [u32::from(groups.all().rank() == 0 && self.path.exists())];
-        groups.all().broadcast(0, &mut is_there)?;
-        if is_there[0] == 0 {
-            return Ok(None);
-        }
-        let own = RowLayout::of(space, groups, like)?;
-        let broken = |error: IoError| self.wrong(format!("{error}; remove it to start anew"));
-        let file = NpzFile::open(&self.path).map_err(broken)?;
-        if groups.all().rank() == 0 {
-            file.check().map_err(broken)?;
-        }
+        let layout = RowLayout::of(space, groups, like)?;
+        let Some(file) = self.open(groups)? else { return Ok(None) };
+        let broken = |error: IoError| self.broken(error);
         let member = |name: &str| file.member(name).map_err(broken);
         let integers = |name: &str| member(name).and_then(|own| own.read_i64(0..own.len()).map_err(broken));
         let numbers = |name: &str| member(name).and_then(|own| own.read_f64(0..own.len()).map_err(broken));
@@ -204,37 +217,9 @@ impl StateFile {
         let history = numbers("history")?;
         let outcomes = self.check_outcomes(&numbers("outcomes")?, count)?;
         let energy = numbers("energy")?;
-        let boxes = integers("boxes")?;
-        let (singles, doubles) = (member("singles")?, member("doubles")?);
-        let fits = |layout: &RowLayout| {
-            let [single, double] = layout.len();
-            singles.shape() == [rows, single] && doubles.shape() == [rows, double]
-        };
-        let Some(theirs) = own.of_boxes(&boxes).filter(fits) else {
-            let why = format!(
-                "it has vectors of {:?} and {:?} numbers, which are no cut of this fit's; it is of another model",
-                singles.shape(),
-                doubles.shape()
-            );
-            return Err(self.wrong(why));
-        };
-        let [single, double] = theirs.len();
-        let mut read = |number: u64| -> Result<S::Vector, InferenceError> {
-            let at = |range: Range<u64>, len: u64| number * len + range.start..number * len + range.end;
-            let mut staged = Staged::default();
-            for (part, share) in own.shares(groups.place()).iter().enumerate() {
-                if share.is_double {
-                    let mut read = |range| doubles.read_finite_f64(at(range, double)).map_err(broken);
-                    staged.doubles.extend(theirs.gather(part, share, &mut read)?);
-                } else {
-                    let mut read = |range| singles.read_finite_f32(at(range, single)).map_err(broken);
-                    staged.singles.extend(theirs.gather(part, share, &mut read)?);
-                }
-            }
-            let mut vector = space.like(like)?;
-            space.unstage(&staged, &mut vector)?;
-            Ok(vector)
-        };
+        let saved = SavedRows::open((layout, groups.place()), rows, &file, &broken)?;
+        let saved = saved.map_err(|why| self.wrong(why))?;
+        let mut read = |number: u64| saved.read(space, like, number, &broken);
         let position = read(0)?;
         let block = groups.block(count);
         let residuals = block.clone().map(|sample| read(1 + sample as u64)).collect::<Result<Vec<_>, _>>()?;
@@ -274,14 +259,14 @@ impl StateFile {
     }
 
     /// Refuses the state of another likelihood.
-    fn check_identity(&self, saved: &[i64]) -> Result<(), InferenceError> {
+    pub fn check_identity(&self, saved: &[i64]) -> Result<(), InferenceError> {
         let parts = self.identity.parts();
         if saved.len() != parts.len() {
-            return Err(self.wrong("it is no state of a fit; give another directory"));
+            return Err(self.wrong("it is no state of a fit or of chains; give another directory"));
         }
         match parts.iter().zip(saved).find(|((_, mark), saved)| *mark as i64 != **saved) {
             Some(((name, _), _)) => Err(self.wrong(format!(
-                "it is of another fit, whose {name} differ from this one's; give the same, another directory, or start anew"
+                "it is of another posterior, whose {name} differ from this one's; give the same, another directory, or start anew"
             ))),
             None => Ok(()),
         }
@@ -304,130 +289,6 @@ impl StateFile {
         match (usize::try_from(count), u32::try_from(drawn_in)) {
             (Ok(count), Ok(drawn_in)) => Ok((count, drawn_in)),
             _ => Err(self.wrong(format!("it has {count} samples of iteration {drawn_in}; remove it to start anew"))),
-        }
-    }
-}
-
-/// Numbers of a box in the file.
-const BOX: usize = 6;
-
-/// The shares of each rank of a group: a row of the file has the numbers of one rank after the
-/// other.
-struct RowLayout {
-    ranks: Vec<Vec<Share>>,
-}
-
-/// Returns the count of f32 or f64 of shares.
-fn len(shares: &[Share], is_double: bool) -> u64 {
-    shares.iter().filter(|share| share.is_double == is_double).map(Share::len).sum()
-}
-
-impl RowLayout {
-    /// Returns the layout of the ranks of a group, which is the same for all groups. Collective
-    /// over all groups.
-    fn of<S: VectorSpace>(space: &S, groups: &SampleGroups, x: &S::Vector) -> Result<Self, InferenceError> {
-        let own = space.shares(x)?;
-        let boxes: Vec<u64> =
-            own.iter().flat_map(|share| &share.own).flat_map(|range| [range.start, range.end]).collect();
-        let all = groups.all().all_gather(&boxes)?;
-        let group = groups.all().size() / groups.count() * boxes.len();
-        Ok(RowLayout { ranks: all[..group].chunks(boxes.len().max(1)).map(|boxes| with_boxes(&own, boxes)).collect() })
-    }
-
-    /// Returns the box of each rank and of each part of a vector, as the file keeps them.
-    fn boxes(&self) -> Vec<i64> {
-        let ranges = self.ranks.iter().flatten().flat_map(|share| &share.own);
-        ranges.flat_map(|range| [range.start as i64, range.end as i64]).collect()
-    }
-
-    /// Returns the shape of the boxes.
-    fn boxes_shape(&self) -> [u64; 3] {
-        [self.ranks.len() as u64, self.ranks.first().map_or(0, Vec::len) as u64, BOX as u64]
-    }
-
-    /// Returns the layout of the ranks that wrote these boxes; `None` if they do not cover such
-    /// vectors.
-    fn of_boxes(&self, boxes: &[i64]) -> Option<Self> {
-        let own = self.ranks.first()?;
-        let boxes = boxes.iter().map(|&edge| u64::try_from(edge).ok()).collect::<Option<Vec<u64>>>()?;
-        if own.is_empty() || boxes.is_empty() || boxes.len() % (BOX * own.len()) > 0 {
-            return None;
-        }
-        let ranks: Vec<_> = boxes.chunks(BOX * own.len()).map(|boxes| with_boxes(own, boxes)).collect();
-        let fits = |share: &Share| {
-            share.own.iter().zip(share.shape).all(|(range, n)| range.start <= range.end && range.end <= n)
-        };
-        let is_whole = |part: usize| {
-            let found: u64 = ranks.iter().map(|shares: &Vec<Share>| volume(&shares[part].own)).sum();
-            let times = if own[part].is_replicated { ranks.len() as u64 } else { 1 };
-            found == times * own[part].shape.iter().product::<u64>()
-        };
-        (ranks.iter().flatten().all(fits) && (0..own.len()).all(is_whole)).then_some(RowLayout { ranks })
-    }
-
-    /// Returns the counts of f32 and f64 of a row.
-    fn len(&self) -> [u64; 2] {
-        [false, true].map(|is_double| self.ranks.iter().map(|shares| len(shares, is_double)).sum())
-    }
-
-    /// Returns where the numbers of a rank begin in a row.
-    fn first(&self, rank: usize) -> [u64; 2] {
-        [false, true].map(|is_double| self.ranks[..rank].iter().map(|shares| len(shares, is_double)).sum())
-    }
-
-    /// Returns the shares of a rank.
-    fn shares(&self, rank: usize) -> &[Share] {
-        &self.ranks[rank]
-    }
-
-    /// Returns the numbers of a share of part `part` from a row of this layout, of which `read`
-    /// returns a range.
-    fn gather<T: Copy + Default>(
-        &self,
-        part: usize,
-        own: &Share,
-        read: &mut dyn FnMut(Range<u64>) -> Result<Vec<T>, InferenceError>,
-    ) -> Result<Vec<T>, InferenceError> {
-        let mut found = host_memory::fill("a saved state", T::default(), own.len() as usize)?;
-        let mut first = 0;
-        for shares in &self.ranks {
-            let theirs = &shares[part];
-            let common =
-                [0, 1, 2].map(|a| theirs.own[a].start.max(own.own[a].start)..theirs.own[a].end.min(own.own[a].end));
-            if common.iter().all(|range| !range.is_empty()) && own.fields > 0 {
-                let start = first + len(&shares[..part], own.is_double);
-                let values = read(start..start + theirs.len())?;
-                copy((&theirs.own, &values), (&own.own, &mut found), &common, own.fields);
-                if own.is_replicated {
-                    break;
-                }
-            }
-            first += len(shares, own.is_double);
-        }
-        Ok(found)
-    }
-}
-
-/// Returns the shares with other boxes.
-fn with_boxes(shares: &[Share], boxes: &[u64]) -> Vec<Share> {
-    let of = |edges: &[u64]| -> Box3 { [0, 1, 2].map(|a| edges[2 * a]..edges[2 * a + 1]) };
-    shares.iter().zip(boxes.chunks(BOX)).map(|(share, edges)| Share { own: of(edges), ..share.clone() }).collect()
-}
-
-/// Copies the cells of `common` of each field, line by line.
-fn copy<T: Copy>((from, values): (&Box3, &[T]), (to, found): (&Box3, &mut [T]), common: &Box3, fields: u64) {
-    let at = |cells: &Box3, field: u64, i: u64, j: u64| {
-        let [e0, e1, e2] = extent(cells);
-        let [i, j, k] = [i - cells[0].start, j - cells[1].start, common[2].start - cells[2].start];
-        ((((field * e0 + i) * e1) + j) * e2 + k) as usize
-    };
-    let count = (common[2].end - common[2].start) as usize;
-    for field in 0..fields {
-        for i in common[0].clone() {
-            for j in common[1].clone() {
-                let line = &values[at(from, field, i, j)..][..count];
-                found[at(to, field, i, j)..][..count].copy_from_slice(line);
-            }
         }
     }
 }

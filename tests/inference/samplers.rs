@@ -6,8 +6,8 @@ use meshloom::Rank;
 use meshloom::comm::{CommError, Communicator, run_threads};
 use meshloom::gpu::Gpu;
 use meshloom::inference::{
-    Algorithm, Identity, InferenceError, LogLikelihood, LogLikelihoodAt, SampleGroups, Sampler, SamplerOptions,
-    effective_sample_size, split_r_hat,
+    Algorithm, Existing, Identity, InferenceError, LogLikelihood, LogLikelihoodAt, SampleGroups, Sampler,
+    SamplerOptions, effective_sample_size, split_r_hat,
 };
 use meshloom::operators::Vector;
 use meshloom::random::white_noise;
@@ -351,6 +351,52 @@ fn chains_have_the_same_bits_for_every_number_of_groups_and_ranks() {
             assert_eq!(run(groups, ranks), one, "{algorithm:?}: {groups} groups of {ranks}");
         }
     }
+}
+
+/// Chains on the host as they go on from a state after each of some numbers of draws.
+#[test]
+fn chains_resume_to_the_same_bits() {
+    let directory = std::env::temp_dir().join(format!("meshloom-chains-{}", std::process::id()));
+    let (problem, ..) = correlated(4);
+    let groups = SampleGroups::one(&Communicator::solo());
+    let mut host = Host::new((0..4).map(|i| (format!("{i}"), 1)));
+    let all = |host: &mut Host, options: &SamplerOptions| {
+        let draws = Sampler::new(host, &problem, &groups, &[vec![0.1; 4]], options)?.finish(host)?;
+        let samples: Vec<_> = (0..draws.samples.count()).map(|one| draws.samples.at(host, one).unwrap()).collect();
+        Ok::<_, InferenceError>((draws.samples.position, samples, draws.statistics))
+    };
+    for algorithm in [Algorithm::nuts(), Algorithm::hmc(3), Algorithm::mclmc(2)] {
+        let _ = std::fs::remove_dir_all(&directory);
+        let options = SamplerOptions::new(algorithm, 30, 12).chains(2).thinning(2).seed(2);
+        let whole = all(&mut host, &options).unwrap();
+        let saving = options.clone().state(&directory, Existing::Resume).save_every(7);
+        // Ended within the warm-up and after it, between states.
+        for steps in [10, 26] {
+            let mut sampler = Sampler::new(&mut host, &problem, &groups, &[vec![0.1; 4]], &saving).unwrap();
+            (0..steps).for_each(|_| assert!(sampler.step(&mut host).unwrap().is_some()));
+        }
+        assert!(all(&mut host, &saving).unwrap() == whole, "{algorithm:?}");
+        // It is done; more draws go on from it.
+        assert!(all(&mut host, &saving).unwrap() == whole, "{algorithm:?}");
+        let with = |draws, existing| {
+            let mut options = saving.clone();
+            (options.draws, options.existing) = (draws, existing);
+            options
+        };
+        let more = with(20, Existing::Resume);
+        assert!(all(&mut host, &more).unwrap().2[..6] == whole.2[..6], "{algorithm:?}");
+        let refused = |host: &mut Host, options: SamplerOptions, why: &str| {
+            let error = all(host, &options).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains("chains.npz"), "{error}");
+        };
+        refused(&mut host, saving.clone().seed(3), "another seed");
+        refused(&mut host, saving.clone().thinning(3), "another thinning");
+        refused(&mut host, with(12, Existing::Resume), "raise the number of draws");
+        refused(&mut host, with(20, Existing::Refuse), "it would be lost");
+        std::fs::write(directory.join("chains.npz"), "no archive").unwrap();
+        refused(&mut host, saving.clone(), "remove it to start anew");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]

@@ -6,11 +6,11 @@ use crate::inference::vector_space::{Elementwise, VectorSpace};
 /// Step sizes by dual averaging (Hoffman & Gelman 2014).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DualAverage {
-    center: f64,
-    target: f64,
-    count: f64,
-    error: f64,
-    mean: f64,
+    pub center: f64,
+    pub target: f64,
+    pub count: f64,
+    pub error: f64,
+    pub mean: f64,
 }
 
 impl DualAverage {
@@ -43,8 +43,8 @@ impl DualAverage {
 /// (Robnik et al. 2023).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EnergyAverage {
-    sum: f64,
-    weight: f64,
+    pub sum: f64,
+    pub weight: f64,
 }
 
 impl EnergyAverage {
@@ -78,6 +78,21 @@ pub(super) struct Moments<V> {
 impl<V> Moments<V> {
     pub fn new<S: VectorSpace<Vector = V>>(space: &mut S, like: &V) -> Result<Self, InferenceError> {
         Ok(Moments { count: 0, mean: space.zeros(like)?, squares: space.zeros(like)? })
+    }
+
+    /// Returns those of a state.
+    pub fn resume(count: u32, mean: V, squares: V) -> Self {
+        Moments { count, mean, squares }
+    }
+
+    /// Returns the number of draws.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Returns the mean, and the sum of squared distances from it.
+    pub fn parts(&self) -> [&V; 2] {
+        [&self.mean, &self.squares]
     }
 
     /// Adds a draw.

@@ -80,6 +80,30 @@ impl<V> Flight<V> {
         Ok(Flight { place, square: dots[1], along: dots[2] / norm })
     }
 
+    /// Returns the flight of a state from its place, direction and numbers.
+    pub fn resume<S: VectorSpace<Vector = V>>(
+        space: &mut S,
+        target: &Target<'_, S>,
+        from: &Phase<V>,
+        momentum: V,
+        [square, along]: [f64; 2],
+    ) -> Result<Self, InferenceError> {
+        let (x, mut gradient) = (space.copy(&from.x)?, space.like(&from.x)?);
+        space.multiply(1.0, [target.scale, &from.gradient], 0.0, &mut gradient)?;
+        let place = Rc::new(Phase { x, momentum, gradient, potential: from.potential, kinetic: 0.0 });
+        Ok(Flight { place, square, along })
+    }
+
+    /// Returns the numbers of a state: `g.g` and `g.u`.
+    pub fn numbers(&self) -> [f64; 2] {
+        [self.square, self.along]
+    }
+
+    /// Returns the direction.
+    pub fn direction(&self) -> &V {
+        &self.place.momentum
+    }
+
     /// Starts again at the place of a flight, in a random direction.
     pub fn restart<S: VectorSpace<Vector = V>>(&self, space: &mut S, stream: Stream) -> Result<Self, InferenceError> {
         let Phase { x, gradient, potential, .. } = &*self.place;

@@ -15,9 +15,11 @@ mod microcanonical;
 mod phase;
 mod random;
 mod scale;
+mod state;
 
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use adaptation::{DualAverage, EnergyAverage, Moments, windows};
@@ -32,6 +34,7 @@ use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::report::{Number, Numbers};
 use super::samples::Samples;
+use super::state::{Existing, StateFile};
 use super::vector_space::{Stream, VectorSpace};
 use crate::timeline;
 
@@ -136,13 +139,44 @@ pub struct SamplerOptions {
     pub thinning: Option<u32>,
     /// Seed of all random numbers.
     pub seed: u64,
+    /// Directory in which chains save their state, in one file that is whole at any time.
+    pub directory: Option<PathBuf>,
+    /// The use of a state that is in the directory.
+    pub existing: Existing,
+    /// Number of draws from one state to the next, those of the warm-up included. A state has all
+    /// kept draws, and groups wait for each other to write it; the last draw writes one, too.
+    pub save_every: u32,
 }
 
 impl SamplerOptions {
     /// Creates the options of 4 chains with seed 0 that keep all draws.
     #[must_use]
     pub fn new(algorithm: Algorithm, warmup: u32, draws: u32) -> Self {
-        SamplerOptions { algorithm, chains: 4, warmup, draws, thinning: Some(1), seed: 0 }
+        SamplerOptions {
+            algorithm,
+            chains: 4,
+            warmup,
+            draws,
+            thinning: Some(1),
+            seed: 0,
+            directory: None,
+            existing: Existing::Refuse,
+            save_every: 100,
+        }
+    }
+
+    /// Sets the directory of the state, and what to do with a state that is there.
+    #[must_use]
+    pub fn state(mut self, directory: impl Into<PathBuf>, existing: Existing) -> Self {
+        (self.directory, self.existing) = (Some(directory.into()), existing);
+        self
+    }
+
+    /// Sets [`save_every`](Self::save_every).
+    #[must_use]
+    pub fn save_every(mut self, draws: u32) -> Self {
+        self.save_every = draws;
+        self
     }
 
     /// Sets [`thinning`](Self::thinning).
@@ -221,7 +255,7 @@ struct Chain<S: VectorSpace> {
     average: StepAverage,
     moments: Moments<S::Vector>,
     statistics: DrawStatistics,
-    kept: Vec<Rc<Phase<S::Vector>>>,
+    kept: Vec<S::Vector>,
     of_kept: Vec<DrawStatistics>,
 }
 
@@ -238,6 +272,10 @@ pub struct Draws<S: VectorSpace> {
 
 /// Markov chains over the posterior of a likelihood, given as a reference or an
 /// [`Rc`](std::rc::Rc).
+///
+/// Chains that resume from a state make the same draws as without an interruption. The numbers of
+/// draws, groups and ranks may differ; the other options and the [`Identity`](super::Identity) of
+/// the likelihood must be the same.
 ///
 /// ```
 /// use meshloom::inference::{Algorithm, Likelihood, Sampler, SamplerOptions, SampleGroups, VectorSpace};
@@ -268,6 +306,7 @@ pub struct Sampler<S: VectorSpace, L> {
     options: SamplerOptions,
     /// The chains of this group.
     chains: Vec<Chain<S>>,
+    state: Option<StateFile>,
     /// Draws that are done, with those of the warm-up.
     done: u32,
 }
@@ -301,6 +340,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     ///   would have different numbers of chains.
     /// - [`InferenceError::Invalid`] for another number of starts.
     /// - [`InferenceError::NotFinite`] if the energy of a start is not finite.
+    /// - [`InferenceError::State`] for a state that cannot be resumed from, or that would be lost.
     /// - Errors of the likelihood and the ranks.
     pub fn new(
         space: &mut S,
@@ -309,11 +349,20 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         starts: &[S::Vector],
         options: &SamplerOptions,
     ) -> Result<Self, InferenceError> {
-        let SamplerOptions { algorithm, chains, warmup, draws, thinning, seed } = options;
+        let SamplerOptions { algorithm, chains, warmup, draws, thinning, seed, directory, existing, save_every } =
+            options;
+        let place = directory.as_ref().map(|directory| (directory, existing, save_every));
         let identity = likelihood.identity(space)?;
         let marks = identity.parts().map(|(name, mark)| (name, format!("fingerprint {mark:016x}")));
-        let mut arguments: Vec<(&str, &dyn fmt::Debug)> =
-            vec![("algorithm", algorithm), ("chains", chains), ("warm-up", warmup), ("draws", draws), ("seed", seed)];
+        let mut arguments: Vec<(&str, &dyn fmt::Debug)> = vec![
+            ("algorithm", algorithm),
+            ("chains", chains),
+            ("warm-up", warmup),
+            ("draws", draws),
+            ("thinning", thinning),
+            ("seed", seed),
+            ("state", &place),
+        ];
         arguments.extend(marks.iter().map(|(name, mark)| (*name, mark as &dyn fmt::Debug)));
         groups.all().agree(SAMPLER, &arguments)?;
         algorithm.check()?;
@@ -335,8 +384,20 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             let why = format!("{} starts are given; expected 1, or one for each of {} chains", starts.len(), own.len());
             Err(InferenceError::Invalid { what: "Sampler".into(), why })
         })?;
-        let mut sampler =
-            Sampler { likelihood, groups: groups.clone(), options: options.clone(), chains: Vec::new(), done: 0 };
+        if *save_every == 0 {
+            return Err(InferenceError::options("save_every", "expected at least 1, got 0"));
+        }
+        let open = |directory: &PathBuf| StateFile::new((directory, "chains.npz"), *existing, groups, identity, *seed);
+        let state = directory.as_ref().map(open).transpose()?;
+        let (groups, options) = (groups.clone(), options.clone());
+        let mut sampler = Sampler { likelihood, groups, options, chains: Vec::new(), state: None, done: 0 };
+        if let Some(state) = state {
+            let is_found = *existing == Existing::Resume && sampler.load(space, &state, &starts[0])?;
+            sampler.state = Some(state);
+            if is_found {
+                return Ok(sampler);
+            }
+        }
         for (place, number) in own.enumerate() {
             let start = space.copy(starts.get(place).unwrap_or(&starts[0]))?;
             let chain = sampler.chain(space, number as u32, start)?;
@@ -461,12 +522,12 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     }
 
     /// Moves each chain of this group to its next draw; returns `None` after the last one.
-    /// Collective over the ranks of the group; groups do not wait for each other.
+    /// Collective over the ranks of the group; groups wait for each other only to save a state.
     ///
     /// Blocks twice for each gradient. After an error chains are where the last draw left them.
     ///
     /// # Errors
-    /// - Errors of the likelihood and the ranks.
+    /// - Errors of the likelihood, the ranks and files.
     pub fn step(&mut self, space: &mut S) -> Result<Option<SamplerStep>, InferenceError> {
         if self.done >= self.total() {
             return Ok(None);
@@ -484,9 +545,14 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         self.done += 1;
         if !is_warmup && self.options.thinning.is_some_and(|thinning| (draw + 1).is_multiple_of(thinning)) {
             for chain in &mut self.chains {
-                chain.kept.push(chain.place.clone());
+                chain.kept.push(space.copy(&chain.place.x)?);
                 chain.of_kept.push(chain.statistics);
             }
+        }
+        if let Some(state) = &self.state
+            && (self.done.is_multiple_of(self.options.save_every) || self.done == self.total())
+        {
+            self.save(space, state)?;
         }
         Ok(Some(SamplerStep { draw, is_warmup }))
     }
@@ -505,7 +571,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         }
         let count = (self.options.chains * each) as usize;
         let (first, own) = (self.own().start, &self.chains);
-        let draw = |number: usize| &own[number / each as usize - first].kept[number % each as usize].x;
+        let draw = |number: usize| &own[number / each as usize - first].kept[number % each as usize];
         let like = draw(first * each as usize);
         let mut copy = |space: &mut S, number: usize| space.copy(draw(number));
         let sum = self.groups.sum(space, count, &mut copy, like)?;

@@ -1,0 +1,244 @@
+//! Vectors in a file, row by row, as the ranks of a group hold them.
+
+use std::ops::Range;
+
+use super::error::InferenceError;
+use super::groups::SampleGroups;
+use super::vector_space::{Share, Staged, VectorSpace};
+use crate::grid::{Box3, extent, volume};
+use crate::host_memory;
+use crate::io::collective::Archive;
+use crate::io::{IoError, Member, NpyFile, NpzFile};
+
+/// Names of the members with the boxes of ranks and with the rows of f32 and f64.
+const BOXES: &str = "boxes";
+const SINGLES: &str = "singles";
+const DOUBLES: &str = "doubles";
+
+/// The rows of a file that is written: its last three members.
+pub(super) struct NewRows {
+    layout: RowLayout,
+    place: usize,
+    rows: u64,
+}
+
+impl NewRows {
+    /// Describes `rows` vectors like `like`. Collective over all groups.
+    pub fn new<S: VectorSpace>(
+        space: &S,
+        groups: &SampleGroups,
+        like: &S::Vector,
+        rows: u64,
+    ) -> Result<Self, InferenceError> {
+        Ok(NewRows { layout: RowLayout::of(space, groups, like)?, place: groups.place(), rows })
+    }
+
+    /// Returns the members.
+    pub fn members(&self) -> [Member; 3] {
+        let [single, double] = self.layout.len();
+        [
+            Member::new::<i64>(BOXES, &self.layout.boxes_shape()),
+            Member::new::<f32>(SINGLES, &[self.rows, single]),
+            Member::new::<f64>(DOUBLES, &[self.rows, double]),
+        ]
+    }
+
+    /// Writes the boxes of ranks; `first` is the number of the first of the three members. Call it
+    /// on one rank.
+    pub fn write_boxes(&self, archive: &mut Archive, first: usize) -> Result<(), IoError> {
+        archive.write(first, 0, &self.layout.boxes())
+    }
+
+    /// Writes what this rank holds of a vector.
+    pub fn write(&self, archive: &mut Archive, first: usize, number: u64, own: &Staged) -> Result<(), IoError> {
+        let ([single, double], [to_single, to_double]) = (self.layout.len(), self.layout.first(self.place));
+        archive.write(first + 1, number * single + to_single, &own.singles)?;
+        archive.write(first + 2, number * double + to_double, &own.doubles)
+    }
+}
+
+/// The rows of a file that is read.
+pub(super) struct SavedRows {
+    own: RowLayout,
+    theirs: RowLayout,
+    place: usize,
+    singles: NpyFile,
+    doubles: NpyFile,
+}
+
+impl SavedRows {
+    /// Opens `rows` vectors of a layout, for a rank of it; fails with a sentence if the file has
+    /// others.
+    pub fn open(
+        (own, place): (RowLayout, usize),
+        rows: u64,
+        file: &NpzFile,
+        broken: &dyn Fn(IoError) -> InferenceError,
+    ) -> Result<Result<Self, String>, InferenceError> {
+        let member = |name: &str| file.member(name).map_err(broken);
+        let (boxes, singles, doubles) = (member(BOXES)?, member(SINGLES)?, member(DOUBLES)?);
+        let boxes = boxes.read_i64(0..boxes.len()).map_err(broken)?;
+        let fits = |layout: &RowLayout| {
+            let [single, double] = layout.len();
+            singles.shape() == [rows, single] && doubles.shape() == [rows, double]
+        };
+        let Some(theirs) = own.of_boxes(&boxes).filter(fits) else {
+            return Ok(Err(format!(
+                "it has vectors of {:?} and {:?} numbers, which are no cut of these; it is of another model",
+                singles.shape(),
+                doubles.shape()
+            )));
+        };
+        Ok(Ok(SavedRows { own, theirs, place, singles, doubles }))
+    }
+
+    /// Reads a vector.
+    pub fn read<S: VectorSpace>(
+        &self,
+        space: &mut S,
+        like: &S::Vector,
+        number: u64,
+        broken: &dyn Fn(IoError) -> InferenceError,
+    ) -> Result<S::Vector, InferenceError> {
+        let SavedRows { own, theirs, place, singles, doubles } = self;
+        let [single, double] = theirs.len();
+        let at = |range: Range<u64>, len: u64| number * len + range.start..number * len + range.end;
+        let mut staged = Staged::default();
+        for (part, share) in own.shares(*place).iter().enumerate() {
+            if share.is_double {
+                let mut read = |range| doubles.read_finite_f64(at(range, double)).map_err(broken);
+                staged.doubles.extend(theirs.gather(part, share, &mut read)?);
+            } else {
+                let mut read = |range| singles.read_finite_f32(at(range, single)).map_err(broken);
+                staged.singles.extend(theirs.gather(part, share, &mut read)?);
+            }
+        }
+        let mut vector = space.like(like)?;
+        space.unstage(&staged, &mut vector)?;
+        Ok(vector)
+    }
+}
+
+/// Numbers of a box in the file.
+const BOX: usize = 6;
+
+/// The shares of each rank of a group: a row of the file has the numbers of one rank after the
+/// other.
+pub(super) struct RowLayout {
+    ranks: Vec<Vec<Share>>,
+}
+
+/// Returns the count of f32 or f64 of shares.
+fn len(shares: &[Share], is_double: bool) -> u64 {
+    shares.iter().filter(|share| share.is_double == is_double).map(Share::len).sum()
+}
+
+impl RowLayout {
+    /// Returns the layout of the ranks of a group, which is the same for all groups. Collective
+    /// over all groups.
+    pub fn of<S: VectorSpace>(space: &S, groups: &SampleGroups, x: &S::Vector) -> Result<Self, InferenceError> {
+        let own = space.shares(x)?;
+        let boxes: Vec<u64> =
+            own.iter().flat_map(|share| &share.own).flat_map(|range| [range.start, range.end]).collect();
+        let all = groups.all().all_gather(&boxes)?;
+        let group = groups.all().size() / groups.count() * boxes.len();
+        Ok(RowLayout { ranks: all[..group].chunks(boxes.len().max(1)).map(|boxes| with_boxes(&own, boxes)).collect() })
+    }
+
+    /// Returns the box of each rank and of each part of a vector, as the file keeps them.
+    fn boxes(&self) -> Vec<i64> {
+        let ranges = self.ranks.iter().flatten().flat_map(|share| &share.own);
+        ranges.flat_map(|range| [range.start as i64, range.end as i64]).collect()
+    }
+
+    /// Returns the shape of the boxes.
+    fn boxes_shape(&self) -> [u64; 3] {
+        [self.ranks.len() as u64, self.ranks.first().map_or(0, Vec::len) as u64, BOX as u64]
+    }
+
+    /// Returns the layout of the ranks that wrote these boxes; `None` if they do not cover such
+    /// vectors.
+    fn of_boxes(&self, boxes: &[i64]) -> Option<Self> {
+        let own = self.ranks.first()?;
+        let boxes = boxes.iter().map(|&edge| u64::try_from(edge).ok()).collect::<Option<Vec<u64>>>()?;
+        if own.is_empty() || boxes.is_empty() || boxes.len() % (BOX * own.len()) > 0 {
+            return None;
+        }
+        let ranks: Vec<_> = boxes.chunks(BOX * own.len()).map(|boxes| with_boxes(own, boxes)).collect();
+        let fits = |share: &Share| {
+            share.own.iter().zip(share.shape).all(|(range, n)| range.start <= range.end && range.end <= n)
+        };
+        let is_whole = |part: usize| {
+            let found: u64 = ranks.iter().map(|shares: &Vec<Share>| volume(&shares[part].own)).sum();
+            let times = if own[part].is_replicated { ranks.len() as u64 } else { 1 };
+            found == times * own[part].shape.iter().product::<u64>()
+        };
+        (ranks.iter().flatten().all(fits) && (0..own.len()).all(is_whole)).then_some(RowLayout { ranks })
+    }
+
+    /// Returns the counts of f32 and f64 of a row.
+    fn len(&self) -> [u64; 2] {
+        [false, true].map(|is_double| self.ranks.iter().map(|shares| len(shares, is_double)).sum())
+    }
+
+    /// Returns where the numbers of a rank begin in a row.
+    fn first(&self, rank: usize) -> [u64; 2] {
+        [false, true].map(|is_double| self.ranks[..rank].iter().map(|shares| len(shares, is_double)).sum())
+    }
+
+    /// Returns the shares of a rank.
+    fn shares(&self, rank: usize) -> &[Share] {
+        &self.ranks[rank]
+    }
+
+    /// Returns the numbers of a share of part `part` from a row of this layout, of which `read`
+    /// returns a range.
+    fn gather<T: Copy + Default>(
+        &self,
+        part: usize,
+        own: &Share,
+        read: &mut dyn FnMut(Range<u64>) -> Result<Vec<T>, InferenceError>,
+    ) -> Result<Vec<T>, InferenceError> {
+        let mut found = host_memory::fill("a saved state", T::default(), own.len() as usize)?;
+        let mut first = 0;
+        for shares in &self.ranks {
+            let theirs = &shares[part];
+            let common =
+                [0, 1, 2].map(|a| theirs.own[a].start.max(own.own[a].start)..theirs.own[a].end.min(own.own[a].end));
+            if common.iter().all(|range| !range.is_empty()) && own.fields > 0 {
+                let start = first + len(&shares[..part], own.is_double);
+                let values = read(start..start + theirs.len())?;
+                copy((&theirs.own, &values), (&own.own, &mut found), &common, own.fields);
+                if own.is_replicated {
+                    break;
+                }
+            }
+            first += len(shares, own.is_double);
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the shares with other boxes.
+fn with_boxes(shares: &[Share], boxes: &[u64]) -> Vec<Share> {
+    let of = |edges: &[u64]| -> Box3 { [0, 1, 2].map(|a| edges[2 * a]..edges[2 * a + 1]) };
+    shares.iter().zip(boxes.chunks(BOX)).map(|(share, edges)| Share { own: of(edges), ..share.clone() }).collect()
+}
+
+/// Copies the cells of `common` of each field, line by line.
+fn copy<T: Copy>((from, values): (&Box3, &[T]), (to, found): (&Box3, &mut [T]), common: &Box3, fields: u64) {
+    let at = |cells: &Box3, field: u64, i: u64, j: u64| {
+        let [e0, e1, e2] = extent(cells);
+        let [i, j, k] = [i - cells[0].start, j - cells[1].start, common[2].start - cells[2].start];
+        ((((field * e0 + i) * e1) + j) * e2 + k) as usize
+    };
+    let count = (common[2].end - common[2].start) as usize;
+    for field in 0..fields {
+        for i in common[0].clone() {
+            for j in common[1].clone() {
+                let line = &values[at(from, field, i, j)..][..count];
+                found[at(to, field, i, j)..][..count].copy_from_slice(line);
+            }
+        }
+    }
+}

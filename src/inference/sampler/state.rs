@@ -1,0 +1,197 @@
+//! The state of chains in a file, from which they go on.
+//!
+//! `chains.npz` has for each chain its place, scales, moments and direction, its kept draws, and the
+//! numbers of its adaptation. Gradients are computed again.
+
+use std::ops::Deref;
+use std::rc::Rc;
+
+use super::adaptation::{DualAverage, EnergyAverage, Moments};
+use super::microcanonical::Flight;
+use super::phase::Target;
+use super::{Chain, DrawStatistics, STATISTICS, Sampler, StepAverage};
+use crate::inference::error::InferenceError;
+use crate::inference::log_likelihood::LogLikelihood;
+use crate::inference::report::Numbers;
+use crate::inference::rows::{NewRows, RowLayout, SavedRows};
+use crate::inference::state::StateFile;
+use crate::inference::vector_space::VectorSpace;
+use crate::io::collective::write_npz;
+use crate::io::{IoError, Member};
+use crate::operators::Fingerprint;
+
+/// Version of the file.
+const VERSION: i64 = 1;
+
+/// Rows of a chain before its kept draws: place, scale, mean and squares of moments, direction.
+const ROWS: u64 = 5;
+
+/// Numbers of a chain: step size, those of a flight (whether there is one, square, along), of the
+/// average, and the count of the moments.
+const NUMBERS: usize = 10;
+
+impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
+    /// Returns the numbers by which a state is known to be of these options.
+    fn head(&self) -> [i64; 7] {
+        let options = &self.options;
+        let mut algorithm = Fingerprint::new();
+        algorithm.text(&format!("{:?}", options.algorithm));
+        let thinning = options.thinning.map_or(0, i64::from);
+        let [chains, warmup] = [options.chains, options.warmup].map(i64::from);
+        [VERSION, options.seed as i64, algorithm.value() as i64, chains, warmup, thinning, i64::from(self.done)]
+    }
+
+    /// Number of kept draws of each chain.
+    fn kept(&self, done: u32) -> u64 {
+        let draws = done.saturating_sub(self.options.warmup);
+        self.options.thinning.map_or(0, |thinning| u64::from(draws / thinning))
+    }
+
+    /// Writes the state in place of the one before. Collective over all groups.
+    pub(super) fn save(&self, space: &mut S, file: &StateFile) -> Result<(), InferenceError> {
+        let (chains, kept) = (u64::from(self.options.chains), self.kept(self.done));
+        let each = ROWS + kept;
+        let like = &self.chains[0].place.x;
+        let rows = NewRows::new(space, &self.groups, like, chains * each)?;
+        let identity = file.identity().parts().map(|(_, mark)| mark as i64);
+        let head = self.head();
+        let members = [
+            Member::new::<i64>("head", &[head.len() as u64]),
+            Member::new::<i64>("identity", &[identity.len() as u64]),
+            Member::new::<f64>("numbers", &[chains, NUMBERS as u64]),
+            Member::new::<f64>("statistics", &[chains, kept + 1, STATISTICS as u64]),
+        ];
+        let vectors = members.len();
+        let members: Vec<Member> = members.into_iter().chain(rows.members()).collect();
+        let is_first = self.groups.place() == 0;
+        write_npz::<InferenceError>(self.groups.all(), file.path(), &members, |archive| {
+            if self.groups.all().rank() == 0 {
+                archive.write(0, 0, &head)?;
+                archive.write(1, 0, &identity)?;
+                rows.write_boxes(archive, vectors)?;
+            }
+            for chain in &self.chains {
+                let number = u64::from(chain.number);
+                if is_first {
+                    archive.write(2, number * NUMBERS as u64, &numbers(chain))?;
+                    let statistics: Vec<f64> =
+                        chain.of_kept.iter().chain([&chain.statistics]).flat_map(DrawStatistics::numbers).collect();
+                    archive.write(3, number * (kept + 1) * STATISTICS as u64, &statistics)?;
+                }
+                let direction = chain.flight.as_ref().map_or(&chain.place.momentum, Flight::direction);
+                let [mean, squares] = chain.moments.parts();
+                let own = [&chain.place.x, &chain.scale, mean, squares, direction];
+                for (row, vector) in own.into_iter().chain(&chain.kept).enumerate() {
+                    let staged = space.stage(vector)?;
+                    rows.write(archive, vectors, number * each + row as u64, &staged)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads the chains of this group; returns `false` if there is no file. Collective over all
+    /// groups.
+    pub(super) fn load(&mut self, space: &mut S, file: &StateFile, like: &S::Vector) -> Result<bool, InferenceError> {
+        let layout = RowLayout::of(space, &self.groups, like)?;
+        let Some(archive) = file.open(&self.groups)? else { return Ok(false) };
+        let broken = |error: IoError| file.broken(error);
+        let member = |name: &str| archive.member(name).map_err(broken);
+        let integers = |name: &str| member(name).and_then(|own| own.read_i64(0..own.len()).map_err(broken));
+        let head = integers("head")?;
+        let names = ["version", "seed", "algorithm", "chains", "warm-up", "thinning"];
+        let own = self.head();
+        if head.len() != own.len() {
+            return Err(file.wrong("it is no state of chains; give another directory"));
+        }
+        if let Some((name, _)) = names.iter().zip(head.iter().zip(&own)).find(|(_, (theirs, own))| theirs != own) {
+            return Err(file.wrong(format!(
+                "its chains have another {name}; give the same options, another directory, or start anew"
+            )));
+        }
+        file.check_identity(&integers("identity")?)?;
+        let Some(done) = u32::try_from(head[6]).ok().filter(|done| *done <= self.total()) else {
+            return Err(file.wrong(format!(
+                "it has {} draws with the warm-up, and {} are asked for; raise the number of draws",
+                head[6],
+                self.total()
+            )));
+        };
+        let (chains, kept) = (u64::from(self.options.chains), self.kept(done));
+        let each = ROWS + kept;
+        let rows = SavedRows::open((layout, self.groups.place()), chains * each, &archive, &broken)?;
+        let rows = rows.map_err(|why| file.wrong(why))?;
+        let (all_numbers, all_statistics) = (member("numbers")?, member("statistics")?);
+        let wrong = || file.wrong("its numbers are no state of chains; remove it to start anew");
+        for chain in self.own() {
+            let first = chain as u64 * NUMBERS as u64;
+            let numbers = all_numbers.read_f64(first..first + NUMBERS as u64).map_err(broken)?;
+            let numbers: [f64; NUMBERS] = numbers.try_into().map_err(|_| wrong())?;
+            let [step, is_flying, square, along, average @ .., count] = numbers;
+            let average = self.average(average).ok_or_else(wrong)?;
+            let length = (kept + 1) * STATISTICS as u64;
+            let first = chain as u64 * length;
+            let of_draws = all_statistics.read_f64(first..first + length).map_err(broken)?;
+            let mut statistics: Vec<DrawStatistics> =
+                of_draws.as_chunks::<STATISTICS>().0.iter().map(|own| DrawStatistics::of_numbers(own).0).collect();
+            let Some(last) = statistics.pop().filter(|_| step > 0.0) else { return Err(wrong()) };
+            let mut row = |row: u64| rows.read(space, like, chain as u64 * each + row, &broken);
+            let [x, scale, mean, squares, direction] = [row(0)?, row(1)?, row(2)?, row(3)?, row(4)?];
+            let kept = (0..kept).map(|number| row(ROWS + number)).collect::<Result<Vec<_>, _>>()?;
+            let target = Target { likelihood: &*self.likelihood, scale: &scale };
+            let Some(place) = target.place(space, x)? else { return Err(wrong()) };
+            let place = Rc::new(place);
+            let flight = match is_flying == 1.0 {
+                true => Some(Flight::resume(space, &target, &place, direction, [square, along])?),
+                false => None,
+            };
+            self.chains.push(Chain {
+                number: chain as u32,
+                place: flight.as_ref().map_or(place, |flight| flight.place().clone()),
+                flight,
+                scale,
+                step,
+                average,
+                moments: Moments::resume(count as u32, mean, squares),
+                statistics: last,
+                kept,
+                of_kept: statistics,
+            });
+        }
+        self.done = done;
+        Ok(true)
+    }
+
+    /// Returns the average of some numbers; `None` if there is none.
+    fn average(&self, numbers: [f64; 5]) -> Option<StepAverage> {
+        if !numbers.iter().all(|number| number.is_finite()) {
+            return None;
+        }
+        Some(match self.options.algorithm {
+            super::Algorithm::Mclmc { .. } => {
+                StepAverage::Energy(EnergyAverage { sum: numbers[0], weight: numbers[1] })
+            }
+            _ => {
+                let [center, target, count, error, mean] = numbers;
+                StepAverage::Acceptance(DualAverage { center, target, count, error, mean })
+            }
+        })
+    }
+}
+
+/// Returns the numbers of a chain.
+fn numbers<S: VectorSpace>(chain: &Chain<S>) -> [f64; NUMBERS] {
+    let flight = chain.flight.as_ref().map_or([0.0; 3], |flight| {
+        let [square, along] = flight.numbers();
+        [1.0, square, along]
+    });
+    let average = match chain.average {
+        StepAverage::Energy(EnergyAverage { sum, weight }) => [sum, weight, 0.0, 0.0, 0.0],
+        StepAverage::Acceptance(DualAverage { center, target, count, error, mean }) => {
+            [center, target, count, error, mean]
+        }
+    };
+    let [is_flying, square, along] = flight;
+    let [a, b, c, d, e] = average;
+    [chain.step, is_flying, square, along, a, b, c, d, e, f64::from(chain.moments.count())]
+}
