@@ -3,7 +3,8 @@
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use meshloom::inference::{
-    Algorithm, Draws, Likelihood, SampleGroups, Sampler, SamplerOptions, Samples, effective_sample_size, split_r_hat,
+    Algorithm, Draws, Existing, Likelihood, SampleGroups, Sampler, SamplerOptions, Samples, effective_sample_size,
+    split_r_hat,
 };
 use meshloom::{Error, Rank};
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::checked::{count, usage};
 use crate::failure::Failure;
+use crate::fit_state::State;
 
 /// The options of chains.
 #[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
@@ -52,6 +54,9 @@ pub struct Chains {
     /// Whether their number is the default, which groups of ranks may raise.
     is_default_number: bool,
 }
+
+/// States that chains write.
+const STATES: u32 = 10;
 
 /// Largest value of any of the options.
 const MOST: i64 = 1 << 24;
@@ -111,9 +116,12 @@ impl Chains {
         likelihood: &Likelihood,
         groups: &SampleGroups,
         fitted: &Samples<Rank>,
-        bar: &ProgressBar,
+        (state, bar): (&State, &ProgressBar),
     ) -> Result<(Samples<Rank>, Value, Vec<String>), Error> {
-        let mut options = self.options.clone();
+        // Without --resume a state is of an earlier call.
+        let existing = if state.resumes() { Existing::Resume } else { Existing::Overwrite };
+        let all = self.options.warmup + self.options.draws;
+        let mut options = self.options.clone().state(&state.directory, existing).save_every(all.div_ceil(STATES));
         if self.is_default_number {
             options.chains = options.chains.next_multiple_of(groups.count() as u32);
         }
@@ -128,9 +136,9 @@ impl Chains {
                 starts.push(start);
             }
         }
-        bar.set_length(u64::from(options.warmup) + u64::from(options.draws));
         let mut sampler = Sampler::new(rank, likelihood, groups, &starts, &options)?;
         drop(starts);
+        bar.set_length(u64::from(all));
         while sampler.step(rank)?.is_some() {
             bar.inc(1);
         }

@@ -1,5 +1,6 @@
 """Samplers: Markov chains whose draws follow the posterior."""
 
+import os
 import warnings
 
 import numpy as np
@@ -227,6 +228,10 @@ def sample(
     energy_variance=None,
     length=None,
     progress=None,
+    odir=None,
+    resume=False,
+    overwrite=False,
+    save_every=100,
 ):
     """Sample the posterior by Markov chains.
 
@@ -268,6 +273,16 @@ def sample(
     progress : callable or tqdm bar, optional
         Called as ``progress(draw, draws, what)`` after each draw, where `what` is "warm-up" or
         "draw". Or a progress bar of draws.
+    odir : path-like, optional
+        Directory that stores the state of the chains, ``chains.npz``.
+    resume : bool, default False
+        Go on from the state in `odir` if there is one, to the same draws as without an
+        interruption. `n_draws` may be larger than before.
+    overwrite : bool, default False
+        Replace the state in `odir`.
+    save_every : int, default 100
+        Number of draws, of the warm-up too, from one state to the next. Each state has all kept
+        draws.
 
     Returns
     -------
@@ -278,7 +293,8 @@ def sample(
     ValueError
         If an option is invalid, does not belong to `algorithm`, or differs between ranks.
     meshloom.Error
-        If the energy of a start is not finite, or the device fails.
+        If the energy of a start is not finite, the state in `odir` belongs to other chains, `odir`
+        has a state without `resume` or `overwrite`, or the device fails.
 
     Warns
     -----
@@ -324,15 +340,25 @@ def sample(
         if numbers[3] > numbers[1]:
             raise ValueError(f"thinning: expected at most n_draws = {numbers[1]}, got {numbers[3]}")
         told = _told(progress, numbers[0] + numbers[1], comm)
+        if resume and odir is None:
+            raise ValueError("resume: expected odir, the directory of the state, got None")
+        if overwrite and (resume or odir is None):
+            raise ValueError("overwrite replaces a state in odir: expected odir and no resume")
+        use = "resume" if resume else "overwrite" if overwrite else "refuse"
+        every = whole_number(save_every, "save_every", 1)
+        if every >= 2**31:
+            raise ValueError(f"save_every: expected less than 2^31, got {every}")
+        state = None if odir is None else (os.fspath(odir), use, every)
         own_seed = whole_number(seed, "seed")
         is_fit = isinstance(position, Samples)
         start = None if is_fit or position is None else _given(likelihood, position)
         kind = "samples" if is_fit else given_or_not(position)
         names = ("n_warmup", "n_draws", "n_chains", "thinning")
         alike = {"function": "sample", "algorithm": algorithm, "position": kind, "seed": own_seed, **dict(zip(names, numbers)), **options}
-        return (numbers, options, own_seed, told, start), alike, None
+        alike |= {"odir": given_or_not(odir), "resume": bool(resume), "overwrite": bool(overwrite), "save_every": every}
+        return (numbers, options, own_seed, told, start, state), alike, None
 
-    (numbers, options, own_seed, told, start), _ = gathered(comm, check)
+    (numbers, options, own_seed, told, start, state), _ = gathered(comm, check)
     if isinstance(position, Samples):
         places = [position[chain % len(position)] if len(position) else position.pos for chain in range(numbers[2])]
         starts = [agreed(comm, _given, likelihood, place) for place in places]
@@ -341,13 +367,16 @@ def sample(
         starts = [_native.white_noise(likelihood._comm, leaves, own_seed, 0.1, _START + chain) for chain in range(numbers[2])]
     else:
         starts = [start]
-    native = agreed(comm, lambda: _native.NativeSampler(likelihood._native, starts, (str(algorithm), options), numbers, own_seed))
+    native = agreed(comm, lambda: _native.NativeSampler(likelihood._native, starts, (str(algorithm), options), numbers, own_seed, state))
     total = numbers[0] + numbers[1]
 
     def run(first):
         for draw in range(first, min(first + _TOGETHER, total)):
-            native.step()
-            told(draw, "warm-up" if draw < numbers[0] else "draw")
+            # Chains that go on from a state have fewer draws left.
+            step = native.step()
+            if step is not None:
+                number, is_warmup = step
+                told(number if is_warmup else numbers[0] + number, "warm-up" if is_warmup else "draw")
 
     for first in range(0, total, _TOGETHER):
         agreed(comm, run, first)

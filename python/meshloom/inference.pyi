@@ -179,5 +179,9 @@ def sample(
     energy_variance: Optional[float] = None,
     length: Optional[float] = None,
     progress: Any = None,
+    odir: Union[None, str, PathLike[str]] = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    save_every: int = 100,
 ) -> Chains: ...
 def check_metric(likelihood: Likelihood, position: Optional[_Field] = None, *, seed: int = 0) -> MetricCheck: ...

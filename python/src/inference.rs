@@ -205,6 +205,15 @@ impl NativeOptions {
     }
 }
 
+/// Returns the use of a state, by its name.
+pub fn existing(name: &str) -> Existing {
+    match name {
+        "resume" => Existing::Resume,
+        "overwrite" => Existing::Overwrite,
+        _ => Existing::Refuse,
+    }
+}
+
 /// A directory for the state, and the use of a state that is there.
 type State = Option<(String, String)>;
 
@@ -261,14 +270,7 @@ impl NativeFit {
             let mut options = FitOptions::new(given.len() as u32).each(each).seed(seed).memory(memory);
             (options.time, options.until_settled) = (time, settles);
             if let Some((directory, existing)) = &state {
-                options = options.state(
-                    directory,
-                    match existing.as_str() {
-                        "resume" => Existing::Resume,
-                        "overwrite" => Existing::Overwrite,
-                        _ => Existing::Refuse,
-                    },
-                );
+                options = options.state(directory, self::existing(existing));
             }
             let fit = Fit::new(rank, Rc::new(likelihood.clone()), &groups, &start, &options)?;
             Ok((RefCell::new(fit), ()))

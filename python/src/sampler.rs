@@ -15,7 +15,7 @@ use pyo3::types::PyDict;
 
 use crate::fields::{LeafShape, field, given};
 use crate::handle::Handle;
-use crate::inference::NativeSamples;
+use crate::inference::{NativeSamples, existing};
 use crate::likelihood::NativeLikelihood;
 
 /// Chains until their draws are taken.
@@ -70,13 +70,18 @@ impl NativeSampler {
         options: (String, Bound<'_, PyDict>),
         numbers: [u32; 4],
         seed: u64,
+        state: Option<(String, String, u32)>,
     ) -> PyResult<Self> {
         let (session, [warmup, draws, chains, thinning]) = (&likelihood.handle.session, numbers);
         let starts = starts.into_iter().map(|start| given(session, start)).collect::<PyResult<Vec<_>>>()?;
-        let options = SamplerOptions::new(algorithm(&options.0, &options.1)?, warmup, draws)
+        let mut options = SamplerOptions::new(algorithm(&options.0, &options.1)?, warmup, draws)
             .chains(chains)
             .thinning(thinning)
             .seed(seed);
+        if let Some((directory, use_of_state, every)) = state {
+            let existing = existing(&use_of_state);
+            options = options.state(directory, existing).save_every(every);
+        }
         let (handle, ()) = likelihood.handle.derive(py, move |work, likelihood: &Likelihood| {
             let (groups, rank) = (work.groups.clone(), &mut work.context);
             let is_one = starts.len() == 1;

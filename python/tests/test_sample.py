@@ -86,3 +86,27 @@ def test_samples_are_mapped():
     assert len(found) == 4 and np.array_equal(np.asarray(found[1]), np.asarray(model(samples[1])))
     with pytest.raises(TypeError, match="function"):
         samples.map(3)
+
+
+def test_chains_go_on_from_a_state(tmp_path):
+    likelihood, *_ = measured_twice()
+    options = {"n_warmup": 20, "n_chains": 2, "seed": 4, "max_depth": 3}
+    whole = mi.sample(likelihood, n_draws=12, **options).draws()
+    state = {**options, "odir": tmp_path / "state", "save_every": 5}
+
+    def stop(draw, *_):
+        if draw == 26:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mi.sample(likelihood, n_draws=12, progress=stop, **state)
+    told = []
+    found = mi.sample(likelihood, n_draws=12, resume=True, progress=lambda *what: told.append(what), **state)
+    assert np.array_equal(found.draws(), whole) and told[0] == (25, 32, "draw")
+    assert np.array_equal(mi.sample(likelihood, n_draws=14, resume=True, **state).draws()[:, :12], whole)
+    with pytest.raises(meshloom.Error, match="another seed"):
+        mi.sample(likelihood, n_draws=14, resume=True, **{**state, "seed": 5})
+    with pytest.raises(meshloom.Error, match="it would be lost"):
+        mi.sample(likelihood, n_draws=14, **state)
+    with pytest.raises(ValueError, match="expected odir"):
+        mi.sample(likelihood, resume=True)

@@ -11,6 +11,7 @@ use meshloom::inference::{
 };
 use meshloom::operators::Vector;
 use meshloom::random::white_noise;
+use std::path::Path;
 
 /// `-ln p + x.x / 2` with its gradient, of a density that is no likelihood of data.
 type Density = fn(&[f64]) -> (f64, Vec<f64>);
@@ -302,7 +303,13 @@ fn energies_that_are_not_finite_are_divergences() {
 /// Returns the energies of draws by chain, and the cells of this rank in the last draw of each.
 type Bits = Vec<(u32, Vec<u64>)>;
 
-fn chains(comm: &Communicator, groups: usize, algorithm: Algorithm) -> Result<Bits, InferenceError> {
+/// Runs `steps` draws at most, from a state in a directory if there is one.
+fn chains(
+    comm: &Communicator,
+    groups: usize,
+    algorithm: Algorithm,
+    (state, steps): (Option<&Path>, usize),
+) -> Result<Bits, InferenceError> {
     let (groups, own) = SampleGroups::split(comm, groups)?;
     let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0)?;
     let ranks = own.size();
@@ -310,13 +317,20 @@ fn chains(comm: &Communicator, groups: usize, algorithm: Algorithm) -> Result<Bi
     crate::process_grid::set(meshloom::grid::Grid::new([ranks, 1], ranks).unwrap());
     let likelihood = WhiteNoise::new(&mut rank, [6, 5, 8])?;
     let start = Vector::zeros(&mut rank.recorder, likelihood.model.domain())?;
-    let options = SamplerOptions::new(algorithm, 22, 2).seed(7);
+    let mut options = SamplerOptions::new(algorithm, 22, 2).seed(7);
+    if let Some(state) = state {
+        options = options.state(state, Existing::Resume).save_every(5);
+    }
     let mut sampler = Sampler::new(&mut rank, &likelihood, &groups, &[start], &options)?;
     let mut found: Bits = sampler.own().map(|chain| (chain as u32, Vec::new())).collect();
-    while sampler.step(&mut rank)?.is_some() {
+    for _ in 0..steps {
+        sampler.step(&mut rank)?;
         for (chain, energies) in &mut found {
             energies.push(sampler.statistics(*chain as usize)?.energy.to_bits());
         }
+    }
+    if steps < 24 {
+        return Ok(found);
     }
     let draws = sampler.finish(&mut rank)?;
     assert_eq!((draws.samples.count(), draws.statistics.len(), draws.chains), (8, 8, 4));
@@ -333,7 +347,7 @@ fn chains(comm: &Communicator, groups: usize, algorithm: Algorithm) -> Result<Bi
 fn chains_have_the_same_bits_for_every_number_of_groups_and_ranks() {
     for algorithm in [Algorithm::Nuts { acceptance: 0.8, depth: 3 }, Algorithm::hmc(3), Algorithm::mclmc(3)] {
         let run = |groups: usize, ranks: usize| {
-            let all = run_threads(groups * ranks, |comm| chains(&comm, groups, algorithm)).unwrap();
+            let all = run_threads(groups * ranks, |comm| chains(&comm, groups, algorithm, (None, 24))).unwrap();
             let mut found: Bits = all.into_iter().step_by(ranks).flatten().collect();
             found.sort_unstable();
             // The first chain of each group has the mean of all.
@@ -350,6 +364,15 @@ fn chains_have_the_same_bits_for_every_number_of_groups_and_ranks() {
         for (groups, ranks) in [(1, 2), (2, 1), (4, 2)] {
             assert_eq!(run(groups, ranks), one, "{algorithm:?}: {groups} groups of {ranks}");
         }
+        // A state of one rank goes on in two groups of two.
+        let directory = std::env::temp_dir().join(format!("meshloom-any-chains-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        run_threads(1, |comm| chains(&comm, 1, algorithm, (Some(&directory), 12))).unwrap();
+        let rest = run_threads(4, |comm| chains(&comm, 2, algorithm, (Some(&directory), 14))).unwrap();
+        for (chain, energies) in rest.into_iter().flatten() {
+            assert_eq!(energies[..], one[chain as usize].1[10..24], "{algorithm:?}");
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }
 

@@ -134,7 +134,7 @@ fn infer(world: &mut Rank, parameters: &RunParameters, common: &Common) -> Resul
         None => (fit.samples().clone(), Value::Null, Vec::new()),
         Some(chains) => {
             let bar = common.progress(all.rank(), 1, "drawing");
-            let drawn = chains.draw(&mut rank, &problem.likelihood, &groups, fit.samples(), &bar)?;
+            let drawn = chains.draw(&mut rank, &problem.likelihood, &groups, fit.samples(), (&state, &bar))?;
             phases.done("chains");
             drawn
         }

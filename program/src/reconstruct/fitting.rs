@@ -125,7 +125,7 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
         None => (fit.samples().clone(), Value::Null, Vec::new()),
         Some(chains) => {
             let bar = common.progress(groups.all().rank(), 1, "drawing");
-            chains.draw(rank, &likelihood, groups, fit.samples(), &bar)?
+            chains.draw(rank, &likelihood, groups, fit.samples(), (state, &bar))?
         }
     };
     Ok(Fitted { fit, samples, chains, warnings, likelihood, temperatures })

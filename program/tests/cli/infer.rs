@@ -230,6 +230,11 @@ fn draws_of_chains_are_results_in_place_of_samples() {
     // Truths lie within a few deviations, of which chance alone gives 1 in the mean.
     let away: f64 = (0..48).map(|n| ((mean[n] - truth[n]) / std[n]).powi(2)).sum::<f64>() / 48.0;
     assert!((0.1..4.0).contains(&away), "{away}");
+    // The fit and the chains are done: nothing changes.
+    let again = call(&data, &scratch.word("two"), words).words(&["--resume"]).run();
+    assert!(again.status.success() && bytes("one") == bytes("two"), "{again:#?}");
+    let other = call(&data, &scratch.word("two"), &words.replace("--warmup 60", "--warmup 50")).words(&["--resume"]);
+    other.run().is_error("another warm-up", 1, &["chains.npz", "another warm-up"]);
     let chains = &report(&scratch.join("two"))["chains"];
     assert_eq!((&chains["chains"], &chains["kept"], &chains["sampler"]), (&2.into(), &20.into(), &"mclmc".into()));
     assert_eq!((&chains["gradients_of_kept"], &chains["divergent"]), (&160.into(), &0.into()));
