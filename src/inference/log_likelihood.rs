@@ -129,12 +129,39 @@ pub trait FieldPreconditioner<S: VectorSpace>: Precondition<S> {
         like: &S::Vector,
     ) -> Result<(), InferenceError>;
 
-    /// Fills the part of `out` with about one standard deviation of each mode, as if the precision
-    /// were the same everywhere.
+    /// Fills the part of `out` with about one standard deviation of each number, if the inverse is
+    /// nearly diagonal; otherwise returns `false`.
     ///
     /// # Errors
     /// - Errors of the vector space.
-    fn scale(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError>;
+    fn scale(&self, _space: &mut S, _out: &mut S::Vector) -> Result<bool, InferenceError> {
+        Ok(false)
+    }
+
+    /// Computes `out = S v` with a symmetric `S` whose square is the inverse, if that is not
+    /// nearly diagonal.
+    ///
+    /// # Errors
+    /// - [`InferenceError::Invalid`] if the inverse is nearly diagonal.
+    /// - Errors of the vector space.
+    fn root(&self, _space: &mut S, _v: &S::Vector, _out: &mut S::Vector) -> Result<(), InferenceError> {
+        let why = "its inverse is nearly diagonal: take its scale".into();
+        Err(InferenceError::Invalid { what: format!("the root of `{}`", self.part()), why })
+    }
+
+    /// Returns the numbers that [`restore`](Self::restore) builds the inverse from, as many before it
+    /// is built.
+    fn numbers(&self) -> &[f64] {
+        &[]
+    }
+
+    /// Builds the inverse from its [`numbers`](Self::numbers).
+    ///
+    /// # Errors
+    /// - Errors of the vector space.
+    fn restore(&mut self, _space: &mut S, _numbers: &[f64]) -> Result<(), InferenceError> {
+        Ok(())
+    }
 
     /// Takes the numbers of the first group, which other devices may have rounded differently.
     /// Collective over all groups.

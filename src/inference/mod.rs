@@ -32,6 +32,7 @@ mod draw;
 mod error;
 mod evidence;
 mod fields;
+mod filter_preconditioner;
 mod fit;
 mod footprint;
 mod groups;

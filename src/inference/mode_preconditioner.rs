@@ -22,8 +22,9 @@ use super::groups::SampleGroups;
 use super::log_likelihood::FieldPreconditioner;
 use super::vector_space::{Reduction, Stream, VectorSpace};
 use crate::gpu::{Array, Kernel, KernelSource, RawArray};
+use crate::grid::Mesh;
 use crate::operators::{
-    Contents, Direction, ExcitedModes, Hartley, Leaf, Linear, Model, OperatorError, PointwiseOperator, Space, Vector,
+    Contents, Direction, Hartley, Leaf, Linear, Model, OperatorError, PointwiseOperator, Space, Vector,
 };
 use crate::rank::Rank;
 
@@ -90,11 +91,10 @@ pub(super) struct ModePreconditioner {
 }
 
 impl ModePreconditioner {
-    /// Creates the part of `modes`.
-    pub fn new(modes: ExcitedModes) -> Result<Self, InferenceError> {
-        let ExcitedModes { leaf, mesh, amplitude } = modes;
+    /// Creates the part of a leaf at the modes of a mesh, with their amplitudes.
+    pub fn new(leaf: String, mesh: &Mesh, amplitude: Array<f32>) -> Result<Self, InferenceError> {
         let [one, all] = [1, LEVELS as u64].map(|batch| {
-            let leaves = [Leaf::modes(&mesh), Leaf::cells(&mesh)];
+            let leaves = [Leaf::modes(mesh), Leaf::cells(mesh)];
             leaves.map(|own| Space::of("field", if batch > 1 { own.batch(batch) } else { own }))
         });
         let ([modes, cells], [many_modes, many_cells]) = (one, all);
@@ -218,14 +218,14 @@ impl FieldPreconditioner<Rank> for ModePreconditioner {
         Ok(())
     }
 
-    fn scale(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), InferenceError> {
+    fn scale(&self, rank: &mut Rank, out: &mut Vector) -> Result<bool, InferenceError> {
         // Amplitudes are in units in which the sum of the precision is 1.
         const SCALE: &str = "fn f(x: f32) -> f32 { return inverseSqrt(1.0 + x * x); }";
         let amplitude = Vector::over(&self.spaces[0], vec![Contents::Device(self.amplitude.clone())])?;
         let scale = self.map(rank, SCALE, &amplitude, false)?;
         let (scale, out) = (scale.single()?, out.array(&self.leaf)?);
         rank.recorder.copy(scale, 0, out, 0, scale.len())?;
-        Ok(())
+        Ok(true)
     }
 
     fn share(&mut self, rank: &mut Rank, groups: &SampleGroups) -> Result<(), InferenceError> {

@@ -18,7 +18,7 @@
 //! ```text
 //! P = D + S + w E^-1 w^T
 //! ```
-//! Building it takes one product for each field and up to `3 + SOLVES` for each direction. Applying
+//! Building it takes the products of the fields and up to `3 + SOLVES` for each direction. Applying
 //! it takes the inner products with all `w` and waits twice.
 
 use super::conjugate_gradient::Precondition;
@@ -303,12 +303,13 @@ impl<S: VectorSpace> Builder<'_, S> {
     fn finish(mut self, space: &mut S, like: &S::Vector) -> Result<Preconditioner<S>, InferenceError> {
         let (at, fixed) = (self.at, self.fixed);
         for (number, field) in self.fields.iter_mut().enumerate() {
+            let products = &mut self.products;
             let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| {
+                *products += 1;
                 at.metric(space, v, out)?;
                 clear(space, fixed, out)
             };
             field.build(space, &mut metric, STREAM.below([0, number as u32, 0]), like)?;
-            self.products += 1;
         }
         let Directions { q, rest } = self.directions(space, like)?;
         let scale = (1.0 + rest).sqrt();

@@ -130,6 +130,7 @@ pub trait Linearized {
     }
 
     /// Returns the leaves of the domain that excite the modes of a field. By default there is none.
+    /// A leaf at modes has their amplitudes; one at cells is filtered in a way that is not known.
     ///
     /// # Errors
     /// Same as [`Differentiable::apply`].
@@ -139,15 +140,16 @@ pub trait Linearized {
 }
 
 /// A leaf at all modes of a grid whose numbers, times an amplitude each and Hartley transformed,
-/// make a field. Preconditioners build on it.
+/// make a field; or a leaf at the cells of a grid that makes a field by about a filter.
+/// Preconditioners build on it.
 #[derive(Clone, Debug)]
 pub struct ExcitedModes {
     /// The name of the leaf.
     pub leaf: String,
     /// The grid.
     pub mesh: Mesh,
-    /// The amplitude of each mode of this rank.
-    pub amplitude: Array<f32>,
+    /// The amplitude of each mode of this rank; `None` for a leaf at cells.
+    pub amplitude: Option<Array<f32>>,
 }
 
 /// An operator that can be composed with others. Clones share the operator.

@@ -12,9 +12,10 @@ use super::gradient::{
 use super::traffic::Traffic;
 use super::{Config, SimulationError};
 use crate::gpu::Array;
-use crate::grid::Cost;
+use crate::grid::{Cost, Mesh};
 use crate::operators::{
-    Contents, Differentiable, Fingerprint, Leaf, Linearized, OperatorCost, OperatorError, Signature, Space, Vector,
+    Contents, Differentiable, ExcitedModes, Fingerprint, Leaf, Linearized, OperatorCost, OperatorError, Signature,
+    Space, Vector,
 };
 use crate::rank::Rank;
 
@@ -371,6 +372,13 @@ impl Linearized for SimulationAt {
             dx.set(&mut rank.recorder, COSMOLOGY, &found)?;
         }
         Ok(())
+    }
+
+    fn excited(&self, _rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+        let noise = self.operator.domain().leaves().find_map(|(name, leaf)| Some((name, leaf.mesh()?)));
+        let modes =
+            |(name, mesh): (&str, &Mesh)| ExcitedModes { leaf: name.into(), mesh: mesh.clone(), amplitude: None };
+        Ok(noise.map(modes).into_iter().collect())
     }
 }
 

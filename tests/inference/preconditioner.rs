@@ -3,13 +3,17 @@
 use super::host_models::{Host, Noise, Problem, linear};
 use super::shared::{field, flat, grid, ranks};
 use meshloom::comm::{Communicator, run_threads};
+use meshloom::cosmology::Cosmology;
 use meshloom::gpu::Gpu;
 use meshloom::inference::{
-    AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitations, Expansion, FieldPrior, Fit,
-    FitOptions, InferenceError, IterationOptions, Likelihood, NewtonStop, Precondition, Preconditioner,
-    Preconditioning, PriorSpectrum, SampleGroups, Sampling, VectorSpace,
+    Algorithm, AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitations, Existing, Expansion,
+    FieldPrior, Fit, FitOptions, InferenceError, IterationOptions, Likelihood, NewtonStop, NoiseLevel, Precondition,
+    Preconditioner, Preconditioning, PriorSpectrum, SampleGroups, Sampler, SamplerOptions, Sampling, Stream,
+    VectorSpace,
 };
-use meshloom::operators::{Leaf, Model, PointwiseOperator, Vector};
+use meshloom::mesh::Window;
+use meshloom::operators::{Leaf, Model, PointwiseOperator, Space, Vector};
+use meshloom::pm::{Config, Observable, SimulationOperator};
 use meshloom::random::white_noise;
 use meshloom::{Mesh, Rank};
 
@@ -245,4 +249,83 @@ fn any_model_may_be_preconditioned() {
         assert!(apart < 1e-8, "{apart}");
         assert!(fixed.is_empty() || found.x[10..].iter().all(|&x| x == 0.0));
     }
+}
+
+/// Returns the likelihood of a noisy density that a run has made, and the white noise of the run.
+fn evolved(rank: &mut Rank, noise_std: f64) -> Result<(Likelihood, Vector), InferenceError> {
+    let grid = Some(crate::process_grid::of(rank).parts());
+    let base = Config { window: Window::Tsc, cosmology: Cosmology::simple(), grid, ..Config::default() };
+    let config = Config { particles: 12, mesh: 12, box_size: 240.0, steps: 2, ..base };
+    let run = Model::new(SimulationOperator::new(rank, config, 1, &[Observable::Density])?);
+    let truth = noise_of(rank, run.domain(), 31)?;
+    let mut density = run.value(rank, &truth)?;
+    let error = noise_of(rank, run.target(), 32)?;
+    rank.vector_axpby(noise_std, &error, 1.0, &mut density)?;
+    let values = density.get(&mut rank.recorder, "density")?;
+    let Some((name, leaf)) = run.target().only() else { unreachable!("one observable") };
+    let data = Data { name, leaf, values: &values, mask: None };
+    Ok((Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(noise_std))?.amend(&run)?, truth))
+}
+
+/// Returns white noise of a seed.
+fn noise_of(rank: &mut Rank, space: &Space, seed: u64) -> Result<Vector, InferenceError> {
+    let mut noise = Vector::new(&rank.gpu, space)?;
+    rank.white_noise(Stream(seed), &mut noise)?;
+    Ok(noise)
+}
+
+#[test]
+fn initial_conditions_are_found_in_fewer_steps() {
+    let rules = CgOptions { maxiter: Some(500), ..CgOptions::resnorm(0.02) };
+    let mut first = None;
+    for parts in [[1, 1], [3, 1]] {
+        let found = ranks(parts, |rank| {
+            let (likelihood, truth) = evolved(rank, 0.05)?;
+            let own = preconditioner(rank, &likelihood, &truth)?;
+            assert_eq!((own.products(), own.directions()), (4, 0));
+            let draw = |rank: &mut Rank, own: Option<&Preconditioner<Rank>>| {
+                let expansion = Expansion::new(rank, &likelihood, &truth, &[])?.with_preconditioner(own);
+                expansion.linear(rank, &Excitations::Seed(3), [0, 0], &rules)
+            };
+            let found = draw(rank, Some(&own))?;
+            if parts == [1, 1] {
+                let plain = draw(rank, None)?;
+                assert!(plain.error_ratio <= 1.0 && found.error_ratio <= 1.0);
+                println!("{} steps instead of {}", found.iterations, plain.iterations);
+                assert!(3 * found.iterations <= plain.iterations, "{} {}", found.iterations, plain.iterations);
+            }
+            flat(rank, &found.x)
+        });
+        let mut all: Vec<(usize, u32)> = found.concat().iter().map(|&(at, x)| (at, (x as f32).to_bits())).collect();
+        all.sort_unstable();
+        assert!(first.get_or_insert_with(|| all.clone()) == &all, "{parts:?} differs");
+    }
+}
+
+/// Chains in the same units: the state keeps the precision of modes.
+#[test]
+fn chains_of_initial_conditions_resume_on_other_ranks() {
+    let directory = std::env::temp_dir().join(format!("meshloom-conditions-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let run = |parts: [usize; 2], state: bool, steps: usize| {
+        let energies = ranks(parts, |rank| {
+            let (likelihood, truth) = evolved(rank, 0.05)?;
+            let groups = SampleGroups::one(&rank.comm);
+            let mut options = SamplerOptions::new(Algorithm::hmc(2), 4, 2).chains(1);
+            if state {
+                options = options.state(&directory, Existing::Resume).save_every(3);
+            }
+            let mut sampler = Sampler::new(rank, &likelihood, &groups, &[truth], &options)?;
+            let mut energies = Vec::new();
+            while energies.len() < steps && sampler.step(rank)?.is_some() {
+                energies.push(sampler.statistics(0)?.energy.to_bits());
+            }
+            Ok(energies)
+        });
+        energies[0].clone()
+    };
+    let whole = run([1, 1], false, 6);
+    assert_eq!(run([1, 1], true, 4), whole[..4]);
+    assert_eq!(run([2, 1], true, 6), whole[3..]);
+    std::fs::remove_dir_all(&directory).unwrap();
 }

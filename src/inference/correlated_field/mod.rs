@@ -383,6 +383,6 @@ impl Linearized for At {
             amplitude = next;
         }
         let mesh = modes.only().and_then(|(_, leaf)| leaf.mesh()).cloned();
-        Ok(mesh.map(|mesh| ExcitedModes { leaf: xi.clone(), mesh, amplitude }).into_iter().collect())
+        Ok(mesh.map(|mesh| ExcitedModes { leaf: xi.clone(), mesh, amplitude: Some(amplitude) }).into_iter().collect())
     }
 }

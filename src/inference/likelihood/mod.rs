@@ -24,6 +24,7 @@ use crate::operators::{Contents, ExcitedModes, Fingerprint, Leaf, Model, Space, 
 use crate::rank::Rank;
 
 use super::error::InferenceError;
+use super::filter_preconditioner::FilterPreconditioner;
 use super::log_likelihood::{FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
 use super::mode_preconditioner::ModePreconditioner;
 use crate::host_memory;
@@ -470,8 +471,14 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
                 }
             }
         }
-        let part = |modes| Ok(Box::new(ModePreconditioner::new(modes)?) as Box<dyn FieldPreconditioner<Rank>>);
-        all.into_iter().map(part).collect()
+        let mut part = |modes: ExcitedModes| -> Result<Box<dyn FieldPreconditioner<Rank>>, InferenceError> {
+            let ExcitedModes { leaf, mesh, amplitude } = modes;
+            Ok(match amplitude {
+                Some(amplitude) => Box::new(ModePreconditioner::new(leaf, &mesh, amplitude)?),
+                None => Box::new(FilterPreconditioner::new(rank, leaf, &mesh)?),
+            })
+        };
+        all.into_iter().map(&mut part).collect()
     }
 
     fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {

@@ -126,6 +126,10 @@ pub(super) fn windows(warmup: u32) -> (u32, Vec<u32>) {
     const LAST: u32 = 50;
     const WINDOW: u32 = 25;
     const SHORT: u32 = 10;
+    const LEAST: u32 = 20;
+    if warmup < LEAST {
+        return (warmup, Vec::new());
+    }
     let (first, last, mut window) = if warmup >= FIRST + LAST + WINDOW {
         (FIRST, LAST, WINDOW)
     } else {
@@ -136,9 +140,6 @@ pub(super) fn windows(warmup: u32) -> (u32, Vec<u32>) {
     let mut ends = Vec::new();
     let end = warmup - last;
     let mut at = first;
-    if warmup < 20 {
-        return (warmup, ends);
-    }
     while at < end {
         // The last window takes what a next one would not fill.
         at = if at + 3 * window > end { end } else { at + window };

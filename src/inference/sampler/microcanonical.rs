@@ -57,7 +57,7 @@ impl<V> Flight<V> {
         stream: Stream,
     ) -> Result<Self, InferenceError> {
         let (x, mut gradient) = (space.copy(&from.x)?, space.like(&from.x)?);
-        space.multiply(1.0, [target.scale, &from.gradient], 0.0, &mut gradient)?;
+        target.scale.apply(space, (1.0, &from.gradient), 0.0, &mut gradient)?;
         Flight::turn(space, (x, gradient, from.potential), stream)
     }
 
@@ -89,7 +89,7 @@ impl<V> Flight<V> {
         [square, along]: [f64; 2],
     ) -> Result<Self, InferenceError> {
         let (x, mut gradient) = (space.copy(&from.x)?, space.like(&from.x)?);
-        space.multiply(1.0, [target.scale, &from.gradient], 0.0, &mut gradient)?;
+        target.scale.apply(space, (1.0, &from.gradient), 0.0, &mut gradient)?;
         let place = Rc::new(Phase { x, momentum, gradient, potential: from.potential, kinetic: 0.0 });
         Ok(Flight { place, square, along })
     }
@@ -132,7 +132,7 @@ impl<V> Flight<V> {
         let mut direction = space.copy(momentum)?;
         space.axpby(first.of_gradient, gradient, first.of_direction, &mut direction)?;
         let mut to = space.copy(x)?;
-        space.multiply(step, [target.scale, &direction], 1.0, &mut to)?;
+        target.scale.apply(space, (step, &direction), 1.0, &mut to)?;
         let mut noise = space.like(x)?;
         space.white_noise(stream, &mut noise)?;
         let arrive = |space: &mut S| {
@@ -140,7 +140,7 @@ impl<V> Flight<V> {
             let (mut plain, mut gradient) = (space.like(&to)?, space.like(&to)?);
             at.gradient(space, &mut plain)?;
             space.axpby(1.0, &to, 1.0, &mut plain)?;
-            space.multiply(1.0, [target.scale, &plain], 0.0, &mut gradient)?;
+            target.scale.apply(space, (1.0, &plain), 0.0, &mut gradient)?;
             let energy = at.energy(space)?;
             let dots = space.reduce(&[
                 Reduction::Dot(&to, &to),

@@ -27,7 +27,7 @@ use hamiltonian::{Moved, hmc, nuts};
 use microcanonical::Flight;
 use phase::{Phase, Target};
 use random::Uniforms;
-use scale::initial_scale;
+use scale::Scale;
 
 use super::error::InferenceError;
 use super::groups::SampleGroups;
@@ -250,7 +250,7 @@ struct Chain<S: VectorSpace> {
     place: Rc<Phase<S::Vector>>,
     /// The direction of MCLMC.
     flight: Option<Flight<S::Vector>>,
-    scale: S::Vector,
+    scale: Scale<S>,
     step: f64,
     average: StepAverage,
     moments: Moments<S::Vector>,
@@ -417,7 +417,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
 
     fn chain(&self, space: &mut S, number: u32, start: S::Vector) -> Result<Chain<S>, InferenceError> {
         let likelihood: &dyn LogLikelihood<S> = &*self.likelihood;
-        let scale = match phase::finite(initial_scale(space, likelihood, &start))? {
+        let scale = match phase::finite(Scale::new(space, likelihood, &start))? {
             Some(scale) => scale,
             None => {
                 return Err(InferenceError::NotFinite {
@@ -673,7 +673,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             chain.moments.add(space, &chain.place.x)?;
         }
         if ends.contains(&done) {
-            chain.scale = chain.moments.scale(space, &chain.scale)?;
+            chain.scale.diagonal = chain.moments.scale(space, &chain.scale.diagonal)?;
             chain.moments = Moments::new(space, &chain.place.x)?;
             self.restart(space, chain)?;
         } else if let (true, StepAverage::Acceptance(average)) = (done == self.options.warmup, &chain.average) {

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::scale::Scale;
 use crate::inference::error::InferenceError;
 use crate::inference::log_likelihood::LogLikelihood;
 use crate::inference::vector_space::{Reduction, VectorSpace};
@@ -29,7 +30,7 @@ impl<V> Phase<V> {
 /// The posterior in units of a scale for each latent value, in which momenta have unit mass.
 pub(super) struct Target<'a, S: VectorSpace> {
     pub likelihood: &'a dyn LogLikelihood<S>,
-    pub scale: &'a S::Vector,
+    pub scale: &'a Scale<S>,
 }
 
 /// Returns `None` for a result that is NaN or infinite.
@@ -78,15 +79,15 @@ impl<S: VectorSpace> Target<'_, S> {
         step: f64,
     ) -> Result<Option<Rc<Phase<S::Vector>>>, InferenceError> {
         let mut momentum = space.copy(&from.momentum)?;
-        space.multiply(-step / 2.0, [self.scale, &from.gradient], 1.0, &mut momentum)?;
+        self.scale.apply(space, (-step / 2.0, &from.gradient), 1.0, &mut momentum)?;
         let mut x = space.copy(&from.x)?;
-        space.multiply(step, [self.scale, &momentum], 1.0, &mut x)?;
+        self.scale.apply(space, (step, &momentum), 1.0, &mut x)?;
         let mut arrive = |space: &mut S| {
             let at = self.likelihood.at(space, &x)?;
             let mut gradient = space.like(&x)?;
             at.gradient(space, &mut gradient)?;
             space.axpby(1.0, &x, 1.0, &mut gradient)?;
-            space.multiply(-step / 2.0, [self.scale, &gradient], 1.0, &mut momentum)?;
+            self.scale.apply(space, (-step / 2.0, &gradient), 1.0, &mut momentum)?;
             let energy = at.energy(space)?;
             let squares = space.reduce(&[Reduction::Dot(&x, &x), Reduction::Dot(&momentum, &momentum)])?;
             Ok((gradient, energy + squares[0] / 2.0, squares[1] / 2.0))

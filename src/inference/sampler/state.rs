@@ -1,7 +1,7 @@
 //! The state of chains in a file, from which they go on.
 //!
 //! `chains.npz` has for each chain its place, scales, moments and direction, its kept draws, and the
-//! numbers of its adaptation. Gradients are computed again.
+//! numbers of its adaptation and of scales of correlated parts. Gradients are computed again.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::adaptation::{DualAverage, EnergyAverage, Moments};
 use super::microcanonical::Flight;
 use super::phase::Target;
+use super::scale::Scale;
 use super::{Chain, DrawStatistics, STATISTICS, Sampler, StepAverage};
 use crate::inference::error::InferenceError;
 use crate::inference::log_likelihood::LogLikelihood;
@@ -52,6 +53,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let (chains, kept) = (u64::from(self.options.chains), self.kept(self.done));
         let each = ROWS + kept;
         let like = &self.chains[0].place.x;
+        let scales = self.chains[0].scale.numbers().len() as u64;
         let rows = NewRows::new(space, &self.groups, like, chains * each)?;
         let identity = file.identity().parts().map(|(_, mark)| mark as i64);
         let head = self.head();
@@ -60,6 +62,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             Member::new::<i64>("identity", &[identity.len() as u64]),
             Member::new::<f64>("numbers", &[chains, NUMBERS as u64]),
             Member::new::<f64>("statistics", &[chains, kept + 1, STATISTICS as u64]),
+            Member::new::<f64>("scales", &[chains, scales]),
         ];
         let vectors = members.len();
         let members: Vec<Member> = members.into_iter().chain(rows.members()).collect();
@@ -77,10 +80,11 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                     let statistics: Vec<f64> =
                         chain.of_kept.iter().chain([&chain.statistics]).flat_map(DrawStatistics::numbers).collect();
                     archive.write(3, number * (kept + 1) * STATISTICS as u64, &statistics)?;
+                    archive.write(4, number * scales, &chain.scale.numbers())?;
                 }
                 let direction = chain.flight.as_ref().map_or(&chain.place.momentum, Flight::direction);
                 let [mean, squares] = chain.moments.parts();
-                let own = [&chain.place.x, &chain.scale, mean, squares, direction];
+                let own = [&chain.place.x, &chain.scale.diagonal, mean, squares, direction];
                 for (row, vector) in own.into_iter().chain(&chain.kept).enumerate() {
                     let staged = space.stage(vector)?;
                     rows.write(archive, vectors, number * each + row as u64, &staged)?;
@@ -122,6 +126,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let rows = SavedRows::open((layout, self.groups.place()), chains * each, &archive, &broken)?;
         let rows = rows.map_err(|why| file.wrong(why))?;
         let (all_numbers, all_statistics) = (member("numbers")?, member("statistics")?);
+        let all_scales = member("scales")?;
+        let scales = all_scales.len() / chains;
         let wrong = || file.wrong("its numbers are no state of chains; remove it to start anew");
         for chain in self.own() {
             let first = chain as u64 * NUMBERS as u64;
@@ -138,6 +144,11 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             let mut row = |row: u64| rows.read(space, like, chain as u64 * each + row, &broken);
             let [x, scale, mean, squares, direction] = [row(0)?, row(1)?, row(2)?, row(3)?, row(4)?];
             let kept = (0..kept).map(|number| row(ROWS + number)).collect::<Result<Vec<_>, _>>()?;
+            let first = chain as u64 * scales;
+            let of_scale = all_scales.read_f64(first..first + scales).map_err(broken)?;
+            let Some(scale) = Scale::restore(space, &*self.likelihood, &x, (scale, &of_scale))? else {
+                return Err(wrong());
+            };
             let target = Target { likelihood: &*self.likelihood, scale: &scale };
             let Some(place) = target.place(space, x)? else { return Err(wrong()) };
             let place = Rc::new(place);
