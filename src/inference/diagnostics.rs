@@ -1,4 +1,4 @@
-//! How far the draws of Markov chains tell about a posterior.
+//! Diagnostics of Markov chains.
 
 /// Returns the effective sample size of the draws of one number: as many independent draws would
 /// have the same error of the mean.

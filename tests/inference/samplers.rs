@@ -13,7 +13,7 @@ use meshloom::operators::Vector;
 use meshloom::random::white_noise;
 use std::path::Path;
 
-/// `-ln p + x.x / 2` with its gradient, of a density that is no likelihood of data.
+/// `-ln p + x.x / 2` with its gradient, of a density without data.
 type Density = fn(&[f64]) -> (f64, Vec<f64>);
 
 /// A density as a likelihood, whose metric is not known.

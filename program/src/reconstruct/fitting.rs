@@ -61,7 +61,7 @@ pub struct Fitted {
     pub fit: Fit<Rank, Rc<Likelihood>>,
     /// The samples of the fit, or the draws of chains.
     pub samples: Samples<Rank>,
-    /// What `run.json` says of the chains; null without them.
+    /// The chains in `run.json`; null without them.
     pub chains: Value,
     /// Warnings of the chains.
     pub warnings: Vec<String>,

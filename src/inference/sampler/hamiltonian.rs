@@ -1,5 +1,6 @@
-//! Hamiltonian Monte Carlo with trajectories of a given length (Duane et al. 1987) and the No-U-Turn
-//! Sampler (Hoffman & Gelman 2014, with multinomial draws along the trajectory, Betancourt 2017).
+//! Hamiltonian Monte Carlo with trajectories of a given length (Duane et al. 1987) and the
+//! No-U-Turn Sampler (Hoffman & Gelman 2014, with multinomial draws along the trajectory,
+//! Betancourt 2017).
 
 use std::rc::Rc;
 

@@ -116,8 +116,8 @@ impl<V> Flight<V> {
         &self.place
     }
 
-    /// Takes a step of size `step` through `n` numbers, and turns the direction at random so that it
-    /// is forgotten after a distance of `length`. Returns the error of the energy; `None` if the
+    /// Takes a step of size `step` through `n` numbers, and turns the direction at random so that
+    /// it is forgotten after a distance of `length`. Returns the error of the energy; `None` if the
     /// posterior is not finite there. Takes one gradient and blocks twice.
     pub fn step<S: VectorSpace<Vector = V>>(
         &self,

@@ -1,13 +1,13 @@
 //! Samplers: Markov chains whose draws follow the posterior.
 //!
-//! A chain moves along trajectories of `H(x) = -ln p(data | x) + x.x / 2` through latent values `x`,
-//! in units of a scale for each value. While a chain warms up, it adapts its scales to the variances
-//! of its draws and its step size to the energy's error, with the windows of Stan. Scales start from
-//! the preconditioner of fields and from products with the metric, so that chains of fields need no
-//! step for each mode.
+//! A chain moves along trajectories of `H(x) = -ln p(data | x) + x.x / 2` through latent values
+//! `x`, in units of a scale for each value. While a chain warms up, it adapts its scales to the
+//! variances of its draws and its step size to the energy's error, with the windows of Stan. Scales
+//! start from the preconditioner of fields and from products with the metric, so that chains of
+//! fields need no step for each mode.
 //!
-//! [`Sampler`] runs chains on groups of ranks. Draws are functions of the seed and the number of the
-//! chain: they have the same bits for every number of ranks and groups.
+//! [`Sampler`] runs chains on groups of ranks. Draws are functions of the seed and the number of
+//! the chain: they have the same bits for every number of ranks and groups.
 
 mod adaptation;
 mod hamiltonian;
@@ -38,7 +38,7 @@ use super::state::{Existing, StateFile};
 use super::vector_space::{Stream, VectorSpace};
 use crate::timeline;
 
-/// How a chain moves from one draw to the next.
+/// The algorithm of a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Algorithm {
     /// The No-U-Turn Sampler (Hoffman & Gelman 2014; Betancourt 2017): trajectories that end where
@@ -201,7 +201,7 @@ impl SamplerOptions {
     }
 }
 
-/// How a draw was made.
+/// Statistics of a draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DrawStatistics {
     /// `-ln p(data | x) + x.x / 2`, up to constants.
@@ -232,7 +232,7 @@ impl Numbers<STATISTICS> for DrawStatistics {
 /// A step of all chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplerStep {
-    /// Number of the draw, from 0 on, counted anew after warm-up.
+    /// Number of the draw, from 0 on, counted from 0 again after the warm-up.
     pub draw: u32,
     /// Whether the draw belongs to the warm-up and not to the posterior.
     pub is_warmup: bool,
@@ -264,7 +264,7 @@ struct Chain<S: VectorSpace> {
 pub struct Draws<S: VectorSpace> {
     /// The draws of one chain after the other; the position is their mean.
     pub samples: Samples<S>,
-    /// How each of them was made, of all groups.
+    /// Statistics of each of them, of all groups.
     pub statistics: Vec<DrawStatistics>,
     /// Number of chains.
     pub chains: u32,
@@ -327,8 +327,8 @@ const TRIALS: u32 = 2;
 const SAMPLER: &str = "sampler";
 
 impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
-    /// Creates the chains of this group, which are those of [`SampleGroups::block`]. Collective over
-    /// all groups.
+    /// Creates the chains of this group, which are those of [`SampleGroups::block`]. Collective
+    /// over all groups.
     ///
     /// `starts` has one latent vector for each of them, or one for all. Starts that differ show
     /// whether chains find the same posterior.
@@ -450,7 +450,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         Ok(chain)
     }
 
-    /// Finds a step size for the scales of a chain, and starts its average anew.
+    /// Finds a step size for the scales of a chain, and starts its average again.
     fn restart(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
         match self.options.algorithm {
@@ -505,7 +505,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         self.chain_of(chain).map(|chain| &chain.place.x)
     }
 
-    /// Returns how the last draw of a chain of this group was made.
+    /// Returns the statistics of the last draw of a chain of this group.
     ///
     /// # Errors
     /// - [`InferenceError::Invalid`] for a chain of another group.

@@ -10,8 +10,8 @@ const STREAM: Stream = Stream(0x7363_616c);
 /// Products with random vectors for a part of several numbers.
 const PROBES: u32 = 4;
 
-/// A linear map `S` from standard normal numbers to about the deviations of latent values from their
-/// mean.
+/// A linear map `S` from standard normal numbers to about the deviations of latent values from
+/// their mean.
 pub(super) struct Scale<S: VectorSpace> {
     /// The standard deviation of each number.
     pub diagonal: S::Vector,
@@ -40,10 +40,10 @@ impl<S: VectorSpace> Scale<S> {
     /// Creates the scale at the start `x` of a chain: `1 / sqrt(1 + d)` with an estimate `d` of the
     /// diagonal of the likelihood's metric.
     ///
-    /// Parts that excite fields have the scales of their preconditioner. Of another part, `d` is the
-    /// mean of `v M v` over vectors `v` of random signs, which is exact for a part of one number.
-    /// Takes the products of the preconditioners, one for each part of one number, and [`PROBES`]
-    /// for other parts.
+    /// Parts that excite fields have the scales of their preconditioner. Of another part, `d` is
+    /// the mean of `v M v` over vectors `v` of random signs, which is exact for a part of one
+    /// number. Takes the products of the preconditioners, one for each part of one number, and
+    /// [`PROBES`] for other parts.
     pub fn new(space: &mut S, likelihood: &dyn LogLikelihood<S>, x: &S::Vector) -> Result<Self, InferenceError> {
         let at = likelihood.at(space, x)?;
         let mut fields = at.fields(space)?;
@@ -79,7 +79,8 @@ impl<S: VectorSpace> Scale<S> {
         Ok(Scale { diagonal, fields: correlated })
     }
 
-    /// Creates the scale of a state, from the place of its chain and the numbers of correlated parts.
+    /// Creates the scale of a state, from the place of its chain and the numbers of correlated
+    /// parts.
     pub fn restore(
         space: &mut S,
         likelihood: &dyn LogLikelihood<S>,

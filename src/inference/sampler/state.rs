@@ -1,7 +1,7 @@
 //! The state of chains in a file, from which they go on.
 //!
-//! `chains.npz` has for each chain its place, scales, moments and direction, its kept draws, and the
-//! numbers of its adaptation and of scales of correlated parts. Gradients are computed again.
+//! `chains.npz` has for each chain its place, scales, moments and direction, its kept draws, and
+//! the numbers of its adaptation and of scales of correlated parts. Gradients are computed again.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -94,7 +94,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         })
     }
 
-    /// Reads the chains of this group; returns `false` if there is no file. Collective over all
+    /// Reads the chains of this group; returns `false` without a file. Collective over all
     /// groups.
     pub(super) fn load(&mut self, space: &mut S, file: &StateFile, like: &S::Vector) -> Result<bool, InferenceError> {
         let layout = RowLayout::of(space, &self.groups, like)?;
@@ -106,7 +106,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let names = ["version", "seed", "algorithm", "chains", "warm-up", "thinning"];
         let own = self.head();
         if head.len() != own.len() {
-            return Err(file.wrong("it is no state of chains; give another directory"));
+            return Err(file.wrong("it is not a state of chains; give another directory"));
         }
         if let Some((name, _)) = names.iter().zip(head.iter().zip(&own)).find(|(_, (theirs, own))| theirs != own) {
             return Err(file.wrong(format!(
@@ -128,7 +128,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let (all_numbers, all_statistics) = (member("numbers")?, member("statistics")?);
         let all_scales = member("scales")?;
         let scales = all_scales.len() / chains;
-        let wrong = || file.wrong("its numbers are no state of chains; remove it to start anew");
+        let wrong = || file.wrong("its numbers are not those of chains; remove it to start anew");
         for chain in self.own() {
             let first = chain as u64 * NUMBERS as u64;
             let numbers = all_numbers.read_f64(first..first + NUMBERS as u64).map_err(broken)?;
