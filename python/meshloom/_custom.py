@@ -48,7 +48,10 @@ def _packed(fields, values, what):
 
 
 def _made(call, functions, domain, target, name, version, comm):
-    """Create the operator of three functions of fields. `target` may be a function of the fields of the domain."""
+    """Create the operator of three functions of fields.
+
+    `target` is a space, None, or a function that returns a space for the shapes of the domain.
+    """
     comm = resolve(comm)
 
     def check():
@@ -246,12 +249,13 @@ def from_jax(f, domain, target=None, *, name="jax", version="", comm=None):
         "jvp": lambda x, dx: jvp(_single(x), _single(dx)),
         "vjp": lambda x, dy: vjp(_single(x), _single(dy)),
     }
-    to = target
-    if target is None:
-        to = lambda fields: _target_of(jax.eval_shape(function, _zeros(fields)), fields, "from_jax")  # noqa: E731
+
+    def shaped(fields):
+        return _target_of(jax.eval_shape(function, _zeros(fields)), fields, "from_jax")
+
     if not callable(f):
         calls["value"] = f
-    return _made("from_jax", calls, domain, to, name, version, comm)
+    return _made("from_jax", calls, domain, shaped if target is None else target, name, version, comm)
 
 
 def from_torch(f, domain, target=None, *, name="torch", version="", comm=None):
@@ -311,12 +315,13 @@ def from_torch(f, domain, target=None, *, name="torch", version="", comm=None):
         "jvp": lambda x, dx: arrays(torch.func.jvp(function, (tensors(x),), (tensors(dx),))[1]),
         "vjp": lambda x, dy: arrays(torch.func.vjp(function, tensors(x))[1](tensors(dy))[0]),
     }
-    to = target
-    if target is None:
-        to = lambda fields: _target_of(arrays(function(tensors(_zeros(fields)))), fields, "from_torch")  # noqa: E731
+
+    def shaped(fields):
+        return _target_of(arrays(function(tensors(_zeros(fields)))), fields, "from_torch")
+
     if not callable(f):
         calls["value"] = f
-    return _made("from_torch", calls, domain, to, name, version, comm)
+    return _made("from_torch", calls, domain, shaped if target is None else target, name, version, comm)
 
 
 def matrix(A, space=None, result="y", adjoint=False, comm=None):

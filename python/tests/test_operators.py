@@ -303,7 +303,7 @@ def test_wrong_functions_are_found():
         op.custom(np.exp, lambda x, dx: dx, lambda x, dy: dy, space).check_derivative()
     with pytest.raises(meshloom.Error, match="so the jvp is wrong"):
         op.custom(np.exp, lambda x, dx: dx, lambda x, dy: np.exp(x) * dy, space).check_adjoint()
-    product = lambda x, d: d  # noqa: E731
+    product = lambda x, d: d
     for value, error, text in [
         (lambda x: 1 / 0, ZeroDivisionError, "division"),
         (lambda x: x[1:], ValueError, r"value of custom, `x`: expected shape \(6,\), got \(5,\)"),
@@ -329,8 +329,8 @@ def test_functions_on_ranks_see_their_part():
 
     def body(comm):
         space = op.Space(x=op.cells((5, 4)), rate=op.vector(1))
-        product = lambda x, dx: {"x": dx["rate"] * x["x"] + x["rate"] * dx["x"]}  # noqa: E731
-        back = lambda x, dy: {"x": x["rate"] * dy, "rate": np.array([np.sum(x["x"] * dy)])}  # noqa: E731
+        product = lambda x, dx: {"x": dx["rate"] * x["x"] + x["rate"] * dx["x"]}
+        back = lambda x, dy: {"x": x["rate"] * dy, "rate": np.array([np.sum(x["x"] * dy)])}
         model = op.custom(lambda x: x["rate"] * x["x"], product, back, space, op.Space(x=op.cells((5, 4))), comm=comm)
         own = [np.array_split(one, comm.size)[comm.rank] for one in (field, d)]
         model.check_adjoint()
