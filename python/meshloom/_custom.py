@@ -380,9 +380,10 @@ def matrix(A, space=None, result="y", adjoint=False, comm=None):
         own = Space(x=Leaf("vector", (shape[1],), ())) if space is None else space_of(space)
         if not isinstance(result, str):
             raise TypeError(f"result: expected a name, a str, got {type(result).__name__}")
-        _, leaf = own._only("matrix")
-        numbers = int(np.prod(_fields(own, comm)[next(iter(own.leaves))])) if comm.size == 1 or leaf.kind == "vector" else None
-        if numbers != shape[1]:
+        name, leaf = own._only("matrix")
+        if comm.size > 1 and leaf.kind != "vector":
+            raise ValueError(f"space: expected a vector, which each rank has as a whole, got {leaf}")
+        if np.prod(_fields(own, comm)[name]) != shape[1]:
             raise ValueError(f"space: expected one leaf of {shape[1]} numbers, as many as columns, got {own}")
         rows = (csr.indptr.astype(np.uint64), csr.indices.astype(np.uint32)) if is_sparse else None
         alike = {"function": "matrix", "shape": shape, "space": own._said(), "result": result, "adjoint": bool(adjoint), "A": summary(single)}

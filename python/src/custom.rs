@@ -28,7 +28,8 @@ fn called(function: &Py<PyAny>, arguments: &[&[Vec<f64>]]) -> HostResult {
         let list = |leaves: &&[Vec<f64>]| PyList::new(py, leaves.iter().map(|leaf| PyArray1::from_slice(py, leaf)));
         let found = || -> PyResult<Vec<Vec<f64>>> {
             let arguments = arguments.iter().map(list).collect::<PyResult<Vec<_>>>()?;
-            let found: Vec<PyReadonlyArray1<'_, f64>> = function.call1(py, PyTuple::new(py, arguments)?)?.extract(py)?;
+            let found: Vec<PyReadonlyArray1<'_, f64>> =
+                function.call1(py, PyTuple::new(py, arguments)?)?.extract(py)?;
             found.iter().map(|leaf| Ok(leaf.as_slice()?.to_vec())).collect()
         };
         found().map_err(|error| {

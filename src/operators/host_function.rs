@@ -146,9 +146,9 @@ impl HostFunction {
     fn check_finite(&self, rank: &Rank, which: &str, space: &Space, found: &[Vec<f64>]) -> Result<(), OperatorError> {
         let wrong = space.leaves().zip(found).find_map(|((name, leaf), found)| {
             let is_double = matches!(leaf.support, Support::Parameters { .. });
-            let is_finite = |value: f64| if is_double { value.is_finite() } else { (value as f32).is_finite() };
-            let at = found.iter().position(|&value| !is_finite(value))?;
-            Some((format!("number {at} of leaf `{name}` of its {which}"), found[at]))
+            let rounded = |value: f64| if is_double { value } else { f64::from(value as f32) };
+            let at = found.iter().position(|&value| !rounded(value).is_finite())?;
+            Some((format!("number {at} of leaf `{name}` of its {which}"), rounded(found[at])))
         });
         let Some(what) = rank.comm.first_fault(wrong.as_ref().map(|(what, _)| what.as_str()))? else { return Ok(()) };
         let values =

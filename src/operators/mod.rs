@@ -10,7 +10,8 @@
 //! | [`HostFunction`] | functions on the host with their derivatives |
 //! | [`Pointwise`], [`PointwiseOperator`] | functions in WGSL, whose derivatives are found here |
 //!
-//! Operators record their work and block only for exchanges between ranks. Elements are `f32`.
+//! Operators record their work and block only for exchanges between ranks and for functions on the
+//! host. Elements are `f32`.
 //! Exact sums have the same bits on any number of ranks. `Rank` has
 //! [`vector_axpby`](crate::Rank::vector_axpby), [`vector_dot`](crate::Rank::vector_dot) and related
 //! methods.

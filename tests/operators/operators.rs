@@ -1121,7 +1121,7 @@ fn errors_of_functions_on_the_host_reach_all_ranks() {
     );
     let found = errors(|_| Ok(Vec::new()));
     assert!(found[0].to_string().contains("value: expected 1 leaves"), "{}", found[0]);
-    for value in [f64::NAN, 1e300] {
+    for value in [f64::NAN, f64::INFINITY] {
         let function: fn(&[Vec<f64>]) -> HostResult = match value.is_nan() {
             true => |x| Ok(vec![x[0].iter().enumerate().map(|(at, x)| if at == 3 { f64::NAN } else { *x }).collect()]),
             false => |x| Ok(vec![x[0].iter().enumerate().map(|(at, x)| if at == 3 { 1e300 } else { *x }).collect()]),
