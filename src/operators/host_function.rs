@@ -74,7 +74,7 @@ pub struct HostFunction {
 }
 
 impl HostFunction {
-    /// Creates the operator. [Collective](crate#collective).
+    /// Creates the operator. Collective.
     ///
     /// `version` is any text that changes with the functions: a fit resumes only with an operator
     /// of the same name and version, since functions cannot be compared.

@@ -185,7 +185,7 @@ fn check(rank: &Rank, operator: &str, values: &[f32], places: &[&[u8]]) -> Resul
 impl Matrix {
     /// Creates the operator from `values` of shape `[rows, columns]`, where rows are the numbers of
     /// the only leaf of `target` and columns those of `domain`: real vectors, or any real leaves on
-    /// the device of one rank. [Collective](crate#collective).
+    /// the device of one rank. Collective.
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces, another number of values, or values that are
@@ -215,7 +215,7 @@ impl Matrix {
 impl SparseMatrix {
     /// Creates the operator from compressed rows: row `r` has the entries
     /// `offsets[r]..offsets[r + 1]` of `columns` and `values`. Entries at the same place are added.
-    /// Spaces as for [`Matrix::new`]. [Collective](crate#collective).
+    /// Spaces as for [`Matrix::new`]. Collective.
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces; offsets that are not one more than rows, do
