@@ -1,6 +1,7 @@
 """Models: differentiable functions of fields, and their composition."""
 
 import collections.abc
+from typing import NamedTuple, Optional
 
 import numpy as np
 
@@ -105,6 +106,48 @@ def _check_grids(gives, takes):
         if one.size and other.size and (long_axes(one.shape), one.size) != (long_axes(other.shape), other.size):
             said = [f"{leaf} with sides {leaf.size}" for leaf in (one, other)]
             raise ValueError(f"`{name}`: the model gives {said[0]}, the next one takes {said[1]}; create both on one space, such as `model.target`")
+
+
+class AdjointCheck(NamedTuple):
+    """Result of `Model.check_adjoint`. The products are equal up to rounding.
+
+    Attributes
+    ----------
+    forward : float
+        Product ``<J dx, dy>`` with the derivative J.
+    reverse : float
+        Product ``<dx, J^T dy>``.
+    tolerance : float
+        Largest difference that is allowed.
+    """
+
+    forward: float
+    reverse: float
+    tolerance: float
+
+    @property
+    def difference(self):
+        """Absolute difference of the products."""
+        return abs(self.forward - self.reverse)
+
+
+class DerivativeCheck(NamedTuple):
+    """Result of `Model.check_derivative`: remainders of Taylor's formula.
+
+    Attributes
+    ----------
+    remainders : list of tuple of float
+        Steps h along a direction dx with the norms of ``f(x + h dx) - f(x) - h J dx``.
+    rounding : float
+        Rounding error of a remainder.
+    order : float or None
+        Order with which remainders fall with the step: about 2. None if the model is linear up to
+        rounding.
+    """
+
+    remainders: list[tuple[float, float]]
+    rounding: float
+    order: Optional[float]
 
 
 class Linearization:
@@ -341,6 +384,90 @@ class Model:
         (2,)
         """
         return random(self._native.domain, self.domain, self._comm, seed, scale)
+
+    def check_derivative(self, x=None, *, seed=0):
+        """Compare the derivative with differences of values.
+
+        Parameters
+        ----------
+        x : array_like, Array or dict of them, optional
+            Point. Default: 0.1 times standard normal numbers of the seed.
+        seed : int, default 0
+            Seed of the random direction, whose numbers are in [-1, 1]; 0 or more.
+
+        Returns
+        -------
+        DerivativeCheck
+
+        Raises
+        ------
+        Error
+            If the value and `jvp` disagree. The message has all remainders.
+
+        Notes
+        -----
+        Collective with the model's `comm`. The model must be smooth between `x` and `x` plus the
+        direction.
+
+        Examples
+        --------
+        >>> from meshloom import operators as op
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(2), "y")
+        >>> round(square.check_derivative().order, 1)
+        2.0
+        """
+        steps, rounding, order = self._checked("check_derivative", x, seed, lambda x, seed: self._native.check_derivative(x, seed))
+        return DerivativeCheck([tuple(step) for step in steps], rounding, order)
+
+    def check_adjoint(self, x=None, *, seed=0):
+        """Compare `jvp` and `vjp` for a random tangent and cotangent.
+
+        Parameters
+        ----------
+        x : array_like, Array or dict of them, optional
+            Point. Default: 0.1 times standard normal numbers of the seed.
+        seed : int, default 0
+            Seed of the point, 0 or more.
+
+        Returns
+        -------
+        AdjointCheck
+
+        Raises
+        ------
+        Error
+            If `jvp` and `vjp` disagree by more than rounding. The message has both products, and
+            says which is wrong if differences of values decide it.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import operators as op
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(2), "y")
+        >>> check = square.check_adjoint()
+        >>> check.difference <= check.tolerance
+        True
+        """
+        return AdjointCheck(*self._checked("check_adjoint", x, seed, lambda x, _: self._native.check_adjoint(x)))
+
+    def _checked(self, function, x, seed, call):
+        """Return the result of a check at a point, or at a random one."""
+
+        def check():
+            number = whole_number(seed, "seed")
+            own = None if x is None else given(self._native.domain, x, self._comm)
+            return (own, number), {"function": function, "seed": number, "x": "not given" if x is None else "given"}, None
+
+        def work(own, _):
+            point, number = own
+            if point is None:
+                point = _native.white_noise(self._comm, [native for native, _ in self._native.domain], number, 0.1, 0)
+            return call(point, number)
+
+        return together(self._comm, check, work)
 
     def _joined(self, other, how, check=lambda other: None):
         def join():

@@ -35,11 +35,14 @@ from . import _native
 from ._arguments import real_number, whole_number
 from ._arrays import real_array
 from ._comm import agreed, gathered, resolve, summary, together
-from ._model import Linearization, Model, check_finite, given, long_axes, same_shape
+from ._custom import custom, from_jax, from_torch, matrix
+from ._model import AdjointCheck, DerivativeCheck, Linearization, Model, check_finite, given, long_axes, same_shape
 from ._simulation import run_options, warn
 from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, space_of, three, vector
 
 __all__ = [
+    "AdjointCheck",
+    "DerivativeCheck",
     "Leaf",
     "Linearization",
     "Model",
@@ -48,13 +51,17 @@ __all__ = [
     "broadcast",
     "cells",
     "convolution",
+    "custom",
     "diagonal",
     "fourier",
+    "from_jax",
+    "from_torch",
     "gather",
     "half_spectrum",
     "inverse_fourier",
     "hartley",
     "lines_of_sight",
+    "matrix",
     "modes",
     "parameters",
     "pointwise",

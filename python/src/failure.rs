@@ -13,7 +13,7 @@ use meshloom::points::ParticleError;
 use meshloom::points::fof::FofError;
 use meshloom::points::neighbors::NeighborError;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError, PyValueError};
-use pyo3::{PyErr, create_exception};
+use pyo3::{PyErr, Python, create_exception};
 
 create_exception!(
     meshloom,
@@ -38,6 +38,22 @@ pub enum Failure {
     Interrupted,
     /// Another rank has failed and reports the error.
     Elsewhere,
+}
+
+impl Failure {
+    /// Returns the failure of a call on `ranks` ranks in which a caller's function has raised
+    /// `error`: on one rank this exception itself. On several ranks it is the cause of a
+    /// `meshloom.Error`, because the other ranks have an error of that type.
+    pub fn caused_by(self, error: PyErr, ranks: usize) -> Self {
+        if ranks == 1 {
+            return Failure::Python(error);
+        }
+        Python::attach(|py| {
+            let outer = Error::new_err(self.to_string());
+            outer.set_cause(py, Some(error));
+            Failure::Python(outer)
+        })
+    }
 }
 
 impl std::fmt::Display for Failure {

@@ -5,6 +5,7 @@ mod chatter;
 mod comm;
 mod correlated_field;
 mod cosmology;
+mod custom;
 mod device_array;
 mod devices;
 mod failure;
@@ -55,6 +56,8 @@ mod _native {
         comoving_distance, growth, growth_rate, halo_mass_function, linear_power, nonlinear_power, particle_mass,
         sigma, usual_cosmology,
     };
+    #[pymodule_export]
+    use crate::custom::{custom, matrix};
     #[pymodule_export]
     use crate::device_array::DeviceArray;
     #[pymodule_export]

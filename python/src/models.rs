@@ -24,12 +24,12 @@ use crate::operators::{NativeModel, told};
 use crate::simulation::config;
 
 /// Returns a linear operator or its adjoint.
-fn turned(operator: impl Linear + 'static, adjoint: bool) -> Model {
+pub fn turned(operator: impl Linear + 'static, adjoint: bool) -> Model {
     if adjoint { Model::new(Adjoint::new(operator)) } else { Model::new(operator) }
 }
 
 /// Returns a model made of the space of some leaves.
-fn made(
+pub fn made(
     comm: &Bound<'_, Comm>,
     leaves: Vec<LeafTuple>,
     make: impl FnOnce(&mut Rank, &Space) -> Result<Model, Failure> + Send + 'static,

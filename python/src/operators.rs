@@ -5,7 +5,10 @@ use meshloom::Error;
 use meshloom::Rank;
 use meshloom::host_memory;
 use meshloom::map::{ChunkSize, Items, Mapping, Placement, jacobian_columns, jacobian_rows, numbers_of};
-use meshloom::operators::{Contents, Linearization, Model, OperatorError, Space, Vector};
+use meshloom::operators::{
+    AdjointCheck, Contents, Linearization, Model, OperatorError, Space, TaylorCheck, Vector, check_adjoint,
+    check_derivative, random_field,
+};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
@@ -38,6 +41,9 @@ pub fn told(model: Model) -> (Model, About) {
     let about = (model.name().to_string(), described(model.domain()), described(model.target()));
     (model, about)
 }
+
+/// Steps with remainders, the rounding of these, and their order.
+type Remainders = (Vec<[f64; 2]>, f64, Option<f64>);
 
 impl From<(Handle<Model>, About)> for NativeModel {
     fn from((handle, (name, domain, target)): (Handle<Model>, About)) -> Self {
@@ -112,6 +118,26 @@ impl NativeModel {
         })?;
         let derivative = NativeLinearization { handle, domain: self.domain.clone(), target: self.target.clone() };
         Ok((taken(py, session, &self.target, found)?, derivative))
+    }
+
+    /// Compares the jvp with the value, along a random direction of `seed`.
+    fn check_derivative(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>, seed: u64) -> PyResult<Remainders> {
+        let x = given(&self.handle.session, x)?;
+        self.handle.with(py, move |rank, model| {
+            let dx = random_field(rank, model.domain(), seed)?;
+            let found = check_derivative(rank, model, &field(model.domain(), x)?, &dx)?;
+            let TaylorCheck { remainders, rounding, order } = found;
+            Ok((remainders, rounding, order))
+        })
+    }
+
+    /// Compares the vjp with the jvp.
+    fn check_adjoint(&self, py: Python<'_>, x: Vec<Bound<'_, PyAny>>) -> PyResult<(f64, f64, f64)> {
+        let x = given(&self.handle.session, x)?;
+        self.handle.with(py, move |rank, model| {
+            let AdjointCheck { forward, reverse, tolerance } = check_adjoint(rank, model, &field(model.domain(), x)?)?;
+            Ok((forward, reverse, tolerance))
+        })
     }
 
     /// Returns the values at `items` items; `rows` has the numbers of the only leaf for each item.

@@ -23,6 +23,7 @@ use meshloom::inference::SampleGroups;
 use meshloom::rank::{Parts, Rank};
 use pyo3::prelude::*;
 
+use crate::custom::take_raised;
 use crate::failure::{Error, Failure};
 use crate::messages;
 
@@ -296,7 +297,7 @@ impl Session {
             return Ok(());
         }
         Err(Error::new_err(
-            "the device is at work for the call that reports its progress, and takes no other one meanwhile; keep what is to \
+            "the device is at work for the call that has called this function, and takes no other one meanwhile; keep what is to \
              be done with it for a callback, or for afterwards",
         ))
     }
@@ -316,12 +317,16 @@ impl Session {
         self.not_within()?;
         let (reply, result) = sync_channel(1);
         let given_up = Arc::new(AtomicBool::new(false));
-        let (flag, released) = (given_up.clone(), self.released.clone());
+        let (flag, released, ranks) = (given_up.clone(), self.released.clone(), self.all);
         let job: Job = Box::new(move |work| {
             let released = std::mem::take(&mut *locked(&released));
             released.iter().for_each(|number| drop(work.kept.remove(number)));
             work.watch.given_up = flag;
             let outcome = caught(|| work.watch.go_on().and_then(|()| job(work)));
+            let outcome = match (take_raised(), outcome) {
+                (Some(error), Err(failure @ Failure::Library(_))) => Err(failure.caused_by(error, ranks)),
+                (_, outcome) => outcome,
+            };
             let warnings = std::mem::take(&mut work.warnings);
             // No caller waits after an interrupt.
             let _ = reply.send(outcome.map(|value| (value, warnings)));

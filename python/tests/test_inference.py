@@ -272,6 +272,27 @@ def problem(comm=None):
     return mi.Poissonian(own).amend(rate), rate
 
 
+def test_a_fit_of_a_function_of_numpy_is_that_of_wgsl(tmp_path):
+    sky = maker((6, 4)).finalize()
+    counts = np.random.default_rng(5).poisson(np.exp(1.5 + np.sin(np.arange(24) / 4))).reshape(6, 4)
+    product = lambda x, d: np.exp(x) * d
+    own = [op.custom(np.exp, product, product, sky.target, name="exp", version=version) for version in "12"]
+    wgsl = op.pointwise("fn f(field: f32) -> f32 { return exp(field); }", "f", sky.target, "rate")
+    first, second, built_in = (mi.Poissonian(counts).amend(sky.then(rate)) for rate in (*own, wgsl))
+    assert mi.check_metric(first).coordinates < 1e-3
+    means = [mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=2, seed=3, **FEW)[0].mean_and_std(sky)[0] for likelihood in (first, built_in)]
+    assert np.abs(np.asarray(means[0]) - np.asarray(means[1])).max() < 1e-3
+    fit = {"n_samples": 0, "odir": tmp_path, **FEW}
+    mi.optimize_kl(first, n_total_iterations=1, **fit)
+    mi.optimize_kl(first, n_total_iterations=2, resume=True, **fit)
+    # Functions of another version are another model.
+    with pytest.raises(meshloom.Error):
+        mi.optimize_kl(second, n_total_iterations=3, resume=True, **fit)
+    failing = mi.Poissonian(counts).amend(sky.then(op.custom(lambda x: 1 / 0, product, product, sky.target)))
+    with pytest.raises(ZeroDivisionError):
+        mi.optimize_kl(failing, n_total_iterations=1, n_samples=0, **FEW)
+
+
 FEW = {"kl_kwargs": {"minimize_kwargs": {"maxiter": 5, "cg_kwargs": {"maxiter": 20}}}, "nonlinearly_update_kwargs": {"minimize_kwargs": {"maxiter": 3}}}
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import meshloom
-from meshloom import fft
+from meshloom import fft, operators as op
 from test_agreement import errors, of_models, of_points
 from test_inference import FEW, assert_same, fit_at_points, fit_in_groups, problem
 
@@ -117,6 +117,23 @@ def test_what_one_rank_does_otherwise_is_the_same_error_of_all():
     # And the next call is none the worse.
     assert own_comm.allreduce(np.int8(100)) == 100 * COMM.size
     assert own_comm.bcast(COMM.rank, root=last) == last and own_comm.barrier() is None
+
+
+def test_functions_of_the_caller_see_the_part_of_their_rank():
+    last, field = COMM.size - 1, np.random.default_rng(3).random((2 * COMM.size + 1, 4))
+    own = np.array_split(field, COMM.size)[COMM.rank]
+    space, fails = op.Space(x=op.cells(field.shape)), []
+
+    def square(x):
+        return x * x if COMM.rank < last or not fails else 1 / 0
+
+    product = lambda x, d: 2 * x * d
+    model = op.custom(square, product, product, space, name="square", comm=COMM)
+    assert np.allclose(np.asarray(model(own)), own**2, atol=1e-6) and model.check_adjoint(own)
+    fails.append(True)
+    with pytest.raises(meshloom.Error, match="`square .value.`: ZeroDivisionError") as caught:
+        model(own)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError) == (COMM.rank == last)
 
 
 def test_maps_and_fits_equal_those_of_one_rank():

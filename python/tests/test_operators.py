@@ -246,3 +246,159 @@ def test_models_of_grids_that_are_cut_differently_are_joined():
             # A grid of two axes is one of three with a single plane here.
             found = np.concatenate([part[number].reshape(-1, *values.shape[1:]) for part in parts])
             assert np.array_equal(found, 3 * values)
+
+
+EXP = "fn f(x: f32) -> f32 { return exp(x); }"
+
+
+def exp_of(space, comm=None, vjp=lambda x, dy: np.exp(x) * dy):
+    return op.custom(np.exp, lambda x, dx: np.exp(x) * dx, vjp, space, name="exp", comm=comm)
+
+
+def test_a_function_of_numpy_is_the_same_as_in_wgsl():
+    space = op.Space(x=op.cells((5, 7)))
+    x, d = (RNG.standard_normal((5, 7)).astype(np.float32) for _ in range(2))
+    own, wgsl = exp_of(space), op.pointwise(EXP, "f", space, "x")
+    assert own.domain == own.target == {"x": (5, 7)}
+    at, other = own.at(x), wgsl.at(x)
+    for found, want in [(at.value, other.value), (at.jvp(d), other.jvp(d)), (at.vjp(d), other.vjp(d)), (own(x), np.exp(x.astype(float)))]:
+        assert np.abs(np.asarray(found) / np.asarray(want) - 1).max() < 1e-6
+    assert own.check_derivative().order == pytest.approx(2, abs=0.1)
+    assert own.check_adjoint(x).difference <= own.check_adjoint(x).tolerance
+    both = own.then(wgsl).zip(op.pointwise(EXP, "f", space, "y"))
+    assert np.abs(np.asarray(both(x)["x"]) / np.exp(np.exp(x.astype(float))) - 1).max() < 1e-5
+
+
+def test_functions_of_several_leaves_and_complex_values():
+    domain = op.Space(s=op.cells((3, 4)), rate=op.vector(1), scale=op.parameters(2))
+    target = op.Space(z=op.cells((3, 4), complex=True), w=op.parameters(1))
+
+    def value(x):
+        assert {name: (array.dtype.kind, array.shape) for name, array in x.items()} == {"s": ("f", (3, 4)), "rate": ("f", (1,)), "scale": ("f", (2,))}
+        return {"z": x["rate"] * x["s"] + 1j * np.sin(x["s"]), "w": np.prod(x["scale"], keepdims=True)}
+
+    def jvp(x, d):
+        slope = x["rate"] * d["s"] + d["rate"] * x["s"] + 1j * np.cos(x["s"]) * d["s"]
+        return {"z": slope, "w": x["scale"][:1] * d["scale"][1:] + x["scale"][1:] * d["scale"][:1]}
+
+    def vjp(x, d):
+        s = x["rate"] * d["z"].real + np.cos(x["s"]) * d["z"].imag
+        return {"s": s, "rate": np.sum(x["s"] * d["z"].real, keepdims=True).ravel(), "scale": x["scale"][::-1] * d["w"]}
+
+    model = op.custom(value, jvp, vjp, domain, target)
+    x = model.random(seed=1)
+    z = model(x)["z"]
+    assert z.dtype == np.complex64 and np.abs(np.asarray(z).imag - np.sin(np.asarray(x["s"]))).max() < 1e-6
+    assert model.check_derivative(x).order == pytest.approx(2, abs=0.1)
+    model.check_adjoint(x)
+
+
+def test_wrong_functions_are_found():
+    space = op.Space(x=op.cells(6))
+    wrong = exp_of(space, vjp=lambda x, dy: 2 * np.exp(x) * dy)
+    wrong.check_derivative()
+    with pytest.raises(meshloom.Error, match="`exp` fails its check: the jvp and the vjp disagree.*so the vjp is wrong"):
+        wrong.check_adjoint()
+    with pytest.raises(meshloom.Error, match="the value and the jvp disagree"):
+        op.custom(np.exp, lambda x, dx: dx, lambda x, dy: dy, space).check_derivative()
+    with pytest.raises(meshloom.Error, match="so the jvp is wrong"):
+        op.custom(np.exp, lambda x, dx: dx, lambda x, dy: np.exp(x) * dy, space).check_adjoint()
+    product = lambda x, d: d
+    for value, error, text in [
+        (lambda x: 1 / 0, ZeroDivisionError, "division"),
+        (lambda x: x[1:], ValueError, r"value of custom, `x`: expected shape \(6,\), got \(5,\)"),
+        (lambda x: 1j * x, TypeError, "expected real numbers, got complex128"),
+        (lambda x: {"y": x}, ValueError, r"expected the leaves \['x'\], got \['y'\]"),
+        (lambda x: np.where(np.arange(6) == 4, np.nan, x), meshloom.Error, "gives NaN for number 4 of leaf `x` of its value"),
+        (lambda x: 1e300 + x, meshloom.Error, "gives inf for number 0 of leaf `x`"),
+        (lambda x: model(x), meshloom.Error, "takes no other one meanwhile"),
+    ]:
+        model = op.custom(value, product, product, space)
+        with pytest.raises(error, match=text):
+            model(np.ones(6))
+    # The device works on.
+    assert np.asarray(op.custom(np.exp, product, product, space)(np.zeros(6))).tolist() == [1.0] * 6
+    with pytest.raises(TypeError, match="jvp: expected a function"):
+        op.custom(np.exp, None, product, space)
+    with pytest.raises(TypeError, match="version"):
+        op.custom(np.exp, product, product, space, version=2)
+
+
+def test_functions_on_ranks_see_their_part():
+    field, d = (RNG.standard_normal((5, 4)).astype(np.float32) for _ in range(2))
+
+    def body(comm):
+        space = op.Space(x=op.cells((5, 4)), rate=op.vector(1))
+        product = lambda x, dx: {"x": dx["rate"] * x["x"] + x["rate"] * dx["x"]}
+        back = lambda x, dy: {"x": x["rate"] * dy, "rate": np.array([np.sum(x["x"] * dy)])}
+        model = op.custom(lambda x: x["rate"] * x["x"], product, back, space, op.Space(x=op.cells((5, 4))), comm=comm)
+        own = [np.array_split(one, comm.size)[comm.rank] for one in (field, d)]
+        model.check_adjoint()
+        at = model.at({"x": own[0], "rate": [2.0]})
+        with pytest.raises(ValueError, match="leaf `x` of the target is replicated, but leaf `rate`|is replicated, but leaf `x` is distributed"):
+            op.custom(np.sum, product, back, op.cells((5, 4)), op.vector(1), comm=comm)
+        failing = op.custom(lambda x: x / (0 if comm.rank == 1 else 1) if comm.rank != 1 else 1 // 0, product, back, op.cells((5, 4)), name="mine", comm=comm)
+        with pytest.raises(meshloom.Error) as error:
+            failing(own[0])
+        return np.asarray(at.value), float(np.asarray(at.vjp(own[1])["rate"])[0]), str(error.value), type(error.value.__cause__)
+
+    (one, sum_, text, cause), (other, same, second, second_cause) = meshloom.ranks(2, body)
+    assert np.array_equal(np.concatenate([one, other]), 2 * field)
+    assert sum_ == same and abs(sum_ - np.vdot(field, d)) < 1e-4
+    assert cause is type(None) and second_cause is ZeroDivisionError
+    assert "rank 1: operator `mine (value)`: ZeroDivisionError" in text and "ZeroDivisionError" in second
+
+
+def test_matrices_dense_and_sparse():
+    sparse = pytest.importorskip("scipy.sparse")
+    dense = RNG.standard_normal((5, 8)) * (RNG.random((5, 8)) < 0.5)
+    dense[2] = 0
+    x, y = RNG.standard_normal(8).astype(np.float32), RNG.standard_normal(5).astype(np.float32)
+    row, column = np.nonzero(dense)
+    # Half of each entry twice.
+    twice = sparse.coo_array((np.tile(dense[row, column] / 2, 2), (np.tile(row, 2), np.tile(column, 2))), shape=(5, 8))
+    for given in (dense, sparse.csr_array(dense), sparse.csc_matrix(dense), twice):
+        model = op.matrix(given)
+        assert (dict(model.domain), dict(model.target)) == ({"x": (8,)}, {"y": (5,)})
+        assert np.abs(np.asarray(model(x)) - dense @ x).max() < 1e-5
+        assert np.abs(np.asarray(op.matrix(given, adjoint=True)(y)) - dense.T @ y).max() < 1e-5
+        assert model.check_derivative().order is None and model.check_adjoint()
+    cells = op.matrix(dense, op.cells((2, 4)), "d")
+    assert np.abs(np.asarray(cells(x.reshape(2, 4))) - dense @ x).max() < 1e-5
+    with pytest.raises(ValueError, match="one leaf of 8 numbers"):
+        op.matrix(dense, op.cells(9))
+    for wrong in (np.ones(3), [[np.nan]], [[1e300]], [[1j]], np.ones((0, 3))):
+        with pytest.raises(ValueError, match="A: expected"):
+            op.matrix(wrong)
+
+
+def derived(from_package, f, complex_f):
+    space = op.Space(x=op.cells((3, 4)), rate=op.vector(2))
+    model = from_package(f, space)
+    assert model.target == {"y": (3, 4)}
+    x = {"x": RNG.standard_normal((3, 4)).astype(np.float32), "rate": np.array([0.5, 2.0], np.float32)}
+    assert np.abs(np.asarray(model(x)) - np.exp(0.5 * x["x"]) * 2.0).max() < 1e-5
+    assert model.check_derivative(x).order == pytest.approx(2, abs=0.1)
+    model.check_adjoint(x)
+    turned = from_package(complex_f, op.cells(6, complex=True))
+    assert turned.check_derivative().order == pytest.approx(2, abs=0.1)
+    turned.check_adjoint()
+    with pytest.raises(ValueError, match="pass target="):
+        from_package(lambda x: x[:2, :2], op.cells((3, 4)))
+
+
+def test_functions_of_jax():
+    jnp = pytest.importorskip("jax").numpy
+    derived(op.from_jax, lambda x: jnp.exp(x["rate"][0] * x["x"]) * x["rate"][1], lambda x: (1 + 2j) * x * x + jnp.abs(x) ** 2)
+
+
+def test_functions_of_torch():
+    torch = pytest.importorskip("torch")
+    derived(op.from_torch, lambda x: torch.exp(x["rate"][0] * x["x"]) * x["rate"][1], lambda x: (1 + 2j) * x * x + x.real**2)
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    for package, function in (("jax", op.from_jax), ("torch", op.from_torch)):
+        monkeypatch.setitem(__import__("sys").modules, package, None)
+        with pytest.raises(ImportError, match=f"needs the package {package}"):
+            function(lambda x: x, op.cells(3))

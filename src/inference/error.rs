@@ -102,8 +102,21 @@ message_debug!(InferenceError);
 
 error_from! {
     InferenceError from HostMemoryError via DeviceError
-    InferenceError from OperatorError { Device, Comm; Operators }
     InferenceError from ExchangeError { Comm, Device }
+}
+
+impl From<OperatorError> for InferenceError {
+    fn from(error: OperatorError) -> Self {
+        match error {
+            OperatorError::Device(error) => error.into(),
+            OperatorError::Comm(error) => error.into(),
+            // A search tries a smaller step, as after an energy that is not finite.
+            OperatorError::NotFinite { operator, what, value } => {
+                InferenceError::NotFinite { what: format!("operator `{operator}`: {what}"), value }
+            }
+            error => InferenceError::Operators(error),
+        }
+    }
 }
 
 impl InferenceError {

@@ -63,8 +63,33 @@ pub fn check_adjoint(rank: &mut Rank, model: &Model, x: &Vector) -> Result<Adjoi
         return Ok(found);
     }
     let AdjointCheck { forward, reverse, tolerance } = found;
-    let why = format!("<J dx, dy> = {forward:e} and <dx, J^T dy> = {reverse:e} differ by more than {tolerance:e}");
+    let mut why = format!(
+        "the jvp and the vjp disagree: <J dx, dy> = {forward:e} and <dx, J^T dy> = {reverse:e} differ by more than {tolerance:e}"
+    );
+    // The value decides which of them is wrong.
+    if let Ok(slope) = slope(rank, model, x, &dx, &dy) {
+        let [forward, reverse] = [forward, reverse].map(|product| (product - slope).abs());
+        let wrong = match () {
+            () if forward < 0.1 * reverse => "the vjp is",
+            () if reverse < 0.1 * forward => "the jvp is",
+            () => "the jvp and the vjp may be",
+        };
+        why = format!("{why}; differences of values give {slope:e}, so {wrong} wrong");
+    }
     Err(OperatorError::Check { operator: model.name().into(), why })
+}
+
+/// Returns `<J dx, dy>` by central differences of the value.
+fn slope(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector, dy: &Vector) -> Result<f64, OperatorError> {
+    let step = ROUNDING.cbrt();
+    let (mut moved, mut value) = (Vector::new(&rank.gpu, x.space())?, Vector::new(&rank.gpu, model.target())?);
+    let mut along = |steps: f64| {
+        moved.copy_from(&mut rank.recorder, x)?;
+        rank.vector_axpby(steps * step, dx, 1.0, &mut moved)?;
+        model.apply(rank, &moved, &mut value)?;
+        rank.vector_dot(&value, dy)
+    };
+    Ok((along(1.0)? - along(-1.0)?) / (2.0 * step))
 }
 
 /// The result of [`check_derivative`]: remainders of Taylor's formula for halved steps.
@@ -123,7 +148,8 @@ pub fn check_derivative(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector)
     let check = TaylorCheck { remainders, rounding, order };
     match check.order {
         Some(order) if order < 1.8 => {
-            Err(OperatorError::Check { operator: model.name().into(), why: format!("\n{check}") })
+            let why = format!("the value and the jvp disagree: the order of the remainders is less than 1.8\n{check}");
+            Err(OperatorError::Check { operator: model.name().into(), why })
         }
         _ => Ok(check),
     }

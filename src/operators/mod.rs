@@ -7,9 +7,11 @@
 //! | [`Differentiable`], [`Linear`] | operators: values and products with the derivative |
 //! | [`Model`], [`Linearization`], [`Derivative`] | composed operators; the value and derivative at a point; the derivative alone |
 //! | [`Fingerprint`] | a hash that identifies a model and its constants, on any number of ranks |
+//! | [`HostFunction`] | functions on the host with their derivatives |
 //! | [`Pointwise`], [`PointwiseOperator`] | functions in WGSL, whose derivatives are found here |
 //!
-//! Operators record their work and block only for exchanges between ranks. Elements are `f32`.
+//! Operators record their work and block only for exchanges between ranks and for functions on the
+//! host. Elements are `f32`.
 //! Exact sums have the same bits on any number of ranks. `Rank` has
 //! [`vector_axpby`](crate::Rank::vector_axpby), [`vector_dot`](crate::Rank::vector_dot) and related
 //! methods.
@@ -24,10 +26,12 @@ mod fourier;
 mod fourier_filter;
 mod gather;
 mod ghosts;
+mod host_function;
 mod kernel_operator;
 mod leaf;
 mod linear;
 mod lines_of_sight;
+mod matrix;
 mod operator;
 mod part;
 mod point_numbers;
@@ -54,10 +58,12 @@ pub use fourier_filter::FourierFilter;
 pub use gather::Gather;
 pub(crate) use ghosts::Ghosted;
 pub use ghosts::Ghosts;
+pub use host_function::{HostFunction, HostResult};
 pub use kernel_operator::KernelOperator;
 pub use leaf::{Leaf, Support};
 pub use linear::{Adjoint, Direction, Linear, ToDevice};
 pub use lines_of_sight::{Line, LinesOfSight};
+pub use matrix::{Matrix, SparseMatrix};
 pub use operator::{Derivative, Differentiable, ExcitedModes, Linearization, Linearized, Model};
 pub use point_numbers::{PointNumbers, PointOrder};
 pub use pointwise::{Argument, Form, Pointwise, PointwiseError};
@@ -81,6 +87,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         diagonal::kernels(),
         gather::kernels(),
         ghosts::kernels(),
+        matrix::kernels(),
         pointwise::samples(),
         stencil::kernels(),
         wavenumbers::kernels(),

@@ -15,10 +15,10 @@ use crate::rank::Rank;
 
 /// A differentiable function from vectors of one space to vectors of another.
 ///
-/// All methods are collective. They record their work, and block only for exchanges between ranks
-/// and for leaves on the host ([`Parameters`](super::Support::Parameters)). Outputs are
-/// overwritten; they must not share arrays with inputs. Cotangents of replicated leaves are the
-/// same on every rank.
+/// All methods are collective. They record their work, and block only for exchanges between ranks,
+/// for leaves on the host ([`Parameters`](super::Support::Parameters)), and for functions on the
+/// host ([`HostFunction`](super::HostFunction)). Outputs are overwritten; they must not share
+/// arrays with inputs. Cotangents of replicated leaves are the same on every rank.
 pub trait Differentiable {
     /// Returns the name, the domain and the target.
     fn signature(&self) -> &Signature;

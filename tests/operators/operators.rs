@@ -14,10 +14,10 @@ use meshloom::grid::MeshOptions;
 use meshloom::inference::Prior;
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Adjoint, Convolution, Diagonal, Differentiable, Fingerprint, Fourier, FourierFilter, Ghosts, Hartley,
-    KernelOperator, Leaf, Linearization, Linearized, LinesOfSight, Model, OperatorCost, OperatorError, PointNumbers,
-    PointwiseOperator, Readout, Select, Signature, Space, StencilOperator, Vector, Wavenumbers, check_adjoint,
-    check_derivative, check_finite, random_field,
+    Adjoint, Convolution, Diagonal, Differentiable, Fingerprint, Fourier, FourierFilter, Ghosts, Hartley, HostFunction,
+    HostResult, KernelOperator, Leaf, Linearization, Linearized, LinesOfSight, Matrix, Model, OperatorCost,
+    OperatorError, PointNumbers, PointwiseOperator, Readout, Select, Signature, Space, SparseMatrix, StencilOperator,
+    Vector, Wavenumbers, check_adjoint, check_derivative, check_finite, random_field,
 };
 use meshloom::{Mesh, Rank};
 
@@ -573,9 +573,23 @@ fn checks_find_a_wrong_derivative() {
         check_adjoint(rank, &right, &x)?;
         check_derivative(rank, &right, &x, &x)?;
         let wrong = Model::new(Wrong(right));
-        assert!(matches!(check_adjoint(rank, &wrong, &x), Err(OperatorError::Check { .. })));
+        let error = check_adjoint(rank, &wrong, &x).unwrap_err();
+        assert!(
+            matches!(error, OperatorError::Check { .. }) && error.to_string().ends_with("so the jvp is wrong"),
+            "{error}"
+        );
         let error = check_derivative(rank, &wrong, &x, &x).unwrap_err().to_string();
+        assert!(error.contains("the value and the jvp disagree"), "{error}");
         assert!(error.contains("order 1.") || error.contains("order 0."), "{error}");
+        let signature = Signature::new("exp", &space, &space);
+        let exp = |x: &[Vec<f64>], d: &[Vec<f64>]| Ok(vec![x[0].iter().zip(&d[0]).map(|(x, d)| x.exp() * d).collect()]);
+        let twice =
+            |x: &[Vec<f64>], d: &[Vec<f64>]| Ok(vec![x[0].iter().zip(&d[0]).map(|(x, d)| 2.0 * x.exp() * d).collect()]);
+        let value = |x: &[Vec<f64>]| Ok(vec![x[0].iter().map(|x| x.exp()).collect()]);
+        let model = Model::new(HostFunction::new(rank, signature, "", value, exp, twice)?);
+        check_derivative(rank, &model, &x, &x)?;
+        let error = check_adjoint(rank, &model, &x).unwrap_err().to_string();
+        assert!(error.ends_with("so the vjp is wrong"), "{error}");
         Ok(())
     });
 }
@@ -966,4 +980,168 @@ fn vectors_share_memory_with_fields() {
             Ok(())
         });
     }
+}
+
+/// A matrix row by row: its shape `[rows, columns]`, the offsets of rows, and their entries.
+struct Entries {
+    shape: [u64; 2],
+    offsets: Vec<u64>,
+    columns: Vec<u32>,
+    values: Vec<f32>,
+}
+
+/// Returns a dense matrix, and a sparse one with an empty row and column, entries at the same
+/// place, and a row and a column of several segments.
+fn matrices() -> [Entries; 2] {
+    let value = |at: u64| number(at, 3) as f32;
+    let counts = [5, 0, 70_001, 1, 300];
+    let offsets: Vec<u64> = (0..=5).map(|row| counts[..row].iter().sum()).collect();
+    let column = |at: u64| if at < 70_000 { at * 7 % 11 } else { 12 };
+    [
+        Entries {
+            shape: [3, 1001],
+            offsets: (0..=3).map(|row| row * 1001).collect(),
+            columns: (0..3003).map(|at| at % 1001).collect(),
+            values: (0..3003).map(value).collect(),
+        },
+        Entries {
+            shape: [5, 13],
+            columns: (0..offsets[5]).map(|at| column(at) as u32).collect(),
+            values: (0..offsets[5]).map(value).collect(),
+            offsets,
+        },
+    ]
+}
+
+#[test]
+fn matrices_and_their_adjoints_are_those_of_the_host() {
+    for (number_of, entries) in matrices().iter().enumerate() {
+        let [rows, columns] = entries.shape;
+        let mut results = Vec::new();
+        // Entries of the sparse matrix have too many windows of 4 KiB.
+        for (parts, options) in [([1, 1], &options()[0]), ([2, 1], &options()[0]), ([1, 1], &options()[1 - number_of])]
+        {
+            results.extend(on_grid(parts, options, |rank| {
+                let (domain, target) = (Space::of("x", Leaf::vector(columns))?, Space::of("y", Leaf::vector(rows))?);
+                let model = match number_of {
+                    0 => Model::new(Matrix::new(rank, &domain, &target, &entries.values)?),
+                    _ => {
+                        let Entries { offsets, columns, values, .. } = entries;
+                        Model::new(SparseMatrix::new(rank, &domain, &target, offsets, columns, values)?)
+                    }
+                };
+                let (x, dy) = (random_field(rank, &domain, 1)?, random_field(rank, &target, 2)?);
+                let at = model.at(rank, &x)?;
+                let mut dx = Vector::new(&rank.gpu, &domain)?;
+                at.vjp(rank, &dy, &mut dx)?;
+                let recorder = &mut rank.recorder;
+                Ok([
+                    x.get(recorder, "x")?,
+                    dy.get(recorder, "y")?,
+                    at.value.get(recorder, "y")?,
+                    dx.get(recorder, "x")?,
+                ])
+            }));
+        }
+        assert!(results.iter().all(|found| *found == results[0]));
+        let [x, dy, y, dx] = &results[0];
+        let mut wanted = [vec![[0.0; 2]; rows as usize], vec![[0.0; 2]; columns as usize]];
+        for row in 0..rows as usize {
+            for at in entries.offsets[row] as usize..entries.offsets[row + 1] as usize {
+                let (column, value) = (entries.columns[at] as usize, f64::from(entries.values[at]));
+                for (side, place, term) in [(0, row, value * x[column]), (1, column, value * dy[row])] {
+                    let [sum, size] = &mut wanted[side][place];
+                    (*sum, *size) = (*sum + term, *size + term.abs());
+                }
+            }
+        }
+        for (found, wanted) in [(y, &wanted[0]), (dx, &wanted[1])] {
+            for (found, [wanted, size]) in found.iter().zip(wanted) {
+                assert!((found - wanted).abs() <= 3e-6 * size, "{found} {wanted} {size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn matrices_refuse_what_is_none() {
+    on_grid([2, 1], &options()[0], |rank| {
+        let [x, y] = [3, 2].map(|len| Space::of("x", Leaf::vector(len)));
+        let (x, y) = (x?, y?);
+        let error = |found: Result<(), OperatorError>, text: &str| {
+            let error = found.unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        };
+        let dense = |rank: &mut Rank, values: &[f32]| Matrix::new(rank, &x, &y, values).map(drop);
+        error(dense(rank, &[1.0; 5]), "expected 2 x 3 values, got 5");
+        error(dense(rank, &[1.0, 1.0, f32::NAN, 1.0, 1.0, 1.0]), "entry 2: expected a finite number, got NaN");
+        let index = rank.index() as f32;
+        error(dense(rank, &[index; 6]), "`matrix` differs between ranks");
+        let cells = Space::of("x", Leaf::cells(&mesh(rank, [4, 4, 4])))?;
+        error(Matrix::new(rank, &cells, &y, &[1.0; 128]).map(drop), "expected one real vector");
+        let sparse = |rank: &mut Rank, offsets: &[u64], columns: &[u32]| {
+            SparseMatrix::new(rank, &x, &y, offsets, columns, &[1.0, 2.0]).map(drop)
+        };
+        sparse(rank, &[0, 1, 2], &[0, 2])?;
+        error(sparse(rank, &[0, 2], &[0, 2]), "expected 3 offsets for 2 rows, got 2");
+        error(sparse(rank, &[0, 3, 2], &[0, 2]), "row 1: its offset 3 is above the next one, 2");
+        error(sparse(rank, &[0, 1, 3], &[0, 2]), "got 0 to 3, 2 values and 2 columns");
+        error(sparse(rank, &[0, 1, 2], &[0, 3]), "entry 1: expected a column below 3, got 3");
+        Ok(())
+    });
+}
+
+/// Errors of functions on the host, on one rank and on all.
+#[test]
+fn errors_of_functions_on_the_host_reach_all_ranks() {
+    let errors = |value: fn(&[Vec<f64>]) -> HostResult| {
+        on_grid([2, 1], &options()[0], |rank| {
+            let space = Space::of("x", Leaf::cells(&mesh(rank, [4, 4, 4])))?;
+            let own = Rc::new(rank.index());
+            let value = move |x: &[Vec<f64>]| if *own == 1 { value(x) } else { Ok(x.to_vec()) };
+            let product = |_: &[Vec<f64>], d: &[Vec<f64>]| Ok(d.to_vec());
+            let signature = Signature::new("mine", &space, &space);
+            let model = Model::new(HostFunction::new(rank, signature, "1", value, product, product)?);
+            let x = random_field(rank, &space, 1)?;
+            let error = model.value(rank, &x).unwrap_err();
+            // Ranks are in step afterwards.
+            model.derivative(rank, &x)?.jvp(rank, &x, &mut Vector::new(&rank.gpu, &space)?)?;
+            Ok(error)
+        })
+    };
+    let found = errors(|_| Err("no luck".into()));
+    assert!(matches!(&found[1], OperatorError::Failed { .. }), "{}", found[1]);
+    assert_eq!(found[1].to_string(), "operator `mine (value)`: no luck");
+    assert_eq!(found[0].to_string(), "rank 1: operator `mine (value)`: no luck");
+    let found = errors(|x| Ok(vec![x[0][1..].to_vec()]));
+    assert!(
+        matches!(&found[1], OperatorError::Fit { leaf, why, .. } if leaf == "x" && why.ends_with("got 31")),
+        "{}",
+        found[1]
+    );
+    let found = errors(|_| Ok(Vec::new()));
+    assert!(found[0].to_string().contains("value: expected 1 leaves"), "{}", found[0]);
+    for value in [f64::NAN, f64::INFINITY] {
+        let function: fn(&[Vec<f64>]) -> HostResult = match value.is_nan() {
+            true => |x| Ok(vec![x[0].iter().enumerate().map(|(at, x)| if at == 3 { f64::NAN } else { *x }).collect()]),
+            false => |x| Ok(vec![x[0].iter().enumerate().map(|(at, x)| if at == 3 { 1e300 } else { *x }).collect()]),
+        };
+        for error in errors(function) {
+            let text = "rank 1: number 3 of leaf `x` of its value";
+            let is_same = |found: f64| found.to_bits() == value.to_bits();
+            assert!(
+                matches!(&error, OperatorError::NotFinite { what, value, .. } if what == text && is_same(*value)),
+                "{error}"
+            );
+        }
+    }
+    on_grid([2, 1], &options()[0], |rank| {
+        let (cells, sum) = (Space::of("x", Leaf::cells(&mesh(rank, [4, 4, 4])))?, Space::of("y", Leaf::vector(1))?);
+        let product = |_: &[Vec<f64>], d: &[Vec<f64>]| Ok(d.to_vec());
+        let signature = Signature::new("sum", &cells, &sum);
+        let found = HostFunction::new(rank, signature, "1", |x| Ok(x.to_vec()), product, product);
+        let error = found.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("leaf `y` of the target is replicated, but leaf `x` is distributed"), "{error}");
+        Ok(())
+    });
 }

@@ -7,9 +7,10 @@ use meshloom::inference::{
 };
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, KernelOperator,
-    Leaf, LinesOfSight, Model, OperatorError, PointwiseOperator, RankCollective, Readout, Select, Space,
-    StencilOperator, ToDevice, Wavenumbers, check_adjoint, check_derivative, random_field,
+    Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, HostFunction,
+    KernelOperator, Leaf, LinesOfSight, Matrix, Model, OperatorError, PointwiseOperator, RankCollective, Readout,
+    Select, Signature, Space, SparseMatrix, StencilOperator, ToDevice, Wavenumbers, check_adjoint, check_derivative,
+    random_field,
 };
 use meshloom::pm::{Config, Observable, SimulationOperator};
 use meshloom::{Mesh, Rank};
@@ -64,9 +65,12 @@ pub const CASES: &[Case] = &[
     linear("RankCollective::sum_over_ranks", sum_over_ranks),
     linear("RankCollective", collectives),
     linear("ToDevice", |_| one(ToDevice::new(&Space::of("x", Leaf::parameters(3))?)?)),
+    linear("Matrix", matrices),
+    linear("SparseMatrix", sparse_matrices),
     linear("Adjoint", |rank| one(Adjoint::new(Hartley::new(rank, &pairs(rank)?)?))),
     curved("PointwiseOperator", pointwise),
     curved("KernelOperator", products),
+    curved("HostFunction", host_functions),
     curved("SimulationOperator", simulations),
     curved("CorrelatedField", correlated_fields),
     curved("OnHost", priors),
@@ -150,6 +154,60 @@ fn products(rank: &mut Rank) -> Models {
         Model::new(KernelOperator::new("products", &domain?, &target?, text)?),
         Model::new(KernelOperator::new("products", &cells, &cells, text)?),
     ])
+}
+
+/// Odd sizes, one row that is longer than a segment and one that is empty.
+fn vectors(rows: u64, columns: u64) -> Result<[Space; 2], OperatorError> {
+    Ok([Space::of("x", Leaf::vector(columns))?, Space::of("y", Leaf::vector(rows))?])
+}
+
+fn matrices(rank: &mut Rank) -> Models {
+    let [domain, target] = vectors(7, 601)?;
+    let values: Vec<f32> = (0..7 * 601).map(|at| ((at * 37 % 101) as f32 - 50.0) / 50.0).collect();
+    one(Matrix::new(rank, &domain, &target, &values)?)
+}
+
+fn sparse_matrices(rank: &mut Rank) -> Models {
+    let [domain, target] = vectors(5, 301)?;
+    let counts = [3, 0, 700, 1, 20];
+    let offsets: Vec<u64> = (0..=5).map(|row| counts[..row].iter().sum()).collect();
+    let columns: Vec<u32> = (0..724).map(|at| at * 53 % 301).collect();
+    let values: Vec<f32> = (0..724).map(|at| ((at * 37 % 101) as f32 - 50.0) / 50.0).collect();
+    one(SparseMatrix::new(rank, &domain, &target, &offsets, &columns, &values)?)
+}
+
+/// `y = rate x exp(x / 2)` of cells, and `y = x exp(x / 2)` of parameters.
+fn host_functions(rank: &mut Rank) -> Models {
+    let rate = |x: &[Vec<f64>]| if x.len() > 1 { x[0][0] } else { 1.0 };
+    let pairs =
+        |a: &[f64], b: &[f64], f: fn(f64, f64) -> f64| a.iter().zip(b).map(|(a, b)| f(*a, *b)).collect::<Vec<f64>>();
+    let grown = |x: &f64| x * (0.5 * x).exp();
+    let product = |x: f64, dx: f64| (1.0 + 0.5 * x) * (0.5 * x).exp() * dx;
+    let value = move |x: &[Vec<f64>]| Ok(vec![x[x.len() - 1].iter().map(|own| rate(x) * grown(own)).collect()]);
+    let jvp = move |x: &[Vec<f64>], dx: &[Vec<f64>]| {
+        let (own, tangent) = (&x[x.len() - 1], &dx[x.len() - 1]);
+        let mut dy = pairs(own, tangent, product);
+        let faster = if x.len() > 1 { dx[0][0] } else { 0.0 };
+        dy.iter_mut().zip(own).for_each(|(dy, own)| *dy = rate(x) * *dy + faster * grown(own));
+        Ok(vec![dy])
+    };
+    let vjp = move |x: &[Vec<f64>], dy: &[Vec<f64>]| {
+        let own = &x[x.len() - 1];
+        let mut dx = pairs(own, &dy[0], product);
+        dx.iter_mut().for_each(|dx| *dx *= rate(x));
+        let by_rate = own.iter().zip(&dy[0]).map(|(own, dy)| grown(own) * dy).sum();
+        Ok(if x.len() > 1 { vec![vec![by_rate], dx] } else { vec![dx] })
+    };
+    let cells = Leaf::cells(&mesh(rank));
+    let spaces = [
+        (Space::new([("rate", Leaf::vector(1)), ("x", cells.clone())])?, Space::of("y", cells)?),
+        (Space::of("x", Leaf::parameters(3))?, Space::of("y", Leaf::parameters(3))?),
+    ];
+    let model = |(domain, target): &(Space, Space)| {
+        let signature = Signature::new("grown", domain, target);
+        Ok(Model::new(HostFunction::new(rank, signature, "1", value, jvp, vjp)?))
+    };
+    spaces.iter().map(model).collect()
 }
 
 fn smoothed(rank: &mut Rank) -> Result<Model, OperatorError> {
