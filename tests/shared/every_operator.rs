@@ -8,7 +8,7 @@ use meshloom::inference::{
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, KernelOperator,
-    Leaf, LinesOfSight, Model, OperatorError, PointwiseOperator, RankCollective, Readout, Select, Space,
+    Leaf, LinesOfSight, Model, OperatorError, Paint, PointwiseOperator, RankCollective, Readout, Select, Space,
     StencilOperator, ToDevice, Wavenumbers, check_adjoint, check_derivative, random_field,
 };
 use meshloom::pm::{Config, Observable, SimulationOperator};
@@ -67,6 +67,7 @@ pub const CASES: &[Case] = &[
     linear("Adjoint", |rank| one(Adjoint::new(Hartley::new(rank, &pairs(rank)?)?))),
     curved("PointwiseOperator", pointwise),
     curved("KernelOperator", products),
+    curved("Paint", paints),
     curved("SimulationOperator", simulations),
     curved("CorrelatedField", correlated_fields),
     curved("OnHost", priors),
@@ -291,6 +292,16 @@ fn pointwise(rank: &mut Rank) -> Models {
     let leaf = leaf.complex().batch(2);
     let (domain, target) = (Space::of("x", leaf.clone())?, Space::of("turned", leaf)?);
     Ok(vec![Model::new(operator), Model::new(PointwiseOperator::wgsl_onto(turn, "g", &domain, &target)?)])
+}
+
+/// Particles of a lattice with weights, and points without, through windows that are smooth.
+fn paints(rank: &mut Rank) -> Models {
+    let (mesh, sites) = (mesh(rank), crate::process_grid::mesh(rank, [6, 9, 7], SHAPE.map(|n| n as f64 * 0.5)));
+    let lattice = Leaf::cells(&sites);
+    let lattice = Space::new([("moved", lattice.clone().components(3)), ("weight", lattice)])?;
+    let points = Leaf::points(30, 30 * rank.comm.size() as u64).components(3);
+    let paints = [(lattice, Window::Tsc), (Space::of("x", points)?, Window::Pcs)];
+    paints.map(|(domain, window)| Ok(Model::new(Paint::new(rank, &domain, &mesh, window)?))).into_iter().collect()
 }
 
 /// Both schemes (kick, drift, kick and drift, kick, drift), orders and two windows that are smooth.
