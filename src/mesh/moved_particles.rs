@@ -1,5 +1,6 @@
 //! Particles that vectors on the device place anywhere in a periodic box, on the ranks of a mesh.
 
+use super::axpby::Axpby;
 use super::error::MeshError;
 use super::painter::Painter;
 use super::particles::{MeshParticles, check_mesh};
@@ -248,26 +249,36 @@ impl MovedParticles {
     pub fn cotangents(
         &self,
         rank: &mut Rank,
-        adjoint: &PositionAdjoint,
+        (adjoint, painter): (&PositionAdjoint, &Painter),
         field: &Array<f32>,
         (vectors, weights): (&Array<f32>, Option<&Array<f32>>),
     ) -> Result<(), MeshError> {
-        let (gpu, count) = (rank.gpu.clone(), self.len());
-        let bars = gpu.array::<f32>("mesh::bars", 4 * count)?;
+        let (gpu, mesh, count) = (rank.gpu.clone(), &self.mesh, self.len());
+        let bars = gpu.array::<f32>("mesh::bars", 3 * count)?;
         rank.recorder.clear(&bars);
-        let particles = (self.particles(), &self.mass);
-        adjoint.paint_in_cells(&mut rank.recorder, particles, (&self.mesh, field), self.unit, &bars)?;
-        let parts = [(vectors, 0), (vectors, 1), (vectors, 2)].into_iter().chain(weights.map(|weights| (weights, 0)));
-        for (part, (array, component)) in (0..).zip(parts) {
+        adjoint.paint_in_cells(&mut rank.recorder, (self.particles(), &self.mass), (mesh, field), &bars)?;
+        for axis in 0..3 {
             let one = gpu.array("mesh::bar", count)?;
-            rank.recorder.copy(&bars, part * count, &one, 0, count)?;
-            let one = match &self.route {
-                Some(route) => route.back(rank, &one, 1)?,
-                None => one,
-            };
-            rank.recorder.copy(&one, 0, array, component * self.own, self.own)?;
+            rank.recorder.copy(&bars, axis * count, &one, 0, count)?;
+            let one = self.back(rank, one)?;
+            rank.recorder.copy(&one, 0, vectors, axis * self.own, self.own)?;
+        }
+        if let Some(weights) = weights {
+            let (read, one) = (gpu.array("mesh::read", count)?, gpu.array("mesh::bar", count)?);
+            painter.readout(&mut rank.recorder, self.particles(), mesh, field, 0, &read)?;
+            Axpby::default().record(&mut rank.recorder, self.unit, &read, 0.0, &one)?;
+            let one = self.back(rank, one)?;
+            rank.recorder.copy(&one, 0, weights, 0, self.own)?;
         }
         Ok(())
+    }
+
+    /// Sends numbers of the particles here back to the ranks and the order of before.
+    fn back(&self, rank: &mut Rank, values: Array<f32>) -> Result<Array<f32>, MeshError> {
+        match &self.route {
+            Some(route) => Ok(route.back(rank, &values, 1)?),
+            None => Ok(values),
+        }
     }
 }
 

@@ -25,7 +25,6 @@ fn of_window(window: Window) -> [KernelSource; 3] {
         particle_kernel(label, text, window)
             .params::<AdjointParams>()
             .flag("in_cells", in_cells)
-            .flag("vector", false)
             .module("mesh::slopes", include_str!("../../shaders/mesh/slopes.wgsl"))
     })
 }
@@ -87,9 +86,8 @@ impl PositionAdjoint {
         self.record(recorder, &self.paint, (sites, mesh), factor, &[field.raw(), bar.raw()])
     }
 
-    /// Records `bar +=` the cotangents of points in cells, of which each adds `mass` to the painted
-    /// mesh, `unit` times its weight: those of the positions along x, then y, then z, then those of
-    /// the weights.
+    /// Records `bar +=` the cotangents of the positions of points in cells, of which each adds
+    /// `mass` to the painted mesh. `field` is the cotangent of this mesh, with ghost cells.
     ///
     /// # Errors
     /// Same as [`paint`](Self::paint).
@@ -98,15 +96,14 @@ impl PositionAdjoint {
         recorder: &mut Recorder,
         (particles, mass): (MeshParticles<'_>, &Array<f32>),
         (mesh, field): (&Mesh, &Array<f32>),
-        unit: f64,
         bar: &Array<f32>,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "PositionAdjoint::paint_in_cells";
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "cells", field, mesh.array_len())?;
         holds(WHAT, "masses", mass, particles.len())?;
-        holds(WHAT, "cotangents", bar, particles.len().saturating_mul(4))?;
-        self.record(recorder, &self.in_cells, (particles, mesh), unit, &[mass.raw(), field.raw(), bar.raw()])
+        holds(WHAT, "cotangents", bar, particles.len().saturating_mul(3))?;
+        self.record(recorder, &self.in_cells, (particles, mesh), 1.0, &[mass.raw(), field.raw(), bar.raw()])
     }
 
     /// Records `bar += d(sum over particles and axes of by * acceleration) / d(positions)`, where

@@ -210,7 +210,7 @@ impl Differentiable for Paint {
         OperatorCost {
             apply: placed + painted,
             jvp: Cost::kernels(2, particles * 100) + painted,
-            vjp: Cost::kernels(1, particles * (52 + 4 * nodes)) + ghosts,
+            vjp: Cost::kernels(3, particles * (88 + 8 * nodes)) + ghosts,
         }
     }
 }
@@ -235,6 +235,6 @@ impl Linearized for PaintAt {
         let field = rank.gpu.array("operators::paint", operator.mesh.array_len())?;
         let parts = rank.parts(operator.mesh.grid())?;
         operator.ghosted.fill(parts.recorder, parts.comms, dy.single()?, &field)?;
-        Ok(self.particles.cotangents(rank, &operator.adjoint, &field, operator.parts(dx)?)?)
+        Ok(self.particles.cotangents(rank, (&operator.adjoint, &operator.painter), &field, operator.parts(dx)?)?)
     }
 }

@@ -6,11 +6,12 @@ use std::rc::Rc;
 
 use super::footprint::PlannedFor;
 use super::gradient::{
-    COUNT, Derivatives, GradientMemory, Numbers, NumbersTangent, RunTangent, Sweeps, Tape, cosmology_of,
-    cosmology_values, uploaded, vectors,
+    AMPLITUDE, COUNT, Derivatives, GradientMemory, Numbers, NumbersTangent, RunTangent, Sweeps, Tape, by_sigma8,
+    cosmology_values, sigma8_of, uploaded, vectors, with_amplitude,
 };
 use super::traffic::Traffic;
 use super::{Config, SimulationError};
+use crate::cosmology::Amplitude;
 use crate::gpu::Array;
 use crate::grid::Cost;
 use crate::operators::{
@@ -46,7 +47,7 @@ impl Observable {
 /// | leaf of the domain | is |
 /// |---|---|
 /// | `white_noise` | the noise of the initial conditions at the cells of the particles' lattice, of variance 1 |
-/// | `cosmology` | after [`with_cosmology`](Self::with_cosmology): Omega_m, Omega_b, h, n_s and A_s, the order of [`CosmologyGradient`](super::CosmologyGradient), as parameters on the host |
+/// | `cosmology` | after [`with_cosmology`](Self::with_cosmology): Omega_m, Omega_b, h, n_s, A_s, w0 and wa, the order of [`CosmologyGradient`](super::CosmologyGradient), as parameters on the host; after [`with_sigma8`](Self::with_sigma8), sigma_8 instead of A_s |
 ///
 /// The value has the leaves of the [`Observable`]s. Both derivatives belong to the discretized
 /// run, and each other's transpose to rounding; values and products have the same bits on any
@@ -79,6 +80,8 @@ pub struct SimulationOperator {
     memory: GradientMemory,
     observables: Vec<Observable>,
     signature: Signature,
+    /// What the amplitude among the parameters is.
+    amplitude: fn(f64) -> Amplitude,
     /// Numbers of the configuration's own cosmology, without derivatives.
     numbers: Rc<Numbers>,
     constant: Rc<Derivatives>,
@@ -144,6 +147,7 @@ impl SimulationOperator {
             constant: Rc::new(Derivatives::none(numbers.len())),
             sweeps: RefCell::new(sweeps),
             observables: observables.to_vec(),
+            amplitude: Amplitude::Primordial,
             config,
             memory,
             numbers,
@@ -161,9 +165,29 @@ impl SimulationOperator {
         Ok(self)
     }
 
+    /// Makes the operator a function of the cosmological parameters with sigma_8 in the place of
+    /// A_s ([`Amplitude::Sigma8`]). Otherwise as [`with_cosmology`](Self::with_cosmology).
+    ///
+    /// # Errors
+    /// Same as [`with_cosmology`](Self::with_cosmology).
+    pub fn with_sigma8(self) -> Result<Self, OperatorError> {
+        Ok(SimulationOperator { amplitude: Amplitude::Sigma8, ..self.with_cosmology()? })
+    }
+
     /// Returns the parameters of the configuration's cosmology, as the leaf `cosmology` takes them.
-    pub fn own_cosmology(&self) -> [f64; COUNT] {
-        cosmology_values(&self.config.cosmology)
+    ///
+    /// # Errors
+    /// [`OperatorError::Failed`] if sigma_8 cannot be computed.
+    pub fn own_cosmology(&self) -> Result<[f64; COUNT], OperatorError> {
+        let mut values = cosmology_values(&self.config.cosmology);
+        if self.is_by_sigma8() {
+            values[AMPLITUDE] = sigma8_of(&self.config.cosmology).map_err(|error| failed(error.into()))?;
+        }
+        Ok(values)
+    }
+
+    fn is_by_sigma8(&self) -> bool {
+        (self.amplitude)(1.0) == Amplitude::Sigma8(1.0)
     }
 
     /// Device memory of the operator with one linearization; [`GradientMemory::states`] are those
@@ -197,7 +221,7 @@ impl SimulationOperator {
         match parameters {
             None => Ok(self.numbers.clone()),
             Some(values) => {
-                let cosmology = cosmology_of(&self.config.cosmology, values)?;
+                let cosmology = with_amplitude(&self.config.cosmology, values, self.amplitude)?;
                 Ok(Rc::new(Numbers::new(&mut rank.recorder, &self.config, cosmology)?))
             }
         }
@@ -257,6 +281,10 @@ impl Differentiable for SimulationOperator {
         let (noise, parameters) = self.parts(x)?;
         let mut at = || {
             let numbers = self.numbers(rank, parameters)?;
+            let by_sigma8 = match self.is_by_sigma8() {
+                true => Some(by_sigma8(numbers.cosmology())?),
+                false => None,
+            };
             let derivatives = match parameters {
                 None => self.constant.clone(),
                 Some(_) => Rc::new(Derivatives::new(&mut rank.recorder, &self.config, &numbers)?),
@@ -266,9 +294,9 @@ impl Differentiable for SimulationOperator {
             let mut tape = Tape::new(&sweeps, recorder, noise.clone(), (&numbers, &derivatives), self.memory.clone())?;
             sweeps.forward(rank, &mut tape)?;
             sweeps.check(rank)?;
-            Ok(tape)
+            Ok((tape, by_sigma8))
         };
-        let tape = at().map_err(failed)?;
+        let (tape, by_sigma8) = at().map_err(failed)?;
         let mut sweeps = self.sweeps();
         self.observe(&mut sweeps, rank, y)?;
         let run = &sweeps.run;
@@ -280,13 +308,13 @@ impl Differentiable for SimulationOperator {
             None
         };
         drop(sweeps);
-        Ok(Box::new(SimulationAt { operator: self, tape: RefCell::new(tape), end }))
+        Ok(Box::new(SimulationAt { operator: self, tape: RefCell::new(tape), by_sigma8, end }))
     }
 
     fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         // The noise is the argument, and the process grid changes no bits.
         let config = Config { grid: None, seed: 0, snapshots: Vec::new(), ..self.config.clone() };
-        out.text(&format!("{config:?} {:?}", self.observables));
+        out.text(&format!("{config:?} {:?} {:?}", self.observables, (self.amplitude)(1.0)));
         Ok(())
     }
 
@@ -304,6 +332,8 @@ impl Differentiable for SimulationOperator {
 struct SimulationAt {
     operator: Rc<SimulationOperator>,
     tape: RefCell<Tape>,
+    /// The derivatives of A_s by the parameters, where sigma_8 is one of them.
+    by_sigma8: Option<[f64; COUNT]>,
     /// The displacements at the end, as vectors, where the density is observed.
     end: Option<Array<f32>>,
 }
@@ -311,7 +341,10 @@ struct SimulationAt {
 impl Linearized for SimulationAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         let operator = &*self.operator;
-        let (noise, parameters) = operator.parts(dx)?;
+        let (noise, mut parameters) = operator.parts(dx)?;
+        if let (Some(by), Some(row)) = (&mut parameters, &self.by_sigma8) {
+            by[AMPLITUDE] = by.iter().zip(row).map(|(by, row)| by * row).sum();
+        }
         let tape = self.tape.borrow();
         let numbers = match parameters {
             Some(by) if by != [0.0; COUNT] => Some(NumbersTangent {
@@ -363,10 +396,14 @@ impl Linearized for SimulationAt {
         let noise = sweeps.backward(rank, &mut self.tape.borrow_mut()).map_err(failed)?;
         rank.recorder.copy(&noise, 0, &out, 0, out.len())?;
         if operator.has_cosmology() {
-            let (found, _) = sweeps.dots.fetch(&mut rank.recorder, &[]).map_err(failed)?;
+            let (mut found, _) = sweeps.dots.fetch(&mut rank.recorder, &[]).map_err(failed)?;
             if let Some(&value) = found.iter().find(|value| !value.is_finite()) {
                 let what = "the cotangent of the cosmological parameters".into();
                 return Err(OperatorError::NotFinite { operator: NAME.into(), what, value });
+            }
+            if let Some(row) = &self.by_sigma8 {
+                let by_amplitude = std::mem::take(&mut found[AMPLITUDE]);
+                found.iter_mut().zip(row).for_each(|(found, row)| *found += by_amplitude * row);
             }
             dx.set(&mut rank.recorder, COSMOLOGY, &found)?;
         }

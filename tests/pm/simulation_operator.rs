@@ -53,7 +53,7 @@ fn point(
     rank: &mut Rank,
     model: &Model,
     (salt, scale): (u64, f64),
-    parameters: [f64; 5],
+    parameters: [f64; 7],
 ) -> Result<Vector, OperatorError> {
     let mut x = Vector::new(&rank.gpu, model.domain())?;
     set(rank, &mut x, "white_noise", salt, scale)?;
@@ -73,8 +73,8 @@ fn cotangent(rank: &mut Rank, model: &Model, salt: u64) -> Result<Vector, Operat
     Ok(dy)
 }
 
-const SIMPLE: [f64; 5] = [0.3, 0.05, 0.7, 0.96, 2e-9];
-const CHANGE: [f64; 5] = [0.02, 0.004, 0.03, 0.05, 2e-10];
+const SIMPLE: [f64; 7] = [0.3, 0.05, 0.7, 0.96, 2e-9, -1.0, 0.0];
+const CHANGE: [f64; 7] = [0.02, 0.004, 0.03, 0.05, 2e-10, 0.1, -0.2];
 
 /// `<J dx, dy>` and `<dx, J^T dy>` to 16 roundings of the product of norms.
 fn transposes(rank: &mut Rank, at: &Linearization, dx: &Vector, dy: &Vector) -> Result<(), OperatorError> {
@@ -95,7 +95,7 @@ fn both_derivatives_are_the_transposes_of_each_other() {
         on_grid(parts, &meshloom_sanitizer::options().unwrap(), |rank| {
             for (config, every) in [(config(), 1), (other(), 2)] {
                 let run = operator(rank, config, every, &ALL)?.with_cosmology()?;
-                assert_eq!(run.own_cosmology(), SIMPLE);
+                assert_eq!(run.own_cosmology()?, SIMPLE);
                 let model = Model::new(run);
                 let x = point(rank, &model, (1, 1.0), SIMPLE)?;
                 let at = model.at(rank, &x)?;
@@ -105,6 +105,35 @@ fn both_derivatives_are_the_transposes_of_each_other() {
                 // Of parameters alone.
                 let dx = point(rank, &model, (2, 0.0), CHANGE)?;
                 transposes(rank, &at, &dx, &dy)?;
+            }
+            let run = operator(rank, other(), 1, &ALL)?.with_sigma8()?;
+            let (own, change) = (run.own_cosmology()?, [0.02, 0.004, 0.03, 0.05, 0.1, 0.1, -0.2]);
+            let model = Model::new(run);
+            let x = point(rank, &model, (1, 1.0), own)?;
+            let (at, dy) = (model.at(rank, &x)?, cotangent(rank, &model, 4)?);
+            let dx = point(rank, &model, (2, 0.0), change)?;
+            transposes(rank, &at, &dx, &dy)?;
+            // The run is that of the A_s which has this sigma_8, and its derivative that of the run.
+            let by_amplitude = Model::new(operator(rank, other(), 1, &ALL)?.with_cosmology()?);
+            let there = point(rank, &by_amplitude, (1, 1.0), SIMPLE)?;
+            let there = by_amplitude.value(rank, &there)?;
+            let (here, there) = (host(rank, &at.value)?, host(rank, &there)?);
+            let apart = here["density"].iter().zip(&there["density"]).map(|(a, b)| (a - b).abs());
+            assert!(apart.fold(0.0, f64::max) < 1e-5);
+            let step = |by: f64| std::array::from_fn(|which| own[which] + by * change[which]);
+            let [above, below] = [1e-2, -1e-2].map(step).map(|parameters| {
+                let x = point(rank, &model, (1, 1.0), parameters)?;
+                let value = model.value(rank, &x)?;
+                host(rank, &value)
+            });
+            let mut product = Vector::new(&rank.gpu, model.target())?;
+            at.jvp(rank, &dx, &mut product)?;
+            let (above, below, product) = (above?, below?, host(rank, &product)?);
+            for name in ["displacement", "momentum"] {
+                let want: Vec<f64> = above[name].iter().zip(&below[name]).map(|(a, b)| (a - b) / 2e-2).collect();
+                let apart: f64 = want.iter().zip(&product[name]).map(|(a, b)| (a - b).powi(2)).sum();
+                let size: f64 = want.iter().map(|a| a * a).sum();
+                assert!(apart.sqrt() < 1e-2 * size.sqrt(), "{name}: {apart} of {size}");
             }
             Ok(())
         });
@@ -149,7 +178,7 @@ fn the_tangent_is_the_derivative_of_the_value() {
         for config in [Config { window: Window::Pcs, ..config() }, other()] {
             let model = Model::new(operator(rank, config, 2, &ALL)?.with_cosmology()?);
             let x = point(rank, &model, (1, 1.0), SIMPLE)?;
-            let noise = point(rank, &model, (2, 0.3), [0.0; 5])?;
+            let noise = point(rank, &model, (2, 0.3), [0.0; 7])?;
             let found = check_derivative(rank, &model, &x, &noise)?;
             assert!(found.order.is_some(), "{found}");
             let parameters = point(rank, &model, (2, 0.0), CHANGE)?;
@@ -272,12 +301,13 @@ fn the_operator_is_the_run_and_its_gradient() {
 
         // With another cosmology, to rounding: the force is the configuration's, with stronger
         // kicks.
-        let elsewhere = [0.2, 0.03, 0.6, 1.0, 2.5e-9];
+        let elsewhere = [0.2, 0.03, 0.6, 1.0, 2.5e-9, -0.9, 0.2];
         let there = point(rank, &model, (1, 1.0), elsewhere)?;
         let value = model.value(rank, &there)?;
-        let [omega_m, omega_b, h, n_s, amplitude] = elsewhere;
+        let [omega_m, omega_b, h, n_s, amplitude, w0, wa] = elsewhere;
         let amplitude = Amplitude::Primordial(amplitude);
-        let cosmology = Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..Parameters::default() });
+        let cosmology =
+            Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, w0, wa, ..Parameters::default() });
         let (density, _) = values(rank, Config { cosmology: cosmology.unwrap(), ..config() }).map_err(failed)?;
         let (found, density) = (download(rank, value.array("density")?), download(rank, density.array()));
         let apart = found.iter().zip(&density).map(|(a, b)| (a - b).abs());
@@ -298,8 +328,9 @@ fn the_operator_is_the_run_and_its_gradient() {
         let same = same.map_err(failed)?;
         assert_eq!(download(rank, found.array("white_noise")?), download(rank, same.white_noise.array()));
         let cosmology = same.cosmology;
-        let wanted = [cosmology.omega_m, cosmology.omega_b, cosmology.h, cosmology.n_s, cosmology.primordial_amplitude];
-        assert_eq!(found.parameters("cosmology")?, wanted);
+        let [omega_m, omega_b, h] = [cosmology.omega_m, cosmology.omega_b, cosmology.h];
+        let [n_s, amplitude, w0, wa] = [cosmology.n_s, cosmology.primordial_amplitude, cosmology.w0, cosmology.wa];
+        assert_eq!(found.parameters("cosmology")?, [omega_m, omega_b, h, n_s, amplitude, w0, wa]);
         Ok(())
     });
 }
@@ -317,7 +348,7 @@ fn what_does_not_fit_is_an_error() {
         refused(operator(rank, Config { mesh: 4, ..config() }, 1, &ALL), "mesh");
 
         let model = Model::new(operator(rank, config(), 1, &ALL)?.with_cosmology()?);
-        let matter = point(rank, &model, (1, 1.0), [31.0, 0.05, 0.7, 0.96, 2e-9])?;
+        let matter = point(rank, &model, (1, 1.0), [31.0, 0.05, 0.7, 0.96, 2e-9, -1.0, 0.0])?;
         let error = model.value(rank, &matter).unwrap_err();
         assert!(error.to_string().contains("Omega_m = 31"), "{error}");
         let lost = point(rank, &model, (1, f64::NAN), SIMPLE)?;

@@ -11,7 +11,7 @@ use meshloom::operators::{
     Leaf, LinesOfSight, Model, OperatorError, Paint, PointwiseOperator, RankCollective, Readout, Select, Space,
     StencilOperator, ToDevice, Wavenumbers, check_adjoint, check_derivative, random_field,
 };
-use meshloom::pm::{Config, Observable, SimulationOperator};
+use meshloom::pm::{Config, LinearDensity, Observable, SimulationOperator};
 use meshloom::{Mesh, Rank};
 
 /// Cells of the fields: of 4 KiB a real field of one rank takes two windows.
@@ -63,6 +63,11 @@ pub const CASES: &[Case] = &[
     linear("RankCollective::replicate", |rank| one(RankCollective::replicate(rank, &own_points(rank)?)?)),
     linear("RankCollective::sum_over_ranks", sum_over_ranks),
     linear("RankCollective", collectives),
+    linear("LinearDensity", |rank| {
+        let grid = Some(mesh(rank).grid().parts());
+        let config = Config { particles: 8, mesh: 8, box_size: 80.0, steps: 1, grid, ..Config::default() };
+        one(LinearDensity::new(rank, &config, 0.5)?)
+    }),
     linear("ToDevice", |_| one(ToDevice::new(&Space::of("x", Leaf::parameters(3))?)?)),
     linear("Adjoint", |rank| one(Adjoint::new(Hartley::new(rank, &pairs(rank)?)?))),
     curved("PointwiseOperator", pointwise),
@@ -299,7 +304,7 @@ fn paints(rank: &mut Rank) -> Models {
     let (mesh, sites) = (mesh(rank), crate::process_grid::mesh(rank, [6, 9, 7], SHAPE.map(|n| n as f64 * 0.5)));
     let lattice = Leaf::cells(&sites);
     let lattice = Space::new([("moved", lattice.clone().components(3)), ("weight", lattice)])?;
-    let points = Leaf::points(30, 30 * rank.comm.size() as u64).components(3);
+    let points = Leaf::points(if rank.comm.rank() == 0 { 30 } else { 0 }, 30).components(3);
     let paints = [(lattice, Window::Tsc), (Space::of("x", points)?, Window::Pcs)];
     paints.map(|(domain, window)| Ok(Model::new(Paint::new(rank, &domain, &mesh, window)?))).into_iter().collect()
 }

@@ -46,7 +46,9 @@ pub use cotangents::Cotangents;
 pub use memory::GradientMemory;
 pub use observer::Observer;
 pub use parameters::CosmologyGradient;
-pub(super) use parameters::{COUNT, Derivatives, Numbers, cosmology_of, cosmology_values, uploaded};
+pub(super) use parameters::{
+    AMPLITUDE, COUNT, Derivatives, Numbers, by_sigma8, cosmology_values, sigma8_of, uploaded, with_amplitude,
+};
 pub(super) use sweeps::{NumbersTangent, RunTangent, Sweeps, Tape};
 
 use std::fmt;
