@@ -236,7 +236,8 @@ class Model:
         Names and shapes of the fields that the model takes and gives, on this rank. They can be
         passed as a space: ``hartley(model.target)``.
     own_cosmology : ndarray of shape (7,)
-        Only for `simulation`: omega_m, omega_b, h, n_s, A_s (or sigma8), w0 and wa of its cosmology.
+        Only for `simulation`: omega_m, omega_b, h, n_s, A_s or sigma8, w0 and wa of its
+        cosmology.
     variance : float
         Only for `linear_density`.
 

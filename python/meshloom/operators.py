@@ -585,7 +585,8 @@ def redshift_space(space, line_of_sight=(0.0, 0.0, 1.0), a=1.0, cosmology=None, 
     --------
     >>> import numpy as np
     >>> from meshloom import operators as op
-    >>> run = op.simulation(8, 8, 32.0, steps=2, observables=["displacement", "momentum"])
+    >>> observables = ["displacement", "momentum"]
+    >>> run = op.simulation(8, 8, 32.0, steps=2, window="tsc", observables=observables)
     >>> moved = run.then(op.redshift_space(run.target))
     >>> density = moved.then(op.paint(moved.target, op.cells((8, 8, 8), size=32.0)))
     >>> float(np.asarray(density(np.zeros((8, 8, 8))))[0, 0, 0])
@@ -644,7 +645,7 @@ def linear_density(particles=64, box=128.0, *, a=1.0, cosmology=None, comm=None)
     >>> delta = op.linear_density(8, 32.0)
     >>> text = "fn w(delta: f32) -> f32 {{ return 1.0 + 0.8 * delta + 0.2 * (delta * delta - {:f}); }}"
     >>> weight = op.pointwise(text.format(delta.variance), "w", delta.target, "weight")
-    >>> run = op.simulation(8, 8, 32.0, steps=2, observables=["displacement"])
+    >>> run = op.simulation(8, 8, 32.0, steps=2, window="tsc", observables=["displacement"])
     >>> tracers = run.zip(delta.then(weight))
     >>> density = tracers.then(op.paint(tracers.target, op.cells((8, 8, 8), size=32.0)))
     >>> density.target
@@ -933,6 +934,7 @@ def simulation(
     scheme="bullfrog",
     window="cic",
     observables=("density",),
+    snapshots=(),
     checkpoint_every=1,
     with_cosmology=False,
     amplitude="A_s",
@@ -948,6 +950,10 @@ def simulation(
         Leaves of the target at the end. "density": 1 + contrast at the cells of the mesh.
         "displacement": three components in Mpc/h. "momentum": three components of the canonical
         momentum ``a**2 dx/dt`` in H0 Mpc/h; 100 times it over a is the peculiar velocity in km/s.
+    snapshots : sequence of float, optional
+        Scale factors from `a_start` to `a_end`. Each adds two leaves to the target, such as
+        ``snapshot_0/displacement`` and ``snapshot_0/momentum`` for the first; `paint` makes
+        densities of them. A scale factor within a step cuts the step in two.
     checkpoint_every : int, default 1
         Number of steps between stored states; derivatives compute the states between them again.
     with_cosmology : bool, default False
@@ -998,6 +1004,7 @@ def simulation(
 
     def check():
         options = run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, scheme, window)
+        options["snapshots"] = [real_number(a, "snapshots") for a in snapshots]
         others = {
             "observables": list(observables),
             "checkpoint_every": whole_number(checkpoint_every, "checkpoint_every", 1),

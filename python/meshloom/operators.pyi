@@ -84,6 +84,7 @@ def simulation(
     scheme: Literal["bullfrog", "fastpm"] = "bullfrog",
     window: _Window = "cic",
     observables: Sequence[Literal["density", "displacement", "momentum"]] = ("density",),
+    snapshots: Sequence[float] = (),
     checkpoint_every: int = 1,
     with_cosmology: bool = False,
     amplitude: Literal["A_s", "sigma8"] = "A_s",

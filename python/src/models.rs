@@ -292,7 +292,7 @@ pub fn simulation<'py>(
     let (handle, (about, own)) = Handle::make(py, session, move |rank| {
         let grid = Some(process_grid(config.cells(), rank.size()));
         let config = Config { grid, ..config };
-        let run = SimulationOperator::new(rank, config, checkpoint_every, &observables)?;
+        let run = SimulationOperator::new(rank, config, checkpoint_every, &observables)?.with_snapshots()?;
         let run = match (with_cosmology, by_sigma8) {
             (false, _) => run,
             (true, false) => run.with_cosmology()?,

@@ -173,6 +173,20 @@ def test_runs_by_sigma8_are_those_by_the_amplitude():
         op.simulation(8, 8, 32.0, amplitude="sigma_8")
 
 
+def test_runs_are_observed_at_several_times():
+    options = {"steps": 4, "window": "tsc", "observables": ["displacement"]}
+    run = op.simulation(8, 8, 32.0, snapshots=[1.0, 0.5], **options)
+    noise = RNG.standard_normal((8, 8, 8)).astype(np.float32)
+    at = run.at(noise)
+    assert np.array_equal(at.value["snapshot_0/displacement"], at.value["displacement"])
+    sizes = [np.std(np.asarray(at.value[f"snapshot_{n}/displacement"])) for n in (0, 1)]
+    assert 0.4 < sizes[1] / sizes[0] < 0.8
+    back = at.vjp({name: np.ones(shape) * (name == "snapshot_1/momentum") for name, shape in run.target.items()})
+    assert np.abs(np.asarray(back)).max() > 0.0
+    with pytest.raises(ValueError, match="snapshots"):
+        op.simulation(8, 8, 32.0, snapshots=[2.0], **options)
+
+
 def test_particles_are_painted_with_weights():
     positions = (RNG.random((3, 50)) * 9 - 2).astype(np.float32)
     weights = RNG.standard_normal(50).astype(np.float32)

@@ -11,10 +11,10 @@
 // value.
 //
 // Layout: particles as in particle.wgsl; `value` one number per particle, from params.sites.w on,
-// with `tangent` three: all along x, then y, then z (and then the fourth values); `most[0]` the bits of the greatest magnitude
-// of all values; `mesh` two u32 per cell, low word first. Particles that readout.wgsl reads 0 for
-// are not painted. With `wide` a cell is one u64, to which the device adds at once; the cells are
-// the same.
+// with `tangent` three: all along x, then y, then z (and then the fourth values); `most[0]` the
+// bits of the greatest magnitude of all values; `mesh` two u32 per cell, low word first. Particles
+// that readout.wgsl reads 0 for are not painted. With `wide` a cell is one u64, to which the device
+// adds at once; the cells are the same.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;

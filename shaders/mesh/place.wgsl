@@ -26,7 +26,7 @@ struct Place {
     offset: f32,
 }
 
-/// The place `offset` cells above node `node`.
+/// Returns the place `offset` cells above node `node`.
 fn place(node: i32, offset: f32, axis: u32) -> Place {
     let whole = floor(offset);
     // An offset just below 1 may be rounded to it.

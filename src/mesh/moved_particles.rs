@@ -95,9 +95,9 @@ pub(crate) struct MovedParticles {
     mesh: Mesh,
     cell: Array<u32>,
     offset: [Array<f32>; 3],
-    /// What each particle adds to the mesh: `unit` times its weight.
+    /// Contribution of each particle to the mesh: `unit` times its weight.
     mass: Array<f32>,
-    /// What a weight of 1 adds: the mean over all cells is 1 if all weights are.
+    /// Contribution of a weight of 1: the mean over all cells is 1 if all weights are.
     unit: f64,
     is_weighted: bool,
     /// Particles of this rank before they were sent.

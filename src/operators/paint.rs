@@ -27,11 +27,11 @@ use crate::rank::Rank;
 /// | real, three components | points: positions in the periodic box; cells: displacements of particles from the sites of a lattice, one at each cell (cell `c` is at `c * distance`) |
 /// | real, one component, at the same places; optional | weights of either sign; 1 without this leaf |
 ///
-/// The value is the leaf `density`, relative to the mean density of particles of weight 1: a mesh of
-/// `m` cells and `n` particles of all ranks have `m / n` times the sum of the weights in each cell.
+/// The value is the leaf `density`, relative to the mean density of particles of weight 1: with `m`
+/// cells and `n` particles of all ranks, `m / n` times the sum of the weights in each cell.
 /// Positions are wrapped into the box and may be anywhere; each particle is sent to the rank that
-/// owns its cell. A mesh of one cell along an axis has the projection along it: painted with weights
-/// that depend on the position, it is a lens plane.
+/// owns its cell. A mesh of one cell along an axis has the projection along it: painted with
+/// weights that depend on the position, it is a lens plane.
 ///
 /// Without weights the mass is conserved as [`Painter`] does, exactly before the density is rounded
 /// to f32; with weights to the rounding of the shares of a particle in f32. Values and products

@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use super::footprint::PlannedFor;
 use super::gradient::{
-    AMPLITUDE, COUNT, Derivatives, GradientMemory, Numbers, NumbersTangent, RunTangent, Sweeps, Tape, by_sigma8,
+    AMPLITUDE, COUNT, Derivatives, Epoch, GradientMemory, Numbers, NumbersTangent, RunTangent, Sweeps, Tape, by_sigma8,
     cosmology_values, sigma8_of, uploaded, vectors, with_amplitude,
 };
 use super::traffic::Traffic;
 use super::{Config, SimulationError};
-use crate::cosmology::Amplitude;
+use crate::cosmology::{Amplitude, StepOp};
 use crate::gpu::Array;
 use crate::grid::Cost;
 use crate::operators::{
@@ -49,7 +49,8 @@ impl Observable {
 /// | `white_noise` | the noise of the initial conditions at the cells of the particles' lattice, of variance 1 |
 /// | `cosmology` | after [`with_cosmology`](Self::with_cosmology): Omega_m, Omega_b, h, n_s, A_s, w0 and wa, the order of [`CosmologyGradient`](super::CosmologyGradient), as parameters on the host; after [`with_sigma8`](Self::with_sigma8), sigma_8 instead of A_s |
 ///
-/// The value has the leaves of the [`Observable`]s. Both derivatives belong to the discretized
+/// The value has the leaves of the [`Observable`]s at the end, and after
+/// [`with_snapshots`](Self::with_snapshots) those at other times. Both derivatives belong to the discretized
 /// run, and each other's transpose to rounding; values and products have the same bits on any
 /// number of ranks, because sums between ranks are exact.
 ///
@@ -80,7 +81,7 @@ pub struct SimulationOperator {
     memory: GradientMemory,
     observables: Vec<Observable>,
     signature: Signature,
-    /// What the amplitude among the parameters is.
+    /// Kind of the amplitude among the parameters.
     amplitude: fn(f64) -> Amplitude,
     /// Numbers of the configuration's own cosmology, without derivatives.
     numbers: Rc<Numbers>,
@@ -165,13 +166,51 @@ impl SimulationOperator {
         Ok(self)
     }
 
-    /// Makes the operator a function of the cosmological parameters with sigma_8 in the place of
-    /// A_s ([`Amplitude::Sigma8`]). Otherwise as [`with_cosmology`](Self::with_cosmology).
+    /// Makes the operator a function of the cosmological parameters with sigma_8 instead of A_s
+    /// ([`Amplitude::Sigma8`]). Otherwise as [`with_cosmology`](Self::with_cosmology).
     ///
     /// # Errors
     /// Same as [`with_cosmology`](Self::with_cosmology).
     pub fn with_sigma8(self) -> Result<Self, OperatorError> {
         Ok(SimulationOperator { amplitude: Amplitude::Sigma8, ..self.with_cosmology()? })
+    }
+
+    /// Adds the leaves `snapshot_0/displacement` and `snapshot_0/momentum` to the value, those of
+    /// the particles at the first scale factor of [`Config::snapshots`], and so on for the others.
+    /// [`Paint`](crate::operators::Paint) makes densities of them.
+    ///
+    /// # Errors
+    /// None for an operator that [`new`](Self::new) has created.
+    pub fn with_snapshots(mut self) -> Result<Self, OperatorError> {
+        let Some(sites) = self.signature.domain.leaf(NOISE).cloned() else { return Ok(self) };
+        let leaf = sites.components(3);
+        let names = (0..self.config.snapshots.len()).flat_map(snapshot_names);
+        let leaves = Space::new(names.map(|name| (name, leaf.clone())))?;
+        self.signature.target = self.signature.target.joined(&leaves, NAME)?;
+        Ok(self)
+    }
+
+    /// Returns the arrays of a vector of the target at scale factors between the start and the end,
+    /// of a run with these operations.
+    fn epochs(&self, y: &Vector, ops: &[StepOp]) -> Result<Vec<Epoch>, OperatorError> {
+        self.signature.target.admits(y.space(), NAME)?;
+        let mut epochs = Vec::new();
+        for (number, &wanted) in self.config.snapshots.iter().enumerate() {
+            let [positions, momenta] = snapshot_names(number).map(|name| self.array(y, &name).cloned());
+            let at = ops.iter().position(|op| matches!(*op, StepOp::Reached { a, .. } if a == wanted));
+            if let (Some(positions), Some(momenta), Some(at)) = (positions, momenta, at) {
+                epochs.push(Epoch { at, positions, momenta });
+            }
+        }
+        Ok(epochs)
+    }
+
+    /// Returns the array of a leaf of the target.
+    fn array<'a>(&self, y: &'a Vector, name: &str) -> Option<&'a Array<f32>> {
+        match &y.contents()[self.signature.target.position(name)?] {
+            Contents::Device(array) => Some(array),
+            Contents::Host(_) => None,
+        }
     }
 
     /// Returns the parameters of the configuration's cosmology, as the leaf `cosmology` takes them.
@@ -230,13 +269,8 @@ impl SimulationOperator {
     /// Returns the array of each observable in a field of the target.
     fn observed<'a>(&self, y: &'a Vector) -> Result<Vec<(Observable, &'a Array<f32>)>, OperatorError> {
         self.signature.target.admits(y.space(), NAME)?;
-        let mut names: Vec<Observable> = self.observables.clone();
-        names.sort_by_key(|observable| observable.name());
-        let arrays = y.contents().iter().filter_map(|contents| match contents {
-            Contents::Device(array) => Some(array),
-            Contents::Host(_) => None,
-        });
-        Ok(names.into_iter().zip(arrays).collect())
+        let array = |&observable: &Observable| Some((observable, self.array(y, observable.name())?));
+        Ok(self.observables.iter().filter_map(array).collect())
     }
 
     /// Records what is observed at the end of the run.
@@ -267,7 +301,8 @@ impl Differentiable for SimulationOperator {
         let (noise, parameters) = self.parts(x)?;
         let numbers = self.numbers(rank, parameters).map_err(failed)?;
         let mut sweeps = self.sweeps();
-        sweeps.value(rank, &noise, &numbers).map_err(failed)?;
+        let epochs = self.epochs(y, &numbers.ops)?;
+        sweeps.value(rank, &noise, &numbers, &epochs).map_err(failed)?;
         sweeps.check(rank).map_err(failed)?;
         self.observe(&mut sweeps, rank, y)
     }
@@ -279,6 +314,8 @@ impl Differentiable for SimulationOperator {
         y: &mut Vector,
     ) -> Result<Box<dyn Linearized>, OperatorError> {
         let (noise, parameters) = self.parts(x)?;
+        // Other parameters change factors only.
+        let epochs = self.epochs(y, &self.numbers.ops)?;
         let mut at = || {
             let numbers = self.numbers(rank, parameters)?;
             let by_sigma8 = match self.is_by_sigma8() {
@@ -292,7 +329,7 @@ impl Differentiable for SimulationOperator {
             let mut sweeps = self.sweeps();
             let recorder = &rank.recorder;
             let mut tape = Tape::new(&sweeps, recorder, noise.clone(), (&numbers, &derivatives), self.memory.clone())?;
-            sweeps.forward(rank, &mut tape)?;
+            sweeps.forward(rank, &mut tape, &epochs)?;
             sweeps.check(rank)?;
             Ok((tape, by_sigma8))
         };
@@ -313,7 +350,7 @@ impl Differentiable for SimulationOperator {
 
     fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         // The noise is the argument, and the process grid changes no bits.
-        let config = Config { grid: None, seed: 0, snapshots: Vec::new(), ..self.config.clone() };
+        let config = Config { grid: None, seed: 0, ..self.config.clone() };
         out.text(&format!("{config:?} {:?} {:?}", self.observables, (self.amplitude)(1.0)));
         Ok(())
     }
@@ -354,7 +391,8 @@ impl Linearized for SimulationAt {
             _ => None,
         };
         let mut sweeps = operator.sweeps();
-        sweeps.tangent(rank, &tape, &RunTangent { noise: &noise, numbers }).map_err(failed)?;
+        let epochs = operator.epochs(dy, &tape.numbers.ops)?;
+        sweeps.tangent(rank, &tape, &RunTangent { noise: &noise, numbers }, &epochs).map_err(failed)?;
         if self.end.is_some() {
             // The density has been painted there.
             sweeps.run.force.seen();
@@ -393,7 +431,9 @@ impl Linearized for SimulationAt {
             run.force.seen();
             sweeps.density_adjoint(rank, by).map_err(failed)?;
         }
-        let noise = sweeps.backward(rank, &mut self.tape.borrow_mut()).map_err(failed)?;
+        let mut tape = self.tape.borrow_mut();
+        let epochs = operator.epochs(dy, &tape.numbers.ops)?;
+        let noise = sweeps.backward(rank, &mut tape, &epochs).map_err(failed)?;
         rank.recorder.copy(&noise, 0, &out, 0, out.len())?;
         if operator.has_cosmology() {
             let (mut found, _) = sweeps.dots.fetch(&mut rank.recorder, &[]).map_err(failed)?;
@@ -409,6 +449,11 @@ impl Linearized for SimulationAt {
         }
         Ok(())
     }
+}
+
+/// Returns the names of the leaves of a snapshot.
+fn snapshot_names(number: usize) -> [String; 2] {
+    ["displacement", "momentum"].map(|name| format!("snapshot_{number}/{name}"))
 }
 
 /// Returns an error of the run as one of the operator.

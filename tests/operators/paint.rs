@@ -9,7 +9,7 @@ use meshloom::pm::{Config, Observable, SimulationOperator};
 const SHAPE: [u64; 3] = [8, 16, 12];
 const SIZE: [f64; 3] = [4.0, 8.0, 6.0];
 
-/// The share of a cell `x` cells away (Hockney & Eastwood 1981, chapter 5).
+/// Returns the share of a cell `x` cells away (Hockney & Eastwood 1981, chapter 5).
 fn share(window: Window, x: f64) -> f64 {
     let x = x.abs();
     match window {
@@ -21,7 +21,7 @@ fn share(window: Window, x: f64) -> f64 {
     }
 }
 
-/// The density of particles with weights at all cells, by its definition.
+/// Returns the density of particles with weights at all cells, by its definition.
 fn painted(window: Window, positions: &[[f64; 3]], weights: &[f64]) -> Vec<f64> {
     let shape = SHAPE.map(|n| n as usize);
     let total: usize = shape.iter().product();

@@ -113,7 +113,8 @@ fn both_derivatives_are_the_transposes_of_each_other() {
             let (at, dy) = (model.at(rank, &x)?, cotangent(rank, &model, 4)?);
             let dx = point(rank, &model, (2, 0.0), change)?;
             transposes(rank, &at, &dx, &dy)?;
-            // The run is that of the A_s which has this sigma_8, and its derivative that of the run.
+            // The run is that of the A_s which has this sigma_8, and the derivative that of the
+            // run.
             let by_amplitude = Model::new(operator(rank, other(), 1, &ALL)?.with_cosmology()?);
             let there = point(rank, &by_amplitude, (1, 1.0), SIMPLE)?;
             let there = by_amplitude.value(rank, &there)?;
@@ -273,6 +274,50 @@ fn values_and_products_have_the_same_bits_on_all_ranks() {
 
 fn download(rank: &mut Rank, array: &Array<f32>) -> Vec<f32> {
     rank.recorder.download(array, 0, array.len()).unwrap()
+}
+
+/// Snapshots of the operator are those of the run, and have their derivatives.
+#[test]
+fn runs_are_observed_at_several_times() {
+    for (parts, every) in [([1, 1], 1), ([3, 1], 2)] {
+        on_grid(parts, &meshloom_sanitizer::options().unwrap(), |rank| {
+            let config = Config { snapshots: vec![0.7, 0.3, 0.0625], ..other() };
+            let model = Model::new(operator(rank, config.clone(), every, &ALL)?.with_snapshots()?.with_cosmology()?);
+            let x = point(rank, &model, (1, 1.0), SIMPLE)?;
+            let at = model.at(rank, &x)?;
+            let dy = cotangent(rank, &model, 4)?;
+            let dx = point(rank, &model, (2, 1.0), CHANGE)?;
+            transposes(rank, &at, &dx, &dy)?;
+            let small = point(rank, &model, (2, 0.1), CHANGE.map(|value| 0.1 * value))?;
+            assert!(check_derivative(rank, &model, &x, &small)?.order.is_some());
+
+            let noise = download(rank, x.array("white_noise")?);
+            let grid = Some(crate::process_grid::of(rank).parts());
+            let failed = |error: SimulationError| OperatorError::failed("test", error);
+            let mut run =
+                Simulation::new(rank, Config { grid, ..config.clone() }, Noise::Values(&noise)).map_err(failed)?;
+            let mut found = 0;
+            let rows = |columns: Vec<f32>| -> Vec<f32> {
+                let count = columns.len() / 3;
+                (0..3 * count).map(|at| columns[at % 3 * count + at / 3]).collect()
+            };
+            let observed = run.run(rank, |run, rank, reached| {
+                let numbers = config.snapshots.iter().enumerate().filter(|(_, a)| **a == reached.a);
+                for (number, _) in numbers {
+                    let [displacement, momentum] = run.phase_space(rank)?;
+                    for (name, wanted) in [("displacement", displacement), ("momentum", momentum)] {
+                        let array = at.value.array(&format!("snapshot_{number}/{name}")).unwrap();
+                        assert_eq!(rows(download(rank, array)), wanted, "{number} {name}");
+                    }
+                    found += 1;
+                }
+                Ok::<_, SimulationError>(())
+            });
+            observed.map_err(failed)?;
+            assert_eq!(found, 3);
+            Ok(())
+        });
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn models(rank: &mut Rank, config: &Config) -> Result<[Model; 3], OperatorError>
     Ok([place.then(&paint)?, run.then(&moved)?.then(&paint)?, biased.then(&weigh)?])
 }
 
-/// The modes `m` of a density on `N^3` cells, as real and imaginary part.
+/// Returns the mode `m` of a density on `N^3` cells, as real and imaginary part.
 fn mode(density: &[f64], m: [i64; 3]) -> [f64; 2] {
     let table: Vec<[f64; 2]> = (0..N).map(|n| 2.0 * PI * n as f64 / N as f64).map(|x| [x.cos(), -x.sin()]).collect();
     let turn = |m: i64, x: usize| table[(m * x as i64).rem_euclid(N as i64) as usize];
@@ -139,7 +139,7 @@ fn models_of_tracers_have_their_adjoints() {
     }
 }
 
-/// The convergence in the Born approximation: particles of a plane wave `delta = -A cos(k x)`,
+/// Convergence in the Born approximation: particles of a plane wave `delta = -A cos(k x)`,
 /// painted onto a mesh of one cell along the line of sight with the lensing kernel as weights, give
 /// the integral of kernel and wave.
 #[test]

@@ -364,7 +364,7 @@ mod tests {
             let table = mode_amplitudes(&power, 6, 40.0).unwrap();
             let rows = amplitude_derivatives(&config, &power, &table).unwrap();
             let own = cosmology_values(&config.cosmology);
-            // Without evolution of dark energy there is no value to compare with.
+            // Dark energy that does not evolve has no value to compare with.
             let unit = |value: f64| if value == 0.0 { 1.0 } else { value };
             let at = |which: usize, offset: f64| {
                 let mut values = own;
