@@ -550,7 +550,9 @@ def paint(space, target, window="tsc", comm=None):
 
 
 def redshift_space(space, line_of_sight=(0.0, 0.0, 1.0), a=1.0, cosmology=None, comm=None):
-    """Create the displacements of particles in redshift space from those of a run and its momenta.
+    """Create the displacements of particles in redshift space from those of a run.
+
+    A particle moves along the line of sight by its momentum.
 
     Parameters
     ----------
@@ -569,7 +571,7 @@ def redshift_space(space, line_of_sight=(0.0, 0.0, 1.0), a=1.0, cosmology=None, 
     Returns
     -------
     Model
-        Its target is the leaf ``displacement``: ``x + (p . n) n / (a**2 E(a))`` with ``E = H / H0``.
+        Its target is the leaf ``displacement``: ``x + (p . n) n / (a**2 E(a))`` with ``E = H/H0``.
         At ``a=1``, where ``E`` is 1, it is right for every cosmology of the run.
 
     Raises
@@ -610,7 +612,7 @@ def redshift_space(space, line_of_sight=(0.0, 0.0, 1.0), a=1.0, cosmology=None, 
 
 
 def linear_density(particles=64, box=128.0, *, a=1.0, cosmology=None, comm=None):
-    """Create the linear density contrast at the sites of particles from the white noise of a run.
+    """Create the linear density contrast at the sites of particles from white noise.
 
     It makes weights with Lagrangian bias.
 
@@ -643,7 +645,7 @@ def linear_density(particles=64, box=128.0, *, a=1.0, cosmology=None, comm=None)
     >>> import numpy as np
     >>> from meshloom import operators as op
     >>> delta = op.linear_density(8, 32.0)
-    >>> text = "fn w(delta: f32) -> f32 {{ return 1.0 + 0.8 * delta + 0.2 * (delta * delta - {:f}); }}"
+    >>> text = "fn w(d: f32) -> f32 {{ return 1.0 + 0.8 * d + 0.2 * (d * d - {:f}); }}"
     >>> weight = op.pointwise(text.format(delta.variance), "w", delta.target, "weight")
     >>> run = op.simulation(8, 8, 32.0, steps=2, window="tsc", observables=["displacement"])
     >>> tracers = run.zip(delta.then(weight))
