@@ -278,8 +278,11 @@ class Model:
     domain, target : dict of str to tuple of int
         Names and shapes of the fields that the model takes and gives, on this rank. They can be
         passed as a space: ``hartley(model.target)``.
-    own_cosmology : ndarray of shape (5,)
-        Only for `simulation`: omega_m, omega_b, h, n_s and A_s of its cosmology.
+    own_cosmology : ndarray of shape (7,)
+        Only for `simulation`: omega_m, omega_b, h, n_s, A_s or sigma8, w0 and wa of its
+        cosmology.
+    variance : float
+        Only for `linear_density`.
 
     Notes
     -----

@@ -187,6 +187,33 @@ def vector(length):
     return Leaf("vector", (whole_number(length, "length", 1),), ())
 
 
+def points(count, total=None, components=1):
+    """Create a leaf of values at points, such as the positions of particles.
+
+    Parameters
+    ----------
+    count : int
+        Number of points; with ranks, of this rank.
+    total : int, optional
+        Number of points of all ranks. Default: `count`.
+    components : int, default 1
+        Number of values per point. Arrays then have the shape ``(components, count)``.
+
+    Returns
+    -------
+    Leaf
+
+    Examples
+    --------
+    >>> from meshloom import operators as op
+    >>> op.points(5, components=3)
+    <points of 5>
+    """
+    own = whole_number(count, "count", 0)
+    total = own if total is None else whole_number(total, "total", own)
+    return Leaf("points", (1, own, total), (), False, whole_number(components, "components", 1))
+
+
 def parameters(length):
     """Create a leaf of float64 numbers on the host, such as the cosmology of a simulation.
 
@@ -206,8 +233,8 @@ def parameters(length):
     Examples
     --------
     >>> from meshloom import operators as op
-    >>> op.parameters(5)
-    <parameters of (5,)>
+    >>> op.parameters(7)
+    <parameters of (7,)>
     """
     return Leaf("parameters", (whole_number(length, "length", 1),), ())
 

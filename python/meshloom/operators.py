@@ -35,10 +35,11 @@ from . import _native
 from ._arguments import real_number, whole_number
 from ._arrays import real_array
 from ._comm import agreed, gathered, resolve, summary, together
+from ._cosmology import parameters as cosmology_parameters
 from ._custom import custom, from_jax, from_torch, matrix
 from ._model import AdjointCheck, DerivativeCheck, Linearization, Model, check_finite, given, long_axes, same_shape
 from ._simulation import run_options, warn
-from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, space_of, three, vector
+from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, points, space_of, three, vector
 
 __all__ = [
     "AdjointCheck",
@@ -60,12 +61,16 @@ __all__ = [
     "half_spectrum",
     "inverse_fourier",
     "hartley",
+    "linear_density",
     "lines_of_sight",
     "matrix",
     "modes",
+    "paint",
     "parameters",
+    "points",
     "pointwise",
     "readout",
+    "redshift_space",
     "select",
     "simulation",
     "stencil",
@@ -489,6 +494,187 @@ def readout(space, positions, window="cic", adjoint=False, comm=None):
     return _linear("readout", space, "a readout", adjoint, comm, check, _native.readout)
 
 
+def paint(space, target, window="tsc", comm=None):
+    """Create the density of particles as a function of their positions and weights.
+
+    Parameters
+    ----------
+    space : Space
+        Domain. One real leaf with three components: at `points`, the positions; at `cells` of three
+        axes, the displacements of particles from the lower corners of the cells, one particle each,
+        as `simulation` and `redshift_space` give them. Optionally one real leaf with one component
+        at the same places: weights of either sign.
+    target : Space
+        One leaf of real cells of three axes, periodic: the mesh. A mesh with one cell along an axis
+        has the projection along it, such as a lens plane.
+    window : {"cic", "tsc", "pcs"}, default "tsc"
+        Window function. The derivative of "cic" by positions jumps at the borders of cells.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the particles and the mesh each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+        Its target is the leaf ``density``: 1 on average for particles of weight 1.
+
+    Raises
+    ------
+    ValueError
+        If the leaves are not as above, or the boxes differ; when the model is called, if a position
+        is not finite.
+
+    Notes
+    -----
+    Collective with `comm`. Positions are wrapped into the box. Same bits on any number of ranks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> space = op.Space(position=op.points(2, components=3), weight=op.points(2))
+    >>> density = op.paint(space, op.cells((4, 4, 4)), window="cic")
+    >>> at = density.at({"position": [[1.0, 3.5], [1.0, 0.0], [2.0, 0.0]], "weight": [1.0, 3.0]})
+    >>> np.asarray(at.value)[[1, 3, 0], [1, 0, 0], [2, 0, 0]].tolist()
+    [32.0, 48.0, 48.0]
+    >>> float(np.asarray(at.vjp(np.ones((4, 4, 4)))["weight"])[0])
+    32.0
+    """
+    comm = resolve(comm)
+
+    def check():
+        own, mesh = space_of(space), space_of(target)
+        leaves = [*own.leaves.values(), mesh._only("paint")[1]]
+        for leaf in leaves:
+            if leaf.kind == "cells" and len(leaf.shape) != 3:
+                raise ValueError(f"paint: expected cells of three axes, got {leaf}; give one cell along an axis to project")
+        return (own, mesh), {"function": "paint", "space": own._said(), "target": mesh._said(), "window": window}, None
+
+    def make(own, _):
+        own, mesh = own
+        return Model(_native.paint(comm, own._native(), mesh._native(), window), comm, 3)
+
+    return together(comm, check, make)
+
+
+def redshift_space(space, line_of_sight=(0.0, 0.0, 1.0), a=1.0, cosmology=None, comm=None):
+    """Create the displacements of particles in redshift space from those of a run.
+
+    A particle moves along the line of sight by its momentum.
+
+    Parameters
+    ----------
+    space : Space
+        Target of a `simulation` with the observables "displacement" and "momentum"; other leaves
+        are left out.
+    line_of_sight : sequence of 3 floats, default (0, 0, 1)
+        Direction of a distant observer, of any length.
+    a : float, default 1
+        Scale factor at which the run ends.
+    cosmology : Cosmology, optional
+        That of the run. Default: as in `meshloom.simulate`.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the particles each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+        Its target is the leaf ``displacement``: ``x + (p . n) n / (a**2 E(a))`` with ``E = H/H0``.
+        At ``a=1``, where ``E`` is 1, it is right for every cosmology of the run.
+
+    Raises
+    ------
+    ValueError
+        If `space` lacks one of the leaves, `line_of_sight` is 0 or `a` is not positive.
+
+    Notes
+    -----
+    Collective with `comm`. The method is that of Kaiser (1987).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> observables = ["displacement", "momentum"]
+    >>> run = op.simulation(8, 8, 32.0, steps=2, window="tsc", observables=observables)
+    >>> moved = run.then(op.redshift_space(run.target))
+    >>> density = moved.then(op.paint(moved.target, op.cells((8, 8, 8), size=32.0)))
+    >>> float(np.asarray(density(np.zeros((8, 8, 8))))[0, 0, 0])
+    1.0
+    """
+    comm = resolve(comm)
+
+    def check():
+        own = space_of(space)
+        direction = tuple(real_number(x, "line_of_sight") for x in line_of_sight)
+        if len(direction) != 3:
+            raise ValueError(f"line_of_sight: expected 3 numbers, got {len(direction)}")
+        arguments = list(direction), real_number(a, "a"), cosmology_parameters(cosmology)
+        return (own, arguments), {"function": "redshift_space", "space": own._said(), "arguments": arguments}, None
+
+    def make(own, _):
+        own, arguments = own
+        return Model(_native.redshift_space(comm, own._native(), *arguments), comm, 3)
+
+    return together(comm, check, make)
+
+
+def linear_density(particles=64, box=128.0, *, a=1.0, cosmology=None, comm=None):
+    """Create the linear density contrast at the sites of particles from white noise.
+
+    It makes weights with Lagrangian bias.
+
+    Parameters
+    ----------
+    particles, box, cosmology
+        As in `simulation`.
+    a : float, default 1
+        Scale factor of the contrast.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the lattice each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+        From the leaf ``white_noise`` to the leaf ``delta``, both of shape ``(particles, particles,
+        particles)``. The attribute ``variance`` is the variance of ``delta`` at a site.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Notes
+    -----
+    Collective with `comm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> delta = op.linear_density(8, 32.0)
+    >>> text = "fn w(d: f32) -> f32 {{ return 1.0 + 0.8 * d + 0.2 * (d * d - {:f}); }}"
+    >>> weight = op.pointwise(text.format(delta.variance), "w", delta.target, "weight")
+    >>> run = op.simulation(8, 8, 32.0, steps=2, window="tsc", observables=["displacement"])
+    >>> tracers = run.zip(delta.then(weight))
+    >>> density = tracers.then(op.paint(tracers.target, op.cells((8, 8, 8), size=32.0)))
+    >>> density.target
+    {'density': (8, 8, 8)}
+    """
+    comm = resolve(comm)
+
+    def check():
+        options = run_options(particles, particles, box, cosmology, 1, 0.0625, 1.0, 1, "bullfrog", "cic")
+        arguments = options, real_number(a, "a")
+        return arguments, {"function": "linear_density", **options, "a": arguments[1]}, None
+
+    (options, scale), _ = gathered(comm, check)
+    native, variance = agreed(comm, _native.linear_density, comm, options, scale)
+    model = Model(native, comm, 3)
+    model.variance = variance
+    model._finite = ("white_noise",)
+    return model
+
+
 def lines_of_sight(space, start, end, step, adjoint=False, comm=None):
     """Create integrals of a real field on cells along straight lines.
 
@@ -757,8 +943,10 @@ def simulation(
     scheme="bullfrog",
     window="cic",
     observables=("density",),
+    snapshots=(),
     checkpoint_every=1,
     with_cosmology=False,
+    amplitude="A_s",
     comm=None,
 ):
     """Create a particle-mesh simulation as a model of its white noise, with derivatives.
@@ -771,10 +959,17 @@ def simulation(
         Leaves of the target at the end. "density": 1 + contrast at the cells of the mesh.
         "displacement": three components in Mpc/h. "momentum": three components of the canonical
         momentum ``a**2 dx/dt`` in H0 Mpc/h; 100 times it over a is the peculiar velocity in km/s.
+    snapshots : sequence of float, optional
+        Scale factors from `a_start` to `a_end`. Each adds two leaves to the target, such as
+        ``snapshot_0/displacement`` and ``snapshot_0/momentum`` for the first; `paint` makes
+        densities of them. A scale factor within a step cuts the step in two.
     checkpoint_every : int, default 1
         Number of steps between stored states; derivatives compute the states between them again.
     with_cosmology : bool, default False
-        Add the leaf ``cosmology`` to the domain: omega_m, omega_b, h, n_s and A_s in float64.
+        Add the leaf ``cosmology`` to the domain: omega_m, omega_b, h, n_s, A_s, w0 and wa in
+        float64.
+    amplitude : {"A_s", "sigma8"}, default "A_s"
+        The fifth number of ``cosmology``.
     comm : Comm or mpi4py.MPI.Comm, optional
         Ranks that share the simulation. Default: this process alone.
 
@@ -818,10 +1013,12 @@ def simulation(
 
     def check():
         options = run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, scheme, window)
+        options["snapshots"] = [real_number(a, "snapshots") for a in snapshots]
         others = {
             "observables": list(observables),
             "checkpoint_every": whole_number(checkpoint_every, "checkpoint_every", 1),
             "with_cosmology": bool(with_cosmology),
+            "amplitude": amplitude,
         }
         return (options, others, _native.run_warnings(options)), {"function": "simulation", **options, **others}, None
 

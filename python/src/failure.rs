@@ -153,6 +153,7 @@ fn is_about_values(error: &meshloom::Error) -> bool {
                     | MeshError::Bins { .. }
                     | MeshError::Weight { .. }
                     | MeshError::Weights { .. }
+                    | MeshError::Unresolved { .. }
             )
         }
         E::Neighbors(error) => !matches!(error, NeighborError::TooLong { .. }),

@@ -74,8 +74,8 @@ mod _native {
     use crate::likelihood::{NativeLikelihood, prior};
     #[pymodule_export]
     use crate::models::{
-        amplitudes, convolution, diagonal, fourier, gather, inverse_fourier, lines_of_sight, pointwise, readout,
-        select, simulation, stencil, white_noise,
+        amplitudes, convolution, diagonal, fourier, gather, inverse_fourier, linear_density, lines_of_sight, paint,
+        pointwise, readout, redshift_space, select, simulation, stencil, white_noise,
     };
     #[cfg(feature = "mpi")]
     #[pymodule_export]

@@ -6,16 +6,17 @@ use meshloom::gpu::Array;
 use meshloom::host_memory;
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Adjoint, Contents, Convolution, Diagonal, Fourier, Gather, Hartley, Linear, LinesOfSight, Model, PointwiseOperator,
-    Readout, Select, Space, StencilOperator, Vector, Wavenumbers,
+    Adjoint, Contents, Convolution, Diagonal, Fourier, Gather, Hartley, Linear, LinesOfSight, Model, Paint,
+    PointwiseOperator, Readout, Select, Space, StencilOperator, Vector, Wavenumbers,
 };
-use meshloom::pm::{Config, Observable, SimulationOperator};
+use meshloom::pm::{self, Config, LinearDensity, Observable, SimulationOperator};
 use numpy::{PyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::comm::Comm;
+use crate::cosmology::{CosmologyTuple, cosmology};
 use crate::failure::Failure;
 use crate::fields::{LeafTuple, field, given, process_grid, space};
 use crate::handle::Handle;
@@ -143,6 +144,53 @@ pub fn readout(
     made(comm, leaves, move |rank, domain| Ok(turned(Readout::new(rank, domain, window, &positions)?, adjoint)))
 }
 
+/// Returns the density of particles, displaced from cells or points, on the cells of the only leaf
+/// of `target`.
+#[pyfunction]
+pub fn paint(
+    comm: &Bound<'_, Comm>,
+    leaves: Vec<LeafTuple>,
+    target: Vec<LeafTuple>,
+    window: &str,
+) -> PyResult<NativeModel> {
+    let window: Window = window.parse().map_err(PyValueError::new_err)?;
+    made(comm, leaves, move |rank, domain| {
+        let target = space(rank, &target)?;
+        let Some(mesh) = target.only().and_then(|(_, leaf)| leaf.mesh()) else {
+            return Err(Failure::Value(format!("paint: expected a target of one leaf of cells, got {target}")));
+        };
+        Ok(Model::new(Paint::new(rank, domain, mesh, window)?))
+    })
+}
+
+/// Returns the displacements of particles in redshift space.
+#[pyfunction]
+pub fn redshift_space(
+    comm: &Bound<'_, Comm>,
+    leaves: Vec<LeafTuple>,
+    line_of_sight: [f64; 3],
+    a: f64,
+    parameters: CosmologyTuple,
+) -> PyResult<NativeModel> {
+    let cosmology = cosmology(parameters)?;
+    made(comm, leaves, move |_, domain| Ok(pm::redshift_space(domain, line_of_sight, a, &cosmology)?))
+}
+
+/// Returns the linear density contrast at the sites of a run's particles as a function of its white
+/// noise, and its variance.
+#[pyfunction]
+pub fn linear_density(comm: &Bound<'_, Comm>, options: &Bound<'_, PyDict>, a: f64) -> PyResult<(NativeModel, f64)> {
+    let (py, session) = (comm.py(), &comm.get().session);
+    let config = config(options, session.size())?;
+    let (handle, (about, variance)) = Handle::make(py, session, move |rank| {
+        let operator = LinearDensity::new(rank, &config, a)?;
+        let variance = operator.variance(rank)?;
+        let (model, about) = told(Model::new(operator));
+        Ok((model, (about, variance)))
+    })?;
+    Ok(((handle, about).into(), variance))
+}
+
 /// Integrals of the field along lines from the first three coordinates to the last three.
 #[pyfunction]
 pub fn lines_of_sight(
@@ -220,9 +268,18 @@ pub fn simulation<'py>(
     observables: Vec<String>,
     checkpoint_every: usize,
     with_cosmology: bool,
+    amplitude: &str,
 ) -> PyResult<(NativeModel, Bound<'py, PyArray1<f64>>)> {
     let (py, session) = (comm.py(), &comm.get().session);
     let config = config(options, session.size())?;
+    let by_sigma8 = match amplitude {
+        "A_s" => false,
+        "sigma8" => true,
+        _ => {
+            let why = format!("amplitude: expected \"A_s\" or \"sigma8\", got {amplitude:?}");
+            return Err(PyValueError::new_err(why));
+        }
+    };
     let named = |name: &String| match name.as_str() {
         "density" => Ok(Observable::Density),
         "displacement" => Ok(Observable::Displacement),
@@ -235,9 +292,14 @@ pub fn simulation<'py>(
     let (handle, (about, own)) = Handle::make(py, session, move |rank| {
         let grid = Some(process_grid(config.cells(), rank.size()));
         let config = Config { grid, ..config };
-        let run = SimulationOperator::new(rank, config, checkpoint_every, &observables)?;
-        let own = run.own_cosmology().to_vec();
-        let (model, about) = told(if with_cosmology { Model::new(run.with_cosmology()?) } else { Model::new(run) });
+        let run = SimulationOperator::new(rank, config, checkpoint_every, &observables)?.with_snapshots()?;
+        let run = match (with_cosmology, by_sigma8) {
+            (false, _) => run,
+            (true, false) => run.with_cosmology()?,
+            (true, true) => run.with_sigma8()?,
+        };
+        let own = run.own_cosmology()?.to_vec();
+        let (model, about) = told(Model::new(run));
         Ok((model, (about, own)))
     })?;
     Ok(((handle, about).into(), to_numpy(py, own)))

@@ -80,6 +80,15 @@ def test_fields_and_runs_equal_those_of_one_rank():
     run, alone = meshloom.simulate(8, box=32.0, steps=2, comm=COMM), meshloom.simulate(8, box=32.0, steps=2)
     assert np.array_equal(together(run.positions), alone.positions)
     assert np.array_equal(run.power.power, alone.power.power)
+    densities = []
+    for comm in (COMM, None):
+        moved = op.simulation(8, 8, 32.0, steps=2, observables=["displacement", "momentum"], comm=comm)
+        moved = moved.then(op.redshift_space(moved.target, comm=comm)).zip(op.linear_density(8, 32.0, comm=comm))
+        paint = moved.then(op.paint(moved.target, op.cells((8, 8, 8), size=32.0), comm=comm))
+        at = paint.at(meshloom.white_noise(8, seed=1, comm=comm))
+        densities.append([np.asarray(values) for values in (at.value, at.vjp(at.value))])
+    for part, whole in zip(*densities):
+        assert np.array_equal(together(part), whole)
 
 
 def test_ranks_may_have_no_rows():

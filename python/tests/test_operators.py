@@ -150,7 +150,7 @@ def test_a_run_is_a_model():
     tangent = {"white_noise": RNG.standard_normal((8, 8, 8)).astype(np.float32), "cosmology": run.own_cosmology * 0.1}
     cotangent = {name: RNG.standard_normal(shape).astype(np.float32) for name, shape in run.target.items()}
     ahead, back = at.jvp(tangent), at.vjp(cotangent)
-    assert back["cosmology"].dtype == np.float64 and back["cosmology"].shape == (5,)
+    assert back["cosmology"].dtype == np.float64 and back["cosmology"].shape == (7,)
     left = sum(np.vdot(np.asarray(ahead[name]), cotangent[name]) for name in ahead)
     right = sum(np.vdot(np.asarray(back[name]), tangent[name]) for name in back)
     assert abs(left - right) < 1e-3 * max(abs(left), 1.0)
@@ -161,6 +161,58 @@ def test_a_run_is_a_model():
     slope = (np.asarray(there) - np.asarray(here)) / (2 * step)
     # Forces have kinks where a particle comes into another cell; few do within a step.
     assert np.std(slope - np.asarray(ahead["displacement"])) < 0.02 * np.std(slope)
+
+
+def test_runs_by_sigma8_are_those_by_the_amplitude():
+    noise = RNG.standard_normal((8, 8, 8)).astype(np.float32)
+    runs = [op.simulation(8, 8, 32.0, steps=2, observables=["displacement"], with_cosmology=True, amplitude=name) for name in ("A_s", "sigma8")]
+    assert 0.5 < runs[1].own_cosmology[4] < 1.0
+    values = [np.asarray(run({"white_noise": noise, "cosmology": run.own_cosmology})) for run in runs]
+    assert np.abs(values[0] - values[1]).max() < 1e-4
+    with pytest.raises(ValueError, match="amplitude: expected"):
+        op.simulation(8, 8, 32.0, amplitude="sigma_8")
+
+
+def test_runs_are_observed_at_several_times():
+    options = {"steps": 4, "window": "tsc", "observables": ["displacement"]}
+    run = op.simulation(8, 8, 32.0, snapshots=[1.0, 0.5], **options)
+    noise = RNG.standard_normal((8, 8, 8)).astype(np.float32)
+    at = run.at(noise)
+    assert np.array_equal(at.value["snapshot_0/displacement"], at.value["displacement"])
+    sizes = [np.std(np.asarray(at.value[f"snapshot_{n}/displacement"])) for n in (0, 1)]
+    assert 0.4 < sizes[1] / sizes[0] < 0.8
+    back = at.vjp({name: np.ones(shape) * (name == "snapshot_1/momentum") for name, shape in run.target.items()})
+    assert np.abs(np.asarray(back)).max() > 0.0
+    with pytest.raises(ValueError, match="snapshots"):
+        op.simulation(8, 8, 32.0, snapshots=[2.0], **options)
+
+
+def test_particles_are_painted_with_weights():
+    positions = (RNG.random((3, 50)) * 9 - 2).astype(np.float32)
+    weights = RNG.standard_normal(50).astype(np.float32)
+    space = op.Space(position=op.points(50, components=3), weight=op.points(50))
+    paint = op.paint(space, op.cells((5, 6, 5), size=(5.0, 6.0, 5.0)), window="cic")
+    at = paint.at({"position": positions, "weight": weights})
+    want = np.zeros((5, 6, 5))
+    low = np.floor(positions).astype(int)
+    share = positions - low
+    for corner in np.ndindex(2, 2, 2):
+        part = np.prod([share[axis] if corner[axis] else 1 - share[axis] for axis in range(3)], axis=0)
+        np.add.at(want, tuple((low[axis] + corner[axis]) % want.shape[axis] for axis in range(3)), weights * part * 150 / 50)
+    assert np.abs(np.asarray(at.value) - want).max() < 1e-5
+    cotangent = RNG.standard_normal((5, 6, 5)).astype(np.float32)
+    tangent = {"position": RNG.standard_normal((3, 50)), "weight": RNG.standard_normal(50)}
+    back = at.vjp(cotangent)
+    right = sum(np.vdot(np.asarray(back[name]), tangent[name]) for name in back)
+    assert abs(np.vdot(np.asarray(at.jvp(tangent)), cotangent) - right) < 1e-3
+    with pytest.raises(ValueError, match="not finite"):
+        paint({"position": positions * np.nan, "weight": weights})
+    with pytest.raises(ValueError, match="three components"):
+        op.paint(op.Space(x=op.points(4)), op.cells((4, 4, 4)))
+    with pytest.raises(ValueError, match="three axes"):
+        op.paint(space, op.cells((4, 4)))
+    with pytest.raises(ValueError, match="displacements and momenta"):
+        op.redshift_space(space)
 
 
 def test_models_go_when_nobody_has_them():

@@ -6,13 +6,15 @@
 // do not depend on their order, so that the mesh is the same for any number of ranks.
 //
 // With `tangent` a particle's value is how far it moves, and what is painted is by how much a unit
-// that it carries changes: the movement times the gradient of the weight.
+// that it carries changes: the movement times the gradient of the weight. With `in_cells` too, the
+// movement counts in cells, times what the particle carries, and the change of that is a fourth
+// value.
 //
 // Layout: particles as in particle.wgsl; `value` one number per particle, from params.sites.w on,
-// with `tangent` three: all along x, then y, then z; `most[0]` the bits of the greatest magnitude
-// of all values; `mesh` two u32 per cell, low word first. Particles that readout.wgsl reads 0 for
-// are not painted. With `wide` a cell is one u64, to which the device adds at once; the cells are
-// the same.
+// with `tangent` three: all along x, then y, then z (and then the fourth values); `most[0]` the
+// bits of the greatest magnitude of all values; `mesh` two u32 per cell, low word first. Particles
+// that readout.wgsl reads 0 for are not painted. With `wide` a cell is one u64, to which the device
+// adds at once; the cells are the same.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -45,7 +47,12 @@ fn each_particle(particle: u32) {
     let z = places(at.z.first, 2u);
 #if tangent
     let count = params.first.w;
+#if in_cells
+    let moved = vec3<f32>(load_value(particle), load_value(count + particle), load_value(2u * count + particle));
+    let own = load_value(3u * count + particle);
+#else
     let moved = vec3<f32>(load_value(particle), load_value(count + particle), load_value(2u * count + particle)) * params.per_cell.xyz;
+#endif
     var s_z = vec4<f32>(0.0);
     s_z[@] = slope(at.z.at, @);
 #else
@@ -61,7 +68,11 @@ fn each_particle(particle: u32) {
             let row = (row_x + y[b]) * params.shape.z;
             let w_y = weight(at.y.at, b);
 #if tangent
+#if in_cells
+            let across = fma(own * w_x, w_y, fma(moved.x * slope(at.x.at, a), w_y, moved.y * w_x * slope(at.y.at, b)));
+#else
             let across = fma(moved.x * slope(at.x.at, a), w_y, moved.y * w_x * slope(at.y.at, b));
+#endif
             let along = moved.z * w_x * w_y;
             let share@ = fixed(fma(across, w_z[@], along * s_z[@]), point);
 #else

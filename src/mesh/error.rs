@@ -22,6 +22,15 @@ pub enum MeshError {
         /// The value there.
         value: f64,
     },
+    /// Positions of particles that are not finite, or that f32 does not resolve in cells.
+    #[error(
+        "{count} positions of all ranks are not finite or at least 2^22 cells from the origin; give finite positions near \
+         the box, into which they are wrapped"
+    )]
+    Unresolved {
+        /// Number of such positions of all ranks.
+        count: u64,
+    },
     /// A mode whose power is NaN or infinite.
     #[error(
         "the mode {index:?} has the power {power}, from a field that is not finite or too large for f32; remove or repair \

@@ -16,6 +16,7 @@ mod force_tangent;
 mod kick_drift;
 mod mode_binner;
 mod mode_bins;
+mod moved_particles;
 mod paint;
 mod painter;
 mod particles;
@@ -33,6 +34,7 @@ pub use error::MeshError;
 pub use force_tangent::ForceTangent;
 pub use kick_drift::KickDrift;
 pub use mode_binner::{ModeBinner, Modes};
+pub(crate) use moved_particles::{MovedParticles, Movements};
 pub use painter::{Painter, UNITS};
 pub use particles::{Lattice, MeshParticles};
 pub use points_in_cells::PointsInCells;
@@ -61,6 +63,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         .chain(position_adjoint::kernels())
         .chain(force_tangent::kernels())
         .chain(points_in_cells::kernels())
+        .chain(moved_particles::kernels())
         .chain(axpby::kernels())
         .chain(mode_binner::kernels())
         .collect()

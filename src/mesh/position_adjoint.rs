@@ -13,16 +13,18 @@ over_particles! {
     }
 }
 
-/// Returns the kernels for a window: of painting, and of a force.
-fn of_window(window: Window) -> [KernelSource; 2] {
+/// Returns the kernels for a window: of painting, of a force, and of painting points in cells.
+fn of_window(window: Window) -> [KernelSource; 3] {
+    let paint = include_str!("../../shaders/mesh/paint_adjoint.wgsl");
     [
-        ("mesh::paint_adjoint", include_str!("../../shaders/mesh/paint_adjoint.wgsl")),
-        ("mesh::force_adjoint", include_str!("../../shaders/mesh/force_adjoint.wgsl")),
+        ("mesh::paint_adjoint", paint, false),
+        ("mesh::force_adjoint", include_str!("../../shaders/mesh/force_adjoint.wgsl"), false),
+        ("mesh::paint_adjoint", paint, true),
     ]
-    .map(|(label, text)| {
+    .map(|(label, text, in_cells)| {
         particle_kernel(label, text, window)
             .params::<AdjointParams>()
-            .flag("in_cells", false)
+            .flag("in_cells", in_cells)
             .module("mesh::slopes", include_str!("../../shaders/mesh/slopes.wgsl"))
     })
 }
@@ -41,6 +43,7 @@ pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
 pub struct PositionAdjoint {
     paint: Kernel,
     force: Kernel,
+    in_cells: Kernel,
 }
 
 /// The meshes that [`PositionAdjoint::force`] reads, ghost cells included.
@@ -55,8 +58,8 @@ pub struct ForceMeshes<'a> {
 impl PositionAdjoint {
     /// For painting and reading with this window.
     pub fn new(window: Window) -> Self {
-        let [paint, force] = of_window(window).map(Kernel::trusted);
-        PositionAdjoint { paint, force }
+        let [paint, force, in_cells] = of_window(window).map(Kernel::trusted);
+        PositionAdjoint { paint, force, in_cells }
     }
 
     /// Records `bar += factor * d(sum over cells of mesh * painted) / d(positions)`, where
@@ -81,6 +84,26 @@ impl PositionAdjoint {
         holds(WHAT, "cells", field, mesh.array_len())?;
         holds(WHAT, "cotangents", bar, lattice.len().saturating_mul(3))?;
         self.record(recorder, &self.paint, (sites, mesh), factor, &[field.raw(), bar.raw()])
+    }
+
+    /// Records `bar +=` the cotangents of the positions of points in cells, of which each adds
+    /// `mass` to the painted mesh. `field` is the cotangent of this mesh, with ghost cells.
+    ///
+    /// # Errors
+    /// Same as [`paint`](Self::paint).
+    pub(super) fn paint_in_cells(
+        &self,
+        recorder: &mut Recorder,
+        (particles, mass): (MeshParticles<'_>, &Array<f32>),
+        (mesh, field): (&Mesh, &Array<f32>),
+        bar: &Array<f32>,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "PositionAdjoint::paint_in_cells";
+        checked(WHAT, &particles, mesh)?;
+        holds(WHAT, "cells", field, mesh.array_len())?;
+        holds(WHAT, "masses", mass, particles.len())?;
+        holds(WHAT, "cotangents", bar, particles.len().saturating_mul(3))?;
+        self.record(recorder, &self.in_cells, (particles, mesh), 1.0, &[mass.raw(), field.raw(), bar.raw()])
     }
 
     /// Records `bar += d(sum over particles and axes of by * acceleration) / d(positions)`, where

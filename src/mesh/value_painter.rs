@@ -44,9 +44,9 @@ pub struct PaintedValues<'a> {
 /// of it, so that the mesh is the same for any order of the particles and any number of ranks. On a
 /// GPU a CIC particle costs eight atomic additions of two words.
 pub struct ValuePainter {
-    kernels: [Kernel; 3],
+    kernels: [Kernel; 4],
     /// `kernels` for devices with additions to 64-bit integers.
-    wide: [Kernel; 3],
+    wide: [Kernel; 4],
     finish: Kernel,
     sum: ExactSum,
 }
@@ -60,13 +60,16 @@ enum Form {
     InCells,
     /// By how much units at the sites of a lattice change.
     Tangent,
+    /// By how much points in cells change.
+    Changes,
 }
 
-const FORMS: [Form; 3] = [Form::Displaced, Form::InCells, Form::Tangent];
+const FORMS: [Form; 4] = [Form::Displaced, Form::InCells, Form::Tangent, Form::Changes];
 
 fn paint_kernel(window: Window, form: Form, wide: bool) -> KernelSource {
     let text = include_str!("../../shaders/mesh/paint_values.wgsl");
-    let label = match (form == Form::Tangent, wide) {
+    let tangent = matches!(form, Form::Tangent | Form::Changes);
+    let label = match (tangent, wide) {
         (false, false) => "mesh::paint_values",
         (false, true) => "mesh::paint_values_wide",
         (true, false) => "mesh::paint_tangent",
@@ -74,8 +77,8 @@ fn paint_kernel(window: Window, form: Form, wide: bool) -> KernelSource {
     };
     particle_kernel(label, text, window)
         .params::<ParticleParams>()
-        .flag("in_cells", form == Form::InCells)
-        .flag("tangent", form == Form::Tangent)
+        .flag("in_cells", matches!(form, Form::InCells | Form::Changes))
+        .flag("tangent", tangent)
         .flag("wide", wide)
         .module("gpu::fixed", FIXED)
 }
@@ -193,6 +196,26 @@ impl ValuePainter {
         self.record(recorder, comms, (mesh, ghosts), (Form::Tangent, painted), (out, 0), 0.0)
     }
 
+    /// `out` (this rank's own cells, C order) = by how much the mesh that points in cells paint
+    /// changes. `painted.values` are how many cells each moves times what it paints, all along x,
+    /// then y, then z, and by how much that changes. Otherwise as [`paint`](Self::paint).
+    ///
+    /// # Errors
+    /// Same as [`paint`](Self::paint).
+    pub(super) fn paint_changes(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        (mesh, ghosts): (&Mesh, &GhostCells),
+        painted: PaintedValues<'_>,
+        out: &Array<f32>,
+    ) -> Result<(), ExchangeError> {
+        const WHAT: &str = "ValuePainter::paint_changes";
+        checked(WHAT, &painted.particles, mesh)?;
+        holds(WHAT, "changes", painted.values, painted.particles.len().saturating_mul(4))?;
+        self.record(recorder, comms, (mesh, ghosts), (Form::Changes, painted), (out, 0), 0.0)
+    }
+
     fn record(
         &self,
         recorder: &mut Recorder,
@@ -214,6 +237,7 @@ impl ValuePainter {
             // A share is the sum over three axes of a movement in cells times a slope, which is 1
             // at most.
             Form::Tangent => bits_for(WHAT, total.saturating_mul(3))? as i32 - exponent_above(mesh),
+            Form::Changes => bits_for(WHAT, total.saturating_mul(4))? as i32,
             _ => bits_for(WHAT, total)? as i32,
         };
         let cells = recorder.gpu().array::<u32>("mesh::cells", 2 * mesh.array_len())?;

@@ -40,9 +40,11 @@ mod forecast;
 mod gradient;
 mod lagrangian;
 mod light_cone;
+mod linear_density;
 mod operator;
 mod output;
 mod projection;
+mod redshift;
 mod rows;
 #[cfg(feature = "hdf5")]
 mod snapshot;
@@ -55,7 +57,9 @@ pub use error::SimulationError;
 pub use forecast::RunForecast;
 pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Observer, Sensitivity};
 pub use light_cone::{Cone, ConeForecast, ConeParticle, ConeParticles, LightCone, Opening};
+pub use linear_density::LinearDensity;
 pub use operator::{Observable, SimulationOperator};
+pub use redshift::redshift_space;
 pub use rows::Quantity;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;

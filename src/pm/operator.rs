@@ -6,11 +6,12 @@ use std::rc::Rc;
 
 use super::footprint::PlannedFor;
 use super::gradient::{
-    COUNT, Derivatives, GradientMemory, Numbers, NumbersTangent, RunTangent, Sweeps, Tape, cosmology_of,
-    cosmology_values, uploaded, vectors,
+    AMPLITUDE, COUNT, Derivatives, Epoch, GradientMemory, Numbers, NumbersTangent, RunTangent, Sweeps, Tape, by_sigma8,
+    cosmology_values, sigma8_of, uploaded, vectors, with_amplitude,
 };
 use super::traffic::Traffic;
 use super::{Config, SimulationError};
+use crate::cosmology::{Amplitude, StepOp};
 use crate::gpu::Array;
 use crate::grid::{Cost, Mesh};
 use crate::operators::{
@@ -47,9 +48,10 @@ impl Observable {
 /// | leaf of the domain | is |
 /// |---|---|
 /// | `white_noise` | the noise of the initial conditions at the cells of the particles' lattice, of variance 1 |
-/// | `cosmology` | after [`with_cosmology`](Self::with_cosmology): Omega_m, Omega_b, h, n_s and A_s, the order of [`CosmologyGradient`](super::CosmologyGradient), as parameters on the host |
+/// | `cosmology` | after [`with_cosmology`](Self::with_cosmology): Omega_m, Omega_b, h, n_s, A_s, w0 and wa, the order of [`CosmologyGradient`](super::CosmologyGradient), as parameters on the host; after [`with_sigma8`](Self::with_sigma8), sigma_8 instead of A_s |
 ///
-/// The value has the leaves of the [`Observable`]s. Both derivatives belong to the discretized
+/// The value has the leaves of the [`Observable`]s at the end, and after
+/// [`with_snapshots`](Self::with_snapshots) those at other times. Both derivatives belong to the discretized
 /// run, and each other's transpose to rounding; values and products have the same bits on any
 /// number of ranks, because sums between ranks are exact.
 ///
@@ -80,6 +82,8 @@ pub struct SimulationOperator {
     memory: GradientMemory,
     observables: Vec<Observable>,
     signature: Signature,
+    /// Kind of the amplitude among the parameters.
+    amplitude: fn(f64) -> Amplitude,
     /// Numbers of the configuration's own cosmology, without derivatives.
     numbers: Rc<Numbers>,
     constant: Rc<Derivatives>,
@@ -145,6 +149,7 @@ impl SimulationOperator {
             constant: Rc::new(Derivatives::none(numbers.len())),
             sweeps: RefCell::new(sweeps),
             observables: observables.to_vec(),
+            amplitude: Amplitude::Primordial,
             config,
             memory,
             numbers,
@@ -162,9 +167,67 @@ impl SimulationOperator {
         Ok(self)
     }
 
+    /// Makes the operator a function of the cosmological parameters with sigma_8 instead of A_s
+    /// ([`Amplitude::Sigma8`]). Otherwise as [`with_cosmology`](Self::with_cosmology).
+    ///
+    /// # Errors
+    /// Same as [`with_cosmology`](Self::with_cosmology).
+    pub fn with_sigma8(self) -> Result<Self, OperatorError> {
+        Ok(SimulationOperator { amplitude: Amplitude::Sigma8, ..self.with_cosmology()? })
+    }
+
+    /// Adds the leaves `snapshot_0/displacement` and `snapshot_0/momentum` to the value, those of
+    /// the particles at the first scale factor of [`Config::snapshots`], and so on for the others.
+    /// [`Paint`](crate::operators::Paint) makes densities of them.
+    ///
+    /// # Errors
+    /// None for an operator that [`new`](Self::new) has created.
+    pub fn with_snapshots(mut self) -> Result<Self, OperatorError> {
+        let Some(sites) = self.signature.domain.leaf(NOISE).cloned() else { return Ok(self) };
+        let leaf = sites.components(3);
+        let names = (0..self.config.snapshots.len()).flat_map(snapshot_names);
+        let leaves = Space::new(names.map(|name| (name, leaf.clone())))?;
+        self.signature.target = self.signature.target.joined(&leaves, NAME)?;
+        Ok(self)
+    }
+
+    /// Returns the arrays of a vector of the target at scale factors between the start and the end,
+    /// of a run with these operations.
+    fn epochs(&self, y: &Vector, ops: &[StepOp]) -> Result<Vec<Epoch>, OperatorError> {
+        self.signature.target.admits(y.space(), NAME)?;
+        let mut epochs = Vec::new();
+        for (number, &wanted) in self.config.snapshots.iter().enumerate() {
+            let [positions, momenta] = snapshot_names(number).map(|name| self.array(y, &name).cloned());
+            let at = ops.iter().position(|op| matches!(*op, StepOp::Reached { a, .. } if a == wanted));
+            if let (Some(positions), Some(momenta), Some(at)) = (positions, momenta, at) {
+                epochs.push(Epoch { at, positions, momenta });
+            }
+        }
+        Ok(epochs)
+    }
+
+    /// Returns the array of a leaf of the target.
+    fn array<'a>(&self, y: &'a Vector, name: &str) -> Option<&'a Array<f32>> {
+        match &y.contents()[self.signature.target.position(name)?] {
+            Contents::Device(array) => Some(array),
+            Contents::Host(_) => None,
+        }
+    }
+
     /// Returns the parameters of the configuration's cosmology, as the leaf `cosmology` takes them.
-    pub fn own_cosmology(&self) -> [f64; COUNT] {
-        cosmology_values(&self.config.cosmology)
+    ///
+    /// # Errors
+    /// [`OperatorError::Failed`] if sigma_8 cannot be computed.
+    pub fn own_cosmology(&self) -> Result<[f64; COUNT], OperatorError> {
+        let mut values = cosmology_values(&self.config.cosmology);
+        if self.is_by_sigma8() {
+            values[AMPLITUDE] = sigma8_of(&self.config.cosmology).map_err(|error| failed(error.into()))?;
+        }
+        Ok(values)
+    }
+
+    fn is_by_sigma8(&self) -> bool {
+        (self.amplitude)(1.0) == Amplitude::Sigma8(1.0)
     }
 
     /// Device memory of the operator with one linearization; [`GradientMemory::states`] are those
@@ -198,7 +261,7 @@ impl SimulationOperator {
         match parameters {
             None => Ok(self.numbers.clone()),
             Some(values) => {
-                let cosmology = cosmology_of(&self.config.cosmology, values)?;
+                let cosmology = with_amplitude(&self.config.cosmology, values, self.amplitude)?;
                 Ok(Rc::new(Numbers::new(&mut rank.recorder, &self.config, cosmology)?))
             }
         }
@@ -207,13 +270,8 @@ impl SimulationOperator {
     /// Returns the array of each observable in a field of the target.
     fn observed<'a>(&self, y: &'a Vector) -> Result<Vec<(Observable, &'a Array<f32>)>, OperatorError> {
         self.signature.target.admits(y.space(), NAME)?;
-        let mut names: Vec<Observable> = self.observables.clone();
-        names.sort_by_key(|observable| observable.name());
-        let arrays = y.contents().iter().filter_map(|contents| match contents {
-            Contents::Device(array) => Some(array),
-            Contents::Host(_) => None,
-        });
-        Ok(names.into_iter().zip(arrays).collect())
+        let array = |&observable: &Observable| Some((observable, self.array(y, observable.name())?));
+        Ok(self.observables.iter().filter_map(array).collect())
     }
 
     /// Records what is observed at the end of the run.
@@ -244,7 +302,8 @@ impl Differentiable for SimulationOperator {
         let (noise, parameters) = self.parts(x)?;
         let numbers = self.numbers(rank, parameters).map_err(failed)?;
         let mut sweeps = self.sweeps();
-        sweeps.value(rank, &noise, &numbers).map_err(failed)?;
+        let epochs = self.epochs(y, &numbers.ops)?;
+        sweeps.value(rank, &noise, &numbers, &epochs).map_err(failed)?;
         sweeps.check(rank).map_err(failed)?;
         self.observe(&mut sweeps, rank, y)
     }
@@ -256,8 +315,14 @@ impl Differentiable for SimulationOperator {
         y: &mut Vector,
     ) -> Result<Box<dyn Linearized>, OperatorError> {
         let (noise, parameters) = self.parts(x)?;
+        // Other parameters change factors only.
+        let epochs = self.epochs(y, &self.numbers.ops)?;
         let mut at = || {
             let numbers = self.numbers(rank, parameters)?;
+            let by_sigma8 = match self.is_by_sigma8() {
+                true => Some(by_sigma8(numbers.cosmology())?),
+                false => None,
+            };
             let derivatives = match parameters {
                 None => self.constant.clone(),
                 Some(_) => Rc::new(Derivatives::new(&mut rank.recorder, &self.config, &numbers)?),
@@ -265,11 +330,11 @@ impl Differentiable for SimulationOperator {
             let mut sweeps = self.sweeps();
             let recorder = &rank.recorder;
             let mut tape = Tape::new(&sweeps, recorder, noise.clone(), (&numbers, &derivatives), self.memory.clone())?;
-            sweeps.forward(rank, &mut tape)?;
+            sweeps.forward(rank, &mut tape, &epochs)?;
             sweeps.check(rank)?;
-            Ok(tape)
+            Ok((tape, by_sigma8))
         };
-        let tape = at().map_err(failed)?;
+        let (tape, by_sigma8) = at().map_err(failed)?;
         let mut sweeps = self.sweeps();
         self.observe(&mut sweeps, rank, y)?;
         let run = &sweeps.run;
@@ -281,13 +346,13 @@ impl Differentiable for SimulationOperator {
             None
         };
         drop(sweeps);
-        Ok(Box::new(SimulationAt { operator: self, tape: RefCell::new(tape), end }))
+        Ok(Box::new(SimulationAt { operator: self, tape: RefCell::new(tape), by_sigma8, end }))
     }
 
     fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         // The noise is the argument, and the process grid changes no bits.
-        let config = Config { grid: None, seed: 0, snapshots: Vec::new(), ..self.config.clone() };
-        out.text(&format!("{config:?} {:?}", self.observables));
+        let config = Config { grid: None, seed: 0, ..self.config.clone() };
+        out.text(&format!("{config:?} {:?} {:?}", self.observables, (self.amplitude)(1.0)));
         Ok(())
     }
 
@@ -305,6 +370,8 @@ impl Differentiable for SimulationOperator {
 struct SimulationAt {
     operator: Rc<SimulationOperator>,
     tape: RefCell<Tape>,
+    /// The derivatives of A_s by the parameters, where sigma_8 is one of them.
+    by_sigma8: Option<[f64; COUNT]>,
     /// The displacements at the end, as vectors, where the density is observed.
     end: Option<Array<f32>>,
 }
@@ -312,7 +379,10 @@ struct SimulationAt {
 impl Linearized for SimulationAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         let operator = &*self.operator;
-        let (noise, parameters) = operator.parts(dx)?;
+        let (noise, mut parameters) = operator.parts(dx)?;
+        if let (Some(by), Some(row)) = (&mut parameters, &self.by_sigma8) {
+            by[AMPLITUDE] = by.iter().zip(row).map(|(by, row)| by * row).sum();
+        }
         let tape = self.tape.borrow();
         let numbers = match parameters {
             Some(by) if by != [0.0; COUNT] => Some(NumbersTangent {
@@ -322,7 +392,8 @@ impl Linearized for SimulationAt {
             _ => None,
         };
         let mut sweeps = operator.sweeps();
-        sweeps.tangent(rank, &tape, &RunTangent { noise: &noise, numbers }).map_err(failed)?;
+        let epochs = operator.epochs(dy, &tape.numbers.ops)?;
+        sweeps.tangent(rank, &tape, &RunTangent { noise: &noise, numbers }, &epochs).map_err(failed)?;
         if self.end.is_some() {
             // The density has been painted there.
             sweeps.run.force.seen();
@@ -361,13 +432,19 @@ impl Linearized for SimulationAt {
             run.force.seen();
             sweeps.density_adjoint(rank, by).map_err(failed)?;
         }
-        let noise = sweeps.backward(rank, &mut self.tape.borrow_mut()).map_err(failed)?;
+        let mut tape = self.tape.borrow_mut();
+        let epochs = operator.epochs(dy, &tape.numbers.ops)?;
+        let noise = sweeps.backward(rank, &mut tape, &epochs).map_err(failed)?;
         rank.recorder.copy(&noise, 0, &out, 0, out.len())?;
         if operator.has_cosmology() {
-            let (found, _) = sweeps.dots.fetch(&mut rank.recorder, &[]).map_err(failed)?;
+            let (mut found, _) = sweeps.dots.fetch(&mut rank.recorder, &[]).map_err(failed)?;
             if let Some(&value) = found.iter().find(|value| !value.is_finite()) {
                 let what = "the cotangent of the cosmological parameters".into();
                 return Err(OperatorError::NotFinite { operator: NAME.into(), what, value });
+            }
+            if let Some(row) = &self.by_sigma8 {
+                let by_amplitude = std::mem::take(&mut found[AMPLITUDE]);
+                found.iter_mut().zip(row).for_each(|(found, row)| *found += by_amplitude * row);
             }
             dx.set(&mut rank.recorder, COSMOLOGY, &found)?;
         }
@@ -380,6 +457,11 @@ impl Linearized for SimulationAt {
             |(name, mesh): (&str, &Mesh)| ExcitedModes { leaf: name.into(), mesh: mesh.clone(), amplitude: None };
         Ok(noise.map(modes).into_iter().collect())
     }
+}
+
+/// Returns the names of the leaves of a snapshot.
+fn snapshot_names(number: usize) -> [String; 2] {
+    ["displacement", "momentum"].map(|name| format!("snapshot_{number}/{name}"))
 }
 
 /// Returns an error of the run as one of the operator.

@@ -16,4 +16,5 @@ mod ranks;
 mod linear_operators;
 mod map;
 mod operators;
+mod paint;
 mod pointwise;

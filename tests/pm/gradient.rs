@@ -356,13 +356,16 @@ fn third_bin_of(density: &[f64]) -> f64 {
     power_spectrum(density, m, 64.0, m / 2)[2].power
 }
 
+/// Sizes of changes of parameters that matter.
+const SIZES: [f64; 7] = [0.3, 0.05, 0.7, 0.96, 2e-9, 1.0, 1.0];
+
 fn with(cosmology: &Cosmology, which: usize, factor: f64) -> Cosmology {
-    let mut values =
-        [cosmology.omega_m(), cosmology.omega_b(), cosmology.h(), cosmology.n_s(), cosmology.primordial_amplitude()];
-    values[which] *= factor;
-    let [omega_m, omega_b, h, n_s, amplitude] = values;
+    let ([w0, wa], amplitude) = (cosmology.dark_energy(), cosmology.primordial_amplitude());
+    let mut values = [cosmology.omega_m(), cosmology.omega_b(), cosmology.h(), cosmology.n_s(), amplitude, w0, wa];
+    values[which] += (factor - 1.0) * SIZES[which];
+    let [omega_m, omega_b, h, n_s, amplitude, w0, wa] = values;
     let amplitude = Amplitude::Primordial(amplitude);
-    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..cosmology.parameters() }).unwrap()
+    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, w0, wa, ..cosmology.parameters() }).unwrap()
 }
 
 /// Derivatives along directions of the noise and by each parameter are central differences of the
@@ -388,14 +391,14 @@ fn derivatives_are_differences_of_the_reference() {
         let want = (along(step) - along(-step)) / (2.0 * step);
         let scale = found.noise.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
         close("along a direction", dot(&found.noise, &direction), want, 1e-4 * scale);
-        let CosmologyGradient { omega_m, omega_b, h, n_s, primordial_amplitude, .. } = found.cosmology;
-        for (which, derivative) in [omega_m, omega_b, h, n_s, primordial_amplitude].into_iter().enumerate() {
+        let CosmologyGradient { omega_m, omega_b, h, n_s, primordial_amplitude, w0, wa, .. } = found.cosmology;
+        for (which, derivative) in [omega_m, omega_b, h, n_s, primordial_amplitude, w0, wa].into_iter().enumerate() {
             let at = |by: f64| {
                 let cosmology = with(&config.cosmology, which, 1.0 + by);
                 reference(&Config { cosmology, ..config.clone() }, &noise, of_density)
             };
             let want = (at(step) - at(-step)) / (2.0 * step);
-            let one = [config.cosmology.omega_m(), 0.05, 0.7, 0.96, 2e-9][which];
+            let one = SIZES[which];
             // Changes of the loss by a change of a parameter by its own size: of the order of the
             // loss.
             close(&format!("{scheme:?}, parameter {which}"), derivative * one, want, 1e-4 * (want.abs() + value));

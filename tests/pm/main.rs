@@ -17,3 +17,4 @@ mod memory_traffic;
 mod mesh;
 mod simulation;
 mod simulation_operator;
+mod tracers;

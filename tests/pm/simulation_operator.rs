@@ -53,7 +53,7 @@ fn point(
     rank: &mut Rank,
     model: &Model,
     (salt, scale): (u64, f64),
-    parameters: [f64; 5],
+    parameters: [f64; 7],
 ) -> Result<Vector, OperatorError> {
     let mut x = Vector::new(&rank.gpu, model.domain())?;
     set(rank, &mut x, "white_noise", salt, scale)?;
@@ -73,8 +73,8 @@ fn cotangent(rank: &mut Rank, model: &Model, salt: u64) -> Result<Vector, Operat
     Ok(dy)
 }
 
-const SIMPLE: [f64; 5] = [0.3, 0.05, 0.7, 0.96, 2e-9];
-const CHANGE: [f64; 5] = [0.02, 0.004, 0.03, 0.05, 2e-10];
+const SIMPLE: [f64; 7] = [0.3, 0.05, 0.7, 0.96, 2e-9, -1.0, 0.0];
+const CHANGE: [f64; 7] = [0.02, 0.004, 0.03, 0.05, 2e-10, 0.1, -0.2];
 
 /// `<J dx, dy>` and `<dx, J^T dy>` to 16 roundings of the product of norms.
 fn transposes(rank: &mut Rank, at: &Linearization, dx: &Vector, dy: &Vector) -> Result<(), OperatorError> {
@@ -95,7 +95,7 @@ fn both_derivatives_are_the_transposes_of_each_other() {
         on_grid(parts, &meshloom_sanitizer::options().unwrap(), |rank| {
             for (config, every) in [(config(), 1), (other(), 2)] {
                 let run = operator(rank, config, every, &ALL)?.with_cosmology()?;
-                assert_eq!(run.own_cosmology(), SIMPLE);
+                assert_eq!(run.own_cosmology()?, SIMPLE);
                 let model = Model::new(run);
                 let x = point(rank, &model, (1, 1.0), SIMPLE)?;
                 let at = model.at(rank, &x)?;
@@ -105,6 +105,36 @@ fn both_derivatives_are_the_transposes_of_each_other() {
                 // Of parameters alone.
                 let dx = point(rank, &model, (2, 0.0), CHANGE)?;
                 transposes(rank, &at, &dx, &dy)?;
+            }
+            let run = operator(rank, other(), 1, &ALL)?.with_sigma8()?;
+            let (own, change) = (run.own_cosmology()?, [0.02, 0.004, 0.03, 0.05, 0.1, 0.1, -0.2]);
+            let model = Model::new(run);
+            let x = point(rank, &model, (1, 1.0), own)?;
+            let (at, dy) = (model.at(rank, &x)?, cotangent(rank, &model, 4)?);
+            let dx = point(rank, &model, (2, 0.0), change)?;
+            transposes(rank, &at, &dx, &dy)?;
+            // The run is that of the A_s which has this sigma_8, and the derivative that of the
+            // run.
+            let by_amplitude = Model::new(operator(rank, other(), 1, &ALL)?.with_cosmology()?);
+            let there = point(rank, &by_amplitude, (1, 1.0), SIMPLE)?;
+            let there = by_amplitude.value(rank, &there)?;
+            let (here, there) = (host(rank, &at.value)?, host(rank, &there)?);
+            let apart = here["density"].iter().zip(&there["density"]).map(|(a, b)| (a - b).abs());
+            assert!(apart.fold(0.0, f64::max) < 1e-5);
+            let step = |by: f64| std::array::from_fn(|which| own[which] + by * change[which]);
+            let [above, below] = [1e-2, -1e-2].map(step).map(|parameters| {
+                let x = point(rank, &model, (1, 1.0), parameters)?;
+                let value = model.value(rank, &x)?;
+                host(rank, &value)
+            });
+            let mut product = Vector::new(&rank.gpu, model.target())?;
+            at.jvp(rank, &dx, &mut product)?;
+            let (above, below, product) = (above?, below?, host(rank, &product)?);
+            for name in ["displacement", "momentum"] {
+                let want: Vec<f64> = above[name].iter().zip(&below[name]).map(|(a, b)| (a - b) / 2e-2).collect();
+                let apart: f64 = want.iter().zip(&product[name]).map(|(a, b)| (a - b).powi(2)).sum();
+                let size: f64 = want.iter().map(|a| a * a).sum();
+                assert!(apart.sqrt() < 1e-2 * size.sqrt(), "{name}: {apart} of {size}");
             }
             Ok(())
         });
@@ -149,7 +179,7 @@ fn the_tangent_is_the_derivative_of_the_value() {
         for config in [Config { window: Window::Pcs, ..config() }, other()] {
             let model = Model::new(operator(rank, config, 2, &ALL)?.with_cosmology()?);
             let x = point(rank, &model, (1, 1.0), SIMPLE)?;
-            let noise = point(rank, &model, (2, 0.3), [0.0; 5])?;
+            let noise = point(rank, &model, (2, 0.3), [0.0; 7])?;
             let found = check_derivative(rank, &model, &x, &noise)?;
             assert!(found.order.is_some(), "{found}");
             let parameters = point(rank, &model, (2, 0.0), CHANGE)?;
@@ -246,6 +276,50 @@ fn download(rank: &mut Rank, array: &Array<f32>) -> Vec<f32> {
     rank.recorder.download(array, 0, array.len()).unwrap()
 }
 
+/// Snapshots of the operator are those of the run, and have their derivatives.
+#[test]
+fn runs_are_observed_at_several_times() {
+    for (parts, every) in [([1, 1], 1), ([3, 1], 2)] {
+        on_grid(parts, &meshloom_sanitizer::options().unwrap(), |rank| {
+            let config = Config { snapshots: vec![0.7, 0.3, 0.0625], ..other() };
+            let model = Model::new(operator(rank, config.clone(), every, &ALL)?.with_snapshots()?.with_cosmology()?);
+            let x = point(rank, &model, (1, 1.0), SIMPLE)?;
+            let at = model.at(rank, &x)?;
+            let dy = cotangent(rank, &model, 4)?;
+            let dx = point(rank, &model, (2, 1.0), CHANGE)?;
+            transposes(rank, &at, &dx, &dy)?;
+            let small = point(rank, &model, (2, 0.1), CHANGE.map(|value| 0.1 * value))?;
+            assert!(check_derivative(rank, &model, &x, &small)?.order.is_some());
+
+            let noise = download(rank, x.array("white_noise")?);
+            let grid = Some(crate::process_grid::of(rank).parts());
+            let failed = |error: SimulationError| OperatorError::failed("test", error);
+            let mut run =
+                Simulation::new(rank, Config { grid, ..config.clone() }, Noise::Values(&noise)).map_err(failed)?;
+            let mut found = 0;
+            let rows = |columns: Vec<f32>| -> Vec<f32> {
+                let count = columns.len() / 3;
+                (0..3 * count).map(|at| columns[at % 3 * count + at / 3]).collect()
+            };
+            let observed = run.run(rank, |run, rank, reached| {
+                let numbers = config.snapshots.iter().enumerate().filter(|(_, a)| **a == reached.a);
+                for (number, _) in numbers {
+                    let [displacement, momentum] = run.phase_space(rank)?;
+                    for (name, wanted) in [("displacement", displacement), ("momentum", momentum)] {
+                        let array = at.value.array(&format!("snapshot_{number}/{name}")).unwrap();
+                        assert_eq!(rows(download(rank, array)), wanted, "{number} {name}");
+                    }
+                    found += 1;
+                }
+                Ok::<_, SimulationError>(())
+            });
+            observed.map_err(failed)?;
+            assert_eq!(found, 3);
+            Ok(())
+        });
+    }
+}
+
 #[test]
 fn the_operator_is_the_run_and_its_gradient() {
     on_grid([1, 1], &meshloom_sanitizer::options().unwrap(), |rank| {
@@ -272,12 +346,13 @@ fn the_operator_is_the_run_and_its_gradient() {
 
         // With another cosmology, to rounding: the force is the configuration's, with stronger
         // kicks.
-        let elsewhere = [0.2, 0.03, 0.6, 1.0, 2.5e-9];
+        let elsewhere = [0.2, 0.03, 0.6, 1.0, 2.5e-9, -0.9, 0.2];
         let there = point(rank, &model, (1, 1.0), elsewhere)?;
         let value = model.value(rank, &there)?;
-        let [omega_m, omega_b, h, n_s, amplitude] = elsewhere;
+        let [omega_m, omega_b, h, n_s, amplitude, w0, wa] = elsewhere;
         let amplitude = Amplitude::Primordial(amplitude);
-        let cosmology = Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..Parameters::default() });
+        let cosmology =
+            Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, w0, wa, ..Parameters::default() });
         let (density, _) = values(rank, Config { cosmology: cosmology.unwrap(), ..config() }).map_err(failed)?;
         let (found, density) = (download(rank, value.array("density")?), download(rank, density.array()));
         let apart = found.iter().zip(&density).map(|(a, b)| (a - b).abs());
@@ -298,8 +373,9 @@ fn the_operator_is_the_run_and_its_gradient() {
         let same = same.map_err(failed)?;
         assert_eq!(download(rank, found.array("white_noise")?), download(rank, same.white_noise.array()));
         let cosmology = same.cosmology;
-        let wanted = [cosmology.omega_m, cosmology.omega_b, cosmology.h, cosmology.n_s, cosmology.primordial_amplitude];
-        assert_eq!(found.parameters("cosmology")?, wanted);
+        let [omega_m, omega_b, h] = [cosmology.omega_m, cosmology.omega_b, cosmology.h];
+        let [n_s, amplitude, w0, wa] = [cosmology.n_s, cosmology.primordial_amplitude, cosmology.w0, cosmology.wa];
+        assert_eq!(found.parameters("cosmology")?, [omega_m, omega_b, h, n_s, amplitude, w0, wa]);
         Ok(())
     });
 }
@@ -317,7 +393,7 @@ fn what_does_not_fit_is_an_error() {
         refused(operator(rank, Config { mesh: 4, ..config() }, 1, &ALL), "mesh");
 
         let model = Model::new(operator(rank, config(), 1, &ALL)?.with_cosmology()?);
-        let matter = point(rank, &model, (1, 1.0), [31.0, 0.05, 0.7, 0.96, 2e-9])?;
+        let matter = point(rank, &model, (1, 1.0), [31.0, 0.05, 0.7, 0.96, 2e-9, -1.0, 0.0])?;
         let error = model.value(rank, &matter).unwrap_err();
         assert!(error.to_string().contains("Omega_m = 31"), "{error}");
         let lost = point(rank, &model, (1, f64::NAN), SIMPLE)?;

@@ -8,11 +8,11 @@ use meshloom::inference::{
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, HostFunction,
-    KernelOperator, Leaf, LinesOfSight, Matrix, Model, OperatorError, PointwiseOperator, RankCollective, Readout,
-    Select, Signature, Space, SparseMatrix, StencilOperator, ToDevice, Wavenumbers, check_adjoint, check_derivative,
-    random_field,
+    KernelOperator, Leaf, LinesOfSight, Matrix, Model, OperatorError, Paint, PointwiseOperator, RankCollective,
+    Readout, Select, Signature, Space, SparseMatrix, StencilOperator, ToDevice, Wavenumbers, check_adjoint,
+    check_derivative, random_field,
 };
-use meshloom::pm::{Config, Observable, SimulationOperator};
+use meshloom::pm::{Config, LinearDensity, Observable, SimulationOperator};
 use meshloom::{Mesh, Rank};
 
 /// Cells of the fields: of 4 KiB a real field of one rank takes two windows.
@@ -64,6 +64,11 @@ pub const CASES: &[Case] = &[
     linear("RankCollective::replicate", |rank| one(RankCollective::replicate(rank, &own_points(rank)?)?)),
     linear("RankCollective::sum_over_ranks", sum_over_ranks),
     linear("RankCollective", collectives),
+    linear("LinearDensity", |rank| {
+        let grid = Some(mesh(rank).grid().parts());
+        let config = Config { particles: 8, mesh: 8, box_size: 80.0, steps: 1, grid, ..Config::default() };
+        one(LinearDensity::new(rank, &config, 0.5)?)
+    }),
     linear("ToDevice", |_| one(ToDevice::new(&Space::of("x", Leaf::parameters(3))?)?)),
     linear("Matrix", matrices),
     linear("SparseMatrix", sparse_matrices),
@@ -71,6 +76,7 @@ pub const CASES: &[Case] = &[
     curved("PointwiseOperator", pointwise),
     curved("KernelOperator", products),
     curved("HostFunction", host_functions),
+    curved("Paint", paints),
     curved("SimulationOperator", simulations),
     curved("CorrelatedField", correlated_fields),
     curved("OnHost", priors),
@@ -349,6 +355,16 @@ fn pointwise(rank: &mut Rank) -> Models {
     let leaf = leaf.complex().batch(2);
     let (domain, target) = (Space::of("x", leaf.clone())?, Space::of("turned", leaf)?);
     Ok(vec![Model::new(operator), Model::new(PointwiseOperator::wgsl_onto(turn, "g", &domain, &target)?)])
+}
+
+/// Particles of a lattice with weights, and points without, through windows that are smooth.
+fn paints(rank: &mut Rank) -> Models {
+    let (mesh, sites) = (mesh(rank), crate::process_grid::mesh(rank, [6, 9, 7], SHAPE.map(|n| n as f64 * 0.5)));
+    let lattice = Leaf::cells(&sites);
+    let lattice = Space::new([("moved", lattice.clone().components(3)), ("weight", lattice)])?;
+    let points = Leaf::points(if rank.comm.rank() == 0 { 30 } else { 0 }, 30).components(3);
+    let paints = [(lattice, Window::Tsc), (Space::of("x", points)?, Window::Pcs)];
+    paints.map(|(domain, window)| Ok(Model::new(Paint::new(rank, &domain, &mesh, window)?))).into_iter().collect()
 }
 
 /// Both schemes (kick, drift, kick and drift, kick, drift), orders and two windows that are smooth.

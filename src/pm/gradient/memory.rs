@@ -98,7 +98,7 @@ impl GradientMemory {
 /// along the axes, roots of unity, and what a download and a few numbers take.
 fn tables(config: &Config) -> u64 {
     let (n, m) = (config.particles, config.mesh);
-    let amplitudes = 9 * pooled(4 * (3 * (n / 2) * (n / 2) + 1));
+    let amplitudes = 11 * pooled(4 * (3 * (n / 2) * (n / 2) + 1));
     let strains = if config.lpt == LptOrder::Second { 6 } else { 0 };
     let operators = (3 + strains) * pooled(4 * 6 * n) + 2 * pooled(4 * 12 * m);
     let roots = 6 * pooled(8 * n) + 12 * pooled(8 * m);

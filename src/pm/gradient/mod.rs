@@ -46,8 +46,10 @@ pub use cotangents::Cotangents;
 pub use memory::GradientMemory;
 pub use observer::Observer;
 pub use parameters::CosmologyGradient;
-pub(super) use parameters::{COUNT, Derivatives, Numbers, cosmology_of, cosmology_values, uploaded};
-pub(super) use sweeps::{NumbersTangent, RunTangent, Sweeps, Tape};
+pub(super) use parameters::{
+    AMPLITUDE, COUNT, Derivatives, Numbers, by_sigma8, cosmology_values, sigma8_of, uploaded, with_amplitude,
+};
+pub(super) use sweeps::{Epoch, NumbersTangent, RunTangent, Sweeps, Tape};
 
 use std::fmt;
 use std::rc::Rc;
@@ -153,7 +155,7 @@ impl Gradient {
         loss: impl FnOnce(&mut Observer<'_>, &mut Rank) -> Result<f64, E>,
     ) -> Result<Sensitivity, E> {
         self.tape.noise = self.sweeps.run.noise(rank, noise)?;
-        self.sweeps.forward(rank, &mut self.tape)?;
+        self.sweeps.forward(rank, &mut self.tape, &[])?;
         self.sweeps.bars.clear(&mut rank.recorder);
         let value = loss(&mut Observer { sweeps: &mut self.sweeps }, rank)?;
         Ok(self.backward(rank, value)?)
@@ -161,7 +163,7 @@ impl Gradient {
 
     /// From the cotangents of the end to the results.
     fn backward(&mut self, rank: &mut Rank, loss: f64) -> Result<Sensitivity, SimulationError> {
-        let white_noise = self.sweeps.backward(rank, &mut self.tape)?;
+        let white_noise = self.sweeps.backward(rank, &mut self.tape, &[])?;
         let bars = &self.sweeps.bars;
         let recorder = &mut rank.recorder;
         let [positions, momenta] = [bars.positions(), bars.momenta()].map(|bar| {

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Instant;
 
 use crate::cosmology::{
-    Amplitude, Cosmology, CosmologyError, Growth, LinearPower, LptFactors, Parameters, StepOp, lpt_factors,
-    mode_amplitudes, schedule,
+    Amplitude, Cosmology, CosmologyError, Growth, LinearPower, LptFactors, Parameters, StepOp, TransferKind,
+    lpt_factors, mode_amplitudes, schedule,
 };
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::parallel;
@@ -28,27 +28,65 @@ pub struct CosmologyGradient {
     pub n_s: f64,
     /// By A_s, the amplitude of the primordial power.
     pub primordial_amplitude: f64,
+    /// By the dark energy's ratio of pressure to density today.
+    pub w0: f64,
+    /// By the evolution of this ratio, which is w0 + wa (1 - a).
+    pub wa: f64,
 }
 
 /// Number of parameters.
-pub const COUNT: usize = 5;
+pub const COUNT: usize = 7;
+
+/// Index of the amplitude of the fluctuations among the parameters.
+pub const AMPLITUDE: usize = 4;
 
 impl From<[f64; COUNT]> for CosmologyGradient {
-    fn from([omega_m, omega_b, h, n_s, primordial_amplitude]: [f64; COUNT]) -> Self {
-        CosmologyGradient { omega_m, omega_b, h, n_s, primordial_amplitude }
+    fn from([omega_m, omega_b, h, n_s, primordial_amplitude, w0, wa]: [f64; COUNT]) -> Self {
+        CosmologyGradient { omega_m, omega_b, h, n_s, primordial_amplitude, w0, wa }
     }
 }
 
 /// Returns the parameters of `cosmology`, in the order of [`CosmologyGradient`].
 pub fn cosmology_values(cosmology: &Cosmology) -> [f64; COUNT] {
-    [cosmology.omega_m(), cosmology.omega_b(), cosmology.h(), cosmology.n_s(), cosmology.primordial_amplitude()]
+    let [w0, wa] = cosmology.dark_energy();
+    let amplitude = cosmology.primordial_amplitude();
+    [cosmology.omega_m(), cosmology.omega_b(), cosmology.h(), cosmology.n_s(), amplitude, w0, wa]
 }
 
-/// Returns the cosmology with other parameters.
+/// Returns the cosmology with other parameters, of which the amplitude is A_s.
 pub fn cosmology_of(cosmology: &Cosmology, values: [f64; COUNT]) -> Result<Cosmology, CosmologyError> {
-    let [omega_m, omega_b, h, n_s, primordial_amplitude] = values;
-    let amplitude = Amplitude::Primordial(primordial_amplitude);
-    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, ..cosmology.parameters() })
+    with_amplitude(cosmology, values, Amplitude::Primordial)
+}
+
+/// Returns the cosmology with other parameters, of which the amplitude is what `amplitude` says.
+pub fn with_amplitude(
+    cosmology: &Cosmology,
+    values: [f64; COUNT],
+    amplitude: fn(f64) -> Amplitude,
+) -> Result<Cosmology, CosmologyError> {
+    let [omega_m, omega_b, h, n_s, strength, w0, wa] = values;
+    let amplitude = amplitude(strength);
+    Cosmology::new(Parameters { amplitude, n_s, omega_m, omega_b, h, w0, wa, ..cosmology.parameters() })
+}
+
+/// Returns sigma_8, with the full transfer function.
+pub fn sigma8_of(cosmology: &Cosmology) -> Result<f64, CosmologyError> {
+    Ok(LinearPower::new(*cosmology, TransferKind::Full)?.sigma8())
+}
+
+/// Returns the derivatives of A_s by the parameters, of which the amplitude is sigma_8.
+pub fn by_sigma8(cosmology: &Cosmology) -> Result<[f64; COUNT], CosmologyError> {
+    // sigma_8 is the root of A_s times a function of the others.
+    let unit = |cosmology: &Cosmology| Ok(vec![(sigma8_of(cosmology)? / cosmology.primordial_amplitude().sqrt()).ln()]);
+    let (here, twice) = (unit(cosmology)?, 2.0 * cosmology.primordial_amplitude());
+    let mut row = [0.0; COUNT];
+    for (which, value) in row.iter_mut().enumerate() {
+        *value = match which {
+            AMPLITUDE => twice / sigma8_of(cosmology)?,
+            _ => -twice * derivative(cosmology, which, &here, &unit)?[0],
+        };
+    }
+    Ok(row)
 }
 
 /// Step of the differences, of a parameter.
@@ -193,6 +231,11 @@ impl Numbers {
         Ok(Numbers { layout: Layout::new(&ops), ops, start, amplitudes: uploaded(recorder, &table)?, table, power })
     }
 
+    /// Returns the cosmology.
+    pub fn cosmology(&self) -> &Cosmology {
+        self.power.cosmology()
+    }
+
     /// Returns how many numbers there are.
     pub fn len(&self) -> usize {
         self.layout.start + 4
@@ -253,7 +296,7 @@ fn jacobian(config: &Config, cosmology: &Cosmology) -> Result<Vec<[f64; COUNT]>,
         .map(|which| derivative(cosmology, which, &here, &|cosmology| numbers(config, cosmology)))
         .collect::<Result<_, _>>()?;
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
-    Ok((0..rows).map(|row| [0, 1, 2, 3, 4].map(|which| columns[which][row])).collect())
+    Ok((0..rows).map(|row| std::array::from_fn(|which| columns[which][row])).collect())
 }
 
 /// Wavenumbers per unit of ln k between which derivatives of amplitudes are interpolated. An
@@ -278,9 +321,11 @@ fn amplitude_derivatives(config: &Config, power: &LinearPower, table: &[f32]) ->
         Ok(waves.iter().map(|&k| 0.5 * power.unit(k).ln()).collect::<Vec<f64>>())
     };
     let ones = vec![1.0; waves.len()];
-    let mut columns: Vec<Vec<f64>> =
-        (0..3).map(|which| derivative(power.cosmology(), which, &ones, &logarithms)).collect::<Result<_, _>>()?;
-    columns.extend([0, 1].map(|which| waves.iter().map(|&k| 0.5 * power.primordial_derivatives(k)[which]).collect()));
+    let column = |which: usize| match which {
+        3 | AMPLITUDE => Ok(waves.iter().map(|&k| 0.5 * power.primordial_derivatives(k)[which - 3]).collect()),
+        _ => derivative(power.cosmology(), which, &ones, &logarithms),
+    };
+    let columns: Vec<Vec<f64>> = (0..COUNT).map(column).collect::<Result<_, _>>()?;
     let at = |column: &[f64], m2: usize| match few {
         true => column[m2 - 1],
         false => interpolated(column, 0.5 * (m2 as f64).ln() * KNOTS),
@@ -319,9 +364,11 @@ mod tests {
             let table = mode_amplitudes(&power, 6, 40.0).unwrap();
             let rows = amplitude_derivatives(&config, &power, &table).unwrap();
             let own = cosmology_values(&config.cosmology);
+            // Dark energy that does not evolve has no value to compare with.
+            let unit = |value: f64| if value == 0.0 { 1.0 } else { value };
             let at = |which: usize, offset: f64| {
                 let mut values = own;
-                values[which] *= 1.0 + offset;
+                values[which] += offset * unit(own[which]);
                 let power = config.linear_power(cosmology_of(&config.cosmology, values).unwrap()).unwrap();
                 crate::cosmology::mode_amplitudes(&power, 6, 40.0).unwrap()
             };
@@ -330,8 +377,8 @@ mod tests {
                 assert_eq!(row.len(), above.len());
                 for (m2, value) in row.iter().enumerate() {
                     // The square of the step, and amplitudes of f32.
-                    let wanted = f64::from(above[m2] - below[m2]) / (0.02 * own[which]);
-                    let most = 3e-4 * wanted.abs() + 3e-5 * f64::from(above[m2]) / own[which];
+                    let wanted = f64::from(above[m2] - below[m2]) / (0.02 * unit(own[which]));
+                    let most = 3e-4 * wanted.abs() + 3e-5 * f64::from(above[m2]) / unit(own[which]).abs();
                     assert!((f64::from(*value) - wanted).abs() <= most, "{which}, {m2}: {value}, not {wanted}");
                 }
             }
@@ -349,7 +396,7 @@ mod tests {
             let rows = amplitude_derivatives(&config, &power, &table).unwrap();
             let own = cosmology_values(&config.cosmology);
             let wave = |m2: usize| 2.0 * PI / box_size * (m2 as f64).sqrt();
-            for m2 in (1..table.len()).step_by(61) {
+            for m2 in (1..table.len()).step_by(101) {
                 for (which, row) in rows.iter().enumerate() {
                     let exact = match which {
                         3 | 4 => 0.5 * power.primordial_derivatives(wave(m2))[which - 3],
@@ -362,7 +409,7 @@ mod tests {
                     };
                     // Relative changes of amplitudes and parameters; both are of order 1.
                     let found = f64::from(row[m2]) / f64::from(table[m2]);
-                    assert!((found - exact).abs() * own[which] < 4e-6, "{which}, {m2}: {found}, not {exact}");
+                    assert!((found - exact).abs() * own[which].abs() < 4e-6, "{which}, {m2}: {found}, not {exact}");
                 }
             }
         }
@@ -373,16 +420,34 @@ mod tests {
         for scheme in [Scheme::FastPm, Scheme::BullFrog] {
             // Without a cosmological constant growth is that of Einstein and de Sitter, where the
             // density's derivative is one-sided.
-            let cosmology = cosmology_of(&Cosmology::simple(), [1.0, 0.0, 0.7, 0.96, 2e-9]).unwrap();
+            let cosmology = cosmology_of(&Cosmology::simple(), [1.0, 0.0, 0.7, 0.96, 2e-9, -1.0, 0.0]).unwrap();
             let config = Config { cosmology, scheme, steps: 3, ..Config::default() };
             let rows = jacobian(&config, &cosmology).unwrap();
             let power = LinearPower::new(cosmology, TransferKind::Full).unwrap();
             let ops = schedule(power.growth(), scheme, config.a_start, config.a_end, 3, &[]).unwrap();
             assert_eq!(rows.len(), Layout::new(&ops).start + 4);
             assert!(rows.iter().all(|row| row.iter().all(|value| value.is_finite())));
-            // Only the density moves particles; a symmetric scheme keeps momenta with the factor 1.
+            // Only the density moves particles, without dark energy; a symmetric scheme keeps
+            // momenta with the factor 1.
             assert!(rows.iter().all(|row| row[1..].iter().all(|value| value.abs() < 1e-9)), "{rows:?}");
             assert!(rows.iter().any(|row| row[0].abs() > 1e-3));
+        }
+    }
+
+    #[test]
+    fn amplitudes_at_fixed_sigma8_are_those_of_the_cosmology() {
+        let cosmology = Cosmology::simple();
+        let row = by_sigma8(&cosmology).unwrap();
+        let mut own = cosmology_values(&cosmology);
+        own[AMPLITUDE] = sigma8_of(&cosmology).unwrap();
+        for (which, found) in row.into_iter().enumerate() {
+            let at = |offset: f64| {
+                let mut values = own;
+                values[which] += offset;
+                with_amplitude(&cosmology, values, Amplitude::Sigma8).unwrap().primordial_amplitude()
+            };
+            let wanted = (at(1e-4) - at(-1e-4)) / 2e-4;
+            assert!((found - wanted).abs() < 1e-4 * wanted.abs() + 1e-15, "{which}: {found}, not {wanted}");
         }
     }
 

@@ -20,6 +20,15 @@ use crate::pm::start::{LatticeFields, Perturbation, Source};
 use crate::pm::{Config, Simulation, SimulationError};
 use crate::rank::Rank;
 
+/// Positions and momenta at an operation of a run, between its start and its end: vectors in one
+/// array each, all along x, then y, then z.
+pub struct Epoch {
+    /// The operation.
+    pub at: usize,
+    pub positions: Array<f32>,
+    pub momenta: Array<f32>,
+}
+
 /// A run as it was, for its derivatives there.
 pub struct Tape {
     /// The white noise it began with.
@@ -114,12 +123,12 @@ impl Sweeps {
         GradientMemory::new(&run.config, run.grid(), &run.ops, checkpoint_every, &planned)
     }
 
-    /// Runs from the noise of `tape` and keeps its states there. Whether particles were lost is
-    /// still to be asked of the run's force.
-    pub fn forward(&mut self, rank: &mut Rank, tape: &mut Tape) -> Result<(), SimulationError> {
+    /// Runs from the noise of `tape`, keeps its states there and writes those of `epochs`. Whether
+    /// particles were lost is still to be asked of the run's force.
+    pub fn forward(&mut self, rank: &mut Rank, tape: &mut Tape, epochs: &[Epoch]) -> Result<(), SimulationError> {
         let Tape { noise, numbers, states, .. } = tape;
         let mut number = 0;
-        self.run_from(rank, source(noise, numbers), &numbers.ops, |rank, run| {
+        self.run_from(rank, source(noise, numbers), &numbers.ops, epochs, |rank, run| {
             run.settle(rank)?;
             states.passed(rank, run, number)?;
             number += 1;
@@ -128,8 +137,14 @@ impl Sweeps {
     }
 
     /// Runs from `noise`, and keeps nothing. Otherwise as [`forward`](Self::forward).
-    pub fn value(&mut self, rank: &mut Rank, noise: &Array<f32>, numbers: &Numbers) -> Result<(), SimulationError> {
-        self.run_from(rank, source(noise, numbers), &numbers.ops, |_, _| Ok(()))
+    pub fn value(
+        &mut self,
+        rank: &mut Rank,
+        noise: &Array<f32>,
+        numbers: &Numbers,
+        epochs: &[Epoch],
+    ) -> Result<(), SimulationError> {
+        self.run_from(rank, source(noise, numbers), &numbers.ops, epochs, |_, _| Ok(()))
     }
 
     /// Waits for the device and checks that the run which was made last has lost no particle.
@@ -142,15 +157,21 @@ impl Sweeps {
         rank: &mut Rank,
         source: Source<'_>,
         ops: &[StepOp],
+        epochs: &[Epoch],
         mut force: impl FnMut(&mut Rank, &mut Simulation) -> Result<(), SimulationError>,
     ) -> Result<(), SimulationError> {
         let run = &mut self.run;
         run.begin(rank, &self.lpt, source)?;
-        for &op in ops {
+        for (at, &op) in ops.iter().enumerate() {
             if op == StepOp::Force {
                 force(rank, run)?;
             }
             run.execute(rank, op)?;
+            for epoch in epochs.iter().filter(|epoch| epoch.at == at) {
+                run.settle(rank)?;
+                pack(&mut rank.recorder, &run.displacement, &epoch.positions, 0)?;
+                pack(&mut rank.recorder, &run.momentum, &epoch.momenta, 0)?;
+            }
         }
         run.settle(rank)?;
         run.done = ops.len();
@@ -180,9 +201,14 @@ impl Sweeps {
         force.density_tangent(&mut rank.recorder, comms, placed, [&bars.positions, out])
     }
 
-    /// Brings cotangents of the end to the start. Gives that of the white noise, and leaves in the
-    /// dots what the parameters are worth.
-    pub fn backward(&mut self, rank: &mut Rank, tape: &mut Tape) -> Result<Array<f32>, SimulationError> {
+    /// Brings cotangents of the end to the start, and those of `epochs`. Gives that of the white
+    /// noise, and leaves in the dots what the parameters are worth.
+    pub fn backward(
+        &mut self,
+        rank: &mut Rank,
+        tape: &mut Tape,
+        epochs: &[Epoch],
+    ) -> Result<Array<f32>, SimulationError> {
         self.dots.begin(&tape.derivatives);
         rank.recorder.clear(&self.accelerations[0]);
         let forces = tape.states.forces().to_vec();
@@ -195,7 +221,7 @@ impl Sweeps {
             if self.moves_with_parameters(tape, at..end) {
                 self.read_accelerations(rank)?;
             }
-            self.reverse(rank, tape, at + 1..end, number)?;
+            self.reverse(rank, tape, epochs, (at + 1..end, number))?;
             let Sweeps { run, force, bars, .. } = self;
             let (placed, comms) = Placed::of(run);
             let bars = [&self.accelerations[0], &bars.positions];
@@ -206,7 +232,7 @@ impl Sweeps {
         }
         self.run.force.forget();
         // Drifts before the first force: momenta have not changed since the start.
-        self.reverse(rank, tape, 0..end, 0)?;
+        self.reverse(rank, tape, epochs, (0..end, 0))?;
         self.start_adjoint(rank, tape)
     }
 
@@ -228,8 +254,8 @@ impl Sweeps {
         &mut self,
         rank: &mut Rank,
         tape: &Tape,
-        range: Range<usize>,
-        number: usize,
+        epochs: &[Epoch],
+        (range, number): (Range<usize>, usize),
     ) -> Result<(), SimulationError> {
         for at in range.clone().rev() {
             let first = tape.numbers.layout.operations[at];
@@ -257,7 +283,13 @@ impl Sweeps {
                     let Cotangents { positions, momenta } = &self.bars;
                     self.axpby.record(&mut rank.recorder, factor, positions, 1.0, momenta)?;
                 }
-                StepOp::Force | StepOp::Reached { .. } => {}
+                StepOp::Force => {}
+                StepOp::Reached { .. } => {
+                    for Epoch { positions, momenta, .. } in epochs.iter().filter(|epoch| epoch.at == at) {
+                        self.axpby.record(&mut rank.recorder, 1.0, positions, 1.0, &self.bars.positions)?;
+                        self.axpby.record(&mut rank.recorder, 1.0, momenta, 1.0, &self.bars.momenta)?;
+                    }
+                }
             }
         }
         Ok(())
@@ -295,8 +327,14 @@ impl Sweeps {
 
     /// Runs again from the first force of `tape` on, beside it with tangents from `by` at the
     /// start: those of positions and momenta at the end are in the bars, and the particles are
-    /// where they were at the end.
-    pub fn tangent(&mut self, rank: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
+    /// where they were at the end. Writes the tangents of `epochs`.
+    pub fn tangent(
+        &mut self,
+        rank: &mut Rank,
+        tape: &Tape,
+        by: &RunTangent<'_>,
+        epochs: &[Epoch],
+    ) -> Result<(), SimulationError> {
         self.start_tangent(rank, tape, by)?;
         tape.states.first(rank, &mut self.run)?;
         let changes = by.numbers.as_ref().map(|change| change.numbers.as_slice());
@@ -313,6 +351,10 @@ impl Sweeps {
                 if changes.is_some() {
                     self.read_accelerations(rank)?;
                 }
+            }
+            for Epoch { positions, momenta, .. } in epochs.iter().filter(|epoch| epoch.at == at) {
+                rank.recorder.copy(&self.bars.positions, 0, positions, 0, positions.len())?;
+                rank.recorder.copy(&self.bars.momenta, 0, momenta, 0, momenta.len())?;
             }
         }
         self.run.settle(rank)

@@ -1,0 +1,312 @@
+//! Particles that vectors on the device place anywhere in a periodic box, on the ranks of a mesh.
+
+use super::axpby::Axpby;
+use super::error::MeshError;
+use super::painter::Painter;
+use super::particles::{MeshParticles, check_mesh};
+use super::position_adjoint::PositionAdjoint;
+use super::value_painter::{PaintedValues, ValuePainter};
+use crate::comm::Op;
+use crate::exchange::GridComms;
+use crate::exchange::ghost_cells::GhostCells;
+use crate::gpu::{Array, Kernel, KernelSource, Recorder};
+use crate::grid::{Mesh, extent, owner};
+use crate::host_memory;
+use crate::points::sort::{Route, route_to};
+use crate::rank::Rank;
+
+crate::gpu::kernel_params! {
+    struct PlaceParams {
+        /// First site of this rank, and number of particles.
+        first: [u32; 4],
+        /// Sites of this rank.
+        local: [u32; 4],
+        /// Sites of the lattice, and parts of the mesh along axis 1.
+        sites: [u32; 4],
+        /// Cells of the mesh.
+        mesh: [u32; 4],
+        per_site: [f32; 4],
+        /// Cells per length, and what they are more than that.
+        per_cell: [f32; 4],
+        rest: [f32; 4],
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct SettleParams {
+        /// First own cell along each axis, and what a step along it is in the array.
+        start: [u32; 4],
+        strides: [u32; 4],
+        count: u32,
+        /// Place of the first own cell in the array.
+        origin: u32,
+        unit: f32,
+        pad: u32,
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct MassParams {
+        per_cell: [f32; 4],
+        count: u32,
+        unit: f32,
+        pad: [u32; 2],
+    }
+}
+
+fn place_kernel(lattice: bool) -> KernelSource {
+    KernelSource::new("mesh::place", include_str!("../../shaders/mesh/place.wgsl"))
+        .params::<PlaceParams>()
+        .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
+        .flag("lattice", lattice)
+        .flag("tsc", false)
+        .flag("pcs", false)
+}
+
+fn settle_kernel(weighted: bool) -> KernelSource {
+    KernelSource::new("mesh::settle", include_str!("../../shaders/mesh/settle.wgsl"))
+        .params::<SettleParams>()
+        .flag("weighted", weighted)
+}
+
+fn mass_kernel() -> KernelSource {
+    KernelSource::new("mesh::mass_moves", include_str!("../../shaders/mesh/mass_moves.wgsl")).params::<MassParams>()
+}
+
+/// Returns the kernels of this file.
+pub(super) fn kernels() -> [KernelSource; 5] {
+    [place_kernel(false), place_kernel(true), settle_kernel(false), settle_kernel(true), mass_kernel()]
+}
+
+/// The particles of a rank, as vectors describe them.
+#[derive(Clone, Copy)]
+pub(crate) struct Movements<'a> {
+    /// Three components: all along x, then y, then z.
+    pub vectors: &'a Array<f32>,
+    /// The mesh whose cells are the sites from which particles are displaced; `None` if vectors are
+    /// positions.
+    pub lattice: Option<&'a Mesh>,
+    /// The weight of each particle; `None` if all are 1.
+    pub weights: Option<&'a Array<f32>>,
+}
+
+/// Particles on the ranks that own their cells of a mesh, and their way there and back.
+pub(crate) struct MovedParticles {
+    mesh: Mesh,
+    cell: Array<u32>,
+    offset: [Array<f32>; 3],
+    /// Contribution of each particle to the mesh: `unit` times its weight.
+    mass: Array<f32>,
+    /// Contribution of a weight of 1: the mean over all cells is 1 if all weights are.
+    unit: f64,
+    is_weighted: bool,
+    /// Particles of this rank before they were sent.
+    own: u64,
+    total: u64,
+    route: Option<Route>,
+}
+
+impl MovedParticles {
+    /// Sends each particle to the rank that owns its cell of `mesh`, which has the ghost cells of
+    /// [`PointsInCells::with_ghosts`](super::PointsInCells::with_ghosts). Collective; blocks. Sends
+    /// 24 bytes per particle, and 4 for its weight.
+    ///
+    /// # Errors
+    /// - [`MeshError::Unresolved`] if a position of any rank is not finite or beyond 2^22 cells, on
+    ///   all ranks.
+    /// - [`MeshError::Device`] if device memory is short.
+    pub fn send(rank: &mut Rank, mesh: &Mesh, movements: Movements<'_>) -> Result<Self, MeshError> {
+        check_mesh("MovedParticles::send", mesh)?;
+        let Movements { vectors, lattice, weights } = movements;
+        let (gpu, comm, own) = (rank.gpu.clone(), rank.comm.clone(), vectors.len() / 3);
+        let (shape, parts) = (mesh.shape(), mesh.grid().parts());
+        let owner_of =
+            |axis: usize| (0..shape[axis]).map(move |cell| owner(shape[axis], parts[axis] as u64, cell) as u32);
+        let mut rank_of = host_memory::reserve("owners of cells", (shape[0] + shape[1]) as usize)?;
+        rank_of.extend(owner_of(0).chain(owner_of(1)));
+        let table = gpu.array("mesh::rank_of", rank_of.len() as u64)?;
+        rank.recorder.upload(&table, 0, &rank_of)?;
+        let (mut placed, owners) = (gpu.array::<u32>("mesh::placed", 6 * own)?, gpu.array("mesh::owners", own)?);
+        let faults = gpu.array::<u32>("mesh::faults", 1)?;
+        rank.recorder.clear(&faults);
+        let arrays = [vectors.raw(), table.raw(), placed.raw(), owners.raw(), faults.raw()];
+        let kernel = Kernel::trusted(place_kernel(lattice.is_some()));
+        rank.recorder.each(&kernel, &arrays, &place_params(mesh, lattice, own), own)?;
+        let mut counts = [u64::from(rank.recorder.download(&faults, 0, 1)?[0]), own];
+        comm.all_reduce(&mut counts, Op::Sum)?;
+        let [faults, total] = counts;
+        if faults > 0 {
+            return Err(MeshError::Unresolved { count: faults });
+        }
+        let (mut masses, mut route) = (weights.cloned(), None);
+        if comm.size() > 1 {
+            let way = route_to(rank, &owners)?;
+            placed = way.forward(rank, &placed, 6)?;
+            masses = masses.map(|weights| way.forward(rank, &weights, 1)).transpose()?;
+            route = Some(way);
+        }
+        let count = placed.len() / 6;
+        let unit = shape.iter().map(|&n| n as f64).product::<f64>() / total.max(1) as f64;
+        let cell = gpu.array("mesh::points", count)?;
+        let offset =
+            [gpu.array("mesh::points", count)?, gpu.array("mesh::points", count)?, gpu.array("mesh::points", count)?];
+        let mass = gpu.array("mesh::mass", count)?;
+        let [x, y, z] = &offset;
+        let mut arrays = vec![placed.raw()];
+        arrays.extend(masses.as_ref().map(|masses| masses.raw()));
+        arrays.extend([cell.raw(), x.raw(), y.raw(), z.raw(), mass.raw()]);
+        let layout = mesh.layout();
+        let [i, j, k] = [0, 1, 2].map(|axis| layout.own[axis].start as u32);
+        let params = SettleParams {
+            start: [i, j, k, 0],
+            strides: four(layout.strides(), 0),
+            count: count as u32,
+            origin: layout.offset() as u32,
+            unit: unit as f32,
+            pad: 0,
+        };
+        rank.recorder.each(&Kernel::trusted(settle_kernel(masses.is_some())), &arrays, &params, count)?;
+        let is_weighted = weights.is_some();
+        Ok(MovedParticles { mesh: mesh.clone(), cell, offset, mass, unit, is_weighted, own, total, route })
+    }
+
+    /// Returns the number of particles on this rank.
+    fn len(&self) -> u64 {
+        self.cell.len()
+    }
+
+    fn particles(&self) -> MeshParticles<'_> {
+        let [x, y, z] = &self.offset;
+        MeshParticles::InCells { cell: &self.cell, offset: [x, y, z] }
+    }
+
+    /// Records `out` = the density on this rank's own cells. Particles of equal weight are counted
+    /// as [`Painter`] does; NaN everywhere if a weight of any rank is not finite. Collective.
+    pub fn density(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        (painter, values, ghosts): (&Painter, &ValuePainter, &GhostCells),
+        out: &Array<f32>,
+    ) -> Result<(), MeshError> {
+        let (mesh, particles) = (&self.mesh, self.particles());
+        if self.is_weighted {
+            let greatest = values.greatest(recorder, comms.world(), &self.mass)?;
+            let painted =
+                PaintedValues { particles, values: &self.mass, first: 0, greatest: &greatest, total: self.total };
+            return Ok(values.paint(recorder, comms, (mesh, ghosts), painted, (out, 0))?);
+        }
+        let cells = recorder.gpu().array::<u32>("mesh::cells", 2 * mesh.array_len())?;
+        // All positions are finite, and no window reaches beyond the ghost cells.
+        let faults = recorder.gpu().array::<u32>("mesh::faults", 1)?;
+        recorder.clear(&cells);
+        painter.paint(recorder, particles, mesh, &cells, &faults)?;
+        ghosts.reduce_wide(recorder, comms, &cells)?;
+        Ok(painter.density(recorder, mesh, &cells, out, self.unit, 0.0)?)
+    }
+
+    /// Computes `out` = the change of the density where vectors change by `vectors` and weights by
+    /// `weights`, on the rank and in the order of before. Collective.
+    pub fn density_change(
+        &self,
+        rank: &mut Rank,
+        (values, ghosts): (&ValuePainter, &GhostCells),
+        (vectors, weights): (&Array<f32>, Option<&Array<f32>>),
+        out: &Array<f32>,
+    ) -> Result<(), MeshError> {
+        let (gpu, count) = (rank.gpu.clone(), self.len());
+        let changes = gpu.array::<f32>("mesh::changes", 4 * count)?;
+        rank.recorder.clear(&changes);
+        let parts = [(vectors, 0), (vectors, 1), (vectors, 2)].into_iter().chain(weights.map(|weights| (weights, 0)));
+        for (part, (array, component)) in (0..).zip(parts) {
+            let one = gpu.array("mesh::change", self.own)?;
+            rank.recorder.copy(array, component * self.own, &one, 0, self.own)?;
+            let one = match &self.route {
+                Some(route) => route.forward(rank, &one, 1)?,
+                None => one,
+            };
+            rank.recorder.copy(&one, 0, &changes, part * count, count)?;
+        }
+        let params =
+            MassParams { per_cell: per_cell(&self.mesh), count: count as u32, unit: self.unit as f32, pad: [0; 2] };
+        let arrays = [self.mass.raw(), changes.raw()];
+        rank.recorder.each(&Kernel::trusted(mass_kernel()), &arrays, &params, count)?;
+        let parts = rank.parts(self.mesh.grid())?;
+        let (recorder, comms) = (parts.recorder, parts.comms);
+        let greatest = values.greatest(recorder, comms.world(), &changes)?;
+        let painted = PaintedValues {
+            particles: self.particles(),
+            values: &changes,
+            first: 0,
+            greatest: &greatest,
+            total: self.total,
+        };
+        Ok(values.paint_changes(recorder, comms, (&self.mesh, ghosts), painted, out)?)
+    }
+
+    /// Computes the cotangents of the vectors and the weights, on the rank and in the order of
+    /// before, from that of the density, `field` with ghost cells. Collective.
+    pub fn cotangents(
+        &self,
+        rank: &mut Rank,
+        (adjoint, painter): (&PositionAdjoint, &Painter),
+        field: &Array<f32>,
+        (vectors, weights): (&Array<f32>, Option<&Array<f32>>),
+    ) -> Result<(), MeshError> {
+        let (gpu, mesh, count) = (rank.gpu.clone(), &self.mesh, self.len());
+        let bars = gpu.array::<f32>("mesh::bars", 3 * count)?;
+        rank.recorder.clear(&bars);
+        adjoint.paint_in_cells(&mut rank.recorder, (self.particles(), &self.mass), (mesh, field), &bars)?;
+        for axis in 0..3 {
+            let one = gpu.array("mesh::bar", count)?;
+            rank.recorder.copy(&bars, axis * count, &one, 0, count)?;
+            let one = self.back(rank, one)?;
+            rank.recorder.copy(&one, 0, vectors, axis * self.own, self.own)?;
+        }
+        if let Some(weights) = weights {
+            let (read, one) = (gpu.array("mesh::read", count)?, gpu.array("mesh::bar", count)?);
+            painter.readout(&mut rank.recorder, self.particles(), mesh, field, 0, &read)?;
+            Axpby::default().record(&mut rank.recorder, self.unit, &read, 0.0, &one)?;
+            let one = self.back(rank, one)?;
+            rank.recorder.copy(&one, 0, weights, 0, self.own)?;
+        }
+        Ok(())
+    }
+
+    /// Sends numbers of the particles here back to the ranks and the order of before.
+    fn back(&self, rank: &mut Rank, values: Array<f32>) -> Result<Array<f32>, MeshError> {
+        match &self.route {
+            Some(route) => Ok(route.back(rank, &values, 1)?),
+            None => Ok(values),
+        }
+    }
+}
+
+fn four([x, y, z]: [u64; 3], w: u64) -> [u32; 4] {
+    [x, y, z, w].map(|n| n as u32)
+}
+
+fn per_cell(mesh: &Mesh) -> [f32; 4] {
+    let [x, y, z] = mesh.cell_size().map(|cell| (1.0 / cell) as f32);
+    [x, y, z, 0.0]
+}
+
+fn place_params(mesh: &Mesh, lattice: Option<&Mesh>, own: u64) -> PlaceParams {
+    let per_cell = per_cell(mesh);
+    let rest = [0, 1, 2].map(|axis| (1.0 / mesh.cell_size()[axis] - f64::from(per_cell[axis])) as f32);
+    let (first, local, sites) = match lattice {
+        Some(lattice) => (lattice.own().each_ref().map(|range| range.start), extent(lattice.own()), lattice.shape()),
+        None => ([0; 3], [1; 3], [1; 3]),
+    };
+    let [x, y, z] = sites.map(|n| (1.0 / n as f64) as f32);
+    PlaceParams {
+        first: four(first, own),
+        // An empty rank divides by no sites.
+        local: four(local.map(|n| n.max(1)), 0),
+        sites: four(sites, mesh.grid().parts()[1] as u64),
+        mesh: four(mesh.shape(), 0),
+        per_site: [x, y, z, 0.0],
+        per_cell,
+        rest: [rest[0], rest[1], rest[2], 0.0],
+    }
+}
