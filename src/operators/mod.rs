@@ -14,6 +14,7 @@
 //! [`vector_axpby`](crate::Rank::vector_axpby), [`vector_dot`](crate::Rank::vector_dot) and related
 //! methods.
 
+mod algebra;
 mod check;
 mod compose;
 mod convolution;

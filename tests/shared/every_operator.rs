@@ -80,10 +80,21 @@ pub const CASES: &[Case] = &[
         let wanted = Space::of("z", both.target().leaf("z").expect("one of two").clone())?;
         Ok(vec![both.giving(&wanted)?, smoothed(rank)?.then(&both)?.giving(&wanted)?])
     }),
-    curved("Renamed", |rank| Ok(vec![smoothed(rank)?.then(&grown(rank, "y")?)?.named("z")?])),
+    curved("Renamed", |rank| {
+        // The leaves change places.
+        let both = smoothed(rank)?.zip(&grown(rank, "y")?)?;
+        Ok(vec![both.renamed(&[("x", "w")], &[("x", "z"), ("y", "a")])?])
+    }),
     curved("sums and products", |rank| {
         let (field, smooth) = (grown(rank, "x")?, smoothed(rank)?);
-        Ok(vec![field.plus(&smooth)?, field.times(&smooth)?])
+        let ended = smooth.then(&field)?;
+        let number = Model::identity(&Space::of("s", Leaf::vector(1))?)?;
+        Ok(vec![
+            field.plus(&smooth)?,
+            field.times(&smooth)?,
+            ended.minus(&ended.over(&field.exp()?)?)?,
+            ended.times(&number)?,
+        ])
     }),
 ];
 
