@@ -25,6 +25,8 @@ mod fourier;
 mod fourier_filter;
 mod gather;
 mod ghosts;
+mod interpolation;
+mod join;
 mod kernel_operator;
 mod leaf;
 mod linear;
@@ -55,6 +57,8 @@ pub use fourier_filter::FourierFilter;
 pub use gather::Gather;
 pub(crate) use ghosts::Ghosted;
 pub use ghosts::Ghosts;
+pub use interpolation::Interpolation;
+pub use join::Join;
 pub use kernel_operator::KernelOperator;
 pub use leaf::{Leaf, Support};
 pub use linear::{Adjoint, Direction, Linear, ToDevice};
@@ -82,6 +86,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         diagonal::kernels(),
         gather::kernels(),
         ghosts::kernels(),
+        interpolation::kernels(),
         pointwise::samples(),
         stencil::kernels(),
         wavenumbers::kernels(),

@@ -1,10 +1,10 @@
 //! Sums, products, powers, functions, constants and new names of models, against f64 on the host.
 
-use super::ranks::{host, mesh, on_grid, options};
+use super::ranks::{host, mesh, on_grid, options, own};
 use meshloom::Rank;
 use meshloom::operators::{
-    Leaf, Model, OperatorError, PointwiseOperator, Space, StencilOperator, Vector, check_adjoint, check_derivative,
-    random_field,
+    Adjoint, Gather, Interpolation, Join, Leaf, Model, OperatorError, PointwiseOperator, Space, StencilOperator,
+    Vector, check_adjoint, check_derivative, random_field,
 };
 
 /// Returns the identities of two leaves at the same cells, and their values.
@@ -239,5 +239,85 @@ impl PartOf for Vector {
     fn part_of(&self, model: &Model) -> Result<Vector, OperatorError> {
         let contents = model.domain().names().filter_map(|name| self.space().position(name));
         Vector::over(model.domain(), contents.map(|at| self.contents()[at].clone()).collect())
+    }
+}
+
+#[test]
+fn tables_are_interpolated_and_constant_beyond() {
+    for options in options() {
+        on_grid([1, 1], &options, |rank| {
+            let nodes: Vec<f64> = (0..301).map(|n| f64::from(n).powi(2) / 64.0 - 3.0).collect();
+            let values: Vec<f64> = nodes.iter().map(|x| (x * 0.5).sin()).collect();
+            let x: Vec<f64> = (0..2000).map(|n| f64::from(n) * 1.5 - 500.0).chain(nodes.iter().copied()).collect();
+            let space = Space::of("x", Leaf::vector(x.len() as u64 + 1))?;
+            let mut at = Vector::new(&rank.gpu, &space)?;
+            at.set(&mut rank.recorder, "x", &[&x[..], &[f64::NAN]].concat())?;
+            let model = Model::new(Interpolation::new(rank, &space, &nodes, &values)?);
+            let found = model.at(rank, &at)?;
+            let (mut one, mut slope) = (Vector::new(&rank.gpu, &space)?, Vector::new(&rank.gpu, &space)?);
+            one.set(&mut rank.recorder, "x", &vec![1.0; x.len() + 1])?;
+            found.jvp(rank, &one, &mut slope)?;
+            let (found, slope) = (host(rank, &found.value)?, host(rank, &slope)?);
+            for ((x, found), slope) in x.iter().zip(&found["x"]).zip(&slope["x"]) {
+                let above = nodes.partition_point(|node| node <= x);
+                let (wanted, wanted_slope) = match above {
+                    0 => (values[0], 0.0),
+                    above if above == nodes.len() => (values[above - 1], 0.0),
+                    above => {
+                        let slope = (values[above] - values[above - 1]) / (nodes[above] - nodes[above - 1]);
+                        (values[above - 1] + slope * (x - nodes[above - 1]), slope)
+                    }
+                };
+                assert!((found - wanted).abs() < 1e-4 && (slope - wanted_slope).abs() < 1e-3, "{x}: {found} {wanted}");
+            }
+            assert!(found["x"][x.len()].is_nan());
+            for (x, y, wanted) in [
+                (&[0.0, 0.0][..], &[1.0, 2.0][..], "ascending"),
+                (&[0.0], &[1.0], "two or more"),
+                (&[0.0, 1.0], &[1.0], "1 ordinates"),
+                (&[0.0, f64::INFINITY], &[1.0, 2.0], "node 1"),
+            ] {
+                let error = Interpolation::new(rank, &space, x, y).err().unwrap().to_string();
+                assert!(error.contains(wanted), "{error}");
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn vectors_are_joined_split_and_repeated_along_axes() {
+    for parts in [[1, 1], [3, 1], [2, 2]] {
+        on_grid(parts, &options()[0], |rank| {
+            let space = Space::new([("a", Leaf::vector(2)), ("b", Leaf::vector(3))])?;
+            let mut x = Vector::new(&rank.gpu, &space)?;
+            x.set(&mut rank.recorder, "a", &[1.0, 2.0])?;
+            x.set(&mut rank.recorder, "b", &[3.0, 4.0, 5.0])?;
+            let join = Model::new(Join::new(&space, &["b", "a"], "all")?);
+            let all = join.value(rank, &x)?;
+            assert_eq!(all.get(&mut rank.recorder, "all")?, [3.0, 4.0, 5.0, 1.0, 2.0]);
+            let split = Model::new(Adjoint::new(Join::new(&space, &["b", "a"], "all")?));
+            let again = split.value(rank, &all)?;
+            assert_eq!(host(rank, &again)?, host(rank, &x)?);
+            for (order, wanted) in [(&["a"][..], "every leaf"), (&["a", "c"], "`c`"), (&["a", "a"], "every leaf")] {
+                let error = Join::new(&space, order, "all").err().unwrap().to_string();
+                assert!(error.contains(wanted), "{error}");
+            }
+            // A block of 3 x 2 numbers that begins at cell (1, ., -1) of 4 x 5 x 6 cells.
+            let mesh = mesh(rank, [4, 5, 6]);
+            let (from, to) = (Space::of("x", Leaf::vector(6))?, Space::of("y", Leaf::cells(&mesh))?);
+            let block = Model::new(Gather::block(rank, &from, &to, [Some((1, 3)), None, Some((-1, 2))])?);
+            let mut x = Vector::new(&rank.gpu, &from)?;
+            x.set(&mut rank.recorder, "x", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+            let y = block.value(rank, &x)?;
+            let all: Vec<f64> = (0..120)
+                .map(|n| (n / 30, n % 6))
+                .map(|(i, k)| if i > 0 && k == 0 { 2.0 * i as f64 } else { 0.0 })
+                .collect();
+            assert_eq!(host(rank, &y)?["y"], own(&mesh, &all));
+            let error = Gather::block(rank, &from, &to, [None, None, Some((0, 5))]).err().unwrap().to_string();
+            assert!(error.contains("6 entries") && error.contains("[1, 1, 5]"), "{error}");
+            Ok(())
+        });
     }
 }

@@ -13,6 +13,7 @@ mod amplitude;
 mod modulation;
 mod packing;
 mod prior;
+mod spectrum;
 
 use std::rc::Rc;
 
@@ -31,6 +32,7 @@ use amplitude::{Amplitude, AmplitudeAt, Parts};
 use modulation::Modulation;
 use packing::Packing;
 pub use prior::{AmplitudePrior, AxesPrior, FieldPrior, MaternScale, PriorSpectrum};
+use spectrum::AmplitudeModel;
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
@@ -79,6 +81,8 @@ struct Group {
     wavenumbers: Wavenumbers,
     amplitude: Amplitude,
     modulation: Modulation,
+    /// Volume of the axes.
+    volume: f64,
 }
 
 impl std::fmt::Debug for CorrelatedField {
@@ -160,6 +164,7 @@ impl CorrelatedField {
         for (group, wavenumbers) in prior.axes.iter().zip(wavenumbers) {
             let index = wavenumbers.index(rank, &modes)?;
             let along = |a: usize| if group.axes[a] { mesh.size()[a] } else { 1.0 };
+            let volume = (0..3).map(along).product();
             let parts = Parts {
                 wavenumbers: wavenumbers.values(),
                 multiplicity: multiplicity(rank, mesh, (group, &index), wavenumbers.len())?,
@@ -167,11 +172,11 @@ impl CorrelatedField {
                 branch: &below(&[&prior.name, &group.name], ""),
                 zero: (&zero, prior.offset_std),
                 follows: !groups.is_empty(),
-                volume: (0..3).map(along).product(),
+                volume,
             };
             let amplitude = Amplitude::new(&mut rank.recorder, &group.amplitude, parts)?;
             let modulation = Modulation::new(index, amplitude.len());
-            groups.push(Group { wavenumbers, amplitude, modulation });
+            groups.push(Group { wavenumbers, amplitude, modulation, volume });
         }
         let (offset_mean, prior) = (prior.offset_mean, format!("{prior:?}"));
         Ok(CorrelatedField(Rc::new(Inner {
@@ -216,6 +221,33 @@ impl CorrelatedField {
         let at = amplitude.apply(recorder, x, &packed)?;
         let found = recorder.download(&at.amplitude, 0, amplitude.len())?;
         Ok(host_memory::collect("a spectrum", found.into_iter().map(f64::from))?)
+    }
+
+    /// Returns the [`amplitude`](Self::amplitude) of a group of axes as a model, whose target is the
+    /// vector `amplitude`: data can constrain it, and samples have its mean and deviation. Its domain
+    /// has the latent values of the field without `xi`. Blocks.
+    ///
+    /// # Errors
+    /// - [`InferenceError::Invalid`] if the field has no such group, or its amplitude is fixed.
+    pub fn amplitude_model(&self, rank: &mut Rank, group: usize) -> Result<Model, InferenceError> {
+        if group >= self.0.groups.len() {
+            return Err(invalid(format!("expected a group below {}, got {group}", self.0.groups.len())));
+        }
+        let model = AmplitudeModel::new(rank, self, group)?;
+        match model.domain().is_empty() {
+            true => Err(invalid("its amplitude is fixed, so it is no model; give a hyper-parameter a deviation")),
+            false => Ok(Model::new(model)),
+        }
+    }
+
+    /// Returns the power spectrum of a group of axes as a model, whose target is the vector
+    /// `power_spectrum`: the square of the amplitude times the volume of the axes. Blocks.
+    ///
+    /// # Errors
+    /// Same as [`amplitude_model`](Self::amplitude_model).
+    pub fn power_spectrum_model(&self, rank: &mut Rank, group: usize) -> Result<Model, InferenceError> {
+        let amplitude = self.amplitude_model(rank, group)?;
+        Ok(amplitude.power(2.0)?.scaled(self.0.groups[group].volume)?.named("power_spectrum")?)
     }
 
     /// Creates an array of modes with undefined values.
