@@ -38,7 +38,7 @@ Examples
 
 from ._likelihood import Categorical, DataReport, Gaussian, Likelihood, Poissonian, StudentT, VariableCovarianceGaussian, VariableCovarianceStudentT
 from ._optimize_kl import Evidence, IterationReport, MetricCheck, Samples, check_metric, evidence, optimize_kl, sample_groups, wiener_filter
-from ._priors import CorrelatedField, CorrelatedFieldMaker, InvGammaPrior, LaplacePrior, LogNormalPrior, NormalPrior, UniformPrior
+from ._priors import CorrelatedField, CorrelatedFieldMaker, InvGammaPrior, LaplacePrior, LogNormalPrior, NormalPrior, Prior, UniformPrior
 
 __all__ = [
     "Categorical",
@@ -55,6 +55,7 @@ __all__ = [
     "MetricCheck",
     "NormalPrior",
     "Poissonian",
+    "Prior",
     "Samples",
     "StudentT",
     "UniformPrior",

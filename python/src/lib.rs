@@ -67,11 +67,11 @@ mod _native {
     #[pymodule_export]
     use crate::inference::{NativeFit, NativeOptions, NativeSamples};
     #[pymodule_export]
-    use crate::likelihood::{NativeLikelihood, prior};
+    use crate::likelihood::{NativeLikelihood, prior, prior_inverse};
     #[pymodule_export]
     use crate::models::{
-        amplitudes, convolution, diagonal, fourier, gather, inverse_fourier, lines_of_sight, pointwise, readout,
-        select, simulation, stencil, white_noise,
+        amplitudes, block, constant, convolution, diagonal, fourier, gather, interpolation, inverse_fourier, join,
+        lines_of_sight, pointwise, readout, select, simulation, stencil, white_noise,
     };
     #[cfg(feature = "mpi")]
     #[pymodule_export]
