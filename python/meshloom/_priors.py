@@ -19,9 +19,12 @@ class Prior(Model):
     `NormalPrior` and the other priors create it.
     """
 
-    def __init__(self, native, comm, axes, distribution):
-        super().__init__(native, comm, axes)
-        self._distribution = distribution
+    # Kind, and a row of parameters for all values or for each.
+    _distribution = None
+
+    def _of(self, kind, rows):
+        self._distribution = kind, rows
+        return self
 
     def inverse(self, values):
         """Compute the standard normal numbers of given values: a fit can start there.
@@ -123,14 +126,14 @@ def _prior(kind, parameters, space, result, comm):
         own, numbers, standard, name = own
         pairs = np.stack([np.ravel(values) for values in [*numbers.values(), 0.0 * next(iter(numbers.values()))][:2]], axis=1)
         if standard is None:
-            return Prior(_native.prior(comm, own._native(), kind, pairs[0].tolist(), name), comm, own._axes, (kind, pairs))
+            return Prior(_native.prior(comm, own._native(), kind, pairs[0].tolist(), name), comm, own._axes)._of(kind, pairs)
         (base, base_parameters), shift, factor = standard
         native = _native.prior(comm, own._native(), base, base_parameters, name)
         for values, how in ((factor, "times"), (shift, "plus")):
             if values is not None:
                 constant = _native.constant(comm, [leaf for leaf, _ in native.target], given(native.target, values, comm))
                 native = native.combined(how, constant)
-        return Prior(native.function("exp") if kind == "log_normal" else native, comm, own._axes, (kind, pairs))
+        return Prior(native.function("exp") if kind == "log_normal" else native, comm, own._axes)._of(kind, pairs)
 
     return together(comm, check, make)
 

@@ -136,7 +136,8 @@ pub fn interpolation(
     made(comm, leaves, move |rank, domain| Ok(Model::new(Interpolation::new(rank, domain, &x, &y)?)))
 }
 
-/// Returns a field of cells that takes entries of a vector by coordinates along the axes of a block.
+/// Returns a field of cells that takes entries of a vector by coordinates along the axes of a
+/// block.
 #[pyfunction]
 pub fn block(
     comm: &Bound<'_, Comm>,

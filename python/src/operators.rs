@@ -93,8 +93,8 @@ impl NativeModel {
         self.with(py, other, join)
     }
 
-    /// Returns a function of the values with one number, by the name of a method: "shifted", "scaled"
-    /// or "power".
+    /// Returns a function of the values with one number, by the name of a method: "shifted",
+    /// "scaled" or "power".
     fn with_number(&self, py: Python<'_>, name: &str, number: f64) -> PyResult<Self> {
         let make = match name {
             "shifted" => Model::shifted,

@@ -194,7 +194,7 @@ def test_wrong_models():
         (TypeError, lambda: square(np.full((4, 4), None))),
         (ValueError, lambda: square.then(op.fourier(op.Space(x=op.cells((5, 4)))))),
         (TypeError, lambda: square.then(3)),
-        (TypeError, lambda: square + 1),
+        (TypeError, lambda: square + "1"),
         (ValueError, lambda: op.Space()),
         (TypeError, lambda: op.Space(x=3)),
         (ValueError, lambda: op.cells((4, 4, 4, 4))),

@@ -149,7 +149,8 @@ impl Model {
         self.joined(other, "quotient", Binary::Div)
     }
 
-    /// Returns this model to the power of the other one, leaf by leaf, for real values of 0 or more.
+    /// Returns this model to the power of the other one, leaf by leaf, for real values of 0 or
+    /// more.
     ///
     /// # Errors
     /// Same as [`plus`](Self::plus).

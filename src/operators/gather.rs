@@ -43,7 +43,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// | domain | index | operator | adjoint |
 /// |---|---|---|---|
 /// | one number | none | a broadcast | a sum |
-/// | an amplitude for each bin | of modes, from [`Wavenumbers`](super::Wavenumbers) | amplitudes by wavenumber | a binned sum |
+/// | an amplitude for each bin | of modes, from [`Wavenumbers`](super::Wavenumbers) | amplitudes by
+/// wavenumber | a binned sum |
 /// | a number for each line | of samples | - | sums along lines |
 ///
 /// Cost: 8 bytes per place; the adjoint 16 bytes in two passes, and three words per entry between
@@ -93,9 +94,9 @@ impl Gather {
         })
     }
 
-    /// Creates the operator to cells that take entries by their coordinates. The entries are a block
-    /// of numbers in C order, whose axes are the axes of `block` that are given, with the coordinate
-    /// of the first number and their length. Cells beyond the block are 0. Blocks.
+    /// Creates the operator to cells that take entries by their coordinates. The entries are a
+    /// block of numbers in C order, whose axes are the axes of `block` that are given, with the
+    /// coordinate of the first number and their length. Cells beyond the block are 0. Blocks.
     ///
     /// ```
     /// use meshloom::operators::{Gather, Leaf, Model, Space, Vector};
@@ -103,7 +104,8 @@ impl Gather {
     /// meshloom::run(|rank| {
     ///     let cells = Space::of("y", Leaf::cells(&rank.mesh([2, 3]).build()?))?;
     ///     let column = Space::of("x", Leaf::vector(3))?;
-    ///     let repeated = Model::new(Gather::block(rank, &column, &cells, [None, None, Some((0, 3))])?);
+    ///     let repeated = Model::new(Gather::block(rank, &column, &cells, [None, None, Some((0,
+    ///   3))])?);
     ///     let mut x = Vector::new(&rank.gpu, &column)?;
     ///     x.set(&mut rank.recorder, "x", &[1.0, 2.0, 3.0])?;
     ///     let y = repeated.value(rank, &x)?;
@@ -114,7 +116,8 @@ impl Gather {
     /// ```
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] for other spaces, or if the block has not the length of the vector.
+    /// - [`OperatorError::Invalid`] for other spaces, or if the block has not the length of the
+    ///   vector.
     pub fn block(
         rank: &mut Rank,
         domain: &Space,

@@ -34,8 +34,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 
 /// The piecewise linear function through nodes, of every number of a real leaf on the device.
 ///
-/// It is constant beyond the first and the last node, as `numpy.interp`. The derivative at a node is
-/// that of the interval above it. Cost: 8 bytes per number, and 12 for the derivative.
+/// It is constant beyond the first and the last node, as `numpy.interp`. The derivative at a node
+/// is that of the interval above it. Cost: 8 bytes per number, and 12 for the derivative.
 pub struct Interpolation {
     signature: Signature,
     /// Abscissae, then ordinates.
@@ -44,14 +44,16 @@ pub struct Interpolation {
 }
 
 impl Interpolation {
-    /// Creates the function of the only leaf of `domain`, a leaf of the same name and places. Blocks.
+    /// Creates the function of the only leaf of `domain`, a leaf of the same name and places.
+    /// Blocks.
     ///
     /// ```
     /// use meshloom::operators::{Interpolation, Leaf, Model, Space, Vector};
     ///
     /// meshloom::run(|rank| {
     ///     let space = Space::of("x", Leaf::vector(3))?;
-    ///     let table = Model::new(Interpolation::new(rank, &space, &[0.0, 1.0, 3.0], &[5.0, 7.0, 3.0])?);
+    ///     let table = Model::new(Interpolation::new(rank, &space, &[0.0, 1.0, 3.0], &[5.0, 7.0,
+    ///   3.0])?);
     ///     let mut x = Vector::new(&rank.gpu, &space)?;
     ///     x.set(&mut rank.recorder, "x", &[-1.0, 0.5, 2.0])?;
     ///     assert_eq!(table.value(rank, &x)?.get(&mut rank.recorder, "x")?, [5.0, 6.0, 5.0]);

@@ -24,7 +24,8 @@ impl Join {
     /// `result`.
     ///
     /// # Errors
-    /// - [`OperatorError::Fit`] if a leaf is missing, or is not a real vector or parameters like the
+    /// - [`OperatorError::Fit`] if a leaf is missing, or is not a real vector or parameters like
+    ///   the
     ///   first one.
     /// - [`OperatorError::Invalid`] if `order` does not name every leaf once.
     pub fn new(domain: &Space, order: &[&str], result: &str) -> Result<Self, OperatorError> {

@@ -100,11 +100,12 @@ impl PointwiseOperator {
     /// not vary. It keeps handles: later changes of the constants change the operator.
     ///
     /// ```no_run
-    /// # fn body(log_flux: &meshloom::operators::Space, exposure: &meshloom::operators::Vector) -> Result<(), meshloom::operators::OperatorError> {
-    /// use meshloom::operators::PointwiseOperator;
+    /// # fn body(log_flux: &meshloom::operators::Space, exposure: &meshloom::operators::Vector) ->
+    /// Result<(), meshloom::operators::OperatorError> { use meshloom::operators::PointwiseOperator;
     ///
-    /// let text = "fn counts(log_flux: f32, exposure: f32) -> f32 { return exposure * exp(log_flux); }";
-    /// let counts = PointwiseOperator::wgsl_with(text, "counts", log_flux, exposure, "counts")?;
+    /// let text = "fn counts(log_flux: f32, exposure: f32) -> f32 { return exposure *
+    /// exp(log_flux); }"; let counts = PointwiseOperator::wgsl_with(text, "counts", log_flux,
+    /// exposure, "counts")?;
     /// # Ok(())
     /// # }
     /// ```
@@ -129,8 +130,8 @@ impl PointwiseOperator {
         &self.map
     }
 
-    /// Computes `function` of the arguments and of the leaves of `more` in f64 if they are parameters
-    /// on the host; otherwise returns `false`.
+    /// Computes `function` of the arguments and of the leaves of `more` in f64 if they are
+    /// parameters on the host; otherwise returns `false`.
     fn on_host(
         &self,
         function: impl FnOnce() -> Pointwise,

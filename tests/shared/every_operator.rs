@@ -367,7 +367,7 @@ fn fields(rank: &mut Rank) -> Result<Vec<CorrelatedField>, OperatorError> {
     amplitudes.map(field).into_iter().map(|field| field.map_err(outer)).collect()
 }
 
-/// A table whose nodes are far from all values: differences across a node are no derivative.
+/// A table whose nodes are far from all values: differences across a node miss the derivative.
 fn interpolations(rank: &mut Rank) -> Models {
     let bent = grown(rank, "x")?.scaled(0.5)?;
     let bent = bent.then(&Model::new(Interpolation::new(rank, bent.target(), &[-3.0, 3.0, 4.0], &[2.0, 1.0, 1.0])?))?;

@@ -13,7 +13,6 @@ mod amplitude;
 mod modulation;
 mod packing;
 mod prior;
-mod spectrum;
 
 use std::rc::Rc;
 
@@ -22,7 +21,7 @@ use crate::gpu::{Array, KernelSource};
 use crate::grid::{Cost, Mesh};
 use crate::operators::{
     Contents, Differentiable, Direction, ExcitedModes, Fingerprint, Hartley, Leaf, Linear, Linearized, Model,
-    OperatorCost, OperatorError, PointwiseOperator, Signature, Space, Vector, Wavenumbers,
+    OperatorCost, OperatorError, PointwiseOperator, Signature, Space, Support, Vector, Wavenumbers,
 };
 use crate::rank::Rank;
 
@@ -32,7 +31,6 @@ use amplitude::{Amplitude, AmplitudeAt, Parts};
 use modulation::Modulation;
 use packing::Packing;
 pub use prior::{AmplitudePrior, AxesPrior, FieldPrior, MaternScale, PriorSpectrum};
-use spectrum::AmplitudeModel;
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
@@ -50,7 +48,8 @@ const NAME: &str = "correlated field";
 /// | `xi` | the modes of the grid: one number each, cut over ranks as they are |
 /// | `zero_mode` | the deviation of the mean of the field from its offset |
 /// | `fluctuations`, `slope` | height and slope of the power spectrum |
-/// | `flexibility`, `asperity`, `spectrum` | deviations from a power law: size, roughness, and two numbers of each step |
+/// | `flexibility`, `asperity`, `spectrum` | deviations from a power law: size, roughness, and two
+/// numbers of each step |
 /// | `scale`, `cutoff`, `slope` | those of a Matérn spectrum |
 ///
 /// Each is under the branches of its field and group of axes; fixed hyper-parameters have no leaf.
@@ -223,9 +222,9 @@ impl CorrelatedField {
         Ok(host_memory::collect("a spectrum", found.into_iter().map(f64::from))?)
     }
 
-    /// Returns the [`amplitude`](Self::amplitude) of a group of axes as a model, whose target is the
-    /// vector `amplitude`: data can constrain it, and samples have its mean and deviation. Its domain
-    /// has the latent values of the field without `xi`. Blocks.
+    /// Returns the [`amplitude`](Self::amplitude) of a group of axes as a model, whose target is
+    /// the vector `amplitude`: data can constrain it, and samples have its mean and deviation. Its
+    /// domain has the latent values of the field without `xi`. Blocks.
     ///
     /// # Errors
     /// - [`InferenceError::Invalid`] if the field has no such group, or its amplitude is fixed.
@@ -416,5 +415,119 @@ impl Linearized for At {
         }
         let mesh = modes.only().and_then(|(_, leaf)| leaf.mesh()).cloned();
         Ok(mesh.map(|mesh| ExcitedModes { leaf: xi.clone(), mesh, amplitude }).into_iter().collect())
+    }
+}
+
+/// The amplitude at each wavenumber of a group of axes, as a function of the latent values of the
+/// field beside the excitations of modes. Every rank computes the same.
+struct AmplitudeModel {
+    signature: Signature,
+    field: CorrelatedField,
+    group: usize,
+    /// The number of each wavenumber.
+    index: Array<u32>,
+}
+
+impl AmplitudeModel {
+    /// Creates the model of a group of axes, with the leaf `amplitude`.
+    fn new(rank: &mut Rank, field: &CorrelatedField, group: usize) -> Result<Self, OperatorError> {
+        let leaves = field.0.signature.domain.leaves().filter(|(name, _)| *name != field.0.xi);
+        let domain = Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?;
+        let bins = field.0.groups[group].amplitude.len();
+        let target = Space::of("amplitude", Leaf::vector(bins))?;
+        let index = rank.gpu.array("inference::bins", bins)?;
+        rank.recorder.upload(&index, 0, &host_memory::collect("wavenumbers", 0..bins as u32)?)?;
+        Ok(AmplitudeModel {
+            signature: Signature::new("amplitude", &domain, &target),
+            field: field.clone(),
+            group,
+            index,
+        })
+    }
+
+    /// Computes the amplitude; returns the inputs of its derivatives.
+    fn value(&self, rank: &mut Rank, x: &Vector, y: &Vector) -> Result<(Array<f32>, AmplitudeAt), OperatorError> {
+        self.fits(x, y)?;
+        let inner = &self.field.0;
+        let packed = inner.packing.pack(&mut rank.recorder, x)?;
+        let at = inner.groups[self.group].amplitude.apply(&mut rank.recorder, x, &packed)?;
+        let y = y.array("amplitude")?;
+        rank.recorder.copy(&at.amplitude, 0, y, 0, y.len())?;
+        Ok((packed, at))
+    }
+}
+
+impl Differentiable for AmplitudeModel {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.value(rank, x, y).map(|_| ())
+    }
+
+    fn linearize(
+        self: Rc<Self>,
+        rank: &mut Rank,
+        x: &Vector,
+        y: &mut Vector,
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
+        let (packed, at) = self.value(rank, x, y)?;
+        Ok(Box::new(AmplitudeModelAt { model: self, packed, at }))
+    }
+
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        out.text(&self.field.0.prior);
+        out.number(self.group as u64);
+        Ok(())
+    }
+
+    fn cost(&self) -> OperatorCost {
+        let amplitude = &self.field.0.groups[self.group].amplitude;
+        let [value, tangent, cotangent] = amplitude.dispatches();
+        let bytes = 4 * amplitude.len();
+        OperatorCost {
+            apply: Cost::kernels(1 + value, 8 * bytes),
+            jvp: Cost::kernels(1 + tangent, 10 * bytes),
+            vjp: Cost::kernels(3 + cotangent, 12 * bytes),
+        }
+    }
+}
+
+struct AmplitudeModelAt {
+    model: Rc<AmplitudeModel>,
+    packed: Array<f32>,
+    at: AmplitudeAt,
+}
+
+impl Linearized for AmplitudeModelAt {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+        self.model.fits(dx, dy)?;
+        let inner = &self.model.field.0;
+        let d_packed = inner.packing.pack(&mut rank.recorder, dx)?;
+        let amplitude = &inner.groups[self.model.group].amplitude;
+        let tangent = amplitude.jvp(&mut rank.recorder, (&self.packed, &self.at), (dx, &d_packed))?;
+        let dy = dy.array("amplitude")?;
+        Ok(rank.recorder.copy(&tangent, 0, dy, 0, dy.len())?)
+    }
+
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+        self.model.fits(dx, dy)?;
+        let inner = &self.model.field.0;
+        // Spectra of other groups have the cotangent 0.
+        for (name, leaf) in dx.space().leaves() {
+            if matches!(leaf.support, Support::Vector { len } if len > 1) {
+                rank.recorder.clear(dx.array(name)?);
+            }
+        }
+        let packed = inner.packing.zeros(&mut rank.recorder, dx)?;
+        let amplitude = &inner.groups[self.model.group].amplitude;
+        let (x, index) = (dy.array("amplitude")?, Some(&self.model.index));
+        // The cotangent as sums of one term each, which the kernel reads.
+        let terms = Terms { x, y: None, index, sums: amplitude.len(), batches: 1, total: 1 };
+        let sum = rank.exact_sums();
+        let (words, bits) = sum.integers(&mut rank.recorder, None, &terms)?;
+        amplitude.vjp(&mut rank.recorder, (&self.packed, &self.at), (&words, bits), (dx, &packed))?;
+        inner.packing.unpack(&mut rank.recorder, &packed, dx)
     }
 }

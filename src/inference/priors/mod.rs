@@ -21,7 +21,8 @@ use functions::{
 /// | normal, log-normal | directly | roundings |
 /// | uniform | `erfc` by a fit | 4e-7 of the width |
 /// | Laplace | its logarithm by the same | 4e-7 of the scale and of the value |
-/// | inverse gamma | the quantile's logarithm by a fit within 8 standard deviations | 1e-5 of the value |
+/// | inverse gamma | the quantile's logarithm by a fit within 8 standard deviations | 1e-5 of the
+/// value |
 ///
 /// On the host all are in f64 with errors of rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,8 +125,8 @@ impl Prior {
         }
     }
 
-    /// Returns the standard normal number of a value, the inverse of [`value`](Self::value): a fit can
-    /// start at given values. Computed in f64.
+    /// Returns the standard normal number of a value, the inverse of [`value`](Self::value): a fit
+    /// can start at given values. Computed in f64.
     ///
     /// ```
     /// use meshloom::inference::Prior;
@@ -137,7 +138,8 @@ impl Prior {
     /// ```
     ///
     /// # Errors
-    /// - [`InferenceError::Invalid`] if the value is not inside the range of the prior, or the prior is
+    /// - [`InferenceError::Invalid`] if the value is not inside the range of the prior, or the
+    ///   prior is
     ///   invalid.
     pub fn inverse(&self, value: f64) -> Result<f64, InferenceError> {
         self.check()?;
