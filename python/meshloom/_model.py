@@ -271,7 +271,9 @@ class Model:
     """A differentiable function of fields.
 
     Functions of `meshloom.operators` and `meshloom.inference` create models; the methods compose
-    them. ``a + b`` is the sum and ``a * b`` the product of two models with the same target.
+    them. ``+ - * / **`` and ``abs`` compute with models, numbers and arrays, place by place. Models
+    of one leaf each may have leaves of different names: the result has that of the first one. A
+    vector of length 1 counts for all places.
 
     Attributes
     ----------
@@ -586,13 +588,153 @@ class Model:
 
         return agreed(self._comm, part)
 
+    def rename(self, target=None, domain=None):
+        """Return the same model with other names of leaves.
+
+        Parameters
+        ----------
+        target, domain : dict of str to str, optional
+            New name of each leaf to rename, by its present name.
+
+        Returns
+        -------
+        Model
+
+        Raises
+        ------
+        ValueError
+            If no leaf has a present name, or two leaves get the same name.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import operators as op
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(2), "y")
+        >>> square.rename({"y": "power"}, domain={"x": "field"})
+        <meshloom.Model f: {'field': (2,)} -> {'power': (2,)}>
+        """
+
+        def renamed():
+            sides = [list((pairs or {}).items()) for pairs in (domain, target)]
+            for old, new in [*sides[0], *sides[1]]:
+                if not isinstance(old, str) or not isinstance(new, str):
+                    raise TypeError(f"expected names, got {old!r}: {new!r}")
+            return Model(self._native.renamed(*sides), self._comm, self._axes)
+
+        return agreed(self._comm, renamed)
+
+    # NumPy leaves ``array * model`` to the model.
+    __array_ufunc__ = None
+
+    def _operand(self, name, other, number, reflected=False):
+        """Return an operation with a model, a number or an array.
+
+        `number` gives the model for a number.
+        """
+        if isinstance(other, Model):
+            return self._joined(other, lambda native: self._native.combined(name, native))
+        try:
+            ndim = np.ndim(other) if not isinstance(other, collections.abc.Mapping) else 1
+        except ValueError:
+            return NotImplemented
+        if ndim == 0:
+            try:
+                value = real_number(other, "operand")
+            except TypeError:
+                return NotImplemented
+            return together(self._comm, lambda: (None, {"operation": name, "number": value}, None), lambda *_: Model(number(value), self._comm, self._axes))
+        made = agreed(self._comm, lambda: self._with_array(name, other, reflected))
+        return Model(made, self._comm, self._axes)
+
+    def _with_array(self, name, values, reflected):
+        """Return the native model of an operation with an array."""
+        leaves = self.target.space.leaves
+        check_finite_each(values)
+        if len(leaves) == 1:
+            label, leaf = next(iter(leaves.items()))
+            place = leaf._place(leaf.complex)
+            native = place._native(label)
+            described = [(native, _native.leaf_shape(self._comm, native))]
+            if leaf.complex and name == "times":
+                factors = given(described, values, self._comm)[0]
+                return self._native.then(_native.diagonal(self._comm, self.target.space._native(), native, factors))
+            # One number for all components, or one for each.
+            if leaf.components == 1 or not same_shape(np.shape(values), described[0][1]):
+                described = self._native.target
+        else:
+            described = self._native.target
+        constant = _native.constant(self._comm, [native for native, _ in described], given(described, values, self._comm))
+        first, second = (constant, self._native) if reflected else (self._native, constant)
+        return first.combined(name, second)
+
     def __add__(self, other):
-        """Return the sum of two models with the same target."""
-        return self._joined(other, self._native.plus)
+        """Return the sum with a model, a number or an array."""
+        return self._operand("plus", other, lambda number: self._native.with_number("shifted", number))
+
+    __radd__ = __add__
+
+    def __sub__(self, other):
+        """Return the difference to a model, a number or an array."""
+        return self._operand("minus", other, lambda number: self._native.with_number("shifted", -number))
+
+    def __rsub__(self, other):
+        """Return a number or an array less the model."""
+        return self._operand("minus", other, lambda number: (-self)._native.with_number("shifted", number), True)
 
     def __mul__(self, other):
-        """Return the product of two models with the same target, element by element."""
-        return self._joined(other, self._native.times)
+        """Return the product with a model, a number or an array, element by element."""
+        return self._operand("times", other, lambda number: self._native.with_number("scaled", number))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other):
+        """Return the quotient by a model, a number or an array."""
+        return self._operand("over", other, lambda number: self._native.with_number("scaled", _inverse(number)))
+
+    def __rtruediv__(self, other):
+        """Return a number or an array over the model."""
+        return self._operand("over", other, lambda number: self._native.with_number("power", -1.0).with_number("scaled", number), True)
+
+    def __pow__(self, exponent):
+        """Return the power by a model, a number or an array; integers up to 64 take any base."""
+        return self._operand("to_power", exponent, lambda number: self._native.with_number("power", number))
+
+    def __rpow__(self, base):
+        """Return a positive number or array to the power of the model."""
+        return self._operand("to_power", base, lambda number: self._native.with_number("scaled", _logarithm(number)).function("exp"), True)
+
+    def __neg__(self):
+        """Return the negative of the model."""
+        return self._applied(lambda: self._native.with_number("scaled", -1.0))
+
+    def __abs__(self):
+        """Return the magnitude; its derivative at 0 is 0."""
+        return self._applied(lambda: self._native.function("abs"))
+
+    def _applied(self, make):
+        return agreed(self._comm, lambda: Model(make(), self._comm, self._axes))
+
+
+def _inverse(number):
+    if number == 0:
+        raise ZeroDivisionError("expected a divisor other than 0, got 0")
+    return 1.0 / number
+
+
+def _logarithm(number):
+    if not number > 0:
+        raise ValueError(f"expected a positive base, got {number:g}")
+    return float(np.log(number))
+
+
+def check_finite_each(values):
+    """Raise an error if a number of an operand is not finite in float32."""
+    named = values.items() if isinstance(values, collections.abc.Mapping) else [("operand", values)]
+    for name, array in named:
+        check_finite(array, name)
 
 
 def random(described, fields, comm, seed, scale, kind=0):

@@ -6,25 +6,134 @@ import numpy as np
 
 from . import _native
 from ._arguments import real_number, whole_number
-from ._comm import resolve, together
-from ._model import Model, given
+from ._arrays import real_array
+from ._comm import agreed, resolve, summary, together
+from ._device_array import Array
+from ._model import Model, check_finite, given, long_axes, same_shape
 from ._space import cells, space_of, three
 
 
+class Prior(Model):
+    """A model from standard normal numbers to numbers of another distribution.
+
+    `NormalPrior` and the other priors create it.
+    """
+
+    # Kind, and a row of parameters for all values or for each.
+    _distribution = None
+
+    def _of(self, kind, rows):
+        self._distribution = kind, rows
+        return self
+
+    def inverse(self, values):
+        """Compute the standard normal numbers of given values: a fit can start there.
+
+        Parameters
+        ----------
+        values : array_like
+            Values inside the range of the prior, in the shape of the leaf; with `comm`, the part of
+            this rank.
+
+        Returns
+        -------
+        ndarray
+            Latent values in float64, in the shape of `values`.
+
+        Raises
+        ------
+        ValueError
+            If a value is out of range (with its index), or the shape does not fit.
+
+        Notes
+        -----
+        Collective with the model's `comm`. It is computed on the host.
+
+        Examples
+        --------
+        >>> from meshloom import inference as mi, operators as op
+        >>> rate = mi.UniformPrior(2.0, 6.0, op.vector(2))
+        >>> rate.inverse([4.0, 5.0]).round(4).tolist()
+        [0.0, 0.6745]
+        """
+
+        def found():
+            (shape,) = self.domain.values()
+            own = values.numpy() if isinstance(values, Array) else real_array(values, "values")
+            if not same_shape(own.shape, shape):
+                raise ValueError(f"values: expected shape {long_axes(shape)}, got {own.shape}")
+            kind, parameters = self._distribution
+            latent = _native.prior_inverse(kind, parameters.tolist(), own.astype(np.float64).ravel().tolist())
+            return np.asarray(latent, dtype=np.float64).reshape(own.shape)
+
+        return agreed(self._comm, found)
+
+
+# Condition of the parameters of each prior, and its distribution for standard parameters with the
+# number to add and the factor.
+_STANDARD = {
+    "normal": ("a positive `std`", lambda mean, std: (std > 0, ("normal", [0.0, 1.0]), mean, std)),
+    "log_normal": ("positive `mean` and `std`", lambda mean, std: ((mean > 0) & (std > 0), ("normal", [0.0, 1.0]), *_logarithm(mean, std))),
+    "uniform": ("`a_min` below `a_max`", lambda low, high: (low < high, ("uniform", [0.0, 1.0]), low, high - low)),
+    "laplace": ("a positive `alpha`", lambda scale: (scale > 0, ("laplace", [1.0, 0.0]), None, scale)),
+}
+
+
+def _logarithm(mean, std):
+    """Return mean and deviation of the logarithm of log-normal numbers."""
+    with np.errstate(all="ignore"):
+        variance = np.log1p((std / mean) ** 2)
+        return np.log(mean) - variance / 2, np.sqrt(variance)
+
+
 def _prior(kind, parameters, space, result, comm):
-    """Create the prior of this kind from its named parameters."""
+    """Create the prior of this kind from its named parameters: numbers or arrays."""
     comm = resolve(comm)
 
     def check():
         own = space_of(space)
-        name, _ = own._only("a prior")
-        numbers = {name: real_number(number, name) for name, number in parameters.items()}
+        name, leaf = own._only("a prior")
+        numbers, said = {}, {}
+        is_array = any(np.ndim(value) > 0 for value in parameters.values())
+        if is_array:
+            shape = _native.leaf_shape(comm, leaf._native(name))
+            for parameter, value in parameters.items():
+                array = real_array(value, parameter).astype(np.float64) if np.ndim(value) else np.full(shape, real_number(value, parameter))
+                if not same_shape(array.shape, shape):
+                    raise ValueError(f"{parameter}: expected one number or shape {long_axes(shape)}, got {array.shape}")
+                check_finite(array, parameter)
+                numbers[parameter] = array.reshape(tuple(int(n) for n in shape))
+                said[parameter] = summary(array) if leaf.kind in ("vector", "parameters") else "an array"
+            if kind == "inverse_gamma":
+                if np.ndim(parameters["a"]):
+                    raise ValueError(f"a: expected one number, got an array of shape {np.shape(parameters['a'])}; only `scale` may be an array")
+                a = real_number(parameters["a"], "a")
+                fits, rule, standard = numbers["scale"] > 0, "a positive `scale`", (("inverse_gamma", [a, 1.0]), None, numbers["scale"])
+            else:
+                rule, make = _STANDARD[kind]
+                fits, *standard = make(*numbers.values())
+            if not fits.all():
+                at = tuple(int(i) for i in np.argwhere(~fits)[0])
+                found = " and ".join(f"{array[at]:g}" for array in numbers.values())
+                raise ValueError(f"a {kind} prior: expected {rule}, got {found} at index {at}")
+        else:
+            numbers = {name: real_number(number, name) for name, number in parameters.items()}
+            said, standard = numbers, None
         name = name if result is None else result
-        return (own, [*numbers.values(), 0.0][:2], name), {"function": f"a {kind} prior", "space": own._said(), "result": name, **numbers}, None
+        return (own, numbers, standard, name), {"function": f"a {kind} prior", "space": own._said(), "result": name, **said}, None
 
     def make(own, _):
-        own, numbers, name = own
-        return Model(_native.prior(comm, own._native(), kind, numbers, name), comm, own._axes)
+        own, numbers, standard, name = own
+        pairs = np.stack([np.ravel(values) for values in [*numbers.values(), 0.0 * next(iter(numbers.values()))][:2]], axis=1)
+        if standard is None:
+            return Prior(_native.prior(comm, own._native(), kind, pairs[0].tolist(), name), comm, own._axes)._of(kind, pairs)
+        (base, base_parameters), shift, factor = standard
+        native = _native.prior(comm, own._native(), base, base_parameters, name)
+        for values, how in ((factor, "times"), (shift, "plus")):
+            if values is not None:
+                constant = _native.constant(comm, [leaf for leaf, _ in native.target], given(native.target, values, comm))
+                native = native.combined(how, constant)
+        return Prior(native.function("exp") if kind == "log_normal" else native, comm, own._axes)._of(kind, pairs)
 
     return together(comm, check, make)
 
@@ -34,9 +143,9 @@ def NormalPrior(mean, std, space, result=None, comm=None):
 
     Parameters
     ----------
-    mean : float
-        Mean.
-    std : float
+    mean : float or array_like
+        Mean. An array has the shape of the leaf; with `comm`, the part of this rank.
+    std : float or array_like
         Standard deviation, positive.
     space : Space
         One real leaf: a field, a vector or parameters.
@@ -47,7 +156,7 @@ def NormalPrior(mean, std, space, result=None, comm=None):
 
     Returns
     -------
-    Model
+    Prior
         A model of standard normal numbers.
 
     Raises
@@ -75,14 +184,14 @@ def LogNormalPrior(mean, std, space, result=None, comm=None):
 
     Parameters
     ----------
-    mean, std : float
+    mean, std : float or array_like
         Mean and standard deviation of the numbers, not of their logarithm; positive.
     space, result, comm
         As in `NormalPrior`.
 
     Returns
     -------
-    Model
+    Prior
         A model of standard normal numbers.
 
     Raises
@@ -110,14 +219,14 @@ def UniformPrior(a_min, a_max, space, result=None, comm=None):
 
     Parameters
     ----------
-    a_min, a_max : float
+    a_min, a_max : float or array_like
         Limits, ``a_min < a_max``.
     space, result, comm
         As in `NormalPrior`.
 
     Returns
     -------
-    Model
+    Prior
         A model of standard normal numbers.
 
     Raises
@@ -144,14 +253,14 @@ def LaplacePrior(alpha, space, result=None, comm=None):
 
     Parameters
     ----------
-    alpha : float
+    alpha : float or array_like
         Scale, positive.
     space, result, comm
         As in `NormalPrior`.
 
     Returns
     -------
-    Model
+    Prior
         A model of standard normal numbers.
 
     Raises
@@ -180,14 +289,14 @@ def InvGammaPrior(a, scale, space, result=None, comm=None):
     ----------
     a : float
         Shape, positive.
-    scale : float
+    scale : float or array_like
         Scale, positive.
     space, result, comm
         As in `NormalPrior`.
 
     Returns
     -------
-    Model
+    Prior
         A model of standard normal numbers.
 
     Raises
@@ -259,6 +368,82 @@ class CorrelatedField(Model):
             return (given(self._native.domain, own, self._comm), number), {"function": "amplitude", "group": number}, None
 
         return together(self._comm, check, lambda own, _: self._field.amplitude(*own))
+
+
+    def amplitude_model(self, group=0):
+        """Return the amplitude of a group of axes as a model, for data and for means over samples.
+
+        Parameters
+        ----------
+        group : int, default 0
+            Number of the group, in the order of `CorrelatedFieldMaker.add_fluctuations`.
+
+        Returns
+        -------
+        Model
+            Its target is the vector ``amplitude``, and its domain has the latent values of the
+            field without ``xi``.
+
+        Raises
+        ------
+        ValueError
+            If there is no such group, or its amplitude is fixed.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import inference as mi
+        >>> maker = mi.CorrelatedFieldMaker()
+        >>> maker.set_amplitude_total_offset(0.0, (0.1, 0.03))
+        >>> maker.add_fluctuations(8, 1 / 8, fluctuations=(0.5, 0.2), loglogavgslope=(-3.0, 0.5))
+        >>> maker.finalize().amplitude_model().target
+        {'amplitude': (5,)}
+        """
+        return self._spectrum(group, False)
+
+    def power_spectrum_model(self, group=0):
+        """Return the power spectrum of a group of axes as a model.
+
+        Parameters
+        ----------
+        group : int, default 0
+            Number of the group.
+
+        Returns
+        -------
+        Model
+            Its target is the vector ``power_spectrum``: the square of the amplitude times the
+            volume of the axes.
+
+        Raises
+        ------
+        ValueError
+            If there is no such group, or its amplitude is fixed.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import inference as mi
+        >>> maker = mi.CorrelatedFieldMaker()
+        >>> maker.set_amplitude_total_offset(0.0, (0.1, 0.03))
+        >>> maker.add_fluctuations(8, 1 / 8, fluctuations=(0.5, 0.2), loglogavgslope=(-3.0, 0.5))
+        >>> maker.finalize().power_spectrum_model().target
+        {'power_spectrum': (5,)}
+        """
+        return self._spectrum(group, True)
+
+    def _spectrum(self, group, is_power):
+        def check():
+            number = whole_number(group, "group")
+            return number, {"function": "a spectrum", "group": number, "power": is_power}, None
+
+        return together(self._comm, check, lambda number, _: Model(self._field.amplitude_model(number, is_power), self._comm, 1))
 
 
 def _pair(value, name, log_normal):

@@ -39,7 +39,7 @@ Examples
 
 from ._likelihood import Categorical, DataReport, Gaussian, Likelihood, Poissonian, StudentT, VariableCovarianceGaussian, VariableCovarianceStudentT
 from ._optimize_kl import Evidence, IterationReport, MetricCheck, Samples, check_metric, evidence, optimize_kl, sample_groups, wiener_filter
-from ._priors import CorrelatedField, CorrelatedFieldMaker, InvGammaPrior, LaplacePrior, LogNormalPrior, NormalPrior, UniformPrior
+from ._priors import CorrelatedField, CorrelatedFieldMaker, InvGammaPrior, LaplacePrior, LogNormalPrior, NormalPrior, Prior, UniformPrior
 from ._sample import Chains, sample
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "MetricCheck",
     "NormalPrior",
     "Poissonian",
+    "Prior",
     "Samples",
     "StudentT",
     "UniformPrior",

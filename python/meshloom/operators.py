@@ -52,28 +52,42 @@ __all__ = [
     "broadcast",
     "cells",
     "convolution",
+    "cos",
     "custom",
     "diagonal",
+    "exp",
     "fourier",
     "from_jax",
     "from_torch",
     "gather",
     "half_spectrum",
-    "inverse_fourier",
     "hartley",
+    "interp",
+    "inverse_fourier",
+    "join",
     "linear_density",
     "lines_of_sight",
+    "log",
     "matrix",
     "modes",
+    "pad",
     "paint",
     "parameters",
     "points",
     "pointwise",
     "readout",
     "redshift_space",
+    "rename",
+    "reshape",
     "select",
+    "sigmoid",
     "simulation",
+    "sin",
+    "softplus",
+    "split",
+    "sqrt",
     "stencil",
+    "tanh",
     "vector",
 ]
 
@@ -291,6 +305,361 @@ def hartley(space, adjoint=False, comm=None):
     [1.0, 1.0, 1.0, 1.0]
     """
     return _linear("hartley", space, "a transform", adjoint, comm, _nothing_else, lambda comm, leaves: _native.fourier(comm, leaves, True, bool(adjoint)))
+
+
+def _function(name, what, example):
+    """Return a function of models that applies a function of one number."""
+
+    def function(model):
+        if not isinstance(model, Model):
+            raise TypeError(f"model: expected a Model, not {type(model).__name__}")
+        return model._applied(lambda: model._native.function(name))
+
+    x, y = example
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""Return a model of {what} of the values of a model.
+
+    Parameters
+    ----------
+    model : Model
+        A model with real values.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If values are complex.
+
+    Notes
+    -----
+    Collective with the `comm` of the model. Functions of a chain, sums and products become one
+    kernel.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import inference as mi, operators as op
+    >>> x = mi.NormalPrior(0.0, 1.0, op.Space(x=op.vector(1)))
+    >>> round(float(np.asarray(op.{name}(x)([{x}]))[0]), 4)
+    {y}
+    """
+    return function
+
+
+exp = _function("exp", "the exponential", (0.5, 1.6487))
+log = _function("log", "the natural logarithm", (2.0, 0.6931))
+sqrt = _function("sqrt", "the square root", (2.0, 1.4142))
+sin = _function("sin", "the sine", (0.5, 0.4794))
+cos = _function("cos", "the cosine", (0.5, 0.8776))
+tanh = _function("tanh", "the hyperbolic tangent", (0.5, 0.4621))
+sigmoid = _function("sigmoid", "the logistic function ``1 / (1 + exp(-x))``", (0.5, 0.6225))
+softplus = _function("softplus", "the function ``log(1 + exp(x))``", (0.5, 0.9741))
+
+
+def interp(model, x, y):
+    """Return the piecewise linear function of a table of the values of a model, as `numpy.interp`.
+
+    Parameters
+    ----------
+    model : Model
+        A model with one real leaf on the device.
+    x : array_like
+        Ascending abscissae, two or more.
+    y : array_like
+        Value at each abscissa. The function is constant beyond the ends.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If the numbers are not finite, ascending and as many in `x` as in `y`.
+
+    Notes
+    -----
+    Collective with the `comm` of the model. The derivative at an abscissa is that above it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import inference as mi, operators as op
+    >>> redshift = mi.NormalPrior(0.5, 1.0, op.Space(z=op.vector(2)))
+    >>> np.asarray(op.interp(redshift, [0.0, 1.0, 2.0], [0.0, 3.0, 5.0])([0.0, 1.0])).tolist()
+    [1.5, 4.0]
+    """
+    if not isinstance(model, Model):
+        raise TypeError(f"model: expected a Model, not {type(model).__name__}")
+    comm = model._comm
+
+    def check():
+        nodes = [real_array(values, name).astype(np.float64).ravel() for values, name in ((x, "x"), (y, "y"))]
+        return [values.tolist() for values in nodes], {"function": "interp", "x": summary(nodes[0]), "y": summary(nodes[1])}, None
+
+    def make(nodes, _):
+        table = _native.interpolation(comm, model.target.space._native(), *nodes)
+        return Model(model._native.then(table), comm, model._axes)
+
+    return together(comm, check, make)
+
+
+def rename(model, target=None, domain=None):
+    """Return the same model with other names of leaves, as `Model.rename`.
+
+    Parameters
+    ----------
+    model : Model
+    target, domain : dict of str to str, optional
+        New name of each leaf to rename, by its present name.
+
+    Returns
+    -------
+    Model
+
+    Notes
+    -----
+    Collective with the `comm` of the model.
+
+    Examples
+    --------
+    >>> from meshloom import operators as op
+    >>> op.rename(op.hartley(op.cells(4)), {"x": "modes"}).target
+    {'modes': (4,)}
+    """
+    return model.rename(target, domain)
+
+
+def join(space, result="joined", order=None, adjoint=False, comm=None):
+    """Create one vector of several ones; the adjoint splits it.
+
+    Parameters
+    ----------
+    space : Space
+        Domain: vectors only, or parameters only.
+    result : str, default "joined"
+        Name of the leaf of the target.
+    order : sequence of str, optional
+        Order of the leaves. Default: by name.
+    adjoint : bool, default False
+        Create the adjoint, from the joined vector to its parts.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have the vectors. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If a leaf is no real vector or parameters, or `order` does not name every leaf once.
+
+    Notes
+    -----
+    Collective with `comm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> theta = op.join(op.Space(a=op.vector(2), b=op.vector(1)), "theta", ["b", "a"])
+    >>> np.asarray(theta({"a": [1.0, 2.0], "b": [3.0]})).tolist()
+    [3.0, 1.0, 2.0]
+    """
+    comm = resolve(comm)
+
+    def check():
+        own = space_of(space)
+        names = list(own.leaves) if order is None else list(order)
+        for name in [*names, result]:
+            if not isinstance(name, str):
+                raise TypeError(f"order and result: expected names, got {name!r}")
+        return (own, names), {"function": "join", "space": own._said(), "order": names, "result": result, "adjoint": bool(adjoint)}, None
+
+    def make(own, _):
+        own, names = own
+        return Model(_native.join(comm, own._native(), names, result, bool(adjoint)), comm, 1)
+
+    return together(comm, check, make)
+
+
+def split(space, result, adjoint=False, comm=None):
+    """Create the parts of a vector as vectors; the adjoint joins them.
+
+    Parameters
+    ----------
+    space : Space
+        Domain: one vector or parameters.
+    result : dict of str to int
+        Name and length of each part, in their order.
+    adjoint : bool, default False
+        Create the adjoint, from the parts to the vector.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have the vector. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If the lengths do not add to that of the vector.
+
+    Notes
+    -----
+    Collective with `comm`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> parts = op.split(op.vector(3), {"b": 1, "a": 2})([3.0, 1.0, 2.0])
+    >>> np.asarray(parts["a"]).tolist(), np.asarray(parts["b"]).tolist()
+    ([1.0, 2.0], [3.0])
+    """
+    own = space_of(space)
+    name, leaf = own._only("a split")
+    if leaf.kind not in ("vector", "parameters"):
+        raise ValueError(f"space: expected a vector or parameters, got {leaf}")
+    of = vector if leaf.kind == "vector" else parameters
+    parts = {part: of(length) for part, length in result.items()}
+    total = sum(part.shape[0] for part in parts.values())
+    if total != leaf.shape[0]:
+        raise ValueError(f"result: expected lengths that add to {leaf.shape[0]}, got {total}")
+    return join(Space(parts), name, list(result), not adjoint, comm)
+
+
+def reshape(space, target, comm=None):
+    """Create the same numbers in C order as a leaf of another shape.
+
+    Parameters
+    ----------
+    space : Space
+        Domain: one real vector, or cells.
+    target : Space
+        One real vector, or cells, with the same number of values.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the field each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If the numbers of values differ.
+
+    Notes
+    -----
+    Collective with `comm`. Every rank holds a vector of all values, which are rounded to about
+    2**-40 of the largest one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> np.asarray(op.reshape(op.vector(4), op.cells((2, 2)))([1.0, 2.0, 3.0, 4.0])).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
+    own, places = space_of(space), space_of(target)
+    (_, source), (result, wanted) = own._only("a reshape"), places._only("a reshape")
+    if np.prod(source.shape) != np.prod(wanted.shape):
+        raise ValueError(f"target: expected {np.prod(source.shape)} values as in {source}, got {wanted}")
+    flat = _flat(own, comm)
+    if wanted.kind == "vector":
+        return flat.rename({name: result for name in flat.target if name != result})
+    axes = range(len(wanted.shape))
+    return flat.then(_block(Space(x=vector(int(np.prod(wanted.shape)))), places, {axis: (0, wanted.shape[axis]) for axis in axes}, False, comm))
+
+
+def pad(space, widths, adjoint=False, comm=None):
+    """Create a larger grid with the cells of a field in it and 0 around them.
+
+    Parameters
+    ----------
+    space : Space
+        Domain: one real leaf of cells of one component.
+    widths : int, tuple of int, or sequence of tuple of int
+        Cells to add before and after, for all axes or one pair for each, as in `numpy.pad`.
+    adjoint : bool, default False
+        Create the adjoint, which crops the larger grid to the cells of `space`.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the cells each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If `widths` does not fit the axes, or is negative.
+
+    Notes
+    -----
+    Collective with `comm`. Every rank holds a vector of all values of the smaller grid. Cells keep
+    their size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> np.asarray(op.pad(op.cells(2), (1, 2))([5.0, 7.0])).tolist()
+    [0.0, 5.0, 7.0, 0.0, 0.0]
+    >>> np.asarray(op.pad(op.cells(2), (1, 2), adjoint=True)([1.0, 2.0, 3.0, 4.0, 5.0])).tolist()
+    [2.0, 3.0]
+    """
+    own = space_of(space)
+    name, leaf = own._only("a pad")
+    if leaf.kind != "cells" or leaf.complex or leaf.components != 1:
+        raise ValueError(f"space: expected real cells of one component, got {leaf}")
+    pairs = np.asarray(widths)
+    if pairs.dtype.kind not in "iu" or np.any(pairs < 0) or pairs.shape not in ((), (2,), (len(leaf.shape), 2)):
+        raise ValueError(f"widths: expected one or two numbers of cells, or {len(leaf.shape)} pairs, 0 or more, got {widths!r}")
+    pairs = np.broadcast_to(pairs, (len(leaf.shape), 2)).tolist()
+    shape = [n + before + after for n, (before, after) in zip(leaf.shape, pairs)]
+    size = [length * new / n for length, n, new in zip(leaf.size, leaf.shape, shape)]
+    larger = Space({name: cells(shape, size)})
+    flat = Space(x=vector(int(np.prod(leaf.shape))))
+    block = {axis: (pairs[axis][0], n) for axis, n in enumerate(leaf.shape)}
+    inner = {axis: (0, n) for axis, n in enumerate(leaf.shape)}
+    if adjoint:
+        return _block(flat, larger, block, True, comm).then(_block(flat, own, inner, False, comm))
+    return _flat(own, comm).then(_block(flat, larger, block, False, comm))
+
+
+def _flat(space, comm):
+    """Return the values of one leaf in C order as a vector on all ranks."""
+    name, leaf = space._only("a reshape")
+    if leaf.kind not in ("vector", "cells") or leaf.complex or leaf.components != 1:
+        raise ValueError(f"space: expected a real vector, or real cells of one component, got {leaf}")
+    if leaf.kind == "vector":
+        return join(space, name, comm=comm)
+    whole = {axis: (0, n) for axis, n in enumerate(leaf.shape)}
+    return _block(Space(x=vector(int(np.prod(leaf.shape)))), space, whole, True, comm)
+
+
+def _block(space, target, axes, adjoint, comm):
+    """Return the cells that take entries by their coordinates along some axes."""
+    comm = resolve(comm)
+
+    def check():
+        name, leaf = target._only("a block")
+        if leaf.kind != "cells":
+            raise ValueError(f"target: expected cells, got {leaf}")
+        own = three([axes.get(axis) for axis in range(len(leaf.shape))], None)
+        return own, {"function": "a block", "space": space._said(), "target": target._said(), "axes": own, "adjoint": adjoint}, None
+
+    def make(own, _):
+        return Model(_native.block(comm, space._native(), target._native(), own, adjoint), comm, target._axes)
+
+    return together(comm, check, make)
 
 
 def diagonal(space, factors, comm=None):
@@ -830,27 +1199,35 @@ def gather(space, target, index, adjoint=False, comm=None):
     return _gathered("gather", space, target, entries, adjoint, comm)
 
 
-def broadcast(space, target, adjoint=False, comm=None):
-    """Create a field with one number at all places; the adjoint is the sum over the places.
+def broadcast(space, target, adjoint=False, comm=None, axis=None):
+    """Create a field that repeats one number, a vector or a field along axes; the adjoint sums.
 
     Parameters
     ----------
     space : Space
-        Domain: a vector of length 1.
+        Domain: a vector of length 1; with `axis`, a vector or cells with the shape of the other
+        axes.
     target : Space
-        One real leaf.
+        One real leaf; cells with `axis`.
     adjoint : bool, default False
         Create the adjoint.
     comm : Comm or mpi4py.MPI.Comm, optional
         Ranks that have a part of the field each. Default: this process alone.
+    axis : int or tuple of int, optional
+        Axes of the target along which values are repeated. Default: all.
 
     Returns
     -------
     Model
 
+    Raises
+    ------
+    ValueError
+        If the shape of `space` does not fit the other axes.
+
     Notes
     -----
-    Collective with `comm`.
+    Collective with `comm`. Every rank holds the values that are repeated. Sums are exact.
 
     Examples
     --------
@@ -858,8 +1235,27 @@ def broadcast(space, target, adjoint=False, comm=None):
     >>> from meshloom import operators as op
     >>> np.asarray(op.broadcast(op.vector(1), op.cells(3))([2.0])).tolist()
     [2.0, 2.0, 2.0]
+    >>> np.asarray(op.broadcast(op.vector(2), op.cells((2, 2)), axis=0)([5.0, 7.0])).tolist()
+    [[5.0, 7.0], [5.0, 7.0]]
     """
-    return _gathered("broadcast", space, target, lambda *_: None, adjoint, comm)
+    if axis is None:
+        return _gathered("broadcast", space, target, lambda *_: None, adjoint, comm)
+    own, places = space_of(space), space_of(target)
+    (name, leaf), (_, wanted) = own._only("a broadcast"), places._only("a broadcast")
+    axes = len(wanted.shape)
+    repeated = [whole_number(one, "axis", -axes) for one in ((axis,) if np.ndim(axis) == 0 else axis)]
+    if any(one >= axes for one in repeated):
+        raise ValueError(f"axis: expected axes below {axes}, got {axis}")
+    repeated = {one % axes for one in repeated}
+    others = {at: (0, n) for at, n in enumerate(wanted.shape) if at not in repeated}
+    shape = tuple(n for _, n in others.values()) or (1,)
+    if leaf.shape not in (shape, (int(np.prod(shape)),)):
+        raise ValueError(f"space: expected the shape {shape} of the other axes, got {leaf}")
+    flat = Space({name: vector(int(np.prod(shape)))})
+    there = _block(flat, places, others, bool(adjoint), comm)
+    if leaf.kind == "vector":
+        return there
+    return there.then(reshape(flat, own, comm)) if adjoint else _flat(own, comm).then(there)
 
 
 def _gathered(name, space, target, entries, adjoint, comm):

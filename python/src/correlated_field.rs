@@ -94,4 +94,15 @@ impl NativeCorrelatedField {
         })?;
         Ok((to_numpy(py, wavenumbers), to_numpy(py, amplitude)))
     }
+
+    /// Returns the amplitude of a group of axes as a model, or the power spectrum.
+    fn amplitude_model(&self, py: Python<'_>, group: usize, is_power: bool) -> PyResult<NativeModel> {
+        let made = self.handle.derive(py, move |work, own| {
+            let rank = &mut work.context;
+            let model =
+                if is_power { own.power_spectrum_model(rank, group)? } else { own.amplitude_model(rank, group)? };
+            Ok(told(model))
+        })?;
+        Ok(made.into())
+    }
 }

@@ -71,11 +71,12 @@ mod _native {
     #[pymodule_export]
     use crate::inference::{NativeFit, NativeOptions, NativeSamples};
     #[pymodule_export]
-    use crate::likelihood::{NativeLikelihood, prior};
+    use crate::likelihood::{NativeLikelihood, prior, prior_inverse};
     #[pymodule_export]
     use crate::models::{
-        amplitudes, convolution, diagonal, fourier, gather, inverse_fourier, linear_density, lines_of_sight, paint,
-        pointwise, readout, redshift_space, select, simulation, stencil, white_noise,
+        amplitudes, block, constant, convolution, diagonal, fourier, gather, interpolation, inverse_fourier, join,
+        linear_density, lines_of_sight, paint, pointwise, readout, redshift_space, select, simulation, stencil,
+        white_noise,
     };
     #[cfg(feature = "mpi")]
     #[pymodule_export]

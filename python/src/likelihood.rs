@@ -197,8 +197,19 @@ impl NativeLikelihood {
     }
 }
 
-/// Numbers of a distribution with two parameters (of Laplace's the second is left out), as a
-/// function of standard normal ones.
+/// Returns the distribution of a kind with two parameters (of Laplace's the second is left out).
+fn prior_of(kind: &str, [a, b]: [f64; 2]) -> PyResult<Prior> {
+    match kind {
+        "normal" => Ok(Prior::Normal { mean: a, std: b }),
+        "log_normal" => Ok(Prior::LogNormal { mean: a, std: b }),
+        "uniform" => Ok(Prior::Uniform { low: a, high: b }),
+        "laplace" => Ok(Prior::Laplace { scale: a }),
+        "inverse_gamma" => Ok(Prior::InverseGamma { shape: a, scale: b }),
+        _ => Err(PyValueError::new_err(format!("there is no prior `{kind}`"))),
+    }
+}
+
+/// Numbers of a distribution as a function of standard normal ones.
 #[pyfunction]
 pub fn prior(
     comm: &Bound<'_, Comm>,
@@ -207,19 +218,26 @@ pub fn prior(
     parameters: [f64; 2],
     result: String,
 ) -> PyResult<NativeModel> {
-    let [a, b] = parameters;
-    let prior = match kind {
-        "normal" => Prior::Normal { mean: a, std: b },
-        "log_normal" => Prior::LogNormal { mean: a, std: b },
-        "uniform" => Prior::Uniform { low: a, high: b },
-        "laplace" => Prior::Laplace { scale: a },
-        "inverse_gamma" => Prior::InverseGamma { shape: a, scale: b },
-        _ => return Err(PyValueError::new_err(format!("there is no prior `{kind}`"))),
-    };
+    let prior = prior_of(kind, parameters)?;
     let session = &comm.get().session;
     let made = Handle::make(comm.py(), session, move |rank| {
         let prior = prior.operator(&space(rank, &leaves)?, &result)?;
         Ok(crate::operators::told(prior))
     });
     Ok(made?.into())
+}
+
+/// Returns the standard normal number of each value of a distribution.
+///
+/// # Errors
+/// `ValueError` with the index of a value that is out of range.
+#[pyfunction]
+pub fn prior_inverse(kind: &str, parameters: Vec<[f64; 2]>, values: Vec<f64>) -> PyResult<Vec<f64>> {
+    let one = |(index, value): (usize, &f64)| {
+        // One distribution for all values, or one for each.
+        let own = parameters.get(index).or(parameters.first()).copied().unwrap_or_default();
+        let found = prior_of(kind, own)?.inverse(*value);
+        found.map_err(|error| PyValueError::new_err(format!("index {index}: {error}")))
+    };
+    values.iter().enumerate().map(one).collect()
 }

@@ -6,8 +6,8 @@ use meshloom::gpu::Array;
 use meshloom::host_memory;
 use meshloom::mesh::Window;
 use meshloom::operators::{
-    Adjoint, Contents, Convolution, Diagonal, Fourier, Gather, Hartley, Linear, LinesOfSight, Model, Paint,
-    PointwiseOperator, Readout, Select, Space, StencilOperator, Vector, Wavenumbers,
+    Adjoint, Contents, Convolution, Diagonal, Fourier, Gather, Hartley, Interpolation, Join, Linear, LinesOfSight,
+    Model, Paint, PointwiseOperator, Readout, Select, Space, StencilOperator, Vector, Wavenumbers,
 };
 use meshloom::pm::{self, Config, LinearDensity, Observable, SimulationOperator};
 use numpy::{PyArray1, PyReadonlyArray2};
@@ -97,6 +97,59 @@ pub fn diagonal(
     made(comm, leaves, move |rank, domain| {
         let factors = field(&space(rank, &[place])?, factors)?;
         Ok(Model::new(Diagonal::new(domain, &factors)?))
+    })
+}
+
+/// Returns the model without arguments whose value is a field.
+#[pyfunction]
+pub fn constant(
+    comm: &Bound<'_, Comm>,
+    leaves: Vec<LeafTuple>,
+    values: Vec<Bound<'_, PyAny>>,
+) -> PyResult<NativeModel> {
+    let values = given(&comm.get().session, values)?;
+    made(comm, leaves, |_, space| Ok(Model::constant(&field(space, values)?)?))
+}
+
+/// Returns vectors one after the other, in an order, or the adjoint.
+#[pyfunction]
+pub fn join(
+    comm: &Bound<'_, Comm>,
+    leaves: Vec<LeafTuple>,
+    order: Vec<String>,
+    result: String,
+    adjoint: bool,
+) -> PyResult<NativeModel> {
+    made(comm, leaves, move |_, domain| {
+        let order: Vec<&str> = order.iter().map(String::as_str).collect();
+        Ok(turned(Join::new(domain, &order, &result)?, adjoint))
+    })
+}
+
+/// Returns the piecewise linear function through nodes.
+#[pyfunction]
+pub fn interpolation(
+    comm: &Bound<'_, Comm>,
+    leaves: Vec<LeafTuple>,
+    x: Vec<f64>,
+    y: Vec<f64>,
+) -> PyResult<NativeModel> {
+    made(comm, leaves, move |rank, domain| Ok(Model::new(Interpolation::new(rank, domain, &x, &y)?)))
+}
+
+/// Returns a field of cells that takes entries of a vector by coordinates along the axes of a
+/// block.
+#[pyfunction]
+pub fn block(
+    comm: &Bound<'_, Comm>,
+    leaves: Vec<LeafTuple>,
+    target: Vec<LeafTuple>,
+    block: [Option<(i64, u64)>; 3],
+    adjoint: bool,
+) -> PyResult<NativeModel> {
+    made(comm, leaves, move |rank, domain| {
+        let target = space(rank, &target)?;
+        Ok(turned(Gather::block(rank, domain, &target, block)?, adjoint))
     })
 }
 

@@ -85,14 +85,45 @@ impl NativeModel {
         Ok(made.into())
     }
 
-    /// Returns the sum of both.
-    fn plus(&self, py: Python<'_>, other: &NativeModel) -> PyResult<Self> {
-        self.with(py, other, Model::plus)
+    /// Returns the model of both by the name of a method: "plus", "minus", "times", "over" or
+    /// "to_power".
+    fn combined(&self, py: Python<'_>, name: &str, other: &NativeModel) -> PyResult<Self> {
+        let join = match name {
+            "plus" => Model::plus,
+            "minus" => Model::minus,
+            "times" => Model::times,
+            "over" => Model::over,
+            "to_power" => Model::to_power,
+            _ => return Err(Failure::Value(format!("there is no operation `{name}`")).into()),
+        };
+        self.with(py, other, join)
     }
 
-    /// Returns the product of both.
-    fn times(&self, py: Python<'_>, other: &NativeModel) -> PyResult<Self> {
-        self.with(py, other, Model::times)
+    /// Returns a function of the values with one number, by the name of a method: "shifted",
+    /// "scaled" or "power".
+    fn with_number(&self, py: Python<'_>, name: &str, number: f64) -> PyResult<Self> {
+        let make = match name {
+            "shifted" => Model::shifted,
+            "scaled" => Model::scaled,
+            "power" => Model::power,
+            _ => return Err(Failure::Value(format!("there is no operation `{name}`")).into()),
+        };
+        Ok(self.handle.derive(py, move |_, model| Ok(told(make(model, number)?)))?.into())
+    }
+
+    /// Returns a function of the values by its name.
+    fn function(&self, py: Python<'_>, name: String) -> PyResult<Self> {
+        Ok(self.handle.derive(py, move |_, model| Ok(told(model.function(&name)?)))?.into())
+    }
+
+    /// Renames leaves of the domain and the target: pairs of a present and a new name.
+    fn renamed(&self, py: Python<'_>, domain: Vec<(String, String)>, target: Vec<(String, String)>) -> PyResult<Self> {
+        let made = self.handle.derive(py, move |_, model| {
+            let [domain, target] = [&domain, &target]
+                .map(|pairs| pairs.iter().map(|(old, new)| (old.as_str(), new.as_str())).collect::<Vec<_>>());
+            Ok(told(model.renamed(&domain, &target)?))
+        })?;
+        Ok(made.into())
     }
 
     /// Returns its value.

@@ -1,5 +1,6 @@
 """Likelihoods, priors, correlated fields and fits beside closed forms."""
 
+import re
 import warnings
 
 import numpy as np
@@ -933,3 +934,76 @@ def test_a_preconditioner_saves_steps():
         assert report.unconverged_samples == 0
         steps[how] = report.sample_steps
     assert steps["fields"] == steps["always"] and 2 * steps["fields"] < steps["off"], steps
+
+
+def test_priors_have_arrays_of_parameters_and_inverses():
+    x = np.array([-1.5, 0.0, 2.0])
+    low, wide = np.array([-1.0, 0.5, 2.0]), np.array([0.5, 1.0, 4.0])
+    makers = [
+        (mi.NormalPrior, (low, wide)),
+        (mi.LogNormalPrior, (wide, np.array([0.1, 2.0, 1.0]))),
+        (mi.UniformPrior, (low, low + wide)),
+        (mi.UniformPrior, (-2.0, low + 3)),
+        (mi.LaplacePrior, (wide,)),
+        (mi.InvGammaPrior, (1.5, wide)),
+    ]
+    for make, parameters in makers:
+        for leaf, rtol in ((op.vector(3), 2e-5), (op.parameters(3), 1e-12), (op.cells(3), 2e-5)):
+            prior = make(*parameters, leaf)
+            values = np.asarray(prior(x), dtype=np.float64)
+            # Each number for itself, in float64.
+            wanted = [make(*(float(np.broadcast_to(p, 3)[i]) for p in parameters), op.parameters(1))([x[i]])[0] for i in range(3)]
+            assert np.allclose(values, wanted, rtol=rtol, atol=rtol), (make, leaf)
+            assert np.allclose(prior.inverse(wanted), x, atol=1e-8), make
+            assert np.allclose(prior(prior.inverse(wanted)), wanted, rtol=rtol, atol=rtol)
+    for make, parameters, text in [
+        (mi.NormalPrior, (0.0, [1.0, -1.0, 1.0]), "positive `std`, got 0 and -1 at index (1,)"),
+        (mi.UniformPrior, ([0.0, 1.0, 5.0], 3.0), "`a_min` below `a_max`, got 5 and 3 at index (2,)"),
+        (mi.LogNormalPrior, ([1.0, 2.0], 1.0), "shape (3,), got (2,)"),
+        (mi.LaplacePrior, ([1.0, np.inf, 1.0],), "finite numbers, got inf"),
+        (mi.InvGammaPrior, ([1.0, 1.0, 1.0], 1.0), "only `scale` may be an array"),
+    ]:
+        with pytest.raises(ValueError, match=re.escape(text)):
+            make(*parameters, op.vector(3))
+    with pytest.raises(ValueError, match="index 1: value 7 of a uniform prior from 2 to 6: expected a value above 2 and below 6"):
+        mi.UniformPrior(2.0, 6.0, op.vector(2)).inverse([3.0, 7.0])
+
+
+def test_five_cosmological_parameters_have_a_prior_each():
+    run = op.simulation(8, 8, 64.0, steps=2, window="tsc", with_cosmology=True)
+    mean, std = run.own_cosmology, np.array([0.02, 0.002, 0.03, 0.01, 1e-10])
+    theta = mi.NormalPrior(mean, std, op.Space(theta=op.parameters(5)), "cosmology")
+    noise = mi.NormalPrior(0.0, 1.0, op.Space(white_noise=op.cells((8, 8, 8), size=64.0)))
+    model = theta.zip(noise).then(run)
+    x = {"theta": theta.inverse(mean + 0.5 * std), "white_noise": np.random.default_rng(3).normal(size=(8, 8, 8))}
+    assert np.allclose(x["theta"], 0.5)
+    truth = {"cosmology": mean + 0.5 * std, "white_noise": x["white_noise"]}
+    assert np.allclose(model(x), run(truth), rtol=1e-5)
+    likelihood = mi.Gaussian(np.ones((8, 8, 8)), 0.3).amend(model)
+    gradient = likelihood.value_and_grad(x)[1]["theta"]
+    for at in (0, 4):
+        energies = []
+        for sign in (1, -1):
+            moved = {**x, "theta": x["theta"] + sign * 0.25 * (np.arange(5) == at)}
+            energies.append(likelihood(moved))
+        assert np.isclose((energies[0] - energies[1]) / 0.5, gradient[at], rtol=0.03), at
+
+
+def test_amplitudes_and_power_spectra_are_models():
+    maker = mi.CorrelatedFieldMaker("sky")
+    maker.set_amplitude_total_offset(0.0, (0.3, 0.1))
+    maker.add_fluctuations((8, 6), 0.5, (0.8, 0.3), (-3.0, 0.4), flexibility=(0.5, 0.2))
+    sky = maker.finalize()
+    x = sky.random(seed=4)
+    latent = {name: value for name, value in x.items() if name != "sky/xi"}
+    k, wanted = sky.amplitude(x)
+    model, power = sky.amplitude_model(), sky.power_spectrum_model()
+    assert set(model.domain) == set(latent)
+    assert np.allclose(model(latent), wanted, rtol=1e-6)
+    assert np.allclose(power(latent), wanted**2 * 12.0, rtol=1e-5)
+    likelihood = mi.Gaussian(np.log(wanted), 0.1).amend(op.log(model))
+    samples, _ = mi.optimize_kl(likelihood, n_total_iterations=2, n_samples=2)
+    mean, std = samples.mean_and_std(power)
+    assert mean.shape == k.shape and np.all(np.asarray(std) > 0)
+    with pytest.raises(ValueError, match="below 1, got 1"):
+        sky.amplitude_model(1)

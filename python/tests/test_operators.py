@@ -246,7 +246,7 @@ def test_wrong_models():
         (TypeError, lambda: square(np.full((4, 4), None))),
         (ValueError, lambda: square.then(op.fourier(op.Space(x=op.cells((5, 4)))))),
         (TypeError, lambda: square.then(3)),
-        (TypeError, lambda: square + 1),
+        (TypeError, lambda: square + "1"),
         (ValueError, lambda: op.Space()),
         (TypeError, lambda: op.Space(x=3)),
         (ValueError, lambda: op.cells((4, 4, 4, 4))),
@@ -454,3 +454,101 @@ def test_a_missing_package_is_named(monkeypatch):
         monkeypatch.setitem(__import__("sys").modules, package, None)
         with pytest.raises(ImportError, match=f"needs the package {package}"):
             function(lambda x: x, op.cells(3))
+
+
+def test_models_compute_with_models_numbers_and_arrays():
+    leaf = op.cells((3, 4))
+    x, y, w = np.random.default_rng(1).uniform(0.5, 1.5, (3, 3, 4))
+    a = op.pointwise("fn f(x: f32) -> f32 { return 2.0 * x; }", "f", op.Space(x=leaf), "a")
+    b = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.Space(y=leaf), "b")
+    one, two = 2 * x, y * y
+    cases = [
+        (op.exp(a + 2 * b), np.exp(one + 2 * two)),
+        ((a - b) / (1 + b**2), (one - two) / (1 + two**2)),
+        (1 - a * w + b, 1 - one * w + two),
+        (w - a + b / 4, w - one + two / 4),
+        (w / a + 3 / b, w / one + 3 / two),
+        (a**0.5 + b**-3 + 2**a + a**w, one**0.5 + two**-3.0 + 2**one + one**w),
+        (a**b + np.float32(0.5) - w, one**two + 0.5 - w),
+        (abs(-a) + op.sqrt(b) + op.log(a), one + np.sqrt(two) + np.log(one)),
+        (op.tanh(a) + op.sigmoid(b) * op.softplus(a), np.tanh(one) + np.log1p(np.exp(one)) / (1 + np.exp(-two))),
+        (op.sin(a) + op.cos(b) + meshloom.asarray(w.astype(np.float32)), np.sin(one) + np.cos(two) + w),
+        (op.interp(a, [0.0, 1.5, 4.0], [1.0, 0.0, 3.0]) * b, np.interp(one, [0.0, 1.5, 4.0], [1.0, 0.0, 3.0]) * two),
+    ]
+    for model, wanted in cases:
+        at = {"x": x, "y": y}
+        assert np.allclose(model({name: at[name] for name in model.domain}), wanted, rtol=3e-6, atol=1e-6), model
+    spectrum = op.fourier(op.cells(8))
+    k = np.arange(5) + 1j
+    assert np.allclose((spectrum * k)(np.arange(8.0)), k * np.fft.rfft(np.arange(8.0)), rtol=1e-5, atol=1e-5)
+    vectors = op.pointwise("fn f(x: vec2<f32>) -> vec2<f32> { return x; }", "f", op.cells(3, components=2), "v")
+    both = np.arange(6.0).reshape(2, 3)
+    assert np.array_equal((vectors * [1.0, 2.0, 3.0] + both)(both), both * [1.0, 2.0, 3.0] + both)
+    with pytest.raises(ValueError, match=r"shape \(3, 4\).*got \(4, 3\)"):
+        a + w.T
+    with pytest.raises(ValueError, match="finite numbers, got nan at index"):
+        a * np.full((3, 4), np.nan)
+    with pytest.raises(ZeroDivisionError, match="other than 0"):
+        a / 0
+    with pytest.raises(ValueError, match="positive base, got -2"):
+        (-2) ** a
+    with pytest.raises(TypeError):
+        a + "1"
+    with pytest.raises(ValueError, match="complex"):
+        op.exp(spectrum)
+
+
+def test_leaves_are_renamed_joined_split_reshaped_repeated_and_padded():
+    assert dict(op.fourier(op.cells(4)).rename({"x": "k"}, {"x": "field"}).domain) == {"field": (4,)}
+    with pytest.raises(ValueError, match="`z`"):
+        op.rename(op.fourier(op.cells(4)), {"z": "k"})
+    parts = op.split(op.parameters(3), {"b": 1, "a": 2})([1.0, 2.0, 3.0])
+    assert parts["b"].tolist() == [1.0] and parts["a"].tolist() == [2.0, 3.0]
+    again = op.split(op.vector(3), {"b": 1, "a": 2}).then(op.join(op.Space(a=op.vector(2), b=op.vector(1)), order=["b", "a"]))
+    assert np.array_equal(again([1.0, 2.0, 3.0]), [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="add to 3, got 4"):
+        op.split(op.vector(3), {"a": 4})
+    image = np.arange(12.0).reshape(3, 4)
+    for shape in (op.vector(12), op.cells((2, 6)), op.cells((2, 3, 2))):
+        found = op.reshape(op.cells((3, 4)), shape)(image)
+        assert np.array_equal(found, image.reshape(shape.shape))
+    with pytest.raises(ValueError, match="12 values"):
+        op.reshape(op.cells((3, 4)), op.vector(11))
+    for axis, wanted in ((0, np.broadcast_to(image, (2, 3, 4))), (2, np.broadcast_to(image[..., None], (3, 4, 2)))):
+        cube = op.broadcast(op.cells((3, 4)), op.cells(wanted.shape), axis=axis)
+        assert np.array_equal(cube(image), wanted)
+        weights = np.random.default_rng(2).normal(size=wanted.shape)
+        assert np.allclose(cube.at(image).vjp(weights), weights.sum(axis), atol=1e-6)
+        summed = op.broadcast(op.cells((3, 4)), op.cells(wanted.shape), adjoint=True, axis=axis)
+        assert np.allclose(summed(weights), weights.sum(axis), atol=1e-6)
+    column = op.broadcast(op.vector(3), op.cells((3, 4)), axis=-1)
+    assert np.array_equal(column([1.0, 2.0, 3.0]), np.repeat([[1.0], [2.0], [3.0]], 4, axis=1))
+    with pytest.raises(ValueError, match=r"the shape \(3,\)"):
+        op.broadcast(op.vector(4), op.cells((3, 4)), axis=1)
+    widths = ((1, 0), (2, 3))
+    larger = op.pad(op.cells((3, 4)), widths)
+    assert np.array_equal(larger(image), np.pad(image, widths))
+    crop = op.pad(op.cells((3, 4)), widths, adjoint=True)
+    assert np.array_equal(crop(np.pad(image, widths, constant_values=7.0)), image)
+
+
+def on_ranks(comm):
+    share = slice(2 * comm.rank, 2 * comm.rank + 2)
+    image = np.arange(24.0).reshape(6, 4)
+    grid = op.cells((6, 4))
+    double = op.pointwise("fn f(x: f32) -> f32 { return x; }", "f", grid, "y", comm=comm)
+    model = op.exp(0.1 * double - image[share] / 20)
+    flat = op.reshape(grid, op.vector(24), comm=comm)
+    larger = op.pad(grid, ((1, 2), (0, 0)), comm=comm)
+    shares = np.pad(image, ((1, 2), (0, 0)))[3 * comm.rank : 3 * comm.rank + 3]
+    rows = op.broadcast(op.vector(6), grid, axis=1, comm=comm)
+    return (
+        np.allclose(model(image[share]), np.exp(0.05 * image[share]), rtol=1e-5)
+        and np.array_equal(flat(image[share]), image.ravel())
+        and np.array_equal(larger(image[share]), shares)
+        and np.array_equal(rows.at(np.zeros(6)).vjp(image[share]), image.sum(1))
+    )
+
+
+def test_algebra_and_shapes_work_on_several_ranks():
+    assert meshloom.ranks(3, on_ranks) == [True] * 3

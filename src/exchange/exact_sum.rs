@@ -199,18 +199,21 @@ impl Default for ExactSum {
 
 impl ExactSum {
     /// Returns the integers of all sums, over the ranks of `comm` if there is one: a word of the
-    /// greatest magnitude for each batch, then two words for each sum.
-    fn integers(
+    /// greatest magnitude for each batch, then two words for each sum; and the bits of a term.
+    ///
+    /// # Errors
+    /// Same as [`record`](Self::record).
+    pub(crate) fn integers(
         &self,
         recorder: &mut Recorder,
         comm: Option<&Communicator>,
         terms: &Terms<'_>,
-    ) -> Result<Array<u32>, ExchangeError> {
+    ) -> Result<(Array<u32>, u32), ExchangeError> {
         terms.check()?;
         let words = terms.words(recorder)?;
         self.record_magnitude(recorder, terms, &words)?;
-        self.accumulate(recorder, comm, terms, &words)?;
-        Ok(words)
+        let bits = self.accumulate(recorder, comm, terms, &words)?;
+        Ok((words, bits))
     }
 
     /// Records the sums as integers in `words`, which hold the greatest magnitudes of this rank's
@@ -302,7 +305,7 @@ impl ExactSum {
             let why = format!("room for {} sums of {}", out.len(), terms.batches * terms.sums);
             return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
         }
-        let words = self.integers(recorder, comm, terms)?;
+        let (words, _) = self.integers(recorder, comm, terms)?;
         for batch in 0..terms.batches {
             let params = SumParams { x_start: (batch * terms.sums) as u32, ..terms.params(recorder, batch)? };
             recorder.each(&self.value, &[words.raw(), out.raw()], &params, terms.sums)?;
@@ -321,8 +324,7 @@ impl ExactSum {
         comm: Option<&Communicator>,
         terms: &Terms<'_>,
     ) -> Result<Vec<f64>, ExchangeError> {
-        let bits = bits_for(WHAT, terms.total)?;
-        let words = self.integers(recorder, comm, terms)?;
+        let (words, bits) = self.integers(recorder, comm, terms)?;
         let words = recorder.download(&words, 0, words.len())?;
         let (most, sums) = words.split_at(terms.batches as usize);
         let total = |(most, sum): (&u32, &[u32])| {

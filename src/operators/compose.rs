@@ -1,19 +1,16 @@
-//! Compositions of operators: chains, pairs, sums, products, renamed leaves.
+//! Compositions of operators: chains, pairs, renamed leaves.
 
 use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::Leaf;
 use super::operator::{Differentiable, ExcitedModes, Linearized, Model};
 use super::part::Part;
-use super::pointwise::{Binary, Pointwise};
 use super::pointwise_map::PointwiseMap;
 use super::pointwise_operator::PointwiseOperator;
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
-use crate::fft::Values;
 use crate::rank::Rank;
 
 impl Model {
@@ -72,51 +69,6 @@ impl Model {
         }))
     }
 
-    /// Returns the sum of both models, leaf by leaf.
-    ///
-    /// # Errors
-    /// - [`OperatorError::Fit`] if the targets differ, or arguments of one name differ.
-    pub fn plus(&self, other: &Model) -> Result<Model, OperatorError> {
-        self.joined(other, "sum", Binary::Add)
-    }
-
-    /// Returns the product of both models, leaf by leaf, for real leaves.
-    ///
-    /// # Errors
-    /// Same as [`plus`](Self::plus).
-    pub fn times(&self, other: &Model) -> Result<Model, OperatorError> {
-        if let Some((name, leaf)) = self.target().leaves().find(|(_, leaf)| leaf.values == Values::Complex) {
-            let why = format!("it is {leaf}; write the product of complex numbers as a pointwise function");
-            return Err(OperatorError::Fit { operator: "product".into(), leaf: name.into(), why });
-        }
-        self.joined(other, "product", Binary::Mul)
-    }
-
-    /// Returns a function of the values of both, component by component.
-    fn joined(&self, other: &Model, name: &str, function: Binary) -> Result<Model, OperatorError> {
-        other.target().admits(self.target(), name)?;
-        let [a, b] = [("a/", self), ("b/", other)].map(|(branch, model)| model.below(branch));
-        let both = a?.zip(&b?)?;
-        let mut joined: Option<Model> = None;
-        for (leaf_name, leaf) in self.target().leaves() {
-            let one = Model::new(PointwiseOperator::new(componentwise(function, leaf_name, leaf)?));
-            joined = Some(match joined {
-                None => one,
-                Some(before) => before.zip(&one)?,
-            });
-        }
-        match joined {
-            Some(joined) => both.then(&joined),
-            None => Err(OperatorError::invalid(name, "models without leaves")),
-        }
-    }
-
-    /// Puts `branch` before the names of the results.
-    fn below(&self, branch: &str) -> Result<Model, OperatorError> {
-        let target = Space::new(self.target().leaves().map(|(name, leaf)| (format!("{branch}{name}"), leaf.clone())))?;
-        Ok(self.with_names(self.domain().clone(), target))
-    }
-
     /// Restricts the results to the leaves of `target`. Models of a [`zip`](Self::zip) without such
     /// a leaf are left out; other models drop the unwanted values.
     ///
@@ -144,10 +96,10 @@ impl Model {
     /// # Errors
     /// - [`OperatorError::Invalid`] if the model has several results.
     pub fn named(&self, target: &str) -> Result<Model, OperatorError> {
-        let Some((_, leaf)) = self.target().only() else {
-            return Err(OperatorError::invalid(self.name(), format!("it gives {}, not one leaf", self.target())));
-        };
-        Ok(self.with_names(self.domain().clone(), Space::of(target, leaf.clone())?))
+        match self.target().only() {
+            Some((name, _)) => self.renamed(&[], &[(name, target)]),
+            None => Err(OperatorError::invalid(self.name(), format!("it gives {}, not one leaf", self.target()))),
+        }
     }
 
     /// Renames the only argument to `domain`.
@@ -155,48 +107,77 @@ impl Model {
     /// # Errors
     /// - [`OperatorError::Invalid`] if the model has several arguments.
     pub fn of(&self, domain: &str) -> Result<Model, OperatorError> {
-        let Some((_, leaf)) = self.domain().only() else {
-            return Err(OperatorError::invalid(self.name(), format!("it takes {}, not one leaf", self.domain())));
-        };
-        Ok(self.with_names(Space::of(domain, leaf.clone())?, self.target().clone()))
+        match self.domain().only() {
+            Some((name, _)) => self.renamed(&[(name, domain)], &[]),
+            None => Err(OperatorError::invalid(self.name(), format!("it takes {}, not one leaf", self.domain()))),
+        }
     }
 
-    /// Renames arguments and results; their order stays.
-    fn with_names(&self, domain: Space, target: Space) -> Model {
-        match self.0.as_pointwise() {
-            Some(map) => Model::new(PointwiseOperator::new(map.renamed(&domain, &target))),
-            None => {
-                let signature = Signature::new(self.signature().name.clone(), &domain, &target);
-                Model::new(Renamed { signature, inner: self.0.clone() })
+    /// Renames arguments and results: pairs of a present and a new name. Other leaves keep theirs.
+    ///
+    /// # Errors
+    /// - [`OperatorError::Fit`] if no leaf has a present name.
+    /// - [`OperatorError::Space`] if two leaves get one name, or a name is empty.
+    pub fn renamed(&self, domain: &[(&str, &str)], target: &[(&str, &str)]) -> Result<Model, OperatorError> {
+        let sides = [(self.domain(), domain), (self.target(), target)];
+        for (space, pairs) in sides {
+            if let Some((old, _)) = pairs.iter().find(|(old, _)| space.position(old).is_none()) {
+                return Err(OperatorError::missing(self.name(), old, space));
             }
         }
+        let [domain, target] = sides.map(|(space, pairs)| {
+            let name = |old: &str| pairs.iter().find(|pair| pair.0 == old).map_or(old, |pair| pair.1).to_string();
+            Arranged::new(space, space.names().map(name).collect())
+        });
+        self.arranged(domain?, target?)
+    }
+
+    /// Renames arguments and results.
+    pub(super) fn arranged(&self, domain: Arranged, target: Arranged) -> Result<Model, OperatorError> {
+        if let Some(map) = self.0.as_pointwise() {
+            let map = map.renamed([&domain.space, &target.space], [&domain.order, &target.order]);
+            return Ok(Model::new(PointwiseOperator::new(map)));
+        }
+        if let (Some([first, last]), true) = (self.0.parted(), domain.space == *self.domain()) {
+            let between = last.domain().names().map(Into::into).collect();
+            return first.then(&last.arranged(Arranged::new(last.domain(), between)?, target)?);
+        }
+        let signature = Signature::new(self.signature().name.clone(), &domain.space, &target.space);
+        Ok(Model::new(Renamed { signature, inner: self.0.clone(), domain, target }))
     }
 
     /// Returns the identity on `space`, which passes leaves on beside another model in
     /// [`zip`](Self::zip).
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] if leaves are at different places or on the host.
+    /// - [`OperatorError::Invalid`] if leaves are at different places.
     pub fn identity(space: &Space) -> Result<Model, OperatorError> {
         match PointwiseMap::identity(space) {
             Some(map) => Ok(Model::new(PointwiseOperator::new(map))),
-            None => Err(OperatorError::invalid(
-                "identity",
-                format!("{space} has leaves at different places, or on the host"),
-            )),
+            None => Err(OperatorError::invalid("identity", format!("{space} has leaves at different places"))),
         }
     }
 }
 
-/// Returns a function of two numbers for each component of the leaves `a/name` and `b/name`.
-fn componentwise(function: Binary, leaf_name: &str, leaf: &Leaf) -> Result<PointwiseMap, OperatorError> {
-    let name = if function == Binary::Add { "sum" } else { "product" };
-    let function = Pointwise::componentwise(function, leaf.components * leaf.numbers() as u32);
-    let space = Space::new([("a", leaf.clone()), ("b", leaf.clone())])?;
-    let target = Space::of(leaf_name, leaf.clone())?;
-    let map = PointwiseMap::onto(name, function, &space, &target)?;
-    let domain = Space::new(["a", "b"].map(|branch| (format!("{branch}/{leaf_name}"), leaf.clone())))?;
-    Ok(map.renamed(&domain, &target))
+/// A space with other names for its leaves.
+pub(super) struct Arranged {
+    pub space: Space,
+    /// Leaf `i` of the space was number `order[i]`.
+    order: Vec<usize>,
+    /// Leaf `i` before is number `inverse[i]` of the space.
+    inverse: Vec<usize>,
+}
+
+impl Arranged {
+    /// Gives the leaves of `space` new names, in their order.
+    pub fn new(space: &Space, names: Vec<String>) -> Result<Self, OperatorError> {
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        order.sort_by(|&a, &b| names[a].cmp(&names[b]));
+        let mut inverse = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(new, &old)| inverse[old] = new);
+        let leaves = names.into_iter().zip(space.leaves().map(|(_, leaf)| leaf.clone()));
+        Ok(Arranged { space: Space::new(leaves)?, order, inverse })
+    }
 }
 
 /// One operator after another.
@@ -400,6 +381,20 @@ impl Linearized for ZipAt {
 struct Renamed {
     signature: Signature,
     inner: Rc<dyn Differentiable>,
+    domain: Arranged,
+    target: Arranged,
+}
+
+impl Renamed {
+    /// Returns a vector of the domain as one of the inner domain.
+    fn argument(&self, x: &Vector) -> Vector {
+        x.renamed(self.inner.domain(), &self.domain.inverse)
+    }
+
+    /// Returns a vector of the target as one of the inner target.
+    fn result(&self, y: &Vector) -> Vector {
+        y.renamed(self.inner.target(), &self.target.inverse)
+    }
 }
 
 impl Differentiable for Renamed {
@@ -409,9 +404,9 @@ impl Differentiable for Renamed {
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
-        let mut own = y.renamed(self.inner.target());
-        self.inner.apply(rank, &x.renamed(self.inner.domain()), &mut own)?;
-        *y = own.renamed(y.space());
+        let mut own = self.result(y);
+        self.inner.apply(rank, &self.argument(x), &mut own)?;
+        *y = own.renamed(y.space(), &self.target.order);
         Ok(())
     }
 
@@ -422,13 +417,17 @@ impl Differentiable for Renamed {
         y: &mut Vector,
     ) -> Result<Box<dyn Linearized>, OperatorError> {
         self.fits(x, y)?;
-        let mut own = y.renamed(self.inner.target());
-        let derivative = self.inner.clone().linearize(rank, &x.renamed(self.inner.domain()), &mut own)?;
-        *y = own.renamed(y.space());
+        let mut own = self.result(y);
+        let derivative = self.inner.clone().linearize(rank, &self.argument(x), &mut own)?;
+        *y = own.renamed(y.space(), &self.target.order);
         Ok(Box::new(RenamedAt { operator: self, derivative }))
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        for order in [&self.domain.order, &self.target.order] {
+            // Leaves of one kind may have changed places.
+            order.iter().enumerate().filter(|(new, old)| new != *old).for_each(|(_, &old)| out.number(old as u64));
+        }
         Model(self.inner.clone()).identify(rank, out)
     }
 
@@ -444,29 +443,28 @@ struct RenamedAt {
 
 impl Linearized for RenamedAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        self.operator.fits(dx, dy)?;
-        let inner = &self.operator.inner;
-        let mut own = dy.renamed(inner.target());
-        self.derivative.jvp(rank, &dx.renamed(inner.domain()), &mut own)?;
-        *dy = own.renamed(dy.space());
+        let operator = &self.operator;
+        operator.fits(dx, dy)?;
+        let mut own = operator.result(dy);
+        self.derivative.jvp(rank, &operator.argument(dx), &mut own)?;
+        *dy = own.renamed(dy.space(), &operator.target.order);
         Ok(())
     }
 
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
-        self.operator.fits(dx, dy)?;
-        let inner = &self.operator.inner;
-        let mut own = dx.renamed(inner.domain());
-        self.derivative.vjp(rank, &dy.renamed(inner.target()), &mut own)?;
-        *dx = own.renamed(dx.space());
+        let operator = &self.operator;
+        operator.fits(dx, dy)?;
+        let mut own = operator.argument(dx);
+        self.derivative.vjp(rank, &operator.result(dy), &mut own)?;
+        *dx = own.renamed(dx.space(), &operator.domain.order);
         Ok(())
     }
 
     fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
-        let Renamed { signature, inner } = &*self.operator;
-        // Leaves have the same order under both names.
+        let Renamed { signature, inner, domain, .. } = &*self.operator;
         let renamed = |modes: ExcitedModes| {
             let at = inner.domain().position(&modes.leaf)?;
-            let leaf = signature.domain.names().nth(at)?.to_string();
+            let leaf = signature.domain.names().nth(domain.inverse[at])?.to_string();
             Some(ExcitedModes { leaf, ..modes })
         };
         Ok(self.derivative.excited(rank)?.into_iter().filter_map(renamed).collect())

@@ -12,6 +12,7 @@ use crate::exchange::Terms;
 use crate::fft::Values;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::Cost;
+use crate::host_memory;
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -42,7 +43,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// | domain | index | operator | adjoint |
 /// |---|---|---|---|
 /// | one number | none | a broadcast | a sum |
-/// | an amplitude for each bin | of modes, from [`Wavenumbers`](super::Wavenumbers) | amplitudes by wavenumber | a binned sum |
+/// | an amplitude for each bin | of modes, from [`Wavenumbers`](super::Wavenumbers) | amplitudes by
+/// wavenumber | a binned sum |
 /// | a number for each line | of samples | - | sums along lines |
 ///
 /// Cost: 8 bytes per place; the adjoint 16 bytes in two passes, and three words per entry between
@@ -90,6 +92,70 @@ impl Gather {
             index: None,
             kernel: Kernel::trusted(source(false, false)),
         })
+    }
+
+    /// Creates the operator to cells that take entries by their coordinates. The entries are a
+    /// block of numbers in C order, whose axes are the axes of `block` that are given, with the
+    /// coordinate of the first number and their length. Cells beyond the block are 0. Blocks.
+    ///
+    /// ```
+    /// use meshloom::operators::{Gather, Leaf, Model, Space, Vector};
+    ///
+    /// meshloom::run(|rank| {
+    ///     let cells = Space::of("y", Leaf::cells(&rank.mesh([2, 3]).build()?))?;
+    ///     let column = Space::of("x", Leaf::vector(3))?;
+    ///     let repeated = Model::new(Gather::block(rank, &column, &cells, [None, None, Some((0,
+    ///   3))])?);
+    ///     let mut x = Vector::new(&rank.gpu, &column)?;
+    ///     x.set(&mut rank.recorder, "x", &[1.0, 2.0, 3.0])?;
+    ///     let y = repeated.value(rank, &x)?;
+    ///     assert_eq!(y.get(&mut rank.recorder, "y")?, [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), meshloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`OperatorError::Invalid`] for other spaces, or if the block has not the length of the
+    ///   vector.
+    pub fn block(
+        rank: &mut Rank,
+        domain: &Space,
+        target: &Space,
+        block: [Option<(i64, u64)>; 3],
+    ) -> Result<Self, OperatorError> {
+        let (entries, leaf) = Self::check(domain, target)?;
+        let Support::Cells { mesh } = &leaf.support else {
+            return Err(OperatorError::invalid("gather", format!("{target} is not one field of cells")));
+        };
+        let lens = block.map(|axis| axis.map_or(1, |(_, len)| len));
+        if lens.iter().fold(1, |product: u64, &len| product.saturating_mul(len)) != entries {
+            let why = format!("expected a vector of the numbers of a block of {lens:?}, got {entries} entries");
+            return Err(OperatorError::invalid("gather", why));
+        }
+        let (layout, shape) = (mesh.layout(), mesh.shape());
+        let first = [0, 1, 2].map(|a| layout.own[a].start as i64 - layout.ghosts[a][0] as i64);
+        // The number along an axis of each coordinate of this rank; `None` beyond the block.
+        let along = [0, 1, 2].map(|a| {
+            let number = |at: u64| match block[a] {
+                None => Some(0),
+                Some((start, len)) => {
+                    let number = (first[a] + at as i64).rem_euclid(shape[a] as i64) - start;
+                    u64::try_from(number).ok().filter(|&number| number < len)
+                }
+            };
+            (0..layout.shape()[a]).map(number).collect::<Vec<Option<u64>>>()
+        });
+        let mut index = host_memory::reserve("indices of cells", leaf.places() as usize)?;
+        for i in &along[0] {
+            for j in &along[1] {
+                let row = i.zip(*j).map(|(i, j)| (i * lens[1] + j) * lens[2]);
+                index.extend(along[2].iter().map(|k| row.zip(*k).map_or(u32::MAX, |(row, k)| (row + k) as u32)));
+            }
+        }
+        let array = rank.gpu.array("operators::cells", index.len() as u64)?;
+        rank.recorder.upload(&array, 0, &index)?;
+        Self::new(domain, target, array)
     }
 
     /// Returns the number of entries of the domain and the leaf of the target.

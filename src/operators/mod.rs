@@ -16,6 +16,7 @@
 //! [`vector_axpby`](crate::Rank::vector_axpby), [`vector_dot`](crate::Rank::vector_dot) and related
 //! methods.
 
+mod algebra;
 mod check;
 mod compose;
 mod convolution;
@@ -27,6 +28,8 @@ mod fourier_filter;
 mod gather;
 mod ghosts;
 mod host_function;
+mod interpolation;
+mod join;
 mod kernel_operator;
 mod leaf;
 mod linear;
@@ -60,6 +63,8 @@ pub use gather::Gather;
 pub(crate) use ghosts::Ghosted;
 pub use ghosts::Ghosts;
 pub use host_function::{HostFunction, HostResult};
+pub use interpolation::Interpolation;
+pub use join::Join;
 pub use kernel_operator::KernelOperator;
 pub use leaf::{Leaf, Support};
 pub use linear::{Adjoint, Direction, Linear, ToDevice};
@@ -90,6 +95,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         gather::kernels(),
         ghosts::kernels(),
         matrix::kernels(),
+        interpolation::kernels(),
         pointwise::samples(),
         stencil::kernels(),
         wavenumbers::kernels(),

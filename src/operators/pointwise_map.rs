@@ -19,7 +19,7 @@ pub struct PointwiseMap {
 }
 
 /// Returns the components of the values of a leaf as a function sees them.
-fn width(leaf: &Leaf) -> u32 {
+pub(super) fn width(leaf: &Leaf) -> u32 {
     match leaf.values {
         Values::Real => leaf.components,
         // A complex number is a vector of two.
@@ -30,6 +30,11 @@ fn width(leaf: &Leaf) -> u32 {
 /// Returns `true` for a vector of one place, which counts for all places of the other leaves.
 fn is_single(leaf: &Leaf) -> bool {
     matches!(leaf.support, Support::Vector { len: 1 })
+}
+
+/// Returns `true` for parameters, which are computed on the host in f64.
+fn is_on_host(leaf: &Leaf) -> bool {
+    matches!(leaf.support, Support::Parameters { .. })
 }
 
 /// Returns the leaf whose places the function runs over: the first that is not a single number.
@@ -101,11 +106,12 @@ impl PointwiseMap {
                 if leaf.values == Values::Complex && leaf.components > 1 {
                     return fault("complex vectors; make each component a leaf".into());
                 }
-                if matches!(leaf.support, Support::Parameters { .. }) {
+                let Some(other) = main else { continue };
+                if is_on_host(leaf) && (!is_on_host(other) || leaf.fields() > 1) {
                     return fault("parameters are on the host; bring them to the device first".into());
                 }
-                let Some(other) = main else { continue };
-                let places = leaf.support == other.support || (side == 0 && is_single(leaf) && leaf.numbers() == 1);
+                let counts_for_all = side == 0 && is_single(leaf) && leaf.numbers() == 1 && !is_on_host(other);
+                let places = leaf.support == other.support || counts_for_all;
                 if !places || leaf.batch != other.batch {
                     return fault(format!(
                         "it is {leaf}, and another value of the function is {other}: not the same places"
@@ -191,6 +197,12 @@ impl PointwiseMap {
         main_of(leaves.map(|(_, leaf)| leaf))
     }
 
+    /// Returns `true` if the leaves are parameters on the host.
+    #[must_use]
+    pub fn is_on_host(&self) -> bool {
+        self.main().is_some_and(is_on_host)
+    }
+
     /// Returns the forms of the leaves of the domain and the constants, and of the target.
     pub fn forms(&self) -> [Vec<Form>; 2] {
         let single = self.main().is_none_or(is_single);
@@ -273,10 +285,16 @@ impl PointwiseMap {
         Ok(map.check().is_ok().then_some(map))
     }
 
-    /// Renames leaves; their order stays.
+    /// Renames leaves. Leaf `i` of the new domain and target was number `orders[..][i]`.
     #[must_use]
-    pub fn renamed(&self, domain: &Space, target: &Space) -> Self {
-        PointwiseMap { signature: Signature::new(self.signature.name.clone(), domain, target), ..self.clone() }
+    pub fn renamed(&self, [domain, target]: [&Space; 2], orders: [&[usize]; 2]) -> Self {
+        let constants = domain.len()..self.function.arguments().len();
+        let arguments: Vec<usize> = orders[0].iter().copied().chain(constants).collect();
+        PointwiseMap {
+            signature: Signature::new(self.signature.name.clone(), domain, target),
+            function: self.function.reordered(&arguments).with_results(orders[1]),
+            constants: self.constants.clone(),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::rank::Rank;
 
 /// A pointwise function of vectors, with one kernel for the value and one for each derivative.
 /// Chains become one kernel ([`Model::then`](super::Model::then)). Derivatives compute the value
-/// again, so only the arguments are kept.
+/// again, so only the arguments are kept. Functions of parameters are computed on the host in f64.
 pub struct PointwiseOperator {
     map: PointwiseMap,
     apply: OnceCell<Call>,
@@ -100,11 +100,12 @@ impl PointwiseOperator {
     /// not vary. It keeps handles: later changes of the constants change the operator.
     ///
     /// ```no_run
-    /// # fn body(log_flux: &meshloom::operators::Space, exposure: &meshloom::operators::Vector) -> Result<(), meshloom::operators::OperatorError> {
-    /// use meshloom::operators::PointwiseOperator;
+    /// # fn body(log_flux: &meshloom::operators::Space, exposure: &meshloom::operators::Vector) ->
+    /// Result<(), meshloom::operators::OperatorError> { use meshloom::operators::PointwiseOperator;
     ///
-    /// let text = "fn counts(log_flux: f32, exposure: f32) -> f32 { return exposure * exp(log_flux); }";
-    /// let counts = PointwiseOperator::wgsl_with(text, "counts", log_flux, exposure, "counts")?;
+    /// let text = "fn counts(log_flux: f32, exposure: f32) -> f32 { return exposure *
+    /// exp(log_flux); }"; let counts = PointwiseOperator::wgsl_with(text, "counts", log_flux,
+    /// exposure, "counts")?;
     /// # Ok(())
     /// # }
     /// ```
@@ -127,6 +128,31 @@ impl PointwiseOperator {
     /// Returns the assignment of leaves to arguments.
     pub fn map(&self) -> &PointwiseMap {
         &self.map
+    }
+
+    /// Computes `function` of the arguments and of the leaves of `more` in f64 if they are
+    /// parameters on the host; otherwise returns `false`.
+    fn on_host(
+        &self,
+        function: impl FnOnce() -> Pointwise,
+        (x, more): (&Vector, Option<&Vector>),
+        out: &mut Vector,
+    ) -> bool {
+        if !self.map.is_on_host() {
+            return false;
+        }
+        let function = function();
+        let given = std::iter::once(x).chain(self.map.constants()).chain(more).flat_map(Vector::contents);
+        let given: Vec<&[f64]> = given.map(|contents| contents.on_host().unwrap_or_default()).collect();
+        for place in 0..self.map.places()[1] as usize {
+            let values: Vec<f64> = given.iter().map(|values| values[place]).collect();
+            for (own, value) in out.contents_mut().iter_mut().zip(function.evaluate(&values)) {
+                if let Contents::Host(own) = own {
+                    own[place] = value;
+                }
+            }
+        }
+        true
     }
 
     fn batched(&self) -> bool {
@@ -188,6 +214,9 @@ impl Differentiable for PointwiseOperator {
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
+        if self.on_host(|| self.map.function().clone(), (x, None), y) {
+            return Ok(());
+        }
         self.apply_call().record(rank, &self.map, (x, None), &arrays(y))
     }
 
@@ -215,6 +244,9 @@ impl Differentiable for PointwiseOperator {
 
     fn cost(&self) -> OperatorCost {
         let (domain, target) = (self.map.domain(), self.map.target());
+        if self.map.is_on_host() {
+            return OperatorCost::default();
+        }
         let mut vjp = self.call_cost(self.vjp_call(), Some(target), domain);
         let places = self.map.places()[1];
         for ((_, leaf), form) in domain.leaves().zip(&self.map.forms()[0]) {
@@ -245,6 +277,9 @@ impl Linearized for At {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let map = &self.operator.map;
+        if self.operator.on_host(|| map.jvp(), (&self.x, Some(dx)), dy) {
+            return Ok(());
+        }
         self.operator.jvp_call().record(rank, map, (&self.x, Some(dx)), &arrays(dy))
     }
 
@@ -252,6 +287,9 @@ impl Linearized for At {
         let map = &self.operator.map;
         map.domain().admits(dx.space(), map.name())?;
         map.domain().admits(out.space(), map.name())?;
+        if self.operator.on_host(|| map.normal(), (&self.x, Some(dx)), out) {
+            return Ok(true);
+        }
         // The cotangent of a number that counts for all places is a sum over them.
         if map.forms()[0][..map.domain().len()].contains(&Form::Uniform) {
             return Ok(false);
@@ -263,6 +301,10 @@ impl Linearized for At {
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         let map = &self.operator.map;
+        // A constant has no arguments, and a kernel without results is not valid.
+        if map.domain().is_empty() || self.operator.on_host(|| map.vjp(), (&self.x, Some(dy)), dx) {
+            return Ok(());
+        }
         // The cotangent of a number that counts for all places is computed at each place, then
         // summed.
         let [_, places] = map.places();

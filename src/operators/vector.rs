@@ -25,6 +25,16 @@ pub enum Contents {
     Host(Vec<f64>),
 }
 
+impl Contents {
+    /// Returns the parameters on the host.
+    pub(crate) fn on_host(&self) -> Option<&[f64]> {
+        match self {
+            Contents::Host(values) => Some(values),
+            Contents::Device(_) => None,
+        }
+    }
+}
+
 /// The values of a space on one rank. Clones share arrays and copy parameters.
 #[derive(Clone, Debug)]
 pub struct Vector {
@@ -332,8 +342,8 @@ impl Vector {
         }
     }
 
-    /// Returns the arrays under the names of another space with the same leaves in the same order.
-    pub(crate) fn renamed(&self, space: &Space) -> Vector {
-        Vector { space: space.clone(), contents: self.contents.clone() }
+    /// Returns the arrays under the names of another space, whose leaf `i` is number `order[i]`.
+    pub(crate) fn renamed(&self, space: &Space, order: &[usize]) -> Vector {
+        Vector { space: space.clone(), contents: order.iter().map(|&at| self.contents[at].clone()).collect() }
     }
 }

@@ -13,6 +13,7 @@ mod process_grid;
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod ranks;
 
+mod algebra;
 mod linear_operators;
 mod map;
 mod operators;

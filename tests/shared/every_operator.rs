@@ -8,9 +8,9 @@ use meshloom::inference::{
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, HostFunction,
-    KernelOperator, Leaf, LinesOfSight, Matrix, Model, OperatorError, Paint, PointwiseOperator, RankCollective,
-    Readout, Select, Signature, Space, SparseMatrix, StencilOperator, ToDevice, Wavenumbers, check_adjoint,
-    check_derivative, random_field,
+    Interpolation, Join, KernelOperator, Leaf, LinesOfSight, Matrix, Model, OperatorError, Paint, PointwiseOperator,
+    RankCollective, Readout, Select, Signature, Space, SparseMatrix, StencilOperator, ToDevice, Wavenumbers,
+    check_adjoint, check_derivative, random_field,
 };
 use meshloom::pm::{Config, LinearDensity, Observable, SimulationOperator};
 use meshloom::{Mesh, Rank};
@@ -69,6 +69,7 @@ pub const CASES: &[Case] = &[
         let config = Config { particles: 8, mesh: 8, box_size: 80.0, steps: 1, grid, ..Config::default() };
         one(LinearDensity::new(rank, &config, 0.5)?)
     }),
+    linear("Join", joins),
     linear("ToDevice", |_| one(ToDevice::new(&Space::of("x", Leaf::parameters(3))?)?)),
     linear("Matrix", matrices),
     linear("SparseMatrix", sparse_matrices),
@@ -79,6 +80,8 @@ pub const CASES: &[Case] = &[
     curved("Paint", paints),
     curved("SimulationOperator", simulations),
     curved("CorrelatedField", correlated_fields),
+    curved("AmplitudeModel", amplitude_models),
+    curved("Interpolation", interpolations),
     curved("OnHost", priors),
     curved("Then", |rank| {
         let (field, smooth) = (grown(rank, "x")?, smoothed(rank)?);
@@ -90,10 +93,21 @@ pub const CASES: &[Case] = &[
         let wanted = Space::of("z", both.target().leaf("z").expect("one of two").clone())?;
         Ok(vec![both.giving(&wanted)?, smoothed(rank)?.then(&both)?.giving(&wanted)?])
     }),
-    curved("Renamed", |rank| Ok(vec![smoothed(rank)?.then(&grown(rank, "y")?)?.named("z")?])),
+    curved("Renamed", |rank| {
+        // The leaves change places.
+        let both = smoothed(rank)?.zip(&grown(rank, "y")?)?;
+        Ok(vec![both.renamed(&[("x", "w")], &[("x", "z"), ("y", "a")])?])
+    }),
     curved("sums and products", |rank| {
         let (field, smooth) = (grown(rank, "x")?, smoothed(rank)?);
-        Ok(vec![field.plus(&smooth)?, field.times(&smooth)?])
+        let ended = smooth.then(&field)?;
+        let number = Model::identity(&Space::of("s", Leaf::vector(1))?)?;
+        Ok(vec![
+            field.plus(&smooth)?,
+            field.times(&smooth)?,
+            ended.minus(&ended.over(&field.exp()?)?)?,
+            ended.times(&number)?,
+        ])
     }),
 ];
 
@@ -270,7 +284,13 @@ fn gathers(rank: &mut Rank) -> Models {
     rank.recorder.upload(&array, 0, &index)?;
     let entries = |n: u64| Space::of("x", Leaf::vector(n));
     let gather = Gather::new(&entries(1400)?, &space, array)?;
-    Ok(vec![Model::new(gather), Model::new(Gather::broadcast(&entries(1)?, &space)?)])
+    // Along the last axis; along all axes; a part of the cells, the others 0.
+    let [n0, n1, n2] = SHAPE;
+    let axis = Gather::block(rank, &entries(n2)?, &space, [None, None, Some((0, n2))])?;
+    let all = Gather::block(rank, &entries(n0 * n1 * n2)?, &space, [n0, n1, n2].map(|n| Some((0, n))))?;
+    let part = Gather::block(rank, &entries(3 * 20)?, &space, [Some((1, 3)), None, Some((-5, 20))])?;
+    let broadcast = Gather::broadcast(&entries(1)?, &space)?;
+    Ok([gather, broadcast, axis, all, part].map(Model::new).into())
 }
 
 fn diagonals(rank: &mut Rank) -> Models {
@@ -386,6 +406,17 @@ fn simulations(rank: &mut Rank) -> Models {
 }
 
 fn correlated_fields(rank: &mut Rank) -> Models {
+    fields(rank)?.iter().map(|field| field.model().map_err(outer)).collect()
+}
+
+fn amplitude_models(rank: &mut Rank) -> Models {
+    let fields = fields(rank)?;
+    let powers = fields[1].power_spectrum_model(rank, 0).map_err(outer)?;
+    let amplitudes = fields.iter().map(|field| field.amplitude_model(rank, 0).map_err(outer));
+    amplitudes.chain([Ok(powers)]).collect()
+}
+
+fn fields(rank: &mut Rank) -> Result<Vec<CorrelatedField>, OperatorError> {
     let mesh = mesh(rank);
     let amplitudes = [
         AmplitudePrior::Matern {
@@ -405,9 +436,24 @@ fn correlated_fields(rank: &mut Rank) -> Models {
     let field = |amplitude| {
         let axes = vec![AxesPrior { name: String::new(), axes: [true; 3], amplitude }];
         let prior = FieldPrior { name: String::new(), offset_mean: -1.0, offset_std: [0.3, 0.1], axes };
-        CorrelatedField::new(rank, &mesh, &prior)?.model()
+        CorrelatedField::new(rank, &mesh, &prior)
     };
-    amplitudes.map(field).into_iter().map(|model| model.map_err(outer)).collect()
+    amplitudes.map(field).into_iter().map(|field| field.map_err(outer)).collect()
+}
+
+/// A table whose nodes are far from all values: differences across a node miss the derivative.
+fn interpolations(rank: &mut Rank) -> Models {
+    let bent = grown(rank, "x")?.scaled(0.5)?;
+    let bent = bent.then(&Model::new(Interpolation::new(rank, bent.target(), &[-3.0, 3.0, 4.0], &[2.0, 1.0, 1.0])?))?;
+    Ok(vec![bent])
+}
+
+fn joins(_: &mut Rank) -> Models {
+    let of = |leaf: fn(u64) -> Leaf| Space::new([("a", leaf(3)), ("b", leaf(1)), ("c", leaf(70))]);
+    Ok(vec![
+        Model::new(Join::new(&of(Leaf::vector)?, &["b", "c", "a"], "all")?),
+        Model::new(Join::new(&of(Leaf::parameters)?, &["a", "b", "c"], "all")?),
+    ])
 }
 
 /// Returns the error of an operator of the upper room.

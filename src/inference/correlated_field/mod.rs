@@ -21,7 +21,7 @@ use crate::gpu::{Array, KernelSource};
 use crate::grid::{Cost, Mesh};
 use crate::operators::{
     Contents, Differentiable, Direction, ExcitedModes, Fingerprint, Hartley, Leaf, Linear, Linearized, Model,
-    OperatorCost, OperatorError, PointwiseOperator, Signature, Space, Vector, Wavenumbers,
+    OperatorCost, OperatorError, PointwiseOperator, Signature, Space, Support, Vector, Wavenumbers,
 };
 use crate::rank::Rank;
 
@@ -48,7 +48,8 @@ const NAME: &str = "correlated field";
 /// | `xi` | the modes of the grid: one number each, cut over ranks as they are |
 /// | `zero_mode` | the deviation of the mean of the field from its offset |
 /// | `fluctuations`, `slope` | height and slope of the power spectrum |
-/// | `flexibility`, `asperity`, `spectrum` | deviations from a power law: size, roughness, and two numbers of each step |
+/// | `flexibility`, `asperity`, `spectrum` | deviations from a power law: size, roughness, and two
+/// numbers of each step |
 /// | `scale`, `cutoff`, `slope` | those of a Matérn spectrum |
 ///
 /// Each is under the branches of its field and group of axes; fixed hyper-parameters have no leaf.
@@ -79,6 +80,8 @@ struct Group {
     wavenumbers: Wavenumbers,
     amplitude: Amplitude,
     modulation: Modulation,
+    /// Volume of the axes.
+    volume: f64,
 }
 
 impl std::fmt::Debug for CorrelatedField {
@@ -160,6 +163,7 @@ impl CorrelatedField {
         for (group, wavenumbers) in prior.axes.iter().zip(wavenumbers) {
             let index = wavenumbers.index(rank, &modes)?;
             let along = |a: usize| if group.axes[a] { mesh.size()[a] } else { 1.0 };
+            let volume = (0..3).map(along).product();
             let parts = Parts {
                 wavenumbers: wavenumbers.values(),
                 multiplicity: multiplicity(rank, mesh, (group, &index), wavenumbers.len())?,
@@ -167,11 +171,11 @@ impl CorrelatedField {
                 branch: &below(&[&prior.name, &group.name], ""),
                 zero: (&zero, prior.offset_std),
                 follows: !groups.is_empty(),
-                volume: (0..3).map(along).product(),
+                volume,
             };
             let amplitude = Amplitude::new(&mut rank.recorder, &group.amplitude, parts)?;
             let modulation = Modulation::new(index, amplitude.len());
-            groups.push(Group { wavenumbers, amplitude, modulation });
+            groups.push(Group { wavenumbers, amplitude, modulation, volume });
         }
         let (offset_mean, prior) = (prior.offset_mean, format!("{prior:?}"));
         Ok(CorrelatedField(Rc::new(Inner {
@@ -216,6 +220,33 @@ impl CorrelatedField {
         let at = amplitude.apply(recorder, x, &packed)?;
         let found = recorder.download(&at.amplitude, 0, amplitude.len())?;
         Ok(host_memory::collect("a spectrum", found.into_iter().map(f64::from))?)
+    }
+
+    /// Returns the [`amplitude`](Self::amplitude) of a group of axes as a model, whose target is
+    /// the vector `amplitude`: data can constrain it, and samples have its mean and deviation. Its
+    /// domain has the latent values of the field without `xi`. Blocks.
+    ///
+    /// # Errors
+    /// - [`InferenceError::Invalid`] if the field has no such group, or its amplitude is fixed.
+    pub fn amplitude_model(&self, rank: &mut Rank, group: usize) -> Result<Model, InferenceError> {
+        if group >= self.0.groups.len() {
+            return Err(invalid(format!("expected a group below {}, got {group}", self.0.groups.len())));
+        }
+        let model = AmplitudeModel::new(rank, self, group)?;
+        match model.domain().is_empty() {
+            true => Err(invalid("its amplitude is fixed, so it is no model; give a hyper-parameter a deviation")),
+            false => Ok(Model::new(model)),
+        }
+    }
+
+    /// Returns the power spectrum of a group of axes as a model, whose target is the vector
+    /// `power_spectrum`: the square of the amplitude times the volume of the axes. Blocks.
+    ///
+    /// # Errors
+    /// Same as [`amplitude_model`](Self::amplitude_model).
+    pub fn power_spectrum_model(&self, rank: &mut Rank, group: usize) -> Result<Model, InferenceError> {
+        let amplitude = self.amplitude_model(rank, group)?;
+        Ok(amplitude.power(2.0)?.scaled(self.0.groups[group].volume)?.named("power_spectrum")?)
     }
 
     /// Creates an array of modes with undefined values.
@@ -384,5 +415,119 @@ impl Linearized for At {
         }
         let mesh = modes.only().and_then(|(_, leaf)| leaf.mesh()).cloned();
         Ok(mesh.map(|mesh| ExcitedModes { leaf: xi.clone(), mesh, amplitude: Some(amplitude) }).into_iter().collect())
+    }
+}
+
+/// The amplitude at each wavenumber of a group of axes, as a function of the latent values of the
+/// field beside the excitations of modes. Every rank computes the same.
+struct AmplitudeModel {
+    signature: Signature,
+    field: CorrelatedField,
+    group: usize,
+    /// The number of each wavenumber.
+    index: Array<u32>,
+}
+
+impl AmplitudeModel {
+    /// Creates the model of a group of axes, with the leaf `amplitude`.
+    fn new(rank: &mut Rank, field: &CorrelatedField, group: usize) -> Result<Self, OperatorError> {
+        let leaves = field.0.signature.domain.leaves().filter(|(name, _)| *name != field.0.xi);
+        let domain = Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?;
+        let bins = field.0.groups[group].amplitude.len();
+        let target = Space::of("amplitude", Leaf::vector(bins))?;
+        let index = rank.gpu.array("inference::bins", bins)?;
+        rank.recorder.upload(&index, 0, &host_memory::collect("wavenumbers", 0..bins as u32)?)?;
+        Ok(AmplitudeModel {
+            signature: Signature::new("amplitude", &domain, &target),
+            field: field.clone(),
+            group,
+            index,
+        })
+    }
+
+    /// Computes the amplitude; returns the inputs of its derivatives.
+    fn value(&self, rank: &mut Rank, x: &Vector, y: &Vector) -> Result<(Array<f32>, AmplitudeAt), OperatorError> {
+        self.fits(x, y)?;
+        let inner = &self.field.0;
+        let packed = inner.packing.pack(&mut rank.recorder, x)?;
+        let at = inner.groups[self.group].amplitude.apply(&mut rank.recorder, x, &packed)?;
+        let y = y.array("amplitude")?;
+        rank.recorder.copy(&at.amplitude, 0, y, 0, y.len())?;
+        Ok((packed, at))
+    }
+}
+
+impl Differentiable for AmplitudeModel {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+        self.value(rank, x, y).map(|_| ())
+    }
+
+    fn linearize(
+        self: Rc<Self>,
+        rank: &mut Rank,
+        x: &Vector,
+        y: &mut Vector,
+    ) -> Result<Box<dyn Linearized>, OperatorError> {
+        let (packed, at) = self.value(rank, x, y)?;
+        Ok(Box::new(AmplitudeModelAt { model: self, packed, at }))
+    }
+
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+        out.text(&self.field.0.prior);
+        out.number(self.group as u64);
+        Ok(())
+    }
+
+    fn cost(&self) -> OperatorCost {
+        let amplitude = &self.field.0.groups[self.group].amplitude;
+        let [value, tangent, cotangent] = amplitude.dispatches();
+        let bytes = 4 * amplitude.len();
+        OperatorCost {
+            apply: Cost::kernels(1 + value, 8 * bytes),
+            jvp: Cost::kernels(1 + tangent, 10 * bytes),
+            vjp: Cost::kernels(3 + cotangent, 12 * bytes),
+        }
+    }
+}
+
+struct AmplitudeModelAt {
+    model: Rc<AmplitudeModel>,
+    packed: Array<f32>,
+    at: AmplitudeAt,
+}
+
+impl Linearized for AmplitudeModelAt {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+        self.model.fits(dx, dy)?;
+        let inner = &self.model.field.0;
+        let d_packed = inner.packing.pack(&mut rank.recorder, dx)?;
+        let amplitude = &inner.groups[self.model.group].amplitude;
+        let tangent = amplitude.jvp(&mut rank.recorder, (&self.packed, &self.at), (dx, &d_packed))?;
+        let dy = dy.array("amplitude")?;
+        Ok(rank.recorder.copy(&tangent, 0, dy, 0, dy.len())?)
+    }
+
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+        self.model.fits(dx, dy)?;
+        let inner = &self.model.field.0;
+        // Spectra of other groups have the cotangent 0.
+        for (name, leaf) in dx.space().leaves() {
+            if matches!(leaf.support, Support::Vector { len } if len > 1) {
+                rank.recorder.clear(dx.array(name)?);
+            }
+        }
+        let packed = inner.packing.zeros(&mut rank.recorder, dx)?;
+        let amplitude = &inner.groups[self.model.group].amplitude;
+        let (x, index) = (dy.array("amplitude")?, Some(&self.model.index));
+        // The cotangent as sums of one term each, which the kernel reads.
+        let terms = Terms { x, y: None, index, sums: amplitude.len(), batches: 1, total: 1 };
+        let sum = rank.exact_sums();
+        let (words, bits) = sum.integers(&mut rank.recorder, None, &terms)?;
+        amplitude.vjp(&mut rank.recorder, (&self.packed, &self.at), (&words, bits), (dx, &packed))?;
+        inner.packing.unpack(&mut rank.recorder, &packed, dx)
     }
 }

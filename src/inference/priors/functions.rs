@@ -66,6 +66,21 @@ pub(super) fn ln_normal(x: f64) -> f64 {
     if x < 0.0 { beyond } else { (-beyond.exp()).ln_1p() }
 }
 
+/// Returns the number of 0 or less for which [`ln_normal`] is `ln_p`, by bisection; `ln_p` is at
+/// most ln(1/2).
+pub(super) fn normal_quantile(ln_p: f64) -> f64 {
+    // The probability beyond x is less than exp(-x^2 / 2).
+    let (mut low, mut high) = (-(-2.0 * ln_p).sqrt(), 0.0);
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        if middle <= low || middle >= high {
+            break;
+        }
+        if ln_normal(middle) > ln_p { high = middle } else { low = middle }
+    }
+    high
+}
+
 /// Returns the density of a standard normal number.
 pub(super) fn normal_density(x: f64) -> f64 {
     (-x * x / 2.0).exp() / (2.0 * PI).sqrt()

@@ -10,7 +10,9 @@ use crate::operators::{
     Signature, Space, Support, Vector,
 };
 use crate::rank::Rank;
-use functions::{Chebyshev, gamma_density, ln_gamma_p_q, ln_gamma_quantile, ln_normal, normal_density};
+use functions::{
+    Chebyshev, gamma_density, ln_gamma_p_q, ln_gamma_quantile, ln_normal, normal_density, normal_quantile,
+};
 
 /// A distribution of numbers, as a function of a standard normal one: `x = quantile(Phi(xi))`.
 ///
@@ -19,7 +21,8 @@ use functions::{Chebyshev, gamma_density, ln_gamma_p_q, ln_gamma_quantile, ln_no
 /// | normal, log-normal | directly | roundings |
 /// | uniform | `erfc` by a fit | 4e-7 of the width |
 /// | Laplace | its logarithm by the same | 4e-7 of the scale and of the value |
-/// | inverse gamma | the quantile's logarithm by a fit within 8 standard deviations | 1e-5 of the value |
+/// | inverse gamma | the quantile's logarithm by a fit within 8 standard deviations | 1e-5 of the
+/// value |
 ///
 /// On the host all are in f64 with errors of rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,32 +71,34 @@ const LN_RANGE: f64 = 80.0;
 impl Prior {
     fn check(&self) -> Result<(), InferenceError> {
         let positive = |values: &[f64]| values.iter().all(|value| value.is_finite() && *value > 0.0);
-        let (is_valid, what, expected) = match *self {
-            Prior::Normal { mean, std } => (
-                mean.is_finite() && positive(&[std]),
-                format!("a normal prior of mean {mean} and standard deviation {std}"),
-                "a finite mean and a positive standard deviation",
-            ),
-            Prior::LogNormal { mean, std } => (
-                positive(&[mean, std]),
-                format!("a log-normal prior of mean {mean} and standard deviation {std}"),
-                "a positive mean and standard deviation",
-            ),
-            Prior::Uniform { low, high } => (
-                positive(&[high - low]) && low.is_finite(),
-                format!("a uniform prior from {low} to {high}"),
-                "two finite bounds, the lower one first",
-            ),
-            Prior::Laplace { scale } => {
-                (positive(&[scale]), format!("a Laplace prior of scale {scale}"), "a positive scale")
+        let (is_valid, expected) = match *self {
+            Prior::Normal { mean, std } => {
+                (mean.is_finite() && positive(&[std]), "a finite mean and a positive standard deviation")
             }
-            Prior::InverseGamma { shape, scale } => (
-                positive(&[shape, scale]),
-                format!("an inverse gamma prior of shape {shape} and scale {scale}"),
-                "a positive shape and scale",
-            ),
+            Prior::LogNormal { mean, std } => (positive(&[mean, std]), "a positive mean and standard deviation"),
+            Prior::Uniform { low, high } => {
+                (positive(&[high - low]) && low.is_finite(), "two finite bounds, the lower one first")
+            }
+            Prior::Laplace { scale } => (positive(&[scale]), "a positive scale"),
+            Prior::InverseGamma { shape, scale } => (positive(&[shape, scale]), "a positive shape and scale"),
         };
-        if is_valid { Ok(()) } else { Err(InferenceError::Invalid { what, why: format!("expected {expected}") }) }
+        if is_valid {
+            return Ok(());
+        }
+        Err(InferenceError::Invalid { what: self.described(), why: format!("expected {expected}") })
+    }
+
+    /// Returns the distribution and its parameters, for errors.
+    fn described(&self) -> String {
+        match *self {
+            Prior::Normal { mean, std } => format!("a normal prior of mean {mean} and standard deviation {std}"),
+            Prior::LogNormal { mean, std } => format!("a log-normal prior of mean {mean} and standard deviation {std}"),
+            Prior::Uniform { low, high } => format!("a uniform prior from {low} to {high}"),
+            Prior::Laplace { scale } => format!("a Laplace prior of scale {scale}"),
+            Prior::InverseGamma { shape, scale } => {
+                format!("an inverse gamma prior of shape {shape} and scale {scale}")
+            }
+        }
     }
 
     /// Returns mean and deviation of the logarithm of a log-normal number.
@@ -117,6 +122,64 @@ impl Prior {
                 if xi < 0.0 { -size } else { size }
             }
             Prior::InverseGamma { shape, scale } => scale * (-ln_gamma_quantile(shape, -xi)).exp(),
+        }
+    }
+
+    /// Returns the standard normal number of a value, the inverse of [`value`](Self::value): a fit
+    /// can start at given values. Computed in f64.
+    ///
+    /// ```
+    /// use meshloom::inference::Prior;
+    ///
+    /// let rate = Prior::Uniform { low: 2.0, high: 6.0 };
+    /// assert_eq!(rate.inverse(4.0)?, 0.0);
+    /// assert!(rate.inverse(6.5).is_err());
+    /// # Ok::<(), meshloom::inference::InferenceError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`InferenceError::Invalid`] if the value is not inside the range of the prior, or the
+    ///   prior is
+    ///   invalid.
+    pub fn inverse(&self, value: f64) -> Result<f64, InferenceError> {
+        self.check()?;
+        let range = self.range();
+        if !(range[0] < value && value < range[1]) {
+            let why = format!("expected a value above {} and below {}", range[0], range[1]);
+            return Err(InferenceError::Invalid { what: format!("value {value} of {}", self.described()), why });
+        }
+        let quantile = |ln_below: f64, ln_above: f64| match ln_below < ln_above {
+            true => normal_quantile(ln_below),
+            false => -normal_quantile(ln_above),
+        };
+        Ok(match *self {
+            Prior::Normal { mean, std } => (value - mean) / std,
+            Prior::LogNormal { mean, std } => {
+                let [mean, std] = Self::logarithm(mean, std);
+                (value.ln() - mean) / std
+            }
+            Prior::Uniform { low, high } => {
+                let [below, above] = [value - low, high - value].map(|part| part / (high - low));
+                if below == above { 0.0 } else { quantile(below.ln(), above.ln()) }
+            }
+            Prior::Laplace { scale } => {
+                let xi = normal_quantile(-value.abs() / scale - std::f64::consts::LN_2);
+                if value < 0.0 { xi } else { -xi }
+            }
+            Prior::InverseGamma { shape, scale } => {
+                let [below, above] = ln_gamma_p_q(shape, scale / value);
+                -quantile(below, above)
+            }
+        })
+    }
+
+    /// Returns the open interval of the values.
+    #[must_use]
+    pub fn range(&self) -> [f64; 2] {
+        match *self {
+            Prior::Normal { .. } | Prior::Laplace { .. } => [f64::NEG_INFINITY, f64::INFINITY],
+            Prior::LogNormal { .. } | Prior::InverseGamma { .. } => [0.0, f64::INFINITY],
+            Prior::Uniform { low, high } => [low, high],
         }
     }
 
@@ -277,5 +340,34 @@ impl Linearized for OnHostAt {
     fn vjp(&self, _rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
         fill(dx, |i| self.slopes[i] * parameters(dy)[i])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_go_back_to_their_standard_normal_numbers() {
+        for prior in [
+            Prior::Normal { mean: 3.0, std: 0.5 },
+            Prior::LogNormal { mean: 3.0, std: 0.5 },
+            Prior::Uniform { low: -1.0, high: 4.0 },
+            Prior::Laplace { scale: 2.0 },
+            Prior::InverseGamma { shape: 1.5, scale: 0.1 },
+        ] {
+            for xi in [-6.0, -2.5, -1e-3, 0.0, 0.7, 2.0, 6.0] {
+                let found = prior.inverse(prior.value(xi)).unwrap();
+                // A value beside a bound holds few digits of its distance to the bound.
+                let digits = if matches!(prior, Prior::Uniform { .. }) && xi.abs() > 5.0 { 1e-6 } else { 1e-10 };
+                assert!((found - xi).abs() < digits, "{prior:?}: {xi} {found}");
+            }
+            assert!(prior.inverse(f64::NAN).is_err() && prior.inverse(f64::INFINITY).is_err(), "{prior:?}");
+        }
+        assert!((Prior::Laplace { scale: 1.0 }.inverse(5000.0).unwrap() - 99.9).abs() < 0.2);
+        let error = Prior::Uniform { low: 2.0, high: 3.0 }.inverse(3.5).unwrap_err().to_string();
+        assert!(error.contains("value 3.5") && error.contains("above 2 and below 3"), "{error}");
+        let error = Prior::InverseGamma { shape: 1.0, scale: 1.0 }.inverse(-1.0).unwrap_err().to_string();
+        assert!(error.contains("value -1 of an inverse gamma prior") && error.contains("above 0"), "{error}");
     }
 }

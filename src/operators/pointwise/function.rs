@@ -95,16 +95,60 @@ impl Pointwise {
         Pointwise { graph, results: arguments.clone(), arguments, outputs }
     }
 
-    /// Creates `function(a, b)`, component by component.
-    pub(in crate::operators) fn componentwise(function: Binary, width: u32) -> Self {
+    /// Creates `function(a, b)`, component by component. An operand of one component counts for all
+    /// components of the other.
+    pub(in crate::operators) fn componentwise(function: Binary, widths: [u32; 2]) -> Self {
         let mut graph = Graph::default();
         let mut of = |component| {
-            let (a, b) = (graph.input(component), graph.input(width + component));
+            let at = |operand: usize| if widths[operand] == 1 { 0 } else { component };
+            let (a, b) = (graph.input(at(0)), graph.input(widths[0] + at(1)));
             graph.binary(function, a, b)
         };
-        let outputs = (0..width).map(&mut of).collect();
-        let argument = |name: &str| Argument { name: name.into(), width };
-        Pointwise { graph, arguments: vec![argument("a"), argument("b")], results: vec![argument("result")], outputs }
+        let outputs: Vec<Node> = (0..widths[0].max(widths[1])).map(&mut of).collect();
+        let argument = |(name, width): (&str, u32)| Argument { name: name.into(), width };
+        let results = vec![argument(("result", outputs.len() as u32))];
+        Pointwise { graph, arguments: ["a", "b"].into_iter().zip(widths).map(argument).collect(), results, outputs }
+    }
+
+    /// Creates `function(x, number)` of one component.
+    pub(in crate::operators) fn with_number(function: Binary, number: f64) -> Self {
+        let mut graph = Graph::default();
+        let (x, number) = (graph.input(0), graph.number(number));
+        let outputs = vec![graph.binary(function, x, number)];
+        let argument = |name: &str| vec![Argument { name: name.into(), width: 1 }];
+        Pointwise { graph, arguments: argument("x"), results: argument("result"), outputs }
+    }
+
+    /// Creates `x^exponent` of one component by products, and a quotient for a negative exponent.
+    pub(in crate::operators) fn power(exponent: i32) -> Self {
+        let mut graph = Graph::default();
+        let (mut square, mut left, mut product) = (graph.input(0), exponent.unsigned_abs(), None);
+        while left > 0 {
+            if left % 2 == 1 {
+                product = Some(product.map_or(square, |product| graph.times(product, square)));
+            }
+            left /= 2;
+            if left > 0 {
+                square = graph.times(square, square);
+            }
+        }
+        let one = graph.number(1.0);
+        let product = product.unwrap_or(one);
+        let outputs = vec![if exponent < 0 { graph.over(one, product) } else { product }];
+        let argument = |name: &str| vec![Argument { name: name.into(), width: 1 }];
+        Pointwise { graph, arguments: argument("x"), results: argument("result"), outputs }
+    }
+
+    /// Returns this function of one component applied to each of `width` components.
+    pub(in crate::operators) fn repeated(&self, width: u32) -> Self {
+        let mut graph = Graph::default();
+        let outputs = (0..width).flat_map(|component| {
+            let input = graph.input(component);
+            graph.graft(&self.graph, &[input], &self.outputs)
+        });
+        let outputs = outputs.collect();
+        let argument = |name: &str| vec![Argument { name: name.into(), width }];
+        Pointwise { graph, arguments: argument("x"), results: argument("result"), outputs }
     }
 
     /// Returns the arguments, in order.
