@@ -453,7 +453,8 @@ def optimize_kl(
         the data determine best. Reports have the energy at this temperature and chi-squared at 1.
     preconditioning : str or callable, default "fields"
         Precondition the conjugate gradients of linear samples and of the position: "fields" for
-        models with correlated fields, "always" for any model, "off" for the steps of NIFTy. With a
+        models with correlated fields and for initial conditions of simulations, "always" for any
+        model, "off" for the steps of NIFTy. With a
         preconditioner the position also stops at steps that lower the energy by less than 0.1,
         unless `kl_kwargs` has `absdelta`. Building it takes up to 209 products with the metric in
         each iteration.

@@ -46,7 +46,7 @@ const STREAM: Stream = Stream(0x7072_6563);
 pub enum Preconditioning {
     /// None. The steps are those of NIFTy.
     Off,
-    /// Models with correlated fields.
+    /// Models with correlated fields, and initial conditions of simulations.
     #[default]
     Fields,
     /// All models. Without correlated fields, up to 16 directions are preconditioned in which the

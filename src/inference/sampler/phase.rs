@@ -6,7 +6,6 @@ use super::scale::Scale;
 use crate::inference::error::InferenceError;
 use crate::inference::log_likelihood::LogLikelihood;
 use crate::inference::vector_space::{Reduction, VectorSpace};
-use crate::operators::OperatorError;
 
 /// A place and a momentum.
 pub(super) struct Phase<V> {
@@ -36,7 +35,7 @@ pub(super) struct Target<'a, S: VectorSpace> {
 /// Returns `None` for a result that is NaN or infinite.
 pub(super) fn finite<T>(found: Result<T, InferenceError>) -> Result<Option<T>, InferenceError> {
     match found {
-        Err(InferenceError::NotFinite { .. } | InferenceError::Operators(OperatorError::NotFinite { .. })) => Ok(None),
+        Err(InferenceError::NotFinite { .. }) => Ok(None),
         found => found.map(Some),
     }
 }
