@@ -454,10 +454,9 @@ def optimize_kl(
     preconditioning : str or callable, default "fields"
         Precondition the conjugate gradients of linear samples and of the position: "fields" for
         models with correlated fields and for initial conditions of simulations, "always" for any
-        model, "off" for the steps of NIFTy. With a
-        preconditioner the position also stops at steps that lower the energy by less than 0.1,
-        unless `kl_kwargs` has `absdelta`. Building it takes up to 209 products with the metric in
-        each iteration.
+        model, "off" for the steps of NIFTy. With a preconditioner the position also stops at steps
+        that lower the energy by less than 0.1, unless `kl_kwargs` has `absdelta`. Building it takes
+        up to 209 products with the metric in each iteration.
     curvature : str or callable, default "sample_average"
         Metric of the steps of the position. With "at_position" a product takes one application of
         the metric instead of one for each sample, and groups exchange gradients only. The minimum

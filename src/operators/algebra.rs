@@ -325,11 +325,13 @@ fn pair(
     (first, a): (&str, &Leaf),
     (second, b): (&str, &Leaf),
 ) -> Result<PointwiseMap, OperatorError> {
-    let takes_complex = match (function, [a, b].map(|leaf| leaf.values == Values::Complex)) {
-        (_, [false, false]) | (Binary::Add | Binary::Sub, [true, true]) => true,
-        (Binary::Mul | Binary::Div, [true, false]) | (Binary::Mul, [false, true]) => true,
-        _ => false,
-    };
+    let takes_complex = matches!(
+        (function, [a, b].map(|leaf| leaf.values == Values::Complex)),
+        (_, [false, false])
+            | (Binary::Add | Binary::Sub, [true, true])
+            | (Binary::Mul | Binary::Div, [true, false])
+            | (Binary::Mul, [false, true])
+    );
     if !takes_complex {
         let why = format!("it is {a}, and the other operand is {b}; write the {name} as a pointwise function");
         return Err(OperatorError::Fit { operator: name.into(), leaf: first.into(), why });

@@ -107,6 +107,17 @@ fn initial_conditions_are_found_alike_on_any_ranks_and_after_a_kill() {
     reconstruct(&data, &killed, &words).words(&["--resume"]).run().is_error("a broken state", 1, &["state.npz"]);
     assert!(results(&killed) == first, "what was there stays");
 
+    // Draws of chains take the place of samples.
+    let drawn = scratch.join("drawn");
+    let chains = "--sampler mclmc --sampler-steps 4 --warmup 30 --draws 40 --thinning 10 --chains 2";
+    let outcome = reconstruct(&data, &drawn, &format!("{words} {chains}")).on(Ranks::Threads(2)).run();
+    assert!(outcome.status.success(), "{outcome:#?}");
+    assert_eq!(read(&drawn.join("samples.npy"), &[8, 8, 8, 8]).len(), 8 * 512);
+    let found = report(&drawn);
+    assert_eq!((&found["chains"]["kept"], &found["samples"]), (&4.into(), &8.into()));
+    let error = found["agreement"]["error_over_std"].as_f64().unwrap();
+    assert!((0.7..1.5).contains(&error), "{error}");
+
     // Without samples their files go.
     reconstruct(&data, &out, &format!("--noise {sigma} --map-only")).succeeds();
     let names: Vec<_> = results(&out).into_iter().map(|(path, _)| path).collect();
