@@ -25,8 +25,7 @@ Examples
 >>> maker.set_amplitude_total_offset(1.0, (0.3, 0.1))
 >>> maker.add_fluctuations(32, 1 / 32, fluctuations=(1.0, 0.3), loglogavgslope=(-4.0, 0.5))
 >>> sky = maker.finalize()
->>> text = "fn rate(field: f32) -> f32 { return exp(field); }"
->>> rate = sky.then(op.pointwise(text, "rate", sky.target, "rate"))
+>>> rate = op.exp(sky)
 >>> counts = np.random.default_rng(1).poisson(np.asarray(rate(rate.random(seed=2))))
 >>> likelihood = mi.Poissonian(counts).amend(rate)
 >>> samples, reports = mi.optimize_kl(

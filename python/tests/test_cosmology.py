@@ -86,8 +86,8 @@ def test_errors_of_callbacks_and_parameters_come_through():
     with pytest.raises(ValueError):
         meshloom.simulate(8, noise=np.full((8, 8, 8), np.nan))
     assert meshloom.simulate(4, box=32.0, steps=1, seed=2**64 - 1).a == 1.0
-    # A run as a model is a function of its noise, and has its end alone.
-    for unknown in [dict(seed=3), dict(snapshots=[0.5]), dict(noise=np.zeros((8, 8, 8)))]:
+    # A run as a model is a function of its noise.
+    for unknown in [dict(seed=3), dict(noise=np.zeros((8, 8, 8)))]:
         with pytest.raises(TypeError, match=next(iter(unknown))):
             op.simulation(8, 16, 32.0, **unknown)
 

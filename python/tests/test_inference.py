@@ -356,7 +356,7 @@ def test_a_state_of_other_data_is_an_error(tmp_path):
         again, _ = mi.optimize_kl(mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(model), **fit)
     assert np.array_equal(np.asarray(first.pos), np.asarray(again.pos))
     for data, noise, what in [([1.0, 2.0, -3.0, 4.0], 1.0, "data"), ([1.0, 2.0, 3.0, 4.0], 0.1, "noise")]:
-        with pytest.raises(meshloom.Error, match=f"another fit, whose {what}"):
+        with pytest.raises(meshloom.Error, match=f"another posterior, whose {what}"):
             mi.optimize_kl(mi.Gaussian(data, noise).amend(model), **fit)
 
 
@@ -409,7 +409,7 @@ def test_a_state_of_another_fit_is_refused_by_name(tmp_path):
         mi.optimize_kl(first, odir=tmp_path / name, **fit)
         before = (tmp_path / name / "state.npz").read_bytes()
         for what, other in others:
-            with pytest.raises(meshloom.Error, match=f"another fit, whose {what}"):
+            with pytest.raises(meshloom.Error, match=f"another posterior, whose {what}"):
                 mi.optimize_kl(other, odir=tmp_path / name, **{**fit, "n_total_iterations": 2})
         assert (tmp_path / name / "state.npz").read_bytes() == before
         # The same again, and nothing left to do.
@@ -969,10 +969,10 @@ def test_priors_have_arrays_of_parameters_and_inverses():
         mi.UniformPrior(2.0, 6.0, op.vector(2)).inverse([3.0, 7.0])
 
 
-def test_five_cosmological_parameters_have_a_prior_each():
+def test_seven_cosmological_parameters_have_a_prior_each():
     run = op.simulation(8, 8, 64.0, steps=2, window="tsc", with_cosmology=True)
-    mean, std = run.own_cosmology, np.array([0.02, 0.002, 0.03, 0.01, 1e-10])
-    theta = mi.NormalPrior(mean, std, op.Space(theta=op.parameters(5)), "cosmology")
+    mean, std = run.own_cosmology, np.array([0.02, 0.002, 0.03, 0.01, 1e-10, 0.05, 0.1])
+    theta = mi.NormalPrior(mean, std, op.Space(theta=op.parameters(7)), "cosmology")
     noise = mi.NormalPrior(0.0, 1.0, op.Space(white_noise=op.cells((8, 8, 8), size=64.0)))
     model = theta.zip(noise).then(run)
     x = {"theta": theta.inverse(mean + 0.5 * std), "white_noise": np.random.default_rng(3).normal(size=(8, 8, 8))}
@@ -981,10 +981,10 @@ def test_five_cosmological_parameters_have_a_prior_each():
     assert np.allclose(model(x), run(truth), rtol=1e-5)
     likelihood = mi.Gaussian(np.ones((8, 8, 8)), 0.3).amend(model)
     gradient = likelihood.value_and_grad(x)[1]["theta"]
-    for at in (0, 4):
+    for at in (0, 4, 5):
         energies = []
         for sign in (1, -1):
-            moved = {**x, "theta": x["theta"] + sign * 0.25 * (np.arange(5) == at)}
+            moved = {**x, "theta": x["theta"] + sign * 0.25 * (np.arange(7) == at)}
             energies.append(likelihood(moved))
         assert np.isclose((energies[0] - energies[1]) / 0.5, gradient[at], rtol=0.03), at
 
