@@ -189,7 +189,7 @@ fn draws_have_the_moments_of_a_correlated_gaussian() {
     {
         let (problem, mean, covariance) = correlated(n);
         let mut host = Host::new((0..n).map(|i| (format!("{i:02}"), 1)));
-        let drawn = draw(&problem, &mut host, &SamplerOptions::new(algorithm, 300, 1000).seed(3));
+        let drawn = draw(&problem, &mut host, &SamplerOptions::new(algorithm, 200, 400).seed(3));
         assert_eq!(drawn.divergent, 0, "{algorithm:?}");
         for (number, mean) in mean.iter().enumerate() {
             drawn.check(number, *mean, covariance[number][number], bias, &format!("{algorithm:?}"));
@@ -215,7 +215,7 @@ fn funnel(x: &[f64]) -> (f64, Vec<f64>) {
 fn draws_reach_both_ends_of_a_funnel() {
     let likelihood = Given { count: 5, density: funnel };
     let algorithm = Algorithm::Nuts { acceptance: 0.95, depth: 10 };
-    let drawn = draw(&likelihood, &mut Host::new([("x", 5)]), &SamplerOptions::new(algorithm, 1000, 2000).seed(1));
+    let drawn = draw(&likelihood, &mut Host::new([("x", 5)]), &SamplerOptions::new(algorithm, 500, 1500).seed(1));
     drawn.check(0, 0.0, 1.0, 0.0, "funnel");
     // The others have the variance of exp of a standard normal number.
     drawn.check(1, 0.0, 0.5_f64.exp(), 0.0, "funnel");
@@ -361,7 +361,7 @@ fn chains_have_the_same_bits_for_every_number_of_groups_and_ranks() {
         assert_eq!(one.len(), 4);
         assert!(one.iter().all(|(_, energies)| energies.len() >= 24 && energies[0] != energies[23]));
         assert_ne!(one[0].1, one[1].1);
-        for (groups, ranks) in [(1, 2), (2, 1), (4, 2)] {
+        for (groups, ranks) in [(1, 2), (4, 1)] {
             assert_eq!(run(groups, ranks), one, "{algorithm:?}: {groups} groups of {ranks}");
         }
         // A state of one rank goes on in two groups of two.

@@ -278,26 +278,24 @@ pub struct Draws<S: VectorSpace> {
 /// the likelihood must be the same.
 ///
 /// ```
-/// use meshloom::inference::{Algorithm, Likelihood, Sampler, SamplerOptions, SampleGroups, VectorSpace};
-/// # use meshloom::inference::Data;
-/// # use meshloom::operators::{Leaf, Model, Space, Vector};
+/// use meshloom::inference::{Algorithm, Data, Likelihood, NoiseLevel, SampleGroups, Sampler, SamplerOptions};
+/// use meshloom::operators::{Leaf, Model, Space, Vector};
 ///
-/// # meshloom::launch(|rank| {
-/// // Two numbers, each measured as 1 with a standard deviation of 1.
-/// let model = Model::identity(&Space::of("x", Leaf::vector(2))?)?;
-/// let mut data = Vector::new(&rank.gpu, model.target())?;
-/// data.set(&mut rank.recorder, "x", &[1.0, 1.0])?;
-/// let likelihood = Likelihood::gaussian(rank, Data::new(data), 1.0)?.amend(&model)?;
-/// let latent = likelihood.latent(rank)?;
-/// let start = rank.zeros(&latent)?;
-/// let options = SamplerOptions::new(Algorithm::nuts(), 100, 200).chains(2);
-/// let groups = SampleGroups::one(&rank.comm);
-/// let draws = Sampler::new(rank, &likelihood, &groups, &[start], &options)?.finish(rank)?;
-/// assert_eq!(draws.samples.count(), 400);
-/// let mean = draws.samples.position.get(&mut rank.recorder, "x")?;
-/// assert!((mean[0] - 0.5).abs() < 0.3, "{mean:?}");
-/// # Ok::<(), meshloom::Error>(())
-/// # })?;
+/// meshloom::run(|rank| {
+///     // Two numbers, each measured as 1 with a standard deviation of 1.
+///     let leaf = Leaf::vector(2);
+///     let model = Model::identity(&Space::of("x", leaf.clone())?)?;
+///     let data = Data { name: "x", leaf: &leaf, values: &[1.0, 1.0], mask: None };
+///     let likelihood = Likelihood::gaussian(rank, &data, NoiseLevel::Uniform(1.0))?.amend(&model)?;
+///     let start = Vector::zeros(&mut rank.recorder, likelihood.domain())?;
+///     let options = SamplerOptions::new(Algorithm::nuts(), 100, 200).chains(2);
+///     let groups = SampleGroups::one(&rank.comm);
+///     let draws = Sampler::new(rank, &likelihood, &groups, &[start], &options)?.finish(rank)?;
+///     assert_eq!(draws.samples.count(), 400);
+///     let mean = draws.samples.position.get(&mut rank.recorder, "x")?;
+///     assert!((mean[0] - 0.5).abs() < 0.3, "{mean:?}");
+///     Ok(())
+/// })?;
 /// # Ok::<(), meshloom::Error>(())
 /// ```
 pub struct Sampler<S: VectorSpace, L> {
