@@ -91,6 +91,9 @@ class Chains(Samples):
 
     def _inputs(self, model, draw):
         """Return the leaves of a draw that a model takes."""
+        missing = set(dict(model.domain)) - set(draw) if isinstance(draw, dict) else ()
+        if missing:
+            raise ValueError(f"model: the draws have no {sorted(missing)}, but {sorted(draw)}")
         return {name: draw[name] for name in dict(model.domain)} if isinstance(draw, dict) else draw
 
     def _diagnostics(self, model, which):

@@ -34,6 +34,16 @@ def test_draws_follow_the_posterior(options):
     assert np.allclose(chains.draws(model), draws * [1, 3], rtol=1e-6)
 
 
+def test_models_of_other_leaves_are_refused():
+    space = op.Space(a=op.cells(2), b=op.cells(2))
+    both = op.pointwise("fn f(a: f32, b: f32) -> f32 { return a + b; }", "f", space, "y")
+    chains = mi.sample(mi.Gaussian([2.0, 6.0]).amend(both), n_warmup=0, n_draws=1, n_chains=1)
+    other = op.pointwise("fn f(a: f32, c: f32) -> f32 { return a + c; }", "f", op.Space(a=op.cells(2), c=op.cells(2)), "y")
+    assert chains.draws(both).shape == (1, 1, 2)
+    with pytest.raises(ValueError, match=r"the draws have no \['c'\], but \['a', 'b'\]"):
+        chains.draws(other)
+
+
 def test_chains_are_the_same_on_any_ranks_and_groups():
     def run(comm, groups):
         comm = mi.sample_groups(comm, groups)

@@ -5,8 +5,8 @@
 // the least part of the greatest value of all ranks that params.local.w bits have. Sums of integers
 // do not depend on their order, so that the mesh is the same for any number of ranks.
 //
-// With `tangent` a particle's value is how far it moves, and what is painted is by how much a unit
-// that it carries changes: the movement times the gradient of the weight. With `in_cells` too, the
+// With `tangent` a particle's value is how far it moves, and what is painted is the change of the
+// share that a cell gets: the movement times the gradient of the weight. With `in_cells` too, the
 // movement counts in cells, times what the particle carries, and the change of that is a fourth
 // value.
 //

@@ -1,5 +1,5 @@
-// Cells of particles of a periodic box that a vector each describes, their offsets from the nodes
-// of the cells, and the ranks that own the cells.
+// Finds the cells of particles in a periodic box, their offsets from the nodes of these cells, and
+// the ranks of these cells. Each particle is described by a vector.
 //
 // Vectors are positions, or with `lattice` displacements from the sites of a lattice; both in box
 // units, of any size below 2^22 cells. Cells per length are the sum of `per_cell` and `rest`, so

@@ -274,6 +274,11 @@ fn bad_options_and_starts_are_refused() {
     assert!(text.contains("thinning: expected at least 1"), "{text}");
     let text = refused(&[vec![0.0; 3], vec![0.0; 3]], options(Algorithm::nuts()));
     assert!(text.contains("2 starts are given; expected 1, or one for each of 4 chains"), "{text}");
+    let one_number = Given { count: 1, density: |x| (x[0] * x[0] / 2.0, x.to_vec()) };
+    let options_of_one = options(Algorithm::mclmc(1)).chains(1);
+    let found = Sampler::new(&mut Host::new([("x", 1)]), &one_number, &groups, &[vec![0.5]], &options_of_one);
+    let text = found.map(|_| ()).unwrap_err().to_string();
+    assert!(text.contains("MCLMC needs at least 2 latent values, got 1"), "{text}");
     let text = refused(&[vec![f64::NAN; 3]], options(Algorithm::nuts()).chains(1));
     assert!(text.contains("the start of chain 0"), "{text}");
 }

@@ -105,8 +105,8 @@ impl<V> Moments<V> {
         space.multiply((count - 1.0) / count, [&distance, &distance], 1.0, &mut self.squares)
     }
 
-    /// Returns the root of the variance, drawn toward `scale` by as much as a few draws weigh, so
-    /// that chance does not make a scale small.
+    /// Returns the root of the variance, averaged with `scale`, which weighs as much as a few
+    /// draws: the variance of few draws may be far too small.
     pub fn scale<S: VectorSpace<Vector = V>>(&self, space: &mut S, scale: &V) -> Result<V, InferenceError> {
         const WEIGHT: f64 = 5.0;
         let count = f64::from(self.count);

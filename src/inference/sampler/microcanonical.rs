@@ -160,6 +160,9 @@ impl<V> Flight<V> {
         let reached = energy + places / 2.0;
         let second = Kick::new(step, square, along / own.sqrt(), n);
         let error = reached - potential + first.change + second.change;
+        if !error.is_finite() {
+            return Ok(None);
+        }
         // u'' = a g + b u of length 1, then u = (u'' + c z) / length.
         let (a, b) = (second.of_gradient, second.of_direction / own.sqrt());
         let c = (((2.0 * step / length).exp() - 1.0) / n).sqrt();

@@ -12,6 +12,7 @@
 mod adaptation;
 mod hamiltonian;
 mod microcanonical;
+mod options;
 mod phase;
 mod random;
 mod scale;
@@ -25,6 +26,7 @@ use std::rc::Rc;
 use adaptation::{DualAverage, EnergyAverage, Moments, windows};
 use hamiltonian::{Moved, hmc, nuts};
 use microcanonical::Flight;
+pub use options::{Algorithm, SamplerOptions};
 use phase::{Phase, Target};
 use random::Uniforms;
 use scale::Scale;
@@ -37,169 +39,6 @@ use super::samples::Samples;
 use super::state::{Existing, StateFile};
 use super::vector_space::{Stream, VectorSpace};
 use crate::timeline;
-
-/// The algorithm of a chain.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Algorithm {
-    /// The No-U-Turn Sampler (Hoffman & Gelman 2014; Betancourt 2017): trajectories that end where
-    /// they turn back.
-    Nuts {
-        /// Mean acceptance that the step size aims at, between 0 and 1.
-        acceptance: f64,
-        /// Maximum number of doublings of a trajectory, which has at most `2^depth` steps. A chain
-        /// holds about 8 vectors for each.
-        depth: u32,
-    },
-    /// Hamiltonian Monte Carlo (Duane et al. 1987).
-    Hmc {
-        /// Mean acceptance that the step size aims at, between 0 and 1.
-        acceptance: f64,
-        /// Mean number of steps of a trajectory; each has between 1 and `2 steps - 1`, so that none
-        /// returns to its start every time.
-        steps: u32,
-    },
-    /// Microcanonical Langevin Monte Carlo without acceptance (Robnik et al. 2023), for many latent
-    /// values. Draws have a small bias that falls with `energy_variance`.
-    Mclmc {
-        /// Variance of the energy's error in each step, per latent value.
-        energy_variance: f64,
-        /// Number of steps of a draw.
-        steps: u32,
-        /// Distance in standard deviations after which a direction is forgotten; the root of the
-        /// number of latent values if `None`.
-        length: Option<f64>,
-    },
-}
-
-impl Default for Algorithm {
-    fn default() -> Self {
-        Algorithm::nuts()
-    }
-}
-
-impl Algorithm {
-    /// Creates the No-U-Turn Sampler with an acceptance of 0.8 and up to 10 doublings.
-    #[must_use]
-    pub fn nuts() -> Self {
-        Algorithm::Nuts { acceptance: 0.8, depth: 10 }
-    }
-
-    /// Creates Hamiltonian Monte Carlo with an acceptance of 0.8.
-    #[must_use]
-    pub fn hmc(steps: u32) -> Self {
-        Algorithm::Hmc { acceptance: 0.8, steps }
-    }
-
-    /// Creates microcanonical Langevin Monte Carlo with an energy variance of 5e-4, the published
-    /// choice.
-    #[must_use]
-    pub fn mclmc(steps: u32) -> Self {
-        Algorithm::Mclmc { energy_variance: 5e-4, steps, length: None }
-    }
-
-    fn check(&self) -> Result<(), InferenceError> {
-        let wrong = |option: &str, why: String| Err(InferenceError::options(option, why));
-        match *self {
-            Algorithm::Nuts { acceptance, .. } | Algorithm::Hmc { acceptance, .. }
-                if !(acceptance > 0.0 && acceptance < 1.0) =>
-            {
-                wrong("acceptance", format!("expected a number between 0 and 1, got {acceptance}"))
-            }
-            Algorithm::Nuts { depth, .. } if !(1..=20).contains(&depth) => {
-                wrong("depth", format!("expected 1 to 20, got {depth}"))
-            }
-            Algorithm::Hmc { steps, .. } | Algorithm::Mclmc { steps, .. } if !(1..=1 << 20).contains(&steps) => {
-                wrong("steps", format!("expected 1 to 1048576, got {steps}"))
-            }
-            Algorithm::Mclmc { energy_variance, .. } if !(energy_variance > 0.0 && energy_variance.is_finite()) => {
-                wrong("energy_variance", format!("expected a positive number, got {energy_variance}"))
-            }
-            Algorithm::Mclmc { length: Some(length), .. } if !(length > 0.0 && length.is_finite()) => {
-                wrong("length", format!("expected a positive number, got {length}"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The options of a [`Sampler`], the same on all ranks of all groups.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SamplerOptions {
-    /// The algorithm.
-    pub algorithm: Algorithm,
-    /// Number of chains of all groups.
-    pub chains: u32,
-    /// Number of draws of each chain that adapt it and are not draws of the posterior.
-    pub warmup: u32,
-    /// Number of draws of each chain after that.
-    pub draws: u32,
-    /// Number of draws from one that is kept to the next, for [`Sampler::finish`]; `None` keeps
-    /// none. Kept draws stay on the device.
-    pub thinning: Option<u32>,
-    /// Seed of all random numbers.
-    pub seed: u64,
-    /// Directory in which chains save their state, in one file that is whole at any time.
-    pub directory: Option<PathBuf>,
-    /// The use of a state that is in the directory.
-    pub existing: Existing,
-    /// Number of draws from one state to the next, those of the warm-up included. A state has all
-    /// kept draws, and groups wait for each other to write it; the last draw writes one, too.
-    pub save_every: u32,
-}
-
-impl SamplerOptions {
-    /// Creates the options of 4 chains with seed 0 that keep all draws.
-    #[must_use]
-    pub fn new(algorithm: Algorithm, warmup: u32, draws: u32) -> Self {
-        SamplerOptions {
-            algorithm,
-            chains: 4,
-            warmup,
-            draws,
-            thinning: Some(1),
-            seed: 0,
-            directory: None,
-            existing: Existing::Refuse,
-            save_every: 100,
-        }
-    }
-
-    /// Sets the directory of the state, and what to do with a state that is there.
-    #[must_use]
-    pub fn state(mut self, directory: impl Into<PathBuf>, existing: Existing) -> Self {
-        (self.directory, self.existing) = (Some(directory.into()), existing);
-        self
-    }
-
-    /// Sets [`save_every`](Self::save_every).
-    #[must_use]
-    pub fn save_every(mut self, draws: u32) -> Self {
-        self.save_every = draws;
-        self
-    }
-
-    /// Sets [`thinning`](Self::thinning).
-    #[must_use]
-    pub fn thinning(mut self, thinning: impl Into<Option<u32>>) -> Self {
-        self.thinning = thinning.into();
-        self
-    }
-
-    /// Sets [`chains`](Self::chains).
-    #[must_use]
-    pub fn chains(mut self, chains: u32) -> Self {
-        self.chains = chains;
-        self
-    }
-
-    /// Sets [`seed`](Self::seed).
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-}
 
 /// Statistics of a draw.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -305,7 +144,7 @@ pub struct Sampler<S: VectorSpace, L> {
     /// The chains of this group.
     chains: Vec<Chain<S>>,
     state: Option<StateFile>,
-    /// Draws that are done, with those of the warm-up.
+    /// Number of draws of each chain so far; draws of the warm-up count.
     done: u32,
 }
 
@@ -388,6 +227,11 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let open = |directory: &PathBuf| StateFile::new((directory, "chains.npz"), *existing, groups, identity, *seed);
         let state = directory.as_ref().map(open).transpose()?;
         let (groups, options) = (groups.clone(), options.clone());
+        let count = space.len(&starts[0]);
+        if matches!(options.algorithm, Algorithm::Mclmc { .. }) && count < 2 {
+            let why = format!("MCLMC needs at least 2 latent values, got {count}; take NUTS");
+            return Err(InferenceError::options("algorithm", why));
+        }
         let mut sampler = Sampler { likelihood, groups, options, chains: Vec::new(), state: None, done: 0 };
         if let Some(state) = state {
             let is_found = *existing == Existing::Resume && sampler.load(space, &state, &starts[0])?;
@@ -408,7 +252,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         Stream::new(self.options.seed, self.done, chain, kind)
     }
 
-    /// Returns the number of draws of each chain, with those of the warm-up.
+    /// Returns the number of draws of each chain at the end; draws of the warm-up count.
     fn total(&self) -> u32 {
         self.options.warmup.saturating_add(self.options.draws)
     }
@@ -522,7 +366,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     /// Moves each chain of this group to its next draw; returns `None` after the last one.
     /// Collective over the ranks of the group; groups wait for each other only to save a state.
     ///
-    /// Blocks twice for each gradient. After an error chains are where the last draw left them.
+    /// Blocks twice for each gradient. After an error some chains may have moved: do not go on, or
+    /// go on from the state.
     ///
     /// # Errors
     /// - Errors of the likelihood, the ranks and files.
@@ -593,31 +438,27 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     fn move_one(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
         let is_warmup = self.done < self.options.warmup;
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+        if let Algorithm::Mclmc { energy_variance, steps, length } = self.options.algorithm {
+            self.fly(space, chain, is_warmup, (energy_variance, steps, length))?;
+            return if is_warmup { self.adapt(space, chain) } else { Ok(()) };
+        }
         let uniforms = &mut Uniforms::new(self.stream(chain.number, CHOICES));
-        match self.options.algorithm {
-            Algorithm::Mclmc { energy_variance, steps, length } => {
-                self.fly(space, chain, is_warmup, (energy_variance, steps, length))?;
+        let mut momentum = space.like(&chain.place.x)?;
+        space.white_noise(self.stream(chain.number, MOMENTUM), &mut momentum)?;
+        let start = Rc::new(target.with_momentum(space, &chain.place, momentum)?);
+        let moved = match self.options.algorithm {
+            Algorithm::Nuts { depth, .. } => nuts(space, &target, &start, (chain.step, depth), uniforms)?,
+            Algorithm::Hmc { steps, .. } | Algorithm::Mclmc { steps, .. } => {
+                let steps = 1 + (uniforms.next() * f64::from(2 * steps - 1)) as u32;
+                hmc(space, &target, &start, (chain.step, steps), uniforms)?
             }
-            Algorithm::Nuts { .. } | Algorithm::Hmc { .. } => {
-                let mut momentum = space.like(&chain.place.x)?;
-                space.white_noise(self.stream(chain.number, MOMENTUM), &mut momentum)?;
-                let start = Rc::new(target.with_momentum(space, &chain.place, momentum)?);
-                let moved = match self.options.algorithm {
-                    Algorithm::Hmc { steps, .. } => {
-                        let steps = 1 + (uniforms.next() * f64::from(2 * steps - 1)) as u32;
-                        hmc(space, &target, &start, (chain.step, steps), uniforms)?
-                    }
-                    Algorithm::Nuts { depth, .. } => nuts(space, &target, &start, (chain.step, depth), uniforms)?,
-                    Algorithm::Mclmc { .. } => return Ok(()),
-                };
-                let Moved { place, acceptance, gradients, depth, is_divergent } = moved;
-                let (energy, step) = (place.potential, chain.step);
-                chain.statistics = DrawStatistics { energy, acceptance, step, gradients, depth, is_divergent };
-                chain.place = place;
-                if let (true, StepAverage::Acceptance(average)) = (is_warmup, &mut chain.average) {
-                    chain.step = average.next(acceptance);
-                }
-            }
+        };
+        let Moved { place, acceptance, gradients, depth, is_divergent } = moved;
+        let (energy, step) = (place.potential, chain.step);
+        chain.statistics = DrawStatistics { energy, acceptance, step, gradients, depth, is_divergent };
+        chain.place = place;
+        if let (true, StepAverage::Acceptance(average)) = (is_warmup, &mut chain.average) {
+            chain.step = average.next(acceptance);
         }
         if is_warmup { self.adapt(space, chain) } else { Ok(()) }
     }

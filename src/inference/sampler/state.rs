@@ -110,7 +110,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         }
         if let Some((name, _)) = names.iter().zip(head.iter().zip(&own)).find(|(_, (theirs, own))| theirs != own) {
             return Err(file.wrong(format!(
-                "its chains have another {name}; give the same options, another directory, or start anew"
+                "its chains have another {name}; give the same options or another directory, or start again"
             )));
         }
         file.check_identity(&integers("identity")?)?;
