@@ -89,7 +89,7 @@ impl Algorithm {
     }
 }
 
-/// The options of a [`Sampler`], the same on all ranks of all groups.
+/// The options of a [`Sampler`](super::Sampler), the same on all ranks of all groups.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SamplerOptions {
@@ -101,8 +101,8 @@ pub struct SamplerOptions {
     pub warmup: u32,
     /// Number of draws of each chain after that.
     pub draws: u32,
-    /// Number of draws from one that is kept to the next, for [`Sampler::finish`]; `None` keeps
-    /// none. Kept draws stay on the device.
+    /// Number of draws from one that is kept to the next; `None` keeps none. Kept draws stay on
+    /// the device, until [`Sampler::finish`](super::Sampler::finish) returns them.
     pub thinning: Option<u32>,
     /// Seed of all random numbers.
     pub seed: u64,
