@@ -19,7 +19,7 @@ def given(described, values, comm):
         if len(names) != 1:
             raise TypeError(f"field: expected a dictionary of {names}, got one array")
         values = {names[0]: values}
-    if set(values) != set(names):
+    if not set(names) <= set(values):
         raise ValueError(f"field: expected the leaves {names}, got {sorted(values)}")
     return [_given_one(native, shape, values[native[0]], comm) for native, shape in described]
 
@@ -101,9 +101,13 @@ def result(fields, arrays):
 
 def _check_grids(gives, takes):
     """Raise an error for grids of other shapes or sizes than a model gives, naming both."""
+
+    def long_sides(leaf):
+        return [side for n, side in zip(leaf.shape, leaf.size) if n != 1]
+
     pairs = zip(gives.items(), takes.values()) if len(gives) == len(takes) == 1 else (((name, gives[name]), leaf) for name, leaf in takes.items() if name in gives)
     for (name, one), other in pairs:
-        if one.size and other.size and (long_axes(one.shape), one.size) != (long_axes(other.shape), other.size):
+        if one.size and other.size and (long_axes(one.shape), long_sides(one)) != (long_axes(other.shape), long_sides(other)):
             said = [f"{leaf} with sides {leaf.size}" for leaf in (one, other)]
             raise ValueError(f"`{name}`: the model gives {said[0]}, the next one takes {said[1]}; create both on one space, such as `model.target`")
 
@@ -288,8 +292,8 @@ class Model:
 
     Notes
     -----
-    A field is an array, or a dictionary of arrays for several leaves. Axes of length 1 may be left
-    out, and a flat array of the right length is accepted. Models compute in float32 on the device;
+    A field is an array, or a dictionary of arrays by name, which may have leaves of other models
+    too. Axes of length 1 may be left out, and a flat array of the right length is accepted. Models compute in float32 on the device;
     their results are `meshloom.Array`. All methods are collective with the `comm` of the model.
 
     Examples
@@ -618,6 +622,9 @@ class Model:
         """
 
         def renamed():
+            for pairs, what in ((domain, "domain"), (target, "target")):
+                if not isinstance(pairs, (collections.abc.Mapping, type(None))):
+                    raise TypeError(f'{what}: expected new names by present ones, such as {{"x": "field"}}, got {pairs!r}')
             sides = [list((pairs or {}).items()) for pairs in (domain, target)]
             for old, new in [*sides[0], *sides[1]]:
                 if not isinstance(old, str) or not isinstance(new, str):

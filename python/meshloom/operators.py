@@ -569,9 +569,11 @@ def reshape(space, target, comm=None):
     """
     own, places = space_of(space), space_of(target)
     (_, source), (result, wanted) = own._only("a reshape"), places._only("a reshape")
+    if wanted.kind not in ("vector", "cells") or wanted.complex or wanted.components != 1:
+        raise ValueError(f"target: expected a real vector, or real cells of one component, got {wanted}")
+    flat = _flat(own, comm)
     if np.prod(source.shape) != np.prod(wanted.shape):
         raise ValueError(f"target: expected {np.prod(source.shape)} values as in {source}, got {wanted}")
-    flat = _flat(own, comm)
     if wanted.kind == "vector":
         return flat.rename({name: result for name in flat.target if name != result})
     axes = range(len(wanted.shape))
@@ -616,22 +618,85 @@ def pad(space, widths, adjoint=False, comm=None):
     [2.0, 3.0]
     """
     own = space_of(space)
-    name, leaf = own._only("a pad")
+    name, leaf, pairs = _widths(own, "pad", widths)
+    larger = Space({name: _resized(leaf, [n + before + after for n, (before, after) in zip(leaf.shape, pairs)])})
+    return _cropped(larger, own, pairs, comm) if adjoint else _padded(own, larger, pairs, comm)
+
+
+def crop(space, widths, adjoint=False, comm=None):
+    """Create the part of a grid that is left without cells at its ends.
+
+    Parameters
+    ----------
+    space : Space
+        Domain: one real leaf of cells of one component.
+    widths : int, tuple of int, or sequence of tuple of int
+        Cells to leave out before and after, for all axes or one pair for each, as in `pad`.
+    adjoint : bool, default False
+        Create the adjoint, which pads the smaller grid with 0.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the cells each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If `widths` does not fit the axes, is negative, or leaves no cell.
+
+    Notes
+    -----
+    Collective with `comm`. Every rank holds a vector of all values of the smaller grid. Cells keep
+    their size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> np.asarray(op.crop(op.cells(5), (1, 2))([1.0, 2.0, 3.0, 4.0, 5.0])).tolist()
+    [2.0, 3.0]
+    """
+    own = space_of(space)
+    name, leaf, pairs = _widths(own, "crop", widths)
+    shape = [n - before - after for n, (before, after) in zip(leaf.shape, pairs)]
+    if min(shape) < 1:
+        raise ValueError(f"widths: expected to leave 1 cell or more along each axis of {leaf}, got {widths!r}")
+    smaller = Space({name: _resized(leaf, shape)})
+    return _padded(smaller, own, pairs, comm) if adjoint else _cropped(own, smaller, pairs, comm)
+
+
+def _widths(space, what, widths):
+    """Return name and leaf of a grid, and the pairs of widths at the ends of its axes."""
+    name, leaf = space._only(f"a {what}")
     if leaf.kind != "cells" or leaf.complex or leaf.components != 1:
         raise ValueError(f"space: expected real cells of one component, got {leaf}")
     pairs = np.asarray(widths)
     if pairs.dtype.kind not in "iu" or np.any(pairs < 0) or pairs.shape not in ((), (2,), (len(leaf.shape), 2)):
         raise ValueError(f"widths: expected one or two numbers of cells, or {len(leaf.shape)} pairs, 0 or more, got {widths!r}")
-    pairs = np.broadcast_to(pairs, (len(leaf.shape), 2)).tolist()
-    shape = [n + before + after for n, (before, after) in zip(leaf.shape, pairs)]
-    size = [length * new / n for length, n, new in zip(leaf.size, leaf.shape, shape)]
-    larger = Space({name: cells(shape, size)})
-    flat = Space(x=vector(int(np.prod(leaf.shape))))
-    block = {axis: (pairs[axis][0], n) for axis, n in enumerate(leaf.shape)}
-    inner = {axis: (0, n) for axis, n in enumerate(leaf.shape)}
-    if adjoint:
-        return _block(flat, larger, block, True, comm).then(_block(flat, own, inner, False, comm))
-    return _flat(own, comm).then(_block(flat, larger, block, False, comm))
+    return name, leaf, np.broadcast_to(pairs, (len(leaf.shape), 2)).tolist()
+
+
+def _resized(leaf, shape):
+    """Return a grid of another shape with cells of the same size."""
+    return cells(shape, [length * new / n for length, n, new in zip(leaf.size, leaf.shape, shape)])
+
+
+def _padded(smaller, larger, pairs, comm):
+    return _flat(smaller, comm).then(_inner(smaller, larger, pairs, False, comm))
+
+
+def _cropped(larger, smaller, pairs, comm):
+    (_, leaf) = smaller._only("a crop")
+    return _inner(smaller, larger, pairs, True, comm).then(_inner(smaller, smaller, [(0, 0)] * len(leaf.shape), False, comm))
+
+
+def _inner(smaller, larger, pairs, adjoint, comm):
+    """Return the cells of a grid that take the values of a smaller one, given as a vector."""
+    (_, leaf) = smaller._only("a block")
+    axes = {axis: (pairs[axis][0], n) for axis, n in enumerate(leaf.shape)}
+    return _block(Space(x=vector(int(np.prod(leaf.shape)))), larger, axes, adjoint, comm)
 
 
 def _flat(space, comm):

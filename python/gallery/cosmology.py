@@ -1,0 +1,56 @@
+"""Joint posterior of initial conditions and two cosmological parameters from the density of one box.
+
+A Markov chain moves all white noise together with the matter density and the amplitude of the power
+spectrum. The ellipse is the forecast of the Fisher matrix, by finite differences of the simulation.
+
+Usage: python cosmology.py [PARTICLES] [PICTURE]
+"""
+
+import sys
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from meshloom import inference as mi
+from meshloom import operators as op
+
+n = int(sys.argv[1]) if len(sys.argv) > 1 else 16
+picture = sys.argv[2] if len(sys.argv) > 2 else "cosmology.png"
+run = op.simulation(n, n, 20.0 * n, steps=2, lpt=1, window="tsc", with_cosmology=True)
+widths, noise, own = np.array([0.05, 0.2]), 0.1, run.own_cosmology
+
+
+def physical(x):
+    """Matter density and amplitude of standard normal numbers; the others keep their values."""
+    return np.array([own[0] + widths[0] * x[0], *own[1:4], own[4] * np.exp(widths[1] * x[1]), *own[5:]])
+
+
+def slopes(x):
+    return np.array([[widths[0], 0], *[[0, 0]] * 3, [0, widths[1] * physical(x)[4]], *[[0, 0]] * 2])
+
+
+two, all_of_run = op.Space(theta=op.parameters(2)), op.Space(cosmology=op.parameters(7))
+parameters = op.custom(physical, lambda x, dx: slopes(x) @ dx, lambda x, dy: slopes(x).T @ dy, two, all_of_run)
+white = mi.NormalPrior(0.0, 1.0, op.Space(white_noise=op.cells((n, n, n), size=20.0 * n)))
+model = parameters.zip(white).then(run)
+
+truth = {"theta": np.array([0.5, -0.5]), "white_noise": np.random.default_rng(1).standard_normal((n, n, n))}
+clean = np.asarray(model(truth))
+data = clean + noise * np.random.default_rng(2).standard_normal((n, n, n))
+likelihood = mi.Gaussian(data, noise_std=noise).amend(model)
+
+# The Fisher matrix of all latent values with their prior, and the parameters' part of its inverse.
+columns = []
+for leaf, size in (("theta", 2), ("white_noise", n**3)):
+    for at in range(size):
+        sides = []
+        for step in (0.05, -0.05):
+            moved = {name: value.copy() for name, value in truth.items()}
+            moved[leaf].flat[at] += step
+            sides.append(np.asarray(model(moved)).ravel())
+        columns.append((sides[0] - sides[1]) / 0.1)
+jacobian = np.array(columns, dtype=np.float64) / noise
+forecast = np.linalg.inv(jacobian @ jacobian.T + np.eye(len(columns)))[:2, :2]
+
+start = mi.optimize_kl(likelihood, truth, n_total_iterations=1, n_samples=1)[0]
+chains = mi.sample(likelihood, start, algorithm="mclmc", n_steps=8, n_warmup=100, n_draws=200, n_chains=2, seed=3)
