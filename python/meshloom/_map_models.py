@@ -157,8 +157,8 @@ def map_items(function, items, domain, components=None, *, chunk=64, name="map",
     Returns
     -------
     Model
-        Its target has one point for each item, arrays of shape ``(n,)`` or ``(components, n)``.
-        With ranks, each has a block of the items, as `numpy.array_split` defines it.
+        Its target has the rows one after the other, leaves of `points` with ``n * components``
+        numbers. With ranks, each has a block of the items, as `numpy.array_split` defines it.
 
     Raises
     ------

@@ -29,7 +29,7 @@ type Product = dyn Fn(Range<u64>, &[Vec<f64>], &[Vec<f64>]) -> HostResult;
 ///
 /// | placement of an output | leaf of the target |
 /// |---|---|
-/// | [`Placement::Sharded`] | [points](Leaf::points), one per item, with `width` components |
+/// | [`Placement::Sharded`] | [points](Leaf::points), `width` per item, item by item |
 /// | [`Placement::Reduced`] with [`RowReduction::Sum`] | `width` [parameters](Leaf::parameters): the sum over all items in f64 |
 ///
 /// Sums over items, also those of `vjp`, follow the tree of [`map`](super::map): they have the same
@@ -124,29 +124,24 @@ impl HostMap {
         let own = deal.block(rank.index());
         let mut leaves = Vec::new();
         for output in mapping.outputs() {
-            let components = u32::try_from(output.width);
-            let leaf = match (&output.placement, components) {
-                (Placement::Sharded, Ok(components)) => {
-                    Leaf::points(own.end - own.start, deal.items).components(components)
-                }
-                (Placement::Reduced(RowReduction::Sum), Ok(_)) => Leaf::parameters(output.width),
-                _ => {
-                    return Err(invalid(format!(
-                        "output `{}`: expected at most {} numbers per item, sharded or reduced to a sum",
-                        output.name,
-                        u32::MAX
-                    )));
+            let leaf = match &output.placement {
+                Placement::Sharded => Leaf::points((own.end - own.start) * output.width, deal.items * output.width),
+                Placement::Reduced(RowReduction::Sum) => Leaf::parameters(output.width),
+                other => {
+                    let why =
+                        format!("output `{}`: expected it sharded or reduced to a sum, got {other:?}", output.name);
+                    return Err(invalid(why));
                 }
             };
             leaves.push((output.name.clone(), leaf));
         }
         let target = Space::new(leaves)?;
-        let of_leaf = |(_, leaf): (&str, &Leaf)| match leaf.is_distributed() {
-            true => Output { width: leaf.components as usize, is_sum: false },
-            false => Output { width: leaf.len() as usize, is_sum: true },
+        let of_leaf = |name: &str| {
+            let output = mapping.outputs().iter().find(|output| output.name == name)?;
+            Some(Output { width: output.width as usize, is_sum: output.placement != Placement::Sharded })
         };
         Ok(HostMap {
-            outputs: target.leaves().map(of_leaf).collect(),
+            outputs: target.names().filter_map(of_leaf).collect(),
             signature: Signature::new(name.to_owned(), domain, &target),
             version: String::new(),
             deal,
@@ -227,7 +222,7 @@ impl HostMap {
                             summands.extend_from_slice(row);
                             continue;
                         }
-                        row.iter().enumerate().for_each(|(number, value)| found[number * own + place] = *value);
+                        found[place * output.width..(place + 1) * output.width].copy_from_slice(row);
                     }
                     add_item(&mut sums, item, Some(summands))?;
                 }
@@ -255,11 +250,10 @@ impl HostMap {
 
     /// Returns the rows of a vector of the target for some items.
     fn cotangents(&self, dy: &[Vec<f64>], items: &Range<u64>) -> Vec<Vec<f64>> {
-        let own = (self.own.end - self.own.start) as usize;
-        let places = || items.clone().map(|item| (item - self.own.start) as usize);
+        let [first, end] = [items.start, items.end].map(|item| (item - self.own.start) as usize);
         let rows = |(output, dy): (&Output, &Vec<f64>)| match output.is_sum {
-            true => places().flat_map(|_| dy.iter().copied()).collect(),
-            false => places().flat_map(|place| (0..output.width).map(move |number| dy[number * own + place])).collect(),
+            true => dy.repeat(end - first),
+            false => dy[first * output.width..end * output.width].to_vec(),
         };
         self.outputs.iter().zip(dy).map(rows).collect()
     }
