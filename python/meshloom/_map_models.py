@@ -147,7 +147,7 @@ def map_items(function, items, domain, components=None, *, chunk=64, name="map",
     domain : Space
         Leaves that the function takes as `x`: `parameters` in float64, and `vector`.
     components : int or dict of str to int, optional
-        Numbers in a row, or in the rows of several leaves by name. Default: 1, or the shape that the
+        Numbers in a row, or in the rows of several leaves by name. Default: 1, or as many as the
         function of JAX returns. A single leaf is named "y".
     chunk : int, default 64
         Largest number of items per call, 1 or more.

@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple, Optional, Union
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from . import Array, Cosmology, _Comm, _Window
+from . import Array, Cosmology, _Comm, _Items, _Window
 
 _Values = Union[Array, ArrayLike]
 _Field = Union[_Values, Mapping[str, _Values]]
@@ -99,7 +99,7 @@ _OfItems = Union[
 
 def map_items(
     function: _OfItems,
-    items: Any,
+    items: _Items,
     domain: _Space,
     components: Union[None, int, Mapping[str, int]] = None,
     *,
@@ -110,7 +110,7 @@ def map_items(
 ) -> Model: ...
 def map_reduce(
     function: _OfItems,
-    items: Any,
+    items: _Items,
     domain: _Space,
     components: Union[None, int, Mapping[str, int]] = None,
     *,

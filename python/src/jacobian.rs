@@ -81,7 +81,7 @@ struct Places {
     leaves: Vec<LeafPlaces>,
 }
 
-/// Where the numbers of a leaf are.
+/// The order and the ranks of the numbers of a leaf.
 struct LeafPlaces {
     /// First number in the order of [`numbers_of`].
     first: u64,

@@ -271,18 +271,19 @@ impl HostMap {
         let sums = rank.comm.together(|| {
             let mut sums = Sums::default();
             for items in self.chunks() {
-                let is_zero =
-                    |item: u64| self.cotangents(dy, &(item..item + 1)).iter().flatten().all(|value| *value == 0.0);
-                let Some(first) = items.clone().find(|item| !is_zero(*item)) else {
-                    items.clone().try_for_each(|item| add_item(&mut sums, item, None))?;
-                    continue;
+                // An item contributes nothing if its cotangent is 0, whether or not it is computed.
+                let is_zero = |item: u64| self.cotangents(dy, &(item..item + 1)).iter().flatten().all(|v| *v == 0.0);
+                let counts: Vec<bool> = items.clone().map(|item| !is_zero(item)).collect();
+                let first = items.start + counts.iter().take_while(|counts| !**counts).count() as u64;
+                let end = items.end - counts.iter().rev().take_while(|counts| !**counts).count() as u64;
+                let rows = if first < end {
+                    let found = (self.vjp)(first..end, x, &self.cotangents(dy, &(first..end)));
+                    self.rows("vjp", domain, &widths, &(first..end), found)?
+                } else {
+                    Vec::new()
                 };
-                let end = items.clone().rfind(|item| !is_zero(*item)).map_or(items.end, |last| last + 1);
-                let found = (self.vjp)(first..end, x, &self.cotangents(dy, &(first..end)));
-                let rows = self.rows("vjp", domain, &widths, &(first..end), found)?;
-                for item in items {
-                    // An item has no contribution if its cotangent is 0, whether or not it was computed.
-                    let row = (!is_zero(item)).then(|| {
+                for (item, counts) in items.zip(counts) {
+                    let row = counts.then(|| {
                         let at = (item - first) as usize;
                         let leaf = |(rows, width): (&Vec<f64>, &usize)| rows[at * width..(at + 1) * width].to_vec();
                         rows.iter().zip(&widths).flat_map(leaf).collect()

@@ -579,8 +579,8 @@ fn the_metric_of_a_likelihood_is_that_of_the_jacobians_rows() {
     }
 }
 
-/// `x a_i` of items, whose sums depend on the order: the sum over items and its derivatives have the
-/// bits of the tree, for every number of ranks and every chunk.
+/// Rows `x a_i` whose sums depend on the order: the sum over items and its derivatives have the bits
+/// of the tree, for every number of ranks and every chunk.
 #[test]
 fn sums_and_derivatives_of_functions_on_the_host_follow_the_tree() {
     let options = meshloom_sanitizer::options().unwrap();
@@ -619,7 +619,7 @@ fn sums_and_derivatives_of_functions_on_the_host_follow_the_tree() {
             assert_eq!(dx.get(&mut rank.recorder, "x")?, [sum(&half)]);
             // Rows of every third item count.
             let at = Model::new(made(rank, Placement::Sharded)?).at(rank, &x)?;
-            let counts = |item: &u64| f64::from(u8::from(item % 3 == 0));
+            let counts = |item: &u64| f64::from(u8::from(item.is_multiple_of(3)));
             let own = Deal { items, ranks }.block(rank.index());
             let mut dy = Vector::new(&rank.gpu, at.model().target())?;
             dy.set(&mut rank.recorder, "y", &own.map(|item| counts(&item)).collect::<Vec<_>>())?;
