@@ -579,8 +579,8 @@ fn the_metric_of_a_likelihood_is_that_of_the_jacobians_rows() {
     }
 }
 
-/// Rows `x a_i` whose sums depend on the order: the sum over items and its derivatives have the bits
-/// of the tree, for every number of ranks and every chunk.
+/// Rows `x a_i` whose sums depend on the order: the sum over items and its derivatives have the
+/// bits of the tree, for every number of ranks and every chunk.
 #[test]
 fn sums_and_derivatives_of_functions_on_the_host_follow_the_tree() {
     let options = meshloom_sanitizer::options().unwrap();
