@@ -79,8 +79,10 @@ def statistics(values, comm=None):
     Notes
     -----
     Collective with `comm`. Each rank receives the draws of all ranks, so the result has the same
-    bits on any number of ranks. The autocorrelation time is the sum over Geyer's initial monotone
-    sequence (Geyer 1992) of halves of chains, combined as in Stan (Gelman et al. 2013), as in
+    bits on any number of ranks. For draws of `sample`: ``statistics(chains.draws(model))``.
+
+    The autocorrelation time is the sum over Geyer's initial monotone sequence (Geyer 1992) of
+    halves of chains, combined as in Stan (Gelman et al. 2013), as in
     `Chains.effective_sample_size`; R-hat is that of `Chains.split_r_hat`.
 
     Examples
