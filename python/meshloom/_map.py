@@ -135,7 +135,8 @@ def map_items(function, items, *, chunk=64, gather=True, comm=None):
 
     Notes
     -----
-    Collective with `comm`. The function must not call collective functions.
+    Collective with `comm`. The function must not call collective functions. `operators.map_items`
+    is a model with derivatives by parameters.
 
     Examples
     --------
@@ -198,6 +199,7 @@ def map_reduce(function, items, reduction="sum", *, chunk=64, comm=None):
     -----
     Collective with `comm`. Rows are combined along one binary tree over the item numbers: 0 with 1,
     2 with 3, then pairs of pairs. The result has the same bits for any chunk and number of ranks.
+    `operators.map_reduce` is a model with derivatives by parameters.
 
     Examples
     --------

@@ -237,28 +237,39 @@ class Linearization:
         model = self._model
         return result(model.domain, of_given(model._comm, "vjp", [(model._native.target, cotangent)], self._native.vjp))
 
-    def jacobian(self, chunk=64):
+    def jacobian(self, chunk=None, *, memory=1 << 28, gather=True):
         """Compute the derivative as a matrix in host memory.
 
         Parameters
         ----------
-        chunk : int, default 64
-            Number of unit vectors per batch, 1 or more.
+        chunk : int, optional
+            Number of unit vectors per batch, 1 or more. Default: as many as `memory` holds.
+        memory : int, default 2**28
+            Bytes of device memory that a batch may take, measured while it runs. Ranks that share a
+            device share them. Not used with `chunk`.
+        gather : bool, default True
+            Return all rows on all ranks. If False, each rank returns the rows of its own part of
+            the value, in the order of that part, and holds no others.
 
         Returns
         -------
-        ndarray of float32, shape (m, n)
-            Rows are the m numbers of the target, columns the n numbers of the domain, leaf by leaf.
+        ndarray of float64, shape (m, n)
+            Rows are the m numbers of the target, columns the n numbers of the domain: leaf by leaf
+            in alphabetical order, each in the order of its whole array. Complex numbers count as
+            two.
 
         Raises
         ------
         ValueError
-            If the model is distributed over several ranks.
+            If host memory lacks room for the matrix.
+        Error
+            If one unit vector takes more than `memory`.
 
         Notes
         -----
-        It multiplies the derivative with unit vectors of the domain or of the target, whichever are
-        fewer.
+        Collective with the model's `comm`. It multiplies the derivative with unit vectors of the
+        domain or of the target, whichever are fewer. The model is linearized once. The matrix has
+        the same bits for any chunk and number of ranks.
 
         Examples
         --------
@@ -267,7 +278,12 @@ class Linearization:
         >>> square.at([1.0, 3.0]).jacobian().tolist()
         [[2.0, 0.0], [0.0, 6.0]]
         """
-        matrix, rows, columns = agreed(self._model._comm, lambda: self._native.jacobian(whole_number(chunk, "chunk", 1)))
+
+        def check():
+            size = (whole_number(memory, "memory", 1), True) if chunk is None else (whole_number(chunk, "chunk", 1), False)
+            return size, {"function": "jacobian", "chunk": chunk, "memory": memory, "gather": bool(gather)}, None
+
+        matrix, rows, columns = together(self._model._comm, check, lambda size, _: self._native.jacobian(size, bool(gather)))
         return matrix.reshape(rows, columns)
 
 

@@ -12,6 +12,7 @@ NIFTy where the meaning is the same.
 `optimize_kl`                                                    fits by MGVI, geoVI or MAP
 `wiener_filter`                                                  the posterior of linear models
 `sample`                                                         Markov chains: NUTS, HMC, MCLMC
+`expect`, `statistics`                                           expectations, errors of means
 `evidence`                                                       comparison of models
 `check_metric`                                                   test of a likelihood's derivatives
 `sample_groups`                                                  groups of ranks for samples
@@ -36,6 +37,7 @@ Examples
 ((32,), True)
 """
 
+from ._expectation import Statistics, expect, statistics
 from ._likelihood import Categorical, DataReport, Gaussian, Likelihood, Poissonian, StudentT, VariableCovarianceGaussian, VariableCovarianceStudentT
 from ._optimize_kl import Evidence, IterationReport, MetricCheck, Samples, check_metric, evidence, optimize_kl, sample_groups, wiener_filter
 from ._priors import CorrelatedField, CorrelatedFieldMaker, InvGammaPrior, LaplacePrior, LogNormalPrior, NormalPrior, Prior, UniformPrior
@@ -59,14 +61,17 @@ __all__ = [
     "Poissonian",
     "Prior",
     "Samples",
+    "Statistics",
     "StudentT",
     "UniformPrior",
     "VariableCovarianceGaussian",
     "VariableCovarianceStudentT",
     "check_metric",
     "evidence",
+    "expect",
     "optimize_kl",
     "sample",
     "sample_groups",
+    "statistics",
     "wiener_filter",
 ]

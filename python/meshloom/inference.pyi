@@ -37,6 +37,14 @@ class Evidence(NamedTuple):
     log_determinant: tuple[float, float]
     products: int
 
+class Statistics(NamedTuple):
+    mean: Any
+    error_of_mean: Any
+    variance: Any
+    tau: Any
+    r_hat: Any
+    effective_sample_size: Any
+
 class MetricCheck(NamedTuple):
     symmetric: tuple[float, float]
     square: tuple[float, float]
@@ -167,6 +175,8 @@ def sample_groups(comm: _Comm, count: int) -> Comm: ...
 def wiener_filter(
     likelihood: Likelihood, position: Optional[_Field] = None, *, n_samples: int = 2, seed: int = 0, draw_linear_kwargs: _Kwargs = None
 ) -> Samples: ...
+def statistics(values: ArrayLike, comm: _Comm = None) -> Statistics: ...
+def expect(f: Union[Model, ArrayLike], log_density: Model, x: _Field, *, n_chains: int = 1) -> tuple[Statistics, _Result]: ...
 def evidence(likelihood: Likelihood, samples: Samples, *, directions: int = 64, probes: int = 8, steps: int = 20, seed: int = 0) -> Evidence: ...
 def sample(
     likelihood: Likelihood,

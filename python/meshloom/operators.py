@@ -37,6 +37,7 @@ from ._arrays import real_array
 from ._comm import agreed, gathered, resolve, summary, together
 from ._cosmology import parameters as cosmology_parameters
 from ._custom import custom, from_jax, from_torch, matrix
+from ._map_models import map_items, map_reduce
 from ._model import AdjointCheck, DerivativeCheck, Linearization, Model, check_finite, given, long_axes, same_shape
 from ._simulation import run_options, warn
 from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, points, space_of, three, vector
@@ -68,6 +69,8 @@ __all__ = [
     "linear_density",
     "lines_of_sight",
     "log",
+    "map_items",
+    "map_reduce",
     "matrix",
     "modes",
     "pad",

@@ -4,7 +4,7 @@ from typing import Any, Literal, NamedTuple, Optional, Union
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from . import Array, Cosmology, _Comm, _Window
+from . import Array, Cosmology, _Comm, _Items, _Window
 
 _Values = Union[Array, ArrayLike]
 _Field = Union[_Values, Mapping[str, _Values]]
@@ -27,7 +27,7 @@ class Linearization:
     value: _Result
     def jvp(self, tangent: _Field) -> _Result: ...
     def vjp(self, cotangent: _Field) -> _Result: ...
-    def jacobian(self, chunk: int = 64) -> ndarray: ...
+    def jacobian(self, chunk: Optional[int] = None, *, memory: int = ..., gather: bool = True) -> ndarray: ...
 
 class AdjointCheck(NamedTuple):
     forward: float
@@ -92,6 +92,32 @@ def from_jax(
 ) -> Model: ...
 def from_torch(
     f: Callable[[Any], Any], domain: _Space, target: Optional[_Space] = None, *, name: str = "torch", version: str = "", comm: _Comm = None
+) -> Model: ...
+_OfItems = Union[
+    Callable[[Any, Any], Any], tuple[Callable[[Any, Any], Any], Callable[[Any, Any, Any], Any], Callable[[Any, Any, Any], Any]]
+]
+
+def map_items(
+    function: _OfItems,
+    items: _Items,
+    domain: _Space,
+    components: Union[None, int, Mapping[str, int]] = None,
+    *,
+    chunk: int = 64,
+    name: str = "map",
+    version: str = "",
+    comm: _Comm = None,
+) -> Model: ...
+def map_reduce(
+    function: _OfItems,
+    items: _Items,
+    domain: _Space,
+    components: Union[None, int, Mapping[str, int]] = None,
+    *,
+    chunk: int = 64,
+    name: str = "sum",
+    version: str = "",
+    comm: _Comm = None,
 ) -> Model: ...
 def matrix(A: Any, space: Optional[_Space] = None, result: str = "y", adjoint: bool = False, comm: _Comm = None) -> Model: ...
 def fourier(space: _Space, adjoint: bool = False, comm: _Comm = None) -> Model: ...

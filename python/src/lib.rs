@@ -14,6 +14,7 @@ mod groups;
 mod handle;
 mod host_array;
 mod inference;
+mod jacobian;
 mod likelihood;
 mod messages;
 mod models;
@@ -57,7 +58,7 @@ mod _native {
         sigma, usual_cosmology,
     };
     #[pymodule_export]
-    use crate::custom::{custom, matrix};
+    use crate::custom::{custom, host_map, matrix};
     #[pymodule_export]
     use crate::device_array::DeviceArray;
     #[pymodule_export]

@@ -3,8 +3,7 @@
 
 use meshloom::Error;
 use meshloom::Rank;
-use meshloom::host_memory;
-use meshloom::map::{ChunkSize, Items, Mapping, Placement, jacobian_columns, jacobian_rows, numbers_of};
+use meshloom::map::{ChunkSize, Items, Mapping, Placement};
 use meshloom::operators::{
     AdjointCheck, Contents, Linearization, Model, OperatorError, Space, TaylorCheck, Vector, check_adjoint,
     check_derivative, random_field,
@@ -17,6 +16,7 @@ use crate::failure::Failure;
 use crate::fields::{LeafShape, Values, described, field, given, taken};
 use crate::handle::Handle;
 use crate::host_array::to_numpy;
+use crate::jacobian::matrix;
 
 /// A model: a differentiable function of fields.
 #[pyclass(frozen, module = "meshloom._native")]
@@ -246,55 +246,16 @@ impl NativeLinearization {
     }
 
     /// Returns the matrix of the derivative, one row after the other, and its rows and columns; by
-    /// the products that are fewer.
-    fn jacobian<'py>(&self, py: Python<'py>, chunk: u64) -> PyResult<(Bound<'py, PyArray1<f64>>, u64, u64)> {
-        let (matrix, rows, columns) = self.handle.with(py, move |rank, at| matrix(rank, at, chunk))?;
+    /// the products that are fewer. `chunk` is a number of products, or a budget in bytes. All rows
+    /// are gathered on all ranks, or each rank has those of its own part of the target.
+    fn jacobian<'py>(
+        &self,
+        py: Python<'py>,
+        chunk: (u64, bool),
+        gather: bool,
+    ) -> PyResult<(Bound<'py, PyArray1<f64>>, usize, usize)> {
+        let chunk = if chunk.1 { ChunkSize::Memory(chunk.0) } else { ChunkSize::Items(chunk.0) };
+        let (matrix, rows, columns) = self.handle.with(py, move |rank, at| matrix(rank, at, chunk, gather))?;
         Ok((to_numpy(py, matrix), rows, columns))
     }
-}
-
-/// Returns the numbers of a field of one rank, leaf by leaf.
-fn numbers(rank: &mut Rank, field: &Vector) -> Result<Vec<f64>, OperatorError> {
-    let mut all = Vec::new();
-    for name in field.space().names() {
-        let values = field.get(&mut rank.recorder, name)?;
-        host_memory::make_room("values of a field", &mut all, values.len())?;
-        all.extend(values);
-    }
-    Ok(all)
-}
-
-/// Returns the matrix of a derivative of a model on one rank, with its rows and columns.
-fn matrix(rank: &mut Rank, at: &Linearization, chunk: u64) -> Result<(Vec<f64>, u64, u64), Failure> {
-    if rank.comm.size() > 1 {
-        return Err(Failure::Value("jacobian: expected a model on one rank; use jvp and vjp on several".into()));
-    }
-    let rows = numbers_of(rank, at.model().target())?;
-    let columns = numbers_of(rank, at.model().domain())?;
-    let len = rows.checked_mul(columns).and_then(|len| usize::try_from(len).ok());
-    let matrix = len.and_then(|len| host_memory::zeros("a matrix", len).ok());
-    let Some(mut matrix) = matrix else {
-        return Err(Failure::Value(format!(
-            "a matrix of {rows} x {columns} numbers has no room in memory; take jvp and vjp"
-        )));
-    };
-    if rows <= columns {
-        jacobian_rows(rank, at, 0..rows, ChunkSize::Items(chunk), |rank, first, fields| {
-            for (row, field) in (first..).zip(fields) {
-                let start = (row * columns) as usize;
-                matrix[start..start + columns as usize].copy_from_slice(&numbers(rank, field)?);
-            }
-            Ok::<_, Error>(())
-        })?;
-    } else {
-        jacobian_columns(rank, at, 0..columns, ChunkSize::Items(chunk), |rank, first, fields| {
-            for (column, field) in (first..).zip(fields) {
-                for (row, value) in numbers(rank, field)?.into_iter().enumerate() {
-                    matrix[row * columns as usize + column as usize] = value;
-                }
-            }
-            Ok::<_, Error>(())
-        })?;
-    }
-    Ok((matrix, rows, columns))
 }

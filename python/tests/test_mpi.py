@@ -156,6 +156,18 @@ def test_maps_and_fits_equal_those_of_one_rank():
     assert np.array_equal(together(means[0]), means[1])
 
 
+def test_derivatives_of_maps_equal_those_of_one_rank():
+    sine = (lambda n, x: np.sin(n * x), lambda n, x, dx: n * np.cos(n * x) * dx, lambda n, x, dy: (n * np.cos(n * x) * dy)[:, None])
+    found = []
+    for comm in (COMM, None):
+        rows, total = (make(sine, 17, op.parameters(1), chunk=3, comm=comm).at([0.3]) for make in (op.map_items, op.map_reduce))
+        found.append([rows.jacobian().tolist(), total.value.tolist(), total.vjp([1.0]).tolist()])
+    assert found[0] == found[1] and np.abs(np.ravel(found[1][0]) - np.arange(17) * np.cos(0.3 * np.arange(17))).max() < 1e-5
+    values = np.random.default_rng(4).standard_normal((COMM.size + 1, 50))
+    own = np.array_split(values, COMM.size)[COMM.rank]
+    assert meshloom.inference.statistics(own, comm=COMM) == meshloom.inference.statistics(values)
+
+
 def test_groups_of_samples_equal_one_rank():
     one, evidence = fit_in_groups(meshloom.inference.sample_groups(None, 1), 1)
     # As many groups as ranks, each of which holds whole fields.

@@ -5,6 +5,7 @@ import pytest
 
 import meshloom
 from meshloom import inference as mi, operators as op
+from test_comm import told
 
 
 def measured_twice():
@@ -120,3 +121,102 @@ def test_chains_go_on_from_a_state(tmp_path):
         mi.sample(likelihood, n_draws=14, **state)
     with pytest.raises(ValueError, match="expected odir"):
         mi.sample(likelihood, resume=True)
+
+
+def autoregressive(chains, draws, correlation, seed=1):
+    """Chains of variance 1 whose draws at a distance n have the correlation to the power n."""
+    noise = np.random.default_rng(seed).standard_normal((chains, draws))
+    values = noise.copy()
+    for at in range(1, draws):
+        values[:, at] = correlation * values[:, at - 1] + np.sqrt(1 - correlation**2) * noise[:, at]
+    return values
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9, -0.3])
+def test_statistics_of_autoregressive_chains(correlation):
+    tau = (1 + correlation) / (1 - correlation)
+    found = mi.statistics(autoregressive(4, 20000, correlation))
+    assert found.tau == pytest.approx(tau, rel=0.1) and found.effective_sample_size == pytest.approx(80000 / found.tau)
+    assert found.variance == pytest.approx(1, rel=0.1) and found.error_of_mean == pytest.approx(np.sqrt(tau / 80000), rel=0.1)
+    assert abs(found.mean) < 4 * found.error_of_mean and abs(found.r_hat - 1) < 0.01
+    # Errors of short chains against the deviation of their means.
+    many = mi.statistics(autoregressive(1, 2000, correlation, 2)[0])
+    means = autoregressive(300, 2000, correlation, 3).mean(axis=1)
+    assert many.error_of_mean == pytest.approx(means.std(), rel=0.3)
+
+
+def test_statistics_on_ranks_and_of_special_chains():
+    values = np.stack([autoregressive(5, 101, 0.5), autoregressive(5, 101, 0.8, 4)], axis=2)
+    alone = mi.statistics(values)
+    assert alone.mean.shape == (2,) and np.array_equal(alone.mean, values.mean(axis=(0, 1)))
+    assert all(np.allclose(np.array(mi.statistics(values[..., at])), np.array(alone)[:, at], rtol=1e-12) for at in range(2))
+    for ranks in (2, 3, 7):
+        for found in meshloom.ranks(ranks, lambda comm: mi.statistics(np.array_split(values, comm.size)[comm.rank], comm=comm)):
+            assert all(np.array_equal(*pair) for pair in zip(found, alone))
+    assert mi.statistics(np.stack([np.zeros(50), np.ones(50)]) + 1e-3 * autoregressive(2, 50, 0)).r_hat > 5
+    equal = mi.statistics(np.full((2, 10), 3.0))
+    assert (equal.mean, equal.error_of_mean, equal.variance) == (3, 0, 0) and np.isnan(equal.tau)
+    short = mi.statistics([1, 2, 4])
+    assert short.mean == 7 / 3 and np.isnan([short.error_of_mean, short.tau, short.r_hat]).all()
+    for wrong, text in [(3.0, "expected real numbers of shape"), ([[1j]], "expected real numbers"), ([1.0, np.inf], "got inf"), (np.ones((0, 5)), "at least one draw")]:
+        with pytest.raises(ValueError, match=text):
+            mi.statistics(wrong)
+    kind, said = told(2, lambda comm: mi.statistics(np.ones((2, 4 + comm.rank)), comm=comm))
+    assert issubclass(kind, ValueError) and "shape of a chain differs" in said
+
+
+def normal(draws, comm=None, chunk=64):
+    """The logarithm of the density of normal numbers of mean a and deviation exp(s), and a function of both."""
+    scaled = lambda z, x: (z - x["a"]) * np.exp(-x["s"])
+    by_a, by_s = lambda z, x: scaled(z, x) * np.exp(-x["s"]), lambda z, x: scaled(z, x) ** 2 - 1
+    space = op.Space(a=op.parameters(1), s=op.parameters(1))
+    log_density = (
+        lambda z, x: -0.5 * scaled(z, x) ** 2 - x["s"],
+        lambda z, x, dx: by_a(z, x) * dx["a"] + by_s(z, x) * dx["s"],
+        lambda z, x, dy: {"a": by_a(z, x) * dy, "s": by_s(z, x) * dy},
+    )
+    f = (lambda z, x: z**2 * x["a"], lambda z, x, dx: z**2 * dx["a"], lambda z, x, dy: {"a": z**2 * dy, "s": 0 * dy})
+    return [op.map_items(one, draws, space, chunk=chunk, comm=comm) for one in (f, log_density)]
+
+
+def test_derivatives_of_expectations():
+    a, s = 0.7, np.log(1.3)
+    x = {"a": [a], "s": [s]}
+    draws = a + np.exp(s) * np.random.default_rng(3).standard_normal(20000)
+    f, log_density = normal(draws)
+    # E[z^2] = a^2 + exp(2 s); the same times a depends on a by itself, too.
+    for quantity, mean, by in [(draws**2, a**2 + 1.69, [2 * a, 2 * 1.69]), (f, a**3 + 1.69 * a, [3 * a**2 + 1.69, 2 * a * 1.69])]:
+        found, gradient = mi.expect(quantity, log_density, x, n_chains=4)
+        assert abs(found.mean - mean) < 4 * found.error_of_mean and found.tau == pytest.approx(1, abs=0.2)
+        assert np.allclose([gradient["a"][0], gradient["s"][0]], by, atol=0.15)
+        # The same estimate written out.
+        values = np.float32(draws**2 * a) if quantity is f else draws**2
+        score = (values - values.mean()) / len(draws)
+        z = (draws - a) / 1.3
+        want = [np.sum(score * z / 1.3) + (np.mean(draws**2) if quantity is f else 0), np.sum(score * (z * z - 1))]
+        assert np.allclose([gradient["a"][0], gradient["s"][0]], want, rtol=1e-5)
+
+
+def test_expectations_have_the_same_bits_on_any_number_of_ranks():
+    draws = autoregressive(1, 110, 0.5)[0]
+    x = {"a": [0.1], "s": [-0.1]}
+
+    def found(comm, chunk):
+        f, log_density = normal(draws, comm, chunk)
+        values = np.array_split(np.cos(draws), comm.size if comm else 1)[comm.rank if comm else 0]
+        return [mi.expect(one, log_density, x, n_chains=2) for one in (f, values)]
+
+    alone = found(None, 64)
+    for ranks in (1, 3):
+        assert meshloom.ranks(ranks, lambda comm: found(comm, 7)) == [alone] * ranks
+    f, log_density = normal(draws)
+    for wrong, error, text in [
+        (lambda: mi.expect(draws, abs, x), TypeError, "log_density: expected a model"),
+        (lambda: mi.expect(draws[1:], log_density, x), ValueError, "f: expected 110 real numbers"),
+        (lambda: mi.expect(draws / 0, log_density, x), ValueError, "f: expected finite numbers"),
+        (lambda: mi.expect(normal(draws[1:])[0], log_density, x), ValueError, "f: expected 110 draws"),
+        (lambda: mi.expect(f, op.hartley(op.cells(110)), x), ValueError, "log_density: expected a model with one real number"),
+        (lambda: mi.expect(f, log_density, x, n_chains=4), ValueError, "n_chains: expected a divisor of 110"),
+    ]:
+        with np.errstate(all="ignore"), pytest.raises(error, match=text):
+            wrong()

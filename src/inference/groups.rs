@@ -6,8 +6,8 @@ use super::error::InferenceError;
 use super::vector_space::{Staged, VectorSpace};
 use crate::comm::Communicator;
 use crate::grid::split;
-use crate::host_memory;
-use crate::map::tree::{Fold, Node, nodes, tree_sum};
+use crate::map::sum_over_ranks;
+use crate::map::tree::{Fold, Node, tree_sum};
 
 /// The groups that share the samples of a fit, from the view of one rank.
 ///
@@ -82,12 +82,6 @@ impl SampleGroups {
     fn block_of(&self, group: usize, samples: usize) -> Range<usize> {
         let range = split(samples as u64, self.count() as u64, group as u64);
         range.start as usize..range.end as usize
-    }
-
-    /// Returns the nodes of the tree that form the block of a group.
-    fn nodes_of(&self, group: usize, samples: usize) -> Vec<Node> {
-        let block = self.block_of(group, samples);
-        nodes(block.start as u64..block.end as u64)
     }
 
     /// Returns the number of groups without a sample.
@@ -171,45 +165,14 @@ impl SampleGroups {
                 [like.singles.len(), like.doubles.len()]
             }
         };
+        let singles: Vec<&[f32]> = staged.iter().map(|staged| &staged.singles[..]).collect();
+        let doubles: Vec<&[f64]> = staged.iter().map(|staged| &staged.doubles[..]).collect();
         let sum = Staged {
-            singles: self.sum_parts(samples, lengths[0], staged.iter().map(|staged| &staged.singles[..]).collect())?,
-            doubles: self.sum_parts(samples, lengths[1], staged.iter().map(|staged| &staged.doubles[..]).collect())?,
+            singles: sum_over_ranks(&self.across, samples as u64, lengths[0], &singles)?,
+            doubles: sum_over_ranks(&self.across, samples as u64, lengths[1], &doubles)?,
         };
         let mut out = space.like(like)?;
         space.unstage(&sum, &mut out)?;
         Ok(out)
-    }
-
-    /// Returns the sum of arrays of `len` numbers, from the nodes of each group's block.
-    fn sum_parts<T: bytemuck::Pod + std::ops::AddAssign>(
-        &self,
-        samples: usize,
-        len: usize,
-        own: Vec<&[T]>,
-    ) -> Result<Vec<T>, InferenceError> {
-        if len == 0 {
-            return Ok(Vec::new());
-        }
-        let groups = self.count();
-        let part = |group: usize| {
-            let range = split(len as u64, groups as u64, group as u64);
-            range.start as usize..range.end as usize
-        };
-        let counts: Vec<u64> = (0..groups).map(|group| (part(group).len() * own.len()) as u64).collect();
-        let mut parts = host_memory::reserve("sums of samples", len * own.len())?;
-        (0..groups).for_each(|group| own.iter().for_each(|own| parts.extend_from_slice(&own[part(group)])));
-        let (received, _) = self.across.all_to_all_v(&parts, &counts)?.into_raw();
-        let own = part(self.index()).len();
-        let add = |sum: &mut Vec<T>, one: Vec<T>| {
-            sum.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);
-            Ok::<_, InferenceError>(())
-        };
-        let mut sums = Fold::default();
-        let nodes = (0..groups).flat_map(|group| self.nodes_of(group, samples));
-        for (at, node) in nodes.enumerate() {
-            sums.push(node, received[at * own..(at + 1) * own].to_vec(), add)?;
-        }
-        let sum = sums.root(add)?.unwrap_or_default();
-        Ok(self.across.all_gather_v(&sum)?.into_raw().0)
     }
 }

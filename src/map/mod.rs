@@ -7,6 +7,7 @@
 //! | [`map_reduce`] | same for one reduction: sum, minimum, maximum, or a function in WGSL |
 //! | [`Mapping`] | number of items, chunks and outputs |
 //! | [`replicate`] | constants of the function, brought to every rank once |
+//! | [`HostMap`] | a function of many items and of parameters on the host, as an operator with derivatives |
 //! | [`jacobian_columns`], [`jacobian_rows`] | products of a linearized operator with all unit vectors, in chunks |
 //!
 //! **Same bits.** Sums and other reductions follow one binary tree over the numbers of the items (0
@@ -17,19 +18,23 @@ mod chunk;
 mod deal;
 mod error;
 mod gauge;
+mod host_map;
 mod items;
 mod jacobian;
 mod mapping;
 mod ordered;
+mod rank_sum;
 mod run;
 pub(crate) mod tree;
 
 pub use chunk::{ChunkSize, MapReport, MemoryEstimate};
 pub use deal::Deal;
 pub use error::MapError;
+pub use host_map::HostMap;
 pub use items::{Items, replicate};
 pub use jacobian::{jacobian_columns, jacobian_rows, numbers_of};
 pub use mapping::{MapOutput, Mapping, Placement, RowReduction};
+pub(crate) use rank_sum::sum_over_ranks;
 pub use run::{MapChunk, Mapped, map, map_reduce};
 
 /// Returns the kernels of the room: a reduction with a function of a caller's.

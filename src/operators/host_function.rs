@@ -119,7 +119,7 @@ impl HostFunction {
             self.check(which, out.space(), &found)?;
             Ok::<_, OperatorError>(found)
         })?;
-        self.check_finite(rank, which, out.space(), &found)?;
+        check_numbers(rank, name, which, out.space(), &found)?;
         if rank.size() > 1 {
             self.unite(rank, out.space(), &mut found)?;
         }
@@ -141,22 +141,6 @@ impl HostFunction {
         }
     }
 
-    /// Checks that all numbers are finite on the device. The error is the same on all ranks:
-    /// searches of minimizers go on with a smaller step.
-    fn check_finite(&self, rank: &Rank, which: &str, space: &Space, found: &[Vec<f64>]) -> Result<(), OperatorError> {
-        let wrong = space.leaves().zip(found).find_map(|((name, leaf), found)| {
-            let is_double = matches!(leaf.support, Support::Parameters { .. });
-            let rounded = |value: f64| if is_double { value } else { f64::from(value as f32) };
-            let at = found.iter().position(|&value| !rounded(value).is_finite())?;
-            Some((format!("number {at} of leaf `{name}` of its {which}"), rounded(found[at])))
-        });
-        let Some(what) = rank.comm.first_fault(wrong.as_ref().map(|(what, _)| what.as_str()))? else { return Ok(()) };
-        let values =
-            rank.comm.all_gather(&[f64::from(u8::from(wrong.is_some())), wrong.map_or(0.0, |(_, value)| value)])?;
-        let value = values.chunks(2).find(|pair| pair[0] > 0.0).map_or(f64::NAN, |pair| pair[1]);
-        Err(OperatorError::NotFinite { operator: self.signature.name.to_string(), what, value })
-    }
-
     /// Makes replicated leaves of a result the same on several ranks.
     fn unite(&self, rank: &Rank, space: &Space, found: &mut [Vec<f64>]) -> Result<(), OperatorError> {
         let is_sum = self.signature.target.leaves().any(|(_, leaf)| leaf.is_distributed());
@@ -169,6 +153,28 @@ impl HostFunction {
         }
         Ok(())
     }
+}
+
+/// Checks that all numbers are finite on the device. The error is the same on all ranks:
+/// searches of minimizers go on with a smaller step.
+pub(crate) fn check_numbers(
+    rank: &Rank,
+    operator: &str,
+    which: &str,
+    space: &Space,
+    found: &[Vec<f64>],
+) -> Result<(), OperatorError> {
+    let wrong = space.leaves().zip(found).find_map(|((name, leaf), found)| {
+        let is_double = matches!(leaf.support, Support::Parameters { .. });
+        let rounded = |value: f64| if is_double { value } else { f64::from(value as f32) };
+        let at = found.iter().position(|&value| !rounded(value).is_finite())?;
+        Some((format!("number {at} of leaf `{name}` of its {which}"), rounded(found[at])))
+    });
+    let Some(what) = rank.comm.first_fault(wrong.as_ref().map(|(what, _)| what.as_str()))? else { return Ok(()) };
+    let values =
+        rank.comm.all_gather(&[f64::from(u8::from(wrong.is_some())), wrong.map_or(0.0, |(_, value)| value)])?;
+    let value = values.chunks(2).find(|pair| pair[0] > 0.0).map_or(f64::NAN, |pair| pair[1]);
+    Err(OperatorError::NotFinite { operator: operator.into(), what, value })
 }
 
 /// Returns the reason why one rank cannot compute its part of the target, if there is one.
@@ -189,7 +195,7 @@ fn arrays(vector: &Vector) -> Vec<Array<f32>> {
 }
 
 /// Returns the numbers of all leaves of this rank, with one download.
-fn download(rank: &mut Rank, x: &Vector) -> Result<Vec<Vec<f64>>, OperatorError> {
+pub(crate) fn download(rank: &mut Rank, x: &Vector) -> Result<Vec<Vec<f64>>, OperatorError> {
     const WHAT: &str = "leaves on the host";
     let arrays = arrays(x);
     let len = arrays.iter().map(Array::len).sum();
@@ -218,7 +224,7 @@ fn download(rank: &mut Rank, x: &Vector) -> Result<Vec<Vec<f64>>, OperatorError>
 }
 
 /// Writes the numbers of all leaves of this rank, with one upload.
-fn upload(rank: &mut Rank, found: &[Vec<f64>], out: &mut Vector) -> Result<(), OperatorError> {
+pub(crate) fn upload(rank: &mut Rank, found: &[Vec<f64>], out: &mut Vector) -> Result<(), OperatorError> {
     let len = found.iter().map(Vec::len).sum();
     let mut numbers: Vec<f32> = host_memory::reserve("numbers of leaves", len)?;
     for (contents, found) in out.contents_mut().iter_mut().zip(found) {

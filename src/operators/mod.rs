@@ -63,6 +63,7 @@ pub use gather::Gather;
 pub(crate) use ghosts::Ghosted;
 pub use ghosts::Ghosts;
 pub use host_function::{HostFunction, HostResult};
+pub(crate) use host_function::{check_numbers, download, upload};
 pub use interpolation::Interpolation;
 pub use join::Join;
 pub use kernel_operator::KernelOperator;

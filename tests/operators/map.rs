@@ -2,6 +2,7 @@
 //! Jacobians from one linearization.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use super::ranks::on_grid;
@@ -9,7 +10,7 @@ use meshloom::comm::run_threads;
 use meshloom::gpu::{Array, Gpu, Kernel, KernelSource, Options};
 use meshloom::inference::{Data, Likelihood, LogLikelihood, NoiseLevel};
 use meshloom::map::{
-    ChunkSize, Deal, Items, MapChunk, MapError, Mapped, Mapping, Placement, RowReduction, jacobian_columns,
+    ChunkSize, Deal, HostMap, Items, MapChunk, MapError, Mapped, Mapping, Placement, RowReduction, jacobian_columns,
     jacobian_rows, map, map_reduce, numbers_of, replicate,
 };
 use meshloom::operators::{
@@ -576,4 +577,91 @@ fn the_metric_of_a_likelihood_is_that_of_the_jacobians_rows() {
             Ok(())
         });
     }
+}
+
+/// Rows `x a_i` whose sums depend on the order: the sum over items and its derivatives have the
+/// bits of the tree, for every number of ranks and every chunk.
+#[test]
+fn sums_and_derivatives_of_functions_on_the_host_follow_the_tree() {
+    let options = meshloom_sanitizer::options().unwrap();
+    let factor = |item: u64| (item as f64 * 0.7).sin() * 10f64.powi((item * 5 % 13) as i32);
+    fn sum(rows: &[f64]) -> f64 {
+        match rows {
+            [one] => *one,
+            _ => {
+                let (left, right) = rows.split_at(rows.len().next_power_of_two() / 2);
+                sum(left) + sum(right)
+            }
+        }
+    }
+    for (ranks, items, chunk) in [(1, 100, 64), (1, 100, 1), (2, 100, 7), (3, 100, 200), (5, 100, 3), (3, 2, 1)] {
+        let all: Vec<f64> = (0..items).map(factor).collect();
+        on_ranks(ranks, &options, |rank| {
+            let space = Space::of("x", Leaf::parameters(1))?;
+            let made = |rank: &Rank, placement: Placement| {
+                let mapping = Mapping::new(items).chunk(ChunkSize::Items(chunk)).output("y", 1, placement);
+                let product = move |items: Range<u64>, by: f64| Ok(vec![items.map(|item| factor(item) * by).collect()]);
+                let vjp = move |items: Range<u64>, _: &[Vec<f64>], dy: &[Vec<f64>]| {
+                    assert!(items.end - items.start <= chunk);
+                    Ok(vec![items.zip(&dy[0]).map(|(item, dy)| factor(item) * dy).collect()])
+                };
+                let jvp = move |items, _: &[Vec<f64>], dx: &[Vec<f64>]| product(items, dx[0][0]);
+                HostMap::new(rank, "f", &space, &mapping, move |items, x| product(items, x[0][0]), jvp, vjp)
+            };
+            let mut x = Vector::new(&rank.gpu, &space)?;
+            x.set(&mut rank.recorder, "x", &[0.5])?;
+            let at = Model::new(made(rank, Placement::Reduced(RowReduction::Sum))?).at(rank, &x)?;
+            let half: Vec<f64> = all.iter().map(|factor| factor * 0.5).collect();
+            assert_eq!(at.value.get(&mut rank.recorder, "y")?, [sum(&half)]);
+            let (mut dx, mut dy) = (Vector::new(&rank.gpu, &space)?, Vector::new(&rank.gpu, at.model().target())?);
+            dy.set(&mut rank.recorder, "y", &[0.5])?;
+            at.vjp(rank, &dy, &mut dx)?;
+            assert_eq!(dx.get(&mut rank.recorder, "x")?, [sum(&half)]);
+            // Rows of every third item count.
+            let at = Model::new(made(rank, Placement::Sharded)?).at(rank, &x)?;
+            let counts = |item: &u64| f64::from(u8::from(item.is_multiple_of(3)));
+            let own = Deal { items, ranks }.block(rank.index());
+            let mut dy = Vector::new(&rank.gpu, at.model().target())?;
+            dy.set(&mut rank.recorder, "y", &own.map(|item| counts(&item)).collect::<Vec<_>>())?;
+            at.vjp(rank, &dy, &mut dx)?;
+            let some: Vec<f64> = (0..items).zip(&all).map(|(item, factor)| factor * counts(&item) + 0.0).collect();
+            assert_eq!(dx.get(&mut rank.recorder, "x")?, [sum(&some)]);
+            Ok(())
+        });
+    }
+    on_ranks(2, &options, |rank| {
+        let (vector, points) = (Space::of("x", Leaf::vector(1))?, Space::of("x", Leaf::points(1, 2))?);
+        let sum = Placement::Reduced(RowReduction::Sum);
+        let one = |items| Mapping::new(items).output("y", 1, Placement::Sharded);
+        for (space, mapping, text) in [
+            (&points, one(3), "leaf `x` of the domain is distributed"),
+            (&vector, one(0), "expected at least one item and output, got 0 and 1"),
+            (&vector, Mapping::new(3), "expected at least one item and output, got 3 and 0"),
+            (&vector, one(3).chunk(ChunkSize::Memory(9)), "chunks by device memory"),
+            (
+                &vector,
+                one(3).output("z", 1, Placement::Gathered),
+                "expected it sharded or reduced to a sum, got Gathered",
+            ),
+            (&vector, one(3).output("y", 1, sum), "two outputs"),
+            (&vector, one(3 + rank.index() as u64), "`mapping` differs between ranks"),
+        ] {
+            let (row, product) =
+                (|_, _: &[Vec<f64>]| Ok(Vec::new()), |_, _: &[Vec<f64>], _: &[Vec<f64>]| Ok(Vec::new()));
+            let error = HostMap::new(rank, "f", space, &mapping, row, product, product).err().unwrap().to_string();
+            assert!(error.contains(text), "{error}");
+        }
+        // A row too few, on one rank.
+        let fails = rank.index() == 1;
+        let row = move |items: Range<u64>, _: &[Vec<f64>]| {
+            Ok(vec![vec![1.0; (items.end - items.start) as usize - usize::from(fails)]])
+        };
+        let product = |_, _: &[Vec<f64>], _: &[Vec<f64>]| Ok(Vec::new());
+        let model = Model::new(HostMap::new(rank, "f", &vector, &one(4), row, product, product)?);
+        let x = Vector::zeros(&mut rank.recorder, &vector)?;
+        let error = model.value(rank, &x).unwrap_err().to_string();
+        assert!(error.contains("value, leaf `y`: expected 1 numbers for each of 2 items, got 1"), "{error}");
+        assert_eq!(error.starts_with("rank 1: "), rank.index() == 0, "{error}");
+        Ok(())
+    });
 }

@@ -1,10 +1,13 @@
 //! Every operator there is, made small: the table that checks of adjoints and derivatives run over.
 
+use std::ops::Range;
+
 use meshloom::cosmology::{LptOrder, Scheme};
 use meshloom::fft::{Norm, Operator};
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, InferenceError, MaternScale, Prior, PriorSpectrum,
 };
+use meshloom::map::{ChunkSize, HostMap, Mapping, Placement, RowReduction};
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, HostFunction,
@@ -77,6 +80,7 @@ pub const CASES: &[Case] = &[
     curved("PointwiseOperator", pointwise),
     curved("KernelOperator", products),
     curved("HostFunction", host_functions),
+    curved("HostMap", host_maps),
     curved("Paint", paints),
     curved("SimulationOperator", simulations),
     curved("CorrelatedField", correlated_fields),
@@ -228,6 +232,31 @@ fn host_functions(rank: &mut Rank) -> Models {
         Ok(Model::new(HostFunction::new(rank, signature, "1", value, jvp, vjp)?))
     };
     spaces.iter().map(model).collect()
+}
+
+/// Rows of two numbers of 13 items, `exp(a t)` and `b t`, and the sum of the former.
+fn host_maps(rank: &mut Rank) -> Models {
+    let domain = Space::new([("a", Leaf::parameters(1)), ("b", Leaf::vector(1))])?;
+    let mapping = Mapping::new(13).chunk(ChunkSize::Items(4));
+    let mapping = mapping.output("y", 2, Placement::Sharded).output("s", 1, Placement::Reduced(RowReduction::Sum));
+    let time = |item: u64| 0.1 * item as f64;
+    let value = move |items: Range<u64>, x: &[Vec<f64>]| {
+        let exp = items.clone().map(|item| (x[0][0] * time(item)).exp()).collect();
+        let pairs = items.flat_map(|item| [(x[0][0] * time(item)).exp(), x[1][0] * time(item)]).collect();
+        Ok(vec![exp, pairs])
+    };
+    let jvp = move |items: Range<u64>, x: &[Vec<f64>], dx: &[Vec<f64>]| {
+        let slope = |item: u64| time(item) * (x[0][0] * time(item)).exp() * dx[0][0];
+        let pairs = items.clone().flat_map(|item| [slope(item), dx[1][0] * time(item)]).collect();
+        Ok(vec![items.map(slope).collect(), pairs])
+    };
+    let vjp = move |items: Range<u64>, x: &[Vec<f64>], dy: &[Vec<f64>]| {
+        let slope = |item: u64| time(item) * (x[0][0] * time(item)).exp();
+        let by_a = items.clone().enumerate().map(|(at, item)| slope(item) * (dy[0][at] + dy[1][2 * at])).collect();
+        let by_b = items.enumerate().map(|(at, item)| time(item) * dy[1][2 * at + 1]).collect();
+        Ok(vec![by_a, by_b])
+    };
+    one(HostMap::new(rank, "curve", &domain, &mapping, value, jvp, vjp)?)
 }
 
 fn smoothed(rank: &mut Rank) -> Result<Model, OperatorError> {
