@@ -9,7 +9,8 @@ from . import _native
 from ._arguments import real_number, whole_number
 from ._comm import agreed, together
 from ._device_array import Array, asarray
-from ._space import Fields
+from ._recipe import Recorded
+from ._space import Fields, long_axes, same_shape
 
 
 def given(described, values, comm):
@@ -22,22 +23,6 @@ def given(described, values, comm):
     if set(values) != set(names):
         raise ValueError(f"field: expected the leaves {names}, got {sorted(values)}")
     return [_given_one(native, shape, values[native[0]], comm) for native, shape in described]
-
-
-def long_axes(shape):
-    """Return a shape without axes of length 1.
-
-    They may be left out: a grid of fewer axes has one cell along the first ones.
-    """
-    return tuple(int(n) for n in shape if n != 1) or (1,)
-
-
-def same_shape(given, wanted):
-    """Return True if an array has the shape of a field, except for axes of length 1.
-
-    Any empty array fits where a rank has no values.
-    """
-    return long_axes(given) == long_axes(wanted) or np.prod(given) == np.prod(wanted) == 0
 
 
 def _given_one(native, shape, value, comm):
@@ -267,7 +252,7 @@ class Linearization:
         return matrix.reshape(rows, columns)
 
 
-class Model:
+class Model(Recorded):
     """A differentiable function of fields.
 
     Functions of `meshloom.operators` and `meshloom.inference` create models; the methods compose
@@ -303,10 +288,11 @@ class Model:
 
     # Names of leaves whose values must be finite.
     _finite = ()
+    _derived = ("_comm", "domain", "target")
 
     def __init__(self, native, comm, axes):
         self._native, self._comm, self._axes = native, comm, axes
-        self.domain, self.target = Fields(native.domain, axes), Fields(native.target, axes)
+        self.domain, self.target = Fields(native.domain, axes, comm), Fields(native.target, axes, comm)
 
     def __repr__(self):
         return f"<meshloom.Model {self._native.name}: {dict(self.domain)} -> {dict(self.target)}>"
