@@ -109,7 +109,7 @@ def all_groups(comm):
     return comm if comm._ranks_of_all_groups == comm.size else _AllGroups(comm)
 
 
-def _in_words(error):
+def in_words(error):
     """Return the type and text of an error so that any rank can raise it.
 
     An error that cannot be made from a text alone becomes a `meshloom.Error`.
@@ -143,7 +143,7 @@ def gathered(comm, check, *arguments):
         if getattr(raised, "_not_to_be_told", None) == comm._number:
             raise
         error = raised
-        said = pickle.dumps((_in_words(error), {}, None))
+        said = pickle.dumps((in_words(error), {}, None))
     try:
         parts = comm._allgather(said)
     except Error:

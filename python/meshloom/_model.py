@@ -1,6 +1,7 @@
 """Models: differentiable functions of fields, and their composition."""
 
 import collections.abc
+import importlib
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -91,6 +92,14 @@ def _check_grids(gives, takes):
         if one.size and other.size and (long_axes(one.shape), one.size) != (long_axes(other.shape), other.size):
             said = [f"{leaf} with sides {leaf.size}" for leaf in (one, other)]
             raise ValueError(f"`{name}`: the model gives {said[0]}, the next one takes {said[1]}; create both on one space, such as `model.target`")
+
+
+def scipy_module(name, call):
+    """Return a module of SciPy, which is optional."""
+    try:
+        return importlib.import_module(f"scipy.{name}")
+    except ImportError as error:
+        raise ImportError(f"{call} needs the package scipy: pip install scipy") from error
 
 
 class AdjointCheck(NamedTuple):
@@ -187,6 +196,44 @@ class Linearization:
         """
         model = self._model
         return result(model.target, of_given(model._comm, "jvp", [(model._native.domain, tangent)], self._native.jvp))
+
+    def as_linear_operator(self):
+        """Return the derivative as an operator of SciPy, for `lsqr`, `lsmr`, `svds` and others.
+
+        Returns
+        -------
+        scipy.sparse.linalg.LinearOperator
+            Its vectors are those of ``flatten`` of the domain and the target of the model.
+
+        Raises
+        ------
+        ImportError
+            If SciPy is not installed.
+
+        Notes
+        -----
+        Products are collective with the model's `comm`: every rank must compute with the same
+        vectors.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshloom import operators as op
+        >>> line = op.matrix([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+        >>> operator = line.at([0.0, 0.0]).as_linear_operator()
+        >>> (operator @ np.array([1.0, 2.0])).tolist()
+        [1.0, 3.0, 5.0]
+        """
+        linalg = scipy_module("sparse.linalg", "as_linear_operator")
+        domain, target = self._model.domain, self._model.target
+
+        def product(v):
+            return target.flatten(self.jvp(domain.restore(v.ravel())))
+
+        def adjoint(v):
+            return domain.flatten(self.vjp(target.restore(v.ravel())))
+
+        return linalg.LinearOperator((target.size, domain.size), matvec=product, rmatvec=adjoint, dtype=np.float64)
 
     def vjp(self, cotangent):
         """Multiply the adjoint of the derivative with a cotangent (vector-Jacobian product).

@@ -12,6 +12,7 @@ NIFTy where the meaning is the same.
 `optimize_kl`                                                    fits by MGVI, geoVI or MAP
 `wiener_filter`                                                  the posterior of linear models
 `sample`                                                         Markov chains: NUTS, HMC, MCLMC
+`minimize`, `least_squares`                                      optimizers of SciPy
 `evidence`                                                       comparison of models
 `check_metric`                                                   test of a likelihood's derivatives
 `sample_groups`                                                  groups of ranks for samples
@@ -37,6 +38,7 @@ Examples
 """
 
 from ._likelihood import Categorical, DataReport, Gaussian, Likelihood, Poissonian, StudentT, VariableCovarianceGaussian, VariableCovarianceStudentT
+from ._optimize import least_squares, minimize
 from ._optimize_kl import Evidence, IterationReport, MetricCheck, Samples, check_metric, evidence, optimize_kl, sample_groups, wiener_filter
 from ._priors import CorrelatedField, CorrelatedFieldMaker, InvGammaPrior, LaplacePrior, LogNormalPrior, NormalPrior, Prior, UniformPrior
 from ._sample import Chains, sample
@@ -65,6 +67,8 @@ __all__ = [
     "VariableCovarianceStudentT",
     "check_metric",
     "evidence",
+    "least_squares",
+    "minimize",
     "optimize_kl",
     "sample",
     "sample_groups",
