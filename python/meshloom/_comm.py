@@ -101,7 +101,8 @@ class _AllGroups:
     """All ranks of the sample groups that a rank belongs to."""
 
     def __init__(self, comm):
-        self.size, self._number, self._allgather = comm._ranks_of_all_groups, (comm._number, "all groups"), comm._allgather_of_all_groups
+        self.size, self.rank = comm._ranks_of_all_groups, comm._rank_of_all_groups
+        self._number, self._allgather = (comm._number, "all groups"), comm._allgather_of_all_groups
 
 
 def all_groups(comm):

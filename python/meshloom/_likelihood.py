@@ -44,6 +44,7 @@ class Likelihood(Recorded):
     Notes
     -----
     Likelihoods of models are collective with the `comm` of the model, and so are their methods.
+    They pickle as models do.
 
     Examples
     --------

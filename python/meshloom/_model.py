@@ -309,9 +309,9 @@ class Model(Recorded):
 
     Attributes
     ----------
-    domain, target : dict of str to tuple of int
-        Names and shapes of the fields that the model takes and gives, on this rank. They can be
-        passed as a space: ``hartley(model.target)``.
+    domain, target : Fields
+        Names and shapes of the fields that the model takes and gives, on this rank: a dict that can
+        be passed as a space, ``hartley(model.target)``, and converts fields to vectors.
     own_cosmology : ndarray of shape (7,)
         Only for `simulation`: omega_m, omega_b, h, n_s, A_s or sigma8, w0 and wa of its
         cosmology.
@@ -324,6 +324,10 @@ class Model(Recorded):
     out, and a flat array of the right length is accepted. Models compute in float32 on the device;
     their results are `meshloom.Array`. All methods are collective with the `comm` of the model.
 
+    Models do not change, so `copy` returns the model itself. Models on one rank pickle, as the
+    calls that made them: loading compiles them on the device of the process, with the same bits.
+    Functions of `custom` must pickle too.
+
     Examples
     --------
     >>> import numpy as np
@@ -335,7 +339,7 @@ class Model(Recorded):
 
     # Names of leaves whose values must be finite.
     _finite = ()
-    _derived = ("_comm", "domain", "target")
+    _derived = ["_comm", "domain", "target"]
 
     def __init__(self, native, comm, axes):
         self._native, self._comm, self._axes = native, comm, axes

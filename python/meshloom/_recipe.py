@@ -173,17 +173,21 @@ def _made_again(kind, version, steps, state):
     return found
 
 
-class Recorded:
-    """Base of models and likelihoods, which never change: a copy is the object itself."""
-
-    # Attributes that follow from the others.
-    _derived = ("_comm",)
+class Unchanging:
+    """Base of objects that never change: a copy is the object itself."""
 
     def __copy__(self):
         return self
 
     def __deepcopy__(self, memo):
         return self
+
+
+class Recorded(Unchanging):
+    """Base of models and likelihoods."""
+
+    # Attributes that follow from the others.
+    _derived = ["_comm"]
 
     def __reduce__(self):
         check_alone(self, self._comm)

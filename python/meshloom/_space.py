@@ -513,23 +513,29 @@ class Fields(dict):
         """Return the number of this rank's points of each leaf, 0 for other leaves."""
         return [leaf.shape[1] if leaf.kind == "points" else 0 for leaf in self.space.leaves.values()]
 
-    def _assembled(self, arrays):
-        """Return the values of all ranks for those of this rank, which a function returns."""
+    def _assembled(self, arrays, which=None):
+        """Return the values of all ranks for those of this rank, which a function returns.
+
+        `which` has the numbers of the leaves. Default: all.
+        """
+        which = range(len(self)) if which is None else which
 
         def check():
             own = arrays()
             return own, {"function": "flatten", "leaves": list(self)}, (self._counts(), own if self._comm.size > 1 else None)
 
+        leaves = list(self.space.leaves.values())
         own, told = gathered(self._comm, check)
         if self._comm.size == 1:
-            return own
+            return [array.reshape(leaves[at]._whole()) for at, array in zip(which, own)]
         counts, parts = zip(*told)
         found = []
-        for at, leaf in enumerate(self.space.leaves.values()):
-            whole = np.zeros(leaf._whole(), np.result_type(*(part[at] for part in parts)))
-            for places, part in zip(leaf._places([count[at] for count in counts]), parts):
+        for number, at in enumerate(which):
+            own = [part[number] for part in parts]
+            whole = np.zeros(leaves[at]._whole(), np.result_type(*own))
+            for places, part in zip(leaves[at]._places([count[at] for count in counts]), own):
                 if places is not None:
-                    whole[places] = part[at]
+                    whole[places] = part.reshape(whole[places].shape)
             found.append(whole)
         return found
 

@@ -39,11 +39,12 @@ from ._cosmology import parameters as cosmology_parameters
 from ._custom import custom, from_jax, from_torch, matrix
 from ._model import AdjointCheck, DerivativeCheck, Linearization, Model, check_finite, given, long_axes, same_shape
 from ._simulation import run_options, warn
-from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, points, space_of, three, vector
+from ._space import Fields, Leaf, Space, cells, half_spectrum, modes, parameters, points, space_of, three, vector
 
 __all__ = [
     "AdjointCheck",
     "DerivativeCheck",
+    "Fields",
     "Leaf",
     "Linearization",
     "Model",
