@@ -105,7 +105,7 @@ def write_samples(samples, path):
     comm = all_groups(samples._comm)
 
     def check():
-        return (os.fspath(path), _described(samples)), {"function": "save"}, None
+        return (os.fsdecode(path), _described(samples)), {"function": "save"}, None
 
     (path, about), _ = gathered(comm, check)
     file = _NewFile(path)
