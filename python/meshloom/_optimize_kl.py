@@ -331,8 +331,8 @@ class Samples(Unchanging):
         """
         write_samples(self, path)
 
-    # Names of further arguments, dictionaries of arrays that files and pickles have.
-    _others: list[str] = []
+    # Names of further arguments, dictionaries of arrays in files and pickles, with their keys.
+    _others: dict[str, tuple[str, ...]] = {}
 
     def __reduce__(self):
         check_alone(self, self._comm)

@@ -49,7 +49,7 @@ def _mapped(change, value):
     changed = change(value)
     if changed is not None:
         return changed
-    if isinstance(value, dict):
+    if type(value) is dict:
         return {name: _mapped(change, one) for name, one in value.items()}
     return type(value)(_mapped(change, one) for one in value) if type(value) in (tuple, list) else value
 

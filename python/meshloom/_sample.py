@@ -44,7 +44,7 @@ class Chains(Samples):
     `sample_groups`.
     """
 
-    _others = ["statistics"]
+    _others = {"statistics": _STATISTICS}
 
     def __init__(self, native, domain, statistics):
         super().__init__(native, domain)

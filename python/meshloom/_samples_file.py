@@ -1,6 +1,7 @@
 """Files of samples: npz files of NumPy without pickled objects."""
 
 import json
+import math
 import os
 import zipfile
 
@@ -153,7 +154,7 @@ class _SavedFile:
             own_shape, fortran, own_dtype = np.lib.format.read_array_header_1_0(member)
             if fortran or own_dtype.hasobject or dtype is not None and (dtype, shape) != (own_dtype, own_shape):
                 raise _Broken(f"`{name}` is an array of {own_dtype} and shape {own_shape}")
-            size = int(np.prod(own_shape[1:])) * own_dtype.itemsize
+            size = math.prod(own_shape[1:]) * own_dtype.itemsize
             for _ in range(own_shape[0] if own_shape else 1):
                 data = member.read(size)
                 if len(data) < size:
@@ -169,11 +170,6 @@ class _SavedFile:
     def whole(self, name):
         """Return an array of any shape."""
         return np.array(list(self.rows(name)))
-
-    def names(self, branch):
-        """Return the names of the arrays of a branch."""
-        names = [name[: -len(".npy")] for name in self._archive.namelist()]
-        return [name[len(branch) + 1 :] for name in names if name.startswith(f"{branch}/")]
 
 
 def _leaf(name, about):
@@ -191,9 +187,9 @@ def read_samples(path, kinds, comm):
     try:
         with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
             return _read(_SavedFile(archive), path, kinds, comm)
-    except FileNotFoundError:
+    except (FileNotFoundError, Error):
         raise
-    except (_Broken, OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, NotImplementedError, zipfile.BadZipFile) as error:
+    except (_Broken, OSError, RuntimeError, EOFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, NotImplementedError, zipfile.BadZipFile) as error:
         raise Error(f"{path}: expected a complete file of `Samples.save`: {error}") from error
 
 
@@ -221,5 +217,9 @@ def _read(file, path, kinds, comm):
                 residuals.append([])
             if first <= number < end:
                 residuals[number - first].append(part(row))
-    others = {name: {key: file.whole(f"{name}/{key}") for key in file.names(name)} for name in kind._others}
+    others = {name: {key: file.whole(f"{name}/{key}") for key in keys} for name, keys in kind._others.items()}
+    for name, arrays in others.items():
+        shapes = {array.shape for array in arrays.values()}
+        if [len(shape) == 2 and math.prod(shape) for shape in shapes] != [count]:
+            raise _Broken(f"`{name}` is not of {count} draws")
     return (kind, domain, count, position, residuals, others), text

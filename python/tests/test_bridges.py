@@ -236,7 +236,7 @@ def constructors():
     made = {name: [getattr(op, name)(normal)] for name in "exp log sqrt sin cos tanh sigmoid softplus".split()}
     made |= {
         "pointwise": [op.pointwise("fn f(s: f32, c: f32) -> f32 { return c * s; }", "f", fields, "y", constants={"c": RNG.random((4, 6))})],
-        "custom": [op.custom(double, double_product, double_product, fields, name="double")],
+        "custom": [op.custom(double, double_product, double_product, domain, name="double") for domain in (fields, op.hartley(fields).target)],
         "matrix": [op.matrix(RNG.random((2, 3))), op.matrix(sparse)],
         "fourier": [op.fourier(fields), op.fourier(fields, adjoint=True)],
         "inverse_fourier": [op.inverse_fourier(fields)],
@@ -405,6 +405,21 @@ def test_samples_are_stored_without_their_likelihood(tmp_path):
     loaded = again(loaded)
     assert bits(loaded[0]) == bits(mi.load_samples(tmp_path / "one-Samples.npz")[0])
     assert copy.deepcopy(loaded) is loaded and len(again(mi.load_samples(tmp_path / "one-Chains.npz")).draws()["x"]) == 2
+
+
+def test_chains_without_their_statistics_are_refused(tmp_path):
+    chains = mi.sample(mi.Gaussian(DATA).amend(op.diagonal(SPACE, DATA)), n_warmup=2, n_draws=2, n_chains=2)
+    chains.save(tmp_path / "whole")
+    for change in ("left out", "cut"):
+        with zipfile.ZipFile(tmp_path / "whole") as whole, zipfile.ZipFile(tmp_path / "other", "w") as other:
+            for name in whole.namelist():
+                if name != "statistics/depth.npy":
+                    other.writestr(name, whole.read(name))
+                elif change == "cut":
+                    with other.open(name, "w") as member:
+                        np.lib.format.write_array(member, chains.statistics["depth"][:, :1])
+        with pytest.raises(meshloom.Error, match="it has no `statistics/depth`" if change == "left out" else "`statistics` is not of 4 draws"):
+            mi.load_samples(tmp_path / "other")
 
 
 def test_a_position_without_samples_is_stored(tmp_path):
