@@ -26,9 +26,6 @@ _METHODS = {
 }
 _NATIVE = tuple(getattr(_native, name) for name in _METHODS)
 
-# Lists of more numbers are kept as arrays.
-_LONG = 64
-
 
 class _Call:
     """A call: a function of Python, or the name of a function or ``.method`` of the extension."""
@@ -55,16 +52,8 @@ def _mapped(change, value):
 
 
 def _snapshot(value):
-    """Return a copy of numbers that the caller may change, compact for long lists."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if type(value) is list and len(value) > _LONG:
-        try:
-            array = np.array(value)
-        except ValueError:
-            return None
-        return _Saved("numbers", array) if array.dtype.kind in "iuf" else None
-    return None
+    """Return a copy of an array, which the caller may change."""
+    return value.copy() if isinstance(value, np.ndarray) else None
 
 
 def _noted(found, call):
@@ -154,8 +143,6 @@ def _made_again(kind, version, steps, state):
             return made[number][place]
         if one.kind == "array":
             return asarray(one.value, one.value.dtype, comm)._native
-        if one.kind == "numbers":
-            return one.value.tolist()
         return _native.NativePoints.numbered(comm, one.value)
 
     for function, arguments in steps:
