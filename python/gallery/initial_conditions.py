@@ -9,34 +9,25 @@ import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
-from scipy.optimize import minimize
 
 import meshloom
-from meshloom import operators as op
+from meshloom import inference as mi, operators as op
 
 particles = int(sys.argv[1]) if len(sys.argv) > 1 else 32
 picture = sys.argv[2] if len(sys.argv) > 2 else "initial_conditions.png"
-box, sigma, losses = 8.0 * particles, 0.3, []
+box = 8.0 * particles
 
 run = op.simulation(particles, particles, box, steps=5, window="tsc")
-truth = meshloom.white_noise(particles, seed=5)
-observed = np.asarray(run(truth))
+observed = np.asarray(run(meshloom.white_noise(particles, seed=5)))
 
-
-def energy(x):
-    """The misfit plus the prior of standard normal noise, and its gradient."""
-    at = run.at(x.reshape(truth.shape))
-    residual = (np.asarray(at.value) - observed) / sigma
-    losses.append(0.5 * np.mean(residual**2))
-    gradient = np.asarray(at.vjp(residual / sigma)).ravel() + x
-    return 0.5 * np.sum(residual**2, dtype=float) + 0.5 * np.sum(x**2), gradient.astype(float)
-
-
+# The misfit with noise of a standard deviation of 0.3, and the prior of standard normal noise.
+likelihood = mi.Gaussian(observed, noise_std=0.3).amend(run)
+losses, start = [], np.zeros(observed.shape)
 steps = 60 if particles >= 32 else 5
-found = minimize(energy, np.zeros(truth.size), jac=True, method="L-BFGS-B", options={"maxiter": steps})
-final = np.asarray(run(found.x.reshape(truth.shape)))
+found = mi.minimize(likelihood, start, callback=lambda x: losses.append(likelihood(x) / x.size), options={"maxiter": steps})
+final = np.asarray(run(found.position))
 correlation = np.corrcoef(final.ravel(), observed.ravel())[0, 1]
-print(f"misfit per cell {losses[0]:.3g} -> {losses[-1]:.3g}, correlation of densities {correlation:.3f}")
+print(f"misfit per cell {likelihood(start) / start.size:.3g} -> {losses[-1]:.3g}, correlation of densities {correlation:.3f}")
 
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
 for ax, field, title in zip(axes, (observed, final), ("observed density", "density of the result")):
@@ -45,5 +36,5 @@ for ax, field, title in zip(axes, (observed, final), ("observed density", "densi
     ax.set(title=title, xlabel="x [Mpc/h]", ylabel="y [Mpc/h]")
 figure.colorbar(image, ax=axes[:2], label="density / mean", extend="max")
 axes[2].semilogy(losses)
-axes[2].set(xlabel="gradient", ylabel="misfit per cell", title="descent")
+axes[2].set(xlabel="iteration", ylabel="misfit per cell", title="descent")
 figure.savefig(picture, dpi=90, bbox_inches="tight")

@@ -101,7 +101,8 @@ class _AllGroups:
     """All ranks of the sample groups that a rank belongs to."""
 
     def __init__(self, comm):
-        self.size, self._number, self._allgather = comm._ranks_of_all_groups, (comm._number, "all groups"), comm._allgather_of_all_groups
+        self.size, self.rank = comm._ranks_of_all_groups, comm._rank_of_all_groups
+        self._number, self._allgather = (comm._number, "all groups"), comm._allgather_of_all_groups
 
 
 def all_groups(comm):
@@ -109,7 +110,7 @@ def all_groups(comm):
     return comm if comm._ranks_of_all_groups == comm.size else _AllGroups(comm)
 
 
-def _in_words(error):
+def in_words(error):
     """Return the type and text of an error so that any rank can raise it.
 
     An error that cannot be made from a text alone becomes a `meshloom.Error`.
@@ -143,7 +144,7 @@ def gathered(comm, check, *arguments):
         if getattr(raised, "_not_to_be_told", None) == comm._number:
             raise
         error = raised
-        said = pickle.dumps((_in_words(error), {}, None))
+        said = pickle.dumps((in_words(error), {}, None))
     try:
         parts = comm._allgather(said)
     except Error:

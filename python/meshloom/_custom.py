@@ -8,13 +8,13 @@ import numpy as np
 from . import _native
 from ._comm import resolve, summary, together
 from ._model import Model, same_shape
+from ._recipe import made_by
 from ._space import Fields, Leaf, Space, space_of
 
 
 def _fields(space, comm):
     """Return the shapes of this rank's values of a space."""
-    described = [leaf._native(name) for name, leaf in space.leaves.items()]
-    return Fields([(native, _native.leaf_shape(comm, native)) for native in described], space._axes)
+    return Fields._of_space(space, comm)
 
 
 def _unpacked(fields, arrays):
@@ -147,7 +147,8 @@ def custom(value, jvp, vjp, domain, target=None, *, name="custom", version="", c
     >>> exp.check_adjoint().difference < 1e-6
     True
     """
-    return _made("custom", {"value": value, "jvp": jvp, "vjp": vjp}, domain, target, name, version, comm)
+    made = _made("custom", {"value": value, "jvp": jvp, "vjp": vjp}, domain, target, name, version, comm)
+    return made_by(made, custom, value, jvp, vjp, domain, target, name=name, version=version)
 
 
 def _imported(package, call):
@@ -255,7 +256,8 @@ def from_jax(f, domain, target=None, *, name="jax", version="", comm=None):
 
     if not callable(f):
         calls["value"] = f
-    return _made("from_jax", calls, domain, shaped if target is None else target, name, version, comm)
+    made = _made("from_jax", calls, domain, shaped if target is None else target, name, version, comm)
+    return made_by(made, from_jax, f, domain, target, name=name, version=version)
 
 
 def from_torch(f, domain, target=None, *, name="torch", version="", comm=None):
@@ -321,7 +323,8 @@ def from_torch(f, domain, target=None, *, name="torch", version="", comm=None):
 
     if not callable(f):
         calls["value"] = f
-    return _made("from_torch", calls, domain, shaped if target is None else target, name, version, comm)
+    made = _made("from_torch", calls, domain, shaped if target is None else target, name, version, comm)
+    return made_by(made, from_torch, f, domain, target, name=name, version=version)
 
 
 def matrix(A, space=None, result="y", adjoint=False, comm=None):

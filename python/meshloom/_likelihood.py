@@ -9,6 +9,7 @@ from ._arguments import real_number, whole_number
 from ._arrays import real_array
 from ._comm import agreed, check_parts, gathered, given_or_not, is_alone, resolve, together
 from ._model import Model, long_axes, of_given, random, result, same_shape
+from ._recipe import Recorded, check_alone, plain_reduce
 from ._space import Fields, Leaf
 
 
@@ -34,7 +35,7 @@ class DataReport(NamedTuple):
     n_data: int
 
 
-class Likelihood:
+class Likelihood(Recorded):
     """The energy ``-ln p(data | x)`` of data, up to a constant.
 
     `Gaussian` and other functions create likelihoods of data. `amend` composes one with a model.
@@ -43,6 +44,7 @@ class Likelihood:
     Notes
     -----
     Likelihoods of models are collective with the `comm` of the model, and so are their methods.
+    They pickle as models do.
 
     Examples
     --------
@@ -59,7 +61,7 @@ class Likelihood:
     @property
     def domain(self):
         """Names and shapes of the fields that it is a function of, a dict."""
-        return Fields(self._native.domain, self._axes)
+        return Fields(self._native.domain, self._axes, self._comm)
 
     @property
     def name(self):
@@ -278,6 +280,10 @@ class _Unplaced(Likelihood):
     def __repr__(self):
         return f"<meshloom.Likelihood of {self.name}>"
 
+    def __reduce__(self):
+        check_alone(self, self._known_comm())
+        return plain_reduce(self, _made=None, _given_comm=None)
+
 
 class _Sum(_Unplaced):
     """A sum of likelihoods of which at least one has no model yet."""
@@ -407,7 +413,7 @@ class _OfData(_Unplaced):
             return leaf, {"function": "amend", **self._alike}, None
 
         def make(leaf, _):
-            native = _native.NativeLikelihood(comm, self._kind, self._label, leaf._place()._native(self._label), self._data, self._options)
+            native = _native.likelihood(comm, self._kind, self._label, leaf._place()._native(self._label), self._data, self._options)
             return Likelihood(native, comm, len(leaf.shape))
 
         return together(comm, check, make)

@@ -1,6 +1,7 @@
 """Models: differentiable functions of fields, and their composition."""
 
 import collections.abc
+import importlib
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -9,7 +10,8 @@ from . import _native
 from ._arguments import real_number, whole_number
 from ._comm import agreed, together
 from ._device_array import Array, asarray
-from ._space import Fields
+from ._recipe import Recorded
+from ._space import Fields, long_axes, same_shape
 
 
 def given(described, values, comm):
@@ -22,22 +24,6 @@ def given(described, values, comm):
     if not set(names) <= set(values):
         raise ValueError(f"field: expected the leaves {names}, got {sorted(values)}")
     return [_given_one(native, shape, values[native[0]], comm) for native, shape in described]
-
-
-def long_axes(shape):
-    """Return a shape without axes of length 1.
-
-    They may be left out: a grid of fewer axes has one cell along the first ones.
-    """
-    return tuple(int(n) for n in shape if n != 1) or (1,)
-
-
-def same_shape(given, wanted):
-    """Return True if an array has the shape of a field, except for axes of length 1.
-
-    Any empty array fits where a rank has no values.
-    """
-    return long_axes(given) == long_axes(wanted) or np.prod(given) == np.prod(wanted) == 0
 
 
 def _given_one(native, shape, value, comm):
@@ -110,6 +96,14 @@ def _check_grids(gives, takes):
         if one.size and other.size and (long_axes(one.shape), long_sides(one)) != (long_axes(other.shape), long_sides(other)):
             said = [f"{leaf} with sides {leaf.size}" for leaf in (one, other)]
             raise ValueError(f"`{name}`: the model gives {said[0]}, the next one takes {said[1]}; create both on one space, such as `model.target`")
+
+
+def scipy_module(name, call):
+    """Return a module of SciPy, which is optional."""
+    try:
+        return importlib.import_module(f"scipy.{name}")
+    except ImportError as error:
+        raise ImportError(f"{call} needs the package scipy: pip install scipy") from error
 
 
 class AdjointCheck(NamedTuple):
@@ -207,6 +201,44 @@ class Linearization:
         model = self._model
         return result(model.target, of_given(model._comm, "jvp", [(model._native.domain, tangent)], self._native.jvp))
 
+    def as_linear_operator(self):
+        """Return the derivative as an operator of SciPy, for `lsqr`, `lsmr`, `svds` and others.
+
+        Returns
+        -------
+        scipy.sparse.linalg.LinearOperator
+            Its vectors are those of ``flatten`` of the domain and the target of the model.
+
+        Raises
+        ------
+        ImportError
+            If SciPy is not installed.
+
+        Notes
+        -----
+        Products are collective with the model's `comm`: every rank must compute with the same
+        vectors.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshloom import operators as op
+        >>> line = op.matrix([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+        >>> operator = line.at([0.0, 0.0]).as_linear_operator()
+        >>> (operator @ np.array([1.0, 2.0])).tolist()
+        [1.0, 3.0, 5.0]
+        """
+        linalg = scipy_module("sparse.linalg", "as_linear_operator")
+        domain, target = self._model.domain, self._model.target
+
+        def product(v):
+            return target.flatten(self.jvp(domain.restore(v.ravel())))
+
+        def adjoint(v):
+            return domain.flatten(self.vjp(target.restore(v.ravel())))
+
+        return linalg.LinearOperator((target.size, domain.size), matvec=product, rmatvec=adjoint, dtype=np.float64)
+
     def vjp(self, cotangent):
         """Multiply the adjoint of the derivative with a cotangent (vector-Jacobian product).
 
@@ -287,7 +319,7 @@ class Linearization:
         return matrix.reshape(rows, columns)
 
 
-class Model:
+class Model(Recorded):
     """A differentiable function of fields.
 
     Functions of `meshloom.operators` and `meshloom.inference` create models; the methods compose
@@ -297,9 +329,9 @@ class Model:
 
     Attributes
     ----------
-    domain, target : dict of str to tuple of int
-        Names and shapes of the fields that the model takes and gives, on this rank. They can be
-        passed as a space: ``hartley(model.target)``.
+    domain, target : Fields
+        Names and shapes of the fields that the model takes and gives, on this rank: a dict that can
+        be passed as a space, ``hartley(model.target)``, and converts fields to vectors.
     own_cosmology : ndarray of shape (7,)
         Only for `simulation`: omega_m, omega_b, h, n_s, A_s or sigma8, w0 and wa of its
         cosmology.
@@ -312,6 +344,10 @@ class Model:
     too. Axes of length 1 may be left out, and a flat array of the right length is accepted. Models compute in float32 on the device;
     their results are `meshloom.Array`. All methods are collective with the `comm` of the model.
 
+    Models do not change, so `copy` returns the model itself. Models on one rank pickle, as the
+    calls that made them: loading compiles them on the device of the process, with the same bits.
+    Functions of `custom` must pickle too.
+
     Examples
     --------
     >>> import numpy as np
@@ -323,10 +359,11 @@ class Model:
 
     # Names of leaves whose values must be finite.
     _finite = ()
+    _derived = ["_comm", "domain", "target"]
 
     def __init__(self, native, comm, axes):
         self._native, self._comm, self._axes = native, comm, axes
-        self.domain, self.target = Fields(native.domain, axes), Fields(native.target, axes)
+        self.domain, self.target = Fields(native.domain, axes, comm), Fields(native.target, axes, comm)
 
     def __repr__(self):
         return f"<meshloom.Model {self._native.name}: {dict(self.domain)} -> {dict(self.target)}>"

@@ -9,6 +9,9 @@ from ._arguments import real_number, whole_number
 from ._comm import agreed, all_groups, gathered, given_or_not, heard, resolve, together
 from ._likelihood import Likelihood
 from ._model import Model, given, result
+from ._recipe import Unchanging, check_alone
+from ._samples_file import host, made_samples, write_samples
+from ._space import Fields
 
 
 def sample_groups(comm, count):
@@ -139,7 +142,7 @@ class Evidence(NamedTuple):
     products: int
 
 
-class Samples:
+class Samples(Unchanging):
     """A position and samples of the posterior around it, the result of a fit.
 
     ``len(samples)`` is the number of samples, both signs, and ``samples[i]`` is one of them: a
@@ -148,11 +151,12 @@ class Samples:
     Notes
     -----
     Indexing and all methods are collective with the likelihood's `comm`, and over all groups of
-    `sample_groups`: every rank must ask for the same sample.
+    `sample_groups`: every rank must ask for the same sample. `save` writes them to a file; on one
+    rank they also pickle, without the likelihood.
     """
 
-    def __init__(self, native, likelihood):
-        self._native, self._likelihood = native, likelihood
+    def __init__(self, native, domain):
+        self._native, self._domain, self._comm = native, domain, domain._comm
 
     @property
     def pos(self):
@@ -160,7 +164,7 @@ class Samples:
 
         A field of the domain of the likelihood.
         """
-        return result(self._likelihood.domain, self._native.position())
+        return result(self._domain, self._native.position())
 
     def __len__(self):
         return self._native.count
@@ -175,8 +179,8 @@ class Samples:
                 raise IndexError(f"number: expected -{len(self)} to {len(self) - 1}, got {own}")
             return own % len(self), {"function": "a sample", "number": own}, None
 
-        sample = together(all_groups(self._likelihood._comm), check, lambda number, _: self._native.sample(number))
-        return result(self._likelihood.domain, sample)
+        sample = together(all_groups(self._comm), check, lambda number, _: self._native.sample(number))
+        return result(self._domain, sample)
 
     def map(self, function):
         """Apply a function to all samples.
@@ -209,7 +213,7 @@ class Samples:
         return [function(self[number]) for number in range(len(self))] or [function(self.pos)]
 
     def __repr__(self):
-        return f"<meshloom.Samples: {len(self)} of {dict(self._likelihood.domain)}>"
+        return f"<meshloom.Samples: {len(self)} of {dict(self._domain)}>"
 
     def mean_and_std(self, model, *, ddof=1):
         """Compute the posterior mean and standard deviation of a model.
@@ -258,7 +262,7 @@ class Samples:
                 raise ValueError(f"ddof: expected 0 or 1, got {own}")
             return (model._native, own), {"function": "mean_and_std", "ddof": own}, None
 
-        mean, std = together(all_groups(self._likelihood._comm), check, lambda own, _: self._native.mean_and_std(*own))
+        mean, std = together(all_groups(self._comm), check, lambda own, _: self._native.mean_and_std(*own))
         return result(model.target, mean), result(model.target, std)
 
     def mean(self, model):
@@ -288,6 +292,58 @@ class Samples:
         [1.0, 2.0]
         """
         return self.mean_and_std(model)[0]
+
+    def save(self, path):
+        """Write position and samples to a file, which `load_samples` reads without the likelihood.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write; an existing file is replaced once the new one is complete.
+
+        Raises
+        ------
+        meshloom.Error
+            If the file cannot be written.
+
+        Notes
+        -----
+        Collective with the likelihood's `comm`, and over all groups of `sample_groups`. The file
+        has the same bytes on any number of ranks and groups.
+
+        It is an npz file of NumPy without pickled objects: the text ``about`` (JSON: version, kind,
+        leaves), and for each leaf an array such as ``position/x`` and ``residuals/x``, whose first
+        axis counts samples. A sample is the position plus its residual. `Chains` also have
+        ``statistics/energy`` and others.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from meshloom import inference as mi, operators as op
+        >>> unit = op.diagonal(op.Space(x=op.cells(2)), [1.0, 1.0])
+        >>> samples = mi.wiener_filter(mi.Gaussian([2.0, 4.0]).amend(unit))
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     path = os.path.join(directory, "samples.npz")
+        ...     samples.save(path)
+        ...     again = mi.load_samples(path)
+        >>> (again[1].numpy() == samples[1].numpy()).all()
+        np.True_
+        """
+        write_samples(self, path)
+
+    # Names of further arguments, dictionaries of arrays in files and pickles, with their keys.
+    _others: dict[str, tuple[str, ...]] = {}
+
+    def __reduce__(self):
+        check_alone(self, self._comm)
+        residuals = [host(self._native.residual(number)) for number in range(len(self))]
+        others = {name: getattr(self, name) for name in self._others}
+        return _again, (type(self), self._domain.space, host(self._native.position()), residuals, others)
+
+
+def _again(kind, space, position, residuals, others):
+    """Return the samples of a pickle, on this process alone."""
+    return made_samples(kind, Fields._of_space(space, resolve(None)), len(residuals), position, residuals, others)
 
 
 def _cg(kwargs):
@@ -586,7 +642,7 @@ def optimize_kl(
     while True:
         went_on = not is_done and agreed(comm, fit.step)
         end, unsettled, history = fit.known()
-        samples, reports = Samples(fit.samples(), likelihood), [IterationReport(*position, *of_samples) for position, of_samples in history]
+        samples, reports = Samples(fit.samples(), likelihood.domain), [IterationReport(*position, *of_samples) for position, of_samples in history]
         if (went_on or is_done) and reports and any(gathered(comm, lambda: (None, {}, ends(samples, reports[-1])))[1]) or end:
             break
     if reports:
@@ -657,7 +713,7 @@ def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear
         return _native.NativeSamples.wiener_filter(likelihood._native, _start(likelihood, start, 0, 0.0), *manner)
 
     native = together(comm, check, filtered)
-    samples = Samples(native, likelihood)
+    samples = Samples(native, likelihood.domain)
     _warn_of_doubts(native)
     _warn_of(native, f"the mean and {len(samples)} samples")
     return samples

@@ -324,10 +324,6 @@ class CorrelatedField(Model):
     `CorrelatedFieldMaker.finalize` creates it.
     """
 
-    def __init__(self, native, field, comm, axes):
-        super().__init__(native, comm, axes)
-        self._field = field
-
     def amplitude(self, x, group=0):
         """Compute the amplitude of each wavenumber of a group of axes.
 
@@ -660,8 +656,10 @@ class CorrelatedFieldMaker:
 
         def make(own, _):
             prefix, shape, size, offset, groups = own
-            found = _native.correlated_field(comm, three(shape, 1), three(size, 1.0), prefix, offset, groups)
-            return CorrelatedField(*found, comm, len(shape))
+            native, field = _native.correlated_field(comm, three(shape, 1), three(size, 1.0), prefix, offset, groups)
+            model = CorrelatedField(native, comm, len(shape))
+            model._field = field
+            return model
 
         return together(comm, check, make)
 

@@ -7,15 +7,20 @@ import numpy as np
 
 from . import _native
 from ._arguments import real_number, whole_number
-from ._comm import agreed, all_groups, gathered, given_or_not, heard, together
+from ._comm import agreed, all_groups, gathered, given_or_not, heard, resolve
 from ._model import Model
 from ._optimize_kl import Samples, _given, _likelihood_of
+from ._samples_file import made_samples, read_samples
 
 # Kind of the noise at the starts of chains, different from those of mock truths and fits.
 _START = 2
 
 # Draws after which ranks exchange errors; groups do not wait for each other within them.
 _TOGETHER = 16
+
+
+# Numbers of a draw.
+_STATISTICS = "energy", "acceptance", "step_size", "n_gradients", "depth", "is_divergent"
 
 
 class Chains(Samples):
@@ -39,15 +44,15 @@ class Chains(Samples):
     `sample_groups`.
     """
 
-    def __init__(self, native, likelihood, n_chains, statistics):
-        super().__init__(native, likelihood)
-        self.n_chains, self.n_draws = n_chains, len(self) // n_chains
-        columns = zip(*statistics)
-        names = "energy", "acceptance", "step_size", "n_gradients", "depth", "is_divergent"
-        self.statistics = {name: np.array(column).reshape(n_chains, -1) for name, column in zip(names, columns)}
+    _others = {"statistics": _STATISTICS}
+
+    def __init__(self, native, domain, statistics):
+        super().__init__(native, domain)
+        self.statistics = statistics
+        self.n_chains, self.n_draws = statistics["energy"].shape
 
     def __repr__(self):
-        return f"<meshloom.Chains: {self.n_chains} of {self.n_draws} draws of {dict(self._likelihood.domain)}>"
+        return f"<meshloom.Chains: {self.n_chains} of {self.n_draws} draws of {dict(self._domain)}>"
 
     def draws(self, model=None):
         """Compute a model at all draws.
@@ -80,7 +85,7 @@ class Chains(Samples):
                 raise TypeError(f"model: expected a model, got {type(model).__name__}")
             return None, {"function": "draws", "model": given_or_not(model)}, None
 
-        gathered(all_groups(self._likelihood._comm), check)
+        gathered(all_groups(self._comm), check)
         values = self.map(lambda draw: draw if model is None else model(self._inputs(model, draw)))
         shape = self.n_chains, self.n_draws
         if values and isinstance(values[0], dict):
@@ -384,9 +389,52 @@ def sample(
     for first in range(0, total, _TOGETHER):
         agreed(comm, run, first)
     samples, statistics = agreed(comm, native.finish)
-    chains = Chains(samples, likelihood, numbers[2], statistics)
+    columns = {name: np.array(column).reshape(numbers[2], -1) for name, column in zip(_STATISTICS, zip(*statistics))}
+    chains = Chains(samples, likelihood.domain, columns)
     _warn_of_chains(chains, max_depth or 10, algorithm)
     return chains
+
+
+def load_samples(path, comm=None):
+    """Read the file of `Samples.save`.
+
+    Parameters
+    ----------
+    path : path-like
+        File, which all ranks can read.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the fields each. Default: this process alone.
+
+    Returns
+    -------
+    Samples or Chains
+        As they were saved, with the same bits. `mean_and_std` and others take models of the same
+        leaves, created with the same `comm`.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no file.
+    meshloom.Error
+        If the file is incomplete, damaged or of another kind.
+
+    Notes
+    -----
+    Collective with `comm`, and over all groups of `sample_groups`. The numbers of ranks and groups
+    may be others than those of `Samples.save`.
+
+    Examples
+    --------
+    See `Samples.save`.
+    """
+    comm = resolve(comm)
+
+    def check():
+        parts, text = read_samples(os.fspath(path), {"Samples": Samples, "Chains": Chains}, comm)
+        return parts, {"function": "load_samples", "file": text}, None
+
+    parts, _ = gathered(all_groups(comm), check)
+    return agreed(all_groups(comm), made_samples, *parts)
 
 
 def _warn_of_chains(chains, max_depth, algorithm):

@@ -1,8 +1,14 @@
 """Spaces: named leaves, each a field on a grid, at points, or a few numbers."""
 
+import collections.abc
+import math
+
 import numpy as np
 
+from . import _native
 from ._arguments import real_number, whole_number
+from ._comm import gathered, resolve, summary
+from ._plain import plain
 
 _GRIDS = ("cells", "modes", "half_spectrum")
 # Places of the axes of a grid among the three of the extension module, by their number.
@@ -15,6 +21,22 @@ def three(values, fill):
     for place, value in zip(_PLACES[len(values)], values):
         found[place] = value
     return found
+
+
+def long_axes(shape):
+    """Return a shape without axes of length 1.
+
+    They may be left out: a grid of fewer axes has one cell along the first ones.
+    """
+    return tuple(int(n) for n in shape if n != 1) or (1,)
+
+
+def same_shape(given, wanted):
+    """Return True if an array has the shape of a field, except for axes of length 1.
+
+    Any empty array fits where a rank has no values.
+    """
+    return long_axes(given) == long_axes(wanted) or np.prod(given) == np.prod(wanted) == 0
 
 
 def _own(shape, axes):
@@ -69,6 +91,35 @@ class Leaf:
     def _native(self, name):
         size = three(self.size, 1.0) if self.size else [1.0] * 3
         return name, self.kind, list(three(self.shape, 1)), size, self.complex, self.components, self._points
+
+    def __getstate__(self):
+        return {**self.__dict__, "_points": None if self._points is None else self._points.numbers()}
+
+    def __setstate__(self, state):
+        numbers = state["_points"]
+        points = None if numbers is None else _native.NativePoints.numbered(resolve(None), numbers)
+        self.__dict__.update(state, _points=points)
+
+    def _whole(self):
+        """Return the shape of the values of all ranks, with the axis of components."""
+        components = (self.components,) if self.components > 1 else ()
+        if self.kind == "points":
+            return (*components, self.shape[2])
+        return (*components, *self.shape[:-1], self.shape[-1] // 2 + 1 if self.kind == "half_spectrum" else self.shape[-1])
+
+    def _places(self, counts):
+        """Return the slices of each rank's values among those of all ranks; None without values.
+
+        `counts` has the number of points of each rank.
+        """
+        if self.kind == "points":
+            ends = np.cumsum(counts)
+            return [(..., slice(int(end) - count, int(end))) for count, end in zip(counts, ends)]
+        if self.kind not in _GRIDS:
+            return [(...,)] + [None] * (len(counts) - 1)
+        boxes = [_native.leaf_box(self._native("x"), len(counts), rank) for rank in range(len(counts))]
+        own = [(..., *(slice(*box[at]) for at in _PLACES[len(self.shape)])) for box in boxes]
+        return [None if any(first == end for first, end in box) else places for box, places in zip(boxes, own)]
 
     def __repr__(self):
         return f"<{self.kind} of {self.shape[1] if self.kind == 'points' else self.shape}>"
@@ -310,11 +361,26 @@ def _of_axes(shape, places):
 class Fields(dict):
     """Names of leaves with the shapes of this rank's values: the domain or target of a model.
 
-    It can be passed as a `Space` to other operators.
+    It can be passed as a `Space` to other operators. `flatten` and `restore` convert its fields to
+    vectors and back, for optimizers and linear algebra of other libraries.
+
+    Attributes
+    ----------
+    size : int
+        Number of real numbers of a field, on all ranks together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> domain = op.hartley(op.cells((2, 2))).domain
+    >>> vector = domain.flatten(np.ones((2, 2)))
+    >>> vector.tolist(), domain.restore(vector).shape
+    ([1.0, 1.0, 1.0, 1.0], (2, 2))
     """
 
-    def __init__(self, described, axes):
-        self.space = Space(dict(Leaf._of(native, axes) for native, _ in described))
+    def __init__(self, described, axes, comm):
+        self.space, self._comm = Space(dict(Leaf._of(native, axes) for native, _ in described)), comm
         shapes = {}
         for native, shape in described:
             leaf = self.space.leaves[native[0]]
@@ -323,6 +389,169 @@ class Fields(dict):
                 own = (*own[:-3], *_of_axes(own[-3:], _PLACES[len(leaf.shape)]))
             shapes[native[0]] = own
         super().__init__(shapes)
+
+    @classmethod
+    def _of_space(cls, space, comm):
+        """Return the shapes of this rank's values of a space."""
+        described = [leaf._native(name) for name, leaf in space.leaves.items()]
+        return cls([(native, _native.leaf_shape(comm, native)) for native in described], space._axes, comm)
+
+    def __reduce__(self):
+        return _fields_alone, (self.space,)
+
+    @property
+    def size(self):
+        return sum(math.prod(leaf._whole()) * (1 + leaf.complex) for leaf in self.space.leaves.values())
+
+    def flatten(self, field):
+        """Convert a field to a vector of real numbers.
+
+        Parameters
+        ----------
+        field : array_like, Array or dict of them
+            A field of these leaves.
+
+        Returns
+        -------
+        ndarray of float64, shape (size,)
+            Leaves in the order of their names, each in C order. A complex number is its real and
+            its imaginary part, so that the dot product of two vectors is the inner product of their
+            fields. With several ranks, every rank has the whole vector.
+
+        Raises
+        ------
+        ValueError
+            If names or shapes of `field` do not fit.
+        TypeError
+            If elements are not numbers, or are complex in a real leaf.
+
+        Notes
+        -----
+        Collective with the model's `comm`. Vectors have the same order on any number of ranks, but
+        points are in the order of the ranks.
+
+        Examples
+        --------
+        >>> from meshloom import operators as op
+        >>> op.fourier(op.cells(4)).target.flatten([1.0, 2.0 + 3.0j, 4.0]).tolist()
+        [1.0, 0.0, 2.0, 3.0, 4.0, 0.0]
+        """
+        wholes = self._assembled(lambda: self._arrays(field))
+        parts = [np.ascontiguousarray(whole, np.complex128 if whole.dtype.kind == "c" else np.float64) for whole in wholes]
+        return np.concatenate([part.ravel().view(np.float64) for part in parts])
+
+    def restore(self, vector):
+        """Convert a vector back to a field, the inverse of `flatten`.
+
+        Parameters
+        ----------
+        vector : array_like, shape (size,)
+            Real numbers, the same on all ranks.
+
+        Returns
+        -------
+        ndarray or dict of ndarray
+            The field in float64 and complex128; with several ranks, the part of this rank.
+
+        Raises
+        ------
+        ValueError
+            If `vector` has another shape, or differs between ranks.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> from meshloom import operators as op
+        >>> space = op.Space(b=op.vector(2), a=op.vector(1))
+        >>> domain = op.join(space).domain
+        >>> domain.restore([1.0, 2.0, 3.0])
+        {'a': array([1.]), 'b': array([2., 3.])}
+        """
+
+        def check():
+            own = np.asarray(plain(vector, "vector"))
+            if own.dtype.kind not in "biuf":
+                raise TypeError(f"vector: expected real numbers, got {own.dtype}")
+            if own.shape != (self.size,):
+                raise ValueError(f"vector: expected shape {(self.size,)}, got {own.shape}")
+            own = own.astype(np.float64)
+            return own, {"function": "restore", "vector": summary(own) if self._comm.size > 1 else None}, self._counts()
+
+        own, counts = gathered(self._comm, check)
+        field, first = {}, 0
+        for at, (name, leaf) in enumerate(self.space.leaves.items()):
+            end = first + math.prod(leaf._whole()) * (1 + leaf.complex)
+            numbers, first = own[first:end], end
+            field[name] = self._part(name, numbers.view(np.complex128) if leaf.complex else numbers, counts)
+        return next(iter(field.values())) if len(field) == 1 else field
+
+    def _arrays(self, field):
+        """Return this rank's values of a field on the host, in the order of the names."""
+        if not isinstance(field, collections.abc.Mapping):
+            if len(self) != 1:
+                raise TypeError(f"field: expected a dictionary of {list(self)}, got one array")
+            field = {next(iter(self)): field}
+        if set(field) != set(self):
+            raise ValueError(f"field: expected the leaves {list(self)}, got {sorted(field)}")
+        found = []
+        for name, shape in self.items():
+            array = np.asarray(plain(field[name], name))
+            is_complex = self.space.leaves[name].complex
+            if array.dtype.kind not in ("biufc" if is_complex else "biuf"):
+                raise TypeError(f"`{name}`: expected {'complex' if is_complex else 'real'} numbers, got {array.dtype}")
+            if not same_shape(array.shape, shape) and array.shape != (math.prod(shape),):
+                raise ValueError(f"`{name}`: expected shape {long_axes(shape)}, got {array.shape}")
+            single = array.dtype in (np.float32, np.complex64)
+            wanted = (np.complex64 if single else np.complex128) if is_complex else (np.float32 if single else np.float64)
+            found.append(np.ascontiguousarray(array, wanted).reshape(shape))
+        return found
+
+    def _counts(self):
+        """Return the number of this rank's points of each leaf, 0 for other leaves."""
+        return [leaf.shape[1] if leaf.kind == "points" else 0 for leaf in self.space.leaves.values()]
+
+    def _assembled(self, arrays, which=None):
+        """Return the values of all ranks for those of this rank, which a function returns.
+
+        `which` has the numbers of the leaves. Default: all.
+        """
+        which = range(len(self)) if which is None else which
+
+        def check():
+            own = arrays()
+            return own, {"function": "flatten", "leaves": list(self)}, (self._counts(), own if self._comm.size > 1 else None)
+
+        leaves = list(self.space.leaves.values())
+        own, told = gathered(self._comm, check)
+        if self._comm.size == 1:
+            return [array.reshape(leaves[at]._whole()) for at, array in zip(which, own)]
+        counts, parts = zip(*told)
+        found = []
+        for number, at in enumerate(which):
+            own = [part[number] for part in parts]
+            whole = np.zeros(leaves[at]._whole(), np.result_type(*own))
+            for places, part in zip(leaves[at]._places([count[at] for count in counts]), own):
+                if places is not None:
+                    whole[places] = part.reshape(whole[places].shape)
+            found.append(whole)
+        return found
+
+    def _part(self, name, whole, counts):
+        """Return this rank's part of the values of all ranks; `counts` has those of `_counts`."""
+        leaf, at = self.space.leaves[name], list(self).index(name)
+        whole = whole.reshape(leaf._whole())
+        if leaf.kind in ("vector", "parameters"):
+            return whole.copy()
+        places = leaf._places([count[at] for count in counts])[self._comm.rank]
+        return np.zeros(self[name], whole.dtype) if places is None else whole[places].reshape(self[name]).copy()
+
+
+def _fields_alone(space):
+    """Return the shapes of the values of a space on this process alone."""
+    return Fields._of_space(space, resolve(None))
 
 
 def space_of(space):

@@ -13,6 +13,8 @@ NIFTy where the meaning is the same.
 `wiener_filter`                                                  the posterior of linear models
 `sample`                                                         Markov chains: NUTS, HMC, MCLMC
 `expect`, `statistics`                                           expectations, errors of means
+`minimize`, `least_squares`                                      optimizers of SciPy
+`Samples.save`, `load_samples`                                   samples in a file
 `evidence`                                                       comparison of models
 `check_metric`                                                   test of a likelihood's derivatives
 `sample_groups`                                                  groups of ranks for samples
@@ -39,9 +41,10 @@ Examples
 
 from ._expectation import Statistics, expect, statistics
 from ._likelihood import Categorical, DataReport, Gaussian, Likelihood, Poissonian, StudentT, VariableCovarianceGaussian, VariableCovarianceStudentT
+from ._optimize import least_squares, minimize
 from ._optimize_kl import Evidence, IterationReport, MetricCheck, Samples, check_metric, evidence, optimize_kl, sample_groups, wiener_filter
 from ._priors import CorrelatedField, CorrelatedFieldMaker, InvGammaPrior, LaplacePrior, LogNormalPrior, NormalPrior, Prior, UniformPrior
-from ._sample import Chains, sample
+from ._sample import Chains, load_samples, sample
 
 __all__ = [
     "Categorical",
@@ -69,6 +72,9 @@ __all__ = [
     "check_metric",
     "evidence",
     "expect",
+    "least_squares",
+    "load_samples",
+    "minimize",
     "optimize_kl",
     "sample",
     "sample_groups",

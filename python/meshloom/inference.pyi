@@ -6,7 +6,7 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from . import Comm, _Comm
-from .operators import Model, _Field, _Result, _Space, _Values
+from .operators import Fields, Model, _Field, _Result, _Space, _Values
 
 class DataReport(NamedTuple):
     name: str
@@ -54,7 +54,7 @@ class MetricCheck(NamedTuple):
 
 class Likelihood:
     @property
-    def domain(self) -> dict[str, tuple[int, ...]]: ...
+    def domain(self) -> Fields: ...
     @property
     def name(self) -> str: ...
     @property
@@ -133,6 +133,7 @@ class Samples:
     def mean_and_std(self, model: Model, *, ddof: Literal[0, 1] = 1) -> tuple[_Result, _Result]: ...
     def mean(self, model: Model) -> _Result: ...
     def map(self, function: Callable[[Any], _T]) -> list[_T]: ...
+    def save(self, path: Union[str, PathLike[str]]) -> None: ...
 
 class Chains(Samples):
     n_chains: int
@@ -199,4 +200,14 @@ def sample(
     overwrite: bool = False,
     save_every: int = 100,
 ) -> Chains: ...
+def load_samples(path: Union[str, PathLike[str]], comm: _Comm = None) -> Samples: ...
+def minimize(
+    function: Union[Likelihood, Model],
+    position: _Field,
+    *,
+    method: Union[str, Callable[..., Any]] = "L-BFGS-B",
+    callback: Optional[Callable[[Any], Any]] = None,
+    **kwargs: Any,
+) -> Any: ...
+def least_squares(model: Model, position: _Field, **kwargs: Any) -> Any: ...
 def check_metric(likelihood: Likelihood, position: Optional[_Field] = None, *, seed: int = 0) -> MetricCheck: ...

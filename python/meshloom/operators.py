@@ -40,11 +40,12 @@ from ._custom import custom, from_jax, from_torch, matrix
 from ._map_models import map_items, map_reduce
 from ._model import AdjointCheck, DerivativeCheck, Linearization, Model, check_finite, given, long_axes, same_shape
 from ._simulation import run_options, warn
-from ._space import Leaf, Space, cells, half_spectrum, modes, parameters, points, space_of, three, vector
+from ._space import Fields, Leaf, Space, cells, half_spectrum, modes, parameters, points, space_of, three, vector
 
 __all__ = [
     "AdjointCheck",
     "DerivativeCheck",
+    "Fields",
     "Leaf",
     "Linearization",
     "Model",
@@ -1209,7 +1210,7 @@ def select(space, where, adjoint=False, comm=None):
         if found.ndim != 2 or found.dtype.kind not in "iu" or found.shape[1] != len(leaf.shape) or np.any(found < 0):
             raise ValueError(f"where: expected a mask of shape {leaf.shape} or rows of {len(leaf.shape)} indices, 0 or more")
         cells = np.stack(three(list(found.astype(np.int64).T), np.zeros(len(found), np.int64)), axis=1)
-        return (cells.tolist(), bool(adjoint)), {"where": summary(cells)}
+        return (cells.astype(np.uint64), bool(adjoint)), {"where": summary(cells)}
 
     return _linear("select", space, "a selection", adjoint, comm, check, _native.select)
 
@@ -1262,7 +1263,7 @@ def gather(space, target, index, adjoint=False, comm=None):
         shape = _native.leaf_shape(comm, leaf._place()._native(name))
         if not same_shape(own.shape, shape):
             raise ValueError(f"index: expected shape {long_axes(shape)}, got {own.shape}")
-        return own.ravel().tolist()
+        return own.ravel().astype(np.uint32)
 
     return _gathered("gather", space, target, entries, adjoint, comm)
 

@@ -23,11 +23,19 @@ class Space:
     leaves: dict[str, Leaf]
     def __init__(self, leaves: Optional[Mapping[str, Leaf]] = None, **named: Leaf) -> None: ...
 
+class Fields(dict[str, tuple[int, ...]]):
+    space: Space
+    @property
+    def size(self) -> int: ...
+    def flatten(self, field: _Field) -> ndarray: ...
+    def restore(self, vector: ArrayLike) -> Any: ...
+
 class Linearization:
     value: _Result
     def jvp(self, tangent: _Field) -> _Result: ...
     def vjp(self, cotangent: _Field) -> _Result: ...
     def jacobian(self, chunk: Optional[int] = None, *, memory: int = ..., gather: bool = True) -> ndarray: ...
+    def as_linear_operator(self) -> Any: ...
 
 class AdjointCheck(NamedTuple):
     forward: float
@@ -42,8 +50,8 @@ class DerivativeCheck(NamedTuple):
     order: Optional[float]
 
 class Model:
-    domain: dict[str, tuple[int, ...]]
-    target: dict[str, tuple[int, ...]]
+    domain: Fields
+    target: Fields
     own_cosmology: ndarray
     variance: float
     __array_ufunc__: None

@@ -91,6 +91,12 @@ impl Comm {
         self.session.ranks_of_all_groups()
     }
 
+    /// Returns the number of this rank among those of all groups of samples.
+    #[getter(_rank_of_all_groups)]
+    fn rank_of_all_groups(&self, py: Python<'_>) -> PyResult<usize> {
+        self.session.run(py, |work| Ok(work.groups.all().rank()))
+    }
+
     /// Returns the bytes of the ranks of all groups of samples, who all call it.
     #[pyo3(name = "_allgather_of_all_groups")]
     fn allgather_of_all_groups(&self, py: Python<'_>, own: Vec<u8>) -> PyResult<Vec<Py<PyBytes>>> {

@@ -41,8 +41,8 @@ fn amplitude(kind: &str, hyper: &[Option<[f64; 2]>]) -> Result<AmplitudePrior, F
     }
 }
 
-/// The operator of a correlated field, beside the model of it.
-#[pyclass(frozen, module = "meshloom._native")]
+/// The operator of a correlated field, beside the model of it. Python notes the call that made it.
+#[pyclass(frozen, dict, module = "meshloom._native")]
 pub struct NativeCorrelatedField {
     handle: Handle<CorrelatedField>,
     domain: Vec<LeafShape>,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use meshloom::Rank;
 use meshloom::grid::{Box3, Mesh, MeshOptions};
-use meshloom::operators::{Contents, Leaf, OperatorError, PointOrder, Space, Support, Vector};
-use numpy::IntoPyArray;
+use meshloom::operators::{Contents, Leaf, OperatorError, PointNumbers, PointOrder, Space, Support, Vector};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -24,6 +24,28 @@ pub type LeafTuple = (String, String, [u64; 3], [f64; 3], bool, u32, Option<Nati
 #[pyclass(frozen, from_py_object, module = "meshloom._native")]
 #[derive(Clone)]
 pub struct NativePoints(PointOrder);
+
+#[pymethods]
+impl NativePoints {
+    /// Creates points of these numbers; in the order of the ranks without numbers.
+    #[staticmethod]
+    fn numbered(comm: &Bound<'_, Comm>, numbers: Option<PyReadonlyArray1<'_, u64>>) -> PyResult<Self> {
+        let Some(numbers) = numbers else { return Ok(NativePoints(PointOrder::Ranks)) };
+        let numbers = numbers.as_slice()?.to_vec();
+        comm.get().session.run(comm.py(), move |work| {
+            let numbers = PointNumbers::new(&mut work.context.recorder, numbers).map_err(meshloom::Error::from)?;
+            Ok(NativePoints(PointOrder::Numbers(numbers)))
+        })
+    }
+
+    /// Returns the numbers of this rank's points; `None` if they are in the order of the ranks.
+    fn numbers<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u64>>> {
+        match &self.0 {
+            PointOrder::Ranks => None,
+            PointOrder::Numbers(numbers) => Some(PyArray1::from_slice(py, numbers.get())),
+        }
+    }
+}
 
 /// A leaf, and the shape of this rank's values.
 pub type LeafShape = (LeafTuple, Vec<u64>);
@@ -102,6 +124,18 @@ pub fn leaf_shape(comm: &Bound<'_, Comm>, leaf: LeafTuple) -> PyResult<Vec<u64>>
     let session = &comm.get().session;
     let space = Space::of(&leaf.0, leaf_on(session.size(), session.rank(), &leaf)?).map_err(Failure::from)?;
     Ok(described(&space).remove(0).1)
+}
+
+/// Returns the places of a rank's values of a leaf on a grid, a range along each of three axes;
+/// `None` for other leaves. Asks no other rank.
+#[pyfunction]
+pub fn leaf_box(leaf: LeafTuple, ranks: usize, rank: usize) -> PyResult<Option<[(u64, u64); 3]>> {
+    let own = match &leaf_on(ranks, rank, &leaf)?.support {
+        Support::Cells { mesh } => mesh.own().clone(),
+        Support::Modes { mesh, half } => mesh.modes(*half),
+        _ => return Ok(None),
+    };
+    Ok(Some(own.map(|range| (range.start, range.end))))
 }
 
 /// Values of leaves, in the order of the names.

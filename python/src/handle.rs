@@ -58,8 +58,17 @@ impl<T: 'static> Handle<T> {
         session: &Arc<Session>,
         make: impl FnOnce(&mut Rank) -> Result<(T, A), Failure> + Send + 'static,
     ) -> PyResult<(Self, A)> {
+        Self::make_of_work(py, session, move |work| make(&mut work.context))
+    }
+
+    /// Creates an object from the state of the session's thread, with its description.
+    pub fn make_of_work<A: Send + 'static>(
+        py: Python<'_>,
+        session: &Arc<Session>,
+        make: impl FnOnce(&mut Work) -> Result<(T, A), Failure> + Send + 'static,
+    ) -> PyResult<(Self, A)> {
         let (key, about) = session.run(py, move |work| {
-            let (thing, about) = make(&mut work.context)?;
+            let (thing, about) = make(work)?;
             Ok((Key::keep(work, thing), about))
         })?;
         Ok((Handle { session: session.clone(), key }, about))

@@ -16,8 +16,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::comm::Comm;
 use crate::failure::Failure;
-use crate::fields::{LeafShape, Values, chosen, field, given, taken};
+use crate::fields::{LeafShape, LeafTuple, Values, chosen, described, field, given, space, taken};
 use crate::handle::Handle;
 use crate::likelihood::NativeLikelihood;
 use crate::operators::NativeModel;
@@ -381,6 +382,36 @@ impl NativeSamples {
         Ok(NativeSamples { handle, domain: likelihood.domain.clone(), count, sampling, doubts })
     }
 
+    /// Creates samples from a position and the residuals of this group's block.
+    #[staticmethod]
+    fn restored(
+        comm: &Bound<'_, Comm>,
+        leaves: Vec<LeafTuple>,
+        position: Vec<Bound<'_, PyAny>>,
+        count: usize,
+        residuals: Vec<Vec<Bound<'_, PyAny>>>,
+    ) -> PyResult<Self> {
+        let session = &comm.get().session;
+        let position = given(session, position)?;
+        let residuals = residuals.into_iter().map(|one| given(session, one)).collect::<PyResult<Vec<_>>>()?;
+        let (handle, domain) = Handle::make_of_work(comm.py(), session, move |work| {
+            let space = space(&work.context, &leaves)?;
+            let residuals = residuals.into_iter().map(|one| field(&space, one)).collect::<Result<Vec<_>, _>>()?;
+            let samples = Samples::new(field(&space, position)?, &work.groups, count, residuals)?;
+            Ok((samples, described(&space)))
+        })?;
+        Ok(NativeSamples { handle, domain, count, sampling: Convergence::default(), doubts: Vec::new() })
+    }
+
+    /// Returns the first sample of this group's block of `count` samples, and the first after it.
+    #[staticmethod]
+    fn block(comm: &Bound<'_, Comm>, count: usize) -> PyResult<(usize, usize)> {
+        comm.get().session.run(comm.py(), move |work| {
+            let block = work.groups.block(count);
+            Ok((block.start, block.end))
+        })
+    }
+
     /// Returns a sentence for each reason not to rely on the samples, which `what` names.
     fn sample_doubts(&self, what: &str) -> Vec<String> {
         let linear = "give more maxiter in the cg_kwargs of draw_linear_kwargs";
@@ -398,6 +429,14 @@ impl NativeSamples {
     fn sample(&self, py: Python<'_>, number: usize) -> PyResult<Vec<Py<PyAny>>> {
         let found = self.with(py, &self.handle, move |rank, groups, samples, _| {
             Ok(samples.everywhere(rank, groups, number)?.contents().to_vec())
+        })?;
+        taken(py, self.session(), &self.domain, found)
+    }
+
+    /// Returns the residual of a sample. All ranks of all groups call it.
+    fn residual(&self, py: Python<'_>, number: usize) -> PyResult<Vec<Py<PyAny>>> {
+        let found = self.with(py, &self.handle, move |rank, groups, samples, _| {
+            Ok(samples.residual_everywhere(rank, groups, number)?.contents().to_vec())
         })?;
         taken(py, self.session(), &self.domain, found)
     }

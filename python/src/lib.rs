@@ -66,7 +66,7 @@ mod _native {
     #[pymodule_export]
     use crate::failure::Error;
     #[pymodule_export]
-    use crate::fields::{NativePoints, leaf_shape};
+    use crate::fields::{NativePoints, leaf_box, leaf_shape};
     #[pymodule_export]
     use crate::groups::fof;
     #[pymodule_export]

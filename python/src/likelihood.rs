@@ -47,8 +47,8 @@ impl Observed {
     }
 }
 
-/// Likelihood of data as a function of latent values.
-#[pyclass(frozen, module = "meshloom._native")]
+/// Likelihood of data as a function of latent values. Python notes the call that made it.
+#[pyclass(frozen, dict, module = "meshloom._native")]
 pub struct NativeLikelihood {
     pub handle: Handle<Likelihood>,
     /// The names of its data sets.

@@ -10,7 +10,7 @@ use meshloom::operators::{
     Model, Paint, PointwiseOperator, Readout, Select, Space, StencilOperator, Vector, Wavenumbers,
 };
 use meshloom::pm::{self, Config, LinearDensity, Observable, SimulationOperator};
-use numpy::{PyArray1, PyReadonlyArray2};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -264,9 +264,12 @@ pub fn lines_of_sight(
 pub fn select(
     comm: &Bound<'_, Comm>,
     leaves: Vec<LeafTuple>,
-    cells: Vec<[u64; 3]>,
+    cells: PyReadonlyArray2<'_, u64>,
     adjoint: bool,
 ) -> PyResult<NativeModel> {
+    let rows = cells.as_array();
+    let rows = rows.rows().into_iter().map(|row| [row[0], row[1], row[2]]);
+    let cells = host_memory::collect("cells", rows).map_err(Failure::from)?;
     made(comm, leaves, move |rank, domain| Ok(turned(Select::cells(rank, domain, &cells)?, adjoint)))
 }
 
@@ -276,9 +279,11 @@ pub fn gather(
     comm: &Bound<'_, Comm>,
     leaves: Vec<LeafTuple>,
     target: Vec<LeafTuple>,
-    index: Option<Vec<u32>>,
+    index: Option<PyReadonlyArray1<'_, u32>>,
     adjoint: bool,
 ) -> PyResult<NativeModel> {
+    let index = index.map(|index| host_memory::collect("indices", index.as_array().iter().copied()));
+    let index = index.transpose().map_err(Failure::from)?;
     made(comm, leaves, move |rank, domain| {
         let target = space(rank, &target)?;
         let Some(index) = index else { return Ok(turned(Gather::broadcast(domain, &target)?, adjoint)) };

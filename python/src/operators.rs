@@ -18,8 +18,8 @@ use crate::handle::Handle;
 use crate::host_array::to_numpy;
 use crate::jacobian::matrix;
 
-/// A model: a differentiable function of fields.
-#[pyclass(frozen, module = "meshloom._native")]
+/// A model: a differentiable function of fields. Python notes the call that made it.
+#[pyclass(frozen, dict, module = "meshloom._native")]
 pub struct NativeModel {
     pub handle: Handle<Model>,
     /// Name in errors.

@@ -1,5 +1,8 @@
 """Ranks as the processes of an MPI program that mpi4py has started: mpirun -n 3 python -m pytest test_mpi.py."""
 
+import shutil
+import tempfile
+
 import numpy as np
 import pytest
 
@@ -166,6 +169,30 @@ def test_derivatives_of_maps_equal_those_of_one_rank():
     values = np.random.default_rng(4).standard_normal((COMM.size + 1, 50))
     own = np.array_split(values, COMM.size)[COMM.rank]
     assert meshloom.inference.statistics(own, comm=COMM) == meshloom.inference.statistics(values)
+
+
+def test_optimizers_and_files_of_samples_equal_those_of_one_rank():
+    pytest.importorskip("scipy")
+    found = []
+    for comm in (COMM, None):
+        likelihood, _ = problem(comm)
+        start = likelihood.random(1, 0.1)
+        fit = meshloom.inference.minimize(likelihood, start, options={"maxiter": 3})
+        found.append((fit.x, fit.fun, fit.nit))
+    assert all(np.array_equal(*pair) for pair in zip(*found))
+    with pytest.raises(ValueError, match="Unknown solver simplex"):
+        meshloom.inference.minimize(problem(COMM)[0], problem(COMM)[0].random(1), method="simplex")
+    directory = COMM.bcast(tempfile.mkdtemp() if COMM.rank == 0 else None)
+    path = f"{directory}/samples.npz"
+    likelihood, rate = problem(COMM)
+    samples, _ = meshloom.optimize_kl(likelihood, n_total_iterations=1, n_samples=1, **FEW)
+    samples.save(path)
+    COMM.barrier()
+    whole, part = meshloom.inference.load_samples(path), meshloom.inference.load_samples(path, comm=COMM)
+    assert np.array_equal(together(np.asarray(part.mean(rate))), np.asarray(whole.mean(problem(None)[1])))
+    COMM.barrier()
+    if COMM.rank == 0:
+        shutil.rmtree(directory)
 
 
 def test_groups_of_samples_equal_one_rank():

@@ -130,12 +130,36 @@ impl<S: VectorSpace> Samples<S> {
     /// - [`InferenceError::Invalid`] if `sample` is not below [`count`](Self::count).
     /// - [`InferenceError::Comm`], and errors of the vector space.
     pub fn everywhere(&self, space: &mut S, groups: &SampleGroups, sample: usize) -> Result<S::Vector, InferenceError> {
-        if sample >= self.count {
-            let why = format!("there is no sample {sample} of {}", self.count);
-            return Err(InferenceError::Invalid { what: "Samples".into(), why });
-        }
+        self.check(sample)?;
         let own = self.at(space, sample)?;
         groups.share(space, groups.group_of(sample, self.count), own)
+    }
+
+    /// Returns the residual of a sample on the ranks of all groups. Collective over all groups.
+    ///
+    /// # Errors
+    /// - [`InferenceError::Invalid`] if `sample` is not below [`count`](Self::count).
+    /// - [`InferenceError::Comm`], and errors of the vector space.
+    pub fn residual_everywhere(
+        &self,
+        space: &mut S,
+        groups: &SampleGroups,
+        sample: usize,
+    ) -> Result<S::Vector, InferenceError> {
+        self.check(sample)?;
+        let own = match self.residual(sample) {
+            Some(residual) => space.copy(residual)?,
+            None => space.zeros(&self.position)?,
+        };
+        groups.share(space, groups.group_of(sample, self.count), own)
+    }
+
+    fn check(&self, sample: usize) -> Result<(), InferenceError> {
+        if sample < self.count {
+            return Ok(());
+        }
+        let why = format!("there is no sample {sample} of {}", self.count);
+        Err(InferenceError::Invalid { what: "Samples".into(), why })
     }
 
     /// Returns the mean of a function of all samples; without samples its value at the position.

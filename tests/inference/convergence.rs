@@ -6,7 +6,7 @@ use meshloom::comm::{Communicator, run_threads};
 use meshloom::inference::{
     CgOptions, CgStop, Convergence, Draw, Excitations, Existing, Fit, FitOptions, Identity, InferenceError,
     IterationOptions, LogLikelihood, LogLikelihoodAt, NewtonOptions, NewtonStop, Objective, ObjectiveAt, SampleGroups,
-    SampleOutcome, Sampling, VectorSpace, conjugate_gradient, newton_cg, wiener_filter,
+    SampleOutcome, Samples, Sampling, VectorSpace, conjugate_gradient, newton_cg, wiener_filter,
 };
 use std::path::Path;
 
@@ -48,6 +48,22 @@ fn fit(
     let counts = ranks[0].0.clone();
     assert!(ranks.iter().all(|rank| rank.0 == counts), "{groups} groups: {ranks:?}");
     (counts, ranks.into_iter().flat_map(|rank| rank.1).collect())
+}
+
+#[test]
+fn residuals_of_a_group_reach_the_ranks_of_all_groups() {
+    for groups in [1, 3] {
+        let ranks = run_threads(groups, |comm| {
+            let mut host = Host::default();
+            let (groups, _) = SampleGroups::split(&comm, groups)?;
+            let own = groups.block(5).map(|sample| vec![sample as f64, -1.0]).collect();
+            let samples = Samples::new(vec![0.5; 2], &groups, 5, own)?;
+            assert!(samples.residual_everywhere(&mut host, &groups, 5).is_err());
+            (0..5).map(|sample| samples.residual_everywhere(&mut host, &groups, sample)).collect::<Result<Vec<_>, _>>()
+        });
+        let wanted: Vec<_> = (0..5).map(|sample| vec![f64::from(sample), -1.0]).collect();
+        assert!(ranks.unwrap().iter().all(|residuals| *residuals == wanted), "{groups} groups");
+    }
 }
 
 #[test]
