@@ -4,9 +4,10 @@ The functions can be traced, compiled, batched and differentiated, in forward an
 
 Notes
 -----
-Needs the package ``jax``. Fields are arrays, or dictionaries of arrays for several leaves, as of
-the model. They pass through host memory, and JAX waits for the device. Types are float32 and
-complex64; `parameters` and log likelihoods are float64 where ``jax_enable_x64`` is set.
+Needs the package ``jax``, version 0.4.36 or newer. Fields are arrays, or dictionaries of arrays for
+several leaves, as of the model. They pass through host memory, and JAX waits for the device. Types
+are float32 and complex64; `parameters` and log likelihoods are float64 where ``jax_enable_x64`` is
+set.
 
 A function stores the derivative at the last point that needed one, in device memory, because value
 and gradient there are usually computed together. `jax.vmap` calls the model once per element.

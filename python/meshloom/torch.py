@@ -2,10 +2,10 @@
 
 Notes
 -----
-Needs the package ``torch``. Fields are tensors, or dictionaries of tensors for several leaves, as
-of the model. They pass through host memory, also those on a GPU; results are on the device of the
-argument. Types are float32 and complex64, float64 for `parameters` and log likelihoods; other types
-of arguments are converted, and so are their gradients.
+Needs the package ``torch``, version 2.4 or newer. Fields are tensors, or dictionaries of tensors
+for several leaves, as of the model. They pass through host memory, also those on a GPU; results are
+on the device of the argument. Types are float32 and complex64, float64 for `parameters` and log
+likelihoods; other types of arguments are converted, and so are their gradients.
 
 A function stores the derivative at the last point that needed one, in device memory, because value
 and gradient there are usually computed together. `torch.func.vmap` calls the model once per
@@ -27,6 +27,7 @@ tensor([2., 6.])
 import functools
 import itertools
 import weakref
+from typing import List
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def _value():
 
     # Known to PyTorch as an operation, because tracers would take its results for constants.
     @torch.library.custom_op("meshloom::call", mutates_args=())
-    def call(work: str, number: int, derivative: bool, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    def call(work: str, number: int, derivative: bool, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
         calls, arrays = _CALLS[number], [one.detach().resolve_conj().resolve_neg().cpu().numpy() for one in tensors]
         point, rest = arrays[: len(calls.takes)], arrays[len(calls.takes) :]
         found = calls.value(point, derivative) if work == "value" else getattr(calls, work)(point, rest)
