@@ -46,6 +46,8 @@ class HostCalls:
     def __init__(self, name, takes, gives, value, at):
         self.name, self.takes, self.gives = name, takes, gives
         self._value, self._at = value, at
+        # Compiled loops of `meshloom.jax`, which end with the function.
+        self.loops = {}
         self._point = self._derivative = None
         self._turn = threading.Lock()
 

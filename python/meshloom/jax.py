@@ -10,8 +10,9 @@ are float32 and complex64; `parameters` and log likelihoods are float64 where ``
 set.
 
 A function stores the derivative at the last point that needed one, in device memory, because value
-and gradient there are usually computed together. `jax.vmap` calls the model once per element.
-Second derivatives raise a `NotImplementedError`.
+and gradient there are usually computed together. The caches of JAX keep functions that were
+compiled, until ``jax.clear_caches()``. `jax.vmap` calls the model once per element. Second
+derivatives raise a `NotImplementedError`.
 
 An exception of the model is raised by eager calls. Compiled code raises an exception that has its
 text.
@@ -28,6 +29,7 @@ Array([2., 6.], dtype=float32)
 """
 
 import functools
+import weakref
 
 import numpy as np
 
@@ -80,14 +82,22 @@ def _value():
 
             return mlir.emit_python_callback(ctx, called, None, list(operands), ctx.avals_in, ctx.avals_out, has_side_effect=False)[0]
 
-        def batched(arrays, axes, **params):
+        def batched(arrays, axes, *, calls, **options):
+            mapped = tuple(axis is not None for axis in axes)
+            key = (own, mapped, *options.values())
+            if key not in calls.loops:
+                # Stored, because JAX compiles each new function again.
+                calls.loops[key] = jax.jit(functools.partial(loop, mapped, weakref.ref(calls), **options))
+            found = calls.loops[key](*(array if axis is None else jax.numpy.moveaxis(array, axis, 0) for array, axis in zip(arrays, axes)))
+            return found, [0] * len(found)
+
+        def loop(mapped, calls, *arrays, **options):
             def one(rows):
                 rows = iter(rows)
-                return own.bind(*(array if axis is None else next(rows) for array, axis in zip(arrays, axes)), **params)
+                own_arrays = (next(rows) if is_mapped else array for array, is_mapped in zip(arrays, mapped))
+                return own.bind(*own_arrays, calls=calls(), **options)
 
-            rows = [jax.numpy.moveaxis(array, axis, 0) for array, axis in zip(arrays, axes) if axis is not None]
-            found = jax.lax.map(one, rows)
-            return found, [0] * len(found)
+            return jax.lax.map(one, [array for array, is_mapped in zip(arrays, mapped) if is_mapped])
 
         own.def_impl(evaluated)
         own.def_abstract_eval(shapes)
