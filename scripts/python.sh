@@ -57,7 +57,7 @@ case ${1:-test} in
         ;;
     test)
         if ! environment build "maturin==1.16.0" ||
-            ! environment test numpy==2.4.6 scipy==1.17.1 pytest==9.2.0 pytest-xdist==3.8.0 hypothesis mpi4py==4.1.2 nbclient ipykernel matplotlib mypy==2.4.1; then
+            ! environment test numpy==2.4.6 scipy==1.17.1 pytest==9.2.0 pytest-xdist==3.8.0 hypothesis mpi4py==4.1.2 nbclient ipykernel matplotlib mypy==2.4.1 jax==0.10.2 numpyro==0.22.0; then
             say "what builds and tests the package cannot be installed: its tests are skipped"
             exit 0
         fi

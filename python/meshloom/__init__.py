@@ -15,6 +15,7 @@ one that the environment variable ``MESHLOOM_DEVICE`` names.
 `meshloom.inference`, `optimize_kl`  likelihoods, priors and posterior samples of such models
 `map_items`, `map_reduce`            functions of many items, distributed over ranks
 `ranks`, `Comm`, ``comm=``           the same functions on threads or on MPI processes
+`meshloom.jax`, `meshloom.torch`     the same models as functions of JAX and of PyTorch
 `meshloom.plot`                      pictures of results (needs matplotlib)
 ===================================  ===========================================================
 
@@ -50,9 +51,10 @@ from ._sort import sort
 from ._cosmology import Cosmology, halo_mass_function, linear_power, nonlinear_power
 from ._power import PowerSpectrum, power_spectrum
 from ._simulation import Simulation, simulate, white_noise
-from . import plot
+from . import jax, plot, torch
 
 __version__ = _native.version
+# A star import leaves the names `jax` and `torch` to these packages.
 __all__ = [
     "Array",
     "Comm",

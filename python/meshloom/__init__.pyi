@@ -6,8 +6,10 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from . import fft as fft
 from . import inference as inference
+from . import jax as jax
 from . import operators as operators
 from . import plot as plot
+from . import torch as torch
 from .inference import optimize_kl as optimize_kl
 
 __version__: str
@@ -58,7 +60,14 @@ class Array:
     __hash__: None  # type: ignore[assignment]
     def __len__(self) -> int: ...
     def __array__(self, dtype: Optional[DTypeLike] = None, copy: Optional[bool] = None) -> ndarray: ...
-    def __dlpack__(self, **options: Any) -> Any: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Optional[int] = None,
+        max_version: Optional[tuple[int, int]] = None,
+        dl_device: Optional[tuple[int, int]] = None,
+        copy: Optional[bool] = None,
+    ) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def numpy(self) -> ndarray: ...
     def reshape(self, *shape: Union[int, Sequence[int]]) -> Array: ...

@@ -110,9 +110,18 @@ class Array:
         found = self.numpy()
         return found if dtype is None else found.astype(dtype, copy=False)
 
-    def __dlpack__(self, **options):
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         """Export a copy in host memory as DLPack."""
-        return self.numpy().__dlpack__(**{name: value for name, value in options.items() if name != "copy"})
+        if copy is False:
+            raise BufferError("copy: expected True or None, got False; a device array is exported as a copy in host memory")
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"dl_device: expected host memory, (1, 0), got {tuple(dl_device)}; copy the result to that device")
+        if stream is not None:
+            raise BufferError(f"stream: expected None for host memory, got {stream}")
+        # NumPy before 2.1 exports the first version only, which every consumer takes.
+        is_old = max_version is None or np.lib.NumpyVersion(np.__version__) < "2.1.0"
+        # The array of `numpy` has no other owner: it is exported without a second copy.
+        return self.numpy().__dlpack__(**({} if is_old else {"max_version": max_version}))
 
     def __dlpack_device__(self):
         # kDLCPU, the host memory.
@@ -152,13 +161,32 @@ class Array:
         return Array(self._native.reshaped(shape))
 
 
+def _on_host(values):
+    """Return an array of NumPy for any object that NumPy converts, or that exports DLPack."""
+    if not hasattr(values, "__dlpack__") or isinstance(values, np.ndarray):
+        return np.asarray(values)
+    # CPU, and pages that are locked for CUDA or ROCm.
+    on_host, cause = values.__dlpack_device__()[0] in (1, 3, 11), None
+    try:
+        if hasattr(values, "__array__"):
+            return np.asarray(values)
+        if on_host:
+            return np.from_dlpack(values)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        if on_host:
+            raise
+        cause = error
+    raise TypeError(f"values: expected an array in host memory, got {type(values).__name__} on another device; pass a copy such as values.cpu()") from cause
+
+
 def asarray(values, dtype=None, comm=None):
     """Copy an array to the device.
 
     Parameters
     ----------
     values : array_like
-        Real or complex numbers. A `meshloom.Array` is returned unchanged.
+        Real or complex numbers; also arrays in host memory of libraries that export DLPack. A
+        `meshloom.Array` is returned unchanged.
     dtype : dtype, optional
         float32, float64, complex64 or complex128. Default: the type of `values`; integers and
         booleans become float64, float16 becomes float32.
@@ -173,7 +201,7 @@ def asarray(values, dtype=None, comm=None):
     ------
     TypeError
         If the elements are not numbers of a supported type, or `values` has masked elements or a
-        unit.
+        unit, or is on a device that NumPy cannot read.
     meshloom.Error
         If the device is out of memory or lacks double precision.
 
@@ -191,7 +219,7 @@ def asarray(values, dtype=None, comm=None):
         if dtype is not None and np.dtype(dtype) != values.dtype:
             raise TypeError(f"dtype: expected {values.dtype} for a device array, got {np.dtype(dtype)}; convert numpy.asarray of it")
         return values
-    array = np.asarray(plain(values, "values"))
+    array = _on_host(plain(values, "values"))
     if array.dtype.kind not in "biufc":
         raise TypeError(f"values: expected real or complex numbers, got {array.dtype}")
     if dtype is not None:

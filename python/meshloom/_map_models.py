@@ -11,6 +11,7 @@ from ._comm import resolve, together
 from ._custom import _fields, _imported, _unpacked
 from ._map import _items
 from ._model import Model, same_shape
+from ._recipe import made_by
 from ._space import space_of
 
 
@@ -194,7 +195,8 @@ def map_items(function, items, domain, components=None, *, chunk=64, name="map",
     >>> at.jacobian().tolist()
     [[1.0, 0.0], [1.0, 1.0], [1.0, 2.0], [1.0, 3.0]]
     """
-    return _made("map_items", function, items, domain, components, chunk, name, version, comm)
+    model = _made("map_items", function, items, domain, components, chunk, name, version, comm)
+    return made_by(model, map_items, function, items, domain, components, chunk=chunk, name=name, version=version)
 
 
 def map_reduce(function, items, domain, components=None, *, chunk=64, name="sum", version="", comm=None):
@@ -231,4 +233,5 @@ def map_reduce(function, items, domain, components=None, *, chunk=64, name="sum"
     >>> at.value.tolist(), at.vjp([1.0]).tolist()
     ([15.0], [-10.0])
     """
-    return _made("map_reduce", function, items, domain, components, chunk, name, version, comm)
+    model = _made("map_reduce", function, items, domain, components, chunk, name, version, comm)
+    return made_by(model, map_reduce, function, items, domain, components, chunk=chunk, name=name, version=version)

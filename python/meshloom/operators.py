@@ -55,6 +55,7 @@ __all__ = [
     "cells",
     "convolution",
     "cos",
+    "crop",
     "custom",
     "diagonal",
     "exp",

@@ -24,6 +24,8 @@ create_exception!(
      `TypeError`, and lack of host memory is `MemoryError`."
 );
 
+create_exception!(meshloom._native, NotFinite, Error, "An energy, or a result that it needs, is NaN or infinite.");
+
 /// The failure of a call.
 pub enum Failure {
     /// An error of the library.
@@ -113,6 +115,7 @@ impl From<Failure> for PyErr {
             Failure::Library(error) if is_about_values(&error) => PyValueError::new_err(text),
             Failure::Library(error) if lacks_host_memory(&error) => PyMemoryError::new_err(text),
             Failure::Value(_) => PyValueError::new_err(text),
+            Failure::Library(meshloom::Error::Inference(InferenceError::NotFinite { .. })) => NotFinite::new_err(text),
             Failure::Library(_) | Failure::Panic(_) | Failure::Elsewhere => Error::new_err(text),
             Failure::Python(error) => error,
             Failure::Interrupted => PyKeyboardInterrupt::new_err(()),

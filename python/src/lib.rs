@@ -64,7 +64,7 @@ mod _native {
     #[pymodule_export]
     use crate::devices::{devices, unused_hardware};
     #[pymodule_export]
-    use crate::failure::Error;
+    use crate::failure::{Error, NotFinite};
     #[pymodule_export]
     use crate::fields::{NativePoints, leaf_box, leaf_shape};
     #[pymodule_export]

@@ -226,6 +226,18 @@ def double_product(x, d):
     return 2 * d
 
 
+def scaled(n, x):
+    return n * x
+
+
+def scaled_product(n, x, d):
+    return n * d
+
+
+def scaled_back(n, x, d):
+    return (n * d)[:, None]
+
+
 def constructors():
     """A model of each constructor, by its name."""
     fields, vector, three = op.Space(s=op.cells((4, 6))), op.Space(v=op.vector(3)), op.cells((4, 4, 4), size=8.0)
@@ -247,6 +259,7 @@ def constructors():
         "split": [op.split(vector, {"a": 1, "b": 2})],
         "reshape": [op.reshape(op.vector(24), op.cells((4, 6)))],
         "pad": [op.pad(fields, 1)],
+        "crop": [op.crop(fields, 1), op.crop(fields, (1, 0), adjoint=True)],
         "diagonal": [op.diagonal(fields, RNG.random((4, 6)))],
         "convolution": [op.convolution(fields, RNG.random((4, 6)))],
         "stencil": [op.stencil(fields, {(0, 1): 0.5, (0, -1): -0.5})],
@@ -258,6 +271,8 @@ def constructors():
         "select": [op.select(fields, RNG.random((4, 6)) < 0.5), op.select(op.cells(100), np.arange(80)[:, None])],
         "gather": [op.gather(vector, op.cells(100), RNG.integers(0, 3, 100))],
         "broadcast": [op.broadcast(op.vector(1), fields), op.broadcast(op.vector(6), fields, axis=0)],
+        "map_items": [op.map_items((scaled, scaled_product, scaled_back), 7, op.parameters(1), chunk=3)],
+        "map_reduce": [op.map_reduce((scaled, scaled_product, scaled_back), 7, op.parameters(1))],
         "amplitudes": [op.amplitudes(op.Space(xi=op.modes((4, 4))))[0]],
         "simulation": [op.simulation(4, 4, 16.0, steps=2, window="tsc", with_cosmology=True)],
     }

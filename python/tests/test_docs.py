@@ -10,10 +10,10 @@ import tokenize
 import pytest
 
 import meshloom
-from meshloom import fft, inference, operators, plot
+from meshloom import fft, inference, jax, operators, plot, torch
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
-MODULES = [meshloom, fft, inference, operators, plot]
+MODULES = [meshloom, fft, inference, jax, operators, plot, torch]
 PUBLIC = [(module, name) for module in MODULES for name in module.__all__ if not inspect.ismodule(getattr(module, name))]
 # These are functions of NumPy, or are listed with another module.
 ELSEWHERE = {"fftfreq", "rfftfreq", "fftshift", "ifftshift"}

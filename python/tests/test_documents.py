@@ -44,6 +44,8 @@ def test_blocks_run_and_print_what_follows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": page.stem}
     for line, code, shown in blocks(page):
+        if "import jax" in code:
+            pytest.importorskip("jax")
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
             exec(compile("\n" * line + code, str(page), "exec"), names)

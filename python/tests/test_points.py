@@ -294,6 +294,25 @@ def test_arrays_on_the_device():
     there = meshloom.asarray(points)
     assert (there.shape, there.dtype, there.nbytes, len(there)) == ((300, 3), np.float32, 3600, 300)
     assert np.array_equal(np.asarray(there), points) and np.array_equal(np.from_dlpack(there), points)
+    assert not np.shares_memory(np.from_dlpack(there), np.from_dlpack(there))
+    for wrong in ({"copy": False}, {"dl_device": (2, 0)}, {"stream": 1}):
+        with pytest.raises(BufferError, match=f"{next(iter(wrong))}: expected"):
+            there.__dlpack__(**wrong)
+
+    class Exported:
+        """An array of another library that exports DLPack only."""
+
+        def __init__(self, device):
+            self.__dlpack_device__ = lambda: device
+
+        def __dlpack__(self, **options):
+            return points.__dlpack__(**options)
+
+        __dlpack_device__ = None
+
+    assert np.array_equal(np.asarray(meshloom.asarray(Exported((1, 0)))), points)
+    with pytest.raises(TypeError, match="expected an array in host memory, got Exported on another device; pass a copy such as values.cpu"):
+        meshloom.asarray(Exported((2, 0)))
     assert meshloom.asarray(there) is there
     for box in (None, 1.0, 0.5):
         assert np.array_equal(meshloom.fof(there, 0.1, box=box).labels, meshloom.fof(points, 0.1, box=box).labels)

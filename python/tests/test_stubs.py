@@ -12,7 +12,7 @@ import sys
 import pytest
 
 import meshloom
-from meshloom import fft, inference, operators, plot
+from meshloom import fft, inference, jax, operators, plot, torch
 
 
 def named(arguments):
@@ -20,7 +20,7 @@ def named(arguments):
     return [one.arg for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest] if one.arg != "self"]
 
 
-@pytest.mark.parametrize("module", [meshloom, fft, inference, operators, plot])
+@pytest.mark.parametrize("module", [meshloom, fft, inference, jax, operators, plot, torch])
 def test_stubs_name_what_there_is(module):
     stub = pathlib.Path(module.__file__).with_suffix(".pyi")
     tree = ast.parse(stub.read_text())
@@ -60,7 +60,7 @@ def test_modules_import_each_other_in_no_ring():
 
 
 def test_help_lists_public_names_only():
-    for module in (fft, operators, plot):
+    for module in (fft, jax, operators, plot, torch):
         public = [name for name in dir(module) if not name.startswith("__")]
         assert sorted(public) == sorted(module.__all__)
     # A star import takes all of them, and replaces nothing of Python's.

@@ -1,0 +1,9 @@
+from collections.abc import Callable
+from typing import Any, Optional
+
+from .inference import Likelihood
+from .operators import Model
+
+def function(model: Model) -> Callable[[Any], Any]: ...
+def simulation(particles: int = 64, mesh: Optional[int] = None, box: float = 128.0, **options: Any) -> Callable[[Any], Any]: ...
+def log_likelihood(likelihood: Likelihood) -> Callable[[Any], Any]: ...
