@@ -341,8 +341,9 @@ class Model(Recorded):
     Notes
     -----
     A field is an array, or a dictionary of arrays by name, which may have leaves of other models
-    too. Axes of length 1 may be left out, and a flat array of the right length is accepted. Models compute in float32 on the device;
-    their results are `meshloom.Array`. All methods are collective with the `comm` of the model.
+    too. Axes of length 1 may be left out, and a flat array of the right length is accepted. Models
+    compute in float32 on the device; their results are `meshloom.Array`. All methods are collective
+    with the `comm` of the model.
 
     Models do not change, so `copy` returns the model itself. Models on one rank pickle, as the
     calls that made them: loading compiles them on the device of the process, with the same bits.

@@ -528,8 +528,23 @@ def test_leaves_are_renamed_joined_split_reshaped_repeated_and_padded():
     widths = ((1, 0), (2, 3))
     larger = op.pad(op.cells((3, 4)), widths)
     assert np.array_equal(larger(image), np.pad(image, widths))
-    crop = op.pad(op.cells((3, 4)), widths, adjoint=True)
-    assert np.array_equal(crop(np.pad(image, widths, constant_values=7.0)), image)
+    padded = np.pad(image, widths, constant_values=7.0)
+    assert np.array_equal(op.pad(op.cells((3, 4)), widths, adjoint=True)(padded), image)
+    assert np.array_equal(op.crop(op.cells((4, 9)), widths)(padded), image)
+    assert np.array_equal(op.crop(op.cells((4, 9)), widths, adjoint=True)(image), np.pad(image, widths))
+    with pytest.raises(ValueError, match="leave 1 cell or more"):
+        op.crop(op.cells((4, 9)), (2, 2))
+    with pytest.raises(ValueError, match="target: expected a real vector, or real cells"):
+        op.reshape(op.cells((3, 4)), op.Space(y=op.points(12)))
+    # A model of a plane goes before one of a cube with the same cells.
+    plane = op.exp(op.diagonal(op.Space(field=op.cells((3, 4), size=(1.0, 2.0))), np.ones((3, 4))))
+    cube = op.Space(field=op.cells((2, 3, 4), size=(5.0, 1.0, 2.0)))
+    repeated = plane.then(op.broadcast(plane.target, cube, axis=0))
+    assert np.allclose(repeated(image), np.broadcast_to(np.exp(image), (2, 3, 4)), rtol=1e-5)
+    # Other leaves are left alone, as those of a posterior of several models.
+    assert np.array_equal(plane({"field": image, "other": 1.0}), plane(image))
+    with pytest.raises(TypeError, match="target: expected new names"):
+        plane.rename("y")
 
 
 def on_ranks(comm):

@@ -59,8 +59,7 @@ impl Cosmology {
     /// Omega_m(a): the share of matter in the critical density at scale factor a > 0.
     #[must_use]
     pub fn matter_fraction(&self, a: f64) -> f64 {
-        let [matter, radiation, dark] = self.densities(a);
-        matter / (matter + dark + radiation)
+        self.matter_fraction_and_slope(a)[0]
     }
 
     /// Omega_de(a): the share of dark energy in the critical density at scale factor a > 0.
@@ -73,9 +72,15 @@ impl Cosmology {
     /// d ln H / d ln a = -3/2 (Omega_m(a) + 4/3 Omega_r(a) + (1 + w(a)) Omega_de(a)), for a > 0.
     #[must_use]
     pub fn expansion_slope(&self, a: f64) -> f64 {
+        self.matter_fraction_and_slope(a)[1]
+    }
+
+    /// [`matter_fraction`](Self::matter_fraction) and [`expansion_slope`](Self::expansion_slope),
+    /// which share the densities.
+    pub(super) fn matter_fraction_and_slope(&self, a: f64) -> [f64; 2] {
         let ([matter, radiation, dark], [w0, wa]) = (self.densities(a), self.dark_energy());
-        let pressure = 4.0 / 3.0 * radiation + (1.0 + w0 + wa * (1.0 - a)) * dark;
-        -1.5 * ((matter + pressure) / (matter + dark + radiation))
+        let (all, pressure) = (matter + dark + radiation, 4.0 / 3.0 * radiation + (1.0 + w0 + wa * (1.0 - a)) * dark);
+        [matter / all, -1.5 * ((matter + pressure) / all)]
     }
 }
 

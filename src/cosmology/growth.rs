@@ -52,8 +52,9 @@ pub struct Growth {
 /// The solution at all nodes, once a thread has integrated it.
 type Solution = Arc<OnceLock<Arc<[State]>>>;
 
-/// Solutions that are kept, 256 KiB each: the derivatives of a run by all parameters need 9.
-const KEPT: usize = 16;
+/// Solutions that are kept, 256 KiB each. The derivatives of a run by all parameters need 17: its
+/// own, and four for each of Omega_m, h (which sets the radiation), w0 and wa.
+const KEPT: usize = 32;
 
 /// Returns the place of the solution for the expansion of `cosmology`. The process keeps those of
 /// the last [`KEPT`] expansions.
@@ -125,7 +126,7 @@ impl Growth {
         let below = below.min(NODES);
         let [g1, g1_prime, g2, g2_prime] =
             runge_kutta(&self.cosmology, node(below), y - node(below), self.nodes[below]);
-        let [_, g1_second, _, g2_second] = slope(&self.cosmology, y, [g1, g1_prime, g2, g2_prime]);
+        let [_, g1_second, _, g2_second] = slope(coefficients(&self.cosmology, y), [g1, g1_prime, g2, g2_prime]);
         Ok(GrowthFactors {
             a,
             expansion_rate: self.cosmology.expansion_rate(a),
@@ -210,10 +211,14 @@ fn earliest(cosmology: &Cosmology) -> State {
     state
 }
 
-fn slope(cosmology: &Cosmology, y: f64, [g1, g1_prime, g2, g2_prime]: State) -> State {
-    let a = y.exp();
-    let h = cosmology.expansion_slope(a);
-    let o = 1.5 * cosmology.matter_fraction(a);
+/// Returns h and o of the growth equations at ln a = y.
+fn coefficients(cosmology: &Cosmology, y: f64) -> [f64; 2] {
+    let [matter, slope] = cosmology.matter_fraction_and_slope(y.exp());
+    [slope, 1.5 * matter]
+}
+
+/// Returns the derivative of a state by ln a, where the coefficients are `h` and `o`.
+fn slope([h, o]: [f64; 2], [g1, g1_prime, g2, g2_prime]: State) -> State {
     [
         g1_prime,
         -(4.0 + h) * g1_prime - (3.0 + h - o) * g1,
@@ -225,10 +230,11 @@ fn slope(cosmology: &Cosmology, y: f64, [g1, g1_prime, g2, g2_prime]: State) -> 
 /// One classical fourth-order step of size `dy` from `y`.
 fn runge_kutta(cosmology: &Cosmology, y: f64, dy: f64, state: State) -> State {
     let moved = |by: f64, along: State| -> State { std::array::from_fn(|i| state[i] + by * along[i]) };
-    let k1 = slope(cosmology, y, state);
-    let k2 = slope(cosmology, y + 0.5 * dy, moved(0.5 * dy, k1));
-    let k3 = slope(cosmology, y + 0.5 * dy, moved(0.5 * dy, k2));
-    let k4 = slope(cosmology, y + dy, moved(dy, k3));
+    let [start, middle, end] = [0.0, 0.5 * dy, dy].map(|by| coefficients(cosmology, y + by));
+    let k1 = slope(start, state);
+    let k2 = slope(middle, moved(0.5 * dy, k1));
+    let k3 = slope(middle, moved(0.5 * dy, k2));
+    let k4 = slope(end, moved(dy, k3));
     std::array::from_fn(|i| state[i] + dy / 6.0 * (k1[i] + 2.0 * k2[i] + 2.0 * k3[i] + k4[i]))
 }
 
