@@ -52,5 +52,22 @@ for leaf, size in (("theta", 2), ("white_noise", n**3)):
 jacobian = np.array(columns, dtype=np.float64) / noise
 forecast = np.linalg.inv(jacobian @ jacobian.T + np.eye(len(columns)))[:2, :2]
 
-start = mi.optimize_kl(likelihood, truth, n_total_iterations=1, n_samples=1)[0]
-chains = mi.sample(likelihood, start, algorithm="mclmc", n_steps=8, n_warmup=100, n_draws=200, n_chains=2, seed=3)
+start, _ = mi.optimize_kl(likelihood, truth, n_total_iterations=1, n_samples=1, sample_mode="linear_resample")
+steps, warmup, count = (8, 100, 300) if n >= 16 else (2, 30, 40)
+chains = mi.sample(likelihood, start, algorithm="mclmc", n_steps=steps, n_warmup=warmup, n_draws=count, n_chains=2, seed=3)
+draws = np.array([draw["theta"] for draw in chains])
+error = np.sqrt(np.mean(((draws.mean(axis=0) - truth["theta"]) / draws.std(axis=0)) ** 2))
+print(f"R-hat {np.max(chains.split_r_hat()['theta']):.3f}, error over standard deviation {error:.2f}")
+print("deviations over those of the Fisher matrix:", np.round(draws.std(axis=0) / np.sqrt(np.diag(forecast)), 2))
+
+figure, axis = plt.subplots(figsize=(5, 4), layout="constrained")
+values, center = np.array([physical(draw)[[0, 4]] for draw in draws]), np.array(truth["theta"])
+axis.plot(values[:, 0], 1e9 * values[:, 1], ".", markersize=3, label="draws")
+angles, root = np.linspace(0, 2 * np.pi, 100), np.linalg.cholesky(forecast)
+ellipse = center[:, None] + 2 * root @ [np.cos(angles), np.sin(angles)]
+ellipse = np.array([physical(point)[[0, 4]] for point in ellipse.T])
+axis.plot(ellipse[:, 0], 1e9 * ellipse[:, 1], "k-", label="two deviations of the Fisher matrix")
+axis.plot(physical(center)[0], 1e9 * physical(center)[4], "r*", markersize=12, label="truth")
+axis.set(xlabel="matter density", ylabel=r"amplitude $10^9 A_s$")
+axis.legend()
+figure.savefig(picture, dpi=90)

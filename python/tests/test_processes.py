@@ -222,13 +222,13 @@ def test_hundreds_of_calls_keep_nothing():
         with pytest.raises(ValueError):
             meshloom.KDTree(np.full((2, 3), np.nan))
 
-    for _ in range(50):
+    for _ in range(20):
         calls()
     before, resident_before = meshloom.memory(), resident()
-    for _ in range(100):
+    for _ in range(60):
         calls()
     assert meshloom.memory() == before
-    # 700 calls; a leak of one array of 2000 points in each would be 16 MB.
+    # 420 calls; a leak of one array of 2000 points in each would be 10 MB.
     assert resident() - resident_before < 8 << 20
 
 
