@@ -115,7 +115,7 @@ def _angle(z, deg=False):
 
 
 def _dtypes(arguments):
-    return [getattr(one, "dtype", one) for one in arguments]
+    return [one.dtype if hasattr(one, "_copy_part") else one for one in arguments]
 
 
 @implements("result_type")

@@ -262,8 +262,7 @@ class Array:
         start, strides, target, rows = view(self._shape, key)
         if rows is not None:
             raise IndexError("an array of integers is no index for an assignment; assign to slices, or multiply by a mask")
-        if not np.can_cast(dtype, self._dtype, casting="same_kind"):
-            raise TypeError(f"cannot assign {dtype} to an array of {self._dtype}; use .real or abs()")
+        _check_assigned(dtype, self._dtype)
         if isinstance(value, complex):
             operand = value
         else:
@@ -291,9 +290,11 @@ class Array:
     def __setitem__(self, key, value):
         if _is_weak(value):
             return self._assign(key, complex(value), [], np.result_type(type(value), np.float32))
-        value = _operand(value, self)
-        if value is None:
-            raise TypeError("expected a number or an array to assign")
+        if not isinstance(value, Array):
+            value = np.asarray(plain(value, "value"))
+            _check_assigned(value.dtype, self._dtype)
+            # The device may lack the precision of the host.
+            value = asarray(value.astype(self._dtype, copy=False), comm=self.comm)
         value._memory.native.belongs_to(self.comm)
         return self._assign(key, value._view(), list(value.shape), value.dtype)
 
@@ -576,6 +577,11 @@ def _supported(dtype):
     if dtype.name not in _TYPES:
         raise TypeError(f"expected one of {', '.join(_TYPES)}, got {dtype}")
     return dtype
+
+
+def _check_assigned(dtype, to):
+    if not np.can_cast(dtype, to, casting="same_kind"):
+        raise TypeError(f"cannot assign {dtype} to an array of {to}; use .real or abs()" if dtype.kind == "c" else f"cannot assign {dtype}")
 
 
 def _operand(value, beside):

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -12,8 +11,9 @@ from hypothesis import strategies as st
 import meshloom
 from meshloom import fft, operators as op
 
-TYPES = [np.float32, np.float64, np.complex64, np.complex128]
-SINGLE = [np.float32, np.complex64]
+HAS_DOUBLE = meshloom.asarray(np.zeros(1, np.float32)).comm.has_f64
+TYPES = [np.float32, np.complex64] + [np.float64, np.complex128] * HAS_DOUBLE
+double = pytest.mark.skipif(not HAS_DOUBLE, reason="the device has no double precision")
 BINARY = [np.add, np.subtract, np.multiply, np.divide]
 LENGTHS = st.sampled_from([0, 1, 1, 2, 3, 5, 7])
 
@@ -85,7 +85,7 @@ def test_slices_are_numpys(case, dtype, seed):
 
 
 @settings(max_examples=40, deadline=None)
-@given(shape=st.lists(st.sampled_from([1, 2, 3, 5, 37, 67]), max_size=4), dtype=st.sampled_from(TYPES), data=st.data())
+@given(shape=st.lists(st.sampled_from([1, 2, 3, 5, 37, 67]), max_size=4).filter(lambda shape: np.prod(shape) < 20_000), dtype=st.sampled_from(TYPES), data=st.data())
 def test_reductions_are_numpys(shape, dtype, data):
     rng = np.random.default_rng(len(shape))
     a = numbers(rng, shape, dtype) + np.dtype(dtype).type(3)
@@ -111,9 +111,9 @@ def test_sums_are_exact_and_extremes_keep_nan():
     assert float(meshloom.asarray(a).sum()) == np.inf
     a[70_000] = np.nan
     assert all(np.isnan(float(found)) for found in (meshloom.asarray(a).min(), meshloom.asarray(a).max(), meshloom.asarray(a).sum()))
-    assert meshloom.asarray(np.zeros((0, 3))).sum(axis=0).tolist() == [0, 0, 0]
+    assert meshloom.asarray(np.zeros((0, 3), np.float32)).sum(axis=0).tolist() == [0, 0, 0]
     with pytest.raises(ValueError, match="no identity"):
-        meshloom.asarray(np.zeros((0, 3))).max()
+        meshloom.asarray(np.zeros((0, 3), np.float32)).max()
 
 
 POINTS = np.array([0.0, 1e-30, 1e-6, 0.01, 0.3, 0.5, 0.99, 1.0, 1.5, 2.4, 7.0, 20.0, 88.0, 1e3, 3e5, 2e7, 1e30, np.inf, np.nan], np.float32)
@@ -146,9 +146,8 @@ def test_powers_and_pairs():
             rounded = want.astype(np.float32)
         rounded[abs(rounded) < 1.2e-38] *= 0
         found = np.asarray(function(meshloom.asarray(x), y))
-        skipped = np.isinf(x) | np.isinf(y) if function is not np.power else (np.isinf(y))
         with np.errstate(all="ignore"):
-            right = (found == rounded) | (np.isnan(found) & np.isnan(rounded)) | (abs(found / rounded - 1) < 1e-6) | skipped
+            right = (found == rounded) | (np.isnan(found) & np.isnan(rounded)) | (abs(found / rounded - 1) < 1e-6)
         assert right.all(), (function, x[~right], y[~right], found[~right], rounded[~right])
     a = np.linspace(0.5, 2, 11)
     for dtype in TYPES:
@@ -163,7 +162,7 @@ def test_powers_and_pairs():
 
 def test_complex_functions():
     rng = np.random.default_rng(1)
-    for dtype in (np.complex64, np.complex128):
+    for dtype in TYPES[1::2]:
         z = np.concatenate([numbers(rng, 40, dtype), np.array([0, 1, -1, 1j, -1j, -2 - 0.0j], dtype)])
         device = meshloom.asarray(z)
         for function in (np.absolute, np.conj, np.real, np.imag, np.square, np.sqrt, np.negative):
@@ -176,6 +175,7 @@ def test_complex_functions():
     close(np.angle(meshloom.asarray(z[:40].astype(np.complex64))), np.angle(z[:40].astype(np.complex64)))
 
 
+@double
 def test_numbers_do_not_widen_and_types_are_numpys():
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     device = meshloom.asarray(a)
@@ -208,7 +208,7 @@ def test_work_in_place_changes_the_memory():
     device = meshloom.asarray(a)
     matrix = device.reshape(3, 4)
     device += 1
-    device *= np.full(12, 2.0)
+    device *= np.full(12, 2, np.float32)
     a = (a + 1) * 2
     close(matrix, a.reshape(3, 4))
     matrix -= matrix.T.T
@@ -240,14 +240,14 @@ def test_work_in_place_changes_the_memory():
 
 def test_results_of_models_do_not_change():
     space = op.Space(s=op.cells((4, 4)))
-    model = op.pointwise("fn f(s: f32) -> f32 { return s * s; }", space)
+    model = op.pointwise("fn f(s: f32) -> f32 { return s * s; }", "f", space, "y")
     x = meshloom.asarray(np.full((4, 4), 3.0, np.float32))
-    at = model.linearize(x)
+    at = model.at(x)
     value = at.value
     x -= 1
     value += 100
     ones = np.ones((4, 4), np.float32)
-    assert np.all(np.asarray(at.vjp(ones)) == 6) and np.all(np.asarray(at.value) == 9)
+    assert np.all(np.asarray(at.vjp(ones)) == 6) and np.all(np.asarray(model(x)) == 4)
     assert np.all(np.asarray(x) == 2) and np.all(np.asarray(value) == 109)
 
 
@@ -282,9 +282,10 @@ def test_shapes_and_parts():
 
 def test_many_axes_and_long_arrays():
     a = np.arange(2.0**13, dtype=np.float32).reshape((2,) * 13)
-    close(meshloom.asarray(a).T[0], a.T[0])
+    close(meshloom.asarray(a[0]).T[0], a[0].T[0])
+    close(meshloom.asarray(a).sum(axis=(0, 2, 4, 6, 8, 10, 12)), a.sum(axis=(0, 2, 4, 6, 8, 10, 12)))
     with pytest.raises(meshloom.Error, match="12"):
-        meshloom.asarray(a.reshape((2,) * 13)).T
+        meshloom.asarray(a).T
     b = np.arange(3 << 20, dtype=np.float32)
     close((meshloom.asarray(b)[::-3] * 2 + 1).reshape(-1, 2), (b[::-3] * 2 + 1).reshape(-1, 2))
 

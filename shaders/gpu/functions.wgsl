@@ -7,7 +7,8 @@
 fn not_a_number() -> f32 { return bitcast<f32>(0x7fc00000u ^ params.nothing); }
 fn infinity() -> f32 { return bitcast<f32>(0x7f800000u ^ params.nothing); }
 fn with_sign_of(magnitude: f32, x: f32) -> f32 {
-    return bitcast<f32>((bitcast<u32>(magnitude) & 0x7fffffffu) | (bitcast<u32>(x) & 0x80000000u));
+    // Not by a mask of bits, which llvmpipe loses where it is merged with other conditions.
+    return select(abs(magnitude), -abs(magnitude), (bitcast<u32>(x) >> 31u) == 1u);
 }
 
 /// Returns exp(x) - 1 for |x| of .35 at most.
@@ -53,7 +54,8 @@ fn power_of(x: f32, y: f32) -> f32 {
     if is_nan(x) || is_nan(y) { return x + y; }
     let is_integer = y == floor(y);
     let is_odd = is_integer && abs(y) < 16777216.0 && fract(0.5 * y) != 0.0;
-    if x < 0.0 && !is_integer { return not_a_number(); }
+    if abs(x) == 1.0 && abs(y) == infinity() { return 1.0; }
+    if x < 0.0 && !is_integer && x != -infinity() { return not_a_number(); }
     var result = 0.0;
     if x == 0.0 {
         result = select(0.0, infinity(), y < 0.0);

@@ -4,6 +4,8 @@
 // that are finite.
 fn single_bits(x: Real) -> u32 { return bitcast<u32>(f32(x)); }
 fn is_nan(x: Real) -> bool { return (single_bits(x) & 0x7fffffffu) > 0x7f800000u; }
+// Numbers of double precision beyond single precision have its bits of infinity.
+fn is_infinite(x: Real) -> bool { return (single_bits(x) & 0x7fffffffu) == 0x7f800000u && x + x == x; }
 
 fn larger(x: Real, y: Real) -> Real { return select(max(x, y), x + y, is_nan(x) || is_nan(y)); }
 fn smaller(x: Real, y: Real) -> Real { return select(min(x, y), x + y, is_nan(x) || is_nan(y)); }
@@ -13,8 +15,10 @@ fn sign_of(x: Real) -> Real { return select(sign(x), x, is_nan(x)); }
 fn hypotenuse(x: Real, y: Real) -> Real {
     let most = max(abs(x), abs(y));
     let least = min(abs(x), abs(y));
+    if is_infinite(x) { return abs(x); }
+    if is_infinite(y) { return abs(y); }
     if is_nan(x) || is_nan(y) { return x + y; }
-    if least == Real(0.0) || (single_bits(most) == 0x7f800000u && most + most == most) { return most; }
+    if least == Real(0.0) { return most; }
     let ratio = least / most;
     return most * sqrt(Real(1.0) + ratio * ratio);
 }
