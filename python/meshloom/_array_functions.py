@@ -16,7 +16,7 @@ ELEMENTWISE.update(true_divide="divide", fabs="absolute", positive="copy", conj=
 # Functions whose result is on the host, which read arrays as NumPy does.
 _READING = "allclose array_equal array_equiv save savez savez_compressed savetxt array2string array_repr array_str".split()
 
-_FUNCTIONS = {}
+_FUNCTIONS: dict = {}
 
 
 def implements(*names):

@@ -122,8 +122,8 @@ impl DeviceArray {
     }
 }
 
-/// Elements from which on work is submitted at once. Commands hold the memory of what they use until
-/// then.
+/// Elements from which on work is submitted at once. Commands hold the memory of what they use
+/// until then.
 const SUBMITTED: u64 = 1 << 12;
 
 /// Submits work on as many elements, unless they are few.

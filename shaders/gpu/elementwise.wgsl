@@ -1,9 +1,10 @@
 // One function of one or two operands at each element of a strided array: out = operation(a, b).
 //
-// Layout: params.dims has the extent of each axis and the strides of `out`, `a` and `b` along it, the
-// last axis fastest. A stride is negative as a two's complement, and 0 where an operand repeats. An
-// operand without an array is the scalar of the parameters. With `in_place` the operand a is `out`.
-// With `take` the coordinate of `a` along params.axis is the element of `index` at this coordinate.
+// Layout: params.dims has the extent of each axis and the strides of `out`, `a` and `b` along it,
+// the last axis fastest. A stride is negative as a two's complement, and 0 where an operand
+// repeats. An operand without an array is the scalar of the parameters. With `in_place` the operand
+// a is `out`. With `take` the coordinate of `a` along params.axis is the element of `index` at this
+// coordinate.
 // Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
 
 var<uniform> params: Params;

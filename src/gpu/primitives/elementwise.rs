@@ -184,7 +184,7 @@ impl Operation {
     }
 }
 
-/// What an operation is applied to.
+/// Operand of an operation.
 #[derive(Clone)]
 pub enum Operand<'a> {
     /// Elements of an array.
