@@ -243,7 +243,8 @@ fn source(form: Form) -> KernelSource {
         .loop_rounds(ROUNDS)
 }
 
-/// Returns the kernels in single precision: each operation, and one in all forms.
+/// Returns kernels in single precision: one in all forms, each operation of arithmetic, and some
+/// functions, because each has the text of all of them.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let (real, complex) = (Element::F32, Element::Complex32);
     let form = |operation: Operation, [a, b]: [Option<Element>; 2], value: Element| {
@@ -258,7 +259,9 @@ pub(super) fn kernels() -> Vec<KernelSource> {
             has_index: false,
         }))
     };
-    let all = (0..DEFINITIONS.len()).map(Operation::at);
+    let is_listed =
+        |definition: &Definition| definition.is_double || ["power", "exp", "angle"].contains(&definition.name);
+    let all = (0..DEFINITIONS.len()).filter(|&place| is_listed(&DEFINITIONS[place])).map(Operation::at);
     let plain = all.flat_map(|operation| [real, complex].map(|value| form(operation, [Some(value); 2], value)));
     let multiply = Operation::named("multiply").unwrap_or(Operation::COPY);
     let mixed = [[Some(real), Some(complex)], [Some(complex), None], [None, Some(real)]];
@@ -482,7 +485,7 @@ mod tests {
 
     #[test]
     fn numbers_are_sums_of_floats() {
-        for value in [0.1, -1.0 / 3.0, 1e-20, 1e30, 123456789.123456789, f64::INFINITY, -0.0, f64::EPSILON] {
+        for value in [0.1, -1.0 / 3.0, 1e-20, 1e30, 1e9 / 7.0, f64::INFINITY, -0.0, f64::EPSILON] {
             let sum: f64 = parts(value, true).unwrap()[..3].iter().map(|&part| f64::from(part)).sum();
             assert_eq!(sum.to_bits(), value.to_bits(), "{value}");
         }
