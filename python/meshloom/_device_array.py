@@ -44,13 +44,14 @@ class Array:
     Notes
     -----
     **Memory.** ``a[...]`` and ``a.T`` are copies, unlike in NumPy; ``a.reshape(..)`` shares memory.
+    A loop over an array copies each row: ``gx, gy = a``, but no loop over many numbers.
     ``a[1:3] += b``, ``a *= b`` and ``a[..] = b`` change an array. Results of models that were made
     from it do not change.
 
     **Host.** ``numpy.asarray(a)``, ``a.numpy()``, ``a.tolist()``, DLPack, `pickle`, and
     ``float(a)`` of an array without axes wait for the device and copy. Nothing else does: what is
-    missing is a `TypeError`. Missing are comparisons, iteration, integers and booleans, matrix
-    products, sorts, and functions such as `numpy.sin` of float64 and of complex numbers. Use
+    missing is a `TypeError`. Missing are comparisons, integers and booleans, matrix products,
+    sorts, and functions such as `numpy.sin` of float64 and of complex numbers. Use
     ``a.astype(numpy.float32)`` or ``numpy.asarray(a)``.
 
     **NumPy.** Functions of each element (`numpy.sqrt`, `numpy.exp`, `numpy.arctan2`, ...), ``sum``,
@@ -146,10 +147,12 @@ class Array:
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _no_comparison
 
-    def _no_iteration(self, *_):
-        raise TypeError("a meshloom.Array has no iteration, since each element is work for the device; use numpy.asarray(a) or a[i]")
+    __contains__ = _no_comparison
 
-    __iter__ = __contains__ = _no_iteration
+    def __iter__(self):
+        if not self._shape:
+            raise TypeError("iteration over an array without axes")
+        return (self[number] for number in range(self._shape[0]))
 
     def __repr__(self):
         return f"<meshloom.Array: {self._shape} of {self._dtype}>"
@@ -318,8 +321,9 @@ class Array:
     def __array_function__(self, function, types, arguments, options):
         implementation = function_of(function)
         if implementation is None:
-            name = f"{getattr(function, '__module__', None) or 'numpy'}.{function.__name__}"
-            raise TypeError(f"{name} does not work on a meshloom.Array; use numpy.asarray(a)")
+            module = getattr(function, "__module__", None) or "numpy"
+            remedy = f"meshloom.fft.{function.__name__}, or numpy.asarray(a)" if module == "numpy.fft" else "numpy.asarray(a)"
+            raise TypeError(f"{module}.{function.__name__} does not work on a meshloom.Array; use {remedy}")
         return implementation(*arguments, **options)
 
     def __neg__(self):
@@ -695,10 +699,10 @@ def _operand(value, beside):
     if not isinstance(value, (np.ndarray, np.generic, list, tuple)) or getattr(value, "__array_ufunc__", True) is None:
         return None
     value = np.asarray(plain(value, "operand"))
-    if value.dtype.name not in _TYPES:
+    if value.dtype.kind in "biu" or value.dtype == np.float16:
         # Small integers do not make an array of single precision a double one.
-        dtype = np.result_type(value.dtype, beside.dtype)
-        value = value.astype(np.float32 if dtype in (np.float32, np.complex64) else np.float64 if dtype.kind in "fc" and dtype.itemsize <= 16 else dtype)
+        is_single = np.result_type(value.dtype, beside.dtype) in (np.float32, np.complex64)
+        value = value.astype(np.float32 if is_single else np.float64)
     return asarray(value, comm=beside.comm)
 
 

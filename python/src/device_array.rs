@@ -169,7 +169,7 @@ pub fn elementwise(
     shape: Vec<u64>,
     operands: Vec<OperandTuple<'_>>,
     out: OutTuple<'_>,
-    index: Option<(usize, Vec<u32>)>,
+    index: Option<(usize, Bound<'_, PyArrayDyn<u32>>)>,
     exponent: i32,
 ) -> PyResult<Option<DeviceArray>> {
     let (py, session) = (comm.py(), &comm.get().session);
@@ -189,6 +189,7 @@ pub fn elementwise(
         OutTuple::New(dtype) => Err(new_type(session, &dtype)?),
         OutTuple::Array(array, start, strides) => Ok((own(&array)?, start, strides)),
     };
+    let index = index.map(|(axis, rows)| Ok::<_, PyErr>((axis, HostArray::<u32>::new(&rows)?))).transpose()?;
     let extents = shape.clone();
     let new = session.run(py, move |work| {
         let len = shape.iter().product();
@@ -213,7 +214,7 @@ pub fn elementwise(
                 Err(scalar) => Operand::Scalar(*scalar),
             })
             .collect();
-        let index = index.as_ref().map(|(axis, rows)| (*axis, &rows[..]));
+        let index = index.as_ref().map(|(axis, rows)| (*axis, rows.as_slice()));
         work.elementwise.record(recorder, operation, &shape, &out, &operands, index)?;
         submit(recorder, len)?;
         drop((out, operands));
