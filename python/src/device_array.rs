@@ -81,11 +81,16 @@ fn new_type(session: &Session, name: &str) -> PyResult<DeviceType> {
     Ok(dtype)
 }
 
+/// Returns the number of elements of a shape; as many as no array can have are one number.
+fn elements_of(shape: &[u64]) -> u64 {
+    if shape.contains(&0) { 0 } else { shape.iter().fold(1, |len: u64, &extent| len.saturating_mul(extent)) }
+}
+
 /// Returns an array with undefined elements.
 #[pyfunction]
 pub fn undefined(comm: &Bound<'_, Comm>, dtype: &str, shape: Vec<u64>) -> PyResult<DeviceArray> {
     let session = &comm.get().session;
-    let (dtype, len) = (new_type(session, dtype)?, shape.iter().product());
+    let (dtype, len) = (new_type(session, dtype)?, elements_of(&shape));
     let elements = session.run(comm.py(), move |work| Ok(Elements::undefined(&work.context.gpu, dtype, len)?))?;
     DeviceArray::new(session, elements, shape)
 }
@@ -192,7 +197,7 @@ pub fn elementwise(
     let index = index.map(|(axis, rows)| Ok::<_, PyErr>((axis, HostArray::<u32>::new(&rows)?))).transpose()?;
     let extents = shape.clone();
     let new = session.run(py, move |work| {
-        let len = shape.iter().product();
+        let len = elements_of(&shape);
         let recorder = &mut work.context.recorder;
         let (new, given) = match target {
             Err(dtype) => (Some(Elements::undefined(&work.context.gpu, dtype, len)?), None),

@@ -288,6 +288,8 @@ def test_many_axes_and_long_arrays():
     close(meshloom.asarray(a).sum(axis=(0, 2, 4, 6, 8, 10, 12)), a.sum(axis=(0, 2, 4, 6, 8, 10, 12)))
     with pytest.raises(meshloom.Error, match="12"):
         meshloom.asarray(a).T
+    with pytest.raises(meshloom.Error, match="elements"):
+        np.zeros_like(meshloom.asarray(a), shape=(2**40, 2**40))
     b = np.arange(3 << 20, dtype=np.float32)
     close((meshloom.asarray(b)[::-3] * 2 + 1).reshape(-1, 2), (b[::-3] * 2 + 1).reshape(-1, 2))
 

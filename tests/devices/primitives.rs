@@ -270,6 +270,10 @@ fn strided_functions_are_those_of_each_element() {
             "array of 700",
         );
         is_misuse(elementwise.record(&mut bench.recorder, add, &[3, 20], &target, &one, None), "expected 2 operands");
+        let repeated = View { strides: vec![0, 0], ..target.clone() };
+        is_misuse(elementwise.record(&mut bench.recorder, Operation::COPY, &[3, 20], &repeated, &one, None), "twice");
+        let long = elementwise.record(&mut bench.recorder, Operation::COPY, &[1 << 40, 1 << 40], &repeated, &one, None);
+        assert!(matches!(long, Err(DeviceError::TooLong { .. })), "{long:?}");
     }
 }
 

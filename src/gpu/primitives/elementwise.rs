@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::count::misuse;
-use super::strided::{AXES, Axis, View, merged, rows};
+use super::strided::{AXES, Axis, View, elements, merged, rows};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder, TWO_FLOATS};
 
 crate::gpu::kernel_params! {
@@ -317,9 +317,9 @@ impl Elementwise {
     /// and its rows, element `k` along the axis is that of the first operand's row `rows[k]`.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] for another number of operands, types without the operation, a
-    /// result that does not fit `out`, views outside of arrays, or more than 12 axes that cannot be
-    /// merged; as [`Recorder::dispatch`].
+    /// [`DeviceError::TooLong`]; [`DeviceError::Misuse`] for another number of operands, types
+    /// without the operation, a result that does not fit `out`, views outside of arrays, or more
+    /// than 12 axes that cannot be merged; as [`Recorder::dispatch`].
     pub fn record(
         &self,
         recorder: &mut Recorder,
@@ -331,7 +331,7 @@ impl Elementwise {
     ) -> Result<(), DeviceError> {
         let what = operation.definition().name;
         let misused = |why: String| Err(misuse(what, why));
-        let count: u64 = shape.iter().product();
+        let count = elements(what, shape)?;
         if operands.len() != 1 + usize::from(operation.is_binary()) {
             return misused(format!(
                 "expected {} operands, got {}",
@@ -343,6 +343,9 @@ impl Elementwise {
             return Ok(());
         }
         out.check(what, shape)?;
+        if shape.iter().zip(&out.strides).any(|(&extent, &stride)| extent > 1 && stride == 0) {
+            return misused(format!("the result has elements twice: shape {shape:?} with strides {:?}", out.strides));
+        }
         let views = [0, 1].map(|place| match operands.get(place) {
             Some(Operand::Array(view)) => Some(view),
             _ => None,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::count::misuse;
 use super::elementwise::fresh;
-use super::strided::{AXES, contiguous_strides, merged, rows};
+use super::strided::{AXES, contiguous_strides, elements, merged, rows};
 use crate::gpu::{DeviceError, Element, Kernel, KernelSource, RawArray, Recorder, TWO_FLOATS};
 
 crate::gpu::kernel_params! {
@@ -106,7 +106,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 ///
 /// Sums of single precision carry their rounding errors: the result is that of a sum in about twice
 /// the precision, rounded. Sums of double precision are added in parts of up to 256 elements.
-/// Numbers of elements and the device's profile decide on the tree, not its ranks or windows.
+/// The shape alone decides on the tree, not the device.
 #[derive(Default)]
 pub struct AxisReduce(Mutex<HashMap<Form, Arc<Kernel>>>);
 
@@ -122,8 +122,9 @@ impl AxisReduce {
     /// axes.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] for arrays that do not fit, axes without elements, complex numbers
-    /// that have no order, and more than 11 axes that cannot be merged; as [`Recorder::dispatch`].
+    /// [`DeviceError::TooLong`]; [`DeviceError::Misuse`] for arrays that do not fit, axes without
+    /// elements, complex numbers that have no order, and more than 11 axes that cannot be merged;
+    /// as [`Recorder::dispatch`].
     pub fn record(
         &self,
         recorder: &mut Recorder,
@@ -140,9 +141,9 @@ impl AxisReduce {
             Element::Complex32 | Element::Complex64 => reduction == Reduction::Sum,
             _ => false,
         };
-        let (len, kept) = shape.iter().zip(reduced).fold((1, 1), |(len, kept), (&extent, &is_reduced)| {
-            (len * extent, kept * if is_reduced { 1 } else { extent })
-        });
+        let len = elements(WHAT, shape)?;
+        let kept: Vec<u64> = shape.iter().zip(reduced).filter(|(_, reduced)| !**reduced).map(|(n, _)| *n).collect();
+        let kept = elements(WHAT, &kept)?;
         let fits = shape.len() == reduced.len() && input.len == len && output.len == kept && output.element == value;
         if !is_known || !fits {
             return Err(misuse(

@@ -1,7 +1,7 @@
 //! Views of arrays with a start and a stride along each axis, as kernels take them.
 
 use super::count::misuse;
-use crate::gpu::{DeviceError, RawArray};
+use crate::gpu::{DeviceError, LONGEST, RawArray};
 
 /// Axes that a kernel can have, after adjacent ones were merged.
 pub(super) const AXES: usize = 12;
@@ -42,6 +42,18 @@ impl<'a> View<'a> {
             format!("shape {shape:?} from {start} with strides {strides:?} in an array of {len} elements"),
         ))
     }
+}
+
+/// Returns the number of elements of a shape.
+///
+/// # Errors
+/// [`DeviceError::TooLong`] for more than [`LONGEST`] elements.
+pub(super) fn elements(what: &str, shape: &[u64]) -> Result<u64, DeviceError> {
+    if shape.contains(&0) {
+        return Ok(0);
+    }
+    let len = shape.iter().fold(1, |len: u64, &extent| len.saturating_mul(extent));
+    if len > LONGEST { Err(DeviceError::TooLong { label: what.into(), len }) } else { Ok(len) }
 }
 
 /// Returns the strides of an array whose last axis is fastest.
