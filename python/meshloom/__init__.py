@@ -10,7 +10,7 @@ one that the environment variable ``MESHLOOM_DEVICE`` names.
 `fof`, `pair_counts`, `sort`         groups, pair counts by distance, order along a curve
 `power_spectrum`                     power spectra of points and of fields
 `simulate`, `halo_mass_function`     particle-mesh simulations of structure, models of halo counts
-`asarray`, `Array`                   arrays that stay on the device between calls
+`asarray`, `Array`                   arrays on the device, with NumPy's arithmetic
 `meshloom.operators`                 differentiable models of operators and functions in WGSL
 `meshloom.inference`, `optimize_kl`  likelihoods, priors and posterior samples of such models
 `map_items`, `map_reduce`            functions of many items, distributed over ranks

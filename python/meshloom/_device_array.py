@@ -6,87 +6,161 @@ import operator
 import numpy as np
 
 from . import _native
+from ._array_functions import ELEMENTWISE, function_of
 from ._comm import resolve
+from ._indexing import axis_number, axis_numbers, broadcast, rows_of, strides_of, view
 from ._plain import plain
 
 _TYPES = ("float32", "float64", "complex64", "complex128")
+
+# The largest exponents of powers by multiplication, by the type: others go through logarithms.
+_POWERS = {"float32": 32, "float64": 1024, "complex64": 1024, "complex128": 1024}
+
+
+class _Memory:
+    """Device memory, all of it in one order, which reshaped arrays have in common.
+
+    It is shared if models, their results or searches may have it, too. Arrays change it only where
+    it is not: shared memory is replaced by a copy first.
+    """
+
+    __slots__ = ("native", "is_shared")
+
+    def __init__(self, native, is_shared):
+        self.native = native
+        self.is_shared = is_shared
+
+    def view(self, start=0, strides=None):
+        return self.native, start, [1] if strides is None else strides
 
 
 class Array:
     """An array in device memory, which stays there between calls; `asarray` creates one.
 
-    Functions of `meshloom.fft` take it and return another one, without waiting for the device.
-    `KDTree`, `fof`, `sort`, `pair_counts` and `power_spectrum` take points of type float32. NumPy
-    and all libraries that understand ``__array__`` or DLPack get a copy in host memory.
+    Arithmetic, indexing, reductions and functions of NumPy give another array on the device. They
+    do not wait for it. Types are float32, float64, complex64 and complex128, and types of results
+    are those of NumPy. The transforms of `meshloom.fft`, models and searches take arrays.
 
     Notes
     -----
-    An array has no arithmetic, no comparisons and no iteration: use ``numpy.asarray(a)``. Types are
-    float32, float64, complex64 and complex128.
+    **Memory.** ``a[...]`` and ``a.T`` are copies, unlike in NumPy; ``a.reshape(..)`` shares memory.
+    A loop over an array copies each row: ``gx, gy = a``, but no loop over many numbers.
+    ``a[1:3] += b``, ``a *= b`` and ``a[..] = b`` change an array. Results of models that were made
+    from it do not change.
+
+    **Host.** ``numpy.asarray(a)``, ``a.numpy()``, ``a.tolist()``, DLPack, `pickle`, and
+    ``float(a)`` of an array without axes wait for the device and copy. Nothing else does: what is
+    missing is a `TypeError`. Missing are comparisons, integers and booleans, matrix products,
+    sorts, and functions such as `numpy.sin` of float64 and of complex numbers. Use
+    ``a.astype(numpy.float32)`` or ``numpy.asarray(a)``.
+
+    **NumPy.** Functions of each element (`numpy.sqrt`, `numpy.exp`, `numpy.arctan2`, ...), ``sum``,
+    ``mean``, ``var``, ``std``, ``min``, ``max``, ``vdot``, ``dot`` of vectors, ``linalg.norm``,
+    ``reshape``, ``transpose``, ``moveaxis``, ``roll``, ``flip``, ``take``, ``concatenate``,
+    ``stack``, ``clip``, ``zeros_like`` and others take device arrays. An array in host memory as
+    the other operand is copied to the device.
+
+    **Accuracy.** Functions of float32 are within a few units in the last place. Sums of float32 and
+    complex64 carry their rounding errors. Numbers below 1.2e-38 may count as 0.
+
+    **Ranks.** Reductions are those of the array of this rank: ``comm.allreduce(float(a.sum()))`` is
+    the sum over ranks.
 
     Examples
     --------
+    The potential of a periodic density, without a copy in host memory:
+
     >>> import numpy as np, meshloom
-    >>> field = meshloom.asarray(np.ones((4, 4), dtype=np.float32))
-    >>> modes = meshloom.fft.rfftn(field)
-    >>> modes
-    <meshloom.Array: (4, 3) of complex64>
-    >>> float(np.asarray(modes)[0, 0].real)
-    16.0
+    >>> k = 2 * np.pi * np.fft.fftfreq(16, 1 / 16)
+    >>> k2 = k[:, None, None] ** 2 + k[:, None] ** 2 + k[:9] ** 2
+    >>> green = meshloom.asarray(np.float32(-1 / np.where(k2 == 0, np.inf, k2)))
+    >>> wave = np.cos(2 * np.pi * np.arange(16) / 16) * np.ones((16, 16, 16))
+    >>> rho = meshloom.asarray(wave, dtype=np.float32)
+    >>> potential = meshloom.fft.irfftn(meshloom.fft.rfftn(rho) * green)
+    >>> potential
+    <meshloom.Array: (16, 16, 16) of float32>
+    >>> error = abs(potential + rho / (2 * np.pi) ** 2).max()
+    >>> float(error) < 1e-7, f"{(rho**2).mean():.2f}"
+    (True, '0.50')
     """
 
-    def __array_ufunc__(self, ufunc, *_, **__):
-        raise TypeError(f"numpy.{ufunc.__name__} does not work on a meshloom.Array; use numpy.asarray(a)")
+    def __init__(self, native, memory=None):
+        self._memory = _Memory(native, True) if memory is None else memory
+        self._shape = tuple(native.shape)
+        self._dtype = np.dtype(native.dtype_name)
 
-    def __init__(self, native):
-        self._native = native
+    @classmethod
+    def _owning(cls, native):
+        """Return an array of memory that nothing else has."""
+        return cls(native, _Memory(native, False))
+
+    @property
+    def _native(self):
+        """The array as the extension module takes it, which may keep its memory."""
+        self._memory.is_shared = True
+        return self._lent()
+
+    def _lent(self):
+        """Return the array for a call of the extension module that does not keep its memory."""
+        return self._memory.native.reshaped(self._shape)
 
     @property
     def shape(self):
         """Lengths of the axes, a tuple of int."""
-        return tuple(self._native.shape)
+        return self._shape
 
     @property
     def dtype(self):
         """Type of the elements, a `numpy.dtype`."""
-        return np.dtype(self._native.dtype_name)
+        return self._dtype
 
     @property
     def comm(self):
         """The `Comm` whose device holds the array."""
-        return self._native.comm
+        return self._memory.native.comm
 
     @property
     def ndim(self):
         """Number of axes."""
-        return len(self.shape)
+        return len(self._shape)
 
     @property
     def size(self):
         """Number of elements."""
-        return math.prod(self.shape)
+        return math.prod(self._shape)
 
     @property
     def nbytes(self):
         """Size in bytes."""
-        return self.size * self.dtype.itemsize
+        return self.size * self._dtype.itemsize
 
     def __len__(self):
-        if not self.shape:
+        if not self._shape:
             raise TypeError("len() of an array without axes; use size")
-        return self.shape[0]
+        return self._shape[0]
 
-    # Python's defaults would compare identities, and every array would be true.
+    # Python's defaults would compare identities.
     __hash__ = None
 
     def _no_comparison(self, *_):
-        raise TypeError("a meshloom.Array has no comparisons, no truth value and no iteration; use numpy.asarray(a)")
+        raise TypeError("a meshloom.Array has no comparisons; use numpy.asarray(a), or float(a) of an array without axes")
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _no_comparison
-    __bool__ = __contains__ = __iter__ = _no_comparison
+
+    __contains__ = _no_comparison
+
+    def __iter__(self):
+        if not self._shape:
+            raise TypeError("iteration over an array without axes")
+        return (self[number] for number in range(self._shape[0]))
 
     def __repr__(self):
-        return f"<meshloom.Array: {self.shape} of {self.dtype}>"
+        return f"<meshloom.Array: {self._shape} of {self._dtype}>"
+
+    def __format__(self, spec):
+        return format(self.item(), spec) if spec and not self._shape else format(repr(self), spec)
+
+    # To the host.
 
     def numpy(self):
         """Copy the array to host memory; waits for the device.
@@ -102,7 +176,7 @@ class Array:
         >>> meshloom.asarray([1.0, 2.0]).numpy().tolist()
         [1.0, 2.0]
         """
-        return self._native.to_numpy()
+        return self._lent().to_numpy()
 
     def __array__(self, dtype=None, copy=None):
         if copy is False:
@@ -126,6 +200,195 @@ class Array:
     def __dlpack_device__(self):
         # kDLCPU, the host memory.
         return (1, 0)
+
+    def tolist(self):
+        """Return the elements as nested lists of Python numbers; waits for the device."""
+        return self.numpy().tolist()
+
+    def item(self):
+        """Return the only element as a Python number; waits for the device."""
+        if self.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return self.numpy().item()
+
+    def _number(self, kind):
+        if self._shape:
+            raise TypeError(f"expected an array without axes for {kind.__name__}(), got shape {self._shape}; reduce it, or use numpy.asarray(a)")
+        return kind(self.item())
+
+    def __float__(self):
+        return self._number(float)
+
+    def __complex__(self):
+        return self._number(complex)
+
+    def __int__(self):
+        return self._number(int)
+
+    def __bool__(self):
+        return self._number(bool)
+
+    def __reduce__(self):
+        # Loaded on the device of the process that loads it.
+        return asarray, (self.numpy(),)
+
+    def __copy__(self):
+        return self.copy()
+
+    def __deepcopy__(self, memo):
+        return self.copy()
+
+    # Work on the device.
+
+    def _new(self, shape, dtype):
+        """Return an array with undefined elements on the same device."""
+        shape = [operator.index(n) for n in shape]
+        return Array._owning(_native.undefined(self.comm, _supported(dtype).name, shape))
+
+    def _view(self):
+        return self._memory.native, 0, strides_of(self._shape)
+
+    def _run(self, name, shape, operands, out, **options):
+        """Run an operation for operands that are numbers or views of arrays."""
+        operands = [(one.real, one.imag) if isinstance(one, complex) else one for one in operands]
+        found = _native.elementwise(self.comm, name, list(shape), operands, out, **options)
+        return None if found is None else Array._owning(found)
+
+    def _unary(self, name, exponent=1, out=None):
+        return _elementwise(name, (self,), out, exponent=exponent)
+
+    def _own(self):
+        """Return memory that this array and its reshaped ones may change."""
+        memory = self._memory
+        if memory.is_shared:
+            native = memory.native.reshaped([self.size])
+            memory.native = _native.elementwise(self.comm, "copy", [self.size], [(native, 0, [1])], self._dtype.name)
+            memory.is_shared = False
+        return memory.native
+
+    def _copy_part(self, to, source, part):
+        """Copy a part of another array, without a copy of its own."""
+        start, strides, shape, _ = view(source.shape, part)
+        self._assign(to, (source._memory.native, start, strides), shape, source.dtype)
+
+    def _assign(self, key, value, shape, dtype):
+        """Copy a view or a number of a type to a part of this array."""
+        start, strides, target, rows = view(self._shape, key)
+        if rows is not None:
+            raise IndexError("an array of integers is no index for an assignment; assign to slices, or multiply by a mask")
+        _check_assigned(dtype, self._dtype)
+        if isinstance(value, complex):
+            operand = value
+        else:
+            native, first, steps = value
+            extra = max(0, len(shape) - len(target))
+            if any(n != 1 for n in shape[:extra]):
+                raise ValueError(f"could not broadcast input array from shape {tuple(shape)} into shape {tuple(target)}")
+            steps, shape = steps[extra:], shape[extra:]
+            if any(n not in (1, wanted) for n, wanted in zip(shape[::-1], target[::-1])):
+                raise ValueError(f"could not broadcast input array from shape {tuple(shape)} into shape {tuple(target)}")
+            operand = (native, *broadcast((first, steps, shape), target))
+        if 0 not in target:
+            self._run("copy", target, [operand], (self._own(), start, strides))
+
+    def __getitem__(self, key):
+        start, strides, shape, rows = view(self._shape, key)
+        if rows is None:
+            return self._run("copy", shape, [(self._memory.native, start, strides)], self._dtype.name)
+        axis, chosen = rows
+        shape = [*shape[:axis], chosen.size, *shape[axis + 1 :]]
+        index = (axis, chosen.ravel().astype(np.uint32))
+        found = self._run("copy", shape, [(self._memory.native, start, strides)], self._dtype.name, index=index)
+        return found.reshape(*shape[:axis], *chosen.shape, *shape[axis + 1 :])
+
+    def __setitem__(self, key, value):
+        if _is_weak(value):
+            return self._assign(key, complex(value), [], np.result_type(type(value), np.float32))
+        if not isinstance(value, Array):
+            value = np.asarray(plain(value, "value"))
+            _check_assigned(value.dtype, self._dtype)
+            # The device may lack the precision of the host.
+            value = asarray(value.astype(self._dtype, copy=False), comm=self.comm)
+        value._memory.native.belongs_to(self.comm)
+        return self._assign(key, value._view(), list(value.shape), value.dtype)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        name = ELEMENTWISE.get(ufunc.__name__)
+        reduction = {"add": "sum", "maximum": "max", "minimum": "min"}.get(ufunc.__name__)
+        if method == "reduce" and reduction and out is None and set(options) <= {"axis", "keepdims"}:
+            return getattr(inputs[0], reduction)(axis=options.get("axis", 0), keepdims=options.get("keepdims", False))
+        if name is None or method != "__call__" or options:
+            what = ufunc.__name__ + ("" if method == "__call__" else f".{method}") + (f" with {next(iter(options))}=" if options else "")
+            raise TypeError(f"numpy.{what} does not work on a meshloom.Array; use numpy.asarray(a)")
+        if out is not None and not isinstance(out[0], Array):
+            raise TypeError(f"numpy.{ufunc.__name__}: `out` is in host memory and an operand on the device; use numpy.asarray(a)")
+        found = _elementwise(name, inputs, out[0] if out else None)
+        if found is NotImplemented:
+            raise TypeError(f"numpy.{ufunc.__name__}: expected numbers and arrays beside a meshloom.Array")
+        return found
+
+    def __array_function__(self, function, types, arguments, options):
+        implementation = function_of(function)
+        if implementation is None:
+            module = getattr(function, "__module__", None) or "numpy"
+            remedy = f"meshloom.fft.{function.__name__}, or numpy.asarray(a)" if module == "numpy.fft" else "numpy.asarray(a)"
+            raise TypeError(f"{module}.{function.__name__} does not work on a meshloom.Array; use {remedy}")
+        return implementation(*arguments, **options)
+
+    def __neg__(self):
+        return self._unary("negative")
+
+    def __pos__(self):
+        return self.copy()
+
+    def __abs__(self):
+        return self._unary("absolute")
+
+    def copy(self):
+        """Copy the array on the device."""
+        return self._unary("copy")
+
+    def conj(self):
+        """Return the complex conjugate of each element."""
+        return self._unary("conjugate")
+
+    conjugate = conj
+
+    @property
+    def real(self):
+        """Real part: a copy, or the array itself if it is real."""
+        return self._unary("real") if self._dtype.kind == "c" else self
+
+    @property
+    def imag(self):
+        """Imaginary part, a copy."""
+        return self._unary("imag") if self._dtype.kind == "c" else np.zeros_like(self)
+
+    def astype(self, dtype, copy=True):
+        """Convert the elements to another type.
+
+        Parameters
+        ----------
+        dtype : dtype
+            float32, float64, complex64 or complex128.
+        copy : bool, optional
+            Whether an array that has the type already is copied.
+
+        Returns
+        -------
+        Array
+
+        Raises
+        ------
+        TypeError
+            For another type, and for a real type if elements are complex.
+        """
+        dtype = _supported(dtype)
+        if dtype == self._dtype:
+            return self.copy() if copy else self
+        if not np.can_cast(self._dtype, dtype, casting="same_kind"):
+            raise TypeError(f"expected a complex type for {self._dtype}, got {dtype}; use .real or abs()")
+        return self._run("copy", self._shape, [self._view()], dtype.name)
 
     def reshape(self, *shape):
         """Return the same memory with another shape.
@@ -158,7 +421,395 @@ class Array:
             shape[shape.index(-1)] = self.size // rest if rest else 0
         if min(shape, default=0) < 0 or math.prod(shape) != self.size:
             raise ValueError(f"cannot reshape array of size {self.size} into shape {tuple(shape)}")
-        return Array(self._native.reshaped(shape))
+        return Array(self._memory.native.reshaped(shape), self._memory)
+
+    def ravel(self):
+        """Return the same memory with one axis."""
+        return self.reshape(-1) if self.size else self.reshape(0)
+
+    def flatten(self):
+        """Copy the array to one with one axis."""
+        return self.copy().ravel()
+
+    def squeeze(self, axis=None):
+        """Return the same memory without axes of length 1.
+
+        Parameters
+        ----------
+        axis : int or tuple of int, optional
+            Axes that are left out. Default: all axes of length 1.
+
+        Returns
+        -------
+        Array
+            An array that shares the memory.
+        """
+        axes = [at for at, n in enumerate(self._shape) if n == 1] if axis is None else axis_numbers(axis, self.ndim)
+        if any(self._shape[at] != 1 for at in axes):
+            raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
+        return self.reshape([n for at, n in enumerate(self._shape) if at not in axes])
+
+    def transpose(self, *axes):
+        """Copy the array with its axes in another order.
+
+        Parameters
+        ----------
+        *axes : int or sequence of int, optional
+            The new order. Default: reversed.
+
+        Returns
+        -------
+        Array
+
+        Examples
+        --------
+        >>> import numpy as np, meshloom
+        >>> meshloom.asarray(np.zeros((2, 3, 4))).transpose(2, 0, 1).shape
+        (4, 2, 3)
+        """
+        axes = axes[0] if len(axes) == 1 and (axes[0] is None or np.ndim(axes[0])) else axes
+        axes = axis_numbers(tuple(axes), self.ndim) if axes else tuple(range(self.ndim))[::-1]
+        if len(axes) != self.ndim:
+            raise ValueError("axes don't match array")
+        native, _, strides = self._view()
+        return self._run("copy", [self._shape[at] for at in axes], [(native, 0, [strides[at] for at in axes])], self._dtype.name)
+
+    @property
+    def T(self):
+        """The array with its axes reversed, a copy."""
+        return self.transpose()
+
+    def take(self, indices, axis=None):
+        """Copy the elements at integer indices along an axis.
+
+        Parameters
+        ----------
+        indices : array_like of int
+            Indices in host memory; below 0 they count from the end.
+        axis : int, optional
+            Axis. Default: the flat array.
+
+        Returns
+        -------
+        Array
+
+        Examples
+        --------
+        >>> import meshloom
+        >>> meshloom.asarray([1.0, 2.0, 3.0]).take([2, 0]).tolist()
+        [3.0, 1.0]
+        """
+        if axis is None:
+            return self.ravel().take(indices, 0)
+        axis = axis_number(axis, self.ndim)
+        rows = rows_of(indices, self._shape[axis], axis)
+        found = self[(slice(None),) * axis + (rows.reshape(-1),)]
+        return found.reshape(*self._shape[:axis], *rows.shape, *self._shape[axis + 1 :])
+
+    def clip(self, min=None, max=None):
+        """Limit the elements to a range.
+
+        Parameters
+        ----------
+        min, max : float or array_like, optional
+            Least and greatest value. Default: no limit.
+
+        Returns
+        -------
+        Array
+        """
+        found = self if min is None else np.maximum(self, min)
+        found = found if max is None else np.minimum(found, max)
+        return found.copy() if found is self else found
+
+    def _reduced(self, name, axis, keepdims):
+        axes = axis_numbers(axis, self.ndim)
+        kept = tuple(n for at, n in enumerate(self._shape) if at not in axes)
+        shape = tuple(1 if at in axes else n for at, n in enumerate(self._shape)) if keepdims else kept
+        if 0 in [self._shape[at] for at in axes]:
+            if name != "sum":
+                raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+            found = self._new(kept, self._dtype)
+            found[...] = 0.0
+        elif not axes:
+            found = self.copy()
+        else:
+            found = Array._owning(self._lent().reduced(name, [at in axes for at in range(self.ndim)]))
+        return found.reshape(shape)
+
+    def sum(self, axis=None, keepdims=False):
+        """Add elements along axes.
+
+        Parameters
+        ----------
+        axis : int or tuple of int, optional
+            Axes. Default: all.
+        keepdims : bool, optional
+            Whether these axes stay, with length 1.
+
+        Returns
+        -------
+        Array
+            Without axes by default: ``float(a.sum())`` is the number. It is the sum of the array of
+            this rank.
+
+        Notes
+        -----
+        float32 and complex64 are added with their rounding errors, so that the result is nearly the
+        exact sum, rounded. float64 and complex128 are added in a tree of sums of up to 256.
+
+        Examples
+        --------
+        >>> import numpy as np, meshloom
+        >>> a = meshloom.asarray(np.arange(6.0).reshape(2, 3))
+        >>> float(a.sum()), a.sum(axis=0).tolist()
+        (15.0, [3.0, 5.0, 7.0])
+        """
+        return self._reduced("sum", axis, keepdims)
+
+    def _extreme(self, name, axis, keepdims):
+        if self._dtype.kind == "c":
+            raise TypeError(f"{name}: complex numbers have no order; use abs(a) or a.real")
+        return self._reduced(name, axis, keepdims)
+
+    def min(self, axis=None, keepdims=False):
+        """Return the least elements along axes, NaN where there is one.
+
+        Parameters
+        ----------
+        axis : int or tuple of int, optional
+            Axes. Default: all.
+        keepdims : bool, optional
+            Whether these axes stay, with length 1.
+
+        Returns
+        -------
+        Array
+            Without axes by default: ``float(..)`` of it is the number.
+
+        Raises
+        ------
+        TypeError
+            For complex numbers.
+        ValueError
+            For axes without elements.
+        """
+        return self._extreme("min", axis, keepdims)
+
+    def max(self, axis=None, keepdims=False):
+        """Return the greatest elements along axes, NaN where there is one.
+
+        Parameters
+        ----------
+        axis : int or tuple of int, optional
+            Axes. Default: all.
+        keepdims : bool, optional
+            Whether these axes stay, with length 1.
+
+        Returns
+        -------
+        Array
+            Without axes by default: ``float(..)`` of it is the number.
+
+        Raises
+        ------
+        TypeError
+            For complex numbers.
+        ValueError
+            For axes without elements.
+        """
+        return self._extreme("max", axis, keepdims)
+
+    def _count(self, axis):
+        return math.prod(self._shape[at] for at in axis_numbers(axis, self.ndim))
+
+    def mean(self, axis=None, keepdims=False):
+        """Return the mean along axes.
+
+        Parameters
+        ----------
+        axis : int or tuple of int, optional
+            Axes. Default: all.
+        keepdims : bool, optional
+            Whether these axes stay, with length 1.
+
+        Returns
+        -------
+        Array
+            Without axes by default: ``float(..)`` of it is the number.
+        """
+        return self.sum(axis, keepdims) / float(self._count(axis))
+
+    def var(self, axis=None, ddof=0, keepdims=False):
+        """Return the variance along axes, the mean of squared deviations from the mean.
+
+        Parameters
+        ----------
+        axis : int or tuple of int, optional
+            Axes. Default: all.
+        ddof : int, optional
+            Number that is subtracted from the number of elements in the divisor.
+        keepdims : bool, optional
+            Whether these axes stay, with length 1.
+
+        Returns
+        -------
+        Array
+        """
+        squares = (self - self.mean(axis, keepdims=True))._unary("squared_magnitude")
+        return squares.sum(axis, keepdims) / float(max(self._count(axis) - ddof, 0))
+
+    def std(self, axis=None, ddof=0, keepdims=False):
+        """Return the standard deviation along axes, the root of `var`.
+
+        Parameters
+        ----------
+        axis : int or tuple of int, optional
+            Axes. Default: all.
+        ddof : int, optional
+            Number that is subtracted from the number of elements in the divisor.
+        keepdims : bool, optional
+            Whether these axes stay, with length 1.
+
+        Returns
+        -------
+        Array
+        """
+        return self.var(axis, ddof, keepdims)._unary("sqrt")
+
+    def _vdot(self, a, b):
+        a, b = (one if isinstance(one, Array) else asarray(one, comm=self.comm) for one in (a, b))
+        if a.size != b.size:
+            raise ValueError(f"vdot: expected arrays of one size, got {a.size} and {b.size}")
+        return _elementwise("conjugate_multiply", (a.ravel(), b.ravel())).sum()
+
+
+def _is_weak(value):
+    """Return True for Python's numbers, which have no type of NumPy's."""
+    return type(value) in (bool, int, float, complex)
+
+
+def _supported(dtype):
+    dtype = np.dtype(dtype)
+    if dtype.name not in _TYPES:
+        raise TypeError(f"expected one of {', '.join(_TYPES)}, got {dtype}")
+    return dtype
+
+
+def _check_assigned(dtype, to):
+    if not np.can_cast(dtype, to, casting="same_kind"):
+        raise TypeError(f"cannot assign {dtype} to an array of {to}; use .real or abs()" if dtype.kind == "c" else f"cannot assign {dtype}")
+
+
+def _operand(value, beside):
+    """Return an operand as an array on a device; None for what is no array."""
+    if isinstance(value, Array):
+        return value
+    if not isinstance(value, (np.ndarray, np.generic, list, tuple)) or getattr(value, "__array_ufunc__", True) is None:
+        return None
+    value = np.asarray(plain(value, "operand"))
+    if value.dtype.kind in "biu" or value.dtype == np.float16:
+        # Small integers do not make an array of single precision a double one.
+        is_single = np.result_type(value.dtype, beside.dtype) in (np.float32, np.complex64)
+        value = value.astype(np.float32 if is_single else np.float64)
+    return asarray(value, comm=beside.comm)
+
+
+def _integer_exponent(name, inputs):
+    """Return the exponent of a power of an array by one integer, else None."""
+    if name != "power" or not isinstance(inputs[0], Array) or np.ndim(inputs[1]):
+        return None
+    exponent = inputs[1][()] if isinstance(inputs[1], np.ndarray) else inputs[1]
+    if isinstance(exponent, (bool, int, float, np.integer, np.floating)) and abs(exponent) <= 1024 and exponent == int(exponent):
+        return int(exponent)
+    return None
+
+
+def _elementwise(name, inputs, out=None, exponent=1):
+    """Return a function of each element of arrays and numbers, `NotImplemented` for other operands.
+
+    At least one of them, or `out`, is an `Array`.
+    """
+    first = next((one for one in inputs if isinstance(one, Array)), out)
+    integer = _integer_exponent(name, inputs)
+    if integer is not None:
+        dtype = _common_type([first] if _is_weak(inputs[1]) else [first, inputs[1]])
+        if abs(integer) <= _POWERS.get(dtype.name, 0):
+            name, exponent = ("square", 1) if integer == 2 else ("integer_power", integer)
+            inputs = (first.astype(dtype, copy=False),)
+    elif name == "power" and type(inputs[1]) is float and inputs[1] == 0.5:
+        name, inputs = "sqrt", inputs[:1]
+    operands = [one if _is_weak(one) else _operand(one, first) for one in inputs]
+    if any(one is None for one in operands) or all(map(_is_weak, operands)):
+        return NotImplemented
+    dtype = _common_type(operands)
+    result = _native.result_type(name, dtype.name)
+    if result is None:
+        raise TypeError(_missing(name, dtype))
+    try:
+        shape = np.broadcast_shapes(*(one.shape for one in operands if isinstance(one, Array)))
+    except ValueError:
+        shapes = " ".join(str(one.shape) for one in operands if isinstance(one, Array))
+        raise ValueError(f"operands could not be broadcast together with shapes {shapes}") from None
+    views = []
+    for one in operands:
+        if isinstance(one, Array):
+            one = (one._memory.native, *broadcast((0, strides_of(one.shape), one.shape), shape))
+        views.append(complex(one) if _is_weak(one) else one)
+    if out is None:
+        return first._run(name, shape, views, result, exponent=exponent)
+    if np.broadcast_shapes(shape, out.shape) != out.shape:
+        raise ValueError(f"non-broadcastable output operand with shape {out.shape} doesn't match the broadcast shape {shape}")
+    if not np.can_cast(result, out.dtype, casting="same_kind"):
+        raise TypeError(f"cannot write a result of {result} to an array of {out.dtype}; write a = a + b in place of a += b")
+    if result != out.dtype.name or out._memory.is_shared or shape != out.shape:
+        found = first._run(name, shape, views, result, exponent=exponent)
+        if found.dtype == out.dtype and found.shape == out.shape:
+            out._memory.native, out._memory.is_shared = found._memory.native, False
+        else:
+            out[...] = found
+    else:
+        first._run(name, shape, views, (out._memory.native, 0, strides_of(shape)), exponent=exponent)
+    return out
+
+
+def _common_type(operands):
+    """Return the type of NumPy's for operands, which Python's numbers do not widen."""
+    found = np.result_type(*(one.dtype for one in operands if not _is_weak(one)))
+    if any(type(one) is complex for one in operands) and found.kind != "c":
+        found = np.result_type(found, np.complex64)
+    return found
+
+
+def _missing(name, dtype):
+    remedy = "numpy.asarray(a)"
+    if dtype.kind == "c":
+        what = f"numpy.{name} of {dtype} does not work on a device"
+        remedy = f"abs(a) or a.real, or {remedy}"
+    else:
+        what = f"numpy.{name} of {dtype} does not work on a device, which has it in single precision"
+        remedy = f"a.astype(numpy.float32), or {remedy}"
+    return f"{what}; use {remedy}"
+
+
+def _operators(name):
+    """Return the methods of an operator: from the left, from the right and in place."""
+
+    def forward(self, other):
+        return _elementwise(name, (self, other))
+
+    def backward(self, other):
+        return _elementwise(name, (other, self))
+
+    def in_place(self, other):
+        return _elementwise(name, (self, other), self)
+
+    return forward, backward, in_place
+
+
+for _verb, _name in [("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("pow", "power")]:
+    for _prefix, _method in zip(["", "r", "i"], _operators(_name)):
+        setattr(Array, f"__{_prefix}{_verb}__", _method)
 
 
 def _on_host(values):
@@ -186,7 +837,7 @@ def asarray(values, dtype=None, comm=None):
     ----------
     values : array_like
         Real or complex numbers; also arrays in host memory of libraries that export DLPack. A
-        `meshloom.Array` is returned unchanged.
+        `meshloom.Array` is returned unchanged, or converted to `dtype`.
     dtype : dtype, optional
         float32, float64, complex64 or complex128. Default: the type of `values`; integers and
         booleans become float64, float16 becomes float32.
@@ -216,9 +867,7 @@ def asarray(values, dtype=None, comm=None):
     <meshloom.Array: (3,) of float64>
     """
     if isinstance(values, Array):
-        if dtype is not None and np.dtype(dtype) != values.dtype:
-            raise TypeError(f"dtype: expected {values.dtype} for a device array, got {np.dtype(dtype)}; convert numpy.asarray of it")
-        return values
+        return values if dtype is None else values.astype(dtype, copy=False)
     array = _on_host(plain(values, "values"))
     if array.dtype.kind not in "biufc":
         raise TypeError(f"values: expected real or complex numbers, got {array.dtype}")
@@ -233,4 +882,4 @@ def asarray(values, dtype=None, comm=None):
         raise TypeError(f"values: expected one of {', '.join(_TYPES)}, got {array.dtype}")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     contiguous = np.ascontiguousarray(array).reshape(array.shape)
-    return Array(_native.DeviceArray(resolve(comm), contiguous))
+    return Array._owning(_native.DeviceArray(resolve(comm), contiguous))

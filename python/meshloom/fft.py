@@ -183,7 +183,7 @@ def _on_device(kind, a, shape, axes, norm):
         if layout is None:
             raise ValueError(f"axes {tuple(axes)} of an array of {a.ndim} axes cannot be transformed on a device; pass numpy.asarray of it")
         if 0 not in a.shape and any(layout[1]):
-            return Array(_native.transform_on_device(a._native, kind, layout, norm, result))
+            return Array._owning(_native.transform_on_device(a._lent(), kind, layout, norm, result))
         return asarray(np.asarray(_on_device(kind, a.numpy(), shape, axes, norm)), comm=a.comm)
     if layout is None:
         # Move the transformed axes to the end, in their order.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use meshloom::gpu::{Array, DeviceElement};
+use meshloom::gpu::primitives::{Operand, Operation, Reduction, View};
+use meshloom::gpu::{Array, DeviceElement, DeviceError, Element as DeviceType, Gpu, RawArray, Recorder};
 use meshloom::points::Bounds;
 use numpy::{Complex32, Complex64, Element, PyArray1, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -31,6 +32,67 @@ impl Elements {
             Elements::C128(array) => array.len(),
         }
     }
+
+    fn raw(&self) -> &RawArray {
+        match self {
+            Elements::F32(array) => array.raw(),
+            Elements::F64(array) => array.raw(),
+            Elements::C64(array) => array.raw(),
+            Elements::C128(array) => array.raw(),
+        }
+    }
+
+    /// Returns undefined elements of the type with this name.
+    fn undefined(gpu: &Gpu, dtype: DeviceType, len: u64) -> Result<Self, DeviceError> {
+        const LABEL: &str = "python::array";
+        Ok(match dtype {
+            DeviceType::F64 => Elements::F64(gpu.array(LABEL, len)?),
+            DeviceType::Complex32 => Elements::C64(gpu.array(LABEL, len)?),
+            DeviceType::Complex64 => Elements::C128(gpu.array(LABEL, len)?),
+            _ => Elements::F32(gpu.array(LABEL, len)?),
+        })
+    }
+}
+
+/// Returns the type with this name in NumPy.
+fn type_named(name: &str) -> PyResult<DeviceType> {
+    match name {
+        "float32" => Ok(DeviceType::F32),
+        "float64" => Ok(DeviceType::F64),
+        "complex64" => Ok(DeviceType::Complex32),
+        "complex128" => Ok(DeviceType::Complex64),
+        _ => Err(PyTypeError::new_err(format!("expected float32, float64, complex64 or complex128, got {name}"))),
+    }
+}
+
+/// Refuses double precision on a device that lacks it.
+fn check_double(session: &Session, is_double: bool) -> PyResult<()> {
+    if !is_double || session.gpu().capabilities().f64 {
+        return Ok(());
+    }
+    let device = session.gpu().info().name.clone();
+    Err(Failure::from(meshloom::fft::FftError::NoDouble { device }).into())
+}
+
+/// Returns the type with this name for new arrays of a session's device.
+fn new_type(session: &Session, name: &str) -> PyResult<DeviceType> {
+    let dtype = type_named(name)?;
+    check_double(session, matches!(dtype, DeviceType::F64 | DeviceType::Complex64))?;
+    Ok(dtype)
+}
+
+/// Returns the number of elements of a shape; as many as no array can have are one number.
+fn elements_of(shape: &[u64]) -> u64 {
+    if shape.contains(&0) { 0 } else { shape.iter().fold(1, |len: u64, &extent| len.saturating_mul(extent)) }
+}
+
+/// Returns an array with undefined elements.
+#[pyfunction]
+pub fn undefined(comm: &Bound<'_, Comm>, dtype: &str, shape: Vec<u64>) -> PyResult<DeviceArray> {
+    let session = &comm.get().session;
+    let (dtype, len) = (new_type(session, dtype)?, elements_of(&shape));
+    let elements = session.run(comm.py(), move |work| Ok(Elements::undefined(&work.context.gpu, dtype, len)?))?;
+    DeviceArray::new(session, elements, shape)
 }
 
 /// An array in the memory of a rank's device.
@@ -63,6 +125,107 @@ impl DeviceArray {
         [&self.session, session].iter().try_for_each(|one| one.gpu().check()).map_err(Failure::from)?;
         Err(PyValueError::new_err("the array is on the device of another rank; pass numpy.asarray of it"))
     }
+}
+
+/// Elements from which on work is submitted at once. Commands hold the memory of what they use
+/// until then.
+const SUBMITTED: u64 = 1 << 12;
+
+/// Submits work on as many elements, unless they are few.
+fn submit(recorder: &mut Recorder, len: u64) -> Result<(), DeviceError> {
+    if len < SUBMITTED { Ok(()) } else { recorder.submit() }
+}
+
+/// An operand: an array, its first element and its strides in elements; or a number.
+#[derive(FromPyObject)]
+pub enum OperandTuple<'py> {
+    Array(Bound<'py, DeviceArray>, u64, Vec<i64>),
+    Scalar(f64, f64),
+}
+
+/// The place of a result: a new array of a type, or an array with its first element and strides.
+#[derive(FromPyObject)]
+pub enum OutTuple<'py> {
+    New(String),
+    Array(Bound<'py, DeviceArray>, u64, Vec<i64>),
+}
+
+/// Returns the type of the results of an operation, by names; `None` if it is not defined for such
+/// operands.
+#[pyfunction]
+pub fn result_type(name: &str, dtype: &str) -> PyResult<Option<&'static str>> {
+    let operands = type_named(dtype)?;
+    let result = Operation::named(name).and_then(|operation| operation.result(operands));
+    Ok(result.map(|result| match result {
+        DeviceType::F64 => "float64",
+        DeviceType::Complex32 => "complex64",
+        DeviceType::Complex64 => "complex128",
+        _ => "float32",
+    }))
+}
+
+/// Records an operation on each element of `shape`. The result is a new array of a type, or part of
+/// another array. `index` has an axis, and rows of the first operand along it.
+#[pyfunction]
+#[pyo3(signature = (comm, name, shape, operands, out, index=None, exponent=1))]
+pub fn elementwise(
+    comm: &Bound<'_, Comm>,
+    name: &str,
+    shape: Vec<u64>,
+    operands: Vec<OperandTuple<'_>>,
+    out: OutTuple<'_>,
+    index: Option<(usize, Bound<'_, PyArrayDyn<u32>>)>,
+    exponent: i32,
+) -> PyResult<Option<DeviceArray>> {
+    let (py, session) = (comm.py(), &comm.get().session);
+    let Some(operation) = Operation::named(name).map(|operation| operation.exponent(exponent)) else {
+        return Err(PyValueError::new_err(format!("there is no operation `{name}`")));
+    };
+    let own = |array: &Bound<'_, DeviceArray>| {
+        array.get().belongs_to(session)?;
+        Ok::<_, PyErr>(array.get().elements.clone())
+    };
+    let operands = operands.into_iter().map(|operand| match operand {
+        OperandTuple::Array(array, start, strides) => Ok(Ok((own(&array)?, start, strides))),
+        OperandTuple::Scalar(real, imaginary) => Ok(Err([real, imaginary])),
+    });
+    let operands = operands.collect::<PyResult<Vec<_>>>()?;
+    let target = match out {
+        OutTuple::New(dtype) => Err(new_type(session, &dtype)?),
+        OutTuple::Array(array, start, strides) => Ok((own(&array)?, start, strides)),
+    };
+    let index = index.map(|(axis, rows)| Ok::<_, PyErr>((axis, HostArray::<u32>::new(&rows)?))).transpose()?;
+    let extents = shape.clone();
+    let new = session.run(py, move |work| {
+        let len = elements_of(&shape);
+        let recorder = &mut work.context.recorder;
+        let (new, given) = match target {
+            Err(dtype) => (Some(Elements::undefined(&work.context.gpu, dtype, len)?), None),
+            Ok(given) => (None, Some(given)),
+        };
+        let out = match (&new, &given) {
+            (Some(new), _) => View::contiguous(new.raw(), &shape),
+            (None, Some((given, start, strides))) => {
+                View { array: given.raw(), start: *start, strides: strides.clone() }
+            }
+            (None, None) => return Ok(None),
+        };
+        let operands: Vec<_> = operands
+            .iter()
+            .map(|operand| match operand {
+                Ok((array, start, strides)) => {
+                    Operand::Array(View { array: array.raw(), start: *start, strides: strides.clone() })
+                }
+                Err(scalar) => Operand::Scalar(*scalar),
+            })
+            .collect();
+        let index = index.as_ref().map(|(axis, rows)| (*axis, rows.as_slice()));
+        work.elementwise.record(recorder, operation, &shape, &out, &operands, index)?;
+        submit(recorder, len)?;
+        drop((out, operands));
+        Ok(new)
+    })?;
+    new.map(|elements| DeviceArray::new(session, elements, extents)).transpose()
 }
 
 /// Uploads the elements of an array.
@@ -102,10 +265,7 @@ impl DeviceArray {
             let elements = Elements::C64(upload(py, session, HostArray::new(array)?)?);
             return Self::new(session, elements, shape(array.shape()));
         }
-        if !session.gpu().capabilities().f64 {
-            let device = session.gpu().info().name.clone();
-            return Err(Failure::from(meshloom::fft::FftError::NoDouble { device }).into());
-        }
+        check_double(session, true)?;
         if let Ok(array) = array.cast::<PyArrayDyn<f64>>() {
             let elements = Elements::F64(upload(py, session, HostArray::new(array)?)?);
             return Self::new(session, elements, shape(array.shape()));
@@ -144,6 +304,29 @@ impl DeviceArray {
     #[pyo3(name = "belongs_to")]
     fn is_of(&self, comm: &Comm) -> PyResult<()> {
         self.belongs_to(&comm.session)
+    }
+
+    /// Records the reduction along axes by a name: "sum", "min" or "max". The result has the other
+    /// axes.
+    fn reduced(&self, py: Python<'_>, name: &str, axes: Vec<bool>) -> PyResult<Self> {
+        let reduction = match name {
+            "sum" => Reduction::Sum,
+            "min" => Reduction::Min,
+            "max" => Reduction::Max,
+            _ => return Err(PyValueError::new_err(format!("there is no reduction `{name}`"))),
+        };
+        let kept = self.shape.iter().zip(&axes).filter(|(_, is_reduced)| !**is_reduced).map(|(extent, _)| *extent);
+        let (kept, shape, elements): (Vec<u64>, _, _) = (kept.collect(), self.shape.clone(), self.elements.clone());
+        let len = kept.iter().product();
+        let dtype = type_named(self.dtype_name())?;
+        let result = self.session.run(py, move |work| {
+            let result = Elements::undefined(&work.context.gpu, dtype, len)?;
+            let recorder = &mut work.context.recorder;
+            work.axis_reduce.record(recorder, reduction, &shape, &axes, elements.raw(), result.raw())?;
+            submit(recorder, elements.len())?;
+            Ok(result)
+        })?;
+        Self::new(&self.session, result, kept)
     }
 
     /// Returns the same memory in another shape.

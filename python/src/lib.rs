@@ -60,7 +60,7 @@ mod _native {
     #[pymodule_export]
     use crate::custom::{custom, host_map, matrix};
     #[pymodule_export]
-    use crate::device_array::DeviceArray;
+    use crate::device_array::{DeviceArray, elementwise, result_type, undefined};
     #[pymodule_export]
     use crate::devices::{devices, unused_hardware};
     #[pymodule_export]

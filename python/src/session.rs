@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use meshloom::comm::Communicator;
 use meshloom::fft::Spec;
+use meshloom::gpu::primitives::{AxisReduce, Elementwise};
 use meshloom::gpu::{Gpu, Options, cache_directory};
 use meshloom::grid::Grid;
 use meshloom::inference::SampleGroups;
@@ -38,6 +39,9 @@ pub struct Work {
     pub context: Rank,
     /// Transforms that were used last, the latest at the end.
     transforms: Vec<(Spec, Box<dyn Any>)>,
+    /// Kernels of arithmetic with arrays.
+    pub elementwise: Elementwise,
+    pub axis_reduce: AxisReduce,
     /// Objects that callers hold by number, because they stay on this thread.
     pub kept: HashMap<u64, Rc<dyn Any>>,
     /// The groups of samples that this rank and others are.
@@ -70,7 +74,8 @@ impl Work {
     fn new(context: Rank, groups: SampleGroups, interrupted: Arc<AtomicBool>) -> Self {
         let watch = Watch { interrupted, given_up: Arc::default() };
         let (groups, kept) = (Rc::new(groups), HashMap::new());
-        Work { context, transforms: Vec::new(), kept, groups, warnings: Vec::new(), numbers: 0, watch }
+        let (elementwise, axis_reduce, transforms, warnings) = Default::default();
+        Work { context, transforms, elementwise, axis_reduce, kept, groups, warnings, numbers: 0, watch }
     }
 
     /// Adds a warning for the caller of the job, who sees it if the job succeeds.

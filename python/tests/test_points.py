@@ -339,7 +339,6 @@ def test_arrays_on_the_device():
         (ValueError, lambda: meshloom.fft.rfft(field, axis=0)),
         (ValueError, lambda: field.reshape(7, -1)),
         (TypeError, lambda: meshloom.asarray(["a"])),
-        (TypeError, lambda: meshloom.asarray(there, dtype=np.float64)),
         (TypeError, lambda: meshloom.fof(meshloom.asarray(points.astype(np.float64)), 0.1)),
         (ValueError, lambda: meshloom.KDTree(meshloom.asarray(np.full((3, 3), np.nan, np.float32)))),
         (ValueError, lambda: meshloom.ranks(2, lambda comm: meshloom.sort(there, comm=comm))),
@@ -349,14 +348,14 @@ def test_arrays_on_the_device():
             wrong()
 
 
-def test_arrays_of_a_device_are_neither_compared_nor_true():
+def test_arrays_of_a_device_are_not_compared():
     one, other = (meshloom.asarray(np.arange(4.0)) for _ in range(2))
     for use in [lambda: one == other, lambda: one != other, lambda: one in [other], lambda: one < 1, lambda: bool(one), lambda: np.arange(4.0) == one,
-                lambda: 1.0 in one, lambda: list(one), lambda: hash(one), lambda: np.sqrt(one), lambda: one is other or one == one]:
+                lambda: 1.0 in one, lambda: hash(one), lambda: np.isnan(one), lambda: one is other or one == one]:
         with pytest.raises(TypeError):
             use()
     with pytest.raises(TypeError, match="numpy.asarray"):
-        np.sqrt(one)
+        np.cbrt(one)
 
 
 def test_masks_and_units_are_not_lost():

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use meshloom::gpu::primitives::{Count, Form, Keys, Number, Permute, Reduce, Scan, Sort};
+use meshloom::gpu::primitives::{
+    AxisReduce, Count, Elementwise, Form, Keys, Number, Operand, Operation, Permute, Reduce, Reduction, Scan, Sort,
+    View,
+};
 use meshloom::gpu::{
     Array, DeviceElement, DeviceError, DispatchObserver, Gpu, ObservedDispatch, ObservedKernel, Options, Profile,
     Recorder, Verdict,
@@ -218,6 +221,97 @@ fn rows_are_gathered_and_scattered() {
     let (source, index, target) = (bench.up(&[1u32, 2]), bench.up(&[1u32, 2, 0]), bench.up(&[7u32; 3]));
     permute.gather(&mut bench.recorder, &source, &index, &target, 1, Count::All).unwrap();
     assert_eq!(bench.down(&target), [2, 7, 1]);
+}
+
+#[test]
+fn strided_functions_are_those_of_each_element() {
+    for window_bytes in [None, Some(1024)] {
+        let mut bench = Bench::new(&open(window_bytes));
+        let elementwise = Elementwise::new();
+        let numbers =
+            |seed, n| words(seed, n).into_iter().map(|word| (word % 2001) as f32 - 1000.0).collect::<Vec<_>>();
+        let (x, y) = (numbers(1, 600), numbers(2, 40));
+        let [a, b, out] = [&x, &y, &vec![0.0; 700]].map(|data| bench.up(data));
+        // Backward, repeated, with gaps; then in place.
+        let shape = [3, 5, 7, 4];
+        let views = [(599, [-150, -28, -4, -1]), (2, [0, 7, 0, 1]), (11, [200, 29, 4, 1])];
+        let place = |n: usize, at: [i64; 4]| {
+            let (start, strides) = views[n];
+            (start as i64 + at.iter().zip(strides).map(|(k, step)| k * step).sum::<i64>()) as usize
+        };
+        let view = |n: usize, array: &Array<f32>| (array.raw().clone(), views[n].0, views[n].1.to_vec());
+        let [va, vb, vo] = [view(0, &a), view(1, &b), view(2, &out)];
+        let [va, vb, vo] =
+            [&va, &vb, &vo].map(|(array, start, strides)| View { array, start: *start, strides: strides.clone() });
+        let (add, divide) = (Operation::named("add").unwrap(), Operation::named("divide").unwrap());
+        let operands = [Operand::Array(va), Operand::Array(vb)];
+        elementwise.record(&mut bench.recorder, add, &shape, &vo, &operands, None).unwrap();
+        let operands = [Operand::Array(vo.clone()), Operand::Scalar([4.0, 0.0])];
+        elementwise.record(&mut bench.recorder, divide, &shape, &vo, &operands, None).unwrap();
+        let mut want = vec![0.0; 700];
+        for n in 0..3 * 5 * 7 * 4 {
+            let at = [n / 140, n / 28 % 5, n / 4 % 7, n % 4];
+            want[place(2, at)] = (x[place(0, at)] + y[place(1, at)]) / 4.0;
+        }
+        assert_eq!(bench.down(&out), want);
+        // Rows by number, of an operand that is not read beyond its end.
+        let (rows, target) = ([2, 0, 2], View::contiguous(out.raw(), &[3, 20]));
+        let from = [Operand::Array(View::contiguous(b.raw(), &[2, 20]))];
+        let taken =
+            elementwise.record(&mut bench.recorder, Operation::COPY, &[3, 20], &target, &from, Some((0, &rows)));
+        is_misuse(taken, "in an array of 40 elements");
+        let rows = [1, 0, 1];
+        elementwise.record(&mut bench.recorder, Operation::COPY, &[3, 20], &target, &from, Some((0, &rows))).unwrap();
+        assert_eq!(bench.down(&out)[..60], [&y[20..], &y[..20], &y[20..]].concat());
+        let beyond = View { start: 5, ..View::contiguous(out.raw(), &[20, 35]) };
+        let one = [Operand::Scalar([1.0, 0.0])];
+        is_misuse(
+            elementwise.record(&mut bench.recorder, Operation::COPY, &[20, 35], &beyond, &one, None),
+            "array of 700",
+        );
+        is_misuse(elementwise.record(&mut bench.recorder, add, &[3, 20], &target, &one, None), "expected 2 operands");
+        let repeated = View { strides: vec![0, 0], ..target.clone() };
+        is_misuse(elementwise.record(&mut bench.recorder, Operation::COPY, &[3, 20], &repeated, &one, None), "twice");
+        let long = elementwise.record(&mut bench.recorder, Operation::COPY, &[1 << 40, 1 << 40], &repeated, &one, None);
+        assert!(matches!(long, Err(DeviceError::TooLong { .. })), "{long:?}");
+    }
+}
+
+#[test]
+fn axes_are_reduced_in_more_than_single_precision() {
+    for window_bytes in [None, Some(1 << 16)] {
+        let mut bench = Bench::new(&open(window_bytes));
+        let shape = [7u64, 33, 5, 70];
+        let x: Vec<f32> = words(3, 7 * 33 * 5 * 70).into_iter().map(|word| word as f32 * 1e-3 - 2e6).collect();
+        let (input, reduce) = (bench.up(&x), AxisReduce::new());
+        for mask in 1..16 {
+            let reduced = [0, 1, 2, 3].map(|axis| mask >> axis & 1 == 1);
+            let kept: u64 = (0..4).filter(|&axis| !reduced[axis]).map(|axis| shape[axis]).product();
+            let mut want = vec![(0.0f64, f32::INFINITY); kept as usize];
+            for (n, &value) in x.iter().enumerate() {
+                let (mut rest, mut at, mut step) = (n as u64, 0, 1);
+                for axis in (0..4).rev() {
+                    if !reduced[axis] {
+                        at += rest % shape[axis] * step;
+                        step *= shape[axis];
+                    }
+                    rest /= shape[axis];
+                }
+                let (sum, least) = &mut want[at as usize];
+                (*sum, *least) = (*sum + f64::from(value), least.min(value));
+            }
+            let [sum, least] = [0, 1].map(|_| bench.recorder.gpu().array::<f32>("out", kept).unwrap());
+            for (reduction, out) in [(Reduction::Sum, &sum), (Reduction::Min, &least)] {
+                reduce.record(&mut bench.recorder, reduction, &shape, &reduced, input.raw(), out.raw()).unwrap();
+            }
+            assert_eq!(bench.down(&sum), want.iter().map(|&(sum, _)| sum as f32).collect::<Vec<_>>(), "{reduced:?}");
+            assert_eq!(bench.down(&least), want.iter().map(|&(_, least)| least).collect::<Vec<_>>());
+        }
+        let out = bench.recorder.gpu().array::<f32>("out", 1).unwrap();
+        let none = bench.recorder.gpu().array::<f32>("none", 0).unwrap();
+        let empty = reduce.record(&mut bench.recorder, Reduction::Max, &[0], &[true], none.raw(), out.raw());
+        is_misuse(empty, "of no elements");
+    }
 }
 
 /// Keys that have brought sorts down.

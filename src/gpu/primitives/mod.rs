@@ -6,6 +6,8 @@
 //! | [`Scan`] | the sum of all elements before each |
 //! | [`Reduce`] | sum, least, greatest element |
 //! | [`Permute`] | rows gathered or scattered by an index |
+//! | [`Elementwise`] | a function of each element of strided arrays |
+//! | [`AxisReduce`] | sum, least, greatest element along axes |
 //! | [`Sort`] | the stable order of 32- and 64-bit keys |
 //!
 //! - All record into a caller's [`Recorder`](crate::gpu::Recorder): nothing here submits or waits.
@@ -24,16 +26,22 @@
 
 mod banks;
 mod count;
+mod elementwise;
+mod fold;
 mod permute;
 mod reduce;
 mod scan;
 mod sort;
+mod strided;
 
 pub use count::Count;
+pub use elementwise::{Elementwise, Operand, Operation};
+pub use fold::{AxisReduce, Reduction};
 pub use permute::Permute;
 pub use reduce::{Number, Reduce};
 pub use scan::Scan;
 pub use sort::{Form, Keys, KeysOfBits, Sort};
+pub use strided::View;
 
 #[cfg(doc)]
 use crate::gpu::DeviceError;
@@ -42,5 +50,13 @@ use crate::gpu::KernelSource;
 /// Returns the kernels of the room in all forms; those whose text has `subgroup` need operations
 /// across a subgroup.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    [scan::kernels(), reduce::kernels(), permute::kernels().into(), sort::kernels()].concat()
+    [
+        scan::kernels(),
+        reduce::kernels(),
+        permute::kernels().into(),
+        sort::kernels(),
+        elementwise::kernels(),
+        fold::kernels(),
+    ]
+    .concat()
 }
