@@ -1,7 +1,7 @@
 """Joint posterior of initial conditions and two cosmological parameters from the density of one box.
 
 A Markov chain moves all white noise together with the matter density and the amplitude of the power
-spectrum. The ellipse is the forecast of the Fisher matrix, by finite differences of the simulation.
+spectrum. The ellipse is the forecast of the Fisher matrix of the power spectrum, by finite differences.
 
 Usage: python cosmology.py [PARTICLES] [PICTURE]
 """
@@ -16,8 +16,8 @@ from meshloom import operators as op
 
 n = int(sys.argv[1]) if len(sys.argv) > 1 else 16
 picture = sys.argv[2] if len(sys.argv) > 2 else "cosmology.png"
-run = op.simulation(n, n, 20.0 * n, steps=2, lpt=1, window="tsc", with_cosmology=True)
-widths, noise, own = np.array([0.05, 0.2]), 0.1, run.own_cosmology
+run = op.simulation(n, n, 20.0 * n, steps=1, lpt=1, a_end=0.2, window="tsc", with_cosmology=True)
+widths, noise, own = np.array([0.05, 0.2]), 0.04, run.own_cosmology
 
 
 def physical(x):
@@ -39,34 +39,40 @@ clean = np.asarray(model(truth))
 data = clean + noise * np.random.default_rng(2).standard_normal((n, n, n))
 likelihood = mi.Gaussian(data, noise_std=noise).amend(model)
 
-# The Fisher matrix of all latent values with their prior, and the parameters' part of its inverse.
-columns = []
-for leaf, size in (("theta", 2), ("white_noise", n**3)):
-    for at in range(size):
-        sides = []
-        for step in (0.05, -0.05):
-            moved = {name: value.copy() for name, value in truth.items()}
-            moved[leaf].flat[at] += step
-            sides.append(np.asarray(model(moved)).ravel())
-        columns.append((sides[0] - sides[1]) / 0.1)
-jacobian = np.array(columns, dtype=np.float64) / noise
-forecast = np.linalg.inv(jacobian @ jacobian.T + np.eye(len(columns)))[:2, :2]
+# The Fisher matrix of a Gaussian field: how the power of each shell of wavenumbers changes with the parameters.
+squares = np.rint(n * np.fft.fftfreq(n)).astype(int) ** 2
+shells = (squares[:, None, None] + squares[:, None] + squares).ravel()
+modes = np.bincount(shells)
+
+
+def power(theta):
+    noises = np.random.default_rng(3).standard_normal((10, n, n, n))
+    fields = [np.fft.fftn(np.asarray(model({"theta": theta, "white_noise": one}))).ravel() for one in noises]
+    return np.bincount(shells, np.mean(np.abs(fields) ** 2, axis=0))[1:] / n**3
+
+
+center, step = truth["theta"], 0.2
+slopes_of_power = [(power(center + step * e) - power(center - step * e)) / (2 * step) for e in np.eye(2)]
+filled = modes[1:] > 0
+relative = [(slope / (power(center) + np.maximum(modes[1:], 1) * noise**2))[filled] for slope in slopes_of_power]
+fisher = np.array([[np.sum(0.5 * modes[1:][filled] * one * other) for one in relative] for other in relative])
+forecast = np.linalg.inv(fisher + np.eye(2))
 
 start, _ = mi.optimize_kl(likelihood, truth, n_total_iterations=1, n_samples=1, sample_mode="linear_resample")
-steps, warmup, count = (8, 100, 300) if n >= 16 else (2, 30, 40)
+steps, warmup, count = (8, 100, 400) if n >= 16 else (2, 20, 30)
 chains = mi.sample(likelihood, start, algorithm="mclmc", n_steps=steps, n_warmup=warmup, n_draws=count, n_chains=2, seed=3)
 draws = np.array([draw["theta"] for draw in chains])
 error = np.sqrt(np.mean(((draws.mean(axis=0) - truth["theta"]) / draws.std(axis=0)) ** 2))
 print(f"R-hat {np.max(chains.split_r_hat()['theta']):.3f}, error over standard deviation {error:.2f}")
-print("deviations over those of the Fisher matrix:", np.round(draws.std(axis=0) / np.sqrt(np.diag(forecast)), 2))
+print("deviations over those of the forecast:", np.round(draws.std(axis=0) / np.sqrt(np.diag(forecast)), 2))
 
 figure, axis = plt.subplots(figsize=(5, 4), layout="constrained")
-values, center = np.array([physical(draw)[[0, 4]] for draw in draws]), np.array(truth["theta"])
+values = np.array([physical(draw)[[0, 4]] for draw in draws])
 axis.plot(values[:, 0], 1e9 * values[:, 1], ".", markersize=3, label="draws")
-angles, root = np.linspace(0, 2 * np.pi, 100), np.linalg.cholesky(forecast)
-ellipse = center[:, None] + 2 * root @ [np.cos(angles), np.sin(angles)]
+angles = np.linspace(0, 2 * np.pi, 100)
+ellipse = center[:, None] + 2 * np.linalg.cholesky(forecast) @ [np.cos(angles), np.sin(angles)]
 ellipse = np.array([physical(point)[[0, 4]] for point in ellipse.T])
-axis.plot(ellipse[:, 0], 1e9 * ellipse[:, 1], "k-", label="two deviations of the Fisher matrix")
+axis.plot(ellipse[:, 0], 1e9 * ellipse[:, 1], "k-", label="two deviations of the forecast")
 axis.plot(physical(center)[0], 1e9 * physical(center)[4], "r*", markersize=12, label="truth")
 axis.set(xlabel="matter density", ylabel=r"amplitude $10^9 A_s$")
 axis.legend()

@@ -15,7 +15,7 @@ from meshloom import inference as mi
 from meshloom import operators as op
 from meshloom import plot
 
-cells = int(sys.argv[1]) if len(sys.argv) > 1 else 32
+cells = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 picture = sys.argv[2] if len(sys.argv) > 2 else "dust.png"
 rng, side, stars = np.random.default_rng(2), 100.0, 4 * cells**2
 
@@ -33,7 +33,7 @@ truth, noise = density.random(seed=4), 0.1
 data = np.asarray(extinction(truth)) + noise * rng.standard_t(4.0, stars)
 
 likelihood = mi.StudentT(data, 4.0, noise).amend(extinction)
-samples, reports = mi.optimize_kl(likelihood, n_total_iterations=4, n_samples=4 if cells >= 32 else 2, sample_mode="linear_resample")
+samples, reports = mi.optimize_kl(likelihood, n_total_iterations=4, n_samples=4 if cells >= 20 else 2, sample_mode="linear_resample")
 mean, std = (np.asarray(value) for value in samples.mean_and_std(log_density))
 error = np.sqrt(np.mean((np.asarray(log_density(truth)) - mean) ** 2) / np.mean(std**2))
 print(f"reduced chi-squared {reports[-1].reduced_chi_squared:.2f}, error over standard deviation {error:.2f}")

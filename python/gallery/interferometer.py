@@ -14,7 +14,7 @@ from meshloom import inference as mi
 from meshloom import operators as op
 from meshloom import plot
 
-cells = int(sys.argv[1]) if len(sys.argv) > 1 else 64
+cells = int(sys.argv[1]) if len(sys.argv) > 1 else 40
 picture = sys.argv[2] if len(sys.argv) > 2 else "interferometer.png"
 rng = np.random.default_rng(3)
 

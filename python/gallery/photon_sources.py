@@ -15,7 +15,7 @@ from meshloom import inference as mi
 from meshloom import operators as op
 from meshloom import plot
 
-cells = int(sys.argv[1]) if len(sys.argv) > 1 else 48
+cells = int(sys.argv[1]) if len(sys.argv) > 1 else 40
 picture = sys.argv[2] if len(sys.argv) > 2 else "photon_sources.png"
 
 maker = mi.CorrelatedFieldMaker("diffuse")

@@ -576,6 +576,47 @@ class Model(Recorded):
         """
         return self._joined(next, self._native.then, lambda next: _check_grids(self.target.space.leaves, next.domain.space.leaves))
 
+    def substitute(self, model):
+        """Replace arguments by the results of another model.
+
+        Parameters
+        ----------
+        model : Model
+            Its target has leaves of this model's domain.
+
+        Returns
+        -------
+        Model
+            A function of the leaves of `model` and of this model's other leaves.
+
+        Raises
+        ------
+        ValueError
+            If this model has no such leaf, or grids or sizes do not fit.
+
+        Notes
+        -----
+        Collective with the model's `comm`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshloom import operators as op
+        >>> text = "fn f(a: f32, b: f32) -> f32 { return a / b; }"
+        >>> both = op.Space(a=op.cells(2), b=op.cells(2))
+        >>> divisor = op.diagonal(op.Space(x=op.cells(2)), [2.0, 4.0]).rename({"x": "b"})
+        >>> model = op.pointwise(text, "f", both, "y").substitute(divisor)
+        >>> np.asarray(model({"a": [8.0, 8.0], "x": [1.0, 1.0]})).tolist()
+        [4.0, 2.0]
+        """
+
+
+        def check(model):
+            taken = {name: leaf for name, leaf in self.domain.space.leaves.items() if name in model.target}
+            _check_grids(model.target.space.leaves, taken)
+
+        return self._joined(model, self._native.substitute, check)
+
     def zip(self, other):
         """Combine two models side by side.
 

@@ -11,6 +11,7 @@ from ._comm import agreed, resolve, summary, together
 from ._device_array import Array
 from ._model import Model, check_finite, given, long_axes, same_shape
 from ._space import cells, space_of, three
+from .operators import log
 
 
 class Prior(Model):
@@ -324,6 +325,9 @@ class CorrelatedField(Model):
     `CorrelatedFieldMaker.finalize` creates it.
     """
 
+    # Latent values of hyperparameters as a model, if models were given for some.
+    _given = None
+
     def amplitude(self, x, group=0):
         """Compute the amplitude of each wavenumber of a group of axes.
 
@@ -358,10 +362,15 @@ class CorrelatedField(Model):
         ((5,), (5,))
         """
 
+        own = x
+        if self._given is not None:
+            found = self._given(x)
+            found = found if isinstance(found, collections.abc.Mapping) else {next(iter(self._given.target)): found}
+            own = {**x, **found} if isinstance(x, collections.abc.Mapping) else found
+
         def check():
-            own = {name: x[name] for name in self.domain if name in x} if isinstance(x, collections.abc.Mapping) else x
             number = whole_number(group, "group")
-            return (given(self._native.domain, own, self._comm), number), {"function": "amplitude", "group": number}, None
+            return (given(self._field.domain, own, self._comm), number), {"function": "amplitude", "group": number}, None
 
         return together(self._comm, check, lambda own, _: self._field.amplitude(*own))
 
@@ -439,11 +448,21 @@ class CorrelatedField(Model):
             number = whole_number(group, "group")
             return number, {"function": "a spectrum", "group": number, "power": is_power}, None
 
-        return together(self._comm, check, lambda number, _: Model(self._field.amplitude_model(number, is_power), self._comm, 1))
+        model = together(self._comm, check, lambda number, _: Model(self._field.amplitude_model(number, is_power), self._comm, 1))
+        names = [name for name in self._given.target if name in model.domain] if self._given is not None else []
+        return model.substitute(self._given.giving(*names)) if names else model
 
 
 def _pair(value, name, log_normal):
-    """Return mean and deviation of a normal or log-normal number; a float has deviation 0."""
+    """Return mean and deviation of a normal or log-normal number; a float has deviation 0.
+
+    A model of the number is returned as it is.
+    """
+    if isinstance(value, Model):
+        leaves = list(value.target.space.leaves.values())
+        if len(leaves) != 1 or leaves[0].kind != "vector" or leaves[0].shape != (1,):
+            raise ValueError(f"{name}: expected a model of a vector of 1 number, got {value!r}")
+        return value
     pair = (value, 0.0) if np.ndim(value) == 0 else tuple(value)
     if len(pair) != 2 or value is None:
         raise ValueError(f"{name}: expected a number or a pair of mean and standard deviation, got {value!r}")
@@ -464,12 +483,20 @@ def _text(value, name):
 # Hyperparameters that are normal numbers; the others are log-normal.
 _NORMAL = ("loglogavgslope", "loglogslope")
 
+# Names of latent values that differ from those of the hyperparameters.
+_LATENT = {"loglogavgslope": "slope", "loglogslope": "slope", "cutoff_wavenumber": "cutoff"}
+
+# Mean and deviation of a number that is its latent value, and of one that is its exponential.
+_UNIT = {True: [np.exp(0.5), np.sqrt(np.exp(1.0) * np.expm1(1.0))], False: [0.0, 1.0]}
+
 
 class CorrelatedFieldMaker:
     """Builder of correlated fields: Gaussian fields with inferred power spectra.
 
     The field has an offset and one power spectrum per group of axes. Hyperparameters are pairs of
-    prior mean and standard deviation; a single number is fixed.
+    prior mean and standard deviation; a single number is fixed. A hyperparameter may be a model of
+    a vector of one number instead, such as another prior or a number that several fields share; it
+    must be positive where the others are log-normal.
 
     Parameters
     ----------
@@ -619,7 +646,7 @@ class CorrelatedFieldMaker:
         for side in sides:
             if not 0 < side < np.inf:
                 raise ValueError(f"distances: expected positive finite numbers, got {side:g}")
-        hyper = [None if value is None else _pair(value, name, name not in _NORMAL) for name, value in hyper]
+        hyper = [None if value is None else (name, _pair(value, name, name not in _NORMAL)) for name, value in hyper]
         _text(prefix, "prefix")
         self._groups.append((prefix, grid.shape, (sides * grid.shape).tolist(), kind, hyper))
 
@@ -649,31 +676,55 @@ class CorrelatedFieldMaker:
         comm = resolve(comm)
 
         def check():
-            own = self._described()
+            own, models = self._described()
             prefix, shape, size, offset, groups = own
             said = {"prefix": prefix, "shape": shape, "size": size, "set_amplitude_total_offset": offset, "add_fluctuations": groups}
-            return own, {"function": "finalize", **said}, None
+            return (own, models), {"function": "finalize", "models of hyperparameters": list(models), **said}, None
 
         def make(own, _):
-            prefix, shape, size, offset, groups = own
+            (prefix, shape, size, offset, groups), models = own
             native, field = _native.correlated_field(comm, three(shape, 1), three(size, 1.0), prefix, offset, groups)
             model = CorrelatedField(native, comm, len(shape))
             model._field = field
-            return model
+            return model, models
 
-        return together(comm, check, make)
+        model, models = together(comm, check, make)
+        if not models:
+            return model
+        latent = None
+        for name, (number, log_normal) in models.items():
+            one = log(number) if log_normal else number
+            one = one.rename({next(iter(one.target)): name})
+            latent = one if latent is None else latent.zip(one)
+        found = CorrelatedField(model.substitute(latent)._native, comm, model._axes)
+        found._field, found._given = model._field, latent
+        return found
 
     def _described(self):
-        """Return prefix, cells and sides along all axes, offset, and groups of axes."""
+        """Return prefix, cells and sides along all axes, offset, and groups of axes; and models.
+
+        Models of hyperparameters are by the name of the latent value that they replace, with
+        whether it is the logarithm.
+        """
         if self._offset is None:
             raise ValueError("the offset is not set; call set_amplitude_total_offset first")
         shape = [n for group in self._groups for n in group[1]]
         size = [side for group in self._groups for side in group[2]]
         if not 1 <= len(shape) <= 3:
             raise ValueError(f"add_fluctuations: expected one to three axes in all, got {len(shape)}")
+        models = {}
+
+        def numbers(pair, name, log_normal, *branches):
+            if not isinstance(pair, Model):
+                return pair
+            models["/".join([branch for branch in (self._prefix, *branches) if branch] + [name])] = pair, log_normal
+            return _UNIT[log_normal]
+
         groups, at = [], 0
         for prefix, own, _, kind, hyper in self._groups:
             mine = three([at <= axis < at + len(own) for axis in range(len(shape))], False)
-            groups.append((prefix, mine, kind, hyper))
+            named = [one and (one[1], _LATENT.get(one[0], one[0]), one[0] not in _NORMAL) for one in hyper]
+            groups.append((prefix, mine, kind, [one and numbers(*one, prefix) for one in named]))
             at += len(own)
-        return self._prefix, shape, size, self._offset, groups
+        mean, std = self._offset
+        return (self._prefix, shape, size, (mean, numbers(std, "zero_mode", True)), groups), models

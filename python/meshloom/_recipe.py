@@ -20,7 +20,7 @@ from ._native import Error
 _FUNCTIONS = """amplitudes block constant convolution correlated_field diagonal fourier gather interpolation inverse_fourier join likelihood
 linear_density lines_of_sight matrix paint pointwise prior readout redshift_space select simulation stencil""".split()
 _METHODS = {
-    "NativeModel": "then zip giving combined with_number function renamed".split(),
+    "NativeModel": "then zip substitute giving combined with_number function renamed".split(),
     "NativeLikelihood": "amend plus".split(),
     "NativeCorrelatedField": ["amplitude_model"],
 }

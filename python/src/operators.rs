@@ -75,6 +75,11 @@ impl NativeModel {
         self.with(py, other, Model::zip)
     }
 
+    /// Returns this model with the results of another in place of its arguments.
+    fn substitute(&self, py: Python<'_>, inner: &NativeModel) -> PyResult<Self> {
+        self.with(py, inner, Model::substitute)
+    }
+
     /// Returns the model with only these leaves of its target.
     fn giving(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Self> {
         let made = self.handle.derive(py, move |_, model| {

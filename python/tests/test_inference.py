@@ -1007,3 +1007,52 @@ def test_amplitudes_and_power_spectra_are_models():
     assert mean.shape == k.shape and np.all(np.asarray(std) > 0)
     with pytest.raises(ValueError, match="below 1, got 1"):
         sky.amplitude_model(1)
+
+
+def hyperparameters(fluctuations, slope, prefix="sky"):
+    maker = mi.CorrelatedFieldMaker(prefix)
+    maker.set_amplitude_total_offset(0.5, (0.2, 0.1))
+    maker.add_fluctuations((12, 12), 1 / 12, fluctuations=fluctuations, loglogavgslope=slope)
+    return maker.finalize()
+
+
+def test_hyperparameters_may_be_models():
+    size = mi.LogNormalPrior(0.8, 0.2, op.Space(size=op.vector(1)))
+    steep = mi.NormalPrior(-3.0, 0.4, op.Space(steep=op.vector(1)))
+    plain, field = hyperparameters((0.8, 0.2), (-3.0, 0.4)), hyperparameters(size, steep)
+    assert set(field.domain) == {"size", "steep", "sky/xi", "sky/zero_mode"}
+    x = plain.random(seed=3)
+    y = {**x, "size": x["sky/fluctuations"], "steep": x["sky/slope"]}
+    assert np.allclose(np.asarray(field(y)), np.asarray(plain(x)), rtol=1e-4, atol=1e-5)
+    for one, other in ((plain.amplitude(x)[1], field.amplitude(y)[1]), (plain.amplitude_model()(x), field.amplitude_model()(y))):
+        assert np.allclose(np.asarray(one), np.asarray(other), rtol=1e-4)
+    assert set(field.power_spectrum_model().domain) == {"size", "steep", "sky/zero_mode"}
+    assert field.check_adjoint().difference <= field.check_adjoint().tolerance
+    # One number for two fields, and other priors.
+    shared = mi.InvGammaPrior(3.0, 1.0, op.Space(size=op.vector(1)))
+    both = hyperparameters(shared, steep, "one") + hyperparameters(2.0 * shared, -3.0, "two")
+    assert set(both.domain) == {"size", "steep", "one/xi", "one/zero_mode", "two/xi", "two/zero_mode"}
+    # The preconditioner still finds the modes of the field.
+    data = np.asarray(field(y)) + 0.1 * np.random.default_rng(2).standard_normal((12, 12))
+    steps = []
+    for preconditioning in ("fields", "off"):
+        likelihood = mi.Gaussian(data, 0.1).amend(field)
+        linear = {"cg_kwargs": {"maxiter": 500}}
+        _, reports = mi.optimize_kl(likelihood, n_total_iterations=1, n_samples=1, preconditioning=preconditioning, draw_linear_kwargs=linear)
+        steps.append(reports[0].sample_steps)
+    assert 2 * steps[0] < steps[1], steps
+    with pytest.raises(ValueError, match="fluctuations: expected a model of a vector of 1 number"):
+        hyperparameters(mi.NormalPrior(0.0, 1.0, op.cells(3)), -3.0)
+
+
+def test_arguments_are_replaced_by_models():
+    product = op.pointwise("fn f(a: f32, b: f32) -> f32 { return a * b; }", "f", op.Space(a=op.cells(3), b=op.cells(3)), "y")
+    twice = op.rename(op.diagonal(op.Space(a=op.cells(3)), [2.0, 4.0, 8.0]), {"a": "b"})
+    model = product.substitute(twice)
+    # The argument that both take is one.
+    assert list(model.domain) == ["a"] and np.allclose(np.asarray(model([1.0, 2.0, 5.0])), [2.0, 16.0, 200.0])
+    assert model.check_adjoint().difference <= model.check_adjoint().tolerance
+    with pytest.raises(ValueError, match="c"):
+        product.substitute(twice.rename({"b": "c"}))
+    with pytest.raises(ValueError, match="cells of"):
+        product.substitute(op.rename(op.diagonal(op.Space(a=op.cells(4)), [2.0] * 4), {"a": "b"}))

@@ -69,6 +69,22 @@ impl Model {
         }))
     }
 
+    /// Returns the model with the results of `inner` in place of the arguments of the same names: a
+    /// function of the arguments of `inner` and of the other arguments of this model.
+    ///
+    /// # Errors
+    /// - [`OperatorError::Fit`] if the model has no such argument, or arguments of one name differ.
+    pub fn substitute(&self, inner: &Model) -> Result<Model, OperatorError> {
+        if let Some((name, _)) = inner.target().leaves().find(|(name, _)| self.domain().position(name).is_none()) {
+            return Err(OperatorError::surplus(self.name(), name, self.domain()));
+        }
+        let mut all = inner.clone();
+        for (name, leaf) in self.domain().leaves().filter(|(name, _)| inner.target().position(name).is_none()) {
+            all = all.zip(&Model::identity(&Space::of(name, leaf.clone())?)?)?;
+        }
+        all.then(self)
+    }
+
     /// Restricts the results to the leaves of `target`. Models of a [`zip`](Self::zip) without such
     /// a leaf are left out; other models drop the unwanted values.
     ///
@@ -228,6 +244,10 @@ impl Differentiable for Then {
         Some([&self.first, &self.second].map(|model| Model(model.clone())))
     }
 
+    fn passed(&self, target: &str) -> Option<String> {
+        self.first.passed(&self.second.passed(target)?)
+    }
+
     fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
         let [first, second] = [&self.first, &self.second].map(|model| Model(model.clone()));
         let Some(second) = second.0.giving(target)? else { return Ok(None) };
@@ -255,7 +275,14 @@ impl Linearized for ThenAt {
     }
 
     fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
-        self.first.excited(rank)
+        let mut all = self.first.excited(rank)?;
+        for modes in self.second.excited(rank)? {
+            let leaf = self.operator.first.passed(&modes.leaf);
+            if let Some(leaf) = leaf.filter(|leaf| all.iter().all(|other| other.leaf != *leaf)) {
+                all.push(ExcitedModes { leaf, ..modes });
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -312,6 +339,10 @@ impl Differentiable for Zip {
             }
         }
         cost
+    }
+
+    fn passed(&self, target: &str) -> Option<String> {
+        self.first.passed(target).or_else(|| self.second.passed(target))
     }
 
     fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {

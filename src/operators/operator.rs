@@ -97,6 +97,12 @@ pub trait Differentiable {
         None
     }
 
+    /// Returns the leaf of the domain that a leaf of the target is, if it is one unchanged.
+    /// Preconditioners look for the arguments of later operators by it.
+    fn passed(&self, _target: &str) -> Option<String> {
+        None
+    }
+
     /// Returns an operator that computes only the leaves of a space, if that saves work.
     ///
     /// # Errors

@@ -235,6 +235,11 @@ impl Differentiable for PointwiseOperator {
         Ok(Box::new(At { operator: self, x: x.clone() }))
     }
 
+    fn passed(&self, target: &str) -> Option<String> {
+        let argument = self.map.function().passed(self.map.target().position(target)?)?;
+        self.map.domain().names().nth(argument).map(str::to_string)
+    }
+
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         let (lines, values) = self.map.function().wgsl(|argument, component| format!("a{argument}.{component}"));
         out.text(&lines);

@@ -88,6 +88,19 @@ impl Pointwise {
         Ok(Pointwise { graph: lowering.graph, arguments, results, outputs })
     }
 
+    /// Returns the argument that a result is, if it is one unchanged.
+    #[must_use]
+    pub fn passed(&self, result: usize) -> Option<usize> {
+        let (first, width) = (total(&self.results[..result]), self.results[result].width);
+        let mut next = 0;
+        self.arguments.iter().position(|argument| {
+            let start = next;
+            next += argument.width;
+            let same = |at: u32| matches!(self.graph.op(self.outputs[(first + at) as usize]), Op::Input(number) if number == start + at);
+            argument.width == width && (0..width).all(same)
+        })
+    }
+
     /// Creates the identity.
     pub(in crate::operators) fn identity(arguments: Vec<Argument>) -> Self {
         let mut graph = Graph::default();
