@@ -59,7 +59,7 @@ fisher = np.array([[np.sum(0.5 * modes[1:][filled] * one * other) for one in rel
 forecast = np.linalg.inv(fisher + np.eye(2))
 
 start, _ = mi.optimize_kl(likelihood, truth, n_total_iterations=1, n_samples=1, sample_mode="linear_resample")
-steps, warmup, count = (8, 100, 400) if n >= 16 else (2, 20, 30)
+steps, warmup, count = (8, 100, 400) if n >= 16 else (2, 10, 20)
 chains = mi.sample(likelihood, start, algorithm="mclmc", n_steps=steps, n_warmup=warmup, n_draws=count, n_chains=2, seed=3)
 draws = np.array([draw["theta"] for draw in chains])
 error = np.sqrt(np.mean(((draws.mean(axis=0) - truth["theta"]) / draws.std(axis=0)) ** 2))

@@ -21,6 +21,7 @@ SIZES = {
     "halo_catalog": 16,
     "initial_conditions": 8,
     "interferometer": 16,
+    "lensing": 8,
     "light_cone": 16,
     "many_ranks": 16,
     "molecular_dynamics": 6,
