@@ -39,23 +39,21 @@ clean = np.asarray(model(truth))
 data = clean + noise * np.random.default_rng(2).standard_normal((n, n, n))
 likelihood = mi.Gaussian(data, noise_std=noise).amend(model)
 
-# The Fisher matrix of a Gaussian field: how the power of each shell of wavenumbers changes with the parameters.
+# The Fisher matrix of a Gaussian field follows from the power in each shell of wavenumbers.
 squares = np.rint(n * np.fft.fftfreq(n)).astype(int) ** 2
-shells = (squares[:, None, None] + squares[:, None] + squares).ravel()
-modes = np.bincount(shells)
+_, shells, modes = np.unique((squares[:, None, None] + squares[:, None] + squares).ravel(), return_inverse=True, return_counts=True)
 
 
 def power(theta):
     noises = np.random.default_rng(3).standard_normal((10, n, n, n))
     fields = [np.fft.fftn(np.asarray(model({"theta": theta, "white_noise": one}))).ravel() for one in noises]
-    return np.bincount(shells, np.mean(np.abs(fields) ** 2, axis=0))[1:] / n**3
+    # Without the mean density, and with the noise of the data.
+    return (np.bincount(shells, np.mean(np.abs(fields) ** 2, axis=0)) / n**3)[1:] + modes[1:] * noise**2
 
 
 center, step = truth["theta"], 0.2
-slopes_of_power = [(power(center + step * e) - power(center - step * e)) / (2 * step) for e in np.eye(2)]
-filled = modes[1:] > 0
-relative = [(slope / (power(center) + np.maximum(modes[1:], 1) * noise**2))[filled] for slope in slopes_of_power]
-fisher = np.array([[np.sum(0.5 * modes[1:][filled] * one * other) for one in relative] for other in relative])
+relative = [(power(center + step * e) - power(center - step * e)) / (2 * step * power(center)) for e in np.eye(2)]
+fisher = [[np.sum(0.5 * modes[1:] * one * other) for one in relative] for other in relative]
 forecast = np.linalg.inv(fisher + np.eye(2))
 
 start, _ = mi.optimize_kl(likelihood, truth, n_total_iterations=1, n_samples=1, sample_mode="linear_resample")
@@ -64,7 +62,7 @@ chains = mi.sample(likelihood, start, algorithm="mclmc", n_steps=steps, n_warmup
 draws = np.array([draw["theta"] for draw in chains])
 error = np.sqrt(np.mean(((draws.mean(axis=0) - truth["theta"]) / draws.std(axis=0)) ** 2))
 print(f"R-hat {np.max(chains.split_r_hat()['theta']):.3f}, error over standard deviation {error:.2f}")
-print("deviations over those of the forecast:", np.round(draws.std(axis=0) / np.sqrt(np.diag(forecast)), 2))
+print("standard deviations of draws over those of the forecast:", np.round(draws.std(axis=0) / np.sqrt(np.diag(forecast)), 2))
 
 figure, axis = plt.subplots(figsize=(5, 4), layout="constrained")
 values = np.array([physical(draw)[[0, 4]] for draw in draws])

@@ -48,7 +48,7 @@ chains = mi.sample(likelihood, best, n_warmup=60, n_draws=100, n_chains=2, seed=
 draws = np.array([np.asarray(draw) for draw in chains])
 error = np.sqrt(np.mean(((draws.mean(axis=0) - truth) / draws.std(axis=0)) ** 2))
 print(f"R-hat {np.max(chains.split_r_hat()):.3f}, error over standard deviation {error:.2f}")
-print("deviations over those of the Jacobian:", np.round(draws.std(axis=0) / np.sqrt(np.diag(covariance)), 2))
+print("standard deviations of draws over those by the Jacobian:", np.round(draws.std(axis=0) / np.sqrt(np.diag(covariance)), 2))
 
 figure, axes = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
 axes[0].plot(times, data, "k.", markersize=3, label="data")

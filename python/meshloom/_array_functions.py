@@ -2,7 +2,7 @@
 
 import numpy as np
 
-# NumPy's names of functions of each element, and those of the device where they differ.
+# Elementwise functions by NumPy's name, with the name on the device where it differs.
 ELEMENTWISE = {
     name: name
     for name in (

@@ -63,8 +63,8 @@ class Array:
     **Accuracy.** Functions of float32 are within a few units in the last place. Sums of float32 and
     complex64 carry their rounding errors. Numbers below 1.2e-38 may count as 0.
 
-    **Ranks.** Reductions are those of the array of this rank: ``comm.allreduce(float(a.sum()))`` is
-    the sum over ranks.
+    **Ranks.** A reduction covers the array of this rank only. ``comm.allreduce(float(a.sum()))`` is
+    the sum over all ranks.
 
     Examples
     --------
@@ -702,7 +702,7 @@ def _check_assigned(dtype, to):
 
 
 def _operand(value, beside):
-    """Return an operand as an array on a device; None for what is no array."""
+    """Return an operand as a device array, or None if it is not an array."""
     if isinstance(value, Array):
         return value
     if not isinstance(value, (np.ndarray, np.generic, list, tuple)) or getattr(value, "__array_ufunc__", True) is None:

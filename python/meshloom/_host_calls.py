@@ -46,7 +46,7 @@ class HostCalls:
     def __init__(self, name, takes, gives, value, at):
         self.name, self.takes, self.gives = name, takes, gives
         self._value, self._at = value, at
-        # Compiled loops of `meshloom.jax`, which end with the function.
+        # Compiled loops of `meshloom.jax`, which live as long as this object.
         self.loops = {}
         self._point = self._derivative = None
         self._turn = threading.Lock()
@@ -86,7 +86,7 @@ class HostCalls:
             if len(self.takes) != 1:
                 raise TypeError(f"{self.name}: expected a dictionary of {[leaf.name for leaf in self.takes]}, got {type(x).__name__}")
             x = {self.takes[0].name: x}
-        if set(x) != {leaf.name for leaf in self.takes}:
+        if not {leaf.name for leaf in self.takes} <= set(x):
             raise ValueError(f"{self.name}: expected the leaves {[leaf.name for leaf in self.takes]}, got {sorted(x)}")
         found = []
         for leaf in self.takes:

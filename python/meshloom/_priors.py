@@ -483,10 +483,11 @@ def _text(value, name):
 # Hyperparameters that are normal numbers; the others are log-normal.
 _NORMAL = ("loglogavgslope", "loglogslope")
 
-# Names of latent values that differ from those of the hyperparameters.
+# Names of latent leaves that are not the name of the hyperparameter.
 _LATENT = {"loglogavgslope": "slope", "loglogslope": "slope", "cutoff_wavenumber": "cutoff"}
 
-# Mean and deviation of a number that is its latent value, and of one that is its exponential.
+# Mean and standard deviation for which the hyperparameter is exp(latent value) if it is log-normal,
+# and the latent value itself if it is normal.
 _UNIT = {True: [np.exp(0.5), np.sqrt(np.exp(1.0) * np.expm1(1.0))], False: [0.0, 1.0]}
 
 

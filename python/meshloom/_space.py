@@ -494,7 +494,7 @@ class Fields(dict):
             if len(self) != 1:
                 raise TypeError(f"field: expected a dictionary of {list(self)}, got one array")
             field = {next(iter(self)): field}
-        if set(field) != set(self):
+        if not set(self) <= set(field):
             raise ValueError(f"field: expected the leaves {list(self)}, got {sorted(field)}")
         found = []
         for name, shape in self.items():

@@ -76,7 +76,7 @@ def _value():
 
         def lowered(ctx, *operands, calls, **options):
             def called(*arrays):
-                # The arrays are of NumPy: a callback that computes with JAX can wait for itself.
+                # The arrays are NumPy's: a callback that computes with JAX can deadlock.
                 found = work(calls, arrays, **options)
                 return tuple(one.astype(aval.dtype, copy=False) for one, aval in zip(found, ctx.avals_out))
 

@@ -36,7 +36,7 @@ from ._host_calls import imported, no_second_derivative, of_likelihood, of_model
 
 __all__ = ["function", "log_likelihood", "simulation"]
 
-# Calls of functions that exist, by the numbers that operations of PyTorch have of them.
+# Functions in use, by number: operations of PyTorch take numbers and no other objects.
 _NUMBERS, _CALLS = itertools.count(), weakref.WeakValueDictionary()
 
 

@@ -81,7 +81,7 @@ fn new_type(session: &Session, name: &str) -> PyResult<DeviceType> {
     Ok(dtype)
 }
 
-/// Returns the number of elements of a shape; as many as no array can have are one number.
+/// Returns the number of elements of a shape, at most `u64::MAX`.
 fn elements_of(shape: &[u64]) -> u64 {
     if shape.contains(&0) { 0 } else { shape.iter().fold(1, |len: u64, &extent| len.saturating_mul(extent)) }
 }

@@ -60,7 +60,7 @@ def indexed(draw):
         key.append(draw(st.sampled_from(choices)))
     for extra in draw(st.lists(st.sampled_from([None, Ellipsis]), max_size=2)):
         if extra is None or Ellipsis not in key:
-            # At the end, an ellipsis is always right.
+            # An ellipsis at the end is valid after any other indices.
             key.insert(draw(st.integers(0, len(key))) if extra is None else len(key), extra)
     return shape, tuple(key)
 

@@ -52,7 +52,7 @@ def test_fields_are_vectors_on_any_number_of_ranks():
         points = meshloom._space.Fields._of_space(op.Space(p=op.points(comm.rank, comm.size * (comm.size - 1) // 2, components=2)), comm)
         numbers = np.arange(float(points.size))
         assert np.array_equal(points.flatten(points.restore(numbers)), numbers)
-        # As transforms distribute their modes.
+        # A transform distributes its modes along the second axis.
         fourier = op.fourier(op.cells((5, 6)), comm=comm)
         return field["a"].reshape(2, -1, 6), fourier.target.flatten(fourier(fourier.domain.restore(vector[:30])))
 

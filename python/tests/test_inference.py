@@ -1049,7 +1049,7 @@ def test_arguments_are_replaced_by_models():
     product = op.pointwise("fn f(a: f32, b: f32) -> f32 { return a * b; }", "f", op.Space(a=op.cells(3), b=op.cells(3)), "y")
     twice = op.rename(op.diagonal(op.Space(a=op.cells(3)), [2.0, 4.0, 8.0]), {"a": "b"})
     model = product.substitute(twice)
-    # The argument that both take is one.
+    # Both models take `a`, which is one argument of the result.
     assert list(model.domain) == ["a"] and np.allclose(np.asarray(model([1.0, 2.0, 5.0])), [2.0, 16.0, 200.0])
     assert model.check_adjoint().difference <= model.check_adjoint().tolerance
     with pytest.raises(ValueError, match="c"):

@@ -178,7 +178,7 @@ def test_log_likelihoods_have_the_gradient_of_the_energy():
     value, found = jax.jit(jax.value_and_grad(f))(x)
     assert value == pytest.approx(-energy, rel=1e-6) and value == f(x)
     close(found, {"x": -np.asarray(gradient["x"]), "z": -np.conj(np.asarray(gradient["z"]))}, 1e-6)
-    # Where the energy overflows there is no gradient, and a sampler goes on.
+    # Where the energy overflows, the gradient is NaN, and samplers reject the point.
     for far in (1e30, np.nan):
         value, found = jax.jit(jax.value_and_grad(f))({**x, "x": x["x"].at[1].set(far)})
         assert value == -np.inf and np.isnan(found["x"]).all()
@@ -217,6 +217,8 @@ def test_wrong_arguments_are_errors():
     ):
         with pytest.raises(error, match=text):
             jax.jit(f)(wrong)
+    # Leaves of other models are ignored, as by the model itself.
+    assert jax.grad(lambda x: f(x).sum())({"x": jnp.ones(2), "other": jnp.ones(3)})["other"].tolist() == [0.0, 0.0, 0.0]
     with pytest.raises(TypeError, match="expected a dictionary"):
         meshloom.jax.function(counted()[0])(jnp.ones(3))
     for second in (jax.hessian, lambda f: jax.jit(jax.grad(lambda x: jax.grad(f)(x).sum()))):

@@ -541,8 +541,9 @@ def test_leaves_are_renamed_joined_split_reshaped_repeated_and_padded():
     cube = op.Space(field=op.cells((2, 3, 4), size=(5.0, 1.0, 2.0)))
     repeated = plane.then(op.broadcast(plane.target, cube, axis=0))
     assert np.allclose(repeated(image), np.broadcast_to(np.exp(image), (2, 3, 4)), rtol=1e-5)
-    # Other leaves are left alone, as those of a posterior of several models.
+    # A model ignores leaves that it does not take, as samples of several models have them.
     assert np.array_equal(plane({"field": image, "other": 1.0}), plane(image))
+    assert np.array_equal(plane.domain.flatten({"field": image, "other": 1.0}), image.ravel())
     with pytest.raises(TypeError, match="target: expected new names"):
         plane.rename("y")
 

@@ -18,7 +18,7 @@ fn added(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     let sum = two_sum(a.x, b.x);
     return vec2<f32>(sum.x, a.y + b.y + sum.y);
 }
-// Without the errors where they are not finite: an infinite sum stays one.
+// Drops a rounding error that is not finite, so that an infinite sum stays infinite.
 fn rounded(a: vec2<f32>) -> f32 {
     return select(a.x + a.y, a.x, (bitcast<u32>(a.y) & 0x7f800000u) == 0x7f800000u);
 }

@@ -1,7 +1,7 @@
 // Functions of real numbers (Real: f32 or f64) and of complex ones, and tests of special values.
 
-// The bits of a number in single precision: compilers may take a test of floats for one of numbers
-// that are finite.
+// The bits of a number in single precision. Tests for NaN and infinity look at bits, because
+// compilers may assume that floats are finite.
 fn single_bits(x: Real) -> u32 { return bitcast<u32>(f32(x)); }
 fn is_nan(x: Real) -> bool { return (single_bits(x) & 0x7fffffffu) > 0x7f800000u; }
 // Numbers of double precision beyond single precision have its bits of infinity.

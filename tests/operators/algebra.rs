@@ -33,6 +33,24 @@ fn compare(rank: &mut Rank, model: &Model, x: &Vector, wanted: impl Fn(f64, f64)
 }
 
 #[test]
+fn arguments_are_replaced_by_the_results_of_a_model() {
+    on_grid([1, 1], &options()[0], |rank| {
+        let ([a, b], x) = two(rank)?;
+        let quotient = a.over(&b.times(&b)?.shifted(1.5)?)?;
+        // The other argument remains; one that both take is one.
+        let model = quotient.substitute(&b.exp()?.named("b")?)?;
+        assert_eq!(model.domain().names().collect::<Vec<_>>(), ["a", "b"]);
+        compare(rank, &model, &x, |a, b| a / (1.5 + b.exp().powi(2)))?;
+        check(rank, &model, &x)?;
+        let model = quotient.substitute(&a.exp()?.named("b")?)?;
+        assert_eq!(model.domain().names().collect::<Vec<_>>(), ["a"]);
+        let error = quotient.substitute(&a.exp()?.named("c")?).unwrap_err().to_string();
+        assert!(error.contains("`c`") && error.contains("has no such leaf"), "{error}");
+        Ok(())
+    });
+}
+
+#[test]
 fn expressions_of_models_are_one_kernel_with_the_values_of_f64() {
     for parts in [[1, 1], [3, 1]] {
         on_grid(parts, &options()[0], |rank| {

@@ -467,8 +467,8 @@ pub(super) fn fresh(recorder: &Recorder, element: Element, len: u64) -> Result<R
     }
 }
 
-/// Returns a number as a sum of three floats; `None` if it is none. In single precision, it is
-/// rounded to the first.
+/// Splits a number into a sum of three floats; returns `None` if no three floats have this sum.
+/// For single precision the first float is the rounded number.
 fn parts(value: f64, double: bool) -> Option<[f32; 4]> {
     let first = value as f32;
     if !double || value == 0.0 || !value.is_finite() {
