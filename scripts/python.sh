@@ -4,8 +4,9 @@
 #   scripts/python.sh wheel       builds the optimized wheel without MPI in target/wheels
 #   scripts/python.sh wheel-mpi   builds it with MPI, for this machine's library, in
 #                                 target/wheels-mpi
-#   scripts/python.sh test        builds a wheel in the tests' profile, with MPI if it is installed,
-#                                 installs it in an environment under target/ and runs its tests
+#   scripts/python.sh test        builds the extension over the library that `make test` builds, with
+#                                 MPI and HDF5 if there is an mpirun, installs the package in an
+#                                 environment under target/ and runs its tests (Linux)
 #   scripts/python.sh docs        builds the API reference with Sphinx in target/python-docs; a warning
 #                                 is an error
 set -euo pipefail
@@ -34,13 +35,17 @@ build() {
     (cd python && "$home/build/bin/maturin" build --quiet --out "$to" "$@")
 }
 
-# Builds a wheel quickly, without optimization of the package itself: tests wait for kernels and not
-# for the host. Installs it in an environment.
-quick_wheel() {
-    local features=()
-    if command -v mpirun >/dev/null; then features=(--features mpi); fi
-    build "$home/wheel" --profile dev --config profile.dev.package.meshloom.opt-level=0 --compatibility linux "${features[@]}"
-    "$home/$1/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --force-reinstall "$home/wheel"/*.whl
+# Installs the package in the environment `test`, over an extension that shares the library with the
+# test programs in Rust: a wheel would compile it once more.
+install_for_tests() {
+    local features=reference extension packages
+    if command -v mpirun >/dev/null; then features=reference,mpi,hdf5; fi
+    extension=$(RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc.sh "${CARGO:-cargo}" build --workspace --features "$features" --lib --tests \
+        --message-format json-render-diagnostics | sed -n 's/.*"filenames":\["\([^"]*libmeshloom_python\.so\)".*/\1/p')
+    packages=$("$home/test/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+    rm -rf "${packages:?}"/meshloom "$packages"/meshloom-*.dist-info
+    cp -r python/meshloom "$packages/meshloom"
+    cp "$extension" "$packages/meshloom/_native.abi3.so"
 }
 
 case ${1:-test} in
@@ -56,12 +61,11 @@ case ${1:-test} in
         ls -l target/wheels-mpi/*.whl
         ;;
     test)
-        if ! environment build "maturin==1.16.0" ||
-            ! environment test numpy==2.4.6 scipy==1.17.1 pytest==9.2.0 pytest-xdist==3.8.0 hypothesis mpi4py==4.1.2 nbclient ipykernel matplotlib mypy==2.4.1 jax==0.10.2 numpyro==0.22.0; then
-            say "what builds and tests the package cannot be installed: its tests are skipped"
+        if ! environment test numpy==2.4.6 scipy==1.17.1 pytest==9.2.0 pytest-xdist==3.8.0 hypothesis mpi4py==4.1.2 nbclient ipykernel matplotlib mypy==2.4.1 jax==0.10.2 numpyro==0.22.0; then
+            say "the packages that the tests need cannot be installed: the tests are skipped"
             exit 0
         fi
-        quick_wheel test
+        install_for_tests
         # A test that hangs says where.
         (cd python/tests && "$home/test/bin/python" -m pytest -p no:cacheprovider -o faulthandler_timeout=600 -n 2 --ignore=test_mpi.py .)
         "$home/test/bin/python" -m pytest -q -p no:cacheprovider --doctest-modules --pyargs meshloom
@@ -77,7 +81,9 @@ case ${1:-test} in
             say "the packages that build the API reference cannot be installed: it is skipped"
             exit 0
         fi
-        quick_wheel docs
+        # Nothing is computed: without optimization of the package itself.
+        build "$home/wheel" --profile dev --config profile.dev.package.meshloom.opt-level=0 --compatibility linux
+        "$home/docs/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --force-reinstall "$home/wheel"/*.whl
         rm -rf target/python-docs
         "$home/docs/bin/python" -m sphinx --quiet --fail-on-warning --keep-going -d "$home/doctrees" python/docs target/python-docs
         say "the API reference is in target/python-docs/index.html"

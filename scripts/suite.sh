@@ -46,7 +46,7 @@ longest_first='points pm inference operators fft devices exchange'
 starts_others='/(cli|bench|hdf5|unfinished|mpi)-'
 
 lines() {
-    # What takes longest begins. The package is built here, which leaves a core free at times.
+    # What takes longest begins.
     echo 'bash scripts/python.sh test'
     of 'MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu' fft -- fft::shapes_of fft::every_grid fft::fields_of fft::filters_of fft::transforms_in_place
     echo 'bash scripts/docs.sh book'
