@@ -23,9 +23,9 @@ use std::ops::{Deref, Range};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use adaptation::{DualAverage, EnergyAverage, Moments, windows};
+use adaptation::{Batches, DualAverage, EnergyAverage, Moments, windows};
 use hamiltonian::{Moved, hmc, nuts};
-use microcanonical::Flight;
+use microcanonical::{Flight, Trajectory, adjusted};
 pub use options::{Algorithm, SamplerOptions};
 use phase::{Phase, Target};
 use random::Uniforms;
@@ -49,6 +49,8 @@ pub struct DrawStatistics {
     pub acceptance: f64,
     /// The step size.
     pub step: f64,
+    /// Length of MCLMC in standard deviations, as in [`Algorithm`]; 0 for other algorithms.
+    pub length: f64,
     /// Number of gradients.
     pub gradients: u32,
     /// Doublings of the trajectory of NUTS, otherwise 0.
@@ -59,12 +61,12 @@ pub struct DrawStatistics {
 }
 
 /// Count of the numbers of statistics.
-const STATISTICS: usize = 6;
+const STATISTICS: usize = 7;
 
 impl Numbers<STATISTICS> for DrawStatistics {
     fn parts(&mut self) -> [&mut dyn Number; STATISTICS] {
-        let DrawStatistics { energy, acceptance, step, gradients, depth, is_divergent } = self;
-        [energy, acceptance, step, gradients, depth, is_divergent]
+        let DrawStatistics { energy, acceptance, step, length, gradients, depth, is_divergent } = self;
+        [energy, acceptance, step, length, gradients, depth, is_divergent]
     }
 }
 
@@ -91,11 +93,25 @@ struct Chain<S: VectorSpace> {
     flight: Option<Flight<S::Vector>>,
     scale: Scale<S>,
     step: f64,
+    /// Length of MCLMC.
+    length: f64,
     average: StepAverage,
     moments: Moments<S::Vector>,
+    /// Means that give the length, in the window that finds it.
+    batches: Option<Batches<S::Vector>>,
     statistics: DrawStatistics,
     kept: Vec<S::Vector>,
     of_kept: Vec<DrawStatistics>,
+}
+
+impl<S: VectorSpace> Chain<S> {
+    /// Sets the place at the end of a trajectory of NUTS or HMC.
+    fn arrive(&mut self, moved: Moved<S::Vector>) {
+        let Moved { place, acceptance, gradients, depth, is_divergent } = moved;
+        let (energy, step) = (place.potential, self.step);
+        self.statistics = DrawStatistics { energy, acceptance, step, length: 0.0, gradients, depth, is_divergent };
+        self.place = place;
+    }
 }
 
 /// The kept draws of all chains.
@@ -228,7 +244,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let state = directory.as_ref().map(open).transpose()?;
         let (groups, options) = (groups.clone(), options.clone());
         let count = space.len(&starts[0]);
-        if matches!(options.algorithm, Algorithm::Mclmc { .. }) && count < 2 {
+        if matches!(options.algorithm, Algorithm::Mclmc { .. } | Algorithm::AdjustedMclmc { .. }) && count < 2 {
             let why = format!("MCLMC needs at least 2 latent values, got {count}; take NUTS");
             return Err(InferenceError::options("algorithm", why));
         }
@@ -276,14 +292,17 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             });
         };
         let moments = Moments::new(space, &place.x)?;
+        let length = self.options.algorithm.length(space.len(&place.x) as f64);
         let mut chain = Chain {
             number,
             place: Rc::new(place),
             flight: None,
             scale,
             step: 1.0,
+            length,
             average: StepAverage::Energy(EnergyAverage::new()),
             moments,
+            batches: None,
             statistics: DrawStatistics::default(),
             kept: Vec::new(),
             of_kept: Vec::new(),
@@ -295,12 +314,25 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     /// Finds a step size for the scales of a chain, and starts its average again.
     fn restart(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+        if chain.flight.take().is_some() {
+            // The gradient of a flight is in units of the scales before.
+            let x = space.copy(&chain.place.x)?;
+            let Some(place) = target.place(space, x)? else {
+                let what = format!("the energy of chain {}", chain.number);
+                return Err(InferenceError::NotFinite { what, value: f64::NAN });
+            };
+            chain.place = Rc::new(place);
+        }
+        // A standard deviation of all numbers, which move one after the other in MCLMC.
+        let deviation = (space.len(&chain.place.x).max(1) as f64).sqrt();
         match self.options.algorithm {
             Algorithm::Mclmc { .. } => {
-                // A quarter of a standard deviation of all numbers.
-                chain.step = 0.25 * (space.len(&chain.place.x).max(1) as f64).sqrt();
+                chain.step = 0.25 * deviation;
                 chain.average = StepAverage::Energy(EnergyAverage::new());
-                chain.flight = None;
+            }
+            Algorithm::AdjustedMclmc { acceptance, .. } => {
+                chain.step = deviation * self.first_step(space, &target, chain)?;
+                chain.average = StepAverage::Acceptance(DualAverage::new(chain.step, acceptance));
             }
             Algorithm::Nuts { acceptance, .. } | Algorithm::Hmc { acceptance, .. } => {
                 chain.step = self.first_step(space, &target, chain)?;
@@ -437,30 +469,45 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     /// Moves a chain to its next draw, and adapts it while it warms up.
     fn move_one(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
         let is_warmup = self.done < self.options.warmup;
-        let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
-        if let Algorithm::Mclmc { energy_variance, steps, length } = self.options.algorithm {
-            self.fly(space, chain, is_warmup, (energy_variance, steps, length))?;
-            return if is_warmup { self.adapt(space, chain) } else { Ok(()) };
-        }
         let uniforms = &mut Uniforms::new(self.stream(chain.number, CHOICES));
+        match self.options.algorithm {
+            Algorithm::Mclmc { energy_variance, steps, .. } => {
+                self.fly(space, chain, is_warmup, (energy_variance, steps))?;
+            }
+            Algorithm::AdjustedMclmc { .. } => self.fly_adjusted(space, chain, uniforms)?,
+            Algorithm::Nuts { depth, .. } => {
+                let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+                let start = self.with_momentum(space, &target, chain)?;
+                let moved = nuts(space, &target, &start, (chain.step, depth), uniforms)?;
+                chain.arrive(moved);
+            }
+            Algorithm::Hmc { steps, .. } => {
+                let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+                let start = self.with_momentum(space, &target, chain)?;
+                let steps = 1 + (uniforms.next() * f64::from(2 * steps - 1)) as u32;
+                let moved = hmc(space, &target, &start, (chain.step, steps), uniforms)?;
+                chain.arrive(moved);
+            }
+        }
+        if !is_warmup {
+            return Ok(());
+        }
+        if let StepAverage::Acceptance(average) = &mut chain.average {
+            chain.step = average.next(chain.statistics.acceptance);
+        }
+        self.adapt(space, chain)
+    }
+
+    /// Returns the place of a chain with a random momentum.
+    fn with_momentum(
+        &self,
+        space: &mut S,
+        target: &Target<'_, S>,
+        chain: &Chain<S>,
+    ) -> Result<Rc<Phase<S::Vector>>, InferenceError> {
         let mut momentum = space.like(&chain.place.x)?;
         space.white_noise(self.stream(chain.number, MOMENTUM), &mut momentum)?;
-        let start = Rc::new(target.with_momentum(space, &chain.place, momentum)?);
-        let moved = match self.options.algorithm {
-            Algorithm::Nuts { depth, .. } => nuts(space, &target, &start, (chain.step, depth), uniforms)?,
-            Algorithm::Hmc { steps, .. } | Algorithm::Mclmc { steps, .. } => {
-                let steps = 1 + (uniforms.next() * f64::from(2 * steps - 1)) as u32;
-                hmc(space, &target, &start, (chain.step, steps), uniforms)?
-            }
-        };
-        let Moved { place, acceptance, gradients, depth, is_divergent } = moved;
-        let (energy, step) = (place.potential, chain.step);
-        chain.statistics = DrawStatistics { energy, acceptance, step, gradients, depth, is_divergent };
-        chain.place = place;
-        if let (true, StepAverage::Acceptance(average)) = (is_warmup, &mut chain.average) {
-            chain.step = average.next(acceptance);
-        }
-        if is_warmup { self.adapt(space, chain) } else { Ok(()) }
+        target.with_momentum(space, &chain.place, momentum).map(Rc::new)
     }
 
     /// Moves a chain by steps of MCLMC.
@@ -469,12 +516,13 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         space: &mut S,
         chain: &mut Chain<S>,
         is_warmup: bool,
-        (energy_variance, steps, length): (f64, u32, Option<f64>),
+        (energy_variance, steps): (f64, u32),
     ) -> Result<(), InferenceError> {
+        let length = chain.length;
+        let batch = self.batch(self.done);
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
         let stream = self.stream(chain.number, MOMENTUM);
         let count = space.len(&chain.place.x).max(1) as f64;
-        let length = length.unwrap_or(count.sqrt());
         let mut flight = match chain.flight.take() {
             Some(flight) => flight,
             None => Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 0, 0]))?,
@@ -496,12 +544,50 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                     flight = flight.restart(space, stream.below([step, 1, 0]))?;
                 }
             }
+            if let Some(size) = batch {
+                let batches = match chain.batches.take() {
+                    Some(batches) => batches,
+                    None => Batches::new(space, &chain.place.x)?,
+                };
+                chain.batches.insert(batches).add(space, &flight.place().x, size)?;
+            }
         }
         chain.place = flight.place().clone();
         chain.flight = Some(flight);
         let (energy, step) = (chain.place.potential, chain.step);
-        chain.statistics = DrawStatistics { energy, acceptance: 1.0, step, gradients: steps, depth: 0, is_divergent };
+        chain.statistics =
+            DrawStatistics { energy, acceptance: 1.0, step, length, gradients: steps, depth: 0, is_divergent };
         Ok(())
+    }
+
+    /// Moves a chain by a trajectory of adjusted MCLMC.
+    fn fly_adjusted(&self, space: &mut S, chain: &mut Chain<S>, uniforms: &mut Uniforms) -> Result<(), InferenceError> {
+        let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+        let (stream, step, length) = (self.stream(chain.number, MOMENTUM), chain.step, chain.length);
+        let flight = match chain.flight.take() {
+            Some(flight) => flight,
+            None => Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 1, 0]))?,
+        };
+        let Trajectory { end, acceptance, gradients, is_divergent } =
+            adjusted(space, &target, &flight, (step, length), (stream, uniforms))?;
+        let flight = end.unwrap_or(flight);
+        chain.place = flight.place().clone();
+        chain.flight = Some(flight);
+        let energy = chain.place.potential;
+        chain.statistics = DrawStatistics { energy, acceptance, step, length, gradients, depth: 0, is_divergent };
+        Ok(())
+    }
+
+    /// Returns the steps of a batch at a draw of the window that finds the length of MCLMC;
+    /// otherwise `None`.
+    fn batch(&self, draw: u32) -> Option<u32> {
+        let Algorithm::Mclmc { steps, length: None, .. } = self.options.algorithm else { return None };
+        let (first, ends) = windows(self.options.warmup);
+        let (last, others) = ends.split_last()?;
+        let window = *others.last().unwrap_or(&first)..*last;
+        window
+            .contains(&draw)
+            .then(|| ((window.end - window.start).saturating_mul(steps) / Batches::<()>::COUNT).max(1))
     }
 
     /// Takes a draw of the warm-up into the scales, and ends windows.
@@ -512,6 +598,12 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             chain.moments.add(space, &chain.place.x)?;
         }
         if ends.contains(&done) {
+            if let (Some(batches), Some(size)) = (chain.batches.take(), self.batch(self.done)) {
+                /// Length over the distance of correlated positions (Robnik et al. 2023).
+                const PART: f64 = 0.4;
+                let time = batches.time(space, &chain.moments, size)?;
+                chain.length = (PART * chain.step * time).max(chain.step);
+            }
             chain.scale.diagonal = chain.moments.scale(space, &chain.scale.diagonal)?;
             chain.moments = Moments::new(space, &chain.place.x)?;
             self.restart(space, chain)?;
