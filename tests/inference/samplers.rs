@@ -368,8 +368,8 @@ fn chains(
 #[test]
 fn chains_have_the_same_bits_for_every_number_of_groups_and_ranks() {
     // A few steps.
-    let short = Algorithm::AdjustedMclmc { acceptance: 0.9, length: Some(5.0) };
-    for algorithm in [Algorithm::Nuts { acceptance: 0.8, depth: 3 }, Algorithm::mclmc(3), short] {
+    let short = Algorithm::AdjustedMclmc { acceptance: 0.9, length: Some(3.0) };
+    for algorithm in [Algorithm::Nuts { acceptance: 0.8, depth: 2 }, Algorithm::mclmc(3), short] {
         let run = |groups: usize, ranks: usize| {
             let all = run_threads(groups * ranks, |comm| chains(&comm, groups, algorithm, (None, 24))).unwrap();
             let mut found: Bits = all.into_iter().step_by(ranks).flatten().collect();
