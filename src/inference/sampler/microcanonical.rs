@@ -191,17 +191,15 @@ pub(super) struct Trajectory<V> {
 }
 
 /// Follows a trajectory from the place of a flight in a random direction, and accepts its end or
-/// stays. Its number of steps is uniform, so that its length is `length` in the mean.
+/// stays. Its number of steps is uniform, with the mean `length / step` or `most` if that is less.
 pub(super) fn adjusted<S: VectorSpace>(
     space: &mut S,
     target: &Target<'_, S>,
     from: &Flight<S::Vector>,
-    (step, length): (f64, f64),
+    (step, length, most): (f64, f64, f64),
     (stream, uniforms): (Stream, &mut Uniforms),
 ) -> Result<Trajectory<S::Vector>, InferenceError> {
-    /// A trajectory of more steps belongs to a warm-up whose step size is far too small.
-    const MOST: f64 = 1024.0;
-    let mean = (length / step).round().clamp(1.0, MOST);
+    let mean = (length / step).round().clamp(1.0, most);
     let steps = 1 + (uniforms.next() * (2.0 * mean - 1.0)) as u32;
     let mut at = from.restart(space, stream.below([u32::MAX, 0, 0]))?;
     let mut error = 0.0;

@@ -17,13 +17,14 @@ mod phase;
 mod random;
 mod scale;
 mod state;
+mod warmup;
 
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use adaptation::{Batches, DualAverage, EnergyAverage, Moments, windows};
+use adaptation::{Batches, DualAverage, EnergyAverage, Moments};
 use hamiltonian::{Moved, hmc, nuts};
 use microcanonical::{Flight, Trajectory, adjusted};
 pub use options::{Algorithm, SamplerOptions};
@@ -311,61 +312,6 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         Ok(chain)
     }
 
-    /// Finds a step size for the scales of a chain, and starts its average again.
-    fn restart(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
-        let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
-        if chain.flight.take().is_some() {
-            // The gradient of a flight is in units of the scales before.
-            let x = space.copy(&chain.place.x)?;
-            let Some(place) = target.place(space, x)? else {
-                let what = format!("the energy of chain {}", chain.number);
-                return Err(InferenceError::NotFinite { what, value: f64::NAN });
-            };
-            chain.place = Rc::new(place);
-        }
-        // A standard deviation of all numbers, which move one after the other in MCLMC.
-        let deviation = (space.len(&chain.place.x).max(1) as f64).sqrt();
-        match self.options.algorithm {
-            Algorithm::Mclmc { .. } => {
-                chain.step = 0.25 * deviation;
-                chain.average = StepAverage::Energy(EnergyAverage::new());
-            }
-            Algorithm::AdjustedMclmc { acceptance, .. } => {
-                chain.step = deviation * self.first_step(space, &target, chain)?;
-                chain.average = StepAverage::Acceptance(DualAverage::new(chain.step, acceptance));
-            }
-            Algorithm::Nuts { acceptance, .. } | Algorithm::Hmc { acceptance, .. } => {
-                chain.step = self.first_step(space, &target, chain)?;
-                chain.average = StepAverage::Acceptance(DualAverage::new(chain.step, acceptance));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns a step size at which one step is accepted about half of the time, to a factor of 2
-    /// (Hoffman & Gelman 2014, algorithm 4).
-    fn first_step(&self, space: &mut S, target: &Target<'_, S>, chain: &Chain<S>) -> Result<f64, InferenceError> {
-        let mut momentum = space.like(&chain.place.x)?;
-        space.white_noise(self.stream(chain.number, TRIALS), &mut momentum)?;
-        let start = target.with_momentum(space, &chain.place, momentum)?;
-        let is_accepted = |space: &mut S, step: f64| {
-            let end = target.leapfrog(space, &start, step)?;
-            Ok::<_, InferenceError>(end.is_some_and(|end| start.energy() - end.energy() > 0.5_f64.ln()))
-        };
-        let mut step = 1.0;
-        let grows = is_accepted(space, step)?;
-        for _ in 0..60 {
-            let next = if grows { 2.0 * step } else { step / 2.0 };
-            // Scales are standard deviations: no larger step is of use.
-            if next > 4.0 || is_accepted(space, next)? != grows {
-                return Ok(if grows { step } else { next });
-            }
-            step = next;
-        }
-        let what = format!("the energy of chain {} after any step from its start", chain.number);
-        Err(InferenceError::NotFinite { what, value: f64::NAN })
-    }
-
     /// Returns the numbers of the chains of this group.
     pub fn own(&self) -> Range<usize> {
         self.groups.block(self.options.chains as usize)
@@ -563,54 +509,20 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     /// Moves a chain by a trajectory of adjusted MCLMC.
     fn fly_adjusted(&self, space: &mut S, chain: &mut Chain<S>, uniforms: &mut Uniforms) -> Result<(), InferenceError> {
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+        // Steps of a warm-up may be far too small.
+        let most = if self.done < self.options.warmup { 64.0 } else { 1024.0 };
         let (stream, step, length) = (self.stream(chain.number, MOMENTUM), chain.step, chain.length);
         let flight = match chain.flight.take() {
             Some(flight) => flight,
             None => Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 1, 0]))?,
         };
         let Trajectory { end, acceptance, gradients, is_divergent } =
-            adjusted(space, &target, &flight, (step, length), (stream, uniforms))?;
+            adjusted(space, &target, &flight, (step, length, most), (stream, uniforms))?;
         let flight = end.unwrap_or(flight);
         chain.place = flight.place().clone();
         chain.flight = Some(flight);
         let energy = chain.place.potential;
         chain.statistics = DrawStatistics { energy, acceptance, step, length, gradients, depth: 0, is_divergent };
         Ok(())
-    }
-
-    /// Returns the steps of a batch at a draw of the window that finds the length of MCLMC;
-    /// otherwise `None`.
-    fn batch(&self, draw: u32) -> Option<u32> {
-        let Algorithm::Mclmc { steps, length: None, .. } = self.options.algorithm else { return None };
-        let (first, ends) = windows(self.options.warmup);
-        let (last, others) = ends.split_last()?;
-        let window = *others.last().unwrap_or(&first)..*last;
-        window
-            .contains(&draw)
-            .then(|| ((window.end - window.start).saturating_mul(steps) / Batches::<()>::COUNT).max(1))
-    }
-
-    /// Takes a draw of the warm-up into the scales, and ends windows.
-    fn adapt(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
-        let (first, ends) = windows(self.options.warmup);
-        let done = self.done + 1;
-        if self.done >= first && ends.last().is_some_and(|last| done <= *last) {
-            chain.moments.add(space, &chain.place.x)?;
-        }
-        if ends.contains(&done) {
-            if let (Some(batches), Some(size)) = (chain.batches.take(), self.batch(self.done)) {
-                /// Length over the distance of correlated positions (Robnik et al. 2023).
-                const PART: f64 = 0.4;
-                let time = batches.time(space, &chain.moments, size)?;
-                chain.length = (PART * chain.step * time).max(chain.step);
-            }
-            chain.scale.diagonal = chain.moments.scale(space, &chain.scale.diagonal)?;
-            chain.moments = Moments::new(space, &chain.place.x)?;
-            self.restart(space, chain)?;
-        } else if let (true, StepAverage::Acceptance(average)) = (done == self.options.warmup, &chain.average) {
-            chain.step = average.step();
-        }
-        // The device works on it while the next chain is recorded.
-        space.submit()
     }
 }
