@@ -46,8 +46,9 @@ class Reductions:
 
         Notes
         -----
-        Booleans count as float32. float32 and complex64 are added with their rounding errors, so that the result is nearly the
-        exact sum, rounded. float64 and complex128 are added in a tree of sums of up to 256.
+        Booleans count as float32. float32 and complex64 are added with their rounding errors, so
+        that the result is nearly the exact sum, rounded. float64 and complex128 are added in a tree
+        of sums of up to 256.
 
         Examples
         --------

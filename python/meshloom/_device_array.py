@@ -52,7 +52,8 @@ class Array(Reductions):
 
     Arithmetic, indexing, reductions and functions of NumPy give another array on the device. They
     do not wait for it. Types are bool, float32, float64, complex64 and complex128, and types of
-    results are those of NumPy; beside Python's numbers, booleans count as float32. The transforms of `meshloom.fft`, models and searches take arrays.
+    results are those of NumPy; beside Python's numbers, booleans count as float32. The transforms
+    of `meshloom.fft`, models and searches take arrays.
 
     Notes
     -----
@@ -63,22 +64,23 @@ class Array(Reductions):
 
     **Host.** ``numpy.asarray(a)``, ``a.numpy()``, ``a.tolist()``, DLPack, `pickle`, and
     ``float(a)`` of an array without axes wait for the device and copy. Nothing else does: what is
-    missing is a `TypeError`. Missing are integers, sorts, and most functions of complex numbers.
-    Of float64 there are ``exp``, ``log``, ``log2``, ``log10``, ``sin``, ``cos`` and ``tan``, but
-    not ``tanh`` or ``power`` with a real exponent, ``numpy.exp(y * numpy.log(x))``. Use ``a.astype(numpy.float32)`` or ``numpy.asarray(a)``. Indices
-    are in host memory: `argmax` waits for the device, and ``a[mask]`` is an error, since its size
-    depends on the mask. ``a[mask] = b`` and ``numpy.where(mask, a, b)`` stay on the device.
+    missing is a `TypeError`: integers, sorts, and most functions of complex numbers. float64 has
+    ``exp``, ``log``, ``log2``, ``log10``, ``sin``, ``cos`` and ``tan``; powers with real exponents
+    are ``numpy.exp(y * numpy.log(x))``. For others use ``a.astype(numpy.float32)`` or
+    ``numpy.asarray(a)``. Indices are in host memory: `argmax` waits for the device, and ``a[mask]``
+    is an error, since its size depends on the mask. ``a[mask] = b`` and
+    ``numpy.where(mask, a, b)`` stay on the device.
 
     **NumPy.** Functions of each element (`numpy.sqrt`, `numpy.exp`, `numpy.arctan2`, ...), ``sum``,
-    ``prod``, ``mean``, ``var``, ``std``, ``min``, ``max``, ``any``, ``all``, comparisons, ``where``,
-    ``a @ b`` of vectors and matrices, ``vdot``, ``linalg.norm``,
-    ``reshape``, ``transpose``, ``moveaxis``, ``roll``, ``flip``, ``take``, ``concatenate``,
-    ``stack``, ``clip``, ``zeros_like`` and others take device arrays. An array in host memory as
-    the other operand is copied to the device.
+    ``prod``, ``mean``, ``var``, ``std``, ``min``, ``max``, ``any``, ``all``, comparisons,
+    ``where``, ``a @ b`` of vectors and matrices, ``vdot``, ``linalg.norm``, ``reshape``,
+    ``transpose``, ``moveaxis``, ``roll``, ``flip``, ``take``, ``concatenate``, ``stack``, ``clip``,
+    ``zeros_like`` and others take device arrays. An array in host memory as the other operand is
+    copied to the device.
 
     **Accuracy.** Functions are within a few units in the last place; those of float64 are the
-    polynomials of fdlibm. ``sin``, ``cos`` and ``tan`` are NaN beyond 2.6e7, of float64 beyond 8e5. Sums of float32 and
-    complex64 carry their rounding errors. Numbers below 1.2e-38 may count as 0.
+    polynomials of fdlibm. ``sin``, ``cos`` and ``tan`` are NaN beyond 2.6e7, of float64 beyond 8e5.
+    Sums of float32 and complex64 carry their rounding errors. Numbers below 1.2e-38 may count as 0.
 
     **Ranks.** A reduction covers the array of this rank only. ``comm.allreduce(float(a.sum()))`` is
     the sum over all ranks.
