@@ -328,8 +328,8 @@ impl DeviceArray {
         Self::new(&self.session, result, vec![rows, columns])
     }
 
-    /// Records the reduction along axes by a name: "sum", "prod", "min" or "max". The result has the other
-    /// axes.
+    /// Records the reduction along axes by a name: "sum", "prod", "min" or "max". The result has
+    /// the other axes.
     fn reduced(&self, py: Python<'_>, name: &str, axes: Vec<bool>) -> PyResult<Self> {
         let reduction = match name {
             "sum" => Reduction::Sum,

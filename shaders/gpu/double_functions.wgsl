@@ -1,5 +1,5 @@
-// Functions in double precision, by the reductions and polynomials of fdlibm (Sun Microsystems 1993;
-// https://www.netlib.org/fdlibm/): errors below one unit in the last place with exact arithmetic.
+// Functions in double precision, by the reductions and polynomials of fdlibm (Sun Microsystems
+// 1993; https://www.netlib.org/fdlibm/): errors of about one unit in the last place.
 
 fn not_a_number() -> f64 { return f64(bitcast<f32>(0x7fc00000u ^ params.nothing)); }
 fn infinity() -> f64 { return f64(bitcast<f32>(0x7f800000u ^ params.nothing)); }

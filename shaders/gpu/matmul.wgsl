@@ -1,8 +1,9 @@
-// The product of two matrices: a sum of products for each element and each segment of the inner axis.
+// The product of two matrices: a sum of products for each element and each segment of the inner
+// axis.
 //
-// Layout: `a` and `b` have a start and a step along each of their axes, two's complements. `out` has
-// the matrices of all segments, one after the other, each row by row. Products are added in parts of
-// 256, then the parts: rounding grows with the number of parts.
+// Layout: `a` and `b` have a start and a step along each of their axes, two's complements. `out`
+// has the matrices of all segments, one after the other, each row by row. Products are added in
+// parts of 256, then the parts: rounding grows with the number of parts.
 // Workgroup: GROUP invocations, one element of a segment each. No workgroup memory.
 
 var<uniform> params: Params;

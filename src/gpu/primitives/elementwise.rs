@@ -111,7 +111,8 @@ const DEFINITIONS: [Definition; 55] = [
     truth("isnan", "truth(is_nan(x))", "truth(is_nan(x.x) || is_nan(x.y))"),
     truth("isinf", "truth(is_infinite(x))", "truth(is_infinite(x.x) || is_infinite(x.y))"),
     truth("isfinite", "truth(is_finite(x))", "truth(is_finite(x.x) && is_finite(x.y))"),
-    // The number where the second operand is not 0, otherwise -0, which changes no sum; and the reverse.
+    // The number where the second operand is not 0, or where it is; otherwise -0, which changes no
+    // sum.
     exact("where_true", "select(Real(-0.0), x, y != Real(0.0))", "select(Value(-0.0, -0.0), x, y.x != Real(0.0))"),
     exact("where_false", "select(x, Real(-0.0), y != Real(0.0))", "select(x, Value(-0.0, -0.0), y.x != Real(0.0))"),
     exact("negative", "-x", "-x"),

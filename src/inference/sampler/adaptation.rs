@@ -156,7 +156,7 @@ impl<V> Batches<V> {
         moments: &Moments<V>,
         size: u32,
     ) -> Result<f64, InferenceError> {
-        /// Variances far below the inverse count little; those of latent values are at most about 1.
+        /// Variances far below the inverse of this number count little.
         const LARGE: f64 = 1e6;
         let [of_means, of_places] = [&self.means, moments].map(|of| f64::from(of.count.max(2) - 1));
         let mut inverse = space.like(&self.sum)?;

@@ -38,14 +38,14 @@ pub enum Algorithm {
         /// correlated, from the root of the number of latent values as a start.
         length: Option<f64>,
     },
-    /// Microcanonical trajectories whose ends are accepted or rejected (Robnik, Cohn-Gordon & Seljak
-    /// 2025): draws without the bias of [`Mclmc`](Self::Mclmc).
+    /// Microcanonical trajectories whose ends are accepted or rejected (Robnik, Cohn-Gordon &
+    /// Seljak 2025): draws without the bias of [`Mclmc`](Self::Mclmc).
     AdjustedMclmc {
         /// Mean acceptance that the step size aims at, between 0 and 1.
         acceptance: f64,
-        /// Mean length of a trajectory in standard deviations; lengths are uniform up to twice this.
-        /// `None` takes pi / 2 times the root of the number of latent values: draws of a Gaussian
-        /// are then independent.
+        /// Mean length of a trajectory in standard deviations; lengths are uniform up to twice
+        /// this. `None` takes pi / 2 times the root of the number of latent values: draws of a
+        /// Gaussian are then independent.
         length: Option<f64>,
     },
 }

@@ -1,8 +1,8 @@
 //! The state of chains in a file, from which they go on.
 //!
-//! `chains.npz` has for each chain its place, scales, moments and direction, batches of steps within
-//! the window that takes them, its kept draws, and the numbers of its adaptation and of scales of
-//! correlated parts. Gradients are computed again.
+//! `chains.npz` has for each chain its place, scales, moments and direction, batches of steps
+//! within the window that takes them, its kept draws, and the numbers of its adaptation and of
+//! scales of correlated parts. Gradients are computed again.
 
 use std::ops::Deref;
 use std::rc::Rc;

@@ -33,7 +33,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             Algorithm::AdjustedMclmc { acceptance, .. } => {
                 chain.step = deviation * self.first_step(space, &target, chain)?;
                 let average = DualAverage::new(chain.step, acceptance);
-                // Trajectories of larger steps would all be rejected, and the next steps far too small.
+                // Larger steps would all be rejected, and make the next ones far too small.
                 chain.average = StepAverage::Acceptance(DualAverage { center: chain.step.ln(), ..average });
             }
             Algorithm::Nuts { acceptance, .. } | Algorithm::Hmc { acceptance, .. } => {
