@@ -46,17 +46,18 @@ def test_models_of_other_leaves_are_refused():
         chains.draws(other)
 
 
-def test_chains_are_the_same_on_any_ranks_and_groups():
+@pytest.mark.parametrize("options", [{}, {"algorithm": "mclmc", "n_steps": 3}, {"algorithm": "adjusted_mclmc"}])
+def test_chains_are_the_same_on_any_ranks_and_groups(options):
     def run(comm, groups):
         comm = mi.sample_groups(comm, groups)
         line = op.pointwise("fn f(x: f32) -> f32 { return 3.0 * x; }", "f", op.Space(x=op.cells((4, 2))), "y", comm=comm)
         part = np.array_split(np.arange(8.0).reshape(4, 2), comm.size)[comm.rank]
-        chains = mi.sample(mi.Gaussian(part, comm=comm).amend(line), n_warmup=20, n_draws=4, n_chains=2, thinning=2)
+        chains = mi.sample(mi.Gaussian(part, comm=comm).amend(line), n_warmup=20, n_draws=4, n_chains=2, thinning=2, **options)
         assert (chains.n_chains, chains.n_draws) == (2, 2)
         return chains.statistics["energy"].tobytes(), chains.draws()
 
     energies, draws = meshloom.ranks(1, lambda comm: run(comm, 1))[0]
-    for ranks, groups in [(2, 1), (2, 2)]:
+    for ranks, groups in [(3, 1), (2, 2)]:
         found = meshloom.ranks(ranks, lambda comm: run(comm, groups))
         assert all(one[0] == energies for one in found)
         assert np.array_equal(np.concatenate([one[1] for one in found], 2) if groups == 1 else found[1][1], draws)
