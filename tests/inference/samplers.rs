@@ -80,11 +80,13 @@ impl LogLikelihoodAt<Host> for GivenAt {
     }
 }
 
-/// Draws by chain, number and draw; gradients after warm-up; divergent draws.
+/// Draws by chain, number and draw; gradients after warm-up; divergent draws; the last length of
+/// each chain.
 struct Drawn {
     chains: Vec<Vec<Vec<f64>>>,
     gradients: u64,
     divergent: usize,
+    lengths: Vec<f64>,
 }
 
 fn draw(likelihood: &impl LogLikelihood<Host>, host: &mut Host, options: &SamplerOptions) -> Drawn {
@@ -95,7 +97,8 @@ fn draw(likelihood: &impl LogLikelihood<Host>, host: &mut Host, options: &Sample
         starts.push((0..start.len() as u64).map(|i| white_noise(900 + u64::from(chain), i)).collect());
     }
     let mut sampler = Sampler::new(host, likelihood, &groups, &starts, options).unwrap();
-    let mut drawn = Drawn { chains: vec![vec![Vec::new(); starts[0].len()]; starts.len()], gradients: 0, divergent: 0 };
+    let chains = vec![vec![Vec::new(); starts[0].len()]; starts.len()];
+    let mut drawn = Drawn { lengths: vec![0.0; chains.len()], chains, gradients: 0, divergent: 0 };
     let mut steps = 0;
     while let Some(step) = sampler.step(host).unwrap() {
         steps += 1;
@@ -105,6 +108,7 @@ fn draw(likelihood: &impl LogLikelihood<Host>, host: &mut Host, options: &Sample
         }
         for chain in sampler.own() {
             let statistics = sampler.statistics(chain).unwrap();
+            drawn.lengths[chain] = statistics.length;
             drawn.gradients += u64::from(statistics.gradients);
             drawn.divergent += usize::from(statistics.is_divergent);
             let place = sampler.position(chain).unwrap();
@@ -199,7 +203,10 @@ fn draws_have_the_moments_of_a_correlated_gaussian() {
         }
         let sizes: Vec<f64> = (0..n).map(|number| effective_sample_size(&drawn.of(number, |x| x))).collect();
         let least = sizes.iter().copied().fold(f64::INFINITY, f64::min);
-        println!("{algorithm:?}: {least:.0} effective draws of {} gradients", drawn.gradients);
+        // In units of the scales a Gaussian forgets its positions within about its own size.
+        let is_near = |length: &f64| (0.3..3.0).contains(&(length / (n as f64).sqrt()));
+        assert!(drawn.lengths.iter().all(|length| *length == 0.0 || is_near(length)), "{:?}", drawn.lengths);
+        println!("{algorithm:?}: {:.2?}, {least:.0} effective draws of {} gradients", drawn.lengths, drawn.gradients);
     }
 }
 
