@@ -19,7 +19,7 @@ use crate::fit_state::State;
 #[serde(default)]
 pub struct ChainOptions {
     /// Markov chains from the samples of the fit: draws of the posterior itself in place of samples
-    #[arg(long, value_name = "nuts|hmc|mclmc", hide_possible_values = true)]
+    #[arg(long, value_name = "nuts|hmc|mclmc|adjusted-mclmc", hide_possible_values = true)]
     sampler: Option<SamplerName>,
     /// Draws of each chain [default: 500]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -45,6 +45,7 @@ enum SamplerName {
     Nuts,
     Hmc,
     Mclmc,
+    AdjustedMclmc,
 }
 
 /// Chains, checked.
@@ -80,9 +81,9 @@ impl ChainOptions {
         let number = |option: &str, value: Option<i64>, least: i64, default: u32| {
             value.map_or(Ok(default), |value| count(option, value, least..=MOST).map(|value| value as u32))
         };
-        if name == SamplerName::Nuts && sampler_steps.is_some() {
+        if !matches!(name, SamplerName::Hmc | SamplerName::Mclmc) && sampler_steps.is_some() {
             return Err(usage(
-                "--sampler-steps belongs to hmc and mclmc; trajectories of nuts end where they turn back",
+                "--sampler-steps belongs to hmc and mclmc; nuts and adjusted-mclmc find lengths of trajectories",
             ));
         }
         let steps = number("sampler-steps", *sampler_steps, 1, 16)?;
@@ -90,6 +91,7 @@ impl ChainOptions {
             SamplerName::Nuts => Algorithm::nuts(),
             SamplerName::Hmc => Algorithm::hmc(steps),
             SamplerName::Mclmc => Algorithm::mclmc(steps),
+            SamplerName::AdjustedMclmc => Algorithm::adjusted_mclmc(),
         };
         let draws = number("draws", *draws, 4, 500)?;
         let thinning = number("thinning", *thinning, 1, (draws / 50).max(1))?;

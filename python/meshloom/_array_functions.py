@@ -8,10 +8,11 @@ ELEMENTWISE = {
     for name in (
         "add subtract multiply divide power maximum minimum hypot arctan2 negative conjugate absolute square reciprocal "
         "sqrt sign floor ceil trunc rint exp expm1 exp2 log log1p log2 log10 sin cos tan arcsin arccos arctan "
-        "sinh cosh tanh arcsinh arccosh arctanh"
+        "sinh cosh tanh arcsinh arccosh arctanh equal not_equal less less_equal greater greater_equal isnan isinf isfinite "
+        "logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor"
     ).split()
 }
-ELEMENTWISE.update(true_divide="divide", fabs="absolute", positive="copy", conj="conjugate")
+ELEMENTWISE.update(true_divide="divide", fabs="absolute", positive="copy", conj="conjugate", invert="bitwise_not", bitwise_invert="bitwise_not")
 
 # Functions whose result is on the host, which read arrays as NumPy does.
 _READING = "allclose array_equal array_equiv save savez savez_compressed savetxt array2string array_repr array_str".split()
@@ -64,8 +65,8 @@ def _reduction(method):
     return reduce
 
 
-for _names, _method in [(["sum"], "sum"), (["mean"], "mean")]:
-    implements(*_names)(_reduction(_method))
+for _method in ("sum", "prod", "mean"):
+    implements(_method)(_reduction(_method))
 
 
 def _extreme(method):
@@ -76,8 +77,8 @@ def _extreme(method):
     return reduce
 
 
-implements("max", "amax")(_extreme("max"))
-implements("min", "amin")(_extreme("min"))
+for _names, _method in [(["max", "amax"], "max"), (["min", "amin"], "min"), (["any"], "any"), (["all"], "all")]:
+    implements(*_names)(_extreme(_method))
 
 
 def _spread(method):
@@ -140,9 +141,29 @@ def _dot(a, b, out=None):
     if np.ndim(a) == np.ndim(b) == 1 and np.shape(a) != np.shape(b):
         raise ValueError(f"shapes {np.shape(a)} and {np.shape(b)} not aligned")
     if np.ndim(a) and np.ndim(b) and not np.ndim(a) == np.ndim(b) == 1:
-        raise TypeError("numpy.dot: expected vectors or numbers, got matrices; use meshloom.operators.matrix, or numpy.asarray(a)")
+        return np.matmul(a, b)
     product = a * b
     return product.sum() if np.ndim(a) == 1 and np.ndim(b) == 1 else product
+
+
+@implements("where")
+def _where(condition, *choices):
+    if len(choices) != 2:
+        raise TypeError("numpy.where: expected a condition and two arrays; the size of other results depends on values: use numpy.asarray(a)")
+    one = next(one for one in (condition, *choices) if hasattr(one, "_chosen"))
+    return one._chosen(condition, *choices)
+
+
+def _place(method):
+    def find(a, axis=None, out=None, *, keepdims=False):
+        only(f"numpy.{method}", out=out, keepdims=None if keepdims in (False, np._NoValue) else keepdims)
+        return getattr(a, method)(axis)
+
+    return find
+
+
+for _method in ("argmin", "argmax"):
+    implements(_method)(_place(_method))
 
 
 @implements("linalg.norm")
@@ -251,7 +272,8 @@ def _like(value):
     def create(a, *fill, dtype=None, order="K", subok=True, shape=None, **others):
         only("numpy.full_like", **others)
         created = a._new(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
-        created[...] = fill[0] if fill else value
+        of = fill[0] if fill else value
+        created[...] = bool(of) if created.dtype.kind == "b" else of
         return created
 
     return create

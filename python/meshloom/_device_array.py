@@ -7,11 +7,24 @@ import numpy as np
 
 from . import _native
 from ._array_functions import ELEMENTWISE, function_of
+from ._array_reductions import Reductions
 from ._comm import resolve
 from ._indexing import axis_number, axis_numbers, broadcast, rows_of, strides_of, view
 from ._plain import plain
 
-_TYPES = ("float32", "float64", "complex64", "complex128")
+_TYPES = ("bool", "float32", "float64", "complex64", "complex128")
+
+# Operations whose results are booleans.
+_TRUTHS = {"equal", "not_equal", "less", "less_equal", "isnan", "isinf", "isfinite"}
+
+# Operations of booleans, which the device has as 0 and 1 in float32, and what they do with these.
+_OF_BOOLEANS = {"add": "maximum", "multiply": "minimum"} | {name: name for name in _TRUTHS | {"copy", "maximum", "minimum", "where_true", "where_false"}}
+
+# Operations that another one does with exchanged operands.
+_EXCHANGED = {"greater": "less", "greater_equal": "less_equal"}
+
+# What operators of logic do with booleans.
+_LOGIC = {"and": "minimum", "or": "maximum", "xor": "not_equal", "not": "equal"}
 
 # The largest exponents of powers by multiplication, by the type: others go through logarithms.
 _POWERS = {"float32": 32, "float64": 1024, "complex64": 1024, "complex128": 1024}
@@ -34,12 +47,13 @@ class _Memory:
         return self.native, start, [1] if strides is None else strides
 
 
-class Array:
+class Array(Reductions):
     """An array in device memory, which stays there between calls; `asarray` creates one.
 
     Arithmetic, indexing, reductions and functions of NumPy give another array on the device. They
-    do not wait for it. Types are float32, float64, complex64 and complex128, and types of results
-    are those of NumPy. The transforms of `meshloom.fft`, models and searches take arrays.
+    do not wait for it. Types are bool, float32, float64, complex64 and complex128, and types of
+    results are those of NumPy; beside Python's numbers, booleans count as float32. The transforms
+    of `meshloom.fft`, models and searches take arrays.
 
     Notes
     -----
@@ -50,18 +64,23 @@ class Array:
 
     **Host.** ``numpy.asarray(a)``, ``a.numpy()``, ``a.tolist()``, DLPack, `pickle`, and
     ``float(a)`` of an array without axes wait for the device and copy. Nothing else does: what is
-    missing is a `TypeError`. Missing are comparisons, integers and booleans, matrix products,
-    sorts, and functions such as `numpy.sin` of float64 and of complex numbers. Use
-    ``a.astype(numpy.float32)`` or ``numpy.asarray(a)``.
+    missing is a `TypeError`: integers, sorts, and most functions of complex numbers. float64 has
+    ``exp``, ``log``, ``log2``, ``log10``, ``sin``, ``cos`` and ``tan``; powers with real exponents
+    are ``numpy.exp(y * numpy.log(x))``. For others use ``a.astype(numpy.float32)`` or
+    ``numpy.asarray(a)``. Indices are in host memory: `argmax` waits for the device, and ``a[mask]``
+    is an error, since its size depends on the mask. ``a[mask] = b`` and
+    ``numpy.where(mask, a, b)`` stay on the device.
 
     **NumPy.** Functions of each element (`numpy.sqrt`, `numpy.exp`, `numpy.arctan2`, ...), ``sum``,
-    ``mean``, ``var``, ``std``, ``min``, ``max``, ``vdot``, ``dot`` of vectors, ``linalg.norm``,
-    ``reshape``, ``transpose``, ``moveaxis``, ``roll``, ``flip``, ``take``, ``concatenate``,
-    ``stack``, ``clip``, ``zeros_like`` and others take device arrays. An array in host memory as
-    the other operand is copied to the device.
+    ``prod``, ``mean``, ``var``, ``std``, ``min``, ``max``, ``any``, ``all``, comparisons,
+    ``where``, ``a @ b`` of vectors and matrices, ``vdot``, ``linalg.norm``, ``reshape``,
+    ``transpose``, ``moveaxis``, ``roll``, ``flip``, ``take``, ``concatenate``, ``stack``, ``clip``,
+    ``zeros_like`` and others take device arrays. An array in host memory as the other operand is
+    copied to the device.
 
-    **Accuracy.** Functions of float32 are within a few units in the last place. Sums of float32 and
-    complex64 carry their rounding errors. Numbers below 1.2e-38 may count as 0.
+    **Accuracy.** Functions are within a few units in the last place; those of float64 are the
+    polynomials of fdlibm. ``sin``, ``cos`` and ``tan`` are NaN beyond 2.6e7, of float64 beyond 8e5.
+    Sums of float32 and complex64 carry their rounding errors. Numbers below 1.2e-38 may count as 0.
 
     **Ranks.** A reduction covers the array of this rank only. ``comm.allreduce(float(a.sum()))`` is
     the sum over all ranks.
@@ -84,15 +103,19 @@ class Array:
     (True, '0.50')
     """
 
-    def __init__(self, native, memory=None):
+    def __init__(self, native, memory=None, dtype=None):
         self._memory = _Memory(native, True) if memory is None else memory
         self._shape = tuple(native.shape)
-        self._dtype = np.dtype(native.dtype_name)
+        self._dtype = np.dtype(native.dtype_name if dtype is None else dtype)
 
     @classmethod
-    def _owning(cls, native):
+    def _owning(cls, native, dtype=None):
         """Return an array of memory that nothing else has."""
-        return cls(native, _Memory(native, False))
+        return cls(native, _Memory(native, False), dtype)
+
+    def _numbers(self):
+        """Return booleans as numbers of the same memory, other arrays as they are."""
+        return Array(self._lent(), self._memory) if self._dtype.kind == "b" else self
 
     @property
     def _native(self):
@@ -139,15 +162,10 @@ class Array:
             raise TypeError("len() of an array without axes; use size")
         return self._shape[0]
 
-    # Python's defaults would compare identities.
     __hash__ = None
 
-    def _no_comparison(self, *_):
-        raise TypeError("a meshloom.Array has no comparisons; use numpy.asarray(a), or float(a) of an array without axes")
-
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _no_comparison
-
-    __contains__ = _no_comparison
+    def __contains__(self, value):
+        return bool((self == value).any())
 
     def __iter__(self):
         if not self._shape:
@@ -176,7 +194,7 @@ class Array:
         >>> meshloom.asarray([1.0, 2.0]).numpy().tolist()
         [1.0, 2.0]
         """
-        return self._lent().to_numpy()
+        return self._lent().to_numpy().astype(self._dtype, copy=False)
 
     def __array__(self, dtype=None, copy=None):
         if copy is False:
@@ -243,7 +261,8 @@ class Array:
     def _new(self, shape, dtype):
         """Return an array with undefined elements on the same device."""
         shape = [operator.index(n) for n in shape]
-        return Array._owning(_native.undefined(self.comm, _supported(dtype).name, shape))
+        dtype = _supported(dtype)
+        return Array._owning(_native.undefined(self.comm, _stored(dtype), shape), dtype)
 
     def _view(self):
         return self._memory.native, 0, strides_of(self._shape)
@@ -251,8 +270,9 @@ class Array:
     def _run(self, name, shape, operands, out, **options):
         """Run an operation for operands that are numbers or views of arrays."""
         operands = [(one.real, one.imag) if isinstance(one, complex) else one for one in operands]
-        found = _native.elementwise(self.comm, name, list(shape), operands, out, **options)
-        return None if found is None else Array._owning(found)
+        target = _stored(out) if isinstance(out, str) else out
+        found = _native.elementwise(self.comm, name, list(shape), operands, target, **options)
+        return None if found is None else Array._owning(found, out)
 
     def _unary(self, name, exponent=1, out=None):
         return _elementwise(name, (self,), out, exponent=exponent)
@@ -262,7 +282,7 @@ class Array:
         memory = self._memory
         if memory.is_shared:
             native = memory.native.reshaped([self.size])
-            memory.native = _native.elementwise(self.comm, "copy", [self.size], [(native, 0, [1])], self._dtype.name)
+            memory.native = _native.elementwise(self.comm, "copy", [self.size], [(native, 0, [1])], native.dtype_name)
             memory.is_shared = False
         return memory.native
 
@@ -302,8 +322,14 @@ class Array:
         return found.reshape(*shape[:axis], *chosen.shape, *shape[axis + 1 :])
 
     def __setitem__(self, key, value):
+        if isinstance(key, Array) and key.dtype.kind == "b":
+            if key.shape != self._shape:
+                raise IndexError(f"expected a mask of shape {self._shape}, got {key.shape}")
+            if np.ndim(value):
+                raise TypeError("a mask takes one number; use numpy.where(mask, value, a)")
+            key, value = ..., np.where(key, value, self)
         if _is_weak(value):
-            return self._assign(key, complex(value), [], np.result_type(type(value), np.float32))
+            return self._assign(key, complex(value), [], np.dtype(bool) if type(value) is bool else np.result_type(type(value), np.float32))
         if not isinstance(value, Array):
             value = np.asarray(plain(value, "value"))
             _check_assigned(value.dtype, self._dtype)
@@ -313,8 +339,11 @@ class Array:
         return self._assign(key, value._view(), list(value.shape), value.dtype)
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        if ufunc is np.matmul and method == "__call__" and not options and out is None:
+            return _matmul(*inputs)
         name = ELEMENTWISE.get(ufunc.__name__)
-        reduction = {"add": "sum", "maximum": "max", "minimum": "min"}.get(ufunc.__name__)
+        reductions = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_or": "any", "logical_and": "all"}
+        reduction = reductions.get(ufunc.__name__)
         if method == "reduce" and reduction and out is None and set(options) <= {"axis", "keepdims"}:
             return getattr(inputs[0], reduction)(axis=options.get("axis", 0), keepdims=options.get("keepdims", False))
         if name is None or method != "__call__" or options:
@@ -344,6 +373,15 @@ class Array:
     def __abs__(self):
         return self._unary("absolute")
 
+    def __invert__(self):
+        return _elementwise("bitwise_not", (self,))
+
+    def __matmul__(self, other):
+        return _matmul(self, other)
+
+    def __rmatmul__(self, other):
+        return _matmul(other, self)
+
     def copy(self):
         """Copy the array on the device."""
         return self._unary("copy")
@@ -370,7 +408,7 @@ class Array:
         Parameters
         ----------
         dtype : dtype
-            float32, float64, complex64 or complex128.
+            bool, float32, float64, complex64 or complex128.
         copy : bool, optional
             Whether an array that has the type already is copied.
 
@@ -386,6 +424,8 @@ class Array:
         dtype = _supported(dtype)
         if dtype == self._dtype:
             return self.copy() if copy else self
+        if dtype.kind == "b":
+            return _elementwise("not_equal", (self, 0.0))
         if not np.can_cast(self._dtype, dtype, casting="same_kind"):
             raise TypeError(f"expected a complex type for {self._dtype}, got {dtype}; use .real or abs()")
         return self._run("copy", self._shape, [self._view()], dtype.name)
@@ -421,7 +461,7 @@ class Array:
             shape[shape.index(-1)] = self.size // rest if rest else 0
         if min(shape, default=0) < 0 or math.prod(shape) != self.size:
             raise ValueError(f"cannot reshape array of size {self.size} into shape {tuple(shape)}")
-        return Array(self._memory.native.reshaped(shape), self._memory)
+        return Array(self._memory.native.reshaped(shape), self._memory, self._dtype)
 
     def ravel(self):
         """Return the same memory with one axis."""
@@ -522,160 +562,8 @@ class Array:
         found = found if max is None else np.minimum(found, max)
         return found.copy() if found is self else found
 
-    def _reduced(self, name, axis, keepdims):
-        axes = axis_numbers(axis, self.ndim)
-        kept = tuple(n for at, n in enumerate(self._shape) if at not in axes)
-        shape = tuple(1 if at in axes else n for at, n in enumerate(self._shape)) if keepdims else kept
-        if 0 in [self._shape[at] for at in axes]:
-            if name != "sum":
-                raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
-            found = self._new(kept, self._dtype)
-            found[...] = 0.0
-        elif not axes:
-            found = self.copy()
-        else:
-            found = Array._owning(self._lent().reduced(name, [at in axes for at in range(self.ndim)]))
-        return found.reshape(shape)
-
-    def sum(self, axis=None, keepdims=False):
-        """Add elements along axes.
-
-        Parameters
-        ----------
-        axis : int or tuple of int, optional
-            Axes. Default: all.
-        keepdims : bool, optional
-            Whether these axes stay, with length 1.
-
-        Returns
-        -------
-        Array
-            Without axes by default: ``float(a.sum())`` is the number. It is the sum of the array of
-            this rank.
-
-        Notes
-        -----
-        float32 and complex64 are added with their rounding errors, so that the result is nearly the
-        exact sum, rounded. float64 and complex128 are added in a tree of sums of up to 256.
-
-        Examples
-        --------
-        >>> import numpy as np, meshloom
-        >>> a = meshloom.asarray(np.arange(6.0).reshape(2, 3))
-        >>> float(a.sum()), a.sum(axis=0).tolist()
-        (15.0, [3.0, 5.0, 7.0])
-        """
-        return self._reduced("sum", axis, keepdims)
-
-    def _extreme(self, name, axis, keepdims):
-        if self._dtype.kind == "c":
-            raise TypeError(f"{name}: complex numbers have no order; use abs(a) or a.real")
-        return self._reduced(name, axis, keepdims)
-
-    def min(self, axis=None, keepdims=False):
-        """Return the least elements along axes, NaN where there is one.
-
-        Parameters
-        ----------
-        axis : int or tuple of int, optional
-            Axes. Default: all.
-        keepdims : bool, optional
-            Whether these axes stay, with length 1.
-
-        Returns
-        -------
-        Array
-            Without axes by default: ``float(..)`` of it is the number.
-
-        Raises
-        ------
-        TypeError
-            For complex numbers.
-        ValueError
-            For axes without elements.
-        """
-        return self._extreme("min", axis, keepdims)
-
-    def max(self, axis=None, keepdims=False):
-        """Return the greatest elements along axes, NaN where there is one.
-
-        Parameters
-        ----------
-        axis : int or tuple of int, optional
-            Axes. Default: all.
-        keepdims : bool, optional
-            Whether these axes stay, with length 1.
-
-        Returns
-        -------
-        Array
-            Without axes by default: ``float(..)`` of it is the number.
-
-        Raises
-        ------
-        TypeError
-            For complex numbers.
-        ValueError
-            For axes without elements.
-        """
-        return self._extreme("max", axis, keepdims)
-
-    def _count(self, axis):
-        return math.prod(self._shape[at] for at in axis_numbers(axis, self.ndim))
-
-    def mean(self, axis=None, keepdims=False):
-        """Return the mean along axes.
-
-        Parameters
-        ----------
-        axis : int or tuple of int, optional
-            Axes. Default: all.
-        keepdims : bool, optional
-            Whether these axes stay, with length 1.
-
-        Returns
-        -------
-        Array
-            Without axes by default: ``float(..)`` of it is the number.
-        """
-        return self.sum(axis, keepdims) / float(self._count(axis))
-
-    def var(self, axis=None, ddof=0, keepdims=False):
-        """Return the variance along axes, the mean of squared deviations from the mean.
-
-        Parameters
-        ----------
-        axis : int or tuple of int, optional
-            Axes. Default: all.
-        ddof : int, optional
-            Number that is subtracted from the number of elements in the divisor.
-        keepdims : bool, optional
-            Whether these axes stay, with length 1.
-
-        Returns
-        -------
-        Array
-        """
-        squares = (self - self.mean(axis, keepdims=True))._unary("squared_magnitude")
-        return squares.sum(axis, keepdims) / float(max(self._count(axis) - ddof, 0))
-
-    def std(self, axis=None, ddof=0, keepdims=False):
-        """Return the standard deviation along axes, the root of `var`.
-
-        Parameters
-        ----------
-        axis : int or tuple of int, optional
-            Axes. Default: all.
-        ddof : int, optional
-            Number that is subtracted from the number of elements in the divisor.
-        keepdims : bool, optional
-            Whether these axes stay, with length 1.
-
-        Returns
-        -------
-        Array
-        """
-        return self.var(axis, ddof, keepdims)._unary("sqrt")
+    def _chosen(self, condition, x, y):
+        return _choose(condition, x, y)
 
     def _vdot(self, a, b):
         a, b = (one if isinstance(one, Array) else asarray(one, comm=self.comm) for one in (a, b))
@@ -696,6 +584,11 @@ def _supported(dtype):
     return dtype
 
 
+def _stored(dtype):
+    """Return the name of the type that the device has for a type."""
+    return "float32" if dtype == "bool" else np.dtype(dtype).name
+
+
 def _check_assigned(dtype, to):
     if not np.can_cast(dtype, to, casting="same_kind"):
         raise TypeError(f"cannot assign {dtype} to an array of {to}; use .real or abs()" if dtype.kind == "c" else f"cannot assign {dtype}")
@@ -708,7 +601,7 @@ def _operand(value, beside):
     if not isinstance(value, (np.ndarray, np.generic, list, tuple)) or getattr(value, "__array_ufunc__", True) is None:
         return None
     value = np.asarray(plain(value, "operand"))
-    if value.dtype.kind in "biu" or value.dtype == np.float16:
+    if value.dtype.kind in "iu" or value.dtype == np.float16:
         # Small integers do not make an array of single precision a double one.
         is_single = np.result_type(value.dtype, beside.dtype) in (np.float32, np.complex64)
         value = value.astype(np.float32 if is_single else np.float64)
@@ -730,6 +623,10 @@ def _elementwise(name, inputs, out=None, exponent=1):
 
     At least one of them, or `out`, is an `Array`.
     """
+    if name in _EXCHANGED:
+        name, inputs = _EXCHANGED[name], inputs[::-1]
+    if name.startswith(("logical_", "bitwise_")):
+        return _logic(name, inputs, out)
     first = next((one for one in inputs if isinstance(one, Array)), out)
     integer = _integer_exponent(name, inputs)
     if integer is not None:
@@ -743,9 +640,11 @@ def _elementwise(name, inputs, out=None, exponent=1):
     if any(one is None for one in operands) or all(map(_is_weak, operands)):
         return NotImplemented
     dtype = _common_type(operands)
-    result = _native.result_type(name, dtype.name)
+    on_device = _OF_BOOLEANS.get(name) if dtype.kind == "b" else name
+    result = on_device and _native.result_type(on_device, _stored(dtype))
     if result is None:
         raise TypeError(_missing(name, dtype))
+    name, result = on_device, "bool" if name in _TRUTHS or dtype.kind == "b" else result
     try:
         shape = np.broadcast_shapes(*(one.shape for one in operands if isinstance(one, Array)))
     except ValueError:
@@ -773,9 +672,67 @@ def _elementwise(name, inputs, out=None, exponent=1):
     return out
 
 
+def _logic(name, inputs, out):
+    """Return an operation of logic: of booleans, or with "logical_" of any numbers."""
+    first = next((one for one in inputs if isinstance(one, Array)), out)
+    operands = [one if _is_weak(one) else _operand(one, first) for one in inputs]
+    if any(one is None for one in operands):
+        return NotImplemented
+    is_boolean = [type(one) is bool if _is_weak(one) else one.dtype.kind == "b" for one in operands]
+    if name.startswith("bitwise_") and not all(is_boolean):
+        raise TypeError(f"numpy.{name}: expected booleans; use a != 0, or numpy.asarray(a)")
+    truths = [bool(one) if _is_weak(one) else one.astype(bool, copy=False) for one in operands]
+    kind = name.split("_")[1]
+    return _elementwise(_LOGIC[kind], (*truths, False) if kind == "not" else truths, out)
+
+
+def _choose(condition, x, y):
+    """Return `x` where a condition holds and `y` elsewhere."""
+    first = next(one for one in (condition, x, y) if isinstance(one, Array))
+    operands = [one if _is_weak(one) else _operand(one, first) for one in (x, y)]
+    if any(one is None for one in operands):
+        raise TypeError("numpy.where: expected numbers and arrays")
+    if all(map(_is_weak, operands)):
+        dtype = np.result_type(*({bool: np.bool_, complex: np.complex64}.get(type(one), np.float32) for one in operands))
+    else:
+        dtype = _common_type(operands)
+    x, y = (asarray(np.asarray(one, dtype), comm=first.comm) if _is_weak(one) else one for one in operands)
+    mask = (asarray(condition, comm=first.comm)).astype(bool, copy=False)
+    # The sum of both, each -0 where the other one counts.
+    x, y = _elementwise("where_true", (x, mask)), _elementwise("where_false", (y, mask))
+    return _elementwise("add", (x, y))
+
+
+def _matmul(a, b):
+    """Return the product of vectors and matrices."""
+    first = a if isinstance(a, Array) else b
+    operands = [_operand(one, first) for one in (a, b)]
+    if any(one is None for one in operands):
+        return NotImplemented
+    dtype = _common_type(operands)
+    a, b = operands
+    if not a.ndim or not b.ndim:
+        raise ValueError("matmul: expected arrays with axes; multiply by numbers with *")
+    if a.ndim > 2 or b.ndim > 2 or dtype.kind == "b":
+        raise TypeError(f"numpy.matmul: expected vectors and matrices of numbers, got shapes {a.shape} and {b.shape} of {dtype}; use numpy.asarray(a)")
+    inner = a.shape[-1]
+    if inner != b.shape[0]:
+        raise ValueError(f"matmul: expected as many rows of the second operand as columns of the first, got shapes {a.shape} and {b.shape}")
+    shape = a.shape[:-1] + b.shape[1:]
+    if not inner:
+        found = first._new(shape, dtype)
+        found[...] = 0.0
+        return found
+    a = a.astype(dtype, copy=False).reshape(a.size // inner, inner)
+    b = b.astype(dtype, copy=False).reshape(inner, b.size // inner)
+    return Array._owning(a._lent().times(b._lent())).reshape(shape)
+
+
 def _common_type(operands):
     """Return the type of NumPy's for operands, which Python's numbers do not widen."""
     found = np.result_type(*(one.dtype for one in operands if not _is_weak(one)))
+    if found.kind == "b" and any(_is_weak(one) and type(one) is not bool for one in operands):
+        found = np.dtype(np.float32)
     if any(type(one) is complex for one in operands) and found.kind != "c":
         found = np.result_type(found, np.complex64)
     return found
@@ -783,6 +740,8 @@ def _common_type(operands):
 
 def _missing(name, dtype):
     remedy = "numpy.asarray(a)"
+    if dtype.kind == "b":
+        return f"numpy.{name} of booleans does not work on a device; use & | ^ ~, a.astype(numpy.float32), or {remedy}"
     if dtype.kind == "c":
         what = f"numpy.{name} of {dtype} does not work on a device"
         remedy = f"abs(a) or a.real, or {remedy}"
@@ -807,9 +766,11 @@ def _operators(name):
     return forward, backward, in_place
 
 
-for _verb, _name in [("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("pow", "power")]:
+for _verb, _name in [("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("pow", "power"), ("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor")]:
     for _prefix, _method in zip(["", "r", "i"], _operators(_name)):
         setattr(Array, f"__{_prefix}{_verb}__", _method)
+for _verb, _name in [("eq", "equal"), ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")]:
+    setattr(Array, f"__{_verb}__", _operators(_name)[0])
 
 
 def _on_host(values):
@@ -839,8 +800,8 @@ def asarray(values, dtype=None, comm=None):
         Real or complex numbers; also arrays in host memory of libraries that export DLPack. A
         `meshloom.Array` is returned unchanged, or converted to `dtype`.
     dtype : dtype, optional
-        float32, float64, complex64 or complex128. Default: the type of `values`; integers and
-        booleans become float64, float16 becomes float32.
+        bool, float32, float64, complex64 or complex128. Default: the type of `values`; integers
+        become float64, float16 becomes float32.
     comm : Comm or mpi4py.MPI.Comm, optional
         Rank whose device holds the array. Default: this process alone.
 
@@ -874,7 +835,7 @@ def asarray(values, dtype=None, comm=None):
     if dtype is not None:
         # A requested type may drop digits but not imaginary parts.
         array = array.astype(dtype, casting="same_kind" if array.dtype.kind in "fc" else "unsafe", copy=False)
-    if array.dtype.kind in "biu":
+    if array.dtype.kind in "iu":
         array = array.astype(np.float64)
     elif array.dtype == np.float16:
         array = array.astype(np.float32)
@@ -882,4 +843,5 @@ def asarray(values, dtype=None, comm=None):
         raise TypeError(f"values: expected one of {', '.join(_TYPES)}, got {array.dtype}")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     contiguous = np.ascontiguousarray(array).reshape(array.shape)
-    return Array._owning(_native.DeviceArray(resolve(comm), contiguous))
+    stored = contiguous.astype(_stored(array.dtype), copy=False)
+    return Array._owning(_native.DeviceArray(resolve(comm), stored), array.dtype)

@@ -47,7 +47,7 @@ def rows_of(index, length, axis):
     if rows.dtype.kind == "b":
         raise IndexError(
             "an index with booleans gives an array whose size depends on them; use numpy.flatnonzero(mask) of a mask on the host, "
-            "or multiply by the mask"
+            "or numpy.where(mask, a, b)"
         )
     if rows.dtype.kind not in "iu":
         raise IndexError(f"expected integers, slices, `...`, None or an array of integers as an index, got {rows.dtype}")

@@ -315,8 +315,67 @@ class Linearization:
             size = (whole_number(memory, "memory", 1), True) if chunk is None else (whole_number(chunk, "chunk", 1), False)
             return size, {"function": "jacobian", "chunk": chunk, "memory": memory, "gather": bool(gather)}, None
 
-        matrix, rows, columns = together(self._model._comm, check, lambda size, _: self._native.jacobian(size, bool(gather)))
-        return matrix.reshape(rows, columns)
+        def rows(size, _):
+            block = (0, self._native.extents()[0]) if gather else None
+            return self._native.jacobian(size, block)
+
+        return _matrix(together(self._model._comm, check, rows))
+
+    def jacobian_blocks(self, rows=None, chunk=None, *, memory=1 << 28):
+        """Iterate over blocks of rows of the derivative's matrix, which is never whole in memory.
+
+        Parameters
+        ----------
+        rows : int, optional
+            Rows of a block, 1 or more; the last block may have fewer. Default: as many as fill
+            `memory` in host memory.
+        chunk : int, optional
+            Number of unit vectors per batch, as for `jacobian`.
+        memory : int, default 2**28
+            Bytes of host memory for a block, and of device memory for a batch, as for `jacobian`.
+
+        Yields
+        ------
+        ndarray of float64, shape (rows, n)
+            The next rows of `jacobian`, on all ranks.
+
+        Raises
+        ------
+        Error
+            If one unit vector takes more than `memory`.
+
+        Notes
+        -----
+        Collective with the model's `comm`, at each step. A block takes as many products as it has
+        rows or columns, whichever are fewer. A block of more rows than columns takes products with
+        all columns: give it many rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from meshloom import operators as op
+        >>> square = op.pointwise("fn f(x: f32) -> f32 { return x * x; }", "f", op.cells(3), "y")
+        >>> at = square.at([1.0, 2.0, 3.0])
+        >>> sum(block.T @ block for block in at.jacobian_blocks(rows=2)).tolist()
+        [[4.0, 0.0, 0.0], [0.0, 16.0, 0.0], [0.0, 0.0, 36.0]]
+        """
+
+        def check():
+            size = (whole_number(memory, "memory", 1), True) if chunk is None else (whole_number(chunk, "chunk", 1), False)
+            step = None if rows is None else whole_number(rows, "rows", 1)
+            alike = {"function": "jacobian_blocks", "rows": rows, "chunk": chunk, "memory": memory}
+            return (size, step), alike, None
+
+        comm = self._model._comm
+        (size, step), (count, width) = together(comm, check, lambda own, _: (own, self._native.extents()))
+        step = max(1, memory // (8 * width)) if step is None else step
+        return (_matrix(agreed(comm, self._native.jacobian, size, (first, min(first + step, count)))) for first in range(0, count, step))
+
+
+def _matrix(native):
+    """Return a matrix of the extension module as an array of two axes."""
+    values, rows, columns = native
+    return values.reshape(rows, columns)
 
 
 class Model(Recorded):

@@ -20,7 +20,7 @@ _TOGETHER = 16
 
 
 # Numbers of a draw.
-_STATISTICS = "energy", "acceptance", "step_size", "n_gradients", "depth", "is_divergent"
+_STATISTICS = "energy", "acceptance", "step_size", "length", "n_gradients", "depth", "is_divergent"
 
 
 class Chains(Samples):
@@ -36,7 +36,8 @@ class Chains(Samples):
     statistics : dict of ndarray
         How each draw was made, arrays of shape (`n_chains`, `n_draws`): ``energy`` (minus the
         logarithm of the posterior up to constants), ``acceptance`` (1 for MCLMC), ``step_size``,
-        ``n_gradients``, ``depth`` (doublings of NUTS) and ``is_divergent``.
+        ``length`` (of MCLMC, otherwise 0), ``n_gradients``, ``depth`` (doublings of NUTS) and
+        ``is_divergent``.
 
     Notes
     -----
@@ -254,9 +255,10 @@ def sample(
         Start of all chains, or samples of a fit of which each chain starts at one. Default: 0.1
         times standard normal numbers, different for each chain. The samples of a short
         `optimize_kl` shorten the warm-up most.
-    algorithm : {"nuts", "hmc", "mclmc"}, default "nuts"
+    algorithm : {"nuts", "hmc", "mclmc", "adjusted_mclmc"}, default "nuts"
         The No-U-Turn Sampler, Hamiltonian Monte Carlo, or microcanonical Langevin Monte Carlo.
         MCLMC takes the fewest gradients for many latent values, but its draws have a small bias.
+        Adjusted MCLMC accepts or rejects trajectories, so that its draws have none.
     n_warmup : int, default 500
         Number of draws of each chain that adapt step size and scales and are dropped.
     n_draws : int, default 500
@@ -268,7 +270,8 @@ def sample(
     seed : int, default 0
         Seed of all random numbers, 0 or more.
     target_acceptance : float, default 0.8
-        Mean acceptance of NUTS and HMC, between 0 and 1. Raise it if draws are divergent.
+        Mean acceptance, between 0 and 1; adjusted MCLMC has 0.9 as default, and MCLMC has none.
+        Raise it if draws are divergent.
     max_depth : int, default 10
         Maximum number of doublings of a trajectory of NUTS, 1 to 20.
     n_steps : int, default 16
@@ -276,8 +279,10 @@ def sample(
     energy_variance : float, default 5e-4
         Variance of the energy's error per step and latent value of MCLMC. Less gives less bias.
     length : float, optional
-        Distance in standard deviations after which MCLMC forgets its direction. Default: the root
-        of the number of latent values.
+        Distance in standard deviations after which MCLMC forgets its direction. Default: 0.4 times
+        the distance over which positions are correlated, measured in the warm-up. For adjusted
+        MCLMC the mean length of a trajectory. Default: pi / 2 times the root of the number of
+        latent values, which makes draws of a Gaussian independent.
     progress : callable or tqdm bar, optional
         Called as ``progress(draw, draws, what)`` after each draw, where `what` is "warm-up" or
         "draw". Or a progress bar of draws.
@@ -316,7 +321,8 @@ def sample(
 
     Scales of latent values start from the preconditioner of correlated fields and from products
     with the metric, and are adapted in the windows of Stan. NUTS draws from its trajectories as
-    Betancourt (2017), MCLMC follows Robnik et al. (2023).
+    Betancourt (2017), MCLMC follows Robnik et al. (2023) and its adjusted form Robnik,
+    Cohn-Gordon & Seljak (2025).
 
     Examples
     --------

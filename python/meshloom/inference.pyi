@@ -183,7 +183,7 @@ def sample(
     likelihood: Likelihood,
     position: Union[None, _Field, Samples] = None,
     *,
-    algorithm: Literal["nuts", "hmc", "mclmc"] = "nuts",
+    algorithm: Literal["nuts", "hmc", "mclmc", "adjusted_mclmc"] = "nuts",
     n_warmup: int = 500,
     n_draws: int = 500,
     n_chains: int = 4,

@@ -306,11 +306,34 @@ impl DeviceArray {
         self.belongs_to(&comm.session)
     }
 
-    /// Records the reduction along axes by a name: "sum", "min" or "max". The result has the other
-    /// axes.
+    /// Records the product with another matrix of the same type.
+    fn times(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        other.belongs_to(&self.session)?;
+        let (&[rows, inner], &[other_inner, columns]) = (&self.shape[..], &other.shape[..]) else {
+            return Err(PyValueError::new_err("expected two matrices"));
+        };
+        if inner != other_inner {
+            return Err(PyValueError::new_err(format!("{inner} columns do not fit {other_inner} rows")));
+        }
+        let dtype = type_named(self.dtype_name())?;
+        let (a, b) = (self.elements.clone(), other.elements.clone());
+        let result = self.session.run(py, move |work| {
+            let result = Elements::undefined(&work.context.gpu, dtype, elements_of(&[rows, columns]))?;
+            let recorder = &mut work.context.recorder;
+            let (a, b) = (View::contiguous(a.raw(), &[rows, inner]), View::contiguous(b.raw(), &[inner, columns]));
+            work.matrix_product.record(recorder, [rows, inner, columns], &a, &b, result.raw())?;
+            submit(recorder, elements_of(&[rows, inner, columns]))?;
+            Ok(result)
+        })?;
+        Self::new(&self.session, result, vec![rows, columns])
+    }
+
+    /// Records the reduction along axes by a name: "sum", "prod", "min" or "max". The result has
+    /// the other axes.
     fn reduced(&self, py: Python<'_>, name: &str, axes: Vec<bool>) -> PyResult<Self> {
         let reduction = match name {
             "sum" => Reduction::Sum,
+            "prod" => Reduction::Product,
             "min" => Reduction::Min,
             "max" => Reduction::Max,
             _ => return Err(PyValueError::new_err(format!("there is no reduction `{name}`"))),

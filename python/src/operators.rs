@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::fields::{LeafShape, Values, described, field, given, taken};
 use crate::handle::Handle;
 use crate::host_array::to_numpy;
-use crate::jacobian::matrix;
+use crate::jacobian::{Rows, extents, matrix};
 
 /// A model: a differentiable function of fields. Python notes the call that made it.
 #[pyclass(frozen, dict, module = "meshloom._native")]
@@ -257,10 +257,16 @@ impl NativeLinearization {
         &self,
         py: Python<'py>,
         chunk: (u64, bool),
-        gather: bool,
+        block: Option<(u64, u64)>,
     ) -> PyResult<(Bound<'py, PyArray1<f64>>, usize, usize)> {
         let chunk = if chunk.1 { ChunkSize::Memory(chunk.0) } else { ChunkSize::Items(chunk.0) };
-        let (matrix, rows, columns) = self.handle.with(py, move |rank, at| matrix(rank, at, chunk, gather))?;
+        let rows = block.map_or(Rows::Own, |(first, end)| Rows::Block(first..end));
+        let (matrix, rows, columns) = self.handle.with(py, move |rank, at| matrix(rank, at, chunk, rows))?;
         Ok((to_numpy(py, matrix), rows, columns))
+    }
+
+    /// Returns the numbers of rows and columns of the derivative.
+    fn extents(&self, py: Python<'_>) -> PyResult<[u64; 2]> {
+        self.handle.with(py, |rank, at| extents(rank, at))
     }
 }

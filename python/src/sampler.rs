@@ -27,29 +27,38 @@ fn algorithm(name: &str, given: &Bound<'_, PyDict>) -> PyResult<Algorithm> {
         "nuts" => Algorithm::nuts(),
         "hmc" => Algorithm::hmc(16),
         "mclmc" => Algorithm::mclmc(16),
-        other => return Err(PyValueError::new_err(format!("algorithm: expected nuts, hmc or mclmc, got {other:?}"))),
+        "adjusted_mclmc" => Algorithm::adjusted_mclmc(),
+        other => {
+            let why = format!("algorithm: expected nuts, hmc, mclmc or adjusted_mclmc, got {other:?}");
+            return Err(PyValueError::new_err(why));
+        }
     };
     for (option, value) in given {
         let option = option.extract::<String>()?;
         match (&mut algorithm, option.as_str()) {
-            (Algorithm::Nuts { acceptance, .. } | Algorithm::Hmc { acceptance, .. }, "target_acceptance") => {
-                *acceptance = value.extract()?;
-            }
+            (
+                Algorithm::Nuts { acceptance, .. }
+                | Algorithm::Hmc { acceptance, .. }
+                | Algorithm::AdjustedMclmc { acceptance, .. },
+                "target_acceptance",
+            ) => *acceptance = value.extract()?,
             (Algorithm::Nuts { depth, .. }, "max_depth") => *depth = value.extract()?,
             (Algorithm::Hmc { steps, .. } | Algorithm::Mclmc { steps, .. }, "n_steps") => *steps = value.extract()?,
             (Algorithm::Mclmc { energy_variance, .. }, "energy_variance") => *energy_variance = value.extract()?,
-            (Algorithm::Mclmc { length, .. }, "length") => *length = Some(value.extract()?),
+            (Algorithm::Mclmc { length, .. } | Algorithm::AdjustedMclmc { length, .. }, "length") => {
+                *length = Some(value.extract()?);
+            }
             _ => return Err(PyValueError::new_err(format!("{option}: {name} has no such option"))),
         }
     }
     Ok(algorithm)
 }
 
-/// Energy, acceptance, step size, gradients, depth, and whether the draw is divergent.
-type Statistics = (f64, f64, f64, u32, u32, bool);
+/// Energy, acceptance, step size, length, gradients, depth, and whether the draw is divergent.
+type Statistics = (f64, f64, f64, f64, u32, u32, bool);
 
 fn statistics(of: &DrawStatistics) -> Statistics {
-    (of.energy, of.acceptance, of.step, of.gradients, of.depth, of.is_divergent)
+    (of.energy, of.acceptance, of.step, of.length, of.gradients, of.depth, of.is_divergent)
 }
 
 /// Chains that make one draw after the other.

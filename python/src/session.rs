@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use meshloom::comm::Communicator;
 use meshloom::fft::Spec;
-use meshloom::gpu::primitives::{AxisReduce, Elementwise};
+use meshloom::gpu::primitives::{AxisReduce, Elementwise, MatrixProduct};
 use meshloom::gpu::{Gpu, Options, cache_directory};
 use meshloom::grid::Grid;
 use meshloom::inference::SampleGroups;
@@ -42,6 +42,7 @@ pub struct Work {
     /// Kernels of arithmetic with arrays.
     pub elementwise: Elementwise,
     pub axis_reduce: AxisReduce,
+    pub matrix_product: MatrixProduct,
     /// Objects that callers hold by number, because they stay on this thread.
     pub kept: HashMap<u64, Rc<dyn Any>>,
     /// The groups of samples that this rank and others are.
@@ -74,8 +75,19 @@ impl Work {
     fn new(context: Rank, groups: SampleGroups, interrupted: Arc<AtomicBool>) -> Self {
         let watch = Watch { interrupted, given_up: Arc::default() };
         let (groups, kept) = (Rc::new(groups), HashMap::new());
-        let (elementwise, axis_reduce, transforms, warnings) = Default::default();
-        Work { context, transforms, elementwise, axis_reduce, kept, groups, warnings, numbers: 0, watch }
+        let (elementwise, axis_reduce, matrix_product, transforms, warnings) = Default::default();
+        Work {
+            context,
+            transforms,
+            elementwise,
+            axis_reduce,
+            matrix_product,
+            kept,
+            groups,
+            warnings,
+            numbers: 0,
+            watch,
+        }
     }
 
     /// Adds a warning for the caller of the job, who sees it if the job succeeds.

@@ -356,7 +356,9 @@ def test_jacobians_on_ranks_are_in_the_order_of_whole_arrays(ranks):
         spectrum = op.fourier(op.cells((5, 4)), comm=comm).at(own[0])
         rows = square.then(op.select(square.target, np.arange(20).reshape(5, 4) % 7 == 3, comm=comm)).at({"x": own[0], "s": [2.0]})
         pairs = op.custom(lambda x: 3 * x, lambda x, d: 3 * d, lambda x, d: 3 * d, op.cells((5, 4), components=2), comm=comm).at(own)
-        return [[at.jacobian(**options) for options in ({}, {"chunk": 7}, {"gather": False})] for at in (both, spectrum, rows, pairs)]
+        blocks = lambda at: [list(at.jacobian_blocks(rows=number, **options)) for number, options in [(3, {}), (25, {"chunk": 4}), (None, {})]]
+        assert all(block.shape[0] <= 3 for at in (both, spectrum) for block in at.jacobian_blocks(rows=3))
+        return [[at.jacobian(**options) for options in ({}, {"chunk": 7}, {"gather": False})] + [blocks(at)] for at in (both, spectrum, rows, pairs)]
 
     flat = x[0].ravel().astype(float)
     square = np.concatenate([flat[:, None] ** 2, np.diag(4 * flat)], axis=1)
@@ -365,7 +367,9 @@ def test_jacobians_on_ranks_are_in_the_order_of_whole_arrays(ranks):
     parts = meshloom.ranks(ranks, body)
     alone = meshloom.ranks(1, body)[0]
     for number, want in enumerate(wanted):
-        for whole, chunked, _ in (part[number] for part in parts):
+        for whole, chunked, _, blocks in (part[number] for part in parts):
+            assert all(np.abs(np.concatenate(found) - want).max() < 1e-5 for found in blocks)
+            assert all(np.array_equal(one, other) for found, alone_found in zip(blocks, alone[number][3]) for one, other in zip(found, alone_found))
             assert np.abs(whole - want).max() < 1e-5 and np.array_equal(whole, chunked) and np.array_equal(whole, alone[number][0])
     for number in (0, 2):
         assert np.array_equal(np.concatenate([part[number][2] for part in parts]), alone[number][0])
@@ -383,5 +387,9 @@ def test_budgets_of_jacobians():
     assert at.jacobian(memory=1 << 20).shape == (3, 5000)
     with pytest.raises(meshloom.Error, match="bytes of device memory"):
         at.jacobian(memory=1000)
+    with pytest.raises(ValueError, match="rows: expected"):
+        at.jacobian_blocks(rows=0)
+    # 8 bytes for each of 5000 columns.
+    assert [block.shape for block in at.jacobian_blocks(memory=1 << 17)] == [(3, 5000)] and len(list(at.jacobian_blocks(chunk=1, memory=80000))) == 2
     kind, said = told(2, lambda comm: op.hartley(op.cells((4, 4)), comm=comm).at(np.ones((2, 4))).jacobian(chunk=1 + comm.rank))
     assert issubclass(kind, ValueError) and "chunk differs: 1 on rank 0, 2 on rank 1" in said

@@ -348,10 +348,9 @@ def test_arrays_on_the_device():
             wrong()
 
 
-def test_arrays_of_a_device_are_not_compared():
+def test_arrays_of_a_device_have_no_single_truth():
     one, other = (meshloom.asarray(np.arange(4.0)) for _ in range(2))
-    for use in [lambda: one == other, lambda: one != other, lambda: one in [other], lambda: one < 1, lambda: bool(one), lambda: np.arange(4.0) == one,
-                lambda: 1.0 in one, lambda: hash(one), lambda: np.isnan(one), lambda: one is other or one == one]:
+    for use in [lambda: bool(one), lambda: bool(one == other), lambda: one in [other], lambda: one == other or one, lambda: hash(one)]:
         with pytest.raises(TypeError):
             use()
     with pytest.raises(TypeError, match="numpy.asarray"):

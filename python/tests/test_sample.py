@@ -15,7 +15,7 @@ def measured_twice():
     return likelihood, model, np.array([1.0, 1.8]), np.array([0.5, 0.1]) ** 0.5
 
 
-@pytest.mark.parametrize("options", [{}, {"algorithm": "hmc", "n_steps": 4}, {"algorithm": "mclmc", "n_steps": 3, "length": 3.0}])
+@pytest.mark.parametrize("options", [{}, {"algorithm": "hmc", "n_steps": 4}, {"algorithm": "mclmc", "n_steps": 3, "length": 3.0}, {"algorithm": "adjusted_mclmc"}])
 def test_draws_follow_the_posterior(options):
     likelihood, model, mean, std = measured_twice()
     told = []
@@ -23,6 +23,7 @@ def test_draws_follow_the_posterior(options):
     assert told[0] == (0, 300, "warm-up") and told[-1] == (299, 300, "draw") and len(told) == 300
     draws = chains.draws()
     assert draws.shape == (2, 200, 2) and chains.statistics["energy"].shape == (2, 200)
+    assert (chains.statistics["length"] == {"mclmc": 3.0, "adjusted_mclmc": np.pi / 2**0.5}.get(options.get("algorithm"), 0)).all()
     error = std / np.sqrt(chains.effective_sample_size())
     assert (abs(draws.mean((0, 1)) - mean) < 5 * error).all()
     assert (abs(draws.std((0, 1)) / std - 1) < 0.25).all() and (chains.split_r_hat() < 1.1).all()
@@ -45,17 +46,18 @@ def test_models_of_other_leaves_are_refused():
         chains.draws(other)
 
 
-def test_chains_are_the_same_on_any_ranks_and_groups():
+@pytest.mark.parametrize("options", [{}, {"algorithm": "mclmc", "n_steps": 3}, {"algorithm": "adjusted_mclmc"}])
+def test_chains_are_the_same_on_any_ranks_and_groups(options):
     def run(comm, groups):
         comm = mi.sample_groups(comm, groups)
         line = op.pointwise("fn f(x: f32) -> f32 { return 3.0 * x; }", "f", op.Space(x=op.cells((4, 2))), "y", comm=comm)
         part = np.array_split(np.arange(8.0).reshape(4, 2), comm.size)[comm.rank]
-        chains = mi.sample(mi.Gaussian(part, comm=comm).amend(line), n_warmup=20, n_draws=4, n_chains=2, thinning=2)
+        chains = mi.sample(mi.Gaussian(part, comm=comm).amend(line), n_warmup=20, n_draws=4, n_chains=2, thinning=2, **options)
         assert (chains.n_chains, chains.n_draws) == (2, 2)
         return chains.statistics["energy"].tobytes(), chains.draws()
 
     energies, draws = meshloom.ranks(1, lambda comm: run(comm, 1))[0]
-    for ranks, groups in [(2, 1), (2, 2)]:
+    for ranks, groups in [(3, 1), (2, 2)]:
         found = meshloom.ranks(ranks, lambda comm: run(comm, groups))
         assert all(one[0] == energies for one in found)
         assert np.array_equal(np.concatenate([one[1] for one in found], 2) if groups == 1 else found[1][1], draws)
@@ -71,8 +73,9 @@ def test_chains_start_at_samples_of_a_fit():
 def test_wrong_options_of_samplers_are_refused():
     likelihood, *_ = measured_twice()
     for options, why in [
-        ({"algorithm": "gibbs"}, "algorithm: expected nuts, hmc or mclmc, got .gibbs."),
+        ({"algorithm": "gibbs"}, "algorithm: expected nuts, hmc, mclmc or adjusted_mclmc, got .gibbs."),
         ({"n_steps": 3}, "n_steps: nuts has no such option"),
+        ({"algorithm": "adjusted_mclmc", "n_steps": 3}, "n_steps: adjusted_mclmc has no such option"),
         ({"algorithm": "hmc", "max_depth": 3}, "max_depth: hmc has no such option"),
         ({"target_acceptance": 1.5}, "acceptance: expected a number between 0 and 1, got 1.5"),
         ({"n_chains": 0}, "n_chains: expected"),

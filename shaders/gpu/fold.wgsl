@@ -54,10 +54,14 @@ fn end(x: State) -> To { return x; }
 fn join(a: State, b: State) -> State { return a + b; }
 #else
 #import gpu::values
+#if times
+fn join(a: State, b: State) -> State { return product(a, b); }
+#else
 #if min
 fn join(a: State, b: State) -> State { return smaller(a, b); }
 #else
 fn join(a: State, b: State) -> State { return larger(a, b); }
+#endif
 #endif
 #endif
 #endif

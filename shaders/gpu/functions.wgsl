@@ -44,6 +44,8 @@ fn log_by(x: f32, factor: vec2<f32>) -> f32 {
     if (single_bits(log.x) & 0x7f800000u) == 0x7f800000u { return log.x; }
     return product2(log, factor).x;
 }
+fn log2_of(x: f32) -> f32 { return log_by(x, vec2<f32>(1.442695, 1.925963e-8)); }
+fn log10_of(x: f32) -> f32 { return log_by(x, vec2<f32>(0.4342945, -1.010305e-8)); }
 fn exp2_of(x: f32) -> f32 {
     let exponent = product2(vec2<f32>(clamp(x, -200.0, 200.0), 0.0), vec2<f32>(0.6931472, -1.9046543e-9));
     let result = exp_of(exponent.x);

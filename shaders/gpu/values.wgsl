@@ -7,6 +7,10 @@ fn is_nan(x: Real) -> bool { return (single_bits(x) & 0x7fffffffu) > 0x7f800000u
 // Numbers of double precision beyond single precision have its bits of infinity.
 fn is_infinite(x: Real) -> bool { return (single_bits(x) & 0x7fffffffu) == 0x7f800000u && x + x == x; }
 
+fn is_finite(x: Real) -> bool { return !is_nan(x) && !is_infinite(x); }
+fn are_equal(x: Real, y: Real) -> bool { return x == y && !is_nan(x) && !is_nan(y); }
+fn truth(holds: bool) -> f32 { return select(0.0f, 1.0f, holds); }
+
 fn larger(x: Real, y: Real) -> Real { return select(max(x, y), x + y, is_nan(x) || is_nan(y)); }
 fn smaller(x: Real, y: Real) -> Real { return select(min(x, y), x + y, is_nan(x) || is_nan(y)); }
 fn sign_of(x: Real) -> Real { return select(sign(x), x, is_nan(x)); }

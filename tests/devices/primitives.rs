@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use meshloom::gpu::primitives::{
-    AxisReduce, Count, Elementwise, Form, Keys, Number, Operand, Operation, Permute, Reduce, Reduction, Scan, Sort,
-    View,
+    AxisReduce, Count, Elementwise, Form, Keys, MatrixProduct, Number, Operand, Operation, Permute, Reduce, Reduction,
+    Scan, Sort, View,
 };
 use meshloom::gpu::{
     Array, DeviceElement, DeviceError, DispatchObserver, Gpu, ObservedDispatch, ObservedKernel, Options, Profile,
@@ -315,6 +315,35 @@ fn axes_are_reduced_in_more_than_single_precision() {
 }
 
 /// Keys that have brought sorts down.
+#[test]
+fn products_of_matrices_are_those_of_the_host() {
+    for window_bytes in [None, Some(1 << 16)] {
+        let mut bench = Bench::new(&open(window_bytes));
+        let product = MatrixProduct::new();
+        // Several segments, one, and a vector; the second matrix is transposed and read backward.
+        for [rows, inner, columns] in [[3, 700, 5], [40, 40, 33], [257, 3, 1]] {
+            let numbers = |seed, n: usize| words(seed, n).into_iter().map(|word| word as f32 * 1e-9 - 2.0);
+            let [x, y]: [Vec<f32>; 2] = [numbers(5, rows * inner).collect(), numbers(6, inner * columns).collect()];
+            let (a, b) = (bench.up(&x), bench.up(&y));
+            let out = bench.recorder.gpu().array::<f32>("out", (rows * columns) as u64).unwrap();
+            let left = View::contiguous(a.raw(), &[rows as u64, inner as u64]);
+            let right = View { array: b.raw(), start: y.len() as u64 - 1, strides: vec![-1, -(inner as i64)] };
+            let extents = [rows, inner, columns].map(|n| n as u64);
+            product.record(&mut bench.recorder, extents, &left, &right, out.raw()).unwrap();
+            for (n, found) in bench.down(&out).into_iter().enumerate() {
+                let (row, column) = (n / columns, n % columns);
+                let terms =
+                    (0..inner).map(|k| f64::from(x[row * inner + k]) * f64::from(y[y.len() - 1 - k - column * inner]));
+                let (want, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+                assert!((f64::from(found) - want).abs() < 4e-6 * size, "{rows} {inner} {columns}: {found}, {want}");
+            }
+            let short = bench.up(&[0.0f32]);
+            let wrong = product.record(&mut bench.recorder, extents, &left, &right, short.raw());
+            is_misuse(wrong, "elements of F32 and F32 in an array of");
+        }
+    }
+}
+
 fn distributions(n: usize) -> Vec<(&'static str, Vec<u32>)> {
     let random = words(1, n);
     let mut ascending = random.clone();

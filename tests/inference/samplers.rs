@@ -80,11 +80,13 @@ impl LogLikelihoodAt<Host> for GivenAt {
     }
 }
 
-/// Draws by chain, number and draw; gradients after warm-up; divergent draws.
+/// Draws by chain, number and draw; gradients after warm-up; divergent draws; the last length of
+/// each chain.
 struct Drawn {
     chains: Vec<Vec<Vec<f64>>>,
     gradients: u64,
     divergent: usize,
+    lengths: Vec<f64>,
 }
 
 fn draw(likelihood: &impl LogLikelihood<Host>, host: &mut Host, options: &SamplerOptions) -> Drawn {
@@ -95,7 +97,8 @@ fn draw(likelihood: &impl LogLikelihood<Host>, host: &mut Host, options: &Sample
         starts.push((0..start.len() as u64).map(|i| white_noise(900 + u64::from(chain), i)).collect());
     }
     let mut sampler = Sampler::new(host, likelihood, &groups, &starts, options).unwrap();
-    let mut drawn = Drawn { chains: vec![vec![Vec::new(); starts[0].len()]; starts.len()], gradients: 0, divergent: 0 };
+    let chains = vec![vec![Vec::new(); starts[0].len()]; starts.len()];
+    let mut drawn = Drawn { lengths: vec![0.0; chains.len()], chains, gradients: 0, divergent: 0 };
     let mut steps = 0;
     while let Some(step) = sampler.step(host).unwrap() {
         steps += 1;
@@ -105,6 +108,7 @@ fn draw(likelihood: &impl LogLikelihood<Host>, host: &mut Host, options: &Sample
         }
         for chain in sampler.own() {
             let statistics = sampler.statistics(chain).unwrap();
+            drawn.lengths[chain] = statistics.length;
             drawn.gradients += u64::from(statistics.gradients);
             drawn.divergent += usize::from(statistics.is_divergent);
             let place = sampler.position(chain).unwrap();
@@ -184,9 +188,12 @@ fn inverse(mut matrix: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
 
 #[test]
 fn draws_have_the_moments_of_a_correlated_gaussian() {
-    for (algorithm, n, bias) in
-        [(Algorithm::nuts(), 8, 0.0), (Algorithm::hmc(10), 8, 0.0), (Algorithm::mclmc(10), 20, 0.03)]
-    {
+    for (algorithm, n, bias) in [
+        (Algorithm::nuts(), 8, 0.0),
+        (Algorithm::hmc(10), 8, 0.0),
+        (Algorithm::mclmc(10), 20, 0.03),
+        (Algorithm::adjusted_mclmc(), 8, 0.0),
+    ] {
         let (problem, mean, covariance) = correlated(n);
         let mut host = Host::new((0..n).map(|i| (format!("{i:02}"), 1)));
         let drawn = draw(&problem, &mut host, &SamplerOptions::new(algorithm, 200, 400).seed(3));
@@ -196,7 +203,10 @@ fn draws_have_the_moments_of_a_correlated_gaussian() {
         }
         let sizes: Vec<f64> = (0..n).map(|number| effective_sample_size(&drawn.of(number, |x| x))).collect();
         let least = sizes.iter().copied().fold(f64::INFINITY, f64::min);
-        println!("{algorithm:?}: {least:.0} effective draws of {} gradients", drawn.gradients);
+        // In units of the scales a Gaussian forgets its positions within about its own size.
+        let is_near = |length: &f64| (0.3..3.0).contains(&(length / (n as f64).sqrt()));
+        assert!(drawn.lengths.iter().all(|length| *length == 0.0 || is_near(length)), "{:?}", drawn.lengths);
+        println!("{algorithm:?}: {:.2?}, {least:.0} effective draws of {} gradients", drawn.lengths, drawn.gradients);
     }
 }
 
@@ -214,11 +224,15 @@ fn funnel(x: &[f64]) -> (f64, Vec<f64>) {
 #[test]
 fn draws_reach_both_ends_of_a_funnel() {
     let likelihood = Given { count: 5, density: funnel };
-    let algorithm = Algorithm::Nuts { acceptance: 0.95, depth: 10 };
-    let drawn = draw(&likelihood, &mut Host::new([("x", 5)]), &SamplerOptions::new(algorithm, 500, 1500).seed(1));
-    drawn.check(0, 0.0, 1.0, 0.0, "funnel");
-    // The others have the variance of exp of a standard normal number.
-    drawn.check(1, 0.0, 0.5_f64.exp(), 0.0, "funnel");
+    let nuts = Algorithm::Nuts { acceptance: 0.95, depth: 10 };
+    let adjusted = Algorithm::AdjustedMclmc { acceptance: 0.95, length: None };
+    for algorithm in [nuts, adjusted] {
+        let drawn = draw(&likelihood, &mut Host::new([("x", 5)]), &SamplerOptions::new(algorithm, 500, 1500).seed(1));
+        let what = format!("funnel by {algorithm:?}");
+        drawn.check(0, 0.0, 1.0, 0.0, &what);
+        // The others have the variance of exp of a standard normal number.
+        drawn.check(1, 0.0, 0.5_f64.exp(), 0.0, &what);
+    }
 }
 
 /// Truths of the prior, data of them, and the rank of each truth among its draws are uniform (Talts
@@ -229,7 +243,7 @@ fn ranks_of_truths_among_their_draws_are_uniform() {
     let n = 4;
     let rows: Vec<Vec<f64>> =
         (0..n).map(|i| (0..n).map(|j| if i == j { 2.0 } else { 0.7 / (1 + j) as f64 }).collect()).collect();
-    let mut counts = [0; BINS];
+    let mut counts = [[0; BINS]; 2];
     let simulations = 160;
     for simulation in 0..simulations {
         let truth: Vec<f64> = (0..n as u64).map(|i| white_noise(40 + simulation, i)).collect();
@@ -237,15 +251,19 @@ fn ranks_of_truths_among_their_draws_are_uniform() {
         let mut problem = Problem { noise: Noise::Gaussian { std: 0.5 }, data: vec![0.0; n], latent: n, forward };
         let noise = |(i, value): (usize, f64)| value + 0.5 * white_noise(4000 + simulation, i as u64);
         problem.data = problem.value(&truth).into_iter().enumerate().map(noise).collect();
-        let options = SamplerOptions::new(Algorithm::nuts(), 100, 63).chains(1).seed(simulation);
-        let drawn = draw(&problem, &mut Host::new([("x", n)]), &options);
-        let rank = drawn.chains[0][0].iter().filter(|x| **x < truth[0]).count();
-        counts[rank * BINS / 64] += 1;
+        for (algorithm, counts) in [Algorithm::nuts(), Algorithm::adjusted_mclmc()].into_iter().zip(&mut counts) {
+            let options = SamplerOptions::new(algorithm, 100, 63).chains(1).seed(simulation);
+            let drawn = draw(&problem, &mut Host::new([("x", n)]), &options);
+            let rank = drawn.chains[0][0].iter().filter(|x| **x < truth[0]).count();
+            counts[rank * BINS / 64] += 1;
+        }
     }
     let expected = simulations as f64 / BINS as f64;
-    let chi_squared: f64 = counts.iter().map(|n| (f64::from(*n) - expected).powi(2) / expected).sum();
-    // Of 7 degrees of freedom; above 24.3 once in 1000 times.
-    assert!(chi_squared < 24.3, "{counts:?}: {chi_squared}");
+    for counts in counts {
+        let chi_squared: f64 = counts.iter().map(|n| (f64::from(*n) - expected).powi(2) / expected).sum();
+        // Of 7 degrees of freedom; above 24.3 once in 1000 times.
+        assert!(chi_squared < 24.3, "{counts:?}: {chi_squared}");
+    }
 }
 
 #[test]
@@ -264,6 +282,8 @@ fn bad_options_and_starts_are_refused() {
         (Algorithm::hmc(0), "steps: expected 1 to"),
         (Algorithm::Mclmc { energy_variance: f64::NAN, steps: 1, length: None }, "energy_variance: expected"),
         (Algorithm::Mclmc { energy_variance: 1.0, steps: 1, length: Some(0.0) }, "length: expected a positive"),
+        (Algorithm::AdjustedMclmc { acceptance: 0.0, length: None }, "acceptance: expected a number between 0 and 1"),
+        (Algorithm::AdjustedMclmc { acceptance: 0.9, length: Some(-1.0) }, "length: expected a positive"),
     ] {
         let text = refused(&one, options(algorithm));
         assert!(text.contains(why), "{text}");
@@ -288,14 +308,18 @@ fn bad_options_and_starts_are_refused() {
 fn energies_that_are_not_finite_are_divergences() {
     // A half-normal number: the energy is infinite below 0.
     fn half(x: &[f64]) -> (f64, Vec<f64>) {
-        (if x[0] < 0.0 { f64::INFINITY } else { x[0] * x[0] / 2.0 }, x.to_vec())
+        (if x[0] < 0.0 { f64::INFINITY } else { x.iter().map(|x| x * x / 2.0).sum() }, x.to_vec())
     }
-    let likelihood = Given { count: 1, density: half };
-    for algorithm in [Algorithm::nuts(), Algorithm::hmc(5)] {
+    let likelihoods = [1, 2].map(|count| Given { count, density: half });
+    for (algorithm, likelihood) in
+        [Algorithm::nuts(), Algorithm::hmc(5), Algorithm::adjusted_mclmc()].into_iter().zip([0, 0, 1])
+    {
+        let likelihood = &likelihoods[likelihood];
         let groups = SampleGroups::one(&Communicator::solo());
         let options = SamplerOptions::new(algorithm, 0, 300).chains(1);
-        let mut host = Host::new([("x", 1)]);
-        let mut sampler = Sampler::new(&mut host, &likelihood, &groups, &[vec![0.5]], &options).unwrap();
+        let mut host = Host::new([("x", likelihood.count)]);
+        let start = vec![0.5; likelihood.count];
+        let mut sampler = Sampler::new(&mut host, likelihood, &groups, &[start], &options).unwrap();
         let mut divergent = 0;
         while sampler.step(&mut host).unwrap().is_some() {
             assert!(sampler.position(0).unwrap()[0] >= 0.0);
@@ -350,7 +374,9 @@ fn chains(
 
 #[test]
 fn chains_have_the_same_bits_for_every_number_of_groups_and_ranks() {
-    for algorithm in [Algorithm::Nuts { acceptance: 0.8, depth: 3 }, Algorithm::mclmc(3)] {
+    // A few steps.
+    let short = Algorithm::AdjustedMclmc { acceptance: 0.9, length: Some(3.0) };
+    for algorithm in [Algorithm::Nuts { acceptance: 0.8, depth: 2 }, Algorithm::mclmc(3), short] {
         let run = |groups: usize, ranks: usize| {
             let all = run_threads(groups * ranks, |comm| chains(&comm, groups, algorithm, (None, 24))).unwrap();
             let mut found: Bits = all.into_iter().step_by(ranks).flatten().collect();
@@ -393,7 +419,7 @@ fn chains_resume_to_the_same_bits() {
         let samples: Vec<_> = (0..draws.samples.count()).map(|one| draws.samples.at(host, one).unwrap()).collect();
         Ok::<_, InferenceError>((draws.samples.position, samples, draws.statistics))
     };
-    for algorithm in [Algorithm::nuts(), Algorithm::hmc(3), Algorithm::mclmc(2)] {
+    for algorithm in [Algorithm::nuts(), Algorithm::hmc(3), Algorithm::mclmc(2), Algorithm::adjusted_mclmc()] {
         let _ = std::fs::remove_dir_all(&directory);
         let options = SamplerOptions::new(algorithm, 30, 12).chains(2).thinning(2).seed(2);
         let whole = all(&mut host, &options).unwrap();

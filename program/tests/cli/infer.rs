@@ -569,6 +569,7 @@ fn bad_input_is_refused_with_one_message_and_no_files() {
         (&counts, "--memory 1000".into(), 1, "1000 are allowed"),
         (&counts, "--draws 5".into(), 2, "belong to --sampler"),
         (&counts, "--sampler nuts --sampler-steps 5".into(), 2, "--sampler-steps belongs to hmc and mclmc"),
+        (&counts, "--sampler adjusted-mclmc --sampler-steps 5".into(), 2, "adjusted-mclmc find lengths"),
         (&counts, "--sampler mclmc --draws 3".into(), 2, "--draws is 3"),
         (&counts, "--sampler hmc --draws 10 --thinning 3".into(), 2, "keeps 3 of 10 draws"),
     ];

@@ -36,13 +36,15 @@ enum Kind {
     Same,
     /// Its real type.
     Real,
+    /// Single precision: 1 for true and 0 for false.
+    Truth,
 }
 
 /// A function of one or two numbers. Operands of different types are converted to the smallest type
 /// that has all their values first, as in NumPy.
 ///
-/// The errors are those of arithmetic on the device (the last place), for functions of `f32` a few
-/// units in the last place. NaN propagates. Numbers below the least normal one may count as 0.
+/// The errors are those of arithmetic on the device (the last place), for functions a few units in
+/// the last place. NaN propagates. Numbers below the least normal one may count as 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     /// Its place among the definitions.
@@ -51,30 +53,48 @@ pub struct Operation {
     exponent: i32,
 }
 
-/// The name, the expressions for real and for complex numbers, and whether they hold in double
-/// precision.
+/// Functions that expressions use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Functions {
+    /// Arithmetic of any precision.
+    Arithmetic,
+    /// Functions of single precision and of double precision.
+    Both,
+    /// Functions of single precision.
+    Single,
+}
+
+/// The name, the expressions for real and for complex numbers, and what they use.
 struct Definition {
     name: &'static str,
     real: &'static str,
     complex: &'static str,
-    is_double: bool,
+    functions: Functions,
     kind: Kind,
 }
 
 const fn exact(name: &'static str, real: &'static str, complex: &'static str) -> Definition {
-    Definition { name, real, complex, is_double: true, kind: Kind::Same }
+    Definition { name, real, complex, functions: Functions::Arithmetic, kind: Kind::Same }
+}
+
+const fn both(name: &'static str, real: &'static str, complex: &'static str) -> Definition {
+    Definition { functions: Functions::Both, ..exact(name, real, complex) }
 }
 
 const fn single(name: &'static str, real: &'static str, complex: &'static str) -> Definition {
-    Definition { name, real, complex, is_double: false, kind: Kind::Same }
+    Definition { functions: Functions::Single, ..exact(name, real, complex) }
 }
 
 const fn to_real(definition: Definition) -> Definition {
     Definition { kind: Kind::Real, ..definition }
 }
 
+const fn truth(name: &'static str, real: &'static str, complex: &'static str) -> Definition {
+    Definition { kind: Kind::Truth, ..exact(name, real, complex) }
+}
+
 /// All operations. An empty expression: none for such numbers.
-const DEFINITIONS: [Definition; 46] = [
+const DEFINITIONS: [Definition; 55] = [
     exact("copy", "x", "x"),
     exact("add", "x + y", "x + y"),
     exact("subtract", "x - y", "x - y"),
@@ -84,6 +104,17 @@ const DEFINITIONS: [Definition; 46] = [
     exact("minimum", "smaller(x, y)", ""),
     exact("hypot", "hypotenuse(x, y)", ""),
     exact("conjugate_multiply", "x * y", "product(Value(x.x, -x.y), y)"),
+    truth("equal", "truth(are_equal(x, y))", "truth(are_equal(x.x, y.x) && are_equal(x.y, y.y))"),
+    truth("not_equal", "truth(!are_equal(x, y))", "truth(!(are_equal(x.x, y.x) && are_equal(x.y, y.y)))"),
+    truth("less", "truth(x < y && !is_nan(x) && !is_nan(y))", ""),
+    truth("less_equal", "truth(x < y && !is_nan(x) && !is_nan(y) || are_equal(x, y))", ""),
+    truth("isnan", "truth(is_nan(x))", "truth(is_nan(x.x) || is_nan(x.y))"),
+    truth("isinf", "truth(is_infinite(x))", "truth(is_infinite(x.x) || is_infinite(x.y))"),
+    truth("isfinite", "truth(is_finite(x))", "truth(is_finite(x.x) && is_finite(x.y))"),
+    // The number where the second operand is not 0, or where it is; otherwise -0, which changes no
+    // sum.
+    exact("where_true", "select(Real(-0.0), x, y != Real(0.0))", "select(Value(-0.0, -0.0), x, y.x != Real(0.0))"),
+    exact("where_false", "select(x, Real(-0.0), y != Real(0.0))", "select(x, Value(-0.0, -0.0), y.x != Real(0.0))"),
     exact("negative", "-x", "-x"),
     exact("conjugate", "x", "Value(x.x, -x.y)"),
     to_real(exact("absolute", "abs(x)", "hypotenuse(x.x, x.y)")),
@@ -99,17 +130,17 @@ const DEFINITIONS: [Definition; 46] = [
     exact("ceil", "ceil(x)", ""),
     exact("trunc", "trunc(x)", ""),
     exact("rint", "round(x)", ""),
-    single("exp", "exp_of(x)", "exp_of(x.x) * sin_cos(x.y).yx"),
+    both("exp", "exp_of(x)", "exp_of(x.x) * sin_cos(x.y).yx"),
     single("expm1", "expm1_of(x)", ""),
     single("exp2", "exp2_of(x)", ""),
-    single("log", "log_of(x)", ""),
+    both("log", "log_of(x)", ""),
     single("log1p", "log1p_of(x)", ""),
-    single("log2", "log_by(x, vec2<f32>(1.442695, 1.925963e-8))", ""),
-    single("log10", "log_by(x, vec2<f32>(0.4342945, -1.010305e-8))", ""),
+    both("log2", "log2_of(x)", ""),
+    both("log10", "log10_of(x)", ""),
     single("power", "power_of(x, y)", ""),
-    single("sin", "sin_cos(x).x", ""),
-    single("cos", "sin_cos(x).y", ""),
-    single("tan", "tan_of(x)", ""),
+    both("sin", "sin_cos(x).x", ""),
+    both("cos", "sin_cos(x).y", ""),
+    both("tan", "tan_of(x)", ""),
     single("arcsin", "arcsin_of(x)", ""),
     single("arccos", "arccos_of(x)", ""),
     single("arctan", "arctan_of(x)", ""),
@@ -124,16 +155,32 @@ const DEFINITIONS: [Definition; 46] = [
 ];
 
 /// Names of the operations that have two operands.
-const BINARY: [&str; 10] =
-    ["add", "subtract", "multiply", "divide", "maximum", "minimum", "hypot", "conjugate_multiply", "power", "arctan2"];
+const BINARY: [&str; 16] = [
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "maximum",
+    "minimum",
+    "hypot",
+    "conjugate_multiply",
+    "power",
+    "arctan2",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "where_true",
+    "where_false",
+];
 
 /// Returns `true` if an element is complex.
-fn is_complex(element: Element) -> bool {
+pub(super) fn is_complex(element: Element) -> bool {
     matches!(element, Element::Complex32 | Element::Complex64)
 }
 
 /// Returns the type with these properties.
-fn number(complex: bool, double: bool) -> Element {
+pub(super) fn number(complex: bool, double: bool) -> Element {
     match (complex, double) {
         (false, false) => Element::F32,
         (false, true) => Element::F64,
@@ -172,11 +219,12 @@ impl Operation {
     /// is not defined for them.
     #[must_use]
     pub fn result(self, operands: Element) -> Option<Element> {
-        let &Definition { real, complex, is_double, kind, .. } = self.definition();
+        let &Definition { real, complex, functions, kind, .. } = self.definition();
         let is_number = operands == number(is_complex(operands), operands.is_double());
         let expression = if is_complex(operands) { complex } else { real };
-        let has = is_number && !expression.is_empty() && (is_double || !operands.is_double());
-        has.then(|| number(kind == Kind::Same && is_complex(operands), operands.is_double()))
+        let has = is_number && !expression.is_empty() && (functions != Functions::Single || !operands.is_double());
+        let is_double = kind != Kind::Truth && operands.is_double();
+        has.then(|| number(kind == Kind::Same && is_complex(operands), is_double))
     }
 
     fn definition(self) -> &'static Definition {
@@ -210,18 +258,23 @@ struct Form {
 fn source(form: Form) -> KernelSource {
     let Form { number: place, operands, value, out, is_in_place, has_index } = form;
     let operation = Operation::at(place);
-    let &Definition { name, real, complex, is_double, .. } = operation.definition();
+    let &Definition { name, real, complex, functions, .. } = operation.definition();
     let (is_binary, [a, b]) = (operation.is_binary(), operands);
     let result = operation.result(value).unwrap_or(value);
     let arguments = if is_binary { "x: Value, y: Value" } else { "x: Value" };
     let expression = if is_complex(value) { complex } else { real };
-    let import = if is_double { "" } else { "#import gpu::functions\n" };
+    let import = match functions {
+        Functions::Arithmetic => "",
+        _ if value.is_double() => "#import gpu::double_functions\n",
+        _ => "#import gpu::functions\n",
+    };
     let text = format!("{import}fn operation({arguments}) -> {} {{ return {expression}; }}\n", result.wgsl());
     let widens = |operand: Option<Element>| is_complex(value) && operand.is_some_and(|element| !is_complex(element));
     KernelSource::new(format!("primitives::{name}"), include_str!("../../../shaders/gpu/elementwise.wgsl"))
         .params::<ElementwiseParams>()
         .module("gpu::values", include_str!("../../../shaders/gpu/values.wgsl"))
         .module("gpu::functions", include_str!("../../../shaders/gpu/functions.wgsl"))
+        .module("gpu::double_functions", include_str!("../../../shaders/gpu/double_functions.wgsl"))
         .module("gpu::two_floats", TWO_FLOATS)
         .module("gpu::operation", text)
         .element("Real", number(false, value.is_double()))
@@ -259,8 +312,9 @@ pub(super) fn kernels() -> Vec<KernelSource> {
             has_index: false,
         }))
     };
-    let is_listed =
-        |definition: &Definition| definition.is_double || ["power", "exp", "angle"].contains(&definition.name);
+    let is_listed = |definition: &Definition| {
+        definition.functions == Functions::Arithmetic || ["power", "exp", "angle"].contains(&definition.name)
+    };
     let all = (0..DEFINITIONS.len()).filter(|&place| is_listed(&DEFINITIONS[place])).map(Operation::at);
     let plain = all.flat_map(|operation| [real, complex].map(|value| form(operation, [Some(value); 2], value)));
     let multiply = Operation::named("multiply").unwrap_or(Operation::COPY);

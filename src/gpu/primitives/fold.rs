@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::count::misuse;
-use super::elementwise::fresh;
+use super::elementwise::{fresh, is_complex, number};
 use super::strided::{AXES, contiguous_strides, elements, merged, rows};
 use crate::gpu::{DeviceError, Element, Kernel, KernelSource, RawArray, Recorder, TWO_FLOATS};
 
@@ -38,6 +38,8 @@ const BUSY: u64 = 1 << 17;
 pub enum Reduction {
     /// The sum, of no elements 0.
     Sum,
+    /// The product, of no elements 1.
+    Product,
     /// The least number, or NaN if there is one.
     Min,
     /// The greatest number, or NaN if there is one.
@@ -69,6 +71,7 @@ fn source(form: Form) -> KernelSource {
     let (state, has_errors) = (form.state(), form.state() != value);
     let name = match reduction {
         Reduction::Sum => "sum",
+        Reduction::Product => "product",
         Reduction::Min => "min",
         Reduction::Max => "max",
     };
@@ -77,14 +80,15 @@ fn source(form: Form) -> KernelSource {
         .module("gpu::values", include_str!("../../../shaders/gpu/values.wgsl"))
         .module("gpu::two_floats", TWO_FLOATS)
         .element("State", state)
-        .element("Real", value)
+        .element("Real", number(false, value.is_double()))
         .element("Value", value)
         .element("From", if is_first { value } else { state })
         .element("To", if is_last { value } else { state })
         .flag("carried", has_errors)
         .flag("sum", reduction == Reduction::Sum)
+        .flag("times", reduction == Reduction::Product)
         .flag("min", reduction == Reduction::Min)
-        .flag("complex", matches!(value, Element::Complex32 | Element::Complex64))
+        .flag("complex", is_complex(value))
         .flag("power", false)
         .flag("first", is_first)
         .flag("last", is_last)
@@ -97,7 +101,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
         let form = |(is_first, is_last)| source(Form { reduction: Reduction::Sum, value, is_first, is_last });
         [(true, true), (true, false), (false, false), (false, true)].map(form)
     });
-    let ends = [Reduction::Min, Reduction::Max];
+    let ends = [Reduction::Product, Reduction::Min, Reduction::Max];
     let ends = ends.map(|reduction| source(Form { reduction, value: Element::F32, is_first: true, is_last: true }));
     sums.into_iter().flatten().chain(ends).collect()
 }
@@ -138,7 +142,7 @@ impl AxisReduce {
         let value = input.element;
         let is_known = match value {
             Element::F32 | Element::F64 => true,
-            Element::Complex32 | Element::Complex64 => reduction == Reduction::Sum,
+            Element::Complex32 | Element::Complex64 => matches!(reduction, Reduction::Sum | Reduction::Product),
             _ => false,
         };
         let len = elements(WHAT, shape)?;

@@ -7,7 +7,8 @@
 //! | [`Reduce`] | sum, least, greatest element |
 //! | [`Permute`] | rows gathered or scattered by an index |
 //! | [`Elementwise`] | a function of each element of strided arrays |
-//! | [`AxisReduce`] | sum, least, greatest element along axes |
+//! | [`AxisReduce`] | sum, product, least, greatest element along axes |
+//! | [`MatrixProduct`] | the product of two matrices |
 //! | [`Sort`] | the stable order of 32- and 64-bit keys |
 //!
 //! - All record into a caller's [`Recorder`](crate::gpu::Recorder): nothing here submits or waits.
@@ -28,6 +29,7 @@ mod banks;
 mod count;
 mod elementwise;
 mod fold;
+mod matmul;
 mod permute;
 mod reduce;
 mod scan;
@@ -37,6 +39,7 @@ mod strided;
 pub use count::Count;
 pub use elementwise::{Elementwise, Operand, Operation};
 pub use fold::{AxisReduce, Reduction};
+pub use matmul::MatrixProduct;
 pub use permute::Permute;
 pub use reduce::{Number, Reduce};
 pub use scan::Scan;
@@ -57,6 +60,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         sort::kernels(),
         elementwise::kernels(),
         fold::kernels(),
+        matmul::kernels(),
     ]
     .concat()
 }

@@ -119,6 +119,55 @@ impl<V> Moments<V> {
     }
 }
 
+/// Means of batches of steps, which give the autocorrelation time: the variance of a mean is that
+/// of a position times this time over the size of the batch.
+pub(super) struct Batches<V> {
+    /// Steps of the present batch, and their sum.
+    pub steps: u32,
+    pub sum: V,
+    pub means: Moments<V>,
+}
+
+impl<V> Batches<V> {
+    /// Number of batches of a window.
+    pub const COUNT: u32 = 8;
+
+    pub fn new<S: VectorSpace<Vector = V>>(space: &mut S, like: &V) -> Result<Self, InferenceError> {
+        Ok(Batches { steps: 0, sum: space.zeros(like)?, means: Moments::new(space, like)? })
+    }
+
+    /// Adds the position after a step to batches of `size` steps.
+    pub fn add<S: VectorSpace<Vector = V>>(&mut self, space: &mut S, x: &V, size: u32) -> Result<(), InferenceError> {
+        let kept = f64::from(u8::from(self.steps > 0));
+        space.axpby(1.0 / f64::from(size), x, kept, &mut self.sum)?;
+        self.steps += 1;
+        if self.steps == size {
+            self.means.add(space, &self.sum)?;
+            self.steps = 0;
+        }
+        Ok(())
+    }
+
+    /// Returns the mean autocorrelation time of all numbers in steps, for batches of `size` steps
+    /// and the moments of the window. Blocks once.
+    pub fn time<S: VectorSpace<Vector = V>>(
+        &self,
+        space: &mut S,
+        moments: &Moments<V>,
+        size: u32,
+    ) -> Result<f64, InferenceError> {
+        /// Variances far below the inverse of this number count little.
+        const LARGE: f64 = 1e6;
+        let [of_means, of_places] = [&self.means, moments].map(|of| f64::from(of.count.max(2) - 1));
+        let mut inverse = space.like(&self.sum)?;
+        space.axpby(LARGE / of_places, &moments.squares, 0.0, &mut inverse)?;
+        space.map(Elementwise::Deviation, &mut inverse)?;
+        let mut ratio = space.like(&self.sum)?;
+        space.multiply(LARGE / of_means, [&inverse, &self.means.squares], 0.0, &mut ratio)?;
+        Ok(f64::from(size) * space.dot(&inverse, &ratio)? / space.len(&ratio) as f64)
+    }
+}
+
 /// Returns the numbers of the draws after which scales change, for a number of draws of warm-up:
 /// the first draws find the typical set, windows double, and the last draws find the step size.
 pub(super) fn windows(warmup: u32) -> (u32, Vec<u32>) {

@@ -10,7 +10,7 @@ use crate::inference::error::InferenceError;
 use crate::inference::vector_space::{Reduction, VectorSpace};
 
 /// Error of the energy in nats beyond which a trajectory has left the posterior.
-const DIVERGENT: f64 = 1000.0;
+pub(super) const DIVERGENT: f64 = 1000.0;
 
 /// The end of a transition.
 pub(super) struct Moved<V> {

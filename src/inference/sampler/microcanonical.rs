@@ -5,11 +5,14 @@
 //! dx = u dt      du = -(1 - u u^T) g / (n - 1) dt + noise
 //! ```
 //! with the gradient `g` and `n` numbers. Leapfrog steps are not corrected by accepting them, so
-//! draws have a bias of about the error of the energy.
+//! draws have a bias of about the error of the energy. [`adjusted`] accepts or rejects the end of a
+//! trajectory without noise (Robnik, Cohn-Gordon & Seljak 2025).
 
 use std::rc::Rc;
 
+use super::hamiltonian::DIVERGENT;
 use super::phase::{Phase, Target, finite};
+use super::random::Uniforms;
 use crate::inference::error::InferenceError;
 use crate::inference::vector_space::{Reduction, Stream, VectorSpace};
 
@@ -174,4 +177,42 @@ impl<V> Flight<V> {
         let place = Rc::new(Phase { x: to, momentum: direction, gradient, potential: reached, kinetic: 0.0 });
         Ok(Some((Flight { place, square, along }, error)))
     }
+}
+
+/// The end of a trajectory.
+pub(super) struct Trajectory<V> {
+    /// The place where it ends; `None` if the chain stays.
+    pub end: Option<Flight<V>>,
+    pub acceptance: f64,
+    /// Gradients that it took.
+    pub gradients: u32,
+    /// Whether the integration left the posterior.
+    pub is_divergent: bool,
+}
+
+/// Follows a trajectory from the place of a flight in a random direction, and accepts its end or
+/// stays. Its number of steps is uniform, with the mean `length / step` or `most` if that is less.
+pub(super) fn adjusted<S: VectorSpace>(
+    space: &mut S,
+    target: &Target<'_, S>,
+    from: &Flight<S::Vector>,
+    (step, length, most): (f64, f64, f64),
+    (stream, uniforms): (Stream, &mut Uniforms),
+) -> Result<Trajectory<S::Vector>, InferenceError> {
+    let mean = (length / step).round().clamp(1.0, most);
+    let steps = 1 + (uniforms.next() * (2.0 * mean - 1.0)) as u32;
+    let mut at = from.restart(space, stream.below([u32::MAX, 0, 0]))?;
+    let mut error = 0.0;
+    for number in 0..steps {
+        // No noise: the direction is never forgotten along the way.
+        let next = at.step(space, target, (step, f64::INFINITY), stream.below([number, 0, 0]))?;
+        error += next.as_ref().map_or(f64::INFINITY, |(_, error)| *error);
+        match next {
+            Some((next, _)) if error < DIVERGENT => at = next,
+            _ => return Ok(Trajectory { end: None, acceptance: 0.0, gradients: number + 1, is_divergent: true }),
+        }
+    }
+    let acceptance = (-error).exp().min(1.0);
+    let end = (uniforms.next() < acceptance).then_some(at);
+    Ok(Trajectory { end, acceptance, gradients: steps, is_divergent: false })
 }

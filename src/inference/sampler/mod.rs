@@ -17,15 +17,16 @@ mod phase;
 mod random;
 mod scale;
 mod state;
+mod warmup;
 
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use adaptation::{DualAverage, EnergyAverage, Moments, windows};
+use adaptation::{Batches, DualAverage, EnergyAverage, Moments};
 use hamiltonian::{Moved, hmc, nuts};
-use microcanonical::Flight;
+use microcanonical::{Flight, Trajectory, adjusted};
 pub use options::{Algorithm, SamplerOptions};
 use phase::{Phase, Target};
 use random::Uniforms;
@@ -49,6 +50,8 @@ pub struct DrawStatistics {
     pub acceptance: f64,
     /// The step size.
     pub step: f64,
+    /// Length of MCLMC in standard deviations, as in [`Algorithm`]; 0 for other algorithms.
+    pub length: f64,
     /// Number of gradients.
     pub gradients: u32,
     /// Doublings of the trajectory of NUTS, otherwise 0.
@@ -59,12 +62,12 @@ pub struct DrawStatistics {
 }
 
 /// Count of the numbers of statistics.
-const STATISTICS: usize = 6;
+const STATISTICS: usize = 7;
 
 impl Numbers<STATISTICS> for DrawStatistics {
     fn parts(&mut self) -> [&mut dyn Number; STATISTICS] {
-        let DrawStatistics { energy, acceptance, step, gradients, depth, is_divergent } = self;
-        [energy, acceptance, step, gradients, depth, is_divergent]
+        let DrawStatistics { energy, acceptance, step, length, gradients, depth, is_divergent } = self;
+        [energy, acceptance, step, length, gradients, depth, is_divergent]
     }
 }
 
@@ -91,11 +94,25 @@ struct Chain<S: VectorSpace> {
     flight: Option<Flight<S::Vector>>,
     scale: Scale<S>,
     step: f64,
+    /// Length of MCLMC.
+    length: f64,
     average: StepAverage,
     moments: Moments<S::Vector>,
+    /// Means that give the length, in the window that finds it.
+    batches: Option<Batches<S::Vector>>,
     statistics: DrawStatistics,
     kept: Vec<S::Vector>,
     of_kept: Vec<DrawStatistics>,
+}
+
+impl<S: VectorSpace> Chain<S> {
+    /// Sets the place at the end of a trajectory of NUTS or HMC.
+    fn arrive(&mut self, moved: Moved<S::Vector>) {
+        let Moved { place, acceptance, gradients, depth, is_divergent } = moved;
+        let (energy, step) = (place.potential, self.step);
+        self.statistics = DrawStatistics { energy, acceptance, step, length: 0.0, gradients, depth, is_divergent };
+        self.place = place;
+    }
 }
 
 /// The kept draws of all chains.
@@ -228,7 +245,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let state = directory.as_ref().map(open).transpose()?;
         let (groups, options) = (groups.clone(), options.clone());
         let count = space.len(&starts[0]);
-        if matches!(options.algorithm, Algorithm::Mclmc { .. }) && count < 2 {
+        if matches!(options.algorithm, Algorithm::Mclmc { .. } | Algorithm::AdjustedMclmc { .. }) && count < 2 {
             let why = format!("MCLMC needs at least 2 latent values, got {count}; take NUTS");
             return Err(InferenceError::options("algorithm", why));
         }
@@ -276,62 +293,23 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             });
         };
         let moments = Moments::new(space, &place.x)?;
+        let length = self.options.algorithm.length(space.len(&place.x) as f64);
         let mut chain = Chain {
             number,
             place: Rc::new(place),
             flight: None,
             scale,
             step: 1.0,
+            length,
             average: StepAverage::Energy(EnergyAverage::new()),
             moments,
+            batches: None,
             statistics: DrawStatistics::default(),
             kept: Vec::new(),
             of_kept: Vec::new(),
         };
         self.restart(space, &mut chain)?;
         Ok(chain)
-    }
-
-    /// Finds a step size for the scales of a chain, and starts its average again.
-    fn restart(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
-        let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
-        match self.options.algorithm {
-            Algorithm::Mclmc { .. } => {
-                // A quarter of a standard deviation of all numbers.
-                chain.step = 0.25 * (space.len(&chain.place.x).max(1) as f64).sqrt();
-                chain.average = StepAverage::Energy(EnergyAverage::new());
-                chain.flight = None;
-            }
-            Algorithm::Nuts { acceptance, .. } | Algorithm::Hmc { acceptance, .. } => {
-                chain.step = self.first_step(space, &target, chain)?;
-                chain.average = StepAverage::Acceptance(DualAverage::new(chain.step, acceptance));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns a step size at which one step is accepted about half of the time, to a factor of 2
-    /// (Hoffman & Gelman 2014, algorithm 4).
-    fn first_step(&self, space: &mut S, target: &Target<'_, S>, chain: &Chain<S>) -> Result<f64, InferenceError> {
-        let mut momentum = space.like(&chain.place.x)?;
-        space.white_noise(self.stream(chain.number, TRIALS), &mut momentum)?;
-        let start = target.with_momentum(space, &chain.place, momentum)?;
-        let is_accepted = |space: &mut S, step: f64| {
-            let end = target.leapfrog(space, &start, step)?;
-            Ok::<_, InferenceError>(end.is_some_and(|end| start.energy() - end.energy() > 0.5_f64.ln()))
-        };
-        let mut step = 1.0;
-        let grows = is_accepted(space, step)?;
-        for _ in 0..60 {
-            let next = if grows { 2.0 * step } else { step / 2.0 };
-            // Scales are standard deviations: no larger step is of use.
-            if next > 4.0 || is_accepted(space, next)? != grows {
-                return Ok(if grows { step } else { next });
-            }
-            step = next;
-        }
-        let what = format!("the energy of chain {} after any step from its start", chain.number);
-        Err(InferenceError::NotFinite { what, value: f64::NAN })
     }
 
     /// Returns the numbers of the chains of this group.
@@ -437,30 +415,45 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     /// Moves a chain to its next draw, and adapts it while it warms up.
     fn move_one(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
         let is_warmup = self.done < self.options.warmup;
-        let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
-        if let Algorithm::Mclmc { energy_variance, steps, length } = self.options.algorithm {
-            self.fly(space, chain, is_warmup, (energy_variance, steps, length))?;
-            return if is_warmup { self.adapt(space, chain) } else { Ok(()) };
-        }
         let uniforms = &mut Uniforms::new(self.stream(chain.number, CHOICES));
+        match self.options.algorithm {
+            Algorithm::Mclmc { energy_variance, steps, .. } => {
+                self.fly(space, chain, is_warmup, (energy_variance, steps))?;
+            }
+            Algorithm::AdjustedMclmc { .. } => self.fly_adjusted(space, chain, uniforms)?,
+            Algorithm::Nuts { depth, .. } => {
+                let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+                let start = self.with_momentum(space, &target, chain)?;
+                let moved = nuts(space, &target, &start, (chain.step, depth), uniforms)?;
+                chain.arrive(moved);
+            }
+            Algorithm::Hmc { steps, .. } => {
+                let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+                let start = self.with_momentum(space, &target, chain)?;
+                let steps = 1 + (uniforms.next() * f64::from(2 * steps - 1)) as u32;
+                let moved = hmc(space, &target, &start, (chain.step, steps), uniforms)?;
+                chain.arrive(moved);
+            }
+        }
+        if !is_warmup {
+            return Ok(());
+        }
+        if let StepAverage::Acceptance(average) = &mut chain.average {
+            chain.step = average.next(chain.statistics.acceptance);
+        }
+        self.adapt(space, chain)
+    }
+
+    /// Returns the place of a chain with a random momentum.
+    fn with_momentum(
+        &self,
+        space: &mut S,
+        target: &Target<'_, S>,
+        chain: &Chain<S>,
+    ) -> Result<Rc<Phase<S::Vector>>, InferenceError> {
         let mut momentum = space.like(&chain.place.x)?;
         space.white_noise(self.stream(chain.number, MOMENTUM), &mut momentum)?;
-        let start = Rc::new(target.with_momentum(space, &chain.place, momentum)?);
-        let moved = match self.options.algorithm {
-            Algorithm::Nuts { depth, .. } => nuts(space, &target, &start, (chain.step, depth), uniforms)?,
-            Algorithm::Hmc { steps, .. } | Algorithm::Mclmc { steps, .. } => {
-                let steps = 1 + (uniforms.next() * f64::from(2 * steps - 1)) as u32;
-                hmc(space, &target, &start, (chain.step, steps), uniforms)?
-            }
-        };
-        let Moved { place, acceptance, gradients, depth, is_divergent } = moved;
-        let (energy, step) = (place.potential, chain.step);
-        chain.statistics = DrawStatistics { energy, acceptance, step, gradients, depth, is_divergent };
-        chain.place = place;
-        if let (true, StepAverage::Acceptance(average)) = (is_warmup, &mut chain.average) {
-            chain.step = average.next(acceptance);
-        }
-        if is_warmup { self.adapt(space, chain) } else { Ok(()) }
+        target.with_momentum(space, &chain.place, momentum).map(Rc::new)
     }
 
     /// Moves a chain by steps of MCLMC.
@@ -469,12 +462,13 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         space: &mut S,
         chain: &mut Chain<S>,
         is_warmup: bool,
-        (energy_variance, steps, length): (f64, u32, Option<f64>),
+        (energy_variance, steps): (f64, u32),
     ) -> Result<(), InferenceError> {
+        let length = chain.length;
+        let batch = self.batch(self.done);
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
         let stream = self.stream(chain.number, MOMENTUM);
         let count = space.len(&chain.place.x).max(1) as f64;
-        let length = length.unwrap_or(count.sqrt());
         let mut flight = match chain.flight.take() {
             Some(flight) => flight,
             None => Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 0, 0]))?,
@@ -496,29 +490,39 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                     flight = flight.restart(space, stream.below([step, 1, 0]))?;
                 }
             }
+            if let Some(size) = batch {
+                let batches = match chain.batches.take() {
+                    Some(batches) => batches,
+                    None => Batches::new(space, &chain.place.x)?,
+                };
+                chain.batches.insert(batches).add(space, &flight.place().x, size)?;
+            }
         }
         chain.place = flight.place().clone();
         chain.flight = Some(flight);
         let (energy, step) = (chain.place.potential, chain.step);
-        chain.statistics = DrawStatistics { energy, acceptance: 1.0, step, gradients: steps, depth: 0, is_divergent };
+        chain.statistics =
+            DrawStatistics { energy, acceptance: 1.0, step, length, gradients: steps, depth: 0, is_divergent };
         Ok(())
     }
 
-    /// Takes a draw of the warm-up into the scales, and ends windows.
-    fn adapt(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
-        let (first, ends) = windows(self.options.warmup);
-        let done = self.done + 1;
-        if self.done >= first && ends.last().is_some_and(|last| done <= *last) {
-            chain.moments.add(space, &chain.place.x)?;
-        }
-        if ends.contains(&done) {
-            chain.scale.diagonal = chain.moments.scale(space, &chain.scale.diagonal)?;
-            chain.moments = Moments::new(space, &chain.place.x)?;
-            self.restart(space, chain)?;
-        } else if let (true, StepAverage::Acceptance(average)) = (done == self.options.warmup, &chain.average) {
-            chain.step = average.step();
-        }
-        // The device works on it while the next chain is recorded.
-        space.submit()
+    /// Moves a chain by a trajectory of adjusted MCLMC.
+    fn fly_adjusted(&self, space: &mut S, chain: &mut Chain<S>, uniforms: &mut Uniforms) -> Result<(), InferenceError> {
+        let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
+        // Steps of a warm-up may be far too small.
+        let most = if self.done < self.options.warmup { 64.0 } else { 1024.0 };
+        let (stream, step, length) = (self.stream(chain.number, MOMENTUM), chain.step, chain.length);
+        let flight = match chain.flight.take() {
+            Some(flight) => flight,
+            None => Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 1, 0]))?,
+        };
+        let Trajectory { end, acceptance, gradients, is_divergent } =
+            adjusted(space, &target, &flight, (step, length, most), (stream, uniforms))?;
+        let flight = end.unwrap_or(flight);
+        chain.place = flight.place().clone();
+        chain.flight = Some(flight);
+        let energy = chain.place.potential;
+        chain.statistics = DrawStatistics { energy, acceptance, step, length, gradients, depth: 0, is_divergent };
+        Ok(())
     }
 }

@@ -1,12 +1,13 @@
 //! The state of chains in a file, from which they go on.
 //!
-//! `chains.npz` has for each chain its place, scales, moments and direction, its kept draws, and
-//! the numbers of its adaptation and of scales of correlated parts. Gradients are computed again.
+//! `chains.npz` has for each chain its place, scales, moments and direction, batches of steps
+//! within the window that takes them, its kept draws, and the numbers of its adaptation and of
+//! scales of correlated parts. Gradients are computed again.
 
 use std::ops::Deref;
 use std::rc::Rc;
 
-use super::adaptation::{DualAverage, EnergyAverage, Moments};
+use super::adaptation::{Batches, DualAverage, EnergyAverage, Moments};
 use super::microcanonical::Flight;
 use super::phase::Target;
 use super::scale::Scale;
@@ -22,14 +23,17 @@ use crate::io::{IoError, Member};
 use crate::operators::Fingerprint;
 
 /// Version of the file.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// Rows of a chain before its kept draws: place, scale, mean and squares of moments, direction.
 const ROWS: u64 = 5;
 
-/// Numbers of a chain: step size, those of a flight (whether there is one, square, along), of the
-/// average, and the count of the moments.
-const NUMBERS: usize = 10;
+/// Rows of batches after these: sum, mean and squares of moments.
+const BATCH_ROWS: u64 = 3;
+
+/// Numbers of a chain: step size, length, those of a flight (whether there is one, square, along),
+/// of the average, steps of the present batch, and counts of the moments of batches and of draws.
+const NUMBERS: usize = 13;
 
 impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     /// Returns the numbers by which a state is known to be of these options.
@@ -48,10 +52,18 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         self.options.thinning.map_or(0, |thinning| u64::from(draws / thinning))
     }
 
+    /// Number of rows of each chain before its kept draws.
+    fn rows(&self, done: u32) -> u64 {
+        // Batches exist from the first draw of their window to its end.
+        let has_batches =
+            done.checked_sub(1).is_some_and(|last| self.batch(last).is_some() && self.batch(done).is_some());
+        ROWS + if has_batches { BATCH_ROWS } else { 0 }
+    }
+
     /// Writes the state in place of the one before. Collective over all groups.
     pub(super) fn save(&self, space: &mut S, file: &StateFile) -> Result<(), InferenceError> {
         let (chains, kept) = (u64::from(self.options.chains), self.kept(self.done));
-        let each = ROWS + kept;
+        let each = self.rows(self.done) + kept;
         let like = &self.chains[0].place.x;
         let scales = self.chains[0].scale.numbers().len() as u64;
         let rows = NewRows::new(space, &self.groups, like, chains * each)?;
@@ -85,7 +97,11 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                 let direction = chain.flight.as_ref().map_or(&chain.place.momentum, Flight::direction);
                 let [mean, squares] = chain.moments.parts();
                 let own = [&chain.place.x, &chain.scale.diagonal, mean, squares, direction];
-                for (row, vector) in own.into_iter().chain(&chain.kept).enumerate() {
+                let batches = chain.batches.iter().flat_map(|batches| {
+                    let [mean, squares] = batches.means.parts();
+                    [&batches.sum, mean, squares]
+                });
+                for (row, vector) in own.into_iter().chain(batches).chain(&chain.kept).enumerate() {
                     let staged = space.stage(vector)?;
                     rows.write(archive, vectors, number * each + row as u64, &staged)?;
                 }
@@ -122,7 +138,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             )));
         };
         let (chains, kept) = (u64::from(self.options.chains), self.kept(done));
-        let each = ROWS + kept;
+        let before = self.rows(done);
+        let each = before + kept;
         let rows = SavedRows::open((layout, self.groups.place()), chains * each, &archive, &broken)?;
         let rows = rows.map_err(|why| file.wrong(why))?;
         let (all_numbers, all_statistics) = (member("numbers")?, member("statistics")?);
@@ -133,17 +150,24 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             let first = chain as u64 * NUMBERS as u64;
             let numbers = all_numbers.read_f64(first..first + NUMBERS as u64).map_err(broken)?;
             let numbers: [f64; NUMBERS] = numbers.try_into().map_err(|_| wrong())?;
-            let [step, is_flying, square, along, average @ .., count] = numbers;
+            let [step, length, is_flying, square, along, average @ .., steps, means, count] = numbers;
             let average = self.average(average).ok_or_else(wrong)?;
-            let length = (kept + 1) * STATISTICS as u64;
-            let first = chain as u64 * length;
-            let of_draws = all_statistics.read_f64(first..first + length).map_err(broken)?;
+            let of_chain = (kept + 1) * STATISTICS as u64;
+            let first = chain as u64 * of_chain;
+            let of_draws = all_statistics.read_f64(first..first + of_chain).map_err(broken)?;
             let mut statistics: Vec<DrawStatistics> =
                 of_draws.as_chunks::<STATISTICS>().0.iter().map(|own| DrawStatistics::of_numbers(own).0).collect();
             let Some(last) = statistics.pop().filter(|_| step > 0.0) else { return Err(wrong()) };
             let mut row = |row: u64| rows.read(space, like, chain as u64 * each + row, &broken);
             let [x, scale, mean, squares, direction] = [row(0)?, row(1)?, row(2)?, row(3)?, row(4)?];
-            let kept = (0..kept).map(|number| row(ROWS + number)).collect::<Result<Vec<_>, _>>()?;
+            let batches = match before > ROWS {
+                true => {
+                    let means = Moments::resume(means as u32, row(ROWS + 1)?, row(ROWS + 2)?);
+                    Some(Batches { steps: steps as u32, sum: row(ROWS)?, means })
+                }
+                false => None,
+            };
+            let kept = (0..kept).map(|number| row(before + number)).collect::<Result<Vec<_>, _>>()?;
             let first = chain as u64 * scales;
             let of_scale = all_scales.read_f64(first..first + scales).map_err(broken)?;
             let Some(scale) = Scale::restore(space, &*self.likelihood, &x, (scale, &of_scale))? else {
@@ -162,8 +186,10 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                 flight,
                 scale,
                 step,
+                length,
                 average,
                 moments: Moments::resume(count as u32, mean, squares),
+                batches,
                 statistics: last,
                 kept,
                 of_kept: statistics,
@@ -204,5 +230,7 @@ fn numbers<S: VectorSpace>(chain: &Chain<S>) -> [f64; NUMBERS] {
     };
     let [is_flying, square, along] = flight;
     let [a, b, c, d, e] = average;
-    [chain.step, is_flying, square, along, a, b, c, d, e, f64::from(chain.moments.count())]
+    let [steps, means] = chain.batches.as_ref().map_or([0, 0], |batches| [batches.steps, batches.means.count()]);
+    let [steps, means, count] = [steps, means, chain.moments.count()].map(f64::from);
+    [chain.step, chain.length, is_flying, square, along, a, b, c, d, e, steps, means, count]
 }
