@@ -110,8 +110,8 @@ impl ChainOptions {
 
 impl Chains {
     /// Draws from the posterior, from the samples of a fit on. Returns the draws as samples, what
-    /// `run.json` says of them, and warnings; or the failure of a run that `clock` stops, with a state.
-    /// Collective over all groups.
+    /// `run.json` says of them, and warnings; or the failure of a run that `clock` stops, with a
+    /// state. Collective over all groups.
     pub fn draw(
         &self,
         rank: &mut Rank,

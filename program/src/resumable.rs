@@ -77,7 +77,7 @@ impl States {
         Ok(())
     }
 
-    /// Puts a checkpoint that is complete in the place of the last one. Collective.
+    /// Replaces the last checkpoint by one that is complete. Collective.
     ///
     /// Its description moves last, so that a run that is killed meanwhile leaves one that is
     /// complete, and the next call goes on.

@@ -131,7 +131,7 @@ pub struct CheckpointOptions {
     pub limit: LimitOptions,
 }
 
-/// What a run does between two steps.
+/// The work of a run between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     Nothing,
@@ -165,7 +165,7 @@ pub struct RunClock {
     times: Times,
 }
 
-/// What the clock has measured, apart from the present.
+/// Measurements of the clock, apart from the present.
 #[derive(Debug)]
 struct Times {
     /// Time of the end, and the part of the time before it that is left unused.

@@ -49,8 +49,8 @@ enum LockKind {
 impl RunLock {
     /// Takes the lock of a directory, which another run may hold for as long as `patience` lasts.
     /// On a file system without locks it claims the directory by a file with the owner's host,
-    /// process, job and heartbeat instead. `None` for a directory that may not be written, of which the first output
-    /// says more.
+    /// process, job and heartbeat instead. `None` for a directory that may not be written, of which
+    /// the first output says more.
     ///
     /// # Errors
     /// - `IoErrorKind::InUse` if another run holds the lock.
@@ -193,7 +193,7 @@ struct Owner {
     process: u32,
     /// The number of its batch job; empty without one.
     job: String,
-    /// Tells claims of one process apart.
+    /// A string that no other claim has.
     token: String,
 }
 

@@ -218,8 +218,8 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Returns the fit, what `run.json` says of its device memory, and the reason why the fit stopped
-    /// before its end. Collective.
+    /// Returns the fit, what `run.json` says of its device memory, and the reason why the fit
+    /// stopped before its end. Collective.
     fn fit(
         &self,
         rank: &mut Rank,

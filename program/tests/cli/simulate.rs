@@ -361,7 +361,7 @@ fn a_run_stops_before_its_time_limit() {
     }
 }
 
-/// The last checkpoint before the process is killed, also while it gets its name.
+/// A run resumes from its last checkpoint, also if it was killed while that got its name.
 #[test]
 fn a_killed_run_goes_on_from_a_checkpoint_by_time() {
     let scratch = Scratch::new();
