@@ -10,6 +10,13 @@ pub(crate) fn name() -> Option<String> {
     name.map(|name| name.trim().to_owned())
 }
 
+/// Returns the number of the batch job that this process belongs to.
+pub(crate) fn job() -> Option<String> {
+    let variables = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
+    let found = variables.into_iter().find_map(|name| std::env::var(name).ok().filter(|job| !job.trim().is_empty()));
+    found.map(|job| job.trim().chars().filter(|c| !c.is_control()).collect())
+}
+
 /// Returns a number of this host, which processes compare to find those on the same host.
 pub(crate) fn id() -> u64 {
     id_of(boot_id().as_deref(), name().as_deref())

@@ -147,6 +147,10 @@ pub mod random;
 pub mod rank;
 mod timeline;
 
+#[cfg(all(test, target_os = "linux"))]
+#[path = "../tests/scale/mod.rs"]
+mod scale;
+
 /// The examples of README and guides, which documentation tests run.
 #[cfg(doctest)]
 mod documents {

@@ -2,17 +2,18 @@
 
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
+use meshloom::Rank;
 use meshloom::inference::{
     Algorithm, Draws, Existing, Likelihood, SampleGroups, Sampler, SamplerOptions, Samples, effective_sample_size,
     split_r_hat,
 };
-use meshloom::{Error, Rank};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::checked::{count, usage};
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 use crate::fit_state::State;
+use crate::run_clock::RunClock;
 
 /// The options of chains.
 #[derive(Args, Deserialize, Serialize, Clone, Debug, Default)]
@@ -111,15 +112,16 @@ impl ChainOptions {
 
 impl Chains {
     /// Draws from the posterior, from the samples of a fit on. Returns the draws as samples, what
-    /// `run.json` says of them, and warnings. Collective over all groups.
+    /// `run.json` says of them, and warnings; or the failure of a run that `clock` stops, with a
+    /// state. Collective over all groups.
     pub fn draw(
         &self,
         rank: &mut Rank,
         likelihood: &Likelihood,
         groups: &SampleGroups,
         fitted: &Samples<Rank>,
-        (state, bar): (&State, &ProgressBar),
-    ) -> Result<(Samples<Rank>, Value, Vec<String>), Error> {
+        (state, bar, mut clock): (&State, &ProgressBar, RunClock),
+    ) -> Result<(Samples<Rank>, Value, Vec<String>), Ended> {
         // Without --resume a state is of an earlier call.
         let existing = if state.resumes() { Existing::Resume } else { Existing::Overwrite };
         let all = self.options.warmup + self.options.draws;
@@ -143,6 +145,12 @@ impl Chains {
         bar.set_length(u64::from(all));
         while sampler.step(rank)?.is_some() {
             bar.inc(1);
+            if let Some(stop) = clock.stop(groups.all())? {
+                clock.save(|| sampler.save_state(rank))?;
+                clock.answered();
+                let draws = bar.position();
+                return Err(stop.failure(format_args!("draw {draws} of {all}, with those of the warm-up")).into());
+            }
         }
         bar.finish_and_clear();
         let Draws { samples, statistics, chains } = sampler.finish(rank)?;

@@ -34,6 +34,7 @@ mod power;
 mod projection;
 mod reconstruct;
 mod resumable;
+mod run_clock;
 mod same_call;
 mod sample_groups;
 mod search;

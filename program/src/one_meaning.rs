@@ -8,9 +8,10 @@ use clap::{Arg, Command, CommandFactory};
 use super::Program;
 
 /// Options whose value is written differently here and there, and why.
-const FORMS: [(&str, &str); 10] = [
+const FORMS: [(&str, &str); 11] = [
     ("box", "sides of the box: of a simulation and of measurements one, of points one or one an axis"),
     ("bytes", "bytes of a message; of an exchange also all of them"),
+    ("checkpoint-every", "from one kept state to the next: on disk wall time, in memory of a gradient forces"),
     ("cross", "the second input: of what the first may be"),
     ("mesh", "cells of the mesh: of a simulation along each axis, else one number or one an axis"),
     ("noise", "standard deviation of data's noise: a number, or a file where each datum may have its own"),

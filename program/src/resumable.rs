@@ -7,14 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use meshloom::Error;
-use meshloom::comm::{Communicator, Op};
+use meshloom::comm::Communicator;
 use meshloom::io::cleanup;
 use meshloom::io::{IoError, OutputDir, Sealed, printable_path};
 use meshloom::pm::SimulationError;
-use meshloom_program::interrupt::StopRequests;
 use serde_json::Value;
 
 use crate::described::{self, difference};
+use crate::terminal;
 
 /// The description of a state, which is written last.
 pub const DESCRIPTION: &str = "snapshot.json";
@@ -22,8 +22,23 @@ pub const DESCRIPTION: &str = "snapshot.json";
 /// The directory of the state of a run that was stopped between snapshots.
 const CHECKPOINT: &str = "checkpoint";
 
+/// The directory of a checkpoint that is being written beside the last one.
+const NEXT: &str = "checkpoint.next";
+
 /// Prefix of the names of directories of snapshots.
 const SNAPSHOT: &str = "snapshot_";
+
+/// Bytes of a state from which on it is to be spread over storage targets.
+const STRIPED: u64 = 1 << 30;
+
+/// Returns the warning of a directory on Lustre whose files have one stripe.
+fn one_stripe(out: &Path) -> String {
+    let out = printable_path(out);
+    format!(
+        "{out}: files there have one Lustre stripe, so all ranks write to one storage target; before the run: \
+         lfs setstripe -c -1 -S 16M {out}"
+    )
+}
 
 /// The states of a run.
 pub struct States {
@@ -46,8 +61,49 @@ impl States {
     }
 
     /// Returns the directory of the checkpoint.
-    pub fn checkpoint(&self) -> PathBuf {
+    fn checkpoint(&self) -> PathBuf {
         self.out.join(CHECKPOINT)
+    }
+
+    /// Writes a checkpoint by `write` into the directory that this gets. The last checkpoint stays
+    /// until the new one is complete. Collective.
+    pub fn replace_checkpoint<E: From<Error>>(
+        &self,
+        comm: &Communicator,
+        write: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<(), E> {
+        write(&self.out.join(NEXT))?;
+        self.promote(comm)?;
+        Ok(())
+    }
+
+    /// Replaces the last checkpoint by one that is complete. Collective.
+    ///
+    /// Its description moves last, so that a run that is killed meanwhile leaves one that is
+    /// complete, and the next call goes on.
+    fn promote(&self, comm: &Communicator) -> Result<(), Error> {
+        let (next, checkpoint) = (self.out.join(NEXT), self.checkpoint());
+        comm.together(|| {
+            if comm.rank() != 0 || !next.join(DESCRIPTION).is_file() {
+                return Ok::<_, Error>(());
+            }
+            // Without a description its files are those of an earlier call.
+            if checkpoint.join(DESCRIPTION).exists() {
+                self.remove(&checkpoint)?;
+            }
+            std::mem::forget(OutputDir::create(&checkpoint)?);
+            let failed = |source| IoError::write(&checkpoint, 0, source);
+            for entry in fs::read_dir(&next).map_err(failed)? {
+                let name = entry.map_err(failed)?.file_name();
+                if name.to_str().is_some_and(|name| (self.is_file)(name) && name != DESCRIPTION) {
+                    fs::rename(next.join(&name), checkpoint.join(&name)).map_err(failed)?;
+                }
+            }
+            fs::rename(next.join(DESCRIPTION), checkpoint.join(DESCRIPTION)).map_err(failed)?;
+            // Unless something of the user's is in it.
+            let _ = fs::remove_dir(&next);
+            Ok(())
+        })
     }
 
     /// Checks, before a run with these snapshots, that nothing else has the name of a directory of
@@ -56,7 +112,7 @@ impl States {
     /// # Errors
     /// `IoErrorKind::FileType`.
     pub fn check_places(&self, snapshots: impl Iterator<Item = impl Display>) -> Result<(), IoError> {
-        let states = snapshots.map(|name| self.snapshot(name)).chain([self.checkpoint()]);
+        let states = snapshots.map(|name| self.snapshot(name)).chain([self.checkpoint(), self.out.join(NEXT)]);
         for path in states.chain([self.out.clone()]).filter(|path| path.exists()) {
             if !path.is_dir() {
                 return Err(IoError::not_a_directory(path));
@@ -72,12 +128,17 @@ impl States {
     }
 
     /// Takes the run's directory ([`described::take`]), and removes what killed runs have left
-    /// there and in directories of states. Collective.
-    pub fn take_directory(&self, comm: &Communicator) -> Result<Option<OutputDir>, Error> {
+    /// there and in directories of states. Warns if files as long as a state of `state_bytes` bytes
+    /// would be slow there. Collective.
+    pub fn take_directory(&self, comm: &Communicator, state_bytes: u64) -> Result<Option<OutputDir>, Error> {
         let taken = described::take(comm, &self.out)?;
-        if taken.is_some() {
+        if let Some(directory) = &taken {
+            if state_bytes >= STRIPED && directory.stripes() == Some(1) {
+                terminal::warn(&one_stripe(&self.out));
+            }
             self.directories()?.iter().for_each(cleanup::clear_leftovers);
         }
+        self.promote(comm)?;
         Ok(taken)
     }
 
@@ -96,7 +157,8 @@ impl States {
         for entry in fs::read_dir(&self.out).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
-            let is_state = name == CHECKPOINT || name.as_encoded_bytes().starts_with(SNAPSHOT.as_bytes());
+            let is_state =
+                name == CHECKPOINT || name == NEXT || name.as_encoded_bytes().starts_with(SNAPSHOT.as_bytes());
             if is_state && entry.path().is_dir() {
                 found.push(entry.path());
             }
@@ -178,11 +240,12 @@ impl States {
 
     /// Removes the checkpoint of a run that has ended, as far as it can be removed.
     pub fn remove_checkpoint(&self) {
-        let checkpoint = self.checkpoint();
-        if checkpoint.is_dir()
-            && let Err(error) = self.remove(&checkpoint)
-        {
-            tracing::debug!(%error, "a checkpoint stays");
+        for checkpoint in [self.checkpoint(), self.out.join(NEXT)] {
+            if checkpoint.is_dir()
+                && let Err(error) = self.remove(&checkpoint)
+            {
+                tracing::debug!(%error, "a checkpoint stays");
+            }
         }
     }
 
@@ -233,11 +296,4 @@ impl Found {
             _ => Ok(()),
         }
     }
-}
-
-/// Returns the signal that asks a run to stop at this moment, if one does on any rank. Collective.
-pub fn asked_to_stop(stop: &StopRequests, comm: &Communicator) -> Result<Option<u8>, Error> {
-    let mut signal = [stop.signal() as u64];
-    comm.all_reduce(&mut signal, Op::Max)?;
-    Ok(Some(signal[0] as u8).filter(|signal| *signal > 0))
 }

@@ -31,7 +31,8 @@ impl SpeedOptions {
     }
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+/// Parses a speed.
+pub fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
     number.ok_or_else(|| "write a number greater than 0".into())
 }

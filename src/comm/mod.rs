@@ -57,6 +57,8 @@ mod split;
 mod subject;
 mod sync;
 mod threads;
+#[cfg(test)]
+mod traffic;
 mod transport;
 mod tree;
 
@@ -77,6 +79,8 @@ pub use run::{run_solo, run_threads};
 pub use run_mpi::{run_mpi, run_mpi_with_code};
 pub(crate) use subject::Subject;
 pub(crate) use sync::Backoff;
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) use traffic::sent;
 
 /// The result of a communication.
 pub type Result<T, E = CommError> = std::result::Result<T, E>;

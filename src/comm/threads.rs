@@ -215,6 +215,11 @@ impl Transport for Threads {
         if let Some((rank, message)) = self.world.first_failure() {
             return Err(CommError::PeerFailed { rank, message });
         }
+        #[cfg(test)]
+        super::traffic::count(match &data {
+            Payload::Bytes(data) => data.len(),
+            Payload::Span(span) => span.sent().len(),
+        });
         let key = Key { context: self.context.id, from: self.rank, lane };
         let Some(taken) = self.world.mailboxes[self.context.members[to]].deliver(key, data) else {
             return Ok(Box::new(Sent));

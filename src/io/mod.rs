@@ -78,6 +78,7 @@ mod npz;
 mod output_dir;
 mod run_lock;
 mod shared_file;
+mod stripes;
 mod tables;
 mod temporary;
 mod zip;

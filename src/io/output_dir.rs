@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::run_lock::RunLock;
 use super::temporary::temporary_name;
-use super::{IoError, IoErrorKind, cleanup, temporary, token};
+use super::{IoError, IoErrorKind, cleanup, stripes, temporary, token};
 use crate::timeline;
 
 /// A directory to write to, created if it does not exist.
@@ -82,7 +82,9 @@ impl OutputDir {
     /// runs would mix their files. Rank 0 does it for all ranks. The lock is on a hidden file,
     /// `.meshloom.lock`, which exists meanwhile. A killed process leaves the file, and the next run
     /// takes it over. On a file system without locks, a file `.meshloom.claim` with the owner's
-    /// host and process takes its place; the next run takes it over only on the owner's host.
+    /// host, process and job takes its place, which the owner writes again each minute. The next
+    /// run takes it over after ten minutes without a heartbeat, and that of a killed process of the
+    /// same host at once.
     ///
     /// # Errors
     /// `IoErrorKind::InUse` if another run holds the lock and does not end within some seconds;
@@ -98,6 +100,17 @@ impl OutputDir {
         }
         // The other run had created the directory, and has removed it after a failure.
         Self::create(&self.path)?.lock_within(patience)
+    }
+
+    /// Returns the number of storage targets that a new file in the directory is spread over, on
+    /// Lustre; `None` on other file systems, and for layouts that change with the size of the file.
+    #[must_use]
+    pub fn stripes(&self) -> Option<u16> {
+        // The layout of a directory is a default that files may not have.
+        let probe = temporary_name(&self.join("meshloom"), &token());
+        let stripes = cleanup::create_file(&probe).ok().and_then(|_file| stripes::stripes(&probe));
+        cleanup::remove_file(&probe);
+        stripes
     }
 
     /// Returns the directory.

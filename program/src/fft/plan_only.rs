@@ -1,9 +1,11 @@
 //! `meshloom fft --plan-only`: a forecast of the cost of a transform on each rank, without a device
 //! or a file.
 
+use std::collections::BTreeMap;
+
 use meshloom::fft::{DirectionForecast, Forecast, Precision, Spec, TransformTuning, Values};
 use meshloom::gpu::{Profile, bytes};
-use meshloom::grid::{Cost, Grid};
+use meshloom::grid::{Cost, Grid, split};
 use serde_json::json;
 
 use super::arguments::Arguments;
@@ -39,15 +41,35 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     // Rank 0 has the largest parts; traffic is summed over the ranks.
     let largest = forecast(0)?;
     let mut all = [Cost::default(); 2];
-    for rank in 0..ranks {
+    for (rank, count) in alike(cells, grid) {
         let one = forecast(rank)?;
-        all[0] += one.forward.cost();
-        all[1] += one.inverse.cost();
+        for _ in 0..count {
+            all[0] += one.forward.cost();
+            all[1] += one.inverse.cost();
+        }
     }
     match common.json {
         true => terminal::print_object(&object(arguments, &largest, grid, all)),
         false => terminal::print(&(table(&largest, grid, ranks, all).join("\n") + "\n")),
     }
+}
+
+/// Returns a rank of each kind, and how many ranks are of its kind: those with parts of the same
+/// sizes, whose forecasts are equal.
+fn alike(cells: [u64; 3], grid: Grid) -> BTreeMap<usize, u64> {
+    // A half spectrum has an axis of its own.
+    let axes = [cells[0], cells[1], cells[2], cells[2] / 2 + 1];
+    let sizes = |n: u64, part: usize, parts: usize| {
+        let part = split(n, parts as u64, part as u64);
+        part.end - part.start
+    };
+    let (mut kinds, mut counts) = (BTreeMap::new(), BTreeMap::new());
+    for rank in 0..grid.ranks() {
+        let (at, parts) = (grid.at(rank), grid.parts());
+        let kind = [0, 1].map(|axis| axes.map(|n| sizes(n, at[axis], parts[axis])));
+        *counts.entry(*kinds.entry(kind).or_insert(rank)).or_default() += 1;
+    }
+    counts
 }
 
 /// Returns the lines of a forecast.
@@ -119,4 +141,41 @@ fn object(arguments: &Arguments, forecast: &Forecast, grid: Grid, all: [Cost; 2]
         "forward": direction(&forecast.forward, all[0]),
         "inverse": direction(&forecast.inverse, all[1]),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums over kinds against sums over ranks.
+    #[test]
+    fn ranks_of_a_kind_have_equal_costs() {
+        let tuning = TransformTuning::profile(Profile::Gpu);
+        for (cells, parts) in [
+            ([12, 10, 9], [3, 2]),
+            ([7, 16, 5], [5, 3]),
+            ([4, 4, 4], [6, 1]),
+            ([1, 30, 14], [1, 4]),
+            ([1, 1, 240], [1, 6]),
+        ] {
+            for values in [Values::Real, Values::Complex] {
+                let spec = Spec { values, ..Spec::of::<f32>(cells) };
+                let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
+                let cost = |rank: usize| {
+                    let speeds = meshloom::fft::Speeds::default();
+                    let one = Forecast::new(&spec, grid, rank, &tuning, &speeds, 64).unwrap();
+                    let numbers = |cost: Cost| [cost.device_bytes, cost.sent_bytes, cost.received_bytes, cost.messages];
+                    [numbers(one.forward.cost()), numbers(one.inverse.cost())]
+                };
+                let add = |sum: [[u64; 4]; 2], one: [[u64; 4]; 2]| {
+                    [0, 1].map(|n| [0, 1, 2, 3].map(|m| sum[n][m] + one[n][m]))
+                };
+                let each = (0..grid.ranks()).map(cost).fold(Default::default(), add);
+                let kinds = alike(cells, grid);
+                assert!(kinds.len() <= grid.ranks());
+                let kinds = kinds.into_iter().flat_map(|(rank, count)| (0..count).map(move |_| rank));
+                assert_eq!(kinds.map(cost).fold(Default::default(), add), each, "{cells:?} {parts:?} {values:?}");
+            }
+        }
+    }
 }

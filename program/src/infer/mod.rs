@@ -26,6 +26,7 @@ use crate::described::{self, check_command};
 use crate::failure::{Ended, Failure};
 use crate::fit_state::{self, Extent, State};
 use crate::phases::Phases;
+use crate::run_clock::{RunClock, Stop};
 use crate::terminal;
 use outputs::Outputs;
 pub use parameters::Arguments;
@@ -121,9 +122,15 @@ fn infer(world: &mut Rank, parameters: &RunParameters, common: &Common) -> Resul
     phases.done("start");
     let asked = Asked { all: &all, groups: &groups, problem: &problem, parameters };
     let bar = common.progress(all.rank(), parameters.iterations.into(), "inferring");
-    let fitted = asked.fit(&mut rank, &state, &bar, &mut phases);
-    let (fit, memory) = fitted.map_err(|error| overflowed(error, &problem))?;
+    let mut clock = RunClock::of_fit(parameters.options.limit);
+    let fitted = asked.fit(&mut rank, &state, &bar, (&mut phases, &mut clock));
+    let (fit, memory, stop) = fitted.map_err(|error| overflowed(error, &problem))?;
     bar.finish_and_clear();
+    if let Some(stop) = stop {
+        clock.answered();
+        let place = format_args!("iteration {} of {}", fit.history().len(), parameters.iterations);
+        return Err(stop.failure(place).into());
+    }
     phases.done("inference");
     let done = Extent { iterations: fit.history().len(), samples: fit.samples().count() };
     let wanted = Extent { iterations: parameters.iterations as usize, samples: 2 * parameters.last_pairs() };
@@ -134,7 +141,7 @@ fn infer(world: &mut Rank, parameters: &RunParameters, common: &Common) -> Resul
         None => (fit.samples().clone(), Value::Null, Vec::new()),
         Some(chains) => {
             let bar = common.progress(all.rank(), 1, "drawing");
-            let drawn = chains.draw(&mut rank, &problem.likelihood, &groups, fit.samples(), (&state, &bar))?;
+            let drawn = chains.draw(&mut rank, &problem.likelihood, &groups, fit.samples(), (&state, &bar, clock))?;
             phases.done("chains");
             drawn
         }
@@ -211,14 +218,15 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Returns the fit, and what `run.json` says of its device memory. Collective.
+    /// Returns the fit, what `run.json` says of its device memory, and the reason why the fit
+    /// stopped before its end. Collective.
     fn fit(
         &self,
         rank: &mut Rank,
         state: &State,
         bar: &ProgressBar,
-        phases: &mut Phases,
-    ) -> Result<(Fit<Rank, &Likelihood>, Value), Error> {
+        (phases, clock): (&mut Phases, &mut RunClock),
+    ) -> Result<(Fit<Rank, &Likelihood>, Value, Option<Stop>), Error> {
         let Asked { all, groups, problem, parameters } = *self;
         let start = start(rank, problem, parameters.options.seed.0)?;
         let schedule = Schedule::new(rank, &problem.likelihood, &start);
@@ -239,8 +247,11 @@ impl Asked<'_> {
         let mut fit = Fit::new(rank, &problem.likelihood, groups, &start, &options)?;
         while fit.step_with(rank, &mut progress)?.is_some() {
             state.has_moved(all)?;
+            if let Some(stop) = clock.stop(all)? {
+                return Ok((fit, memory, Some(stop)));
+            }
         }
-        Ok((fit, memory))
+        Ok((fit, memory, None))
     }
 
     /// Returns what `run.json` says of the problem, ranks and the device. Collective.

@@ -13,6 +13,7 @@ use crate::checked::{Whole, count, sigma, usage};
 use crate::common::{Common, GridParts};
 use crate::config_file::{Configured, FileOptions, defaults};
 use crate::failure::Failure;
+use crate::run_clock::LimitOptions;
 use crate::sample_groups::{SampleGroups, Shares};
 
 #[derive(Args)]
@@ -109,6 +110,9 @@ pub struct RunOptions {
     #[command(flatten)]
     #[serde(flatten)]
     chains: ChainOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub limit: LimitOptions,
     /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow, or as
     /// have the ranks of --grid
     #[arg(long, value_name = "G|auto", default_value = "auto")]
@@ -496,6 +500,7 @@ impl RunParameters {
         object["noise"] = json!(self.options.noise);
         object["samples"] = self.pairs.into();
         object["iterations"] = self.iterations.into();
+        object["time_limit"] = json!(self.options.limit.time_limit);
         let sampling = self.sampling();
         for name in ["sample_steps", "mode", "curvature"] {
             object[name] = sampling[name].clone();

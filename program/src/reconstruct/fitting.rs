@@ -19,6 +19,7 @@ use super::problem::Problem;
 use crate::common::Common;
 use crate::failure::Ended;
 use crate::fit_state::{Extent, State};
+use crate::run_clock::RunClock;
 
 /// Temperatures of the likelihood on the way to the most probable place: each half of the one
 /// before, down to 1.
@@ -111,9 +112,14 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
         }
     };
     let rank: &mut Rank = rank;
+    let mut clock = RunClock::of_fit(parameters.options.limit);
     let mut fit = Fit::new(rank, likelihood.clone(), groups, &start, &options)?;
     while fit.step_with(rank, &mut progress)?.is_some() {
         state.has_moved(groups.all())?;
+        if let Some(stop) = clock.stop(groups.all())? {
+            clock.answered();
+            return Err(stop.failure(format_args!("iteration {} of {iterations}", fit.history().len())).into());
+        }
     }
     bar.finish_and_clear();
     let done = Extent { iterations: fit.history().len(), samples: fit.samples().count() };
@@ -125,7 +131,7 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
         None => (fit.samples().clone(), Value::Null, Vec::new()),
         Some(chains) => {
             let bar = common.progress(groups.all().rank(), 1, "drawing");
-            chains.draw(rank, &likelihood, groups, fit.samples(), (state, &bar))?
+            chains.draw(rank, &likelihood, groups, fit.samples(), (state, &bar, clock))?
         }
     };
     Ok(Fitted { fit, samples, chains, warnings, likelihood, temperatures })

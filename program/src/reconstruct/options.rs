@@ -10,6 +10,7 @@ use crate::checked::Whole;
 use crate::common::Common;
 use crate::config_file::{Configured, FileOptions, defaults};
 use crate::evolution::Evolution;
+use crate::run_clock::LimitOptions;
 use crate::sample_groups::SampleGroups;
 use crate::universe::UniverseOptions;
 
@@ -62,6 +63,9 @@ pub struct Options {
     #[command(flatten)]
     #[serde(flatten)]
     pub chains: ChainOptions,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub limit: LimitOptions,
     /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow,
     /// or as have the ranks of --grid
     #[arg(long, value_name = "G|auto", default_value = "auto")]

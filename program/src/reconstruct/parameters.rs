@@ -121,6 +121,7 @@ impl Parameters {
             "density": self.density.to_string_lossy(), "truth": self.options.truth.as_ref().map(|path| path.to_string_lossy()),
             "cosmology": self.universe.name, "sample_pairs": self.pairs, "iterations": self.iterations,
             "mode": self.options.mode, "checkpoint_every": self.options.checkpoint_every,
+            "time_limit": self.options.limit.time_limit,
         })
     }
 }

@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use meshloom::Rank;
 use meshloom::comm::Op;
-use meshloom_program::interrupt::StopRequests;
 use meshloom_program::models::shallow_water::{Real, ShallowWater, ShallowWaterError};
 use serde_json::{Value, json};
 
@@ -19,7 +18,7 @@ use crate::common::{Common, Precision};
 use crate::described::{self, check_command};
 use crate::failure::{Ended, Failure};
 use crate::phases::Phases;
-use crate::resumable::asked_to_stop;
+use crate::run_clock::{Due, RunClock};
 use outputs::{Log, Outputs};
 pub use parameters::Arguments;
 use parameters::RunParameters;
@@ -49,13 +48,14 @@ fn stride(steps: u64, milliseconds: u64) -> u64 {
     if milliseconds > LONGEST { (steps / 2).max(1) } else { (2 * steps).min(STRIDE) }
 }
 
-/// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
+/// One rank's work; returns the content of `run.json`, or that a signal or the time
+/// limit has stopped the run.
 fn flow<T: Real>(rank: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
-    let stop = StopRequests::new();
+    let mut clock = RunClock::new(parameters.checkpoints, parameters.state_bytes());
     let outputs = Outputs::new(parameters);
-    let directory = outputs.states.take_directory(&rank.comm)?;
+    let directory = outputs.states.take_directory(&rank.comm, parameters.state_bytes())?;
     let found = if parameters.resume { snapshots::last_whole::<T>(&outputs, rank)? } else { None };
     let resumed = found.as_ref().map(|found| found.step);
     let (mut water, mut log) = match found {
@@ -78,9 +78,9 @@ fn flow<T: Real>(rank: &mut Rank, parameters: &RunParameters, common: &Common) -
             at_once = stride(left.min(at_once), longest[0]);
             // What is due at a step is written before the run may stop there.
             if water.steps() < event.step
-                && let Some(stopped) = stopped(&stop, &outputs, rank, &water, &log)?
+                && let Some(stopped) = look(&mut clock, &outputs, rank, &water, &log)?
             {
-                stop.answered();
+                clock.answered();
                 return Err(stopped.into());
             }
         }
@@ -92,17 +92,18 @@ fn flow<T: Real>(rank: &mut Rank, parameters: &RunParameters, common: &Common) -
             log.frames.extend(water.picture(rank)?);
         }
         if event.snapshot {
-            snapshots::write(&outputs, rank, &water, &log, &outputs.states.snapshot(event.step))?;
+            let directory = outputs.states.snapshot(event.step);
+            clock.save(|| snapshots::write(&outputs, rank, &water, &log, &directory))?;
         }
         phases.done("output");
         // After the last step, too: then all that is left to do with a checkpoint is to write the
         // results.
-        if let Some(stopped) = stopped(&stop, &outputs, rank, &water, &log)? {
-            stop.answered();
+        if let Some(stopped) = look(&mut clock, &outputs, rank, &water, &log)? {
+            clock.answered();
             return Err(stopped.into());
         }
     }
-    drop(stop);
+    drop(clock);
     bar.finish_and_clear();
     let files = outputs.seal(rank, &water, &log)?;
     phases.done("output");
@@ -117,20 +118,25 @@ fn flow<T: Real>(rank: &mut Rank, parameters: &RunParameters, common: &Common) -
     Ok(report)
 }
 
-/// Writes the state of this moment, if a signal asks any rank for an end, and says how the run goes
-/// on. Collective.
-fn stopped<T: Real>(
-    stop: &StopRequests,
+/// Writes the state of this moment if one is due, and returns the failure of a run that stops here.
+/// Collective.
+fn look<T: Real>(
+    clock: &mut RunClock,
     outputs: &Outputs,
     rank: &mut Rank,
     water: &ShallowWater<T>,
     log: &Log,
 ) -> Result<Option<Failure>, ShallowWaterError> {
-    let Some(signal) = asked_to_stop(stop, &rank.comm)? else { return Ok(None) };
-    snapshots::write(outputs, rank, water, log, &outputs.states.checkpoint())?;
-    let (step, steps) = (water.steps(), outputs.parameters.steps);
-    let message = format!("stopped by a signal after step {step} of {steps}; --resume goes on there");
-    Ok(Some(Failure::Stopped { signal, message }))
+    let due = clock.look(&rank.comm)?;
+    if due == Due::Nothing {
+        return Ok(None);
+    }
+    let comm = rank.comm.clone();
+    clock.save(|| {
+        outputs.states.replace_checkpoint(&comm, |directory| snapshots::write(outputs, rank, water, log, directory))
+    })?;
+    let Due::Stop(stop) = due else { return Ok(None) };
+    Ok(Some(stop.failure(format_args!("step {} of {}", water.steps(), outputs.parameters.steps))))
 }
 
 /// Returns the content of `run.json` without the seconds of phases. Collective.
@@ -153,6 +159,7 @@ fn report<T: Real>(
         "cells": config.cells, "steps": water.steps(), "time_step": config.time_step(),
         "hours": water.seconds() / 3600.0, "compatible": config.compatible, "precision": parameters.precision,
         "resumed_from_step": resumed,
+        "checkpoint_every": parameters.checkpoints.checkpoint_every, "time_limit": parameters.checkpoints.limit.time_limit,
         "device": described::device(rank),
         "ranks": rank.comm.size(), "grid": water.grid().to_string(),
         "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Common, Precision};
 use crate::failure::Failure;
+use crate::run_clock::CheckpointOptions;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -35,6 +36,8 @@ pub struct Arguments {
     /// other snapshots than before
     #[arg(long)]
     resume: bool,
+    #[command(flatten)]
+    checkpoints: CheckpointOptions,
     /// Repeat two mistakes of mpi4jax's example, to compare with it
     #[arg(long)]
     compatible: bool,
@@ -53,6 +56,7 @@ pub struct RunParameters {
     pub every: u64,
     pub snapshots: u64,
     pub resume: bool,
+    pub checkpoints: CheckpointOptions,
     pub precision: Precision,
 }
 
@@ -160,7 +164,14 @@ impl RunParameters {
             ));
         }
         let (out, resume, precision) = (arguments.out.clone(), arguments.resume, arguments.precision);
-        Ok(RunParameters { out, config, steps, every, snapshots, resume, precision })
+        let checkpoints = arguments.checkpoints;
+        Ok(RunParameters { out, config, steps, every, snapshots, resume, checkpoints, precision })
+    }
+
+    /// Returns the bytes of a state: nine numbers of each cell.
+    pub fn state_bytes(&self) -> u64 {
+        let bytes = if self.precision == Precision::F64 { 8 } else { 4 };
+        self.config.cells.iter().product::<u64>().saturating_mul(9 * bytes)
     }
 
     /// When something is written.

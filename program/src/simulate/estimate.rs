@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::memory::Forecast;
 use super::options::Arguments;
+use super::options::Velocities;
 use super::parameters::RunParameters;
 use crate::failure::Failure;
 use crate::terminal;
@@ -19,12 +20,17 @@ pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Fail
     let config = parameters.config(common.grid);
     let whole = Forecast::new(parameters, &config, ranks).map_err(Error::from)?;
     let Forecast { run, cone, groups } = &whole;
+    let files = FileForecast::new(parameters, &whole, ranks, speeds.seconds(&run.stepping));
     if common.json {
         let mut said = object(run, ranks, &speeds);
         said["warnings"] = parameters.warnings.clone().into();
         said["memory"]["groups"] = (*groups).into();
         said["memory"]["with_light_cone"] = cone.map(|_| whole.run_memory()).into();
         said["light_cone"] = cone.map(|cone| cone_object(&cone, &speeds)).into();
+        said["files"] = json!({
+            "seconds": files.seconds(arguments.file_speed), "bytes": files.written, "disk": files.disk,
+            "checkpoint": files.checkpoint, "checkpoints": files.checkpoints,
+        });
         return terminal::print_object(&said);
     }
     let mut lines = table(run, ranks, &speeds);
@@ -32,9 +38,62 @@ pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Fail
     lines.extend(
         groups.map(|groups| format!("groups: memory {}, after the steps and in place of theirs", bytes(groups))),
     );
+    lines.push(format!(
+        "files: {} written, {} checkpoint(s) of {} among them, at most {} on disk (two checkpoints while one is \
+         replaced), {:.4} seconds at {} GB/s for all ranks",
+        bytes(files.written),
+        files.checkpoints,
+        bytes(files.checkpoint),
+        bytes(files.disk),
+        files.seconds(arguments.file_speed),
+        arguments.file_speed
+    ));
     lines.extend(parameters.warnings.iter().map(|said| format!("warning: {said}")));
-    lines.push("seconds without compiling kernels, files, groups and spectra".into());
+    lines.push("seconds without compiling kernels, groups and spectra".into());
     terminal::print(&(lines.join("\n") + "\n"))
+}
+
+/// Forecast of the files of a run: arrays of particles and cells, the rest is small.
+struct FileForecast {
+    /// Bytes written in the whole run, checkpoints included.
+    written: u64,
+    /// Maximum bytes on disk.
+    disk: u64,
+    /// Bytes of a checkpoint.
+    checkpoint: u64,
+    checkpoints: u64,
+}
+
+impl FileForecast {
+    /// Forecasts the files of a run whose steps take `seconds`.
+    fn new(parameters: &RunParameters, forecast: &Forecast, ranks: usize, seconds: f64) -> Self {
+        let options = &parameters.options;
+        let particles = (options.particles as u64).saturating_pow(3);
+        let hdf5 = if options.hdf5.is_some() { 32 } else { 0 };
+        // A snapshot has the state, too: momenta are its velocities, unless these are peculiar.
+        let momenta = if options.velocities == Velocities::Peculiar { 12 } else { 0 };
+        let snapshots = options.snapshots.len() as u64 * particles * (36 + momenta + hdf5);
+        let cells = if options.save_density { 4 * (options.mesh.unwrap_or_default() as u64).pow(3) } else { 0 };
+        let crossed = 36 * forecast.cone.map_or(0, |cone| cone.particles);
+        let end = particles * (24 + hdf5) + cells + crossed;
+        let checkpoint = parameters.state_bytes() + crossed;
+        let every = options.checkpoints.checkpoint_every;
+        // Several ranks, and runs with a limit, write one before the files of the end.
+        let is_kept = options.snapshots.contains(&options.evolution.a_end);
+        let last = u64::from((ranks > 1 || options.checkpoints.limit.time_limit.is_some()) && !is_kept);
+        let checkpoints = every.map_or(0, |every| (seconds / every.seconds() as f64) as u64) + last;
+        FileForecast {
+            written: snapshots + end + checkpoints * checkpoint,
+            disk: snapshots + (end + checkpoints.min(1) * checkpoint).max(checkpoints.min(2) * checkpoint),
+            checkpoint,
+            checkpoints,
+        }
+    }
+
+    /// Returns the seconds that they take at a speed in GB/s.
+    fn seconds(&self, speed: f64) -> f64 {
+        self.written as f64 / (speed * 1e9)
+    }
 }
 
 fn table(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Vec<String> {

@@ -18,7 +18,6 @@ use meshloom::host_memory;
 use meshloom::io::{NpyFile, Sealed};
 use meshloom::pm::{Config, LightCone, Noise, Quantity, Reached, Simulation};
 use meshloom::{Error, Rank};
-use meshloom_program::interrupt::StopRequests;
 use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
@@ -27,7 +26,7 @@ use crate::config_file;
 use crate::described::{self, check_command};
 use crate::failure::{Ended, Failure};
 use crate::phases::Phases;
-use crate::resumable::asked_to_stop;
+use crate::run_clock::{Due, RunClock, Stop};
 use crate::terminal;
 use halos::Halos;
 use memory::Forecast;
@@ -62,21 +61,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     common.print(report)
 }
 
-/// Returns the failure of a run that a signal has stopped; its state is on disk.
-fn stopped(signal: u8, simulation: &Simulation, Reached { a, step, .. }: Reached) -> Failure {
-    let message =
-        format!("stopped by a signal after step {step} of {} (a = {a}); --resume goes on there", simulation.steps());
-    Failure::Stopped { signal, message }
+/// Returns the failure of a run that stops; its state is on disk.
+fn stopped(stop: Stop, simulation: &Simulation, Reached { a, step, .. }: Reached) -> Failure {
+    stop.failure(format_args!("step {step} of {} (a = {a})", simulation.steps()))
 }
 
-/// One rank's work; returns the content of `run.json`, or that a signal has stopped the run.
+/// One rank's work; returns the content of `run.json`, or that a signal or the time limit has
+/// stopped the run.
 fn simulate(rank: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
-    let stop = StopRequests::new();
+    let mut clock = RunClock::new(parameters.options.checkpoints, parameters.state_bytes());
     let config = parameters.config(common.grid);
     Forecast::new(parameters, &config, rank.comm.size())?.check(rank)?;
-    let directory = outputs::states(&parameters.out).take_directory(&rank.comm)?;
+    let directory = outputs::states(&parameters.out).take_directory(&rank.comm, parameters.state_bytes())?;
     let noise =
         parameters.options.white_noise.as_ref().map(|path| rank.comm.together(|| white_noise(rank, &config, path)));
     let noise = noise.transpose()?;
@@ -98,24 +96,34 @@ fn simulate(rank: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
             rank.recorder.wait()?;
             phases.done("steps");
             let moment = (reached, resumed == Some(reached.step));
-            snapshots::write(&outputs, rank, simulation, light_cone.as_ref(), moment)?;
+            clock.save(|| snapshots::write(&outputs, rank, simulation, light_cone.as_ref(), moment))?;
             phases.done("output");
         }
-        if let Some(signal) = asked_to_stop(&stop, &rank.comm)? {
-            let state = simulation.phase_space(rank)?;
-            snapshots::write_checkpoint(&outputs, rank, simulation, &state, light_cone.as_ref(), reached)?;
-            return Err(stopped(signal, simulation, reached).into());
+        if clock.is_timed() {
+            rank.recorder.wait()?;
         }
-        Ok(())
+        let due = clock.look(&rank.comm)?;
+        if due != Due::Nothing {
+            phases.done("steps");
+            clock.save(|| {
+                let state = simulation.phase_space(rank)?;
+                snapshots::write_checkpoint(&outputs, rank, simulation, &state, light_cone.as_ref(), reached)
+            })?;
+            phases.done("output");
+        }
+        match due {
+            Due::Stop(stop) => Err(stopped(stop, simulation, reached).into()),
+            _ => Ok(()),
+        }
     });
     bar.finish_and_clear();
     let ended = ended.and_then(|()| {
         phases.done("steps");
-        finish(rank, &outputs, &mut simulation, light_cone.as_ref(), &stop, (phases, resumed))
+        finish(rank, &outputs, &mut simulation, light_cone.as_ref(), &mut clock, (phases, resumed))
     });
     // All is there that a request could save.
     if let Ok(_) | Err(Ended::Together(_)) = ended {
-        stop.answered();
+        clock.answered();
     }
     drop(directory);
     ended
@@ -128,12 +136,12 @@ fn finish(
     outputs: &Outputs,
     simulation: &mut Simulation,
     light_cone: Option<&LightCone>,
-    stop: &StopRequests,
+    clock: &mut RunClock,
     (phases, resumed): (Phases, Option<usize>),
 ) -> Result<Value, Ended> {
     let state = simulation.phase_space(rank)?;
     let end = Reached { a: simulation.scale_factor(), step: simulation.steps(), snapshot: false };
-    let others = rank.comm.size() > 1;
+    let beforehand = rank.comm.size() > 1 || clock.is_limited();
     // What the run is resumed from may be of this moment already.
     let kept = resumed == Some(end.step) || outputs.epochs().any(|a| a == end.a);
     let keep = |(rank, simulation): &mut (&mut Rank, &mut Simulation)| {
@@ -143,13 +151,13 @@ fn finish(
         snapshots::write_checkpoint(outputs, rank, simulation, &state, light_cone, end)
     };
     let write = |(rank, simulation): &mut (&mut Rank, &mut Simulation)| {
-        let check = |rank: &Rank, simulation: &Simulation| match asked_to_stop(stop, &rank.comm)? {
-            Some(signal) => Err(stopped(signal, simulation, end).into()),
+        let check = |rank: &Rank, simulation: &Simulation| match clock.stop(&rank.comm)? {
+            Some(stop) => Err(stopped(stop, simulation, end).into()),
             None => Ok(()),
         };
         write_results(rank, outputs, simulation, light_cone, check, (phases, resumed))
     };
-    let report = snapshots::keeping(&mut (&mut *rank, simulation), others, keep, write)?;
+    let report = snapshots::keeping(&mut (&mut *rank, simulation), beforehand, keep, write)?;
     if rank.comm.rank() == 0 {
         outputs.states.remove_checkpoint();
     }
@@ -163,7 +171,7 @@ fn write_results(
     outputs: &Outputs,
     simulation: &mut Simulation,
     light_cone: Option<&LightCone>,
-    check: impl Fn(&Rank, &Simulation) -> Result<(), Ended>,
+    mut check: impl FnMut(&Rank, &Simulation) -> Result<(), Ended>,
     (mut phases, resumed): (Phases, Option<usize>),
 ) -> Result<Value, Ended> {
     let (parameters, comm) = (outputs.parameters, rank.comm.clone());
@@ -249,6 +257,8 @@ fn report(rank: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<Val
         "particles": config.particles, "mesh": config.mesh, "box": config.box_size,
         "cosmology_name": parameters.universe.name, "cosmology": parameters.universe.object(), "seed": config.seed,
         "velocities": parameters.options.velocities.object(), "halos": Value::Null, "light_cone": Value::Null, "hdf5": parameters.options.hdf5,
+        "checkpoint_every": parameters.options.checkpoints.checkpoint_every,
+        "time_limit": parameters.options.checkpoints.limit.time_limit,
         "device": described::device(rank),
         "devices": devices(rank)?, "ranks": rank.comm.size(), "grid": simulation.grid().to_string(),
         "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },

@@ -10,7 +10,8 @@ use crate::common::Common;
 use crate::config_file::{Configured, FileOptions, defaults};
 use crate::evolution::Evolution;
 use crate::failure::Failure;
-use crate::speeds::SpeedOptions;
+use crate::run_clock::CheckpointOptions;
+use crate::speeds::{SpeedOptions, positive};
 use crate::universe::UniverseOptions;
 
 #[derive(Args)]
@@ -28,6 +29,9 @@ pub struct Arguments {
     pub configured: Configured<RunOptions>,
     #[command(flatten)]
     pub speeds: SpeedOptions,
+    /// Speed of the file system for all ranks together, in GB/s
+    #[arg(long, value_name = "GB/s", value_parser = positive, default_value_t = 2.0, requires = "estimate")]
+    pub file_speed: f64,
     #[command(flatten)]
     pub common: Common,
 }
@@ -77,6 +81,9 @@ pub struct RunOptions {
     /// none
     #[arg(long, value_name = "true|false", num_args = 0..=1, action = ArgAction::Set, default_missing_value = "true", default_value_t = false, hide_default_value = true, hide_possible_values = true)]
     pub resume: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub checkpoints: CheckpointOptions,
     /// Groups by friends of friends: linking length in mean separations; 0 for no groups [default:
     /// 0.2]
     #[arg(long, value_name = "B", allow_negative_numbers = true)]

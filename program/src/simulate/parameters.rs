@@ -197,6 +197,12 @@ impl RunParameters {
         }
     }
 
+    /// Returns the bytes of a checkpoint without what has crossed the light cone: displacements and
+    /// momenta.
+    pub fn state_bytes(&self) -> u64 {
+        24 * (self.options.particles as u64).saturating_pow(3)
+    }
+
     /// Returns all that decides the result, by contents and not by names of files: runs with equal
     /// objects give the same bits. `noise` is the fingerprint of the white noise, where it comes
     /// from a file.

@@ -122,7 +122,7 @@ fn write_whole(
     Ok(())
 }
 
-/// Writes the `state` of a run that is stopped, or that may fail in what follows. Collective.
+/// Writes the `state` of a run between snapshots, in place of the last checkpoint. Collective.
 pub fn write_checkpoint(
     outputs: &Outputs,
     rank: &mut Rank,
@@ -132,12 +132,14 @@ pub fn write_checkpoint(
     reached: Reached,
 ) -> Result<(), Error> {
     let crossed = light_cone.map(|light_cone| light_cone.particles(rank)).transpose()?;
-    let directory = outputs.states.checkpoint();
-    let place = StatePlace { outputs, directory: &directory, reached, halos: None, crossed: crossed.as_ref() };
-    let made = outputs.states.make(&rank.comm, &directory)?;
-    place.write(rank, simulation, state, |_, _, _| Ok(()))?;
-    drop(made);
-    Ok(())
+    let comm = rank.comm.clone();
+    outputs.states.replace_checkpoint(&comm, |directory| {
+        let place = StatePlace { outputs, directory, reached, halos: None, crossed: crossed.as_ref() };
+        let made = outputs.states.make(&comm, directory)?;
+        place.write(rank, simulation, state, |_, _, _| Ok(()))?;
+        drop(made);
+        Ok(())
+    })
 }
 
 /// Does `work` that comes after the steps such that they are not lost where it fails: `keep` writes

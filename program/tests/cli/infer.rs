@@ -221,6 +221,22 @@ fn draws_of_chains_are_results_in_place_of_samples() {
     let names = ["mean.npy", "std.npy", "samples.npy", "power_spectrum.csv", "parameters.csv"];
     let bytes = |out: &str| names.map(|name| fs::read(scratch.join(out).join(name)).unwrap());
     assert!(bytes("one") == bytes("two"), "draws differ between one rank and two groups");
+    // A limit stops the fit after an iteration, and a signal the chains after a draw.
+    let stopped = |more: &str| call(&data, &scratch.word("stopped"), &format!("{words} --resume {more}"));
+    let outcome = stopped("--time-limit 1").run();
+    outcome.is_error("limit", 143, &["stopped by the time limit after iteration", "of 3; --resume goes on there"]);
+    #[cfg(unix)]
+    {
+        let mut run = stopped("").start();
+        run.until("chains", |_| scratch.join("stopped/state/chains.npz").exists());
+        crate::cli::signal(run.pid(), "TERM");
+        let outcome = run.wait(std::time::Duration::from_secs(60));
+        if outcome.status.code() == Some(143) && !outcome.stderr.contains("interrupted") {
+            outcome.is_error("signal", 143, &["stopped by a signal after draw", "of 100", "--resume goes on there"]);
+            println!("{}", outcome.stderr);
+        }
+    }
+    assert!(stopped("").run().status.success() && bytes("one") == bytes("stopped"), "draws differ after stops");
     let [mean, std] = ["mean.npy", "std.npy"].map(|name| read(&scratch.join("one").join(name), &[48]));
     let draws = read(&scratch.join("one/samples.npy"), &[40, 48]);
     for cell in 0..48 {

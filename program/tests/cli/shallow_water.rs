@@ -158,6 +158,25 @@ fn a_run_that_is_asked_to_stop_goes_on_later() {
     assert!(content(&out) == content(&whole), "resumed after step {step}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_run_stops_before_its_time_limit_and_goes_on_later() {
+    let scratch = Scratch::new();
+    let words = ["--cells", "64x32", "--steps", "3000", "--every", "1000"];
+    let (whole, out) = (scratch.join("whole"), scratch.join("out"));
+    call(&whole, &words).succeeds();
+    for seconds in 1.. {
+        let limit = seconds.to_string();
+        let outcome = call(&out, &words).words(&["--resume", "--checkpoint-every", "1", "--time-limit", &limit]).run();
+        if outcome.status.success() {
+            break;
+        }
+        outcome.is_error("limit", 143, &["stopped by the time limit after step", "of 3000; --resume goes on there"]);
+        assert!(out.join("checkpoint/snapshot.json").is_file());
+    }
+    assert!(content(&out) == content(&whole));
+}
+
 /// Same with the last steps in flight: their results are not lost.
 #[cfg(unix)]
 #[test]

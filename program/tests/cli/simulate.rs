@@ -337,6 +337,57 @@ fn a_run_that_is_stopped_says_where_and_a_second_signal_ends_it() {
     }
 }
 
+#[test]
+fn a_run_stops_before_its_time_limit() {
+    for (ranks, words, slurm) in [(2, &["--time-limit", "1s"][..], ""), (1, &[], "1")] {
+        let scratch = Scratch::new();
+        let out = scratch.join("out");
+        // A job whose end is one second away is over for a run that has yet to compile kernels.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let end = if slurm.is_empty() { String::new() } else { (now.as_secs() + 2).to_string() };
+        let run = long(&out).words(words).on(Ranks::Threads(ranks)).env("SLURM_JOB_END_TIME", &end).start();
+        let outcome = run.wait(Duration::from_secs(60));
+        outcome.is_error(
+            "limit",
+            143,
+            &["stopped by the time limit after step", "of 100000", "--resume goes on there"],
+        );
+        assert!(out.join("checkpoint/snapshot.json").is_file(), "{:?}", files(&out));
+    }
+    let scratch = Scratch::new();
+    for wrong in ["0", "soon", "30min2h", "-1"] {
+        let outcome = Call::simulate(&scratch.join("out"), &[&format!("--time-limit={wrong}")]).run();
+        outcome.is_error(wrong, 2, &["--time-limit"]);
+    }
+}
+
+/// A run resumes from its last checkpoint, also if it was killed while that got its name.
+#[test]
+fn a_killed_run_goes_on_from_a_checkpoint_by_time() {
+    let scratch = Scratch::new();
+    let (out, other) = (scratch.join("out"), scratch.join("other"));
+    let words = ["--steps", "800", "--checkpoint-every", "1"];
+    Call::simulate(&other, &words).succeeds();
+    assert!(!other.join("checkpoint").exists() && json(&other.join("run.json"))["checkpoint_every"] == "1s");
+    let [checkpoint, next] = ["checkpoint", "checkpoint.next"].map(|name| out.join(name));
+    let mut run = Call::simulate(&out, &words).on(Ranks::Threads(2)).start();
+    run.until("a checkpoint", |_| checkpoint.join("snapshot.json").is_file() || out.join("run.json").exists());
+    signal(run.pid(), "KILL");
+    run.wait(Duration::from_secs(10));
+    if out.join("run.json").exists() {
+        println!("skipped: the run ended within a second");
+        return;
+    }
+    // As if it had been killed between two renames: one file has moved, the description has not.
+    let _ = fs::remove_dir_all(&next);
+    fs::rename(&checkpoint, &next).unwrap();
+    fs::create_dir(&checkpoint).unwrap();
+    fs::rename(next.join("velocities.npy"), checkpoint.join("velocities.npy")).unwrap();
+    Call::simulate(&out, &[&words[..], &["--resume"]].concat()).succeeds();
+    assert!(json(&out.join("run.json"))["resumed_from_step"].as_u64() > Some(0));
+    alike("killed", &whole(&out), &whole(&other));
+}
+
 /// Its files at the end, too.
 #[test]
 fn a_run_that_is_stopped_after_its_steps_loses_none() {
@@ -1249,6 +1300,16 @@ fn an_estimate_needs_neither_device_nor_directory() {
     assert_eq!(object["memory"]["particles"], 6 * 4 * 512u64.pow(3) / 8);
     assert!(object["memory"]["groups"].as_u64() > Some(60 * 512u64.pow(3) / 8) && text.contains("groups: memory"));
     assert!(object["steps"]["bytes"]["sent"].as_u64() > Some(0) && object["steps"]["seconds"].as_f64() > Some(0.0));
+    // Eight ranks write a checkpoint before the files of the end, and every hour of the steps.
+    let state = 24 * 512u64.pow(3);
+    assert_eq!((&object["files"]["bytes"], &object["files"]["disk"]), (&(2 * state).into(), &(2 * state).into()));
+    let more = ["--json", "--checkpoint-every", "1s", "--steps", "10000", "--snapshots", "0.5,1", "--file-speed", "4"];
+    let more: Value = serde_json::from_str(&Call::new(&words).words(&more).succeeds().stdout).unwrap();
+    let number = |name: &str| more["files"][name].as_f64().unwrap();
+    assert_eq!(number("checkpoints"), more["steps"]["seconds"].as_f64().unwrap().floor());
+    assert_eq!(number("bytes"), (3.0 + 1.0 + number("checkpoints")) * state as f64);
+    assert_eq!(number("disk"), (3.0 + 2.0) * state as f64, "two checkpoints beside the snapshots");
+    assert_eq!(number("seconds"), number("bytes") / 4e9);
     Call::new(&words).words(&["--grid", "3x3"]).run().is_error("grid", 2, &["3x3"]);
     let scratch = Scratch::new();
     Call::simulate(&scratch.join("out"), &["--link-speed", "5"]).run().is_error(

@@ -378,6 +378,14 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         Ok(Some(SamplerStep { draw, is_warmup }))
     }
 
+    /// Saves the state of this moment, if the options name a directory. Collective over all groups.
+    ///
+    /// # Errors
+    /// - Errors of the ranks and files.
+    pub fn save_state(&self, space: &mut S) -> Result<(), InferenceError> {
+        self.state.as_ref().map_or(Ok(()), |state| self.save(space, state))
+    }
+
     /// Makes all draws that are left, and returns those that are kept. Collective over all groups.
     ///
     /// # Errors

@@ -35,6 +35,8 @@ pub use error::SortError;
 pub use order::{morton_order, order};
 pub use route::Route;
 pub(crate) use shares::{Shares, Summary, route_to};
+#[cfg(test)]
+pub(crate) use splitters::Splitters;
 
 use crate::gpu::KernelSource;
 

@@ -7,11 +7,17 @@
 //! boundary, the sums narrow the interval that holds the key of the last element before the
 //! boundary, and after at most eight rounds that key is known. Its equals are then dealt out by
 //! rank. Exact for any input: the cut does not depend on how keys are distributed.
+//!
+//! More than 16 ranks take fewer candidates and more rounds: a round takes 32 KiB, or 64 bytes a
+//! rank beyond 512 ranks. With c candidates a boundary takes 64 / log2 c rounds, so that few
+//! candidates need the fewest bytes, and many the fewest rounds.
 
 use crate::grid::split;
 
-/// Candidates per boundary and round.
-const CANDIDATES: u64 = 256;
+/// Most and fewest candidates of a boundary in a round.
+const CANDIDATES: [u64; 2] = [8, 256];
+/// Candidates of all boundaries in a round, unless these have the fewest.
+const ROUND: u64 = 1 << 12;
 
 /// One boundary: the sought key lies in `low..=high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +33,9 @@ impl Interval {
         self.low == self.high
     }
 
-    /// Candidate `j`: they ascend from `low` in steps that differ by at most one.
-    fn candidate(&self, j: u64) -> u64 {
-        self.low + (u128::from(self.high - self.low) * u128::from(j) / u128::from(CANDIDATES)) as u64
+    /// Candidate `j` of 2^`bits`: they ascend from `low` in steps that differ by at most one.
+    fn candidate(&self, j: u64, bits: u32) -> u64 {
+        self.low + ((u128::from(self.high - self.low) * u128::from(j)) >> bits) as u64
     }
 }
 
@@ -42,6 +48,8 @@ impl Interval {
 #[derive(Clone, Debug)]
 pub struct Splitters {
     intervals: Vec<Interval>,
+    /// Logarithm to base 2 of the candidates of a boundary in a round.
+    each_bits: u32,
 }
 
 /// Keys at the boundaries: for each boundary, how many of a rank's keys are less than its key, and
@@ -63,7 +71,8 @@ impl Splitters {
             // No element comes before such a boundary: any key is right.
             Interval { target, low: 0, high: if target == 0 { 0 } else { high } }
         };
-        Splitters { intervals: (1..ranks).map(interval).collect() }
+        let each_bits = (ROUND / ranks).clamp(CANDIDATES[0], CANDIDATES[1]).ilog2();
+        Splitters { intervals: (1..ranks).map(interval).collect(), each_bits }
     }
 
     /// Returns `true` if all keys are known.
@@ -75,17 +84,18 @@ impl Splitters {
     /// other.
     pub fn candidates(&self) -> Vec<u64> {
         let sought = self.intervals.iter().filter(|interval| !interval.is_found());
-        sought.flat_map(|interval| (0..CANDIDATES).map(|j| interval.candidate(j))).collect()
+        sought.flat_map(|interval| (0..1 << self.each_bits).map(|j| interval.candidate(j, self.each_bits))).collect()
     }
 
     /// Narrows the intervals by how many keys of all ranks are at most each candidate.
     pub fn narrow(&mut self, sums: &[u64]) {
+        let (bits, each) = (self.each_bits, 1 << self.each_bits);
         let sought = self.intervals.iter_mut().filter(|interval| !interval.is_found());
-        for (interval, sums) in sought.zip(sums.chunks_exact(CANDIDATES as usize)) {
+        for (interval, sums) in sought.zip(sums.chunks_exact(each as usize)) {
             let first = sums.partition_point(|&sum| sum < interval.target) as u64;
-            let before = interval.candidate(first.saturating_sub(1));
-            if first < CANDIDATES {
-                interval.high = interval.candidate(first);
+            let before = interval.candidate(first.saturating_sub(1), bits);
+            if first < each {
+                interval.high = interval.candidate(first, bits);
             }
             if first > 0 {
                 interval.low = before + 1;
