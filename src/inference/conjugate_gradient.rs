@@ -119,10 +119,15 @@ pub trait Precondition<S: VectorSpace> {
 /// the residual `r`. The rules measure the same, and a residual that has reached its target is
 /// computed from `x` before the iterations end.
 ///
-/// Each iteration applies `M` once and blocks twice; each twentieth applies it twice, to compute
-/// the residual from `x`. Where the energy rises, the search restarts from the residual of `x`, as
-/// long as it makes progress. Where the first direction has negative curvature, `x` is `gamma /
-/// |curvature| j`, which goes downhill; later iterations keep the `x` before.
+/// Each iteration applies `M` once; each twentieth applies it twice, to compute the residual from
+/// `x`. Where the energy rises, the search restarts from the residual of `x`, as long as it makes
+/// progress. Where the first direction has negative curvature, `x` is `gamma / |curvature| j`,
+/// which goes downhill; later iterations keep the `x` before.
+///
+/// The host blocks twice in an iteration. Where the space has [`VectorSpace::step_scalars`] and
+/// products do not block, iterations after the first are recorded ahead, with the same bits: the
+/// host blocks once in up to four, and once in each if the preconditioner blocks. Products that it
+/// has recorded behind the end change nothing, and do not count as applications.
 ///
 /// # Errors
 /// - [`InferenceError::NotFinite`] if a product is not finite.
@@ -142,16 +147,17 @@ pub fn conjugate_gradient<S: VectorSpace>(
     let mut applications = u64::from(started);
     let mut error_ratio = if gamma > 0.0 { f64::INFINITY } else { 0.0 };
     let mut z = preconditioner.map(|_| space.like(j)).transpose()?;
-    let mut waits = 0;
+    // Whether the host takes part in products, and in the preconditioner.
+    let (mut metric_waits, mut preconditioner_waits) = (false, false);
     if let (Some(preconditioner), Some(z), true) = (preconditioner, &mut z, gamma > 0.0) {
         let before = space.waits();
         preconditioner.apply(space, &r, z)?;
-        waits += space.waits() - before;
+        preconditioner_waits = space.waits() > before;
         gamma = space.dot(&r, z)?;
     }
     let (d, q) = (space.copy(z.as_ref().unwrap_or(&r))?, space.like(j)?);
     let mut vectors = CgVectors { j, x, r, d, q, z };
-    let mut ahead = None;
+    let mut ahead: Option<Box<dyn StepScalars<S, S::Vector>>> = None;
     let (mut iterations, mut stop) = (0, CgStop::Residual);
     // The energy at the last restart.
     let mut restarted = f64::INFINITY;
@@ -159,7 +165,8 @@ pub fn conjugate_gradient<S: VectorSpace>(
         let mut sums = None;
         if let Some(scalars) = &mut ahead {
             let first = iterations;
-            let mut run = RunAhead { scalars, metric, preconditioner, rules: &rules };
+            let most = if preconditioner_waits { 1 } else { scalars.ahead() };
+            let mut run = RunAhead { scalars, metric, preconditioner, rules: &rules, most };
             let end = run.steps(space, &mut vectors, first, [gamma, energy])?;
             (iterations, gamma, energy) = (end.step, end.gamma, end.energy);
             applications += iterations - first + iterations / RESET - first / RESET;
@@ -177,7 +184,7 @@ pub fn conjugate_gradient<S: VectorSpace>(
             iterations += 1;
             let before = space.waits();
             metric(space, d, q)?;
-            waits += space.waits() - before;
+            metric_waits |= space.waits() > before;
             applications += 1;
             let curvature = space.dot(d, q)?;
             if curvature <= 0.0 {
@@ -237,7 +244,7 @@ pub fn conjugate_gradient<S: VectorSpace>(
         let conjugate = if is_rising { 0.0 } else { now.gamma / gamma };
         space.axpby(1.0, z.as_ref().unwrap_or(r), conjugate, d)?;
         gamma = now.gamma;
-        if iterations == 1 && waits == 0 {
+        if iterations == 1 && !metric_waits {
             ahead = space.step_scalars(&vectors, rules.sums_magnitudes())?;
         }
     }
@@ -250,6 +257,8 @@ struct RunAhead<'a, 'm, S: VectorSpace> {
     metric: &'a mut Metric<'m, S>,
     preconditioner: Option<&'a dyn Precondition<S>>,
     rules: &'a Rules,
+    /// Iterations from one look to the next at most.
+    most: u64,
 }
 
 impl<S: VectorSpace> RunAhead<'_, '_, S> {
@@ -265,16 +274,18 @@ impl<S: VectorSpace> RunAhead<'_, '_, S> {
         // Few iterations waste few: the first looks come early.
         let (mut step, mut until_look) = (first, 1);
         loop {
-            for _ in 0..until_look.min(self.rules.maxiter.saturating_sub(step)).max(1) {
+            for place in 0..until_look.min(self.rules.maxiter.saturating_sub(step)).max(1) {
+                if place > 0 {
+                    // The device works on it while the next one is recorded.
+                    space.submit()?;
+                }
                 step += 1;
                 self.step(space, vectors, step)?;
-                // The device works on it while the next one is recorded.
-                space.submit()?;
             }
             if let Some(end) = self.scalars.look(space, vectors)? {
                 return Ok(end);
             }
-            until_look = (2 * until_look).min(self.scalars.ahead());
+            until_look = (2 * until_look).min(self.most);
         }
     }
 

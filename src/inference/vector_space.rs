@@ -188,8 +188,8 @@ pub trait VectorSpace {
         0
     }
 
-    /// Creates scalars of conjugate gradients that never wait for the host; `None`, as by default,
-    /// if it must take part. `has_norm` tells whether the sum of magnitudes of the residual is one
+    /// Creates scalars of conjugate gradients that do not wait for the host; `None`, as by default,
+    /// if the host must take part. `has_norm` tells whether the sum of magnitudes of the residual is one
     /// of the sums.
     fn step_scalars(
         &mut self,

@@ -118,6 +118,10 @@ fn steps_that_never_wait_have_the_bits_of_the_host() {
         let options = Options { profile: Some(profile), ..meshloom_sanitizer::options().unwrap() };
         ranks_with([1, 1], &options, |rank| {
             for (number, (system, rules, wanted)) in cases.iter().enumerate() {
+                let is_short = rules.maxiter == Some(23) || system.overflows.is_some() || system.is_zero;
+                if options.observer.is_some() && !is_short {
+                    continue;
+                }
                 for is_preconditioned in [false, true] {
                     let system = System { is_preconditioned, ..*system };
                     let (host, waits) = solve(rank, system, rules, true)?;
@@ -244,7 +248,7 @@ fn a_step_takes_seven_dispatches_beside_its_product() {
             let options = Options { profile: Some(profile), ..meshloom_sanitizer::options().unwrap() };
             ranks_with([1, 1], &options, |rank| {
                 let [diagonal, j] = [vector(rank, |at| 1.0 + at as f64)?, vector(rank, |at| white_noise(3, at))?];
-                let preconditioner = Scale(vector(rank, |at| 1.0 / (3.0 + at as f64))?);
+                let preconditioner = Scale(vector(rank, |at| (1.0 + at as f64).powf(-0.3))?);
                 let mut counts = Vec::new();
                 // None is a multiple of 20, so that products are as many as steps.
                 for steps in [8, 16] {
