@@ -129,8 +129,14 @@ fn quotient(a: Double, b: Double) -> Double {
 
 /// Returns `true` if a < b.
 fn is_less(a: Double, b: Double) -> bool {
-    let apart = sum(a, opposite(b));
-    return apart.sign == 1u && (apart.low | apart.high) != 0u;
+    let zeros = vec2<bool>((a.low | a.high) == 0u, (b.low | b.high) == 0u);
+    if zeros.x { return !zeros.y && b.sign == 0u; }
+    if zeros.y || a.sign != b.sign { return a.sign == 1u; }
+    if a.exponent != b.exponent { return (a.exponent < b.exponent) == (a.sign == 0u); }
+    let x = vec2<u32>(a.low, a.high);
+    let y = vec2<u32>(b.low, b.high);
+    if a.sign == 1u { return is_shorter(y, x); }
+    return is_shorter(x, y);
 }
 
 /// Returns the bits of the f32 next to `a`; 0 if it is not a normal one.

@@ -293,7 +293,7 @@ impl<S: VectorSpace> RunAhead<'_, '_, S> {
     fn step(&mut self, space: &mut S, vectors: &mut CgVectors<'_, S::Vector>, step: u64) -> Result<(), InferenceError> {
         (self.metric)(space, &vectors.d, &mut vectors.q)?;
         self.scalars.length(space, step, vectors)?;
-        if step % RESET == 0 {
+        if step.is_multiple_of(RESET) {
             self.scalars.update(space, StepUpdate::Solution, vectors)?;
             (self.metric)(space, &vectors.x, &mut vectors.q)?;
             self.scalars.update(space, StepUpdate::Residual, vectors)?;

@@ -18,8 +18,8 @@ use crate::rank::{PlanKey, Rank};
 /// Steps from one look of the host to the next, on GPUs.
 const AHEAD: u64 = 4;
 
-/// Numbers of a vector up to which the host looks less often than in each step. A step of more takes
-/// longer than a wait, and those behind the end would be wasted.
+/// Numbers of a vector up to which the host looks less often than in each step. A step of more
+/// takes longer than a wait, and those behind the end would be wasted.
 const SHORT: u64 = 1 << 20;
 
 /// Words of `step_words.wgsl`.
@@ -70,7 +70,7 @@ fn scalars(curvature: bool) -> KernelSource {
 
 const STEP_WORDS: &str = include_str!("../../shaders/inference/step_words.wgsl");
 
-/// What an update measures.
+/// The terms whose greatest magnitudes an update finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measured {
     Nothing,

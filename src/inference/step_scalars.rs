@@ -19,7 +19,7 @@ pub struct CgVectors<'a, V> {
     pub z: Option<V>,
 }
 
-/// What a step does to the solution and its residual.
+/// The update of the solution and its residual in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepUpdate {
     /// Moves both along the direction.

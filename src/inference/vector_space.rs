@@ -189,8 +189,8 @@ pub trait VectorSpace {
     }
 
     /// Creates scalars of conjugate gradients that do not wait for the host; `None`, as by default,
-    /// if the host must take part. `has_norm` tells whether the sum of magnitudes of the residual is one
-    /// of the sums.
+    /// if the host must take part. `has_norm` tells whether the sum of magnitudes of the residual
+    /// is one of the sums.
     fn step_scalars(
         &mut self,
         _vectors: &CgVectors<'_, Self::Vector>,

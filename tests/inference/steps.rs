@@ -223,6 +223,8 @@ fn numbers_of_integers_round_like_those_of_the_host() {
             }
             numbers[0][0] = 0.0;
             numbers[1] = [1.5, -1.5];
+            numbers[2] = [-2.5; 2];
+            numbers[3] = [0.0, -1.0];
             let given: Vec<u32> = numbers.iter().flatten().flat_map(|&x| words(x)).collect();
             rank.recorder.upload(&pairs, 0, &given)?;
             rank.recorder.each(&kernel, &[pairs.raw(), found.raw()], &(), count)?;
