@@ -80,6 +80,7 @@ if [ -n "$small" ]; then
     step fft-8-16 60 fft --size 32 --complex --columns 8 --points 16 --kernels
     step pm 60 pm --size 16 --kernels
     step sort 60 sort --size 10000 --kernels
+    step infer 60 infer --size 16 --samples 1 --kernels
     step exchange 60 exchange --size 16 --ranks 2
     step halo 60 halo --size 16 --ranks 2
     step fft-ranks 60 fft --size 16 --complex --ranks 2
@@ -103,6 +104,7 @@ else
     step knn 50 knn -k 8,16,30 --size 10000000 --kernels
     step fof 30 fof --box 1 --linking-parameter 0.2 --size 10000000 --kernels
     step gradient 40 gradient --size 128 --kernels
+    # Products, a step of conjugate gradients, and whole iterations; beside NIFTy.re: benches/compare_gpu.py infer.
     step infer 40 infer --size 256,1024 --kernels
     step shallow-water 20 shallow-water --size 3600x1800 --kernels
     step map 20 map --chunk 1048576 --size 100000000 --kernels

@@ -20,7 +20,7 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 pub(crate) const FIXED: &str = include_str!("../../shaders/gpu/fixed.wgsl");
 
 /// Which element is which lane's: the module `exchange::element`.
-pub(super) const ELEMENT: &str = include_str!("../../shaders/exchange/element.wgsl");
+pub(crate) const ELEMENT: &str = include_str!("../../shaders/exchange/element.wgsl");
 
 const WHAT: &str = "ExactSum";
 
@@ -126,6 +126,16 @@ pub(crate) fn bits_for(what: &str, terms: u64) -> Result<u32, DeviceError> {
         ..=MOST_TERMS => Ok(62 - terms.max(1).next_power_of_two().ilog2()),
         _ => Err(DeviceError::Misuse { what: what.into(), why: format!("{terms} terms; 2^38 are allowed") }),
     }
+}
+
+/// Returns a sum of terms of `bits` bits from its integer in two's complement and the bits of the
+/// greatest magnitude of a term; NaN if a term is not finite.
+pub(crate) fn sum_value(most: u32, integer: u64, bits: u32) -> f64 {
+    if most >= f32::INFINITY.to_bits() {
+        return f64::NAN;
+    }
+    let exponent = (most >> 23) as i32 - 126 - bits as i32;
+    integer as i64 as f64 * 2f64.powi(exponent)
 }
 
 fn magnitude(product: bool) -> KernelSource {
@@ -327,13 +337,7 @@ impl ExactSum {
         let (words, bits) = self.integers(recorder, comm, terms)?;
         let words = recorder.download(&words, 0, words.len())?;
         let (most, sums) = words.split_at(terms.batches as usize);
-        let total = |(most, sum): (&u32, &[u32])| {
-            if *most >= f32::INFINITY.to_bits() {
-                return f64::NAN;
-            }
-            let exponent = (most >> 23) as i32 - 126 - bits as i32;
-            (u64::from(sum[1]) << 32 | u64::from(sum[0])) as i64 as f64 * 2f64.powi(exponent)
-        };
+        let total = |(most, sum): (&u32, &[u32])| sum_value(*most, u64::from(sum[1]) << 32 | u64::from(sum[0]), bits);
         let most = most.iter().flat_map(|most| std::iter::repeat_n(most, terms.sums as usize));
         Ok(most.zip(sums.chunks(2)).map(total).collect())
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::ExchangeError;
-use super::exact_sum::{ELEMENT, FIXED, SumParams, bits_for, groups, per};
+use super::exact_sum::{ELEMENT, FIXED, SumParams, bits_for, groups, per, sum_value};
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
@@ -157,6 +157,11 @@ fn passes(sums: &[Summed], most: usize) -> Vec<Vec<usize>> {
     passes.into_iter().map(|[products, norm]| [products, norm].concat()).collect()
 }
 
+/// Returns the number of arrays of terms that a pass can bind.
+fn most_arrays(recorder: &Recorder) -> usize {
+    (recorder.gpu().capabilities().bindings as usize).saturating_sub(1)
+}
+
 impl SeveralSums {
     /// Returns the sums over all ranks of `comm`, who all call it; NaN for those with a term that
     /// is not finite. Waits for the device once on one rank, and twice on several, who meet in two
@@ -180,11 +185,11 @@ impl SeveralSums {
         // The greatest magnitudes, then the sums.
         let words = recorder.gpu().array::<u32>("exchange::sums", 3 * count)?;
         recorder.clear(&words);
-        let passes = passes(sums, (recorder.gpu().capabilities().bindings as usize).saturating_sub(1));
+        let passes = passes(sums, most_arrays(recorder));
         // From the order of the passes to that of the sums.
         let order = passes.concat();
         let place = |number: usize| order.iter().position(|&other| other == number).unwrap_or_default();
-        self.record(recorder, sums, &passes, &words, false)?;
+        self.record(recorder, sums, &passes, (&words, 0), false)?;
         if comm.size() > 1 {
             // In the order of the sums: which of them go together depends on the lengths that a
             // rank has.
@@ -194,7 +199,7 @@ impl SeveralSums {
             let most: Vec<u32> = order.iter().map(|&number| most[number]).collect();
             recorder.upload(&words, 0, &most)?;
         }
-        self.record(recorder, sums, &passes, &words, true)?;
+        self.record(recorder, sums, &passes, (&words, 0), true)?;
         let words = recorder.download(&words, 0, 3 * count)?;
         let (most, integers) = words.split_at(sums.len());
         let mut own: Vec<u64> = (0..sums.len())
@@ -204,25 +209,38 @@ impl SeveralSums {
         if comm.size() > 1 {
             comm.all_reduce(&mut own, Op::Sum)?;
         }
-        let value = |((number, integer), bits): ((usize, u64), u32)| {
-            let most = most[place(number)];
-            if most >= f32::INFINITY.to_bits() {
-                return f64::NAN;
-            }
-            let exponent = (most >> 23) as i32 - 126 - bits as i32;
-            integer as i64 as f64 * 2f64.powi(exponent)
-        };
+        let value = |((number, integer), bits): ((usize, u64), u32)| sum_value(most[place(number)], integer, bits);
         Ok(own.into_iter().enumerate().zip(bits).map(value).collect())
     }
 
-    /// Records one of the two passes for each of `passes`, whose sums stand in `words` in this
-    /// order.
+    /// Returns `true` if [`record_words`](Self::record_words) can make `sums`: all in one pass on
+    /// this device.
+    pub(crate) fn is_one_pass(recorder: &Recorder, sums: &[Summed]) -> bool {
+        let is_plain = |sum: &Summed| sum.terms.len() == 1 && sum.has_one_window();
+        sums.iter().all(is_plain) && passes(sums, most_arrays(recorder)).len() == 1
+    }
+
+    /// Records the greatest magnitudes of the terms of this rank, or their integers, in words from
+    /// `at` on: a word of the greatest magnitude for each sum, then two words for each, the low
+    /// one first. Sums of products come before the sum of magnitudes.
+    pub(crate) fn record_words(
+        &self,
+        recorder: &mut Recorder,
+        sums: &[Summed],
+        (words, at): (&Array<u32>, usize),
+        adds: bool,
+    ) -> Result<(), DeviceError> {
+        self.record(recorder, sums, &[(0..sums.len()).collect()], (words, at), adds)
+    }
+
+    /// Records one of the two passes for each of `passes`, whose sums stand in `words` from `at` on
+    /// in this order.
     fn record(
         &self,
         recorder: &mut Recorder,
         sums: &[Summed],
         passes: &[Vec<usize>],
-        words: &Array<u32>,
+        (words, at): (&Array<u32>, usize),
         adds: bool,
     ) -> Result<(), DeviceError> {
         let mut first = 0;
@@ -237,8 +255,8 @@ impl SeveralSums {
                     sums: pass.len() as u32,
                     x_start: 0,
                     y_start: 0,
-                    most: first as u32,
-                    start: (sums.len() + 2 * first) as u32,
+                    most: (at + first) as u32,
+                    start: (at + sums.len() + 2 * first) as u32,
                     bits: bits_for(WHAT, one.total)?,
                     per: per(recorder, count) as u32,
                 };

@@ -1,6 +1,7 @@
 //! Conjugate gradients (Hestenes & Stiefel 1952), with the stopping rules of NIFTy.
 
 use super::error::InferenceError;
+use super::step_scalars::{CgVectors, StepLimits, StepScalars, StepUpdate, StepsEnd};
 use super::vector_space::{Reduction, VectorSpace};
 
 /// Iterations after which the residual is computed from the solution.
@@ -118,10 +119,15 @@ pub trait Precondition<S: VectorSpace> {
 /// the residual `r`. The rules measure the same, and a residual that has reached its target is
 /// computed from `x` before the iterations end.
 ///
-/// Each iteration applies `M` once and blocks twice; each twentieth applies it twice, to compute
-/// the residual from `x`. Where the energy rises, the search restarts from the residual of `x`, as
-/// long as it makes progress. Where the first direction has negative curvature, `x` is `gamma /
-/// |curvature| j`, which goes downhill; later iterations keep the `x` before.
+/// Each iteration applies `M` once; each twentieth applies it twice, to compute the residual from
+/// `x`. Where the energy rises, the search restarts from the residual of `x`, as long as it makes
+/// progress. Where the first direction has negative curvature, `x` is `gamma / |curvature| j`,
+/// which goes downhill; later iterations keep the `x` before.
+///
+/// The host blocks twice in an iteration. Where the space has [`VectorSpace::step_scalars`] and
+/// products do not block, iterations after the first are recorded ahead, with the same bits: the
+/// host blocks once in up to four, and once in each if the preconditioner blocks. Products that it
+/// has recorded behind the end change nothing, and do not count as applications.
 ///
 /// # Errors
 /// - [`InferenceError::NotFinite`] if a product is not finite.
@@ -137,47 +143,77 @@ pub fn conjugate_gradient<S: VectorSpace>(
 ) -> Result<CgOutcome<S::Vector>, InferenceError> {
     options.check("conjugate gradients")?;
     let (rules, started) = (Rules::new(space, j, options)?, start.is_some());
-    let (mut x, mut r, mut gamma, mut energy) = begin(space, metric, j, start)?;
+    let (x, r, mut gamma, mut energy) = begin(space, metric, j, start)?;
     let mut applications = u64::from(started);
     let mut error_ratio = if gamma > 0.0 { f64::INFINITY } else { 0.0 };
     let mut z = preconditioner.map(|_| space.like(j)).transpose()?;
+    // Whether the host takes part in products, and in the preconditioner.
+    let (mut metric_waits, mut preconditioner_waits) = (false, false);
     if let (Some(preconditioner), Some(z), true) = (preconditioner, &mut z, gamma > 0.0) {
+        let before = space.waits();
         preconditioner.apply(space, &r, z)?;
+        preconditioner_waits = space.waits() > before;
         gamma = space.dot(&r, z)?;
     }
-    let mut d = space.copy(z.as_ref().unwrap_or(&r))?;
-    let mut q = space.like(j)?;
+    let (d, q) = (space.copy(z.as_ref().unwrap_or(&r))?, space.like(j)?);
+    let mut vectors = CgVectors { j, x, r, d, q, z };
+    let mut ahead: Option<Box<dyn StepScalars<S, S::Vector>>> = None;
     let (mut iterations, mut stop) = (0, CgStop::Residual);
     // The energy at the last restart.
     let mut restarted = f64::INFINITY;
     while gamma > 0.0 {
-        iterations += 1;
-        metric(space, &d, &mut q)?;
-        applications += 1;
-        let curvature = space.dot(&d, &q)?;
-        if curvature <= 0.0 {
-            if iterations == 1 && curvature < 0.0 {
-                // The direction is uphill.
-                space.axpby(gamma / curvature, &d, 0.0, &mut x)?;
+        let mut sums = None;
+        if let Some(scalars) = &mut ahead {
+            let first = iterations;
+            let most = if preconditioner_waits { 1 } else { scalars.ahead() };
+            let mut run = RunAhead { scalars, metric, preconditioner, rules: &rules, most };
+            let end = run.steps(space, &mut vectors, first, [gamma, energy])?;
+            (iterations, gamma, energy) = (end.step, end.gamma, end.energy);
+            applications += iterations - first + iterations / RESET - first / RESET;
+            match end.sums {
+                sums_of_step if end.is_open => sums = sums_of_step,
+                Some(sums) => {
+                    let now = rules.now(&sums, vectors.z.is_some());
+                    error_ratio = rules.error_ratio(end.earlier - now.energy, &now);
+                }
+                None => {}
             }
-            stop = CgStop::NotPositive(curvature);
-            break;
         }
-        let alpha = gamma / curvature;
-        space.axpby(-alpha, &d, 1.0, &mut x)?;
-        if iterations % RESET == 0 {
-            residual(space, metric, &x, j, &mut r)?;
+        let CgVectors { x, r, d, q, z, .. } = &mut vectors;
+        if sums.is_none() {
+            iterations += 1;
+            let before = space.waits();
+            metric(space, d, q)?;
+            metric_waits |= space.waits() > before;
             applications += 1;
-        } else {
-            space.axpby(-alpha, &q, 1.0, &mut r)?;
+            let curvature = space.dot(d, q)?;
+            if curvature <= 0.0 {
+                if iterations == 1 && curvature < 0.0 {
+                    // The direction is uphill.
+                    space.axpby(gamma / curvature, d, 0.0, x)?;
+                }
+                stop = CgStop::NotPositive(curvature);
+                break;
+            }
+            let alpha = gamma / curvature;
+            space.axpby(-alpha, d, 1.0, x)?;
+            if iterations % RESET == 0 {
+                residual(space, metric, x, j, r)?;
+                applications += 1;
+            } else {
+                space.axpby(-alpha, q, 1.0, r)?;
+            }
         }
-        let mut now = rules.measure(space, (preconditioner, &mut z), &r, &x, j)?;
+        let mut now = match sums {
+            Some(sums) if sums.iter().all(|sum| sum.is_finite()) => rules.now(&sums, z.is_some()),
+            _ => rules.measure(space, (preconditioner, z), r, x, j)?,
+        };
         let mut end = rules.end(iterations, energy, &now);
         if z.is_some() && end == Some(CgStop::Residual) && iterations % RESET != 0 {
             // Few iterations fall far: rounding of the residual is more than what is left of it.
-            residual(space, metric, &x, j, &mut r)?;
+            residual(space, metric, x, j, r)?;
             applications += 1;
-            now = rules.measure(space, (preconditioner, &mut z), &r, &x, j)?;
+            now = rules.measure(space, (preconditioner, z), r, x, j)?;
             end = rules.end(iterations, energy, &now);
         }
         let is_rising = end == Some(CgStop::Rising);
@@ -186,9 +222,9 @@ pub fn conjugate_gradient<S: VectorSpace>(
             // iteration. With the residual of `x` the search restarts, as long as its energy is
             // below the one of the last restart.
             if iterations % RESET != 0 {
-                residual(space, metric, &x, j, &mut r)?;
+                residual(space, metric, x, j, r)?;
                 applications += 1;
-                now = rules.measure(space, (preconditioner, &mut z), &r, &x, j)?;
+                now = rules.measure(space, (preconditioner, z), r, x, j)?;
             }
             let is_lower = restarted - now.energy > rules.epsilon * now.energy.abs();
             end = rules.end(iterations, restarted, &now).or((!is_lower).then_some(CgStop::Rising));
@@ -206,10 +242,69 @@ pub fn conjugate_gradient<S: VectorSpace>(
         }
         energy = now.energy;
         let conjugate = if is_rising { 0.0 } else { now.gamma / gamma };
-        space.axpby(1.0, z.as_ref().unwrap_or(&r), conjugate, &mut d)?;
+        space.axpby(1.0, z.as_ref().unwrap_or(r), conjugate, d)?;
         gamma = now.gamma;
+        if iterations == 1 && !metric_waits {
+            ahead = space.step_scalars(&vectors, rules.sums_magnitudes())?;
+        }
     }
-    Ok(CgOutcome { x, iterations, applications, stop, error_ratio })
+    Ok(CgOutcome { x: vectors.x, iterations, applications, stop, error_ratio })
+}
+
+/// Iterations that are recorded before the numbers of earlier ones are known.
+struct RunAhead<'a, 'm, S: VectorSpace> {
+    scalars: &'a mut Box<dyn StepScalars<S, S::Vector>>,
+    metric: &'a mut Metric<'m, S>,
+    preconditioner: Option<&'a dyn Precondition<S>>,
+    rules: &'a Rules,
+    /// Iterations from one look to the next at most.
+    most: u64,
+}
+
+impl<S: VectorSpace> RunAhead<'_, '_, S> {
+    /// Runs the iterations after number `first`, until one needs the host.
+    fn steps(
+        &mut self,
+        space: &mut S,
+        vectors: &mut CgVectors<'_, S::Vector>,
+        first: u64,
+        numbers: [f64; 2],
+    ) -> Result<StepsEnd, InferenceError> {
+        self.scalars.begin(space, first, numbers)?;
+        // Few iterations waste few: the first looks come early.
+        let (mut step, mut until_look) = (first, 1);
+        loop {
+            for place in 0..until_look.min(self.rules.maxiter.saturating_sub(step)).max(1) {
+                if place > 0 {
+                    // The device works on it while the next one is recorded.
+                    space.submit()?;
+                }
+                step += 1;
+                self.step(space, vectors, step)?;
+            }
+            if let Some(end) = self.scalars.look(space, vectors)? {
+                return Ok(end);
+            }
+            until_look = (2 * until_look).min(self.most);
+        }
+    }
+
+    /// Records an iteration.
+    fn step(&mut self, space: &mut S, vectors: &mut CgVectors<'_, S::Vector>, step: u64) -> Result<(), InferenceError> {
+        (self.metric)(space, &vectors.d, &mut vectors.q)?;
+        self.scalars.length(space, step, vectors)?;
+        if step.is_multiple_of(RESET) {
+            self.scalars.update(space, StepUpdate::Solution, vectors)?;
+            (self.metric)(space, &vectors.x, &mut vectors.q)?;
+            self.scalars.update(space, StepUpdate::Residual, vectors)?;
+        } else {
+            self.scalars.update(space, StepUpdate::Both, vectors)?;
+        }
+        if let (Some(preconditioner), Some(z)) = (self.preconditioner, &mut vectors.z) {
+            preconditioner.apply(space, &vectors.r, z)?;
+        }
+        self.scalars.sums(space, step, &self.rules.limits(step), vectors)
+    }
 }
 
 /// Computes the residual `r = M x - j`.
@@ -291,13 +386,34 @@ impl Rules {
             preconditioner.apply(space, r, z)?;
         }
         let mut what = vec![Reduction::Dot(r, r), Reduction::Dot(r, x), Reduction::Dot(j, x)];
-        let sums = self.resnorm.is_some() && self.options.norm == NormOrder::One;
-        what.extend(sums.then_some(Reduction::Norm1(r)));
         what.extend(z.as_ref().map(|z| Reduction::Dot(r, z)));
-        let found = space.reduce(&what)?;
-        let norm = if sums { found[3] } else { found[0].sqrt() };
-        let gamma = if z.is_some() { found[found.len() - 1] } else { found[0] };
-        Ok(Now { gamma, square: found[0], norm, energy: (found[1] - found[2]) / 2.0 })
+        what.extend(self.sums_magnitudes().then_some(Reduction::Norm1(r)));
+        Ok(self.now(&space.reduce(&what)?, z.is_some()))
+    }
+
+    /// Returns `true` if the norm is the sum of magnitudes.
+    fn sums_magnitudes(&self) -> bool {
+        self.resnorm.is_some() && self.options.norm == NormOrder::One
+    }
+
+    /// Returns the numbers of the sums `r.r`, `r.x`, `j.x`, `r.P r` if `is_preconditioned`, and the
+    /// sum of magnitudes if it is the norm.
+    fn now(&self, sums: &[f64], is_preconditioned: bool) -> Now {
+        let norm = if self.sums_magnitudes() { sums[sums.len() - 1] } else { sums[0].sqrt() };
+        let gamma = if is_preconditioned { sums[3] } else { sums[0] };
+        Now { gamma, square: sums[0], norm, energy: (sums[1] - sums[2]) / 2.0 }
+    }
+
+    /// Returns the limits that [`end`](Self::end) compares with in an iteration.
+    fn limits(&self, iterations: u64) -> StepLimits {
+        let is_late = iterations >= self.miniter;
+        StepLimits {
+            tiny: self.tiny,
+            resnorm: self.resnorm.filter(|_| is_late),
+            absdelta: self.options.absdelta.filter(|_| is_late),
+            rise: self.epsilon,
+            is_last: iterations >= self.maxiter,
+        }
     }
 
     /// Returns the error relative to its target, in the measure that the rules compare. `change` is

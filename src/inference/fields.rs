@@ -1,6 +1,8 @@
 //! Fields of a rank as vectors.
 
+use super::device_steps::DeviceSteps;
 use super::error::InferenceError;
+use super::step_scalars::{CgVectors, StepScalars};
 use super::vector_space::{Elementwise, Reduction, Share, Staged, Stream, VectorSpace, no_part};
 use crate::gpu::{Array, Recorder};
 use crate::grid::volume;
@@ -163,6 +165,19 @@ impl VectorSpace for Rank {
 
     fn allocated(&self) -> u64 {
         self.gpu.allocated()
+    }
+
+    fn waits(&self) -> u64 {
+        self.recorder.counts().downloads
+    }
+
+    fn step_scalars(
+        &mut self,
+        vectors: &CgVectors<'_, Vector>,
+        has_norm: bool,
+    ) -> Result<Option<Box<dyn StepScalars<Self, Vector>>>, InferenceError> {
+        let found = DeviceSteps::new(self, vectors, has_norm)?;
+        Ok(found.map(|own| Box::new(own) as Box<dyn StepScalars<Self, Vector>>))
     }
 
     fn stage(&mut self, x: &Vector) -> Result<Staged, InferenceError> {

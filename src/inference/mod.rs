@@ -27,6 +27,7 @@
 
 mod conjugate_gradient;
 mod correlated_field;
+mod device_steps;
 mod diagnostics;
 mod draw;
 mod error;
@@ -49,6 +50,7 @@ mod sampler;
 mod samples;
 mod schedule;
 mod state;
+mod step_scalars;
 mod vector_space;
 mod wiener_filter;
 
@@ -72,6 +74,7 @@ pub use sampler::{Algorithm, DrawStatistics, Draws, Sampler, SamplerOptions, Sam
 pub use samples::{SampleFunction, Samples};
 pub use schedule::{IterationOptions, Schedule};
 pub use state::Existing;
+pub use step_scalars::{CgVectors, StepLimits, StepScalars, StepUpdate, StepsEnd};
 pub use vector_space::{Elementwise, Reduction, Share, Staged, Stream, VectorSpace};
 pub use wiener_filter::{WienerFilter, wiener_filter};
 
@@ -79,5 +82,6 @@ use crate::gpu::KernelSource;
 
 /// Returns the kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    [correlated_field::kernels(), likelihood::kernels(), mode_preconditioner::kernels()].concat()
+    [correlated_field::kernels(), device_steps::kernels(), likelihood::kernels(), mode_preconditioner::kernels()]
+        .concat()
 }

@@ -1,6 +1,7 @@
 //! Vectors and the operations of algorithms on them.
 
 use super::error::InferenceError;
+use super::step_scalars::{CgVectors, StepScalars};
 use crate::grid::{Box3, volume};
 use crate::random::philox4x32;
 
@@ -181,6 +182,25 @@ pub trait VectorSpace {
     /// Sets the values of this rank; fails with [`InferenceError::Invalid`] for another number of
     /// them.
     fn unstage(&mut self, from: &Staged, x: &mut Self::Vector) -> Result<(), InferenceError>;
+
+    /// Returns how often the host has waited for the device.
+    fn waits(&self) -> u64 {
+        0
+    }
+
+    /// Creates scalars of conjugate gradients that do not wait for the host; `None`, as by default,
+    /// if the host must take part. `has_norm` tells whether the sum of magnitudes of the residual
+    /// is one of the sums.
+    fn step_scalars(
+        &mut self,
+        _vectors: &CgVectors<'_, Self::Vector>,
+        _has_norm: bool,
+    ) -> Result<Option<Box<dyn StepScalars<Self, Self::Vector>>>, InferenceError>
+    where
+        Self: Sized,
+    {
+        Ok(None)
+    }
 
     /// Returns a copy of `x`.
     fn copy(&mut self, x: &Self::Vector) -> Result<Self::Vector, InferenceError> {

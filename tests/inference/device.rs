@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::shared::{field, flat, golden, grid, numbers, pair, ranks, ranks_with};
 use meshloom::comm::Communicator;
-use meshloom::gpu::Options;
+use meshloom::gpu::{Options, Profile};
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Curvature, Data, Draw, Elementwise, Excitation, Excitations,
     Excited, Expansion, FieldPrior, Fit, FitOptions, Footprint, InferenceError, IterationOptions, Kl, Likelihood,
@@ -433,7 +433,7 @@ fn vectors_in_one_array_are_those_of_arrays_for_each_leaf() {
 }
 
 #[test]
-fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
+fn an_iteration_of_conjugate_gradients_waits_once_at_most_and_allocates_nothing() {
     let golden = golden("inference.json")["poisson_16"].clone();
     ranks([1, 1], |rank| {
         let likelihood = likelihood(rank, "poisson_16", &golden)?;
@@ -470,10 +470,11 @@ fn an_iteration_of_conjugate_gradients_waits_twice_and_allocates_nothing() {
                 after.dispatches - before.dispatches,
             ]);
         }
-        assert_eq!(counts[1][0] - counts[0][0], 2 * 8, "{counts:?}");
+        let waits = if rank.gpu.capabilities().profile == Profile::Gpu { 2 } else { 8 };
+        assert_eq!(counts[1][0] - counts[0][0], waits, "{counts:?}");
         assert_eq!(counts[1][1], counts[0][1], "{counts:?}");
-        // The product adds the vector, two passes make a sum or several, and three vectors change.
-        assert_eq!(counts[1][2] - counts[0][2], 8 * (of_metric + 1 + 4 + 3), "{counts:?}");
+        // The product adds the vector.
+        assert_eq!(counts[1][2] - counts[0][2], 8 * (of_metric + 1 + 7), "{counts:?}");
         Ok(())
     });
 }

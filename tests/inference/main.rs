@@ -21,3 +21,4 @@ mod models;
 mod preconditioner;
 mod ranks;
 mod samplers;
+mod steps;

@@ -1,5 +1,5 @@
-//! `meshloom bench infer`: what a fit of counts is made of: the model, products with its metric, an
-//! iteration.
+//! `meshloom bench infer`: what a fit of counts is made of: the model, products with its metric,
+//! steps of conjugate gradients, an iteration.
 
 use std::time::Instant;
 
@@ -7,6 +7,7 @@ use clap::Args;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, FieldPrior, Fit, FitOptions, Footprint,
     IterationOptions, Likelihood, LogLikelihood, NewtonOptions, PriorSpectrum, SampleGroups, Stream, VectorSpace,
+    conjugate_gradient,
 };
 use meshloom::operators::{Leaf, Model, PointwiseOperator, Vector};
 use meshloom::{Error, Mesh, Rank};
@@ -32,13 +33,17 @@ pub struct Arguments {
 /// Steps of the position.
 const STEPS: u64 = 5;
 
-const COLUMNS: [&str; 9] = [
+/// Steps of conjugate gradients that are measured together: enough that their start counts little.
+const CG_STEPS: u64 = 40;
+
+const COLUMNS: [&str; 10] = [
     "cells",
     "latent values",
     "kernels",
     "model compiled",
     "energy and gradient",
     "metric",
+    "step of conjugate gradients",
     "first iteration",
     "least .. greatest",
     "memory of a sample",
@@ -46,7 +51,7 @@ const COLUMNS: [&str; 9] = [
 
 /// Measures all that `arguments` ask for. Collective.
 pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
-    let mut session = Session::new("infer", &arguments.settings, rank, 3 * arguments.size.len(), &COLUMNS);
+    let mut session = Session::new("infer", &arguments.settings, rank, 4 * arguments.size.len(), &COLUMNS);
     session.report.note(format!(
         "counts with a log-normal rate whose spectrum is inferred with it; an iteration draws {} straight samples and moves the position {STEPS} steps",
         2 * arguments.samples
@@ -116,6 +121,16 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
         Ok(at.gradient(rank, &mut out)?)
     })?;
     let metric = clock.together(rank, |rank: &mut Rank| Ok(at.metric(rank, &out, &mut product)?))?;
+    let step = clock.together(rank, |rank: &mut Rank| {
+        let mut metric = |rank: &mut Rank, v: &Vector, out: &mut Vector| {
+            at.metric(rank, v, out)?;
+            VectorSpace::axpby(rank, 1.0, v, 1.0, out)
+        };
+        let rules = CgOptions { maxiter: Some(CG_STEPS), miniter: Some(CG_STEPS), ..CgOptions::absdelta(0.0) };
+        conjugate_gradient(rank, &mut metric, None, &out, None, &rules)?;
+        Ok(())
+    })?;
+    let step = step.of_parts(CG_STEPS as u32);
     drop(at);
     let groups = SampleGroups::one(&comm);
     let numbers = rank.len(&start);
@@ -134,13 +149,15 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
         time(compiled),
         time(gradient.median),
         time(metric.median),
+        time(step.median),
         time(iteration.median),
         range(&iteration),
         amount(footprint.sample(true)),
     ]);
     report.result(json!({
         "cells": [n, n], "latent_values": numbers, "pairs": pairs, "kernels": kernels, "compiled": { "seconds": compiled },
-        "gradient": { "seconds": gradient }, "metric": { "seconds": metric }, "seconds": iteration,
+        "gradient": { "seconds": gradient }, "metric": { "seconds": metric }, "step": { "seconds": step },
+        "seconds": iteration,
         "metrics_of_the_position": applications, "bytes": bytes(&footprint, pairs),
     }));
     Ok(())

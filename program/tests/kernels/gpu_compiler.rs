@@ -280,6 +280,8 @@ const BUDGETS: &[Budget] = &[
     budget("primitives::sort_splitters", 0, [8, 2], 2048),
     budget("primitives::sort_long_runs", 0, [24, 8], 4608),
     budget("points::hilbert", 0, [24, 8], 8192),
+    // One invocation: integers in place of f64.
+    budget("inference::step_scalars", 0, [24, 6], 11264),
     budget("inference::amplitude", 0, [24, 7], 5888),
     budget("tree::leaves", 0, [12, 3], 4096),
     budget("", 0, [24, 8], 4096),
