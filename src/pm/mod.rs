@@ -7,6 +7,7 @@
 //! | `white_noise` | white noise on the device |
 //! | `projection` | the density along the last axis |
 //! | `start` | initial conditions by Lagrangian perturbation theory: displacements and momenta |
+//! | `third_order` | sources of the third-order displacements, and their derivatives |
 //! | [`Gradient`] | derivatives of a loss of the end by noise and cosmological parameters |
 //! | [`SimulationOperator`] | a run as an operator that composes with others |
 //! | `force` | the particle-mesh force: paint, solve, read out and move |
@@ -49,6 +50,7 @@ mod rows;
 #[cfg(feature = "hdf5")]
 mod snapshot;
 mod start;
+mod third_order;
 mod traffic;
 mod white_noise;
 

@@ -1,16 +1,17 @@
-//! Initial conditions: Lagrangian perturbation theory of order 1 and 2 on the particles' lattice.
+//! Initial conditions: Lagrangian perturbation theory of order 1 to 3 on the particles' lattice.
 //!
 //! From white noise `w`, with `s = i k / k^2` acting on the density contrast at `D1 = 1`:
 //!
 //! ```text
 //! delta = sqrt(P N / V) w        s1 = s delta        L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)        s2 = s L
-//! x = q + D1 s1 + D2 s2          p = a^2 E (D1' s1 + D2' s2)
+//! x = q + D1 s1 + D2 s2 + ...    p = a^2 E (D1' s1 + D2' s2 + ...)
 //! ```
 //!
 //! Bouchet et al. 1995, A&A 296, 575; growth factors and signs are those of
-//! [`cosmology`](crate::cosmology). Order 1 takes one forward and 3 inverse transforms; order 2
-//! takes 6 inverse, one forward and 3 inverse transforms more. What each leaves behind is
-//! submitted, so that its fields are free for the next.
+//! [`LptFactors`](crate::cosmology::LptFactors), sources of the third order are in `third_order`.
+//! Order 1 takes one forward and 3 inverse transforms; order 2 takes 6 inverse, one forward and 3
+//! inverse transforms more; order 3 takes 12 inverse, 5 forward and 12 inverse transforms more.
+//! What each leaves behind is submitted, so that its fields are free for the next.
 
 use crate::cosmology::{LptFactors, LptOrder};
 use crate::exchange::GridComms;
@@ -20,6 +21,7 @@ use crate::mesh::Axpby;
 
 use super::Config;
 use super::SimulationError;
+use super::third_order;
 
 /// Pairs of axes of the second derivatives of the displacement potential: the diagonal, then the
 /// others.
@@ -32,7 +34,7 @@ pub(super) struct Perturbation {
     transform: Transform,
     /// `i k_a / k^2`.
     gradients: [Spectral; 3],
-    /// `k_i k_j / k^2` for [`STRAINS`]; of the second order.
+    /// `k_i k_j / k^2` for [`STRAINS`]; from the second order on.
     strains: Vec<Spectral>,
     axpby: Axpby,
 }
@@ -63,7 +65,7 @@ impl Perturbation {
         };
         let strains = match config.lpt {
             LptOrder::First => Vec::new(),
-            LptOrder::Second => STRAINS.into_iter().map(&mut strain).collect::<Result<_, _>>()?,
+            LptOrder::Second | LptOrder::Third => STRAINS.into_iter().map(&mut strain).collect::<Result<_, _>>()?,
         };
         Ok(Perturbation { order: config.lpt, transform, gradients, strains, axpby: Axpby::default() })
     }
@@ -91,22 +93,35 @@ pub(super) fn start(
     [displacement, momentum]: [&[Array<f32>; 3]; 2],
 ) -> Result<(), SimulationError> {
     let Source { noise, amplitudes, factors } = source;
-    let delta = fields.scaled(noise, amplitudes)?;
-    let second = match fields.lpt.order {
-        LptOrder::First => None,
-        LptOrder::Second => Some(fields.second_order_source(&delta)?),
-    };
+    let mut sources = vec![fields.scaled(noise, amplitudes)?];
+    fields.add_sources(&mut sources)?;
     for axis in 0..3 {
-        for (order, source) in [Some(&delta), second.as_ref()].into_iter().enumerate() {
-            let Some(source) = source else { continue };
-            let s = fields.displacement(axis, source)?;
-            let keep = if order == 0 { 0.0 } else { 1.0 };
-            fields.add(factors.position[order], &s, keep, &displacement[axis])?;
-            fields.add(factors.momentum[order], &s, keep, &momentum[axis])?;
+        for number in 0..fields.lpt.order.displacements() {
+            let s = fields.displacement(axis, number, &sources)?;
+            let keep = if number == 0 { 0.0 } else { 1.0 };
+            fields.add(factors.position[number], &s, keep, &displacement[axis])?;
+            fields.add(factors.momentum[number], &s, keep, &momentum[axis])?;
             fields.recorder.submit()?;
         }
     }
     Ok(())
+}
+
+/// Modes of the sources of all displacement fields, as far as the order needs them: the contrast,
+/// L, the determinant, the product of first and second order, three of the transverse one.
+pub(super) type Sources = Vec<Array<[f32; 2]>>;
+
+/// Number of the transverse displacement, and of the first of its sources.
+const TRANSVERSE: usize = 4;
+
+/// Returns the gradients that make displacement `number` along `axis`: for each the source, the
+/// axis and the sign.
+pub(super) fn gradients(axis: usize, number: usize) -> Vec<(usize, usize, f64)> {
+    let [next, last] = [(axis + 1) % 3, (axis + 2) % 3];
+    match number {
+        TRANSVERSE => vec![(TRANSVERSE + last, next, 1.0), (TRANSVERSE + next, last, -1.0)],
+        _ => vec![(number, axis, 1.0)],
+    }
 }
 
 /// Returns the wavenumber, and 0 at the Nyquist frequency, where an odd function of it has no
@@ -174,9 +189,27 @@ impl LatticeFields<'_> {
         self.of_modes(&modes)
     }
 
-    /// `s_axis`, the displacement along an axis that follows from the modes of a source. It is
-    /// antisymmetric: minus itself is its adjoint.
-    pub fn displacement(&mut self, axis: usize, source: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+    /// `s_axis`, displacement `number` along an axis.
+    pub fn displacement(
+        &mut self,
+        axis: usize,
+        number: usize,
+        sources: &Sources,
+    ) -> Result<Array<f32>, SimulationError> {
+        let mut sum: Option<Array<f32>> = None;
+        for (source, gradient, sign) in gradients(axis, number) {
+            let part = self.gradient(gradient, &sources[source])?;
+            match &sum {
+                None => sum = Some(part),
+                Some(sum) => self.add(sign, &part, 1.0, sum)?,
+            }
+        }
+        Ok(sum.map_or_else(|| self.zeros(), Ok)?)
+    }
+
+    /// `i k_axis / k^2` times the modes of a source. It is antisymmetric: minus itself is its
+    /// adjoint.
+    pub fn gradient(&mut self, axis: usize, source: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
         let lpt = self.lpt;
         self.multiplied(source, &lpt.gradients[axis])
     }
@@ -188,11 +221,41 @@ impl LatticeFields<'_> {
         self.multiplied(delta, &lpt.strains[which])
     }
 
+    /// `out = out + H_ij bar`, of pair `which` of [`STRAINS`]: the kernels of strains are real and
+    /// symmetric.
+    pub fn strain_adjoint(&mut self, which: usize, bar: &Array<f32>, out: &Array<f32>) -> Result<(), SimulationError> {
+        let modes = self.spectrum(bar)?;
+        let part = self.strain(which, &modes)?;
+        self.add(1.0, &part, 1.0, out)?;
+        Ok(self.recorder.submit()?)
+    }
+
     fn multiplied(&mut self, modes: &Array<[f32; 2]>, operator: &Spectral) -> Result<Array<f32>, SimulationError> {
         let field = self.field()?;
         let LatticeFields { recorder, comms, lpt } = self;
         lpt.transform.inverse_multiplied(recorder, comms, modes, operator, &field, &lpt.transform.field_layout())?;
         Ok(field)
+    }
+
+    /// Returns all six second derivatives, in the order of [`STRAINS`].
+    pub fn strains(&mut self, delta: &Array<[f32; 2]>) -> Result<Vec<Array<f32>>, SimulationError> {
+        let mut strain = |which: usize| {
+            let strain = self.strain(which, delta)?;
+            self.recorder.submit()?;
+            Ok(strain)
+        };
+        (0..STRAINS.len()).map(&mut strain).collect()
+    }
+
+    /// Adds to the contrast, the only one of `sources`, those of all higher orders.
+    pub fn add_sources(&mut self, sources: &mut Sources) -> Result<(), SimulationError> {
+        if self.lpt.order >= LptOrder::Second {
+            sources.push(self.second_order_source(&sources[0])?);
+        }
+        if self.lpt.order == LptOrder::Third {
+            third_order::add_sources(self, sources)?;
+        }
+        Ok(())
     }
 
     /// Returns the modes of `L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)`.
