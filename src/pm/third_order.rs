@@ -12,7 +12,7 @@
 //! tangents and adjoints. (Michaux et al. 2021, MNRAS 500, 663, equations 9 to 12.)
 
 use super::SimulationError;
-use super::start::{LatticeFields, STRAINS, Sources};
+use super::lattice_fields::{LatticeFields, STRAINS, Sources};
 use crate::gpu::{Array, DeviceError};
 
 /// Numbers of the sources.
@@ -50,7 +50,7 @@ fn terms(number: usize) -> Vec<(f64, usize, usize)> {
     (0..3).flat_map(of_row).collect()
 }
 
-/// How often a strain stands in the tensor.
+/// Returns the number of entries of the tensor that a strain is.
 fn multiplicity(strain: usize) -> f64 {
     if strain < 3 { 1.0 } else { 2.0 }
 }

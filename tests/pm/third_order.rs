@@ -45,8 +45,7 @@ fn error(got: &[[f64; 3]], truth: &[[f64; 3]]) -> f64 {
     rms(&missed) / rms(truth)
 }
 
-/// What the third order adds to random modes is what it adds in f64, with the same bits on three
-/// ranks.
+/// On random modes the third order adds as much as in f64, with the same bits on three ranks.
 #[test]
 fn it_is_the_reference_on_random_modes() {
     let noise = white(512, 5);
@@ -70,8 +69,8 @@ fn it_is_the_reference_on_random_modes() {
     assert!(particles(3, &of, &noise) == third, "three ranks");
 }
 
-/// The closed form for three crossed waves of equal amplitude, `delta = A (cos x + cos y + cos z)`
-/// in units of 1/k: displacements along x by number, in units of A^n / k.
+/// Returns the displacements along x by three crossed waves, `delta = A (cos x + cos y + cos z)` in
+/// units of 1/k, by number: in closed form, in units of A^n / k.
 fn crossed([x, y, z]: [f64; 3]) -> [f64; 5] {
     let ([sx, s2x], [cy, cz]) = ([x, 2.0 * x].map(f64::sin), [y, z].map(f64::cos));
     let [c2y, c2z] = [2.0 * y, 2.0 * z].map(f64::cos);

@@ -8,7 +8,7 @@ use crate::cosmology::LptFactors;
 use crate::exchange::{ExactSum, Terms};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::pm::SimulationError;
-use crate::pm::start::LatticeFields;
+use crate::pm::lattice_fields::LatticeFields;
 
 /// Words that come along with the products at most.
 const ALONG: u64 = 2;

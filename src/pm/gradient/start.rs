@@ -19,7 +19,8 @@ use super::parameters::Layout;
 use crate::cosmology::{LptFactors, LptOrder};
 use crate::gpu::Array;
 use crate::pm::SimulationError;
-use crate::pm::start::{LatticeFields, STRAINS, Source, Sources, gradients};
+use crate::pm::lattice_fields::{LatticeFields, STRAINS, Sources, gradients};
+use crate::pm::start::{Source, add_sources};
 use crate::pm::third_order;
 
 /// Tangent of the start of a run.
@@ -139,7 +140,7 @@ pub fn adjoint(
             source_bars.push(fields.zeros()?);
         }
         if (1..order.displacements()).any(|number| layout.start_numbers(number).iter().any(|&at| dots.wants(at))) {
-            fields.add_sources(&mut sources)?;
+            add_sources(fields, &mut sources)?;
         }
         for number in 1..order.displacements() {
             displacements(fields, (&at.factors, bars), (number, &sources), &source_bars, (dots, layout))?;

@@ -16,7 +16,8 @@ use crate::cosmology::{LptFactors, StepOp};
 use crate::gpu::{Array, Gpu, Recorder};
 use crate::mesh::Axpby;
 use crate::pm::footprint::PlannedFor;
-use crate::pm::start::{LatticeFields, Perturbation, Source};
+use crate::pm::lattice_fields::{LatticeFields, Perturbation};
+use crate::pm::start::Source;
 use crate::pm::{Config, Simulation, SimulationError};
 use crate::rank::Rank;
 
