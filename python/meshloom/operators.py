@@ -1110,7 +1110,7 @@ def light_cone(space, number, a, observer, image=(0, 0, 0), cosmology=None, comm
     Collective with `comm`. Paths are cubics through the positions and velocities of both snapshots,
     so that the cone has no shells. A particle crosses in one section: densities of sections and
     images add. `paint` makes a density, or a lens plane of the weight times a function of the
-    distance.
+    distance. Derivatives need a device that binds 13 arrays in a kernel; SwiftShader binds 10.
 
     Examples
     --------

@@ -40,7 +40,7 @@ pub struct ConeSection<'a> {
 /// a particle crosses, so that it does in one section. [`Paint`](crate::operators::Paint) makes a
 /// density of displacements and weights, or with a function of the distance times the weight a
 /// lens plane; densities of sections add. Derivatives follow the place of the crossing; distances
-/// are constants.
+/// are constants. Derivatives need a device that binds 13 arrays in a kernel.
 ///
 /// # Errors
 /// - [`OperatorError::Invalid`] if scale factors do not ascend up to 1, or a number is not finite.
