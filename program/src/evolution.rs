@@ -16,8 +16,8 @@ use crate::universe::Universe;
 #[derive(Args, Deserialize, Serialize, Clone, Debug)]
 #[serde(default)]
 pub struct Evolution {
-    /// Order of the Lagrangian start: 1 or 2
-    #[arg(long, value_name = "1|2", default_value_t = 2)]
+    /// Order of the Lagrangian start: 1, 2 or 3
+    #[arg(long, value_name = "1|2|3", default_value_t = 2)]
     pub lpt: u8,
     /// Scale factor of the start
     #[arg(long, value_name = "A", default_value_t = 0.0625, allow_negative_numbers = true)]
@@ -67,8 +67,8 @@ impl Evolution {
     /// # Errors
     /// [`Failure::Usage`] for values out of range.
     pub fn check(&self) -> Result<(), Failure> {
-        if !(1..=2).contains(&self.lpt) {
-            return Err(usage(format!("--lpt is {}; it must be 1 or 2", self.lpt)));
+        if LptOrder::from_number(self.lpt.into()).is_none() {
+            return Err(usage(format!("--lpt is {}; it must be 1, 2 or 3", self.lpt)));
         }
         count("steps", self.steps, 1..=i64::MAX).map(drop)
     }
@@ -79,7 +79,7 @@ impl Evolution {
         Config {
             cosmology: universe.cosmology,
             power_table: universe.table.clone(),
-            lpt: if self.lpt == 1 { LptOrder::First } else { LptOrder::Second },
+            lpt: LptOrder::from_number(self.lpt.into()).unwrap_or_default(),
             a_start: self.a_start,
             a_end: self.a_end,
             steps: self.steps as usize,

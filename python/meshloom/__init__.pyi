@@ -350,7 +350,7 @@ def simulate(
     seed: int = 1,
     noise_by: Literal["mode", "site"] = "mode",
     noise: Optional[ArrayLike] = None,
-    lpt: Literal[1, 2] = 2,
+    lpt: Literal[1, 2, 3] = 2,
     a_start: float = 0.0625,
     a_end: float = 1.0,
     steps: int = 10,

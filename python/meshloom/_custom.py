@@ -9,7 +9,7 @@ from . import _native
 from ._comm import resolve, summary, together
 from ._model import Model, same_shape
 from ._recipe import made_by
-from ._space import Fields, Leaf, Space, space_of
+from ._space import Fields, Leaf, Space, both_axes, space_of
 
 
 def _fields(space, comm):
@@ -76,7 +76,7 @@ def _made(call, functions, domain, target, name, version, comm):
             lambda x, dy: _packed(takes, vjp(_unpacked(takes, x), _unpacked(gives, dy)), f"vjp of {name}"),
         ]
         native = _native.custom(comm, [own._native(), to._native()], name, version, calls)
-        return Model(native, comm, max(own._axes, to._axes))
+        return Model(native, comm, both_axes(own._axes, to._axes))
 
     return together(comm, check, make)
 
@@ -179,7 +179,7 @@ def _target_of(found, fields, call):
             if fields[other] == shape and leaf.complex == is_complex:
                 return leaf
             if fields[other] == shape and leaf.kind == "cells":
-                return Leaf(leaf.kind, leaf.shape, leaf.size, is_complex, leaf.components)
+                return Leaf(leaf.kind, leaf.shape, leaf.size, is_complex, leaf.components, copies=leaf.copies)
         if len(shape) == 1 and not is_complex:
             return Leaf("vector", shape, ())
         kind = "complex" if is_complex else "real"

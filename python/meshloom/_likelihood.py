@@ -10,7 +10,7 @@ from ._arrays import real_array
 from ._comm import agreed, check_parts, gathered, given_or_not, is_alone, resolve, together
 from ._model import Model, long_axes, of_given, random, result, same_shape
 from ._recipe import Recorded, check_alone, plain_reduce
-from ._space import Fields, Leaf
+from ._space import Fields, Leaf, Space, both_axes
 
 
 class DataReport(NamedTuple):
@@ -115,7 +115,7 @@ class Likelihood(Recorded):
 
         def amended():
             _check_model(model)
-            return Likelihood(self._native.amend(model._native), model._comm, max(self._axes, model._axes))
+            return Likelihood(self._native.amend(model._native), model._comm, both_axes(self._axes, model._axes))
 
         return agreed(self._comm, amended)
 
@@ -263,7 +263,7 @@ def _check_model(model):
 
 def _plus(one, other):
     """Return the sum of two likelihoods."""
-    return Likelihood(one._native.plus(other._native), one._comm, max(one._axes, other._axes))
+    return Likelihood(one._native.plus(other._native), one._comm, both_axes(one._axes, other._axes))
 
 
 class _Unplaced(Likelihood):
@@ -413,8 +413,8 @@ class _OfData(_Unplaced):
             return leaf, {"function": "amend", **self._alike}, None
 
         def make(leaf, _):
-            native = _native.likelihood(comm, self._kind, self._label, leaf._place()._native(self._label), self._data, self._options)
-            return Likelihood(native, comm, len(leaf.shape))
+            native = _native.likelihood(comm, self._kind, self._label, leaf._place(copies=leaf.copies)._native(self._label), self._data, self._options)
+            return Likelihood(native, comm, Space(x=leaf)._axes)
 
         return together(comm, check, make)
 
@@ -466,7 +466,8 @@ class _OfData(_Unplaced):
         def where():
             name, leaf = model.target.space._only("a likelihood of data")
             own = model.target[name]
-            return leaf, own[1:] if leaf.components > 1 else own
+            before = int(leaf.copies > 1)
+            return leaf, (*own[:before], *own[before + 1 :]) if leaf.components > 1 else own
 
         return self._of(where, model._comm).amend(model)
 

@@ -11,7 +11,8 @@ from ._arguments import real_number, whole_number
 from ._comm import agreed, together
 from ._device_array import Array, asarray
 from ._recipe import Recorded
-from ._space import Fields, long_axes, same_shape
+from ._plain import plain
+from ._space import Fields, both_axes, long_axes, same_shape
 
 
 def given(described, values, comm):
@@ -596,7 +597,7 @@ class Model(Recorded):
             if not isinstance(other, Model):
                 raise TypeError(f"expected a model, not {type(other).__name__}")
             check(other)
-            return Model(how(other._native), self._comm, max(self._axes, other._axes))
+            return Model(how(other._native), self._comm, both_axes(self._axes, other._axes))
 
         return agreed(self._comm, join)
 
@@ -816,10 +817,12 @@ class Model(Recorded):
         check_finite_each(values)
         if len(leaves) == 1:
             label, leaf = next(iter(leaves.items()))
-            place = leaf._place(leaf.complex)
+            if leaf.copies > 1:
+                values = for_copies(self.target[label], values)
+            place = leaf._place(leaf.complex, leaf.copies)
             native = place._native(label)
             described = [(native, _native.leaf_shape(self._comm, native))]
-            if leaf.complex and name == "times":
+            if leaf.complex and name == "times" and leaf.copies == 1:
                 factors = given(described, values, self._comm)[0]
                 return self._native.then(_native.diagonal(self._comm, self.target.space._native(), native, factors))
             # One number for all components, or one for each.
@@ -889,6 +892,15 @@ def _logarithm(number):
     if not number > 0:
         raise ValueError(f"expected a positive base, got {number:g}")
     return float(np.log(number))
+
+
+def for_copies(shape, values):
+    """Return an array with an axis of copies, repeated along axes of length 1 as NumPy does."""
+    if isinstance(values, Array) or isinstance(values, collections.abc.Mapping):
+        return values
+    array = np.asarray(plain(values, "operand"))
+    fits = 1 < array.ndim <= len(shape) and all(n in (1, own) for n, own in zip(array.shape[::-1], shape[::-1]))
+    return np.broadcast_to(array, shape) if fits else array
 
 
 def check_finite_each(values):

@@ -10,7 +10,7 @@ from ._arrays import real_array
 from ._comm import agreed, resolve, summary, together
 from ._device_array import Array
 from ._model import Model, check_finite, given, long_axes, same_shape
-from ._space import cells, space_of, three
+from ._space import Leaf, Space, cells, space_of, three
 from .operators import log
 
 
@@ -448,7 +448,7 @@ class CorrelatedField(Model):
             number = whole_number(group, "group")
             return number, {"function": "a spectrum", "group": number, "power": is_power}, None
 
-        model = together(self._comm, check, lambda number, _: Model(self._field.amplitude_model(number, is_power), self._comm, 1))
+        model = together(self._comm, check, lambda number, _: Model(self._field.amplitude_model(number, is_power), self._comm, {}))
         names = [name for name in self._given.target if name in model.domain] if self._given is not None else []
         return model.substitute(self._given.giving(*names)) if names else model
 
@@ -685,7 +685,7 @@ class CorrelatedFieldMaker:
         def make(own, _):
             (prefix, shape, size, offset, groups), models = own
             native, field = _native.correlated_field(comm, three(shape, 1), three(size, 1.0), prefix, offset, groups)
-            model = CorrelatedField(native, comm, len(shape))
+            model = CorrelatedField(native, comm, Space(x=Leaf("cells", shape, size))._axes)
             model._field = field
             return model, models
 

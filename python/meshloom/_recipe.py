@@ -18,7 +18,7 @@ from ._native import Error
 
 # Functions of the extension module that make models, with the ranks as their first argument.
 _FUNCTIONS = """amplitudes block constant convolution correlated_field diagonal fourier gather interpolation inverse_fourier join likelihood
-linear_density lines_of_sight matrix paint pointwise prior readout redshift_space select simulation stencil""".split()
+light_cone linear_density lines_of_sight matrix paint pointwise prior readout redshift_space repeat select simulation stencil""".split()
 _METHODS = {
     "NativeModel": "then zip substitute giving combined with_number function renamed".split(),
     "NativeLikelihood": "amend plus".split(),

@@ -96,7 +96,7 @@ def _described(samples):
         if leaf._points is not None and leaf._points.numbers() is not None:
             raise ValueError(f"`{name}`: expected latent values that are not at points of `readout`; pickle the samples on one rank")
         shape = (1, leaf.shape[2], leaf.shape[2]) if leaf.kind == "points" else leaf.shape
-        leaves[name] = {"kind": leaf.kind, "shape": shape, "size": leaf.size, "complex": leaf.complex, "components": leaf.components}
+        leaves[name] = {"kind": leaf.kind, "shape": shape, "size": leaf.size, "complex": leaf.complex, "components": leaf.components, "copies": leaf.copies}
     about = {"format": _FORMAT, "version": _VERSION, "kind": type(samples).__name__, "count": len(samples), "leaves": leaves}
     return json.dumps(about)
 
@@ -176,7 +176,7 @@ def _leaf(name, about):
     shape, size = [int(n) for n in about["shape"]], [float(length) for length in about["size"]]
     if about["kind"] not in ("cells", "modes", "half_spectrum", "vector", "parameters", "points") or min(shape) < 1:
         raise _Broken(f"`{name}` is not a leaf")
-    return Leaf(about["kind"], shape, size, bool(about["complex"]), int(about["components"]))
+    return Leaf(about["kind"], shape, size, bool(about["complex"]), int(about["components"]), copies=int(about.get("copies", 1)))
 
 
 def read_samples(path, kinds, comm):

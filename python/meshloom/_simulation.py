@@ -87,7 +87,7 @@ def run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, sch
         "mesh": 2 * particles if mesh is None else _whole(mesh, "mesh", 1, _MAX_SIDE),
         "box": real_number(box, "box"),
         "cosmology": parameters(cosmology),
-        "lpt": _whole(lpt, "lpt", 1, 2),
+        "lpt": _whole(lpt, "lpt", 1, 3),
         "a_start": real_number(a_start, "a_start"),
         "a_end": real_number(a_end, "a_end"),
         "steps": _whole(steps, "steps", 1, 2**32 - 1),
@@ -204,7 +204,7 @@ def simulate(
     noise : array_like, shape (particles, particles, particles), optional
         White noise instead of that of `seed`, rounded to float32; with `comm`, the part of this
         rank along the first axis.
-    lpt : {1, 2}, default 2
+    lpt : {1, 2, 3}, default 2
         Order of the Lagrangian perturbation theory of the initial conditions.
     a_start : float, default 0.0625
         Scale factor of the start.

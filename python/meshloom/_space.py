@@ -39,6 +39,11 @@ def same_shape(given, wanted):
     return long_axes(given) == long_axes(wanted) or np.prod(given) == np.prod(wanted) == 0
 
 
+def both_axes(one, other):
+    """Return the numbers of axes of the grids of two models."""
+    return {**one, **{grid: max(axes, one.get(grid, 1)) for grid, axes in other.items()}}
+
+
 def _own(shape, axes):
     """Return the places of the axes of a grid that has at least `axes` axes."""
     return next(_PLACES[n] for n in range(axes, 4) if all(shape[at] == 1 for at in range(3) if at not in _PLACES[n]))
@@ -62,6 +67,8 @@ class Leaf:
         Whether values are complex.
     components : int
         Number of values per place.
+    copies : int
+        Number of fields on the grid.
 
     Examples
     --------
@@ -70,27 +77,41 @@ class Leaf:
     <cells of (4, 6)>
     """
 
-    def __init__(self, kind, shape, size, complex=False, components=1, points=None):
+    def __init__(self, kind, shape, size, complex=False, components=1, points=None, copies=1):
         self.kind, self.shape, self.size, self.complex, self.components = kind, tuple(shape), tuple(size), complex, components
+        self.copies = copies
         # The identity of points in the extension module.
         self._points = points
 
-    def _place(self, complex=False):
+    def _place(self, complex=False, copies=1):
         """Return a leaf with one number at each place."""
-        return Leaf(self.kind, self.shape, self.size, complex, points=self._points)
+        return Leaf(self.kind, self.shape, self.size, complex, points=self._points, copies=copies)
+
+    def _with(self, **changes):
+        """Return a leaf with other attributes."""
+        found = Leaf.__new__(Leaf)
+        found.__dict__.update(self.__dict__, **changes)
+        return found
+
+    def _in_row(self):
+        """Return a vector on all ranks for the values of a grid, of as many components and copies."""
+        return Leaf("vector", (math.prod(self.shape),), (), self.complex, self.components, copies=self.copies)
 
     @classmethod
     def _of(cls, native, axes):
-        """Return the name and leaf for a description of the extension module."""
-        name, kind, shape, size, complex, components, points = native
+        """Return the name and leaf for a description of the extension module.
+
+        `axes` has the numbers of axes of grids.
+        """
+        name, kind, shape, size, complex, components, points, copies = native
         if kind in _GRIDS:
-            own = _own(shape, axes)
-            return name, cls(kind, [shape[at] for at in own], [size[at] for at in own], complex, components)
-        return name, cls(kind, shape if kind == "points" else shape[2:], (), complex, components, points)
+            own = _own(shape, axes.get((tuple(shape), tuple(size)), 1))
+            return name, cls(kind, [shape[at] for at in own], [size[at] for at in own], complex, components, copies=copies)
+        return name, cls(kind, shape if kind == "points" else shape[2:], (), complex, components, points, copies)
 
     def _native(self, name):
         size = three(self.size, 1.0) if self.size else [1.0] * 3
-        return name, self.kind, list(three(self.shape, 1)), size, self.complex, self.components, self._points
+        return name, self.kind, list(three(self.shape, 1)), list(size), self.complex, self.components, self._points, self.copies
 
     def __getstate__(self):
         return {**self.__dict__, "_points": None if self._points is None else self._points.numbers()}
@@ -101,8 +122,8 @@ class Leaf:
         self.__dict__.update(state, _points=points)
 
     def _whole(self):
-        """Return the shape of the values of all ranks, with the axis of components."""
-        components = (self.components,) if self.components > 1 else ()
+        """Return the shape of the values of all ranks, with the axes of copies and components."""
+        components = tuple(n for n in (self.copies, self.components) if n > 1)
         if self.kind == "points":
             return (*components, self.shape[2])
         return (*components, *self.shape[:-1], self.shape[-1] // 2 + 1 if self.kind == "half_spectrum" else self.shape[-1])
@@ -122,14 +143,16 @@ class Leaf:
         return [None if any(first == end for first, end in box) else places for box, places in zip(boxes, own)]
 
     def __repr__(self):
-        return f"<{self.kind} of {self.shape[1] if self.kind == 'points' else self.shape}>"
+        copies = f", {self.copies} copies" if self.copies > 1 else ""
+        return f"<{self.kind} of {self.shape[1] if self.kind == 'points' else self.shape}{copies}>"
 
 
-def _grid(kind, shape, size, complex=False, components=1):
+def _grid(kind, shape, size, complex=False, components=1, copies=1):
     shape = list(shape) if np.ndim(shape) else [shape]
     shape = tuple(whole_number(n, "shape", 1) for n in shape)
     if not 1 <= len(shape) <= 3:
-        raise ValueError(f"shape: expected one to three axes, got {len(shape)}")
+        more = f"; for fields on {len(shape) - 1} axes pass copies={shape[0]}" if len(shape) == 4 else ""
+        raise ValueError(f"shape: expected one to three axes, got {len(shape)}{more}")
     size = tuple(float(n) for n in shape) if size is None else size
     size = (size,) * len(shape) if np.ndim(size) == 0 else tuple(size)
     if len(size) != len(shape):
@@ -138,10 +161,11 @@ def _grid(kind, shape, size, complex=False, components=1):
     for length in size:
         if not 0 < length < np.inf:
             raise ValueError(f"size: expected positive finite lengths, got {length:g}")
-    return Leaf(kind, shape, size, bool(complex), whole_number(components, "components", 1))
+    components, copies = whole_number(components, "components", 1), whole_number(copies, "copies", 1)
+    return Leaf(kind, shape, size, bool(complex), components, copies=copies)
 
 
-def cells(shape, size=None, complex=False, components=1):
+def cells(shape, size=None, complex=False, components=1, copies=1):
     """Create a leaf of values at the cells of a periodic grid.
 
     Parameters
@@ -155,6 +179,9 @@ def cells(shape, size=None, complex=False, components=1):
         Whether values are complex.
     components : int, default 1
         Number of values per cell. Arrays then have the shape ``(components, *shape)``.
+    copies : int, default 1
+        Number of fields on the grid, such as frequencies or times: an axis before all others.
+        Arrays have the shape ``(copies, *shape)``, or ``(copies, components, *shape)``.
 
     Returns
     -------
@@ -165,21 +192,30 @@ def cells(shape, size=None, complex=False, components=1):
     ValueError
         If there are not one to three axes, or a size is not positive and finite.
 
+    Notes
+    -----
+    Components belong together: a pointwise function takes the components at a place as a vector.
+    Copies are independent: operators act on each of them. `join` and `split` put fields together as
+    copies and take them apart, `broadcast` repeats one field as all copies, and arithmetic with an
+    array of shape ``(copies, 1, 1, 1)`` gives each copy a number.
+
     Examples
     --------
     >>> from meshloom import operators as op
     >>> op.cells(8).shape
     (8,)
+    >>> op.fourier(op.cells((16, 16, 16), copies=5)).target
+    {'x': (5, 16, 16, 9)}
     """
-    return _grid("cells", shape, size, complex, components)
+    return _grid("cells", shape, size, complex, components, copies)
 
 
-def modes(shape, size=None, components=1):
+def modes(shape, size=None, components=1, copies=1):
     """Create a leaf of one real number per mode of a grid, the result of `hartley`.
 
     Parameters
     ----------
-    shape, size, components
+    shape, size, components, copies
         As in `cells`: those of the grid, not of its modes.
 
     Returns
@@ -192,15 +228,15 @@ def modes(shape, size=None, components=1):
     >>> op.modes((4, 4))
     <modes of (4, 4)>
     """
-    return _grid("modes", shape, size, False, components)
+    return _grid("modes", shape, size, False, components, copies)
 
 
-def half_spectrum(shape, size=None, components=1):
+def half_spectrum(shape, size=None, components=1, copies=1):
     """Create a leaf of the complex modes of a real field, the result of `fourier`.
 
     Parameters
     ----------
-    shape, size, components
+    shape, size, components, copies
         As in `cells`: those of the grid, not of its modes.
 
     Returns
@@ -213,7 +249,7 @@ def half_spectrum(shape, size=None, components=1):
     >>> op.half_spectrum((4, 4)).complex
     True
     """
-    return _grid("half_spectrum", shape, size, True, components)
+    return _grid("half_spectrum", shape, size, True, components, copies)
 
 
 def vector(length):
@@ -330,8 +366,9 @@ class Space:
 
     @property
     def _axes(self):
-        """Number of axes of its grids."""
-        return max((len(leaf.shape) for leaf in self.leaves.values() if leaf.kind in _GRIDS), default=1)
+        """Number of axes of each grid, by its cells and sides along three axes."""
+        grids = [leaf for leaf in self.leaves.values() if leaf.kind in _GRIDS]
+        return {(tuple(three(leaf.shape, 1)), tuple(three(leaf.size, 1.0))): len(leaf.shape) for leaf in sorted(grids, key=lambda leaf: len(leaf.shape))}
 
     def _native(self):
         return [leaf._native(name) for name, leaf in self.leaves.items()]
@@ -339,7 +376,7 @@ class Space:
     def _said(self):
         """Return the part that must be the same on all ranks."""
         return {
-            name: (leaf.kind, leaf.shape[2:] if leaf.kind == "points" else leaf.shape, leaf.size, leaf.complex, leaf.components)
+            name: (leaf.kind, leaf.shape[2:] if leaf.kind == "points" else leaf.shape, leaf.size, leaf.complex, leaf.components, leaf.copies)
             for name, leaf in self.leaves.items()
         }
 

@@ -28,6 +28,7 @@ Examples
 """
 
 import collections.abc
+import math
 
 import numpy as np
 
@@ -38,9 +39,9 @@ from ._comm import agreed, gathered, resolve, summary, together
 from ._cosmology import parameters as cosmology_parameters
 from ._custom import custom, from_jax, from_torch, matrix
 from ._map_models import map_items, map_reduce
-from ._model import AdjointCheck, DerivativeCheck, Linearization, Model, check_finite, given, long_axes, same_shape
+from ._model import AdjointCheck, DerivativeCheck, Linearization, Model, check_finite, for_copies, given, long_axes, same_shape
 from ._simulation import run_options, warn
-from ._space import Fields, Leaf, Space, cells, half_spectrum, modes, parameters, points, space_of, three, vector
+from ._space import Fields, Leaf, Space, both_axes, cells, half_spectrum, modes, parameters, points, space_of, three, vector
 
 __all__ = [
     "AdjointCheck",
@@ -68,6 +69,7 @@ __all__ = [
     "interp",
     "inverse_fourier",
     "join",
+    "light_cone",
     "linear_density",
     "lines_of_sight",
     "log",
@@ -160,7 +162,7 @@ def pointwise(text, function, space, result, constants=None, comm=None):
         own = space_of(space)
         names = sorted(constants or {})
         main = next((leaf for leaf in own.leaves.values() if leaf.kind != "vector"), next(iter(own.leaves.values())))
-        one = main._place()
+        one = main._place(copies=main.copies)
         fixed = [one._native(name) for name in names], [_field(one, name, constants[name], comm, f"constant `{name}`") for name in names]
         alike = {"function": "pointwise", "space": own._said(), "text": text, "name of the function": function, "result": result, "constants": names}
         return (own, fixed), alike, None
@@ -439,12 +441,12 @@ def rename(model, target=None, domain=None):
 
 
 def join(space, result="joined", order=None, adjoint=False, comm=None):
-    """Create one vector of several ones; the adjoint splits it.
+    """Create one vector of several ones, or copies of several fields; the adjoint splits.
 
     Parameters
     ----------
     space : Space
-        Domain: vectors only, or parameters only.
+        Domain: vectors only, parameters only, or fields on one grid, which become copies.
     result : str, default "joined"
         Name of the leaf of the target.
     order : sequence of str, optional
@@ -461,7 +463,7 @@ def join(space, result="joined", order=None, adjoint=False, comm=None):
     Raises
     ------
     ValueError
-        If a leaf is no real vector or parameters, or `order` does not name every leaf once.
+        If leaves are of several kinds or grids, or `order` does not name every leaf once.
 
     Notes
     -----
@@ -474,6 +476,8 @@ def join(space, result="joined", order=None, adjoint=False, comm=None):
     >>> theta = op.join(op.Space(a=op.vector(2), b=op.vector(1)), "theta", ["b", "a"])
     >>> np.asarray(theta({"a": [1.0, 2.0], "b": [3.0]})).tolist()
     [3.0, 1.0, 2.0]
+    >>> op.join(op.Space(red=op.cells((4, 6)), blue=op.cells((4, 6))), "sky").target
+    {'sky': (2, 4, 6)}
     """
     comm = resolve(comm)
 
@@ -487,20 +491,20 @@ def join(space, result="joined", order=None, adjoint=False, comm=None):
 
     def make(own, _):
         own, names = own
-        return Model(_native.join(comm, own._native(), names, result, bool(adjoint)), comm, 1)
+        return Model(_native.join(comm, own._native(), names, result, bool(adjoint)), comm, own._axes)
 
     return together(comm, check, make)
 
 
 def split(space, result, adjoint=False, comm=None):
-    """Create the parts of a vector as vectors; the adjoint joins them.
+    """Create the parts of a vector, or of the copies of a field; the adjoint joins them.
 
     Parameters
     ----------
     space : Space
-        Domain: one vector or parameters.
+        Domain: one vector, parameters, or a field of several copies.
     result : dict of str to int
-        Name and length of each part, in their order.
+        Name and length of each part, or its number of copies, in their order.
     adjoint : bool, default False
         Create the adjoint, from the parts to the vector.
     comm : Comm or mpi4py.MPI.Comm, optional
@@ -513,7 +517,7 @@ def split(space, result, adjoint=False, comm=None):
     Raises
     ------
     ValueError
-        If the lengths do not add to that of the vector.
+        If the lengths do not add to that of the vector, or the copies to those of the field.
 
     Notes
     -----
@@ -526,28 +530,33 @@ def split(space, result, adjoint=False, comm=None):
     >>> parts = op.split(op.vector(3), {"b": 1, "a": 2})([3.0, 1.0, 2.0])
     >>> np.asarray(parts["a"]).tolist(), np.asarray(parts["b"]).tolist()
     ([1.0, 2.0], [3.0])
+    >>> op.split(op.cells((4, 6), copies=3), {"first": 1, "others": 2}).target
+    {'first': (4, 6), 'others': (2, 4, 6)}
     """
     own = space_of(space)
     name, leaf = own._only("a split")
-    if leaf.kind not in ("vector", "parameters"):
-        raise ValueError(f"space: expected a vector or parameters, got {leaf}")
-    of = vector if leaf.kind == "vector" else parameters
-    parts = {part: of(length) for part, length in result.items()}
-    total = sum(part.shape[0] for part in parts.values())
-    if total != leaf.shape[0]:
-        raise ValueError(f"result: expected lengths that add to {leaf.shape[0]}, got {total}")
+    lengths = {part: whole_number(length, "result", 1) for part, length in result.items()}
+    is_row = leaf.kind in ("vector", "parameters")
+    wanted = leaf.shape[0] if is_row else leaf.copies
+    if sum(lengths.values()) != wanted:
+        raise ValueError(f"result: expected {'lengths' if is_row else 'copies'} that add to {wanted}, got {sum(lengths.values())}")
+    if is_row:
+        parts = {part: Leaf(leaf.kind, (length,), ()) for part, length in lengths.items()}
+    else:
+        parts = {part: leaf._with(copies=length) for part, length in lengths.items()}
     return join(Space(parts), name, list(result), not adjoint, comm)
 
 
 def reshape(space, target, comm=None):
-    """Create the same numbers in C order as a leaf of another shape.
+    """Create the same values in C order as a leaf of another shape.
 
     Parameters
     ----------
     space : Space
-        Domain: one real vector, or cells.
+        Domain: one vector, or cells.
     target : Space
-        One real vector, or cells, with the same number of values.
+        One vector, or cells, with the same number of values, complex if those are. Axes of copies
+        and components count as axes.
     comm : Comm or mpi4py.MPI.Comm, optional
         Ranks that have a part of the field each. Default: this process alone.
 
@@ -558,7 +567,7 @@ def reshape(space, target, comm=None):
     Raises
     ------
     ValueError
-        If the numbers of values differ.
+        If the numbers of values differ, or only one of the leaves is complex.
 
     Notes
     -----
@@ -571,18 +580,18 @@ def reshape(space, target, comm=None):
     >>> from meshloom import operators as op
     >>> np.asarray(op.reshape(op.vector(4), op.cells((2, 2)))([1.0, 2.0, 3.0, 4.0])).tolist()
     [[1.0, 2.0], [3.0, 4.0]]
+    >>> op.reshape(op.cells((4, 5, 6)), op.cells((5, 6), copies=4)).target
+    {'x': (4, 5, 6)}
     """
     own, places = space_of(space), space_of(target)
-    (_, source), (result, wanted) = own._only("a reshape"), places._only("a reshape")
-    if wanted.kind not in ("vector", "cells") or wanted.complex or wanted.components != 1:
-        raise ValueError(f"target: expected a real vector, or real cells of one component, got {wanted}")
-    flat = _flat(own, comm)
-    if np.prod(source.shape) != np.prod(wanted.shape):
-        raise ValueError(f"target: expected {np.prod(source.shape)} values as in {source}, got {wanted}")
-    if wanted.kind == "vector":
-        return flat.rename({name: result for name in flat.target if name != result})
-    axes = range(len(wanted.shape))
-    return flat.then(_block(Space(x=vector(int(np.prod(wanted.shape)))), places, {axis: (0, wanted.shape[axis]) for axis in axes}, False, comm))
+    (_, source), (_, wanted) = own._only("a reshape"), places._only("a reshape")
+    for name, leaf in (("space", source), ("target", wanted)):
+        if leaf.kind not in ("vector", "cells"):
+            raise ValueError(f"{name}: expected a vector or cells, got {leaf}")
+    if math.prod(source._whole()) != math.prod(wanted._whole()) or source.complex != wanted.complex:
+        values = "complex" if source.complex else "real"
+        raise ValueError(f"target: expected {math.prod(source._whole())} {values} values as in {source}, got {math.prod(wanted._whole())} in {wanted}")
+    return _flat(own, comm).then(_flat(places, comm, adjoint=True))
 
 
 def pad(space, widths, adjoint=False, comm=None):
@@ -591,7 +600,7 @@ def pad(space, widths, adjoint=False, comm=None):
     Parameters
     ----------
     space : Space
-        Domain: one real leaf of cells of one component.
+        Domain: one leaf of cells.
     widths : int, tuple of int, or sequence of tuple of int
         Cells to add before and after, for all axes or one pair for each, as in `numpy.pad`.
     adjoint : bool, default False
@@ -634,7 +643,7 @@ def crop(space, widths, adjoint=False, comm=None):
     Parameters
     ----------
     space : Space
-        Domain: one real leaf of cells of one component.
+        Domain: one leaf of cells.
     widths : int, tuple of int, or sequence of tuple of int
         Cells to leave out before and after, for all axes or one pair for each, as in `pad`.
     adjoint : bool, default False
@@ -675,8 +684,8 @@ def crop(space, widths, adjoint=False, comm=None):
 def _widths(space, what, widths):
     """Return name and leaf of a grid, and the pairs of widths at the ends of its axes."""
     name, leaf = space._only(f"a {what}")
-    if leaf.kind != "cells" or leaf.complex or leaf.components != 1:
-        raise ValueError(f"space: expected real cells of one component, got {leaf}")
+    if leaf.kind != "cells":
+        raise ValueError(f"space: expected cells, got {leaf}")
     pairs = np.asarray(widths)
     if pairs.dtype.kind not in "iu" or np.any(pairs < 0) or pairs.shape not in ((), (2,), (len(leaf.shape), 2)):
         raise ValueError(f"widths: expected one or two numbers of cells, or {len(leaf.shape)} pairs, 0 or more, got {widths!r}")
@@ -685,34 +694,39 @@ def _widths(space, what, widths):
 
 def _resized(leaf, shape):
     """Return a grid of another shape with cells of the same size."""
-    return cells(shape, [length * new / n for length, n, new in zip(leaf.size, leaf.shape, shape)])
+    return leaf._with(shape=tuple(shape), size=tuple(length * new / n for length, n, new in zip(leaf.size, leaf.shape, shape)))
 
 
 def _padded(smaller, larger, pairs, comm):
-    return _flat(smaller, comm).then(_inner(smaller, larger, pairs, False, comm))
+    return _held(smaller, comm).then(_inner(smaller, larger, pairs, False, comm))
 
 
 def _cropped(larger, smaller, pairs, comm):
     (_, leaf) = smaller._only("a crop")
-    return _inner(smaller, larger, pairs, True, comm).then(_inner(smaller, smaller, [(0, 0)] * len(leaf.shape), False, comm))
+    return _inner(smaller, larger, pairs, True, comm).then(_held(smaller, comm, adjoint=True))
 
 
 def _inner(smaller, larger, pairs, adjoint, comm):
     """Return the cells of a grid that take the values of a smaller one, given as a vector."""
     (_, leaf) = smaller._only("a block")
     axes = {axis: (pairs[axis][0], n) for axis, n in enumerate(leaf.shape)}
-    return _block(Space(x=vector(int(np.prod(leaf.shape)))), larger, axes, adjoint, comm)
+    return _block(Space(x=leaf._in_row()), larger, axes, adjoint, comm)
 
 
-def _flat(space, comm):
-    """Return the values of one leaf in C order as a vector on all ranks."""
-    name, leaf = space._only("a reshape")
-    if leaf.kind not in ("vector", "cells") or leaf.complex or leaf.components != 1:
-        raise ValueError(f"space: expected a real vector, or real cells of one component, got {leaf}")
-    if leaf.kind == "vector":
-        return join(space, name, comm=comm)
+def _held(space, comm, adjoint=False):
+    """Return the values of cells as a vector on all ranks, of as many components and copies."""
+    (_, leaf) = space._only("a reshape")
     whole = {axis: (0, n) for axis, n in enumerate(leaf.shape)}
-    return _block(Space(x=vector(int(np.prod(leaf.shape)))), space, whole, True, comm)
+    return _block(Space(x=leaf._in_row()), space, whole, not adjoint, comm)
+
+
+def _flat(space, comm, adjoint=False):
+    """Return all numbers of a vector or cells in C order as one vector on all ranks."""
+    name, leaf = space._only("a reshape")
+    if leaf.kind == "vector":
+        return join(space, "x", adjoint=adjoint, comm=comm)
+    row = join(Space(x=leaf._in_row()), "x", adjoint=adjoint, comm=comm)
+    return row.then(_held(space, comm, True)) if adjoint else _held(space, comm).then(row)
 
 
 def _block(space, target, axes, adjoint, comm):
@@ -777,7 +791,10 @@ def _field(leaf, name, values, comm, what):
     """Return this rank's values of a leaf on the device; they must be finite."""
     native = leaf._native(name)
     values = values[name] if isinstance(values, collections.abc.Mapping) and set(values) == {name} else values
-    arrays = given([(native, _native.leaf_shape(comm, native))], values, comm)
+    shape = _native.leaf_shape(comm, native)
+    if leaf.copies > 1:
+        values = for_copies((shape[0], *shape[1:][-len(leaf.shape) :]), values)
+    arrays = given([(native, shape)], values, comm)
     check_finite(values, what)
     return arrays[0]
 
@@ -990,7 +1007,7 @@ def paint(space, target, window="tsc", comm=None):
 
     def make(own, _):
         own, mesh = own
-        return Model(_native.paint(comm, own._native(), mesh._native(), window), comm, 3)
+        return Model(_native.paint(comm, own._native(), mesh._native(), window), comm, both_axes(own._axes, mesh._axes))
 
     return together(comm, check, make)
 
@@ -1052,7 +1069,86 @@ def redshift_space(space, line_of_sight=(0.0, 0.0, 1.0), a=1.0, cosmology=None, 
 
     def make(own, _):
         own, arguments = own
-        return Model(_native.redshift_space(comm, own._native(), *arguments), comm, 3)
+        return Model(_native.redshift_space(comm, own._native(), *arguments), comm, own._axes)
+
+    return together(comm, check, make)
+
+
+def light_cone(space, number, a, observer, image=(0, 0, 0), cosmology=None, comm=None):
+    """Create the particles of a run where they cross the past light cone between two snapshots.
+
+    Parameters
+    ----------
+    space : Space
+        Target of a `simulation` with snapshots; other leaves are left out.
+    number : int
+        Number of the earlier snapshot; the later one is the next.
+    a : sequence of 2 floats
+        Scale factors of the two snapshots.
+    observer : sequence of 3 floats
+        Place of the observer, who looks at scale factor 1, in Mpc/h.
+    image : sequence of 3 int, default (0, 0, 0)
+        Periodic image of the box, in sides of it.
+    cosmology : Cosmology, optional
+        That of distances, which are constants. Default: as in `meshloom.simulate`.
+    comm : Comm or mpi4py.MPI.Comm, optional
+        Ranks that have a part of the particles each. Default: this process alone.
+
+    Returns
+    -------
+    Model
+        Its target has the leaves ``displacement``, that of the crossing, ``distance`` from the
+        observer in Mpc/h, and ``weight``: 1 if the particle crosses between the snapshots, else 0.
+
+    Raises
+    ------
+    ValueError
+        If `space` lacks the snapshots, or scale factors do not ascend up to 1.
+
+    Notes
+    -----
+    Collective with `comm`. Paths are cubics through the positions and velocities of both snapshots,
+    so that the cone has no shells. A particle crosses in one section: densities of sections and
+    images add. `paint` makes a density, or a lens plane of the weight times a function of the
+    distance. Derivatives need a device that binds 13 arrays in a kernel; SwiftShader binds 10.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from meshloom import operators as op
+    >>> times, grid = [0.9, 0.95, 1.0], op.cells((8, 8, 8), size=600.0)
+    >>> run = op.simulation(8, 8, 600.0, steps=4, window="tsc", snapshots=times)
+    >>> density = 0.0
+    >>> for i in range(2):
+    ...     section = op.light_cone(run.target, i, times[i : i + 2], (300.0, 300.0, 300.0))
+    ...     section = section.giving("displacement", "weight")
+    ...     density = section.then(op.paint(section.target, grid)) + density
+    >>> cone = run.giving(*density.domain).then(density)
+    >>> cone.domain, cone.target
+    ({'white_noise': (8, 8, 8)}, {'density': (8, 8, 8)})
+    """
+
+    def triple(values, name, number):
+        found = [number(x, name) for x in values]
+        if len(found) != 3:
+            raise ValueError(f"{name}: expected 3 numbers, got {len(found)}")
+        return found
+
+    comm = resolve(comm)
+
+    def check():
+        own, first = space_of(space), whole_number(number, "number")
+        scales = [real_number(x, "a") for x in a]
+        if len(scales) != 2:
+            raise ValueError(f"a: expected the scale factors of 2 snapshots, got {len(scales)}")
+        place = triple(observer, "observer", real_number)
+        cell = triple(image, "image", lambda x, name: whole_number(x, name, -(2**31)))
+        arguments = [first, first + 1], scales, place, cell, cosmology_parameters(cosmology)
+        return (own, arguments), {"function": "light_cone", "space": own._said(), "arguments": arguments}, None
+
+    def make(own, _):
+        own, arguments = own
+        return Model(_native.light_cone(comm, own._native(), *arguments), comm, own._axes)
 
     return together(comm, check, make)
 
@@ -1108,10 +1204,15 @@ def linear_density(particles=64, box=128.0, *, a=1.0, cosmology=None, comm=None)
 
     (options, scale), _ = gathered(comm, check)
     native, variance = agreed(comm, _native.linear_density, comm, options, scale)
-    model = Model(native, comm, 3)
+    model = Model(native, comm, _cube_axes(options))
     model.variance = variance
     model._finite = ("white_noise",)
     return model
+
+
+def _cube_axes(options):
+    """Return the axes of the grids of a run, also of one cell."""
+    return {((n,) * 3, (options["box"],) * 3): 3 for n in (options["particles"], options["mesh"])}
 
 
 def lines_of_sight(space, start, end, step, adjoint=False, comm=None):
@@ -1278,7 +1379,7 @@ def broadcast(space, target, adjoint=False, comm=None, axis=None):
         Domain: a vector of length 1; with `axis`, a vector or cells with the shape of the other
         axes.
     target : Space
-        One real leaf; cells with `axis`.
+        One real leaf; cells with `axis`. Its copies are its first axis.
     adjoint : bool, default False
         Create the adjoint.
     comm : Comm or mpi4py.MPI.Comm, optional
@@ -1308,24 +1409,54 @@ def broadcast(space, target, adjoint=False, comm=None, axis=None):
     >>> np.asarray(op.broadcast(op.vector(2), op.cells((2, 2)), axis=0)([5.0, 7.0])).tolist()
     [[5.0, 7.0], [5.0, 7.0]]
     """
+    own, places = space_of(space), space_of(target)
+    (name, leaf), (result, wanted) = own._only("a broadcast"), places._only("a broadcast")
+    has_copies = int(wanted.copies > 1)
+    if axis is None and has_copies:
+        axis = tuple(range(1 + len(wanted.shape)))
     if axis is None:
         return _gathered("broadcast", space, target, lambda *_: None, adjoint, comm)
-    own, places = space_of(space), space_of(target)
-    (name, leaf), (_, wanted) = own._only("a broadcast"), places._only("a broadcast")
-    axes = len(wanted.shape)
+    axes = has_copies + len(wanted.shape)
     repeated = [whole_number(one, "axis", -axes) for one in ((axis,) if np.ndim(axis) == 0 else axis)]
     if any(one >= axes for one in repeated):
         raise ValueError(f"axis: expected axes below {axes}, got {axis}")
     repeated = {one % axes for one in repeated}
-    others = {at: (0, n) for at, n in enumerate(wanted.shape) if at not in repeated}
+    if has_copies and 0 in repeated:
+        one = Space({result: wanted._with(copies=1)})
+        every = _repeated(one, wanted.copies, bool(adjoint), comm)
+        inner = tuple(at - 1 for at in repeated if at > 0)
+        if not inner and leaf.kind != "vector":
+            if leaf._whole() != wanted._with(copies=1)._whole():
+                raise ValueError(f"space: expected the shape {wanted.shape} of the other axes, got {leaf}")
+            other = {} if name == result else {result: name}
+            return every.rename(other) if adjoint else every.rename(domain=other)
+        if inner:
+            one = broadcast(own, one, adjoint, comm, inner)
+        else:
+            one = reshape(one, own, comm) if adjoint else reshape(own, one, comm)
+        return every.then(one) if adjoint else one.then(every)
+    others = {at - has_copies: (0, n) for at, n in enumerate((wanted.copies,) * has_copies + wanted.shape) if at not in repeated}
     shape = tuple(n for _, n in others.values()) or (1,)
-    if leaf.shape not in (shape, (int(np.prod(shape)),)):
+    if leaf._whole() not in (shape, (math.prod(shape),)):
         raise ValueError(f"space: expected the shape {shape} of the other axes, got {leaf}")
-    flat = Space({name: vector(int(np.prod(shape)))})
-    there = _block(flat, places, others, bool(adjoint), comm)
-    if leaf.kind == "vector":
+    others.pop(-1, None)
+    row = Leaf("vector", (math.prod(shape) // wanted.copies,), (), copies=wanted.copies)
+    there = _block(Space({name: row}), places, others, bool(adjoint), comm)
+    if leaf.kind == "vector" and not has_copies:
         return there
-    return there.then(reshape(flat, own, comm)) if adjoint else _flat(own, comm).then(there)
+    held = [_flat(own, comm, adjoint), join(Space({name: row}), "x", adjoint=not adjoint, comm=comm)]
+    return there.then(held[1]).then(held[0]) if adjoint else held[0].then(held[1]).then(there)
+
+
+def _repeated(space, copies, adjoint, comm):
+    """Return a field as each of some copies, or the sum of these."""
+    comm = resolve(comm)
+
+    def check():
+        name, _ = space._only("a broadcast")
+        return name, {"function": "a broadcast", "space": space._said(), "copies": copies, "adjoint": adjoint}, None
+
+    return together(comm, check, lambda name, _: Model(_native.repeat(comm, space._native(), copies, name, adjoint), comm, space._axes))
 
 
 def _gathered(name, space, target, entries, adjoint, comm):
@@ -1491,7 +1622,7 @@ def simulation(
     (options, others, said), _ = gathered(comm, check)
     agreed(comm, warn, comm, said)
     native, own = agreed(comm, _native.simulation, comm, options, *others.values())
-    model = Model(native, comm, 3)
+    model = Model(native, comm, _cube_axes(options))
     model.own_cosmology = own
     model._finite = ("white_noise",)
     return model

@@ -16,9 +16,9 @@ use crate::session::Session;
 
 /// A leaf of a space: name, kind ("cells", "modes", "half_spectrum", "points", "vector" or
 /// "parameters"), cells along three axes (of points: 1, this rank's and those of all; of numbers in
-/// a row: 1, 1 and how many), sides of the box, whether values are complex, components, and of
-/// points which they are.
-pub type LeafTuple = (String, String, [u64; 3], [f64; 3], bool, u32, Option<NativePoints>);
+/// a row: 1, 1 and how many), sides of the box, whether values are complex, components, of points
+/// which they are, and the number of copies of the field.
+pub type LeafTuple = (String, String, [u64; 3], [f64; 3], bool, u32, Option<NativePoints>, u64);
 
 /// Which of all points a rank's are.
 #[pyclass(frozen, from_py_object, module = "meshloom._native")]
@@ -69,7 +69,7 @@ pub fn leaf(rank: &Rank, tuple: &LeafTuple) -> Result<Leaf, Failure> {
 
 /// Returns the leaf that a tuple says, on one of `ranks` ranks.
 fn leaf_on(ranks: usize, rank: usize, tuple: &LeafTuple) -> Result<Leaf, Failure> {
-    let (_, kind, shape, size, complex, components, points) = tuple;
+    let (_, kind, shape, size, complex, components, points, copies) = tuple;
     let mesh = || mesh_of(*shape, *size, ranks, rank);
     let leaf = match kind.as_str() {
         "cells" => Leaf::cells(&mesh()?),
@@ -84,7 +84,7 @@ fn leaf_on(ranks: usize, rank: usize, tuple: &LeafTuple) -> Result<Leaf, Failure
         _ => return Err(Failure::Value(format!("there is no leaf `{kind}`"))),
     };
     let leaf = if *complex { leaf.complex() } else { leaf };
-    Ok(leaf.components(*components))
+    Ok(leaf.components(*components).batch(*copies))
 }
 
 /// Returns the space of these leaves on one rank.
@@ -107,13 +107,14 @@ pub fn described(space: &Space) -> Vec<LeafShape> {
         };
         let size = leaf.mesh().map_or([1.0; 3], |mesh| mesh.size());
         let complex = leaf.numbers() == 2;
-        let components = (leaf.components > 1).then_some(u64::from(leaf.components));
+        // Axes of one copy and of one component are left out.
+        let fields = [leaf.batch, u64::from(leaf.components)].into_iter().filter(|&n| n > 1);
         let points = match &leaf.support {
             Support::Points { order, .. } => Some(NativePoints(order.clone())),
             _ => None,
         };
-        let tuple = (name.to_string(), kind.to_string(), shape, size, complex, leaf.components, points);
-        (tuple, components.into_iter().chain(places).collect())
+        let tuple = (name.to_string(), kind.to_string(), shape, size, complex, leaf.components, points, leaf.batch);
+        (tuple, fields.chain(places).collect())
     };
     space.leaves().map(describe).collect()
 }

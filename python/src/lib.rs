@@ -76,8 +76,8 @@ mod _native {
     #[pymodule_export]
     use crate::models::{
         amplitudes, block, constant, convolution, diagonal, fourier, gather, interpolation, inverse_fourier, join,
-        linear_density, lines_of_sight, paint, pointwise, readout, redshift_space, select, simulation, stencil,
-        white_noise,
+        light_cone, linear_density, lines_of_sight, paint, pointwise, readout, redshift_space, repeat, select,
+        simulation, stencil, white_noise,
     };
     #[cfg(feature = "mpi")]
     #[pymodule_export]

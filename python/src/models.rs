@@ -7,7 +7,7 @@ use meshloom::host_memory;
 use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Contents, Convolution, Diagonal, Fourier, Gather, Hartley, Interpolation, Join, Linear, LinesOfSight,
-    Model, Paint, PointwiseOperator, Readout, Select, Space, StencilOperator, Vector, Wavenumbers,
+    Model, Paint, PointwiseOperator, Readout, Repeat, Select, Space, StencilOperator, Vector, Wavenumbers,
 };
 use meshloom::pm::{self, Config, LinearDensity, Observable, SimulationOperator};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
@@ -126,6 +126,18 @@ pub fn join(
     })
 }
 
+/// Returns a field as each of some copies, or the sum of these.
+#[pyfunction]
+pub fn repeat(
+    comm: &Bound<'_, Comm>,
+    leaves: Vec<LeafTuple>,
+    copies: u64,
+    result: String,
+    adjoint: bool,
+) -> PyResult<NativeModel> {
+    made(comm, leaves, move |_, domain| Ok(turned(Repeat::new(domain, copies, &result)?, adjoint)))
+}
+
 /// Returns the piecewise linear function through nodes.
 #[pyfunction]
 pub fn interpolation(
@@ -227,6 +239,24 @@ pub fn redshift_space(
 ) -> PyResult<NativeModel> {
     let cosmology = cosmology(parameters)?;
     made(comm, leaves, move |_, domain| Ok(pm::redshift_space(domain, line_of_sight, a, &cosmology)?))
+}
+
+/// Returns the particles of a run where they cross a light cone between two snapshots.
+#[pyfunction]
+pub fn light_cone(
+    comm: &Bound<'_, Comm>,
+    leaves: Vec<LeafTuple>,
+    snapshots: [usize; 2],
+    a: [f64; 2],
+    observer: [f64; 3],
+    image: [i64; 3],
+    parameters: CosmologyTuple,
+) -> PyResult<NativeModel> {
+    let cosmology = cosmology(parameters)?;
+    made(comm, leaves, move |rank, domain| {
+        let section = pm::ConeSection { snapshots, a, observer, image, cosmology: &cosmology };
+        Ok(pm::light_cone_section(rank, domain, &section)?)
+    })
 }
 
 /// Returns the linear density contrast at the sites of a run's particles as a function of its white

@@ -77,11 +77,8 @@ pub fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
             "snapshots" => config.snapshots = value.extract()?,
             "cosmology" => config.cosmology = cosmology(value.extract::<CosmologyTuple>()?)?,
             "lpt" => {
-                config.lpt = match value.extract()? {
-                    1 => LptOrder::First,
-                    2 => LptOrder::Second,
-                    _ => return Err(wrong(&name, &value, "1 or 2")),
-                }
+                config.lpt =
+                    LptOrder::from_number(value.extract()?).ok_or_else(|| wrong(&name, &value, "1, 2 or 3"))?;
             }
             "scheme" => {
                 config.scheme = match value.extract::<String>()?.as_str() {

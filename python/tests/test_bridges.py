@@ -242,6 +242,7 @@ def constructors():
     """A model of each constructor, by its name."""
     fields, vector, three = op.Space(s=op.cells((4, 6))), op.Space(v=op.vector(3)), op.cells((4, 4, 4), size=8.0)
     normal = mi.NormalPrior(1.0, 0.5, op.Space(x=op.vector(2)))
+    two = {f"snapshot_{i}/{name}": op.cells((4, 4, 4), size=900.0, components=3) for i in range(2) for name in ("displacement", "momentum")}
     moved = op.Space(displacement=op.cells((4, 4, 4), size=8.0, components=3), momentum=op.cells((4, 4, 4), size=8.0, components=3))
     sparse = pytest.importorskip("scipy.sparse").csr_array(np.eye(3))
     weights = op.Space(position=op.points(5, components=3), weight=op.points(5))
@@ -255,7 +256,7 @@ def constructors():
         "hartley": [op.hartley(fields)],
         "interp": [op.interp(normal, [0.0, 1.0, 2.0], [0.0, 3.0, 5.0])],
         "rename": [op.rename(normal, {"x": "y"}, {"x": "z"})],
-        "join": [op.join(op.Space(a=op.vector(2), b=op.vector(1)))],
+        "join": [op.join(op.Space(a=op.vector(2), b=op.vector(1))), op.join(op.Space(a=op.cells(4), b=op.cells(4)))],
         "split": [op.split(vector, {"a": 1, "b": 2})],
         "reshape": [op.reshape(op.vector(24), op.cells((4, 6)))],
         "pad": [op.pad(fields, 1)],
@@ -267,6 +268,7 @@ def constructors():
         "paint": [op.paint(weights, three)],
         "redshift_space": [op.redshift_space(moved)],
         "linear_density": [op.linear_density(4, 8.0)],
+        "light_cone": [op.light_cone(op.Space(two), 0, (0.9, 1.0), (1.0, 2.0, 3.0))],
         "lines_of_sight": [op.lines_of_sight(fields, [[0.0, 0.0]], [[3.0, 2.0]], 0.5)],
         "select": [op.select(fields, RNG.random((4, 6)) < 0.5), op.select(op.cells(100), np.arange(80)[:, None])],
         "gather": [op.gather(vector, op.cells(100), RNG.integers(0, 3, 100))],

@@ -74,7 +74,7 @@ def test_errors_of_callbacks_and_parameters_come_through():
     with pytest.raises(KeyError, match="from the callback"):
         meshloom.simulate(8, box=32.0, steps=2, progress=fail)
     for options in [dict(particles=0), dict(particles=8, mesh=4), dict(box=-1.0), dict(steps=0), dict(a_end=2.0), dict(scheme="euler"),
-                    dict(window="box"), dict(lpt=3), dict(seed=-1),
+                    dict(window="box"), dict(lpt=4), dict(seed=-1),
                     dict(noise=np.zeros((4, 4, 4))), dict(noise_by="row"), dict(seed=2**64), dict(particles=2**70), dict(steps=2**70), dict(lpt=2**70),
                     dict(noise=np.full((8, 8, 8), 1e300))]:
         with pytest.raises(ValueError):

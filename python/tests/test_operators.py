@@ -1,10 +1,12 @@
 """Models beside NumPy and finite differences."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 import meshloom
-from meshloom import operators as op
+from meshloom import inference as mi, operators as op
 
 RNG = np.random.default_rng(7)
 RESPONSE = "fn response(s: f32, rate: f32) -> f32 { let flux = exp(s); return flux / (1.0 + rate * flux); }"
@@ -512,7 +514,7 @@ def test_leaves_are_renamed_joined_split_reshaped_repeated_and_padded():
     for shape in (op.vector(12), op.cells((2, 6)), op.cells((2, 3, 2))):
         found = op.reshape(op.cells((3, 4)), shape)(image)
         assert np.array_equal(found, image.reshape(shape.shape))
-    with pytest.raises(ValueError, match="12 values"):
+    with pytest.raises(ValueError, match="12 real values"):
         op.reshape(op.cells((3, 4)), op.vector(11))
     for axis, wanted in ((0, np.broadcast_to(image, (2, 3, 4))), (2, np.broadcast_to(image[..., None], (3, 4, 2)))):
         cube = op.broadcast(op.cells((3, 4)), op.cells(wanted.shape), axis=axis)
@@ -534,7 +536,7 @@ def test_leaves_are_renamed_joined_split_reshaped_repeated_and_padded():
     assert np.array_equal(op.crop(op.cells((4, 9)), widths, adjoint=True)(image), np.pad(image, widths))
     with pytest.raises(ValueError, match="leave 1 cell or more"):
         op.crop(op.cells((4, 9)), (2, 2))
-    with pytest.raises(ValueError, match="target: expected a real vector, or real cells"):
+    with pytest.raises(ValueError, match="target: expected a vector or cells"):
         op.reshape(op.cells((3, 4)), op.Space(y=op.points(12)))
     # A model of a plane goes before one of a cube with the same cells.
     plane = op.exp(op.diagonal(op.Space(field=op.cells((3, 4), size=(1.0, 2.0))), np.ones((3, 4))))
@@ -546,6 +548,186 @@ def test_leaves_are_renamed_joined_split_reshaped_repeated_and_padded():
     assert np.array_equal(plane.domain.flatten({"field": image, "other": 1.0}), image.ravel())
     with pytest.raises(TypeError, match="target: expected new names"):
         plane.rename("y")
+
+
+def test_grids_of_other_numbers_of_axes_keep_them():
+    cube, plane = op.cells((2, 3, 4)), op.cells((3, 4))
+    summed = op.broadcast(plane, cube, adjoint=True, axis=0)
+    assert (dict(summed.domain), dict(summed.target)) == ({"x": (2, 3, 4)}, {"x": (3, 4)})
+    for model in (op.exp(summed), summed.then(op.fourier(plane)), 2.0 * summed, summed.zip(summed.rename({"x": "y"})).giving("y")):
+        assert [len(shape) for shape in (*model.domain.values(), *model.target.values())] == [3, 2]
+    # A grid with one plane, and planes.
+    flat = op.broadcast(op.cells((1, 3, 4)), op.cells((1, 3, 4)), axis=())
+    assert dict(flat.target) == {"x": (1, 3, 4)}
+
+
+def test_complex_fields_and_components_are_reshaped_and_padded():
+    rng, widths = np.random.default_rng(3), ((1, 0), (2, 3))
+    for leaf in (op.cells((3, 4), complex=True), op.cells((3, 4), components=3), op.cells((3, 4), complex=True, components=2, copies=2)):
+        def draw(shape):
+            found = rng.normal(size=shape) + 1j * rng.normal(size=shape)
+            return (found if leaf.complex else found.real).astype(np.complex64 if leaf.complex else np.float32)
+
+        larger = op.pad(leaf, widths)
+        field, (shape,) = draw(next(iter(larger.domain.values()))), larger.target.values()
+        every = [(0, 0)] * (field.ndim - 2) + list(widths)
+        wanted = np.pad(field, every)
+        assert shape == wanted.shape and np.array_equal(larger(field), wanted)
+        outer = draw(shape)
+        inner = outer[..., 1:, 2:-3]
+        assert np.array_equal(op.crop(larger.target, widths)(outer), inner)
+        # Adjoints add the values at a cell, one, in units of the largest.
+        assert np.allclose(larger.at(field).vjp(outer), inner, rtol=0, atol=1e-6)
+        other = op.cells((12, field.size // 12), complex=leaf.complex)
+        there = op.reshape(leaf, other)
+        assert np.allclose(there(field), field.reshape(12, -1), rtol=0, atol=1e-6)
+        assert np.allclose(op.reshape(other, leaf)(field.reshape(12, -1)), field, rtol=0, atol=1e-6)
+        there.check_adjoint()
+    with pytest.raises(ValueError, match="expected 12 complex values"):
+        op.reshape(op.cells((3, 4), complex=True), op.vector(12))
+    with pytest.raises(ValueError, match="space: expected cells"):
+        op.pad(op.modes((3, 4)), 1)
+
+
+def four_axes(comm=None):
+    """Return True if fields of four axes agree with NumPy."""
+    rng, shape = np.random.default_rng(4), (2, 6, 4, 5)
+    grid, sky = op.cells(shape[1:]), op.cells(shape[1:], copies=2)
+    field, data = rng.normal(size=shape).astype(np.float32), rng.normal(size=shape)
+    rank, ranks = (0, 1) if comm is None else (comm.rank, comm.size)
+    own = slice(6 // ranks * rank, 6 // ranks * (rank + 1))
+    factors = np.array([0.5, 0.25]).reshape(2, 1, 1, 1)
+    found = []
+
+    def near(one, other, tolerance=1e-5):
+        found.append(np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=tolerance, atol=tolerance))
+
+    text = "fn f(x: f32, c: f32) -> f32 { return exp(c * x); }"
+    model = op.pointwise(text, "f", sky, "y", constants={"c": factors}, comm=comm)
+    flux = np.exp(factors * field)
+    found.append(dict(model.target) == {"y": (2, 6 // ranks, 4, 5)})
+    near(model(field[:, own]), flux[:, own])
+    near((3.0 * model + model * factors)(field[:, own]), (3.0 * flux + flux * factors)[:, own])
+    spectrum = model.then(op.fourier(model.target, comm=comm))
+    if ranks == 1:
+        near(spectrum(field), np.fft.rfftn(flux, axes=(1, 2, 3)), 1e-3)
+    near(spectrum.then(op.inverse_fourier(model.target, comm=comm))(field[:, own]), flux[:, own])
+    parts = op.split(sky, {"b": 1, "a": 1}, comm=comm)
+    near(parts(field[:, own])["b"], field[0, own])
+    near(parts.then(op.join(parts.target, order=["a", "b"], comm=comm))(field[:, own]), field[::-1, own])
+    for bits in range(1, 16):
+        axes = tuple(axis for axis in range(4) if bits >> axis & 1)
+        rest = [shape[axis] for axis in range(1, 4) if axis not in axes]
+        copies = 1 if 0 in axes else 2
+        small = op.cells(rest, copies=copies) if rest else op.vector(copies)
+        cut = rest[:1] == [6] and (slice(None),) * (copies - 1) + (own,)
+        sums = field.astype(np.float64).sum(axes)
+        sums = sums.reshape(1) if not sums.ndim else sums
+        if ranks == 1 or (len(rest) != 1 and rest[:1] in ([], [6])):
+            sums = sums[cut] if cut else sums
+            total = op.broadcast(small, sky, adjoint=True, axis=axes, comm=comm)
+            near(total(field[:, own]), sums)
+            near(op.broadcast(small, sky, axis=axes, comm=comm).at(sums).vjp(field[:, own]), sums)
+        if ranks == 1:
+            values = rng.normal(size=sums.shape).astype(np.float32)
+            wanted = np.broadcast_to(values.reshape([1 if axis in axes else shape[axis] for axis in range(4)]), shape)
+            near(op.broadcast(small, sky, axis=axes)(values), wanted)
+    energy = mi.Gaussian(data[:, own], np.broadcast_to(0.5 + factors, shape)[:, own]).amend(model)
+    value, gradient = energy.value_and_grad(field[:, own])
+    near(value, (0.5 * ((data - flux) / (0.5 + factors)) ** 2).sum())
+    near(gradient, ((flux - data) / (0.5 + factors) ** 2 * factors * flux)[:, own], 1e-4)
+    prior = mi.NormalPrior(1.0, np.broadcast_to(factors, shape)[:, own], sky, comm=comm)
+    near(prior(field[:, own]), (1.0 + factors * field)[:, own])
+    model.check_adjoint()
+    model.check_derivative()
+    return all(found)
+
+
+def test_fields_of_four_axes_are_copies_of_a_grid():
+    assert four_axes() and meshloom.ranks(3, four_axes) == [True] * 3
+    with pytest.raises(ValueError, match="pass copies=2"):
+        op.cells((2, 3, 4, 5))
+    with pytest.raises(ValueError, match="copies that add to 2, got 3"):
+        op.split(op.cells((3, 4), copies=2), {"a": 3})
+    two = mi.VariableCovarianceGaussian(np.zeros((2, 3, 4)))
+    with pytest.raises(ValueError, match="data of one field"):
+        two.amend(op.exp(op.diagonal(op.cells((3, 4), components=2, copies=2), np.ones((3, 4)))))
+    again = pickle.loads(pickle.dumps(op.broadcast(op.cells((3, 4)), op.cells((3, 4), copies=2), axis=0)))
+    assert dict(again.target) == {"x": (2, 3, 4)} and np.array_equal(again(np.ones((3, 4))), np.ones((2, 3, 4)))
+
+
+def section(n=6, size=900.0, a=(0.8, 1.0), comm=None):
+    """Return a section of a light cone and a point: displacements and momenta at both ends."""
+    rng, names = np.random.default_rng(5), [f"snapshot_{i}/{name}" for i in range(2) for name in ("displacement", "momentum")]
+    space = op.Space({name: op.cells((n, n, n), size=size, components=3) for name in names})
+    model = op.light_cone(space, 0, a, (450.0, 850.0, 450.0), (0, 1, 0), comm=comm)
+    x = {name: rng.normal(size=(3, n, n, n)) * (20.0 if name.endswith("displacement") else 10.0) for name in names}
+    rank, ranks = (0, 1) if comm is None else (comm.rank, comm.size)
+    own = slice(n // ranks * rank, n // ranks * (rank + 1))
+    return model, {name: values[:, own].astype(np.float32) for name, values in x.items()}
+
+
+def test_particles_cross_the_light_cone_where_their_paths_do():
+    n, size, a = 6, 900.0, (0.8, 1.0)
+    model, x = section(n, size, a)
+    found = {name: np.asarray(value, np.float64) for name, value in model(x).items()}
+    cosmology = meshloom.Cosmology()
+    sites = np.stack(np.meshgrid(*[np.arange(n) * size / n] * 3, indexing="ij")) - np.reshape([450.0, 850.0 - size, 450.0], (3, 1, 1, 1))
+    (x0, p0), (x1, p1) = [[x[f"snapshot_{i}/{name}"].astype(np.float64) for name in ("displacement", "momentum")] for i in range(2)]
+    # dx/da = p / (a^3 E) from the slope of the distance, dchi/da = -c / (H0 a^2 E).
+    h = 1e-4
+    slopes = [(cosmology.comoving_distance(a[0] - h) - cosmology.comoving_distance(a[0] + h)) / (2 * h), 2997.92458]
+    v0, v1 = (p * (a[1] - a[0]) * slope / at / 2997.92458 for p, slope, at in ((p0, slopes[0], a[0]), (p1, slopes[1], a[1])))
+    low, high = np.zeros((n, n, n)), np.ones((n, n, n))
+
+    def path(t):
+        return (2 * t**3 - 3 * t**2 + 1) * x0 + (t**3 - 2 * t**2 + t) * v0 + (3 * t**2 - 2 * t**3) * x1 + (t**3 - t**2) * v1
+
+    def ahead(t):
+        return np.sqrt(((sites + path(t)) ** 2).sum(0)) - np.vectorize(cosmology.comoving_distance)(a[0] + t * (a[1] - a[0]))
+
+    crosses = (ahead(low) < 0) & (ahead(high) >= 0)
+    assert 20 < crosses.sum() < 200 and np.array_equal(found["weight"], crosses)
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = np.where(ahead(middle) < 0, middle, low), np.where(ahead(middle) < 0, high, middle)
+    assert np.abs(found["displacement"] - path(low))[:, crosses].max() < 2e-4
+    assert np.abs(found["distance"] - ahead(low) - np.sqrt(((sites + path(low)) ** 2).sum(0)))[crosses].max() < 2e-3
+    # Derivatives of the places of crossing particles, by differences in f64 of the same search.
+    assert model.check_adjoint(x).difference < 1e-2
+    direction = {name: np.random.default_rng(6).normal(size=values.shape).astype(np.float32) for name, values in x.items()}
+    slope = np.asarray(model.at(x).jvp(direction)["displacement"])
+    moved = [model({name: values + np.float32(sign) * direction[name] for name, values in x.items()}) for sign in (1, -1)]
+    inside = crosses & (np.asarray(moved[0]["weight"]) == 1) & (np.asarray(moved[1]["weight"]) == 1)
+    difference = (np.asarray(moved[0]["displacement"]) - np.asarray(moved[1]["displacement"])) / 2
+    assert np.abs(slope - difference)[:, inside].max() < 5e-3 * np.abs(slope[:, inside]).max()
+    with pytest.raises(ValueError, match="ascend"):
+        op.light_cone(model.domain, 0, (1.0, 0.9), (0.0, 0.0, 0.0))
+    with pytest.raises(ValueError, match="snapshot_2"):
+        op.light_cone(model.domain, 1, (0.9, 1.0), (0.0, 0.0, 0.0))
+
+
+def crossing_on_ranks(comm):
+    model, x = section(comm=comm)
+    density = model.giving("displacement", "weight")
+    density = density.then(op.paint(density.target, op.cells((6, 6, 6), size=900.0), comm=comm))
+    return np.asarray(density(x))
+
+
+def test_a_light_cone_has_the_same_bits_on_ranks():
+    whole = crossing_on_ranks(None)
+    assert np.array_equal(np.concatenate(meshloom.ranks(3, crossing_on_ranks)), whole)
+    times, noise = [0.8, 0.9, 1.0], np.random.default_rng(1).normal(size=(8, 8, 8))
+    run = op.simulation(8, 8, 900.0, steps=2, a_start=0.5, window="tsc", snapshots=times, lpt=3)
+    density = 0.0
+    for i in range(2):
+        part = op.light_cone(run.target, i, times[i : i + 2], (450.0, 450.0, 450.0)).giving("displacement", "weight")
+        density = part.then(op.paint(part.target, op.cells((8, 8, 8), size=900.0))) + density
+    cone = run.giving(*density.domain).then(density)
+    found = np.asarray(cone(noise))
+    # All within the distance to the first snapshot, half of the box and more.
+    assert abs(found.sum() - round(found.sum())) < 1e-3 and 256 < found.sum() <= 512
+    cone.check_adjoint(noise)
 
 
 def on_ranks(comm):

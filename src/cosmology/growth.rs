@@ -1,12 +1,14 @@
-//! First- and second-order growth of structure.
+//! Growth of structure to third order.
 //!
 //! With h = dlnH/dlna and o = 3/2 Omega_m(a), the growth equations
 //!
 //! ```text
-//! D1'' + (2 + h) D1' - o D1 = 0            D2'' + (2 + h) D2' - o D2 = o D1^2
+//! D1''  + (2 + h) D1'  - o D1  = 0               D2''  + (2 + h) D2'  - o D2  = o D1^2
+//! D3a'' + (2 + h) D3a' - o D3a = 2 o D1^3        D3b'' + (2 + h) D3b' - o D3b = 2 o D1 (D1^2 + D2)
+//! D3c'' + (2 + h) D3c'         = o D1^3
 //! ```
 //!
-//! are integrated for G1 = D1/a and G2 = D2/a^2, which stay of order one at every epoch.
+//! are integrated for G = D/a^n of order n, which stay of order one at every epoch.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -23,15 +25,19 @@ pub const A_MIN: f64 = 1e-6;
 /// less elsewhere; the error falls with the fourth power of the step.
 const NODES: usize = 8192;
 
-/// G1, G1', G2, G2'.
-type State = [f64; 4];
+/// G and G' of D1, D2, D3a, D3b and D3c.
+type State = [f64; 10];
 
-/// D1 and D2 of one cosmology, at every scale factor in [[`A_MIN`], 1].
+/// The order of each growth factor, a power of the contrast.
+const ORDERS: [i32; 5] = [1, 2, 3, 3, 3];
+
+/// Growth factors of one cosmology, at every scale factor in [[`A_MIN`], 1].
 ///
-/// - Normalized to the matter era: D1 -> a, D2 -> 3/7 a^2 for a -> 0.
+/// - Normalized to the matter era: D1 -> a, D2 -> 3/7 a^2, D3a -> 1/3 a^3, D3b -> 10/21 a^3 and D3c
+///   -> 1/7 a^3 for a -> 0.
 /// - With radiation D1 -> a + 2/3 a_eq and D2 -> 2/3 a_eq a for a -> 0, where a_eq = Omega_r /
-///   Omega_m (Meszaros 1974): D1 approaches a in the matter era, and D2 vanishes with the contrast.
-///   Radiation itself is smooth.
+///   Omega_m (Meszaros 1974): D1 approaches a in the matter era, and higher orders vanish with the
+///   contrast. Radiation itself is smooth.
 /// - A value between two nodes is integrated from the node below it, and not interpolated: its
 ///   relative error is below 1e-11 everywhere.
 ///
@@ -52,7 +58,7 @@ pub struct Growth {
 /// The solution at all nodes, once a thread has integrated it.
 type Solution = Arc<OnceLock<Arc<[State]>>>;
 
-/// Solutions that are kept, 256 KiB each. The derivatives of a run by all parameters need 17: its
+/// Solutions that are kept, 640 KiB each. The derivatives of a run by all parameters need 17: its
 /// own, and four for each of Omega_m, h (which sets the radiation), w0 and wa.
 const KEPT: usize = 32;
 
@@ -92,6 +98,11 @@ pub struct GrowthFactors {
     pub d2_prime: f64,
     /// D2''.
     pub d2_second: f64,
+    /// D3a, D3b and D3c, the third-order growth factors of the determinant of the strain, of its
+    /// product with the second order, and of the transverse displacement; counted positive.
+    pub d3: [f64; 3],
+    /// D3a', D3b' and D3c'.
+    pub d3_prime: [f64; 3],
 }
 
 impl Growth {
@@ -124,9 +135,9 @@ impl Growth {
         let y = a.ln();
         let below = ((y - node(0)) / (node(1) - node(0))) as usize;
         let below = below.min(NODES);
-        let [g1, g1_prime, g2, g2_prime] =
-            runge_kutta(&self.cosmology, node(below), y - node(below), self.nodes[below]);
-        let [_, g1_second, _, g2_second] = slope(coefficients(&self.cosmology, y), [g1, g1_prime, g2, g2_prime]);
+        let state = runge_kutta(&self.cosmology, node(below), y - node(below), self.nodes[below]);
+        let [g1, g1_prime, g2, g2_prime, ..] = state;
+        let [_, g1_second, _, g2_second, ..] = slope(coefficients(&self.cosmology, y), state);
         Ok(GrowthFactors {
             a,
             expansion_rate: self.cosmology.expansion_rate(a),
@@ -137,6 +148,8 @@ impl Growth {
             d2: a * a * g2,
             d2_prime: a * a * (2.0 * g2 + g2_prime),
             d2_second: a * a * (4.0 * g2 + 4.0 * g2_prime + g2_second),
+            d3: [4, 6, 8].map(|i| a.powi(3) * state[i]),
+            d3_prime: [4, 6, 8].map(|i| a.powi(3) * (3.0 * state[i] + state[i + 1])),
         })
     }
 }
@@ -166,6 +179,12 @@ impl GrowthFactors {
         self.a * self.a * self.expansion_rate * self.d2_prime
     }
 
+    /// Returns a^2 E D3', the factors of the third-order displacements in the momentum.
+    #[must_use]
+    pub fn third_momenta(&self) -> [f64; 3] {
+        self.d3_prime.map(|prime| self.a * self.a * self.expansion_rate * prime)
+    }
+
     /// G_K = a^2 E dG_D/da, the acceleration that belongs to [`momentum`](Self::momentum). By the
     /// growth equation it is 3/2 Omega_m D1, which needs no second derivative.
     #[must_use]
@@ -189,20 +208,33 @@ fn integrate(cosmology: &Cosmology) -> Arc<[State]> {
     std::iter::once(first).chain((0..NODES).scan(first, next)).collect()
 }
 
+/// Coefficients of `D / a_eq^n` in powers of a / a_eq, from 0 on, in the time of radiation.
+const EARLY: [[f64; 5]; 5] = [
+    [2.0 / 3.0, 1.0, 0.0, 0.0, 0.0],
+    [0.0, 2.0 / 3.0, 0.5, -1.0 / 36.0, 1.0 / 64.0],
+    [0.0, 8.0 / 9.0, 1.0, 5.0 / 18.0, 1.0 / 32.0],
+    [0.0, 8.0 / 9.0, 4.0 / 3.0, 13.0 / 27.0, 1.0 / 144.0],
+    [0.0, 4.0 / 9.0, 1.0 / 3.0, 4.0 / 27.0, -1.0 / 288.0],
+];
+
 /// Returns the growing solution at [`A_MIN`].
 fn earliest(cosmology: &Cosmology) -> State {
     let equality = cosmology.omega_r() / cosmology.omega_m();
     if equality == 0.0 {
-        return [1.0, 0.0, 3.0 / 7.0, 0.0];
+        return [1.0, 0.0, 3.0 / 7.0, 0.0, 1.0 / 3.0, 0.0, 10.0 / 21.0, 0.0, 1.0 / 7.0, 0.0];
     }
-    // With x = a / a_eq: D1 = a_eq (x + 2/3) is exact, D2 = a_eq^2 (2/3 x + 1/2 x^2 - 1/36 x^3 +
-    // 1/64 x^4 - ..) from the growth equation of matter and radiation. It is integrated from where
-    // the series has converged.
+    // With x = a / a_eq: D1 = a_eq (x + 2/3) is exact, the others follow from the growth equation
+    // of matter and radiation as power series. They are integrated from where these have converged.
     let start = A_MIN.min(1e-3 * equality);
     let x = start / equality;
-    let g2 = 2.0 / (3.0 * x) + 0.5 - x / 36.0 + x * x / 64.0;
-    let g2_prime = -2.0 / (3.0 * x) - x / 36.0 + x * x / 32.0;
-    let mut state = [1.0 + 2.0 / (3.0 * x), -2.0 / (3.0 * x), g2, g2_prime];
+    let mut state = [0.0; 10];
+    for ((order, series), g) in ORDERS.into_iter().zip(EARLY).zip(state.chunks_mut(2)) {
+        for (power, coefficient) in (-order..).zip(series) {
+            let term = coefficient * x.powi(power);
+            g[0] += term;
+            g[1] += f64::from(power) * term;
+        }
+    }
     let (from, to) = (start.ln(), A_MIN.ln());
     let steps = ((to - from) / (node(1) - node(0))).ceil();
     for i in 0..steps as usize {
@@ -218,13 +250,20 @@ fn coefficients(cosmology: &Cosmology, y: f64) -> [f64; 2] {
 }
 
 /// Returns the derivative of a state by ln a, where the coefficients are `h` and `o`.
-fn slope([h, o]: [f64; 2], [g1, g1_prime, g2, g2_prime]: State) -> State {
-    [
-        g1_prime,
-        -(4.0 + h) * g1_prime - (3.0 + h - o) * g1,
-        g2_prime,
-        -(6.0 + h) * g2_prime - (8.0 + 2.0 * h - o) * g2 + o * g1 * g1,
-    ]
+fn slope([h, o]: [f64; 2], state: State) -> State {
+    let [g1, _, g2, ..] = state;
+    let cube = g1 * g1 * g1;
+    // The transverse displacement does not attract itself.
+    let own = [o, o, o, o, 0.0];
+    let sources = [0.0, o * g1 * g1, 2.0 * o * cube, 2.0 * o * (cube + g1 * g2), o * cube];
+    let mut slope = [0.0; 10];
+    for (factor, order) in ORDERS.into_iter().enumerate() {
+        let (n, g, prime) = (f64::from(order), state[2 * factor], state[2 * factor + 1]);
+        slope[2 * factor] = prime;
+        slope[2 * factor + 1] =
+            -(2.0 + 2.0 * n + h) * prime - (n * n + n * (2.0 + h) - own[factor]) * g + sources[factor];
+    }
+    slope
 }
 
 /// One classical fourth-order step of size `dy` from `y`.
@@ -342,16 +381,41 @@ mod tests {
     }
 
     #[test]
-    fn second_order_growth_forgets_radiation() {
+    fn higher_order_growth_forgets_radiation() {
         let growth = Growth::new(Cosmology::planck18());
         let equality = growth.cosmology().omega_r() / growth.cosmology().omega_m();
         // D2 begins as 2/3 a_eq a, and is 3/7 D1^2 up to some a_eq / a in the matter era.
         let early = growth.at(A_MIN).unwrap();
         let x = A_MIN / equality;
         assert!((early.d2 / (equality * equality * (2.0 / 3.0 * x + 0.5 * x * x)) - 1.0).abs() < x * x);
+        // The third order begins as its series as well: in steps from there nothing else comes up.
+        let series = [[8.0 / 9.0, 1.0], [8.0 / 9.0, 4.0 / 3.0], [4.0 / 9.0, 1.0 / 3.0]];
+        for (d3, [first, second]) in early.d3.into_iter().zip(series) {
+            assert!((d3 / (equality.powi(3) * (first * x + second * x * x)) - 1.0).abs() < x * x);
+        }
         for a in [0.02, 0.05] {
             let g = growth.at(a).unwrap();
             assert!((g.d2 / g.d1.powi(2) / (3.0 / 7.0) - 1.0).abs() < 2.0 * equality / a, "{a}");
+            for (d3, limit) in g.d3.into_iter().zip([1.0 / 3.0, 10.0 / 21.0, 1.0 / 7.0]) {
+                assert!((d3 / g.d1.powi(3) / limit - 1.0).abs() < 4.0 * equality / a, "{a}");
+            }
+        }
+    }
+
+    /// Fits for flat universes (Bouchet et al. 1995, section 3.3, and for D3b Catelan 1995): growth
+    /// in units of its limit in the matter era, and its rate.
+    #[test]
+    fn third_order_growth_follows_published_fits() {
+        let growth = Growth::new(Cosmology::simple());
+        for a in [0.3, 0.6, 1.0] {
+            let g = growth.at(a).unwrap();
+            let matter = growth.cosmology().matter_fraction(a);
+            for (i, limit, power) in [(0, 1.0 / 3.0, -4.0 / 275.0), (1, 10.0 / 21.0, -269.0 / 17875.0)] {
+                let (found, fit) = (g.d3[i] / g.d1.powi(3), limit * matter.powf(power));
+                assert!((found / fit - 1.0).abs() < 1e-3, "{a} {i}: {found} {fit}");
+                let (rate, fit) = (g.d3_prime[i] / g.d3[i], 3.0 * matter.powf(13.0 / 24.0));
+                assert!((rate / fit - 1.0).abs() < 1e-2, "{a} {i}: {rate} {fit}");
+            }
         }
     }
 
@@ -362,6 +426,9 @@ mod tests {
             let g = growth.at(a).unwrap();
             assert!((g.d1 / a - 1.0).abs() < 1e-13 && (g.d2 / (a * a) - 3.0 / 7.0).abs() < 1e-13);
             assert!((g.f1() - 1.0).abs() < 1e-13 && (g.f2() - 2.0).abs() < 1e-13);
+            for ((d3, prime), limit) in g.d3.into_iter().zip(g.d3_prime).zip([1.0 / 3.0, 10.0 / 21.0, 1.0 / 7.0]) {
+                assert!((d3 / a.powi(3) / limit - 1.0).abs() < 1e-12 && (prime / d3 - 3.0).abs() < 1e-12);
+            }
         }
     }
 

@@ -24,7 +24,7 @@
 //! | what | where from |
 //! |---|---|
 //! | E(a), Omega_m(a), growth equation of D1 | Peebles (1980), *Large-Scale Structure*, sections 10-13 |
-//! | D2 and the second-order start | Bouchet et al. (1995), A&A 296, 575; Scoccimarro (1998), MNRAS 299, 1097 |
+//! | D2, D3 and starts of second and third order | Bouchet et al. (1995), A&A 296, 575; Scoccimarro (1998), MNRAS 299, 1097; Michaux et al. (2021), MNRAS 500, 663 |
 //! | w(a) = w0 + wa (1 - a) | Chevallier & Polarski (2001), IJMPD 10, 213; Linder (2003), PRL 90, 091301 |
 //! | growth with radiation | Meszaros (1974), A&A 37, 225 |
 //! | transfer functions | Eisenstein & Hu (1998), ApJ 496, 605, equations 2-24 (full) and 28-31 (no-wiggle) |

@@ -56,7 +56,7 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// Creates the operator between real leaves of one component and the same batch. Places whose
+    /// Creates the operator between real leaves of the same components and batch. Places whose
     /// index is out of range are 0.
     ///
     /// # Errors
@@ -64,15 +64,20 @@ impl Gather {
     ///   differ.
     pub fn new(domain: &Space, target: &Space, index: Array<u32>) -> Result<Self, OperatorError> {
         let (_, leaf) = Self::check(domain, target)?;
+        if leaf.values == Values::Complex {
+            return Err(OperatorError::invalid("gather", format!("{target} is not one real field")));
+        }
         if index.len() != leaf.places() {
             let why = format!("{} indices for {} places", index.len(), leaf.places());
             return Err(OperatorError::invalid("gather", why));
         }
-        Ok(Gather {
-            signature: Signature::new("gather", domain, target),
-            index: Some(index),
-            kernel: Kernel::trusted(source(true, false)),
-        })
+        Ok(Self::indexed(domain, target, index))
+    }
+
+    /// Creates the operator from an index for each number of one field of the target.
+    fn indexed(domain: &Space, target: &Space, index: Array<u32>) -> Self {
+        let (signature, kernel) = (Signature::new("gather", domain, target), Kernel::trusted(source(true, false)));
+        Gather { signature, index: Some(index), kernel }
     }
 
     /// Creates the broadcast of the only number of `domain` to all places of `target`.
@@ -80,11 +85,11 @@ impl Gather {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces.
     pub fn broadcast(domain: &Space, target: &Space) -> Result<Self, OperatorError> {
-        let (entries, _) = Self::check(domain, target)?;
-        if entries != 1 {
+        let (entries, leaf) = Self::check(domain, target)?;
+        if entries != 1 || leaf.values == Values::Complex {
             return Err(OperatorError::invalid(
                 "gather",
-                format!("a vector of {entries}, from which places take no entry"),
+                format!("a vector of {entries} for {target}; expected one real number for all places"),
             ));
         }
         Ok(Gather {
@@ -96,7 +101,8 @@ impl Gather {
 
     /// Creates the operator to cells that take entries by their coordinates. The entries are a
     /// block of numbers in C order, whose axes are the axes of `block` that are given, with the
-    /// coordinate of the first number and their length. Cells beyond the block are 0. Blocks.
+    /// coordinate of the first number and their length. Cells beyond the block are 0. Values may
+    /// be complex, and each field of components and batch has a block. Blocks.
     ///
     /// ```
     /// use meshloom::operators::{Gather, Leaf, Model, Space, Vector};
@@ -146,25 +152,28 @@ impl Gather {
             };
             (0..layout.shape()[a]).map(number).collect::<Vec<Option<u64>>>()
         });
-        let mut index = host_memory::reserve("indices of cells", leaf.places() as usize)?;
+        let numbers = leaf.numbers();
+        let mut index = host_memory::reserve("indices of cells", (leaf.places() * numbers) as usize)?;
         for i in &along[0] {
             for j in &along[1] {
                 let row = i.zip(*j).map(|(i, j)| (i * lens[1] + j) * lens[2]);
-                index.extend(along[2].iter().map(|k| row.zip(*k).map_or(u32::MAX, |(row, k)| (row + k) as u32)));
+                let entry = |k: &Option<u64>| row.zip(*k).map(|(row, k)| (row + k) * numbers);
+                index.extend(along[2].iter().map(entry).flat_map(|entry| {
+                    (0..numbers).map(move |part| entry.map_or(u32::MAX, |entry| (entry + part) as u32))
+                }));
             }
         }
         let array = rank.gpu.array("operators::cells", index.len() as u64)?;
         rank.recorder.upload(&array, 0, &index)?;
-        Self::new(domain, target, array)
+        Ok(Self::indexed(domain, target, array))
     }
 
     /// Returns the number of entries of the domain and the leaf of the target.
     fn check<'a>(domain: &Space, target: &'a Space) -> Result<(u64, &'a Leaf), OperatorError> {
-        let simple = |leaf: &Leaf| leaf.components == 1 && leaf.values == Values::Real;
         match (domain.only(), target.only()) {
             (Some((_, from)), Some((_, to)))
-                if simple(from)
-                    && simple(to)
+                if from.values == to.values
+                    && from.components == to.components
                     && from.batch == to.batch
                     && matches!(from.support, Support::Vector { .. })
                     && !matches!(to.support, Support::Parameters { .. }) =>
@@ -172,8 +181,9 @@ impl Gather {
                 Ok((from.places(), to))
             }
             _ => {
-                let why =
-                    format!("from {domain} to {target}; it takes one real vector to one real field of the same batch");
+                let why = format!(
+                    "from {domain} to {target}; it takes a vector to a field of the same values, components and batch"
+                );
                 Err(OperatorError::invalid("gather", why))
             }
         }
@@ -220,14 +230,14 @@ impl Linear for Gather {
         let [from, to] = self.leaves()?;
         let (v, out) = (v.single()?, out.single()?);
         if direction == Direction::Forward {
-            let (entries, places) = (from.places(), to.places());
+            let [entries, places] = [from, to].map(|leaf| leaf.places() * leaf.numbers());
             let arrays = (v, self.index.as_ref(), out);
             return Ok(record(
                 &mut rank.recorder,
                 &self.kernel,
                 arrays,
                 [places, entries],
-                to.batch,
+                to.fields(),
                 [entries, places],
             )?);
         }
@@ -235,9 +245,9 @@ impl Linear for Gather {
             x: v,
             y: None,
             index: self.index.as_ref(),
-            sums: from.places(),
-            batches: to.batch,
-            total: to.total() / to.batch,
+            sums: from.places() * from.numbers(),
+            batches: to.fields(),
+            total: to.total() / to.fields(),
         };
         let sum = rank.exact_sums();
         let (recorder, comm) = (&mut rank.recorder, &rank.comm);
@@ -251,12 +261,12 @@ impl Linear for Gather {
 
     fn costs(&self) -> [Cost; 2] {
         let Ok([from, to]) = self.leaves() else { return [Cost::default(); 2] };
-        let index = if self.index.is_some() { 4 * to.places() * to.batch } else { 0 };
-        let there = Cost::kernels(to.batch, 4 * to.len() + index);
-        let back = Cost::kernels(3 * to.batch, 8 * to.len() + index + 12 * from.len());
+        let index = if self.index.is_some() { 4 * to.len() } else { 0 };
+        let there = Cost::kernels(to.fields(), 4 * to.len() + index);
+        let back = Cost::kernels(3 * to.fields(), 8 * to.len() + index + 12 * from.len());
         let ranks = to.mesh().map_or(1, |mesh| mesh.grid().ranks() as u64);
         // Two reductions and what they spread again, by trees: messages of one rank at most.
         let steps = u64::from(ranks.next_power_of_two().ilog2());
-        [there, Cost { messages: 4 * steps, sent_bytes: 2 * steps * (4 * to.batch + 8 * from.len()), ..back }]
+        [there, Cost { messages: 4 * steps, sent_bytes: 2 * steps * (4 * to.fields() + 8 * from.len()), ..back }]
     }
 }

@@ -1,4 +1,4 @@
-//! Short vectors, one after the other, as one.
+//! Short vectors, one after the other, as one; fields at the same places as a batch.
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
@@ -7,12 +7,16 @@ use super::linear::{Direction, Linear};
 use super::signature::Signature;
 use super::space::Space;
 use super::vector::{Contents, Vector};
-use crate::fft::Values;
 use crate::grid::Cost;
 use crate::rank::Rank;
 
-/// Vectors one after the other as one vector; its adjoint splits. Leaves are all vectors on the
-/// device or all parameters on the host.
+/// Leaves one after the other as one leaf; its adjoint splits.
+///
+/// | leaves | result |
+/// |---|---|
+/// | vectors on the device | one real vector of all their numbers |
+/// | parameters on the host | one leaf of parameters |
+/// | fields at the same places, of the same components | a batch of all their fields |
 pub struct Join {
     signature: Signature,
     /// Indices of the leaves in their order.
@@ -24,25 +28,27 @@ impl Join {
     /// `result`.
     ///
     /// # Errors
-    /// - [`OperatorError::Fit`] if a leaf is missing, or is not a real vector or parameters like
-    ///   the
-    ///   first one.
+    /// - [`OperatorError::Fit`] if a leaf is missing, or has other places, values or components
+    ///   than the first one.
     /// - [`OperatorError::Invalid`] if `order` does not name every leaf once.
     pub fn new(domain: &Space, order: &[&str], result: &str) -> Result<Self, OperatorError> {
         const NAME: &str = "join";
         let mut indices = Vec::new();
-        let mut len = 0;
-        let on_host = |leaf: &Leaf| matches!(leaf.support, Support::Parameters { .. });
+        let (mut len, mut batch) = (0, 0);
+        let first = order.first().and_then(|name| domain.leaf(name));
         for name in order {
-            let Some(at) = domain.position(name) else { return Err(OperatorError::missing(NAME, name, domain)) };
-            if let Some((leaf, first)) = domain.leaf(name).zip(domain.leaf(order[0])) {
-                let is_vector = !leaf.is_distributed() && leaf.fields() == 1 && leaf.values == Values::Real;
-                if !is_vector || on_host(leaf) != on_host(first) {
-                    let why = format!("expected real vectors, or only parameters, got {leaf} beside {first}");
-                    return Err(OperatorError::Fit { operator: NAME.into(), leaf: (*name).into(), why });
-                }
-                len += leaf.len();
+            let (Some(at), Some(leaf)) = (domain.position(name), domain.leaf(name)) else {
+                return Err(OperatorError::missing(NAME, name, domain));
+            };
+            if let Some(first) = first
+                && !first.joins(leaf)
+            {
+                let why =
+                    format!("expected vectors, parameters or fields at the same places, got {leaf} beside {first}");
+                return Err(OperatorError::Fit { operator: NAME.into(), leaf: (*name).into(), why });
             }
+            len += leaf.len();
+            batch += leaf.batch;
             indices.push(at);
         }
         let mut sorted = indices.clone();
@@ -51,9 +57,23 @@ impl Join {
             let why = format!("expected every leaf of {domain} once, got {order:?}");
             return Err(OperatorError::invalid(NAME, why));
         }
-        let is_host = domain.leaves().any(|(_, leaf)| on_host(leaf));
-        let leaf = if is_host { Leaf::parameters(len) } else { Leaf::vector(len) };
+        let leaf = match first {
+            Some(Leaf { support: Support::Parameters { .. }, .. }) => Leaf::parameters(len),
+            Some(leaf) if leaf.is_distributed() => leaf.clone().batch(batch),
+            _ => Leaf::vector(len),
+        };
         Ok(Join { signature: Signature::new(NAME, domain, &Space::of(result, leaf)?), order: indices })
+    }
+}
+
+impl Leaf {
+    /// Returns `true` if `other` can stand after this leaf in one.
+    fn joins(&self, other: &Leaf) -> bool {
+        let on_host = |leaf: &Leaf| matches!(leaf.support, Support::Parameters { .. });
+        if self.is_distributed() || other.is_distributed() {
+            return Leaf { batch: 1, ..self.clone() } == Leaf { batch: 1, ..other.clone() };
+        }
+        on_host(self) == on_host(other)
     }
 }
 

@@ -152,6 +152,12 @@ impl Leaf {
         self.batch.saturating_mul(u64::from(self.components))
     }
 
+    /// Returns the number of values of one component: places times batch.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.places().saturating_mul(self.batch)
+    }
+
     /// Returns the numbers per value: 1 for real, 2 for complex values.
     #[must_use]
     pub fn numbers(&self) -> u64 {

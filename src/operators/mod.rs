@@ -44,6 +44,7 @@ mod pointwise_map;
 mod pointwise_operator;
 mod rank_collective;
 mod readout;
+mod repeat;
 mod select;
 mod signature;
 mod space;
@@ -79,6 +80,7 @@ pub use pointwise_map::PointwiseMap;
 pub use pointwise_operator::PointwiseOperator;
 pub use rank_collective::RankCollective;
 pub use readout::Readout;
+pub use repeat::Repeat;
 pub use select::Select;
 pub use signature::{OperatorCost, Signature};
 pub use space::Space;
@@ -98,6 +100,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         matrix::kernels(),
         interpolation::kernels(),
         pointwise::samples(),
+        repeat::kernels(),
         stencil::kernels(),
         wavenumbers::kernels(),
     ]

@@ -221,7 +221,7 @@ impl PointwiseMap {
     /// Returns the number of values of a component of a leaf, and of one field of a batch.
     #[must_use]
     pub fn places(&self) -> [u64; 2] {
-        self.main().map_or([0, 0], |leaf| [leaf.places() * leaf.batch, leaf.places()])
+        self.main().map_or([0, 0], |leaf| [leaf.entries(), leaf.places()])
     }
 
     /// Returns the identity on `space`; `None` if its leaves are at different places or on the

@@ -138,7 +138,14 @@ impl Footprint {
         match self.order {
             LptOrder::First => kept + self.lattice.there().max(self.lattice.back()),
             LptOrder::Second => kept + self.second_order_source().max(modes + self.lattice.back()),
+            LptOrder::Third => kept + modes + self.third_order_sources(),
         }
+    }
+
+    /// Returns the bytes of the sources of the third order beside the modes of the contrast and L:
+    /// twelve strains, and the last source with its modes and those of the four before.
+    pub fn third_order_sources(&self) -> u64 {
+        12 * self.lattice.field + 4 * self.lattice.modes + self.lattice.there()
     }
 
     /// Returns the source of the second order from the modes of the contrast: the source, the

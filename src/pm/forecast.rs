@@ -69,6 +69,7 @@ impl Config {
         let (forward, inverse) = match self.lpt {
             LptOrder::First => (1, 3),
             LptOrder::Second => (2, 12),
+            LptOrder::Third => (7, 36),
         };
         // The seed's noise by modes is a spectrum first.
         let noise = u64::from(self.noise_by == NoiseBy::Mode);

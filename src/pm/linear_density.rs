@@ -1,6 +1,6 @@
 //! The linear density contrast as a function of the white noise.
 
-use super::start::{LatticeFields, Perturbation};
+use super::lattice_fields::{LatticeFields, Perturbation};
 use super::{Config, SimulationError};
 use crate::cosmology::{LptOrder, mode_amplitudes};
 use crate::gpu::Array;

@@ -7,6 +7,8 @@
 //! | `white_noise` | white noise on the device |
 //! | `projection` | the density along the last axis |
 //! | `start` | initial conditions by Lagrangian perturbation theory: displacements and momenta |
+//! | `lattice_fields` | fields on the lattice, their spectra, displacements and strains |
+//! | `third_order` | sources of the third-order displacements, and their derivatives |
 //! | [`Gradient`] | derivatives of a loss of the end by noise and cosmological parameters |
 //! | [`SimulationOperator`] | a run as an operator that composes with others |
 //! | `force` | the particle-mesh force: paint, solve, read out and move |
@@ -39,6 +41,7 @@ mod force;
 mod forecast;
 mod gradient;
 mod lagrangian;
+mod lattice_fields;
 mod light_cone;
 mod linear_density;
 mod operator;
@@ -49,6 +52,7 @@ mod rows;
 #[cfg(feature = "hdf5")]
 mod snapshot;
 mod start;
+mod third_order;
 mod traffic;
 mod white_noise;
 
@@ -56,7 +60,9 @@ pub use config::Config;
 pub use error::SimulationError;
 pub use forecast::RunForecast;
 pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Observer, Sensitivity};
-pub use light_cone::{Cone, ConeForecast, ConeParticle, ConeParticles, LightCone, Opening};
+pub use light_cone::{
+    Cone, ConeForecast, ConeParticle, ConeParticles, ConeSection, LightCone, Opening, light_cone_section,
+};
 pub use linear_density::LinearDensity;
 pub use operator::{Observable, SimulationOperator};
 pub use redshift::redshift_space;
@@ -78,7 +84,8 @@ use crate::rank::Rank;
 use crate::timeline;
 use footprint::PlannedFor;
 use force::Force;
-use start::{LatticeFields, Perturbation, Source};
+use lattice_fields::{LatticeFields, Perturbation};
+use start::Source;
 use traffic::Traffic;
 
 /// The particles of one rank, their force solver and the schedule of the run.

@@ -1,73 +1,24 @@
-//! Initial conditions: Lagrangian perturbation theory of order 1 and 2 on the particles' lattice.
+//! Initial conditions: Lagrangian perturbation theory of order 1 to 3 on the particles' lattice.
 //!
 //! From white noise `w`, with `s = i k / k^2` acting on the density contrast at `D1 = 1`:
 //!
 //! ```text
 //! delta = sqrt(P N / V) w        s1 = s delta        L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)        s2 = s L
-//! x = q + D1 s1 + D2 s2          p = a^2 E (D1' s1 + D2' s2)
+//! x = q + D1 s1 + D2 s2 + ...    p = a^2 E (D1' s1 + D2' s2 + ...)
 //! ```
 //!
 //! Bouchet et al. 1995, A&A 296, 575; growth factors and signs are those of
-//! [`cosmology`](crate::cosmology). Order 1 takes one forward and 3 inverse transforms; order 2
-//! takes 6 inverse, one forward and 3 inverse transforms more. What each leaves behind is
-//! submitted, so that its fields are free for the next.
+//! [`LptFactors`](crate::cosmology::LptFactors), sources of the third order are in `third_order`.
+//! Order 1 takes one forward and 3 inverse transforms; order 2 takes 6 inverse, one forward and 3
+//! inverse transforms more; order 3 takes 12 inverse, 5 forward and 12 inverse transforms more.
+//! What each leaves behind is submitted, so that its fields are free for the next.
 
 use crate::cosmology::{LptFactors, LptOrder};
-use crate::exchange::GridComms;
-use crate::fft::{Operator, Spectral, Transform, Wave};
-use crate::gpu::{Array, DeviceError, Recorder};
-use crate::mesh::Axpby;
+use crate::gpu::Array;
 
-use super::Config;
 use super::SimulationError;
-
-/// Pairs of axes of the second derivatives of the displacement potential: the diagonal, then the
-/// others.
-pub(super) const STRAINS: [(usize, usize); 6] = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)];
-
-/// Perturbation theory on the particles' lattice of one rank: the transform and the operators that
-/// it takes, made once.
-pub(super) struct Perturbation {
-    pub order: LptOrder,
-    transform: Transform,
-    /// `i k_a / k^2`.
-    gradients: [Spectral; 3],
-    /// `k_i k_j / k^2` for [`STRAINS`]; of the second order.
-    strains: Vec<Spectral>,
-    axpby: Axpby,
-}
-
-impl Perturbation {
-    /// For the lattice of `config` over the process grid of `comms`.
-    ///
-    /// # Errors
-    /// [`SimulationError`] of the transform or the device.
-    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
-        let transform = Transform::new(recorder.gpu(), config.sites(), comms.grid(), comms.rank())?;
-        let part = transform.spectrum_part();
-        let mut operator = |constant: [f64; 2], factor: &dyn Fn(usize, Wave) -> f64| {
-            let operator = Operator { constant, factor, laplacian: Some(&|_, wave: Wave| wave.k * wave.k) };
-            Spectral::new(recorder, &[operator.tables(config.sites(), config.size(), &part)], &part)
-        };
-        let mut gradient = |axis: usize| operator([0.0, 1.0], &|a, wave| if a == axis { odd(wave) } else { 1.0 });
-        let gradients = [gradient(0)?, gradient(1)?, gradient(2)?];
-        let mut strain = |(i, j): (usize, usize)| {
-            // k^2 is even, so the diagonal keeps the Nyquist frequency; a product of two odd
-            // factors does not.
-            let factor = |a: usize, wave: Wave| match (a == i, a == j) {
-                (true, true) => wave.k * wave.k,
-                (false, false) => 1.0,
-                _ => odd(wave),
-            };
-            operator([1.0, 0.0], &factor)
-        };
-        let strains = match config.lpt {
-            LptOrder::First => Vec::new(),
-            LptOrder::Second => STRAINS.into_iter().map(&mut strain).collect::<Result<_, _>>()?,
-        };
-        Ok(Perturbation { order: config.lpt, transform, gradients, strains, axpby: Axpby::default() })
-    }
-}
+use super::lattice_fields::{LatticeFields, Sources};
+use super::third_order;
 
 /// Source of the start of a run.
 #[derive(Clone, Copy)]
@@ -91,128 +42,27 @@ pub(super) fn start(
     [displacement, momentum]: [&[Array<f32>; 3]; 2],
 ) -> Result<(), SimulationError> {
     let Source { noise, amplitudes, factors } = source;
-    let delta = fields.scaled(noise, amplitudes)?;
-    let second = match fields.lpt.order {
-        LptOrder::First => None,
-        LptOrder::Second => Some(fields.second_order_source(&delta)?),
-    };
+    let mut sources = vec![fields.scaled(noise, amplitudes)?];
+    add_sources(fields, &mut sources)?;
     for axis in 0..3 {
-        for (order, source) in [Some(&delta), second.as_ref()].into_iter().enumerate() {
-            let Some(source) = source else { continue };
-            let s = fields.displacement(axis, source)?;
-            let keep = if order == 0 { 0.0 } else { 1.0 };
-            fields.add(factors.position[order], &s, keep, &displacement[axis])?;
-            fields.add(factors.momentum[order], &s, keep, &momentum[axis])?;
+        for number in 0..fields.lpt.order.displacements() {
+            let s = fields.displacement(axis, number, &sources)?;
+            let keep = if number == 0 { 0.0 } else { 1.0 };
+            fields.add(factors.position[number], &s, keep, &displacement[axis])?;
+            fields.add(factors.momentum[number], &s, keep, &momentum[axis])?;
             fields.recorder.submit()?;
         }
     }
     Ok(())
 }
 
-/// Returns the wavenumber, and 0 at the Nyquist frequency, where an odd function of it has no
-/// value.
-fn odd(wave: Wave) -> f64 {
-    if wave.nyquist { 0.0 } else { wave.k }
-}
-
-/// Fields on the particles' lattice and their spectra.
-pub(super) struct LatticeFields<'a> {
-    pub recorder: &'a mut Recorder,
-    pub comms: &'a mut GridComms,
-    pub lpt: &'a Perturbation,
-}
-
-impl LatticeFields<'_> {
-    /// Returns a field with one value per site of this rank.
-    pub fn field(&self) -> Result<Array<f32>, DeviceError> {
-        self.recorder.gpu().array("pm::start", self.lpt.transform.field_layout().len())
+/// Adds to the contrast, the only one of `sources`, those of all higher orders.
+pub(super) fn add_sources(fields: &mut LatticeFields<'_>, sources: &mut Sources) -> Result<(), SimulationError> {
+    if fields.lpt.order >= LptOrder::Second {
+        sources.push(fields.second_order_source(&sources[0])?);
     }
-
-    /// Returns a field of zeros.
-    pub fn zeros(&mut self) -> Result<Array<f32>, DeviceError> {
-        let field = self.field()?;
-        self.recorder.clear(&field);
-        Ok(field)
+    if fields.lpt.order == LptOrder::Third {
+        third_order::add_sources(fields, sources)?;
     }
-
-    /// `y = a x + b y`.
-    pub fn add(&mut self, a: f64, x: &Array<f32>, b: f64, y: &Array<f32>) -> Result<(), DeviceError> {
-        self.lpt.axpby.record(self.recorder, a, x, b, y)
-    }
-
-    /// `y = a x z + b y`.
-    pub fn add_product(&mut self, a: f64, xz: [&Array<f32>; 2], b: f64, y: &Array<f32>) -> Result<(), DeviceError> {
-        self.lpt.axpby.record_product(self.recorder, a, xz, b, y)
-    }
-
-    /// Returns the modes of a field.
-    pub fn spectrum(&mut self, field: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
-        let LatticeFields { recorder, comms, lpt } = self;
-        let spectrum = lpt.transform.spectrum(recorder.gpu())?;
-        lpt.transform.forward(recorder, comms, field, &lpt.transform.field_layout(), &spectrum)?;
-        Ok(spectrum)
-    }
-
-    /// Returns the modes of a field, scaled by a table over their numbers squared.
-    pub fn scaled(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
-        let modes = self.spectrum(field)?;
-        self.lpt.transform.scale_radially(self.recorder, &modes, amplitudes)?;
-        Ok(modes)
-    }
-
-    /// Returns the field of modes.
-    pub fn of_modes(&mut self, modes: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
-        let field = self.field()?;
-        let LatticeFields { recorder, comms, lpt } = self;
-        lpt.transform.inverse(recorder, comms, modes, &field, &lpt.transform.field_layout())?;
-        Ok(field)
-    }
-
-    /// Returns the field of a table times the modes of a field.
-    pub fn filtered(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<f32>, SimulationError> {
-        let modes = self.scaled(field, amplitudes)?;
-        self.of_modes(&modes)
-    }
-
-    /// `s_axis`, the displacement along an axis that follows from the modes of a source. It is
-    /// antisymmetric: minus itself is its adjoint.
-    pub fn displacement(&mut self, axis: usize, source: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
-        let lpt = self.lpt;
-        self.multiplied(source, &lpt.gradients[axis])
-    }
-
-    /// `phi_ij`, the second derivative of the displacement potential of `delta`, of pair `which` of
-    /// [`STRAINS`].
-    pub fn strain(&mut self, which: usize, delta: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
-        let lpt = self.lpt;
-        self.multiplied(delta, &lpt.strains[which])
-    }
-
-    fn multiplied(&mut self, modes: &Array<[f32; 2]>, operator: &Spectral) -> Result<Array<f32>, SimulationError> {
-        let field = self.field()?;
-        let LatticeFields { recorder, comms, lpt } = self;
-        lpt.transform.inverse_multiplied(recorder, comms, modes, operator, &field, &lpt.transform.field_layout())?;
-        Ok(field)
-    }
-
-    /// Returns the modes of `L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)`.
-    pub fn second_order_source(&mut self, delta: &Array<[f32; 2]>) -> Result<Array<[f32; 2]>, SimulationError> {
-        let (source, trace) = (self.field()?, self.strain(0, delta)?);
-        self.recorder.submit()?;
-        let second = self.strain(1, delta)?;
-        self.add_product(1.0, [&trace, &second], 0.0, &source)?;
-        self.add(1.0, &second, 1.0, &trace)?;
-        self.recorder.submit()?;
-        drop(second);
-        let third = self.strain(2, delta)?;
-        self.add_product(1.0, [&trace, &third], 1.0, &source)?;
-        self.recorder.submit()?;
-        drop((trace, third));
-        for which in 3..6 {
-            let mixed = self.strain(which, delta)?;
-            self.add_product(-1.0, [&mixed, &mixed], 1.0, &source)?;
-            self.recorder.submit()?;
-        }
-        self.spectrum(&source)
-    }
+    Ok(())
 }

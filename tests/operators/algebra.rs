@@ -321,6 +321,11 @@ fn vectors_are_joined_split_and_repeated_along_axes() {
                 let error = Join::new(&space, order, "all").err().unwrap().to_string();
                 assert!(error.contains(wanted), "{error}");
             }
+            // Fields of other grids do not stand in one batch.
+            let grids =
+                [("a", [4, 5, 6]), ("b", [4, 5, 7])].map(|(name, shape)| (name, Leaf::cells(&mesh(rank, shape))));
+            let error = Join::new(&Space::new(grids)?, &["a", "b"], "all").err().unwrap().to_string();
+            assert!(error.contains("at the same places"), "{error}");
             // A block of 3 x 2 numbers that begins at cell (1, ., -1) of 4 x 5 x 6 cells.
             let mesh = mesh(rank, [4, 5, 6]);
             let (from, to) = (Space::of("x", Leaf::vector(6))?, Space::of("y", Leaf::cells(&mesh))?);

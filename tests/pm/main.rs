@@ -17,4 +17,5 @@ mod memory_traffic;
 mod mesh;
 mod simulation;
 mod simulation_operator;
+mod third_order;
 mod tracers;

@@ -22,9 +22,12 @@ fn golden() -> Config {
 /// Ranks send before the first step what was forecast, whichever way noise is made.
 #[test]
 fn the_start_sends_what_was_forecast() {
-    for (noise_by, lpt) in
-        [(NoiseBy::Mode, LptOrder::Second), (NoiseBy::Mode, LptOrder::First), (NoiseBy::Site, LptOrder::First)]
-    {
+    for (noise_by, lpt) in [
+        (NoiseBy::Mode, LptOrder::Third),
+        (NoiseBy::Mode, LptOrder::Second),
+        (NoiseBy::Mode, LptOrder::First),
+        (NoiseBy::Site, LptOrder::First),
+    ] {
         let config = Config { noise_by, lpt, ..golden() };
         let forecast = config.forecast(2).unwrap();
         let sent = launch(Launch::Threads(2), &Options::default(), |context| {

@@ -12,7 +12,7 @@ use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, HostFunction,
     Interpolation, Join, KernelOperator, Leaf, LinesOfSight, Matrix, Model, OperatorError, Paint, PointwiseOperator,
-    RankCollective, Readout, Select, Signature, Space, SparseMatrix, StencilOperator, ToDevice, Wavenumbers,
+    RankCollective, Readout, Repeat, Select, Signature, Space, SparseMatrix, StencilOperator, ToDevice, Wavenumbers,
     check_adjoint, check_derivative, random_field,
 };
 use meshloom::pm::{Config, LinearDensity, Observable, SimulationOperator};
@@ -73,6 +73,10 @@ pub const CASES: &[Case] = &[
         one(LinearDensity::new(rank, &config, 0.5)?)
     }),
     linear("Join", joins),
+    linear("Repeat", |rank| {
+        let modes = Space::of("x", Leaf::half_spectrum(&mesh(rank)).components(2))?;
+        Ok(vec![Model::new(Repeat::new(&cells(rank)?, 5, "y")?), Model::new(Repeat::new(&modes, 2, "x")?)])
+    }),
     linear("ToDevice", |_| one(ToDevice::new(&Space::of("x", Leaf::parameters(3))?)?)),
     linear("Matrix", matrices),
     linear("SparseMatrix", sparse_matrices),
@@ -319,7 +323,11 @@ fn gathers(rank: &mut Rank) -> Models {
     let all = Gather::block(rank, &entries(n0 * n1 * n2)?, &space, [n0, n1, n2].map(|n| Some((0, n))))?;
     let part = Gather::block(rank, &entries(3 * 20)?, &space, [Some((1, 3)), None, Some((-5, 20))])?;
     let broadcast = Gather::broadcast(&entries(1)?, &space)?;
-    Ok([gather, broadcast, axis, all, part].map(Model::new).into())
+    // Blocks of complex vectors in a batch.
+    let complex = |leaf: Leaf| Space::of("x", leaf.complex().components(2).batch(2));
+    let cells = Leaf::cells(&mesh(rank));
+    let many = Gather::block(rank, &complex(Leaf::vector(n2))?, &complex(cells)?, [None, None, Some((2, n2))])?;
+    Ok([gather, broadcast, axis, all, part, many].map(Model::new).into())
 }
 
 fn diagonals(rank: &mut Rank) -> Models {
@@ -419,7 +427,7 @@ fn paints(rank: &mut Rank) -> Models {
 /// Both schemes (kick, drift, kick and drift, kick, drift), orders and two windows that are smooth.
 fn simulations(rank: &mut Rank) -> Models {
     let all = [Observable::Density, Observable::Displacement, Observable::Momentum];
-    [(Scheme::FastPm, LptOrder::Second, Window::Pcs), (Scheme::BullFrog, LptOrder::First, Window::Tsc)]
+    [(Scheme::FastPm, LptOrder::Third, Window::Pcs), (Scheme::BullFrog, LptOrder::First, Window::Tsc)]
         .map(|(scheme, lpt, window)| {
             let config =
                 Config { particles: 8, mesh: 8, box_size: 80.0, steps: 2, scheme, lpt, window, ..Config::default() };
@@ -477,11 +485,14 @@ fn interpolations(rank: &mut Rank) -> Models {
     Ok(vec![bent])
 }
 
-fn joins(_: &mut Rank) -> Models {
+fn joins(rank: &mut Rank) -> Models {
     let of = |leaf: fn(u64) -> Leaf| Space::new([("a", leaf(3)), ("b", leaf(1)), ("c", leaf(70))]);
+    let modes = Leaf::half_spectrum(&mesh(rank)).components(2);
+    let fields = Space::new([("a", modes.clone()), ("b", modes.batch(3))])?;
     Ok(vec![
         Model::new(Join::new(&of(Leaf::vector)?, &["b", "c", "a"], "all")?),
         Model::new(Join::new(&of(Leaf::parameters)?, &["a", "b", "c"], "all")?),
+        Model::new(Join::new(&fields, &["b", "a"], "all")?),
     ])
 }
 

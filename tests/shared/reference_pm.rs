@@ -105,23 +105,50 @@ pub fn linear_density(power: &LinearPower, noise: &[f64], n: usize, box_size: f6
     })
 }
 
-/// Returns the displacement fields s1 and s2 of a D = 1 density contrast.
-pub fn displacements(delta: &[f64], n: usize, box_size: f64) -> [Vec<Vector>; 2] {
-    let modes = forward(delta, n);
+/// Returns the second derivatives of the potential whose laplacian is `source`, as full matrices.
+fn strains(source: &[f64], n: usize, box_size: f64) -> [[Vec<f64>; 3]; 3] {
+    let modes = forward(source, n);
     let strain = |i: usize, j: usize| {
         filtered(&modes, n, box_size, |k, odd| {
             let product = if i == j { k[i] * k[i] } else { odd[i] * odd[j] };
             Complex::new(product / square(k), 0.0)
         })
     };
-    let mut source = vec![0.0; delta.len()];
-    for (i, j) in [(0, 1), (0, 2), (1, 2)] {
-        let (ii, jj, ij) = (strain(i, i), strain(j, j), strain(i, j));
-        for (index, value) in source.iter_mut().enumerate() {
-            *value += ii[index] * jj[index] - ij[index] * ij[index];
-        }
-    }
-    [field_of(delta, n, box_size), field_of(&source, n, box_size)]
+    [0, 1, 2].map(|i| [0, 1, 2].map(|j| strain(i, j)))
+}
+
+/// Returns the displacement fields s1, s2, s3a, s3b and s3c of a D = 1 density contrast.
+pub fn displacements(delta: &[f64], n: usize, box_size: f64) -> [Vec<Vector>; 5] {
+    let at = |strains: &[[Vec<f64>; 3]; 3], site: usize| [0, 1, 2].map(|i| [0, 1, 2].map(|j| strains[i][j][site]));
+    let field = |source: &dyn Fn(usize) -> f64| -> Vec<f64> { (0..delta.len()).map(source).collect() };
+    // The sum of the principal minors as a bilinear form.
+    let minors = |a: [Vector; 3], b: [Vector; 3]| {
+        [(0, 1), (0, 2), (1, 2)]
+            .map(|(i, j)| 0.5 * (a[i][i] * b[j][j] + a[j][j] * b[i][i]) - a[i][j] * b[i][j])
+            .iter()
+            .sum::<f64>()
+    };
+    let h = strains(delta, n, box_size);
+    let second = field(&|site| minors(at(&h, site), at(&h, site)));
+    let g = strains(&second, n, box_size);
+    let determinant = field(&|site| {
+        let [a, b, c] = at(&h, site);
+        -(0..3).map(|i| a[i] * (b[(i + 1) % 3] * c[(i + 2) % 3] - b[(i + 2) % 3] * c[(i + 1) % 3])).sum::<f64>()
+    });
+    let mixed = field(&|site| minors(at(&h, site), at(&g, site)));
+    // The curl, the sum of cross products of rows, and the field that has it.
+    let curl = [0, 1, 2].map(|axis| {
+        field(&|site| {
+            let (h, g, [j, k]) = (at(&h, site), at(&g, site), [(axis + 1) % 3, (axis + 2) % 3]);
+            (0..3).map(|l| h[l][j] * g[l][k] - h[l][k] * g[l][j]).sum()
+        })
+    });
+    let of_curl = curl.each_ref().map(|component| field_of(component, n, box_size));
+    let transverse = (0..delta.len())
+        .map(|site| [(1, 2), (2, 0), (0, 1)].map(|(b, c): (usize, usize)| of_curl[c][site][b] - of_curl[b][site][c]))
+        .collect();
+    let [s1, s2, a, b] = [delta, &second, &determinant, &mixed].map(|source| field_of(source, n, box_size));
+    [s1, s2, a, b, transverse]
 }
 
 /// Parameters of a particle-mesh run.
@@ -146,12 +173,13 @@ pub struct State {
 }
 
 /// Returns the state at the epoch of `growth` from [`displacements`].
-pub fn start([s1, s2]: &[Vec<Vector>; 2], growth: &GrowthFactors, order: LptOrder) -> State {
-    let factors = lpt_factors(growth, order);
-    let sum = |[f1, f2]: [f64; 2]| -> Vec<Vector> {
-        s1.iter().zip(s2).map(|(s1, s2)| std::array::from_fn(|i| f1 * s1[i] + f2 * s2[i])).collect()
+pub fn start(fields: &[Vec<Vector>; 5], growth: &GrowthFactors, order: LptOrder) -> State {
+    let (factors, sites) = (lpt_factors(growth, order), fields[0].len());
+    let sum = |factors: [f64; 5]| -> Vec<Vector> {
+        let at = |site: usize, i: usize| factors.iter().zip(fields).map(|(factor, s)| factor * s[site][i]).sum();
+        (0..sites).map(|site| std::array::from_fn(|i| at(site, i))).collect()
     };
-    State { s: sum(factors.position), p: sum(factors.momentum), acc: vec![[0.0; 3]; s1.len()] }
+    State { s: sum(factors.position), p: sum(factors.momentum), acc: vec![[0.0; 3]; sites] }
 }
 
 impl Setup {
@@ -241,6 +269,25 @@ pub fn execute(
             StepOp::Reached { a, step } => reached(a, step, state),
         }
     }
+}
+
+/// -grad phi, laplacian phi = delta, at the particles of a box of side 2 pi: summed directly over
+/// modes up to 3 an axis, so that no mesh can err.
+pub fn direct_force(positions: &[Vector]) -> Vec<Vector> {
+    let dot = |k: &Vector, x: &Vector| k[0] * x[0] + k[1] * x[1] + k[2] * x[2];
+    let directions = (0..7 * 7 * 7).map(|i| [i / 49, i / 7 % 7, i % 7].map(|m| f64::from(m) - 3.0));
+    let mut acceleration = vec![[0.0; 3]; positions.len()];
+    for k in directions.filter(|k| *k != [0.0; 3]) {
+        let (sine, cosine): (Vec<f64>, Vec<f64>) = positions.iter().map(|x| dot(&k, x).sin_cos()).unzip();
+        let count = positions.len() as f64;
+        let (re, im) = (cosine.iter().sum::<f64>() / count, -sine.iter().sum::<f64>() / count);
+        for (i, a) in acceleration.iter_mut().enumerate() {
+            // Real part of i k/k^2 delta_k e^{ikx}.
+            let real = -(re * sine[i] + im * cosine[i]) / dot(&k, &k);
+            (0..3).for_each(|axis| a[axis] += real * k[axis]);
+        }
+    }
+    acceleration
 }
 
 /// One bin of a power spectrum.

@@ -118,7 +118,7 @@ fn wrong_words_and_values_exit_2() {
         row("groups", "--linking-parameter -0.2", 2, &["--linking-parameter is -0.2", "mean separations"]),
         row("groups' length", "--linking-length -0.2", 2, &["--linking-length is -0.2", "Mpc/h"]),
         row("two lengths", "--linking-length 1 --linking-parameter 0.2", 2, &["cannot be used with"]),
-        row("lpt 3", "--lpt 3", 2, &["--lpt is 3"]),
+        row("lpt 4", "--lpt 4", 2, &["--lpt is 4"]),
         row("scheme", "--scheme euler", 2, &["euler"]),
         row("window", "--window pcs", 2, &["pcs"]),
         row("noise", "--noise-by row", 2, &["--noise-by", "row", "mode, site"]),

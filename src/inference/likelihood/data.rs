@@ -11,7 +11,7 @@ use crate::rank::Rank;
 pub struct Data<'a> {
     /// Name in reports and in the space of the noise.
     pub name: &'a str,
-    /// Places of the data, with one real number at each.
+    /// Places of the data, with one real number at each, and one for each field of a batch.
     pub leaf: &'a Leaf,
     /// Values of this rank, in the order of the leaf: for cells, C order over the own cells.
     pub values: &'a [f64],
@@ -31,7 +31,7 @@ impl Data<'_> {
 
     /// Refuses another number of data than places, and values that count but are not `sound`.
     pub(super) fn check(&self, wanted: &str, sound: impl Fn(f64) -> bool) -> Result<(), String> {
-        if self.leaf.numbers() != 1 || self.leaf.fields() != 1 {
+        if self.leaf.numbers() != 1 || self.leaf.components != 1 {
             return Err(format!("they are {}; data are one real number at each place", self.leaf));
         }
         self.check_len("data", self.values.len())?;
@@ -47,7 +47,7 @@ impl Data<'_> {
 
     /// Refuses another number of `what` than places.
     pub(super) fn check_len(&self, what: &str, found: usize) -> Result<(), String> {
-        let places = self.leaf.places();
+        let places = self.leaf.entries();
         if found as u64 == places {
             return Ok(());
         }

@@ -63,7 +63,7 @@ impl Density {
                 let weights = weights.single()?;
                 rank.recorder.download(weights, 0, weights.len())?
             }
-            None => vec![*uniform as f32; leaf.places() as usize],
+            None => vec![*uniform as f32; leaf.entries() as usize],
         };
         let counts: Vec<u32> = weights.iter().map(|weight| u32::from(*weight != 0.0)).collect();
         mask.words(rank, leaf, &counts)?;
@@ -163,6 +163,11 @@ struct Texts {
 }
 
 fn space_of(data: &Data<'_>, components: u32) -> Result<Space, OperatorError> {
+    if components > 1 && data.leaf.batch > 1 {
+        let why =
+            format!("expected data of one field where the model has {components} numbers for each, got {}", data.leaf);
+        return Err(OperatorError::Invalid { operator: data.name.into(), why });
+    }
     Space::of(data.name, data.leaf.clone().components(components))
 }
 

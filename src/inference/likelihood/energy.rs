@@ -60,7 +60,7 @@ impl Energy {
         uniform: (f64, f64, u32),
     ) -> Result<Self, InferenceError> {
         let params = EnergyParams {
-            count: leaf.places() as u32,
+            count: leaf.entries() as u32,
             classes: uniform.2,
             dof: uniform.0 as f32,
             weight: uniform.1 as f32,
@@ -78,11 +78,11 @@ impl Energy {
 
     /// Computes the energy. Collective; blocks.
     pub fn of(&self, rank: &mut Rank, s: &Array<f32>) -> Result<f64, InferenceError> {
-        let terms = rank.gpu.array::<f32>("inference::energy", 2 * self.leaf.places())?;
+        let terms = rank.gpu.array::<f32>("inference::energy", 2 * self.leaf.entries())?;
         let mut arrays: Vec<&RawArray> = vec![s.raw(), self.data.raw()];
         arrays.extend(self.weights.as_ref().map(Array::raw));
         arrays.push(terms.raw());
-        rank.recorder.each(&self.kernel, &arrays, &self.params, self.leaf.places())?;
+        rank.recorder.each(&self.kernel, &arrays, &self.params, self.leaf.entries())?;
         let total = 2 * self.leaf.total();
         let terms = Terms { x: &terms, y: None, index: None, sums: 1, batches: 1, total };
         let sum = rank.exact_sums();

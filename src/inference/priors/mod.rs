@@ -213,7 +213,7 @@ impl Prior {
                 let target = Space::of(result, leaf.clone())?;
                 Ok(Model::new(OnHost { prior: *self, signature: Signature::new("prior", domain, &target) }))
             }
-            Some((_, leaf)) if leaf.fields() == 1 && leaf.numbers() == 1 => {
+            Some((_, leaf)) if leaf.components == 1 && leaf.numbers() == 1 => {
                 Ok(Model::new(PointwiseOperator::wgsl(&self.wgsl(), "prior", domain, result)?))
             }
             _ => {

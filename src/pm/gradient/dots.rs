@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use super::parameters::{COUNT, Derivatives};
 use crate::comm::Communicator;
+use crate::cosmology::LptFactors;
 use crate::exchange::{ExactSum, Terms};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::pm::SimulationError;
-use crate::pm::start::LatticeFields;
+use crate::pm::lattice_fields::LatticeFields;
 
 /// Words that come along with the products at most.
 const ALONG: u64 = 2;
@@ -28,8 +29,9 @@ pub struct Dots {
 impl Dots {
     /// Creates an empty sum, for a run with `numbers` numbers and `sites` particles.
     pub fn new(recorder: &Recorder, numbers: usize, sites: u64) -> Result<Self, DeviceError> {
-        // The four numbers of the start have a product for each axis; a few words come along.
-        let products = recorder.gpu().array("pm::products", (numbers + 8 + COUNT) as u64 + ALONG)?;
+        // Numbers of the start have a product for each axis; a few words come along.
+        let start = 2 * (2 * LptFactors::COUNT);
+        let products = recorder.gpu().array("pm::products", (numbers + start + COUNT) as u64 + ALONG)?;
         let derivatives = Rc::new(Derivatives::none(numbers));
         Ok(Dots { sum: ExactSum::default(), derivatives, products, worth: Vec::new(), sites })
     }

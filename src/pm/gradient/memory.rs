@@ -99,7 +99,7 @@ impl GradientMemory {
 fn tables(config: &Config) -> u64 {
     let (n, m) = (config.particles, config.mesh);
     let amplitudes = 11 * pooled(4 * (3 * (n / 2) * (n / 2) + 1));
-    let strains = if config.lpt == LptOrder::Second { 6 } else { 0 };
+    let strains = if config.lpt >= LptOrder::Second { 6 } else { 0 };
     let operators = (3 + strains) * pooled(4 * 6 * n) + 2 * pooled(4 * 12 * m);
     let roots = 6 * pooled(8 * n) + 12 * pooled(8 * m);
     amplitudes + operators + roots + (8 << 10)
@@ -141,6 +141,9 @@ fn start_adjoint(of: &Footprint) -> u64 {
         LptOrder::Second => {
             field + of.second_order_source().max(modes + passed).max(3 * field + lattice.back().max(passed))
         }
+        // Cotangents of all seven sources beside these, or beside the strains and a cotangent of
+        // one; the modes of L.
+        LptOrder::Third => 6 * field + modes + of.third_order_sources().max(12 * field + passed),
     };
     (field + modes + passed.max(second)).max(2 * of.of_particles(12) + 2 * field)
 }
@@ -156,6 +159,8 @@ fn start_tangent(of: &Footprint) -> u64 {
             let sources = 2 * field + (3 * field + lattice.back()).max(2 * lattice.back());
             2 * modes + sources.max(2 * field + 2 * modes + lattice.forward).max(2 * modes + 2 * lattice.back())
         }
+        // Strains and their tangents.
+        LptOrder::Third => 4 * modes + 12 * field + of.third_order_sources(),
     }
 }
 

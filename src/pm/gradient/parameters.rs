@@ -166,7 +166,7 @@ fn run_of(config: &Config, growth: &Growth) -> Result<(Vec<StepOp>, LptFactors),
 
 /// Returns the numbers of a run that depend on the parameters: two of a kick (what it keeps, and
 /// its factor), one of a drift, in the order of the schedule; then the factors of the start: of
-/// positions and momenta, of first and second order.
+/// positions and momenta, of all displacements.
 fn numbers(config: &Config, cosmology: &Cosmology) -> Result<Vec<f64>, CosmologyError> {
     let (ops, start) = run_of(config, &Growth::new(*cosmology))?;
     let mut all: Vec<f64> = ops.iter().flat_map(of_operation).collect();
@@ -203,6 +203,16 @@ impl Layout {
             .collect();
         Layout { operations, start: next }
     }
+
+    /// Returns the numbers of the factors of displacement `number` in positions and momenta.
+    pub fn start_numbers(&self, number: usize) -> [usize; 2] {
+        [self.start + number, self.start + LptFactors::COUNT + number]
+    }
+
+    /// Returns how many numbers there are.
+    pub fn len(&self) -> usize {
+        self.start + 2 * LptFactors::COUNT
+    }
 }
 
 /// Numbers of a run that follow from the cosmological parameters.
@@ -238,7 +248,7 @@ impl Numbers {
 
     /// Returns how many numbers there are.
     pub fn len(&self) -> usize {
-        self.layout.start + 4
+        self.layout.len()
     }
 }
 
@@ -425,7 +435,7 @@ mod tests {
             let rows = jacobian(&config, &cosmology).unwrap();
             let power = LinearPower::new(cosmology, TransferKind::Full).unwrap();
             let ops = schedule(power.growth(), scheme, config.a_start, config.a_end, 3, &[]).unwrap();
-            assert_eq!(rows.len(), Layout::new(&ops).start + 4);
+            assert_eq!(rows.len(), Layout::new(&ops).len());
             assert!(rows.iter().all(|row| row.iter().all(|value| value.is_finite())));
             // Only the density moves particles, without dark energy; a symmetric scheme keeps
             // momenta with the factor 1.

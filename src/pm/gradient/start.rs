@@ -19,7 +19,9 @@ use super::parameters::Layout;
 use crate::cosmology::{LptFactors, LptOrder};
 use crate::gpu::Array;
 use crate::pm::SimulationError;
-use crate::pm::start::{LatticeFields, STRAINS, Source};
+use crate::pm::lattice_fields::{LatticeFields, STRAINS, Sources, gradients};
+use crate::pm::start::{Source, add_sources};
+use crate::pm::third_order;
 
 /// Tangent of the start of a run.
 pub struct StartTangent<'a> {
@@ -45,22 +47,27 @@ pub fn tangent(
         let more = fields.scaled(at.noise, amplitudes)?;
         fields.add(1.0, &more.cast()?, 1.0, &change.cast()?)?;
     }
-    let orders = match fields.lpt.order {
-        LptOrder::First => vec![[delta, change]],
-        LptOrder::Second => {
-            let second = source_and_tangent(fields, [&delta, &change])?;
-            vec![[delta, change], second]
+    let (mut sources, mut changes) = (vec![delta], vec![change]);
+    if fields.lpt.order >= LptOrder::Second {
+        let [second, change] = source_and_tangent(fields, [&sources[0], &changes[0]])?;
+        sources.push(second);
+        changes.push(change);
+    }
+    if fields.lpt.order == LptOrder::Third {
+        third_order::add_tangents(fields, &sources, &mut changes)?;
+        if by.factors != LptFactors::ZERO {
+            third_order::add_sources(fields, &mut sources)?;
         }
-    };
+    }
     for axis in 0..3 {
-        for (order, [source, change]) in orders.iter().enumerate() {
-            let keep = if order == 0 { 0.0 } else { 1.0 };
-            let moved = fields.displacement(axis, change)?;
-            fields.add(at.factors.position[order], &moved, keep, &out[0][axis])?;
-            fields.add(at.factors.momentum[order], &moved, keep, &out[1][axis])?;
-            let more = [by.factors.position[order], by.factors.momentum[order]];
+        for number in 0..fields.lpt.order.displacements() {
+            let keep = if number == 0 { 0.0 } else { 1.0 };
+            let moved = fields.displacement(axis, number, &changes)?;
+            fields.add(at.factors.position[number], &moved, keep, &out[0][axis])?;
+            fields.add(at.factors.momentum[number], &moved, keep, &out[1][axis])?;
+            let more = [by.factors.position[number], by.factors.momentum[number]];
             if more != [0.0; 2] {
-                let s = fields.displacement(axis, source)?;
+                let s = fields.displacement(axis, number, &sources)?;
                 fields.add(more[0], &s, 1.0, &out[0][axis])?;
                 fields.add(more[1], &s, 1.0, &out[1][axis])?;
             }
@@ -124,12 +131,35 @@ pub fn adjoint(
     dots: (&mut Dots, &Layout),
 ) -> Result<Array<f32>, SimulationError> {
     let (dots, layout) = dots;
-    let delta = fields.scaled(at.noise, at.amplitudes)?;
-    let density = fields.zeros()?;
-    displacements(fields, (&at.factors, bars), (0, Some(&delta)), &density, (dots, layout))?;
-    if fields.lpt.order == LptOrder::Second {
-        second_order(fields, (&at.factors, bars), &delta, &density, (dots, layout))?;
+    let order = fields.lpt.order;
+    let mut sources = vec![fields.scaled(at.noise, at.amplitudes)?];
+    let mut source_bars = vec![fields.zeros()?];
+    displacements(fields, (&at.factors, bars), (0, &sources), &source_bars, (dots, layout))?;
+    if order >= LptOrder::Second {
+        for _ in 1..source_count(order) {
+            source_bars.push(fields.zeros()?);
+        }
+        if (1..order.displacements()).any(|number| layout.start_numbers(number).iter().any(|&at| dots.wants(at))) {
+            add_sources(fields, &mut sources)?;
+        }
+        for number in 1..order.displacements() {
+            displacements(fields, (&at.factors, bars), (number, &sources), &source_bars, (dots, layout))?;
+        }
     }
+    if order == LptOrder::Third {
+        if sources.len() == 1 {
+            sources.push(fields.second_order_source(&sources[0])?);
+        }
+        sources.truncate(2);
+        third_order::adjoint(fields, &sources, &source_bars)?;
+        source_bars.truncate(2);
+    }
+    if let [density, second] = &source_bars[..] {
+        sources.truncate(1);
+        second_order(fields, &sources[0], [density, second])?;
+    }
+    let density = source_bars.swap_remove(0);
+    drop(source_bars);
     for (which, derivative) in bars.amplitudes.iter().enumerate() {
         let change = fields.filtered(at.noise, derivative)?;
         dots.parameter(fields, which, [&density, &change])?;
@@ -138,75 +168,62 @@ pub fn adjoint(
     fields.filtered(&density, at.amplitudes)
 }
 
-/// `out = out + sum_a conj(G_a) s_bar_a` for the displacements of one order, whose field has the
-/// modes `source`, which are needed where the factors change with a parameter.
+/// Returns the number of sources of all displacements.
+fn source_count(order: LptOrder) -> usize {
+    if order == LptOrder::Third { third_order::NUMBERS.end } else { order.displacements() }
+}
+
+/// Adds to the cotangents of sources, one field for each, what those of displacement `number` mean.
+/// The modes of the sources are needed where its factors change with a parameter.
 fn displacements(
     fields: &mut LatticeFields<'_>,
     (factors, bars): (&LptFactors, &StartCotangents<'_>),
-    (order, source): (usize, Option<&Array<[f32; 2]>>),
-    out: &Array<f32>,
+    (number, sources): (usize, &Sources),
+    source_bars: &[Array<f32>],
     (dots, layout): (&mut Dots, &Layout),
 ) -> Result<(), SimulationError> {
-    let numbers = [layout.start + order, layout.start + 2 + order];
+    let numbers = layout.start_numbers(number);
     for axis in 0..3 {
-        if let (Some(source), true) = (source, numbers.iter().any(|&number| dots.wants(number))) {
+        if numbers.iter().any(|&number| dots.wants(number)) {
             // The displacement itself is what its factors count for.
-            let displacement = fields.displacement(axis, source)?;
+            let displacement = fields.displacement(axis, number, sources)?;
             dots.add(fields, numbers[0], [&bars.positions[axis], &displacement])?;
             dots.add(fields, numbers[1], [&bars.momenta[axis], &displacement])?;
             fields.recorder.submit()?;
         }
         let bar = fields.field()?;
-        fields.add(factors.position[order], &bars.positions[axis], 0.0, &bar)?;
-        fields.add(factors.momentum[order], &bars.momenta[axis], 1.0, &bar)?;
+        fields.add(factors.position[number], &bars.positions[axis], 0.0, &bar)?;
+        fields.add(factors.momentum[number], &bars.momenta[axis], 1.0, &bar)?;
         let modes = fields.spectrum(&bar)?;
-        let part = fields.displacement(axis, &modes)?;
-        fields.add(-1.0, &part, 1.0, out)?;
+        for (source, gradient, sign) in gradients(axis, number) {
+            let part = fields.gradient(gradient, &modes)?;
+            fields.add(-sign, &part, 1.0, &source_bars[source])?;
+        }
         fields.recorder.submit()?;
     }
     Ok(())
 }
 
+/// Adds to the cotangent of the contrast what that of the source of the second order means.
 fn second_order(
     fields: &mut LatticeFields<'_>,
-    (factors, bars): (&LptFactors, &StartCotangents<'_>),
     delta: &Array<[f32; 2]>,
-    density: &Array<f32>,
-    (dots, layout): (&mut Dots, &Layout),
+    [density, source_bar]: [&Array<f32>; 2],
 ) -> Result<(), SimulationError> {
-    let source_bar = fields.zeros()?;
-    {
-        let wanted = [1, 3].iter().any(|number| dots.wants(layout.start + number));
-        let source = if wanted { Some(fields.second_order_source(delta)?) } else { None };
-        displacements(fields, (factors, bars), (1, source.as_ref()), &source_bar, (dots, layout))?;
-    }
     let diagonal = diagonal(fields, delta)?;
     for axis in 0..3 {
         let bar = fields.field()?;
-        fields.add_product(1.0, [&source_bar, &diagonal[(axis + 1) % 3]], 0.0, &bar)?;
-        fields.add_product(1.0, [&source_bar, &diagonal[(axis + 2) % 3]], 1.0, &bar)?;
-        strain_adjoint(fields, axis, &bar, density)?;
+        fields.add_product(1.0, [source_bar, &diagonal[(axis + 1) % 3]], 0.0, &bar)?;
+        fields.add_product(1.0, [source_bar, &diagonal[(axis + 2) % 3]], 1.0, &bar)?;
+        fields.strain_adjoint(axis, &bar, density)?;
     }
     drop(diagonal);
     for which in 3..STRAINS.len() {
         let (mixed, bar) = (fields.strain(which, delta)?, fields.field()?);
-        fields.add_product(-2.0, [&source_bar, &mixed], 0.0, &bar)?;
+        fields.add_product(-2.0, [source_bar, &mixed], 0.0, &bar)?;
         fields.recorder.submit()?;
         drop(mixed);
-        strain_adjoint(fields, which, &bar, density)?;
+        fields.strain_adjoint(which, &bar, density)?;
     }
     Ok(())
-}
-
-/// `out = out + H_ij bar`: the kernels of strains are real and symmetric.
-fn strain_adjoint(
-    fields: &mut LatticeFields<'_>,
-    which: usize,
-    bar: &Array<f32>,
-    out: &Array<f32>,
-) -> Result<(), SimulationError> {
-    let modes = fields.spectrum(bar)?;
-    let part = fields.strain(which, &modes)?;
-    fields.add(1.0, &part, 1.0, out)?;
-    Ok(fields.recorder.submit()?)
 }

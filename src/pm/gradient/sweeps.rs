@@ -16,7 +16,8 @@ use crate::cosmology::{LptFactors, StepOp};
 use crate::gpu::{Array, Gpu, Recorder};
 use crate::mesh::Axpby;
 use crate::pm::footprint::PlannedFor;
-use crate::pm::start::{LatticeFields, Perturbation, Source};
+use crate::pm::lattice_fields::{LatticeFields, Perturbation};
+use crate::pm::start::Source;
 use crate::pm::{Config, Simulation, SimulationError};
 use crate::rank::Rank;
 
@@ -101,7 +102,7 @@ impl Sweeps {
         check_particles(&config)?;
         let run = Simulation::plan(rank, config, 0)?;
         let (config, particles, recorder) = (&run.config, run.lattice.len(), &mut rank.recorder);
-        let count = super::parameters::Layout::new(&run.ops).start + 4;
+        let count = super::parameters::Layout::new(&run.ops).len();
         let gpu = recorder.gpu().clone();
         let vectors = |what: &str| gpu.array::<f32>(what, 3 * particles);
         Ok(Sweeps {
@@ -402,11 +403,11 @@ impl Sweeps {
     fn start_tangent(&mut self, rank: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
         let Simulation { displacement, momentum, comms, .. } = &mut self.run;
         let mut fields = LatticeFields { recorder: &mut rank.recorder, comms, lpt: &self.lpt };
-        let mut factors = LptFactors { position: [0.0; 2], momentum: [0.0; 2] };
-        if let Some(NumbersTangent { numbers, .. }) = &by.numbers
-            && let [.., x1, x2, p1, p2] = numbers[..]
-        {
-            factors = LptFactors { position: [x1, x2], momentum: [p1, p2] };
+        let mut factors = LptFactors::ZERO;
+        if let Some(NumbersTangent { numbers, .. }) = &by.numbers {
+            let (position, momentum) = numbers[tape.numbers.layout.start..].split_at(LptFactors::COUNT);
+            factors.position.copy_from_slice(position);
+            factors.momentum.copy_from_slice(momentum);
         }
         let amplitudes = by.numbers.as_ref().map(|change| &change.amplitudes);
         let by = StartTangent { noise: by.noise, amplitudes, factors };

@@ -9,6 +9,7 @@
 //! | `shell` | the cone between two ends of a step, as polynomials |
 //! | `images` | the replicas of the box that a shell can touch |
 //! | `crossing` | who crosses a shell, by a kernel |
+//! | [`light_cone_section`] | the crossings between two snapshots, with derivatives |
 //!
 //! # Method
 //! Light that arrives at scale factor 1 was at the comoving distance chi(a) at scale factor a. A
@@ -44,6 +45,7 @@ mod crossing;
 mod file;
 mod forecast;
 mod images;
+mod model;
 mod particles;
 mod shell;
 mod state;
@@ -52,4 +54,5 @@ pub use cone::{Cone, Opening};
 pub use crossing::LightCone;
 pub(super) use crossing::kernel;
 pub use forecast::ConeForecast;
+pub use model::{ConeSection, light_cone_section};
 pub use particles::{ConeParticle, ConeParticles};

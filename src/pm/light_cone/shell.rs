@@ -1,7 +1,7 @@
 //! The light cone between the two ends of a step, as the kernel takes it. Pure.
 
 use super::cone::Cone;
-use crate::cosmology::CosmologyError;
+use crate::cosmology::{Cosmology, CosmologyError};
 use crate::pm::Config;
 
 /// Coefficients of the distance in a step.
@@ -34,19 +34,12 @@ impl Shell {
         let [first, last] = a;
         let at = |a: f64| cosmology.comoving_distance(a);
         let roots = a.map(f64::sqrt);
-        // Chebyshev's points, ends included.
-        let nodes: [f64; TERMS] =
-            std::array::from_fn(|i| 0.5 - 0.5 * (std::f64::consts::PI * i as f64 / (TERMS - 1) as f64).cos());
-        let mut values = [0.0; TERMS];
-        for (value, t) in values.iter_mut().zip(nodes) {
-            let a = (roots[0] + t * (roots[1] - roots[0])).powi(2).clamp(first, last);
-            *value = at(a)?;
-        }
+        let between = |t: f64| (roots[0] + t * (roots[1] - roots[0])).powi(2).clamp(first, last);
         let cut = (cosmology.scale_factor_at(cone.distance)? - first) / (last - first);
         Ok(Shell {
             a,
             distance: [at(first)?, at(last)?],
-            polynomial: interpolated(nodes, values),
+            polynomial: polynomial(cosmology, between)?,
             cut: cut.max(0.0),
             slopes: a.map(|a| (last - first) / (a.powi(3) * cosmology.expansion_rate(a))),
         })
@@ -56,6 +49,21 @@ impl Shell {
     pub fn is_reached(&self) -> bool {
         self.cut < 1.0
     }
+}
+
+/// Returns the distance as a polynomial of t from 0 to 1, where `scale_factor` gives that of t.
+pub(super) fn polynomial(
+    cosmology: &Cosmology,
+    scale_factor: impl Fn(f64) -> f64,
+) -> Result<[f64; TERMS], CosmologyError> {
+    // Chebyshev's points, ends included.
+    let nodes: [f64; TERMS] =
+        std::array::from_fn(|i| 0.5 - 0.5 * (std::f64::consts::PI * i as f64 / (TERMS - 1) as f64).cos());
+    let mut values = [0.0; TERMS];
+    for (value, t) in values.iter_mut().zip(nodes) {
+        *value = cosmology.comoving_distance(scale_factor(t))?;
+    }
+    Ok(interpolated(nodes, values))
 }
 
 /// Returns the polynomial through `values` at `nodes`, ascending: Newton's divided differences,
