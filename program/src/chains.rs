@@ -143,12 +143,12 @@ impl Chains {
         let mut sampler = Sampler::new(rank, likelihood, groups, &starts, &options)?;
         drop(starts);
         bar.set_length(u64::from(all));
-        while sampler.step(rank)?.is_some() {
-            bar.inc(1);
+        while let Some(step) = sampler.step(rank)? {
+            let draws = u64::from(if step.is_warmup { step.draw } else { self.options.warmup + step.draw }) + 1;
+            bar.set_position(draws);
             if let Some(stop) = clock.stop(groups.all())? {
                 clock.save(|| sampler.save_state(rank))?;
                 clock.answered();
-                let draws = bar.position();
                 return Err(stop.failure(format_args!("draw {draws} of {all}, with those of the warm-up")).into());
             }
         }

@@ -12,7 +12,7 @@ use meshloom::io::{IoError, IoErrorKind, OutputDir, Sealed, printable_path, read
 use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::{Ended, Failure};
 
 /// The description of a run, which is written last: with it the files beside it are whole.
 pub const DESCRIPTION: &str = "run.json";
@@ -24,10 +24,12 @@ const COMMANDS: [&str; 4] = ["simulate", "reconstruct", "infer", "shallow-water"
 /// before they look for what an earlier run has left.
 ///
 /// # Errors
-/// Same as [`OutputDir::create`] and [`OutputDir::lock`].
-pub fn take(comm: &Communicator, out: &Path) -> Result<Option<OutputDir>, Error> {
+/// Same as [`OutputDir::create`], [`OutputDir::lock`] and [`check_command`]: a run of another
+/// command may have ended since that was called.
+pub fn take(comm: &Communicator, out: &Path, command: &str) -> Result<Option<OutputDir>, Ended> {
     let taken = if comm.rank() == 0 { Some(OutputDir::create(out)?.lock()?) } else { None };
     comm.barrier()?;
+    check_command(out, command)?;
     Ok(taken)
 }
 

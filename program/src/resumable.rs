@@ -14,6 +14,7 @@ use meshloom::pm::SimulationError;
 use serde_json::Value;
 
 use crate::described::{self, difference};
+use crate::failure::Ended;
 use crate::terminal;
 
 /// The description of a state, which is written last.
@@ -127,11 +128,16 @@ impl States {
         Ok(())
     }
 
-    /// Takes the run's directory ([`described::take`]), and removes what killed runs have left
+    /// Takes the directory of a run of `command` ([`described::take`]), and removes what killed runs have left
     /// there and in directories of states. Warns if files as long as a state of `state_bytes` bytes
     /// would be slow there. Collective.
-    pub fn take_directory(&self, comm: &Communicator, state_bytes: u64) -> Result<Option<OutputDir>, Error> {
-        let taken = described::take(comm, &self.out)?;
+    pub fn take_directory(
+        &self,
+        comm: &Communicator,
+        command: &str,
+        state_bytes: u64,
+    ) -> Result<Option<OutputDir>, Ended> {
+        let taken = described::take(comm, &self.out, command)?;
         if let Some(directory) = &taken {
             if state_bytes >= STRIPED && directory.stripes() == Some(1) {
                 terminal::warn(&one_stripe(&self.out));

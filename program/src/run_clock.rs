@@ -182,10 +182,12 @@ struct Times {
 
 impl RunClock {
     /// Starts the clock of a run whose state has `bytes` bytes on all ranks together.
-    pub fn new(options: CheckpointOptions, bytes: u64) -> Self {
+    pub fn new(comm: &Communicator, options: CheckpointOptions, bytes: u64) -> Self {
         let now = Instant::now();
         let own = options.limit.time_limit.map(|span| span.0);
-        let limit = own.into_iter().chain(batch_limit(|name| std::env::var(name).ok(), SystemTime::now())).min();
+        // Rank 0 warns for all.
+        let variable = |name: &str| std::env::var(name).ok().filter(|_| comm.rank() == 0);
+        let limit = own.into_iter().chain(batch_limit(variable, SystemTime::now())).min();
         let times = Times {
             limit: limit.and_then(|limit| Some((now.checked_add(limit)?, MARGIN.min(limit / 20)))),
             every: options.checkpoint_every.map(|span| span.0),
@@ -198,8 +200,8 @@ impl RunClock {
     }
 
     /// Starts the clock of a fit, which saves its state by itself.
-    pub fn of_fit(limit: LimitOptions) -> Self {
-        Self::new(CheckpointOptions { checkpoint_every: None, limit }, 0)
+    pub fn of_fit(comm: &Communicator, limit: LimitOptions) -> Self {
+        Self::new(comm, CheckpointOptions { checkpoint_every: None, limit }, 0)
     }
 
     /// Returns `true` if the run has to look at times, so that a step must have ended on the device
@@ -274,9 +276,18 @@ impl Times {
 
 /// Returns the time that the batch system leaves to the job: by Slurm's time of the end, or by the
 /// wall time of PBS, which counts from the start of this program. Variables of a job that has ended
-/// are ignored.
+/// and those that are no numbers of seconds are ignored with a warning.
 fn batch_limit(variable: impl Fn(&str) -> Option<String>, now: SystemTime) -> Option<Duration> {
-    let seconds = |name| variable(name)?.trim().parse::<u64>().ok().map(Duration::from_secs);
+    let seconds = |name: &str| {
+        let text = variable(name).filter(|text| !text.is_empty())?;
+        let seconds = text.trim().parse().ok().filter(|&seconds: &u64| seconds > 0);
+        if seconds.is_none() {
+            terminal::warn(&format!(
+                "{name} is `{text}` and not a number of seconds; it is ignored: give --time-limit"
+            ));
+        }
+        seconds.map(Duration::from_secs)
+    };
     if let Some(end) = seconds("SLURM_JOB_END_TIME") {
         let left = end.checked_sub(now.duration_since(UNIX_EPOCH).ok()?);
         if left.is_none() {
@@ -284,7 +295,7 @@ fn batch_limit(variable: impl Fn(&str) -> Option<String>, now: SystemTime) -> Op
         }
         return left;
     }
-    seconds("PBS_WALLTIME").filter(|limit| !limit.is_zero())
+    seconds("PBS_WALLTIME")
 }
 
 #[cfg(test)]

@@ -535,6 +535,8 @@ def split(space, result, adjoint=False, comm=None):
     """
     own = space_of(space)
     name, leaf = own._only("a split")
+    if not isinstance(result, collections.abc.Mapping):
+        raise TypeError(f"result: expected a dict of names and lengths, got {type(result).__name__}")
     lengths = {part: whole_number(length, "result", 1) for part, length in result.items()}
     is_row = leaf.kind in ("vector", "parameters")
     wanted = leaf.shape[0] if is_row else leaf.copies
@@ -1084,7 +1086,8 @@ def light_cone(space, number, a, observer, image=(0, 0, 0), cosmology=None, comm
     number : int
         Number of the earlier snapshot; the later one is the next.
     a : sequence of 2 floats
-        Scale factors of the two snapshots.
+        Scale factors of the two snapshots, as they were given to `simulation`: a space does not
+        know them.
     observer : sequence of 3 floats
         Place of the observer, who looks at scale factor 1, in Mpc/h.
     image : sequence of 3 int, default (0, 0, 0)
@@ -1129,18 +1132,18 @@ def light_cone(space, number, a, observer, image=(0, 0, 0), cosmology=None, comm
     """
 
     def triple(values, name, number):
+        if np.ndim(values) != 1 or len(values) != 3:
+            raise ValueError(f"{name}: expected 3 numbers, got {values!r}")
         found = [number(x, name) for x in values]
-        if len(found) != 3:
-            raise ValueError(f"{name}: expected 3 numbers, got {len(found)}")
         return found
 
     comm = resolve(comm)
 
     def check():
         own, first = space_of(space), whole_number(number, "number")
+        if np.ndim(a) != 1 or len(a) != 2:
+            raise ValueError(f"a: expected the scale factors of 2 snapshots, got {a!r}")
         scales = [real_number(x, "a") for x in a]
-        if len(scales) != 2:
-            raise ValueError(f"a: expected the scale factors of 2 snapshots, got {len(scales)}")
         place = triple(observer, "observer", real_number)
         cell = triple(image, "image", lambda x, name: whole_number(x, name, -(2**31)))
         arguments = [first, first + 1], scales, place, cell, cosmology_parameters(cosmology)

@@ -91,7 +91,7 @@ fn start(rank: &mut Rank, problem: &Problem, seed: u64) -> Result<Vector, Error>
 /// One rank's work; returns the content of `run.json`.
 fn infer(world: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     let mut phases = Phases::new(ProgressBar::hidden());
-    let directory = described::take(&world.comm, &parameters.out)?;
+    let directory = described::take(&world.comm, &parameters.out, "infer")?;
     let (shape, integers) = match &parameters.options.data {
         Some(data) => look(data)?,
         None => (demo::SHAPE.to_vec(), true),
@@ -122,7 +122,7 @@ fn infer(world: &mut Rank, parameters: &RunParameters, common: &Common) -> Resul
     phases.done("start");
     let asked = Asked { all: &all, groups: &groups, problem: &problem, parameters };
     let bar = common.progress(all.rank(), parameters.iterations.into(), "inferring");
-    let mut clock = RunClock::of_fit(parameters.options.limit);
+    let mut clock = RunClock::of_fit(&world.comm, parameters.options.limit);
     let fitted = asked.fit(&mut rank, &state, &bar, (&mut phases, &mut clock));
     let (fit, memory, stop) = fitted.map_err(|error| overflowed(error, &problem))?;
     bar.finish_and_clear();

@@ -112,7 +112,7 @@ pub fn fit(problem: &mut Problem<'_, '_>, state: &State, common: &Common) -> Res
         }
     };
     let rank: &mut Rank = rank;
-    let mut clock = RunClock::of_fit(parameters.options.limit);
+    let mut clock = RunClock::of_fit(groups.all(), parameters.options.limit);
     let mut fit = Fit::new(rank, likelihood.clone(), groups, &start, &options)?;
     while fit.step_with(rank, &mut progress)?.is_some() {
         state.has_moved(groups.all())?;

@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn reconstruct(rank: &mut Rank, arguments: &Arguments, parameters: &Parameters) -> Result<Value, Ended> {
     let mut phases = Phases::new(ProgressBar::hidden());
     let (all, sharing, out) = (rank.comm.clone(), rank.sharing, arguments.out());
-    let directory = described::take(&all, out)?;
+    let directory = described::take(&all, out, "reconstruct")?;
     let (file, config) = density(parameters)?;
     let found = if arguments.resume { fit_state::find(out)? } else { None };
     let groups = groups_of(rank, parameters, &config, found.as_ref().map(|found| found.each))?;

@@ -53,9 +53,9 @@ fn stride(steps: u64, milliseconds: u64) -> u64 {
 fn flow<T: Real>(rank: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
-    let mut clock = RunClock::new(parameters.checkpoints, parameters.state_bytes());
+    let mut clock = RunClock::new(&rank.comm, parameters.checkpoints, parameters.state_bytes());
     let outputs = Outputs::new(parameters);
-    let directory = outputs.states.take_directory(&rank.comm, parameters.state_bytes())?;
+    let directory = outputs.states.take_directory(&rank.comm, "shallow-water", parameters.state_bytes())?;
     let found = if parameters.resume { snapshots::last_whole::<T>(&outputs, rank)? } else { None };
     let resumed = found.as_ref().map(|found| found.step);
     let (mut water, mut log) = match found {
@@ -103,10 +103,14 @@ fn flow<T: Real>(rank: &mut Rank, parameters: &RunParameters, common: &Common) -
             return Err(stopped.into());
         }
     }
-    drop(clock);
     bar.finish_and_clear();
     let files = outputs.seal(rank, &water, &log)?;
     phases.done("output");
+    // A signal that came while files were written keeps the steps.
+    if let Some(stopped) = look(&mut clock, &outputs, rank, &water, &log)? {
+        clock.answered();
+        return Err(stopped.into());
+    }
     let mut report = report(rank, parameters, &water, resumed)?;
     report["host_seconds"] = phases.host_seconds(&rank.comm)?.into();
     report["seconds"] = json!(phases.finish());
@@ -114,7 +118,7 @@ fn flow<T: Real>(rank: &mut Rank, parameters: &RunParameters, common: &Common) -
     if rank.comm.rank() == 0 {
         outputs.states.remove_checkpoint();
     }
-    drop(directory);
+    drop((clock, directory));
     Ok(report)
 }
 

@@ -71,10 +71,11 @@ fn stopped(stop: Stop, simulation: &Simulation, Reached { a, step, .. }: Reached
 fn simulate(rank: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
-    let mut clock = RunClock::new(parameters.options.checkpoints, parameters.state_bytes());
+    let mut clock = RunClock::new(&rank.comm, parameters.options.checkpoints, parameters.state_bytes());
     let config = parameters.config(common.grid);
     Forecast::new(parameters, &config, rank.comm.size())?.check(rank)?;
-    let directory = outputs::states(&parameters.out).take_directory(&rank.comm, parameters.state_bytes())?;
+    let directory =
+        outputs::states(&parameters.out).take_directory(&rank.comm, "simulate", parameters.state_bytes())?;
     let noise =
         parameters.options.white_noise.as_ref().map(|path| rank.comm.together(|| white_noise(rank, &config, path)));
     let noise = noise.transpose()?;

@@ -36,6 +36,8 @@ const WINDOW: u64 = 1 << 20;
 
 /// One of each kind: alone, every radix, several stages, convolutions, and several passes of both.
 const LENGTHS: [u64; 20] = [1, 2, 5, 7, 16, 22, 31, 37, 60, 74, 96, 105, 169, 256, 323, 1000, 1024, 4096, 5183, 8192];
+/// One of each kind on software renderers.
+const SOFTWARE_LENGTHS: [u64; 11] = [1, 7, 31, 60, 74, 105, 256, 323, 1000, 4096, 5183];
 /// Kernels whose shape depends on how much a workgroup may have.
 const LONG: [u64; 7] = [256, 512, 1000, 1024, 2039, 4096, 8192];
 /// Kernels that are tested in many windows and with other limits.
@@ -137,7 +139,7 @@ static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
     // Transforms have workgroups of their own, whatever the shape of other kernels.
     for (precision, lengths, limits, many) in [
         (Precision::Single, &LENGTHS[..], FLOOR, false),
-        (Precision::Single, &LENGTHS, SOFTWARE, false),
+        (Precision::Single, &SOFTWARE_LENGTHS, SOFTWARE, false),
         (Precision::Single, &LONG, GPUS[0], false),
         (Precision::Single, &LONG, GPUS[1], false),
         (Precision::Single, &LONG, GPUS[2], false),
