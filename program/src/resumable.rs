@@ -128,9 +128,9 @@ impl States {
         Ok(())
     }
 
-    /// Takes the directory of a run of `command` ([`described::take`]), and removes what killed runs have left
-    /// there and in directories of states. Warns if files as long as a state of `state_bytes` bytes
-    /// would be slow there. Collective.
+    /// Takes the directory of a run of `command` ([`described::take`]), and removes what killed
+    /// runs have left there and in directories of states. Warns if files as long as a state of
+    /// `state_bytes` bytes would be slow there. Collective.
     pub fn take_directory(
         &self,
         comm: &Communicator,

@@ -276,7 +276,7 @@ impl Times {
 
 /// Returns the time that the batch system leaves to the job: by Slurm's time of the end, or by the
 /// wall time of PBS, which counts from the start of this program. Variables of a job that has ended
-/// and those that are no numbers of seconds are ignored with a warning.
+/// and those that do not hold seconds are ignored with a warning.
 fn batch_limit(variable: impl Fn(&str) -> Option<String>, now: SystemTime) -> Option<Duration> {
     let seconds = |name: &str| {
         let text = variable(name).filter(|text| !text.is_empty())?;
