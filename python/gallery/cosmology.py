@@ -57,7 +57,7 @@ fisher = [[np.sum(0.5 * modes[1:] * one * other) for one in relative] for other 
 forecast = np.linalg.inv(fisher + np.eye(2))
 
 start, _ = mi.optimize_kl(likelihood, truth, n_total_iterations=1, n_samples=1, sample_mode="linear_resample")
-warmup, count = (200, 200) if n >= 16 else (10, 12)
+warmup, count = (200, 300) if n >= 16 else (10, 12)
 chains = mi.sample(likelihood, start, algorithm="adjusted_mclmc", n_warmup=warmup, n_draws=count, n_chains=2, seed=3)
 draws = np.array([draw["theta"] for draw in chains])
 error = np.sqrt(np.mean(((draws.mean(axis=0) - truth["theta"]) / draws.std(axis=0)) ** 2))
