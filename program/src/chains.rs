@@ -149,7 +149,7 @@ impl Chains {
             if let Some(stop) = clock.stop(groups.all())? {
                 clock.save(|| sampler.save_state(rank))?;
                 clock.answered();
-                return Err(stop.failure(format_args!("draw {draws} of {all}, with those of the warm-up")).into());
+                return Err(stop.failure(format_args!("draw {draws} of {all} (warm-up included)")).into());
             }
         }
         bar.finish_and_clear();

@@ -44,7 +44,7 @@ pub fn check_command(out: &Path, command: &str) -> Result<(), Failure> {
     let said = read(&path).ok().flatten().unwrap_or_default();
     match COMMANDS.into_iter().find(|other| *other != command && said["command"] == *other) {
         Some(other) => Err(Failure::Failed(format!(
-            "{}: is of `meshloom {other}`, whose files those of {command} would stand among; give another --out",
+            "{}: is of `meshloom {other}`; {command} needs a directory of its own, give another --out",
             printable_path(&path)
         ))),
         None => Ok(()),

@@ -47,8 +47,9 @@ impl FromStr for Span {
             )
         };
         let (mut rest, mut total, mut last) = (text.trim(), 0_u64, u64::MAX);
-        if rest.bytes().all(|byte| byte.is_ascii_digit()) {
-            total = rest.parse().map_err(|_| wrong())?;
+        if !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()) {
+            // Numbers that are too large are refused by their size.
+            total = rest.parse().unwrap_or(u64::MAX);
             rest = "";
         }
         while !rest.is_empty() {

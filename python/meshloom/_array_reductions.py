@@ -46,9 +46,9 @@ class Reductions:
 
         Notes
         -----
-        Booleans count as float32. float32 and complex64 are added with their rounding errors, so
-        that the result is nearly the exact sum, rounded. float64 and complex128 are added in a tree
-        of sums of up to 256.
+        Booleans count as float32, and more than 2^24 of them as float64. float32 and complex64 are
+        added with their rounding errors, so that the result is nearly the exact sum, rounded.
+        float64 and complex128 are added in a tree of sums of up to 256.
 
         Examples
         --------
@@ -57,7 +57,10 @@ class Reductions:
         >>> float(a.sum()), a.sum(axis=0).tolist()
         (15.0, [3.0, 5.0, 7.0])
         """
-        return self._numbers()._reduced("sum", axis, keepdims, 0.0)
+        # float32 does not have all larger counts.
+        many = self.dtype.kind == "b" and self._count(axis) > _EXACT
+        numbers = self.astype(np.float64) if many else self._numbers()
+        return numbers._reduced("sum", axis, keepdims, 0.0)
 
     def prod(self, axis=None, keepdims=False):
         """Multiply elements along axes.

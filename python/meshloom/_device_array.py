@@ -23,7 +23,7 @@ _OF_BOOLEANS = {"add": "maximum", "multiply": "minimum"} | {name: name for name 
 # Operations that another one does with exchanged operands.
 _EXCHANGED = {"greater": "less", "greater_equal": "less_equal"}
 
-# What operators of logic do with booleans.
+# Operations that compute the logical operators of booleans.
 _LOGIC = {"and": "minimum", "or": "maximum", "xor": "not_equal", "not": "equal"}
 
 # The largest exponents of powers by multiplication, by the type: others go through logarithms.
@@ -673,7 +673,7 @@ def _elementwise(name, inputs, out=None, exponent=1):
 
 
 def _logic(name, inputs, out):
-    """Return an operation of logic: of booleans, or with "logical_" of any numbers."""
+    """Return a logical operation. Bitwise operations take booleans, others any numbers."""
     first = next((one for one in inputs if isinstance(one, Array)), out)
     operands = [one if _is_weak(one) else _operand(one, first) for one in inputs]
     if any(one is None for one in operands):

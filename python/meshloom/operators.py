@@ -517,7 +517,8 @@ def split(space, result, adjoint=False, comm=None):
     Raises
     ------
     ValueError
-        If the lengths do not add to that of the vector, or the copies to those of the field.
+        If the sum of the lengths is not the length of the vector, or that of the copies not the
+        number of copies of the field.
 
     Notes
     -----

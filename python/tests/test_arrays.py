@@ -98,7 +98,7 @@ def test_reductions_are_numpys(shape, dtype, data):
             want = np.asarray(getattr(wide, name)(axis=axis, keepdims=keepdims))
         found = getattr(device, name)(axis=axis, keepdims=keepdims)
         assert found.shape == want.shape
-        # Products of so many numbers are beyond the least or the greatest one.
+        # Products of more numbers leave the range of the type.
         few = name != "prod" or a.size < 20
         np.testing.assert_allclose(np.asarray(found)[...] if few else 0, want if few else 0, rtol=20 * np.finfo(dtype).eps * (a.size if name == "prod" else 1), atol=20 * np.finfo(dtype).eps)
     np.testing.assert_allclose(np.asarray(np.linalg.norm(device, axis=0 if shape else None)), np.sqrt((abs(wide) ** 2).sum(axis=0 if shape else None)), rtol=1e-6)
@@ -423,3 +423,9 @@ def test_ranks_do_not_mix():
         return comm.allreduce(float((own * 2).sum()))
 
     assert meshloom.ranks(2, body) == [18.0, 18.0]
+
+
+@double
+def test_many_booleans_are_counted_exactly():
+    count = 2**24 + 9
+    assert meshloom.asarray(np.ones(count, bool)).sum().item() == count

@@ -562,7 +562,7 @@ def test_a_fit_that_has_not_found_the_data_warns():
 
 
 def test_a_fit_with_defaults_settles_without_a_word_or_says_that_it_has_not(tmp_path):
-    # What defaults find for counts far from one, the tests of the program show.
+    # Fits with defaults of counts far from one are tests of the program.
     likelihood = mi.Gaussian([1.0, 2.0, 3.0, 4.0]).amend(line())
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -39,15 +39,19 @@ pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Fail
         groups.map(|groups| format!("groups: memory {}, after the steps and in place of theirs", bytes(groups))),
     );
     lines.push(format!(
-        "files: {} written, {} checkpoint(s) of {} among them, at most {} on disk (two checkpoints while one is \
-         replaced), {:.4} seconds at {} GB/s for all ranks",
+        "files: {} written in {:.4} seconds at {} GB/s for all ranks, at most {} on disk",
         bytes(files.written),
-        files.checkpoints,
-        bytes(files.checkpoint),
-        bytes(files.disk),
         files.seconds(arguments.file_speed),
-        arguments.file_speed
+        arguments.file_speed,
+        bytes(files.disk),
     ));
+    if files.checkpoints > 0 {
+        lines.push(format!(
+            "checkpoints: {} of {} each, two on disk while one replaces the other",
+            files.checkpoints,
+            bytes(files.checkpoint)
+        ));
+    }
     lines.extend(parameters.warnings.iter().map(|said| format!("warning: {said}")));
     lines.push("seconds without compiling kernels, groups and spectra".into());
     terminal::print(&(lines.join("\n") + "\n"))

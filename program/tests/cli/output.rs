@@ -338,7 +338,7 @@ fn one_run_at_a_time_has_a_directory() {
     killed.wait(Duration::from_secs(20));
     simulate.succeeds();
     assert!(!scratch.join("out/.meshloom.lock").exists());
-    // Files of another command would stand among its own.
+    // A directory holds the files of one command.
     for run in &calls[1..4] {
         run.run().is_error("another command", 1, &["run.json: is of `meshloom simulate`", "another --out"]);
     }

@@ -378,7 +378,8 @@ fn a_killed_run_goes_on_from_a_checkpoint_by_time() {
         println!("skipped: the run ended within a second");
         return;
     }
-    // As if it had been killed between two renames: one file has moved, the description has not.
+    // The state of a run that was killed between two renames: one file has its new place, the
+    // description has not.
     let _ = fs::remove_dir_all(&next);
     fs::rename(&checkpoint, &next).unwrap();
     fs::create_dir(&checkpoint).unwrap();
