@@ -201,7 +201,7 @@ fn an_iteration_waits_three_times() {
 #[test]
 #[ignore = "takes a minute: cargo test --test inference steps_of_the_guide -- --ignored --nocapture"]
 fn steps_of_the_guide() {
-    for (is_free, counts, most) in [(false, 1.0, 60), (false, 10.0, 60), (false, 1000.0, 90), (true, 10.0, 90)] {
+    for (is_free, counts, most) in [(false, 1.0, 60), (false, 10.0, 60), (false, 1000.0, 90), (true, 10.0, 100)] {
         ranks([1, 1], |rank| {
             let mesh = grid(rank, &[256, 256], &[1.0 / 256.0]);
             let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts, is_free }, 9.0)?;
