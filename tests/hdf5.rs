@@ -3,6 +3,7 @@
 #![cfg(feature = "hdf5")]
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use hdf5_metno::types::FixedAscii;
@@ -141,15 +142,22 @@ fn one_file_is_the_same_bytes_for_every_number_of_ranks() {
 }
 
 #[test]
-fn a_file_a_rank_is_one_array_by_whichever_name() {
+fn several_files_are_one_array_by_whichever_name() {
     let scratch = Scratch::new();
-    for (ranks, count) in [(1, 5), (2, 11), (3, 1), (4, 0), (4, 64)] {
-        let whole = scratch.file(&format!("s{ranks}_{count}.0.hdf5"));
-        run_threads(ranks, |comm| save(&comm, &whole, Files::PerRank, count)).unwrap();
+    // At most one file per rank: more than that are as many as ranks.
+    for (ranks, most, count) in
+        [(1, 4, 5), (2, 2, 11), (3, 9, 1), (4, 4, 0), (4, 4, 64), (4, 3, 64), (5, 2, 11), (3, 1, 7)]
+    {
+        let files = Files::Several(NonZero::new(most).unwrap());
+        let parts = files.count(ranks);
+        assert_eq!(parts, u64::from(most).min(ranks as u64));
+        let whole = scratch.file(&format!("s{ranks}_{most}_{count}.0.hdf5"));
+        run_threads(ranks, |comm| save(&comm, &whole, files, count)).unwrap();
         assert!(!whole.exists());
-        for name in (0..ranks as u64).map(|part| part_path(&whole, part)).chain([whole.clone()]) {
+        assert!(!part_path(&whole, parts).exists());
+        for name in (0..parts).map(|part| part_path(&whole, part)).chain([whole.clone()]) {
             let snapshot = Snapshot::open(&name).unwrap();
-            assert_eq!(snapshot.paths().len(), ranks, "{}", name.display());
+            assert_eq!(snapshot.paths().len() as u64, parts, "{}", name.display());
             is_whole(&snapshot, count);
         }
     }
@@ -157,7 +165,7 @@ fn a_file_a_rank_is_one_array_by_whichever_name() {
 
 #[test]
 fn a_rank_that_fails_leaves_nothing_of_any() {
-    for files in [Files::One, Files::PerRank] {
+    for files in [Files::One, Files::Several(NonZero::<u32>::MAX), Files::Several(NonZero::new(2).unwrap())] {
         for failing in 0..3 {
             let scratch = Scratch::new();
             let path = scratch.file("s.hdf5");

@@ -165,12 +165,32 @@ pub fn seal_hdf5<E: Display + From<IoError> + From<CommError>>(
     contents: &hdf5::Hdf5Contents,
     write: impl FnOnce(&hdf5::Hdf5Writer) -> Result<(), E>,
 ) -> Result<Sealed, E> {
+    seal_hdf5_files(comm, comm, path, contents, write)
+}
+
+/// Writes several HDF5 files from all ranks of `comm`, each from the ranks of one communicator
+/// `writers` that [`split`](Communicator::split) has made of `comm`. Each file is written as by
+/// [`seal_hdf5`]; a failure of one is a failure of all. Collective over `comm`.
+///
+/// # Errors
+/// Same as [`seal_hdf5`].
+#[cfg(feature = "hdf5")]
+pub fn seal_hdf5_files<E: Display + From<IoError> + From<CommError>>(
+    comm: &Communicator,
+    writers: &Communicator,
+    path: &Path,
+    contents: &hdf5::Hdf5Contents,
+    write: impl FnOnce(&hdf5::Hdf5Writer) -> Result<(), E>,
+) -> Result<Sealed, E> {
     use hdf5::Hdf5Writer;
 
-    let token = shared_token(comm)?;
-    comm.agree(&printable_path(path).to_string(), &[("types and shapes", &contents.members())])?;
-    let first = created::<_, E>(comm, || Hdf5Writer::create(path, contents, &token))?;
-    let offsets = comm.all_gather_v(first.as_ref().map_or(&[][..], Hdf5Writer::offsets))?;
+    let token = shared_token(writers)?;
+    let file = printable_path(path).to_string();
+    comm.together(|| Ok::<_, E>(writers.agree(&file, &[("types and shapes", &contents.members())])?))?;
+    let create = || Hdf5Writer::create(path, contents, &token);
+    let is_first = writers.rank() == 0;
+    let first = comm.together(|| if is_first { Ok::<_, E>(Some(create()?)) } else { Ok(None) })?;
+    let offsets = writers.all_gather_v(first.as_ref().map_or(&[][..], Hdf5Writer::offsets))?;
     let writer = all_open::<_, E>(comm, first, || Hdf5Writer::open(path, contents, &token, offsets.data()))?;
     comm.together(|| write(&writer))?;
     comm.together(|| Ok(writer.seal()?))

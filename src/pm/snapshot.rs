@@ -3,20 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use crate::comm::{Communicator, Op};
-use crate::io::collective::seal_hdf5;
+use crate::grid::owner;
+use crate::io::collective::seal_hdf5_files;
 use crate::io::hdf5::{FilePart, Files, Hdf5Contents, Hdf5Writer, SnapshotInfo, SnapshotRows, part_path};
-use crate::io::{IoError, Sealed, token};
+use crate::io::{IoError, Sealed};
 use crate::rank::Rank;
 
 use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
 use crate::host_memory;
 
-/// Writes a snapshot from all ranks. `write` gets this rank's file and the first row of its own
-/// `count` particles in it; the particles of rank 1 follow those of rank 0 and so on. The values
-/// are on the disk when it returns. A file appears under its name when the rank that created it
-/// publishes it: rank 0 for [`Files::One`], each rank its own for [`Files::PerRank`], which is
-/// `name.R.hdf5` for `name.hdf5`. Collective; no rank returns before all have written.
+/// Writes a snapshot from all ranks. `write` gets the writer of this rank's file and the first row
+/// of its own `count` particles in it; in a file the particles of a rank follow those of the rank
+/// before. The values are on the disk when it returns. A file appears under its name when the rank
+/// that created it publishes it: the first of its ranks. Files of [`Files::Several`] are called
+/// `name.0.hdf5`, `name.1.hdf5`, ... for `name.hdf5`, and their ranks follow one another.
+/// Collective; no rank returns before all have written.
 ///
 /// # Errors
 /// [`IoError`](crate::io::IoError) of the first rank that fails, on all ranks.
@@ -34,23 +36,19 @@ pub fn seal_snapshot_together(
         let reason = format!("has {} rows over all ranks, but the header counts {}", all[0], info.count);
         return Err(IoError::column(path, "ParticleIDs", reason).into());
     }
-    match files {
-        Files::PerRank => {
-            let part = FilePart { index: comm.rank() as u64, of: comm.size() as u64, count };
-            // A token of each rank: it names the host that makes the file.
-            let (path, contents) = (part_path(path, part.index), Hdf5Contents::Snapshot { info, part });
-            let create = || Ok(Hdf5Writer::create(path, &contents, &token())?);
-            let writer = comm.together::<_, SimulationError>(create)?;
-            comm.together(|| write(&writer, 0))?;
-            comm.together(|| Ok(writer.seal()?))
-        }
-        Files::One => {
-            let mut first = [count];
-            comm.scan_exclusive(&mut first, Op::Sum)?;
-            let contents = Hdf5Contents::Snapshot { info, part: FilePart::whole(info) };
-            seal_hdf5(comm, path, &contents, |writer| write(writer, first[0]))
-        }
-    }
+    let of = files.count(comm.size());
+    let index = owner(comm.size() as u64, of, comm.rank() as u64);
+    let (path, writers) = match files {
+        Files::One => (path.to_path_buf(), None),
+        Files::Several(_) => (part_path(path, index), comm.split(Some(index as u32), 0)?),
+    };
+    let writers = writers.unwrap_or_else(|| comm.clone());
+    let (mut total, mut first) = ([count], [count]);
+    writers.all_reduce(&mut total, Op::Sum)?;
+    writers.scan_exclusive(&mut first, Op::Sum)?;
+    let part = FilePart { index, of, count: total[0] };
+    let contents = Hdf5Contents::Snapshot { info, part };
+    seal_hdf5_files(comm, &writers, &path, &contents, |writer| write(writer, first[0]))
 }
 
 impl Simulation {
@@ -71,7 +69,7 @@ impl Simulation {
 
     /// Writes the current particles as a snapshot in HDF5: positions in Mpc/h, velocities in
     /// Gadget's convention, and the Lagrangian index as id. One file has the particles in
-    /// Lagrangian order, one file per rank in the order of the rank's sites. Collective. Waits for
+    /// Lagrangian order, several files in the order of the sites of their ranks. Collective. Waits for
     /// the device.
     ///
     /// # Errors
@@ -82,14 +80,14 @@ impl Simulation {
         let positions = Rows::new(rank, self, Quantity::Position)?;
         let velocities = Rows::new(rank, self, Quantity::Velocity)?.in_units_of(info.scale_factor.sqrt());
         let world = self.comms.world().clone();
-        seal_snapshot_together(&world, path, files, &info, count, |writer, _| {
+        seal_snapshot_together(&world, path, files, &info, count, |writer, own| {
             self.each_piece(rank, [&positions, &velocities], |Piece { first, count }, [positions, velocities]| {
                 let (mut positions, mut velocities) = (positions.as_chunks().0, velocities.as_chunks().0);
                 let lines = &lines[(first / n) as usize..((first + count) / n) as usize];
                 let mut next = first;
                 // Lines that follow one another in the file are written together.
-                for together in lines.chunk_by(|line, next| files == Files::PerRank || line + n == *next) {
-                    let start = if files == Files::One { together[0] } else { next };
+                for together in lines.chunk_by(|line, next| files != Files::One || line + n == *next) {
+                    let start = if files == Files::One { together[0] } else { own + next };
                     let mut ids = host_memory::reserve("ids of particles", together.len() * n as usize)?;
                     ids.extend(together.iter().flat_map(|&line| line..line + n));
                     next += ids.len() as u64;

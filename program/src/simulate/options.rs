@@ -1,6 +1,8 @@
 //! The options of a run.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::{ArgAction, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -112,8 +114,8 @@ pub struct RunOptions {
     /// The angle in degrees from there to the rim
     #[arg(long, value_name = "DEGREES", allow_negative_numbers = true)]
     pub light_cone_opening: Option<f64>,
-    /// Write particles and halos in HDF5 too, the particles in one file or in one per rank
-    #[arg(long, value_name = "one|per-rank", hide_possible_values = true)]
+    /// Write particles and halos in HDF5 too, the particles in one file, one per rank, or N files
+    #[arg(long, value_name = "one|per-rank|N")]
     pub hdf5: Option<Hdf5>,
     /// velocities.npy: canonical momenta a^2 dx/dt in H0 Mpc/h, or peculiar velocities in km/s
     #[arg(long, value_name = "canonical|peculiar", default_value = "canonical", hide_possible_values = true)]
@@ -172,11 +174,67 @@ pub enum Velocities {
 }
 
 /// Number of files of a snapshot in HDF5.
-#[derive(ValueEnum, Deserialize, Serialize, Clone, Copy, Debug, PartialEq)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Deserialize, Serialize, Clone, Copy, Debug, PartialEq)]
+#[serde(try_from = "Hdf5Value", into = "Hdf5Value")]
 pub enum Hdf5 {
     One,
     PerRank,
+    /// At most this many, and at most one per rank.
+    Several(NonZero<u32>),
+}
+
+impl Hdf5 {
+    /// Returns the most files of a snapshot; `None` for a single file whose name has no number.
+    pub fn several(self) -> Option<NonZero<u32>> {
+        match self {
+            Hdf5::One => None,
+            Hdf5::PerRank => Some(NonZero::<u32>::MAX),
+            Hdf5::Several(most) => Some(most),
+        }
+    }
+}
+
+/// The number of files as it is written: `one`, `per-rank`, or a number.
+#[derive(Deserialize, Serialize)]
+#[serde(untagged, expecting = "hdf5 must be `one`, `per-rank` or a number of files")]
+enum Hdf5Value {
+    Number(u32),
+    Word(String),
+}
+
+impl TryFrom<Hdf5Value> for Hdf5 {
+    type Error = String;
+
+    fn try_from(value: Hdf5Value) -> Result<Self, Self::Error> {
+        match value {
+            Hdf5Value::Number(number) => match NonZero::new(number) {
+                Some(most) => Ok(Hdf5::Several(most)),
+                None => Err("expected at least 1 file, got 0".into()),
+            },
+            Hdf5Value::Word(word) if word == "one" => Ok(Hdf5::One),
+            Hdf5Value::Word(word) if word == "per-rank" => Ok(Hdf5::PerRank),
+            Hdf5Value::Word(word) => Err(format!("expected `one`, `per-rank` or a number of files, got `{word}`")),
+        }
+    }
+}
+
+impl From<Hdf5> for Hdf5Value {
+    fn from(files: Hdf5) -> Self {
+        match files {
+            Hdf5::One => Hdf5Value::Word("one".into()),
+            Hdf5::PerRank => Hdf5Value::Word("per-rank".into()),
+            Hdf5::Several(most) => Hdf5Value::Number(most.get()),
+        }
+    }
+}
+
+impl FromStr for Hdf5 {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let value = text.parse().map_or_else(|_| Hdf5Value::Word(text.into()), Hdf5Value::Number);
+        Hdf5::try_from(value)
+    }
 }
 
 /// Reads a scale factor.

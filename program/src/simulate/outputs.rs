@@ -12,7 +12,7 @@ use meshloom_program::plots::{Blocks, ColorScale, MapFigure};
 use serde_json::Value;
 
 use super::mass_function::redshift;
-use super::options::{Hdf5, Velocities};
+use super::options::Velocities;
 use super::parameters::RunParameters;
 use crate::described;
 use crate::projection;
@@ -130,7 +130,7 @@ impl<'a> Outputs<'a> {
             return described::remove(path);
         }
         let same = !unfinished && runs.contains(&&self.run);
-        let parts = self.parameters.options.hdf5 == Some(Hdf5::PerRank);
+        let parts = self.parameters.options.hdf5.is_some_and(|files| files.several().is_some());
         // The linking length is not part of the run's identity: halos of another length are
         // removed.
         let halos = self.parameters.linking.is_some();
@@ -154,11 +154,8 @@ impl<'a> Outputs<'a> {
     ) -> Result<Option<Sealed>, Error> {
         use meshloom::io::hdf5::Files;
 
-        let files = match self.parameters.options.hdf5 {
-            None => return Ok(None),
-            Some(Hdf5::One) => Files::One,
-            Some(Hdf5::PerRank) => Files::PerRank,
-        };
+        let Some(files) = self.parameters.options.hdf5 else { return Ok(None) };
+        let files = files.several().map_or(Files::One, Files::Several);
         Ok(Some(simulation.seal_snapshot(rank, &directory.join("snapshot.hdf5"), files)?))
     }
 

@@ -1,5 +1,6 @@
 //! The contents of HDF5 files that ranks write together.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use hdf5_metno::file::File as Hdf5File;
@@ -109,8 +110,20 @@ pub struct Attribute {
 pub enum Files {
     /// One, with the same bytes for any number of ranks.
     One,
-    /// One per rank: `name.0.hdf5`, `name.1.hdf5`, ...
-    PerRank,
+    /// At most this many, and at most one per rank: `name.0.hdf5`, `name.1.hdf5`, ... Each holds
+    /// the particles of consecutive ranks.
+    Several(NonZero<u32>),
+}
+
+impl Files {
+    /// Returns the number of files that `ranks` ranks write; `ranks` is at least 1.
+    #[must_use]
+    pub fn count(self, ranks: usize) -> u64 {
+        match self {
+            Files::One => 1,
+            Files::Several(most) => u64::from(most.get()).min(ranks as u64),
+        }
+    }
 }
 
 /// One file of a snapshot: its number and its share of the particles.
