@@ -31,7 +31,7 @@ fn scale_at(i: u32, level: u32, place: f32) {
 }
 
 fn each(i: u32) {
-    let place = clamp((load_precision(i) - params.first) * params.per_step, 0.0, f32(LEVELS) - 1.0);
+    let place = clamp((max(load_precision(i), params.least) - params.first) * params.per_step, 0.0, f32(LEVELS) - 1.0);
     scale_at($u * params.count + i, $u, place);
 }
 #else

@@ -9,14 +9,14 @@
 //! ```
 //! One product with the metric gives `F`: that of a field of random signs, whose modes are divided
 //! by the amplitudes. Modes that data do not know are then removed from `F`. The levels are the
-//! mean of `ln F` over places and 1.7 standard deviations from it.
+//! mean of `ln F` over places and 1.7 standard deviations from it. Places without data count as two
+//! standard deviations of the others, or more, below them.
 //!
 //! Cost of a product with `P`: two transforms of [`LEVELS`] fields and three dispatches, which move
 //! 68 bytes for each cell. If `F` is nearly the same everywhere: no transform and two dispatches,
 //! which move 40 bytes.
 
 use super::conjugate_gradient::{Metric, Precondition};
-use super::correlated_field::ones;
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::FieldPreconditioner;
@@ -37,8 +37,15 @@ const APART: f64 = 1.7;
 /// The standard deviation below which the precision counts as the same everywhere.
 const SAME: f64 = 0.1;
 
-/// The least precision, as a part of the mean.
-const LEAST: f64 = 1e-3;
+/// The precision, as a part of the mean, up to which a place counts as without data.
+const UNKNOWN: f64 = 1e-3;
+
+/// Distance of places without data below the mean of the others, in their standard deviations. A
+/// larger one would leave no level near to either: three levels then take twice as many steps.
+const BELOW: f64 = 2.0;
+
+/// The standard deviation that [`BELOW`] counts at least.
+const NARROWEST: f64 = 1.5;
 
 crate::gpu::kernel_params! {
     struct ModeParams {
@@ -48,6 +55,8 @@ crate::gpu::kernel_params! {
         first: f32,
         /// Levels for each unit of the logarithm.
         per_step: f32,
+        /// The least logarithm of a precision.
+        least: f32,
         count: u32,
         /// A factor of the results.
         scale: f32,
@@ -98,7 +107,7 @@ impl ModePreconditioner {
             leaves.map(|own| Space::of("field", if batch > 1 { own.batch(batch) } else { own }))
         });
         let ([modes, cells], [many_modes, many_cells]) = (one, all);
-        let params = ModeParams { levels: [0.0; 4], first: 0.0, per_step: 0.0, count: 0, scale: 0.0 };
+        let params = ModeParams { levels: [0.0; 4], first: 0.0, per_step: 0.0, least: 0.0, count: 0, scale: 0.0 };
         Ok(ModePreconditioner {
             leaf,
             amplitude,
@@ -141,6 +150,30 @@ const DIVIDE: &str = "fn f(a: f32, x: f32) -> f32 { return select(0.0, x / a, ab
 /// Keeps the modes that data know: those with an amplitude above 1 in the units of `a`.
 const SMOOTH: &str =
     "fn f(a: f32, x: f32) -> f32 { let known = a * a; return select(x, x * known / (1.0 + known), a != 0.0); }";
+
+/// The logarithm of the precision, in units of the mean precision, over all places.
+#[derive(Debug)]
+struct LogPrecision {
+    mean: f64,
+    deviation: f64,
+    /// The value of places without data.
+    least: f64,
+}
+
+impl LogPrecision {
+    /// Computes it from the number of places, and of those with data the number and the sums of the
+    /// logarithm and of its square.
+    fn new(total: f64, [known, sum, squares]: [f64; 3]) -> Self {
+        let unknown = total - known;
+        let of_known = sum / known.max(1.0);
+        let variance = (squares / known.max(1.0) - of_known * of_known).max(0.0);
+        let least = UNKNOWN.ln().max(of_known - BELOW * variance.sqrt().max(NARROWEST));
+        let mean = (sum + unknown * least) / total;
+        let apart = [of_known - mean, least - mean].map(|x| x * x);
+        let deviation = ((known * (variance + apart[0]) + unknown * apart[1]) / total).sqrt();
+        LogPrecision { mean, deviation, least }
+    }
+}
 
 impl FieldPreconditioner<Rank> for ModePreconditioner {
     fn part(&self) -> &str {
@@ -194,12 +227,18 @@ impl FieldPreconditioner<Rank> for ModePreconditioner {
         } else {
             relative = Vector::zeros(&mut rank.recorder, cells)?;
         }
-        let text = format!("fn f(x: f32) -> f32 {{ return log(max(x, {LEAST:?})); }}");
+        let text = format!("fn f(x: f32) -> f32 {{ return log(max(x, {UNKNOWN:?})); }}");
         let logarithm = self.map(rank, &text, &relative, false)?;
-        let ones = ones(rank, cells)?;
-        let sums = rank.reduce(&[Reduction::Dot(&logarithm, &ones), Reduction::Dot(&logarithm, &logarithm)])?;
-        let mean = sums[0] / total;
-        let deviation = (sums[1] / total - mean * mean).max(0.0).sqrt();
+        let text = format!("fn f(x: f32) -> f32 {{ return select(0.0, 1.0, x > {UNKNOWN:?}); }}");
+        let known = self.map(rank, &text, &relative, false)?;
+        let mut of_known = Vector::new(&rank.gpu, cells)?;
+        rank.multiply(1.0, [&logarithm, &known], 0.0, &mut of_known)?;
+        let sums = rank.reduce(&[
+            Reduction::Dot(&known, &known),
+            Reduction::Dot(&of_known, &known),
+            Reduction::Dot(&of_known, &of_known),
+        ])?;
+        let LogPrecision { mean, deviation, least } = LogPrecision::new(total, [sums[0], sums[1], sums[2]]);
         let step = APART * deviation;
         // Amplitudes are in units of the sum.
         let level = |number: usize| (mean + (number as f64 - 1.0) * step).exp() as f32;
@@ -213,6 +252,7 @@ impl FieldPreconditioner<Rank> for ModePreconditioner {
         self.params.scale = (1.0 / total) as f32;
         self.params.first = (mean - step) as f32;
         self.params.per_step = (1.0 / step) as f32;
+        self.params.least = least as f32;
         let many = Hartley::new(rank, &self.batches[1])?;
         self.levels = Some((logarithm.single()?.clone(), many));
         Ok(())
@@ -229,13 +269,13 @@ impl FieldPreconditioner<Rank> for ModePreconditioner {
     }
 
     fn share(&mut self, rank: &mut Rank, groups: &SampleGroups) -> Result<(), InferenceError> {
-        let ModeParams { levels, first, per_step, scale, .. } = self.params;
+        let ModeParams { levels, first, per_step, least, scale, .. } = self.params;
         let has_levels = f32::from(u8::from(self.levels.is_some()));
-        let own = [levels[0], levels[1], levels[2], first, per_step, scale, has_levels];
+        let own = [levels[0], levels[1], levels[2], first, per_step, least, scale, has_levels];
         let mut numbers = own.map(f64::from);
         groups.share_numbers(&mut numbers)?;
-        let [a, b, c, first, per_step, scale, has_levels] = numbers.map(|x| x as f32);
-        self.params = ModeParams { levels: [a, b, c, levels[3]], first, per_step, scale, ..self.params };
+        let [a, b, c, first, per_step, least, scale, has_levels] = numbers.map(|x| x as f32);
+        self.params = ModeParams { levels: [a, b, c, levels[3]], first, per_step, least, scale, ..self.params };
         let [modes, cells] = &self.spaces;
         let amplitude = Vector::over(modes, vec![Contents::Device(self.amplitude.clone())])?;
         groups.share(rank, 0, amplitude)?;

@@ -24,6 +24,16 @@ struct Rate {
     is_free: bool,
 }
 
+/// Cells that have data.
+#[derive(Clone, Copy, Debug)]
+enum Seen {
+    Everywhere,
+    /// Cells whose normal number is at most this.
+    AtRandom(f64),
+    /// All but the first 3/8 of the cells, as where a field extends beyond its data.
+    Padded,
+}
+
 /// Returns the model of a rate whose logarithm has deviation 1 and a power spectrum `k^-3`.
 fn model(rank: &mut Rank, mesh: &Mesh, rate: Rate) -> Result<Model, InferenceError> {
     let std = if rate.is_free { 0.3 } else { 0.0 };
@@ -53,14 +63,19 @@ fn noise(rank: &mut Rank, model: &Model, seed: u64) -> Result<Vector, InferenceE
 }
 
 /// Returns the likelihood of the counts that the model expects at its truth, and that truth.
-/// Without `seen` cells all have data.
-fn likelihood(rank: &mut Rank, mesh: &Mesh, rate: Rate, seen: f64) -> Result<(Likelihood, Vector), InferenceError> {
+fn likelihood(rank: &mut Rank, mesh: &Mesh, rate: Rate, seen: Seen) -> Result<(Likelihood, Vector), InferenceError> {
     let model = model(rank, mesh, rate)?;
     let truth = noise(rank, &model, 11)?;
     let expected = model.value(rank, &truth)?;
     let counts: Vec<f64> = expected.get(&mut rank.recorder, "rate")?.into_iter().map(f64::round).collect();
     let places: Vec<usize> = flat(rank, &expected)?.into_iter().map(|(place, _)| place).collect();
-    let mask: Vec<bool> = places.iter().map(|&place| white_noise(5, place as u64).abs() <= seen).collect();
+    let total: u64 = mesh.shape().iter().product();
+    let is_seen = |&place: &usize| match seen {
+        Seen::Everywhere => true,
+        Seen::AtRandom(most) => white_noise(5, place as u64).abs() <= most,
+        Seen::Padded => place as u64 >= 3 * total / 8,
+    };
+    let mask: Vec<bool> = places.iter().map(is_seen).collect();
     let leaf = Leaf::cells(mesh);
     let data = Data { name: "counts", leaf: &leaf, values: &counts, mask: Some(&mask) };
     Ok((Likelihood::poisson(rank, &data, None)?.amend(&model)?, truth))
@@ -82,7 +97,15 @@ fn solutions_are_those_of_plain_steps() {
     // long, and two are twice as far apart at most; as much again for residuals rounded to f32.
     const RESIDUAL: f64 = 0.02;
     let rules = CgOptions { maxiter: Some(2000), ..CgOptions::resnorm(RESIDUAL) };
-    for (is_free, seen, fewer) in [(false, 9.0, 8), (true, 9.0, 4), (false, 0.7, 6), (true, 0.7, 4)] {
+    let cases = [
+        (false, Seen::Everywhere, 8),
+        (true, Seen::Everywhere, 4),
+        (false, Seen::AtRandom(0.7), 6),
+        (true, Seen::AtRandom(0.7), 4),
+        (false, Seen::Padded, 4),
+        (true, Seen::Padded, 3),
+    ];
+    for (is_free, seen, fewer) in cases {
         ranks([1, 1], |rank| {
             let mesh = grid(rank, &[48, 40], &[0.02]);
             let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free }, seen)?;
@@ -95,10 +118,10 @@ fn solutions_are_those_of_plain_steps() {
             let (plain, mut found) = (draw(rank, None)?, draw(rank, Some(&own))?);
             assert!(plain.error_ratio <= 1.0 && found.error_ratio <= 1.0);
             let (few, many) = (found.iterations, plain.iterations);
-            assert!(fewer * few <= many, "free {is_free}, seen {seen}: {few} steps instead of {many}");
+            assert!(fewer * few <= many, "free {is_free}, {seen:?}: {few} steps instead of {many}");
             rank.vector_axpby(-1.0, &plain.x, 1.0, &mut found.x)?;
             let apart = rank.vector_dot(&found.x, &found.x)?.sqrt();
-            assert!(apart < 4.0 * RESIDUAL, "free {is_free}, seen {seen}: {apart}");
+            assert!(apart < 4.0 * RESIDUAL, "free {is_free}, {seen:?}: {apart}");
             Ok(())
         });
     }
@@ -109,7 +132,7 @@ fn solutions_are_those_of_plain_steps() {
 fn it_is_symmetric_and_positive() {
     ranks([1, 1], |rank| {
         let mesh = grid(rank, &[48, 40], &[0.02]);
-        let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, 9.0)?;
+        let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, Seen::Everywhere)?;
         let own = preconditioner(rank, &likelihood, &truth)?;
         let rate = Rate { counts: 10.0, is_free: true };
         let model = model(rank, &mesh, rate)?;
@@ -132,7 +155,8 @@ fn samples_have_the_same_bits_on_any_ranks() {
     for parts in [[1, 1], [1, 2], [1, 3], [1, 5]] {
         let found = ranks(parts, |rank| {
             let mesh = grid(rank, &[21, 10], &[0.02]);
-            let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, 0.9)?;
+            let (likelihood, truth) =
+                likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, Seen::AtRandom(0.9))?;
             let own = preconditioner(rank, &likelihood, &truth)?;
             let expansion = Expansion::new(rank, &likelihood, &truth, &[])?.with_preconditioner(Some(&own));
             let found = expansion.linear(rank, &Excitations::Seed(3), [0, 0], &CgOptions::default())?;
@@ -156,7 +180,7 @@ fn fits_have_the_same_bits_for_every_number_of_groups() {
             let (groups, own) = SampleGroups::split(&comm, count)?;
             let rank = &mut Rank::new(own, Gpu::open(&options, 0)?)?;
             let mesh = grid(rank, &[12, 10], &[0.02]);
-            let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, 9.0)?;
+            let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, Seen::Everywhere)?;
             let each = |_| IterationOptions {
                 pairs: 2,
                 sampling: Sampling::Linear(Draw::New),
@@ -181,7 +205,7 @@ fn fits_have_the_same_bits_for_every_number_of_groups() {
 fn an_iteration_waits_three_times() {
     ranks([1, 1], |rank| {
         let mesh = grid(rank, &[24, 20], &[0.02]);
-        let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, 9.0)?;
+        let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, Seen::Everywhere)?;
         let own = preconditioner(rank, &likelihood, &truth)?;
         let expansion = Expansion::new(rank, &likelihood, &truth, &[])?.with_preconditioner(Some(&own));
         let mut counts = Vec::new();
@@ -201,10 +225,13 @@ fn an_iteration_waits_three_times() {
 #[test]
 #[ignore = "takes a minute: cargo test --test inference steps_of_the_guide -- --ignored --nocapture"]
 fn steps_of_the_guide() {
-    for (is_free, counts, most) in [(false, 1.0, 60), (false, 10.0, 60), (false, 1000.0, 90), (true, 10.0, 100)] {
+    let all = Seen::Everywhere;
+    let whole = [(false, 1.0, all, 60), (false, 10.0, all, 60), (false, 1000.0, all, 90), (true, 10.0, all, 100)];
+    let padded = [1.0, 10.0].map(|counts| (false, counts, Seen::Padded, 150));
+    for (is_free, counts, seen, most) in whole.into_iter().chain(padded) {
         ranks([1, 1], |rank| {
             let mesh = grid(rank, &[256, 256], &[1.0 / 256.0]);
-            let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts, is_free }, 9.0)?;
+            let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts, is_free }, seen)?;
             let own = preconditioner(rank, &likelihood, &truth)?;
             let rules = CgOptions { maxiter: Some(1000), ..CgOptions::default() };
             for own in [None, Some(&own)] {
@@ -212,7 +239,7 @@ fn steps_of_the_guide() {
                 let found = expansion.linear(rank, &Excitations::Seed(3), [0, 0], &rules)?;
                 let (steps, ratio) = (found.iterations, found.error_ratio);
                 println!(
-                    "{counts} counts, spectrum inferred {is_free}: {own:?}: {steps} steps, {ratio:.2} of the target"
+                    "{counts} counts, spectrum inferred {is_free}, {seen:?}: {own:?}: {steps} steps, {ratio:.2} of the target"
                 );
                 assert!(own.is_none() || steps <= most, "{counts} counts: {steps} steps");
             }
