@@ -11,6 +11,7 @@ use super::error::DeviceError;
 use super::kernel::Kernel;
 use super::params::KernelParams;
 use super::pipeline::PARAMS;
+use super::schedule::Schedule;
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
 use crate::timeline;
@@ -22,6 +23,11 @@ pub struct RecorderCounts {
     pub submits: u64,
     /// Dispatches submitted.
     pub dispatches: u64,
+    /// Compute passes submitted.
+    pub passes: u64,
+    /// Dispatches of the longest chains of dependent commands, one chain of each submission: no
+    /// device waits less often for earlier work.
+    pub levels: u64,
     /// Downloads: each waits for the device.
     pub downloads: u64,
     /// Uploads.
@@ -40,7 +46,9 @@ pub struct RecorderCounts {
 /// - `dispatch`, `copy` and `clear` only note what is to be done: nothing is submitted before
 ///   [`submit`](Self::submit), [`upload`](Self::upload), [`download`](Self::download) or 256
 ///   dispatches.
-/// - Commands run in the order they were recorded; consecutive dispatches share a compute pass.
+/// - Each command sees what the commands recorded before it have written. Dispatches that depend on
+///   none of each other may run at the same time: a compute pass holds them, even if others were
+///   recorded between them.
 /// - `download` and [`wait`](Self::wait) wait for the device, nothing else does.
 pub struct Recorder {
     pub(super) gpu: Gpu,
@@ -248,9 +256,8 @@ impl Recorder {
     /// Records a copy between different arrays.
     fn copy_between(&mut self, arrays: [&RawArray; 2], starts: [u64; 2], len: u64) -> Result<(), DeviceError> {
         if !self.copies_by_kernel(arrays, starts, len)? {
-            let ([from, to], [from_start, to_start]) = (arrays.map(RawArray::clone), starts);
-            self.counts.moved_by_commands += len * from.element_bytes();
-            self.commands.push(Command::Copy { from, to, from_start, to_start, len });
+            self.counts.moved_by_commands += len * arrays[0].element_bytes();
+            self.commands.push(Command::Copy { ends: arrays.map(RawArray::clone), starts, len });
         }
         Ok(())
     }
@@ -310,9 +317,14 @@ impl Recorder {
         let _activity = timeline::activity!("submit", commands = self.commands.len(), copies = copies.len());
         let begin = Instant::now();
         let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom") };
+        let schedule = match self.timer {
+            Some(_) => Schedule::one_by_one(&self.commands),
+            None => Schedule::overlapping(&self.commands),
+        };
+        let levels = schedule.levels;
         let (submission, passes) = gpu.guarded(|| {
             let mut encoder = gpu.device().create_command_encoder(&descriptor);
-            let passes = self.encode(&mut encoder, self.timer.as_ref());
+            let passes = self.encode(&mut encoder, &schedule, self.timer.as_ref());
             if let Some(timer) = self.timer.as_ref().filter(|_| passes > 0) {
                 timer.resolve(&mut encoder, passes);
             }
@@ -320,6 +332,8 @@ impl Recorder {
             (gpu.queue().submit([encoder.finish()]), passes)
         });
         self.counts.dispatches += self.commands.iter().filter(|command| command.is_dispatch()).count() as u64;
+        self.counts.passes += u64::from(passes);
+        self.counts.levels += levels;
         // The commands hold the arrays they use until here: only now may their memory be used for
         // other arrays.
         let timed: Vec<String> = match self.timer {
@@ -361,7 +375,7 @@ impl Recorder {
     pub fn encode_into(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), DeviceError> {
         self.ready()?;
         let gpu = self.gpu.clone();
-        gpu.guarded(|| self.encode(encoder, None));
+        gpu.guarded(|| self.encode(encoder, &Schedule::overlapping(&self.commands), None));
         self.encoded.append(&mut self.commands);
         self.encoded_params = self.params.len();
         self.gpu.check()
@@ -397,12 +411,12 @@ impl Recorder {
 
     /// Encodes all commands, with their parameters in place for the next submission to the queue;
     /// returns the number of passes.
-    fn encode(&self, encoder: &mut wgpu::CommandEncoder, timer: Option<&Timer>) -> u32 {
+    fn encode(&self, encoder: &mut wgpu::CommandEncoder, schedule: &Schedule<'_>, timer: Option<&Timer>) -> u32 {
         let start = self.encoded_params;
         if self.params.len() > start {
             self.gpu.queue().write_buffer(&self.uniforms, start as u64, &self.params[start..]);
         }
-        Encoding { gpu: &self.gpu, uniforms: &self.uniforms, timer }.encode(encoder, &self.commands)
+        Encoding { gpu: &self.gpu, uniforms: &self.uniforms, timer }.encode(encoder, &schedule.steps)
     }
 
     /// Submits and waits until everything submitted is done.
