@@ -1,5 +1,6 @@
 //! Recording work and handing it to the device.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +12,7 @@ use super::error::DeviceError;
 use super::kernel::Kernel;
 use super::params::KernelParams;
 use super::pipeline::PARAMS;
-use super::schedule::Schedule;
+use super::schedule::{Schedule, least_of_pass};
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
 use crate::timeline;
@@ -319,7 +320,7 @@ impl Recorder {
         let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom") };
         let schedule = match self.timer {
             Some(_) => Schedule::one_by_one(&self.commands),
-            None => Schedule::overlapping(&self.commands),
+            None => Schedule::by_levels(&self.commands, least_of_pass(&gpu)),
         };
         let levels = schedule.levels;
         let (submission, passes) = gpu.guarded(|| {
@@ -356,6 +357,24 @@ impl Recorder {
         if free { self.submit() } else { self.gpu.check() }
     }
 
+    /// Submits before work that depends on nothing recorded, unless the device can run both at the
+    /// same time and the arrays that only recorded work holds take at most `most_bytes` bytes. The
+    /// memory of those arrays is free after a submission.
+    pub(crate) fn submit_before_independent(&mut self, most_bytes: u64) -> Result<(), DeviceError> {
+        let stays = least_of_pass(&self.gpu) < usize::MAX && self.timer.is_none() && self.held_bytes() <= most_bytes;
+        if stays { self.gpu.check() } else { self.submit() }
+    }
+
+    /// Returns the bytes of the arrays that only recorded work holds.
+    fn held_bytes(&self) -> u64 {
+        let mut handles = HashMap::new();
+        for array in self.commands.iter().flat_map(Command::arrays) {
+            handles.entry(Arc::as_ptr(&array.storage)).or_insert((&array.storage, 0)).1 += 1;
+        }
+        let held = handles.into_values().filter(|&(storage, count)| Arc::strong_count(storage) == count);
+        held.flat_map(|(storage, _)| &storage.buffers).map(wgpu::Buffer::size).sum()
+    }
+
     /// Puts everything recorded into `encoder` instead of submitting it, for the caller to submit
     /// among passes and copies of their own. The encoder must be one of the same device.
     ///
@@ -375,7 +394,8 @@ impl Recorder {
     pub fn encode_into(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), DeviceError> {
         self.ready()?;
         let gpu = self.gpu.clone();
-        gpu.guarded(|| self.encode(encoder, &Schedule::overlapping(&self.commands), None));
+        let schedule = Schedule::by_levels(&self.commands, least_of_pass(&gpu));
+        gpu.guarded(|| self.encode(encoder, &schedule, None));
         self.encoded.append(&mut self.commands);
         self.encoded_params = self.params.len();
         self.gpu.check()

@@ -14,9 +14,21 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::command::Command;
+use super::device::Gpu;
+use super::profile::Profile;
 
-/// Dispatches of a level from which on the level gets a pass of its own.
+/// Dispatches from which on a level gets a pass of its own. A pass costs the host as much as two
+/// dispatches, and each dispatch but the first waits for the device to drain once less.
 const LEAST: usize = 2;
+
+/// Returns the dispatches from which on a level of commands for `gpu` gets a pass of its own.
+///
+/// Software renderers finish each dispatch before the next one and take about a dispatch's time to
+/// begin a pass. wgpu encodes for Metal without barriers, in passes that run dispatches one by one.
+pub(super) fn least_of_pass(gpu: &Gpu) -> usize {
+    let has_barriers = matches!(gpu.info().backend, wgpu::Backend::Vulkan | wgpu::Backend::Dx12);
+    if has_barriers && gpu.capabilities().profile == Profile::Gpu { LEAST } else { usize::MAX }
+}
 
 /// Levels of the last commands that used a buffer, counted from 1; 0 if there was none.
 #[derive(Clone, Copy, Default)]
@@ -71,28 +83,30 @@ impl<'a> Schedule<'a> {
         Schedule { steps, levels: occupied(&dispatches_of_levels(commands, &levels(commands))) }
     }
 
-    /// Returns the order that lets independent dispatches overlap.
+    /// Returns an order in which independent dispatches can overlap.
     ///
-    /// A level of [`LEAST`] dispatches or more begins a pass, in which the smaller levels behind it
-    /// take part. Commands of a level keep their order; copies and clears come first. Without a
-    /// level of so many dispatches all commands keep their order, and consecutive dispatches share
-    /// a pass.
-    pub fn overlapping(commands: &'a [Command]) -> Self {
+    /// A level of `least` dispatches or more begins a pass, which the smaller levels behind it
+    /// share. Commands of a level keep their order; copies and clears come first. Without a level
+    /// of so many dispatches all commands keep their order, and consecutive dispatches share a
+    /// pass.
+    pub fn by_levels(commands: &'a [Command], least: usize) -> Self {
         let levels = levels(commands);
         let dispatches = dispatches_of_levels(commands, &levels);
         let mut order: Vec<usize> = (0..commands.len()).collect();
-        if dispatches.iter().any(|&count| count >= LEAST) {
+        if dispatches.iter().any(|&count| count >= least) {
             order.sort_by_key(|&number| (levels[number], commands[number].is_dispatch()));
         }
-        let (mut steps, mut pass_level): (Vec<Step<'_>>, _) = (Vec::new(), None);
+        let mut steps: Vec<Step<'_>> = Vec::new();
+        // Level of the last dispatch of the pass that is open.
+        let mut open = None;
         for number in order {
             let (command, level) = (&commands[number], levels[number]);
-            let is_level_of_pass = dispatches[level] < LEAST || pass_level == Some(level);
-            match steps.last_mut().filter(|_| command.is_dispatch() && pass_level.is_some() && is_level_of_pass) {
+            let fits = command.is_dispatch() && (dispatches[level] < least || open == Some(level));
+            match steps.last_mut().filter(|_| fits && open.is_some()) {
                 Some(pass) => pass.push(command),
                 None => steps.push(vec![command]),
             }
-            pass_level = command.is_dispatch().then_some(level);
+            open = command.is_dispatch().then_some(level);
         }
         Schedule { steps, levels: occupied(&dispatches) }
     }

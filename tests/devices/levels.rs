@@ -21,8 +21,10 @@ fn step() -> Kernel {
     Kernel::new(KernelSource::new("test::step", STEP).params::<Params>())
 }
 
+/// Returns a recorder of a device that takes independent dispatches into one pass, as GPUs do.
 fn recorder() -> Recorder {
-    Recorder::new(&Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap()).unwrap()
+    let options = Options { profile: Some(Profile::Gpu), ..meshloom_sanitizer::options().unwrap() };
+    Recorder::new(&Gpu::open(&options, 0).unwrap()).unwrap()
 }
 
 /// Returns submissions, dispatches, passes and levels of `work`, which nothing may submit before
