@@ -26,8 +26,8 @@ pub struct RecorderCounts {
     pub dispatches: u64,
     /// Compute passes submitted.
     pub passes: u64,
-    /// Dispatches of the longest chains of dependent commands, one chain of each submission: no
-    /// device waits less often for earlier work.
+    /// Levels that have a dispatch, added up over submissions. A command is one level behind the
+    /// last command that it depends on, so no order of the commands waits less often.
     pub levels: u64,
     /// Downloads: each waits for the device.
     pub downloads: u64,
@@ -47,9 +47,10 @@ pub struct RecorderCounts {
 /// - `dispatch`, `copy` and `clear` only note what is to be done: nothing is submitted before
 ///   [`submit`](Self::submit), [`upload`](Self::upload), [`download`](Self::download) or 256
 ///   dispatches.
-/// - Each command sees what the commands recorded before it have written. Dispatches that depend on
-///   none of each other may run at the same time: a compute pass holds them, even if others were
-///   recorded between them.
+/// - Each command reads what the commands recorded before it have written. On GPUs, dispatches that
+///   do not depend on each other may run at the same time, even if others were recorded between
+///   them. A dispatch depends on every earlier command that wrote one of its buffers, or that used
+///   a buffer which it writes; parts of one array share its buffers.
 /// - `download` and [`wait`](Self::wait) wait for the device, nothing else does.
 pub struct Recorder {
     pub(super) gpu: Gpu,

@@ -20,8 +20,9 @@ use super::preconditioner::{Preconditioner, Without};
 use super::samples::Samples;
 use super::vector_space::{Reduction, VectorSpace, clear};
 
-/// Bytes that products of samples may keep until they are submitted together, so that they overlap:
-/// eight samples of a field of 256 x 256 cells.
+/// Bytes that products of samples may keep until they are submitted together, so that they overlap.
+/// A product of a correlated field keeps some six arrays of the field's size: this suffices for
+/// eight samples of 512 x 512 cells.
 const TOGETHER_BYTES: u64 = 64 << 20;
 
 /// The metric of the Newton steps of a position. It decides the steps, not the minimum.

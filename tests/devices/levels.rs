@@ -140,7 +140,7 @@ impl Draws {
 #[test]
 fn random_programs_give_what_their_order_says() {
     let (mut recorder, kernel) = (recorder(), step());
-    let (mut draws, mut passes, mut levels) = (Draws(43), 0, 0);
+    let (mut draws, mut dispatches, mut levels) = (Draws(43), 0, 0);
     for program in 0..16u32 {
         let count = 3 + draws.below(12) as usize;
         let mut host: Vec<Vec<u32>> =
@@ -175,10 +175,13 @@ fn random_programs_give_what_their_order_says() {
                 }
             }
         });
-        (passes, levels) = (passes + counts[2], levels + counts[3]);
+        (dispatches, levels) = (dispatches + counts[1], levels + counts[3]);
         for (array, values) in arrays.iter().zip(&host) {
             assert_eq!(&recorder.download(array, 0, LEN).unwrap(), values, "program {program}");
         }
     }
-    assert!(levels > 0 && passes > 0);
+    // The programs have dispatches that others do not wait for.
+    if !is_observed() {
+        assert!(3 * levels < 2 * dispatches, "{levels} levels of {dispatches} dispatches");
+    }
 }
