@@ -7,7 +7,6 @@ use super::bind_groups::Bound;
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::pipeline::{PARAMS, Pipeline};
-use super::schedule::Step;
 use super::timer::Timer;
 
 /// Work that is recorded.
@@ -68,6 +67,9 @@ impl Command {
         self.arrays().into_iter().try_for_each(|array| array.at_rest(self.name()))
     }
 }
+
+/// Commands of one step of the encoder: a copy, a clear, or the dispatches of a compute pass.
+pub(super) type Step<'a> = Vec<&'a Command>;
 
 /// A copy from one buffer to another, each with the byte where it begins.
 pub(super) struct BufferCopy<'a> {

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::command::Command;
+use super::command::{Command, Step};
 use super::device::Gpu;
 use super::profile::Profile;
 
@@ -47,8 +47,8 @@ impl<B: Copy + Eq + Hash> Levels<B> {
         Levels { uses: HashMap::new() }
     }
 
-    /// Returns the level of the next command, counted from 0. It uses these buffers and writes those
-    /// marked `true`.
+    /// Returns the level of the next command, counted from 0, which uses these buffers and writes
+    /// those marked `true`.
     fn place(&mut self, buffers: impl Iterator<Item = (B, bool)> + Clone) -> usize {
         let last = |(buffer, writes)| {
             let last = self.uses.get(&buffer).copied().unwrap_or_default();
@@ -65,9 +65,6 @@ impl<B: Copy + Eq + Hash> Levels<B> {
         level
     }
 }
-
-/// Commands of one step of the encoder: a copy, a clear, or the dispatches of a compute pass.
-pub(super) type Step<'a> = Vec<&'a Command>;
 
 /// Recorded commands in the order in which they are encoded.
 pub(super) struct Schedule<'a> {
@@ -86,9 +83,8 @@ impl<'a> Schedule<'a> {
     /// Returns an order in which independent dispatches can overlap.
     ///
     /// A level of `least` dispatches or more begins a pass, which the smaller levels behind it
-    /// share. Commands of a level keep their order; copies and clears come first. Without a level
-    /// of so many dispatches all commands keep their order, and consecutive dispatches share a
-    /// pass.
+    /// share. Commands of a level keep their order; copies and clears come first. If all levels are
+    /// smaller, all commands keep their order, and consecutive dispatches share a pass.
     pub fn by_levels(commands: &'a [Command], least: usize) -> Self {
         let levels = levels(commands);
         let dispatches = dispatches_of_levels(commands, &levels);

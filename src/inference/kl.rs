@@ -189,8 +189,8 @@ impl<S: VectorSpace> KlAt<'_, S> {
                     one(space, &*at, place)?
                 }
             };
-            // Products of samples overlap if they are submitted together. Otherwise the device works
-            // on one while the next is recorded, which takes the memory that is free then.
+            // Products of samples overlap if they are submitted together. Otherwise the device
+            // works on one while the next is recorded, which takes the memory that is free then.
             space.submit_before_independent(self.kl.together_bytes())?;
             Ok(made)
         };

@@ -43,7 +43,7 @@ fn counted(recorder: &mut Recorder, work: impl FnOnce(&mut Recorder)) -> [u64; 4
     ]
 }
 
-/// The sanitizer submits every dispatch by itself.
+/// Returns `true` if the sanitizer submits every dispatch by itself.
 fn is_observed() -> bool {
     meshloom_sanitizer::options().unwrap().observer.is_some()
 }

@@ -39,8 +39,8 @@ fn is_observed() -> bool {
     options().observer.is_some()
 }
 
-/// The metric of a correlated field at four positions: no product waits for another one, and none
-/// shares temporary memory with another one.
+/// Applies the metric of a correlated field at four positions: no product waits for another one,
+/// and none shares temporary memory with another one.
 #[test]
 fn products_of_four_positions_take_the_levels_of_one() {
     let golden = golden("inference.json")["poisson_16"].clone();
@@ -78,7 +78,7 @@ fn products_of_four_positions_take_the_levels_of_one() {
     });
 }
 
-/// The metric of the average over four samples, without a budget of memory and with one.
+/// Applies the average metric of four samples, without a budget of memory and with one.
 #[test]
 fn products_of_all_samples_are_submitted_together_where_memory_allows() {
     let golden = golden("inference.json")["poisson_16"].clone();

@@ -45,7 +45,7 @@ enum Operation {
     Dependent,
     /// Dispatches that each change an array of their own.
     Independent,
-    /// So many chains of dependent dispatches, each recorded behind the one before.
+    /// Several chains of dependent dispatches, each recorded behind the one before.
     Chains(u32),
     /// Dispatches with a copy before each, which ends the compute pass.
     Passes,

@@ -197,8 +197,8 @@ impl Amplitude {
         arrays: &[&RawArray],
         params: AmplitudeParams,
     ) -> Result<(), DeviceError> {
-        // Sums that the workgroups of a pass write for the next pass. Calls do not share them, so that
-        // they depend on none of each other.
+        // Sums that the workgroups of a pass write for the next pass. Each call has its own, so
+        // that calls do not depend on each other.
         let partials =
             recorder.gpu().array::<f32>("inference::partials", u64::from(params.chunks) * PARTIALS as u64)?;
         let arrays = [arrays, &[partials.raw()]].concat();
