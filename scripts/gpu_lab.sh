@@ -85,7 +85,8 @@ if [ -n "$small" ]; then
     step halo 60 halo --size 16 --ranks 2
     step fft-ranks 60 fft --size 16 --complex --ranks 2
 else
-    # The order is that of the decisions: the shape of passes, the cost of a dispatch, the particle-mesh step.
+    # The order is that of the decisions: the shape of passes, the cost of a dispatch, the particle-mesh step. Dispatches of 2 and of 8 chains
+    # take a pass for each level; beside the same dispatches in one chain, they tell what passes by levels gain.
     step commands 40 commands --bytes 65536,1048576,67108864,1073741824,8589934592
     step memory 60 memory --size 2147483648,8589934592 --row 32,64,128,256 --stride 65536,1048576,16777216 --sectors 32,16,8
     step memory-far 30 memory --size 34359738368 --row 64,128 --stride 16777216 --sectors 32,8

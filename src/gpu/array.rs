@@ -258,7 +258,7 @@ impl RawArray {
     }
 
     /// Returns the buffers it lies in.
-    pub(crate) fn buffers(&self) -> impl Iterator<Item = &wgpu::Buffer> {
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &wgpu::Buffer> + Clone {
         self.storage.buffers.iter()
     }
 

@@ -11,9 +11,21 @@ use super::timer::Timer;
 
 /// Work that is recorded.
 pub(super) enum Command {
-    Dispatch { pipeline: Arc<Pipeline>, arrays: Vec<RawArray>, params: u32, groups: [u32; 2] },
-    Copy { from: RawArray, to: RawArray, from_start: u64, to_start: u64, len: u64 },
-    Clear { array: RawArray },
+    Dispatch {
+        pipeline: Arc<Pipeline>,
+        arrays: Vec<RawArray>,
+        params: u32,
+        groups: [u32; 2],
+    },
+    /// A copy of elements from the first array, from the first start on, to the second.
+    Copy {
+        ends: [RawArray; 2],
+        starts: [u64; 2],
+        len: u64,
+    },
+    Clear {
+        array: RawArray,
+    },
 }
 
 impl Command {
@@ -25,9 +37,20 @@ impl Command {
     pub fn arrays(&self) -> Vec<&RawArray> {
         match self {
             Command::Dispatch { arrays, .. } => arrays.iter().collect(),
-            Command::Copy { from, to, .. } => vec![from, to],
+            Command::Copy { ends, .. } => ends.iter().collect(),
             Command::Clear { array } => vec![array],
         }
+    }
+
+    /// Returns the buffers of its arrays, each with `true` if the command may write it.
+    pub fn buffers(&self) -> impl Iterator<Item = (&wgpu::Buffer, bool)> + Clone {
+        let (arrays, writes): (&[RawArray], &[bool]) = match self {
+            Command::Dispatch { pipeline, arrays, .. } => (arrays, &pipeline.writes),
+            Command::Copy { ends, .. } => (ends, &[false, true]),
+            Command::Clear { array } => (std::slice::from_ref(array), &[true]),
+        };
+        let arrays = arrays.iter().zip(writes);
+        arrays.flat_map(|(array, &writes)| array.buffers().map(move |buffer| (buffer, writes)))
     }
 
     /// Returns what it is called.
@@ -44,6 +67,9 @@ impl Command {
         self.arrays().into_iter().try_for_each(|array| array.at_rest(self.name()))
     }
 }
+
+/// Commands of one step of the encoder: a copy, a clear, or the dispatches of a compute pass.
+pub(super) type Step<'a> = Vec<&'a Command>;
 
 /// A copy from one buffer to another, each with the byte where it begins.
 pub(super) struct BufferCopy<'a> {
@@ -69,34 +95,27 @@ pub(super) struct Encoding<'a> {
 }
 
 impl Encoding<'_> {
-    /// Encodes `commands`: consecutive dispatches in one compute pass, or each in a pass of its own
-    /// where they are timed. Returns the number of passes.
-    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, commands: &[Command]) -> u32 {
-        let (mut rest, mut passes) = (commands, 0);
-        while let Some(first) = rest.first() {
-            let mut done = 1;
-            match first {
-                Command::Dispatch { .. } => {
-                    let together = if self.timer.is_some() { 1 } else { rest.len() };
-                    done = rest[..together].iter().take_while(|command| command.is_dispatch()).count();
-                    self.pass(encoder, &rest[..done], passes);
-                    passes += 1;
-                }
-                Command::Copy { from, to, from_start, to_start, len } => {
-                    copy_pieces(encoder, from, *from_start, to, *to_start, *len);
-                }
-                Command::Clear { array } => {
+    /// Encodes the steps of a schedule. Returns the number of passes.
+    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, steps: &[Step<'_>]) -> u32 {
+        let mut passes = 0;
+        for step in steps {
+            match step[..] {
+                [Command::Copy { ends, starts, len }] => copy_pieces(encoder, ends, *starts, *len),
+                [Command::Clear { array }] => {
                     for (buffer, offset, bytes) in array.pieces(0, array.len) {
                         encoder.clear_buffer(buffer, offset, Some(bytes));
                     }
                 }
+                _ => {
+                    self.pass(encoder, step, passes);
+                    passes += 1;
+                }
             }
-            rest = &rest[done..];
         }
         passes
     }
 
-    fn pass(&self, encoder: &mut wgpu::CommandEncoder, dispatches: &[Command], pass: u32) {
+    fn pass(&self, encoder: &mut wgpu::CommandEncoder, dispatches: &[&Command], pass: u32) {
         let timestamp_writes = self.timer.and_then(|timer| timer.writes(pass));
         let label = match dispatches {
             [dispatch] => dispatch.name(),
@@ -161,15 +180,8 @@ fn resource<'a>(windows: &'a [wgpu::BufferBinding<'a>]) -> wgpu::BindingResource
 }
 
 /// Copies between arrays whose buffers may be cut at different places.
-fn copy_pieces(
-    encoder: &mut wgpu::CommandEncoder,
-    from: &RawArray,
-    from_start: u64,
-    to: &RawArray,
-    to_start: u64,
-    len: u64,
-) {
-    let (sources, targets) = (from.pieces(from_start, len), to.pieces(to_start, len));
+fn copy_pieces(encoder: &mut wgpu::CommandEncoder, ends: &[RawArray; 2], starts: [u64; 2], len: u64) {
+    let (sources, targets) = (ends[0].pieces(starts[0], len), ends[1].pieces(starts[1], len));
     let (mut s, mut t, mut s_done, mut t_done) = (0, 0, 0, 0);
     while s < sources.len() && t < targets.len() {
         let bytes = (sources[s].2 - s_done).min(targets[t].2 - t_done);

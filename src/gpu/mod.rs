@@ -37,6 +37,7 @@ mod pool;
 pub mod primitives;
 mod profile;
 mod recorder;
+mod schedule;
 mod source;
 mod staging;
 mod timer;

@@ -38,6 +38,8 @@ pub(super) struct Pipeline {
     /// together.
     pub params_layout: Option<wgpu::BindGroupLayout>,
     pub label: String,
+    /// Whether it may write each array.
+    pub writes: Vec<bool>,
     /// Extent of the parameters of a caller's text.
     pub params: Option<Extent>,
     /// The text as prepared by the observer, if there is one.
@@ -220,8 +222,9 @@ impl Pipelines {
         let took = start.elapsed();
         tracing::debug!(kernel = source.label, ?trust, seconds = took.as_secs_f64(), "kernel compiled");
         self.note_compilation(open, took);
+        let writes = source.slots.iter().map(|slot| slot.access != Access::Read).collect();
         let (label, used) = (source.label.clone(), AtomicU64::new(0));
-        Ok(Pipeline { pipeline, layout, params_layout, label, params, observed, used })
+        Ok(Pipeline { pipeline, layout, params_layout, label, writes, params, observed, used })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Recording work and handing it to the device.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,6 +12,7 @@ use super::error::DeviceError;
 use super::kernel::Kernel;
 use super::params::KernelParams;
 use super::pipeline::PARAMS;
+use super::schedule::{Schedule, least_of_pass};
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
 use crate::timeline;
@@ -22,6 +24,11 @@ pub struct RecorderCounts {
     pub submits: u64,
     /// Dispatches submitted.
     pub dispatches: u64,
+    /// Compute passes submitted.
+    pub passes: u64,
+    /// Levels that have a dispatch, added up over submissions. A command is one level behind the
+    /// last command that it depends on, so no order of the commands waits less often.
+    pub levels: u64,
     /// Downloads: each waits for the device.
     pub downloads: u64,
     /// Uploads.
@@ -40,7 +47,10 @@ pub struct RecorderCounts {
 /// - `dispatch`, `copy` and `clear` only note what is to be done: nothing is submitted before
 ///   [`submit`](Self::submit), [`upload`](Self::upload), [`download`](Self::download) or 256
 ///   dispatches.
-/// - Commands run in the order they were recorded; consecutive dispatches share a compute pass.
+/// - Each command reads what the commands recorded before it have written. On GPUs, dispatches that
+///   do not depend on each other may run at the same time, even if others were recorded between
+///   them. A dispatch depends on every earlier command that wrote one of its buffers, or that used
+///   a buffer which it writes; parts of one array share its buffers.
 /// - `download` and [`wait`](Self::wait) wait for the device, nothing else does.
 pub struct Recorder {
     pub(super) gpu: Gpu,
@@ -248,9 +258,8 @@ impl Recorder {
     /// Records a copy between different arrays.
     fn copy_between(&mut self, arrays: [&RawArray; 2], starts: [u64; 2], len: u64) -> Result<(), DeviceError> {
         if !self.copies_by_kernel(arrays, starts, len)? {
-            let ([from, to], [from_start, to_start]) = (arrays.map(RawArray::clone), starts);
-            self.counts.moved_by_commands += len * from.element_bytes();
-            self.commands.push(Command::Copy { from, to, from_start, to_start, len });
+            self.counts.moved_by_commands += len * arrays[0].element_bytes();
+            self.commands.push(Command::Copy { ends: arrays.map(RawArray::clone), starts, len });
         }
         Ok(())
     }
@@ -310,9 +319,14 @@ impl Recorder {
         let _activity = timeline::activity!("submit", commands = self.commands.len(), copies = copies.len());
         let begin = Instant::now();
         let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom") };
+        let schedule = match self.timer {
+            Some(_) => Schedule::one_by_one(&self.commands),
+            None => Schedule::by_levels(&self.commands, least_of_pass(&gpu)),
+        };
+        let levels = schedule.levels;
         let (submission, passes) = gpu.guarded(|| {
             let mut encoder = gpu.device().create_command_encoder(&descriptor);
-            let passes = self.encode(&mut encoder, self.timer.as_ref());
+            let passes = self.encode(&mut encoder, &schedule, self.timer.as_ref());
             if let Some(timer) = self.timer.as_ref().filter(|_| passes > 0) {
                 timer.resolve(&mut encoder, passes);
             }
@@ -320,6 +334,8 @@ impl Recorder {
             (gpu.queue().submit([encoder.finish()]), passes)
         });
         self.counts.dispatches += self.commands.iter().filter(|command| command.is_dispatch()).count() as u64;
+        self.counts.passes += u64::from(passes);
+        self.counts.levels += levels;
         // The commands hold the arrays they use until here: only now may their memory be used for
         // other arrays.
         let timed: Vec<String> = match self.timer {
@@ -342,6 +358,24 @@ impl Recorder {
         if free { self.submit() } else { self.gpu.check() }
     }
 
+    /// Submits before work that depends on nothing recorded, unless the device can run both at the
+    /// same time and the arrays that only recorded work holds take at most `most_bytes` bytes. The
+    /// memory of those arrays is free after a submission.
+    pub(crate) fn submit_before_independent(&mut self, most_bytes: u64) -> Result<(), DeviceError> {
+        let stays = least_of_pass(&self.gpu) < usize::MAX && self.timer.is_none() && self.held_bytes() <= most_bytes;
+        if stays { self.gpu.check() } else { self.submit() }
+    }
+
+    /// Returns the bytes of the arrays that only recorded work holds.
+    fn held_bytes(&self) -> u64 {
+        let mut handles = HashMap::new();
+        for array in self.commands.iter().flat_map(Command::arrays) {
+            handles.entry(Arc::as_ptr(&array.storage)).or_insert((&array.storage, 0)).1 += 1;
+        }
+        let held = handles.into_values().filter(|&(storage, count)| Arc::strong_count(storage) == count);
+        held.flat_map(|(storage, _)| &storage.buffers).map(wgpu::Buffer::size).sum()
+    }
+
     /// Puts everything recorded into `encoder` instead of submitting it, for the caller to submit
     /// among passes and copies of their own. The encoder must be one of the same device.
     ///
@@ -361,7 +395,8 @@ impl Recorder {
     pub fn encode_into(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), DeviceError> {
         self.ready()?;
         let gpu = self.gpu.clone();
-        gpu.guarded(|| self.encode(encoder, None));
+        let schedule = Schedule::by_levels(&self.commands, least_of_pass(&gpu));
+        gpu.guarded(|| self.encode(encoder, &schedule, None));
         self.encoded.append(&mut self.commands);
         self.encoded_params = self.params.len();
         self.gpu.check()
@@ -397,12 +432,12 @@ impl Recorder {
 
     /// Encodes all commands, with their parameters in place for the next submission to the queue;
     /// returns the number of passes.
-    fn encode(&self, encoder: &mut wgpu::CommandEncoder, timer: Option<&Timer>) -> u32 {
+    fn encode(&self, encoder: &mut wgpu::CommandEncoder, schedule: &Schedule<'_>, timer: Option<&Timer>) -> u32 {
         let start = self.encoded_params;
         if self.params.len() > start {
             self.gpu.queue().write_buffer(&self.uniforms, start as u64, &self.params[start..]);
         }
-        Encoding { gpu: &self.gpu, uniforms: &self.uniforms, timer }.encode(encoder, &self.commands)
+        Encoding { gpu: &self.gpu, uniforms: &self.uniforms, timer }.encode(encoder, &schedule.steps)
     }
 
     /// Submits and waits until everything submitted is done.

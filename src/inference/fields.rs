@@ -157,6 +157,11 @@ impl VectorSpace for Rank {
         Ok(())
     }
 
+    fn submit_before_independent(&mut self, most_bytes: u64) -> Result<(), InferenceError> {
+        self.recorder.submit_before_independent(most_bytes)?;
+        Ok(())
+    }
+
     fn settle(&mut self) -> Result<(), InferenceError> {
         self.recorder.wait()?;
         self.gpu.trim();

@@ -169,6 +169,14 @@ pub trait VectorSpace {
     /// Submits what is recorded, so that the memory of dropped vectors can be reused.
     fn submit(&mut self) -> Result<(), InferenceError>;
 
+    /// Submits what is recorded before work that does not depend on it, unless the device can run
+    /// both at the same time and the dropped vectors that the recorded work keeps take at most
+    /// `most_bytes` bytes.
+    fn submit_before_independent(&mut self, most_bytes: u64) -> Result<(), InferenceError> {
+        let _ = most_bytes;
+        self.submit()
+    }
+
     /// Blocks, and returns cached memory to the device.
     fn settle(&mut self) -> Result<(), InferenceError>;
 

@@ -2,6 +2,7 @@
 
 mod device;
 mod guest;
+mod levels;
 mod pipeline_cache;
 mod primitives;
 mod soundness;

@@ -56,7 +56,7 @@ fn at_cells(golden: &Value, values: &[f64]) -> Vec<f64> {
     all
 }
 
-fn likelihood(rank: &mut Rank, name: &str, golden: &Value) -> Result<Likelihood, InferenceError> {
+pub fn likelihood(rank: &mut Rank, name: &str, golden: &Value) -> Result<Likelihood, InferenceError> {
     let model = rate(rank, golden)?;
     let leaf = Leaf::cells(&grid(rank, &[16], &[golden["distances"].as_f64().unwrap()]));
     let values = at_cells(golden, &numbers(&golden["data"]));

@@ -45,6 +45,8 @@ enum Operation {
     Dependent,
     /// Dispatches that each change an array of their own.
     Independent,
+    /// Several chains of dependent dispatches, each recorded behind the one before.
+    Chains(u32),
     /// Dispatches with a copy before each, which ends the compute pass.
     Passes,
     /// A dispatch and a wait for it.
@@ -53,24 +55,33 @@ enum Operation {
     Download,
 }
 
-const OPERATIONS: [Operation; 5] =
-    [Operation::Dependent, Operation::Independent, Operation::Passes, Operation::Wait, Operation::Download];
+const OPERATIONS: [Operation; 7] = [
+    Operation::Dependent,
+    Operation::Independent,
+    Operation::Chains(2),
+    Operation::Chains(8),
+    Operation::Passes,
+    Operation::Wait,
+    Operation::Download,
+];
 
 impl Operation {
-    fn name(self) -> &'static str {
-        match self {
+    fn name(self) -> String {
+        let name = match self {
+            Operation::Chains(count) => return format!("a dispatch of {count} chains, one recorded behind another"),
             Operation::Dependent => "a dispatch that depends on the one before",
             Operation::Independent => "a dispatch that depends on none",
             Operation::Passes => "a dispatch in a pass of its own, and a copy",
             Operation::Wait => "a dispatch, submitted and waited for",
             Operation::Download => "a dispatch and the download of a number",
-        }
+        };
+        name.into()
     }
 
     /// Returns how often one call of [`run`](Work::run) does it.
     fn times(self) -> u32 {
         match self {
-            Operation::Dependent | Operation::Independent | Operation::Passes => DISPATCHES,
+            Operation::Dependent | Operation::Independent | Operation::Chains(_) | Operation::Passes => DISPATCHES,
             Operation::Wait | Operation::Download => 1,
         }
     }
@@ -101,6 +112,7 @@ impl Work {
             match operation {
                 Operation::Dependent => self.dispatch(recorder, 0)?,
                 Operation::Independent => self.dispatch(recorder, n)?,
+                Operation::Chains(count) => self.dispatch(recorder, n / (DISPATCHES / count) as usize)?,
                 Operation::Passes => {
                     recorder.copy(&self.ends[0], 0, &self.ends[1], 0, 1)?;
                     self.dispatch(recorder, 0)?;
@@ -119,12 +131,12 @@ impl Work {
     }
 
     /// Returns the seconds of the host for a dispatch: to record it, and to encode and submit it.
-    fn host(&self, recorder: &mut Recorder, runs: u32) -> Result<[Spread; 2], Error> {
+    fn host(&self, recorder: &mut Recorder, operation: Operation, runs: u32) -> Result<[Spread; 2], Error> {
         let mut seconds = [Vec::new(), Vec::new()];
         for run in 0..WARM_UP + runs {
             recorder.wait()?;
             let start = Instant::now();
-            self.run(recorder, Operation::Dependent)?;
+            self.run(recorder, operation)?;
             let recorded = start.elapsed().as_secs_f64();
             recorder.submit()?;
             let submitted = start.elapsed().as_secs_f64() - recorded;
@@ -144,14 +156,16 @@ pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> 
     let measurements = OPERATIONS.len() + MOVES.len() * arguments.bytes.len();
     let mut session = Session::new("commands", settings, rank, measurements, &COLUMNS);
     let work = Work::new(session.rank)?;
-    let host = work.host(&mut session.rank.recorder, settings.runs)?;
-    for (name, seconds) in ["a dispatch, recorded", "a dispatch, encoded and submitted"].into_iter().zip(host) {
-        report_one(&mut session, name, None, &seconds);
+    for operation in [Operation::Dependent, Operation::Chains(2), Operation::Chains(8)] {
+        let host = work.host(&mut session.rank.recorder, operation, settings.runs)?;
+        for (what, seconds) in ["recorded", "encoded and submitted"].into_iter().zip(host) {
+            report_one(&mut session, &format!("{}: {what}", operation.name()), None, &seconds);
+        }
     }
     for operation in OPERATIONS {
         let Session { rank, clock, .. } = &mut session;
         let all = clock.together(&mut rank.recorder, |recorder| work.run(recorder, operation))?;
-        report_one(&mut session, operation.name(), None, &all.of_parts(operation.times()));
+        report_one(&mut session, &operation.name(), None, &all.of_parts(operation.times()));
     }
     for &bytes in &arguments.bytes {
         measure_moves(&mut session, bytes)?;

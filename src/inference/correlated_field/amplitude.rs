@@ -126,8 +126,6 @@ pub(super) struct Amplitude {
     /// The leaf of the excitations of its Wiener process, if it has one.
     pub spectrum: Option<String>,
     kernels: [Kernel; 3],
-    /// Sums that the workgroups of a pass write for the next pass.
-    partials: Array<f32>,
 }
 
 /// The inputs of an amplitude beside its prior.
@@ -169,8 +167,7 @@ impl Amplitude {
         let profile = recorder.gpu().capabilities().profile;
         let kernels = TEXTS.map(|text| Kernel::trusted(source(text, form, profile)));
         let spectrum = form.wiener.then(|| format!("{}spectrum", parts.branch));
-        let partials = recorder.gpu().array("inference::partials", u64::from(params.chunks) * PARTIALS as u64)?;
-        Ok(Amplitude { params, table: array, multiplicity: parts.multiplicity, spectrum, kernels, partials })
+        Ok(Amplitude { params, table: array, multiplicity: parts.multiplicity, spectrum, kernels })
     }
 
     /// Creates an array of `each` numbers for each wavenumber.
@@ -200,7 +197,11 @@ impl Amplitude {
         arrays: &[&RawArray],
         params: AmplitudeParams,
     ) -> Result<(), DeviceError> {
-        let arrays = [arrays, &[self.partials.raw()]].concat();
+        // Sums that the workgroups of a pass write for the next pass. Each call has its own, so
+        // that calls do not depend on each other.
+        let partials =
+            recorder.gpu().array::<f32>("inference::partials", u64::from(params.chunks) * PARTIALS as u64)?;
+        let arrays = [arrays, &[partials.raw()]].concat();
         let phases = if params.chunks > 1 { self.phases()[which] } else { &[0] };
         for &phase in phases {
             let workgroups = if phase == 3 { 1 } else { params.chunks };
