@@ -8,7 +8,7 @@ use super::error::FftError;
 use super::plan::Plan;
 use crate::exchange::{ExchangeError, GridComms, Reshape};
 use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Recorder};
-use crate::grid::{Box3, FieldLayout, Redistribution, split};
+use crate::grid::{Box3, FieldLayout, Redistribution};
 
 /// The boxes in which fields and spectra lie: bricks, slabs or pencils of any direction, with any
 /// owners.
@@ -154,7 +154,7 @@ fn spectrum_parts(plan: &Plan) -> Vec<Box3> {
     }
     let part = |rank: usize| {
         [0, 1, 2].map(|axis| match cuts[axis] {
-            Some(line) => split(shape[axis], grid.along(line) as u64, grid.at(rank)[line] as u64),
+            Some(line) => grid.shares_along(line).split(shape[axis], grid.at(rank)[line]),
             None => 0..shape[axis],
         })
     };

@@ -5,8 +5,7 @@ use std::ops::Range;
 use super::error::InferenceError;
 use super::vector_space::{Staged, VectorSpace};
 use crate::comm::Communicator;
-use crate::grid::split;
-use crate::map::sum_over_ranks;
+use crate::map::{Deal, sum_over_ranks};
 use crate::map::tree::{Fold, Node, tree_sum};
 
 /// The groups that share the samples of a fit, from the view of one rank.
@@ -80,8 +79,14 @@ impl SampleGroups {
     }
 
     fn block_of(&self, group: usize, samples: usize) -> Range<usize> {
-        let range = split(samples as u64, self.count() as u64, group as u64);
+        let range = self.deal(samples).block(group);
         range.start as usize..range.end as usize
+    }
+
+    /// Returns the distribution of samples over groups, which have equal numbers whatever the
+    /// shares of their ranks.
+    fn deal(&self, samples: usize) -> Deal {
+        Deal { items: samples as u64, shares: self.count().into() }
     }
 
     /// Returns the number of groups without a sample.
@@ -168,8 +173,8 @@ impl SampleGroups {
         let singles: Vec<&[f32]> = staged.iter().map(|staged| &staged.singles[..]).collect();
         let doubles: Vec<&[f64]> = staged.iter().map(|staged| &staged.doubles[..]).collect();
         let sum = Staged {
-            singles: sum_over_ranks(&self.across, samples as u64, lengths[0], &singles)?,
-            doubles: sum_over_ranks(&self.across, samples as u64, lengths[1], &doubles)?,
+            singles: sum_over_ranks(&self.across, self.deal(samples), lengths[0], &singles)?,
+            doubles: sum_over_ranks(&self.across, self.deal(samples), lengths[1], &doubles)?,
         };
         let mut out = space.like(like)?;
         space.unstage(&sum, &mut out)?;

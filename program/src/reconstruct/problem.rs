@@ -55,7 +55,7 @@ impl<'p, 'w> Problem<'p, 'w> {
         parameters: &'p Parameters,
         (file, config): (NpyFile, Config),
     ) -> Result<Self, Ended> {
-        let (grid, rank) = (config.grid(group.comm.size())?, group.comm.rank());
+        let (grid, rank) = (config.grid(group.comm.shares())?, group.comm.rank());
         let (cells, sites) = (config.cell_mesh(grid, rank)?, config.site_mesh(grid, rank)?);
         let values = read_cells(&file, &cells)?;
         if let Some(wrong) = not_of_mean_one(group, &values, parameters.noise, config.mesh)? {
@@ -105,14 +105,20 @@ impl<'p, 'w> Problem<'p, 'w> {
 /// Returns the number of groups: that of the call, or else the greatest that leaves each the memory
 /// that it needs, and its ranks where a state has groups of `each`. Collective.
 pub fn groups_of(rank: &Rank, parameters: &Parameters, config: &Config, each: Option<usize>) -> Result<usize, Ended> {
-    let ranks = rank.comm.size();
+    let (ranks, shares) = (rank.comm.size(), rank.comm.shares());
     let own = rank.memory_share().unwrap_or(u64::MAX);
     let mut room = [own];
     rank.comm.all_reduce(&mut room, Op::Min)?;
     let fits = |groups| {
-        let memory = config.gradient_memory(ranks / groups, parameters.checkpoint_every());
-        let resumes = each.is_none_or(|each| ranks / groups == each);
-        resumes && memory.is_ok_and(|memory| memory.total() <= room[0])
+        let each_group = ranks / groups;
+        let fits = |group: usize| {
+            let members: Vec<usize> = (group * each_group..(group + 1) * each_group).collect();
+            let memory = config.gradient_memory(shares.among(&members), parameters.checkpoint_every());
+            memory.is_ok_and(|memory| memory.total() <= room[0])
+        };
+        // With equal shares all groups are alike.
+        let unlike = if shares.are_equal() { 1 } else { groups };
+        each.is_none_or(|each| each_group == each) && (0..unlike).all(fits)
     };
     Ok(parameters.sample_groups(ranks, fits)?)
 }

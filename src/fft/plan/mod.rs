@@ -99,8 +99,8 @@ impl Plan {
     pub(super) fn subject(&self, what: &str) -> Subject {
         let Spec { cells: [i, j, k], values, precision, .. } = self.spec;
         let text = format!("{what} of {i}x{j}x{k} {values:?} {precision:?}");
-        let alike = format!("{:?}", (&self.spec, self.grid));
-        Subject::new(&text).with(&[fnv1a(START, alike.as_bytes())])
+        let alike = format!("{:?}", (&self.spec, self.grid.parts()));
+        Subject::new(&text).with(&[fnv1a(START, alike.as_bytes()), self.grid.shares().mark()])
     }
 
     /// Checks that `comms` have the process grid and the rank of the plan.
@@ -109,7 +109,7 @@ impl Plan {
             return Ok(());
         }
         let [planned, given] =
-            [(self.grid, self.rank), (comms.grid(), comms.rank())].map(|(g, r)| format!("rank {r} of {g}"));
+            [(self.grid, self.rank), (comms.grid(), comms.rank())].map(|(g, r)| format!("rank {r} of {g:?}"));
         let why = format!("it was planned for {planned} of the process grid and is run on {given}");
         Err(DeviceError::Misuse { what: call.into(), why })
     }

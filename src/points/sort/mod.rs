@@ -5,7 +5,7 @@
 //! its own keys, all ranks find the splitters that cut the sequence of all keys into equal parts, a
 //! [`Route`] moves rows once, and each rank sorts what it received. Equal keys keep the order of
 //! the input, so the result is the same permutation on any number of ranks, and each rank has
-//! exactly its [`split`](crate::grid::split) of it, whatever the points are.
+//! exactly its [share](crate::grid::Shares) of it, whatever the points are.
 //!
 //! | function | submits | waits |
 //! |---|---|---|
@@ -23,7 +23,7 @@ mod merge;
 mod order;
 pub(crate) mod probe;
 mod route;
-mod shares;
+mod plan;
 mod splitters;
 
 #[cfg(feature = "catalog")]
@@ -34,7 +34,7 @@ pub use distribute::{Sorted, distribute};
 pub use error::SortError;
 pub use order::{morton_order, order};
 pub use route::Route;
-pub(crate) use shares::{Shares, Summary, route_to};
+pub(crate) use plan::{SortPlan, Summary, route_to};
 #[cfg(test)]
 pub(crate) use splitters::Splitters;
 
@@ -42,5 +42,5 @@ use crate::gpu::KernelSource;
 
 /// Returns the kernels of this folder.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    vec![merge::kernel(), probe::kernel(), shares::kernel()]
+    vec![merge::kernel(), probe::kernel(), plan::kernel()]
 }
