@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::fft::Spec;
     use crate::fft::core::FLOOR;
-    use crate::grid::Grid;
+    use crate::grid::{Grid, Shares};
 
     #[test]
     fn one_rank_knows_the_parts_of_all() {
@@ -182,10 +182,14 @@ mod tests {
                 Spec::of::<[f32; 2]>(shape).axes([false, true, false]),
                 Spec::of::<f32>(shape).points([8, 12, 16]).modes([3, 5, 7]),
             ] {
-                let grid = Grid::new(parts, ranks).unwrap();
-                let plans: Vec<_> = (0..ranks).map(|rank| Plan::new(&spec, grid, rank, FLOOR, 2).unwrap()).collect();
-                let all: Vec<_> = plans.iter().map(|plan| plan.spectrum.clone()).collect();
-                assert!(plans.iter().all(|plan| spectrum_parts(plan) == all), "{spec:?} on {parts:?}");
+                let unequal: Vec<f64> = (0..ranks).map(|rank| (1 + rank) as f64).collect();
+                for shares in [Shares::from(ranks), Shares::new(&unequal).unwrap()] {
+                    let grid = Grid::new(parts, shares).unwrap();
+                    let plans = (0..ranks).map(|rank| Plan::new(&spec, grid, rank, FLOOR, 2).unwrap());
+                    let plans: Vec<_> = plans.collect();
+                    let all: Vec<_> = plans.iter().map(|plan| plan.spectrum.clone()).collect();
+                    assert!(plans.iter().all(|plan| spectrum_parts(plan) == all), "{spec:?} on {grid:?}");
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ const SIDES: [u64; 2] = [32, 256];
 /// Seconds of the fastest device with which the mesh is large enough.
 const ENOUGH: f64 = 0.02;
 /// Timed runs, of which the fastest counts.
-const RUNS: usize = 3;
+const RUNS: usize = 5;
 /// Devices whose seconds differ from the next faster one by less than this factor have one speed.
 const ALIKE: f64 = 1.2;
 
@@ -24,8 +24,9 @@ impl Rank {
     ///
     /// Each rank transforms a complex mesh of its own forward and back. The side of the mesh
     /// doubles from 32 until the fastest device takes 20 ms, at most to 256, which takes 0.5 GB of
-    /// device memory. Devices whose times differ by less than a fifth from the next faster one have
-    /// equal shares, and shares are rounded to a tenth of the smallest one. The shares are not set:
+    /// device memory. The fastest of five runs counts, and the mean of the ranks that share an open
+    /// device. Devices whose times differ by less than a fifth from the next faster one have equal
+    /// shares, and shares are rounded to a tenth of the smallest one. The shares are not set:
     /// see [`set_shares`](Self::set_shares).
     ///
     /// # Errors
@@ -34,8 +35,9 @@ impl Rank {
     pub fn measured_shares(&mut self) -> Result<Shares, TransformError> {
         let mut side = SIDES[0];
         loop {
-            let own = self.transform_seconds(side)?;
-            let seconds = self.comm.all_gather(&[own])?;
+            let own = self.transform_seconds(side)?.to_bits();
+            let all = self.comm.all_gather(&[[self.device_number(), own]])?;
+            let seconds = of_devices(&all.iter().map(|&[device, bits]| (device, f64::from_bits(bits))).collect::<Vec<_>>());
             let fastest = seconds.iter().copied().fold(f64::INFINITY, f64::min);
             if fastest >= ENOUGH || side >= SIDES[1] {
                 tracing::debug!(rank = self.index(), side, ?seconds, "devices measured");
@@ -71,6 +73,16 @@ impl Rank {
     }
 }
 
+/// Returns the seconds of each rank, given with the number of its device: the mean of the ranks on
+/// the device.
+fn of_devices(ranks: &[(u64, f64)]) -> Vec<f64> {
+    let mean = |device: u64| {
+        let alike = ranks.iter().filter(|rank| rank.0 == device).map(|rank| rank.1);
+        alike.clone().sum::<f64>() / alike.count() as f64
+    };
+    ranks.iter().map(|rank| mean(rank.0)).collect()
+}
+
 /// Returns the shares of ranks that take these seconds for equal work.
 fn in_proportion(seconds: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..seconds.len()).collect();
@@ -94,6 +106,7 @@ mod tests {
         assert_eq!(shares(&[0.010, 0.011, 0.0105]), Shares::from(3));
         assert_eq!(shares(&[0.3]), Shares::from(1));
         assert_eq!(shares(&[0.010, 0.040, 0.011, 0.044]), Shares::new(&[4.0, 1.0, 4.0, 1.0]).unwrap());
+        assert_eq!(of_devices(&[(7, 1.0), (8, 5.0), (7, 3.0)]), [2.0, 5.0, 2.0]);
         // Exactly equal shares within a group, rounded to a tenth between groups.
         assert_eq!(shares(&[0.02, 0.031]), Shares::new(&[1.6, 1.0]).unwrap());
     }

@@ -19,15 +19,13 @@ pub enum LayoutError {
     NoShares,
     /// A share that no rank can have.
     #[error(
-        "share of rank {rank}: expected a finite number greater than 0 and at most 10^6 times the smallest, {smallest}, got {share}"
+        "share of rank {rank}: expected a finite number greater than 0 and at most 10^6 times the smallest share, got {share}"
     )]
     Share {
         /// The rank.
         rank: usize,
         /// Its share.
         share: f64,
-        /// The smallest of all shares.
-        smallest: f64,
     },
     /// A text that is not a list of shares.
     #[error("invalid shares `{text}`: expected one positive number for each rank, such as 4,4,1,1 or 4x2,1x2")]

@@ -219,8 +219,12 @@ mod tests {
 
     /// Runs an exchange of all ranks on the host, with the same ghost cells on each.
     fn exchange(shape: [u64; 3], parts: [usize; 2], ghosts: [[u64; 2]; 3], periodic: [bool; 3]) {
-        let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
-        exchange_of(shape, grid, periodic, &|rank| GhostPlan::new(shape, grid, rank, ghosts, periodic).unwrap());
+        let ranks = parts[0] * parts[1];
+        let unequal: Vec<f64> = (0..ranks).map(|rank| (1 + 5 * rank % 7) as f64).collect();
+        for shares in [Shares::from(ranks), Shares::new(&unequal).unwrap()] {
+            let grid = Grid::new(parts, shares).unwrap();
+            exchange_of(shape, grid, periodic, &|rank| GhostPlan::new(shape, grid, rank, ghosts, periodic).unwrap());
+        }
     }
 
     /// Runs an exchange of all ranks on the host with arrays of global indices.

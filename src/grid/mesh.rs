@@ -345,12 +345,14 @@ mod tests {
 
     #[test]
     fn the_cells_of_all_ranks_are_the_mesh() {
-        for ranks in [1, 2, 3, 7, 12] {
+        let unequal = Shares::new(&[5.0, 1.0, 0.1, 3.0, 3.0, 2.0]).unwrap();
+        for shares in [1, 2, 3, 7, 12].map(Shares::from).into_iter().chain([unequal]) {
+            let ranks = shares.ranks();
             for shape in [[1, 1, 9], [1, 5, 4], [3, 4, 5], [1, 1, 1]] {
                 let mut seen = vec![0; (shape[0] * shape[1] * shape[2]) as usize];
                 for rank in 0..ranks {
                     let options = MeshOptions { ghosts: [[0; 2], [0; 2], [1, 1]], ..MeshOptions::new(shape) };
-                    let mesh = Mesh::new(&options, ranks, rank).unwrap();
+                    let mesh = Mesh::new(&options, shares, rank).unwrap();
                     let mut places: Vec<u64> = Vec::new();
                     for [i, j, k] in mesh.cells() {
                         seen[((i * shape[1] + j) * shape[2] + k) as usize] += 1;

@@ -69,14 +69,13 @@ impl Shares {
     ///   times the smallest one.
     pub fn new(shares: &[f64]) -> Result<Self, LayoutError> {
         let smallest = shares.iter().copied().fold(f64::INFINITY, f64::min);
-        let fits = |share: f64| share.is_finite() && share > 0.0 && share <= LARGEST * smallest;
         if shares.is_empty() {
             return Err(LayoutError::NoShares);
         }
-        // A wrong share may be the smallest one.
+        // A share that is not positive may be the smallest one, so it is looked for first.
         let wrong = shares.iter().position(|&share| !(share.is_finite() && share > 0.0));
-        if let Some(rank) = wrong.or_else(|| shares.iter().position(|&share| !fits(share))) {
-            return Err(LayoutError::Share { rank, share: shares[rank], smallest });
+        if let Some(rank) = wrong.or_else(|| shares.iter().position(|&share| share > LARGEST * smallest)) {
+            return Err(LayoutError::Share { rank, share: shares[rank] });
         }
         Ok(Self::of_weights(shares.iter().map(|share| (share / smallest * STEPS).round() as u64).collect()))
     }
@@ -170,17 +169,35 @@ impl Shares {
         largest
     }
 
+    /// Returns the shares of the ranks in each of `groups` groups of as many consecutive ranks. A
+    /// place in a group has the sum of its shares in all groups, so that all groups cut meshes
+    /// alike.
+    ///
+    /// ```
+    /// use meshloom::grid::Shares;
+    /// assert_eq!("4,1,2,2".parse::<Shares>()?.of_groups(2), "6,3".parse()?);
+    /// # Ok::<(), meshloom::grid::LayoutError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If `groups` does not divide the number of ranks.
+    #[must_use]
+    pub fn of_groups(&self, groups: usize) -> Self {
+        assert!(groups > 0 && self.ranks.is_multiple_of(groups), "{groups} groups of {} ranks", self.ranks);
+        let each = self.ranks / groups;
+        match self.unequal {
+            Some(_) => self.sums((0..each).map(|place| (place..self.ranks).step_by(each))),
+            None => Shares::from(each),
+        }
+    }
+
     /// Returns the shares of groups of ranks: the sums of the shares of their members.
     pub(super) fn sums<I: Iterator<Item = usize>>(&self, groups: impl Iterator<Item = I>) -> Self {
         Self::of_weights(groups.map(|members| members.map(|rank| self.weight(rank)).sum()).collect())
     }
 
     /// Returns the shares of some of the ranks, in the order of `members`.
-    ///
-    /// # Panics
-    /// If shares are unequal and a member is not below [`ranks`](Self::ranks).
-    #[must_use]
-    pub fn among(&self, members: &[usize]) -> Self {
+    pub(crate) fn among(&self, members: &[usize]) -> Self {
         match self.unequal {
             Some(_) => Self::of_weights(members.iter().map(|&rank| self.weight(rank)).collect()),
             None => Shares::from(members.len()),
@@ -295,7 +312,7 @@ mod tests {
         for list in lists {
             let shares = Shares::new(list).unwrap();
             let all: f64 = list.iter().sum();
-            for n in [0, 1, 2, 3, 7, 10, 64, 97, 1000, u64::MAX] {
+            for n in [0, 1, 2, 3, 7, 10, 64, 97, 1000, u64::MAX / 2] {
                 let mut end = 0;
                 for (part, share) in list.iter().enumerate() {
                     let range = shares.split(n, part);

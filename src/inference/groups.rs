@@ -29,7 +29,7 @@ impl SampleGroups {
     }
 
     /// Splits the ranks of `comm` into groups, and returns the communicator of this rank's group.
-    /// Collective.
+    /// Its shares are [`Shares::of_groups`](crate::grid::Shares::of_groups). Collective.
     ///
     /// # Errors
     /// - [`InferenceError::Groups`] if the groups would have different numbers of ranks.
@@ -44,7 +44,11 @@ impl SampleGroups {
         let own = comm.split(Some((rank / each) as u32), rank as u64)?;
         let across = comm.split(Some((rank % each) as u32), rank as u64)?;
         match (own, across) {
-            (Some(own), Some(across)) => Ok((SampleGroups { all: comm.clone(), across }, own)),
+            // Vectors of groups are sent between ranks of the same place, which hold equal parts.
+            (Some(own), Some(across)) => {
+                let own = own.with_shares(comm.shares().of_groups(groups))?;
+                Ok((SampleGroups { all: comm.clone(), across }, own))
+            }
             _ => Err(InferenceError::Groups { groups, ranks, why: "a rank has no part in the split".into() }),
         }
     }

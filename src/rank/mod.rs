@@ -186,6 +186,11 @@ impl Rank {
         self.gpu.trim();
     }
 
+    /// Returns a number of the open device, which threads of a process share.
+    pub(crate) fn device_number(&self) -> u64 {
+        device_number(&self.gpu, crate::host::id())
+    }
+
     /// Returns the device memory that this rank may use, in bytes: an equal part for each rank on
     /// the adapter. `None` if the driver does not report it. Equal on all ranks if their devices
     /// are equal.
@@ -222,13 +227,17 @@ impl DeviceOfRank {
             place => place.to_string(),
         };
         let on_host = |bytes: &[u8]| fnv1a(host, bytes);
-        let process = on_host(&std::process::id().to_le_bytes());
         DeviceOfRank {
             adapter: on_host(adapter.as_bytes()),
             kernels: gpu.pipeline_file().map_or(0, |file| on_host(file.as_os_str().as_encoded_bytes())),
-            device: fnv1a(process, &gpu.number().to_le_bytes()),
+            device: device_number(gpu, host),
         }
     }
+}
+
+/// Returns a number of the open device, which threads of a process share.
+fn device_number(gpu: &Gpu, host: u64) -> u64 {
+    fnv1a(fnv1a(host, &std::process::id().to_le_bytes()), &gpu.number().to_le_bytes())
 }
 
 /// Returns the number of ranks on the adapter that most ranks use. It is equal on all ranks, so

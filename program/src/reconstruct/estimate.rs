@@ -1,7 +1,6 @@
 //! `meshloom reconstruct --estimate`: device memory and forces before there is a device.
 
 use meshloom::gpu::bytes;
-use meshloom::pm::GradientMemory;
 use serde_json::json;
 
 use super::parameters::Parameters;
@@ -21,15 +20,9 @@ pub fn run(common: &Common, parameters: &Parameters) -> Result<(), Failure> {
     let ranks = shares.ranks();
     // How many more than one have room depends on the devices.
     let groups = parameters.sample_groups(ranks, |groups| groups == 1)?;
-    // With equal shares all groups are alike.
-    let unlike = if shares.are_equal() { 1 } else { groups };
-    let memory = |group: usize| {
-        let members: Vec<usize> = (group * (ranks / groups)..(group + 1) * (ranks / groups)).collect();
-        config.gradient_memory(shares.among(&members), parameters.checkpoint_every())
-    };
-    let memories: Result<Vec<GradientMemory>, _> = (0..unlike).map(memory).collect();
-    let memories = memories.map_err(meshloom::Error::from)?;
-    let Some(memory) = memories.into_iter().max_by_key(GradientMemory::total) else { return Ok(()) };
+    let memory = config
+        .gradient_memory(shares.of_groups(groups), parameters.checkpoint_every())
+        .map_err(meshloom::Error::from)?;
     let samples = (2 * parameters.pairs).div_ceil(groups) as u64;
     let vector = memory.state / 6;
     let vectors = (VECTORS + samples) * vector;

@@ -110,15 +110,9 @@ pub fn groups_of(rank: &Rank, parameters: &Parameters, config: &Config, each: Op
     let mut room = [own];
     rank.comm.all_reduce(&mut room, Op::Min)?;
     let fits = |groups| {
-        let each_group = ranks / groups;
-        let fits = |group: usize| {
-            let members: Vec<usize> = (group * each_group..(group + 1) * each_group).collect();
-            let memory = config.gradient_memory(shares.among(&members), parameters.checkpoint_every());
-            memory.is_ok_and(|memory| memory.total() <= room[0])
-        };
-        // With equal shares all groups are alike.
-        let unlike = if shares.are_equal() { 1 } else { groups };
-        each.is_none_or(|each| each_group == each) && (0..unlike).all(fits)
+        let memory = config.gradient_memory(shares.of_groups(groups), parameters.checkpoint_every());
+        let resumes = each.is_none_or(|each| ranks / groups == each);
+        resumes && memory.is_ok_and(|memory| memory.total() <= room[0])
     };
     Ok(parameters.sample_groups(ranks, fits)?)
 }
