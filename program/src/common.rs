@@ -214,9 +214,9 @@ impl Common {
         match option {
             ShareOption::Equal => Ok(ranks.into()),
             ShareOption::Given(shares) => Ok(shares),
-            ShareOption::Measured => {
-                Err(Failure::Usage("--shares: a forecast has no devices to measure; give one number for each rank".into()))
-            }
+            ShareOption::Measured => Err(Failure::Usage(
+                "--shares: a forecast has no devices to measure; give one number for each rank".into(),
+            )),
         }
     }
 

@@ -42,7 +42,7 @@ impl SampleGroups {
     }
 }
 
-/// What limits the number of groups.
+/// The limits of the number of groups.
 pub struct GroupLimits {
     pub ranks: usize,
     /// The most samples that an iteration has: a group without one has nothing to do.

@@ -37,7 +37,8 @@ impl Rank {
         loop {
             let own = self.transform_seconds(side)?.to_bits();
             let all = self.comm.all_gather(&[[self.device_number(), own]])?;
-            let seconds = of_devices(&all.iter().map(|&[device, bits]| (device, f64::from_bits(bits))).collect::<Vec<_>>());
+            let seconds =
+                of_devices(&all.iter().map(|&[device, bits]| (device, f64::from_bits(bits))).collect::<Vec<_>>());
             let fastest = seconds.iter().copied().fold(f64::INFINITY, f64::min);
             if fastest >= ENOUGH || side >= SIDES[1] {
                 tracing::debug!(rank = self.index(), side, ?seconds, "devices measured");

@@ -219,7 +219,10 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
     let listed = |side: Side| Side { order: Order::Listed, ..side };
     let spanned = |side: Side, span: Span| Side { span, ..side };
     let (head, kept) = (Span::Head(n.div_ceil(2)), Span::Modes(n.div_ceil(2)));
-    let mut forms = vec![(Work::Copy, [PLAIN, blocked(PLAIN)], PassCallbacks::default())];
+    let mut forms = vec![
+        (Work::Copy, [PLAIN, blocked(PLAIN)], PassCallbacks::default()),
+        (Work::Forward, [listed(PLAIN); 2], PassCallbacks::default()),
+    ];
     let real = [Side { format: LineFormat::Real, ..PLAIN }, Side { format: LineFormat::Half, ..PLAIN }];
     for [cells, modes] in [[PLAIN; 2], real].into_iter().take(axis) {
         let value = if cells.format == LineFormat::Real { "Real" } else { "Complex" };
@@ -234,7 +237,6 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
         for (cells, modes, [there, back]) in [
             (cells, modes, [&none, &none]),
             (cells, blocked(modes), [&none, &none]),
-            (cells, listed(modes), [&none, &none]),
             (spanned(cells, head), spanned(modes, kept), [&none, &none]),
             (cells, modes, [&there, &back]),
         ] {
@@ -251,7 +253,7 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
         forms.push((Work::Forward, sides, PassCallbacks::default()));
     }
     let filter = PassCallbacks { filter: Some(on_mode()), ..PassCallbacks::default() };
-    for side in [PLAIN, blocked(PLAIN), listed(PLAIN), spanned(PLAIN, head)] {
+    for side in [PLAIN, blocked(PLAIN), spanned(PLAIN, head)] {
         forms.extend([1, 3].map(|results| (Work::Filter(results), [side; 2], filter.clone())));
     }
     forms

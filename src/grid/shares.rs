@@ -116,7 +116,7 @@ impl Shares {
     /// Returns part `part` of `0..n`; empty for a part beyond the last one.
     ///
     /// # Panics
-    /// If there are no ranks.
+    /// If the number of ranks is 0.
     #[must_use]
     pub fn split(&self, n: u64, part: usize) -> Range<u64> {
         match self.unequal {
@@ -135,7 +135,7 @@ impl Shares {
     /// Returns the part of `0..n` that holds element `at`; O(log ranks).
     ///
     /// # Panics
-    /// If `at` is not below `n`, or there are no ranks.
+    /// If `at` is not below `n`, or the number of ranks is 0.
     #[must_use]
     pub fn owner(&self, n: u64, at: u64) -> usize {
         let Some(weights) = self.unequal else { return owner(n, self.ranks as u64, at) as usize };
@@ -327,7 +327,8 @@ mod tests {
                 assert!(shares.split(n, list.len()).is_empty() && shares.split(n, usize::MAX).is_empty());
                 assert_eq!(shares.most(n), (0..list.len()).map(|part| shares.len_of(n, part)).max().unwrap());
                 let elements = (0..n.min(200)).chain(n.saturating_sub(200)..n);
-                elements.for_each(|at| assert!(shares.split(n, shares.owner(n, at)).contains(&at), "{list:?} {n} {at}"));
+                elements
+                    .for_each(|at| assert!(shares.split(n, shares.owner(n, at)).contains(&at), "{list:?} {n} {at}"));
             }
         }
     }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::error::InferenceError;
 use super::vector_space::{Staged, VectorSpace};
 use crate::comm::Communicator;
-use crate::map::{Deal, sum_over_ranks};
 use crate::map::tree::{Fold, Node, tree_sum};
+use crate::map::{Deal, sum_over_ranks};
 
 /// The groups that share the samples of a fit, from the view of one rank.
 ///

@@ -206,14 +206,14 @@ impl Config {
         Ok(self.schedule()?.into_iter().find_map(step))
     }
 
-    /// Returns the process grid of a run on a number of ranks, or on ranks with [`Shares`]: the given one, or the one with the
-    /// shortest [`forecast`](Self::forecast) at the usual [`Speeds`](crate::fft::Speeds):
-    /// transforms favor slabs, and ghost cells favor pencils where slabs are thin. It depends only
-    /// on the configuration and the number of ranks; thousands of ranks take a fraction of a
-    /// second.
+    /// Returns the process grid of a run on a number of ranks, or on ranks with [`Shares`]: the
+    /// given one, or the one with the shortest [`forecast`](Self::forecast) at the usual
+    /// [`Speeds`](crate::fft::Speeds): transforms favor slabs, and ghost cells favor pencils where
+    /// slabs are thin. It depends only on the configuration and the shares; thousands of ranks take
+    /// a fraction of a second.
     ///
     /// # Errors
-    /// [`LayoutError::Grid`] if [`Config::grid`](Self) does not have `ranks` ranks.
+    /// [`LayoutError::Grid`] if [`Config::grid`](Self) has another number of ranks.
     pub fn grid(&self, ranks: impl Into<Shares>) -> Result<Grid, LayoutError> {
         let ranks = ranks.into();
         match self.grid {

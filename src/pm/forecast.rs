@@ -62,8 +62,8 @@ impl Config {
     /// Forecasts this run for `rank` of ranks with `shares`.
     ///
     /// # Errors
-    /// Same as [`forecast`](Self::forecast), and [`LayoutError::Rank`](crate::grid::LayoutError) if
-    /// there is no such rank.
+    /// Same as [`forecast`](Self::forecast), and [`LayoutError::Rank`](crate::grid::LayoutError) for
+    /// a rank beyond the last one.
     pub fn forecast_rank(&self, shares: Shares, rank: usize) -> Result<RunForecast, SimulationError> {
         self.validate()?;
         self.forecast_over(self.grid(shares)?, rank, &self.schedule()?)

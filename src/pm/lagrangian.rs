@@ -1,5 +1,5 @@
-//! All ranks' particles in Lagrangian order: lines of sites dealt to ranks by their shares, whatever
-//! the process grid of the run. Points of a [`Cloud`] are numbered in this order, so that groups of
+//! All ranks' particles in Lagrangian order: lines of sites dealt to ranks by their shares,
+//! whatever the process grid of the run. Points of a [`Cloud`] are numbered in this order, so that groups of
 //! them do not depend on the grid.
 
 use crate::comm::Subject;
@@ -111,8 +111,12 @@ impl Simulation {
         }
         let (plan, [along, across]) = (LinePlan::new(n, self.grid(), rank.index()), self.grid().parts());
         let incoming = rank.gpu.array_in::<f32>("pm::incoming", 3 * n * plan.share, MemoryKind::Incoming)?;
-        let subject =
-            Subject::new(&format!("particles in order, {quantity:?}")).with(&[n, along as u64, across as u64, self.grid().shares().mark()]);
+        let subject = Subject::new(&format!("particles in order, {quantity:?}")).with(&[
+            n,
+            along as u64,
+            across as u64,
+            self.grid().shares().mark(),
+        ]);
         // As words, exactly, whatever the wire.
         let (out, into) = (rows.cast::<u32>()?, incoming.cast::<u32>()?);
         rank.exchange.run_for(subject, &mut rank.recorder, &plan.elements(3 * n), &out, &into)?;

@@ -10,7 +10,7 @@ use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Record
 use crate::host_memory;
 use crate::points::ghosts::{Ghosts, Reach, Region};
 use crate::points::rows::{chained, iota};
-use crate::points::sort::{CurveOrder, Route, SortPlan, SortError, Summary, probe, route_to};
+use crate::points::sort::{CurveOrder, Route, SortError, SortPlan, Summary, probe, route_to};
 use crate::points::tree::{Builder, Tree};
 use crate::points::u64_array::U64Array;
 use crate::points::{Bounds, Cloud, Curve, CurveKeys, Extent, Frame};

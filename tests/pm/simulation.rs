@@ -192,7 +192,7 @@ fn every_rank_count_and_grid_gives_the_same_bits() {
     }
 }
 
-/// The forecast of each rank counts what its part sends, and that of all is the largest.
+/// Each rank sends what was forecast for its part, and the forecast of all is the largest one.
 #[test]
 fn ranks_with_unequal_shares_send_what_was_forecast() {
     let (config, shares) = (golden(), Shares::new(&[3.0, 1.0, 2.0]).unwrap());
@@ -517,9 +517,14 @@ fn rows_of_particles_are_rounded_once_and_come_into_order() {
         sites.iter().flat_map(|&site| [0, 1, 2].map(|axis| of(site, axis))).collect()
     };
     let unequal = Shares::new(&[1.0, 5.0]).unwrap();
-    for (grid, shares) in
-        [([1, 1], 1.into()), ([2, 1], 2.into()), ([4, 1], 4.into()), ([1, 3], 3.into()), ([2, 2], 4.into()), ([2, 1], unequal)]
-    {
+    for (grid, shares) in [
+        ([1, 1], 1.into()),
+        ([2, 1], 2.into()),
+        ([4, 1], 4.into()),
+        ([1, 3], 3.into()),
+        ([2, 2], 4.into()),
+        ([2, 1], unequal),
+    ] {
         let config = Config {
             particles: n,
             mesh: n,

@@ -275,7 +275,8 @@ mod tests {
             ([1, 1, 1], [2, 3]),
             ([16, 12, 6], [4, 3]),
         ];
-        let share = [|_: usize| 1.0, |rank: usize| (1 + rank * 5 % 7) as f64, |rank: usize| 1e4 / (1 + 99 * rank) as f64];
+        let share =
+            [|_: usize| 1.0, |rank: usize| (1 + rank * 5 % 7) as f64, |rank: usize| 1e4 / (1 + 99 * rank) as f64];
         for (share, (shape, parts)) in share.into_iter().flat_map(|share| all.map(|case| (share, case))) {
             let shares = Shares::new(&(0..parts[0] * parts[1]).map(share).collect::<Vec<f64>>()).unwrap();
             let whole = Grid::new(parts, shares).unwrap();

@@ -114,7 +114,8 @@ impl Planner<'_> {
             let passes = if idle { Vec::new() } else { self.passes(axis, kind, length, sides)? };
             route.stages.push(self.stage(state, (axis, passes), kind.results(), shares, sides[1].stored(length))?);
             let Some(next) = next else { break };
-            let transpose = cut.filter(|_| shares[1].ranks() > 1).map(|grid_axis| self.transpose(state, grid_axis, axis, next));
+            let transpose =
+                cut.filter(|_| shares[1].ranks() > 1).map(|grid_axis| self.transpose(state, grid_axis, axis, next));
             route.between.push(transpose);
             (state.cuts[axis], state.cuts[next]) = (cut, None);
         }

@@ -122,8 +122,7 @@ impl Transpose {
     pub fn cost(&self, element: u64, chunk: u64) -> Cost {
         let mut cost = Cost::default();
         let chunk = (chunk / element).max(1) * element;
-        (0..self.pieces.len())
-            .for_each(|piece| cost += self.transfers(piece).cost(self.position, element, chunk));
+        (0..self.pieces.len()).for_each(|piece| cost += self.transfers(piece).cost(self.position, element, chunk));
         cost
     }
 }

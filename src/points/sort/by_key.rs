@@ -3,8 +3,8 @@
 use super::error::SortError;
 use super::merge::merge;
 use super::order::order_of;
-use super::route::Route;
 use super::plan::{cuts, gathered};
+use super::route::Route;
 use crate::comm::Op;
 use crate::gpu::{Array, MemoryKind};
 use crate::points::rows::exchange_rows;

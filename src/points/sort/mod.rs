@@ -1,8 +1,8 @@
-//! Sorting points along a space-filling curve: on one rank, and over all ranks with the work shared
-//! out evenly.
+//! Sorting points along a space-filling curve: on one rank, and over all ranks with the work dealt
+//! by their shares.
 //!
 //! [`distribute`] is a sort by histograms (L. V. Kale and S. Krishnan, ICPP 1993): every rank sorts
-//! its own keys, all ranks find the splitters that cut the sequence of all keys into equal parts, a
+//! its own keys, all ranks find the splitters that cut the sequence of all keys into parts, a
 //! [`Route`] moves rows once, and each rank sorts what it received. Equal keys keep the order of
 //! the input, so the result is the same permutation on any number of ranks, and each rank has
 //! exactly its [share](crate::grid::Shares) of it, whatever the points are.
@@ -21,9 +21,9 @@ mod distribute;
 mod error;
 mod merge;
 mod order;
+mod plan;
 pub(crate) mod probe;
 mod route;
-mod plan;
 mod splitters;
 
 #[cfg(feature = "catalog")]
@@ -33,8 +33,8 @@ pub(crate) use distribute::{CurveOrder, distribute_rows};
 pub use distribute::{Sorted, distribute};
 pub use error::SortError;
 pub use order::{morton_order, order};
-pub use route::Route;
 pub(crate) use plan::{SortPlan, Summary, route_to};
+pub use route::Route;
 #[cfg(test)]
 pub(crate) use splitters::Splitters;
 

@@ -114,8 +114,8 @@ impl ShallowWaterConfig {
         [self.cells[1], self.cells[0], 1]
     }
 
-    /// Returns the process grid of a run on a number of ranks, or on ranks with [`Shares`]: that of the configuration, or the one
-    /// with the fewest ghost cells on a rank. Axis 0 is y.
+    /// Returns the process grid of a run on a number of ranks, or on ranks with [`Shares`]: that of
+    /// the configuration, or the one with the fewest ghost cells on a rank. Axis 0 is y.
     ///
     /// # Errors
     /// [`LayoutError::Grid`] if the configuration's has another number of ranks.
