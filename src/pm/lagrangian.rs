@@ -1,6 +1,6 @@
 //! All ranks' particles in Lagrangian order: lines of sites dealt to ranks by their shares,
-//! whatever the process grid of the run. Points of a [`Cloud`] are numbered in this order, so that groups of
-//! them do not depend on the grid.
+//! whatever the process grid of the run. Points of a [`Cloud`] are numbered in this order, so that
+//! groups of them do not depend on the grid.
 
 use crate::comm::Subject;
 use crate::gpu::primitives::{Count, Permute};

@@ -48,10 +48,6 @@ fn files_have_the_same_bytes_for_any_shares() {
     let scratch = Scratch::new();
     let points = write(&scratch, "points.npy", &[1000, 3], &numbers(3000));
     let field = write(&scratch, "field.npy", &[9, 10, 12], &numbers(1080));
-    let mut ways = vec![(Ranks::Threads(3), "3,1,2"), (Ranks::Threads(2), "1,50")];
-    if has_mpi() {
-        ways.push((Ranks::Mpi(2), "3,1"));
-    }
     for (name, words) in [
         ("order.npy", format!("sort {points}")),
         ("nearest.npz", format!("knn {points} -k 5 --box 16")),
@@ -69,11 +65,11 @@ fn files_have_the_same_bytes_for_any_shares() {
         run(call(&one));
         let expected = results(&one);
         assert!(!expected.is_empty(), "{name}");
-        for (number, (ranks, shares)) in ways.iter().enumerate() {
-            let other = scratch.join(&format!("{number}-{name}"));
-            run(call(&other).words(&["--shares", shares]).on(*ranks));
-            assert!(results(&other) == expected, "{name} with shares {shares}");
-        }
+        // Processes for one of them, which has the most exchanges.
+        let ranks = if name == "modes.npy" && has_mpi() { Ranks::Mpi(3) } else { Ranks::Threads(3) };
+        let other = scratch.join(&format!("other-{name}"));
+        run(call(&other).words(&["--shares", "3,1,2"]).on(ranks));
+        assert!(results(&other) == expected, "{name}");
     }
 }
 
