@@ -1,10 +1,13 @@
 //! Running a program as ranks: alone, as threads of one process, or as MPI processes.
 
 use std::error::Error;
+use std::str::FromStr;
 
 use crate::comm::{self, CommError, Communicator, RunError};
 use crate::exchange::ExchangeError;
+use crate::fft::TransformError;
 use crate::gpu::Options;
+use crate::grid::{LayoutError, Shares};
 use crate::rank::Rank;
 use crate::timeline;
 
@@ -33,6 +36,72 @@ impl Launch {
             1 => Launch::Solo,
             _ => Launch::Threads(threads),
         }
+    }
+}
+
+/// The environment variable with the shares of ranks.
+const SHARES: &str = "MESHLOOM_SHARES";
+
+/// Way of choosing the [`Shares`] of ranks.
+///
+/// ```
+/// use meshloom::ShareOption;
+/// use meshloom::grid::Shares;
+/// assert_eq!("4,1".parse(), Ok(ShareOption::Given(Shares::new(&[4.0, 1.0])?)));
+/// assert_eq!("measured".parse(), Ok(ShareOption::Measured));
+/// # Ok::<(), meshloom::grid::LayoutError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShareOption {
+    /// Equal shares.
+    #[default]
+    Equal,
+    /// These shares, one for each rank.
+    Given(Shares),
+    /// Shares in proportion to the speeds of devices ([`Rank::measured_shares`]).
+    Measured,
+}
+
+impl FromStr for ShareOption {
+    type Err = LayoutError;
+
+    /// Reads `equal`, `measured`, or a list of [`Shares`].
+    fn from_str(text: &str) -> Result<Self, LayoutError> {
+        match text.trim() {
+            "equal" => Ok(ShareOption::Equal),
+            "measured" => Ok(ShareOption::Measured),
+            list => list.parse().map(ShareOption::Given),
+        }
+    }
+}
+
+impl ShareOption {
+    /// Returns the value of the environment variable `MESHLOOM_SHARES`; equal shares if it is not
+    /// set or empty.
+    ///
+    /// # Errors
+    /// [`LayoutError`] if the text is not a list of shares, `equal` or `measured`.
+    pub fn from_env() -> Result<Self, LayoutError> {
+        match std::env::var(SHARES) {
+            Ok(text) if !text.trim().is_empty() => text.parse(),
+            _ => Ok(ShareOption::Equal),
+        }
+    }
+
+    /// Sets the shares of `rank`. [Collective](Rank).
+    ///
+    /// # Errors
+    /// - [`TransformError::Exchange`] if ranks choose differently or there is not one share for
+    ///   each rank.
+    /// - Same as [`Rank::measured_shares`].
+    pub fn apply(self, rank: &mut Rank) -> Result<(), TransformError> {
+        rank.comm.agree("ShareOption::apply", &[("shares", &self)])?;
+        let shares = match self {
+            ShareOption::Equal => Shares::from(rank.size()),
+            ShareOption::Given(shares) => shares,
+            ShareOption::Measured => rank.measured_shares()?,
+        };
+        Ok(rank.set_shares(shares)?)
     }
 }
 
@@ -73,7 +142,8 @@ pub fn run<T: Send>(body: impl Fn(&mut Rank) -> crate::Result<T> + Sync) -> Resu
 }
 
 /// Runs `body` once on every rank and returns the results of the ranks of *this process*, in order.
-/// Ranks of one host take suitable adapters of `options` in turn.
+/// Ranks of one host take suitable adapters of `options` in turn. The environment variable
+/// `MESHLOOM_SHARES` sets their shares in meshes and points ([`ShareOption`]).
 ///
 /// A rank that fails or panics ends all ranks, and its error is returned. The error type may be any
 /// that a `Box<dyn Error>` can hold, also `anyhow::Error`. Under MPI the error is printed, and all
@@ -101,12 +171,19 @@ where
     T: Send,
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    launch_with_code(how, options, |_| 1, body)
+    let shares = ShareOption::from_env().map_err(|error| RunError::new(0, error))?;
+    let with_shares = |rank: &mut Rank| -> Result<T, Box<dyn Error + Send + Sync>> {
+        if shares != ShareOption::Equal {
+            shares.apply(rank)?;
+        }
+        body(rank).map_err(E::into)
+    };
+    launch_with_code(how, options, |_| 1, with_shares)
 }
 
 /// [`launch`] with the exit code of all processes under MPI given by the error, which may be
 /// downcast: to what `body` returns, or to [`DeviceError`](crate::gpu::DeviceError) if no device
-/// could be opened.
+/// could be opened. Shares are equal until `body` sets them.
 ///
 /// # Errors
 /// Same as [`launch`].

@@ -196,6 +196,6 @@ pub use fft::{Spectrum, Wavevector};
 pub use field::Field;
 pub use grid::Mesh;
 pub use kernels::kernels;
-pub use launch::{Launch, launch, launch_with_code, run};
+pub use launch::{Launch, ShareOption, launch, launch_with_code, run};
 pub use rank::Rank;
 pub use wgpu;

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use meshloom::comm::CommError;
 use meshloom::fft::{Filter, TransformError};
 use meshloom::field::{Field, FieldError};
-use meshloom::grid::{LayoutError, Mesh};
+use meshloom::grid::{LayoutError, Mesh, Shares};
 use meshloom::io::{NpyFile, token};
 use meshloom::{Launch, Rank, Result, kernel_params, launch};
 
@@ -16,10 +16,17 @@ fn on<T: Send>(ranks: usize, body: impl Fn(&mut Rank) -> Result<T> + Sync) -> Ve
     launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), body).unwrap()
 }
 
-/// Runs `body` on 1, 2, 3 and 5 ranks, and returns what rank 0 found on one rank after it has found
-/// the same bits on all.
+/// Runs `body` on 1, 2, 3 and 5 ranks, the last with unequal shares, and returns what rank 0 found
+/// on one rank after it has found the same bits on all.
 fn same_bits<T: Send + PartialEq + std::fmt::Debug>(body: impl Fn(&mut Rank) -> Result<T> + Sync) -> T {
-    let mut found = [1, 2, 3, 5].map(|ranks| on(ranks, &body).swap_remove(0)).into_iter();
+    let shared = |rank: &mut Rank| {
+        // The first rank has more than half, so that mode 0 is there.
+        if rank.size() == 5 {
+            rank.set_shares(Shares::new(&[8.0, 1.0, 3.0, 1.0, 2.0])?)?;
+        }
+        body(rank)
+    };
+    let mut found = [1, 2, 3, 5].map(|ranks| on(ranks, shared).swap_remove(0)).into_iter();
     let first = found.next().unwrap();
     assert!(found.all(|other| other == first));
     first
@@ -428,6 +435,25 @@ fn ranks_with_fields_on_different_meshes_are_told() {
             assert!(cells == 8 || found.iter().any(|text| text.contains("on 12x12x12")), "{found:?}");
         }
     }
+}
+
+#[test]
+fn shares_that_differ_or_do_not_fit_are_the_same_error_on_all_ranks() {
+    let differing = texts(3, |rank| {
+        let first = if rank.index() == 1 { 2.0 } else { 3.0 };
+        Ok(rank.set_shares(Shares::new(&[first, 1.0, 1.0])?)?)
+    });
+    assert!(differing.iter().all(|text| *text == differing[0] && text.contains("`shares` differs")), "{differing:?}");
+    let short = texts(3, |rank| Ok(rank.set_shares(Shares::new(&[2.0, 1.0])?)?));
+    assert!(short.iter().all(|text| text.starts_with("expected 3 shares, got 2")), "{short:?}");
+    // Communicators of a part of the ranks inherit the shares of their members.
+    let parts = on(4, |rank| {
+        rank.set_shares(Shares::new(&[4.0, 3.0, 2.0, 1.0])?)?;
+        let odd = rank.comm.split(Some(rank.index() as u32 % 2), 0)?.unwrap();
+        Ok(odd.shares())
+    });
+    let [even, odd] = [[2.0, 1.0], [3.0, 1.0]].map(|shares| Shares::new(&shares).unwrap());
+    assert_eq!(parts, [even, odd, even, odd]);
 }
 
 #[test]

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use meshloom::comm::CommError;
 use meshloom::fft;
 use meshloom::gpu::{AdapterSelector, DeviceError, cache_directory, unused_hardware};
-use meshloom::grid::Grid;
-use meshloom::{Error, Launch, Rank, launch_with_code};
+use meshloom::grid::{Grid, Shares};
+use meshloom::{Error, Launch, Rank, ShareOption, launch_with_code};
 use meshloom_program::models::shallow_water::ShallowWaterError;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,6 +37,10 @@ pub struct Common {
     /// are
     #[arg(long, value_name = "P0xP1|auto", default_value = "auto", value_parser = grid)]
     pub grid: GridParts,
+    /// Shares of ranks in meshes and points, in rank order: equal, measured, or a list as 4,4,1,1
+    /// (also from MESHLOOM_SHARES)
+    #[arg(long, value_name = "LIST|measured|equal")]
+    pub shares: Option<ShareOption>,
     /// Print one JSON object about the run on standard output
     #[arg(long)]
     pub json: bool,
@@ -88,6 +93,22 @@ fn grid(text: &str) -> Result<GridParts, String> {
         .ok_or_else(|| format!("`{text}` is no grid; write two numbers, as 2x3, or auto"))
 }
 
+/// Refuses another number of shares than of ranks.
+fn check_shares(option: ShareOption, ranks: usize) -> Result<(), Failure> {
+    match option {
+        ShareOption::Given(shares) if shares.ranks() != ranks => {
+            let error = CommError::Shares { shares: shares.ranks(), ranks };
+            Err(Failure::Usage(format!("--shares or MESHLOOM_SHARES: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns shares for a report; null if they are equal.
+pub fn shares_value(shares: Shares) -> Value {
+    if shares.are_equal() { Value::Null } else { shares.to_string().into() }
+}
+
 /// Converts the error of a rank's work, or of opening its device; `None` for an error of the launch
 /// itself.
 fn failure_of(error: &(dyn std::error::Error + 'static)) -> Option<Failure> {
@@ -135,9 +156,10 @@ impl Common {
             let Ok(adapter) = words.parse::<AdapterSelector>();
             options.adapter = adapter;
         }
-        let how = Launch::detect(self.ranks.into());
+        let (how, shares) = (Launch::detect(self.ranks.into()), self.share_option()?);
         if how != Launch::Mpi {
             self.check_grid(self.ranks.into())?;
+            check_shares(shares, self.ranks.into())?;
         }
         if let Some(path) = &self.trace {
             trace::prepare(path, self.trace_events, files)?;
@@ -145,6 +167,7 @@ impl Common {
         let work = |rank: &mut Rank| -> Result<T, Ended> {
             same_call::check(&rank.comm)?;
             self.check_grid(rank.comm.size())?;
+            check_shares(shares, rank.comm.size())?;
             files.check(&rank.comm)?;
             if let Some(path) = &self.trace {
                 trace::start(rank, path, how != Launch::Mpi)?;
@@ -154,6 +177,8 @@ impl Common {
             if let Some(warning) = warning.filter(|_| rank.comm.rank() == 0) {
                 terminal::warn(&warning);
             }
+            shares.apply(rank).map_err(Error::from)?;
+            self.print_measured(shares, rank);
             let result = body(rank);
             if self.trace.is_some() && !matches!(result, Err(Ended::Alone(_))) {
                 trace::report_losses(rank)?;
@@ -173,6 +198,35 @@ impl Common {
         values.into_iter().find(|(rank, value)| *rank == 0 || value.is_err()).map(|(_, value)| value).transpose()
     }
 
+    /// Returns the choice of shares of the call, or else of the environment.
+    fn share_option(&self) -> Result<ShareOption, Failure> {
+        let option = self.shares.map_or_else(ShareOption::from_env, Ok);
+        option.map_err(|error| Failure::Usage(format!("MESHLOOM_SHARES: {error}")))
+    }
+
+    /// Returns the shares of all ranks for a forecast without devices.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for measured shares and for another number of shares than ranks.
+    pub fn forecast_shares(&self) -> Result<Shares, Failure> {
+        let (option, ranks) = (self.share_option()?, self.ranks());
+        check_shares(option, ranks)?;
+        match option {
+            ShareOption::Equal => Ok(ranks.into()),
+            ShareOption::Given(shares) => Ok(shares),
+            ShareOption::Measured => Err(Failure::Usage(
+                "--shares: a forecast has no devices to measure; give one number for each rank".into(),
+            )),
+        }
+    }
+
+    /// Prints measured shares on rank 0.
+    fn print_measured(&self, option: ShareOption, rank: &Rank) {
+        if option == ShareOption::Measured && rank.comm.rank() == 0 && !self.quiet {
+            terminal::complain(&format!("meshloom: measured shares: {}", rank.comm.shares()));
+        }
+    }
+
     fn check_grid(&self, ranks: usize) -> Result<(), Failure> {
         let grid = self.grid.map(|grid| Grid::new(grid, ranks)).transpose();
         grid.map(drop).map_err(|error| Failure::Usage(format!("--grid: {error}")))
@@ -183,10 +237,10 @@ impl Common {
     /// # Errors
     /// [`LayoutError`](meshloom::grid::LayoutError) if the grid of the call has another number of
     /// ranks.
-    pub fn process_grid(&self, shape: [u64; 3], ranks: usize) -> Result<Grid, Error> {
+    pub fn process_grid(&self, shape: [u64; 3], shares: Shares) -> Result<Grid, Error> {
         Ok(match self.grid {
-            Some(parts) => Grid::new(parts, ranks)?,
-            None => Grid::auto(shape, ranks),
+            Some(parts) => Grid::new(parts, shares)?,
+            None => Grid::auto(shape, shares),
         })
     }
 

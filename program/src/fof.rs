@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::catalog::{self, About};
 use crate::checked::length;
 use crate::checked_files::{check_files, writable};
-use crate::common::Common;
+use crate::common::{Common, shares_value};
 use crate::failure::{Ended, Failure};
 use crate::output_name::check_name;
 use crate::particle_type::ParticleType;
@@ -306,7 +306,7 @@ fn fof(rank: &mut Rank, arguments: &Arguments) -> Result<Value, Ended> {
         "members": catalog.members_total,
         "ghosts": sums[2],
         "device": rank.gpu.info().name,
-        "ranks": comm.size(),
+        "ranks": comm.size(), "shares": shares_value(comm.shares()),
         "host_seconds": phases.host_seconds(comm)?,
         "seconds": phases.finish(),
         "bytes": { "device": null, "between_ranks": sums[0] },

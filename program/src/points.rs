@@ -5,7 +5,6 @@ use std::path::Path;
 
 use meshloom::comm::{Communicator, Op};
 use meshloom::gpu::Recorder;
-use meshloom::grid::split;
 use meshloom::host_memory;
 use meshloom::io::{Dtype, IoError, printable_path};
 use meshloom::points::{BoxCheck, BoxUse, Cloud, Domain, ParticleError};
@@ -140,7 +139,7 @@ impl PointFile {
 
     /// Returns the rows that this rank reads.
     pub fn rows(&self, comm: &Communicator) -> Range<u64> {
-        split(self.count, comm.size() as u64, comm.rank() as u64)
+        comm.shares().split(self.count, comm.rank())
     }
 
     /// Returns the ids of a snapshot for these `wanted` rows, which may belong to any rank; `None`
@@ -157,9 +156,8 @@ impl PointFile {
         let mut there = [u64::from(ids.is_some() || own.is_empty())];
         comm.all_reduce(&mut there, Op::Min)?;
         let Some(ids) = ids.filter(|_| there[0] == 1) else { return Ok(None) };
-        let ends: Vec<u64> =
-            (0..comm.size()).map(|rank| split(self.count, comm.size() as u64, rank as u64).end).collect();
-        let owner = |row: u64| ends.partition_point(|&end| end <= row);
+        let shares = comm.shares();
+        let owner = |row: u64| shares.owner(self.count, row);
         let mut asked = host_memory::collect("ids of points", 0..wanted.len())?;
         asked.sort_unstable_by_key(|&at| owner(wanted[at]));
         let mut counts = vec![0; comm.size()];

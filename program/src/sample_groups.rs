@@ -42,8 +42,8 @@ impl SampleGroups {
     }
 }
 
-/// Resources that are divided into groups.
-pub struct Shares {
+/// The limits of the number of groups.
+pub struct GroupLimits {
     pub ranks: usize,
     /// The most samples that an iteration has: a group without one has nothing to do.
     pub samples: usize,
@@ -51,7 +51,7 @@ pub struct Shares {
     pub grid: GridParts,
 }
 
-impl Shares {
+impl GroupLimits {
     /// Returns how many groups there are: those that were `asked` for, those that have the ranks of
     /// the process grid, or else the most that divide the ranks, have a sample each and that `fits`
     /// says yes to, or one.
@@ -59,7 +59,7 @@ impl Shares {
     /// # Errors
     /// [`Failure::Usage`].
     pub fn groups(&self, asked: Option<usize>, fits: impl Fn(usize) -> bool) -> Result<usize, Failure> {
-        let Shares { ranks, samples, grid } = *self;
+        let GroupLimits { ranks, samples, grid } = *self;
         let groups = match (asked, grid) {
             (Some(groups), _) => groups,
             (None, Some([rows, columns])) if ranks.is_multiple_of(rows * columns) => ranks / (rows * columns),

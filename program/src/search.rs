@@ -10,7 +10,7 @@ use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::checked_files::{check_files, writable};
-use crate::common::Common;
+use crate::common::{Common, shares_value};
 use crate::failure::Failure;
 use crate::output_name::check_name;
 use crate::particle_type::ParticleType;
@@ -176,7 +176,7 @@ impl<'a> RankSearch<'a> {
             "points": self.inputs.points.count(),
             "queries": self.inputs.query_points().count(),
             "device": self.rank.gpu.info().name,
-            "ranks": self.rank.comm.size(),
+            "ranks": self.rank.comm.size(), "shares": shares_value(self.rank.comm.shares()),
             "host_seconds": self.phases.host_seconds(&self.rank.comm)?,
             "seconds": self.phases.finish(),
             "bytes": { "device": null, "between_ranks": sums[0] },

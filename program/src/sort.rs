@@ -12,7 +12,7 @@ use meshloom::points::{BoxUse, Curve};
 use meshloom::{Error, Rank};
 
 use crate::checked_files::{check_files, writable};
-use crate::common::Common;
+use crate::common::{Common, shares_value};
 use crate::failure::{Ended, Failure};
 use crate::output_name::check_name;
 use crate::particle_type::ParticleType;
@@ -76,7 +76,7 @@ fn sort(rank: &mut Rank, arguments: &Arguments) -> Result<serde_json::Value, End
         "points": file.count(),
         "curve": "morton",
         "device": rank.gpu.info().name,
-        "ranks": comm.size(),
+        "ranks": comm.size(), "shares": shares_value(comm.shares()),
         "host_seconds": phases.host_seconds(comm)?,
         "seconds": phases.finish(),
         "bytes": { "device": sums[0], "between_ranks": sums[1] },

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use meshloom::ShareOption;
 use meshloom::comm::Communicator;
 use meshloom::fft::Spec;
 use meshloom::gpu::primitives::{AxisReduce, Elementwise, MatrixProduct};
@@ -208,7 +209,14 @@ pub fn caught<T>(body: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure
 
 impl Session {
     /// Returns the session of a rank that has this context.
+    ///
+    /// Arrays of Python's ranks are parts of `numpy.array_split`, which have equal shares.
     pub fn new(context: Rank) -> Result<Arc<Session>, Failure> {
+        if context.size() > 1 && ShareOption::from_env()? != ShareOption::Equal {
+            let why = "MESHLOOM_SHARES: expected `equal` or no value, since Python's ranks have parts of numpy.array_split; \
+                       unset the variable";
+            return Err(Failure::Value(why.into()));
+        }
         let groups = SampleGroups::one(&context.comm);
         Self::in_groups(context, groups)
     }

@@ -111,3 +111,12 @@ def test_an_error_of_one_rank_says_which():
     with pytest.raises(ZeroDivisionError) as caught:
         meshloom.ranks(3, lambda comm: 1 / (comm.rank - 1))
     assert caught.value.__notes__ == ["raised on rank 1 of 3"]
+
+
+def test_unequal_shares_are_refused_on_several_ranks(monkeypatch):
+    monkeypatch.setenv("MESHLOOM_SHARES", "3,1")
+    with pytest.raises(ValueError, match="MESHLOOM_SHARES: expected `equal`"):
+        meshloom.ranks(2, lambda comm: comm.rank)
+    assert meshloom.ranks(1, lambda comm: comm.size) == [1]
+    monkeypatch.setenv("MESHLOOM_SHARES", "equal")
+    assert meshloom.ranks(2, lambda comm: comm.rank) == [0, 1]

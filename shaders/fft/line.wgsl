@@ -49,9 +49,15 @@ fn interior() -> Real { return Real(params.line_scale.w); }
 fn input_line(c: vec3<u32>) -> vec2<u32> {
     return params.line_starts.xy + blocked_line(c, params.line_input, params.line_input_more);
 }
+#if input_listed
+fn input_at(line: vec2<u32>, at: u32) -> u32 {
+    return in_block(line, at, params.line_input.x, params.line_input_more.x, load_line_parts(params.line_blocks.x + at));
+}
+#else
 fn input_at(line: vec2<u32>, at: u32) -> u32 {
     return blocked(line, at, params.line_input.x, params.line_input_more.x, params.line_blocks.xy, params.line_inverse.xy);
 }
+#endif
 #else
 fn input_line(c: vec3<u32>) -> u32 { return strided_line(c, params.line_input); }
 fn input_at(line: u32, at: u32) -> u32 { return line + at * params.line_input_more.x; }
@@ -61,9 +67,15 @@ fn input_at(line: u32, at: u32) -> u32 { return line + at * params.line_input_mo
 fn output_line(c: vec3<u32>) -> vec2<u32> {
     return params.line_starts.zw + blocked_line(c, params.line_output, params.line_output_more);
 }
+#if output_listed
+fn output_at(line: vec2<u32>, at: u32) -> u32 {
+    return in_block(line, at, params.line_output.x, params.line_output_more.x, load_line_parts(params.line_blocks.z + at));
+}
+#else
 fn output_at(line: vec2<u32>, at: u32) -> u32 {
     return blocked(line, at, params.line_output.x, params.line_output_more.x, params.line_blocks.zw, params.line_inverse.zw);
 }
+#endif
 #else
 fn output_line(c: vec3<u32>) -> u32 { return strided_line(c, params.line_output); }
 fn output_at(line: u32, at: u32) -> u32 { return line + at * params.line_output_more.x; }
@@ -75,6 +87,11 @@ fn strided_line(c: vec3<u32>, v: vec4<u32>) -> u32 { return v.x + v.y * c.x + v.
 // The outer and inner index of a line in blocks.
 fn blocked_line(c: vec3<u32>, outer: vec4<u32>, inner: vec4<u32>) -> vec2<u32> {
     return vec2<u32>(outer.y * c.x + outer.z * c.y + outer.w * c.z, inner.y * c.x + inner.z * c.y + inner.w * c.z);
+}
+
+// The address of a point in the block whose first point and number of points `block` has.
+fn in_block(line: vec2<u32>, at: u32, lines: u32, width: u32, block: vec2<u32>) -> u32 {
+    return lines * block.x + (line.x * block.y + at - block.x) * width + line.y;
 }
 
 // The address of a point in an array whose axis is cut into parts, the larger ones first, as

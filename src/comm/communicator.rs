@@ -13,6 +13,7 @@ use super::subject::Subject;
 use super::sync::locked;
 use super::transport::Transport;
 use super::{CommError, Result};
+use crate::grid::Shares;
 use crate::host_memory::{self, HostMemoryError};
 
 /// The most bytes that travel in one piece of a message, unless set otherwise: 1 GiB.
@@ -58,6 +59,8 @@ pub struct Communicator {
     pub(super) max_piece: usize,
     /// The operation that collectives are a part of.
     pub(super) subject: Subject,
+    /// The share of each rank.
+    pub(super) shares: Shares,
 }
 
 /// State that the clones of a communicator share.
@@ -91,7 +94,8 @@ impl Communicator {
     pub(super) fn new(transport: Box<dyn Transport>) -> Communicator {
         let (sequence, plans) = (AtomicU64::new(0), AtomicU64::new(0));
         let core = Core { transport, sequence, plans, posting: Mutex::new(()), attachment: Mutex::new(None) };
-        Communicator { core: Arc::new(core), max_piece: DEFAULT_MAX_MESSAGE as usize, subject: Subject::zeroed() }
+        let (max_piece, shares) = (DEFAULT_MAX_MESSAGE as usize, Shares::from(core.transport.size()));
+        Communicator { core: Arc::new(core), max_piece, subject: Subject::zeroed(), shares }
     }
 
     /// Returns a communicator of one rank, without a runner.
@@ -130,6 +134,25 @@ impl Communicator {
     #[must_use]
     pub fn with_max_message(&self, bytes: u64) -> Communicator {
         Communicator { max_piece: bytes.clamp(1, LARGEST_MESSAGE) as usize, ..self.clone() }
+    }
+
+    /// Returns the share of each rank in meshes, points and items; equal ones unless set.
+    #[must_use]
+    pub fn shares(&self) -> Shares {
+        self.shares
+    }
+
+    /// Returns the communicator with other [`shares`](Self::shares), which must be the same on all
+    /// ranks. Communicators split from it inherit the shares of their members. Not collective;
+    /// [`Rank::set_shares`](crate::Rank::set_shares) is, and compares them.
+    ///
+    /// # Errors
+    /// [`CommError::Shares`] if there is not one share for each rank.
+    pub fn with_shares(&self, shares: Shares) -> Result<Communicator> {
+        if shares.ranks() != self.size() {
+            return Err(CommError::Shares { shares: shares.ranks(), ranks: self.size() });
+        }
+        Ok(Communicator { shares, ..self.clone() })
     }
 
     /// Returns the communicator for the collectives of one operation, which all ranks must call on

@@ -85,6 +85,14 @@ pub enum CommError {
         /// The value it has.
         got: u64,
     },
+    /// Shares of another number of ranks.
+    #[error("expected {ranks} shares, got {shares}; give one for each rank, in rank order")]
+    Shares {
+        /// The number of shares.
+        shares: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
     /// A message of another size than the receive asked for. Later messages between the two ranks
     /// do not match their receives any more.
     #[error(

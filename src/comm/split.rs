@@ -24,7 +24,9 @@ impl Communicator {
         let members = group.as_ref().map(|group| group.members.clone());
         let transport = self.core.transport.split(group)?;
         Ok(transport.map(|transport| {
-            let split = Communicator { max_piece: self.max_piece, ..Communicator::new(transport) };
+            let split = Communicator::new(transport);
+            let shares = members.as_ref().map_or(split.shares, |members| self.shares.among(members));
+            let split = Communicator { max_piece: self.max_piece, shares, ..split };
             if let Some((inherited, members)) = self.attachment().zip(members) {
                 let ranks = members.iter().map(|&rank| inherited.ranks[rank]).collect();
                 *locked(&split.core.attachment) = Some(Attachment { ranks, ..inherited });

@@ -36,16 +36,20 @@ impl GridComms {
     /// - [`CommError::Mismatch`], on all ranks, if grids differ.
     /// - [`ExchangeError`] if the communicator cannot be split.
     pub fn new(comm: &Communicator, grid: Grid) -> Result<Self, ExchangeError> {
-        let all = comm.all_gather(&[grid.parts().map(|n| n as u64)])?;
-        if let Some(rank) = all.iter().position(|[i, j]| i.checked_mul(*j) != Some(comm.size() as u64)) {
-            let [i, j] = all[rank];
+        let [i, j] = grid.parts().map(|n| n as u64);
+        let all = comm.all_gather(&[[i, j, grid.shares().mark()]])?;
+        if let Some(rank) = all.iter().position(|[i, j, _]| i.checked_mul(*j) != Some(comm.size() as u64)) {
+            let [i, j, _] = all[rank];
             let why =
                 format!("rank {rank} gives a grid of {i}x{j} for {} ranks; their numbers must be equal", comm.size());
             return Err(DeviceError::Misuse { what: "GridComms::new".into(), why }.into());
         }
         let rank = comm.rank();
-        if let Some(other) = all.iter().position(|parts| *parts != all[rank]) {
-            let called = |[i, j]: [u64; 2]| format!("GridComms::new of a grid of {i}x{j}");
+        if let Some(other) = all.iter().position(|grid| *grid != all[rank]) {
+            let called = |[i, j, shares]: [u64; 3]| {
+                let shares = if shares == 0 { String::new() } else { format!(" with shares {shares:016x}") };
+                format!("GridComms::new of a grid of {i}x{j}{shares}")
+            };
             let (called, other_called) = (called(all[rank]), format!("called {}", called(all[other])));
             return Err(CommError::Mismatch { rank, called, other, other_called }.into());
         }

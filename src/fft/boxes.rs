@@ -8,7 +8,7 @@ use super::error::FftError;
 use super::plan::Plan;
 use crate::exchange::{ExchangeError, GridComms, Reshape};
 use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Recorder};
-use crate::grid::{Box3, FieldLayout, Redistribution, split};
+use crate::grid::{Box3, FieldLayout, Redistribution};
 
 /// The boxes in which fields and spectra lie: bricks, slabs or pencils of any direction, with any
 /// owners.
@@ -154,7 +154,7 @@ fn spectrum_parts(plan: &Plan) -> Vec<Box3> {
     }
     let part = |rank: usize| {
         [0, 1, 2].map(|axis| match cuts[axis] {
-            Some(line) => split(shape[axis], grid.along(line) as u64, grid.at(rank)[line] as u64),
+            Some(line) => grid.shares_along(line).split(shape[axis], grid.at(rank)[line]),
             None => 0..shape[axis],
         })
     };
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::fft::Spec;
     use crate::fft::core::FLOOR;
-    use crate::grid::Grid;
+    use crate::grid::{Grid, Shares};
 
     #[test]
     fn one_rank_knows_the_parts_of_all() {
@@ -182,10 +182,14 @@ mod tests {
                 Spec::of::<[f32; 2]>(shape).axes([false, true, false]),
                 Spec::of::<f32>(shape).points([8, 12, 16]).modes([3, 5, 7]),
             ] {
-                let grid = Grid::new(parts, ranks).unwrap();
-                let plans: Vec<_> = (0..ranks).map(|rank| Plan::new(&spec, grid, rank, FLOOR, 2).unwrap()).collect();
-                let all: Vec<_> = plans.iter().map(|plan| plan.spectrum.clone()).collect();
-                assert!(plans.iter().all(|plan| spectrum_parts(plan) == all), "{spec:?} on {parts:?}");
+                let unequal: Vec<f64> = (0..ranks).map(|rank| (1 + rank) as f64).collect();
+                for shares in [Shares::from(ranks), Shares::new(&unequal).unwrap()] {
+                    let grid = Grid::new(parts, shares).unwrap();
+                    let plans = (0..ranks).map(|rank| Plan::new(&spec, grid, rank, FLOOR, 2).unwrap());
+                    let plans: Vec<_> = plans.collect();
+                    let all: Vec<_> = plans.iter().map(|plan| plan.spectrum.clone()).collect();
+                    assert!(plans.iter().all(|plan| spectrum_parts(plan) == all), "{spec:?} on {grid:?}");
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use super::transform::Transform;
 use crate::comm::Communicator;
 use crate::exchange::GridComms;
 use crate::gpu::Gpu;
-use crate::grid::Grid;
+use crate::grid::{Grid, Shares};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -27,9 +27,10 @@ pub struct TransformChoice {
 }
 
 impl TransformChoice {
-    /// Returns the settings that are used without a search.
+    /// Returns the settings that are used without a search, on a number of ranks or on ranks with
+    /// [`Shares`].
     #[must_use]
-    pub fn usual(gpu: &Gpu, spec: &Spec, ranks: usize) -> Self {
+    pub fn usual(gpu: &Gpu, spec: &Spec, ranks: impl Into<Shares>) -> Self {
         TransformChoice {
             grid: Grid::auto(spec.cells, ranks).parts(),
             tuning: TransformTuning::of(gpu),
@@ -52,7 +53,7 @@ impl TransformChoice {
     /// # Errors
     /// [`TransformError`] if the grid does not fit the ranks, or another rank fails.
     pub fn comms(&self, comm: &Communicator) -> Result<GridComms, TransformError> {
-        Ok(GridComms::new(comm, Grid::new(self.grid, comm.size())?)?.with_chunks(self.chunk_bytes, self.depth))
+        Ok(GridComms::new(comm, Grid::new(self.grid, comm.shares())?)?.with_chunks(self.chunk_bytes, self.depth))
     }
 
     /// Creates the transform of `spec` with these settings, for the rank of `comms`.

@@ -61,8 +61,19 @@ impl LineFormat {
 pub enum Order {
     /// At a fixed stride.
     Strided,
-    /// In the blocks of a transpose: the axis is cut into parts, each an array in C order.
+    /// In the blocks of a transpose: the axis is cut into parts, each an array in C order. Their
+    /// lengths differ by at most one, the larger ones come first.
     Blocked,
+    /// In blocks of any lengths. A table of 8 bytes per element of the axis has the block of each
+    /// element; kernels read it once per element, lanes of a row the same entry.
+    Listed,
+}
+
+impl Order {
+    /// Returns whether lines are in blocks.
+    pub fn is_blocked(self) -> bool {
+        self != Order::Strided
+    }
 }
 
 /// The points of a line that are in memory.
@@ -255,8 +266,8 @@ pub struct LineParams {
     pub line_output: [u32; 4],
     /// Addresses of the output, second vector.
     pub line_output_more: [u32; 4],
-    /// For blocked sides: points of all larger parts together and points of a smaller part; input,
-    /// then output.
+    /// For blocked sides: points of all larger parts together and points of a smaller part; for
+    /// listed ones: the first entry of the table, and 0; input, then output.
     pub line_blocks: [u32; 4],
     /// For blocked sides: `o_first`, `i_first`; input, then output.
     pub line_starts: [u32; 4],
@@ -293,6 +304,11 @@ impl LineKernel {
         let views = (self.input.format, self.output.format);
         let real = views == (LineFormat::Real, LineFormat::Half) || views == (LineFormat::Half, LineFormat::Real);
         real && self.four_step.is_none() && self.n.is_multiple_of(2) && self.work != Work::Copy
+    }
+
+    /// Returns whether the kernel reads the table of [`Order::Listed`].
+    pub(super) fn is_listed(&self) -> bool {
+        [self.input, self.output].iter().any(|side| side.order == Order::Listed)
     }
 
     /// Returns the lines of the kernel for each line of the axis: the lines of a factor, or the

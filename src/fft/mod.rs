@@ -35,6 +35,7 @@ mod field;
 mod filter;
 mod forecast;
 mod line;
+mod measured_shares;
 mod operator;
 mod options;
 mod pass;

@@ -7,6 +7,7 @@ use super::error::FftError;
 use super::line::{LineFormat, LineKernel, LineParams, LineWorkgroup, Order, Side, Span, Work};
 use super::operator::radial;
 use super::options::PassCallbacks;
+use super::plan::Stage;
 use super::reach::{PassArrays, PassInput};
 use super::spec::Precision;
 use crate::gpu::{Callback, CallbackKey, DeviceError, Gpu, Kernel, KernelSource, RawArray, Recorder};
@@ -17,11 +18,24 @@ use std::sync::OnceLock;
 pub(super) struct DeviceTables {
     recorder: Recorder,
     made: HashMap<PointFactors, RawArray>,
+    /// Tables of listed blocks, by their entries.
+    listed: HashMap<Vec<[u32; 2]>, RawArray>,
 }
 
 impl DeviceTables {
     pub fn new(gpu: &Gpu) -> Result<Self, DeviceError> {
-        Ok(DeviceTables { recorder: Recorder::new(gpu)?, made: HashMap::new() })
+        Ok(DeviceTables { recorder: Recorder::new(gpu)?, made: HashMap::new(), listed: HashMap::new() })
+    }
+
+    /// Returns the table of listed blocks with these entries.
+    fn listed(&mut self, entries: Vec<[u32; 2]>) -> Result<RawArray, DeviceError> {
+        if let Some(array) = self.listed.get(&entries) {
+            return Ok(array.clone());
+        }
+        let array = self.recorder.gpu().array::<[u32; 2]>("fft::blocks", entries.len() as u64)?;
+        self.recorder.upload(&array, 0, &entries)?;
+        self.listed.insert(entries, array.raw().clone());
+        Ok(array.raw().clone())
     }
 
     fn get(&mut self, precision: Precision, factors: &PointFactors) -> Result<RawArray, DeviceError> {
@@ -73,7 +87,7 @@ pub(super) struct ReadyPass {
 
 impl ReadyPass {
     pub fn new(
-        pass: &AxisPass,
+        (stage, pass): (&Stage, &AxisPass),
         position: PassPosition,
         callbacks: PassCallbacks,
         tables: &mut DeviceTables,
@@ -83,8 +97,11 @@ impl ReadyPass {
         let ((source, table), trust) = (kernel.source(&shape, &callbacks), callbacks.trust());
         let own = (!table.is_empty()).then(|| PointFactors { len: table.len(), table, conjugate: false });
         let all = [&own, &pass.load_factors, &pass.store_factors];
-        let tables =
-            all.into_iter().flatten().map(|factors| tables.get(precision, factors)).collect::<Result<_, _>>()?;
+        let arrays = all.into_iter().flatten().map(|factors| tables.get(precision, factors));
+        let mut arrays: Vec<RawArray> = arrays.collect::<Result<_, _>>()?;
+        if kernel.is_listed() {
+            arrays.push(tables.listed(stage.listed_blocks())?);
+        }
         Ok(ReadyPass {
             kernel,
             position,
@@ -93,7 +110,7 @@ impl ReadyPass {
             apart: OnceLock::from(Kernel::with_trust(trust, source)),
             in_place: OnceLock::new(),
             of_source: OnceLock::new(),
-            tables,
+            tables: arrays,
         })
     }
 
@@ -199,9 +216,13 @@ fn within(LineKernel { input, output, four_step, .. }: &LineKernel) -> bool {
 /// Returns the work, the sides and the callbacks of all forms for lines of `n` points.
 fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
     let blocked = |side: Side| Side { order: Order::Blocked, ..side };
+    let listed = |side: Side| Side { order: Order::Listed, ..side };
     let spanned = |side: Side, span: Span| Side { span, ..side };
     let (head, kept) = (Span::Head(n.div_ceil(2)), Span::Modes(n.div_ceil(2)));
-    let mut forms = vec![(Work::Copy, [PLAIN, blocked(PLAIN)], PassCallbacks::default())];
+    let mut forms = vec![
+        (Work::Copy, [PLAIN, blocked(PLAIN)], PassCallbacks::default()),
+        (Work::Forward, [listed(PLAIN); 2], PassCallbacks::default()),
+    ];
     let real = [Side { format: LineFormat::Real, ..PLAIN }, Side { format: LineFormat::Half, ..PLAIN }];
     for [cells, modes] in [[PLAIN; 2], real].into_iter().take(axis) {
         let value = if cells.format == LineFormat::Real { "Real" } else { "Complex" };

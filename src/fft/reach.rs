@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::line::{LineKernel, LineParams, Order, Side, Work};
+use super::line::{LineKernel, LineParams, Side, Work};
 use super::plan::{Stage, StagePart};
 use crate::gpu::{Callback, RawArray};
 
@@ -43,7 +43,7 @@ fn reached(kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] 
     let along = |side: &Side, first: [u32; 4], stride: u32, results: u64| {
         let ([offset, s0, s1, s2], points) = (first.map(u64::from), side.stored(kernel.n));
         let steps = [(c0, s0), (c1, s1), (fields, s2), (points, u64::from(stride)), (results, result)];
-        if side.order == Order::Blocked || steps.iter().any(|(count, _)| *count == 0) {
+        if side.order.is_blocked() || steps.iter().any(|(count, _)| *count == 0) {
             return None;
         }
         let last = offset + steps.iter().map(|(count, step)| (count - 1) * step).sum::<u64>();

@@ -48,7 +48,7 @@ impl ReadyRoute {
                 if position.last {
                     (own.store, own.store_mode) = (callbacks.store.clone(), callbacks.store_mode.clone());
                 }
-                ready.push(ReadyPass::new(pass, position, own, tables)?);
+                ready.push(ReadyPass::new((stage, pass), position, own, tables)?);
                 number += 1;
             }
             passes.push(ready);

@@ -120,7 +120,7 @@ impl<'a> Tuner<'a> {
         }
         let mut search =
             Search { tuner: self, spec, recorder: Recorder::new(self.gpu)?, tried: Vec::new(), best: None, short: 0 };
-        let usual = TransformChoice::usual(self.gpu, spec, self.comm.size());
+        let usual = TransformChoice::usual(self.gpu, spec, self.comm.shares());
         for grid in self.grids(spec, &usual.tuning)? {
             search.attempt::<T>(TransformChoice { grid: grid.parts(), ..usual })?;
         }
@@ -161,10 +161,9 @@ impl<'a> Tuner<'a> {
         if let Some(grid) = self.grid {
             return Ok(vec![grid]);
         }
-        let ranks = self.comm.size();
         let mut grids = Vec::new();
-        for grid in Grid::all(ranks) {
-            let forecast = Forecast::new(spec, grid, 0, tuning, &Speeds::default(), 2 << 20)?;
+        for grid in Grid::all(self.comm.shares()) {
+            let forecast = Forecast::new(spec, grid, grid.largest(spec.cells), tuning, &Speeds::default(), 2 << 20)?;
             grids.push((forecast.forward.seconds + forecast.inverse.seconds, grid));
         }
         grids.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -175,9 +174,11 @@ impl<'a> Tuner<'a> {
     fn key(&self, spec: &Spec) -> String {
         let info = self.gpu.info();
         let grid = self.grid.map_or("any grid".to_string(), |grid| grid.to_string());
+        let shares = self.comm.shares();
+        let shares = if shares.are_equal() { String::new() } else { format!(" with shares {shares}") };
         let Spec { values, precision, cells, points, modes, axes, fields, distribution, .. } = spec;
         format!(
-            "{} {} {} | {} ranks, {grid} | {values:?} {precision:?} {cells:?} {points:?} {modes:?} {axes:?} x{fields} {distribution:?}",
+            "{} {} {} | {} ranks{shares}, {grid} | {values:?} {precision:?} {cells:?} {points:?} {modes:?} {axes:?} x{fields} {distribution:?}",
             info.name,
             info.driver,
             info.driver_info,

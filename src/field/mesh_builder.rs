@@ -88,9 +88,10 @@ impl<const D: usize> MeshBuilder<'_, D> {
                 ("periodic", periodic),
                 ("ghosts", ghosts),
                 ("grid", grid),
+                ("shares", &rank.comm.shares()),
             ],
         )?;
-        let mesh = Mesh::new(&options, rank.size(), rank.index())?;
+        let mesh = Mesh::new(&options, rank.comm.shares(), rank.index())?;
         rank.parts(mesh.grid())?;
         Ok(mesh)
     }

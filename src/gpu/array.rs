@@ -65,6 +65,7 @@ device_elements! {
     [f32; 2] => Complex32,
     [f64; 2] => Complex64,
     [f32; 4] => Vec4,
+    [u32; 2] => Words2,
 }
 
 /// The owner of the buffers of an array, which decides what happens when the last handle is

@@ -14,6 +14,25 @@ pub enum LayoutError {
         /// The ranks there are.
         ranks: usize,
     },
+    /// A list of shares without a rank.
+    #[error("shares of ranks: expected one number for each rank, got none")]
+    NoShares,
+    /// A share that no rank can have.
+    #[error(
+        "share of rank {rank}: expected a finite number greater than 0 and at most 10^6 times the smallest share, got {share}"
+    )]
+    Share {
+        /// The rank.
+        rank: usize,
+        /// Its share.
+        share: f64,
+    },
+    /// A text that is not a list of shares.
+    #[error("invalid shares `{text}`: expected one positive number for each rank, such as 4,4,1,1 or 4x2,1x2")]
+    ShareText {
+        /// The text.
+        text: String,
+    },
     /// A rank that a process grid does not have.
     #[error("rank {rank} is not in a process grid of {}x{}; give one of its ranks, from 0 on", parts[0], parts[1])]
     Rank {

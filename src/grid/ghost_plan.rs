@@ -15,7 +15,7 @@ use super::error::LayoutError;
 use super::field::FieldLayout;
 use super::ghost_widths::GhostWidths;
 use super::process_grid::Grid;
-use super::split::{owner, split};
+use super::shares::Shares;
 use crate::hash::{START, fnv1a};
 
 /// Maximum number of turns of ghost cells around an axis: each turn is planned separately.
@@ -105,20 +105,19 @@ struct Run {
     len: u64,
 }
 
-/// Returns the ghost cells of part `part` of `parts` of an axis of `n` cells.
-fn runs(n: u64, parts: usize, part: usize, [below, above]: [u64; 2], periodic: bool) -> Vec<Run> {
-    let own = split(n, parts as u64, part as u64);
-    let (mut runs, parts) = (Vec::new(), parts as u64);
+/// Returns the ghost cells of part `part` of an axis of `n` cells that is cut by `shares`.
+fn runs(n: u64, shares: Shares, part: usize, [below, above]: [u64; 2], periodic: bool) -> Vec<Run> {
+    let (own, mut runs) = (shares.split(n, part), Vec::new());
     let mut add = |cells: Range<i128>, first: u64| {
         let inside = if periodic { cells.clone() } else { cells.start.max(0)..cells.end.min(n.into()) };
         let mut at = inside.start;
         while at < inside.end {
             let cell = at.rem_euclid(n.into()) as u64;
-            let owner = owner(n, parts, cell);
-            let theirs = split(n, parts, owner);
+            let owner = shares.owner(n, cell);
+            let theirs = shares.split(n, owner);
             let len = (theirs.end - cell).min((inside.end - at) as u64);
             let to = first + (at - cells.start) as u64;
-            runs.push(Run { owner: owner as usize, from: cell - theirs.start, to, len });
+            runs.push(Run { owner, from: cell - theirs.start, to, len });
             at += i128::from(len);
         }
     };
@@ -181,7 +180,7 @@ impl GhostPlan {
             return Err(LayoutError::TooLarge { shape: all });
         }
         let sweep = |axis: usize| {
-            let parts = grid.along(axis);
+            let shares = grid.shares_along(axis);
             let (me, wide) = (widths.position(axis), widths.along(axis));
             let block = |first: u64, len: u64| {
                 let mut block = Block { offset: first * strides[axis], extent: all, strides };
@@ -190,21 +189,21 @@ impl GhostPlan {
                 block.offset += (axis + 1..3).map(|later| ghosts[later][0] * strides[later]).sum::<u64>();
                 block
             };
-            let mut incoming: Vec<Link> = runs(shape[axis], parts, me, wide[me], periodic[axis])
+            let mut incoming: Vec<Link> = runs(shape[axis], shares, me, wide[me], periodic[axis])
                 .into_iter()
                 .map(|run| Link { peer: run.owner, block: block(run.to, run.len) })
                 .collect();
             // Stable: links of one peer keep the order of the ghosts, on both sides.
             incoming.sort_by_key(|link| link.peer);
-            let owned = (0..parts)
+            let owned = (0..shares.ranks())
                 .flat_map(|peer| {
-                    runs(shape[axis], parts, peer, wide[peer], periodic[axis]).into_iter().map(move |run| (peer, run))
+                    runs(shape[axis], shares, peer, wide[peer], periodic[axis]).into_iter().map(move |run| (peer, run))
                 })
                 .filter(|(_, run)| run.owner == me)
                 .map(|(peer, run)| Link { peer, block: block(ghosts[axis][0] + run.from, run.len) })
                 .collect();
             let along = wide.as_flattened().iter().chain(&shape).copied();
-            let cut = [axis as u64, grid.along(0) as u64, grid.along(1) as u64];
+            let cut = [axis as u64, grid.along(0) as u64, grid.along(1) as u64, grid.shares().mark()];
             let alike: Vec<u64> = along.chain(cut).chain(periodic.map(u64::from)).collect();
             Sweep { axis, owned, ghosts: incoming, alike: fnv1a(START, bytemuck::cast_slice(&alike)) }
         };
@@ -220,8 +219,12 @@ mod tests {
 
     /// Runs an exchange of all ranks on the host, with the same ghost cells on each.
     fn exchange(shape: [u64; 3], parts: [usize; 2], ghosts: [[u64; 2]; 3], periodic: [bool; 3]) {
-        let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
-        exchange_of(shape, grid, periodic, &|rank| GhostPlan::new(shape, grid, rank, ghosts, periodic).unwrap());
+        let ranks = parts[0] * parts[1];
+        let unequal: Vec<f64> = (0..ranks).map(|rank| (1 + 5 * rank % 7) as f64).collect();
+        for shares in [Shares::from(ranks), Shares::new(&unequal).unwrap()] {
+            let grid = Grid::new(parts, shares).unwrap();
+            exchange_of(shape, grid, periodic, &|rank| GhostPlan::new(shape, grid, rank, ghosts, periodic).unwrap());
+        }
     }
 
     /// Runs an exchange of all ranks on the host with arrays of global indices.

@@ -9,7 +9,7 @@ use super::field::FieldLayout;
 use super::ghost_plan::GhostPlan;
 use super::ghost_widths::GhostWidths;
 use super::process_grid::Grid;
-use super::split::split;
+use super::shares::Shares;
 
 /// The description of a [`Mesh`]: shape, size, boundaries, ghost cells and process grid.
 ///
@@ -118,7 +118,7 @@ impl fmt::Display for Mesh {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let MeshData { options, grid, .. } = &*self.0;
         let shape: Vec<String> = options.shape[3 - options.axes..].iter().map(u64::to_string).collect();
-        write!(f, "{} over {grid} ranks", shape.join("x"))?;
+        write!(f, "{} over {grid:?} ranks", shape.join("x"))?;
         match options.ghosts.as_flattened().iter().max() {
             Some(&ghosts) if ghosts > 0 => write!(f, " with {ghosts} ghost cells"),
             _ => Ok(()),
@@ -127,7 +127,7 @@ impl fmt::Display for Mesh {
 }
 
 impl Mesh {
-    /// Creates the mesh as `rank` of `ranks` holds it.
+    /// Creates the mesh as `rank` holds it, of a number of ranks or of ranks with [`Shares`].
     ///
     /// # Errors
     /// - [`LayoutError::Empty`] if an axis has no cells.
@@ -136,7 +136,7 @@ impl Mesh {
     /// - [`LayoutError::Rank`] if `rank` is not one of `ranks`.
     /// - [`LayoutError::Ghosts`] if ghost cells would go around an axis more often than possible.
     /// - [`LayoutError::TooLarge`] if the number of cells overflows.
-    pub fn new(options: &MeshOptions, ranks: usize, rank: usize) -> Result<Self, LayoutError> {
+    pub fn new(options: &MeshOptions, ranks: impl Into<Shares>, rank: usize) -> Result<Self, LayoutError> {
         let MeshOptions { shape, size, periodic, ghosts, .. } = *options;
         if shape.contains(&0) {
             return Err(LayoutError::Empty { shape });
@@ -269,9 +269,9 @@ impl Mesh {
     /// of a real field.
     #[must_use]
     pub fn modes(&self, half: bool) -> Box3 {
-        let ([n0, n1, n2], [p0, p1], [i, j]) = (self.shape(), self.grid().parts(), self.grid().at(self.rank()));
+        let ([n0, n1, n2], grid, [i, j]) = (self.shape(), self.grid(), self.grid().at(self.rank()));
         let last = if half { n2 / 2 + 1 } else { n2 };
-        [0..n0, split(n1, p0 as u64, i as u64), split(last, p1 as u64, j as u64)]
+        [0..n0, grid.shares_along(0).split(n1, i), grid.shares_along(1).split(last, j)]
     }
 
     /// Returns the number of cells that the rank owns.
@@ -345,12 +345,14 @@ mod tests {
 
     #[test]
     fn the_cells_of_all_ranks_are_the_mesh() {
-        for ranks in [1, 2, 3, 7, 12] {
+        let unequal = Shares::new(&[5.0, 1.0, 0.1, 3.0, 3.0, 2.0]).unwrap();
+        for shares in [1, 2, 3, 7, 12].map(Shares::from).into_iter().chain([unequal]) {
+            let ranks = shares.ranks();
             for shape in [[1, 1, 9], [1, 5, 4], [3, 4, 5], [1, 1, 1]] {
                 let mut seen = vec![0; (shape[0] * shape[1] * shape[2]) as usize];
                 for rank in 0..ranks {
                     let options = MeshOptions { ghosts: [[0; 2], [0; 2], [1, 1]], ..MeshOptions::new(shape) };
-                    let mesh = Mesh::new(&options, ranks, rank).unwrap();
+                    let mesh = Mesh::new(&options, shares, rank).unwrap();
                     let mut places: Vec<u64> = Vec::new();
                     for [i, j, k] in mesh.cells() {
                         seen[((i * shape[1] + j) * shape[2] + k) as usize] += 1;

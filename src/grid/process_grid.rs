@@ -2,12 +2,15 @@
 
 use super::boxes::Box3;
 use super::error::LayoutError;
-use super::split::split;
+use super::shares::Shares;
 
 /// Ranks in a grid of `p0 x p1` that cuts the first two axes of a mesh; the last axis is never cut.
 ///
 /// - Rank `r` has the position `[r / p1, r % p1]`.
 /// - `p1 == 1` are *slabs*, anything else *pencils*.
+/// - A line of ranks with the same planes has the sum of their [`Shares`], and so has a line with
+///   the same rows. Parts are in proportion to the shares only if ranks of equal shares form the
+///   lines: neighbors in rank order with the same planes, as in `4,4,1,1` over `2x2`.
 ///
 /// ```
 /// use meshloom::grid::Grid;
@@ -16,49 +19,103 @@ use super::split::split;
 /// assert_eq!(grid.neighbors(4, 1), [3, 4, 5]); // the ranks along axis 1 through rank 4
 /// # Ok::<(), meshloom::grid::LayoutError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grid {
     parts: [usize; 2],
+    shares: Shares,
+    /// Shares of the parts along the first two axes.
+    along: [Shares; 2],
 }
 
 impl Grid {
-    /// Creates the grid `parts[0] x parts[1]` for `ranks` ranks.
+    /// Creates the grid `parts[0] x parts[1]` for a number of ranks, or for ranks with [`Shares`].
     ///
     /// # Errors
-    /// [`LayoutError::Grid`] when the product is not `ranks`.
-    pub fn new(parts: [usize; 2], ranks: usize) -> Result<Self, LayoutError> {
+    /// [`LayoutError::Grid`] when the product is not the number of ranks.
+    pub fn new(parts: [usize; 2], ranks: impl Into<Shares>) -> Result<Self, LayoutError> {
+        let shares = ranks.into();
         match parts[0].checked_mul(parts[1]) {
-            Some(product) if product == ranks && ranks > 0 => Ok(Grid { parts }),
-            _ => Err(LayoutError::Grid { parts, ranks }),
+            Some(product) if product == shares.ranks() && product > 0 => Ok(Self::of_parts(parts, shares)),
+            _ => Err(LayoutError::Grid { parts, ranks: shares.ranks() }),
         }
     }
 
-    /// Returns all grids for `ranks` ranks, from slabs on.
-    pub fn all(ranks: usize) -> impl Iterator<Item = Self> {
-        (1..=ranks)
-            .filter(move |parts| ranks.is_multiple_of(*parts))
-            .map(move |parts| Grid { parts: [ranks / parts, parts] })
+    /// Creates the grid of parts whose product is the number of ranks.
+    fn of_parts(parts: [usize; 2], shares: Shares) -> Self {
+        let [p0, p1] = parts;
+        let along = if shares.are_equal() {
+            parts.map(Shares::from)
+        } else {
+            [shares.sums((0..p0).map(|i| i * p1..(i + 1) * p1)), shares.sums((0..p1).map(|j| (j..p0 * p1).step_by(p1)))]
+        };
+        Grid { parts, shares, along }
+    }
+
+    /// Returns all grids for a number of ranks, or for ranks with [`Shares`], from slabs on.
+    pub fn all(ranks: impl Into<Shares>) -> impl Iterator<Item = Self> {
+        let shares = ranks.into();
+        (1..=shares.ranks())
+            .filter(move |parts| shares.ranks().is_multiple_of(*parts))
+            .map(move |parts| Self::of_parts([shares.ranks() / parts, parts], shares))
     }
 
     /// A grid for a mesh of `shape`: slabs, with which a transform needs one exchange, as long as
-    /// each rank gets at least two planes; else the pencils whose largest part is smallest. A mesh
-    /// with ghost cells may do better with pencils long before: a slab has as many of them on any
-    /// number of ranks.
+    /// each of equal parts has at least two planes; else the pencils whose largest part is
+    /// smallest. A mesh with ghost cells may do better with pencils long before: a slab has as many
+    /// of them on any number of ranks.
     #[must_use]
-    pub fn auto(shape: [u64; 3], ranks: usize) -> Self {
-        let ranks = ranks.max(1);
-        if 2 * ranks as u64 <= shape[0] || ranks == 1 {
-            return Grid { parts: [ranks, 1] };
+    pub fn auto(shape: [u64; 3], ranks: impl Into<Shares>) -> Self {
+        let shares = ranks.into();
+        let shares = if shares.ranks() == 0 { Shares::from(1) } else { shares };
+        let slabs = Self::of_parts([shares.ranks(), 1], shares);
+        if 2 * shares.ranks() as u64 <= shape[0] || shares.ranks() == 1 {
+            return slabs;
         }
         let largest = |grid: &Self| {
             // The transform cuts axes 0 and 1 by p0 and axes 1 and 2 by p1, in turn.
-            let [p0, p1] = grid.parts.map(|p| p as u64);
+            let most = |axis: usize, line: usize| grid.along[line].most(shape[axis]);
             let cells = |sides: [u64; 3]| sides.into_iter().map(u128::from).fold(1, u128::saturating_mul);
-            let real = cells([shape[0].div_ceil(p0), shape[1].div_ceil(p1), shape[2]]);
+            let real = cells([most(0, 0), most(1, 1), shape[2]]);
             // Of grids with equal largest parts, the one that cuts the field itself best.
-            (real.max(cells([shape[0], shape[1].div_ceil(p0), shape[2].div_ceil(p1)])), real)
+            (real.max(cells([shape[0], most(1, 0), most(2, 1)])), real)
         };
-        Self::all(ranks).min_by_key(largest).unwrap_or(Grid { parts: [ranks, 1] })
+        Self::all(shares).min_by_key(largest).unwrap_or(slabs)
+    }
+
+    /// Returns the shares of all ranks.
+    #[must_use]
+    pub fn shares(&self) -> Shares {
+        self.shares
+    }
+
+    /// Returns the shares of the parts along `axis`; one part along the last.
+    ///
+    /// ```
+    /// use meshloom::grid::{Grid, Shares};
+    /// let grid = Grid::new([2, 2], Shares::new(&[4.0, 4.0, 1.0, 1.0])?)?;
+    /// assert_eq!(grid.shares_along(0), Shares::new(&[4.0, 1.0])?);
+    /// assert_eq!(grid.shares_along(1), Shares::from(2));
+    /// assert_eq!(grid.part([10, 10, 10], 3), [8..10, 5..10, 0..10]);
+    /// # Ok::<(), meshloom::grid::LayoutError>(())
+    /// ```
+    #[must_use]
+    pub fn shares_along(&self, axis: usize) -> Shares {
+        self.along.get(axis).copied().unwrap_or(Shares::from(1))
+    }
+
+    /// Returns the rank whose memory tells whether `rank` has enough for its part of a mesh of
+    /// `shape`: the largest one if shares are equal, so that ranks with equal devices decide alike,
+    /// else the rank itself.
+    #[must_use]
+    pub fn rank_to_check(&self, shape: [u64; 3], rank: usize) -> usize {
+        if self.shares.are_equal() { self.largest(shape) } else { rank }
+    }
+
+    /// Returns the rank with the most cells of a mesh of `shape`.
+    #[must_use]
+    pub fn largest(&self, shape: [u64; 3]) -> usize {
+        let [i, j] = [0, 1].map(|axis| self.along[axis].largest(shape[axis]));
+        i * self.parts[1] + j
     }
 
     /// Parts along the first two axes.
@@ -92,7 +149,7 @@ impl Grid {
         let at = self.at(rank);
         [0, 1, 2].map(|a| match a {
             2 => 0..shape[2],
-            _ => split(shape[a], self.parts[a] as u64, at[a] as u64),
+            _ => self.along[a].split(shape[a], at[a]),
         })
     }
 
@@ -112,5 +169,13 @@ impl Grid {
 impl std::fmt::Display for Grid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}x{}", self.parts[0], self.parts[1])
+    }
+}
+
+/// Writes the parts, and the shares unless they are equal.
+impl std::fmt::Debug for Grid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")?;
+        if self.shares.are_equal() { Ok(()) } else { write!(f, " with shares {}", self.shares) }
     }
 }

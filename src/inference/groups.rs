@@ -5,9 +5,8 @@ use std::ops::Range;
 use super::error::InferenceError;
 use super::vector_space::{Staged, VectorSpace};
 use crate::comm::Communicator;
-use crate::grid::split;
-use crate::map::sum_over_ranks;
 use crate::map::tree::{Fold, Node, tree_sum};
+use crate::map::{Deal, sum_over_ranks};
 
 /// The groups that share the samples of a fit, from the view of one rank.
 ///
@@ -30,7 +29,7 @@ impl SampleGroups {
     }
 
     /// Splits the ranks of `comm` into groups, and returns the communicator of this rank's group.
-    /// Collective.
+    /// Its shares are [`Shares::of_groups`](crate::grid::Shares::of_groups). Collective.
     ///
     /// # Errors
     /// - [`InferenceError::Groups`] if the groups would have different numbers of ranks.
@@ -45,7 +44,11 @@ impl SampleGroups {
         let own = comm.split(Some((rank / each) as u32), rank as u64)?;
         let across = comm.split(Some((rank % each) as u32), rank as u64)?;
         match (own, across) {
-            (Some(own), Some(across)) => Ok((SampleGroups { all: comm.clone(), across }, own)),
+            // Vectors of groups are sent between ranks of the same place, which hold equal parts.
+            (Some(own), Some(across)) => {
+                let own = own.with_shares(comm.shares().of_groups(groups))?;
+                Ok((SampleGroups { all: comm.clone(), across }, own))
+            }
             _ => Err(InferenceError::Groups { groups, ranks, why: "a rank has no part in the split".into() }),
         }
     }
@@ -80,8 +83,14 @@ impl SampleGroups {
     }
 
     fn block_of(&self, group: usize, samples: usize) -> Range<usize> {
-        let range = split(samples as u64, self.count() as u64, group as u64);
+        let range = self.deal(samples).block(group);
         range.start as usize..range.end as usize
+    }
+
+    /// Returns the distribution of samples over groups, which have equal numbers whatever the
+    /// shares of their ranks.
+    fn deal(&self, samples: usize) -> Deal {
+        Deal { items: samples as u64, shares: self.count().into() }
     }
 
     /// Returns the number of groups without a sample.
@@ -168,8 +177,8 @@ impl SampleGroups {
         let singles: Vec<&[f32]> = staged.iter().map(|staged| &staged.singles[..]).collect();
         let doubles: Vec<&[f64]> = staged.iter().map(|staged| &staged.doubles[..]).collect();
         let sum = Staged {
-            singles: sum_over_ranks(&self.across, samples as u64, lengths[0], &singles)?,
-            doubles: sum_over_ranks(&self.across, samples as u64, lengths[1], &doubles)?,
+            singles: sum_over_ranks(&self.across, self.deal(samples), lengths[0], &singles)?,
+            doubles: sum_over_ranks(&self.across, self.deal(samples), lengths[1], &doubles)?,
         };
         let mut out = space.like(like)?;
         space.unstage(&sum, &mut out)?;

@@ -120,7 +120,7 @@ impl HostMap {
             let why = format!("leaf `{leaf}` of the domain is distributed; expected vectors and parameters");
             return Err(invalid(why));
         }
-        let deal = Deal { items: mapping.items, ranks: rank.size() };
+        let deal = Deal { items: mapping.items, shares: rank.comm.shares() };
         let own = deal.block(rank.index());
         let mut leaves = Vec::new();
         for output in mapping.outputs() {
@@ -245,7 +245,7 @@ impl HostMap {
         let zeros = || vec![0.0; len];
         let nodes: Vec<Vec<f64>> = sums.into_values().into_iter().map(|sum| sum.unwrap_or_else(zeros)).collect();
         let nodes: Vec<&[f64]> = nodes.iter().map(Vec::as_slice).collect();
-        Ok(sum_over_ranks(&rank.comm, self.deal.items, len, &nodes)?)
+        Ok(sum_over_ranks(&rank.comm, self.deal, len, &nodes)?)
     }
 
     /// Returns the rows of a vector of the target for some items.

@@ -72,7 +72,7 @@ impl<'a> Input<'a> {
                     let (from, to) = ((block.start * width).max(held.start), (block.end * width).min(held.end));
                     to.saturating_sub(from)
                 };
-                let counts: Vec<u64> = (0..deal.ranks).map(to).collect();
+                let counts: Vec<u64> = (0..deal.shares.ranks()).map(to).collect();
                 let recorder = &mut rank.recorder;
                 let DeviceParts { array, .. } =
                     collectives.all_to_all_v(recorder, array, &counts, 1)?.finish(recorder)?;

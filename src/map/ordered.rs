@@ -80,7 +80,7 @@ impl OrderedReduction {
         collectives: &mut Collectives,
         deal: Deal,
     ) -> Result<Array<f32>, MapError> {
-        let (gpu, width, ranks) = (recorder.gpu().clone(), self.width, deal.ranks);
+        let (gpu, width, ranks) = (recorder.gpu().clone(), self.width, deal.shares.ranks());
         let row = gpu.array("map::row", width)?;
         if deal.items == 0 {
             recorder.upload(&row, 0, &vec![self.neutral; width as usize])?;

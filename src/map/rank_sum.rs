@@ -4,20 +4,20 @@ use std::ops::AddAssign;
 
 use bytemuck::Pod;
 
+use super::deal::Deal;
 use super::tree::{Fold, nodes};
 use crate::comm::{CommError, Communicator};
 use crate::grid::split;
 use crate::host_memory;
 
-/// Returns the sum of arrays of `len` numbers over `items` items, of which each rank has a block
-/// ([`split`]), from the sums `own` of the [`nodes`] of this rank's block. Collective; the result
-/// is the same on all ranks.
+/// Returns the sum of arrays of `len` numbers over the items of `deal`, from the sums `own` of the
+/// [`nodes`] of this rank's block. Collective; the result is the same on all ranks.
 ///
 /// Each of `p` ranks sends its sums in `p` parts, adds what it receives of its part, and sends that
 /// to all.
 pub(crate) fn sum_over_ranks<T: Pod + AddAssign>(
     comm: &Communicator,
-    items: u64,
+    deal: Deal,
     len: usize,
     own: &[&[T]],
 ) -> Result<Vec<T>, CommError> {
@@ -39,7 +39,7 @@ pub(crate) fn sum_over_ranks<T: Pod + AddAssign>(
         Ok::<_, CommError>(())
     };
     let mut sums = Fold::default();
-    let all = (0..ranks).flat_map(|rank| nodes(split(items, ranks as u64, rank as u64)));
+    let all = (0..ranks).flat_map(|rank| nodes(deal.block(rank)));
     for (at, node) in all.enumerate() {
         sums.push(node, received[at * width..(at + 1) * width].to_vec(), add)?;
     }

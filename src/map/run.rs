@@ -169,7 +169,7 @@ impl<'a> Run<'a> {
             );
             return Err(MapError::Invalid(why));
         }
-        let deal = Deal { items: mapping.items, ranks: rank.comm.size() };
+        let deal = Deal { items: mapping.items, shares: rank.comm.shares() };
         let own = deal.block(rank.index());
         let mut collectives = Collectives::new(rank.exchange.clone());
         let input = |items: &Items<'a>| Input::deal(rank, &mut collectives, deal, *items);

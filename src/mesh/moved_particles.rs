@@ -10,7 +10,7 @@ use crate::comm::Op;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, Kernel, KernelSource, Recorder};
-use crate::grid::{Mesh, extent, owner};
+use crate::grid::{Mesh, extent};
 use crate::host_memory;
 use crate::points::sort::{Route, route_to};
 use crate::rank::Rank;
@@ -119,9 +119,11 @@ impl MovedParticles {
         check_mesh("MovedParticles::send", mesh)?;
         let Movements { vectors, lattice, weights } = movements;
         let (gpu, comm, own) = (rank.gpu.clone(), rank.comm.clone(), vectors.len() / 3);
-        let (shape, parts) = (mesh.shape(), mesh.grid().parts());
-        let owner_of =
-            |axis: usize| (0..shape[axis]).map(move |cell| owner(shape[axis], parts[axis] as u64, cell) as u32);
+        let (shape, grid) = (mesh.shape(), mesh.grid());
+        let owner_of = |axis: usize| {
+            let shares = grid.shares_along(axis);
+            (0..shape[axis]).map(move |cell| shares.owner(shape[axis], cell) as u32)
+        };
         let mut rank_of = host_memory::reserve("owners of cells", (shape[0] + shape[1]) as usize)?;
         rank_of.extend(owner_of(0).chain(owner_of(1)));
         let table = gpu.array("mesh::rank_of", rank_of.len() as u64)?;

@@ -11,7 +11,7 @@ use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
-use crate::grid::{LayoutError, Mesh, owner};
+use crate::grid::{LayoutError, Mesh};
 use crate::host_memory;
 use crate::points::Cloud;
 use crate::points::sort::{Route, route_to};
@@ -194,8 +194,8 @@ impl PointsInCells {
         let sums = weights.map(|weights| WeightSums::new(comm, weights, positions.len(), before[0])).transpose()?;
 
         let owners = [0, 1].map(|a| {
-            let owner = |cell| owner(shape[a], parts[a] as u64, cell) as usize;
-            (0..shape[a]).map(owner).collect::<Vec<_>>()
+            let shares = mesh.grid().shares_along(a);
+            (0..shape[a]).map(|cell| shares.owner(shape[a], cell)).collect::<Vec<_>>()
         });
         let rank_of = |point: &Placed| owners[0][point.cell[0] as usize] * parts[1] + owners[1][point.cell[1] as usize];
         let place = |x: &[f64; 3]| {
@@ -290,8 +290,8 @@ impl PointsInCells {
         let (mut positions, mut sent, mut way) = (cloud.positions().clone(), 0, None);
         if comm.size() > 1 {
             let owner_of = |axis: usize| {
-                let (cells, parts) = (shape[axis], parts[axis] as u64);
-                (0..cells).map(move |cell| owner(cells, parts, cell) as u32)
+                let (cells, shares) = (shape[axis], mesh.grid().shares_along(axis));
+                (0..cells).map(move |cell| shares.owner(cells, cell) as u32)
             };
             let mut rank_of = host_memory::reserve("owners of cells", (shape[0] + shape[1]) as usize)?;
             rank_of.extend(owner_of(0).chain(owner_of(1)));

@@ -8,7 +8,7 @@ use crate::cosmology::{
     Cosmology, CosmologyError, Growth, LinearPower, LptOrder, PowerTable, Scheme, StepOp, TransferKind, schedule,
 };
 use crate::fft::{GradientSymbol, LaplacianSymbol};
-use crate::grid::{Box3, Grid, LayoutError, Mesh, MeshOptions};
+use crate::grid::{Box3, Grid, LayoutError, Mesh, MeshOptions, Shares};
 use crate::mesh::Window;
 
 use super::{NoiseBy, SimulationError};
@@ -150,7 +150,7 @@ impl Config {
 
     fn mesh_of(&self, shape: [u64; 3], grid: Grid, rank: usize) -> Result<Mesh, LayoutError> {
         let options = MeshOptions { size: self.size(), grid: Some(grid.parts()), ..MeshOptions::new(shape) };
-        Mesh::new(&options, grid.ranks(), rank)
+        Mesh::new(&options, grid.shares(), rank)
     }
 
     /// Checks the parameters as far as neither device nor ranks are needed.
@@ -206,15 +206,16 @@ impl Config {
         Ok(self.schedule()?.into_iter().find_map(step))
     }
 
-    /// Returns the process grid of a run on `ranks` ranks: the given one, or the one with the
-    /// shortest [`forecast`](Self::forecast) at the usual [`Speeds`](crate::fft::Speeds):
-    /// transforms favor slabs, and ghost cells favor pencils where slabs are thin. It depends only
-    /// on the configuration and the number of ranks; thousands of ranks take a fraction of a
-    /// second.
+    /// Returns the process grid of a run on a number of ranks, or on ranks with [`Shares`]: the
+    /// given one, or the one with the shortest [`forecast`](Self::forecast) at the usual
+    /// [`Speeds`](crate::fft::Speeds): transforms favor slabs, and ghost cells favor pencils where
+    /// slabs are thin. It depends only on the configuration and the shares; thousands of ranks take
+    /// a fraction of a second.
     ///
     /// # Errors
-    /// [`LayoutError::Grid`] if [`Config::grid`](Self) does not have `ranks` ranks.
-    pub fn grid(&self, ranks: usize) -> Result<Grid, LayoutError> {
+    /// [`LayoutError::Grid`] if [`Config::grid`](Self) has another number of ranks.
+    pub fn grid(&self, ranks: impl Into<Shares>) -> Result<Grid, LayoutError> {
+        let ranks = ranks.into();
         match self.grid {
             Some(parts) => Grid::new(parts, ranks),
             None => Ok(self.fastest_grid(ranks)),
@@ -222,11 +223,15 @@ impl Config {
     }
 
     /// First global index `(i n + j) n` of each row of sites (all those along the last axis) that
-    /// `rank` of `ranks` has, in C order.
+    /// `rank` of a number of ranks, or of ranks with [`Shares`], has, in C order.
     ///
     /// # Errors
     /// Same as [`grid`](Self::grid).
-    pub fn rows(&self, ranks: usize, rank: usize) -> Result<impl Iterator<Item = u64> + use<>, LayoutError> {
+    pub fn rows<R: Into<Shares>>(
+        &self,
+        ranks: R,
+        rank: usize,
+    ) -> Result<impl Iterator<Item = u64> + use<R>, LayoutError> {
         Ok(rows(&self.grid(ranks)?.part(self.sites(), rank), self.particles))
     }
 

@@ -90,11 +90,11 @@ pub(super) struct Footprint {
 }
 
 impl Footprint {
-    /// Creates the forecast of `config` over `grid`, with `ghosts` ghost cells on each side of each
-    /// axis that is cut.
-    pub fn new(config: &Config, grid: Grid, ghosts: u64, planned: &PlannedFor) -> Result<Self, FftError> {
-        let PlannedFor { tuning, limits } = *planned;
-        let plan = |side: u64| Plan::new(&Spec::of::<f32>([side; 3]), grid, 0, limits, tuning.pieces);
+    /// Creates the forecast of `config` for `rank` of `grid`, with ghost cells as far as is typical
+    /// on each side of each axis that is cut.
+    pub fn new(config: &Config, grid: Grid, rank: usize, planned: &PlannedFor) -> Result<Self, FftError> {
+        let (PlannedFor { tuning, limits }, ghosts) = (*planned, config.typical_ghosts());
+        let plan = |side: u64| Plan::new(&Spec::of::<f32>([side; 3]), grid, rank, limits, tuning.pieces);
         let (lattice, mesh) = (plan(config.particles)?, plan(config.mesh)?);
         let filter = |results: u32| mesh.filter_working(results, limits, tuning.pieces, &complex);
         let part = extent(&mesh.field);
@@ -163,10 +163,10 @@ impl Footprint {
 }
 
 impl Config {
-    /// Returns the bytes of device memory that the largest rank of `grid` needs, by purpose, with
-    /// ghost cells as far as is typical.
-    pub(super) fn memory(&self, grid: Grid, planned: &PlannedFor) -> Result<MemoryEstimate, FftError> {
-        let footprint = Footprint::new(self, grid, self.typical_ghosts(), planned)?;
+    /// Returns the bytes of device memory that `rank` of `grid` needs, by purpose, with ghost cells
+    /// as far as is typical.
+    pub(super) fn memory(&self, grid: Grid, rank: usize, planned: &PlannedFor) -> Result<MemoryEstimate, FftError> {
+        let footprint = Footprint::new(self, grid, rank, planned)?;
         Ok(MemoryEstimate { particles: footprint.phase_space(), start: footprint.start(), mesh: footprint.force() })
     }
 }

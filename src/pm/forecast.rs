@@ -2,7 +2,7 @@
 
 use crate::cosmology::{LptOrder, StepOp};
 use crate::fft::{Forecast, Route, Spec, Speeds};
-use crate::grid::{Cost, Grid, extent, volume};
+use crate::grid::{Cost, Grid, Shares, extent, volume};
 
 use super::footprint::PlannedFor;
 use super::traffic::Traffic;
@@ -47,24 +47,36 @@ impl RunForecast {
 const CHUNK: u64 = 2 << 20;
 
 impl Config {
-    /// Forecasts this run on `ranks` ranks.
+    /// Forecasts this run on a number of ranks, or on ranks with [`Shares`], for the rank with the
+    /// most cells.
     ///
     /// # Errors
-    /// [`SimulationError`] for parameters out of range and for grids that do not have `ranks`
+    /// [`SimulationError`] for parameters out of range and for grids that do not have as many
     /// ranks.
-    pub fn forecast(&self, ranks: usize) -> Result<RunForecast, SimulationError> {
+    pub fn forecast(&self, ranks: impl Into<Shares>) -> Result<RunForecast, SimulationError> {
+        let shares = ranks.into();
         self.validate()?;
-        self.forecast_over(self.grid(ranks)?, &self.schedule()?)
+        self.forecast_rank(shares, self.grid(shares)?.largest(self.cells()))
     }
 
-    /// Returns what the run will take over `grid`, of parameters that are in their ranges and this
-    /// schedule.
-    fn forecast_over(&self, grid: Grid, ops: &[StepOp]) -> Result<RunForecast, SimulationError> {
+    /// Forecasts this run for `rank` of ranks with `shares`.
+    ///
+    /// # Errors
+    /// Same as [`forecast`](Self::forecast), and [`LayoutError::Rank`](crate::grid::LayoutError) for
+    /// a rank beyond the last one.
+    pub fn forecast_rank(&self, shares: Shares, rank: usize) -> Result<RunForecast, SimulationError> {
+        self.validate()?;
+        self.forecast_over(self.grid(shares)?, rank, &self.schedule()?)
+    }
+
+    /// Returns what the run will take for a rank of `grid`, of parameters that are in their ranges
+    /// and this schedule.
+    fn forecast_over(&self, grid: Grid, rank: usize, ops: &[StepOp]) -> Result<RunForecast, SimulationError> {
         let ghosts = self.typical_ghosts();
         let planned = PlannedFor::any_gpu();
-        let (memory, tuning) = (self.memory(grid, &planned)?, planned.tuning);
+        let (memory, tuning) = (self.memory(grid, rank, &planned)?, planned.tuning);
         let usual = Speeds::default();
-        let transform = |side: u64| Forecast::new(&Spec::of::<f32>([side; 3]), grid, 0, &tuning, &usual, CHUNK);
+        let transform = |side: u64| Forecast::new(&Spec::of::<f32>([side; 3]), grid, rank, &tuning, &usual, CHUNK);
         let (lattice, mesh) = (transform(self.particles)?, transform(self.mesh)?);
         let (forward, inverse) = match self.lpt {
             LptOrder::First => (1, 3),
@@ -81,13 +93,13 @@ impl Config {
             .filter(3, planned.limits, tuning.pieces)?
             .as_ref()
             .map_or(transforms.device_bytes, Route::traffic);
-        let [particles, cells] = [self.sites(), self.cells()].map(|shape| volume(&grid.part(shape, 0)));
+        let [particles, cells] = [self.sites(), self.cells()].map(|shape| volume(&grid.part(shape, rank)));
         let forces = ops.iter().filter(|op| matches!(op, StepOp::Force)).count() as u64;
         let stepping = Cost {
             device_bytes: Traffic { particles, cells, filter }.schedule(ops),
             memory_bytes: memory.mesh,
             dispatches: 0,
-            ..(transforms + self.ghost_cost(grid, ghosts)).times(forces)
+            ..(transforms + self.ghost_cost(grid, rank, ghosts)).times(forces)
         };
         Ok(RunForecast {
             grid,
@@ -101,11 +113,11 @@ impl Config {
     /// Returns the process grid with the shortest [forecast](Self::forecast) on a machine with the
     /// usual [`Speeds`], so that all ranks choose the same grid. For parameters out of range it may
     /// be any grid.
-    pub(super) fn fastest_grid(&self, ranks: usize) -> Grid {
+    pub(super) fn fastest_grid(&self, ranks: Shares) -> Grid {
         let usual = Grid::auto(self.cells(), ranks);
         let (Ok(()), Ok(ops)) = (self.validate(), self.schedule()) else { return usual };
         let seconds = |grid: Grid| {
-            let forecast = self.forecast_over(grid, &ops).ok()?;
+            let forecast = self.forecast_over(grid, grid.largest(self.cells()), &ops).ok()?;
             Some((forecast.seconds(&Speeds::default()), grid))
         };
         // Of equal ones the first, which has more of a slab.
@@ -113,11 +125,11 @@ impl Config {
         fastest.map_or(usual, |(_, grid)| grid)
     }
 
-    /// Returns what the largest rank sends and receives for one force: 8 bytes of density and 12 of
-    /// forces for each ghost cell.
-    fn ghost_cost(&self, grid: Grid, ghosts: u64) -> Cost {
+    /// Returns what a rank sends and receives for one force: 8 bytes of density and 12 of forces
+    /// for each ghost cell.
+    fn ghost_cost(&self, grid: Grid, rank: usize, ghosts: u64) -> Cost {
         let mut cost = Cost::default();
-        let part = extent(&grid.part(self.cells(), 0));
+        let part = extent(&grid.part(self.cells(), rank));
         for axis in [0, 1].into_iter().filter(|&axis| grid.parts()[axis] > 1) {
             // The second axis takes the ghost cells of the first along.
             let across = if axis == 1 && grid.parts()[0] > 1 { part[0] + 2 * ghosts } else { part[1 - axis] };

@@ -1,26 +1,27 @@
-//! All ranks' particles in Lagrangian order: lines of sites dealt evenly to ranks, whatever the
-//! process grid of the run. Points of a [`Cloud`] are numbered in this order, so that groups of
-//! them do not depend on the grid.
+//! All ranks' particles in Lagrangian order: lines of sites dealt to ranks by their shares,
+//! whatever the process grid of the run. Points of a [`Cloud`] are numbered in this order, so that
+//! groups of them do not depend on the grid.
 
 use crate::comm::Subject;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, MemoryKind};
-use crate::grid::{Grid, Transfer, Transfers, owner, split};
+use crate::grid::{Grid, Transfer, Transfers};
 use crate::points::{Domain, Particles};
 use crate::rank::Rank;
 
 use super::rows::{Piece, Rows};
 use super::{Quantity, Simulation, SimulationError};
 
-/// Returns `true` if each rank of `grid` has its share already: all in whole planes, of which each
-/// rank has as many.
+/// Returns `true` if each rank of `grid` has its share already: slabs whose planes have the lines
+/// of the share.
 fn is_in_order(n: u64, grid: Grid) -> bool {
-    let [along, across] = grid.parts();
-    across == 1 && n.is_multiple_of(along as u64)
+    let shares = grid.shares();
+    let is_cut_alike = |rank: usize| n * shares.split(n, rank).start == shares.split(n * n, rank).start;
+    grid.along(1) == 1 && (0..grid.ranks()).all(is_cut_alike)
 }
 
-/// Plan that moves lines of sites from the ranks of a process grid to the ranks of an equal split
-/// of all lines. Pure.
+/// Plan that moves lines of sites from the ranks of a process grid to the ranks of a split of all
+/// lines by their shares. Pure.
 #[derive(Debug, PartialEq)]
 struct LinePlan {
     /// In lines.
@@ -35,8 +36,8 @@ struct LinePlan {
 impl LinePlan {
     /// Creates the plan of `rank`, for a lattice of `n` sites along each axis.
     fn new(n: u64, grid: Grid, rank: usize) -> Self {
-        let (ranks, [along, across]) = (grid.ranks() as u64, grid.parts().map(|parts| parts as u64));
-        let to = (0..ranks).map(|to| split(n * n, ranks, to));
+        let (shares, along, across) = (grid.shares(), grid.shares_along(0), grid.shares_along(1));
+        let to = (0..grid.ranks()).map(|to| shares.split(n * n, to));
         let [planes, lines, _] = grid.part([n; 3], rank);
         // Lines ascend on each rank, and so do the ranks in whose share they are.
         let mut send = Vec::new();
@@ -51,9 +52,9 @@ impl LinePlan {
             send.push(Transfer { peer, start: sent, len });
             sent += len;
         }
-        let share = split(n * n, ranks, rank as u64);
-        let from = |line: u64| (owner(n, along, line / n) * across + owner(n, across, line % n)) as usize;
-        let mut counts = vec![0u64; ranks as usize];
+        let share = shares.split(n * n, rank);
+        let from = |line: u64| along.owner(n, line / n) * across.ranks() + across.owner(n, line % n);
+        let mut counts = vec![0u64; grid.ranks()];
         share.clone().for_each(|line| counts[from(line)] += 1);
         let mut next = 0;
         let receive = counts.iter().enumerate().map(|(peer, &len)| {
@@ -88,8 +89,8 @@ impl LinePlan {
 
 impl Simulation {
     /// Returns rows of three numbers of the particles of this rank's share, in Lagrangian order, on
-    /// the device: rank 0 has the first lines of sites, rank 1 the next, as [`split`] distributes
-    /// all of them. Collective. Waits for other ranks only if particles move.
+    /// the device: rank 0 has the first lines of sites, rank 1 the next, by its
+    /// [share](crate::grid::Shares) of all lines. Collective. Waits for other ranks only if particles move.
     ///
     /// Takes 12 bytes of device memory per particle meanwhile, 36 if particles move between ranks.
     ///
@@ -110,8 +111,12 @@ impl Simulation {
         }
         let (plan, [along, across]) = (LinePlan::new(n, self.grid(), rank.index()), self.grid().parts());
         let incoming = rank.gpu.array_in::<f32>("pm::incoming", 3 * n * plan.share, MemoryKind::Incoming)?;
-        let subject =
-            Subject::new(&format!("particles in order, {quantity:?}")).with(&[n, along as u64, across as u64]);
+        let subject = Subject::new(&format!("particles in order, {quantity:?}")).with(&[
+            n,
+            along as u64,
+            across as u64,
+            self.grid().shares().mark(),
+        ]);
         // As words, exactly, whatever the wire.
         let (out, into) = (rows.cast::<u32>()?, incoming.cast::<u32>()?);
         rank.exchange.run_for(subject, &mut rank.recorder, &plan.elements(3 * n), &out, &into)?;
@@ -157,14 +162,20 @@ impl Simulation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::Shares;
 
     /// Lines of every grid come into the order of one rank, each once.
     #[test]
     fn lines_come_into_lagrangian_order() {
         let n = 6;
-        for parts in [[1, 1], [2, 1], [3, 1], [4, 1], [1, 2], [2, 2], [1, 3], [3, 2], [7, 1], [2, 4]] {
+        let all = [[1, 1], [2, 1], [3, 1], [4, 1], [1, 2], [2, 2], [1, 3], [3, 2], [7, 1], [2, 4]];
+        let grids = all.into_iter().flat_map(|parts| {
             let ranks = parts[0] * parts[1];
-            let grid = Grid::new(parts, ranks).unwrap();
+            let unequal: Vec<f64> = (0..ranks).map(|rank| (1 + rank / 2 % 3) as f64).collect();
+            [Shares::from(ranks), Shares::new(&unequal).unwrap()].map(|shares| Grid::new(parts, shares).unwrap())
+        });
+        for grid in grids {
+            let (parts, ranks) = (grid.parts(), grid.ranks());
             let own = |rank: usize| -> Vec<u64> {
                 let [planes, lines, _] = grid.part([n; 3], rank);
                 planes.flat_map(|i| lines.clone().map(move |j| i * n + j)).collect()

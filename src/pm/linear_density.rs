@@ -57,7 +57,7 @@ impl LinearDensity {
         let mut made = || -> Result<_, SimulationError> {
             config.agree(&rank.comm, &NAME)?;
             config.validate()?;
-            let grid = config.grid(rank.size())?;
+            let grid = config.grid(rank.comm.shares())?;
             let power = config.linear_power(config.cosmology)?;
             let growth = power.growth().at(a)?.d1;
             let table = mode_amplitudes(&power, config.particles as usize, config.box_size)?;

@@ -15,7 +15,7 @@
 //! | `discreteness` | what a run owes to its lattice: false waves, growth from displacements that are small beside a cell |
 //! | `footprint` | what the arrays of a run take of a device |
 //! | [`Quantity`] | rows of three numbers of particles, as files and clouds have them |
-//! | `lagrangian` | particles in the order of their sites, dealt evenly to ranks |
+//! | `lagrangian` | particles in the order of their sites, dealt to ranks by their shares |
 //! | `traffic` | what a schedule moves through device memory |
 //! | [`LightCone`] | particles that cross the past light cone of an observer between steps |
 //! | [`RunForecast`] | memory, bytes and time of a run, before there is a device |
@@ -265,7 +265,7 @@ impl Simulation {
     /// Creates a run that begins after step `step`, without the values of its particles.
     fn plan(rank: &mut Rank, config: Config, step: usize) -> Result<Self, SimulationError> {
         config.validate()?;
-        let grid = config.grid(rank.comm.size())?;
+        let grid = config.grid(rank.comm.shares())?;
         // Chosen once, so that later queries of the configuration need no forecast.
         let config = Config { grid: Some(grid.parts()), ..config };
         let power = config.linear_power(config.cosmology)?;
@@ -274,7 +274,8 @@ impl Simulation {
         let ops = resume_from(&ops, step)?;
         let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
-        let memory = config.memory(grid, &PlannedFor::device(&rank.gpu))?;
+        let memory =
+            config.memory(grid, grid.rank_to_check(config.cells(), rank.index()), &PlannedFor::device(&rank.gpu))?;
         let staging = rank.exchange.staging_bytes(&rank.gpu);
         let (needed, sharing) = (memory.total() + staging, rank.sharing);
         if let Some(available) = rank.memory_share()

@@ -130,8 +130,9 @@ impl SimulationOperator {
         let grid = sweeps.run.grid();
         let config = Config { grid: Some(grid.parts()), ..config };
         let planned = PlannedFor::device(&rank.gpu);
+        let part = (grid, grid.rank_to_check(config.cells(), rank.index()));
         let memory = sweeps.memory(&rank.gpu, checkpoint_every);
-        let memory = memory.and_then(|memory| memory.of_operator(&config, grid, &planned)).map_err(failed)?;
+        let memory = memory.and_then(|memory| memory.of_operator(&config, part, &planned)).map_err(failed)?;
         memory.check(rank).map_err(failed)?;
         let sites = config.site_mesh(grid, rank.index()).map_err(|error| failed(error.into()))?;
         let cells = config.cell_mesh(grid, rank.index()).map_err(|error| failed(error.into()))?;

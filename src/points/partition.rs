@@ -10,7 +10,7 @@ use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Record
 use crate::host_memory;
 use crate::points::ghosts::{Ghosts, Reach, Region};
 use crate::points::rows::{chained, iota};
-use crate::points::sort::{CurveOrder, Route, Shares, SortError, Summary, probe, route_to};
+use crate::points::sort::{CurveOrder, Route, SortError, SortPlan, Summary, probe, route_to};
 use crate::points::tree::{Builder, Tree};
 use crate::points::u64_array::U64Array;
 use crate::points::{Bounds, Cloud, Curve, CurveKeys, Extent, Frame};
@@ -191,10 +191,10 @@ impl Decomposition {
             let sorted = None;
             return Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters, sorted });
         }
-        let shares = Shares::find(rank, cloud, Curve::Hilbert, &all, &frame)?;
+        let shares = SortPlan::find(rank, cloud, Curve::Hilbert, &all, &frame)?;
         // Rows that arrive in the order of the input, rank by rank, have ascending indices.
         let order = shares.by_recipient(&mut rank.recorder)?;
-        let Shares { total, row_offsets, sends, receives, splitters, .. } = shares;
+        let SortPlan { total, row_offsets, sends, receives, splitters, .. } = shares;
         let route = Route::new(&comm, order, sends, receives, None)?;
         let positions = route.forward(rank, cloud.positions(), frame.dims as u64)?;
         let mut here = Cloud::new(&mut rank.recorder, cloud.domain(), positions)?;

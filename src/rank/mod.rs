@@ -2,15 +2,13 @@
 
 mod plan_cache;
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::comm::{Communicator, Op};
 use crate::exchange::{self, Exchange, ExchangeError, GridComms};
 use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
-use crate::grid::{Cost, Grid};
+use crate::grid::{Cost, Grid, Shares};
 use crate::hash::fnv1a;
 use crate::timeline;
 use plan_cache::PlanCache;
@@ -46,8 +44,8 @@ pub struct Rank {
     pub exchange: Exchange,
     /// Number of ranks that use this rank's adapter; each may use an equal part of its memory.
     pub sharing: usize,
-    /// Communicators of process grids, by the number of ranks along the two axes.
-    grids: BTreeMap<[usize; 2], GridComms>,
+    /// Communicators of process grids, in the order of their creation.
+    grids: Vec<GridComms>,
     plans: PlanCache,
 }
 
@@ -95,7 +93,7 @@ impl Rank {
         let gpu = gpu.among(CommonLimits::from_numbers(common));
         exchange::establish(&comm, &gpu)?;
         let (recorder, exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
-        let (grids, plans) = (BTreeMap::new(), PlanCache::default());
+        let (grids, plans) = (Vec::new(), PlanCache::default());
         Ok(Rank { comm, gpu, recorder, exchange, sharing, grids, plans })
     }
 
@@ -111,6 +109,19 @@ impl Rank {
         self.comm.size()
     }
 
+    /// Sets the share of each rank in meshes and points created from now on, and drops all plans
+    /// kept for later calls. [Collective](Self). Results have the same bits for any shares.
+    ///
+    /// # Errors
+    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if ranks pass different shares.
+    /// - [`CommError::Shares`](crate::comm::CommError::Shares) if there is not one share for each rank.
+    pub fn set_shares(&mut self, shares: Shares) -> Result<(), ExchangeError> {
+        self.comm.agree("Rank::set_shares", &[("shares", &shares)])?;
+        self.comm = self.comm.with_shares(shares)?;
+        self.release();
+        Ok(())
+    }
+
     /// Borrows the parts of the rank that work on `grid` takes. [Collective](Self) when a grid is
     /// used for the first time: that splits the communicator.
     ///
@@ -119,28 +130,29 @@ impl Rank {
     ///   grids.
     /// - [`ExchangeError::Device`] if `grid` has another number of ranks, on all ranks.
     pub fn parts(&mut self, grid: Grid) -> Result<Parts<'_>, ExchangeError> {
-        let comms = match self.grids.entry(grid.parts()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => {
-                tracing::debug!(rank = self.comm.rank(), grid = ?grid.parts(), "process grid created");
-                new.insert(GridComms::new(&self.comm, grid)?)
+        let at = match self.grids.iter().position(|comms| comms.grid() == grid) {
+            Some(at) => at,
+            None => {
+                tracing::debug!(rank = self.comm.rank(), %grid, "process grid created");
+                self.grids.push(GridComms::new(&self.comm, grid)?);
+                self.grids.len() - 1
             }
         };
-        Ok(Parts { gpu: &self.gpu, recorder: &mut self.recorder, comms })
+        Ok(Parts { gpu: &self.gpu, recorder: &mut self.recorder, comms: &mut self.grids[at] })
     }
 
     /// Returns `true` if ranks have called different collectives, among all ranks or along a
     /// process grid.
     pub fn is_out_of_step(&mut self) -> bool {
         let along_grid = |comms: &mut GridComms| (0..3).any(|axis| comms.along(axis).comm().is_out_of_step());
-        self.comm.is_out_of_step() || self.grids.values_mut().any(along_grid)
+        self.comm.is_out_of_step() || self.grids.iter_mut().any(along_grid)
     }
 
     /// Returns the cost of all exchanges along process grids so far, for this rank.
     #[must_use]
     pub fn exchange_cost(&self) -> Cost {
         let mut cost = Cost::default();
-        self.grids.values().for_each(|comms| cost += comms.cost());
+        self.grids.iter().for_each(|comms| cost += comms.cost());
         cost
     }
 
@@ -172,6 +184,11 @@ impl Rank {
     pub fn release(&mut self) {
         self.plans.clear();
         self.gpu.trim();
+    }
+
+    /// Returns a number of the open device, which threads of a process share.
+    pub(crate) fn device_number(&self) -> u64 {
+        device_number(&self.gpu, crate::host::id())
     }
 
     /// Returns the device memory that this rank may use, in bytes: an equal part for each rank on
@@ -210,13 +227,17 @@ impl DeviceOfRank {
             place => place.to_string(),
         };
         let on_host = |bytes: &[u8]| fnv1a(host, bytes);
-        let process = on_host(&std::process::id().to_le_bytes());
         DeviceOfRank {
             adapter: on_host(adapter.as_bytes()),
             kernels: gpu.pipeline_file().map_or(0, |file| on_host(file.as_os_str().as_encoded_bytes())),
-            device: fnv1a(process, &gpu.number().to_le_bytes()),
+            device: device_number(gpu, host),
         }
     }
+}
+
+/// Returns a number of the open device, which threads of a process share.
+fn device_number(gpu: &Gpu, host: u64) -> u64 {
+    fnv1a(fnv1a(host, &std::process::id().to_le_bytes()), &gpu.number().to_le_bytes())
 }
 
 /// Returns the number of ranks on the adapter that most ranks use. It is equal on all ranks, so

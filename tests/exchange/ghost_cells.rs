@@ -7,7 +7,7 @@ use meshloom::comm::run_threads;
 use meshloom::exchange::ghost_cells::GhostCells;
 use meshloom::exchange::{ExchangeError, GridComms};
 use meshloom::gpu::{DeviceElement, DeviceError, Element, Gpu, Options, Recorder};
-use meshloom::grid::{FieldLayout, GhostPlan, Grid};
+use meshloom::grid::{FieldLayout, GhostPlan, Grid, Shares};
 
 /// Cells of a layout with the mesh cell that each stands for, unwrapped.
 fn cells(layout: &FieldLayout) -> Vec<[i64; 3]> {
@@ -39,16 +39,34 @@ fn value(rank: usize, n: usize) -> u64 {
 struct Case {
     shape: [u64; 3],
     parts: [usize; 2],
+    /// Shares of the ranks; equal if there are none.
+    shares: &'static [f64],
     halo: [[u64; 2]; 3],
     chunk: u64,
 }
 
-const CASES: [Case; 5] = [
-    Case { shape: [6, 5, 4], parts: [1, 1], halo: [[1, 2], [2, 1], [1, 1]], chunk: 1 << 20 },
-    Case { shape: [8, 5, 4], parts: [2, 1], halo: [[2, 1], [0, 0], [0, 0]], chunk: 4 },
-    Case { shape: [7, 6, 3], parts: [3, 1], halo: [[3, 4], [0, 0], [0, 0]], chunk: 12 },
-    Case { shape: [5, 7, 3], parts: [2, 2], halo: [[3, 3], [4, 2], [0, 1]], chunk: 100 },
-    Case { shape: [3, 4, 3], parts: [5, 1], halo: [[2, 1], [1, 0], [0, 0]], chunk: 8 },
+impl Case {
+    fn grid(&self) -> Grid {
+        let equal = Shares::from(self.parts[0] * self.parts[1]);
+        let shares = if self.shares.is_empty() { equal } else { Shares::new(self.shares).unwrap() };
+        Grid::new(self.parts, shares).unwrap()
+    }
+}
+
+const CASES: [Case; 6] = [
+    Case { shape: [6, 5, 4], parts: [1, 1], shares: &[], halo: [[1, 2], [2, 1], [1, 1]], chunk: 1 << 20 },
+    Case { shape: [8, 5, 4], parts: [2, 1], shares: &[], halo: [[2, 1], [0, 0], [0, 0]], chunk: 4 },
+    Case { shape: [7, 6, 3], parts: [3, 1], shares: &[1.0, 4.0, 2.0], halo: [[3, 4], [0, 0], [0, 0]], chunk: 12 },
+    Case { shape: [5, 7, 3], parts: [2, 2], shares: &[], halo: [[3, 3], [4, 2], [0, 1]], chunk: 100 },
+    Case { shape: [3, 4, 3], parts: [5, 1], shares: &[], halo: [[2, 1], [1, 0], [0, 0]], chunk: 8 },
+    // One rank has no rows.
+    Case {
+        shape: [7, 5, 3],
+        parts: [2, 3],
+        shares: &[9.0, 3.0, 0.3, 3.0, 1.0, 0.1],
+        halo: [[3, 1], [2, 3], [0, 1]],
+        chunk: 60,
+    },
 ];
 
 /// Runs `body` on every rank of every case: with windows of 4 KiB as well as none, and on the
@@ -60,10 +78,9 @@ fn on_ranks(
     for (window_bytes, floor) in [(None, false), (Some(4096), false), (None, true)] {
         let options = Options { window_bytes, floor, ..meshloom_sanitizer::options().unwrap() };
         for case in &CASES {
-            let ranks = case.parts[0] * case.parts[1];
-            let results = run_threads(ranks, |comm| {
+            let grid = case.grid();
+            let results = run_threads(grid.ranks(), |comm| {
                 let gpu = Gpu::open(&options, comm.rank())?;
-                let grid = Grid::new(case.parts, ranks).unwrap();
                 let mut recorder = Recorder::new(&gpu)?;
                 let mut lines = GridComms::new(&comm, grid)?.with_chunks(case.chunk, 3);
                 let halo =
@@ -136,7 +153,7 @@ fn both_ways<T: Cell>(
     }
     added?;
     let after = recorder.download(&given, 0, given.len())?;
-    let grid = Grid::new(case.parts, ranks).unwrap();
+    let grid = case.grid();
     let all = (0..ranks).flat_map(|rank| cells(&FieldLayout::new(grid.part(case.shape, rank), case.halo)));
     let mut copies = vec![0; case.shape.iter().product::<u64>() as usize];
     all.for_each(|at| copies[index(case.shape, at) as usize] += 1);
@@ -181,7 +198,7 @@ fn reduction_of_wide_cells_is_exact() {
             Ok(after.chunks(2).map(|w| u64::from(w[0]) | u64::from(w[1]) << 32).collect())
         },
         |case, results| {
-            let grid = Grid::new(case.parts, results.len()).unwrap();
+            let grid = case.grid();
             let layouts: Vec<_> =
                 (0..results.len()).map(|rank| FieldLayout::new(grid.part(case.shape, rank), case.halo)).collect();
             let mut sums = vec![0u64; case.shape.iter().product::<u64>() as usize];

@@ -124,6 +124,30 @@ fn every_grid_gives_the_same_bits() {
     }
 }
 
+/// Blocks of transposes have other lengths than two neighboring ones, some ranks no planes, and
+/// both sides of a pass are in blocks or one is.
+#[test]
+fn unequal_shares_change_no_bit() {
+    let setups = |ghosts| {
+        [
+            Setup { halo: ghosts, ..Setup::with_shares([3, 1], &[5.0, 1.0, 2.0]) },
+            Setup { halo: ghosts, ..Setup::with_shares([1, 3], &[1.0, 100.0, 30.0]) },
+            Setup { halo: ghosts, ..Setup::with_shares([2, 2], &[4.0, 2.0, 2.0, 1.0]) },
+            Setup { halo: ghosts, ..Setup::with_shares([3, 2], &[4.0, 4.0, 1.0, 1.0, 1.0, 1.0]) },
+        ]
+    };
+    let [plain, ghosts] = [setups(NO_HALO), setups([[1, 2], [3, 0], [0, 3]])];
+    for shape in [[9, 10, 12], [2, 3, 4]] {
+        same_as_alone::<f32>(&real(shape), &plain, "real");
+    }
+    same_as_alone::<[f32; 2]>(&complex([9, 10, 12]), &ghosts[..3], "complex with ghosts");
+    same_as_alone::<f32>(&real([9, 10, 12]).fields(2).modes([8, 9, 6]).natural(), &plain[2..3], "a natural batch");
+    same_as_alone::<[f32; 2]>(&complex([5, 6, 7]).points([8, 12, 11]), &plain[3..], "padded");
+    same_as_alone::<[f32; 2]>(&complex([9, 8, 7]).axes([true, false, true]), &plain[3..], "two axes");
+    // Lines of two passes, each with one side in blocks.
+    same_as_alone::<[f32; 2]>(&complex([2, 8192, 3]), &plain[1..2], "a long line");
+}
+
 /// On two slabs, between which as much is exchanged whatever they do.
 #[test]
 fn ranks_that_transform_in_another_direction_or_order_are_told() {

@@ -107,7 +107,7 @@ fn values(context: &mut Rank, mapped: &Mapped, name: &str) -> Result<Vec<f32>, E
 }
 
 fn check(context: &mut Rank, mapped: &Mapped, x: &[f32], what: &str) -> Result<(), Error> {
-    let own = Deal { items: x.len() as u64, ranks: context.comm.size() }.block(context.comm.rank());
+    let own = Deal { items: x.len() as u64, shares: context.comm.shares() }.block(context.comm.rank());
     let row =
         |width: usize| x.iter().flat_map(move |x| CONSTANTS[..width].iter().map(move |c| x * c)).collect::<Vec<_>>();
     let same = |got: Vec<f32>, wanted: Vec<f32>, name: &str| {
@@ -192,7 +192,7 @@ fn items_on_devices_are_dealt_anew_and_kernels_compiled_once() {
                     seen.push(chunk.items.clone());
                     Ok::<_, Error>(())
                 })?;
-                let deal = Deal { items: 2100, ranks };
+                let deal = Deal { items: 2100, shares: ranks.into() };
                 let own = deal.block(context.comm.rank());
                 let chunks = own.clone().step_by(160).map(|first| first..own.end.min(first + 160));
                 assert_eq!(seen, chunks.collect::<Vec<_>>());
@@ -620,7 +620,7 @@ fn sums_and_derivatives_of_functions_on_the_host_follow_the_tree() {
             // Rows of every third item count.
             let at = Model::new(made(rank, Placement::Sharded)?).at(rank, &x)?;
             let counts = |item: &u64| f64::from(u8::from(item.is_multiple_of(3)));
-            let own = Deal { items, ranks }.block(rank.index());
+            let own = Deal { items, shares: ranks.into() }.block(rank.index());
             let mut dy = Vector::new(&rank.gpu, at.model().target())?;
             dy.set(&mut rank.recorder, "y", &own.map(|item| counts(&item)).collect::<Vec<_>>())?;
             at.vjp(rank, &dy, &mut dx)?;

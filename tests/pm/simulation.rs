@@ -5,7 +5,7 @@ use super::reference_pm::{Setup, Vector, displacements, linear_density, start, w
 use meshloom::comm::Communicator;
 use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, schedule};
 use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
-use meshloom::grid::{Box3, Grid, volume};
+use meshloom::grid::{Box3, Grid, Shares, volume};
 use meshloom::mesh::{Bin, Window};
 use meshloom::pm::{
     Config, Gradient, Noise, NoiseBy, Quantity, Simulation, SimulationError, device_mode_noise, device_white_noise,
@@ -67,10 +67,11 @@ fn density_of(rank: &mut Rank, simulation: &mut Simulation) -> Result<(Box3, Vec
     Ok((density.mesh().own().clone(), rank.download(&density)?))
 }
 
-fn run(options: &Options, ranks: usize, config: &Config, noise: Option<&[f32]>) -> End {
-    let (n, m) = (config.particles, config.mesh as usize);
-    let parts = launch(Launch::Threads(ranks), options, |context| {
-        let rows = config.rows(ranks, context.comm.rank())?;
+fn run(options: &Options, ranks: impl Into<Shares>, config: &Config, noise: Option<&[f32]>) -> End {
+    let (n, m, shares) = (config.particles, config.mesh as usize, ranks.into());
+    let parts = launch(Launch::Threads(shares.ranks()), options, |context| {
+        context.set_shares(shares)?;
+        let rows = config.rows(shares, context.comm.rank())?;
         let values = noise.map(|noise| noise_of(rows, n, noise));
         let noise = values.as_deref().map_or(Noise::Seed, Noise::Values);
         let mut simulation = Simulation::new(context, config.clone(), noise)?;
@@ -185,6 +186,24 @@ fn every_rank_count_and_grid_gives_the_same_bits() {
         let config = Config { grid: Some(grid), ..config.clone() };
         assert!(run(&options, grid[0] * grid[1], &config, None) == alone, "{grid:?}");
     }
+    for (grid, shares) in [([3, 1], &[1.0, 4.0, 2.0][..]), ([2, 2], &[4.0, 4.0, 1.0, 1.0])] {
+        let config = Config { grid: Some(grid), ..config.clone() };
+        assert!(run(&options, Shares::new(shares).unwrap(), &config, None) == alone, "{shares:?}");
+    }
+}
+
+/// Each rank sends what was forecast for its part, and the forecast of all is the largest one.
+#[test]
+fn ranks_with_unequal_shares_send_what_was_forecast() {
+    let (config, shares) = (golden(), Shares::new(&[3.0, 1.0, 2.0]).unwrap());
+    let sent = launch(Launch::Threads(3), &Options::default(), |context| {
+        context.set_shares(shares)?;
+        Ok::<_, Error>(Simulation::new(context, config.clone(), Noise::Seed)?.cost().sent_bytes)
+    });
+    let forecasts = [0, 1, 2].map(|rank| config.forecast_rank(shares, rank).unwrap());
+    assert_eq!(sent.unwrap(), forecasts.each_ref().map(|forecast| forecast.start.sent_bytes));
+    assert!(forecasts[0].memory() > forecasts[2].memory() && forecasts[2].memory() > forecasts[1].memory());
+    assert_eq!(config.forecast(shares).unwrap(), forecasts[0]);
 }
 
 #[test]
@@ -497,7 +516,15 @@ fn rows_of_particles_are_rounded_once_and_come_into_order() {
     let rows = |of: &dyn Fn(u64, u64) -> f32, sites: &[u64]| -> Vec<f32> {
         sites.iter().flat_map(|&site| [0, 1, 2].map(|axis| of(site, axis))).collect()
     };
-    for (grid, ranks) in [([1, 1], 1), ([2, 1], 2), ([4, 1], 4), ([1, 3], 3), ([2, 2], 4)] {
+    let unequal = Shares::new(&[1.0, 5.0]).unwrap();
+    for (grid, shares) in [
+        ([1, 1], 1.into()),
+        ([2, 1], 2.into()),
+        ([4, 1], 4.into()),
+        ([1, 3], 3.into()),
+        ([2, 2], 4.into()),
+        ([2, 1], unequal),
+    ] {
         let config = Config {
             particles: n,
             mesh: n,
@@ -507,8 +534,9 @@ fn rows_of_particles_are_rounded_once_and_come_into_order() {
             noise_by: NoiseBy::Site,
             ..Config::default()
         };
-        let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |context| {
-            let own: Vec<u64> = config.rows(ranks, context.comm.rank())?.flat_map(|line| line..line + n).collect();
+        let parts = launch(Launch::Threads(shares.ranks()), &meshloom_sanitizer::options().unwrap(), |context| {
+            context.set_shares(shares)?;
+            let own: Vec<u64> = config.rows(shares, context.comm.rank())?.flat_map(|line| line..line + n).collect();
             let state = [rows(&way, &own), rows(&momentum, &own)];
             let mut simulation = Simulation::resume(context, config.clone(), 0, &state)?;
             assert!(simulation.particles(context, Quantity::Displacement)? == state[0]);

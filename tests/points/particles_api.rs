@@ -5,14 +5,21 @@ use super::clouds::{self, Kind, points};
 use super::molecular_dynamics;
 use super::sph_sum;
 use meshloom::exchange::GridComms;
+use meshloom::grid::Shares;
 use meshloom::mesh::{Painter, PointsInCells, Window};
 use meshloom::points::{Bins, Counts, Domain, Histogram, Lists, ParticleError, Particles, Predicate, Targets, Visit};
 use meshloom::{Error, Launch, Rank, launch};
 
-/// Runs a body on several ranks, and returns the results of all, one after the other.
+/// Runs a body on several ranks, three with unequal shares, and returns the results of all, one
+/// after the other.
 fn on<T: Send>(ranks: usize, body: impl Fn(&mut Rank) -> Result<Vec<T>, Error> + Sync) -> Vec<T> {
-    let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |rank| body(rank)).unwrap();
-    parts.into_iter().flatten().collect()
+    let parts = launch(Launch::Threads(ranks), &meshloom_sanitizer::options().unwrap(), |rank| {
+        if ranks == 3 {
+            rank.set_shares(Shares::new(&[1.0, 5.0, 2.0])?)?;
+        }
+        body(rank)
+    });
+    parts.unwrap().into_iter().flatten().collect()
 }
 
 /// Returns this rank's part of rows of `width` values each.

@@ -4,7 +4,7 @@
 use meshloom::comm::{CommError, run_threads};
 use meshloom::exchange::ExchangeError;
 use meshloom::gpu::{Array, DeviceElement, Gpu, Options, Recorder};
-use meshloom::grid::split;
+use meshloom::grid::Shares;
 use meshloom::points::sort::{Route, SortError, distribute, morton_order, order};
 use meshloom::points::{AnyArray, Bounds, Cloud, Curve, Domain, Frame, ParticleError};
 use meshloom::{Error, Rank};
@@ -68,9 +68,11 @@ impl Case {
         let (want, keys) = self.sorted();
         let ranks = self.given.len();
         let what = format!("{} points as {:?} along {:?}", self.count(), self.given, self.curve);
+        let unequal: Vec<f64> = (0..ranks).map(|rank| (1 + 5 * rank % 7) as f64).collect();
+        let shares = if ranks > 2 { Shares::new(&unequal).unwrap() } else { Shares::from(ranks) };
         let done = run_threads(ranks, |comm| {
             let (gpu, rank, dims) = (Gpu::open(options, 0)?, comm.rank(), self.domain.dims());
-            let mut context = Rank::new(comm, gpu)?;
+            let mut context = Rank::new(comm.with_shares(shares)?, gpu)?;
             context.exchange = context.exchange.with_chunks(500, 2);
             let first: usize = self.given[..rank].iter().sum();
             let own = &self.points[first * dims..(first + self.given[rank]) * dims];
@@ -82,7 +84,7 @@ impl Case {
             cloud.set("pair", pairs, 2)?;
             let sorted = distribute(&mut context, &cloud, self.curve)?;
 
-            let part = split(self.count() as u64, ranks as u64, rank as u64);
+            let part = shares.split(self.count() as u64, rank);
             assert_eq!((&sorted.part, sorted.total), (&part, self.count() as u64), "{what}");
             assert_eq!(sorted.frame, self.frame(), "{what}");
             let part = part.start as usize..part.end as usize;

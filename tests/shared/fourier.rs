@@ -9,7 +9,7 @@ use meshloom::comm::run_threads;
 use meshloom::exchange::GridComms;
 use meshloom::fft::{Precision, Spec, Transform, TransformCallbacks, TransformOptions, TransformTuning, Value, Values};
 use meshloom::gpu::{Array, Gpu, Options, Recorder};
-use meshloom::grid::{Box3, FieldLayout, Grid, extent};
+use meshloom::grid::{Box3, FieldLayout, Grid, Shares, extent};
 use rustfft::FftPlanner;
 pub use rustfft::num_complex::Complex;
 
@@ -282,6 +282,8 @@ pub fn paste<T: Copy>(all: &mut [T], shape: [u64; 3], part: &Box3, values: &[T])
 pub struct Setup {
     pub options: Options,
     pub parts: [usize; 2],
+    /// Shares of the ranks; equal if there are none.
+    pub shares: Vec<f64>,
     /// `None` for the device's own.
     pub tuning: Option<TransformTuning>,
     pub halo: Halo,
@@ -300,6 +302,7 @@ impl Default for Setup {
         Setup {
             options,
             parts: [1, 1],
+            shares: Vec::new(),
             tuning: None,
             halo: NO_HALO,
             chunk: None,
@@ -311,6 +314,16 @@ impl Default for Setup {
 impl Setup {
     pub fn on(parts: [usize; 2]) -> Self {
         Setup { parts, ..Setup::default() }
+    }
+
+    pub fn with_shares(parts: [usize; 2], shares: &[f64]) -> Self {
+        Setup { shares: shares.to_vec(), ..Setup::on(parts) }
+    }
+
+    pub fn grid(&self) -> Grid {
+        let equal = Shares::from(self.parts[0] * self.parts[1]);
+        let shares = if self.shares.is_empty() { equal } else { Shares::new(&self.shares).unwrap() };
+        Grid::new(self.parts, shares).unwrap()
     }
 
     pub fn gpu(&self) -> Gpu {
@@ -388,7 +401,7 @@ pub fn on_ranks<T: Cell, R: Send>(
     spec: &Spec,
     body: impl Fn(&mut Rank<'_, T>) -> R + Send + Sync,
 ) -> Vec<R> {
-    let grid = Grid::new(setup.parts, setup.parts[0] * setup.parts[1]).unwrap();
+    let grid = setup.grid();
     let ranks = run_threads(grid.ranks(), |comm| {
         let gpu = Gpu::open(&setup.options, comm.rank())?;
         let recorder = Recorder::new(&gpu)?;

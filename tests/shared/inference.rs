@@ -46,10 +46,10 @@ pub fn ranks_with<T: Send>(
     options: &Options,
     body: impl Fn(&mut Rank) -> Result<T, InferenceError> + Sync,
 ) -> Vec<T> {
-    let count = parts[0] * parts[1];
-    let results = run_threads(count, |comm| -> Result<T, InferenceError> {
-        crate::process_grid::set(Grid::new(parts, count).unwrap());
-        body(&mut Rank::new(comm, Gpu::open(options, 0)?)?)
+    let shares = crate::process_grid::shares(parts);
+    let results = run_threads(shares.ranks(), |comm| -> Result<T, InferenceError> {
+        crate::process_grid::set(Grid::new(parts, shares).unwrap());
+        body(&mut Rank::new(comm.with_shares(shares)?, Gpu::open(options, 0)?)?)
     });
     results.unwrap_or_else(|error| panic!("{parts:?}: {error}"))
 }

@@ -22,10 +22,10 @@ pub fn on_grid<T: Send>(
     options: &Options,
     body: impl Fn(&mut Rank) -> Result<T, OperatorError> + Sync,
 ) -> Vec<T> {
-    let ranks = parts[0] * parts[1];
-    let results = run_threads(ranks, |comm| -> Result<T, OperatorError> {
-        crate::process_grid::set(Grid::new(parts, ranks).unwrap());
-        body(&mut context(comm, options)?)
+    let shares = crate::process_grid::shares(parts);
+    let results = run_threads(shares.ranks(), |comm| -> Result<T, OperatorError> {
+        crate::process_grid::set(Grid::new(parts, shares).unwrap());
+        body(&mut context(comm.with_shares(shares)?, options)?)
     });
     results.unwrap_or_else(|error| panic!("{parts:?}: {error}"))
 }

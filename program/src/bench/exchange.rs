@@ -89,7 +89,7 @@ pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> 
     }
     let mut exchanges = Vec::new();
     for &shape in &arguments.size {
-        let grid = settings.common.process_grid(shape, ranks)?;
+        let grid = settings.common.process_grid(shape, rank.comm.shares())?;
         // One piece is the whole of a transpose.
         let tuning = TransformTuning { pieces: 1, ..TransformTuning::of(&rank.gpu) };
         let (spec, options) = (Spec::of::<[f32; 2]>(shape), TransformOptions::default().tuning(tuning));

@@ -70,7 +70,7 @@ pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> 
     // All plans come first: a size that cannot be transformed is found before anything has run.
     let mut planned = Vec::new();
     for (shape, kind) in cases {
-        let grid = settings.common.process_grid(shape, session.rank.comm.size())?;
+        let grid = settings.common.process_grid(shape, session.rank.comm.shares())?;
         planned.push(plan(&session, arguments, kind, shape, grid)?);
     }
     let copy = copy::measure(&mut session)?;
@@ -129,7 +129,7 @@ fn planned<T: Cell>(
 ) -> Result<Planned<T>, TransformError> {
     let spec = Spec::of::<T>(shape);
     let mut choice =
-        TransformChoice { grid: grid.parts(), ..TransformChoice::usual(&rank.gpu, &spec, rank.comm.size()) };
+        TransformChoice { grid: grid.parts(), ..TransformChoice::usual(&rank.gpu, &spec, rank.comm.shares()) };
     arguments.columns.iter().for_each(|&columns| choice.tuning.columns = columns);
     arguments.points.iter().for_each(|&points| (choice.tuning.points, choice.tuning.alone) = (points, points));
     if arguments.tune {

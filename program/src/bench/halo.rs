@@ -93,7 +93,7 @@ pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> 
 fn measure_one(session: &mut Session, copy: &CopySpeed, shape: [u64; 3], width: u64) -> Result<(), Error> {
     let Session { rank, settings, clock, .. } = session;
     let recorder = &mut rank.recorder;
-    let grid = settings.common.process_grid(shape, rank.comm.size())?;
+    let grid = settings.common.process_grid(shape, rank.comm.shares())?;
     let mut comms = GridComms::new(&rank.comm, grid)?;
     let plan = GhostPlan::new(shape, grid, rank.comm.rank(), [[width; 2]; 3], [true; 3])?;
     let ghosts = GhostCells::new(plan);

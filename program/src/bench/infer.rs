@@ -95,7 +95,7 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
     let Session { rank, clock, report, settings } = session;
     let (comm, kernels) = (rank.comm.clone(), rank.gpu.compiled());
     let shape = [1, n, n];
-    let grid = settings.common.process_grid(shape, comm.size())?;
+    let grid = settings.common.process_grid(shape, comm.shares())?;
     let rank = &mut **rank;
     let mesh = rank.mesh(shape).periodic([1.0; 3]).grid(grid.parts()).build()?;
     // Kernels of the model's value are compiled with this; those of derivatives and energies are

@@ -108,7 +108,7 @@ fn measure_one(session: &mut Session, kernel: &Kernel, [size, chunk]: [u64; 2], 
     row.extend([format!("{:.2} M", speed / 1e6), chunks.to_string(), submits.to_string()]);
     let mut theirs = None;
     if settings.reference {
-        let block = Deal { items: size, ranks: rank.comm.size() }.block(rank.comm.rank());
+        let block = Deal { items: size, shares: rank.comm.shares() }.block(rank.comm.rank());
         let own = &items[block.start as usize..block.end as usize];
         let mut energies = vec![0.0; own.len()];
         let mut sum = 0.0;

@@ -140,7 +140,7 @@ fn gathered(rank: &Rank, config: &ShallowWaterConfig, own: &[f32]) -> Result<Vec
     let parts = rank.comm.all_gather_v(own)?;
     let mut whole = vec![0.0; config.cells.iter().product::<u64>() as usize];
     for (number, part) in parts.iter().enumerate() {
-        let (starts, length) = config.rows(rank.size(), number)?;
+        let (starts, length) = config.rows(rank.comm.shares(), number)?;
         for (start, row) in starts.zip(part.chunks(length.max(1) as usize)) {
             whole[start as usize..][..row.len()].copy_from_slice(row);
         }

@@ -180,7 +180,7 @@ where
         let path = printable_path(file.path());
         terminal::warn(&format!("integers beyond 2^24 of {path} lose digits in f32; --precision f64 keeps them"));
     }
-    let grid = arguments.common.process_grid(request.spec.cells, comm.size())?;
+    let grid = arguments.common.process_grid(request.spec.cells, comm.shares())?;
     let mut work = RankTransform::<T>::new(rank, grid, request, file)?;
     phases.done("plan");
     let finite = work.read(comm, file)?;
@@ -205,7 +205,7 @@ where
         "norm": arguments.norm,
         "precision": common::Precision::from(request.precision),
         "device": rank.gpu.info().name,
-        "ranks": comm.size(),
+        "ranks": comm.size(), "shares": common::shares_value(comm.shares()),
         "grid": grid.parts(),
         "host_seconds": phases.host_seconds(comm)?,
         "seconds": phases.finish(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use meshloom::fft::{DirectionForecast, Forecast, Precision, Spec, TransformTuning, Values};
 use meshloom::gpu::{Profile, bytes};
-use meshloom::grid::{Cost, Grid, split};
+use meshloom::grid::{Cost, Grid};
 use serde_json::json;
 
 use super::arguments::Arguments;
@@ -26,10 +26,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let precision = arguments.precision.map_or(Precision::Single, Precision::from);
     let spec = Spec { values, precision, ..Spec::of::<f32>(cells) }.fields(options.fields).norm(arguments.norm.into());
     let spec = if options.natural { spec.natural() } else { spec };
-    let ranks = common.ranks();
+    let shares = common.forecast_shares()?;
     let grid = match common.grid {
-        Some(parts) => Grid::new(parts, ranks).map_err(|e| usage(&format!("--grid: {e}")))?,
-        None => Grid::auto(cells, ranks),
+        Some(parts) => Grid::new(parts, shares).map_err(|e| usage(&format!("--grid: {e}")))?,
+        None => Grid::auto(cells, shares),
     };
     let usual = TransformTuning::profile(Profile::Gpu);
     let tuning = TransformTuning { pieces: options.pieces.unwrap_or(usual.pieces), ..usual };
@@ -38,8 +38,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Forecast::new(&spec, grid, rank, &tuning, &speeds, options.chunk_bytes)
             .map_err(|e| usage(&format!("--shape: {e}")))
     };
-    // Rank 0 has the largest parts; traffic is summed over the ranks.
-    let largest = forecast(0)?;
+    // Traffic is summed over the ranks.
+    let largest = forecast(grid.largest(cells))?;
     let mut all = [Cost::default(); 2];
     for (rank, count) in alike(cells, grid) {
         let one = forecast(rank)?;
@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     match common.json {
         true => terminal::print_object(&object(arguments, &largest, grid, all)),
-        false => terminal::print(&(table(&largest, grid, ranks, all).join("\n") + "\n")),
+        false => terminal::print(&(table(&largest, grid, all).join("\n") + "\n")),
     }
 }
 
@@ -59,23 +59,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn alike(cells: [u64; 3], grid: Grid) -> BTreeMap<usize, u64> {
     // A half spectrum has an axis of its own.
     let axes = [cells[0], cells[1], cells[2], cells[2] / 2 + 1];
-    let sizes = |n: u64, part: usize, parts: usize| {
-        let part = split(n, parts as u64, part as u64);
-        part.end - part.start
-    };
     let (mut kinds, mut counts) = (BTreeMap::new(), BTreeMap::new());
     for rank in 0..grid.ranks() {
-        let (at, parts) = (grid.at(rank), grid.parts());
-        let kind = [0, 1].map(|axis| axes.map(|n| sizes(n, at[axis], parts[axis])));
+        let at = grid.at(rank);
+        let kind = [0, 1].map(|axis| axes.map(|n| grid.shares_along(axis).len_of(n, at[axis])));
         *counts.entry(*kinds.entry(kind).or_insert(rank)).or_default() += 1;
     }
     counts
 }
 
 /// Returns the lines of a forecast.
-fn table(forecast: &Forecast, grid: Grid, ranks: usize, all: [Cost; 2]) -> Vec<String> {
+fn table(forecast: &Forecast, grid: Grid, all: [Cost; 2]) -> Vec<String> {
     let memory = &forecast.memory;
-    let mut lines = vec![format!("grid {grid}, {ranks} ranks; of the largest rank:")];
+    let mut lines = vec![format!("grid {grid:?}, {} ranks; of the largest rank:", grid.ranks())];
     lines.push(format!(
         "memory {}: field {}, spectrum {}, working arrays {} (forward) and {} (inverse)",
         bytes(memory.total()),

@@ -61,7 +61,7 @@ fn poisson(rate: f64, seed: u64, cell: u64) -> i64 {
 pub fn seal(rank: &mut Rank, parameters: &RunParameters, grids: &Grids) -> Result<[Sealed; 2], Ended> {
     let comm = rank.comm.clone();
     // All ranks work together here, not one group of samples.
-    let grid = Grid::auto(grids.padded, comm.size());
+    let grid = Grid::auto(grids.padded, comm.shares());
     let (mesh, _, signal) = model_of(rank, grid, grids, &parameters.hyper, true)?;
     let mut latent = Vector::new(&rank.gpu, signal.domain())?;
     rank.white_noise(Stream::new(parameters.options.seed.0, TRUTH, 0, 0), &mut latent)?;

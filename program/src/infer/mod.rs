@@ -20,7 +20,7 @@ use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
-use crate::common::Common;
+use crate::common::{Common, shares_value};
 use crate::config_file;
 use crate::described::{self, check_command};
 use crate::failure::{Ended, Failure};
@@ -109,7 +109,7 @@ fn infer(world: &mut Rank, parameters: &RunParameters, common: &Common) -> Resul
             (data.temporary().to_path_buf(), vec![data, truth])
         }
     };
-    let grid = common.process_grid(grids.padded, own.size())?;
+    let grid = common.process_grid(grids.padded, own.shares())?;
     let mut rank = Rank::new(own, world.gpu.clone())?;
     // Devices are shared with other groups, too.
     rank.sharing = world.sharing;
@@ -270,7 +270,7 @@ impl Asked<'_> {
             "data_that_count": problem.likelihood.degrees_of_freedom(),
             "latent_values": problem.likelihood.domain().leaves().map(|(_, leaf)| leaf.total()).sum::<u64>(),
             "device": described::device(rank),
-            "ranks": all.size(), "groups": groups.count(), "grid": problem.mesh.grid().to_string(),
+            "ranks": all.size(), "shares": shares_value(all.shares()), "groups": groups.count(), "grid": problem.mesh.grid().to_string(),
             "bytes": {
                 "device": null, "device_memory_of_a_metric": metric[0], "between_ranks": bytes[0], "messages": bytes[1],
             },

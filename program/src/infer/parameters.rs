@@ -14,7 +14,7 @@ use crate::common::{Common, GridParts};
 use crate::config_file::{Configured, FileOptions, defaults};
 use crate::failure::Failure;
 use crate::run_clock::LimitOptions;
-use crate::sample_groups::{SampleGroups, Shares};
+use crate::sample_groups::{GroupLimits, SampleGroups};
 
 #[derive(Args)]
 #[command(mut_arg("data", |data| {
@@ -464,7 +464,7 @@ impl RunParameters {
     /// # Errors
     /// [`Failure::Usage`].
     pub fn sample_groups(&self, ranks: usize, grid: GridParts) -> Result<usize, Failure> {
-        Shares { ranks, samples: self.most_samples(), grid }.groups(self.groups, |_| true)
+        GroupLimits { ranks, samples: self.most_samples(), grid }.groups(self.groups, |_| true)
     }
 
     /// Returns the likelihood, and whether the model is log-normal, for data that are integers or

@@ -234,7 +234,7 @@ fn prior(hyper: &HyperParameters, shape: [u64; 3]) -> FieldPrior {
 fn mesh_of(rank: &Rank, grid: Grid, grids: &Grids) -> Result<Mesh, LayoutError> {
     let size = [0, 1, 2].map(|a| grids.padded[a] as f64 * grids.distances[a]);
     let options = MeshOptions { size, grid: Some(grid.parts()), ..MeshOptions::new(grids.padded) };
-    Mesh::new(&options, rank.size(), rank.index())
+    Mesh::new(&options, grid.shares(), rank.index())
 }
 
 /// Returns the correlated field and the signal made of it.

@@ -110,7 +110,7 @@ fn measure(rank: &mut Rank, inputs: &Inputs, measurements: &[Measurement]) -> Re
     let (measurement, input) = (&measurements[0], &inputs.0[0].content);
     let (comm, arguments) = (rank.comm.clone(), measurement.arguments);
     let mut phases = Phases::new(arguments.common.progress(comm.rank(), 5, "power"));
-    let grid = arguments.common.process_grid(measurement.shape, comm.size())?;
+    let grid = arguments.common.process_grid(measurement.shape, comm.shares())?;
     let mut comms = GridComms::new(&comm, grid)?;
     let (table, distributed) = if inputs.0.iter().any(|input| input.content == Content::Points(0)) {
         (Table::default(), 0)
@@ -141,7 +141,7 @@ fn measure(rank: &mut Rank, inputs: &Inputs, measurements: &[Measurement]) -> Re
         "cross": arguments.cross.as_ref().map(|path| path.display().to_string()),
         "multipoles": arguments.multipoles,
         "device": rank.gpu.info().name,
-        "ranks": comm.size(),
+        "ranks": comm.size(), "shares": crate::common::shares_value(comm.shares()),
         "grid": grid.parts(),
         "host_seconds": phases.host_seconds(&comm)?,
         "seconds": phases.finish(),

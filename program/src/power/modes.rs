@@ -3,7 +3,7 @@
 use meshloom::exchange::GridComms;
 use meshloom::fft::Transform;
 use meshloom::gpu::{Array, Recorder};
-use meshloom::grid::{Box3, MeshOptions, split, volume};
+use meshloom::grid::{Box3, MeshOptions, volume};
 use meshloom::host_memory;
 use meshloom::io::{IoError, IoErrorKind};
 use meshloom::mesh::{MeshError, Painter, PointsInCells, density_contrast, field_contrast};
@@ -137,7 +137,7 @@ fn point_modes(
     phases: &mut Phases,
 ) -> Result<ModesOfInput, Error> {
     let (comm, grid) = (transform.comms.world().clone(), transform.comms.grid());
-    let rows = split(count, comm.size() as u64, comm.rank() as u64);
+    let rows = comm.shares().split(count, comm.rank());
     let values = file.read_f64(3 * rows.start..3 * rows.end)?;
     if let Some((at, &value)) = (0..).zip(&values).find(|(_, value)| value.is_finite() && !(**value as f32).is_finite())
     {
@@ -152,7 +152,7 @@ fn point_modes(
     let (window, interlace) = (measurement.window.unwrap_or_default(), measurement.arguments.interlace);
     let (shape, size) = (measurement.shape, measurement.size);
     let options = MeshOptions { size, grid: Some(grid.parts()), ..MeshOptions::new(shape) };
-    let mesh = Mesh::new(&options, comm.size(), comm.rank())?;
+    let mesh = Mesh::new(&options, grid.shares(), comm.rank())?;
     let mesh = PointsInCells::with_ghosts(&mesh, window, interlace)?;
     let (positions, _) = values.as_chunks::<3>();
     let recorder = &mut *transform.recorder;

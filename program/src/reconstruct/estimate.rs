@@ -16,11 +16,13 @@ pub fn run(common: &Common, parameters: &Parameters) -> Result<(), Failure> {
     let (_, config) = density(parameters)?;
     let warnings =
         parameters.universe.power().and_then(|power| config.warnings(&power)).map_err(meshloom::Error::from)?;
-    let ranks = common.ranks();
+    let shares = common.forecast_shares()?;
+    let ranks = shares.ranks();
     // How many more than one have room depends on the devices.
     let groups = parameters.sample_groups(ranks, |groups| groups == 1)?;
-    let memory =
-        config.gradient_memory(ranks / groups, parameters.checkpoint_every()).map_err(meshloom::Error::from)?;
+    let memory = config
+        .gradient_memory(shares.of_groups(groups), parameters.checkpoint_every())
+        .map_err(meshloom::Error::from)?;
     let samples = (2 * parameters.pairs).div_ceil(groups) as u64;
     let vector = memory.state / 6;
     let vectors = (VECTORS + samples) * vector;

@@ -9,7 +9,7 @@ use super::options::{Mode, Options};
 use crate::chains::Chains;
 use crate::checked::{count, sigma, usage};
 use crate::failure::Failure;
-use crate::sample_groups::Shares;
+use crate::sample_groups::GroupLimits;
 use crate::universe::Universe;
 
 /// The parameters of a reconstruction, checked as far as that needs neither files of data nor
@@ -84,7 +84,7 @@ impl Parameters {
     /// # Errors
     /// [`Failure::Usage`].
     pub fn sample_groups(&self, ranks: usize, fits: impl Fn(usize) -> bool) -> Result<usize, Failure> {
-        Shares { ranks, samples: (2 * self.pairs).max(1), grid: self.grid }.groups(self.groups, fits)
+        GroupLimits { ranks, samples: (2 * self.pairs).max(1), grid: self.grid }.groups(self.groups, fits)
     }
 
     /// Returns the library's configuration for a density of `mesh` cells along each axis.

@@ -55,7 +55,7 @@ impl<'p, 'w> Problem<'p, 'w> {
         parameters: &'p Parameters,
         (file, config): (NpyFile, Config),
     ) -> Result<Self, Ended> {
-        let (grid, rank) = (config.grid(group.comm.size())?, group.comm.rank());
+        let (grid, rank) = (config.grid(group.comm.shares())?, group.comm.rank());
         let (cells, sites) = (config.cell_mesh(grid, rank)?, config.site_mesh(grid, rank)?);
         let values = read_cells(&file, &cells)?;
         if let Some(wrong) = not_of_mean_one(group, &values, parameters.noise, config.mesh)? {
@@ -105,12 +105,12 @@ impl<'p, 'w> Problem<'p, 'w> {
 /// Returns the number of groups: that of the call, or else the greatest that leaves each the memory
 /// that it needs, and its ranks where a state has groups of `each`. Collective.
 pub fn groups_of(rank: &Rank, parameters: &Parameters, config: &Config, each: Option<usize>) -> Result<usize, Ended> {
-    let ranks = rank.comm.size();
+    let (ranks, shares) = (rank.comm.size(), rank.comm.shares());
     let own = rank.memory_share().unwrap_or(u64::MAX);
     let mut room = [own];
     rank.comm.all_reduce(&mut room, Op::Min)?;
     let fits = |groups| {
-        let memory = config.gradient_memory(ranks / groups, parameters.checkpoint_every());
+        let memory = config.gradient_memory(shares.of_groups(groups), parameters.checkpoint_every());
         let resumes = each.is_none_or(|each| ranks / groups == each);
         resumes && memory.is_ok_and(|memory| memory.total() <= room[0])
     };

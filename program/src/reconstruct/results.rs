@@ -194,7 +194,7 @@ fn describe(problem: &Problem<'_, '_>, outputs: &Outputs<'_>, fitted: &Fitted) -
         "parameters": parameters.object(), "iterations": iterations.collect::<Vec<Value>>(),
         "samples": fitted.samples.count(), "chains": fitted.chains,
         "device": crate::described::device(rank),
-        "ranks": outputs.all.size(), "groups": groups.count(), "grid": problem.cells.grid().to_string(),
+        "ranks": outputs.all.size(), "shares": crate::common::shares_value(outputs.all.shares()), "groups": groups.count(), "grid": problem.cells.grid().to_string(),
         "bytes": {
             "device": null, "device_memory_of_a_linearization": memory.total(), "between_ranks": bytes[0], "messages": bytes[1],
         },

@@ -14,7 +14,7 @@ use meshloom_program::models::shallow_water::{Real, ShallowWater, ShallowWaterEr
 use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
-use crate::common::{Common, Precision};
+use crate::common::{Common, Precision, shares_value};
 use crate::described::{self, check_command};
 use crate::failure::{Ended, Failure};
 use crate::phases::Phases;
@@ -165,7 +165,7 @@ fn report<T: Real>(
         "resumed_from_step": resumed,
         "checkpoint_every": parameters.checkpoints.checkpoint_every, "time_limit": parameters.checkpoints.limit.time_limit,
         "device": described::device(rank),
-        "ranks": rank.comm.size(), "grid": water.grid().to_string(),
+        "ranks": rank.comm.size(), "shares": shares_value(rank.comm.shares()), "grid": water.grid().to_string(),
         "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },
         "bytes_per_cell_step": step.cost.device_bytes.checked_div(step.cells), "exchanges_per_step": exchanges[0],
         "submissions": counts.submits, "dispatches": counts.dispatches,

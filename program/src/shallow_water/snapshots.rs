@@ -19,7 +19,7 @@ use crate::resumable::{DESCRIPTION, States};
 /// Returns the fingerprint of a state. Collective.
 fn mark<T: Real>(parameters: &RunParameters, rank: &Rank, state: &[T]) -> Result<String, ShallowWaterError> {
     let (comm, fields) = (&rank.comm, 6);
-    let (starts, length) = parameters.config.rows(comm.size(), comm.rank())?;
+    let (starts, length) = parameters.config.rows(comm.shares(), comm.rank())?;
     // In words, of which f64 has two.
     let words = (size_of::<T>() / 4) as u64;
     let columns: Vec<&[f32]> = match state.len() / fields {
@@ -123,7 +123,7 @@ pub fn last_whole<T: Real>(outputs: &Outputs, rank: &Rank) -> Result<Option<Last
     let earlier =
         Schedule::of(&said["run"]).ok_or_else(|| damaged(&format!("{DESCRIPTION} does not say when lines are due")))?;
     let file = NpyFile::open(found.directory.join(STATE)).map_err(|error| damaged(&error))?;
-    let state = parameters.config.read_state::<T>(&file, rank.comm.size(), rank.comm.rank());
+    let state = parameters.config.read_state::<T>(&file, rank.comm.shares(), rank.comm.rank());
     let state = state.map_err(|error| damaged(&error))?;
     if said["fingerprint"] != mark(parameters, rank, &state)?.as_str() {
         return Err(damaged(&format!("{STATE} is not what was written with {DESCRIPTION}")));

@@ -11,14 +11,16 @@ use super::memory::Forecast;
 use super::options::Arguments;
 use super::options::Velocities;
 use super::parameters::RunParameters;
+use crate::common::shares_value;
 use crate::failure::Failure;
 use crate::terminal;
 
 pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Failure> {
-    let (common, ranks) = (&arguments.common, arguments.common.ranks());
+    let (common, shares) = (&arguments.common, arguments.common.forecast_shares()?);
+    let ranks = shares.ranks();
     let speeds = arguments.speeds.speeds();
     let config = parameters.config(common.grid);
-    let whole = Forecast::new(parameters, &config, ranks).map_err(Error::from)?;
+    let whole = Forecast::largest(parameters, &config, shares).map_err(Error::from)?;
     let Forecast { run, cone, groups } = &whole;
     let files = FileForecast::new(parameters, &whole, ranks, speeds.seconds(&run.stepping));
     if common.json {
@@ -102,7 +104,7 @@ impl FileForecast {
 
 fn table(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Vec<String> {
     let mut lines = vec![format!(
-        "grid {}, {ranks} rank(s), {} steps; of the largest rank, at {} GB/s of device memory:",
+        "grid {:?}, {ranks} rank(s), {} steps; of the largest rank, at {} GB/s of device memory:",
         forecast.grid,
         forecast.steps,
         speeds.memory / 1e9
@@ -158,7 +160,7 @@ fn object(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Value {
         })
     };
     json!({
-        "command": "simulate", "estimate": true, "ranks": ranks, "grid": forecast.grid.parts(), "steps_made": forecast.steps,
+        "command": "simulate", "estimate": true, "ranks": ranks, "shares": shares_value(forecast.grid.shares()), "grid": forecast.grid.parts(), "steps_made": forecast.steps,
         "memory": {
             "total": forecast.memory(), "particles": forecast.particle_memory, "start": forecast.start.memory_bytes,
             "mesh": forecast.stepping.memory_bytes,

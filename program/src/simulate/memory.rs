@@ -3,6 +3,7 @@
 
 use meshloom::cosmology::Scheme;
 use meshloom::gpu::bytes;
+use meshloom::grid::Shares;
 use meshloom::pm::{ConeForecast, Config, RunForecast, SimulationError};
 use meshloom::points::fof;
 use meshloom::{Error, Rank};
@@ -19,14 +20,29 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Forecasts the memory of `config`, which is that of `parameters`, on `ranks` ranks.
+    /// Forecasts the memory of `config`, which is that of `parameters`, for the rank with the most
+    /// cells.
+    ///
+    /// # Errors
+    /// Same as [`new`](Self::new).
+    pub fn largest(parameters: &RunParameters, config: &Config, shares: Shares) -> Result<Self, SimulationError> {
+        Self::new(parameters, config, shares, config.grid(shares)?.largest(config.cells()))
+    }
+
+    /// Forecasts the memory of `config`, which is that of `parameters`, for `rank` of ranks with
+    /// `shares`.
     ///
     /// # Errors
     /// [`SimulationError`] of parameters out of range.
-    pub fn new(parameters: &RunParameters, config: &Config, ranks: usize) -> Result<Self, SimulationError> {
-        let run = config.forecast(ranks)?;
-        let cone = parameters.light_cone.as_ref().map(|cone| cone.forecast(config, ranks)).transpose()?;
-        let groups = parameters.linking.map(|_| groups(config, cone.as_ref(), ranks as u64));
+    pub fn new(
+        parameters: &RunParameters,
+        config: &Config,
+        shares: Shares,
+        rank: usize,
+    ) -> Result<Self, SimulationError> {
+        let run = config.forecast_rank(shares, rank)?;
+        let cone = parameters.light_cone.as_ref().map(|cone| cone.forecast_rank(config, shares, rank)).transpose()?;
+        let groups = parameters.linking.map(|_| groups(config, cone.as_ref(), shares, rank));
         Ok(Forecast { run, cone, groups })
     }
 
@@ -60,16 +76,16 @@ impl Forecast {
 
 /// Returns the bytes of device memory for the groups of a run's particles, and of those on its
 /// light cone.
-fn groups(config: &Config, cone: Option<&ConeForecast>, ranks: u64) -> u64 {
+fn groups(config: &Config, cone: Option<&ConeForecast>, shares: Shares, rank: usize) -> u64 {
     let total = config.particles.pow(3);
     // What a run holds for its next step at a snapshot: the force, where that begins with a kick,
     // and the beginning of the light cone's step.
-    let force = if config.scheme == Scheme::FastPm { 12 * config.mesh.pow(3).div_ceil(ranks) } else { 0 };
+    let force = if config.scheme == Scheme::FastPm { 12 * shares.len_of(config.mesh.pow(3), rank) } else { 0 };
     let held = if config.snapshots.is_empty() { 0 } else { force + cone.map_or(0, |cone| cone.state_memory) };
-    let in_box = held + fof::device_memory(total.div_ceil(ranks), total);
+    let in_box = held + fof::device_memory(shares.len_of(total, rank), total);
     // Points of the cone have scale factors, too.
     let on_cone = cone.map_or(0, |cone| {
-        let points = cone.particles.div_ceil(ranks);
+        let points = shares.len_of(cone.particles, rank);
         fof::device_memory(points, cone.particles) + 8 * points
     });
     in_box.max(on_cone)
@@ -93,7 +109,7 @@ mod tests {
         let parameters =
             RunOptions::gather(&line.arguments).and_then(|options| RunParameters::new(line.arguments.out(), options));
         let Ok(parameters) = parameters else { panic!("{words:?}") };
-        Forecast::new(&parameters, &parameters.config(None), ranks).unwrap()
+        Forecast::largest(&parameters, &parameters.config(None), ranks.into()).unwrap()
     }
 
     /// A run of 1024^3 particles on a mesh of as many cells fits a card of 80 GB, groups and all.

@@ -21,7 +21,7 @@ use meshloom::{Error, Rank};
 use serde_json::{Value, json};
 
 use crate::checked_files::check_files;
-use crate::common::Common;
+use crate::common::{Common, shares_value};
 use crate::config_file;
 use crate::described::{self, check_command};
 use crate::failure::{Ended, Failure};
@@ -73,7 +73,8 @@ fn simulate(rank: &mut Rank, parameters: &RunParameters, common: &Common) -> Res
     let mut phases = Phases::new(ProgressBar::hidden());
     let mut clock = RunClock::new(&rank.comm, parameters.options.checkpoints, parameters.state_bytes());
     let config = parameters.config(common.grid);
-    Forecast::new(parameters, &config, rank.comm.size())?.check(rank)?;
+    let part = config.grid(rank.comm.shares()).map_err(Error::from)?.rank_to_check(config.cells(), rank.index());
+    Forecast::new(parameters, &config, rank.comm.shares(), part)?.check(rank)?;
     let directory =
         outputs::states(&parameters.out).take_directory(&rank.comm, "simulate", parameters.state_bytes())?;
     let noise =
@@ -261,7 +262,7 @@ fn report(rank: &Rank, outputs: &Outputs, simulation: &Simulation) -> Result<Val
         "checkpoint_every": parameters.options.checkpoints.checkpoint_every,
         "time_limit": parameters.options.checkpoints.limit.time_limit,
         "device": described::device(rank),
-        "devices": devices(rank)?, "ranks": rank.comm.size(), "grid": simulation.grid().to_string(),
+        "devices": devices(rank)?, "ranks": rank.comm.size(), "shares": shares_value(rank.comm.shares()), "grid": simulation.grid().to_string(),
         "bytes": { "device": bytes[2], "between_ranks": bytes[0], "messages": bytes[1] },
         "submissions": counts.submits, "dispatches": counts.dispatches,
     });
@@ -288,7 +289,7 @@ fn white_noise(rank: &Rank, config: &Config, path: &Path) -> Result<Vec<f32>, Er
     let n = config.particles;
     let file = NpyFile::open(path)?;
     file.expect_shape(&[n, n, n])?;
-    let rows: Vec<u64> = config.rows(rank.comm.size(), rank.comm.rank())?.collect();
+    let rows: Vec<u64> = config.rows(rank.comm.shares(), rank.comm.rank())?.collect();
     let mut values = host_memory::reserve("white noise", rows.len() * n as usize)?;
     for row in rows {
         values.extend(file.read_finite_f32(row..row + n)?);

@@ -91,7 +91,7 @@ impl<'a> Outputs<'a> {
         let comm = &rank.comm;
         let mut noise_fingerprint = None;
         if let Some(noise) = noise {
-            let rows = config.rows(comm.size(), comm.rank())?;
+            let rows = config.rows(comm.shares(), comm.rank())?;
             noise_fingerprint = Some(fingerprint(comm, rows, config.particles, &[noise])?);
         }
         Ok(Outputs { parameters, run: parameters.object(noise_fingerprint), states: states(&parameters.out) })
@@ -182,7 +182,7 @@ impl<'a> Outputs<'a> {
         columns: &[f32],
     ) -> Result<Option<Sealed>, Error> {
         let config = simulation.config();
-        let (grid, blocks) = (config.grid(comm.size())?, Blocks::new([config.mesh; 2], MapFigure::most_cells(1)));
+        let (grid, blocks) = (config.grid(comm.shares())?, Blocks::new([config.mesh; 2], MapFigure::most_cells(1)));
         let Some(density) = projection::gather(comm, &grid, config.mesh, blocks, columns)? else { return Ok(None) };
         let _activity = trace::activity("draw density");
         let colors = ColorScale::logarithmic(&[&density])?;

@@ -43,7 +43,7 @@ fn fingerprints(
 ) -> Result<Value, Error> {
     let mut marks = Vec::new();
     for values in state {
-        let rows = config.rows(rank.comm.size(), rank.comm.rank())?;
+        let rows = config.rows(rank.comm.shares(), rank.comm.rank())?;
         marks.push(fingerprint(&rank.comm, rows.map(|row| 3 * row), 3 * config.particles, &[values])?);
     }
     marks.extend(crossed.map(|crossed| crossed.fingerprint(&rank.comm)).transpose()?);
@@ -240,7 +240,7 @@ pub fn last_whole(outputs: &Outputs, rank: &Rank, config: &Config) -> Result<Opt
     }
     let read = |name: &str| -> Result<Vec<f32>, Error> {
         let file = NpyFile::open(found.directory.join(name))?;
-        Ok(Simulation::read_rows(config, config.rows(rank.comm.size(), rank.comm.rank())?, &file)?)
+        Ok(Simulation::read_rows(config, config.rows(rank.comm.shares(), rank.comm.rank())?, &file)?)
     };
     let read = |name: &str| read(name).map_err(|error| found.damaged(error));
     let [displacements, momenta] = state_files(outputs);

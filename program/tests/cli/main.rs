@@ -20,6 +20,7 @@ mod pictures;
 mod power;
 mod reconstruct;
 mod shallow_water;
+mod shares;
 mod simulate;
 mod sort;
 mod trace;

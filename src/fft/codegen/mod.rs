@@ -160,7 +160,7 @@ impl<'a> Writer<'a> {
                 let [first, end] = ["y", "z"].map(|part| format!("params.line_output_more.{part}"));
                 format!("for (var result = {first}; result < {end}; result++) {{")
             }
-            Order::Blocked => format!("for (var result = 0u; result < {results}u; result++) {{"),
+            Order::Blocked | Order::Listed => format!("for (var result = 0u; result < {results}u; result++) {{"),
         }
     }
 
@@ -216,8 +216,10 @@ impl LineKernel {
             .element("Complex", self.precision.complex())
             .module("fft::line", include_str!("../../../shaders/fft/line.wgsl"))
             .flag("double", self.precision == Precision::Double)
-            .flag("input_blocked", self.input.order == Order::Blocked)
-            .flag("output_blocked", self.output.order == Order::Blocked)
+            .flag("input_blocked", self.input.order.is_blocked())
+            .flag("output_blocked", self.output.order.is_blocked())
+            .flag("input_listed", self.input.order == Order::Listed)
+            .flag("output_listed", self.output.order == Order::Listed)
             .group((shape.lanes * shape.lines) as u32);
         (callbacks.bind(source), table)
     }
@@ -276,6 +278,9 @@ impl Writer<'_> {
         }
         if four_step.is_some_and(|step| step.store_factor) {
             array("read", "store_factors", "Complex");
+        }
+        if self.kernel.is_listed() {
+            array("read", "line_parts", "vec2<u32>");
         }
         text
     }

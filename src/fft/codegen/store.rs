@@ -197,7 +197,9 @@ impl<'a> Writer<'a> {
         let result = if result.is_empty() { String::new() } else { format!(" + {result} * params.line_sizes.z") };
         let address = match self.kernel.output.order {
             Order::Strided => format!("output_at(line_out, {}){result}", index.text()),
-            Order::Blocked => format!("output_at(line_out + vec2<u32>(0u{result}, 0u), {})", index.text()),
+            Order::Blocked | Order::Listed => {
+                format!("output_at(line_out + vec2<u32>(0u{result}, 0u), {})", index.text())
+            }
         };
         let stores = if self.kernel.as_reals() && !self.kernel.output.format.is_real() {
             let address = self.code.value(address);

@@ -99,8 +99,8 @@ impl Plan {
     pub(super) fn subject(&self, what: &str) -> Subject {
         let Spec { cells: [i, j, k], values, precision, .. } = self.spec;
         let text = format!("{what} of {i}x{j}x{k} {values:?} {precision:?}");
-        let alike = format!("{:?}", (&self.spec, self.grid));
-        Subject::new(&text).with(&[fnv1a(START, alike.as_bytes())])
+        let alike = format!("{:?}", (&self.spec, self.grid.parts()));
+        Subject::new(&text).with(&[fnv1a(START, alike.as_bytes()), self.grid.shares().mark()])
     }
 
     /// Checks that `comms` have the process grid and the rank of the plan.
@@ -109,7 +109,7 @@ impl Plan {
             return Ok(());
         }
         let [planned, given] =
-            [(self.grid, self.rank), (comms.grid(), comms.rank())].map(|(g, r)| format!("rank {r} of {g}"));
+            [(self.grid, self.rank), (comms.grid(), comms.rank())].map(|(g, r)| format!("rank {r} of {g:?}"));
         let why = format!("it was planned for {planned} of the process grid and is run on {given}");
         Err(DeviceError::Misuse { what: call.into(), why })
     }
@@ -193,6 +193,7 @@ mod tests {
     use super::*;
     use crate::fft::core::FLOOR;
     use crate::fft::spec::Distribution;
+    use crate::grid::Shares;
 
     fn plan(spec: &Spec, parts: [usize; 2], rank: usize) -> Plan {
         let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
@@ -262,9 +263,10 @@ mod tests {
         assert_eq!(count(&Spec::of::<[f32; 2]>([12, 1, 1]), [1, 1]), (1, 0, Some(1)));
     }
 
+    /// With equal shares and with unequal ones, of which the last gives the first rank nearly all.
     #[test]
     fn what_is_sent_is_received() {
-        for (shape, parts) in [
+        let all = [
             ([8, 8, 8], [2, 2]),
             ([9, 10, 12], [3, 1]),
             ([9, 10, 12], [1, 4]),
@@ -272,15 +274,20 @@ mod tests {
             ([4, 2, 6], [2, 4]),
             ([1, 1, 1], [2, 3]),
             ([16, 12, 6], [4, 3]),
-        ] {
+        ];
+        let share =
+            [|_: usize| 1.0, |rank: usize| (1 + rank * 5 % 7) as f64, |rank: usize| 1e4 / (1 + 99 * rank) as f64];
+        for (share, (shape, parts)) in share.into_iter().flat_map(|share| all.map(|case| (share, case))) {
+            let shares = Shares::new(&(0..parts[0] * parts[1]).map(share).collect::<Vec<f64>>()).unwrap();
+            let whole = Grid::new(parts, shares).unwrap();
+            let plan = |spec: &Spec, rank: usize| Plan::new(spec, whole, rank, FLOOR, 3).unwrap();
             for spec in [
                 Spec::of::<f32>(shape),
                 Spec::of::<f32>(shape).natural(),
                 Spec::of::<[f32; 2]>(shape).axes([true, false, true]).fields(2),
                 Spec::of::<[f32; 2]>(shape).axes([true, true, false]).natural(),
             ] {
-                let ranks = parts[0] * parts[1];
-                let plans: Vec<_> = (0..ranks).map(|rank| plan(&spec, parts, rank)).collect();
+                let plans: Vec<_> = (0..whole.ranks()).map(|rank| plan(&spec, rank)).collect();
                 let modes: u64 = plans.iter().map(|plan| volume(&plan.spectrum)).sum();
                 assert_eq!(modes, spec.spectrum().iter().product::<u64>(), "every mode is somewhere");
                 if spec.distribution == Distribution::Natural {

@@ -8,7 +8,7 @@ use crate::fft::error::FftError;
 use crate::fft::line::{LineFormat, Order, Side, Span, Work};
 use crate::fft::spec::{Distribution, Spec, Values};
 use crate::gpu::LONGEST;
-use crate::grid::{Box3, Grid, extent, split};
+use crate::grid::{Box3, Grid, Shares, extent, split};
 
 /// The operation of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Planner<'_> {
     pub fn part(&self, state: &State) -> Box3 {
         let at = self.grid.at(self.rank);
         [0, 1, 2].map(|axis| match state.cuts[axis] {
-            Some(line) => split(state.lengths[axis], self.grid.along(line) as u64, at[line] as u64),
+            Some(line) => self.grid.shares_along(line).split(state.lengths[axis], at[line]),
             None => 0..state.lengths[axis],
         })
     }
@@ -101,19 +101,21 @@ impl Planner<'_> {
     /// the last stage.
     pub fn route(&self, state: &mut State, path: &[(usize, StageKind)]) -> Result<Route, FftError> {
         let mut route = Route { stages: Vec::new(), between: Vec::new() };
-        let mut ranks = [1, 1];
+        let mut shares = [Shares::from(1); 2];
         let none_computes = !path.iter().any(|&(axis, kind)| self.computes(axis, kind));
         for (i, &(axis, kind)) in path.iter().enumerate() {
             let next = path.get(i + 1).map(|&(next, _)| next);
             let cut = next.and_then(|next| state.cuts[next]);
-            ranks = [ranks[1], cut.map_or(1, |grid_axis| self.grid.along(grid_axis) as u64)];
+            shares = [shares[1], cut.map_or(Shares::from(1), |grid_axis| self.grid.shares_along(grid_axis))];
             // A stage that neither computes nor packs is left out, unless it is the only one.
-            let idle = !self.computes(axis, kind) && ranks == [1, 1] && !(none_computes && i == 0);
-            let (length, sides) = self.sides(state, axis, kind, ranks);
+            let packs = shares.iter().any(|side| side.ranks() > 1);
+            let idle = !self.computes(axis, kind) && !packs && !(none_computes && i == 0);
+            let (length, sides) = self.sides(state, axis, kind, shares);
             let passes = if idle { Vec::new() } else { self.passes(axis, kind, length, sides)? };
-            route.stages.push(self.stage(state, (axis, passes), kind.results(), ranks, sides[1].stored(length))?);
+            route.stages.push(self.stage(state, (axis, passes), kind.results(), shares, sides[1].stored(length))?);
             let Some(next) = next else { break };
-            let transpose = cut.filter(|_| ranks[1] > 1).map(|grid_axis| self.transpose(state, grid_axis, axis, next));
+            let transpose =
+                cut.filter(|_| shares[1].ranks() > 1).map(|grid_axis| self.transpose(state, grid_axis, axis, next));
             route.between.push(transpose);
             (state.cuts[axis], state.cuts[next]) = (cut, None);
         }
@@ -131,7 +133,8 @@ impl Planner<'_> {
             to_axis,
             third,
             pieces: (0..count).map(|i| split(thickness, count, i)).collect(),
-            ranks: [self.grid.along(grid_axis) as u64, self.grid.at(self.rank)[grid_axis] as u64],
+            shares: self.grid.shares_along(grid_axis),
+            position: self.grid.at(self.rank)[grid_axis],
             lengths: [state.lengths[from_axis], state.lengths[to_axis]],
             fields: state.fields,
         }
@@ -139,7 +142,7 @@ impl Planner<'_> {
 
     /// Returns the points of a stage's transform, and the form of its lines as they are read and
     /// written. Arrays that are exchanged among several ranks are in blocks.
-    fn sides(&self, state: &State, axis: usize, kind: StageKind, ranks: [u64; 2]) -> (u64, [Side; 2]) {
+    fn sides(&self, state: &State, axis: usize, kind: StageKind, shares: [Shares; 2]) -> (u64, [Side; 2]) {
         let spec = self.spec;
         let n = spec.points[axis];
         let real = axis == 2 && spec.values == Values::Real;
@@ -159,8 +162,12 @@ impl Planner<'_> {
             StageKind::Backward | StageKind::Transpose => (n, [modes, cells]),
             StageKind::Filter(_) => (n, [cells; 2]),
         };
-        let order = |i: usize| if ranks[i] > 1 { Order::Blocked } else { Order::Strided };
-        (length, [0, 1].map(|i| Side { order: order(i), ..sides[i] }))
+        let order = |shares: Shares| match shares.ranks() {
+            1 => Order::Strided,
+            _ if shares.are_equal() => Order::Blocked,
+            _ => Order::Listed,
+        };
+        (length, [0, 1].map(|i| Side { order: order(shares[i]), ..sides[i] }))
     }
 
     fn passes(&self, axis: usize, kind: StageKind, n: u64, sides: [Side; 2]) -> Result<Vec<AxisPass>, FftError> {
@@ -182,7 +189,7 @@ impl Planner<'_> {
         state: &mut State,
         (axis, passes): (usize, Vec<AxisPass>),
         results: u64,
-        ranks: [u64; 2],
+        shares: [Shares; 2],
         stored: u64,
     ) -> Result<Stage, FftError> {
         let (before, fields) = (self.part(state), [state.fields, state.fields.saturating_mul(results)]);
@@ -194,7 +201,7 @@ impl Planner<'_> {
             before: extent(&before),
             after: extent(&self.part(state)),
             first: [0, 1, 2].map(|a| before[a].start),
-            ranks,
+            shares,
         };
         // Indices are u32, and so are twice the indices of complex numbers used as pairs.
         for (extent, fields) in [(stage.before, fields[0]), (stage.after, fields[1]), (stage.scratch(), fields[0])] {

@@ -3,7 +3,7 @@
 use super::stage::Stage;
 use crate::fft::axis::AxisPass;
 use crate::fft::line::Work;
-use crate::grid::{Cost, Transfer, Transfers, split};
+use crate::grid::{Cost, Shares, Transfer, Transfers};
 use std::ops::Range;
 
 /// One direction of a transform: stages and the exchanges between them.
@@ -57,8 +57,10 @@ pub struct Transpose {
     pub third: usize,
     /// The pieces, as ranges of this rank's extent of the third axis.
     pub pieces: Vec<Range<u64>>,
-    /// Ranks along the axis of the grid, and this rank's position among them.
-    pub(super) ranks: [u64; 2],
+    /// Shares of the ranks along the axis of the grid.
+    pub(super) shares: Shares,
+    /// This rank's position among them.
+    pub(super) position: usize,
     /// Elements of the whole array along `from_axis` and `to_axis`.
     pub(super) lengths: [u64; 2],
     /// Number of fields.
@@ -69,8 +71,7 @@ impl Transpose {
     /// Returns this rank's elements along `from_axis` when it is cut.
     #[must_use]
     pub fn share(&self) -> u64 {
-        let part = split(self.lengths[0], self.ranks[0], self.ranks[1]);
-        part.end - part.start
+        self.shares.len_of(self.lengths[0], self.position)
     }
 
     /// Returns the elements along `to_axis` when it is whole.
@@ -90,33 +91,29 @@ impl Transpose {
     /// Returns the elements that this rank sends and receives in one piece.
     #[must_use]
     pub fn transfers(&self, piece: usize) -> Transfers {
-        let [ranks, me] = self.ranks;
+        let (shares, me) = (self.shares, self.position);
         let [from_axis, to_axis] = self.lengths;
         let planes = self.fields * (self.pieces[piece].end - self.pieces[piece].start);
-        let len = |n: u64, i: u64| {
-            let part = split(n, ranks, i);
-            part.end - part.start
-        };
-        let parts = |size: &dyn Fn(u64) -> u64| {
+        let parts = |size: &dyn Fn(usize) -> u64| {
             let mut start = 0;
-            (0..ranks)
+            (0..shares.ranks())
                 .map(|peer| {
-                    let part = Transfer { peer: peer as usize, start, len: size(peer) };
+                    let part = Transfer { peer, start, len: size(peer) };
                     start += part.len;
                     part
                 })
                 .collect()
         };
         Transfers {
-            send: parts(&|peer| planes * len(to_axis, me) * len(from_axis, peer)),
-            receive: parts(&|peer| planes * len(to_axis, peer) * len(from_axis, me)),
+            send: parts(&|peer| planes * shares.len_of(to_axis, me) * shares.len_of(from_axis, peer)),
+            receive: parts(&|peer| planes * shares.len_of(to_axis, peer) * shares.len_of(from_axis, me)),
         }
     }
 
     /// Returns the elements of one piece that this rank keeps.
     #[must_use]
     pub fn kept(&self, piece: usize) -> u64 {
-        self.transfers(piece).send.iter().filter(|part| part.peer as u64 == self.ranks[1]).map(|part| part.len).sum()
+        self.transfers(piece).send.iter().filter(|part| part.peer == self.position).map(|part| part.len).sum()
     }
 
     /// Returns the cost of all pieces for this rank, with elements of `element` bytes in messages
@@ -125,8 +122,7 @@ impl Transpose {
     pub fn cost(&self, element: u64, chunk: u64) -> Cost {
         let mut cost = Cost::default();
         let chunk = (chunk / element).max(1) * element;
-        (0..self.pieces.len())
-            .for_each(|piece| cost += self.transfers(piece).cost(self.ranks[1] as usize, element, chunk));
+        (0..self.pieces.len()).for_each(|piece| cost += self.transfers(piece).cost(self.position, element, chunk));
         cost
     }
 }
@@ -183,7 +179,7 @@ fn can_work_in_place(stage: &Stage) -> bool {
     let apart = stage.fields[0] == stage.fields[1] || stage.fields[0] == 1;
     let read = stage.passes.first().map(|pass| pass.kernel.input);
     let written = stage.passes.last().map(|pass| pass.kernel.output);
-    stage.ranks == [1, 1] && stage.before == stage.after && read == written && apart
+    stage.shares == [Shares::from(1); 2] && stage.before == stage.after && read == written && apart
 }
 
 impl Route {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::fft::axis::AxisPass;
 use crate::fft::line::{LineKernel, LineParams, Order, Work};
-use crate::grid::{Box3, FieldLayout, extent};
+use crate::grid::{Box3, FieldLayout, Shares, extent};
 
 /// The passes along one axis, which is whole on this rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub struct Stage {
     pub after: [u64; 3],
     /// Index of the first element before in the whole array.
     pub first: [u64; 3],
-    /// Number of ranks that exchange the input and the output.
-    pub ranks: [u64; 2],
+    /// Shares of the ranks that exchange the input, and of those that exchange the output.
+    pub shares: [Shares; 2],
 }
 
 /// The placement of an array that a pass reads or writes.
@@ -101,6 +101,31 @@ impl Stage {
         [[1, 2], [0, 2], [0, 1]][self.axis]
     }
 
+    /// Returns the elements along the axis of the stage in the input (side 0) or the output (1).
+    fn length(&self, side: usize) -> u64 {
+        if side == 0 { self.before[self.axis] } else { self.after[self.axis] }
+    }
+
+    /// Returns the elements of a side that the table of listed blocks has before those of `side`.
+    fn listed_before(&self, side: usize) -> u64 {
+        if side == 1 && !self.shares[0].are_equal() { self.length(0) } else { 0 }
+    }
+
+    /// Returns the table by which kernels find the blocks of lines in [`Order::Listed`]: the first
+    /// element and the number of elements of the block of each element, of the input and then of
+    /// the output. Empty if no side is listed.
+    pub fn listed_blocks(&self) -> Vec<[u32; 2]> {
+        let of_side = |side: usize| {
+            let (shares, n) = (self.shares[side], self.length(side));
+            (0..shares.ranks()).flat_map(move |part| {
+                let block = shares.split(n, part);
+                let entry = [block.start, block.end - block.start].map(|number| number as u32);
+                block.map(move |_| entry)
+            })
+        };
+        [0, 1].into_iter().filter(|&side| !self.shares[side].are_equal()).flat_map(of_side).collect()
+    }
+
     /// Returns the parameters of a pass over a part.
     pub fn params(
         &self,
@@ -118,7 +143,7 @@ impl Stage {
         let (written, written_more, written_blocks) = self.address(kernel.output.order, 1, results, part, output);
         let result = match (kernel.output.order, output) {
             // In blocked arrays it counts outer lines.
-            (Order::Blocked, Placement::Array { extent, .. }) => extent[..axis].iter().product(),
+            (Order::Blocked | Order::Listed, Placement::Array { extent, .. }) => extent[..axis].iter().product(),
             (_, Placement::Array { extent, .. }) => extent.iter().product(),
             (_, Placement::Field { step, .. }) => step,
         };
@@ -181,7 +206,7 @@ impl Stage {
                     ([0; 2], [0; 2]),
                 )
             }
-            (Order::Blocked, place) => {
+            (Order::Blocked | Order::Listed, place) => {
                 let (origin, extent) = match place {
                     Placement::Array { origin, extent } => (origin, extent),
                     Placement::Field { layout, .. } => ([0; 3], extent_of(layout)),
@@ -196,12 +221,17 @@ impl Stage {
                 let first = |step: &dyn Fn(usize) -> u64| {
                     [slow, fast].iter().map(|&a| (tile[a].start - origin[a]) * step(a)).sum::<u64>()
                 };
-                let (n, ranks) = (if side == 0 { self.before } else { self.after }[axis], self.ranks[side]);
-                let small = n / ranks;
+                let blocks = match order {
+                    Order::Listed => [self.listed_before(side), 0],
+                    _ => {
+                        let (n, ranks) = (self.length(side), self.shares[side].ranks() as u64);
+                        [n % ranks * (n / ranks + 1), n / ranks]
+                    }
+                };
                 (
                     [lines, outer(fast), outer(slow), outer_lines * results],
                     [width, inner(fast), inner(slow), 0],
-                    ([n % ranks * (small + 1), small], [first(&outer) + before * outer_lines, first(&inner)]),
+                    (blocks, [first(&outer) + before * outer_lines, first(&inner)]),
                 )
             }
         }

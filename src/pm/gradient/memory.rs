@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::cosmology::{LptOrder, StepOp};
 use crate::gpu::{bytes, pooled};
-use crate::grid::Grid;
+use crate::grid::{Grid, Shares};
 use crate::pm::footprint::{Footprint, PlannedFor};
 use crate::pm::{Config, SimulationError};
 use crate::rank::Rank;
@@ -37,13 +37,13 @@ pub struct GradientMemory {
 impl GradientMemory {
     pub(super) fn new(
         config: &Config,
-        grid: Grid,
+        (grid, rank): (Grid, usize),
         ops: &[StepOp],
         checkpoint_every: usize,
         planned: &PlannedFor,
     ) -> Result<Self, SimulationError> {
         let forces = ops.iter().filter(|op| **op == StepOp::Force).count();
-        let of = Footprint::new(config, grid, config.typical_ghosts(), planned)?;
+        let of = Footprint::new(config, grid, rank, planned)?;
         Ok(GradientMemory {
             forces,
             checkpoint_every,
@@ -63,10 +63,10 @@ impl GradientMemory {
     pub(in crate::pm) fn of_operator(
         self,
         config: &Config,
-        grid: Grid,
+        (grid, rank): (Grid, usize),
         planned: &PlannedFor,
     ) -> Result<Self, SimulationError> {
-        let of = Footprint::new(config, grid, config.typical_ghosts(), planned)?;
+        let of = Footprint::new(config, grid, rank, planned)?;
         Ok(GradientMemory {
             particles: self.particles + of.of_particles(12),
             mesh: self.mesh.max(force_tangent(&of)),
@@ -81,8 +81,8 @@ impl GradientMemory {
         self.states as u64 * self.state + self.particles + self.kept + self.mesh.max(self.start)
     }
 
-    /// Refuses more than this rank's part of the device has; the same on all ranks where devices
-    /// are alike.
+    /// Refuses more than this rank's part of the device has; the same on all ranks if devices and
+    /// shares are equal.
     pub(in crate::pm) fn check(&self, rank: &Rank) -> Result<(), SimulationError> {
         let (needed, sharing) = (self.total() + rank.exchange.staging_bytes(&rank.gpu), rank.sharing);
         match rank.memory_share() {
@@ -179,12 +179,16 @@ pub(super) fn check_particles(config: &Config) -> Result<(), SimulationError> {
 
 impl Config {
     /// Forecasts the device memory of an operator of this run with one linearization, or of a
-    /// gradient, which takes less, on `ranks` ranks of any GPU, with a state kept of every
-    /// `checkpoint_every`-th force.
+    /// gradient, which takes less, for the rank with the most cells of a number of ranks, or of
+    /// ranks with [`Shares`], of any GPU, with a state kept of every `checkpoint_every`-th force.
     ///
     /// # Errors
     /// [`SimulationError`] of parameters out of range and of grids with another number of ranks.
-    pub fn gradient_memory(&self, ranks: usize, checkpoint_every: usize) -> Result<GradientMemory, SimulationError> {
+    pub fn gradient_memory(
+        &self,
+        ranks: impl Into<Shares>,
+        checkpoint_every: usize,
+    ) -> Result<GradientMemory, SimulationError> {
         self.validate()?;
         check_particles(self)?;
         if checkpoint_every == 0 {
@@ -192,8 +196,9 @@ impl Config {
             return Err(SimulationError::OutOfRange { what, value: "0".into(), allowed });
         }
         let (grid, planned) = (self.grid(ranks)?, PlannedFor::any_gpu());
-        GradientMemory::new(self, grid, &self.schedule()?, checkpoint_every, &planned)?
-            .of_operator(self, grid, &planned)
+        let part = (grid, grid.largest(self.cells()));
+        GradientMemory::new(self, part, &self.schedule()?, checkpoint_every, &planned)?
+            .of_operator(self, part, &planned)
     }
 }
 

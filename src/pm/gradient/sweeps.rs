@@ -121,7 +121,9 @@ impl Sweeps {
     /// force.
     pub fn memory(&self, gpu: &Gpu, checkpoint_every: usize) -> Result<GradientMemory, SimulationError> {
         let (run, planned) = (&self.run, PlannedFor::device(gpu));
-        GradientMemory::new(&run.config, run.grid(), &run.ops, checkpoint_every, &planned)
+        let (grid, config) = (run.grid(), &run.config);
+        let part = (grid, grid.rank_to_check(config.cells(), run.comms.rank()));
+        GradientMemory::new(config, part, &run.ops, checkpoint_every, &planned)
     }
 
     /// Runs from the noise of `tape`, keeps its states there and writes those of `epochs`. Whether

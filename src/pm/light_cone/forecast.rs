@@ -7,7 +7,7 @@ use super::particles::ROW;
 use super::shell::Shell;
 use crate::cosmology::StepOp;
 use crate::gpu::LONGEST;
-use crate::grid::{Cost, volume};
+use crate::grid::{Cost, Shares, volume};
 use crate::pm::{Config, SimulationError};
 
 /// Forecast of the memory and cost of a light cone, for uniform matter and the rank with the most
@@ -29,18 +29,28 @@ pub struct ConeForecast {
 }
 
 impl Cone {
-    /// Forecasts the memory and cost of this cone of a run on `ranks` ranks.
+    /// Forecasts the memory and cost of this cone of a run on a number of ranks, or on ranks with
+    /// [`Shares`], for the rank with the most sites.
     ///
     /// # Errors
     /// Same as [`validate`](Self::validate), errors of the configuration, and
     /// [`SimulationError::OutOfRange`] for more particles than a rank can number.
-    pub fn forecast(&self, config: &Config, ranks: usize) -> Result<ConeForecast, SimulationError> {
+    pub fn forecast(&self, config: &Config, ranks: impl Into<Shares>) -> Result<ConeForecast, SimulationError> {
+        let shares = ranks.into();
+        self.forecast_rank(config, shares, config.grid(shares)?.largest(config.sites()))
+    }
+
+    /// Forecasts the memory and cost of this cone for `rank` of ranks with `shares`.
+    ///
+    /// # Errors
+    /// Same as [`forecast`](Self::forecast).
+    pub fn forecast_rank(&self, config: &Config, shares: Shares, rank: usize) -> Result<ConeForecast, SimulationError> {
         self.validate(config)?;
-        let own = config.grid(ranks)?.part(config.sites(), 0);
+        let own = config.grid(shares)?.part(config.sites(), rank);
         let (count, near) = (volume(&own), config.cosmology.comoving_distance(config.a_end)?);
         let density = (config.particles as f64 / config.box_size).powi(3);
         let particles = (density * self.volume([near, self.distance])) as u64;
-        let crossed = particles.div_ceil(ranks as u64);
+        let crossed = shares.len_of(particles, rank);
         few_enough("particles of a rank beside a light cone", count, LONGEST / 3)?;
         few_enough("particles of a light cone on a rank", crossed, LONGEST)?;
         let epoch = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
@@ -61,13 +71,13 @@ impl Cone {
             steps += 1;
         }
         let rows = ROW as u64 * 4;
-        device += particles / ranks as u64 * (2 * rows + 48);
+        device += crossed * (2 * rows + 48);
         let crossing = count * (2 * 24 + 8) + rows_at_once(count) * rows;
         Ok(ConeForecast {
             particles,
             crossing: Cost {
                 device_bytes: device,
-                memory_bytes: crossing.max(sorting(crossed, ranks)),
+                memory_bytes: crossing.max(sorting(crossed, shares.ranks())),
                 ..Cost::default()
             },
             state_memory: count * 24,

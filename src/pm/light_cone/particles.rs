@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::images::image_of;
 use crate::comm::{Communicator, Op};
-use crate::grid::split;
 use crate::host_memory;
 use crate::io::collective::{fingerprint, seal_npy};
 use crate::io::{IoError, NpyFile, Sealed};
@@ -131,7 +130,7 @@ impl ConeParticles {
         if width != row {
             return Err(wrong_shape(path, file.shape()));
         }
-        let own = split(total, comm.size() as u64, comm.rank() as u64);
+        let own = comm.shares().split(total, comm.rank());
         let words = file.read_i64(row * own.start..row * own.end)?.into_iter().map(|word| word as u32);
         let words = host_memory::collect("particles on the light cone", words)?;
         Ok(ConeParticles { words, first: own.start, total })

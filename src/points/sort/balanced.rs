@@ -1,7 +1,7 @@
-//! Distributed sort of host data by unique 128-bit keys, exactly balanced.
+//! Distributed sort of host data by unique 128-bit keys, with exact parts.
 //!
-//! The sorted elements of all ranks form one sequence of N; rank `b` gets its part [`split`]`(N, P,
-//! b)`. As in `splitters.rs` the boundaries are found by histograms, but keys are wider and unique:
+//! The sorted elements of all ranks form one sequence of N; rank `b` gets its part by
+//! [`Shares::split`](crate::grid::Shares::split). As in `splitters.rs` the boundaries are found by histograms, but keys are wider and unique:
 //! a boundary is found as soon as some candidate has exactly as many keys up to it as must come
 //! before, which takes about log N / log 256 rounds for keys that are spread out.
 
@@ -14,7 +14,6 @@ use bytemuck::Pod;
 
 use super::error::SortError;
 use crate::comm::{Communicator, GatheredParts, Op};
-use crate::grid::split;
 use crate::host_memory::{self, HostMemoryError};
 
 /// Candidates per boundary and round.
@@ -25,7 +24,7 @@ const CANDIDATES: u64 = 256;
 pub struct Balanced<T> {
     /// The elements, in order.
     pub elements: Vec<T>,
-    /// Their places among those of all ranks: [`split`] of the total.
+    /// Their places among those of all ranks: the rank's [share](crate::grid::Shares) of the total.
     pub part: Range<u64>,
     /// Elements of all ranks.
     pub total: u64,
@@ -94,9 +93,9 @@ fn cuts<T>(
     dense: impl Fn(&T) -> u128,
     (total, last): (u64, u128),
 ) -> Result<Vec<usize>, SortError> {
-    let ranks = comm.size() as u64;
-    let boundary = |b| Boundary { target: split(total, ranks, b).start, low: 0, high: last, cut: None };
-    let mut boundaries: Vec<Boundary> = (1..ranks).map(boundary).collect();
+    let shares = comm.shares();
+    let boundary = |b| Boundary { target: shares.split(total, b).start, low: 0, high: last, cut: None };
+    let mut boundaries: Vec<Boundary> = (1..comm.size()).map(boundary).collect();
     // A boundary before or after all elements needs no search.
     let sought = |boundary: &Boundary| boundary.cut.is_none() && boundary.target != 0 && boundary.target != total;
     while boundaries.iter().any(sought) {
@@ -152,7 +151,7 @@ pub fn balanced<T: Pod>(
     if elements.windows(2).any(|pair| key(&pair[0]) == key(&pair[1])) {
         return Err(SortError::Repeated);
     }
-    Ok(Balanced { elements, part: split(total[0], comm.size() as u64, comm.rank() as u64), total: total[0] })
+    Ok(Balanced { elements, part: comm.shares().split(total[0], comm.rank()), total: total[0] })
 }
 
 /// This rank's part of the `total` elements of several ranks, each of which has sorted its own.
@@ -202,14 +201,23 @@ fn merged<T: Pod>(received: &GatheredParts<T>, key: impl Fn(&T) -> [u64; 2]) -> 
 mod tests {
     use super::*;
     use crate::comm::run_threads;
+    use crate::grid::Shares;
 
-    /// Deals the keys out and compares with a sort of all of them.
+    /// Deals the keys out and compares with a sort of all of them, for equal and unequal shares.
     fn check(dealt: &[Vec<[u64; 2]>]) {
+        let unequal: Vec<f64> = (0..dealt.len()).map(|rank| (1 + rank * 7 % 4) as f64).collect();
+        check_shares(dealt, Shares::from(dealt.len()));
+        check_shares(dealt, Shares::new(&unequal).unwrap());
+    }
+
+    fn check_shares(dealt: &[Vec<[u64; 2]>], shares: Shares) {
         let mut want: Vec<[u64; 2]> = dealt.concat();
         want.sort_unstable();
-        let parts = run_threads(dealt.len(), |comm| balanced(&comm, dealt[comm.rank()].clone(), |&key| key)).unwrap();
-        for (rank, part) in parts.iter().enumerate() {
-            let range = split(want.len() as u64, dealt.len() as u64, rank as u64);
+        let parts = run_threads(dealt.len(), |comm| {
+            Ok::<_, SortError>(balanced(&comm.with_shares(shares)?, dealt[comm.rank()].clone(), |&key| key)?)
+        });
+        for (rank, part) in parts.unwrap().iter().enumerate() {
+            let range = shares.split(want.len() as u64, rank);
             assert_eq!((&part.part, part.total), (&range, want.len() as u64));
             assert_eq!(part.elements, want[range.start as usize..range.end as usize], "rank {rank}");
         }

@@ -3,15 +3,15 @@
 use super::error::SortError;
 use super::merge::merge;
 use super::order::order_of;
+use super::plan::{cuts, gathered};
 use super::route::Route;
-use super::shares::{cuts, gathered};
 use crate::comm::Op;
 use crate::gpu::{Array, MemoryKind};
 use crate::points::rows::exchange_rows;
 use crate::rank::Rank;
 
 /// Plans the moves of the rows of all ranks so that they ascend by key, over ranks too, and each
-/// rank has its [`split`](crate::grid::split) of them. Keys are below 2^63, as high and low words;
+/// rank has its [share](crate::grid::Shares) of them. Keys are below 2^63, as high and low words;
 /// rows with equal keys keep the order of the input (rank by rank). The sequence does not depend on
 /// the number of ranks. Collective, with any number of rows, including none.
 ///

@@ -5,11 +5,10 @@ use std::ops::Range;
 use super::error::SortError;
 use super::merge::{merge, merge_traffic};
 use super::order::keys as keys_of;
+use super::plan::{SortPlan, Summary, gathered};
 use super::route::Route;
-use super::shares::{Shares, Summary, gathered};
 use crate::gpu::primitives::{Permute, Sort};
 use crate::gpu::{Array, DeviceError, MemoryKind, Recorder};
-use crate::grid::split;
 use crate::points::rows::exchange_rows;
 use crate::points::u64_array::U64Array;
 use crate::points::{Cloud, Curve, Frame};
@@ -25,7 +24,7 @@ pub struct Sorted {
     pub frame: Frame,
     /// Moves rows of the input here, and back.
     pub route: Route,
-    /// Places of this rank's points in the whole order: [`split`] of the total.
+    /// Places of this rank's points in the whole order: the rank's [share](crate::grid::Shares) of the total.
     pub part: Range<u64>,
     /// Number of points on all ranks.
     pub total: u64,
@@ -67,8 +66,8 @@ fn bytes_moved(cloud: &Cloud, count: u64) -> u64 {
     keys + count * row
 }
 
-/// Sorts the points of all ranks along `curve` and gives each rank its part, [`split`] of their
-/// number, with all attributes. Collective, each with its own part of the input: any number
+/// Sorts the points of all ranks along `curve` and gives each rank its [share](crate::grid::Shares)
+/// of them, with all attributes. Collective, each with its own part of the input: any number
 /// of points, also none; the input is their parts in rank order. Points with equal keys keep the
 /// order of the input: the result is the same for any number of ranks. Cells along open axes cover
 /// the bounds of all ranks' points.
@@ -130,9 +129,9 @@ pub(crate) fn distribute_rows(rank: &mut Rank, cloud: &Cloud, curve: Curve) -> R
     let mut traffic = bytes_moved(cloud, cloud.len()) + Sort::new(&rank.gpu).traffic(true, 63, cloud.len());
     let all = Summary::gather(&comm, cloud, curve, false)?;
     let frame = all.cells(cloud.domain(), curve)?;
-    let Shares { total, row_offsets, order, keys, sends, receives, splitters } =
-        Shares::find(rank, cloud, curve, &all, &frame)?;
-    let (part, first_row) = (split(total, comm.size() as u64, comm.rank() as u64), row_offsets[comm.rank()]);
+    let SortPlan { total, row_offsets, order, keys, sends, receives, splitters } =
+        SortPlan::find(rank, cloud, curve, &all, &frame)?;
+    let (part, first_row) = (comm.shares().split(total, comm.rank()), row_offsets[comm.rank()]);
     if comm.size() == 1 {
         let route = Route::new(&comm, order.clone(), sends, receives, None)?;
         let cloud = cloud.gather(&mut rank.recorder, &Permute::new(), &order)?;

@@ -1,11 +1,11 @@
-//! Sorting points along a space-filling curve: on one rank, and over all ranks with the work shared
-//! out evenly.
+//! Sorting points along a space-filling curve: on one rank, and over all ranks with the work dealt
+//! by their shares.
 //!
 //! [`distribute`] is a sort by histograms (L. V. Kale and S. Krishnan, ICPP 1993): every rank sorts
-//! its own keys, all ranks find the splitters that cut the sequence of all keys into equal parts, a
+//! its own keys, all ranks find the splitters that cut the sequence of all keys into parts, a
 //! [`Route`] moves rows once, and each rank sorts what it received. Equal keys keep the order of
 //! the input, so the result is the same permutation on any number of ranks, and each rank has
-//! exactly its [`split`](crate::grid::split) of it, whatever the points are.
+//! exactly its [share](crate::grid::Shares) of it, whatever the points are.
 //!
 //! | function | submits | waits |
 //! |---|---|---|
@@ -21,9 +21,9 @@ mod distribute;
 mod error;
 mod merge;
 mod order;
+mod plan;
 pub(crate) mod probe;
 mod route;
-mod shares;
 mod splitters;
 
 #[cfg(feature = "catalog")]
@@ -33,8 +33,8 @@ pub(crate) use distribute::{CurveOrder, distribute_rows};
 pub use distribute::{Sorted, distribute};
 pub use error::SortError;
 pub use order::{morton_order, order};
+pub(crate) use plan::{SortPlan, Summary, route_to};
 pub use route::Route;
-pub(crate) use shares::{Shares, Summary, route_to};
 #[cfg(test)]
 pub(crate) use splitters::Splitters;
 
@@ -42,5 +42,5 @@ use crate::gpu::KernelSource;
 
 /// Returns the kernels of this folder.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    vec![merge::kernel(), probe::kernel(), shares::kernel()]
+    vec![merge::kernel(), probe::kernel(), plan::kernel()]
 }

@@ -2,7 +2,7 @@
 //! between ranks go in and out as slices.
 //!
 //! Keys of all ranks, in order, equal keys by rank and then by place, form one sequence of N; rank
-//! `b` gets its part [`split`]`(N, P, b)`. Each boundary has a target, the number of elements
+//! `b` gets its part by [`Shares::split`]. Each boundary has a target, the number of elements
 //! before it, and is found by histograms: all ranks count their keys up to 256 candidates a
 //! boundary, the sums narrow the interval that holds the key of the last element before the
 //! boundary, and after at most eight rounds that key is known. Its equals are then dealt out by
@@ -12,7 +12,7 @@
 //! rank beyond 512 ranks. With c candidates a boundary takes 64 / log2 c rounds, so that few
 //! candidates need the fewest bytes, and many the fewest rounds.
 
-use crate::grid::split;
+use crate::grid::Shares;
 
 /// Most and fewest candidates of a boundary in a round.
 const CANDIDATES: [u64; 2] = [8, 256];
@@ -61,18 +61,17 @@ pub struct Ties {
 }
 
 impl Splitters {
-    /// Creates the boundaries of `total` elements between `ranks` ranks, with keys of at most
+    /// Creates the boundaries of `total` elements between ranks with `shares`, with keys of at most
     /// `bits` bits (1 to 64).
-    pub fn new(total: u64, ranks: usize, bits: u32) -> Self {
-        let ranks = ranks as u64;
+    pub fn new(total: u64, shares: Shares, bits: u32) -> Self {
         let high = u64::MAX >> (64 - bits);
-        let interval = |b: u64| {
-            let target = split(total, ranks, b).start;
+        let interval = |b: usize| {
+            let target = shares.split(total, b).start;
             // No element comes before such a boundary: any key is right.
             Interval { target, low: 0, high: if target == 0 { 0 } else { high } }
         };
-        let each_bits = (ROUND / ranks).clamp(CANDIDATES[0], CANDIDATES[1]).ilog2();
-        Splitters { intervals: (1..ranks).map(interval).collect(), each_bits }
+        let each_bits = (ROUND / shares.ranks() as u64).clamp(CANDIDATES[0], CANDIDATES[1]).ilog2();
+        Splitters { intervals: (1..shares.ranks()).map(interval).collect(), each_bits }
     }
 
     /// Returns `true` if all keys are known.
@@ -127,10 +126,10 @@ mod tests {
     use super::*;
 
     /// Runs the search of all ranks in step; returns the cuts and the number of rounds.
-    fn search(keys: &[Vec<u64>], bits: u32) -> (Vec<Vec<u64>>, usize) {
+    fn search(keys: &[Vec<u64>], shares: Shares, bits: u32) -> (Vec<Vec<u64>>, usize) {
         let at_most = |keys: &[u64], key: u64| keys.partition_point(|&other| other <= key) as u64;
         let total = keys.iter().map(|keys| keys.len() as u64).sum();
-        let mut splitters = Splitters::new(total, keys.len(), bits);
+        let mut splitters = Splitters::new(total, shares, bits);
         let mut rounds = 0;
         while !splitters.is_done() {
             let sum = |key: u64| keys.iter().map(|keys| at_most(keys, key)).sum();
@@ -156,8 +155,15 @@ mod tests {
         (cuts.collect(), rounds)
     }
 
+    /// Compares with a sort of all keys, for equal and unequal shares.
     fn check(keys: &[Vec<u64>], bits: u32) {
-        let (cuts, rounds) = search(keys, bits);
+        let unequal: Vec<f64> = (0..keys.len()).map(|rank| (1 + rank * 7 % 4) as f64).collect();
+        check_shares(keys, Shares::from(keys.len()), bits);
+        check_shares(keys, Shares::new(&unequal).unwrap(), bits);
+    }
+
+    fn check_shares(keys: &[Vec<u64>], shares: Shares, bits: u32) {
+        let (cuts, rounds) = search(keys, shares, bits);
         let most = (bits as usize).div_ceil(8);
         assert!(rounds <= most, "{rounds} rounds for {bits} bits");
         let mut sequence: Vec<(u64, usize, u64)> = Vec::new();
@@ -166,7 +172,7 @@ mod tests {
         }
         sequence.sort_unstable();
         for b in 0..keys.len() {
-            let part = split(sequence.len() as u64, keys.len() as u64, b as u64);
+            let part = shares.split(sequence.len() as u64, b);
             let want = &sequence[part.start as usize..part.end as usize];
             let mut got: Vec<(u64, usize, u64)> = Vec::new();
             for (rank, cuts) in cuts.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Parameters of a run, their ranges, and what follows from them without a device.
 
 use super::ShallowWaterError;
-use meshloom::grid::{Grid, LayoutError};
+use meshloom::grid::{Grid, LayoutError, Shares};
 use serde::Serialize;
 
 /// A run of the shallow-water model: a channel, periodic in x, between walls in the south and
@@ -114,15 +114,17 @@ impl ShallowWaterConfig {
         [self.cells[1], self.cells[0], 1]
     }
 
-    /// Returns the process grid of a run on `ranks` ranks: that of the configuration, or the one
-    /// with the fewest ghost cells on a rank. Axis 0 is y.
+    /// Returns the process grid of a run on a number of ranks, or on ranks with [`Shares`]: that of
+    /// the configuration, or the one with the fewest ghost cells on a rank. Axis 0 is y.
     ///
     /// # Errors
     /// [`LayoutError::Grid`] if the configuration's has another number of ranks.
-    pub fn process_grid(&self, ranks: usize) -> Result<Grid, LayoutError> {
+    pub fn process_grid(&self, ranks: impl Into<Shares>) -> Result<Grid, LayoutError> {
+        let shares = ranks.into();
         if let Some(parts) = self.grid {
-            return Grid::new(parts, ranks);
+            return Grid::new(parts, shares);
         }
+        let ranks = shares.ranks();
         let [nx, ny] = self.cells;
         let ghosts = |&[p0, p1]: &[usize; 2]| {
             let along = |n: u64, parts: usize, across: u64| if parts > 1 { n.div_ceil(across) } else { 0 };
@@ -132,7 +134,7 @@ impl ShallowWaterConfig {
             (p0 as u64 > ny || p1 as u64 > nx, cells, p1)
         };
         let grids = (1..=ranks).filter(|p1| ranks.is_multiple_of(*p1)).map(|p1| [ranks / p1, p1]);
-        Grid::new(grids.min_by_key(ghosts).unwrap_or([ranks, 1]), ranks)
+        Grid::new(grids.min_by_key(ghosts).unwrap_or([ranks, 1]), shares)
     }
 
     /// Returns the coefficients of the first step, which is Euler's and has no friction before it,

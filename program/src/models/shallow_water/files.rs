@@ -6,6 +6,7 @@ use super::plan::{FIELDS, Part};
 use super::real::Real;
 use super::{Flow, ShallowWater, ShallowWaterConfig, ShallowWaterError};
 use meshloom::comm::Communicator;
+use meshloom::grid::Shares;
 use meshloom::host_memory;
 use meshloom::io::collective::seal_npy;
 use meshloom::io::{NpyFile, Sealed};
@@ -57,34 +58,40 @@ impl<T: Real> ShallowWater<T> {
 }
 
 impl ShallowWaterConfig {
-    /// Returns the first cell of each row of `rank` of `ranks` in the grid, counted in C order, and
+    /// Returns the first cell of each row of `rank` of a number of ranks, or of ranks with
+    /// [`Shares`], in the grid, counted in C order, and
     /// the cells of a row.
     ///
     /// # Errors
     /// [`LayoutError`](meshloom::grid::LayoutError) when the process grid does not fit.
-    pub fn rows(
+    pub fn rows<R: Into<Shares>>(
         &self,
-        ranks: usize,
+        ranks: R,
         rank: usize,
-    ) -> Result<(impl Iterator<Item = u64> + use<>, u64), ShallowWaterError> {
+    ) -> Result<(impl Iterator<Item = u64> + use<R>, u64), ShallowWaterError> {
         self.validate()?;
-        Ok(Part::new(self, ranks, rank)?.rows())
+        Ok(Part::new(self, self.process_grid(ranks)?, rank)?.rows())
     }
 
-    /// Returns the part of a state of `rank` of `ranks` in a file that
+    /// Returns the part of a state of `rank` of ranks with `shares` in a file that
     /// [`ShallowWater::seal_fields`] wrote of [`ShallowWater::state`].
     ///
     /// # Errors
     /// [`IoError`](meshloom::io::IoError) for files of another shape or with numbers that are not
     /// finite, whose first index it names.
-    pub fn read_state<T: Real>(&self, file: &NpyFile, ranks: usize, rank: usize) -> Result<Vec<T>, ShallowWaterError> {
+    pub fn read_state<T: Real>(
+        &self,
+        file: &NpyFile,
+        shares: Shares,
+        rank: usize,
+    ) -> Result<Vec<T>, ShallowWaterError> {
         let [columns, rows] = self.cells;
         file.expect_shape(&[2 * FIELDS, rows, columns])?;
-        let (starts, length) = self.rows(ranks, rank)?;
+        let (starts, length) = self.rows(shares, rank)?;
         let count = 2 * FIELDS as usize * starts.count() * length as usize;
         let mut values = host_memory::reserve("the state of the flow", count)?;
         for field in 0..2 * FIELDS {
-            let (starts, length) = self.rows(ranks, rank)?;
+            let (starts, length) = self.rows(shares, rank)?;
             for start in starts.map(|start| field * rows * columns + start) {
                 values.extend(T::read(file, start..start + length)?);
             }

@@ -159,10 +159,10 @@ impl<T: Real> ShallowWater<T> {
     fn empty(rank: &mut Rank, config: ShallowWaterConfig) -> Result<Self, ShallowWaterError> {
         config.validate()?;
         real::check::<T>(&rank.gpu)?;
-        let (ranks, bytes) = (rank.size(), size_of::<T>() as u64);
-        let part = Part::new(&config, ranks, rank.index())?;
-        // The first rank's part is the largest, so that all ranks decide alike.
-        let (needed, sharing) = (Part::new(&config, ranks, 0)?.memory(bytes), rank.sharing);
+        let (grid, bytes) = (config.process_grid(rank.comm.shares())?, size_of::<T>() as u64);
+        let part = Part::new(&config, grid, rank.index())?;
+        let checked = Part::new(&config, grid, grid.rank_to_check(config.shape(), rank.index()))?;
+        let (needed, sharing) = (checked.memory(bytes), rank.sharing);
         if let Some(available) = rank.memory_share()
             && needed > available
         {

@@ -91,9 +91,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Creates the part of `rank` of `ranks`.
-    pub fn new(config: &ShallowWaterConfig, ranks: usize, rank: usize) -> Result<Self, LayoutError> {
-        let grid = config.process_grid(ranks)?;
+    /// Creates the part of `rank` of `grid`.
+    pub fn new(config: &ShallowWaterConfig, grid: Grid, rank: usize) -> Result<Self, LayoutError> {
         // A tendency reaches one cell, and the friction before it one more. The mistake of
         // `compatible` reaches u one cell farther.
         let width = if config.compatible { 3 } else { 2 };
@@ -178,7 +177,7 @@ mod tests {
 
     fn part(cells: [u64; 2], grid: [usize; 2], rank: usize) -> Part {
         let config = ShallowWaterConfig { cells, grid: Some(grid), ..ShallowWaterConfig::default() };
-        Part::new(&config, grid[0] * grid[1], rank).unwrap()
+        Part::new(&config, config.process_grid(grid[0] * grid[1]).unwrap(), rank).unwrap()
     }
 
     #[test]

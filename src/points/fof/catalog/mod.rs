@@ -77,7 +77,7 @@ impl Default for Selection {
 }
 
 /// Groups of points: this rank's part of the rows, one per group, and of the members of all groups.
-/// Rows and members are distributed [evenly](crate::grid::split) and independently: the members of
+/// Rows and members are distributed by [shares](crate::grid::Shares) and independently: the members of
 /// a group need not be on the rank that has its row, and may be on several ranks.
 ///
 /// Distances are measured to the images nearest to the group's *reference*, the point whose index
@@ -164,7 +164,7 @@ fn places(comm: &Communicator, sorted: &Balanced<Row>, made: usize) -> Result<Ve
 ///
 /// - **Same bits for any number of ranks**, however points are distributed and ordered: sums are of
 ///   integers.
-/// - **Exact balance**: each rank gets its [`split`](crate::grid::split) of the rows and of the
+/// - **Exact balance**: each rank gets its [share](crate::grid::Shares) of the rows and of the
 ///   members.
 /// - A group that lies on one rank is measured there, any other at a rank that a hash of the label
 ///   decides. In total 15 rounds of messages between all ranks, for any number of groups, and two

@@ -1,4 +1,4 @@
-//! Distribution of the points of all ranks along a curve: equal parts of the sequence of all keys.
+//! Distribution of the points of all ranks along a curve: parts of the sequence of all keys.
 
 use super::error::SortError;
 use super::order::{keys, order_of};
@@ -125,8 +125,8 @@ pub(super) fn gathered(
 }
 
 /// Which of this rank's points go to which rank, so that each gets its
-/// [`split`](crate::grid::split) of all points in the order of the curve.
-pub(crate) struct Shares {
+/// [share](crate::grid::Shares) of all points in the order of the curve.
+pub(crate) struct SortPlan {
     /// Points of all ranks.
     pub total: u64,
     /// The index of each rank's first point among the input of all ranks.
@@ -143,7 +143,7 @@ pub(crate) struct Shares {
     pub splitters: Vec<u64>,
 }
 
-impl Shares {
+impl SortPlan {
     /// Finds them along a curve through the cells of `frame`: sorts this rank's keys, and cuts
     /// those of all ranks by counting. Waits for the device and the other ranks, up to eight rounds
     /// of 256 counts for each boundary. Collective.
@@ -154,7 +154,7 @@ impl Shares {
         let (cuts, splitters) = cuts(&mut rank.recorder, &comm, keys.each_ref(), total)?;
         let sends: Vec<u64> = cuts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let receives = comm.all_to_all(&sends)?;
-        Ok(Shares { total, row_offsets, order, keys, sends, receives, splitters })
+        Ok(SortPlan { total, row_offsets, order, keys, sends, receives, splitters })
     }
 
     /// Returns this rank's points by the rank that they go to, those of one rank in the order of
@@ -204,7 +204,7 @@ pub(super) fn cuts(
     keys: [&Array<u32>; 2],
     total: u64,
 ) -> Result<(Vec<u64>, Vec<u64>), SortError> {
-    let mut splitters = Splitters::new(total, comm.size(), KEY_BITS);
+    let mut splitters = Splitters::new(total, comm.shares(), KEY_BITS);
     while !splitters.is_done() {
         let mut sums = probe::count(recorder, keys, &splitters.candidates())?;
         comm.all_reduce(&mut sums, Op::Sum)?;
