@@ -45,6 +45,7 @@ mod spec;
 mod tables;
 mod transform;
 mod tuner;
+mod whole_pass;
 
 pub use boxes::Boxes;
 pub use choice::TransformChoice;
@@ -64,3 +65,5 @@ pub(crate) use pass::kernels;
 // For tests that compile all kernels with several limits.
 #[doc(hidden)]
 pub use pass::line_kernels;
+#[doc(hidden)]
+pub use whole_pass::whole_kernels;

@@ -9,6 +9,7 @@ use super::operator::radial;
 use super::options::PassCallbacks;
 use super::reach::{PassArrays, PassInput};
 use super::spec::Precision;
+use super::tables::Table;
 use crate::gpu::{Callback, CallbackKey, DeviceError, Gpu, Kernel, KernelSource, RawArray, Recorder};
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -22,6 +23,11 @@ pub(super) struct DeviceTables {
 impl DeviceTables {
     pub fn new(gpu: &Gpu) -> Result<Self, DeviceError> {
         Ok(DeviceTables { recorder: Recorder::new(gpu)?, made: HashMap::new() })
+    }
+
+    /// Returns a table of twiddles and chirps on the device.
+    pub fn of(&mut self, precision: Precision, table: Table) -> Result<RawArray, DeviceError> {
+        self.get(precision, &PointFactors { len: table.len(), table, conjugate: false })
     }
 
     fn get(&mut self, precision: Precision, factors: &PointFactors) -> Result<RawArray, DeviceError> {
@@ -259,7 +265,7 @@ fn painted() -> Callback {
 
 crate::gpu::kernel_params! { struct Factor { by: [f32; 4] } }
 
-fn on_mode() -> Callback {
+pub(super) fn on_mode() -> Callback {
     Callback::trusted(
         "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
     return multiply(value, Complex(Real(params.by.x), Real(at.y + result)));

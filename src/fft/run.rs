@@ -14,6 +14,7 @@ use super::options::PassCallbacks;
 use super::pass::{DeviceTables, PassPosition, ReadyPass};
 use super::plan::{Buffer, Placement, Route, Stage, StagePart, Transpose, buffers};
 use super::reach::{PassArrays, PassInput};
+use super::whole_pass::{ReadyWhole, WholeArrays};
 use crate::comm::Subject;
 use crate::exchange::{ExchangeError, GridComms, PendingExchange};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, MemoryKind, RawArray, Recorder};
@@ -24,6 +25,8 @@ pub(super) struct ReadyRoute {
     pub route: Route,
     /// The passes of each stage.
     passes: Vec<Vec<ReadyPass>>,
+    /// The route in one dispatch, if it has such a form.
+    whole: Option<ReadyWhole>,
     /// Bytes that a dispatch of a filter may reach before its results are computed apart.
     pub reach: u64,
 }
@@ -53,12 +56,15 @@ impl ReadyRoute {
             }
             passes.push(ready);
         }
-        Ok(ReadyRoute { route, passes, reach: u64::MAX })
+        let whole = route.whole.as_ref();
+        let whole = whole.map(|whole| ReadyWhole::new(whole, &route, callbacks, tables)).transpose()?;
+        Ok(ReadyRoute { route, passes, whole, reach: u64::MAX })
     }
 
     /// Returns the device memory of the passes' tables in bytes.
     pub fn table_bytes(&self) -> u64 {
-        self.passes.iter().flatten().map(ReadyPass::table_bytes).sum()
+        let whole = self.whole.as_ref().map_or(0, ReadyWhole::table_bytes);
+        whole + self.passes.iter().flatten().map(ReadyPass::table_bytes).sum::<u64>()
     }
 }
 
@@ -129,6 +135,23 @@ impl<'a, C: DeviceElement> Run<'a, C> {
         Run { ready, output, subject, scale, interior, result, operator, element }
     }
 
+    /// Records the route in one dispatch, and returns `true`, if it has such a form and its arrays
+    /// fit.
+    fn whole(&self, recorder: &mut Recorder, input: UserArray<'_>) -> Result<bool, DeviceError> {
+        let route = &self.ready.route;
+        let (Some(whole), Some(ready)) = (&route.whole, &self.ready.whole) else { return Ok(false) };
+        let [before, after] = [route.stages[0].before, route.stages[route.stages.len() - 1].after];
+        let arrays = WholeArrays {
+            input: (input.array, placement(input, before, [0, 1])),
+            output: (self.output.array, placement(self.output, after, self.result)),
+        };
+        if !arrays.fit() {
+            return Ok(false);
+        }
+        ready.record(recorder, (whole, route), &arrays, [self.scale, self.interior.into()], self.operator)?;
+        Ok(true)
+    }
+
     /// Records all passes and exchanges.
     pub fn run(
         &self,
@@ -137,6 +160,11 @@ impl<'a, C: DeviceElement> Run<'a, C> {
         input: RunInput<'a>,
     ) -> Result<(), ExchangeError> {
         let ReadyRoute { route, passes, .. } = self.ready;
+        if let RunInput::Array(user) = &input
+            && self.whole(recorder, *user)?
+        {
+            return Ok(());
+        }
         let (elements, array) = match input {
             RunInput::Array(user) => {
                 let place = placement(user, route.stages[0].before, [0, 1]);

@@ -19,6 +19,7 @@ mod load;
 mod loops;
 mod stages;
 mod store;
+mod whole;
 
 use std::collections::HashMap;
 
@@ -29,6 +30,7 @@ use super::options::PassCallbacks;
 use super::spec::Precision;
 use super::tables::Table;
 use crate::gpu::KernelSource;
+use whole::Cells;
 
 /// An index along a line: a number known when the text is written, or an expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -119,6 +121,8 @@ pub(super) struct Writer<'a> {
     zero: String,
     /// Modes that are loaded already.
     loaded: HashMap<Index, String>,
+    /// The cells of its lines, if the kernel is a part of a whole transform.
+    cells: Option<Cells>,
     /// Indices that are the sum of another index and a number, if their offsets in padded workgroup
     /// memory are sums, too.
     sums: HashMap<String, (String, u64)>,
@@ -128,12 +132,25 @@ impl<'a> Writer<'a> {
     pub fn new(kernel: LineKernel, shape: &'a LineWorkgroup, callbacks: &'a PassCallbacks) -> Self {
         let (code, table) = (Code::new(kernel.precision), Table::default());
         let (loaded, sums) = (HashMap::new(), HashMap::new());
-        let (dirty, turned, convolved, zero) = (false, false, 0, String::new());
-        Writer { kernel, shape, callbacks, code, table, dirty, turned, convolved, zero, loaded, sums }
+        let (dirty, turned, convolved, zero, cells) = (false, false, 0, String::new(), None);
+        Writer { kernel, shape, callbacks, code, table, dirty, turned, convolved, zero, loaded, cells, sums }
     }
 
     /// Returns the text and the table of the kernel.
     pub fn write(mut self) -> (String, Table) {
+        self.line();
+        let text = self.frame();
+        (text, self.table)
+    }
+
+    /// Returns the code of a line and the table.
+    fn body(mut self) -> (String, Table) {
+        self.line();
+        (self.code.text, self.table)
+    }
+
+    /// Writes the code of a line.
+    fn line(&mut self) {
         let core = &self.shape.core;
         match self.kernel.work {
             Work::Copy => self.copy(),
@@ -148,8 +165,6 @@ impl<'a> Writer<'a> {
             }
             Work::Filter(results) => self.filter(core, results),
         }
-        let text = self.frame();
-        (text, self.table)
     }
 
     /// Returns the head of the loop over the results of a filter that a dispatch computes: all of
