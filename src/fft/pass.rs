@@ -6,7 +6,7 @@ use super::core::Limits;
 use super::error::FftError;
 use super::line::{LineFormat, LineKernel, LineParams, LineWorkgroup, Order, Side, Span, Work};
 use super::operator::radial;
-use super::options::PassCallbacks;
+use super::options::{PassCallbacks, PassPosition};
 use super::reach::{PassArrays, PassInput};
 use super::spec::Precision;
 use super::tables::Table;
@@ -55,13 +55,6 @@ impl DeviceTables {
         self.made.insert(factors.clone(), array.clone());
         Ok(array)
     }
-}
-
-/// The position of a pass in its route.
-#[derive(Clone, Copy)]
-pub(super) struct PassPosition {
-    pub first: bool,
-    pub last: bool,
 }
 
 /// A pass with its kernels, which are compiled when they are first dispatched.

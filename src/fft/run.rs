@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use super::error::FftError;
 use super::line::{Order, Work};
-use super::options::PassCallbacks;
-use super::pass::{DeviceTables, PassPosition, ReadyPass};
+use super::options::{PassCallbacks, PassPosition};
+use super::pass::{DeviceTables, ReadyPass};
 use super::plan::{Buffer, Placement, Route, Stage, StagePart, Transpose, buffers};
 use super::reach::{PassArrays, PassInput};
 use super::whole_pass::{ReadyWhole, WholeArrays};
@@ -41,16 +41,7 @@ impl ReadyRoute {
             let mut ready = Vec::new();
             for pass in &stage.passes {
                 let position = PassPosition { first: number == 0, last: number == last };
-                let mut own = PassCallbacks { result: callbacks.result, ..PassCallbacks::default() };
-                if position.first {
-                    (own.load, own.load_mode) = (callbacks.load.clone(), callbacks.load_mode.clone());
-                }
-                if matches!(pass.kernel.work, Work::Filter(_)) {
-                    own.filter = callbacks.filter.clone();
-                }
-                if position.last {
-                    (own.store, own.store_mode) = (callbacks.store.clone(), callbacks.store_mode.clone());
-                }
+                let own = callbacks.of_pass(position, matches!(pass.kernel.work, Work::Filter(_)));
                 ready.push(ReadyPass::new(pass, position, own, tables)?);
                 number += 1;
             }

@@ -2,7 +2,7 @@
 
 use super::{Condition, Index, Writer};
 use crate::fft::line::{LineKernel, LineParams, Work};
-use crate::fft::options::PassCallbacks;
+use crate::fft::options::{PassCallbacks, PassPosition};
 use crate::fft::plan::{Route, Stage, Whole, WholePart};
 use crate::fft::spec::Precision;
 use crate::fft::tables::Table;
@@ -48,14 +48,15 @@ impl Writer<'_> {
 
 impl Whole {
     /// Returns the kernel for the route that this whole transform replaces, and its table.
-    /// `callbacks` are those of the whole route.
+    /// `callbacks` belong to the whole route.
     pub(in crate::fft) fn source(&self, route: &Route, callbacks: &PassCallbacks) -> (KernelSource, Table) {
         let (mut table, mut text) = (Table::default(), String::new());
         for (i, part) in self.parts.iter().enumerate() {
             let stage = &route.stages[part.stage];
             let kernel = stage.passes[0].kernel;
-            let own = self.callbacks_of(i, kernel.work, callbacks);
-            let (read, written) = (i > 0, i + 1 < self.parts.len());
+            let position = PassPosition { first: i == 0, last: i + 1 == self.parts.len() };
+            let own = callbacks.of_pass(position, matches!(kernel.work, Work::Filter(_)));
+            let (read, written) = (!position.first, !position.last);
             let stride = self.strides[stage.axis];
             let cells = Cells { read, written, stride, exchange_stride: if part.apart.is_some() { 1 } else { stride } };
             let mut writer = Writer::new(kernel, &part.shape, &own);
@@ -64,7 +65,7 @@ impl Whole {
             writer.cells = Some(cells);
             let (code, grown) = writer.body();
             table = grown;
-            if i > 0 {
+            if read {
                 text.push_str("    workgroupBarrier();\n");
             }
             text.push_str(&self.rounds(part, stage, &cells, &code));
@@ -88,21 +89,6 @@ impl Whole {
     /// Returns the kernel of a part's pass.
     pub(in crate::fft) fn kernel(&self, route: &Route, part: usize) -> LineKernel {
         route.stages[self.parts[part].stage].passes[0].kernel
-    }
-
-    /// Returns the callbacks of the pass of a part.
-    fn callbacks_of(&self, part: usize, work: Work, all: &PassCallbacks) -> PassCallbacks {
-        let mut own = PassCallbacks { result: all.result, ..PassCallbacks::default() };
-        if part == 0 {
-            (own.load, own.load_mode) = (all.load.clone(), all.load_mode.clone());
-        }
-        if matches!(work, Work::Filter(_)) {
-            own.filter = all.filter.clone();
-        }
-        if part + 1 == self.parts.len() {
-            (own.store, own.store_mode) = (all.store.clone(), all.store_mode.clone());
-        }
-        own
     }
 
     /// Returns the loop over the lines of a part around the code of a line.

@@ -15,7 +15,7 @@ pub struct Route {
     pub(crate) stages: Vec<Stage>,
     /// The exchange between stage `i` and `i + 1`, if any.
     pub(crate) between: Vec<Option<Transpose>>,
-    /// The same route in one dispatch, for arrays of one window that are not transformed in place.
+    /// The form of the route in one dispatch, for two arrays of one window each.
     pub(crate) whole: Option<Whole>,
 }
 

@@ -4,7 +4,7 @@
 //! load -> lines along z -> workgroup memory -> lines along y -> .. -> store
 //! ```
 //!
-//! Each line takes the arithmetic of its pass, so the bits are those of the passes. Between the
+//! Each line takes the arithmetic of its pass, so both forms have the same bits. Between the
 //! stages of a line its points are exchanged in its own cells. A convolution, whose line is longer,
 //! has cells of its own behind the array.
 //!
