@@ -50,8 +50,8 @@ fn tiles_of(number: u32) -> vec2<u32> {
     return vec2<u32>(first, min(first + params.tiles, (params.bins + TILE - 1u) / TILE));
 }
 
-/// Returns the number of workgroups that share the modes. One is known to compilers, which then omit
-/// what several need: half of the text.
+/// Returns the number of workgroups that share the modes. If it is 1, compilers know it and omit
+/// half of the text.
 fn chunks() -> u32 {
 #if alone
     return 1u;
@@ -64,7 +64,8 @@ fn chunks() -> u32 {
 fn has_phase(phase: u32) -> bool { return chunks() == 1u || params.phase == phase; }
 
 /// Returns GROUP. Compilers do not know it, so that they repeat no loop with barriers once for each
-/// round: software renderers compile slowly for each barrier.
+/// round. lavapipe compiles a kernel when it is first dispatched, and slowly for each barrier: with
+/// this and chunks() the amplitude and its derivatives take 350 ms instead of 800 ms.
 fn lanes() -> u32 { return GROUP + params.opaque_zero; }
 
 /// Returns the abscissa of a mode: the logarithm of its wavenumber in units of the least, or the

@@ -299,7 +299,7 @@ fn fill_points(
     Ok(())
 }
 
-/// Numbers of a replicated leaf whose noise the host computes: the waits and transfers of the device
+/// Numbers of a replicated leaf whose noise the host computes: waits and transfers of the device
 /// take longer than their logarithms.
 const HOST_NOISE: u64 = 4096;
 

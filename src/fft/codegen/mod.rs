@@ -30,7 +30,6 @@ use super::options::PassCallbacks;
 use super::spec::Precision;
 use super::tables::Table;
 use crate::gpu::KernelSource;
-use whole::Cells;
 
 /// An index along a line: a number known when the text is written, or an expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -100,6 +99,32 @@ enum Source {
         sign: f64,
         inner: Box<Source>,
     },
+}
+
+/// The place of the lines of a part of a whole transform: `cell` is the first cell of a line in the
+/// array, `exchanged` that of its exchanges.
+#[derive(Clone, Copy, Debug)]
+struct Cells {
+    /// Whether points are read from the array in workgroup memory.
+    read: bool,
+    /// Whether points are written to it.
+    written: bool,
+    /// Cells from a point of a line to the next.
+    stride: u64,
+    /// Cells from a point to the next as they are exchanged.
+    exchange_stride: u64,
+}
+
+impl Cells {
+    /// Returns the cell of a point in the array.
+    fn at(&self, index: &Index) -> String {
+        format!("shared_line[cell + {} * {}u]", index.text(), self.stride)
+    }
+
+    /// Returns the number of the cell in which a point is exchanged.
+    fn exchanged(&self, at: &str) -> String {
+        format!("exchanged + {at} * {}u", self.exchange_stride)
+    }
 }
 
 /// Writes one kernel.

@@ -245,8 +245,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a part of points into workgroup memory: of all lines, or of those for which a condition
-    /// holds.
+    /// Writes a part of points into workgroup memory: of all lines, or of lines for which a
+    /// condition holds.
     fn write_cells(&mut self, points: &[Point], targets: &[String], part: &str, which: Option<&str>) {
         if std::mem::replace(&mut self.dirty, true) {
             self.code.line("workgroupBarrier();");

@@ -1,38 +1,12 @@
 //! The text of kernels that transform all axes of a field in one workgroup.
 
-use super::{Condition, Index, Writer};
+use super::{Cells, Condition, Writer};
 use crate::fft::line::{LineKernel, LineParams, Work};
 use crate::fft::options::{PassCallbacks, PassPosition};
 use crate::fft::plan::{Route, Stage, Whole, WholePart};
 use crate::fft::spec::Precision;
 use crate::fft::tables::Table;
 use crate::gpu::KernelSource;
-
-/// The place of the lines of a part of a whole transform: `cell` is the first cell of a line in the
-/// array, `exchanged` that of its exchanges.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cells {
-    /// Whether points are read from the array in workgroup memory.
-    pub read: bool,
-    /// Whether points are written to it.
-    pub written: bool,
-    /// Cells from a point of a line to the next.
-    stride: u64,
-    /// Cells from a point to the next as they are exchanged.
-    exchange_stride: u64,
-}
-
-impl Cells {
-    /// Returns the cell of a point in the array.
-    pub fn at(&self, index: &Index) -> String {
-        format!("shared_line[cell + {} * {}u]", index.text(), self.stride)
-    }
-
-    /// Returns the number of the cell in which a point is exchanged.
-    pub fn exchanged(&self, at: &str) -> String {
-        format!("exchanged + {at} * {}u", self.exchange_stride)
-    }
-}
 
 impl Writer<'_> {
     /// Writes a point into the array in workgroup memory. Other invocations of the line may still

@@ -118,8 +118,9 @@ impl Whole {
     }
 }
 
-/// Returns the cells from a point to the next along each axis that is transformed, and their number.
-/// Along an axis lie as many points as are stored between stages or exchanged within one.
+/// Returns the cells from a point to the next along each axis that is transformed, and the number
+/// of all cells. Along an axis lie as many points as are stored between stages or exchanged within
+/// one.
 fn layout(computing: &[(usize, &Stage)]) -> ([u64; 3], u64) {
     let last = computing.len() - 1;
     let (mut strides, mut cells) = ([0; 3], 1);
@@ -150,8 +151,8 @@ mod tests {
         Plan::new(spec, Grid::new(parts, parts[0] * parts[1]).unwrap(), 0, limits, 1).unwrap()
     }
 
-    /// Lines of a round have cells of their own in the memory of the workgroup, and all lines of all
-    /// stages are taken.
+    /// Lines of a round have cells of their own in the memory of the workgroup, and rounds take all
+    /// lines.
     fn check(route: &Route, limits: Limits) {
         let whole = route.whole.as_ref().unwrap();
         assert!(8 * whole.cells <= limits.workgroup_bytes && whole.group <= limits.invocations, "{whole:?}");
