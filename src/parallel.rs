@@ -1,6 +1,7 @@
 //! Work of the host on several threads.
 
 use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Threads at most: ranks of one host share its cores.
@@ -26,9 +27,43 @@ pub fn map(len: usize, least: usize, f: impl Fn(usize) -> f64 + Sync) -> Vec<f64
     values
 }
 
+/// Calls `f` with each number below `len`. A thread takes the next number when it is done with one,
+/// so that long calls hold up no others.
+pub fn each(len: usize, f: impl Fn(usize) + Sync) {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS).min(len);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= len {
+                return;
+            }
+            f(number);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+}
+
 #[cfg(test)]
 mod tests {
-    use super::map;
+    use super::{each, map};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn each_number_is_taken_once() {
+        for len in [0, 1, 2, 63] {
+            let taken = AtomicU64::new(0);
+            each(len, |number| {
+                assert_eq!(taken.fetch_or(1 << number, Ordering::Relaxed) >> number & 1, 0, "{number} of {len}");
+            });
+            assert_eq!(taken.into_inner(), (1 << len) - 1);
+        }
+    }
 
     #[test]
     fn values_are_in_order() {

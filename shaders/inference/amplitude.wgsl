@@ -48,7 +48,7 @@ fn joined_sums(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
 fn sums_by_greatest(lane: u32, own: vec2<f32>) -> vec2<f32> {
     steps[lane] = vec4<f32>(own, 0.0, 0.0);
     workgroupBarrier();
-    for (var reach = 1u; reach < GROUP; reach *= 2u) {
+    for (var reach = 1u; reach < lanes(); reach *= 2u) {
         if lane % (2u * reach) == 0u && lane + reach < GROUP {
             steps[lane] = vec4<f32>(joined_sums(steps[lane].xy, steps[lane + reach].xy), 0.0, 0.0);
         }
@@ -73,15 +73,15 @@ fn each_workgroup(number: u32, lane: u32) {
                 if n * TILE + at < params.bins { store_amplitude(n * TILE + at, tile[TILE + at]); }
             }
         }
-        if params.chunks > 1u { leave_steps(number, lane, all); }
+        if chunks() > 1u { leave_steps(number, lane, all); }
     }
 #endif
     var found = vec2<f32>(LEAST, 0.0);
     if has_phase(1u) {
 #if wiener
-        if params.chunks > 1u {
+        if chunks() > 1u {
             before = steps_before(number, lane);
-            all = steps_before(params.chunks, lane);
+            all = steps_before(chunks(), lane);
         }
         let tilt = all.y / abscissa(params.bins - 1u);
         let start = abscissa(max(tiles.x * TILE, 1u) - 1u);
@@ -106,9 +106,10 @@ fn each_workgroup(number: u32, lane: u32) {
         leave(number, lane, 0u, vec4<f32>(found, 0.0, 0.0));
     }
     if has_phase(2u) {
-        if params.chunks > 1u {
+        let workgroups = chunks();
+        if workgroups > 1u {
             found = vec2<f32>(LEAST, 0.0);
-            for (var i = lane; i < params.chunks; i += GROUP) { found = joined_sums(found, left(i, 2u).xy); }
+            for (var i = lane; i < workgroups; i += GROUP) { found = joined_sums(found, left(i, 2u).xy); }
             found = sums_by_greatest(lane, found);
         }
         let is_normal = params.power > 0.0;

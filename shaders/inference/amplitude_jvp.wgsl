@@ -71,15 +71,15 @@ fn each_workgroup(number: u32, lane: u32) {
                 if n * TILE + at < params.bins { store_tangent(n * TILE + at, tile[TILE + at]); }
             }
         }
-        if params.chunks > 1u { leave_steps(number, lane, all); }
+        if chunks() > 1u { leave_steps(number, lane, all); }
     }
 #endif
     var mean = 0.0;
     if has_phase(1u) {
 #if wiener
-        if params.chunks > 1u {
+        if chunks() > 1u {
             before = steps_before(number, lane);
-            all = steps_before(params.chunks, lane);
+            all = steps_before(chunks(), lane);
         }
         let tilt = all.y / abscissa(params.bins - 1u);
         let start = abscissa(max(tiles.x * TILE, 1u) - 1u);

@@ -86,7 +86,7 @@ fn each_workgroup(number: u32, lane: u32) {
                 }
             }
         }
-        if params.chunks > 1u { leave_steps(number, lane, all); }
+        if chunks() > 1u { leave_steps(number, lane, all); }
 #else
         for (var place = first + lane; place < end; place += GROUP) {
             let mode = count - place;
@@ -111,7 +111,7 @@ fn each_workgroup(number: u32, lane: u32) {
         let found = sums_of_all(lane, 2u, sums);
         sums = vec4<f32>(0.0);
         var before = vec3<f32>(0.0);
-        if params.chunks > 1u { before = steps_before(number, lane); }
+        if chunks() > 1u { before = steps_before(number, lane); }
         // The tilt takes `last` from the cotangent of the last position.
         let last = found.y / abscissa(count);
         let chunk_end = abscissa(count - min(first, count));

@@ -137,6 +137,12 @@ fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> Direct
     // Passes and the exchanges between them overlap; a chain of them ends at a step without an
     // exchange.
     let (mut seconds, mut chain) = (0.0, Chain::default());
+    if route.whole.is_some() {
+        let cost = Cost::kernels(1, route.traffic());
+        let seconds = cost.device_bytes as f64 / speeds.memory;
+        let phases = vec![Phase { name: "all axes in one pass".into(), cost, seconds }];
+        return DirectionForecast { phases, seconds };
+    }
     for (i, stage) in route.stages.iter().enumerate() {
         let transpose = route.between.get(i).and_then(Option::as_ref);
         if !stage.passes.is_empty() {

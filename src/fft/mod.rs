@@ -15,6 +15,7 @@
 //!   long for a tile of whole sectors takes two (on GPUs from about 1024 points along x and y, and
 //!   beyond 4096 along z). Transposes and packing need no kernels. Slabs exchange once,
 //!   pencils twice.
+//! - **Small arrays**: on GPUs one dispatch transforms all axes of fields of up to 48 KiB.
 //! - **Fused operations**: [`Callback`](crate::gpu::Callback)s in WGSL, [`Operator`]s, zero padding
 //!   and truncation cost no pass. A [`Filter`] multiplies in Fourier space in five passes.
 //! - **Accuracy**: tables from f64; relative error in the maximum norm below `1e-6 + 2.5e-7 log10
@@ -46,6 +47,7 @@ mod spec;
 mod tables;
 mod transform;
 mod tuner;
+mod whole_pass;
 
 pub use boxes::Boxes;
 pub use choice::TransformChoice;
@@ -65,3 +67,5 @@ pub(crate) use pass::kernels;
 // For tests that compile all kernels with several limits.
 #[doc(hidden)]
 pub use pass::line_kernels;
+#[doc(hidden)]
+pub use whole_pass::whole_kernels;

@@ -201,7 +201,14 @@ impl TransformCallbacks {
     }
 }
 
-/// The callbacks of one pass.
+/// The position of a pass in its route.
+#[derive(Clone, Copy)]
+pub struct PassPosition {
+    pub first: bool,
+    pub last: bool,
+}
+
+/// The callbacks of one pass, or of all passes of a route.
 #[derive(Clone, Default)]
 pub struct PassCallbacks {
     /// `on_source`, which returns the elements that no array holds; see [`PassInput::Source`].
@@ -230,6 +237,21 @@ impl PassCallbacks {
     fn all(&self) -> impl Iterator<Item = (&'static str, &Callback)> {
         let all = [&self.source, &self.load, &self.load_mode, &self.filter, &self.store_mode, &self.store];
         MODULES.into_iter().zip(all).filter_map(|(module, callback)| Some((module, callback.as_ref()?)))
+    }
+
+    /// Returns the callbacks of a pass of the route that has these: the first pass loads elements,
+    /// the last one stores them, and a filter multiplies modes.
+    pub fn of_pass(&self, position: PassPosition, is_filter: bool) -> PassCallbacks {
+        let own = |callback: &Option<Callback>, holds: bool| callback.clone().filter(|_| holds);
+        PassCallbacks {
+            source: None,
+            load: own(&self.load, position.first),
+            load_mode: own(&self.load_mode, position.first),
+            filter: own(&self.filter, is_filter),
+            store_mode: own(&self.store_mode, position.last),
+            store: own(&self.store, position.last),
+            result: self.result,
+        }
     }
 
     /// Refuses texts without their function, and arrays for writing.

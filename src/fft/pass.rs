@@ -6,10 +6,11 @@ use super::core::Limits;
 use super::error::FftError;
 use super::line::{LineFormat, LineKernel, LineParams, LineWorkgroup, Order, Side, Span, Work};
 use super::operator::radial;
-use super::options::PassCallbacks;
+use super::options::{PassCallbacks, PassPosition};
 use super::plan::Stage;
 use super::reach::{PassArrays, PassInput};
 use super::spec::Precision;
+use super::tables::Table;
 use crate::gpu::{Callback, CallbackKey, DeviceError, Gpu, Kernel, KernelSource, RawArray, Recorder};
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -38,6 +39,11 @@ impl DeviceTables {
         Ok(array.raw().clone())
     }
 
+    /// Returns a table of twiddles and chirps on the device.
+    pub fn of(&mut self, precision: Precision, table: Table) -> Result<RawArray, DeviceError> {
+        self.get(precision, &PointFactors { len: table.len(), table, conjugate: false })
+    }
+
     fn get(&mut self, precision: Precision, factors: &PointFactors) -> Result<RawArray, DeviceError> {
         if let Some(array) = self.made.get(factors) {
             return Ok(array.clone());
@@ -63,13 +69,6 @@ impl DeviceTables {
         self.made.insert(factors.clone(), array.clone());
         Ok(array)
     }
-}
-
-/// The position of a pass in its route.
-#[derive(Clone, Copy)]
-pub(super) struct PassPosition {
-    pub first: bool,
-    pub last: bool,
 }
 
 /// A pass with its kernels, which are compiled when they are first dispatched.
@@ -280,7 +279,7 @@ fn painted() -> Callback {
 
 crate::gpu::kernel_params! { struct Factor { by: [f32; 4] } }
 
-fn on_mode() -> Callback {
+pub(super) fn on_mode() -> Callback {
     Callback::trusted(
         "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
     return multiply(value, Complex(Real(params.by.x), Real(at.y + result)));

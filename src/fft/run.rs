@@ -10,10 +10,11 @@ use std::ops::Range;
 
 use super::error::FftError;
 use super::line::{Order, Work};
-use super::options::PassCallbacks;
-use super::pass::{DeviceTables, PassPosition, ReadyPass};
+use super::options::{PassCallbacks, PassPosition};
+use super::pass::{DeviceTables, ReadyPass};
 use super::plan::{Buffer, Placement, Route, Stage, StagePart, Transpose, buffers};
 use super::reach::{PassArrays, PassInput};
+use super::whole_pass::{ReadyWhole, WholeArrays};
 use crate::comm::Subject;
 use crate::exchange::{ExchangeError, GridComms, PendingExchange};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, MemoryKind, RawArray, Recorder};
@@ -24,6 +25,8 @@ pub(super) struct ReadyRoute {
     pub route: Route,
     /// The passes of each stage.
     passes: Vec<Vec<ReadyPass>>,
+    /// The route in one dispatch, if it has such a form.
+    whole: Option<ReadyWhole>,
     /// Bytes that a dispatch of a filter may reach before its results are computed apart.
     pub reach: u64,
 }
@@ -38,27 +41,21 @@ impl ReadyRoute {
             let mut ready = Vec::new();
             for pass in &stage.passes {
                 let position = PassPosition { first: number == 0, last: number == last };
-                let mut own = PassCallbacks { result: callbacks.result, ..PassCallbacks::default() };
-                if position.first {
-                    (own.load, own.load_mode) = (callbacks.load.clone(), callbacks.load_mode.clone());
-                }
-                if matches!(pass.kernel.work, Work::Filter(_)) {
-                    own.filter = callbacks.filter.clone();
-                }
-                if position.last {
-                    (own.store, own.store_mode) = (callbacks.store.clone(), callbacks.store_mode.clone());
-                }
+                let own = callbacks.of_pass(position, matches!(pass.kernel.work, Work::Filter(_)));
                 ready.push(ReadyPass::new((stage, pass), position, own, tables)?);
                 number += 1;
             }
             passes.push(ready);
         }
-        Ok(ReadyRoute { route, passes, reach: u64::MAX })
+        let whole = route.whole.as_ref();
+        let whole = whole.map(|whole| ReadyWhole::new(whole, &route, callbacks, tables)).transpose()?;
+        Ok(ReadyRoute { route, passes, whole, reach: u64::MAX })
     }
 
     /// Returns the device memory of the passes' tables in bytes.
     pub fn table_bytes(&self) -> u64 {
-        self.passes.iter().flatten().map(ReadyPass::table_bytes).sum()
+        let whole = self.whole.as_ref().map_or(0, ReadyWhole::table_bytes);
+        whole + self.passes.iter().flatten().map(ReadyPass::table_bytes).sum::<u64>()
     }
 }
 
@@ -129,6 +126,23 @@ impl<'a, C: DeviceElement> Run<'a, C> {
         Run { ready, output, subject, scale, interior, result, operator, element }
     }
 
+    /// Records the route in one dispatch, and returns `true`, if it has such a form and its arrays
+    /// fit.
+    fn whole(&self, recorder: &mut Recorder, input: UserArray<'_>) -> Result<bool, DeviceError> {
+        let route = &self.ready.route;
+        let (Some(whole), Some(ready)) = (&route.whole, &self.ready.whole) else { return Ok(false) };
+        let [before, after] = [route.stages[0].before, route.stages[route.stages.len() - 1].after];
+        let arrays = WholeArrays {
+            input: (input.array, placement(input, before, [0, 1])),
+            output: (self.output.array, placement(self.output, after, self.result)),
+        };
+        if !arrays.fit() {
+            return Ok(false);
+        }
+        ready.record(recorder, (whole, route), &arrays, [self.scale, self.interior.into()], self.operator)?;
+        Ok(true)
+    }
+
     /// Records all passes and exchanges.
     pub fn run(
         &self,
@@ -137,6 +151,11 @@ impl<'a, C: DeviceElement> Run<'a, C> {
         input: RunInput<'a>,
     ) -> Result<(), ExchangeError> {
         let ReadyRoute { route, passes, .. } = self.ready;
+        if let RunInput::Array(user) = &input
+            && self.whole(recorder, *user)?
+        {
+            return Ok(());
+        }
         let (elements, array) = match input {
             RunInput::Array(user) => {
                 let place = placement(user, route.stages[0].before, [0, 1]);

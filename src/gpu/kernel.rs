@@ -10,6 +10,7 @@ use super::error::DeviceError;
 use super::params::{KernelParams, ParamField};
 use super::pipeline::{Pipeline, Trust};
 use super::source::{Access, Assembled, KernelSource, Slot};
+use crate::parallel;
 
 /// A kernel that is compiled when it is first dispatched with arrays of a given number of windows,
 /// for each device that it is used on.
@@ -94,11 +95,29 @@ impl Kernel {
         Err(self.misuse(format!("the parameters ({have}) are given, it takes ({want})")))
     }
 
+    /// Compiles kernels for arrays of one window each, on as many threads as the host has cores.
+    /// Blocks. Drivers of GPUs take 5 to 50 ms for a kernel.
+    ///
+    /// A kernel that does not compile fails when it is dispatched.
+    pub(crate) fn compile_ahead(gpu: &Gpu, kernels: &[&Kernel]) {
+        parallel::each(kernels.len(), |number| {
+            let kernel = kernels[number];
+            let Ok(assembled) = &kernel.assembled else { return };
+            // The device keeps the error with the text.
+            let _ = kernel.compiled(gpu, assembled, vec![1; assembled.slots.len()]);
+        });
+    }
+
     /// Returns the compiled form for these arrays.
     pub(super) fn pipeline(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<Arc<Pipeline>, DeviceError> {
         let assembled = self.assembled.as_ref().map_err(Clone::clone)?;
         self.check(gpu, assembled, arrays)?;
-        let key = (gpu.number(), arrays.iter().map(|array| array.windows()).collect::<Vec<_>>());
+        self.compiled(gpu, assembled, arrays.iter().map(|array| array.windows()).collect())
+    }
+
+    /// Returns the compiled form for arrays with these numbers of windows.
+    fn compiled(&self, gpu: &Gpu, assembled: &Assembled, windows: Vec<u32>) -> Result<Arc<Pipeline>, DeviceError> {
+        let key = (gpu.number(), windows);
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipeline) = compiled.get(&key).and_then(Weak::upgrade) {
             gpu.0.pipelines.touch(&pipeline);

@@ -304,7 +304,14 @@ fn fill_points(
     Ok(())
 }
 
-/// Fills `array` with one field for each stream.
+/// Numbers of a replicated leaf whose noise the host computes: waits and transfers of the device
+/// take longer than their logarithms.
+const HOST_NOISE: u64 = 4096;
+
+/// Fills `array` with one field for each stream, on the device. Waits for the device once for each
+/// stream.
+///
+/// The host computes short replicated leaves, such as hyper-parameters. Both give the same bits.
 fn fill(
     recorder: &mut Recorder,
     share: &Share,
@@ -312,7 +319,7 @@ fn fill(
     array: &Array<f32>,
 ) -> Result<(), InferenceError> {
     let count = volume(&share.own);
-    if share.is_replicated {
+    if share.is_replicated && array.len() <= HOST_NOISE {
         let mut values = host_memory::zeros("white noise", array.len() as usize)?;
         let fields = values.chunks_mut(count.max(1) as usize);
         fields.zip(streams).for_each(|(field, seed)| fill_white_noise(seed, 0, field));
@@ -330,4 +337,28 @@ fn fill(
         recorder.copy(&one, 0, array, field as u64 * count, count)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::{Gpu, Options};
+
+    #[test]
+    fn long_replicated_leaves_have_the_noise_of_the_host() {
+        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        let mut recorder = Recorder::new(&gpu).unwrap();
+        // On the host, on the device, and on the device for each of two fields.
+        for (len, seeds) in [(HOST_NOISE, &[7][..]), (HOST_NOISE + 1, &[7]), (HOST_NOISE - 1, &[7, 9])] {
+            let (shape, own, fields) = ([1, 1, len], [0..1, 0..1, 0..len], seeds.len() as u64);
+            let share = Share { shape, own, fields, is_replicated: true, is_double: false };
+            let array = gpu.array::<f32>("noise", len * fields).unwrap();
+            fill(&mut recorder, &share, seeds.iter().copied(), &array).unwrap();
+            let found = recorder.download(&array, 0, array.len()).unwrap();
+            let mut wanted = vec![0.0; found.len()];
+            wanted.chunks_mut(len as usize).zip(seeds).for_each(|(field, &seed)| fill_white_noise(seed, 0, field));
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&found), bits(&wanted), "{len} x {fields}");
+        }
+    }
 }

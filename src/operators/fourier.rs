@@ -68,7 +68,7 @@ pub(super) fn cut_alike(mesh: &Mesh, rank: &mut Rank, operator: &str) -> Result<
 pub(super) fn route_cost(route: &Route) -> Cost {
     let mut exchanges = Cost::default();
     route.exchanges().for_each(|transpose| exchanges += transpose.cost(8, CHUNK));
-    Cost::kernels(route.passes().count() as u64, route.traffic()) + exchanges
+    Cost::kernels(route.dispatches(), route.traffic()) + exchanges
 }
 
 pub(super) fn transform<T: Value>(

@@ -7,3 +7,4 @@ mod boxes;
 mod fft;
 mod lengths;
 mod tuning;
+mod whole;

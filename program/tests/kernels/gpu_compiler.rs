@@ -45,6 +45,7 @@ fn kernels() -> Vec<KernelSource> {
     // The tuner tries lines of two stages.
     let two_stages = Limits { points: 32, alone: 32, ..LIMITS };
     let transforms = transforms.into_iter().chain(fft::line_kernels(Precision::Single, &[512, 1024], two_stages));
+    let transforms = transforms.chain(fft::whole_kernels(Precision::Single, LIMITS));
     let serial = |source: &KernelSource| source.fixed_group() == Some(8);
     let search = |source: &KernelSource| source.label().starts_with("neighbors::") && source.fixed_group().is_some();
     let others = meshloom_program::kernels().into_iter().filter(move |source| !serial(source) && !search(source));

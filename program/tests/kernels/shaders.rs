@@ -155,6 +155,14 @@ static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
             }
         }
     }
+    for (precision, limits) in [(Precision::Single, FLOOR), (Precision::Single, GPUS[0]), (Precision::Double, FLOOR)] {
+        let sources = fft::whole_kernels(precision, limits);
+        assert!(sources.len() > 20, "{} whole transforms", sources.len());
+        for source in sources.into_iter().map(Arc::new) {
+            let windows = vec![1; slots(&source).len()];
+            texts.add(&source, &windows, Profile::Gpu.workgroup_shape(), limits, Some(precision));
+        }
+    }
     let Texts { mut variants, written, .. } = texts;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let queue = Mutex::new(variants.iter_mut());

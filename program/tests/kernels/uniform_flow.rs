@@ -20,6 +20,7 @@ fn module(source: &KernelSource) -> Module {
 #[test]
 fn all_come_to_every_vote_and_every_barrier() {
     let transforms = fft::line_kernels(Precision::Single, &[60, 256, 323, 2039, 4096], LIMITS);
+    let transforms = transforms.into_iter().chain(fft::whole_kernels(Precision::Single, LIMITS));
     let forms = [(4, 4, 8), (8, 8, 4), (32, 64, 1)];
     let forms =
         forms.map(|(least, workgroup, slots)| GroupShape { lanes: Lanes::Subgroup { least, workgroup }, slots });

@@ -186,6 +186,9 @@ impl<'a> Writer<'a> {
         if self.callbacks.source.is_some() {
             return self.code.value(format!("on_source(coordinates({}, c))", index.text()));
         }
+        if let Some(cells) = self.cells.filter(|cells| cells.read) {
+            return self.code.value(cells.at(index));
+        }
         let address = format!("input_at(line_in, {})", index.text());
         let name = if self.kernel.in_place { "load_output" } else { "load_input" };
         if self.kernel.as_reals() && !format.is_real() {
@@ -221,7 +224,9 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn called(&mut self, function: &str, value: &str, index: &Index, more: &str) -> String {
-        self.code.value(format!("{function}({value}, coordinates({}, c){more})", index.text()))
+        let coordinates =
+            if self.cells.is_some() { format!("coordinates_{}", self.kernel.axis) } else { "coordinates".into() };
+        self.code.value(format!("{function}({value}, {coordinates}({}, c){more})", index.text()))
     }
 
     /// Returns the position of a point on the whole axis.

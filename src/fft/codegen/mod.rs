@@ -19,6 +19,7 @@ mod load;
 mod loops;
 mod stages;
 mod store;
+mod whole;
 
 use std::collections::HashMap;
 
@@ -100,6 +101,32 @@ enum Source {
     },
 }
 
+/// The place of the lines of a part of a whole transform: `cell` is the first cell of a line in the
+/// array, `exchanged` that of its exchanges.
+#[derive(Clone, Copy, Debug)]
+struct Cells {
+    /// Whether points are read from the array in workgroup memory.
+    read: bool,
+    /// Whether points are written to it.
+    written: bool,
+    /// Cells from a point of a line to the next.
+    stride: u64,
+    /// Cells from a point to the next as they are exchanged.
+    exchange_stride: u64,
+}
+
+impl Cells {
+    /// Returns the cell of a point in the array.
+    fn at(&self, index: &Index) -> String {
+        format!("shared_line[cell + {} * {}u]", index.text(), self.stride)
+    }
+
+    /// Returns the number of the cell in which a point is exchanged.
+    fn exchanged(&self, at: &str) -> String {
+        format!("exchanged + {at} * {}u", self.exchange_stride)
+    }
+}
+
 /// Writes one kernel.
 pub(super) struct Writer<'a> {
     kernel: LineKernel,
@@ -119,6 +146,8 @@ pub(super) struct Writer<'a> {
     zero: String,
     /// Modes that are loaded already.
     loaded: HashMap<Index, String>,
+    /// The cells of its lines, if the kernel is a part of a whole transform.
+    cells: Option<Cells>,
     /// Indices that are the sum of another index and a number, if their offsets in padded workgroup
     /// memory are sums, too.
     sums: HashMap<String, (String, u64)>,
@@ -128,12 +157,25 @@ impl<'a> Writer<'a> {
     pub fn new(kernel: LineKernel, shape: &'a LineWorkgroup, callbacks: &'a PassCallbacks) -> Self {
         let (code, table) = (Code::new(kernel.precision), Table::default());
         let (loaded, sums) = (HashMap::new(), HashMap::new());
-        let (dirty, turned, convolved, zero) = (false, false, 0, String::new());
-        Writer { kernel, shape, callbacks, code, table, dirty, turned, convolved, zero, loaded, sums }
+        let (dirty, turned, convolved, zero, cells) = (false, false, 0, String::new(), None);
+        Writer { kernel, shape, callbacks, code, table, dirty, turned, convolved, zero, loaded, cells, sums }
     }
 
     /// Returns the text and the table of the kernel.
     pub fn write(mut self) -> (String, Table) {
+        self.line();
+        let text = self.frame();
+        (text, self.table)
+    }
+
+    /// Returns the code of a line and the table.
+    fn body(mut self) -> (String, Table) {
+        self.line();
+        (self.code.text, self.table)
+    }
+
+    /// Writes the code of a line.
+    fn line(&mut self) {
         let core = &self.shape.core;
         match self.kernel.work {
             Work::Copy => self.copy(),
@@ -148,8 +190,6 @@ impl<'a> Writer<'a> {
             }
             Work::Filter(results) => self.filter(core, results),
         }
-        let text = self.frame();
-        (text, self.table)
     }
 
     /// Returns the head of the loop over the results of a filter that a dispatch computes: all of

@@ -139,6 +139,10 @@ impl<'a> Writer<'a> {
         let mut places = Vec::new();
         for at in indices {
             let at = at.text();
+            if let Some(cells) = self.cells {
+                places.push(self.code.value(cells.exchanged(&at)));
+                continue;
+            }
             let Some((base, offset)) = self.sums.get(&at).cloned() else {
                 places.push(self.code.value(format!("place(column, {at})")));
                 continue;
@@ -231,7 +235,8 @@ impl<'a> Writer<'a> {
                 read.push(self.exchange_halves((points, &targets), part, &origins));
                 continue;
             }
-            self.write_cells(points, &targets, part, None);
+            // In a whole transform an idle invocation has the cells of another one.
+            self.write_cells(points, &targets, part, self.cells.map(|_| "present"));
             read.push(origins.iter().map(|at| self.code.value(format!("shared_line[{at}]"))).collect::<Vec<_>>());
         }
         match <[Vec<String>; 2]>::try_from(read) {
@@ -240,13 +245,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a part of points into workgroup memory: of all lines, or of a half of them.
-    fn write_cells(&mut self, points: &[Point], targets: &[String], part: &str, half: Option<&str>) {
+    /// Writes a part of points into workgroup memory: of all lines, or of lines for which a
+    /// condition holds.
+    fn write_cells(&mut self, points: &[Point], targets: &[String], part: &str, which: Option<&str>) {
         if std::mem::replace(&mut self.dirty, true) {
             self.code.line("workgroupBarrier();");
         }
-        if let Some(half) = half {
-            self.code.line(format!("if {half} {{"));
+        if let Some(which) = which {
+            self.code.line(format!("if {which} {{"));
         }
         for (point, target) in points.iter().zip(targets) {
             let write = format!("shared_line[{target}] = {}{part};", point.value);
@@ -256,7 +262,7 @@ impl<'a> Writer<'a> {
                 Condition::Never => {}
             }
         }
-        if half.is_some() {
+        if which.is_some() {
             self.code.line("}");
         }
         self.code.line("workgroupBarrier();");

@@ -184,6 +184,9 @@ impl<'a> Writer<'a> {
         if valid == Condition::Never {
             return;
         }
+        if let Some(cells) = self.cells.filter(|cells| cells.written) {
+            return self.put_cell(&cells.at(index), value, valid);
+        }
         let mut value = self.code.value(format!("{value} * factor()"));
         if self.callbacks.store_mode.is_some() || self.callbacks.store.is_some() {
             value = self.kept_apart(&value, self.kernel.output.format);

@@ -2,6 +2,7 @@
 
 use super::route::{Route, Transpose};
 use super::stage::Stage;
+use super::whole::Whole;
 use crate::fft::axis::{self, AxisPass};
 use crate::fft::core::Limits;
 use crate::fft::error::FftError;
@@ -100,7 +101,7 @@ impl Planner<'_> {
     /// Returns the stages of a path and the exchanges between them. `state` becomes the state after
     /// the last stage.
     pub fn route(&self, state: &mut State, path: &[(usize, StageKind)]) -> Result<Route, FftError> {
-        let mut route = Route { stages: Vec::new(), between: Vec::new() };
+        let mut route = Route { stages: Vec::new(), between: Vec::new(), whole: None };
         let mut shares = [Shares::from(1); 2];
         let none_computes = !path.iter().any(|&(axis, kind)| self.computes(axis, kind));
         for (i, &(axis, kind)) in path.iter().enumerate() {
@@ -119,6 +120,7 @@ impl Planner<'_> {
             route.between.push(transpose);
             (state.cuts[axis], state.cuts[next]) = (cut, None);
         }
+        route.whole = Whole::new(&route.stages, self.limits);
         Ok(route)
     }
 

@@ -1,6 +1,7 @@
 //! Routes: one direction of a transform, its exchanges and its arrays.
 
 use super::stage::Stage;
+use super::whole::Whole;
 use crate::fft::axis::AxisPass;
 use crate::fft::line::Work;
 use crate::grid::{Cost, Shares, Transfer, Transfers};
@@ -14,6 +15,8 @@ pub struct Route {
     pub(crate) stages: Vec<Stage>,
     /// The exchange between stage `i` and `i + 1`, if any.
     pub(crate) between: Vec<Option<Transpose>>,
+    /// The form of the route in one dispatch, for two arrays of one window each.
+    pub(crate) whole: Option<Whole>,
 }
 
 impl Route {
@@ -21,7 +24,16 @@ impl Route {
     /// sectors of [`SECTOR`](crate::gpu::SECTOR) bytes, of which a narrow tile of lines uses only a
     /// part.
     pub fn traffic(&self) -> u64 {
-        self.stages.iter().map(Stage::traffic).sum()
+        let computing = || self.stages.iter().filter(|stage| !stage.passes.is_empty());
+        match (&self.whole, computing().next(), computing().last()) {
+            (Some(_), Some(first), Some(last)) => first.read_bytes() + last.written_bytes(),
+            _ => self.stages.iter().map(Stage::traffic).sum(),
+        }
+    }
+
+    /// Returns the number of dispatches.
+    pub(crate) fn dispatches(&self) -> u64 {
+        if self.whole.is_some() { 1 } else { self.passes().count() as u64 }
     }
 
     /// Returns the bytes of the sectors that the transforms along an axis move for each of its

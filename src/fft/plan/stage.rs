@@ -65,6 +65,17 @@ impl Stage {
         self.fields[0] * lines * self.passes.iter().map(|pass| pass.moved(across)).sum::<u64>()
     }
 
+    /// Returns the bytes of the elements that the stage reads.
+    pub(super) fn read_bytes(&self) -> u64 {
+        let elements = self.before.iter().product::<u64>() * self.fields[0];
+        elements * self.passes.first().map_or(0, |pass| pass.kernel.input.number(pass.kernel.precision))
+    }
+
+    /// Returns the bytes of the elements that the stage writes.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.written() * self.passes.last().map_or(0, |pass| pass.kernel.output.number(pass.kernel.precision))
+    }
+
     /// Returns the elements that the stage writes.
     pub fn written(&self) -> u64 {
         self.after.iter().product::<u64>() * self.fields[1]

@@ -38,7 +38,8 @@ crate::gpu::kernel_params! {
         tiles: u32,
         /// The pass of this dispatch, where there are several workgroups.
         phase: u32,
-        unused: u32,
+        /// Always 0; a parameter so that it is not folded.
+        opaque_zero: u32,
     }
 }
 
@@ -65,19 +66,21 @@ fn chunks(bins: usize) -> [usize; 2] {
     [tiles.div_ceil(per).max(1), per]
 }
 
-/// The parts of the exponent of a kernel.
+/// The parts of the exponent of a kernel, and whether one workgroup takes all modes.
 #[derive(Clone, Copy)]
 struct Form {
     wiener: bool,
     rough: bool,
     matern: bool,
+    alone: bool,
 }
 
+/// Forms of kernels for few wavenumbers.
 const FORMS: [Form; 4] = [
-    Form { wiener: true, rough: true, matern: false },
-    Form { wiener: true, rough: false, matern: false },
-    Form { wiener: false, rough: false, matern: false },
-    Form { wiener: false, rough: false, matern: true },
+    Form { wiener: true, rough: true, matern: false, alone: true },
+    Form { wiener: true, rough: false, matern: false, alone: true },
+    Form { wiener: false, rough: false, matern: false, alone: true },
+    Form { wiener: false, rough: false, matern: true, alone: true },
 ];
 
 const TEXTS: [(&str, &str); 3] = [
@@ -101,11 +104,13 @@ fn source((label, text): (&str, &'static str), form: Form, profile: Profile) -> 
         .flag("rough", form.rough)
         .flag("matern", form.matern)
         .flag("shaped", form.wiener || form.matern)
+        .flag("alone", form.alone)
 }
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    let forms = [Profile::Gpu, Profile::Software].into_iter().flat_map(|profile| FORMS.map(|form| (profile, form)));
+    let forms = FORMS.into_iter().flat_map(|form| [true, false].map(|alone| Form { alone, ..form }));
+    let forms = forms.flat_map(|form| [Profile::Gpu, Profile::Software].map(|profile| (profile, form)));
     forms.flat_map(|(profile, form)| TEXTS.map(|text| source(text, form, profile))).collect()
 }
 
@@ -153,14 +158,15 @@ impl Amplitude {
     /// - [`InferenceError::Invalid`] for an invalid hyper-parameter.
     pub fn new(recorder: &mut Recorder, prior: &AmplitudePrior, parts: Parts<'_>) -> Result<Self, InferenceError> {
         let bins = parts.wavenumbers.len();
+        let params = params(prior, &parts)?;
+        let alone = params.chunks == 1;
         let form = match prior {
             AmplitudePrior::NonParametric { flexibility, asperity, .. } => {
                 let wiener = flexibility.is_some() && bins > 2;
-                Form { wiener, rough: wiener && asperity.is_some(), matern: false }
+                Form { wiener, rough: wiener && asperity.is_some(), matern: false, alone }
             }
-            AmplitudePrior::Matern { .. } => Form { wiener: false, rough: false, matern: true },
+            AmplitudePrior::Matern { .. } => Form { wiener: false, rough: false, matern: true, alone },
         };
-        let params = params(prior, &parts)?;
         let table = table(parts.wavenumbers, form.matern);
         let array = recorder.gpu().array("inference::wavenumbers", table.len() as u64)?;
         recorder.upload(&array, 0, &table)?;
@@ -168,6 +174,11 @@ impl Amplitude {
         let kernels = TEXTS.map(|text| Kernel::trusted(source(text, form, profile)));
         let spectrum = form.wiener.then(|| format!("{}spectrum", parts.branch));
         Ok(Amplitude { params, table: array, multiplicity: parts.multiplicity, spectrum, kernels })
+    }
+
+    /// Returns the kernels of value, tangent and cotangent.
+    pub fn kernels(&self) -> &[Kernel; 3] {
+        &self.kernels
     }
 
     /// Creates an array of `each` numbers for each wavenumber.
@@ -320,7 +331,7 @@ fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, 
         chunks: chunks as u32,
         tiles: tiles as u32,
         phase: 0,
-        unused: 0,
+        opaque_zero: 0,
     })
 }
 

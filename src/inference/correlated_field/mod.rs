@@ -17,7 +17,7 @@ mod prior;
 use std::rc::Rc;
 
 use crate::exchange::Terms;
-use crate::gpu::{Array, KernelSource};
+use crate::gpu::{Array, Kernel, KernelSource};
 use crate::grid::{Cost, Mesh};
 use crate::operators::{
     Contents, Differentiable, Direction, ExcitedModes, Fingerprint, Hartley, Leaf, Linear, Linearized, Model,
@@ -177,6 +177,11 @@ impl CorrelatedField {
             let modulation = Modulation::new(index, amplitude.len());
             groups.push(Group { wavenumbers, amplitude, modulation, volume });
         }
+        // A fit uses all of them.
+        let of_amplitudes = groups.iter().flat_map(|group| group.amplitude.kernels());
+        let of_modulations = groups.iter().flat_map(|group| group.modulation.kernels());
+        let kernels: Vec<&Kernel> = of_amplitudes.chain(of_modulations).collect();
+        Kernel::compile_ahead(&rank.gpu, &kernels);
         let (offset_mean, prior) = (prior.offset_mean, format!("{prior:?}"));
         Ok(CorrelatedField(Rc::new(Inner {
             signature: Signature::new(NAME, &domain, &target),

@@ -43,6 +43,11 @@ impl Modulation {
         Modulation { index, bins, value, tangent, cotangent: Kernel::trusted(cotangent_source()) }
     }
 
+    /// Returns the kernels of value, tangent and cotangent.
+    pub fn kernels(&self) -> [&Kernel; 3] {
+        [&self.value, &self.tangent, &self.cotangent]
+    }
+
     fn record(&self, recorder: &mut Recorder, kernel: &Kernel, arrays: &[&RawArray]) -> Result<(), DeviceError> {
         let count = self.index.len();
         let params = ModulateParams { count: count as u32, bins: self.bins as u32 };
