@@ -27,9 +27,9 @@ impl Rank {
     /// Each rank transforms a complex mesh of its own forward and back and sorts as many keys: work
     /// on floats and on integers, of which drivers may be good at one. The side of the mesh doubles
     /// from 32 until the fastest device takes 20 ms, at most to 256, which takes 1 GB of device
-    /// memory. The fastest of five runs counts, and the mean of the ranks that share an open device.
-    /// Devices whose times differ by less than a fifth from the next faster one have equal shares,
-    /// and shares are rounded to a tenth of the smallest one. The shares are not set: see
+    /// memory. The fastest of five runs counts, and the mean of the ranks that share an open
+    /// device. Devices whose times differ by less than a fifth from the next faster one have equal
+    /// shares, and shares are rounded to a tenth of the smallest one. The shares are not set: see
     /// [`set_shares`](Self::set_shares).
     ///
     /// # Errors
