@@ -6,7 +6,9 @@ use super::error::{FftError, TransformError};
 use super::transform::Transform;
 use crate::comm::Communicator;
 use crate::exchange::GridComms;
+use crate::gpu::primitives::{Count, Keys, Sort};
 use crate::grid::{Grid, Shares};
+use crate::host_memory;
 use crate::rank::Rank;
 
 /// Sides of the first and the last mesh that is transformed.
@@ -22,12 +24,13 @@ impl Rank {
     /// Measures the devices of all ranks at the same time and returns shares in proportion to their
     /// speeds, the same on all ranks. [Collective](Self); blocks.
     ///
-    /// Each rank transforms a complex mesh of its own forward and back. The side of the mesh
-    /// doubles from 32 until the fastest device takes 20 ms, at most to 256, which takes 0.5 GB of
-    /// device memory. The fastest of five runs counts, and the mean of the ranks that share an open
+    /// Each rank transforms a complex mesh of its own forward and back and sorts as many keys: work
+    /// on floats and on integers, of which drivers may be good at one. The side of the mesh doubles
+    /// from 32 until the fastest device takes 20 ms, at most to 256, which takes 1 GB of device
+    /// memory. The fastest of five runs counts, and the mean of the ranks that share an open
     /// device. Devices whose times differ by less than a fifth from the next faster one have equal
-    /// shares, and shares are rounded to a tenth of the smallest one. The shares are not set:
-    /// see [`set_shares`](Self::set_shares).
+    /// shares, and shares are rounded to a tenth of the smallest one. The shares are not set: see
+    /// [`set_shares`](Self::set_shares).
     ///
     /// # Errors
     /// - [`TransformError::Fft`] if a device is out of memory.
@@ -35,7 +38,7 @@ impl Rank {
     pub fn measured_shares(&mut self) -> Result<Shares, TransformError> {
         let mut side = SIDES[0];
         loop {
-            let own = self.transform_seconds(side)?.to_bits();
+            let own = self.work_seconds(side)?.to_bits();
             let all = self.comm.all_gather(&[[self.device_number(), own]])?;
             let seconds =
                 of_devices(&all.iter().map(|&[device, bits]| (device, f64::from_bits(bits))).collect::<Vec<_>>());
@@ -48,15 +51,19 @@ impl Rank {
         }
     }
 
-    /// Returns the least seconds of a transform and its inverse on this device. Collective, so that
-    /// ranks that share a device work at the same time.
-    fn transform_seconds(&mut self, side: u64) -> Result<f64, TransformError> {
+    /// Returns the least seconds of a transform, its inverse and a sort on this device. Collective,
+    /// so that ranks that share a device work at the same time.
+    fn work_seconds(&mut self, side: u64) -> Result<f64, TransformError> {
         let grid = Grid::new([1, 1], 1).map_err(FftError::from)?;
         let mut comms = GridComms::new(&Communicator::solo(), grid)?;
         let transform = Transform::<[f32; 2]>::new(&self.gpu, [side; 3], grid, 0)?;
         let layout = transform.field_layout();
         let (field, spectrum) = (transform.field(&self.gpu, &layout)?, transform.spectrum(&self.gpu)?);
         self.recorder.clear(&field);
+        let (sort, count) = (Sort::new(&self.gpu), side.pow(3));
+        let [keys, order] = [self.gpu.array("fft::keys", count)?, self.gpu.array("fft::order", count)?];
+        let mixed = (0..count as u32).map(|i| i.wrapping_mul(2_654_435_761));
+        self.recorder.upload(&keys, 0, &host_memory::collect("keys of a measurement", mixed)?)?;
         let mut least = f64::INFINITY;
         // The first run compiles the kernels.
         for run in 0..=RUNS {
@@ -65,6 +72,7 @@ impl Rank {
             let start = Instant::now();
             transform.forward(&mut self.recorder, &mut comms, &field, &layout, &spectrum)?;
             transform.inverse(&mut self.recorder, &mut comms, &spectrum, &field, &layout)?;
+            sort.order(&mut self.recorder, Keys::U32(&keys), &order, Count::All)?;
             self.recorder.wait()?;
             if run > 0 {
                 least = least.min(start.elapsed().as_secs_f64());
