@@ -96,9 +96,10 @@ impl Kernel {
     }
 
     /// Compiles kernels for arrays of one window each, on as many threads as the host has cores.
-    /// Blocks. Drivers of GPUs take 5 to 50 ms for a kernel.
+    /// Blocks: a thread that outlived the call could compile while the process ends.
     ///
-    /// A kernel that does not compile fails when it is dispatched.
+    /// A kernel that does not compile fails when it is dispatched. lavapipe compiles most of a
+    /// kernel at its first dispatch, one after another.
     pub(crate) fn compile_ahead(gpu: &Gpu, kernels: &[&Kernel]) {
         parallel::each(kernels.len(), |number| {
             let kernel = kernels[number];

@@ -250,6 +250,8 @@ const BUDGETS: &[Budget] = &[
     budget("fft::Filter(3)(1024)", 0, [8, 2], 17408),
     budget("fft::Forward(1024)", 0, [8, 2], 17408),
     budget("fft::Filter(3)(60)", 0, [8, 1], 16384),
+    // Two or three transforms in one kernel.
+    budget("fft::whole", 0, [8, 2], 18432),
     budget("fft::", 0, [8, 2], 16384),
     budget("mesh::kick_drift", 0, [24, 4], 10240),
     budget("mesh::power_bins", 0, [16, 4], 4096),
