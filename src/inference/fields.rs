@@ -173,10 +173,10 @@ impl VectorSpace for Rank {
 
     fn step_scalars(
         &mut self,
-        vectors: &CgVectors<'_, Vector>,
+        solves: &[&CgVectors<'_, Vector>],
         has_norm: bool,
     ) -> Result<Option<Box<dyn StepScalars<Self, Vector>>>, InferenceError> {
-        let found = DeviceSteps::new(self, vectors, has_norm)?;
+        let found = DeviceSteps::new(self, solves, has_norm)?;
         Ok(found.map(|own| Box::new(own) as Box<dyn StepScalars<Self, Vector>>))
     }
 

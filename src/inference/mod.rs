@@ -39,6 +39,7 @@ mod footprint;
 mod groups;
 mod kl;
 mod likelihood;
+mod lock_step;
 mod log_likelihood;
 mod mode_preconditioner;
 mod newton_cg;
@@ -49,8 +50,10 @@ mod rows;
 mod sampler;
 mod samples;
 mod schedule;
+mod solve;
 mod state;
 mod step_scalars;
+mod stopping_rules;
 mod vector_space;
 mod wiener_filter;
 

@@ -188,12 +188,12 @@ pub trait VectorSpace {
         0
     }
 
-    /// Creates scalars of conjugate gradients that do not wait for the host; `None`, as by default,
-    /// if the host must take part. `has_norm` tells whether the sum of magnitudes of the residual
-    /// is one of the sums.
+    /// Creates scalars of solves of conjugate gradients with these vectors that do not wait for the
+    /// host; `None`, as by default, if the host must take part. `has_norm` tells whether the sum of
+    /// magnitudes of the residual is one of the sums.
     fn step_scalars(
         &mut self,
-        _vectors: &CgVectors<'_, Self::Vector>,
+        _solves: &[&CgVectors<'_, Self::Vector>],
         _has_norm: bool,
     ) -> Result<Option<Box<dyn StepScalars<Self, Self::Vector>>>, InferenceError>
     where
