@@ -1,8 +1,7 @@
-//! Conjugate gradients (Hestenes & Stiefel 1952), with the stopping rules of NIFTy.
+//! Systems that conjugate gradients solve: operators, stopping rules with those of NIFTy as
+//! defaults, and outcomes.
 
 use super::error::InferenceError;
-use super::lock_step;
-use super::solve::Solve;
 use super::vector_space::VectorSpace;
 
 /// The norm of the residual that is compared with [`CgOptions::resnorm`].
@@ -118,38 +117,4 @@ pub trait Precondition<S: VectorSpace> {
     fn apply_to_all(&self, space: &mut S, pairs: &mut [(&S::Vector, &mut S::Vector)]) -> Result<(), InferenceError> {
         pairs.iter_mut().try_for_each(|(r, out)| self.apply(space, r, out))
     }
-}
-
-/// Solves `M x = j` from `start`, or from 0.
-///
-/// With a preconditioner `P`, an approximation of `M^-1`, directions follow from `P r` in place of
-/// the residual `r`. The rules measure the same, and a residual that has reached its target is
-/// computed from `x` before the iterations end.
-///
-/// Each iteration applies `M` once; each twentieth applies it twice, to compute the residual from
-/// `x`. Where the energy rises, the search restarts from the residual of `x`, as long as it makes
-/// progress. Where the first direction has negative curvature, `x` is `gamma / |curvature| j`,
-/// which goes downhill; later iterations keep the `x` before.
-///
-/// The host blocks twice in an iteration. Where the space has [`VectorSpace::step_scalars`] and
-/// products do not block, iterations after the first are recorded ahead, with the same bits: the
-/// host blocks once in up to four, and once in each if the preconditioner blocks. Products that it
-/// has recorded behind the end change nothing, and do not count as applications.
-///
-/// # Errors
-/// - [`InferenceError::NotFinite`] if a product is not finite.
-/// - [`InferenceError::Options`] for limits that are negative or NaN.
-/// - Errors of `M`.
-pub fn conjugate_gradient<S: VectorSpace>(
-    space: &mut S,
-    metric: &mut Metric<'_, S>,
-    preconditioner: Option<&dyn Precondition<S>>,
-    j: &S::Vector,
-    start: Option<S::Vector>,
-    options: &CgOptions,
-) -> Result<CgOutcome<S::Vector>, InferenceError> {
-    let mut solve = Solve::new(space, (j, start), options, preconditioner.is_some())?;
-    let mut metrics = |space: &mut S, _: usize, v: &S::Vector, out: &mut S::Vector| metric(space, v, out);
-    lock_step::run(space, &mut metrics, preconditioner, std::slice::from_mut(&mut solve))?;
-    Ok(solve.outcome())
 }

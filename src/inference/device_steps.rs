@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::error::InferenceError;
-use super::step_scalars::{CgVectors, StepLimits, StepScalars, StepUpdate, StepsEnd};
+use super::step_scalars::{CgVectors, SolveStep, StepLimits, StepScalars, StepUpdate, StepsEnd};
 use crate::exchange::{ELEMENT, FIXED, SeveralSums, Summed, SummedTerms, bits_for, sum_value};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile};
 use crate::operators::{Contents, Vector};
@@ -150,7 +150,7 @@ struct SolveWords {
 }
 
 /// Returns the array of a vector whose leaves are parts of one, all on the device.
-fn single(vector: &Vector) -> Option<Array<f32>> {
+pub(super) fn single(vector: &Vector) -> Option<Array<f32>> {
     let is_on_device = vector.contents().iter().all(|contents| matches!(contents, Contents::Device(_)));
     let mut runs = vector.runs(&[], |_| true);
     let array = runs.pop().and_then(|mut run| run.pop())?;
@@ -158,7 +158,7 @@ fn single(vector: &Vector) -> Option<Array<f32>> {
 }
 
 /// Returns the words of a number of `soft_double.wgsl`.
-fn words_of(x: f64) -> [u32; 4] {
+pub(super) fn words_of(x: f64) -> [u32; 4] {
     let sign = u32::from(x.is_sign_negative());
     let bits = x.abs().to_bits();
     let (exponent, mantissa) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
@@ -307,7 +307,7 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
     fn length(
         &mut self,
         rank: &mut Rank,
-        (solve, step): (usize, u64),
+        SolveStep { solve, step }: SolveStep,
         vectors: &CgVectors<'_, Vector>,
     ) -> Result<(), InferenceError> {
         let words = &self.solves[solve].words;
@@ -349,7 +349,7 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
     fn sums(
         &mut self,
         rank: &mut Rank,
-        (solve, step): (usize, u64),
+        SolveStep { solve, step }: SolveStep,
         limits: &StepLimits,
         vectors: &mut CgVectors<'_, Vector>,
     ) -> Result<(), InferenceError> {

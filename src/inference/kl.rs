@@ -46,6 +46,8 @@ pub struct Kl<'a, S: VectorSpace> {
     pub constants: &'a [String],
     /// Number of samples of a group that keep the inputs of their derivatives.
     pub kept: usize,
+    /// Number of samples of a group whose products and gradients are submitted together.
+    pub concurrency: usize,
     /// The preconditioner of the metric, built near the position.
     pub preconditioner: Option<&'a Preconditioner<S>>,
     /// The metric that products apply.
@@ -177,9 +179,11 @@ impl<S: VectorSpace> KlAt<'_, S> {
                     one(space, &*at, place)?
                 }
             };
-            // The device works on it while the next one is recorded, which takes the memory that is
-            // free then.
-            space.submit()?;
+            if (own + 1).is_multiple_of(self.kl.concurrency.max(1)) {
+                // The device works on them while the next ones are recorded, which take the memory
+                // that is free then.
+                space.submit()?;
+            }
             Ok(made)
         };
         let sum = self.kl.groups.sum(space, terms, &mut sample, out)?;

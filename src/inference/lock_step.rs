@@ -1,20 +1,21 @@
-//! Solves of conjugate gradients that advance together.
+//! Conjugate gradients (Hestenes & Stiefel 1952) for one solve, or for several that advance
+//! together.
 //!
 //! The host blocks for all of them at once: a reduction has the sums of all that need some, and
 //! where scalars stay on the device, the next iterations of all solves are recorded before the
 //! host looks at the ends of all. A solve that has ended takes no further part.
 
-use super::conjugate_gradient::{Metric, Precondition};
+use super::conjugate_gradient::{CgOptions, CgOutcome, Metric, Precondition};
 use super::error::InferenceError;
 use super::solve::{RESET, Solve, Stage};
-use super::step_scalars::{StepScalars, StepUpdate};
+use super::step_scalars::{SolveStep, StepScalars, StepUpdate};
 use super::vector_space::VectorSpace;
 
 /// The metric of each solve: `out = M v` for the solve of a number.
 pub(super) type Metrics<'a, S> = dyn FnMut(&mut S, usize, &<S as VectorSpace>::Vector, &mut <S as VectorSpace>::Vector) -> Result<(), InferenceError>
     + 'a;
 
-/// What solves have in common.
+/// The common part of solves that advance together.
 struct LockStep<'a, 'm, S: VectorSpace> {
     metrics: &'a mut Metrics<'m, S>,
     preconditioner: Option<&'a dyn Precondition<S>>,
@@ -34,7 +35,7 @@ enum Scalars<S: VectorSpace> {
     WithVectors(Box<dyn StepScalars<S, S::Vector>>),
 }
 
-/// Runs solves with equal options and vectors of one space until all have ended.
+/// Runs solves in one space, whose rules have the same norm, until all have ended.
 ///
 /// Results have the bits of one solve after the other. Blocks as often as the longest of them.
 pub(super) fn run<S: VectorSpace>(
@@ -64,6 +65,40 @@ pub(super) fn run<S: VectorSpace>(
     }
 }
 
+/// Solves `M x = j` from `start`, or from 0.
+///
+/// With a preconditioner `P`, an approximation of `M^-1`, directions follow from `P r` in place of
+/// the residual `r`. The rules measure the same, and a residual that has reached its target is
+/// computed from `x` before the iterations end.
+///
+/// Each iteration applies `M` once; each twentieth applies it twice, to compute the residual from
+/// `x`. Where the energy rises, the search restarts from the residual of `x`, as long as it makes
+/// progress. Where the first direction has negative curvature, `x` is `gamma / |curvature| j`,
+/// which goes downhill; later iterations keep the `x` before.
+///
+/// The host blocks twice in an iteration. Where the space has [`VectorSpace::step_scalars`] and
+/// products do not block, iterations after the first are recorded ahead, with the same bits: the
+/// host blocks once in up to four, and once in each if the preconditioner blocks. Products that it
+/// has recorded behind the end change nothing, and do not count as applications.
+///
+/// # Errors
+/// - [`InferenceError::NotFinite`] if a product is not finite.
+/// - [`InferenceError::Options`] for limits that are negative or NaN.
+/// - Errors of `M`.
+pub fn conjugate_gradient<S: VectorSpace>(
+    space: &mut S,
+    metric: &mut Metric<'_, S>,
+    preconditioner: Option<&dyn Precondition<S>>,
+    j: &S::Vector,
+    start: Option<S::Vector>,
+    options: &CgOptions,
+) -> Result<CgOutcome<S::Vector>, InferenceError> {
+    let mut solve = Solve::new(space, (j, start), options, preconditioner.is_some())?;
+    let mut metrics = |space: &mut S, _: usize, v: &S::Vector, out: &mut S::Vector| metric(space, v, out);
+    run(space, &mut metrics, preconditioner, std::slice::from_mut(&mut solve))?;
+    Ok(solve.outcome())
+}
+
 impl<S: VectorSpace> LockStep<'_, '_, S> {
     /// Makes the sums of all solves that need some, and takes each of these to its next stage.
     /// Blocks once for all, and as often as products and the preconditioner.
@@ -71,12 +106,11 @@ impl<S: VectorSpace> LockStep<'_, '_, S> {
         let is_start = solves.iter().any(|solve| matches!(solve.stage, Stage::Start { .. }));
         let before = space.waits();
         for (number, solve) in solves.iter_mut().enumerate() {
-            let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| (self.metrics)(space, number, v, out);
-            solve.prepare(space, &mut metric)?;
+            solve.prepare(space, &mut metric_of(self.metrics, number))?;
         }
         let prepared = space.waits();
-        if let Some(preconditioner) = self.preconditioner {
-            let mut pairs: Vec<_> = solves.iter_mut().filter_map(Solve::preconditioned).collect();
+        let mut pairs: Vec<_> = solves.iter_mut().filter_map(Solve::preconditioned).collect();
+        if let Some(preconditioner) = self.preconditioner.filter(|_| !pairs.is_empty()) {
             preconditioner.apply_to_all(space, &mut pairs)?;
         }
         self.metric_waits |= prepared > before && !is_start;
@@ -88,8 +122,7 @@ impl<S: VectorSpace> LockStep<'_, '_, S> {
         for (number, (solve, count)) in solves.iter_mut().zip(counts).enumerate() {
             let own;
             (own, rest) = rest.split_at(count);
-            let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| (self.metrics)(space, number, v, out);
-            solve.take(space, &mut metric, own)?;
+            solve.take(space, &mut metric_of(self.metrics, number), own)?;
         }
         Ok(())
     }
@@ -131,10 +164,8 @@ impl<S: VectorSpace> LockStep<'_, '_, S> {
                     continue;
                 }
                 *recorded += 1;
-                let mut step = Step { scalars: &mut **scalars, solve: number, number: *recorded };
-                let mut metric =
-                    |space: &mut S, v: &S::Vector, out: &mut S::Vector| (self.metrics)(space, number, v, out);
-                step.record(space, &mut metric, self.preconditioner, solve)?;
+                let mut step = Step { scalars: &mut **scalars, of: SolveStep { solve: number, step: *recorded } };
+                step.record(space, &mut metric_of(self.metrics, number), self.preconditioner, solve)?;
             }
         }
         let most = if self.preconditioner_waits { 1 } else { scalars.ahead() };
@@ -145,21 +176,25 @@ impl<S: VectorSpace> LockStep<'_, '_, S> {
         let mut ends = scalars.look(space, &ahead)?.into_iter();
         for (number, solve) in solves.iter_mut().enumerate().filter(|(_, solve)| is_ahead(solve)) {
             if let Some(end) = ends.next().flatten() {
-                let mut metric =
-                    |space: &mut S, v: &S::Vector, out: &mut S::Vector| (self.metrics)(space, number, v, out);
-                solve.arrive(space, &mut metric, &end)?;
+                solve.arrive(space, &mut metric_of(self.metrics, number), &end)?;
             }
         }
         Ok(())
     }
 }
 
+/// Returns the metric of a solve.
+fn metric_of<'f, S: VectorSpace>(
+    metrics: &'f mut Metrics<'_, S>,
+    number: usize,
+) -> impl FnMut(&mut S, &S::Vector, &mut S::Vector) -> Result<(), InferenceError> + 'f {
+    move |space, v, out| metrics(space, number, v, out)
+}
+
 /// An iteration whose scalars are where the vectors are.
 struct Step<'a, S: VectorSpace> {
     scalars: &'a mut dyn StepScalars<S, S::Vector>,
-    /// The number of the solve, and of the iteration.
-    solve: usize,
-    number: u64,
+    of: SolveStep,
 }
 
 impl<S: VectorSpace> Step<'_, S> {
@@ -168,22 +203,22 @@ impl<S: VectorSpace> Step<'_, S> {
         space: &mut S,
         metric: &mut Metric<'_, S>,
         preconditioner: Option<&dyn Precondition<S>>,
-        of: &mut Solve<'_, S::Vector>,
+        solve: &mut Solve<'_, S::Vector>,
     ) -> Result<(), InferenceError> {
-        let Step { scalars, solve, number } = self;
-        let (vectors, limits) = (&mut of.vectors, of.rules.limits(*number));
+        let Step { scalars, of } = self;
+        let (vectors, limits) = (&mut solve.vectors, solve.rules.limits(of.step));
         metric(space, &vectors.d, &mut vectors.q)?;
-        scalars.length(space, (*solve, *number), vectors)?;
-        if number.is_multiple_of(RESET) {
-            scalars.update(space, *solve, StepUpdate::Solution, vectors)?;
+        scalars.length(space, *of, vectors)?;
+        if of.step.is_multiple_of(RESET) {
+            scalars.update(space, of.solve, StepUpdate::Solution, vectors)?;
             metric(space, &vectors.x, &mut vectors.q)?;
-            scalars.update(space, *solve, StepUpdate::Residual, vectors)?;
+            scalars.update(space, of.solve, StepUpdate::Residual, vectors)?;
         } else {
-            scalars.update(space, *solve, StepUpdate::Both, vectors)?;
+            scalars.update(space, of.solve, StepUpdate::Both, vectors)?;
         }
         if let (Some(preconditioner), Some(z)) = (preconditioner, &mut vectors.z) {
             preconditioner.apply(space, &vectors.r, z)?;
         }
-        scalars.sums(space, (*solve, *number), &limits, vectors)
+        scalars.sums(space, *of, &limits, vectors)
     }
 }

@@ -25,12 +25,12 @@ pub(super) enum Stage {
     Curvature,
     /// The sums after an update of the solution and its residual.
     Update(Residual),
-    /// None: the scalars are where the vectors are.
+    /// No sum: the scalars are where the vectors are.
     Ahead {
         /// The number of the last iteration that is recorded.
         recorded: u64,
     },
-    /// None: the solve has ended.
+    /// No sum: the solve has ended.
     Ended(CgStop),
 }
 
@@ -86,10 +86,10 @@ impl<'a, V> Solve<'a, V> {
         })
     }
 
-    /// Returns the solution, and 0 as the reason of a solve that has not ended.
+    /// Returns the outcome of a solve that has ended.
     pub fn outcome(self) -> CgOutcome<V> {
         let Solve { vectors, stage, iterations, applications, error_ratio, .. } = self;
-        let stop = if let Stage::Ended(stop) = stage { stop } else { CgStop::Residual };
+        let stop = if let Stage::Ended(stop) = stage { stop } else { CgStop::Iterations };
         CgOutcome { x: vectors.x, iterations, applications, stop, error_ratio }
     }
 

@@ -45,6 +45,15 @@ pub struct StepLimits {
     pub is_last: bool,
 }
 
+/// A step of a solve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SolveStep {
+    /// The number of the solve.
+    pub solve: usize,
+    /// The number of the step, from 1 on.
+    pub step: u64,
+}
+
 /// The end of steps that never wait for the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepsEnd {
@@ -76,12 +85,7 @@ pub trait StepScalars<S, V> {
     fn begin(&mut self, space: &mut S, solve: usize, first: u64, numbers: [f64; 2]) -> Result<(), InferenceError>;
 
     /// Computes the length of a step of a solve from `d.q`.
-    fn length(
-        &mut self,
-        space: &mut S,
-        solve_and_step: (usize, u64),
-        vectors: &CgVectors<'_, V>,
-    ) -> Result<(), InferenceError>;
+    fn length(&mut self, space: &mut S, step: SolveStep, vectors: &CgVectors<'_, V>) -> Result<(), InferenceError>;
 
     /// Updates the solution of a solve and its residual.
     fn update(
@@ -98,7 +102,7 @@ pub trait StepScalars<S, V> {
     fn sums(
         &mut self,
         space: &mut S,
-        solve_and_step: (usize, u64),
+        step: SolveStep,
         limits: &StepLimits,
         vectors: &mut CgVectors<'_, V>,
     ) -> Result<(), InferenceError>;

@@ -1,5 +1,6 @@
 //! Vectors and the operations of algorithms on them.
 
+use super::directions::{AddDirections, Directions};
 use super::error::InferenceError;
 use super::step_scalars::{CgVectors, StepScalars};
 use crate::grid::{Box3, volume};
@@ -183,6 +184,12 @@ pub trait VectorSpace {
     /// them.
     fn unstage(&mut self, from: &Staged, x: &mut Self::Vector) -> Result<(), InferenceError>;
 
+    /// Returns how many independent solves or products with vectors like `x` take less time
+    /// together than one after the other; the same on all ranks. By default all do.
+    fn concurrency(&self, _x: &Self::Vector) -> usize {
+        usize::MAX
+    }
+
     /// Returns how often the host has waited for the device.
     fn waits(&self) -> u64 {
         0
@@ -196,6 +203,18 @@ pub trait VectorSpace {
         _solves: &[&CgVectors<'_, Self::Vector>],
         _has_norm: bool,
     ) -> Result<Option<Box<dyn StepScalars<Self, Self::Vector>>>, InferenceError>
+    where
+        Self: Sized,
+    {
+        Ok(None)
+    }
+
+    /// Copies the directions of a preconditioner to where products with them do not wait for the
+    /// host; `None`, as by default, if the host must take part.
+    fn directions(
+        &mut self,
+        _from: &Directions<Self::Vector>,
+    ) -> Result<Option<Box<dyn AddDirections<Self, Self::Vector>>>, InferenceError>
     where
         Self: Sized,
     {

@@ -17,6 +17,7 @@ mod convergence;
 mod device;
 mod evaluations;
 mod host;
+mod lock_step;
 mod models;
 mod preconditioner;
 mod ranks;
