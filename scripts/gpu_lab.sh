@@ -105,7 +105,7 @@ else
     step knn 50 knn -k 8,16,30 --size 10000000 --kernels
     step fof 30 fof --box 1 --linking-parameter 0.2 --size 10000000 --kernels
     step gradient 40 gradient --size 128 --kernels
-    # Products, a step of conjugate gradients, and whole iterations; beside NIFTy.re: benches/compare_gpu.py infer.
+    # Products, steps of conjugate gradients without and with a preconditioner, whole iterations; beside NIFTy.re: benches/compare_gpu.py infer.
     step infer 40 infer --size 256,1024 --kernels
     step shallow-water 20 shallow-water --size 3600x1800 --kernels
     step map 20 map --chunk 1048576 --size 100000000 --kernels

@@ -1,6 +1,5 @@
 //! Recording work and handing it to the device.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -356,24 +355,6 @@ impl Recorder {
     pub(crate) fn submit_meanwhile(&mut self) -> Result<(), DeviceError> {
         let free = self.encoded.is_empty() && self.commands.iter().all(|command| command.at_rest().is_ok());
         if free { self.submit() } else { self.gpu.check() }
-    }
-
-    /// Submits before work that depends on nothing recorded, unless the device can run both at the
-    /// same time and the arrays that only recorded work holds take at most `most_bytes` bytes. The
-    /// memory of those arrays is free after a submission.
-    pub(crate) fn submit_before_independent(&mut self, most_bytes: u64) -> Result<(), DeviceError> {
-        let stays = least_of_pass(&self.gpu) < usize::MAX && self.timer.is_none() && self.held_bytes() <= most_bytes;
-        if stays { self.gpu.check() } else { self.submit() }
-    }
-
-    /// Returns the bytes of the arrays that only recorded work holds.
-    fn held_bytes(&self) -> u64 {
-        let mut handles = HashMap::new();
-        for array in self.commands.iter().flat_map(Command::arrays) {
-            handles.entry(Arc::as_ptr(&array.storage)).or_insert((&array.storage, 0)).1 += 1;
-        }
-        let held = handles.into_values().filter(|&(storage, count)| Arc::strong_count(storage) == count);
-        held.flat_map(|(storage, _)| &storage.buffers).map(wgpu::Buffer::size).sum()
     }
 
     /// Puts everything recorded into `encoder` instead of submitting it, for the caller to submit

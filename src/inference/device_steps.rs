@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::error::InferenceError;
-use super::step_scalars::{CgVectors, StepLimits, StepScalars, StepUpdate, StepsEnd};
+use super::step_scalars::{CgVectors, SolveStep, StepLimits, StepScalars, StepUpdate, StepsEnd};
 use crate::exchange::{ELEMENT, FIXED, SeveralSums, Summed, SummedTerms, bits_for, sum_value};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile};
 use crate::operators::{Contents, Vector};
@@ -130,21 +130,27 @@ impl StepKernels {
     }
 }
 
-/// The scalars of vectors that are one array.
+/// The scalars of solves whose vectors are one array each.
 pub(super) struct DeviceSteps {
     kernels: Arc<StepKernels>,
-    words: Array<u32>,
+    solves: Vec<SolveWords>,
     /// Number of values of a vector, and of its array with padding.
     total: u64,
     count: u64,
     has_norm: bool,
     ahead: u64,
+}
+
+/// The scalars of a solve: an array of its own, so that no kernel of another solve waits for those
+/// that write it.
+struct SolveWords {
+    words: Array<u32>,
     /// The step before the first one.
     first: u64,
 }
 
 /// Returns the array of a vector whose leaves are parts of one, all on the device.
-fn single(vector: &Vector) -> Option<Array<f32>> {
+pub(super) fn single(vector: &Vector) -> Option<Array<f32>> {
     let is_on_device = vector.contents().iter().all(|contents| matches!(contents, Contents::Device(_)));
     let mut runs = vector.runs(&[], |_| true);
     let array = runs.pop().and_then(|mut run| run.pop())?;
@@ -152,7 +158,7 @@ fn single(vector: &Vector) -> Option<Array<f32>> {
 }
 
 /// Returns the words of a number of `soft_double.wgsl`.
-fn words_of(x: f64) -> [u32; 4] {
+pub(super) fn words_of(x: f64) -> [u32; 4] {
     let sign = u32::from(x.is_sign_negative());
     let bits = x.abs().to_bits();
     let (exponent, mantissa) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
@@ -174,27 +180,28 @@ fn number_of(words: &[u32]) -> f64 {
 }
 
 impl DeviceSteps {
-    /// Creates the scalars of vectors, or returns `None` if the host must take part: on several
+    /// Creates the scalars of solves, or returns `None` if the host must take part: on several
     /// ranks, and for vectors that are not one array each.
     pub fn new(
         rank: &mut Rank,
-        vectors: &CgVectors<'_, Vector>,
+        solves: &[&CgVectors<'_, Vector>],
         has_norm: bool,
     ) -> Result<Option<Self>, InferenceError> {
-        let CgVectors { j, x, r, d, q, z } = vectors;
-        let all: Option<Vec<_>> = [j, x, r, d, q].into_iter().chain(z).map(single).collect();
-        let (Some(arrays), 1) = (all, rank.comm.size()) else { return Ok(None) };
+        let vectors = solves.iter().flat_map(|CgVectors { j, x, r, d, q, z }| [*j, x, r, d, q].into_iter().chain(z));
+        let arrays: Option<Vec<_>> = vectors.map(single).collect();
+        let (Some(arrays), Some(first), 1) = (arrays, solves.first(), rank.comm.size()) else { return Ok(None) };
         let count = arrays[0].len();
-        let total = vectors.r.space().leaves().map(|(_, leaf)| leaf.total()).sum();
+        let total = first.r.space().leaves().map(|(_, leaf)| leaf.total()).sum::<u64>();
         let Ok(kernels) = rank.plan(StepKernelsKey, |_| Ok::<_, Infallible>(StepKernels::new()));
-        let words = rank.gpu.array("inference::step_words", WORDS as u64)?;
+        let words = |_| Ok(SolveWords { words: rank.gpu.array("inference::step_words", WORDS as u64)?, first: 0 });
+        let words = solves.iter().map(words).collect::<Result<_, DeviceError>>()?;
         let ahead = match rank.gpu.capabilities().profile {
-            Profile::Gpu if total <= SHORT => AHEAD,
+            Profile::Gpu if total * solves.len() as u64 <= SHORT => AHEAD,
             _ => 1,
         };
-        let own = DeviceSteps { kernels, words, total, count, has_norm, ahead, first: 0 };
+        let own = DeviceSteps { kernels, solves: words, total, count, has_norm, ahead };
         let fits = arrays.iter().all(|array| array.len() == count)
-            && SeveralSums::is_one_pass(&rank.recorder, &own.sums_of(vectors)?);
+            && SeveralSums::is_one_pass(&rank.recorder, &own.sums_of(first)?);
         Ok(fits.then_some(own))
     }
 
@@ -244,96 +251,14 @@ impl DeviceSteps {
             norm: 0,
         })
     }
-}
 
-impl StepScalars<Rank, Vector> for DeviceSteps {
-    fn ahead(&self) -> u64 {
-        self.ahead
-    }
-
-    fn begin(&mut self, rank: &mut Rank, first: u64, [gamma, energy]: [f64; 2]) -> Result<(), InferenceError> {
-        self.first = first;
-        let mut words = [0; WORDS];
-        words[4] = 1f32.to_bits();
-        words[GAMMA..GAMMA + 4].copy_from_slice(&words_of(gamma));
-        words[ENERGY..ENERGY + 4].copy_from_slice(&words_of(energy));
-        Ok(rank.recorder.upload(&self.words, 0, &words)?)
-    }
-
-    fn length(&mut self, rank: &mut Rank, step: u64, vectors: &CgVectors<'_, Vector>) -> Result<(), InferenceError> {
-        let sum = [self.summed(&vectors.d, Some(&vectors.q))?];
-        for adds in [false, true] {
-            self.kernels.sums.record_words(&mut rank.recorder, &sum, (&self.words, SUMS_AT), adds)?;
-        }
-        let params = self.params(step, 1)?;
-        Ok(rank.recorder.dispatch(&self.kernels.scalars[1], &[self.words.raw()], &params, 1)?)
-    }
-
-    fn update(
-        &mut self,
-        rank: &mut Rank,
-        update: StepUpdate,
-        vectors: &mut CgVectors<'_, Vector>,
-    ) -> Result<(), InferenceError> {
-        let restarts = update == StepUpdate::Residual;
-        let measured = match (update, &vectors.z, self.has_norm) {
-            (StepUpdate::Solution, ..) | (_, Some(_), _) => Measured::Nothing,
-            (_, _, false) => Measured::Products,
-            (_, _, true) => Measured::ProductsAndNorm,
-        };
-        let kernel = &self.kernels.updates[usize::from(restarts)][measured as usize];
-        let [d, q, x, r] = [&vectors.d, &vectors.q, &vectors.x, &vectors.r].map(Self::array);
-        let (d, q, x, r, j) = (d?, q?, x?, r?, Self::array(vectors.j)?);
-        let mut arrays = vec![q.raw(), j.raw()];
-        arrays.extend((!restarts).then_some(d.raw()));
-        arrays.extend([x.raw(), r.raw(), self.words.raw()]);
-        let shape = rank.gpu.workgroup_shape();
-        // As many workgroups as one of them can add up quickly.
-        let per = self.count.div_ceil(u64::from(shape.group) * 4096).max(u64::from(shape.items));
-        let params = UpdateParams { count: self.count as u32, per: per as u32 };
-        let groups = self.count.div_ceil(u64::from(shape.group) * per);
-        Ok(rank.recorder.dispatch(kernel, &arrays, &params, groups)?)
-    }
-
-    fn sums(
-        &mut self,
-        rank: &mut Rank,
-        step: u64,
-        limits: &StepLimits,
-        vectors: &mut CgVectors<'_, Vector>,
-    ) -> Result<(), InferenceError> {
-        let sums = self.sums_of(vectors)?;
-        if vectors.z.is_some() {
-            self.kernels.sums.record_words(&mut rank.recorder, &sums, (&self.words, SUMS_AT), false)?;
-        }
-        self.kernels.sums.record_words(&mut rank.recorder, &sums, (&self.words, SUMS_AT), true)?;
-        // The square of the norm is compared with more than the square of its limit. The host
-        // computes the root.
-        let target_norm = match limits.resnorm {
-            Some(resnorm) if self.has_norm => resnorm,
-            Some(resnorm) => resnorm * resnorm * (1.0 + 1e-12),
-            None => 0.0,
-        };
-        let params = ScalarParams {
-            tiny: words_of(limits.tiny),
-            target_norm: words_of(target_norm),
-            least_fall: words_of(limits.absdelta.unwrap_or(f64::NEG_INFINITY)),
-            rise: words_of(limits.rise),
-            is_last: u32::from(limits.is_last),
-            gamma: if vectors.z.is_some() { 3 } else { 0 },
-            norm: if self.has_norm { sums.len() as u32 - 1 } else { 0 },
-            ..self.params(step, sums.len())?
-        };
-        rank.recorder.dispatch(&self.kernels.scalars[0], &[self.words.raw()], &params, 1)?;
-        let [z, d] = [vectors.z.as_ref().unwrap_or(&vectors.r), &vectors.d].map(Self::array);
-        let (z, d) = (z?, d?);
-        let params = UpdateParams { count: self.count as u32, per: 0 };
-        let arrays = [self.words.raw(), z.raw(), d.raw()];
-        Ok(rank.recorder.each(&self.kernels.direction, &arrays, &params, self.count)?)
-    }
-
-    fn look(&mut self, rank: &mut Rank, vectors: &CgVectors<'_, Vector>) -> Result<Option<StepsEnd>, InferenceError> {
-        let words = rank.recorder.download(&self.words, 0, WORDS as u64)?;
+    /// Returns the end of a solve, if it has ended, from its words.
+    fn end(
+        &self,
+        solve: usize,
+        words: &[u32],
+        vectors: &CgVectors<'_, Vector>,
+    ) -> Result<Option<StepsEnd>, InferenceError> {
         let place = words[0];
         if place == 0 {
             return Ok(None);
@@ -351,10 +276,124 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
         Ok(Some(StepsEnd {
             step,
             is_open,
-            sums: (step > self.first).then(|| (0..count).map(sum).collect()),
+            sums: (step > self.solves[solve].first).then(|| (0..count).map(sum).collect()),
             gamma: number(GAMMA),
             energy: number(ENERGY),
             earlier: number(EARLIER),
         }))
+    }
+}
+
+impl StepScalars<Rank, Vector> for DeviceSteps {
+    fn ahead(&self) -> u64 {
+        self.ahead
+    }
+
+    fn begin(
+        &mut self,
+        rank: &mut Rank,
+        solve: usize,
+        first: u64,
+        [gamma, energy]: [f64; 2],
+    ) -> Result<(), InferenceError> {
+        self.solves[solve].first = first;
+        let mut words = [0; WORDS];
+        words[4] = 1f32.to_bits();
+        words[GAMMA..GAMMA + 4].copy_from_slice(&words_of(gamma));
+        words[ENERGY..ENERGY + 4].copy_from_slice(&words_of(energy));
+        Ok(rank.recorder.upload(&self.solves[solve].words, 0, &words)?)
+    }
+
+    fn length(
+        &mut self,
+        rank: &mut Rank,
+        SolveStep { solve, step }: SolveStep,
+        vectors: &CgVectors<'_, Vector>,
+    ) -> Result<(), InferenceError> {
+        let words = &self.solves[solve].words;
+        let sum = [self.summed(&vectors.d, Some(&vectors.q))?];
+        for adds in [false, true] {
+            self.kernels.sums.record_words(&mut rank.recorder, &sum, (words, SUMS_AT), adds)?;
+        }
+        let params = self.params(step, 1)?;
+        Ok(rank.recorder.dispatch(&self.kernels.scalars[1], &[words.raw()], &params, 1)?)
+    }
+
+    fn update(
+        &mut self,
+        rank: &mut Rank,
+        solve: usize,
+        update: StepUpdate,
+        vectors: &mut CgVectors<'_, Vector>,
+    ) -> Result<(), InferenceError> {
+        let restarts = update == StepUpdate::Residual;
+        let measured = match (update, &vectors.z, self.has_norm) {
+            (StepUpdate::Solution, ..) | (_, Some(_), _) => Measured::Nothing,
+            (_, _, false) => Measured::Products,
+            (_, _, true) => Measured::ProductsAndNorm,
+        };
+        let kernel = &self.kernels.updates[usize::from(restarts)][measured as usize];
+        let [d, q, x, r] = [&vectors.d, &vectors.q, &vectors.x, &vectors.r].map(Self::array);
+        let (d, q, x, r, j) = (d?, q?, x?, r?, Self::array(vectors.j)?);
+        let mut arrays = vec![q.raw(), j.raw()];
+        arrays.extend((!restarts).then_some(d.raw()));
+        arrays.extend([x.raw(), r.raw(), self.solves[solve].words.raw()]);
+        let shape = rank.gpu.workgroup_shape();
+        // As many workgroups as one of them can add up quickly.
+        let per = self.count.div_ceil(u64::from(shape.group) * 4096).max(u64::from(shape.items));
+        let params = UpdateParams { count: self.count as u32, per: per as u32 };
+        let groups = self.count.div_ceil(u64::from(shape.group) * per);
+        Ok(rank.recorder.dispatch(kernel, &arrays, &params, groups)?)
+    }
+
+    fn sums(
+        &mut self,
+        rank: &mut Rank,
+        SolveStep { solve, step }: SolveStep,
+        limits: &StepLimits,
+        vectors: &mut CgVectors<'_, Vector>,
+    ) -> Result<(), InferenceError> {
+        let words = &self.solves[solve].words;
+        let sums = self.sums_of(vectors)?;
+        if vectors.z.is_some() {
+            self.kernels.sums.record_words(&mut rank.recorder, &sums, (words, SUMS_AT), false)?;
+        }
+        self.kernels.sums.record_words(&mut rank.recorder, &sums, (words, SUMS_AT), true)?;
+        // The square of the norm is compared with more than the square of its limit. The host
+        // computes the root.
+        let target_norm = match limits.resnorm {
+            Some(resnorm) if self.has_norm => resnorm,
+            Some(resnorm) => resnorm * resnorm * (1.0 + 1e-12),
+            None => 0.0,
+        };
+        let params = ScalarParams {
+            tiny: words_of(limits.tiny),
+            target_norm: words_of(target_norm),
+            least_fall: words_of(limits.absdelta.unwrap_or(f64::NEG_INFINITY)),
+            rise: words_of(limits.rise),
+            is_last: u32::from(limits.is_last),
+            gamma: if vectors.z.is_some() { 3 } else { 0 },
+            norm: if self.has_norm { sums.len() as u32 - 1 } else { 0 },
+            ..self.params(step, sums.len())?
+        };
+        rank.recorder.dispatch(&self.kernels.scalars[0], &[words.raw()], &params, 1)?;
+        let [z, d] = [vectors.z.as_ref().unwrap_or(&vectors.r), &vectors.d].map(Self::array);
+        let (z, d) = (z?, d?);
+        let params = UpdateParams { count: self.count as u32, per: 0 };
+        let arrays = [words.raw(), z.raw(), d.raw()];
+        Ok(rank.recorder.each(&self.kernels.direction, &arrays, &params, self.count)?)
+    }
+
+    fn look(
+        &mut self,
+        rank: &mut Rank,
+        solves: &[(usize, &CgVectors<'_, Vector>)],
+    ) -> Result<Vec<Option<StepsEnd>>, InferenceError> {
+        let arrays: Vec<_> = solves.iter().map(|&(solve, _)| self.solves[solve].words.raw()).collect();
+        let mut words = vec![Vec::new(); solves.len()];
+        rank.recorder
+            .download_together(&arrays, |at, piece| words[at].extend_from_slice(bytemuck::cast_slice(piece)))?;
+        let ends = words.iter().zip(solves).map(|(words, &(solve, vectors))| self.end(solve, words, vectors));
+        ends.collect()
     }
 }

@@ -12,14 +12,13 @@
 
 use std::rc::Rc;
 
-use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop, Precondition, conjugate_gradient};
+use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop, Precondition};
 use super::error::InferenceError;
-use super::groups::SampleGroups;
+use super::lock_step;
 use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
-use super::newton_cg::{NewtonOptions, NewtonOutcome, Objective, ObjectiveAt, newton_cg};
+use super::newton_cg::{Minimization, NewtonOptions, NewtonOutcome, Objective, ObjectiveAt, minimize};
 use super::preconditioner::Preconditioner;
-use super::report::SampleOutcome;
-use super::samples::Samples;
+use super::solve::Solve;
 use super::vector_space::{Reduction, Stream, VectorSpace, clear, no_part};
 
 /// Which of a sample's two random vectors.
@@ -157,7 +156,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
     }
 
     /// Returns the metric sample `t` of positive sign, and its part `eta_p`.
-    fn metric_sample(
+    pub(super) fn metric_sample(
         &self,
         space: &mut S,
         excitations: &Excitations<S>,
@@ -189,31 +188,31 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         [iteration, sample]: [u32; 2],
         options: &CgOptions,
     ) -> Result<CgOutcome<S::Vector>, InferenceError> {
-        let start = self.metric_sample(space, excitations, [iteration, sample])?;
-        self.straighten(space, (&start.0, start.1), sample, options)
+        let (t, prior) = self.metric_sample(space, excitations, [iteration, sample])?;
+        let mut solve = self.solve(space, (&t, prior), options)?;
+        self.run(space, std::slice::from_mut(&mut solve))?;
+        straight(solve, sample)
     }
 
-    /// Returns the residual of a straight sample of a metric sample `t` and its part `prior`.
-    fn straighten(
+    /// Creates the solve for the straight residual of a metric sample `t` and its part `prior`.
+    pub(super) fn solve<'t>(
         &self,
         space: &mut S,
-        (t, prior): (&S::Vector, S::Vector),
-        sample: u32,
+        start: (&'t S::Vector, S::Vector),
         options: &CgOptions,
-    ) -> Result<CgOutcome<S::Vector>, InferenceError> {
-        let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| {
+    ) -> Result<Solve<'t, S::Vector>, InferenceError> {
+        Solve::new(space, (start.0, Some(start.1)), options, self.preconditioner.is_some())
+    }
+
+    /// Runs solves of straight residuals together.
+    pub(super) fn run(&self, space: &mut S, solves: &mut [Solve<'_, S::Vector>]) -> Result<(), InferenceError> {
+        let mut metrics = |space: &mut S, _: usize, v: &S::Vector, out: &mut S::Vector| {
             self.at.metric(space, v, out)?;
             clear(space, self.point_estimates, out)?;
             space.axpby(1.0, v, 1.0, out)
         };
         let preconditioner = self.preconditioner.map(|own| own as &dyn Precondition<S>);
-        let found = conjugate_gradient(space, &mut metric, preconditioner, t, Some(prior), options)?;
-        match found.stop {
-            CgStop::NotPositive(curvature) => {
-                Err(InferenceError::NotPositive { what: format!("the metric, for sample {sample}"), curvature })
-            }
-            _ => Ok(found),
-        }
+        lock_step::run(space, &mut metrics, preconditioner, solves)
     }
 
     /// Returns the coordinates of `x`, where `at` has the derivatives.
@@ -244,26 +243,51 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         options: &NewtonOptions,
     ) -> Result<NewtonOutcome<S::Vector>, InferenceError> {
         let (t, _) = self.metric_sample(space, excitations, sample)?;
-        self.bend(space, &t, sign, residual, options)
+        let tau = self.coordinates(space, &*self.at, &self.position)?;
+        let curve = Curve { expansion: self, t: &t, sign, tau: &tau };
+        let mut one = curve.begin(space, residual)?;
+        minimize(space, std::slice::from_mut(&mut one), options, &mut |_| ())?;
+        curve.residual(space, one.found)
     }
 
-    /// Returns the residual of a metric sample `t` of this sign, bent from `residual`.
-    fn bend(
+    /// Returns the residuals of samples that are bent together.
+    pub(super) fn bend(
         &self,
         space: &mut S,
-        t: &S::Vector,
-        sign: f64,
-        residual: &S::Vector,
+        samples: &[Straight<'_, S::Vector>],
         options: &NewtonOptions,
-    ) -> Result<NewtonOutcome<S::Vector>, InferenceError> {
+    ) -> Result<Vec<NewtonOutcome<S::Vector>>, InferenceError> {
         let tau = self.coordinates(space, &*self.at, &self.position)?;
-        let mut x = space.copy(&self.position)?;
-        space.axpby(1.0, residual, 1.0, &mut x)?;
-        let curve = Curve { expansion: self, t, sign, tau };
-        let mut found = newton_cg(space, &curve, x, options, &mut |_| {})?;
-        space.axpby(-1.0, &self.position, 1.0, &mut found.x)?;
-        clear(space, self.point_estimates, &mut found.x)?;
-        Ok(found)
+        let curves = samples.iter().map(|one| Curve { expansion: self, t: one.t, sign: one.sign, tau: &tau });
+        let curves: Vec<Curve<'_, S>> = curves.collect();
+        let mut all = Vec::new();
+        for (curve, sample) in curves.iter().zip(samples) {
+            all.push(curve.begin(space, sample.residual)?);
+        }
+        minimize(space, &mut all, options, &mut |_| ())?;
+        let found: Vec<_> = all.into_iter().map(|one| one.found).collect();
+        curves.iter().zip(found).map(|(curve, found)| curve.residual(space, found)).collect()
+    }
+}
+
+/// A sample to bend.
+pub(super) struct Straight<'t, V> {
+    /// The metric sample of its pair.
+    pub t: &'t V,
+    /// 1 or -1.
+    pub sign: f64,
+    /// Its straight residual.
+    pub residual: &'t V,
+}
+
+/// Returns the outcome of a solve for the straight residual of a sample.
+pub(super) fn straight<V>(solve: Solve<'_, V>, sample: u32) -> Result<CgOutcome<V>, InferenceError> {
+    let found = solve.outcome();
+    match found.stop {
+        CgStop::NotPositive(curvature) => {
+            Err(InferenceError::NotPositive { what: format!("the metric, for sample {sample}"), curvature })
+        }
+        _ => Ok(found),
     }
 }
 
@@ -273,14 +297,32 @@ struct Curve<'a, S: VectorSpace> {
     t: &'a S::Vector,
     sign: f64,
     /// `tau(e)`.
-    tau: S::Vector,
+    tau: &'a S::Vector,
 }
 
 impl<S: VectorSpace> Curve<'_, S> {
+    /// Begins to bend a sample from its straight residual.
+    fn begin(&self, space: &mut S, residual: &S::Vector) -> Result<Minimization<'_, S>, InferenceError> {
+        let mut x = space.copy(&self.expansion.position)?;
+        space.axpby(1.0, residual, 1.0, &mut x)?;
+        Minimization::new(space, self, x)
+    }
+
+    /// Returns the residual of a sample that is bent.
+    fn residual(
+        &self,
+        space: &mut S,
+        mut found: NewtonOutcome<S::Vector>,
+    ) -> Result<NewtonOutcome<S::Vector>, InferenceError> {
+        space.axpby(-1.0, &self.expansion.position, 1.0, &mut found.x)?;
+        clear(space, self.expansion.point_estimates, &mut found.x)?;
+        Ok(found)
+    }
+
     /// Returns `t - g(x)` and the value, for the coordinates `tau` of `x`.
     fn rest(&self, space: &mut S, x: &S::Vector, mut tau: S::Vector) -> Result<(S::Vector, f64), InferenceError> {
         let expansion = self.expansion;
-        space.axpby(-1.0, &self.tau, 1.0, &mut tau)?;
+        space.axpby(-1.0, self.tau, 1.0, &mut tau)?;
         // rest = t - (x - e + L (tau(x) - tau(e)))
         let mut rest = space.like(self.t)?;
         expansion.left(space, &tau, &mut rest)?;
@@ -302,14 +344,14 @@ impl<S: VectorSpace> Objective<S> for Curve<'_, S> {
     }
 
     fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError> {
-        let mut tau = space.like(&self.tau)?;
+        let mut tau = space.like(self.tau)?;
         self.expansion.at.coordinates(space, x, &mut tau)?;
         Ok(self.rest(space, x, tau)?.1)
     }
 
     /// Returns the length in the metric at the expansion point: `sqrt(p.M p)`.
     fn length(&self, space: &mut S, step: &S::Vector) -> Result<f64, InferenceError> {
-        let mut right = space.like(&self.tau)?;
+        let mut right = space.like(self.tau)?;
         self.expansion.at.right_sqrt(space, step, &mut right)?;
         let found = space.reduce(&[Reduction::Dot(step, step), Reduction::Dot(&right, &right)])?;
         Ok((found[0] + found[1]).sqrt())
@@ -336,7 +378,7 @@ impl<'a, S: VectorSpace> CurveAt<'a, S> {
         v: &S::Vector,
         out: &mut S::Vector,
     ) -> Result<(), InferenceError> {
-        let mut right = space.like(&self.curve.tau)?;
+        let mut right = space.like(self.curve.tau)?;
         b.right_sqrt(space, v, &mut right)?;
         a.left_sqrt(space, &right, out)?;
         clear(space, self.curve.expansion.point_estimates, out)?;
@@ -356,117 +398,5 @@ impl<S: VectorSpace> ObjectiveAt<S> for CurveAt<'_, S> {
         let mut between = space.like(v)?;
         self.product(space, [there, here], v, &mut between)?;
         self.product(space, [here, there], &between, out)
-    }
-}
-
-/// The random numbers that samples are drawn with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Draw {
-    /// New random numbers, of this iteration.
-    New,
-    /// The random numbers of the iteration before: the samples follow the position.
-    Again,
-}
-
-/// The kind of samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sampling {
-    /// Straight samples: those of a Gaussian (MGVI).
-    Linear(Draw),
-    /// Bent samples (geoVI): straight ones that follow the posterior, each sign by itself.
-    Curved(Draw),
-    /// The samples of the iteration before, bent about the new position. If their number changes,
-    /// they are drawn again with the same random numbers.
-    Update,
-}
-
-impl Sampling {
-    /// Returns `true` if the random numbers repeat the iteration before.
-    pub(super) fn repeats(self) -> bool {
-        !matches!(self, Sampling::Linear(Draw::New) | Sampling::Curved(Draw::New))
-    }
-}
-
-/// The inputs for the samples of an iteration.
-pub(super) struct Drawing<'a, S: VectorSpace> {
-    pub likelihood: &'a dyn LogLikelihood<S>,
-    pub groups: &'a SampleGroups,
-    pub excitations: &'a Excitations<S>,
-    pub sampling: Sampling,
-    /// Number of mirrored pairs.
-    pub pairs: usize,
-    /// The iteration whose random numbers are used.
-    pub drawn_in: u32,
-    pub linear: CgOptions,
-    pub curve: NewtonOptions,
-    pub point_estimates: &'a [String],
-    pub preconditioner: Option<&'a Preconditioner<S>>,
-}
-
-impl<S: VectorSpace> Drawing<'_, S> {
-    /// Draws this group's samples about the position of `samples`, in place of its own; calls
-    /// `told` after each. Not collective over groups.
-    pub fn draw(
-        &self,
-        space: &mut S,
-        samples: &mut Samples<S>,
-        told: &mut dyn FnMut(usize),
-    ) -> Result<(), InferenceError> {
-        let count = 2 * self.pairs;
-        let (mut residuals, mut outcomes) = (Vec::new(), Vec::new());
-        if count == 0 {
-            return samples.replace(self.groups, 0, residuals, outcomes);
-        }
-        let expansion = Expansion::new(space, self.likelihood, &samples.position, self.point_estimates)?
-            .with_preconditioner(self.preconditioner);
-        let moves = self.sampling == Sampling::Update && samples.count() == count;
-        // Both signs of a pair have the straight residual of the positive sign.
-        let mut straight: Option<(usize, CgOutcome<S::Vector>)> = None;
-        // Both signs also have its metric sample.
-        let mut metric_sample: Option<(usize, S::Vector)> = None;
-        // Without steps no sample is bent, and likelihoods need no coordinates.
-        let bends = !matches!(self.sampling, Sampling::Linear(_)) && self.curve.maxiter > 0;
-        for sample in self.groups.block(count) {
-            let (pair, sign) = (sample / 2, if sample % 2 == 0 { 1.0 } else { -1.0 });
-            let key = [self.drawn_in, pair as u32];
-            let mut residual = space.like(&samples.position)?;
-            let mut outcome = match samples.residual(sample) {
-                Some(own) if moves => {
-                    space.axpby(1.0, own, 0.0, &mut residual)?;
-                    // Parts may have become point estimates since the sample was drawn.
-                    clear(space, self.point_estimates, &mut residual)?;
-                    SampleOutcome { steps: 0, ..samples.outcome(sample).unwrap_or_default() }
-                }
-                _ => {
-                    let positive = match straight.take() {
-                        Some((of, positive)) if of == pair => positive,
-                        _ => {
-                            let (t, prior) = expansion.metric_sample(space, self.excitations, key)?;
-                            let positive = expansion.straighten(space, (&t, prior), key[1], &self.linear)?;
-                            metric_sample = bends.then_some((pair, t));
-                            positive
-                        }
-                    };
-                    space.axpby(sign, &positive.x, 0.0, &mut residual)?;
-                    let (steps, error_ratio) = (positive.iterations, positive.error_ratio);
-                    straight = Some((pair, positive));
-                    SampleOutcome { steps, error_ratio, curve: None }
-                }
-            };
-            if bends {
-                let t = match metric_sample.take() {
-                    Some((of, t)) if of == pair => t,
-                    _ => expansion.metric_sample(space, self.excitations, key)?.0,
-                };
-                let bent = expansion.bend(space, &t, sign, &residual, &self.curve)?;
-                metric_sample = (sign > 0.0).then_some((pair, t));
-                residual = bent.x;
-                outcome.curve = Some(bent.stop);
-            }
-            residuals.push(residual);
-            outcomes.push(outcome);
-            told(sample);
-        }
-        samples.replace(self.groups, count, residuals, outcomes)
     }
 }

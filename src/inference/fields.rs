@@ -1,6 +1,8 @@
 //! Fields of a rank as vectors.
 
+use super::device_directions::DeviceDirections;
 use super::device_steps::DeviceSteps;
+use super::directions::{AddDirections, Directions};
 use super::error::InferenceError;
 use super::step_scalars::{CgVectors, StepScalars};
 use super::vector_space::{Elementwise, Reduction, Share, Staged, Stream, VectorSpace, no_part};
@@ -14,6 +16,10 @@ use crate::operators::{
 use crate::pm::{device_point_noise, device_white_noise};
 use crate::random::fill_white_noise;
 use crate::rank::Rank;
+
+/// Values of this rank in all vectors that are computed together. A step of more takes longer than
+/// its dispatches and waits, so memory for more would gain nothing.
+const TOGETHER: u64 = 1 << 22;
 
 impl VectorSpace for Rank {
     type Vector = Vector;
@@ -157,11 +163,6 @@ impl VectorSpace for Rank {
         Ok(())
     }
 
-    fn submit_before_independent(&mut self, most_bytes: u64) -> Result<(), InferenceError> {
-        self.recorder.submit_before_independent(most_bytes)?;
-        Ok(())
-    }
-
     fn settle(&mut self) -> Result<(), InferenceError> {
         self.recorder.wait()?;
         self.gpu.trim();
@@ -172,17 +173,30 @@ impl VectorSpace for Rank {
         self.gpu.allocated()
     }
 
+    fn concurrency(&self, x: &Vector) -> usize {
+        let each = VectorSpace::len(self, x).div_ceil(self.comm.size() as u64).max(1);
+        (TOGETHER / each).max(1) as usize
+    }
+
     fn waits(&self) -> u64 {
         self.recorder.counts().downloads
     }
 
     fn step_scalars(
         &mut self,
-        vectors: &CgVectors<'_, Vector>,
+        solves: &[&CgVectors<'_, Vector>],
         has_norm: bool,
     ) -> Result<Option<Box<dyn StepScalars<Self, Vector>>>, InferenceError> {
-        let found = DeviceSteps::new(self, vectors, has_norm)?;
+        let found = DeviceSteps::new(self, solves, has_norm)?;
         Ok(found.map(|own| Box::new(own) as Box<dyn StepScalars<Self, Vector>>))
+    }
+
+    fn directions(
+        &mut self,
+        from: &Directions<Vector>,
+    ) -> Result<Option<Box<dyn AddDirections<Self, Vector>>>, InferenceError> {
+        let found = DeviceDirections::new(self, from)?;
+        Ok(found.map(|own| Box::new(own) as Box<dyn AddDirections<Self, Vector>>))
     }
 
     fn stage(&mut self, x: &Vector) -> Result<Staged, InferenceError> {

@@ -5,7 +5,8 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::draw::{Drawing, Excitations, parts_of};
+use super::draw::{Excitations, parts_of};
+use super::drawing::Drawing;
 use super::error::InferenceError;
 use super::footprint::Footprint;
 use super::groups::SampleGroups;
@@ -365,6 +366,18 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         }
     }
 
+    /// Returns how many solves or products of a group are computed together, for `pairs` pairs of
+    /// all groups of which a group keeps `kept` samples.
+    fn concurrency(&self, space: &S, pairs: usize, kept: usize) -> usize {
+        let most = space.concurrency(&self.saved.samples.position);
+        match (&self.footprint, self.options.memory) {
+            (Some(footprint), Some(budget)) => {
+                most.min(footprint.concurrency((2 * pairs).max(1).div_ceil(self.groups.count()), kept, budget))
+            }
+            _ => most,
+        }
+    }
+
     /// Measures the memory of a fit with a budget; refuses a fit that exceeds it in any iteration.
     fn weigh(&mut self, space: &mut S) -> Result<(), InferenceError> {
         let Some(budget) = self.options.memory else { return Ok(()) };
@@ -376,10 +389,15 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         self.footprint = Some(footprint);
         for (iteration, options) in self.each.iter().enumerate() {
             let kept = self.kept(options.pairs)?;
+            let together = self.concurrency(space, options.pairs, kept);
             if self.groups.all().rank() == 0 {
                 let own = (2 * options.pairs).max(1).div_ceil(self.groups.count());
-                let bytes = footprint.bytes(own, kept);
-                tracing::info!("iteration {iteration}: {kept} of {own} samples are kept, {bytes} of {budget} bytes");
+                let bytes = footprint.bytes(own, kept, together);
+                tracing::info!(
+                    "iteration {iteration}: {kept} of {own} samples are kept, {} are computed together, {bytes} of \
+                     {budget} bytes",
+                    together.min(own)
+                );
             }
         }
         Ok(())
@@ -492,6 +510,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         let _activity = timeline::activity!("iteration", iteration);
         let options = self.each[iteration as usize].clone();
         let kept = self.kept(options.pairs)?;
+        let concurrency = self.concurrency(space, options.pairs, kept);
         let Fit { groups, saved: Saved { samples, drawn_in, .. }, .. } = self;
         let own: &dyn LogLikelihood<S> = &*self.likelihood;
         let point_estimates = parts_of(space, &options.point_estimates, &samples.position)?;
@@ -517,6 +536,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
             curve: options.curve,
             point_estimates: &point_estimates,
             preconditioner,
+            concurrency,
         };
         let of = 2 * options.pairs;
         drawing.draw(space, samples, &mut |sample| progress(&Progress::Sample { iteration, sample, of }))?;
@@ -527,6 +547,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
                 groups,
                 constants: &constants,
                 kept,
+                concurrency,
                 preconditioner,
                 curvature: options.curvature,
             };

@@ -13,6 +13,9 @@ const VECTORS: u64 = 12;
 /// precision and amplitudes.
 const PRECONDITIONER: u64 = 24;
 
+/// Vectors of a solve, and of the position and gradient of the sample that it bends.
+const SOLVE: u64 = 10;
+
 /// Vectors of noise and coordinates for a bent sample.
 const EXCITATIONS: u64 = 6;
 
@@ -81,9 +84,10 @@ impl Footprint {
     }
 
     /// Returns the bytes of an iteration with `samples` of a group, of which `kept` keep the inputs
-    /// of their derivatives.
+    /// of their derivatives and `together` are computed together.
     #[must_use]
-    pub fn bytes(&self, samples: usize, kept: usize) -> u64 {
+    pub fn bytes(&self, samples: usize, kept: usize, together: usize) -> u64 {
+        let more = together.clamp(1, samples.max(1)) as u64 - 1;
         let (samples, kept) = (samples as u64, kept.min(samples) as u64);
         let levels = u64::from(samples.max(1).next_power_of_two().ilog2()) + 1;
         let vectors = 2 * samples + levels + VECTORS + PRECONDITIONER;
@@ -91,7 +95,13 @@ impl Footprint {
         // One more for samples that are not kept. A bent sample needs two, and submits two products
         // together.
         let linearizations = (kept + u64::from(kept < samples)).max(2);
-        vectors + linearizations * self.linearization + 2 * self.work
+        vectors + linearizations * self.linearization + 2 * self.work + more * self.solve()
+    }
+
+    /// Returns the bytes of a solve beside the first: a bent sample has a linearization, and so has
+    /// a product of a sample that is not kept.
+    fn solve(&self) -> u64 {
+        SOLVE * self.vector + self.work + self.linearization
     }
 
     /// Returns how many of `samples` can be kept within `budget` bytes.
@@ -99,9 +109,18 @@ impl Footprint {
     /// # Errors
     /// - [`InferenceError::Memory`] if an iteration that keeps none does not fit.
     pub fn kept(&self, samples: usize, budget: u64) -> Result<usize, InferenceError> {
-        let fits = |kept: &usize| self.bytes(samples, *kept) <= budget;
+        let fits = |kept: &usize| self.bytes(samples, *kept, 1) <= budget;
         let most = (0..=samples).rev().find(fits);
-        most.ok_or_else(|| InferenceError::Memory { needed: self.bytes(samples, 0), budget, samples })
+        most.ok_or_else(|| InferenceError::Memory { needed: self.bytes(samples, 0, 1), budget, samples })
+    }
+
+    /// Returns how many solves, or products of samples, are computed together within `budget` bytes
+    /// in an iteration with `samples` of which `kept` are kept: one at least.
+    #[must_use]
+    pub fn concurrency(&self, samples: usize, kept: usize, budget: u64) -> usize {
+        let spare = budget.saturating_sub(self.bytes(samples, kept, 1));
+        let more = spare / self.solve().max(1);
+        1 + (more as usize).min(samples.saturating_sub(1))
     }
 }
 
@@ -130,13 +149,20 @@ mod tests {
         let least = (16 + 4 + 36) * 10 + 30 + 100;
         for (budget, kept) in [(200, 1), (299, 1), (300, 2), (799, 6), (800, 8), (10_000, 8)] {
             assert_eq!(footprint.kept(8, least + budget).unwrap(), kept, "{budget}");
-            assert!(footprint.bytes(8, kept) <= least + budget);
+            assert!(footprint.bytes(8, kept, 1) <= least + budget);
         }
         let error = footprint.kept(8, least + 199).unwrap_err();
         assert!(
             matches!(error, InferenceError::Memory { needed, budget, samples: 8 } if needed == budget + 1),
             "{error}"
         );
+        // Ten vectors, a linearization and temporary memory for each solve beside the first.
+        let all = footprint.bytes(8, 8, 1);
+        for (spare, together) in [(0, 1), (249, 1), (250, 2), (499, 2), (1749, 7), (1750, 8), (100_000, 8)] {
+            assert_eq!(footprint.concurrency(8, 8, all + spare), together, "{spare}");
+            assert!(footprint.bytes(8, 8, together) <= all + spare);
+        }
+        assert_eq!(footprint.concurrency(8, 8, 0), 1);
         assert_eq!(footprint.sample(true) - footprint.sample(false), 100);
         assert_eq!(Footprint { vector: 0, excitation: 0, linearization: 0, work: 0 }.kept(8, 0).unwrap(), 8);
     }

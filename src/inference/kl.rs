@@ -20,11 +20,6 @@ use super::preconditioner::{Preconditioner, Without};
 use super::samples::Samples;
 use super::vector_space::{Reduction, VectorSpace, clear};
 
-/// Bytes that products of samples may keep until they are submitted together, so that they overlap.
-/// A product of a correlated field keeps some six arrays of the field's size: this suffices for
-/// eight samples of 512 x 512 cells.
-const TOGETHER_BYTES: u64 = 64 << 20;
-
 /// The metric of the Newton steps of a position. It decides the steps, not the minimum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Curvature {
@@ -49,9 +44,10 @@ pub struct Kl<'a, S: VectorSpace> {
     pub groups: &'a SampleGroups,
     /// Parts of latent values that do not move.
     pub constants: &'a [String],
-    /// Number of samples of a group that keep the inputs of their derivatives; `usize::MAX` without
-    /// a budget of memory.
+    /// Number of samples of a group that keep the inputs of their derivatives.
     pub kept: usize,
+    /// Number of samples of a group whose products and gradients are submitted together.
+    pub concurrency: usize,
     /// The preconditioner of the metric, built near the position.
     pub preconditioner: Option<&'a Preconditioner<S>>,
     /// The metric that products apply.
@@ -62,12 +58,6 @@ impl<S: VectorSpace> Kl<'_, S> {
     /// Returns `true` if products are computed at the position and not for each sample.
     fn is_at_position(&self) -> bool {
         self.curvature == Curvature::AtPosition && self.samples.count() > 0
-    }
-
-    /// Returns the bytes that products of samples may keep until they are submitted together. A
-    /// budget counts the memory of one product.
-    fn together_bytes(&self) -> u64 {
-        if self.kept == usize::MAX { TOGETHER_BYTES } else { 0 }
     }
 
     /// `position` with the residual of a sample of this group.
@@ -189,9 +179,11 @@ impl<S: VectorSpace> KlAt<'_, S> {
                     one(space, &*at, place)?
                 }
             };
-            // Products of samples overlap if they are submitted together. Otherwise the device
-            // works on one while the next is recorded, which takes the memory that is free then.
-            space.submit_before_independent(self.kl.together_bytes())?;
+            if (own + 1).is_multiple_of(self.kl.concurrency.max(1)) {
+                // The device works on them while the next ones are recorded, which take the memory
+                // that is free then.
+                space.submit()?;
+            }
             Ok(made)
         };
         let sum = self.kl.groups.sum(space, terms, &mut sample, out)?;

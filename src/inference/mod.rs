@@ -27,9 +27,12 @@
 
 mod conjugate_gradient;
 mod correlated_field;
+mod device_directions;
 mod device_steps;
 mod diagnostics;
+mod directions;
 mod draw;
+mod drawing;
 mod error;
 mod evidence;
 mod fields;
@@ -39,6 +42,7 @@ mod footprint;
 mod groups;
 mod kl;
 mod likelihood;
+mod lock_step;
 mod log_likelihood;
 mod mode_preconditioner;
 mod newton_cg;
@@ -49,15 +53,19 @@ mod rows;
 mod sampler;
 mod samples;
 mod schedule;
+mod solve;
 mod state;
 mod step_scalars;
+mod stopping_rules;
 mod vector_space;
 mod wiener_filter;
 
-pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, Precondition, conjugate_gradient};
+pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, Precondition};
 pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, PriorSpectrum};
 pub use diagnostics::{effective_sample_size, split_r_hat};
-pub use draw::{Draw, Excitation, Excitations, Excited, Expansion, Sampling};
+pub use directions::{AddDirections, Directions};
+pub use draw::{Excitation, Excitations, Excited, Expansion};
+pub use drawing::{Draw, Sampling};
 pub use error::InferenceError;
 pub use evidence::{Evidence, EvidenceOptions, evidence};
 pub use fit::{Fit, FitEnd, FitOptions, Progress};
@@ -65,6 +73,7 @@ pub use footprint::Footprint;
 pub use groups::SampleGroups;
 pub use kl::{Curvature, Kl};
 pub use likelihood::{Data, DataSetReport, Likelihood, MetricCheck, NoiseLevel, check_metric};
+pub use lock_step::conjugate_gradient;
 pub use log_likelihood::{FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
 pub use newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, Objective, ObjectiveAt, newton_cg};
 pub use preconditioner::{Preconditioner, Preconditioning};
@@ -74,7 +83,7 @@ pub use sampler::{Algorithm, DrawStatistics, Draws, Sampler, SamplerOptions, Sam
 pub use samples::{SampleFunction, Samples};
 pub use schedule::{IterationOptions, Schedule};
 pub use state::Existing;
-pub use step_scalars::{CgVectors, StepLimits, StepScalars, StepUpdate, StepsEnd};
+pub use step_scalars::{CgVectors, SolveStep, StepLimits, StepScalars, StepUpdate, StepsEnd};
 pub use vector_space::{Elementwise, Reduction, Share, Staged, Stream, VectorSpace};
 pub use wiener_filter::{WienerFilter, wiener_filter};
 
@@ -82,6 +91,12 @@ use crate::gpu::KernelSource;
 
 /// Returns the kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    [correlated_field::kernels(), device_steps::kernels(), likelihood::kernels(), mode_preconditioner::kernels()]
-        .concat()
+    [
+        correlated_field::kernels(),
+        device_directions::kernels(),
+        device_steps::kernels(),
+        likelihood::kernels(),
+        mode_preconditioner::kernels(),
+    ]
+    .concat()
 }

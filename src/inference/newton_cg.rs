@@ -1,7 +1,9 @@
 //! Minimization by Newton's method with conjugate gradients, and the stopping rules of NIFTy.
 
-use super::conjugate_gradient::{CgOptions, CgStop, NormOrder, Precondition, conjugate_gradient};
+use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop, NormOrder, Precondition};
 use super::error::InferenceError;
+use super::lock_step;
+use super::solve::Solve;
 use super::vector_space::{Reduction, VectorSpace};
 
 /// A function to minimize.
@@ -236,73 +238,135 @@ pub fn newton_cg<S: VectorSpace>(
     options: &NewtonOptions,
     watch: &mut dyn FnMut(&NewtonStep),
 ) -> Result<NewtonOutcome<S::Vector>, InferenceError> {
+    let mut one = Minimization::new(space, objective, x)?;
+    minimize(space, std::slice::from_mut(&mut one), options, watch)?;
+    Ok(one.found)
+}
+
+/// The state of a minimization.
+pub(super) struct Minimization<'a, S: VectorSpace> {
+    objective: &'a dyn Objective<S>,
+    pub found: NewtonOutcome<S::Vector>,
+    /// The derivatives at the position, as long as steps follow.
+    at: Option<Box<dyn ObjectiveAt<S> + 'a>>,
+    gradient: S::Vector,
+    /// The value before the last step.
+    before: Option<f64>,
+}
+
+/// Runs minimizations of one objective, or of several without preconditioners, until all have
+/// ended. Blocks.
+///
+/// The steps of all are solved together, then each searches along its own. Results have the bits of
+/// one minimization after the other.
+pub(super) fn minimize<S: VectorSpace>(
+    space: &mut S,
+    all: &mut [Minimization<'_, S>],
+    options: &NewtonOptions,
+    watch: &mut dyn FnMut(&NewtonStep),
+) -> Result<(), InferenceError> {
     options.check("Newton's method")?;
-    let xtol = options.xtol * objective.free(space, &x) as f64;
-    let (value, mut at) = objective.at(space, &x)?;
-    let mut gradient = space.like(&x)?;
-    at.gradient(space, &mut gradient)?;
-    let mut found = NewtonOutcome { x, value, steps: 0, evaluations: 1, applications: 0, stop: NewtonStop::Iterations };
-    let mut before = None;
-    while found.steps < options.maxiter {
-        let magnitude = space.norm1(&gradient)?;
-        let is_preconditioned = at.preconditioner().is_some();
-        let rules = options.for_step(before, found.value, magnitude, is_preconditioned);
-        let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| at.metric(space, v, out);
-        let cg = conjugate_gradient(space, &mut metric, at.preconditioner(), &gradient, None, &rules)?;
+    for _ in 0..options.maxiter {
+        let solved = solve_steps(space, all, options)?;
+        if solved.is_empty() {
+            break;
+        }
+        let going = all.iter_mut().filter(|one| one.at.is_some());
+        going.zip(solved).try_for_each(|(one, solved)| one.step(space, solved, options, watch))?;
+    }
+    Ok(())
+}
+
+/// Solves the steps of the minimizations that have not ended.
+fn solve_steps<S: VectorSpace>(
+    space: &mut S,
+    all: &[Minimization<'_, S>],
+    options: &NewtonOptions,
+) -> Result<Vec<CgOutcome<S::Vector>>, InferenceError> {
+    let going: Vec<_> = all.iter().filter_map(|one| Some((one, one.at.as_deref()?))).collect();
+    let Some((_, first)) = going.first() else { return Ok(Vec::new()) };
+    let preconditioner = first.preconditioner();
+    let norms: Vec<_> = going.iter().map(|(one, _)| Reduction::Norm1(&one.gradient)).collect();
+    let mut solves = Vec::new();
+    for ((one, _), magnitude) in going.iter().zip(space.reduce(&norms)?) {
+        let rules = options.for_step(one.before, one.found.value, magnitude, preconditioner.is_some());
+        solves.push(Solve::new(space, (&one.gradient, None), &rules, preconditioner.is_some())?);
+    }
+    let mut metrics =
+        |space: &mut S, number: usize, v: &S::Vector, out: &mut S::Vector| going[number].1.metric(space, v, out);
+    lock_step::run(space, &mut metrics, preconditioner, &mut solves)?;
+    Ok(solves.into_iter().map(Solve::outcome).collect())
+}
+
+impl<'a, S: VectorSpace> Minimization<'a, S> {
+    /// Creates the minimization of `objective` from `x` on. Blocks.
+    pub fn new(space: &mut S, objective: &'a dyn Objective<S>, x: S::Vector) -> Result<Self, InferenceError> {
+        let (value, at) = objective.at(space, &x)?;
+        let mut gradient = space.like(&x)?;
+        at.gradient(space, &mut gradient)?;
+        let stop = NewtonStop::Iterations;
+        let found = NewtonOutcome { x, value, steps: 0, evaluations: 1, applications: 0, stop };
+        Ok(Minimization { objective, found, at: Some(at), gradient, before: None })
+    }
+
+    /// Searches along the solution of a step, and ends or computes the next gradient.
+    fn step(
+        &mut self,
+        space: &mut S,
+        solved: CgOutcome<S::Vector>,
+        options: &NewtonOptions,
+        watch: &mut dyn FnMut(&NewtonStep),
+    ) -> Result<(), InferenceError> {
+        let Minimization { objective, found, .. } = self;
+        // The derivatives of the next position use the memory of these.
+        let is_preconditioned = self.at.take().is_some_and(|at| at.preconditioner().is_some());
         // Along a negative curvature the step goes downhill, and later iterations keep the step so
         // far. Along a first direction without curvature no step is taken.
-        let is_flat = cg.stop == CgStop::NotPositive(0.0) && cg.iterations == 1;
-        let mut numbers = [f64::from(u8::from(is_flat)), cg.applications as f64];
-        let direction = objective.agree(space, cg.x, &mut numbers)?;
+        let is_flat = solved.stop == CgStop::NotPositive(0.0) && solved.iterations == 1;
+        let mut numbers = [f64::from(u8::from(is_flat)), solved.applications as f64];
+        let direction = objective.agree(space, solved.x, &mut numbers)?;
         let (is_flat, products) = (numbers[0] == 1.0, numbers[1] as u64);
+        found.applications += products;
         if is_flat {
-            found.applications += products;
             found.stop = NewtonStop::NotPositive;
-            break;
+            return Ok(());
         }
-        // The derivatives of the next position use the memory of these.
-        drop(at);
         let is_last = found.steps + 1 == options.maxiter;
-        let step = match descend(space, objective, &found, &gradient, direction, is_last)? {
+        let search = descend(space, *objective, found, &self.gradient, direction, is_last)?;
+        found.steps += 1;
+        let step = match search {
             Search::Found(step) => step,
             Search::Nothing { trials, apart } => {
-                found.applications += products;
                 found.evaluations += u64::from(trials);
-                found.steps += 1;
                 found.stop = if apart <= NEAR { NewtonStop::Rounding } else { NewtonStop::NoDescent };
-                break;
+                return Ok(());
             }
         };
-        found.steps += 1;
-        let applications = products + u64::from(step.trials > TURN);
-        found.applications += applications;
+        let turned = u64::from(step.trials > TURN);
+        found.applications += turned;
         found.evaluations += u64::from(step.trials);
         let fall = found.value - step.value;
-        before = Some(found.value);
+        self.before = Some(found.value);
         (found.x, found.value) = (step.x, step.value);
         let length = step.scale * objective.length(space, &step.direction)?;
-        let told = NewtonStep { number: found.steps, value: found.value, applications, scale: step.scale, length };
-        watch(&told);
-        let late = found.steps > options.miniter;
+        let (applications, scale) = (products + turned, step.scale);
+        watch(&NewtonStep { number: found.steps, value: found.value, applications, scale, length });
+        let is_late = found.steps > options.miniter;
         let absdelta = options.absdelta.or(is_preconditioned.then_some(SMALL));
-        if late && step.trials <= 2 && absdelta.is_some_and(|absdelta| fall < absdelta) {
+        if is_late && step.trials <= 2 && absdelta.is_some_and(|absdelta| fall < absdelta) {
             found.stop = NewtonStop::Value;
-            break;
-        }
-        if late && length <= xtol {
+        } else if is_late && length <= options.xtol * objective.free(space, &found.x) as f64 {
             found.stop = NewtonStop::Step;
-            break;
+        } else if !is_last {
+            let at = match step.at {
+                Some(at) => at,
+                None => objective.at(space, &found.x)?.1,
+            };
+            at.gradient(space, &mut self.gradient)?;
+            self.at = Some(at);
         }
-        if is_last {
-            break;
-        }
-        at = match step.at {
-            Some(at) => at,
-            None => objective.at(space, &found.x)?.1,
-        };
-        at.gradient(space, &mut gradient)?;
+        Ok(())
     }
-    Ok(found)
 }
 
 /// The position at which a line search ends.

@@ -19,9 +19,11 @@
 //! P = D + S + w E^-1 w^T
 //! ```
 //! Building it takes the products of the fields and up to `3 + SOLVES` for each direction. Applying
-//! it takes the inner products with all `w` and waits twice.
+//! it takes the inner products with all `w`, of all `r` it is applied to at once. It does not block
+//! where the space has [`VectorSpace::directions`], and otherwise twice.
 
 use super::conjugate_gradient::Precondition;
+use super::directions::{AddDirections, Directions};
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::{FieldPreconditioner, LogLikelihood, LogLikelihoodAt};
@@ -54,33 +56,26 @@ pub enum Preconditioning {
     Always,
 }
 
+/// A small square matrix, row by row.
+type Matrix = Vec<Vec<f64>>;
+
 /// The preconditioner of the posterior's metric at a position.
 pub struct Preconditioner<S: VectorSpace> {
     fields: Vec<Box<dyn FieldPreconditioner<S>>>,
-    /// Names of the parts of fields, and of the others.
-    names: [Vec<String>; 2],
-    /// `s`.
-    scale: f64,
-    /// `w`.
-    directions: Vec<S::Vector>,
-    /// `(1 + T)^-1`.
-    inner: Matrix,
-    /// `E^-1`.
-    coarse: Matrix,
+    /// Without vectors if they are `placed`.
+    directions: Directions<S::Vector>,
+    placed: Option<Box<dyn AddDirections<S, S::Vector>>>,
     /// Products with the metric that it took.
     products: u64,
 }
 
 impl<S: VectorSpace> std::fmt::Debug for Preconditioner<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Preconditioner { names, scale, directions, products, .. } = self;
-        let directions = directions.len();
-        write!(f, "Preconditioner {{ {names:?}, scale {scale}, {directions} directions, {products} products }}")
+        let Preconditioner { directions, products, .. } = self;
+        let (Directions { fields, others, scale, .. }, count) = (directions, directions.count());
+        write!(f, "Preconditioner {{ {fields:?}, {others:?}, scale {scale}, {count} directions, {products} products }}")
     }
 }
-
-/// A small square matrix, row by row.
-type Matrix = Vec<Vec<f64>>;
 
 impl<S: VectorSpace> Preconditioner<S> {
     /// Returns the number of products with the metric that it took.
@@ -92,7 +87,7 @@ impl<S: VectorSpace> Preconditioner<S> {
     /// Returns the number of directions that are treated one by one.
     #[must_use]
     pub fn directions(&self) -> usize {
-        self.directions.len()
+        self.directions.count()
     }
 
     /// Builds the preconditioner of the posterior at `position`; `None` if it would do nothing, or
@@ -134,24 +129,29 @@ impl<S: VectorSpace> Preconditioner<S> {
         if groups.count() > 1 {
             own.share(space, groups, position)?;
         }
+        own.placed = space.directions(&own.directions)?;
+        if own.placed.is_some() {
+            own.directions.vectors = Vec::new();
+        }
         Ok(Some(own))
     }
 
     /// Takes the numbers of the first group: devices round differently.
     fn share(&mut self, space: &mut S, groups: &SampleGroups, like: &S::Vector) -> Result<(), InferenceError> {
-        let mut numbers = [self.directions.len() as f64, self.scale];
+        let own = &mut self.directions;
+        let mut numbers = [own.count() as f64, own.scale];
         groups.share_numbers(&mut numbers)?;
         let count = numbers[0] as usize;
-        self.scale = numbers[1];
-        while self.directions.len() < count {
-            self.directions.push(space.zeros(like)?);
+        own.scale = numbers[1];
+        while own.vectors.len() < count {
+            own.vectors.push(space.zeros(like)?);
         }
-        self.directions.truncate(count);
-        for direction in &mut self.directions {
-            let own = space.copy(direction)?;
-            *direction = groups.share(space, 0, own)?;
+        own.vectors.truncate(count);
+        for direction in &mut own.vectors {
+            let copy = space.copy(direction)?;
+            *direction = groups.share(space, 0, copy)?;
         }
-        for matrix in [&mut self.inner, &mut self.coarse] {
+        for matrix in [&mut own.inner, &mut own.coarse] {
             let mut numbers = [0.0; PROBES * PROBES];
             numbers.iter_mut().zip(matrix.iter().flatten()).for_each(|(number, own)| *number = *own);
             groups.share_numbers(&mut numbers)?;
@@ -163,34 +163,62 @@ impl<S: VectorSpace> Preconditioner<S> {
 
 impl<S: VectorSpace> Precondition<S> for Preconditioner<S> {
     fn apply(&self, space: &mut S, r: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
-        space.axpby(1.0 / self.scale, r, 0.0, out)?;
-        self.fields.iter().try_for_each(|field| field.apply(space, r, out))?;
-        if self.directions.is_empty() {
-            return Ok(());
-        }
-        let [fields, others] = &self.names;
-        let over = |parts| self.directions.iter().map(move |w| Reduction::DotOver(parts, w, r));
-        let dots: Vec<_> = over(&others[..]).chain(over(&fields[..])).collect();
-        let found = space.reduce(&dots)?;
-        let (of_others, of_fields) = found.split_at(self.directions.len());
-        let all: Vec<f64> = of_others.iter().zip(of_fields).map(|(a, b)| a + b).collect();
-        let (inner, coarse) = (product(&self.inner, of_others), product(&self.coarse, &all));
-        // The preconditioner reduces the component along a direction by orders of magnitude. The
-        // difference would be rounding, so a second pass measures the result and corrects it.
-        let wanted: Vec<f64> = inner.iter().zip(&coarse).map(|(inner, coarse)| inner + coarse).collect();
-        let mut change: Vec<f64> = wanted.iter().zip(of_others).map(|(wanted, r)| wanted - r / self.scale).collect();
-        for pass in 0..2 {
-            let terms: Vec<_> = change.iter().copied().zip(&self.directions).collect();
-            space.add(Some(others), &terms, out)?;
-            if pass == 0 {
-                let along: Vec<_> = self.directions.iter().map(|w| Reduction::DotOver(others, w, out)).collect();
-                let along = space.reduce(&along)?;
-                change = wanted.iter().zip(along).map(|(wanted, along)| wanted - along).collect();
-            }
-        }
-        let terms: Vec<_> = coarse.into_iter().zip(&self.directions).collect();
-        space.add(Some(fields), &terms, out)
+        self.apply_to_all(space, &mut [(r, out)])
     }
+
+    fn apply_to_all(&self, space: &mut S, pairs: &mut [(&S::Vector, &mut S::Vector)]) -> Result<(), InferenceError> {
+        for (r, out) in pairs.iter_mut() {
+            space.axpby(1.0 / self.directions.scale, r, 0.0, out)?;
+            self.fields.iter().try_for_each(|field| field.apply(space, r, out))?;
+        }
+        match &self.placed {
+            _ if self.directions() == 0 => Ok(()),
+            Some(placed) => pairs.iter_mut().try_for_each(|(r, out)| placed.add(space, r, out)),
+            None => add_directions(space, &self.directions, pairs),
+        }
+    }
+}
+
+/// Adds to each `out` of pairs of `r` and `out` what directions add to `P r`. Blocks twice for
+/// all of them.
+fn add_directions<S: VectorSpace>(
+    space: &mut S,
+    directions: &Directions<S::Vector>,
+    pairs: &mut [(&S::Vector, &mut S::Vector)],
+) -> Result<(), InferenceError> {
+    let Directions { vectors, fields, others, scale, inner, coarse } = directions;
+    let count = vectors.len();
+    let over = |r, parts| vectors.iter().map(move |w| Reduction::DotOver(parts, w, r));
+    let dots = pairs.iter().flat_map(|(r, _)| over(*r, &others[..]).chain(over(*r, &fields[..])));
+    let dots: Vec<_> = dots.collect();
+    let found = space.reduce(&dots)?;
+    let mut numbers = Vec::new();
+    for (found, (_, out)) in found.chunks(2 * count).zip(pairs.iter_mut()) {
+        let (of_others, of_fields) = found.split_at(count);
+        let all: Vec<f64> = of_others.iter().zip(of_fields).map(|(a, b)| a + b).collect();
+        let (inner, coarse) = (product(inner, of_others), product(coarse, &all));
+        let wanted: Vec<f64> = inner.iter().zip(&coarse).map(|(inner, coarse)| inner + coarse).collect();
+        let change = wanted.iter().zip(of_others).map(|(wanted, r)| wanted - r / scale);
+        let terms: Vec<_> = change.zip(vectors).collect();
+        space.add(Some(others), &terms, out)?;
+        numbers.push((wanted, coarse));
+    }
+    // The preconditioner reduces the component along a direction by orders of magnitude. The
+    // difference would be rounding, so a second pass measures the result and corrects it.
+    let dots: Vec<_> = pairs.iter().flat_map(|(_, out)| over(&**out, &others[..])).collect();
+    let found = space.reduce(&dots)?;
+    for ((along, (wanted, coarse)), (_, out)) in found.chunks(count).zip(numbers).zip(pairs) {
+        let change = wanted.iter().zip(along).map(|(wanted, along)| wanted - along);
+        let terms: Vec<_> = change.zip(vectors).collect();
+        space.add(Some(others), &terms, out)?;
+        let terms: Vec<_> = coarse.into_iter().zip(vectors).collect();
+        space.add(Some(fields), &terms, out)?;
+    }
+    Ok(())
+}
+
+fn product(matrix: &Matrix, x: &[f64]) -> Vec<f64> {
+    matrix.iter().map(|row| row.iter().zip(x).map(|(a, x)| a * x).sum()).collect()
 }
 
 /// The preconditioner of a metric that leaves some parts out, which are 0 in all vectors.
@@ -204,6 +232,11 @@ impl<S: VectorSpace> Precondition<S> for Without<'_, S> {
         self.whole.apply(space, r, out)?;
         clear(space, self.parts, out)
     }
+
+    fn apply_to_all(&self, space: &mut S, pairs: &mut [(&S::Vector, &mut S::Vector)]) -> Result<(), InferenceError> {
+        self.whole.apply_to_all(space, pairs)?;
+        pairs.iter_mut().try_for_each(|(_, out)| clear(space, self.parts, out))
+    }
 }
 
 struct Builder<'a, S: VectorSpace> {
@@ -214,8 +247,8 @@ struct Builder<'a, S: VectorSpace> {
     products: u64,
 }
 
-/// Directions among the others.
-struct Directions<V> {
+/// Orthonormal directions among the others.
+struct Basis<V> {
     q: Vec<V>,
     /// Size of `A` in the remaining directions.
     rest: f64,
@@ -239,7 +272,7 @@ impl<S: VectorSpace> Builder<'_, S> {
     /// Returns directions among the others in which `A` is large, orthonormal. Each is the product
     /// with a random vector that is orthogonal to those before, so that small ones are not lost in
     /// the rounding of large ones.
-    fn directions(&mut self, space: &mut S, like: &S::Vector) -> Result<Directions<S::Vector>, InferenceError> {
+    fn directions(&mut self, space: &mut S, like: &S::Vector) -> Result<Basis<S::Vector>, InferenceError> {
         let others = self.names[1].clone();
         let parts = space.parts(like).into_iter().filter(|(name, _)| others.contains(name));
         let numbers: u64 = parts.map(|(_, len)| len).sum();
@@ -256,7 +289,7 @@ impl<S: VectorSpace> Builder<'_, S> {
             remove(space, Some(&others), &q, &mut next)?;
             let norm = space.dot(&next, &next)?.sqrt();
             if norm <= KNOWN.max(8.0 * space.epsilon() * first) {
-                return Ok(Directions { q, rest: norm });
+                return Ok(Basis { q, rest: norm });
             }
             first = first.max(norm);
             // There may be more directions in which `A` is about as large as in the last one.
@@ -269,7 +302,7 @@ impl<S: VectorSpace> Builder<'_, S> {
             space.axpby(1.0 / length, &unit, 0.0, &mut next)?;
             q.push(next);
         }
-        Ok(Directions { q, rest })
+        Ok(Basis { q, rest })
     }
 
     /// Solves `(A + 1) y = b` on the fields by a few steps of conjugate gradients.
@@ -311,7 +344,7 @@ impl<S: VectorSpace> Builder<'_, S> {
             };
             field.build(space, &mut metric, STREAM.below([0, number as u32, 0]), like)?;
         }
-        let Directions { q, rest } = self.directions(space, like)?;
+        let Basis { q, rest } = self.directions(space, like)?;
         let scale = (1.0 + rest).sqrt();
         let n = q.len();
         let [fields, others] = self.names.clone();
@@ -342,13 +375,9 @@ impl<S: VectorSpace> Builder<'_, S> {
         }
         let inner = inverse(&inner, space.epsilon());
         let coarse = if fields.is_empty() { coarse } else { inverse(&coarse, space.epsilon()) };
-        let (names, products) = ([fields, others], self.products);
-        Ok(Preconditioner { fields: self.fields, names, scale, directions, inner, coarse, products })
+        let directions = Directions { vectors: directions, fields, others, scale, inner, coarse };
+        Ok(Preconditioner { fields: self.fields, directions, placed: None, products: self.products })
     }
-}
-
-fn product(matrix: &Matrix, x: &[f64]) -> Vec<f64> {
-    matrix.iter().map(|row| row.iter().zip(x).map(|(a, x)| a * x).sum()).collect()
 }
 
 /// Returns the inverse of a matrix that is symmetric and positive up to rounding, of which it is

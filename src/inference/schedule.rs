@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::conjugate_gradient::CgOptions;
-use super::draw::{Draw, Sampling};
+use super::drawing::{Draw, Sampling};
 use super::kl::Curvature;
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonOptions;

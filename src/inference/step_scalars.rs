@@ -45,6 +45,15 @@ pub struct StepLimits {
     pub is_last: bool,
 }
 
+/// A step of a solve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SolveStep {
+    /// The number of the solve.
+    pub solve: usize,
+    /// The number of the step, from 1 on.
+    pub step: u64,
+}
+
 /// The end of steps that never wait for the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepsEnd {
@@ -62,39 +71,46 @@ pub struct StepsEnd {
     pub earlier: f64,
 }
 
-/// Scalars of conjugate gradients that stay where the vectors are.
+/// Scalars of several solves of conjugate gradients that stay where the vectors are.
 ///
-/// Methods record. At an event that the host must decide the steps end: by a stopping rule, at a
-/// curvature that is not positive, and where a sum is not finite. The vectors then keep the values
-/// that they have in the step, except for `q` and `z`: what is recorded later changes nothing.
+/// Solves are known by their numbers. Methods record, except for [`look`](Self::look). At an event
+/// that the host must decide the steps of a solve end: by a stopping rule, at a curvature that is
+/// not positive, and where a sum is not finite. The vectors then keep the values that they have in
+/// the step, except for `q` and `z`: what is recorded later changes nothing.
 pub trait StepScalars<S, V> {
     /// Returns the number of steps after which the host looks.
     fn ahead(&self) -> u64;
 
-    /// Begins after step number `first`, with `r.P r` and the energy.
-    fn begin(&mut self, space: &mut S, first: u64, numbers: [f64; 2]) -> Result<(), InferenceError>;
+    /// Begins a solve after step number `first`, with `r.P r` and the energy.
+    fn begin(&mut self, space: &mut S, solve: usize, first: u64, numbers: [f64; 2]) -> Result<(), InferenceError>;
 
-    /// Computes the length of a step from `d.q`.
-    fn length(&mut self, space: &mut S, step: u64, vectors: &CgVectors<'_, V>) -> Result<(), InferenceError>;
+    /// Computes the length of a step of a solve from `d.q`.
+    fn length(&mut self, space: &mut S, step: SolveStep, vectors: &CgVectors<'_, V>) -> Result<(), InferenceError>;
 
-    /// Updates the solution and its residual.
+    /// Updates the solution of a solve and its residual.
     fn update(
         &mut self,
         space: &mut S,
+        solve: usize,
         update: StepUpdate,
         vectors: &mut CgVectors<'_, V>,
     ) -> Result<(), InferenceError>;
 
-    /// Computes the sums, decides by the rules, and computes the next direction: `r.r`, `r.x`,
-    /// `j.x`, `r.z` with a preconditioner, and the sum of magnitudes of `r` if it is the norm.
+    /// Computes the sums of a step of a solve, decides by the rules, and computes the next
+    /// direction: `r.r`, `r.x`, `j.x`, `r.z` with a preconditioner, and the sum of magnitudes of
+    /// `r` if it is the norm.
     fn sums(
         &mut self,
         space: &mut S,
-        step: u64,
+        step: SolveStep,
         limits: &StepLimits,
         vectors: &mut CgVectors<'_, V>,
     ) -> Result<(), InferenceError>;
 
-    /// Returns the end of the steps, if they have ended; blocks once.
-    fn look(&mut self, space: &mut S, vectors: &CgVectors<'_, V>) -> Result<Option<StepsEnd>, InferenceError>;
+    /// Returns the end of the steps of each of some solves, if they have ended; blocks once.
+    fn look(
+        &mut self,
+        space: &mut S,
+        solves: &[(usize, &CgVectors<'_, V>)],
+    ) -> Result<Vec<Option<StepsEnd>>, InferenceError>;
 }

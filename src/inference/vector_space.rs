@@ -1,5 +1,6 @@
 //! Vectors and the operations of algorithms on them.
 
+use super::directions::{AddDirections, Directions};
 use super::error::InferenceError;
 use super::step_scalars::{CgVectors, StepScalars};
 use crate::grid::{Box3, volume};
@@ -169,14 +170,6 @@ pub trait VectorSpace {
     /// Submits what is recorded, so that the memory of dropped vectors can be reused.
     fn submit(&mut self) -> Result<(), InferenceError>;
 
-    /// Submits what is recorded before work that does not depend on it, unless the device can run
-    /// both at the same time and the dropped vectors that the recorded work keeps take at most
-    /// `most_bytes` bytes.
-    fn submit_before_independent(&mut self, most_bytes: u64) -> Result<(), InferenceError> {
-        let _ = most_bytes;
-        self.submit()
-    }
-
     /// Blocks, and returns cached memory to the device.
     fn settle(&mut self) -> Result<(), InferenceError>;
 
@@ -191,19 +184,37 @@ pub trait VectorSpace {
     /// them.
     fn unstage(&mut self, from: &Staged, x: &mut Self::Vector) -> Result<(), InferenceError>;
 
+    /// Returns how many independent solves or products with vectors like `x` take less time
+    /// together than one after the other; the same on all ranks. By default all do.
+    fn concurrency(&self, _x: &Self::Vector) -> usize {
+        usize::MAX
+    }
+
     /// Returns how often the host has waited for the device.
     fn waits(&self) -> u64 {
         0
     }
 
-    /// Creates scalars of conjugate gradients that do not wait for the host; `None`, as by default,
-    /// if the host must take part. `has_norm` tells whether the sum of magnitudes of the residual
-    /// is one of the sums.
+    /// Creates scalars of solves of conjugate gradients with these vectors that do not wait for the
+    /// host; `None`, as by default, if the host must take part. `has_norm` tells whether the sum of
+    /// magnitudes of the residual is one of the sums.
     fn step_scalars(
         &mut self,
-        _vectors: &CgVectors<'_, Self::Vector>,
+        _solves: &[&CgVectors<'_, Self::Vector>],
         _has_norm: bool,
     ) -> Result<Option<Box<dyn StepScalars<Self, Self::Vector>>>, InferenceError>
+    where
+        Self: Sized,
+    {
+        Ok(None)
+    }
+
+    /// Copies the directions of a preconditioner to where products with them do not wait for the
+    /// host; `None`, as by default, if the host must take part.
+    fn directions(
+        &mut self,
+        _from: &Directions<Self::Vector>,
+    ) -> Result<Option<Box<dyn AddDirections<Self, Self::Vector>>>, InferenceError>
     where
         Self: Sized,
     {

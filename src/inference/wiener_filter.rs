@@ -2,10 +2,12 @@
 
 use std::fmt::Debug;
 
-use super::conjugate_gradient::{CgOptions, CgStop, Precondition, conjugate_gradient};
-use super::draw::{Draw, Drawing, Excitations, Sampling};
+use super::conjugate_gradient::{CgOptions, CgStop, Precondition};
+use super::draw::Excitations;
+use super::drawing::{Draw, Drawing, Sampling};
 use super::error::InferenceError;
 use super::groups::SampleGroups;
+use super::lock_step::conjugate_gradient;
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonOptions;
 use super::preconditioner::{Preconditioner, Preconditioning};
@@ -88,6 +90,7 @@ pub fn wiener_filter<S: VectorSpace>(
         curve: NewtonOptions::default(),
         point_estimates: &[],
         preconditioner: preconditioner.as_ref(),
+        concurrency: space.concurrency(position),
     };
     let mut samples = Samples::none(mean);
     drawing.draw(space, &mut samples, &mut |_| ())?;

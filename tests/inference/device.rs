@@ -137,6 +137,7 @@ fn samples_and_energies_are_those_of_the_reference() {
                 groups: &groups,
                 constants: &[],
                 kept: 2,
+                concurrency: 2,
                 preconditioner: None,
                 curvature: Curvature::default(),
             };
@@ -339,15 +340,15 @@ fn a_fit_keeps_within_its_memory() {
             Ok((taken, fit.history()[0].energy.to_bits()))
         };
         let (all, energy) = run(u64::MAX)?;
-        let forecast = footprint.bytes(6, 6);
+        let forecast = footprint.bytes(6, 6, 6);
         assert!(all <= forecast && 2 * all > forecast, "{all} of {forecast}, {footprint:?}");
         for kept in [0, 3] {
-            let budget = footprint.bytes(6, kept);
+            let budget = footprint.bytes(6, kept, 1);
             let (taken, same) = run(budget)?;
             assert!(taken <= budget && taken < all, "{kept}: {taken} of {budget}");
             assert_eq!(same, energy);
         }
-        let least = footprint.bytes(6, 0);
+        let least = footprint.bytes(6, 0, 1);
         let error = run(least - 1).unwrap_err();
         assert!(matches!(error, InferenceError::Memory { needed, samples: 6, .. } if needed == least), "{error}");
         Ok(())

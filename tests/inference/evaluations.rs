@@ -153,6 +153,7 @@ fn rejected_trials_compute_the_value_alone() {
             groups: &groups,
             constants: &[],
             kept,
+            concurrency: 3,
             preconditioner: None,
             curvature: Curvature::default(),
         };
@@ -337,6 +338,7 @@ fn a_product_at_the_position_takes_one_application() {
                 groups: &groups,
                 constants: &[],
                 kept,
+                concurrency: 3,
                 preconditioner: None,
                 curvature,
             };
@@ -447,6 +449,7 @@ fn groups_whose_devices_round_differently_take_the_same_steps() {
                     groups: &groups,
                     constants: &[],
                     kept: usize::MAX,
+                    concurrency: 2,
                     preconditioner: None,
                     curvature: Curvature::AtPosition,
                 };

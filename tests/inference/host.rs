@@ -199,6 +199,7 @@ fn energies_averaged_over_samples_and_their_minima_are_those_of_the_reference() 
                 groups: &groups,
                 constants: &[],
                 kept,
+                concurrency: 3,
                 preconditioner: None,
                 curvature: Curvature::default(),
             };
@@ -216,6 +217,7 @@ fn energies_averaged_over_samples_and_their_minima_are_those_of_the_reference() 
             groups: &groups,
             constants: &[],
             kept: 4,
+            concurrency: 2,
             preconditioner: None,
             curvature: Curvature::default(),
         };
@@ -321,6 +323,7 @@ fn a_poisson_problem_of_a_matrix_has_the_known_samples_and_minima() {
             groups: &groups,
             constants: &[],
             kept: usize::MAX,
+            concurrency: 2,
             preconditioner: None,
             curvature: Curvature::default(),
         };
@@ -464,6 +467,7 @@ fn a_wiener_filter_has_the_analytic_mean_and_samples() {
             groups: &groups,
             constants: &[],
             kept: 1,
+            concurrency: 2,
             preconditioner: None,
             curvature: Curvature::default(),
         };
@@ -915,6 +919,7 @@ fn what_is_kept_does_not_change_a_bit() {
             groups: &groups,
             constants: &[],
             kept,
+            concurrency: 3,
             preconditioner: None,
             curvature: Curvature::default(),
         };

@@ -78,9 +78,9 @@ fn products_of_four_positions_take_the_levels_of_one() {
     });
 }
 
-/// Applies the average metric of four samples, without a budget of memory and with one.
+/// Applies the average metric of four samples, together and one after another.
 #[test]
-fn products_of_all_samples_are_submitted_together_where_memory_allows() {
+fn products_of_samples_are_submitted_together() {
     let golden = golden("inference.json")["poisson_16"].clone();
     ranks_with([1, 1], &options(), |rank| {
         let likelihood = likelihood(rank, "poisson_16", &golden)?;
@@ -94,13 +94,14 @@ fn products_of_all_samples_are_submitted_together_where_memory_allows() {
         let groups = SampleGroups::one(&Communicator::solo());
         let samples = Samples::new(position, &groups, 4, residuals)?;
         let (mut products, mut counts) = (Vec::new(), Vec::new());
-        for kept in [usize::MAX, 4] {
+        for concurrency in [4, 1] {
             let kl = Kl {
                 likelihood: &likelihood,
                 samples: &samples,
                 groups: &groups,
                 constants: &[],
-                kept,
+                kept: 4,
+                concurrency,
                 preconditioner: None,
                 curvature: Curvature::default(),
             };

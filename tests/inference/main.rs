@@ -18,6 +18,7 @@ mod device;
 mod evaluations;
 mod host;
 mod levels;
+mod lock_step;
 mod models;
 mod preconditioner;
 mod ranks;

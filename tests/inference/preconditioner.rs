@@ -1,15 +1,15 @@
 //! Preconditioned conjugate gradients: fewer steps to the same solution, on any ranks.
 
 use super::host_models::{Host, Noise, Problem, linear};
-use super::shared::{field, flat, grid, ranks};
+use super::shared::{field, flat, grid, ranks, ranks_with};
 use meshloom::comm::{Communicator, run_threads};
 use meshloom::cosmology::Cosmology;
-use meshloom::gpu::Gpu;
+use meshloom::gpu::{Gpu, Options, Profile};
 use meshloom::inference::{
     Algorithm, AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, Draw, Excitations, Existing, Expansion,
-    FieldPrior, Fit, FitOptions, InferenceError, IterationOptions, Likelihood, NewtonStop, NoiseLevel, Precondition,
-    Preconditioner, Preconditioning, PriorSpectrum, SampleGroups, Sampler, SamplerOptions, Sampling, Stream,
-    VectorSpace,
+    FieldPrior, Fit, FitOptions, InferenceError, IterationOptions, Likelihood, LogLikelihood, LogLikelihoodAt,
+    NewtonStop, NoiseLevel, Precondition, Preconditioner, Preconditioning, PriorSpectrum, SampleGroups, Sampler,
+    SamplerOptions, Sampling, Stream, VectorSpace,
 };
 use meshloom::mesh::Window;
 use meshloom::operators::{Leaf, Model, PointwiseOperator, Space, Vector};
@@ -19,14 +19,14 @@ use meshloom::{Mesh, Rank};
 
 /// The prior of a log-normal rate: its mean, and whether its spectrum is inferred with it.
 #[derive(Clone, Copy)]
-struct Rate {
-    counts: f64,
-    is_free: bool,
+pub(super) struct Rate {
+    pub counts: f64,
+    pub is_free: bool,
 }
 
 /// Cells that have data.
 #[derive(Clone, Copy, Debug)]
-enum Seen {
+pub(super) enum Seen {
     Everywhere,
     /// Cells whose normal number is at most this.
     AtRandom(f64),
@@ -56,16 +56,21 @@ fn model(rank: &mut Rank, mesh: &Mesh, rate: Rate) -> Result<Model, InferenceErr
 }
 
 /// Returns numbers of a seed for a space, by their places on all ranks.
-fn noise(rank: &mut Rank, model: &Model, seed: u64) -> Result<Vector, InferenceError> {
-    let len: u64 = model.domain().leaves().map(|(_, leaf)| leaf.total()).sum();
+pub(super) fn noise(rank: &mut Rank, space: &Space, seed: u64) -> Result<Vector, InferenceError> {
+    let len: u64 = space.leaves().map(|(_, leaf)| leaf.total()).sum();
     let values: Vec<f64> = (0..len).map(|at| white_noise(seed, at)).collect();
-    field(rank, model.domain(), &values)
+    field(rank, space, &values)
 }
 
 /// Returns the likelihood of the counts that the model expects at its truth, and that truth.
-fn likelihood(rank: &mut Rank, mesh: &Mesh, rate: Rate, seen: Seen) -> Result<(Likelihood, Vector), InferenceError> {
+pub(super) fn likelihood(
+    rank: &mut Rank,
+    mesh: &Mesh,
+    rate: Rate,
+    seen: Seen,
+) -> Result<(Likelihood, Vector), InferenceError> {
     let model = model(rank, mesh, rate)?;
-    let truth = noise(rank, &model, 11)?;
+    let truth = noise(rank, model.domain(), 11)?;
     let expected = model.value(rank, &truth)?;
     let counts: Vec<f64> = expected.get(&mut rank.recorder, "rate")?.into_iter().map(f64::round).collect();
     let places: Vec<usize> = flat(rank, &expected)?.into_iter().map(|(place, _)| place).collect();
@@ -81,7 +86,7 @@ fn likelihood(rank: &mut Rank, mesh: &Mesh, rate: Rate, seen: Seen) -> Result<(L
     Ok((Likelihood::poisson(rank, &data, None)?.amend(&model)?, truth))
 }
 
-fn preconditioner(
+pub(super) fn preconditioner(
     rank: &mut Rank,
     likelihood: &Likelihood,
     place: &Vector,
@@ -136,7 +141,7 @@ fn it_is_symmetric_and_positive() {
         let own = preconditioner(rank, &likelihood, &truth)?;
         let rate = Rate { counts: 10.0, is_free: true };
         let model = model(rank, &mesh, rate)?;
-        let [x, y] = [noise(rank, &model, 21)?, noise(rank, &model, 22)?];
+        let [x, y] = [noise(rank, model.domain(), 21)?, noise(rank, model.domain(), 22)?];
         let [mut px, mut py] = [VectorSpace::like(rank, &x)?, VectorSpace::like(rank, &x)?];
         own.apply(rank, &x, &mut px)?;
         own.apply(rank, &y, &mut py)?;
@@ -202,21 +207,70 @@ fn fits_have_the_same_bits_for_every_number_of_groups() {
 }
 
 #[test]
-fn an_iteration_waits_three_times() {
+fn directions_take_seven_dispatches_and_no_wait() {
+    for (profile, waits) in [(Profile::Software, 8), (Profile::Gpu, 2)] {
+        let options = Options { profile: Some(profile), ..meshloom_sanitizer::options().unwrap() };
+        ranks_with([1, 1], &options, |rank| {
+            let mesh = grid(rank, &[24, 20], &[0.02]);
+            let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, Seen::Everywhere)?;
+            let own = preconditioner(rank, &likelihood, &truth)?;
+            let expansion = Expansion::new(rank, &likelihood, &truth, &[])?.with_preconditioner(Some(&own));
+            let (r, mut out) = (VectorSpace::copy(rank, &truth)?, VectorSpace::like(rank, &truth)?);
+            let mut dispatches = |rank: &mut Rank, what: &dyn Precondition<Rank>| -> Result<u64, InferenceError> {
+                rank.recorder.wait()?;
+                let before = rank.recorder.counts();
+                what.apply(rank, &r, &mut out)?;
+                rank.recorder.wait()?;
+                let after = rank.recorder.counts();
+                assert_eq!((after.downloads, after.uploads), (before.downloads, before.uploads));
+                Ok(after.dispatches - before.dispatches)
+            };
+            let at = likelihood.at(rank, &truth)?;
+            let of_directions = dispatches(rank, &own)?;
+            let of_metric = dispatches(rank, &Applied(&*at))?;
+            // Two transforms of three fields, in two passes each.
+            assert_eq!(of_directions, 1 + 3 + 4 + 7);
+            let mut counts = Vec::new();
+            // None is a multiple of 20, so that products are as many as steps.
+            for maxiter in [4, 12] {
+                let rules = CgOptions { maxiter: Some(maxiter), miniter: Some(maxiter), ..CgOptions::absdelta(0.0) };
+                rank.recorder.wait()?;
+                let before = rank.recorder.counts();
+                assert_eq!(expansion.linear(rank, &Excitations::Seed(3), [0, 0], &rules)?.iterations, maxiter);
+                rank.recorder.wait()?;
+                let after = rank.recorder.counts();
+                counts.push([after.downloads - before.downloads, after.dispatches - before.dispatches]);
+            }
+            assert_eq!(counts[1][0] - counts[0][0], waits, "{counts:?}");
+            // The product adds the vector.
+            assert_eq!(counts[1][1] - counts[0][1], 8 * (of_metric + 1 + 8 + of_directions), "{counts:?}");
+            Ok(())
+        });
+    }
+}
+
+/// The metric as a preconditioner, whose dispatches are counted.
+struct Applied<'a>(&'a dyn LogLikelihoodAt<Rank>);
+
+impl Precondition<Rank> for Applied<'_> {
+    fn apply(&self, rank: &mut Rank, r: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+        self.0.metric(rank, r, out)
+    }
+}
+
+/// Directions are products with any vectors: of parts of an array, and arrays of their own.
+#[test]
+fn products_have_the_same_bits_however_leaves_are_stored() {
     ranks([1, 1], |rank| {
-        let mesh = grid(rank, &[24, 20], &[0.02]);
+        let mesh = grid(rank, &[9, 14], &[0.02]);
         let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, Seen::Everywhere)?;
         let own = preconditioner(rank, &likelihood, &truth)?;
-        let expansion = Expansion::new(rank, &likelihood, &truth, &[])?.with_preconditioner(Some(&own));
-        let mut counts = Vec::new();
-        for maxiter in [4, 10] {
-            let rules = CgOptions { maxiter: Some(maxiter), miniter: Some(maxiter), ..CgOptions::absdelta(0.0) };
-            let before = rank.recorder.counts().downloads;
-            assert_eq!(expansion.linear(rank, &Excitations::Seed(3), [0, 0], &rules)?.iterations, maxiter);
-            counts.push(rank.recorder.counts().downloads - before);
-        }
-        // Twice in the preconditioner.
-        assert_eq!(counts[1] - counts[0], 3 * 6);
+        let apart = noise(rank, likelihood.domain(), 21)?;
+        let joined = VectorSpace::copy(rank, &apart)?;
+        let (mut of_apart, mut of_joined) = (Vector::new(&rank.gpu, apart.space())?, rank.like(&apart)?);
+        own.apply(rank, &apart, &mut of_apart)?;
+        own.apply(rank, &joined, &mut of_joined)?;
+        assert_eq!(flat(rank, &of_apart)?, flat(rank, &of_joined)?);
         Ok(())
     });
 }

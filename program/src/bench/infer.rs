@@ -6,8 +6,8 @@ use std::time::Instant;
 use clap::Args;
 use meshloom::inference::{
     AmplitudePrior, AxesPrior, CgOptions, CorrelatedField, Data, FieldPrior, Fit, FitOptions, Footprint,
-    IterationOptions, Likelihood, LogLikelihood, NewtonOptions, PriorSpectrum, SampleGroups, Stream, VectorSpace,
-    conjugate_gradient,
+    IterationOptions, Likelihood, LogLikelihood, LogLikelihoodAt, NewtonOptions, Precondition, Preconditioner,
+    Preconditioning, PriorSpectrum, SampleGroups, Stream, VectorSpace, conjugate_gradient,
 };
 use meshloom::operators::{Leaf, Model, PointwiseOperator, Vector};
 use meshloom::{Error, Mesh, Rank};
@@ -36,7 +36,7 @@ const STEPS: u64 = 5;
 /// Steps of conjugate gradients that are measured together: enough that their start counts little.
 const CG_STEPS: u64 = 40;
 
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "cells",
     "latent values",
     "kernels",
@@ -44,6 +44,7 @@ const COLUMNS: [&str; 10] = [
     "energy and gradient",
     "metric",
     "step of conjugate gradients",
+    "preconditioned step",
     "first iteration",
     "least .. greatest",
     "memory of a sample",
@@ -51,7 +52,7 @@ const COLUMNS: [&str; 10] = [
 
 /// Measures all that `arguments` ask for. Collective.
 pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Error> {
-    let mut session = Session::new("infer", &arguments.settings, rank, 4 * arguments.size.len(), &COLUMNS);
+    let mut session = Session::new("infer", &arguments.settings, rank, 5 * arguments.size.len(), &COLUMNS);
     session.report.note(format!(
         "counts with a log-normal rate whose spectrum is inferred with it; an iteration draws {} straight samples and moves the position {STEPS} steps",
         2 * arguments.samples
@@ -121,18 +122,14 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
         Ok(at.gradient(rank, &mut out)?)
     })?;
     let metric = clock.together(rank, |rank: &mut Rank| Ok(at.metric(rank, &out, &mut product)?))?;
-    let step = clock.together(rank, |rank: &mut Rank| {
-        let mut metric = |rank: &mut Rank, v: &Vector, out: &mut Vector| {
-            at.metric(rank, v, out)?;
-            VectorSpace::axpby(rank, 1.0, v, 1.0, out)
-        };
-        let rules = CgOptions { maxiter: Some(CG_STEPS), miniter: Some(CG_STEPS), ..CgOptions::absdelta(0.0) };
-        conjugate_gradient(rank, &mut metric, None, &out, None, &rules)?;
-        Ok(())
-    })?;
-    let step = step.of_parts(CG_STEPS as u32);
-    drop(at);
     let groups = SampleGroups::one(&comm);
+    let preconditioner = Preconditioner::new(rank, &likelihood, &groups, (&start, &[]), Preconditioning::default())?;
+    let mut steps = Vec::new();
+    for own in [None, preconditioner.as_ref()] {
+        let measured = clock.together(rank, |rank: &mut Rank| run_steps(rank, &*at, own, &out))?;
+        steps.push(measured.of_parts(CG_STEPS as u32));
+    }
+    drop((at, preconditioner));
     let numbers = rank.len(&start);
     let options = FitOptions::new(1).each(|_| options(pairs, numbers));
     let footprint = Footprint::measure(rank, &groups, &likelihood, &start)?;
@@ -149,17 +146,36 @@ fn measure_one(session: &mut Session, n: u64, pairs: u64) -> Result<(), Error> {
         time(compiled),
         time(gradient.median),
         time(metric.median),
-        time(step.median),
+        time(steps[0].median),
+        time(steps[1].median),
         time(iteration.median),
         range(&iteration),
         amount(footprint.sample(true)),
     ]);
     report.result(json!({
         "cells": [n, n], "latent_values": numbers, "pairs": pairs, "kernels": kernels, "compiled": { "seconds": compiled },
-        "gradient": { "seconds": gradient }, "metric": { "seconds": metric }, "step": { "seconds": step },
+        "gradient": { "seconds": gradient }, "metric": { "seconds": metric }, "step": { "seconds": steps[0] },
+        "preconditioned_step": { "seconds": steps[1] },
         "seconds": iteration,
-        "metrics_of_the_position": applications, "bytes": bytes(&footprint, pairs),
+        "metrics_of_the_position": applications, "bytes": bytes(&footprint, pairs, rank.concurrency(&start)),
     }));
+    Ok(())
+}
+
+/// Runs [`CG_STEPS`] steps of conjugate gradients.
+fn run_steps(
+    rank: &mut Rank,
+    at: &dyn LogLikelihoodAt<Rank>,
+    preconditioner: Option<&Preconditioner<Rank>>,
+    j: &Vector,
+) -> Result<(), Error> {
+    let mut metric = |rank: &mut Rank, v: &Vector, out: &mut Vector| {
+        at.metric(rank, v, out)?;
+        VectorSpace::axpby(rank, 1.0, v, 1.0, out)
+    };
+    let rules = CgOptions { maxiter: Some(CG_STEPS), miniter: Some(CG_STEPS), ..CgOptions::absdelta(0.0) };
+    let preconditioner = preconditioner.map(|own| own as &dyn Precondition<Rank>);
+    conjugate_gradient(rank, &mut metric, preconditioner, j, None, &rules)?;
     Ok(())
 }
 
@@ -174,9 +190,9 @@ fn options(pairs: u64, numbers: u64) -> IterationOptions {
 }
 
 /// Returns what a fit takes of the device, of the rank that takes the most.
-fn bytes(footprint: &Footprint, pairs: u64) -> Value {
+fn bytes(footprint: &Footprint, pairs: u64, together: usize) -> Value {
     json!({
         "vector": footprint.vector, "linearization": footprint.linearization, "work": footprint.work,
-        "sample": footprint.sample(true), "iteration": footprint.bytes(2 * pairs as usize, usize::MAX),
+        "sample": footprint.sample(true), "iteration": footprint.bytes(2 * pairs as usize, usize::MAX, together),
     })
 }

@@ -237,7 +237,7 @@ impl Asked<'_> {
             .state(&state.directory, state.existing());
         options.until_settled = true;
         let footprint = Footprint::measure(rank, groups, &problem.likelihood, &start)?;
-        let memory = memory(parameters, &footprint, groups.count())?;
+        let memory = memory(parameters, &footprint, groups.count(), rank.concurrency(&start))?;
         state.prepare(all, &problem.identity, all.size() / groups.count())?;
         phases.done("compilation");
         let mut progress = |progress: &Progress| {
@@ -279,12 +279,15 @@ impl Asked<'_> {
 }
 
 /// Returns what `run.json` says of the device memory of the rank that takes the most.
-fn memory(parameters: &RunParameters, footprint: &Footprint, groups: usize) -> Result<Value, Error> {
+/// `together` solves take less time together than one after the other.
+fn memory(parameters: &RunParameters, footprint: &Footprint, groups: usize, together: usize) -> Result<Value, Error> {
     let samples = parameters.most_samples().div_ceil(groups);
     let kept = parameters.memory().map_or(Ok(samples), |budget| footprint.kept(samples, budget))?;
+    let fits = parameters.memory().map_or(samples, |budget| footprint.concurrency(samples, kept, budget));
+    let together = together.min(fits);
     let Footprint { vector, linearization, work, .. } = *footprint;
     Ok(json!({
         "latent_vector": vector, "derivatives_of_a_sample": linearization, "application": work,
-        "samples_of_a_group": samples, "samples_that_keep_derivatives": kept, "iteration": footprint.bytes(samples, kept),
+        "samples_of_a_group": samples, "samples_that_keep_derivatives": kept, "samples_computed_together": together, "iteration": footprint.bytes(samples, kept, together),
     }))
 }

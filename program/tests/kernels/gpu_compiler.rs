@@ -285,6 +285,9 @@ const BUDGETS: &[Budget] = &[
     budget("points::hilbert", 0, [24, 8], 8192),
     // One invocation: integers in place of f64.
     budget("inference::step_scalars", 0, [24, 6], 11264),
+    budget("inference::direction_scalars", 0, [24, 6], 12288),
+    // Sixteen directions, each in lines of its own.
+    budget("inference::directions", 0, [24, 6], 10752),
     budget("inference::amplitude", 0, [24, 7], 5888),
     budget("tree::leaves", 0, [12, 3], 4096),
     budget("", 0, [24, 8], 4096),
