@@ -134,8 +134,8 @@ impl Call {
         NAMES.get(usize::from(self.operation)).unwrap_or(&NAMES[0])
     }
 
-    /// Describes the call, such as `all_reduce(Sum of f32, 3 elements, 4 bytes each, largest message 1024) as
-    /// collective 7`.
+    /// Describes the call, such as `all_reduce(Sum of f32, 3 elements, 4 bytes each, largest
+    /// message 1024) as collective 7`.
     pub fn describe(&self) -> String {
         let name = self.name();
         if self.operation == 0 {

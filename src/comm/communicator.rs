@@ -141,9 +141,9 @@ impl Communicator {
     }
 
     /// Returns `true` if this rank knows that ranks have called different collectives or exchanges
-    /// here, or wait for each other: it has got the error, or was told. Messages of these are not told apart from those of
-    /// later ones, which may fail. Where ranks are to go on after the error they make another
-    /// communicator. Not collective.
+    /// here, or wait for each other: it has got the error, or was told. Messages of these are not
+    /// told apart from those of later ones, which may fail. Where ranks are to go on after the
+    /// error they make another communicator. Not collective.
     #[must_use]
     pub fn is_out_of_step(&self) -> bool {
         self.core.transport.is_out_of_step()

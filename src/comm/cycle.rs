@@ -9,14 +9,15 @@
 //!   are never in such a cycle: each waits for a rank that has not come farther than itself, so all
 //!   of them are in one operation.
 //! - it stays the same for [`LASTS`], and each of its ranks has looked for its message often enough
-//!   meanwhile: a message that was on its way has arrived by then. Large messages are no exception:
-//!   their senders stay in the operation, or say that they are still sending.
+//!   meanwhile: a message that was on its way has arrived by then. The sender of one that takes
+//!   longer stays in the operation, or answers that it is still sending.
 //!
 //! Each cycle has one rank that finds it: the others stop where the chain comes to that rank. It is
 //! the first in a random order of ranks, so that chains have log(ranks) steps on average, whatever
-//! ranks wait for each other. Of 1000 ranks that wait in a line for a slow one each asks 7 others on
-//! average, and the first in the order up to 999. The slow rank answers when it waits itself; until
-//! then chains that lead to it stay where they are.
+//! ranks wait for each other. Of 1000 ranks that wait in a line for a slow one each asks some 7
+//! others a second, in queries and answers of 496 bytes, and the first in the order once up to 999:
+//! a chain that has come to the slow rank stays there until that rank waits itself and answers. A
+//! chain takes 136 bytes for each step.
 
 use std::time::{Duration, Instant};
 
@@ -155,8 +156,8 @@ mod tests {
         Wait { number, call, ..Wait::new(rank, peer, Side { context: 0, tag: 7, sends: false }) }
     }
 
-    /// Follows the chain of rank `from`, of ranks with these waits; returns the cycle and the number
-    /// of ranks that were asked.
+    /// Follows the chain of rank `from`, of ranks with these waits; returns the cycle and the
+    /// number of ranks that were asked.
     fn follow(waits: &[Option<Wait>], from: usize) -> (Option<Cycle>, usize) {
         let mut wait = waits[from].expect("it waits");
         let (mut chain, mut asked) = (Chain::new(wait), 0);

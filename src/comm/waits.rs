@@ -3,8 +3,8 @@
 //!
 //! - Each thread that blocks writes down whom it waits for, and in which operation. A thread that
 //!   computes, waits for its device or polls without blocking has no entry.
-//! - Of several threads of a rank the one that has made or used a communicator last is taken for the
-//!   one that will use it next.
+//! - Of several threads of a rank the one that has made or used a communicator last is taken for
+//!   the one that will use it next.
 //! - Waits for messages with the caller's own tags have no entry: another thread of a rank may send
 //!   them at any time.
 //!

@@ -109,8 +109,8 @@ impl World {
         self.deadlock.get().cloned()
     }
 
-    /// Follows the chain of waits that begins with `own`: to its cycle, if it leads to one that this
-    /// rank is to find.
+    /// Follows the chain of waits that begins with `own`: to its cycle, if it leads to one that
+    /// this rank is to find.
     fn cycle(&self, own: Wait) -> Option<Cycle> {
         let (mut chain, mut wait) = (Chain::new(own), own);
         loop {

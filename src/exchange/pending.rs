@@ -188,8 +188,8 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// Pauses a wait for the first of `in_flight`. If it is a long one, and for other ranks, they can
-    /// see that this rank waits for them.
+    /// Pauses a wait for the first of `in_flight`. If it is a long one, and for other ranks, they
+    /// can see that this rank waits for them.
     pub fn pause<'a>(&mut self, in_flight: impl IntoIterator<Item = &'a PendingExchange> + Copy) {
         if let Some(first) = in_flight.into_iter().next() {
             self.activity.get_or_insert_with(|| first.waiting());

@@ -203,8 +203,8 @@ impl Family {
         }
     }
 
-    /// Returns the error of ranks that wait for each other, after it has sent it to all other ranks,
-    /// unless it has come from one of them.
+    /// Returns the error of ranks that wait for each other, after it has sent it to all other
+    /// ranks, unless it has come from one of them.
     pub(super) fn announce_deadlock(&self, rank: usize, cycle: &Cycle) -> CommError {
         let sent = self.calls(rank).and_then(|_calls| self.protocol.announce_deadlock(cycle));
         self.send_notes(rank);

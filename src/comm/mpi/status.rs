@@ -2,12 +2,12 @@
 //!
 //! A rank that has waited for about a second asks the other one for its status: which collective it
 //! has called last, or that it has left; and which wait keeps it, if it blocks. Then it follows the
-//! chain of these waits ([`cycle`](crate::comm::cycle)), one query for each step, so that a rank has
-//! at most one query under way for each message that it polls. Ranks answer while they wait themselves, or when they have
-//! returned from their body and wait for the end; one that computes answers at its next wait. So a
-//! short wait costs no message, and a rank that leaves need not tell all others. The notes
-//! (queries, answers, and announcements of a failure or of what a rank has found) travel on an MPI communicator
-//! of their own, which all communicators of a family share.
+//! chain of these waits (`comm::cycle`), with one query for each step, so that it has at most one
+//! query under way for each message that it polls. Ranks answer while they wait themselves, or when
+//! they have returned from their body and wait for the end; one that computes answers at its next
+//! wait. So a short wait costs no message, and a rank that leaves need not tell all others. The
+//! notes (queries, answers, and announcements of a failure or of what a rank has found) travel on
+//! an MPI communicator of their own, which all communicators of a family share.
 
 use std::collections::HashMap;
 use std::mem::{self, ManuallyDrop};

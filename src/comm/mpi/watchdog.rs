@@ -10,8 +10,8 @@
 //!   meanwhile has not polled.
 //! - A rank that finds that ranks called different things tells all ranks of the communicator, for
 //!   it may answer none from then on.
-//! - Any other status means that the other rank is slow: the wait goes on. If that rank blocks, too,
-//!   this one follows the chain of waits, and ranks that wait for each other are an error.
+//! - Any other status means that the other rank is slow: the wait goes on. If that rank blocks,
+//!   too, this one follows the chain of waits, and ranks that wait for each other are an error.
 
 use std::time::{Duration, Instant};
 
