@@ -102,6 +102,11 @@ impl Call {
         Call { op: op as u8, kind, ..self }
     }
 
+    /// Returns the record of an exchange, which has the number of no operation.
+    pub fn of_exchange(subject: Subject) -> Call {
+        Call { subject, ..Call::zeroed() }
+    }
+
     /// Returns the call as a part of an operation.
     pub fn within(self, subject: Subject) -> Call {
         Call { subject, ..self }
@@ -129,12 +134,12 @@ impl Call {
         NAMES.get(usize::from(self.operation)).unwrap_or(&NAMES[0])
     }
 
-    /// Such as `all_reduce(Sum of f32, 3 elements, 4 bytes each, largest message 1024) as
-    /// collective 7`.
+    /// Describes the call, such as `all_reduce(Sum of f32, 3 elements, 4 bytes each, largest
+    /// message 1024) as collective 7`.
     pub fn describe(&self) -> String {
         let name = self.name();
         if self.operation == 0 {
-            return name.to_owned();
+            return if self.subject.is_none() { name.to_owned() } else { self.subject.to_string() };
         }
         let mut parts = Vec::new();
         if let Some(op) = [Op::Sum, Op::Min, Op::Max].into_iter().find(|&op| op as u8 == self.op) {

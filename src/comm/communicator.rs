@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use bytemuck::{Pod, Zeroable};
 
-use super::call::HEADER_BYTES;
+use super::call::{Call, HEADER_BYTES};
 use super::solo::Solo;
 use super::subject::Subject;
 use super::sync::locked;
 use super::transport::Transport;
+use super::waits::{BlockingOperation, ExchangeWait};
 use super::{CommError, Result};
 use crate::grid::Shares;
 use crate::host_memory::{self, HostMemoryError};
@@ -163,9 +164,9 @@ impl Communicator {
     }
 
     /// Returns `true` if this rank knows that ranks have called different collectives or exchanges
-    /// here: it has got the error, or was told. Messages of these are not told apart from those of
-    /// later ones, which may fail. Where ranks are to go on after the error they make another
-    /// communicator. Not collective.
+    /// here, or wait for each other: it has got the error, or was told. Messages of these are not
+    /// told apart from those of later ones, which may fail. Where ranks are to go on after the
+    /// error they make another communicator. Not collective.
     #[must_use]
     pub fn is_out_of_step(&self) -> bool {
         self.core.transport.is_out_of_step()
@@ -198,6 +199,20 @@ impl Communicator {
     /// from those of others. Sends no message.
     pub(crate) fn next_plan(&self) -> u64 {
         self.core.plans.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the wait of this rank in an exchange with this tag; ranks are of the whole run.
+    /// `None` for one rank.
+    pub(crate) fn exchange_wait(
+        &self,
+        tag: u32,
+        subject: Subject,
+        sends_to: Option<usize>,
+        receives_from: Option<usize>,
+    ) -> Option<ExchangeWait> {
+        let waits = self.core.transport.waits()?.clone();
+        let (context, call) = (self.core.transport.context(), Call::of_exchange(subject));
+        Some(ExchangeWait { waits, operation: BlockingOperation { context, tag, call, sends_to, receives_from } })
     }
 
     pub(super) fn valid_rank(&self, what: &'static str, named: usize) -> Result<()> {

@@ -8,8 +8,9 @@ use crate::host_memory::HostMemoryError;
 
 /// A communication failed. Each message says on which rank, what happened and what to do.
 ///
-/// `rank` counts within the communicator that was used, except in
-/// [`PeerFailed`](CommError::PeerFailed), where it counts within the whole run.
+/// Ranks count within the communicator that was used, except in
+/// [`PeerFailed`](CommError::PeerFailed) and [`Deadlock`](CommError::Deadlock), where they count
+/// within the whole run.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
@@ -62,6 +63,20 @@ pub enum CommError {
         other: usize,
         /// Call of the other rank.
         other_called: String,
+    },
+    /// Ranks wait for each other in different collectives or exchanges, such as one that has left
+    /// out an exchange and one that waits in it. All ranks whose waits this ends get the same
+    /// error.
+    #[error(
+        "ranks wait for each other: {}{}; call the same operations in the same order on all ranks",
+        .ranks.iter().map(BlockedRank::to_string).collect::<Vec<_>>().join(", "),
+        if *.others > 0 { format!(", and {others} more ranks") } else { String::new() }
+    )]
+    Deadlock {
+        /// Ranks, each of which waits for the next; at most 8.
+        ranks: Vec<BlockedRank>,
+        /// The number of ranks between the last of `ranks` and the first.
+        others: usize,
     },
     /// All ranks are done, but messages of collectives were sent that no rank has received: some
     /// ranks called collectives that others did not, without having to wait for them.
@@ -149,6 +164,24 @@ pub enum CommError {
 }
 
 message_debug!(CommError);
+
+/// A rank that waits for another one, counted in the whole run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BlockedRank {
+    /// The rank.
+    pub rank: usize,
+    /// Operation in which it waits.
+    pub operation: String,
+    /// The rank that it waits for.
+    pub awaited: usize,
+}
+
+impl fmt::Display for BlockedRank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} waits for rank {} in {}", self.rank, self.awaited, self.operation)
+    }
+}
 
 impl CommError {
     /// Returns the error of a wait for a message to itself that the rank has not sent.

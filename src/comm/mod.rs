@@ -23,8 +23,11 @@
 //!   rank that finds a mismatch informs all. No collective returns a wrong result; ranks that only
 //!   had to send may get the error later, at the latest when all are done ([`CommError::Untaken`]).
 //! - **No hang after a failure.** A rank that returns an error, panics, aborts or leaves ends the
-//!   waits of the others. Waits for slow ranks have no time limit; neither have two ranks that wait
-//!   for each other in different communicators, or for messages that neither sends.
+//!   waits of the others. Waits for slow ranks have no time limit.
+//! - **No hang of ranks that wait for each other** in different collectives or exchanges of device
+//!   data, of any communicators of the run: they get [`CommError::Deadlock`] within seconds. Not
+//!   found are ranks that wait for a caller's own messages, which another thread of a rank may send
+//!   at any time, and ranks that wait in communicators of several calls of `from_mpi`.
 //! - **No devices.** Messages are bytes, and collectives take slices of plain data.
 
 mod agree;
@@ -33,6 +36,7 @@ mod broadcast;
 mod call;
 mod collective;
 mod communicator;
+mod cycle;
 mod ending;
 mod error;
 mod gather;
@@ -61,13 +65,15 @@ mod threads;
 mod traffic;
 mod transport;
 mod tree;
+mod waits;
+mod world;
 
 pub use communicator::{Communicator, DEFAULT_MAX_MESSAGE};
 pub use ending::is_ending;
-pub use error::{CommError, Failure, RunError};
+pub use error::{BlockedRank, CommError, Failure, RunError};
 pub use gather::GatheredParts;
 pub use lane::MAX_TAG;
-pub(crate) use lane::RESERVED_TAGS;
+pub(crate) use lane::{EXCHANGE_TAGS, RESERVED_TAGS};
 #[cfg(not(feature = "mpi"))]
 pub(crate) use launched::Launched;
 pub use launched::{mpi_launched, mpi_ranks};
@@ -81,6 +87,7 @@ pub(crate) use subject::Subject;
 pub(crate) use sync::Backoff;
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use traffic::sent;
+pub(crate) use waits::{Blocked, ExchangeWait};
 
 /// The result of a communication.
 pub type Result<T, E = CommError> = std::result::Result<T, E>;

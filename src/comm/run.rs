@@ -8,7 +8,8 @@ use std::thread;
 use super::communicator::Communicator;
 use super::error::{CommError, Failure, RunError, panic_message};
 use super::sync::locked;
-use super::threads::{Threads, World};
+use super::threads::Threads;
+use super::world::World;
 
 /// Runs a body as the only rank, on the calling thread.
 ///

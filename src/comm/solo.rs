@@ -8,6 +8,7 @@ use super::lane::Lane;
 use super::mailbox::{Key, Mailbox};
 use super::mismatch::Mismatch;
 use super::transport::{Arrived, Group, Payload, Pending, Sent, Target, Transport};
+use super::waits::Waits;
 use super::{CommError, Result};
 
 /// The only rank.
@@ -48,6 +49,14 @@ impl Transport for Solo {
         let key = Key { context: self.context, from, lane };
         let ticket = self.mailbox.post(key, target);
         Ok(Box::new(SelfReceive { mailbox: self.mailbox.clone(), key, ticket }))
+    }
+
+    fn context(&self) -> u64 {
+        self.context
+    }
+
+    fn waits(&self) -> Option<&Arc<Waits>> {
+        None
     }
 
     fn new_context(&self) -> u64 {

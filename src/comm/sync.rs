@@ -21,7 +21,6 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     /// Returns `true` if the wait has lasted for long enough to do other things in it.
-    #[cfg(feature = "mpi")]
     pub fn is_long(&self) -> bool {
         self.since.is_some()
     }

@@ -1,10 +1,13 @@
 //! The interface of a backend, which moves bytes between two ranks in order.
 
+use std::sync::Arc;
+
 use super::Result;
 use super::call::Call;
 use super::lane::Lane;
 use super::memory::Span;
 use super::mismatch::Mismatch;
+use super::waits::Waits;
 
 /// One rank's end of a communicator.
 ///
@@ -14,7 +17,7 @@ use super::mismatch::Mismatch;
 ///   that they use.
 /// - A wait for what can no longer come ends with an error: where the other rank has failed, has
 ///   returned from its body, has dropped the communicator or, on the lane of collectives, has
-///   called something else.
+///   called something else, and where ranks wait for each other in different operations.
 pub(super) trait Transport: Send + Sync {
     fn rank(&self) -> usize;
     fn size(&self) -> usize;
@@ -29,7 +32,8 @@ pub(super) trait Transport: Send + Sync {
     /// wait for them, end too, also where this rank does nothing more.
     fn announce(&self, found: &Mismatch);
 
-    /// Returns `true` if a mismatch was found here, by this rank or one that has told it.
+    /// Returns `true` if a mismatch was found here, or ranks that wait for each other, by this rank
+    /// or one that has told it.
     fn is_out_of_step(&self) -> bool;
 
     /// Starts to send. The result's `wait` returns the buffer, or an empty one where it went to the
@@ -39,6 +43,12 @@ pub(super) trait Transport: Send + Sync {
     /// Starts to receive a message of the target's size. The message may be shorter or longer: the
     /// caller compares.
     fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>>;
+
+    /// Returns its number, which no other communicator of the run has.
+    fn context(&self) -> u64;
+
+    /// Returns the waits of this rank for others; `None` if it is the only rank of the run.
+    fn waits(&self) -> Option<&Arc<Waits>>;
 
     /// Returns its own collectives, if it has any.
     fn native(&self) -> Option<&dyn Native> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::ring::{Descriptor, PeerMessage, SharedRing, Slot};
-use crate::comm::{CommError, Communicator, RESERVED_TAGS, Receiving, Sending, Span, Subject};
+use crate::comm::{CommError, Communicator, EXCHANGE_TAGS, Receiving, Sending, Span, Subject};
 use crate::gpu::{DeviceError, RawArray, StagedCopy};
 use crate::grid::Transfer;
 use crate::timeline;
@@ -160,9 +160,6 @@ pub(super) struct Channel {
     pub carried_bytes: Arc<AtomicU64>,
 }
 
-/// Tags of messages; the others of [`RESERVED_TAGS`] are of credits.
-pub(super) const TAGS: u32 = (RESERVED_TAGS.end - RESERVED_TAGS.start) / 2;
-
 /// A message of a slot that its receiver may copy from. Dropping it before the credit has come
 /// takes the slot out of use.
 pub(super) struct Lent {
@@ -242,7 +239,7 @@ impl Channel {
         let (begin, bytes) = (timeline::now(), message.part.len * element_bytes);
         let descriptor = slot.describe(message.at * element_bytes, bytes);
         let (peer, subject) = (message.part.peer, self.subject(message));
-        let credit = self.comm.receive_into(peer, self.tag + TAGS, &Span::of_bytes(&[]), None)?;
+        let credit = self.comm.receive_into(peer, self.tag + EXCHANGE_TAGS, &Span::of_bytes(&[]), None)?;
         let span = Span::of_bytes(bytemuck::bytes_of(&descriptor));
         let descriptor = self.comm.send_from(peer, self.tag, &span, subject.as_ref())?;
         let lent = Lent { descriptor: Some(descriptor), credit: Some(credit), slot: slot.clone() };
@@ -265,7 +262,7 @@ impl Channel {
 
     /// Returns the credit of a message that has been copied.
     pub fn send_credit(&self, peer: usize) -> Result<Sending, CommError> {
-        self.comm.send_from(peer, self.tag + TAGS, &Span::of_bytes(&[]), None)
+        self.comm.send_from(peer, self.tag + EXCHANGE_TAGS, &Span::of_bytes(&[]), None)
     }
 }
 

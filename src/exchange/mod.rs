@@ -70,7 +70,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub(crate) use block_copy::{BlockCopies, FieldBlocks};
-use channel::{Channel, ChunkedArray, TAGS};
+use channel::{Channel, ChunkedArray};
 pub use error::ExchangeError;
 pub(crate) use exact_sum::{ELEMENT, FIXED, bits_for, sum_value};
 pub use exact_sum::{ExactSum, Terms};
@@ -84,7 +84,7 @@ pub use several_sums::{SeveralSums, Summed, SummedTerms};
 pub use wire::Wire;
 use wire::{Codec, Coded};
 
-use crate::comm::{Communicator, RESERVED_TAGS, Subject};
+use crate::comm::{Communicator, EXCHANGE_TAGS, RESERVED_TAGS, Subject};
 use crate::gpu::{
     Array, DeviceElement, DeviceError, Element, ExchangePath, Gpu, KernelSource, RawArray, Recorder, staging_size,
 };
@@ -301,9 +301,9 @@ impl Exchange {
 
     /// Returns the tag of the next exchange: all ranks take them in the same order. Messages of one
     /// tag arrive in the order they were sent, so each exchange in flight has a tag of its own:
-    /// [`TAGS`] exchanges can be in flight at once.
+    /// [`EXCHANGE_TAGS`] exchanges can be in flight at once.
     fn next_tag(&self) -> u32 {
-        RESERVED_TAGS.start + self.started.fetch_add(1, Ordering::Relaxed) % TAGS
+        RESERVED_TAGS.start + self.started.fetch_add(1, Ordering::Relaxed) % EXCHANGE_TAGS
     }
 
     /// [`start_for`](Self::start_for) with a tag that was taken before: of exchanges that begin
@@ -412,8 +412,11 @@ mod tests {
         for &tag in &tags {
             assert!(matches!(comm.send(0, tag, vec![]), Err(CommError::BadTag { .. })), "{tag}");
         }
-        tags[..TAGS as usize].sort_unstable();
-        assert!(tags[..TAGS as usize].is_sorted_by(|a, b| a < b), "a tag came twice among exchanges in flight");
-        assert!(tags.iter().all(|tag| RESERVED_TAGS.contains(&(tag + TAGS))), "tags of credits");
+        tags[..EXCHANGE_TAGS as usize].sort_unstable();
+        assert!(
+            tags[..EXCHANGE_TAGS as usize].is_sorted_by(|a, b| a < b),
+            "a tag came twice among exchanges in flight"
+        );
+        assert!(tags.iter().all(|tag| RESERVED_TAGS.contains(&(tag + EXCHANGE_TAGS))), "tags of credits");
     }
 }

@@ -9,7 +9,7 @@ use super::error::ExchangeError;
 use super::receiver::Receiver;
 use super::sender::Sender;
 use super::wire::Decoding;
-use crate::comm::Backoff;
+use crate::comm::{Backoff, Blocked, ExchangeWait};
 use crate::gpu::Recorder;
 use crate::timeline;
 
@@ -56,6 +56,7 @@ use crate::timeline;
 /// ```
 #[must_use = "an exchange that is dropped does not take place"]
 pub struct PendingExchange {
+    channel: Channel,
     sender: Sender,
     receiver: Receiver,
     /// Work that is recorded when all messages have arrived.
@@ -71,6 +72,7 @@ impl PendingExchange {
         decoding: Option<Decoding>,
     ) -> Result<Self, ExchangeError> {
         let mut pending = PendingExchange {
+            channel: channel.clone(),
             sender: Sender::new(recorder, channel.clone(), outgoing)?,
             receiver: Receiver::new(recorder, channel.clone(), incoming)?,
             decoding,
@@ -86,7 +88,7 @@ impl PendingExchange {
     /// [`ExchangeError`] when the device or another rank fails, or has started another exchange;
     /// drop the pending exchange then.
     pub fn progress(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
-        if self.sender.awaits_device() || self.receiver.awaits_device() {
+        if self.awaits_device() {
             recorder.poll()?;
         }
         let moved = self.sender.progress(recorder)? | self.receiver.progress(recorder)?;
@@ -96,6 +98,16 @@ impl PendingExchange {
             decoding.record(recorder)?;
         }
         Ok(moved)
+    }
+
+    fn awaits_device(&self) -> bool {
+        self.sender.awaits_device() || self.receiver.awaits_device()
+    }
+
+    /// Returns the wait for other ranks, if there are any.
+    fn wait(&self) -> Option<ExchangeWait> {
+        let Channel { comm, tag, subject, .. } = &self.channel;
+        comm.exchange_wait(*tag, *subject, self.sender.peer(), self.receiver.peer())
     }
 
     /// Enters a span for a wait for the device or, if that has nothing to do, for another rank.
@@ -124,17 +136,15 @@ impl PendingExchange {
     /// Same as [`progress`](Self::progress).
     pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
         let _activity = timeline::activity!("exchange");
-        let (mut backoff, mut wait) = (Backoff::default(), None);
+        let mut pauses = Pauses::default();
         while !self.is_done() {
             if self.progress(recorder)? {
-                (backoff, wait) = (Backoff::default(), None);
+                pauses = Pauses::default();
             } else {
                 recorder.submit_meanwhile()?;
-                wait.get_or_insert_with(|| self.waiting());
-                backoff.pause();
+                pauses.pause([&self]);
             }
         }
-        drop(wait);
         Ok(())
     }
 
@@ -148,7 +158,7 @@ impl PendingExchange {
         recorder: &mut Recorder,
     ) -> Result<bool, ExchangeError> {
         let _activity = timeline::activity!("exchange");
-        let (mut backoff, mut wait) = (Backoff::default(), None);
+        let mut pauses = Pauses::default();
         while let Some(first) = in_flight.front()
             && !first.is_done()
         {
@@ -157,14 +167,44 @@ impl PendingExchange {
                 moved |= pending.progress(recorder)?;
             }
             if moved {
-                (backoff, wait) = (Backoff::default(), None);
+                pauses = Pauses::default();
             } else {
                 recorder.submit_meanwhile()?;
-                wait.get_or_insert_with(|| in_flight[0].waiting());
-                backoff.pause();
+                pauses.pause(&*in_flight);
             }
         }
-        drop(wait);
+        drop(pauses);
         Ok(in_flight.pop_front().is_some())
+    }
+}
+
+/// The pauses of a wait in which exchanges move but nothing has moved.
+#[derive(Default)]
+pub(super) struct Pauses {
+    backoff: Backoff,
+    activity: Option<EnteredSpan>,
+    waits: Vec<ExchangeWait>,
+    blocked: Option<Blocked>,
+}
+
+impl Pauses {
+    /// Pauses a wait for the first of `in_flight`. If it is a long one, and for other ranks, they
+    /// can see that this rank waits for them.
+    pub fn pause<'a>(&mut self, in_flight: impl IntoIterator<Item = &'a PendingExchange> + Copy) {
+        if let Some(first) = in_flight.into_iter().next() {
+            self.activity.get_or_insert_with(|| first.waiting());
+        }
+        if self.backoff.is_long() {
+            // An exchange that awaits the device may do the next step without another rank.
+            let waits = match in_flight.into_iter().any(PendingExchange::awaits_device) {
+                true => Vec::new(),
+                false => in_flight.into_iter().filter_map(PendingExchange::wait).collect(),
+            };
+            if waits != self.waits {
+                self.blocked = ExchangeWait::begin(&waits);
+                self.waits = waits;
+            }
+        }
+        self.backoff.pause();
     }
 }

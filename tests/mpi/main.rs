@@ -21,8 +21,11 @@ mod plans;
 #[path = "../shared/process_grid.rs"]
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod process_grid;
+#[path = "../shared/deadlocks.rs"]
+mod programs;
 
 mod comm;
+mod deadlocks;
 mod exchange;
 mod fft;
 mod gradient;
@@ -74,6 +77,7 @@ struct Case {
 fn cases() -> impl Iterator<Item = &'static Case> {
     [&fft::CASE, &gradient::CASE, &inference::CASE, &exchange::CASE, &exchange::RING, &exchange::KILLED]
         .into_iter()
+        .chain(deadlocks::CASES)
         .chain(comm::CASES)
 }
 

@@ -13,9 +13,11 @@ use super::buffer::Buffer;
 use super::calls::{CALLS, Handle, Request, is_alive};
 use super::comm::Comm;
 use super::reduction::Reduction;
-use super::status::{LastCalls, Mismatches, Status, StatusProtocol, Stream};
+use super::status::{Answer, LastCalls, StatusProtocol, Stream};
+use crate::comm::cycle::Cycle;
 use crate::comm::mismatch::Mismatch;
 use crate::comm::sync::{Backoff, locked};
+use crate::comm::waits::Wait;
 use crate::comm::{CommError, Result};
 
 /// Time for detached messages to complete when the last communicator is dropped.
@@ -28,7 +30,7 @@ const YIELD_TIME_ANNOUNCED: Duration = Duration::from_secs(8);
 /// Minimum time that a failing rank listens for lower ones before it announces its own failure.
 const LISTEN_TIME: Duration = Duration::from_millis(5);
 
-/// Time for the notes of a mismatch to leave. A rank that does not receive them is stopped, or
+/// Time for the notes of a finding to leave. A rank that does not receive them is stopped, or
 /// ends.
 const ANNOUNCE_TIME: Duration = Duration::from_secs(2);
 
@@ -160,18 +162,18 @@ impl Family {
         })
     }
 
-    /// Asks rank `other`, counted in the first communicator, for its status; returns the query's
-    /// number.
-    pub(super) fn query(&self, rank: usize, other: usize, stream: Stream) -> Result<u64> {
+    /// Asks the rank that `wait` is for, of which a message of `stream` is waited for, for its
+    /// status; returns the query's number.
+    pub(super) fn query(&self, rank: usize, stream: Stream, wait: Wait) -> Result<u64> {
         let _calls = self.calls(rank)?;
-        self.protocol.query(other, stream)
+        self.protocol.query(stream, wait)
     }
 
     /// Returns the answer to a query, if it has come; the query ends with it.
-    pub(super) fn take_answer(&self, query: u64) -> Option<Status> {
-        let status = self.protocol.answer(query)?;
+    pub(super) fn take_answer(&self, query: u64) -> Option<Answer> {
+        let answer = self.protocol.answer(query)?;
         self.protocol.drop_query(query);
-        Some(status)
+        Some(answer)
     }
 
     /// Ends a query whose answer is not wanted any more.
@@ -181,13 +183,10 @@ impl Family {
 
     /// Returns the communicator of this number in it, whose last call it knows already.
     pub(super) fn comm(&self, handle: Handle, context: u64, members: Arc<[usize]>) -> Comm {
-        let (last_calls, mismatches) = (self.last_calls().clone(), self.mismatches().clone());
-        Comm { handle: ManuallyDrop::new(handle), context, members, last_calls, mismatches }
-    }
-
-    /// Returns what was found in its communicators, here or by ranks that have told this one.
-    fn mismatches(&self) -> &Arc<Mismatches> {
-        &self.protocol.mismatches
+        let StatusProtocol { last_calls, findings, waits, .. } = &self.protocol;
+        let (last_calls, findings, waits) = (last_calls.clone(), findings.clone(), waits.clone());
+        let (handle, last_user) = (ManuallyDrop::new(handle), waits.join(context));
+        Comm { handle, context, members, last_calls, findings, waits, last_user }
     }
 
     /// Sends the finding of this rank to all other ranks of a communicator, unless it came from one
@@ -198,9 +197,22 @@ impl Family {
             let Ok(_calls) = self.calls(rank) else { return };
             self.protocol.announce_mismatch(comm.context, &comm.members, found)
         };
-        if !matches!(sent, Ok(true)) {
-            return; // what is wrong with MPI is said elsewhere; this rank has an error to report
+        // A failure of MPI is said elsewhere; this rank has an error to report.
+        if matches!(sent, Ok(true)) {
+            self.send_notes(rank);
         }
+    }
+
+    /// Returns the error of ranks that wait for each other, after it has sent it to all other
+    /// ranks, unless it has come from one of them.
+    pub(super) fn announce_deadlock(&self, rank: usize, cycle: &Cycle) -> CommError {
+        let sent = self.calls(rank).and_then(|_calls| self.protocol.announce_deadlock(cycle));
+        self.send_notes(rank);
+        sent.unwrap_or_else(|error| error)
+    }
+
+    /// Waits until notes are on their way.
+    fn send_notes(&self, rank: usize) {
         let (start, mut backoff) = (Instant::now(), Backoff::default());
         while start.elapsed() < ANNOUNCE_TIME && !self.protocol.is_sent() {
             if self.poll(rank).is_err() {

@@ -10,24 +10,19 @@ use super::buffer::Buffer;
 use super::calls::{Request, ok};
 use super::comm::Comm;
 use super::family::{Detached, Family};
-use super::status::{Status, Stream};
-use super::watchdog::{Reason, Verdict, Watchdog};
-use crate::comm::Result;
+use super::status::{Answer, Status, Stream};
+use super::watchdog::{Query, Reason, Verdict, Watchdog};
 use crate::comm::call::Call;
-use crate::comm::lane::{Lane, RESERVED_TAGS};
+use crate::comm::lane::Lane;
 use crate::comm::mismatch::{Did, Mismatch};
 use crate::comm::sync::Backoff;
 use crate::comm::transport::{Arrived, Pending};
-
-/// The MPI tag of collectives.
-const TAG_COLLECTIVE: c_int = RESERVED_TAGS.end as c_int;
+use crate::comm::waits::{Blocked, BlockingOperation, Side};
+use crate::comm::{CommError, Result};
 
 /// Returns the MPI tag of a lane.
 pub(super) fn tag(lane: Lane) -> c_int {
-    match lane {
-        Lane::User(tag) => tag as c_int,
-        Lane::Collective => TAG_COLLECTIVE,
-    }
+    lane.tag() as c_int
 }
 
 /// Whether this rank sends or receives a message.
@@ -44,7 +39,7 @@ pub(super) struct Ends {
     pub other: usize,
     /// `other`, counted in the first communicator of the family.
     pub other_in_family: usize,
-    pub tag: c_int,
+    pub lane: Lane,
 }
 
 /// A message under way. MPI reads or writes `buffer` until `is_done`.
@@ -78,7 +73,7 @@ impl Message {
     }
 
     fn is_collective(&self) -> bool {
-        self.ends.tag == TAG_COLLECTIVE
+        self.ends.lane == Lane::Collective
     }
 
     fn test(&mut self) -> Result<bool> {
@@ -130,26 +125,64 @@ impl Message {
         {
             return Err(found.error());
         }
-        if RESERVED_TAGS.contains(&(self.ends.tag as u32))
+        if self.ends.lane.is_reserved()
             && let Some(found) = self.comm.mismatch().filter(Mismatch::is_of_exchanges)
         {
             return Err(found.error());
         }
-        if self.watchdog.query_is_due() {
-            let stream = Stream { context: self.comm.context, tag: self.ends.tag };
-            self.watchdog.query = Some(self.family.query(self.ends.rank, self.ends.other_in_family, stream)?);
+        if let Some(error) = self.comm.findings.deadlock() {
+            return Err(error);
         }
-        let judged = match self.watchdog.query.and_then(|query| self.family.take_answer(query)) {
-            Some(status) => self.watchdog.take_verdict(self.verdict(status)),
-            None => Ok(()),
+        let own = self.comm.waits.check(self.side(), self.ends.other_in_family);
+        if self.watchdog.query_is_due() {
+            let stream = Stream { context: self.comm.context, tag: tag(self.ends.lane) };
+            self.watchdog.begin_query(self.family.query(self.ends.rank, stream, own)?, own);
+        }
+        if let Some(query) = self.watchdog.query
+            && let Some(answer) = self.family.take_answer(query.number)
+        {
+            self.judge(query, answer)?;
+        }
+        self.watchdog.still_possible().map_err(|reason| self.error(reason))
+    }
+
+    /// Draws the consequences of an answer, and asks the next rank of the chain of waits.
+    fn judge(&mut self, query: Query, answer: Answer) -> Result<()> {
+        if query.is_first {
+            let verdict = self.verdict(answer.status);
+            self.watchdog.take_verdict(verdict).map_err(|reason| self.error(reason))?;
+        }
+        let Some(next) = self.watchdog.follow(answer.wait).map_err(|reason| self.error(reason))? else {
+            return Ok(());
         };
-        judged.and_then(|()| self.watchdog.still_possible()).map_err(|reason| match reason {
+        let stream = Stream { context: next.context, tag: next.tag as c_int };
+        let number = self.family.query(self.ends.rank, stream, next)?;
+        self.watchdog.query = Some(Query { number, is_first: false });
+        Ok(())
+    }
+
+    /// Returns the error of a message that does not come, and announces it where others need it.
+    fn error(&self, reason: Reason) -> CommError {
+        match reason {
             Reason::Gone(error) => error,
             Reason::Mismatch(found) => {
                 self.family.announce(&self.comm, &found);
                 found.error()
             }
-        })
+            Reason::Deadlock(cycle) => self.family.announce_deadlock(self.ends.rank, &cycle),
+        }
+    }
+
+    fn side(&self) -> Side {
+        let sends = matches!(self.direction, Direction::Send);
+        Side::of_message(self.comm.context, self.ends.lane, sends)
+    }
+
+    /// Notes that this thread blocks for the message, if it belongs to a collective.
+    fn block(&self) -> Option<Blocked> {
+        let (call, Side { context, sends, .. }) = (self.call()?, self.side());
+        let operation = BlockingOperation::collective(context, call, self.ends.other_in_family, sends);
+        Some(self.comm.waits.begin(vec![operation]))
     }
 
     /// Returns the collective that this rank is in, if the message belongs to one.
@@ -185,8 +218,11 @@ impl Pending for Message {
     }
 
     fn wait(mut self: Box<Self>) -> Result<Arrived> {
-        let mut backoff = Backoff::default();
+        let (mut backoff, mut blocked) = (Backoff::default(), None);
         while !self.is_done()? {
+            if self.watchdog.has_become_long() {
+                blocked.get_or_insert_with(|| self.block());
+            }
             backoff.pause();
         }
         Ok(Arrived { bytes: self.came, more: self.more, data: self.buffer.take().into_bytes() })
@@ -196,7 +232,7 @@ impl Pending for Message {
 impl Drop for Message {
     fn drop(&mut self) {
         if let Some(query) = self.watchdog.query {
-            self.family.drop_query(query);
+            self.family.drop_query(query.number);
         }
         let _ = self.test();
         // A test that failed has ended the request too.
@@ -205,7 +241,7 @@ impl Drop for Message {
                 request: mem::replace(&mut self.request, Request::null()),
                 cancel: matches!(self.direction, Direction::Receive(_)),
                 to: self.ends.other_in_family,
-                tag: self.ends.tag,
+                tag: tag(self.ends.lane),
                 _buffer: self.buffer.take(),
                 comm: self.comm.clone(),
             };

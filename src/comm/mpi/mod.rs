@@ -16,6 +16,7 @@ mod comm;
 mod create;
 mod errors_return;
 mod family;
+mod findings;
 mod message;
 mod reachable;
 mod reduction;
@@ -45,6 +46,7 @@ use super::mismatch::Mismatch;
 use super::subject::SUBJECT_BYTES;
 use super::sync::locked;
 use super::transport::{Group, Native, Payload, Pending, Target, Transport};
+use super::waits::Waits;
 use super::{CommError, Result};
 use crate::host_memory;
 use crate::printable::printable;
@@ -117,7 +119,7 @@ impl Mpi {
         lane: Lane,
         direction: Direction,
     ) -> Box<dyn Pending> {
-        let ends = Ends { rank: self.rank, other, other_in_family: self.comm.members[other], tag: tag(lane) };
+        let ends = Ends { rank: self.rank, other, other_in_family: self.comm.members[other], lane };
         let (family, comm) = (self.family.clone(), self.comm.clone());
         Box::new(Message::new(family, comm, ends, direction, request, buffer))
     }
@@ -145,7 +147,7 @@ impl Transport for Mpi {
     }
 
     fn is_out_of_step(&self) -> bool {
-        self.comm.mismatch().is_some()
+        self.comm.is_out_of_step()
     }
 
     fn send(&self, to: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>> {
@@ -160,6 +162,7 @@ impl Transport for Mpi {
                 (buffer, place, bytes)
             }
         };
+        self.comm.last_user.set();
         let _calls = self.family.calls(self.rank)?;
         let mut request = Request::null();
         let (count, comm) = (bytes as c_int, self.comm.handle.0);
@@ -194,6 +197,7 @@ impl Transport for Mpi {
                 (buffer, place, bytes)
             }
         };
+        self.comm.last_user.set();
         let _calls = self.family.calls(self.rank)?;
         let mut request = Request::null();
         let (count, comm) = (bytes as c_int, self.comm.handle.0);
@@ -207,6 +211,14 @@ impl Transport for Mpi {
 
     fn native(&self) -> Option<&dyn Native> {
         Some(self)
+    }
+
+    fn context(&self) -> u64 {
+        self.comm.context
+    }
+
+    fn waits(&self) -> Option<&Arc<Waits>> {
+        Some(&self.comm.waits)
     }
 
     fn new_context(&self) -> u64 {
@@ -289,7 +301,8 @@ impl Communicator {
     ///   finalizes it.
     /// - A rank that fails ends the others only if the caller calls [`abort`](Communicator::abort);
     ///   but a mismatch of collectives or exchanges that one rank finds ends the waits of all in
-    ///   that communicator, whatever that rank does then. It [serves](Communicator::is_out_of_step)
+    ///   that communicator, whatever that rank does then, and ranks that wait for each other end
+    ///   the waits of all in it and in those split from it. It [serves](Communicator::is_out_of_step)
     ///   no more; another one that all ranks make here is none the worse. A rank that has dropped
     ///   all communicators made here answers no status queries any more; ranks that wait for it
     ///   wait without an end.

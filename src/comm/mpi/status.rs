@@ -1,11 +1,13 @@
 //! Status queries: how a rank that waits for long learns whether the other rank can still send.
 //!
 //! A rank that has waited for about a second asks the other one for its status: which collective it
-//! has called last, or that it has left. Ranks answer while they wait themselves, or when they have
-//! returned from their body and wait for the end; one that computes answers at its next wait. So a
-//! short wait costs no message, and a rank that leaves need not tell all others. The notes
-//! (queries, answers, and announcements of a failure or a mismatch) travel on an MPI communicator
-//! of their own, which all communicators of a family share.
+//! has called last, or that it has left; and which wait keeps it, if it blocks. Then it follows the
+//! chain of these waits (`comm::cycle`), with one query for each step, so that it has at most one
+//! query under way for each message that it polls. Ranks answer while they wait themselves, or when
+//! they have returned from their body and wait for the end; one that computes answers at its next
+//! wait. So a short wait costs no message, and a rank that leaves need not tell all others. The
+//! notes (queries, answers, and announcements of a failure or of what a rank has found) travel on
+//! an MPI communicator of their own, which all communicators of a family share.
 
 use std::collections::HashMap;
 use std::mem::{self, ManuallyDrop};
@@ -16,13 +18,16 @@ use ::mpi::ffi;
 use bytemuck::{Pod, Zeroable};
 
 use super::calls::{CALLS, Handle, Request, is_alive, ok};
-use crate::comm::Result;
+use super::findings::Findings;
 use crate::comm::call::Call;
+use crate::comm::cycle::{Cycle, deadlock};
 use crate::comm::ending;
 use crate::comm::gone::Gone;
 use crate::comm::mismatch::{Did, Differing, Mismatch};
 use crate::comm::subject::Subject;
 use crate::comm::sync::locked;
+use crate::comm::waits::{Wait, Waits};
+use crate::comm::{CommError, Result};
 
 const TAG: c_int = 0;
 
@@ -57,31 +62,6 @@ impl LastCalls {
     }
 }
 
-/// The first mismatch in each communicator that has one, by their numbers.
-#[derive(Default)]
-pub(super) struct Mismatches(Mutex<HashMap<u64, Mismatch>>);
-
-impl Mismatches {
-    /// Notes one, unless there was one before that says as much; returns whether it does. Those in
-    /// collectives are not helped by one of exchanges.
-    fn note(&self, context: u64, found: Mismatch) -> bool {
-        let mut all = locked(&self.0);
-        let is_news = all.get(&context).is_none_or(|before| before.is_of_exchanges() && !found.is_of_exchanges());
-        if is_news {
-            all.insert(context, found);
-        }
-        is_news
-    }
-
-    pub fn get(&self, context: u64) -> Option<Mismatch> {
-        locked(&self.0).get(&context).copied()
-    }
-
-    fn is_empty(&self) -> bool {
-        locked(&self.0).is_empty()
-    }
-}
-
 /// The messages that a wait is about: those of one tag of one communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stream {
@@ -100,8 +80,16 @@ pub(super) enum Status {
     Gone(Gone),
 }
 
+/// The answer to a query.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub status: Status,
+    /// The wait that keeps the rank, not a blocking one if nothing does.
+    pub wait: Wait,
+}
+
 /// A message of this protocol: a query, its answer, or the announcement that the sender fails or
-/// has found a mismatch.
+/// has found a mismatch or ranks that wait for each other.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Note {
@@ -117,7 +105,11 @@ struct Note {
     rank: u32,
     other: u32,
     other_kind: u32,
-    reserved: u32,
+    /// Number of waits that are announced, one in each note, and of others that the error counts.
+    announced: u32,
+    others: u64,
+    /// The wait that a query asks about, and the one that keeps its receiver; one of a cycle.
+    wait: Wait,
     /// Subjects, in a mismatch of exchanges.
     subjects: [Subject; 2],
 }
@@ -131,6 +123,14 @@ const DROPPED: u32 = 4;
 const FAILURE: u32 = 5;
 const MISMATCH: u32 = 6;
 const MISMATCH_OF_EXCHANGES: u32 = 7;
+const DEADLOCK: u32 = 8;
+
+impl Answer {
+    /// Returns the answer from which nothing follows.
+    fn unknown() -> Answer {
+        Answer { status: Status::Unknown, wait: Wait::zeroed() }
+    }
+}
 
 impl Status {
     /// Returns the kind of a note that carries this status, and its call.
@@ -197,12 +197,14 @@ struct State {
     note: Box<Note>,
     outgoing: Vec<(Request, Box<Note>)>,
     /// Queries of this rank whose answers are wanted, with those that have come.
-    queries: HashMap<u64, Option<Status>>,
+    queries: HashMap<u64, Option<Answer>>,
     next_query: u64,
     /// Queries whose answers have not come, wanted or not.
     unanswered: u64,
     /// The lowest other rank that has announced a failure.
     lowest_failing: Option<usize>,
+    /// Waits of cycles that other ranks announce, by those ranks.
+    announced: HashMap<usize, Vec<Wait>>,
 }
 
 /// One rank's end of the protocol.
@@ -211,7 +213,8 @@ pub(super) struct StatusProtocol {
     rank: usize,
     size: usize,
     pub last_calls: Arc<LastCalls>,
-    pub mismatches: Arc<Mismatches>,
+    pub findings: Arc<Findings>,
+    pub waits: Arc<Waits>,
     state: Mutex<State>,
 }
 
@@ -227,13 +230,15 @@ impl StatusProtocol {
             next_query: 0,
             unanswered: 0,
             lowest_failing: None,
+            announced: HashMap::new(),
         };
         let protocol = StatusProtocol {
             comm: ManuallyDrop::new(comm),
             rank,
             size,
             last_calls: Arc::default(),
-            mismatches: Arc::default(),
+            findings: Arc::default(),
+            waits: Arc::new(Waits::new(rank)),
             state: Mutex::new(state),
         };
         let _calls = locked(&CALLS);
@@ -268,21 +273,22 @@ impl StatusProtocol {
         Ok(())
     }
 
-    /// Asks rank `other` for its status; returns the query's number. The caller holds the lock of
-    /// MPI calls.
-    pub fn query(&self, other: usize, stream: Stream) -> Result<u64> {
+    /// Asks the rank that `wait` is for, of which a message of `stream` is waited for, for its
+    /// status; returns the query's number. The caller holds the lock of MPI calls.
+    pub fn query(&self, stream: Stream, wait: Wait) -> Result<u64> {
         let mut state = locked(&self.state);
         let query = state.next_query;
         state.next_query += 1;
-        let note = Note { context: stream.context, query, kind: QUERY, tag: stream.tag as u32, ..Note::zeroed() };
-        self.send(&mut state, other, note)?;
+        let Stream { context, tag } = stream;
+        let note = Note { context, query, kind: QUERY, tag: tag as u32, wait, ..Note::zeroed() };
+        self.send(&mut state, wait.peer as usize, note)?;
         state.unanswered += 1;
         state.queries.insert(query, None);
         Ok(query)
     }
 
     /// Returns the answer to a query, if it has come.
-    pub fn answer(&self, query: u64) -> Option<Status> {
+    pub fn answer(&self, query: u64) -> Option<Answer> {
         locked(&self.state).queries.get(&query).copied().flatten()
     }
 
@@ -308,25 +314,35 @@ impl StatusProtocol {
                 QUERY if state.phase == Phase::Failing => {}
                 QUERY => {
                     let stream = Stream { context: note.context, tag: note.tag as c_int };
-                    let status = match state.phase {
-                        _ if is_sending(from, stream) => Status::Unknown,
-                        Phase::Left => Status::Gone(Gone::Left),
-                        _ => self.last_calls.status(note.context),
+                    let answer = match state.phase {
+                        _ if is_sending(note.wait.rank as usize, stream) => Answer::unknown(),
+                        Phase::Left => Answer { status: Status::Gone(Gone::Left), ..Answer::unknown() },
+                        _ => Answer {
+                            status: self.last_calls.status(note.context),
+                            wait: self.waits.keeping(&note.wait).unwrap_or(Wait::zeroed()),
+                        },
                     };
-                    let (kind, call) = status.to_note();
-                    self.send(&mut state, from, Note { kind, call, ..note })?;
+                    let (kind, call) = answer.status.to_note();
+                    self.send(&mut state, from, Note { kind, call, wait: answer.wait, ..note })?;
                 }
                 FAILURE => {
                     ending::announced();
                     state.lowest_failing = Some(state.lowest_failing.map_or(from, |lowest| lowest.min(from)));
                 }
                 MISMATCH | MISMATCH_OF_EXCHANGES => {
-                    self.mismatches.note(note.context, note.mismatch());
+                    self.findings.note_mismatch(note.context, note.mismatch());
+                }
+                DEADLOCK => {
+                    let waits = state.announced.entry(from).or_default();
+                    waits.push(note.wait);
+                    if waits.len() == note.announced as usize {
+                        self.findings.note_deadlock(deadlock(waits, note.others as usize));
+                    }
                 }
                 _ => {
                     state.unanswered = state.unanswered.saturating_sub(1);
                     if let Some(answer) = state.queries.get_mut(&note.query) {
-                        *answer = Some(Status::from_note(&note));
+                        *answer = Some(Answer { status: Status::from_note(&note), wait: note.wait });
                     }
                 }
             }
@@ -364,7 +380,7 @@ impl StatusProtocol {
     /// Announces this rank's finding to all other `members` of a communicator, unless something was
     /// found in it before; returns `true` if it does. The caller holds the lock of MPI calls.
     pub fn announce_mismatch(&self, context: u64, members: &[usize], found: &Mismatch) -> Result<bool> {
-        if !self.mismatches.note(context, *found) {
+        if !self.findings.note_mismatch(context, *found) {
             return Ok(false);
         }
         let mut state = locked(&self.state);
@@ -372,6 +388,24 @@ impl StatusProtocol {
             self.send(&mut state, to, Note::of_mismatch(context, found))?;
         }
         Ok(true)
+    }
+
+    /// Returns the error of ranks that wait for each other, and announces it to all other ranks,
+    /// with at most [`NAMED`](crate::comm::cycle::NAMED) notes for each, unless such ranks were
+    /// found before. The caller holds the lock of MPI calls.
+    pub fn announce_deadlock(&self, cycle: &Cycle) -> Result<CommError> {
+        let (waits, others) = cycle.named();
+        let error = deadlock(&waits, others);
+        if !self.findings.note_deadlock(error.clone()) {
+            return Ok(self.findings.deadlock().unwrap_or(error));
+        }
+        let (announced, others, mut state) = (waits.len() as u32, others as u64, locked(&self.state));
+        for to in (0..self.size).filter(|&to| to != self.rank) {
+            for &wait in &waits {
+                self.send(&mut state, to, Note { kind: DEADLOCK, announced, others, wait, ..Note::zeroed() })?;
+            }
+        }
+        Ok(error)
     }
 
     /// Returns `true` if no note is on its way out.
@@ -420,9 +454,9 @@ impl Drop for StatusProtocol {
                 self.end();
             }
         }
-        // While an answer or the note of a mismatch may still come the communicator is kept, so
+        // While an answer or the note of a finding may still come the communicator is kept, so
         // that no other gets its number, and with it the note.
-        if self.is_answered() && self.mismatches.is_empty() {
+        if self.is_answered() && self.findings.is_empty() {
             // SAFETY: it is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.comm) };
         }

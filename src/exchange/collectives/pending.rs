@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::comm::Backoff;
+use crate::exchange::pending::Pauses;
 use crate::exchange::{ExchangeError, PendingExchange};
 use crate::gpu::{DeviceError, Recorder};
 
@@ -96,15 +96,18 @@ impl<O> PendingCollective<O> {
     /// # Errors
     /// [`ExchangeError`] when the device or another rank fails.
     pub fn finish(mut self, recorder: &mut Recorder) -> Result<O, ExchangeError> {
-        let mut backoff = Backoff::default();
+        let mut pauses = Pauses::default();
         while !self.is_done() {
             if self.progress(recorder)? {
-                backoff = Backoff::default();
+                pauses = Pauses::default();
             } else {
                 recorder.submit_meanwhile()?;
-                backoff.pause();
+                if let Some(Stage::Moving(pending, _)) = &self.stage {
+                    pauses.pause([&**pending]);
+                }
             }
         }
+        drop(pauses);
         match self.stage {
             Some(Stage::Done(result)) => Ok(result),
             _ => Err(failed()),
