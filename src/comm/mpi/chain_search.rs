@@ -12,7 +12,8 @@ struct Query {
     wait: Wait,
 }
 
-/// A search along chains of waits, each of which begins with a query of the other rank of a message.
+/// A search along chains of waits, each of which begins with a query of the other rank of a
+/// message.
 #[derive(Default)]
 pub(super) struct ChainSearch {
     /// The wait of this rank, when it last queried the other rank.
@@ -21,8 +22,8 @@ pub(super) struct ChainSearch {
     chain: Option<Chain>,
     /// The query of the rank that the last wait of the chain is for.
     next: Option<Query>,
-    /// The query that an earlier chain has waited for. If this chain comes to the same wait, it waits
-    /// for the same answer, so that a rank that computes for long gets one query.
+    /// The query that an earlier chain has waited for. If this chain comes to the same wait, it
+    /// waits for the same answer, so that a rank that computes for long gets one query.
     earlier: Option<Query>,
     /// Queries whose answers are not wanted any more.
     unwanted: Vec<u64>,
@@ -79,7 +80,7 @@ impl ChainSearch {
             Step::Closes(cycle) => Some(cycle),
         };
         self.chain = None;
-        // An answer that came before this cycle is not one to compare it with.
+        // The next chain, which may confirm this cycle, takes answers that come later only.
         self.unwanted.extend(self.earlier.take().map(|query| query.number));
         self.suspicion.add(cycle, u64::from(GRACE_POLLS)).map_or(Ok(None), Err)
     }

@@ -156,8 +156,8 @@ impl Message {
         self.watchdog.still_possible().map_err(|reason| self.error(reason))
     }
 
-    /// Does a step of the search for ranks that wait for each other, and asks the next rank if there
-    /// is one.
+    /// Does a step of the search for ranks that wait for each other, and asks the next rank if
+    /// there is one.
     fn search(&mut self, step: impl FnOnce(&mut ChainSearch) -> Result<Option<Wait>, Cycle>) -> Result<()> {
         let Some(chains) = &mut self.chains else { return Ok(()) };
         let next = step(chains).map_err(|cycle| self.family.announce_deadlock(self.ends.rank, &cycle))?;
