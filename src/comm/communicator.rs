@@ -32,6 +32,8 @@ const LARGEST_MESSAGE: u64 = i32::MAX as u64 - HEADER_BYTES as u64;
 ///   [`barrier`](Communicator::barrier).
 /// - Slices hold any plain data ([`Pod`]); empty ones are legal everywhere. Ranks must have the
 ///   same byte order.
+/// - Collectives end with [`CommError::Deadlock`] if ranks wait for each other, here or in other
+///   communicators of the run.
 /// - After a [`CommError`] from a collective or an exchange the ranks may be [out of
 ///   step](Communicator::is_out_of_step): treat it as the end of the run.
 ///

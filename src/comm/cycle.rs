@@ -15,7 +15,7 @@
 //! Each cycle has one rank that finds it: the others stop where the chain comes to that rank. It is
 //! the first in a random order of ranks, so that chains have log(ranks) steps on average, whatever
 //! ranks wait for each other. Of 1000 ranks that wait in a line for a slow one each asks some 7
-//! others a second, in queries and answers of 496 bytes, and the first in the order once up to 999:
+//! others a second, in queries and answers of 504 bytes, and the first in the order once up to 999:
 //! a chain that has come to the slow rank stays there until that rank waits itself and answers. A
 //! chain takes 136 bytes for each step.
 

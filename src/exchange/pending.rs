@@ -130,10 +130,12 @@ impl PendingExchange {
     ///
     /// Other exchanges in flight do not move meanwhile. Where several are in flight, all ranks
     /// finish them in the same order, or use [`finish_first`](Self::finish_first); otherwise they
-    /// may wait for each other.
+    /// may wait for each other, which is an error.
     ///
     /// # Errors
-    /// Same as [`progress`](Self::progress).
+    /// - [`CommError::Deadlock`](crate::comm::CommError::Deadlock) if ranks wait for each other here
+    ///   and in other calls.
+    /// - As [`progress`](Self::progress).
     pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
         let _activity = timeline::activity!("exchange");
         let mut pauses = Pauses::default();
@@ -152,7 +154,7 @@ impl PendingExchange {
     /// False if there are none. Submits as [`finish`](Self::finish).
     ///
     /// # Errors
-    /// Same as [`progress`](Self::progress).
+    /// Same as [`finish`](Self::finish).
     pub fn finish_first(
         in_flight: &mut VecDeque<PendingExchange>,
         recorder: &mut Recorder,

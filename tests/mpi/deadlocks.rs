@@ -13,7 +13,7 @@ use mpi::ffi;
 pub const CASES: &[Case] = &[
     Case {
         name: "deadlocks::of_a_run",
-        ranks: &[2, 4],
+        ranks: &[2],
         inner: Inner::Run(|comm| {
             let gpu = Gpu::open(&meshloom_sanitizer::options().expect("options"), comm.rank()).expect("a device");
             (DEADLOCKS[0].body)(comm, &gpu).map_err(communication)
@@ -22,7 +22,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "deadlocks::in_callers_communicators",
-        ranks: &[2, 3, 4],
+        ranks: &[3, 4],
         inner: Inner::Raw(side_by_side),
         outcome: Outcome::Passes,
     },

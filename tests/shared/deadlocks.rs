@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use meshloom::comm::{Communicator, Op};
-use meshloom::exchange::{Exchange, ExchangeError};
+use meshloom::exchange::{Exchange, ExchangeError, PendingExchange};
 use meshloom::gpu::{Gpu, Recorder};
 use meshloom::grid::{Transfer, Transfers};
 
@@ -20,6 +20,9 @@ pub struct Program {
 /// Time for which a rank is late. It is longer than ranks must wait for each other in different
 /// operations until that is an error.
 const LATE: Duration = Duration::from_millis(5500);
+
+/// Elements of an exchange that moves in many chunks.
+const LONG: u64 = 100_000;
 
 /// Programs that end with an error.
 pub const DEADLOCKS: &[Program] = &[
@@ -42,7 +45,7 @@ pub const DEADLOCKS: &[Program] = &[
         ranks: &[2, 3, 4],
         body: |comm, gpu| {
             if !is_last(comm) {
-                Exchanges::new(comm, gpu)?.in_chunks(1 << 16).shift(100_000)?;
+                Exchanges::new(comm, gpu)?.in_chunks(1 << 16).shift(LONG)?;
             }
             Ok(comm.all_reduce(&mut [0f32], Op::Sum)?)
         },
@@ -90,6 +93,22 @@ pub const DEADLOCKS: &[Program] = &[
         words: &["rank 2 waits for rank 3 in exchange of u32", "in all_reduce(Max of u32"],
     },
     Program {
+        name: "two exchanges in another order",
+        ranks: &[2, 3],
+        body: |comm, gpu| {
+            let mut exchanges = Exchanges::new(comm, gpu)?.in_chunks(1 << 16);
+            let (right, left) = ((comm.rank() + 1) % comm.size(), (comm.rank() + comm.size() - 1) % comm.size());
+            let part = |peer| vec![Transfer { peer, start: 0, len: LONG }];
+            let transfers = Transfers { send: part(right), receive: part(left) };
+            let mut pending = [exchanges.start(&transfers, LONG)?, exchanges.start(&transfers, LONG)?];
+            if is_last(comm) {
+                pending.reverse();
+            }
+            pending.into_iter().try_for_each(|pending| pending.finish(&mut exchanges.recorder))
+        },
+        words: &["in exchange of u32, rank "],
+    },
+    Program {
         name: "two communicators in another order",
         ranks: &[2, 3],
         body: |comm, _| {
@@ -129,7 +148,7 @@ pub const SLOW: &[Program] = &[
         body: |comm, gpu| {
             let mut exchanges = Exchanges::new(comm, gpu)?.in_chunks(1 << 16);
             exchanges.slowly = is_last(comm);
-            exchanges.shift(400_000)?;
+            exchanges.shift(4 * LONG)?;
             Ok(comm.barrier()?)
         },
         words: &[],
@@ -145,7 +164,7 @@ pub const SLOW: &[Program] = &[
                 thread::sleep(LATE);
             }
             line.barrier()?;
-            exchanges.shift(100_000)?;
+            exchanges.shift(LONG)?;
             Ok(comm.all_reduce(&mut [1u32], Op::Sum)?)
         },
         words: &[],
@@ -191,10 +210,14 @@ impl Exchanges {
         self.run(&Transfers { send: vec![], receive: vec![Transfer { peer: from, start: 0, len: 9 }] }, 9)
     }
 
-    fn run(&mut self, transfers: &Transfers, len: u64) -> Result<(), ExchangeError> {
+    fn start(&mut self, transfers: &Transfers, len: u64) -> Result<PendingExchange, ExchangeError> {
         let gpu = self.recorder.gpu().clone();
         let (from, to) = (gpu.array::<u32>("from", len)?, gpu.array::<u32>("to", len)?);
-        let mut pending = self.exchange.start(&mut self.recorder, transfers, &from, &to)?;
+        self.exchange.start(&mut self.recorder, transfers, &from, &to)
+    }
+
+    fn run(&mut self, transfers: &Transfers, len: u64) -> Result<(), ExchangeError> {
+        let mut pending = self.start(transfers, len)?;
         for _ in 0..if self.slowly { 11 } else { 0 } {
             thread::sleep(LATE / 11);
             pending.progress(&mut self.recorder)?;

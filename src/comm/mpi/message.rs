@@ -8,16 +8,18 @@ use ::mpi::ffi;
 
 use super::buffer::Buffer;
 use super::calls::{Request, ok};
+use super::chain_search::ChainSearch;
 use super::comm::Comm;
 use super::family::{Detached, Family};
-use super::status::{Answer, Status, Stream};
-use super::watchdog::{Query, Reason, Verdict, Watchdog};
+use super::status::{Status, Stream};
+use super::watchdog::{Reason, Verdict, Watchdog};
 use crate::comm::call::Call;
+use crate::comm::cycle::Cycle;
 use crate::comm::lane::Lane;
 use crate::comm::mismatch::{Did, Mismatch};
 use crate::comm::sync::Backoff;
 use crate::comm::transport::{Arrived, Pending};
-use crate::comm::waits::{Blocked, BlockingOperation, Side};
+use crate::comm::waits::{Blocked, BlockingOperation, Side, Wait};
 use crate::comm::{CommError, Result};
 
 /// Returns the MPI tag of a lane.
@@ -56,6 +58,8 @@ pub(super) struct Message {
     /// Whether there was more than was asked for.
     more: bool,
     watchdog: Watchdog,
+    /// The search for ranks that wait for each other, in a long wait.
+    chains: Option<Box<ChainSearch>>,
 }
 
 impl Message {
@@ -68,8 +72,9 @@ impl Message {
         request: Request,
         buffer: Buffer,
     ) -> Message {
-        let watchdog = Watchdog::default();
-        Message { family, comm, ends, direction, request, buffer, came: 0, is_done: false, more: false, watchdog }
+        let (watchdog, chains) = (Watchdog::default(), None);
+        let (came, is_done, more) = (0, false, false);
+        Message { family, comm, ends, direction, request, buffer, came, is_done, more, watchdog, chains }
     }
 
     fn is_collective(&self) -> bool {
@@ -136,28 +141,31 @@ impl Message {
         let own = self.comm.waits.check(self.side(), self.ends.other_in_family);
         if self.watchdog.query_is_due() {
             let stream = Stream { context: self.comm.context, tag: tag(self.ends.lane) };
-            self.watchdog.begin_query(self.family.query(self.ends.rank, stream, own)?, own);
+            self.watchdog.query = Some(self.family.query(self.ends.rank, stream, own)?);
+            self.chains.get_or_insert_default().set_own(own);
         }
-        if let Some(query) = self.watchdog.query
-            && let Some(answer) = self.family.take_answer(query.number)
-        {
-            self.judge(query, answer)?;
+        if let Some(answer) = self.watchdog.query.and_then(|query| self.family.take_answer(query)) {
+            let verdict = self.verdict(answer.status);
+            self.watchdog.take_verdict(verdict).map_err(|reason| self.error(reason))?;
+            self.search(|chains| chains.begin(answer.wait))?;
+        }
+        let query = self.chains.as_ref().and_then(|chains| chains.query());
+        if let Some(answer) = query.and_then(|query| self.family.take_answer(query)) {
+            self.search(|chains| chains.follow(answer.wait))?;
         }
         self.watchdog.still_possible().map_err(|reason| self.error(reason))
     }
 
-    /// Draws the consequences of an answer, and asks the next rank of the chain of waits.
-    fn judge(&mut self, query: Query, answer: Answer) -> Result<()> {
-        if query.is_first {
-            let verdict = self.verdict(answer.status);
-            self.watchdog.take_verdict(verdict).map_err(|reason| self.error(reason))?;
+    /// Does a step of the search for ranks that wait for each other, and asks the next rank if
+    /// there is one.
+    fn search(&mut self, step: impl FnOnce(&mut ChainSearch) -> Result<Option<Wait>, Cycle>) -> Result<()> {
+        let Some(chains) = &mut self.chains else { return Ok(()) };
+        let next = step(chains).map_err(|cycle| self.family.announce_deadlock(self.ends.rank, &cycle))?;
+        chains.unwanted().into_iter().for_each(|query| self.family.drop_query(query));
+        if let Some(next) = next {
+            let stream = Stream { context: next.context, tag: next.tag as c_int };
+            chains.set_query(self.family.query(self.ends.rank, stream, next)?, next);
         }
-        let Some(next) = self.watchdog.follow(answer.wait).map_err(|reason| self.error(reason))? else {
-            return Ok(());
-        };
-        let stream = Stream { context: next.context, tag: next.tag as c_int };
-        let number = self.family.query(self.ends.rank, stream, next)?;
-        self.watchdog.query = Some(Query { number, is_first: false });
         Ok(())
     }
 
@@ -169,7 +177,6 @@ impl Message {
                 self.family.announce(&self.comm, &found);
                 found.error()
             }
-            Reason::Deadlock(cycle) => self.family.announce_deadlock(self.ends.rank, &cycle),
         }
     }
 
@@ -231,8 +238,9 @@ impl Pending for Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        if let Some(query) = self.watchdog.query {
-            self.family.drop_query(query.number);
+        let chains = self.chains.take().map(|chains| chains.end());
+        for query in chains.into_iter().flatten().chain(self.watchdog.query) {
+            self.family.drop_query(query);
         }
         let _ = self.test();
         // A test that failed has ended the request too.

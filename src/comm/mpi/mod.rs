@@ -11,6 +11,7 @@
 
 mod buffer;
 mod calls;
+mod chain_search;
 mod collectives;
 mod comm;
 mod create;

@@ -125,13 +125,6 @@ const MISMATCH: u32 = 6;
 const MISMATCH_OF_EXCHANGES: u32 = 7;
 const DEADLOCK: u32 = 8;
 
-impl Answer {
-    /// Returns the answer from which nothing follows.
-    fn unknown() -> Answer {
-        Answer { status: Status::Unknown, wait: Wait::zeroed() }
-    }
-}
-
 impl Status {
     /// Returns the kind of a note that carries this status, and its call.
     fn to_note(self) -> (u32, Call) {
@@ -314,16 +307,14 @@ impl StatusProtocol {
                 QUERY if state.phase == Phase::Failing => {}
                 QUERY => {
                     let stream = Stream { context: note.context, tag: note.tag as c_int };
-                    let answer = match state.phase {
-                        _ if is_sending(note.wait.rank as usize, stream) => Answer::unknown(),
-                        Phase::Left => Answer { status: Status::Gone(Gone::Left), ..Answer::unknown() },
-                        _ => Answer {
-                            status: self.last_calls.status(note.context),
-                            wait: self.waits.keeping(&note.wait).unwrap_or(Wait::zeroed()),
-                        },
+                    let nothing = Wait::zeroed();
+                    let (status, wait) = match state.phase {
+                        _ if is_sending(note.wait.rank as usize, stream) => (Status::Unknown, nothing),
+                        Phase::Left => (Status::Gone(Gone::Left), nothing),
+                        _ => (self.last_calls.status(note.context), self.waits.keeping(&note.wait).unwrap_or(nothing)),
                     };
-                    let (kind, call) = answer.status.to_note();
-                    self.send(&mut state, from, Note { kind, call, wait: answer.wait, ..note })?;
+                    let (kind, call) = status.to_note();
+                    self.send(&mut state, from, Note { kind, call, wait, ..note })?;
                 }
                 FAILURE => {
                     ending::announced();
@@ -332,13 +323,7 @@ impl StatusProtocol {
                 MISMATCH | MISMATCH_OF_EXCHANGES => {
                     self.findings.note_mismatch(note.context, note.mismatch());
                 }
-                DEADLOCK => {
-                    let waits = state.announced.entry(from).or_default();
-                    waits.push(note.wait);
-                    if waits.len() == note.announced as usize {
-                        self.findings.note_deadlock(deadlock(waits, note.others as usize));
-                    }
-                }
+                DEADLOCK => self.take_announced(&mut state, from, &note),
                 _ => {
                     state.unanswered = state.unanswered.saturating_sub(1);
                     if let Some(answer) = state.queries.get_mut(&note.query) {
@@ -348,6 +333,15 @@ impl StatusProtocol {
             }
         }
         Ok(())
+    }
+
+    /// Takes one of the notes by which rank `from` announces ranks that wait for each other.
+    fn take_announced(&self, state: &mut State, from: usize, note: &Note) {
+        let waits = state.announced.entry(from).or_default();
+        waits.push(note.wait);
+        if waits.len() == note.announced as usize {
+            self.findings.note_deadlock(deadlock(waits, note.others as usize));
+        }
     }
 
     /// Returns `true` if all queries of this rank are answered. An answer that arrived after the

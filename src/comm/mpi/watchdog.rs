@@ -11,21 +11,19 @@
 //! - A rank that finds that ranks called different things tells all ranks of the communicator, for
 //!   it may answer none from then on.
 //! - Any other status means that the other rank is slow: the wait goes on. If that rank blocks,
-//!   too, this one follows the chain of waits, and ranks that wait for each other are an error.
+//!   too, this one follows the chain of waits ([`chain_search`](super::chain_search)).
 
 use std::time::{Duration, Instant};
 
 use crate::comm::CommError;
-use crate::comm::cycle::{Chain, Cycle, Step, Suspicion as CycleSuspicion};
 use crate::comm::mismatch::Mismatch;
-use crate::comm::waits::Wait;
 
 /// Length of a wait before the other rank is queried.
 const QUERY_AFTER: Duration = Duration::from_secs(1);
 /// Time for a message that was sent before its sender answered the query.
 const GRACE: Duration = Duration::from_secs(2);
 /// Minimum number of polls in that time.
-const GRACE_POLLS: u32 = 100;
+pub(super) const GRACE_POLLS: u32 = 100;
 /// A wait of fewer polls, or of less time after them, is short.
 const SHORT_POLLS: u32 = 64;
 const SHORT: Duration = Duration::from_millis(2);
@@ -37,8 +35,6 @@ pub(super) enum Reason {
     Mismatch(Mismatch),
     /// The other rank is gone.
     Gone(CommError),
-    /// Ranks wait for each other.
-    Deadlock(Cycle),
 }
 
 /// A reason that is an error if the message does not come for a while.
@@ -57,19 +53,8 @@ pub(super) struct Watchdog {
     /// When the wait became long, or the last status came.
     since: Option<Instant>,
     /// The query that is under way.
-    pub query: Option<Query>,
+    pub query: Option<u64>,
     suspicion: Option<Suspicion>,
-    /// The chain of waits that is followed.
-    chain: Option<Chain>,
-    cycles: CycleSuspicion,
-}
-
-/// A query of a wait.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Query {
-    pub number: u64,
-    /// Whether it is for the other rank of the message, and not for one further along the chain.
-    pub is_first: bool,
 }
 
 /// Consequence of a status for a wait.
@@ -105,18 +90,12 @@ impl Watchdog {
         self.query.is_none() && self.since.is_some_and(|since| since.elapsed() > QUERY_AFTER)
     }
 
-    /// Notes that the other rank is queried for this rank's wait.
-    pub fn begin_query(&mut self, number: u64, own: Wait) {
-        self.query = Some(Query { number, is_first: true });
-        self.chain = own.is_blocking().then(|| Chain::new(own));
-    }
-
-    /// Ends the first query with what its answer means.
+    /// Ends the query with what its answer means.
     ///
     /// # Errors
     /// The reason of [`Verdict::Impossible`].
     pub fn take_verdict(&mut self, verdict: Verdict) -> Result<(), Reason> {
-        self.since = Some(Instant::now());
+        (self.query, self.since) = (None, Some(Instant::now()));
         match verdict {
             Verdict::Impossible(reason) => return Err(reason),
             Verdict::Possible => self.suspicion = None,
@@ -126,23 +105,6 @@ impl Watchdog {
             }
         }
         Ok(())
-    }
-
-    /// Ends a query with the wait that keeps the queried rank; returns it if the chain goes on to
-    /// the rank that it is for.
-    ///
-    /// # Errors
-    /// [`Reason::Deadlock`] if ranks wait for each other, and did for long enough.
-    pub fn follow(&mut self, wait: Wait) -> Result<Option<Wait>, Reason> {
-        self.query = None;
-        let step = self.chain.as_mut().map_or(Step::Ends, |chain| chain.step(Some(wait)));
-        let cycle = match step {
-            Step::Continues(next) => return Ok(Some(next)),
-            Step::Ends => None,
-            Step::Closes(cycle) => Some(cycle),
-        };
-        self.chain = None;
-        self.cycles.add(cycle, u64::from(GRACE_POLLS)).map_or(Ok(None), |cycle| Err(Reason::Deadlock(cycle)))
     }
 
     /// Fails where a suspicion has lasted for the grace period.
