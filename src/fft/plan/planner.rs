@@ -110,7 +110,7 @@ impl Planner<'_> {
             shares = [shares[1], cut.map_or(Shares::from(1), |grid_axis| self.grid.shares_along(grid_axis))];
             // A stage that neither computes nor packs is left out, unless it is the only one.
             let packs = shares.iter().any(|side| side.ranks() > 1);
-            let idle = !self.computes(axis, kind) && !packs && !(none_computes && i == 0);
+            let idle = !(self.computes(axis, kind) || packs || none_computes && i == 0);
             let (length, sides) = self.sides(state, axis, kind, shares);
             let passes = if idle { Vec::new() } else { self.passes(axis, kind, length, sides)? };
             route.stages.push(self.stage(state, (axis, passes), kind.results(), shares, sides[1].stored(length))?);

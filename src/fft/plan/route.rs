@@ -25,7 +25,7 @@ impl Route {
     /// part.
     pub fn traffic(&self) -> u64 {
         let computing = || self.stages.iter().filter(|stage| !stage.passes.is_empty());
-        match (&self.whole, computing().next(), computing().last()) {
+        match (&self.whole, computing().next(), computing().next_back()) {
             (Some(_), Some(first), Some(last)) => first.read_bytes() + last.written_bytes(),
             _ => self.stages.iter().map(Stage::traffic).sum(),
         }
