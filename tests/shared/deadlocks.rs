@@ -75,7 +75,8 @@ pub const DEADLOCKS: &[Program] = &[
                 return if comm.rank() == 0 { exchanges.receive(1) } else { Ok(a.unwrap_or(comm.clone()).barrier()?) };
             }
             // Rank 3 waits for a rank of the cycle.
-            Ok(if comm.rank() == 2 { b.unwrap_or(comm.clone()).barrier()? } else { comm.barrier()? })
+            let own = b.filter(|_| comm.rank() == 2).unwrap_or(comm.clone());
+            Ok(own.barrier()?)
         },
         words: &["rank 0 waits for rank 1 in exchange of u32", "rank 1 waits for rank 2 in barrier"],
     },

@@ -214,7 +214,7 @@ mod tests {
         let mut want: Vec<[u64; 2]> = dealt.concat();
         want.sort_unstable();
         let parts = run_threads(dealt.len(), |comm| {
-            Ok::<_, SortError>(balanced(&comm.with_shares(shares)?, dealt[comm.rank()].clone(), |&key| key)?)
+            balanced(&comm.with_shares(shares)?, dealt[comm.rank()].clone(), |&key| key)
         });
         for (rank, part) in parts.unwrap().iter().enumerate() {
             let range = shares.split(want.len() as u64, rank);
