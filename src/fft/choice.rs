@@ -7,7 +7,7 @@ use super::transform::Transform;
 use crate::comm::Communicator;
 use crate::exchange::GridComms;
 use crate::gpu::Gpu;
-use crate::grid::Grid;
+use crate::grid::{Chunking, Grid};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -30,11 +30,12 @@ impl TransformChoice {
     /// Returns the settings that are used without a search.
     #[must_use]
     pub fn usual(gpu: &Gpu, spec: &Spec, ranks: usize) -> Self {
+        let Chunking { bytes: chunk_bytes, depth } = Chunking::default();
         TransformChoice {
             grid: Grid::auto(spec.cells, ranks).parts(),
             tuning: TransformTuning::of(gpu),
-            chunk_bytes: 2 << 20,
-            depth: 8,
+            chunk_bytes,
+            depth,
         }
     }
 
