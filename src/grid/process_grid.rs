@@ -40,6 +40,20 @@ impl Grid {
             .map(move |parts| Grid { parts: [ranks / parts, parts] })
     }
 
+    /// Returns all grids for `ranks` ranks in the order in which a choice between equal ones prefers
+    /// them: slabs, pencils whose second axis is the `ranks_per_node` ranks of a node, then the
+    /// others. With such pencils one of the two exchanges of a transform stays within nodes.
+    pub fn candidates(ranks: usize, ranks_per_node: usize) -> impl Iterator<Item = Self> {
+        let place = move |grid: &Self| match grid.parts[1] {
+            1 => 0,
+            columns if columns == ranks_per_node => 1,
+            _ => 2,
+        };
+        let mut grids: Vec<Self> = Self::all(ranks).collect();
+        grids.sort_by_key(place);
+        grids.into_iter()
+    }
+
     /// A grid for a mesh of `shape`: slabs, with which a transform needs one exchange, as long as
     /// each rank gets at least two planes; else the pencils whose largest part is smallest. A mesh
     /// with ghost cells may do better with pencils long before: a slab has as many of them on any

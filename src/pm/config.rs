@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::cluster::Machine;
 use crate::comm::{CommError, Communicator};
 use crate::cosmology::{
     Cosmology, CosmologyError, Growth, LinearPower, LptOrder, PowerTable, Scheme, StepOp, TransferKind, schedule,
@@ -207,17 +208,16 @@ impl Config {
     }
 
     /// Returns the process grid of a run on `ranks` ranks: the given one, or the one with the
-    /// shortest [`forecast`](Self::forecast) at the usual [`Speeds`](crate::fft::Speeds):
-    /// transforms favor slabs, and ghost cells favor pencils where slabs are thin. It depends only
-    /// on the configuration and the number of ranks; thousands of ranks take a fraction of a
-    /// second.
+    /// shortest [`forecast`](Self::forecast) on the default [`Machine`]: transforms favor slabs, and
+    /// ghost cells favor pencils where slabs are thin. It depends only on the configuration and the
+    /// number of ranks. [`fastest_grid`](Self::fastest_grid) takes another machine.
     ///
     /// # Errors
     /// [`LayoutError::Grid`] if [`Config::grid`](Self) does not have `ranks` ranks.
     pub fn grid(&self, ranks: usize) -> Result<Grid, LayoutError> {
         match self.grid {
             Some(parts) => Grid::new(parts, ranks),
-            None => Ok(self.fastest_grid(ranks)),
+            None => Ok(self.fastest_grid(ranks, &Machine::default())),
         }
     }
 

@@ -14,7 +14,7 @@ const LIBRARY: &[&[&str]] = &[
     &["host", "comm", "cosmology"],
     &["io"],
     &["gpu"],
-    &["exchange"],
+    &["cluster", "exchange"],
     &["rank"],
     &["field"],
     &["launch", "fft"],
@@ -47,6 +47,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
     (
         "src",
         &[
+            "cluster",
             "comm",
             "comm/mpi",
             "cosmology",
