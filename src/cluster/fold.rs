@@ -7,7 +7,10 @@ use super::steps::Start;
 use crate::grid::{Chunking, Grid, Transfer, chunks, peers};
 
 /// Ranks that are all followed; of more, only those of one node.
-pub(crate) const EXACT: usize = 32;
+pub(crate) const EXACT: usize = 64;
+
+/// Chunks of a rank in one exchange that are followed each by itself; more are followed in groups.
+const MOST_CHUNKS: u64 = 512;
 
 /// The followed ranks, the first ones, and the part of a node that they have.
 pub(super) struct Group {
@@ -41,6 +44,8 @@ pub(super) struct End {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub bytes: u64,
+    /// Messages of a run that it stands for.
+    pub count: u64,
     pub link: Link,
     pub exchange: usize,
     pub from: End,
@@ -127,6 +132,7 @@ impl Group {
         // Messages that were sent, by sender, receiver and whether they left the group.
         let mut sent = vec![VecDeque::new(); 2 * self.ranks * self.ranks];
         let at = |from: usize, to: usize, is_outside: bool| 2 * (from * self.ranks + to) + usize::from(is_outside);
+        let together = starts.iter().flatten().map(|start| chunks_together(start, chunking)).max().unwrap_or(1);
         let mut mirrored: Vec<Vec<Expected>> = vec![Vec::new(); self.ranks];
         for (rank, start) in starts.iter().enumerate() {
             let Some(Start { line, transfers, element_bytes }) = start else { continue };
@@ -137,8 +143,8 @@ impl Group {
                     mirrored[to].push(Expected { step: steps[part.peer], from: rank, is_outside: true, len: part.len });
                 }
             }
-            for (number, chunk) in chunks(&transfers.send, &order, chunking.elements(*element_bytes)).iter().enumerate()
-            {
+            let per = chunking.elements(*element_bytes);
+            for (number, chunk) in chunks(&transfers.send, &order, per * together).iter().enumerate() {
                 let first = messages.len();
                 for message in &chunk.messages {
                     let peer = line.rank(message.part.peer);
@@ -146,6 +152,7 @@ impl Group {
                     sent[at(rank, to, is_outside)].push_back(messages.len());
                     messages.push(Message {
                         bytes: message.part.len * element_bytes,
+                        count: message.part.len.div_ceil(per),
                         link: self.link(rank, peer),
                         exchange,
                         from: End { rank, chunk: number },
@@ -164,7 +171,7 @@ impl Group {
             let parts: Vec<Transfer> =
                 expected.iter().enumerate().map(|(peer, part)| Transfer { peer, start: 0, len: part.len }).collect();
             let order: Vec<usize> = (0..parts.len()).collect();
-            let per = chunking.elements(start.element_bytes);
+            let per = together * chunking.elements(start.element_bytes);
             for (number, chunk) in chunks(&parts, &order, per).iter().enumerate() {
                 let number_of = |message: &crate::grid::Message| {
                     let Expected { from, is_outside, .. } = expected[message.part.peer];
@@ -194,6 +201,12 @@ impl Group {
         };
         parts.filter_map(of_group).collect()
     }
+}
+
+/// Returns how many chunks are followed as one, so that a rank has [`MOST_CHUNKS`] at most.
+fn chunks_together(Start { transfers, element_bytes, .. }: &Start, chunking: Chunking) -> u64 {
+    let elements: u64 = transfers.send.iter().map(|part| part.len).sum();
+    elements.div_ceil(chunking.elements(*element_bytes)).div_ceil(MOST_CHUNKS).max(1)
 }
 
 /// A part that a followed rank receives.

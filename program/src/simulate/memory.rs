@@ -1,6 +1,7 @@
 //! Forecast of the device memory of a run with its light cone and its groups, which follow the
 //! steps.
 
+use meshloom::cluster::Machine;
 use meshloom::cosmology::Scheme;
 use meshloom::gpu::bytes;
 use meshloom::pm::{ConeForecast, Config, RunForecast, SimulationError};
@@ -19,14 +20,21 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Forecasts the memory of `config`, which is that of `parameters`, on `ranks` ranks.
+    /// Forecasts the memory of `config`, which is that of `parameters`, on `ranks` ranks of
+    /// `machine`.
     ///
     /// # Errors
     /// [`SimulationError`] of parameters out of range.
-    pub fn new(parameters: &RunParameters, config: &Config, ranks: usize) -> Result<Self, SimulationError> {
-        let run = config.forecast(ranks)?;
-        let cone = parameters.light_cone.as_ref().map(|cone| cone.forecast(config, ranks)).transpose()?;
-        let groups = parameters.linking.map(|_| groups(config, cone.as_ref(), ranks as u64));
+    pub fn new(
+        parameters: &RunParameters,
+        config: &Config,
+        ranks: usize,
+        machine: &Machine,
+    ) -> Result<Self, SimulationError> {
+        let run = config.forecast(ranks, machine)?;
+        let config = Config { grid: Some(run.grid.parts()), ..config.clone() };
+        let cone = parameters.light_cone.as_ref().map(|cone| cone.forecast(&config, ranks)).transpose()?;
+        let groups = parameters.linking.map(|_| groups(&config, cone.as_ref(), ranks as u64));
         Ok(Forecast { run, cone, groups })
     }
 
@@ -93,7 +101,7 @@ mod tests {
         let parameters =
             RunOptions::gather(&line.arguments).and_then(|options| RunParameters::new(line.arguments.out(), options));
         let Ok(parameters) = parameters else { panic!("{words:?}") };
-        Forecast::new(&parameters, &parameters.config(None), ranks).unwrap()
+        Forecast::new(&parameters, &parameters.config(None), ranks, &Machine::default()).unwrap()
     }
 
     /// A run of 1024^3 particles on a mesh of as many cells fits a card of 80 GB, groups and all.
