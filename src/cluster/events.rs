@@ -5,12 +5,13 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use super::fold::{Group, Link, Message, Sides};
 use super::machine::Machine;
+use super::state::{CopyIn, Device, ExchangeState, Half, Node, Progress, RankState, Server};
 use super::steps::{Line, Start, Step};
 use crate::gpu::ExchangePath;
 use crate::grid::{Chunking, Grid, Transfer, Transfers};
 
 /// Returns the seconds until the last rank of `grid` has taken the steps that `steps` returns for
-/// it and its device is idle; infinity if a rank waits for a message that nobody sends.
+/// it and its device is idle; infinity if a rank waits for a message that no rank sends.
 ///
 /// Some five events a message. A transform of `P` slabs in `p` pieces on nodes of `m` ranks has
 /// `m p P` messages.
@@ -22,9 +23,47 @@ pub(crate) fn simulate<E>(
 ) -> Result<f64, E> {
     let group = Group::new(machine, &grid);
     let steps = (0..group.ranks).map(steps).collect::<Result<Vec<_>, E>>()?;
-    let mut model = Model::new(&group, chunking, steps);
+    Ok(seconds_of(&group, chunking, steps))
+}
+
+/// Returns seconds that the steps of a rank take at least, alone: the work of its busiest resource.
+pub(crate) fn least_seconds(machine: &Machine, steps: &[Step]) -> f64 {
+    let (mut passes, mut copies, mut host, mut wire) = (0.0, 0.0, 0.0, 0.0);
+    let node = machine.ranks_per_node.max(1);
+    let nic_rate = machine.nic_rate * machine.nics.min(node) as f64 / node as f64;
+    for step in steps {
+        match step {
+            Step::Pass { bytes } => passes += machine.pass_seconds(1, *bytes),
+            Step::Start(start) => {
+                let Start { line, transfers, element_bytes } = start;
+                passes += machine.pass_seconds(0, 2 * start.kept_bytes());
+                let others = |parts: &[Transfer]| {
+                    let others = parts.iter().filter(|part| part.peer != line.place && part.len > 0).copied();
+                    others.collect::<Vec<Transfer>>()
+                };
+                let [send, receive] = [&transfers.send, &transfers.receive].map(|parts| others(parts));
+                let bytes = |part: &Transfer| (part.len * element_bytes) as f64;
+                let is_apart = |part: &&Transfer| line.rank(part.peer) / node != line.rank(line.place) / node;
+                wire += send.iter().filter(is_apart).map(bytes).sum::<f64>() / nic_rate;
+                copies += send.iter().chain(&receive).map(bytes).sum::<f64>() / machine.copy_rate;
+                host += (send.len() + receive.len()) as f64 * machine.message_seconds;
+            }
+            Step::Finish => {}
+        }
+    }
+    let device = match (machine.path, machine.copy_queues) {
+        (ExchangePath::Mapped, _) => passes,
+        (_, 0) => passes + copies,
+        (_, queues) => passes.max(copies / queues as f64),
+    };
+    device.max(host).max(wire)
+}
+
+/// Returns the seconds of the steps of the followed ranks.
+pub(super) fn seconds_of(group: &Group, chunking: Chunking, steps: Vec<Vec<Step>>) -> f64 {
+    let mut model = Model::new(group, chunking, steps);
     model.run();
-    Ok(model.ranks.iter().map(|rank| rank.end.unwrap_or(f64::INFINITY)).fold(0.0, f64::max))
+    model.ranks.iter().map(|rank| rank.end.unwrap_or(f64::INFINITY)).fold(0.0, f64::max)
 }
 
 impl Machine {
@@ -44,115 +83,6 @@ impl Machine {
         };
         simulate(self, grid, chunking, steps).unwrap_or(f64::INFINITY)
     }
-}
-
-/// A resource that serves requests one after the other.
-#[derive(Clone, Copy, Default)]
-struct Server {
-    free: f64,
-}
-
-impl Server {
-    /// Returns the end of a request that begins at `from` or when the server is free.
-    fn serve(&mut self, from: f64, seconds: f64) -> f64 {
-        self.free = self.free.max(from) + seconds;
-        self.free
-    }
-}
-
-/// The queues of a device.
-#[derive(Clone, Default)]
-struct Device {
-    passes: Server,
-    copies: [Server; 2],
-}
-
-/// The resources that the ranks of a node share.
-struct Node {
-    cores: Vec<Server>,
-    memory: Server,
-    devices: Vec<Device>,
-    /// Interfaces, out and in.
-    nics: Vec<[Server; 2]>,
-    /// The node's part of the links between switches.
-    uplink: Server,
-}
-
-struct RankState {
-    node: usize,
-    device: usize,
-    nic: usize,
-    host: Server,
-    steps: VecDeque<Step>,
-    /// Seconds of passes that are recorded and not submitted.
-    recorded: f64,
-    /// Ends of the passes and of the copies to the device that were submitted.
-    passed: f64,
-    copied: f64,
-    started: usize,
-    in_flight: VecDeque<usize>,
-    is_waiting: bool,
-    end: Option<f64>,
-}
-
-/// One half of an exchange of a rank.
-#[derive(Default)]
-struct Half {
-    /// Messages that are not done, by chunk.
-    left: Vec<usize>,
-    /// The first chunk that is not done.
-    front: usize,
-    /// The first chunk that is not under way.
-    next: usize,
-}
-
-impl Half {
-    fn is_done(&self) -> bool {
-        self.front == self.left.len()
-    }
-
-    /// Counts a message of `chunk` as done, and returns the chunks that leave the window.
-    fn count(&mut self, chunk: usize) -> std::ops::Range<usize> {
-        self.left[chunk] -= 1;
-        let before = self.front;
-        while self.front < self.next && self.left[self.front] == 0 {
-            self.front += 1;
-        }
-        before..self.front
-    }
-}
-
-/// A copy to the device, of the pages of a peer for `lent`.
-#[derive(Clone, Copy)]
-struct CopyIn {
-    bytes: u64,
-    lent: Option<usize>,
-}
-
-#[derive(Default)]
-struct ExchangeState {
-    send: Half,
-    receive: Half,
-    to_copy: Vec<CopyIn>,
-    is_submitting: bool,
-    /// Copies to the device that must end before the exchange does.
-    copying: usize,
-}
-
-impl ExchangeState {
-    fn is_done(&self) -> bool {
-        let is_copied = self.to_copy.is_empty() && !self.is_submitting && self.copying == 0;
-        self.send.is_done() && self.receive.is_done() && is_copied
-    }
-}
-
-/// State of a message.
-#[derive(Clone, Copy, Default)]
-struct Progress {
-    is_injected: bool,
-    is_requested: bool,
-    has_left: bool,
-    has_arrived: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -587,205 +517,5 @@ impl<'a> Model<'a> {
             state.is_waiting = false;
             self.advance(rank);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cluster::EXACT;
-
-    type Steps = Result<Vec<Step>, std::convert::Infallible>;
-
-    const CHUNKING: Chunking = Chunking { bytes: 1 << 20, depth: 4 };
-
-    /// A machine on which times are easy to count: a byte takes a nanosecond on each resource.
-    fn simple(path: ExchangePath) -> Machine {
-        Machine {
-            ranks_per_node: 1,
-            devices: 1,
-            path,
-            memory_rate: 1e9,
-            dispatch_seconds: 0.0,
-            submit_seconds: 0.0,
-            copy_rate: 1e9,
-            host_copy_rate: 1e9,
-            host_memory_rate: 1e18,
-            message_seconds: 0.0,
-            local_latency_seconds: 0.0,
-            latency_seconds: 0.0,
-            nics: 1,
-            nic_rate: 1e9,
-            ..Machine::default()
-        }
-    }
-
-    /// Each rank of a line sends `len` bytes to each other rank.
-    fn all_to_all(grid: Grid, rank: usize, axis: usize, len: u64) -> Step {
-        let line = Line::new(&grid, rank, axis);
-        let parts: Vec<Transfer> = (0..line.len).map(|peer| Transfer { peer, start: peer as u64 * len, len }).collect();
-        Step::Start(Start { line, transfers: Transfers { send: parts.clone(), receive: parts }, element_bytes: 1 })
-    }
-
-    fn seconds(machine: &Machine, grid: Grid, steps: impl Fn(usize) -> Vec<Step>) -> f64 {
-        simulate(machine, grid, CHUNKING, |rank| -> Steps { Ok(steps(rank)) }).unwrap()
-    }
-
-    fn grid(parts: [usize; 2]) -> Grid {
-        Grid::new(parts, parts[0] * parts[1]).unwrap()
-    }
-
-    fn is_near(value: f64, expected: f64, tolerance: f64) -> bool {
-        (value - expected).abs() <= tolerance * expected
-    }
-
-    /// Two ranks exchange one chunk of 2^20 bytes; what each keeps is copied first.
-    #[test]
-    fn one_chunk_takes_the_time_of_its_resources_in_turn() {
-        let (two, bytes) = (grid([2, 1]), 1u64 << 20);
-        let exchange = |rank| vec![all_to_all(two, rank, 0, bytes), Step::Finish];
-        let (unit, kept) = (bytes as f64 * 1e-9, 2.0 * bytes as f64 * 1e-9);
-        for (path, apart, together) in [
-            // Out, the interface, in; within a node the device copies from the sender's pages.
-            (ExchangePath::Ring, 3.0, 2.0),
-            // The host copies what it receives.
-            (ExchangePath::Staging, 4.0, 3.0),
-            // Devices copy nothing; within a node the host copies.
-            (ExchangePath::Mapped, 1.0, 1.0),
-        ] {
-            let machine = simple(path);
-            let found = seconds(&machine, two, exchange);
-            assert!(is_near(found, kept + apart * unit, 1e-9), "{path}: {found}");
-            let machine = Machine { ranks_per_node: 2, devices: 2, nics: 2, ..machine };
-            let found = seconds(&machine, two, exchange);
-            assert!(is_near(found, kept + together * unit, 1e-9), "{path} in a node: {found}");
-            // One device for both: its queue serves one rank after the other.
-            let found = seconds(&Machine { devices: 1, ..machine }, two, exchange);
-            let copies = if path == ExchangePath::Mapped { 0.0 } else { 4.0 };
-            assert!(found >= 2.0 * kept + copies * unit - 1e-12, "{path} on one device: {found}");
-        }
-        // Messages of o at either end and the latency; the first submission, and that of the copy
-        // in, as that of the copy out ends before what the rank keeps is copied.
-        let machine = Machine {
-            message_seconds: 1e-3,
-            latency_seconds: 1e-2,
-            submit_seconds: 1e-4,
-            ..simple(ExchangePath::Ring)
-        };
-        let found = seconds(&machine, two, exchange);
-        assert!(is_near(found, kept + 3.0 * unit + 2e-3 + 1e-2 + 2e-4, 1e-9), "{found}");
-        // A pass that follows waits for the copies.
-        let then = |rank| [exchange(rank), vec![Step::Pass { bytes }]].concat();
-        let found = seconds(&simple(ExchangePath::Ring), two, then);
-        assert!(is_near(found, kept + 4.0 * unit, 1e-9), "{found}");
-    }
-
-    #[test]
-    fn many_chunks_overlap_on_unlike_resources() {
-        let (two, bytes) = (grid([2, 1]), 256u64 << 20);
-        let exchange = |rank| vec![all_to_all(two, rank, 0, bytes), Step::Finish];
-        let (unit, kept) = (bytes as f64 * 1e-9, 2.0 * bytes as f64 * 1e-9);
-        // One queue copies out and in; with a queue each way all three resources work at once.
-        for (copy_queues, least) in [(0, 2.0), (1, 2.0), (2, 1.0)] {
-            let machine = Machine { copy_queues, ..simple(ExchangePath::Ring) };
-            let found = seconds(&machine, two, exchange);
-            assert!(found > kept + 0.999 * least * unit && found < kept + 1.1 * least * unit, "{copy_queues}: {found}");
-        }
-        // A window of one chunk does not overlap anything.
-        let one = Chunking { depth: 1, ..CHUNKING };
-        let machine = Machine { copy_queues: 2, ..simple(ExchangePath::Ring) };
-        let found = simulate(&machine, two, one, |rank| -> Steps { Ok(exchange(rank)) }).unwrap();
-        assert!(found > kept + 1.9 * unit, "{found}");
-    }
-
-    #[test]
-    fn nodes_share_interfaces_and_links_between_switches() {
-        // Messages are short enough for all to leave at once.
-        let ranks = grid([16, 1]);
-        let exchange = |rank| vec![all_to_all(ranks, rank, 0, 1 << 20), Step::Finish];
-        let machine = Machine {
-            ranks_per_node: 4,
-            devices: 4,
-            nics: 4,
-            nic_rate: 1e7,
-            switch_nodes: 2,
-            copy_queues: 2,
-            ..simple(ExchangePath::Ring)
-        };
-        // Twelve messages of a rank leave the node through its own interface.
-        let unit = (1u64 << 20) as f64 * 1e-7;
-        let own = seconds(&machine, ranks, exchange);
-        assert!(own > 12.0 * unit && own < 13.0 * unit, "{own}");
-        let shared = seconds(&Machine { nics: 1, ..machine.clone() }, ranks, exchange);
-        assert!(shared > 48.0 * unit && shared < 50.0 * unit, "{shared}");
-        // Eight of them cross switches, at a quarter of the rate.
-        let tapered = seconds(&Machine { taper: 4.0, ..machine.clone() }, ranks, exchange);
-        assert!(tapered > 32.0 * unit && tapered < 37.0 * unit, "{tapered}");
-    }
-
-    /// All ranks against those of one node. Power-of-two lines do the same everywhere; in others
-    /// ranks of a node reach its end at different times.
-    #[test]
-    fn folded_ranks_take_the_time_of_all() {
-        let whole = |machine: &Machine, grid: Grid, steps: &dyn Fn(usize) -> Vec<Step>| {
-            let group = Group::whole(machine, &grid);
-            let steps = (0..grid.ranks()).map(steps).collect();
-            let mut model = Model::new(&group, CHUNKING, steps);
-            model.run();
-            model.ranks.iter().map(|rank| rank.end.unwrap()).fold(0.0, f64::max)
-        };
-        for path in [ExchangePath::Ring, ExchangePath::Staging, ExchangePath::Mapped] {
-            let machine = Machine { path, ..Machine::default() };
-            for (parts, len, tolerance) in [
-                ([128, 1], 100_000, 1e-3),
-                ([128, 1], 3_000_000, 1e-3),
-                ([16, 8], 100_000, 1e-3),
-                ([64, 2], 3_000_000, 1e-3),
-                ([68, 1], 1_000_000, 0.05),
-                ([12, 12], 1_000_000, 0.05),
-                // Parts of a node of two ranks and of one.
-                ([10, 10], 1_000_000, 0.25),
-                ([67, 1], 1_000_000, 0.25),
-            ] {
-                let grid = grid(parts);
-                assert!(grid.ranks() > EXACT);
-                let steps = |rank: usize| {
-                    let pass = Step::Pass { bytes: 1_000_000 };
-                    let axes = [1, 0].into_iter().filter(|&axis| grid.along(axis) > 1);
-                    axes.flat_map(|axis| [pass.clone(), all_to_all(grid, rank, axis, len), Step::Finish]).collect()
-                };
-                let (folded, all) = (seconds(&machine, grid, steps), whole(&machine, grid, &steps));
-                assert!(is_near(folded, all, tolerance), "{path}, {grid}, {len}: {folded} folded, {all} of all");
-            }
-        }
-    }
-
-    /// More chunks than are followed each by itself.
-    #[test]
-    fn long_exchanges_take_the_time_of_their_bytes_and_messages() {
-        let two = grid([2, 1]);
-        let machine = Machine { message_seconds: 1e-4, copy_queues: 2, ..simple(ExchangePath::Ring) };
-        let chunks = 5000;
-        let exchange = |rank| vec![all_to_all(two, rank, 0, chunks << 20), Step::Finish];
-        let found = seconds(&machine, two, exchange);
-        // What is kept, then the slowest resource, with a window of chunks at either end.
-        let least = 3.0 * (chunks << 20) as f64 * 1e-9;
-        assert!(found > least && found < 1.05 * least, "{found} {least}");
-        // The host is slower than the interface: messages at either end.
-        let machine = Machine { message_seconds: 1e-3, ..machine };
-        let least = 2.0 * (chunks << 20) as f64 * 1e-9 + 2e-3 * chunks as f64;
-        let found = seconds(&machine, two, exchange);
-        assert!(found > least && found < 1.05 * least, "{found} {least}");
-    }
-
-    #[test]
-    fn a_message_that_nobody_sends_takes_forever() {
-        let two = grid([2, 1]);
-        let steps = |rank| match rank {
-            0 => vec![all_to_all(two, 0, 0, 1000), Step::Finish],
-            _ => Vec::new(),
-        };
-        assert_eq!(seconds(&Machine::default(), two, steps), f64::INFINITY);
-        assert_eq!(seconds(&Machine::default(), grid([1, 1]), |_| Vec::new()), 0.0);
     }
 }

@@ -7,10 +7,13 @@ use super::steps::Start;
 use crate::grid::{Chunking, Grid, Transfer, chunks, peers};
 
 /// Ranks that are all followed; of more, only those of one node.
-pub(crate) const EXACT: usize = 64;
+pub(super) const EXACT: usize = 16;
+
+/// Ranks that are all followed if the lines of their grid do not divide into nodes.
+const EXACT_OF_UNEVEN: usize = 64;
 
 /// Chunks of a rank in one exchange that are followed each by itself; more are followed in groups.
-const MOST_CHUNKS: u64 = 512;
+const MOST_CHUNKS: u64 = 256;
 
 /// The followed ranks, the first ones, and the part of a node that they have.
 pub(super) struct Group {
@@ -71,9 +74,6 @@ impl Group {
     /// the first node that every node can be divided into along the lines of the grid.
     pub fn new(machine: &Machine, grid: &Grid) -> Self {
         let (total, node) = (grid.ranks(), machine.ranks_per_node.max(1));
-        if total <= EXACT.max(node) {
-            return Self::whole(machine, grid);
-        }
         let columns = grid.along(1);
         let folds = |part: &usize| {
             node.is_multiple_of(*part)
@@ -81,6 +81,10 @@ impl Group {
                 && (columns.is_multiple_of(*part) || part.is_multiple_of(columns))
         };
         let ranks = (1..=node).rev().find(folds).unwrap_or(1);
+        let most = if ranks == node { EXACT } else { EXACT_OF_UNEVEN };
+        if total <= most.max(node) {
+            return Self::whole(machine, grid);
+        }
         // Ranks of the group that share a resource, and of a whole node.
         let share = |resources: usize| {
             let users = |ranks: usize| (ranks as f64 / resources as f64).max(1.0);
@@ -175,7 +179,7 @@ impl Group {
             for (number, chunk) in chunks(&parts, &order, per).iter().enumerate() {
                 let number_of = |message: &crate::grid::Message| {
                     let Expected { from, is_outside, .. } = expected[message.part.peer];
-                    // A message that nobody sends stays a number without a message: the receiver
+                    // A message that no rank sends stays a number without a message: the receiver
                     // waits for it forever.
                     sent[at(from, rank, is_outside)].pop_front().unwrap_or(usize::MAX)
                 };

@@ -5,9 +5,9 @@ use crate::grid::{Grid, Transfers};
 /// A step of the host thread of a rank.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// Records a pass that reads and writes so many bytes of device memory.
+    /// Records a pass.
     Pass {
-        /// Bytes read and written.
+        /// Bytes of device memory that it reads and writes.
         bytes: u64,
     },
     /// Submits what was recorded and starts an exchange.
@@ -21,7 +21,7 @@ pub(crate) enum Step {
 pub(crate) struct Start {
     /// The ranks of its communicator.
     pub line: Line,
-    /// What this rank sends and receives, in elements.
+    /// Elements that this rank sends and receives.
     pub transfers: Transfers,
     /// Bytes of an element.
     pub element_bytes: u64,

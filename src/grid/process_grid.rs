@@ -40,9 +40,9 @@ impl Grid {
             .map(move |parts| Grid { parts: [ranks / parts, parts] })
     }
 
-    /// Returns all grids for `ranks` ranks in the order in which a choice between equal ones prefers
-    /// them: slabs, pencils whose second axis is the `ranks_per_node` ranks of a node, then the
-    /// others. With such pencils one of the two exchanges of a transform stays within nodes.
+    /// Returns all grids for `ranks` ranks, in the order of preference among equal ones: slabs,
+    /// pencils whose second axis is the `ranks_per_node` ranks of a node, then the others. With such
+    /// pencils one of the two exchanges of a transform stays within nodes.
     pub fn candidates(ranks: usize, ranks_per_node: usize) -> impl Iterator<Item = Self> {
         let place = move |grid: &Self| match grid.parts[1] {
             1 => 0,

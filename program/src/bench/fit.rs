@@ -183,7 +183,6 @@ fn passes(session: &mut Session, machine: &mut Machine) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// The values of a machine are found from the times that its model gives.
     #[test]
     fn a_fit_finds_the_machine_that_was_simulated() {
         let base = Machine { path: ExchangePath::Mapped, devices: 1, ..Machine::default() };

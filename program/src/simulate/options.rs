@@ -23,7 +23,8 @@ pub struct Arguments {
     /// Print the memory, bytes and time that the run will take, and do nothing else; see --machine
     #[arg(long, conflicts_with = "print_config")]
     pub estimate: bool,
-    /// With --estimate: the seconds of a step on 1, 2, 4, .. up to N ranks, as CSV, and nothing else
+    /// With --estimate: the seconds of a step on 1, 2, 4, .. up to N ranks, as CSV, and nothing
+    /// else
     #[arg(long, value_name = "N", requires = "estimate", conflicts_with = "json", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     pub scaling: Option<u32>,
     #[command(flatten)]
