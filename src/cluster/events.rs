@@ -28,7 +28,7 @@ pub(crate) fn simulate<E>(
 
 /// Returns seconds that the steps of a rank take at least, alone: the work of its busiest resource.
 pub(crate) fn least_seconds(machine: &Machine, steps: &[Step]) -> f64 {
-    let (mut passes, mut copies, mut host, mut wire) = (0.0, 0.0, 0.0, 0.0);
+    let (mut passes, mut copies, mut host, mut wire) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
     let node = machine.ranks_per_node.max(1);
     let nic_rate = machine.nic_rate * machine.nics.min(node) as f64 / node as f64;
     for step in steps {

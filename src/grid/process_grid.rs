@@ -41,8 +41,8 @@ impl Grid {
     }
 
     /// Returns all grids for `ranks` ranks, in the order of preference among equal ones: slabs,
-    /// pencils whose second axis is the `ranks_per_node` ranks of a node, then the others. With such
-    /// pencils one of the two exchanges of a transform stays within nodes.
+    /// pencils whose second axis is the `ranks_per_node` ranks of a node, then the others. One of
+    /// the two exchanges of a transform stays within nodes with such pencils.
     pub fn candidates(ranks: usize, ranks_per_node: usize) -> impl Iterator<Item = Self> {
         let place = move |grid: &Self| match grid.parts[1] {
             1 => 0,
