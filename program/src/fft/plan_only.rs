@@ -40,8 +40,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let seconds = |forecast: &Forecast| forecast.seconds(&machine).map_err(|e| usage(&format!("--shape: {e}")));
     if let Some(most) = options.scaling {
-        let forward = |grid: Grid| Ok(seconds(&on(grid, 0)?)?[0]);
-        return terminal::print(&scaling::table("seconds of a forward transform", most as usize, &machine, forward)?);
+        let forward = |grid: Grid| Some(seconds(&on(grid, 0).ok()?).ok()?[0]);
+        return terminal::print(&scaling::table("seconds of a forward transform", most as usize, &machine, forward));
     }
     let forecast = |rank: usize| on(grid, rank);
     // Rank 0 has the largest parts; traffic is summed over the ranks.

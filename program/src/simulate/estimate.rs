@@ -65,10 +65,10 @@ pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Fail
 fn scaling(parameters: &RunParameters, most: usize, machine: &Machine) -> Result<(), Failure> {
     let step = |grid: Grid| {
         let config = parameters.config(Some(grid.parts()));
-        let forecast = config.forecast(grid.ranks(), machine).map_err(Error::from)?;
-        Ok(forecast.stepping_seconds / forecast.steps as f64)
+        let forecast = config.forecast(grid.ranks(), machine).ok()?;
+        Some(forecast.stepping_seconds / forecast.steps as f64)
     };
-    terminal::print(&crate::scaling::table("seconds of a step", most, machine, step)?)
+    terminal::print(&crate::scaling::table("seconds of a step", most, machine, step))
 }
 
 /// Forecast of the files of a run: arrays of particles and cells, the rest is small.
