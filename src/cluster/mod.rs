@@ -20,7 +20,7 @@
 //!   the sender, and a credit returns.
 //! - More than 16 ranks on several nodes are *folded*: only the ranks of one node are followed. A
 //!   message to another node comes back to the node as the one that the corresponding rank of
-//!   another node sends. Seconds agree with those of all ranks within 0.1 % for powers of two, 5 %
+//!   another node sends. Seconds agree with those of all ranks within 2 % for powers of two, 5 %
 //!   if the lines of the process grid are whole nodes or divide them, and 40 % otherwise (from 65
 //!   ranks on, with fewer all are followed). Where parts differ in size, the first node has the
 //!   largest.

@@ -141,10 +141,10 @@ fn folded_ranks_take_the_time_of_all() {
     for path in [ExchangePath::Ring, ExchangePath::Staging, ExchangePath::Mapped] {
         let machine = Machine { path, ..Machine::default() };
         for (parts, len, tolerance) in [
-            ([128, 1], 100_000, 1e-3),
-            ([128, 1], 3_000_000, 1e-3),
-            ([16, 8], 100_000, 1e-3),
-            ([64, 2], 3_000_000, 1e-3),
+            ([128, 1], 100_000, 0.02),
+            ([128, 1], 3_000_000, 0.02),
+            ([16, 8], 100_000, 0.02),
+            ([64, 2], 3_000_000, 0.02),
             ([68, 1], 1_000_000, 0.05),
             ([12, 12], 1_000_000, 0.05),
             // Parts of a node of two ranks and of one.
