@@ -69,8 +69,8 @@ impl Simulation {
 
     /// Writes the current particles as a snapshot in HDF5: positions in Mpc/h, velocities in
     /// Gadget's convention, and the Lagrangian index as id. One file has the particles in
-    /// Lagrangian order, several files in the order of the sites of their ranks. Collective. Waits for
-    /// the device.
+    /// Lagrangian order, several files in the order of the sites of their ranks. Collective. Waits
+    /// for the device.
     ///
     /// # Errors
     /// Same as [`seal_snapshot_together`], and errors of the device.
