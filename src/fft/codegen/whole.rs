@@ -56,6 +56,8 @@ impl Whole {
             .flag("double", kernel.precision == Precision::Double)
             .flag("input_blocked", false)
             .flag("output_blocked", false)
+            .flag("input_listed", false)
+            .flag("output_listed", false)
             .group(self.group as u32);
         (callbacks.bind(source), table)
     }
