@@ -1,5 +1,6 @@
 //! Every error of the library as one type.
 
+use crate::cluster::MachineError;
 use crate::comm::{CommError, RunError};
 use crate::cosmology::CosmologyError;
 use crate::exchange::ExchangeError;
@@ -50,6 +51,9 @@ pub enum Error {
     /// A process grid or a layout of boxes.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// The description of a machine.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
     /// A map over items.
     #[error(transparent)]
     Map(MapError),

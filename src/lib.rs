@@ -61,6 +61,7 @@
 //! | [`exchange`] | movement of device data between ranks; [`ghost_cells`](exchange::ghost_cells), [`collectives`](exchange::collectives) |
 //! | [`io`] | NumPy and HDF5 files, tables and pictures that many ranks write together |
 //! | [`gpu`] | adapters, arrays, kernels, recording; [`primitives`](gpu::primitives): scan, reduction, sort |
+//! | [`cluster`] | a model of machines, which forecasts of time follow |
 //! | [`comm`] | communicators: one rank, threads or MPI |
 //! | [`cosmology`] | background, growth, linear power, mass functions (host, f64) |
 //! | [`random`] | counter-based random numbers and white noise |
@@ -120,6 +121,7 @@
 
 #[macro_use]
 mod errors;
+pub mod cluster;
 pub mod comm;
 pub mod cosmology;
 mod error;

@@ -4,7 +4,7 @@
 #[path = "shared/cli.rs"]
 mod cli;
 
-use cli::{Call, Ranks, has_mpi};
+use cli::{Call, Ranks, Scratch, has_mpi};
 use serde_json::Value;
 
 fn words(line: &str) -> Vec<&str> {
@@ -99,6 +99,14 @@ fn exchanges() {
         // Messages of 12 elements.
         assert_eq!(result["messages"].as_u64(), Some(4 * (cells / 8).div_ceil(12)), "{result:#}");
     }
+    let scratch = Scratch::new();
+    let file = scratch.word("machine.toml");
+    let found = report(&format!("exchange --fit {file} --ranks 2"), Ranks::Threads(1));
+    assert_eq!(found["machine"]["ranks_per_node"], 2, "{found:#}");
+    assert!(found["largest_ratio"].as_f64() >= Some(1.0), "{found:#}");
+    let plan = format!("fft --plan-only --shape 64,64,64 --ranks 2 --json --machine {file}");
+    let plan: Value = serde_json::from_str(&Call::new(&words(&plan)).succeeds().stdout).unwrap();
+    assert!(plan["forward"]["seconds"].as_f64() > Some(0.0));
     Call::new(&words("bench exchange --size 8")).run().is_error("one rank", 2, &["two ranks", "--ranks 2"]);
 }
 

@@ -19,7 +19,7 @@ use crate::comm::Subject;
 use crate::exchange::block_copy::{BlockCopy, CopyAction, FieldBlocks};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorder};
-use crate::grid::{FieldLayout, GhostPlan, Link, Sweep, Transfer, Transfers};
+use crate::grid::{FieldLayout, GhostPlan, Link, Sweep, Transfer};
 
 /// Elements that are added.
 pub(super) const ADDED: [Element; 7] =
@@ -193,14 +193,14 @@ impl<T: DeviceElement> Fields<'_, T> {
             Move::Exchange => (&sweep.owned, &sweep.ghosts),
             Move::Reduce(_) => (&sweep.ghosts, &sweep.owned),
         };
-        let (gpu, copy, words) = (recorder.gpu().clone(), &self.ghosts.copy, self.number * self.words);
-        let len = |links: &[Link]| words * links.iter().map(|link| link.block.len()).sum::<u64>();
-        let outgoing = gpu.array_in::<u32>("ghost_cells::outgoing", len(send), MemoryKind::Outgoing)?;
-        let incoming = gpu.array_in::<u32>("ghost_cells::incoming", len(receive), MemoryKind::Incoming)?;
+        let (gpu, copy) = (recorder.gpu().clone(), &self.ghosts.copy);
+        let transfers = sweep.transfers(self.number * self.words, matches!(how, Move::Reduce(_)));
+        let len = |parts: &[Transfer]| parts.last().map_or(0, |last| last.start + last.len);
+        let outgoing = gpu.array_in::<u32>("ghost_cells::outgoing", len(&transfers.send), MemoryKind::Outgoing)?;
+        let incoming = gpu.array_in::<u32>("ghost_cells::incoming", len(&transfers.receive), MemoryKind::Incoming)?;
         for (block, message) in self.messages(send, &self.as_words, &outgoing) {
             copy.record(recorder, [self.number, self.words], &block, &message)?;
         }
-        let transfers = Transfers { send: parts(send, words), receive: parts(receive, words) };
         let subject = self.subject.with(&[sweep.alike]);
         comms.along(sweep.axis).run_for(subject, recorder, &transfers, &outgoing, &incoming)?;
         match how {
@@ -235,20 +235,6 @@ impl<T: DeviceElement> Fields<'_, T> {
             (FieldBlocks { array, block: *block, stride: self.stride }, message)
         })
     }
-}
-
-/// Returns the message of each peer: its links, one after the other.
-fn parts(links: &[Link], words: u64) -> Vec<Transfer> {
-    let (mut parts, mut at): (Vec<Transfer>, u64) = (Vec::new(), 0);
-    for link in links {
-        let len = link.block.len() * words;
-        match parts.last_mut() {
-            Some(part) if part.peer == link.peer => part.len += len,
-            _ => parts.push(Transfer { peer: link.peer, start: at, len }),
-        }
-        at += len;
-    }
-    parts
 }
 
 fn misuse(what: &str, why: String) -> DeviceError {

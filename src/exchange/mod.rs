@@ -88,7 +88,7 @@ use crate::comm::{Communicator, EXCHANGE_TAGS, RESERVED_TAGS, Subject};
 use crate::gpu::{
     Array, DeviceElement, DeviceError, Element, ExchangePath, Gpu, KernelSource, RawArray, Recorder, staging_size,
 };
-use crate::grid::{Cost, Transfer, Transfers, peers};
+use crate::grid::{Chunking, Cost, Transfer, Transfers, chunks, peers};
 
 /// Returns the kernels of the room in all forms that any device compiles; those for double
 /// precision are left out.
@@ -115,8 +115,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
 #[derive(Clone)]
 pub struct Exchange {
     comm: Communicator,
-    chunk_bytes: u64,
-    depth: usize,
+    chunking: Chunking,
     cost: Cost,
     /// Exchanges started; the same on all ranks.
     started: Arc<AtomicU32>,
@@ -127,9 +126,9 @@ pub struct Exchange {
 
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Exchange { comm, chunk_bytes, depth, cost, .. } = self;
+        let Exchange { comm, chunking: Chunking { bytes, depth }, cost, .. } = self;
         let mut text = f.debug_struct("Exchange");
-        text.field("comm", comm).field("chunk_bytes", chunk_bytes).field("depth", depth).field("cost", cost);
+        text.field("comm", comm).field("chunk_bytes", bytes).field("depth", depth).field("cost", cost);
         text.field("wire", &self.wire()).finish_non_exhaustive()
     }
 }
@@ -143,8 +142,7 @@ impl Exchange {
     pub fn new(comm: Communicator) -> Self {
         Exchange {
             comm,
-            chunk_bytes: 2 << 20,
-            depth: 8,
+            chunking: Chunking::default(),
             cost: Cost::default(),
             started: Arc::default(),
             codec: None,
@@ -156,7 +154,7 @@ impl Exchange {
     /// `depth` of them in flight each way. Must be equal on all ranks.
     #[must_use]
     pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
-        (self.chunk_bytes, self.depth) = (chunk_bytes.max(1), depth.max(1));
+        self.chunking = Chunking { bytes: chunk_bytes.max(1), depth: depth.max(1) };
         self
     }
 
@@ -179,7 +177,7 @@ impl Exchange {
     /// Bytes per chunk.
     #[must_use]
     pub fn chunk_bytes(&self) -> u64 {
-        self.chunk_bytes
+        self.chunking.bytes
     }
 
     /// Returns the form of values between ranks.
@@ -191,7 +189,7 @@ impl Exchange {
     /// Chunks in flight each way.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.depth
+        self.chunking.depth
     }
 
     /// Returns the bytes of staging buffers that each exchange in flight may hold on `gpu`; 0 of
@@ -200,7 +198,7 @@ impl Exchange {
     #[must_use]
     pub fn staging_bytes(&self, gpu: &Gpu) -> u64 {
         if self.path(gpu) == Some(ExchangePath::Staging) {
-            2 * self.depth as u64 * staging_size(self.chunk_bytes)
+            2 * self.depth() as u64 * staging_size(self.chunk_bytes())
         } else {
             0
         }
@@ -332,10 +330,10 @@ impl Exchange {
             (None, None) => {}
             _ => return Err(misuse("a rank sends itself another number of elements than it receives".into())),
         }
-        let subject = subject.with(&[T::ELEMENT as u64, self.chunk_bytes, u64::from(self.codec.is_some())]);
+        let subject = subject.with(&[T::ELEMENT as u64, self.chunk_bytes(), u64::from(self.codec.is_some())]);
         let ring = SharedRing::of(&self.comm, recorder.gpu());
-        let (comm, depth, carried_bytes) = (self.comm.clone(), self.depth, self.carried_bytes.clone());
-        let channel = Channel { comm, tag, subject, depth, ring, carried_bytes };
+        let (comm, chunking, carried_bytes) = (self.comm.clone(), self.chunking, self.carried_bytes.clone());
+        let channel = Channel { comm, tag, subject, chunking, ring, carried_bytes };
         match self.codec.clone().filter(|_| Codec::takes(T::ELEMENT)) {
             Some(codec) => {
                 let (outgoing, incoming) = (outgoing.cast::<u32>()?, incoming.cast::<u32>()?);
@@ -359,10 +357,10 @@ impl Exchange {
         decoding: Option<wire::Decoding>,
     ) -> Result<PendingExchange, ExchangeError> {
         let element = outgoing.element_bytes();
-        let per = (self.chunk_bytes / element).max(1);
+        let per = self.chunking.elements(element);
         let (to, from) = peers(self.comm.size(), self.comm.rank());
-        let outgoing = ChunkedArray::new(&transfers.send, &to, per, outgoing);
-        let incoming = ChunkedArray::new(&transfers.receive, &from, per, incoming);
+        let outgoing = ChunkedArray { chunks: chunks(&transfers.send, &to, per), array: outgoing.clone() };
+        let incoming = ChunkedArray { chunks: chunks(&transfers.receive, &from, per), array: incoming.clone() };
         if !outgoing.chunks.is_empty() || !incoming.chunks.is_empty() {
             recorder.submit()?;
         }
@@ -372,7 +370,7 @@ impl Exchange {
 
     /// Adds the cost of an exchange of elements of `element` bytes.
     fn count(&mut self, transfers: &Transfers, element: u64) {
-        let chunk = (self.chunk_bytes / element).max(1) * element;
+        let chunk = self.chunking.elements(element) * element;
         self.cost += transfers.cost(self.comm.rank(), element, chunk);
     }
 

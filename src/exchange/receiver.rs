@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-use super::channel::{Channel, Chunk, ChunkedArray, InFlight, Message};
+use super::channel::{Channel, ChunkedArray, InFlight, span_in_chunk, staged_copies};
 use super::error::ExchangeError;
 use super::host_memory::{slot_span, span};
 use super::mapped_array::{MappedArray, part_of};
@@ -13,7 +13,7 @@ use crate::comm::{Receiving, Span};
 use crate::gpu::{
     Completion, DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection,
 };
-use crate::grid::Transfer;
+use crate::grid::{Chunk, Message, Transfer};
 use crate::timeline;
 
 /// Target of the received bytes.
@@ -159,7 +159,7 @@ impl Receiver {
         match &mut self.target {
             Target::Mapped(mapped) => {
                 let Some(whole) = mapped.span()? else { return Ok(()) };
-                while arriving.len() < channel.depth {
+                while arriving.len() < channel.chunking.depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
                     let receive = |message: &Message| channel.receive(message, &part_of(array, &message.part, whole));
                     let messages = chunk.messages.iter().map(receive).collect::<Result<_, _>>()?;
@@ -167,14 +167,14 @@ impl Receiver {
                 }
             }
             Target::Staged { .. } if channel.ring.is_some() => {
-                while arriving.len() < channel.depth {
+                while arriving.len() < channel.chunking.depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
                     arriving.push_back(receive_with_ring(channel, array.element_bytes(), chunk)?);
                 }
             }
             Target::Staged { empty, .. } => {
                 let direction = StagingDirection::ToDevice;
-                while empty.len() + arriving.len() < channel.depth {
+                while empty.len() + arriving.len() < channel.chunking.depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
                     let bytes = chunk.len() * array.element_bytes();
                     let staging = recorder.staging_buffer(direction, bytes)?;
@@ -185,7 +185,7 @@ impl Receiver {
                     let Some(EmptyBuffer { chunk, map, staging }) = empty.pop_front() else { break };
                     let staging = Arc::new(staging);
                     let (whole, bytes) = (span(map, staging.clone())?, array.element_bytes());
-                    let receive = |message: &Message| channel.receive(message, &message.in_chunk(bytes, &whole));
+                    let receive = |message: &Message| channel.receive(message, &span_in_chunk(message, bytes, &whole));
                     let messages = chunk.messages.iter().map(receive).collect::<Result<_, _>>()?;
                     let memory = Some(ChunkMemory::Staging(staging));
                     arriving.push_back(Arriving { chunk, messages, awaited: Vec::new(), memory });
@@ -242,7 +242,7 @@ impl Receiver {
         }
         for (chunk, memory) in &received {
             match memory {
-                ChunkMemory::Staging(staging) => copies.extend(chunk.copies(bytes, (staging.buffer(), 0))),
+                ChunkMemory::Staging(staging) => copies.extend(staged_copies(chunk, bytes, (staging.buffer(), 0))),
                 ChunkMemory::Slot(slot) => {
                     let (host, slot_start) = slot.place_on_device();
                     let own = chunk.messages.iter().filter(|message| !self.channel.shares_pages(message.part.peer));
@@ -292,7 +292,7 @@ fn receive_with_ring(channel: &Channel, bytes: u64, chunk: Chunk) -> Result<Arri
     for message in &chunk.messages {
         match &whole {
             Some(whole) if is_remote(message) => {
-                messages.push_back(channel.receive(message, &message.in_chunk(bytes, whole))?);
+                messages.push_back(channel.receive(message, &span_in_chunk(message, bytes, whole))?);
             }
             _ => {
                 let (receiving, descriptor) = channel.receive_descriptor(message, bytes)?;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::channel::{Channel, Chunk, ChunkedArray, InFlight, Lent, Message};
+use super::channel::{Channel, ChunkedArray, InFlight, Lent, span_in_chunk, staged_copies};
 use super::error::ExchangeError;
 use super::host_memory::{slot_span, span};
 use super::mapped_array::{MappedArray, part_of};
@@ -13,6 +13,7 @@ use crate::comm::{CommError, Sending};
 use crate::gpu::{
     Completion, DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection,
 };
+use crate::grid::{Chunk, Message};
 use crate::timeline;
 
 /// Source of the sent bytes.
@@ -154,12 +155,11 @@ impl Sender {
     /// Sends chunks, as many as may be under way.
     fn advance(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
         let (channel, array, sending) = (&self.channel, &self.array, &mut self.sending);
-        let depth = channel.depth;
         let before = sending.len();
         match &mut self.source {
             Source::Mapped(mapped) => {
                 let Some(whole) = mapped.span()? else { return Ok(false) };
-                while sending.len() < depth {
+                while sending.len() < channel.chunking.depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
                     let send = |message: &Message| {
                         channel.send(message, &part_of(array, &message.part, whole)).map(Outgoing::Sent)
@@ -169,9 +169,7 @@ impl Sender {
             }
             Source::Staged { copied, .. } => {
                 // In two submissions at first, so that one is copied while the other is sent.
-                while let most @ 1.. =
-                    (depth - copied.len() - sending.len()).min(depth.div_ceil(2)).min(self.chunks.len())
-                {
+                while let most @ 1.. = channel.chunking.batch(self.chunks.len(), copied.len() + sending.len()) {
                     let chunks = self.chunks.drain(..most);
                     copied.extend(match channel.ring {
                         Some(_) => copy_to_slots(recorder, channel, array, chunks)?,
@@ -190,7 +188,7 @@ impl Sender {
                         Some(slot) if channel.shares_pages(message.part.peer) => {
                             channel.lend(message, bytes, slot).map(|lent| Outgoing::Lent(Box::new(lent)))
                         }
-                        _ => channel.send(message, &message.in_chunk(bytes, &whole)).map(Outgoing::Sent),
+                        _ => channel.send(message, &span_in_chunk(message, bytes, &whole)).map(Outgoing::Sent),
                     };
                     sending.push_back(chunk.messages.iter().map(send).collect::<Result<_, _>>()?);
                 }
@@ -229,7 +227,7 @@ fn copy(
     };
     let staged: Vec<(Chunk, Staging)> = chunks.map(stage).collect::<Result<_, DeviceError>>()?;
     let element_bytes = array.element_bytes();
-    let of_chunk = |(chunk, staging)| Chunk::copies(chunk, element_bytes, (Staging::buffer(staging), 0));
+    let of_chunk = |(chunk, staging)| staged_copies(chunk, element_bytes, (Staging::buffer(staging), 0));
     let copies: Vec<StagedCopy<'_>> = staged.iter().map(|(a, b)| (a, b)).flat_map(of_chunk).collect();
     let begin = timeline::now();
     recorder.stage(direction, array, &copies)?;
@@ -250,7 +248,7 @@ fn copy_to_slots(
     let element_bytes = array.element_bytes();
     let take = |chunk: Chunk| Ok((channel.take_slot(chunk.len() * element_bytes)?, chunk));
     let taken: Vec<(Slot, Chunk)> = chunks.map(take).collect::<Result<_, DeviceError>>()?;
-    let of_chunk = |(slot, chunk)| Chunk::copies(chunk, element_bytes, Slot::place_on_device(slot));
+    let of_chunk = |(slot, chunk)| staged_copies(chunk, element_bytes, Slot::place_on_device(slot));
     let copies: Vec<StagedCopy<'_>> = taken.iter().map(|(a, b)| (a, b)).flat_map(of_chunk).collect();
     let begin = timeline::now();
     recorder.stage(StagingDirection::ToHost, array, &copies)?;

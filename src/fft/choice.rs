@@ -7,7 +7,7 @@ use super::transform::Transform;
 use crate::comm::Communicator;
 use crate::exchange::GridComms;
 use crate::gpu::Gpu;
-use crate::grid::{Grid, Shares};
+use crate::grid::{Chunking, Grid, Shares};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -31,11 +31,12 @@ impl TransformChoice {
     /// [`Shares`].
     #[must_use]
     pub fn usual(gpu: &Gpu, spec: &Spec, ranks: impl Into<Shares>) -> Self {
+        let Chunking { bytes: chunk_bytes, depth } = Chunking::default();
         TransformChoice {
             grid: Grid::auto(spec.cells, ranks).parts(),
             tuning: TransformTuning::of(gpu),
-            chunk_bytes: 2 << 20,
-            depth: 8,
+            chunk_bytes,
+            depth,
         }
     }
 

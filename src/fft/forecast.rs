@@ -1,25 +1,16 @@
 //! Forecasts of the cost of a transform for each rank, without a device: memory, bytes, messages,
-//! and an estimate of the time.
+//! and the time on a [`Machine`].
 //!
-//! Bytes and messages are counted from the plan and are exact. Seconds follow from given speeds:
-//!
-//! ```text
-//! pass       bytes read and written / speed of device memory
-//! exchange   sent / copy speed  |  messages x latency + max(sent, received) / link speed  |  received / copy speed
-//! ```
-//!
-//! With one piece these three follow each other. With `p` pieces they and the passes on either side
-//! form a pipeline: its time is that of the slowest member, plus the time of one piece of each
-//! other member.
+//! Memory, bytes and messages are counted from the plan and are exact. Seconds follow from a
+//! [model](crate::cluster) that takes the steps of the plan.
 
-use super::error::{FftError, TransformError};
+use super::error::FftError;
 use super::options::TransformTuning;
 use super::plan::{Plan, Route, Transpose};
+use super::schedule::{phase_steps, route_steps};
 use super::spec::{Spec, Values};
-use crate::comm::{Communicator, Op};
-use crate::gpu::{Gpu, Recorder};
-use crate::grid::{Cost, Grid, volume};
-use std::time::Instant;
+use crate::cluster::{Machine, Step, simulate};
+use crate::grid::{Chunking, Cost, Grid, volume};
 
 /// Device memory that a rank needs, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,8 +41,6 @@ pub struct Phase {
     pub name: String,
     /// The bytes that it moves in device memory, and its messages.
     pub cost: Cost,
-    /// Its seconds, without overlap.
-    pub seconds: f64,
 }
 
 /// The cost of one direction for one rank.
@@ -60,8 +49,6 @@ pub struct Phase {
 pub struct DirectionForecast {
     /// The phases, in order.
     pub phases: Vec<Phase>,
-    /// The total time in seconds, with overlap.
-    pub seconds: f64,
 }
 
 impl DirectionForecast {
@@ -75,16 +62,19 @@ impl DirectionForecast {
 /// The cost of a transform for one rank.
 ///
 /// ```
-/// use meshloom::fft::{Forecast, Spec, Speeds, TransformTuning};
+/// use meshloom::cluster::Machine;
+/// use meshloom::fft::{Forecast, Spec, TransformTuning};
 /// use meshloom::gpu::Profile;
 /// use meshloom::grid::Grid;
 ///
 /// let spec = Spec::of::<[f32; 2]>([4096; 3]);
 /// let (grid, tuning) = (Grid::auto(spec.cells, 512), TransformTuning::profile(Profile::Gpu));
-/// let forecast = Forecast::new(&spec, grid, 0, &tuning, &Speeds::default(), 2 << 20)?;
+/// let forecast = Forecast::new(&spec, grid, 0, &tuning, 2 << 20)?;
 /// assert_eq!(grid.parts(), [512, 1]);
 /// assert_eq!(forecast.memory.field, 4096 * 4096 * 4096 / 512 * 8);
 /// assert_eq!(forecast.forward.cost().sent_bytes, forecast.memory.field / 512 * 511);
+/// let [forward, _] = forecast.seconds(&Machine::default())?;
+/// assert!(forward > forecast.forward.cost().sent_bytes as f64 / Machine::default().nic_rate);
 /// # Ok::<(), meshloom::fft::FftError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -98,6 +88,8 @@ pub struct Forecast {
     pub forward: DirectionForecast,
     /// The inverse transform.
     pub inverse: DirectionForecast,
+    tuning: TransformTuning,
+    chunking: Chunking,
 }
 
 const NAMES: [&str; 3] = ["x", "y", "z"];
@@ -108,14 +100,7 @@ impl Forecast {
     ///
     /// # Errors
     /// [`FftError`] if the fields cannot be transformed.
-    pub fn new(
-        spec: &Spec,
-        grid: Grid,
-        rank: usize,
-        tuning: &TransformTuning,
-        speeds: &Speeds,
-        chunk: u64,
-    ) -> Result<Self, FftError> {
+    pub fn new(spec: &Spec, grid: Grid, rank: usize, tuning: &TransformTuning, chunk: u64) -> Result<Self, FftError> {
         let plan = Plan::new(spec, grid, rank, tuning.usual_limits(), tuning.pieces)?;
         let number = if spec.values == Values::Real { 1 } else { 2 } * spec.precision.bytes();
         let mode = 2 * spec.precision.bytes();
@@ -127,169 +112,79 @@ impl Forecast {
                 plan.inverse.working(0, &|elements| elements * mode)[0],
             ],
         };
-        let [forward, inverse] = [&plan.forward, &plan.inverse].map(|route| direction(route, mode, speeds, chunk));
-        Ok(Forecast { plan, memory, forward, inverse })
+        let [forward, inverse] =
+            [&plan.forward, &plan.inverse].map(|route| DirectionForecast { phases: phases(route, mode, chunk) });
+        let chunking = Chunking { bytes: chunk.max(1), ..Chunking::default() };
+        Ok(Forecast { plan, memory, forward, inverse, tuning: *tuning, chunking })
+    }
+
+    /// Returns the seconds of the forward and of the inverse transform on `machine`, from the start
+    /// of all ranks until the last one is done, with overlap. The same for each rank.
+    ///
+    /// # Errors
+    /// [`FftError`] if the fields cannot be transformed on another rank.
+    pub fn seconds(&self, machine: &Machine) -> Result<[f64; 2], FftError> {
+        let seconds = |inverse: bool| self.simulated(machine, inverse, &route_steps);
+        Ok([seconds(false)?, seconds(true)?])
+    }
+
+    /// Returns the seconds of each phase of the forward and of the inverse transform, if it runs
+    /// alone on `machine`.
+    ///
+    /// # Errors
+    /// Same as [`seconds`](Self::seconds).
+    pub fn phase_seconds(&self, machine: &Machine) -> Result<[Vec<f64>; 2], FftError> {
+        let seconds = |direction: &DirectionForecast, inverse: bool| {
+            let phase = |phase: usize| {
+                self.simulated(machine, inverse, &|route, grid, rank, element| {
+                    // A rank without cells may have other phases than this one.
+                    phase_steps(route, grid, rank, element).into_iter().nth(phase).unwrap_or_default()
+                })
+            };
+            (0..direction.phases.len()).map(phase).collect::<Result<_, _>>()
+        };
+        Ok([seconds(&self.forward, false)?, seconds(&self.inverse, true)?])
+    }
+
+    /// Returns the seconds of the steps of all ranks along the routes of one direction.
+    fn simulated(
+        &self,
+        machine: &Machine,
+        inverse: bool,
+        steps: &dyn Fn(&Route, &Grid, usize, u64) -> Vec<Step>,
+    ) -> Result<f64, FftError> {
+        let Plan { spec, grid, .. } = &self.plan;
+        let element = 2 * spec.precision.bytes();
+        simulate(machine, *grid, grid.largest(spec.cells), self.chunking, |rank| {
+            let plan = Plan::new(spec, *grid, rank, self.tuning.usual_limits(), self.tuning.pieces)?;
+            Ok(steps(if inverse { &plan.inverse } else { &plan.forward }, grid, rank, element))
+        })
     }
 }
 
-fn direction(route: &Route, element: u64, speeds: &Speeds, chunk: u64) -> DirectionForecast {
+/// Returns the phases of a route: the passes of each stage and the exchanges between stages.
+fn phases(route: &Route, element: u64, chunk: u64) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
-    // Passes and the exchanges between them overlap; a chain of them ends at a step without an
-    // exchange.
-    let (mut seconds, mut chain) = (0.0, Chain::default());
     if route.whole.is_some() {
-        let cost = Cost::kernels(1, route.traffic());
-        let seconds = cost.device_bytes as f64 / speeds.memory;
-        let phases = vec![Phase { name: "all axes in one pass".into(), cost, seconds }];
-        return DirectionForecast { phases, seconds };
+        return vec![Phase { name: "all axes in one pass".into(), cost: Cost::kernels(1, route.traffic()) }];
     }
     for (i, stage) in route.stages.iter().enumerate() {
-        let transpose = route.between.get(i).and_then(Option::as_ref);
         if !stage.passes.is_empty() {
             let cost = Cost::kernels(stage.passes.len() as u64, stage.traffic());
-            let time = cost.device_bytes as f64 / speeds.memory;
             let count =
                 if stage.passes.len() > 1 { format!(" ({} passes)", stage.passes.len()) } else { String::new() };
-            phases.push(Phase { name: format!("{} pass{count}", NAMES[stage.axis]), cost, seconds: time });
-            chain.stage(time);
+            phases.push(Phase { name: format!("{} pass{count}", NAMES[stage.axis]), cost });
         }
-        match transpose {
-            Some(transpose) => {
-                let cost = Cost { device_bytes: kept_bytes(transpose, element), ..transpose.cost(element, chunk) };
-                let times = speeds.exchange_seconds(&cost);
-                let name = format!("exchange {}-{}", NAMES[transpose.to_axis], NAMES[transpose.from_axis]);
-                phases.push(Phase { name, cost, seconds: times.iter().sum() });
-                times.into_iter().for_each(|time| chain.stage(time));
-                chain.pieces = chain.pieces.max(transpose.pieces.len());
-            }
-            None => seconds += std::mem::take(&mut chain).seconds(),
+        if let Some(transpose) = route.between.get(i).and_then(Option::as_ref) {
+            let cost = Cost { device_bytes: kept_bytes(transpose, element), ..transpose.cost(element, chunk) };
+            let name = format!("exchange {}-{}", NAMES[transpose.to_axis], NAMES[transpose.from_axis]);
+            phases.push(Phase { name, cost });
         }
     }
-    DirectionForecast { phases, seconds: seconds + chain.seconds() }
+    phases
 }
 
 /// Returns the bytes read and written on the device by copies of a rank's own blocks.
 fn kept_bytes(transpose: &Transpose, element: u64) -> u64 {
     (0..transpose.pieces.len()).map(|piece| 2 * element * transpose.kept(piece)).sum()
-}
-
-/// A pipeline of passes and exchanges whose pieces overlap.
-#[derive(Default)]
-struct Chain {
-    total: f64,
-    slowest: f64,
-    pieces: usize,
-}
-
-impl Chain {
-    fn stage(&mut self, seconds: f64) {
-        (self.total, self.slowest) = (self.total + seconds, self.slowest.max(seconds));
-    }
-
-    /// Returns the seconds: the slowest member works all the time, each other member for one piece.
-    fn seconds(self) -> f64 {
-        let pieces = self.pieces.max(1) as f64;
-        self.slowest + (self.total - self.slowest) / pieces
-    }
-}
-
-/// Speeds of a machine, in bytes per second and seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Speeds {
-    /// Speed of device memory, reading and writing together.
-    pub memory: f64,
-    /// Speed of copies between device and host, each way.
-    pub copy: f64,
-    /// Speed of the link between ranks, each way, for one rank.
-    pub link: f64,
-    /// Latency of a message in seconds.
-    pub latency: f64,
-}
-
-impl Default for Speeds {
-    /// Returns the speeds of a data-center GPU (2 TB/s) on PCIe 4 (25 GB/s) with a quarter of a 400
-    /// Gb/s network (12.5 GB/s) and 5 microseconds.
-    fn default() -> Self {
-        Speeds { memory: 2e12, copy: 25e9, link: 12.5e9, latency: 5e-6 }
-    }
-}
-
-/// Bytes of a probe: more than caches hold, and still quick.
-const PROBE: u64 = 16 << 20;
-const RUNS: usize = 4;
-
-impl Speeds {
-    /// Returns the seconds of work, without overlap: device memory, and the three stages of its
-    /// exchanges.
-    #[must_use]
-    pub fn seconds(&self, cost: &Cost) -> f64 {
-        cost.device_bytes as f64 / self.memory + self.exchange_seconds(cost).iter().sum::<f64>()
-    }
-
-    /// Returns the seconds of copying to the host, sending, and copying to the device.
-    pub(super) fn exchange_seconds(&self, cost: &Cost) -> [f64; 3] {
-        let wire = cost.messages as f64 * self.latency + cost.sent_bytes.max(cost.received_bytes) as f64 / self.link;
-        [cost.sent_bytes as f64 / self.copy, wire, cost.received_bytes as f64 / self.copy]
-    }
-
-    /// Measures the speeds while all ranks work at the same time: copies inside device memory,
-    /// copies to and from the host, messages around a ring. Takes a fraction of a second.
-    /// Collective; returns the speeds of the slowest rank. A single rank has no link and gets that
-    /// of the default.
-    ///
-    /// # Errors
-    /// [`TransformError`] if the device or another rank fails.
-    pub fn measure(gpu: &Gpu, comm: &Communicator) -> Result<Self, TransformError> {
-        let mut recorder = Recorder::new(gpu)?;
-        let words = PROBE / 4;
-        let (from, to) = (gpu.array::<f32>("fft::probe", words)?, gpu.array::<f32>("fft::probe", words)?);
-        recorder.clear(&from);
-        let inside = least(comm, |_| {
-            recorder.copy(&from, 0, &to, 0, words)?;
-            Ok(recorder.wait()?)
-        })?;
-        let mut host = Vec::new();
-        let out = least(comm, |_| {
-            host = recorder.download(&to, 0, words)?;
-            Ok(())
-        })?;
-        let back = least(comm, |_| {
-            recorder.upload(&to, 0, &host)?;
-            Ok(recorder.wait()?)
-        })?;
-        let Speeds { mut link, mut latency, .. } = Speeds::default();
-        if comm.size() > 1 {
-            let ring = |bytes: u64| {
-                least(comm, |_| {
-                    let (rank, size) = (comm.rank(), comm.size());
-                    let sending = comm.send((rank + 1) % size, 0, vec![0u8; bytes as usize])?;
-                    comm.receive((rank + size - 1) % size, 0, bytes)?.wait()?;
-                    sending.wait()?;
-                    Ok(())
-                })
-            };
-            latency = ring(8)?;
-            link = PROBE as f64 / (ring(PROBE)? - latency).max(1e-9);
-        }
-        Ok(Speeds { memory: 2.0 * PROBE as f64 / inside, copy: PROBE as f64 / out.max(back), link, latency })
-    }
-}
-
-/// Returns the least seconds of some runs, each of which takes as long as its slowest rank.
-fn least(
-    comm: &Communicator,
-    mut work: impl FnMut(usize) -> Result<(), TransformError>,
-) -> Result<f64, TransformError> {
-    let mut least = f64::INFINITY;
-    for run in 0..=RUNS {
-        comm.barrier()?;
-        let start = Instant::now();
-        work(run)?;
-        let mut seconds = [start.elapsed().as_secs_f64()];
-        comm.all_reduce(&mut seconds, Op::Max)?;
-        if run > 0 {
-            least = least.min(seconds[0]);
-        }
-    }
-    Ok(least.max(1e-9))
 }

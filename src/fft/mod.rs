@@ -43,6 +43,7 @@ mod pass;
 mod plan;
 mod reach;
 mod run;
+mod schedule;
 mod spec;
 mod tables;
 mod transform;
@@ -55,7 +56,7 @@ pub use core::{Limits, RADICES, good_size, is_good_size};
 pub use error::{FftError, TransformError};
 pub use field::{Spectrum, local, local_inverse};
 pub use filter::{Filter, ModeFactor, Wavevector};
-pub use forecast::{DirectionForecast, Forecast, MemoryForecast, Phase, Speeds};
+pub use forecast::{DirectionForecast, Forecast, MemoryForecast, Phase};
 pub use operator::{GradientSymbol, LaplacianSymbol, Operator, OperatorTables, Spectral, Wave};
 pub use options::{FilterOptions, TransformCallbacks, TransformOptions, TransformTuning};
 pub use plan::{Plan, Route, Transpose};
@@ -64,6 +65,7 @@ pub use transform::Transform;
 pub use tuner::{Tuned, Tuner};
 
 pub(crate) use pass::kernels;
+pub(crate) use schedule::route_steps;
 // For tests that compile all kernels with several limits.
 #[doc(hidden)]
 pub use pass::line_kernels;

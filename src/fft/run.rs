@@ -12,7 +12,7 @@ use super::error::FftError;
 use super::line::{Order, Work};
 use super::options::{PassCallbacks, PassPosition};
 use super::pass::{DeviceTables, ReadyPass};
-use super::plan::{Buffer, Placement, Route, Stage, StagePart, Transpose, buffers};
+use super::plan::{Buffer, Placement, Route, Stage, StagePart, StageStep, Transpose, buffers};
 use super::reach::{PassArrays, PassInput};
 use super::whole_pass::{ReadyWhole, WholeArrays};
 use crate::comm::Subject;
@@ -198,32 +198,19 @@ enum StageInput<'a> {
 /// Pieces of an exchange that were sent and not yet transformed.
 #[derive(Default)]
 struct Pieces<'a> {
-    arriving: VecDeque<(Range<u64>, BufferView<'a>)>,
+    arriving: VecDeque<BufferView<'a>>,
     pending: VecDeque<PendingExchange>,
-    /// The axis along which pieces are cut.
-    third: usize,
-}
-
-/// A part of a stage's input.
-struct Tile<'a> {
-    part: Box3,
-    elements: Elements<'a>,
-    /// Whether it is the last one.
-    last: bool,
 }
 
 impl<'a> StageInput<'a> {
-    /// Returns the next tile, once it has arrived.
-    fn next(&mut self, recorder: &mut Recorder, whole: &Box3) -> Result<Option<Tile<'a>>, ExchangeError> {
+    /// Returns the elements of the next tile, once it has arrived.
+    fn next(&mut self, recorder: &mut Recorder) -> Result<Option<Elements<'a>>, ExchangeError> {
         match self {
-            StageInput::Whole(elements) => {
-                Ok(elements.take().map(|elements| Tile { part: whole.clone(), elements, last: true }))
-            }
-            StageInput::Pieces(Pieces { arriving, pending, third }) => {
-                let Some((range, view)) = arriving.pop_front() else { return Ok(None) };
+            StageInput::Whole(elements) => Ok(elements.take()),
+            StageInput::Pieces(Pieces { arriving, pending }) => {
+                let Some(view) = arriving.pop_front() else { return Ok(None) };
                 PendingExchange::finish_first(pending, recorder)?;
-                let part = restricted(whole, *third, &range);
-                Ok(Some(Tile { part, elements: Elements::Array(view), last: arriving.is_empty() }))
+                Ok(Some(Elements::Array(view)))
             }
         }
     }
@@ -246,50 +233,36 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
     fn stage(&mut self, i: usize, buffer: Buffer, mut input: StageInput<'a>) -> Result<StageInput<'a>, ExchangeError> {
         let ReadyRoute { route, passes, .. } = self.run.ready;
         let (stage, transpose) = (&route.stages[i], route.between.get(i).and_then(Option::as_ref));
+        if passes[i].is_empty() {
+            return Ok(input);
+        }
         let outputs = self.outputs(i, buffer, &input)?;
         let is_source = matches!(input, StageInput::Whole(Some(Elements::Source(_))));
-        let whole: Box3 = stage.before.map(|n| 0..n);
-        let parts: Vec<Box3> = match transpose {
-            None => vec![whole.clone()],
-            Some(t) => t.pieces.iter().map(|range| restricted(&whole, t.third, range)).collect(),
+        let (mut pieces, last) = (Pieces::default(), passes[i].len() - 1);
+        // The array that the pass before has written, and another one.
+        let mut scratch = if last > 0 { Vec::from(self.scratch(stage)?) } else { Vec::new() };
+        let mut tile = match &input {
+            StageInput::Whole(_) => input.next(self.recorder)?,
+            StageInput::Pieces(_) => None,
         };
-        let mut pieces = Pieces { third: transpose.map_or(0, |t| t.third), ..Pieces::default() };
-        match &passes[i][..] {
-            [] => return Ok(input),
-            [pass] => {
-                while let Some(tile) = input.next(self.recorder, &whole)? {
-                    for (piece, part) in parts.iter().enumerate() {
-                        let part = intersection(&tile.part, part);
-                        self.record((stage, pass), &part, &tile.elements, &outputs[piece])?;
-                        if let Some(transpose) = transpose.filter(|_| tile.last) {
-                            self.send((stage, transpose), piece, &outputs[piece], &mut pieces)?;
-                        }
+        for step in route.steps(i) {
+            match step {
+                StageStep::Arrive => tile = input.next(self.recorder)?,
+                StageStep::Pass { pass: number, cells, piece } => {
+                    let pass = (stage, &passes[i][number]);
+                    let from = if number == 0 { tile.take() } else { Some(Elements::Array(scratch[0].clone())) };
+                    let Some(from) = from else { continue };
+                    if number > 0 && number < last && pass.1.kernel.moves() {
+                        scratch.swap(0, 1);
                     }
+                    let to = if number == last { &outputs[piece] } else { &scratch[0] };
+                    self.record(pass, &cells, &from, to)?;
+                    tile = Some(from).filter(|_| last == 0);
                 }
-            }
-            [first, middle @ .., last] => {
-                let [mut from, mut other] = self.scratch(stage)?;
-                while let Some(tile) = input.next(self.recorder, &whole)? {
-                    self.record((stage, first), &tile.part, &tile.elements, &from)?;
-                }
-                for pass in middle {
-                    let elements = Elements::Array(from.clone());
-                    if pass.kernel.moves() {
-                        self.record((stage, pass), &whole, &elements, &other)?;
-                        std::mem::swap(&mut from, &mut other);
-                    } else {
-                        self.record((stage, pass), &whole, &elements, &from)?;
-                    }
-                }
-                let elements = Elements::Array(from);
-                for (piece, part) in parts.iter().enumerate() {
-                    self.record((stage, last), part, &elements, &outputs[piece])?;
-                    if let Some(transpose) = transpose {
-                        self.send((stage, transpose), piece, &outputs[piece], &mut pieces)?;
-                    }
-                }
+                StageStep::Send { piece } => self.send((stage, transpose), piece, &outputs[piece], &mut pieces)?,
             }
         }
+        drop(tile);
         // The source is dropped: its arrays return to the pool.
         if is_source {
             self.recorder.submit()?;
@@ -397,11 +370,12 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
     /// Sends a piece that was written to `view`, and continues the exchanges in progress.
     fn send(
         &mut self,
-        (stage, transpose): (&Stage, &Transpose),
+        (stage, transpose): (&Stage, Option<&Transpose>),
         piece: usize,
         view: &BufferView<'_>,
         pieces: &mut Pieces<'a>,
     ) -> Result<(), ExchangeError> {
+        let Some(transpose) = transpose else { return Ok(()) };
         let (recorder, range) = (&mut *self.recorder, &transpose.pieces[piece]);
         let incoming =
             recorder.gpu().array_in::<C>("fft::incoming", transpose.elements(piece)[1], MemoryKind::Incoming)?;
@@ -414,7 +388,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         extent[transpose.from_axis] = transpose.share();
         extent[transpose.to_axis] = transpose.whole();
         let place = covering(extent, transpose.third, range);
-        pieces.arriving.push_back((range.clone(), BufferView { array: incoming.raw().clone(), place }));
+        pieces.arriving.push_back(BufferView { array: incoming.raw().clone(), place });
         for pending in &mut pieces.pending {
             pending.progress(recorder)?;
         }
@@ -436,19 +410,6 @@ fn covering<'a>(extent: [u64; 3], third: usize, range: &Range<u64>) -> Placement
     let (mut origin, mut extent) = ([0; 3], extent);
     (origin[third], extent[third]) = (range.start, range.end - range.start);
     Placement::Array { origin, extent }
-}
-
-fn restricted(part: &Box3, axis: usize, range: &Range<u64>) -> Box3 {
-    let mut part = part.clone();
-    part[axis] = range.clone();
-    part
-}
-
-fn intersection(a: &Box3, b: &Box3) -> Box3 {
-    [0, 1, 2].map(|axis| {
-        let start = a[axis].start.max(b[axis].start);
-        start..a[axis].end.min(b[axis].end).max(start)
-    })
 }
 
 #[cfg(test)]

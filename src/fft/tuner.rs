@@ -13,14 +13,15 @@ use std::time::Instant;
 
 use super::choice::{Outcome, TransformChoice};
 use super::error::{FftError, TransformError};
-use super::forecast::{Forecast, Speeds};
+use super::forecast::Forecast;
 use super::options::TransformTuning;
 use super::spec::{Spec, Value};
 use super::transform::Transform;
+use crate::cluster::Machine;
 use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
 use crate::gpu::{Array, DeviceError, Gpu, Profile, Recorder};
-use crate::grid::Grid;
+use crate::grid::{Chunking, Grid};
 
 /// The outcome of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,11 +162,16 @@ impl<'a> Tuner<'a> {
         if let Some(grid) = self.grid {
             return Ok(vec![grid]);
         }
+        let mut hosts = self.comm.all_gather(&[crate::host::id()])?;
+        hosts.sort_unstable();
+        let ranks_per_node = hosts.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(1);
+        let machine = Machine { ranks_per_node, ..Machine::default() };
         let mut grids = Vec::new();
-        for grid in Grid::all(self.comm.shares()) {
-            let forecast = Forecast::new(spec, grid, grid.largest(spec.cells), tuning, &Speeds::default(), 2 << 20)?;
-            grids.push((forecast.forward.seconds + forecast.inverse.seconds, grid));
+        for grid in Grid::candidates(self.comm.shares(), machine.ranks_per_node) {
+            let forecast = Forecast::new(spec, grid, grid.largest(spec.cells), tuning, Chunking::default().bytes)?;
+            grids.push((forecast.seconds(&machine)?.iter().sum::<f64>(), grid));
         }
+        // Stable: of equal ones the first.
         grids.sort_by(|a, b| a.0.total_cmp(&b.0));
         Ok(grids.into_iter().take(GRIDS).map(|(_, grid)| grid).collect())
     }

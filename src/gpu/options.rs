@@ -11,6 +11,7 @@ use super::profile::Profile;
 
 /// The path of device data between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum ExchangePath {
     /// Messages use the arrays themselves, where the host can map device memory.
     Mapped,

@@ -16,6 +16,7 @@ use super::field::FieldLayout;
 use super::ghost_widths::GhostWidths;
 use super::process_grid::Grid;
 use super::shares::Shares;
+use super::transfers::{Transfer, Transfers};
 use crate::hash::{START, fnv1a};
 
 /// Maximum number of turns of ghost cells around an axis: each turn is planned separately.
@@ -78,6 +79,33 @@ pub struct Sweep {
     /// A number of all that the ranks along the axis must have alike: the mesh, how it is cut,
     /// widths, which axes close on themselves.
     pub(crate) alike: u64,
+}
+
+impl Sweep {
+    /// Returns the messages of the sweep, with `words` elements for each cell: own cells go to the
+    /// ranks that have them as ghosts, or in a reduction ghosts to their owners.
+    #[must_use]
+    pub fn transfers(&self, words: u64, is_reduction: bool) -> Transfers {
+        let [owned, ghosts] = [&self.owned, &self.ghosts].map(|links| parts(links, words));
+        match is_reduction {
+            false => Transfers { send: owned, receive: ghosts },
+            true => Transfers { send: ghosts, receive: owned },
+        }
+    }
+}
+
+/// Returns the message of each peer: its links, one after the other.
+fn parts(links: &[Link], words: u64) -> Vec<Transfer> {
+    let (mut parts, mut at): (Vec<Transfer>, u64) = (Vec::new(), 0);
+    for link in links {
+        let len = link.block.len() * words;
+        match parts.last_mut() {
+            Some(part) if part.peer == link.peer => part.len += len,
+            _ => parts.push(Transfer { peer: link.peer, start: at, len }),
+        }
+        at += len;
+    }
+    parts
 }
 
 /// The ghost cells of one rank: its layout and its sweeps, in the order of an exchange.

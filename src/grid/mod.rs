@@ -2,6 +2,7 @@
 //! redistributions, the order of peers. No device, no communication, no files.
 
 mod boxes;
+mod chunks;
 mod cost;
 mod error;
 mod field;
@@ -17,6 +18,7 @@ mod tiling;
 mod transfers;
 
 pub use boxes::{Box3, extent, volume};
+pub(crate) use chunks::{Chunk, Chunking, Message, chunks};
 pub use cost::Cost;
 pub use error::LayoutError;
 pub use field::FieldLayout;

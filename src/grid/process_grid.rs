@@ -59,6 +59,21 @@ impl Grid {
             .map(move |parts| Self::of_parts([shares.ranks() / parts, parts], shares))
     }
 
+    /// Returns all grids for a number of ranks, or for ranks with [`Shares`], in the order of
+    /// preference among equal ones: slabs, pencils whose second axis is the `ranks_per_node` ranks
+    /// of a node, then the others. One of the two exchanges of a transform stays within nodes with
+    /// such pencils.
+    pub fn candidates(ranks: impl Into<Shares>, ranks_per_node: usize) -> impl Iterator<Item = Self> {
+        let place = move |grid: &Self| match grid.parts[1] {
+            1 => 0,
+            columns if columns == ranks_per_node => 1,
+            _ => 2,
+        };
+        let mut grids: Vec<Self> = Self::all(ranks).collect();
+        grids.sort_by_key(place);
+        grids.into_iter()
+    }
+
     /// A grid for a mesh of `shape`: slabs, with which a transform needs one exchange, as long as
     /// each of equal parts has at least two planes; else the pencils whose largest part is
     /// smallest. A mesh with ghost cells may do better with pencils long before: a slab has as many

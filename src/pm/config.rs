@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::cluster::Machine;
 use crate::comm::{CommError, Communicator};
 use crate::cosmology::{
     Cosmology, CosmologyError, Growth, LinearPower, LptOrder, PowerTable, Scheme, StepOp, TransferKind, schedule,
@@ -206,19 +207,28 @@ impl Config {
         Ok(self.schedule()?.into_iter().find_map(step))
     }
 
-    /// Returns the process grid of a run on a number of ranks, or on ranks with [`Shares`]: the
-    /// given one, or the one with the shortest [`forecast`](Self::forecast) at the usual
-    /// [`Speeds`](crate::fft::Speeds): transforms favor slabs, and ghost cells favor pencils where
-    /// slabs are thin. It depends only on the configuration and the shares; thousands of ranks take
-    /// a fraction of a second.
+    /// Returns the process grid of a run on a number of ranks, or on ranks with [`Shares`], of the
+    /// default [`Machine`]; see [`grid_on`](Self::grid_on).
+    ///
+    /// # Errors
+    /// Same as [`grid_on`](Self::grid_on).
+    pub fn grid(&self, ranks: impl Into<Shares>) -> Result<Grid, LayoutError> {
+        self.grid_on(ranks, &Machine::default())
+    }
+
+    /// Returns the process grid of a run on a number of ranks of `machine`, or on ranks with
+    /// [`Shares`]: the given one, or the one with the shortest [`forecast`](Self::forecast).
+    /// Transforms favor slabs, and ghost cells favor pencils where slabs are thin. Of grids whose
+    /// seconds differ by less than 2 %, it is the first of [`Grid::candidates`]. It depends only on
+    /// the configuration, the shares and the machine, so that all ranks choose the same grid.
     ///
     /// # Errors
     /// [`LayoutError::Grid`] if [`Config::grid`](Self) has another number of ranks.
-    pub fn grid(&self, ranks: impl Into<Shares>) -> Result<Grid, LayoutError> {
-        let ranks = ranks.into();
+    pub fn grid_on(&self, ranks: impl Into<Shares>, machine: &Machine) -> Result<Grid, LayoutError> {
+        let shares = ranks.into();
         match self.grid {
-            Some(parts) => Grid::new(parts, ranks),
-            None => Ok(self.fastest_grid(ranks)),
+            Some(parts) => Grid::new(parts, shares),
+            None => Ok(self.fastest_grid(shares, machine)),
         }
     }
 

@@ -1,18 +1,22 @@
 //! Forecast of a run without a device: memory, bytes and time. Pure.
 
+use crate::cluster::{Machine, Start, Step, least_seconds, simulate};
 use crate::cosmology::{LptOrder, StepOp};
-use crate::fft::{Forecast, Route, Spec, Speeds};
-use crate::grid::{Cost, Grid, Shares, extent, volume};
+use crate::fft::{Forecast, Spec};
+use crate::grid::{Chunking, Cost, Grid, Shares};
 
 use super::footprint::PlannedFor;
-use super::traffic::Traffic;
 use super::{Config, NoiseBy, SimulationError};
+
+/// Grids whose seconds differ by less than this factor are equal: the error of the model.
+const ALIKE: f64 = 1.02;
 
 /// Forecast of a run, for the rank with the most work.
 ///
 /// Bytes moved in device memory are counted from the schedule and the plans of transforms; bytes
 /// between ranks from the plans and from ghost cells that reach 10 Mpc/h. Dispatches are not
-/// counted. [`seconds`](Self::seconds) assume no overlap, and exclude files and groups.
+/// counted. Seconds follow from a [model](crate::cluster) of a machine that takes the steps of one
+/// force and of one transform; they exclude files and groups.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RunForecast {
@@ -26,6 +30,10 @@ pub struct RunForecast {
     pub start: Cost,
     /// Cost of all steps; its memory is that of the force mesh, beside the particles.
     pub stepping: Cost,
+    /// Seconds of the transforms of the start.
+    pub start_seconds: f64,
+    /// Seconds of all steps.
+    pub stepping_seconds: f64,
 }
 
 impl RunForecast {
@@ -36,110 +44,119 @@ impl RunForecast {
         self.particle_memory + (self.start + self.stepping).memory_bytes
     }
 
-    /// Returns the seconds of the start and all steps on a machine with these speeds.
+    /// Returns the seconds of the start and all steps.
     #[must_use]
-    pub fn seconds(&self, speeds: &Speeds) -> f64 {
-        speeds.seconds(&self.start) + speeds.seconds(&self.stepping)
+    pub fn seconds(&self) -> f64 {
+        self.start_seconds + self.stepping_seconds
     }
 }
 
-/// Bytes of a message at most.
-const CHUNK: u64 = 2 << 20;
-
 impl Config {
-    /// Forecasts this run on a number of ranks, or on ranks with [`Shares`], for the rank with the
-    /// most cells.
+    /// Forecasts this run on a number of ranks of `machine`, or on ranks with [`Shares`], over its
+    /// [process grid](Self::grid_on), for the rank with the most cells.
     ///
     /// # Errors
     /// [`SimulationError`] for parameters out of range and for grids that do not have as many
     /// ranks.
-    pub fn forecast(&self, ranks: impl Into<Shares>) -> Result<RunForecast, SimulationError> {
-        let shares = ranks.into();
+    pub fn forecast(&self, ranks: impl Into<Shares>, machine: &Machine) -> Result<RunForecast, SimulationError> {
         self.validate()?;
-        self.forecast_rank(shares, self.grid(shares)?.largest(self.cells()))
+        let grid = self.grid_on(ranks, machine)?;
+        self.forecast_over(grid, grid.largest(self.cells()), &self.schedule()?, machine)
     }
 
-    /// Forecasts this run for `rank` of ranks with `shares`.
+    /// Forecasts this run for `rank` of ranks with `shares`: its memory, bytes and messages, and
+    /// the seconds of all ranks, which are the same for each rank.
     ///
     /// # Errors
     /// Same as [`forecast`](Self::forecast), and [`LayoutError::Rank`](crate::grid::LayoutError) for
     /// a rank beyond the last one.
-    pub fn forecast_rank(&self, shares: Shares, rank: usize) -> Result<RunForecast, SimulationError> {
+    pub fn forecast_rank(
+        &self,
+        shares: Shares,
+        rank: usize,
+        machine: &Machine,
+    ) -> Result<RunForecast, SimulationError> {
         self.validate()?;
-        self.forecast_over(self.grid(shares)?, rank, &self.schedule()?)
+        self.forecast_over(self.grid_on(shares, machine)?, rank, &self.schedule()?, machine)
     }
 
     /// Returns what the run will take for a rank of `grid`, of parameters that are in their ranges
     /// and this schedule.
-    fn forecast_over(&self, grid: Grid, rank: usize, ops: &[StepOp]) -> Result<RunForecast, SimulationError> {
-        let ghosts = self.typical_ghosts();
-        let planned = PlannedFor::any_gpu();
-        let (memory, tuning) = (self.memory(grid, rank, &planned)?, planned.tuning);
-        let usual = Speeds::default();
-        let transform = |side: u64| Forecast::new(&Spec::of::<f32>([side; 3]), grid, rank, &tuning, &usual, CHUNK);
-        let (lattice, mesh) = (transform(self.particles)?, transform(self.mesh)?);
+    fn forecast_over(
+        &self,
+        grid: Grid,
+        rank: usize,
+        ops: &[StepOp],
+        machine: &Machine,
+    ) -> Result<RunForecast, SimulationError> {
+        let (planned, largest) = (PlannedFor::any_gpu(), grid.largest(self.cells()));
+        let (memory, chunking) = (self.memory(grid, rank, &planned)?, Chunking::default());
+        let spec = Spec::of::<f32>([self.particles; 3]);
+        let lattice = Forecast::new(&spec, grid, rank, &planned.tuning, chunking.bytes)?;
         let (forward, inverse) = match self.lpt {
             LptOrder::First => (1, 3),
             LptOrder::Second => (2, 12),
             LptOrder::Third => (7, 36),
         };
         // The seed's noise by modes is a spectrum first.
-        let noise = u64::from(self.noise_by == NoiseBy::Mode);
-        let start = lattice.forward.cost().times(forward) + lattice.inverse.cost().times(inverse + noise);
-
-        let transforms = mesh.forward.cost() + mesh.inverse.cost().times(3);
-        let filter = mesh
-            .plan
-            .filter(3, planned.limits, tuning.pieces)?
-            .as_ref()
-            .map_or(transforms.device_bytes, Route::traffic);
-        let [particles, cells] = [self.sites(), self.cells()].map(|shape| volume(&grid.part(shape, rank)));
+        let inverse = inverse + u64::from(self.noise_by == NoiseBy::Mode);
+        let start = lattice.forward.cost().times(forward) + lattice.inverse.cost().times(inverse);
+        let traffic = |rank| self.traffic(&self.mesh_plan(grid, rank, &planned)?, &planned);
         let forces = ops.iter().filter(|op| matches!(op, StepOp::Force)).count() as u64;
-        let stepping = Cost {
-            device_bytes: Traffic { particles, cells, filter }.schedule(ops),
-            memory_bytes: memory.mesh,
-            dispatches: 0,
-            ..(transforms + self.ghost_cost(grid, rank, ghosts)).times(forces)
-        };
+        let sent = sent(&self.force_steps(grid, rank, &planned)?, chunking).times(forces);
+        let force = simulate(machine, grid, largest, chunking, |rank| self.force_steps(grid, rank, &planned))?;
+        let [forward_seconds, inverse_seconds] = lattice.seconds(machine)?;
+        // Pushes are passes that wait for no rank; those of the largest rank take the longest.
+        let slowest = traffic(largest)?;
+        let pushes = machine.pass_seconds(forces, slowest.schedule(ops) - forces * slowest.force());
         Ok(RunForecast {
             grid,
             steps: ops.iter().filter(|op| matches!(op, StepOp::Reached { .. })).count() - 1,
             particle_memory: memory.particles,
             start: Cost { memory_bytes: memory.start, dispatches: 0, ..start },
-            stepping,
+            stepping: Cost { device_bytes: traffic(rank)?.schedule(ops), memory_bytes: memory.mesh, ..sent },
+            start_seconds: forward as f64 * forward_seconds + inverse as f64 * inverse_seconds,
+            stepping_seconds: forces as f64 * force + pushes,
         })
     }
 
-    /// Returns the process grid with the shortest [forecast](Self::forecast) on a machine with the
-    /// usual [`Speeds`], so that all ranks choose the same grid. For parameters out of range it may
-    /// be any grid.
-    pub(super) fn fastest_grid(&self, ranks: Shares) -> Grid {
-        let usual = Grid::auto(self.cells(), ranks);
+    /// Returns the process grid with the shortest [forecast](Self::forecast) on `machine`, for all
+    /// ranks the same; the first of equal ones. Pure. For parameters out of range it may be any
+    /// grid.
+    pub(super) fn fastest_grid(&self, shares: Shares, machine: &Machine) -> Grid {
+        let usual = Grid::auto(self.cells(), shares);
         let (Ok(()), Ok(ops)) = (self.validate(), self.schedule()) else { return usual };
-        let seconds = |grid: Grid| {
-            let forecast = self.forecast_over(grid, grid.largest(self.cells()), &ops).ok()?;
-            Some((forecast.seconds(&Speeds::default()), grid))
+        let planned = PlannedFor::any_gpu();
+        let forces = ops.iter().filter(|op| matches!(op, StepOp::Force)).count() as f64;
+        let least = |(place, grid): (usize, Grid)| {
+            let steps = self.force_steps(grid, grid.largest(self.cells()), &planned).ok()?;
+            Some((forces * least_seconds(machine, &grid, &steps), place, grid))
         };
-        // Of equal ones the first, which has more of a slab.
-        let fastest = Grid::all(ranks).filter_map(seconds).min_by(|one, other| one.0.total_cmp(&other.0));
-        fastest.map_or(usual, |(_, grid)| grid)
-    }
-
-    /// Returns what a rank sends and receives for one force: 8 bytes of density and 12 of forces
-    /// for each ghost cell.
-    fn ghost_cost(&self, grid: Grid, rank: usize, ghosts: u64) -> Cost {
-        let mut cost = Cost::default();
-        let part = extent(&grid.part(self.cells(), rank));
-        for axis in [0, 1].into_iter().filter(|&axis| grid.parts()[axis] > 1) {
-            // The second axis takes the ghost cells of the first along.
-            let across = if axis == 1 && grid.parts()[0] > 1 { part[0] + 2 * ghosts } else { part[1 - axis] };
-            let bytes = 2 * ghosts * across * part[2] * (8 + 12);
-            // They may reach beyond the next rank.
-            let reached = ghosts.div_ceil(part[axis].max(1)).clamp(1, grid.parts()[axis] as u64 - 1);
-            cost += Cost { sent_bytes: bytes, received_bytes: bytes, messages: 4 * reached, ..Cost::default() };
+        // A force of each grid takes at least the time of its busiest resource. Most grids are
+        // ruled out by that.
+        let candidates = Grid::candidates(shares, machine.ranks_per_node).enumerate();
+        let mut grids: Vec<_> = candidates.filter_map(least).collect();
+        grids.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (mut forecasts, mut shortest) = (Vec::new(), f64::INFINITY);
+        for (least, place, grid) in grids {
+            if ALIKE * shortest <= least {
+                break;
+            }
+            let Ok(forecast) = self.forecast_over(grid, grid.largest(self.cells()), &ops, machine) else { continue };
+            shortest = shortest.min(forecast.seconds());
+            forecasts.push((place, forecast));
         }
-        cost
+        forecasts.retain(|(_, forecast)| forecast.seconds() <= ALIKE * shortest);
+        forecasts.iter().min_by_key(|(place, _)| *place).map_or(usual, |(_, forecast)| forecast.grid)
     }
+}
+
+/// Returns the bytes and messages that a rank sends and receives in its steps.
+fn sent(steps: &[Step], chunking: Chunking) -> Cost {
+    let cost = |Start { line, transfers, element_bytes }: &Start| {
+        transfers.cost(line.place, *element_bytes, chunking.elements(*element_bytes) * element_bytes)
+    };
+    steps.iter().filter_map(Step::start).map(cost).sum()
 }
 
 #[cfg(test)]
@@ -150,7 +167,9 @@ mod tests {
     #[test]
     fn more_ranks_take_less_each_and_steps_cost_alike() {
         let config = Config { particles: 256, mesh: 512, box_size: 512.0, ..Config::default() };
-        let of = |ranks: usize, steps: usize| Config { steps, ..config.clone() }.forecast(ranks).unwrap();
+        let of = |ranks: usize, steps: usize| {
+            Config { steps, ..config.clone() }.forecast(ranks, &Machine::default()).unwrap()
+        };
         let (one, eight) = (of(1, 10), of(8, 10));
         assert_eq!(one.particle_memory, 6 * 4 * 256u64.pow(3));
         assert_eq!([one.start, one.stepping].map(|cost| cost.sent_bytes + cost.messages), [0; 2]);
@@ -162,21 +181,24 @@ mod tests {
         let moved = |steps: usize| of(1, steps).stepping.device_bytes;
         assert_eq!(moved(11) - moved(10), moved(12) - moved(11));
         let split = Config { scheme: Scheme::BullFrog, snapshots: vec![0.5], ..config };
-        assert_eq!(split.forecast(1).unwrap().steps, 11);
-        assert!(Config { grid: Some([2, 2]), ..split }.forecast(3).is_err());
+        assert_eq!(split.forecast(1, &Machine::default()).unwrap().steps, 11);
+        assert!(Config { grid: Some([2, 2]), ..split }.forecast(3, &Machine::default()).is_err());
     }
 
     #[test]
     fn ghost_cells_decide_between_slabs_and_pencils() {
         let grid = |box_size: f64, ranks: usize| {
             let config = Config { particles: 2048, mesh: 2048, box_size, ..Config::default() };
-            let (chosen, speeds) = (config.grid(ranks).unwrap(), Speeds::default());
+            let chosen = config.grid(ranks).unwrap();
             let seconds = |grid: [usize; 2]| {
                 let config = Config { grid: Some(grid), ..config.clone() };
-                config.forecast(ranks).unwrap().seconds(&speeds)
+                config.forecast(ranks, &Machine::default()).unwrap().seconds()
             };
             let least = seconds(chosen.parts());
-            assert!(Grid::all(ranks).all(|other| least <= seconds(other.parts())), "{chosen} in {box_size}");
+            let [rows, columns] = chosen.parts();
+            let others = [[ranks, 1], [rows / 2, columns * 2], [rows * 2, columns / 2]];
+            let mut others = others.into_iter().filter(|[rows, columns]| ranks < 1000 && rows * columns == ranks);
+            assert!(others.all(|other| least <= ALIKE * seconds(other)), "{chosen} in {box_size}");
             chosen.parts()
         };
         // 10 Mpc/h are 10 planes of 64 slabs of 32, and 21 of 512 slabs of 4, from six ranks on
@@ -194,7 +216,7 @@ mod tests {
 
     #[test]
     fn small_boxes_have_no_more_ghost_cells_than_cells() {
-        let config = Config { particles: 1 << 12, mesh: 1 << 12, box_size: 1e-6, ..Config::default() };
-        assert!(config.forecast(64).unwrap().stepping.sent_bytes > 0);
+        let config = Config { particles: 1 << 10, mesh: 1 << 10, box_size: 1e-6, ..Config::default() };
+        assert!(config.forecast(16, &Machine::default()).unwrap().stepping.sent_bytes > 0);
     }
 }

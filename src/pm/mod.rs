@@ -49,6 +49,7 @@ mod output;
 mod projection;
 mod redshift;
 mod rows;
+mod schedule;
 #[cfg(feature = "hdf5")]
 mod snapshot;
 mod start;

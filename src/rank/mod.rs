@@ -5,6 +5,7 @@ mod plan_cache;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::cluster::Machine;
 use crate::comm::{Communicator, Op};
 use crate::exchange::{self, Exchange, ExchangeError, GridComms};
 use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
@@ -120,6 +121,23 @@ impl Rank {
         self.comm = self.comm.with_shares(shares)?;
         self.release();
         Ok(())
+    }
+
+    /// Returns `base` with what ranks know of their machine: the ranks and devices of a node, its
+    /// cores, the path of device data. [Collective](Self).
+    ///
+    /// # Errors
+    /// [`ExchangeError::Comm`] if another rank fails.
+    pub fn machine(&self, base: Machine) -> Result<Machine, ExchangeError> {
+        let mut hosts = self.comm.all_gather(&[crate::host::id()])?;
+        hosts.sort_unstable();
+        let ranks_per_node = hosts.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(1);
+        let mut numbers = [self.sharing as u64, std::thread::available_parallelism().map_or(1, usize::from) as u64];
+        self.comm.all_reduce(&mut numbers, Op::Max)?;
+        let [sharing, cores] = numbers.map(|number| number as usize);
+        let (devices, path) = (ranks_per_node.div_ceil(sharing.max(1)), self.exchange.path(&self.gpu));
+        let nics = base.nics.min(ranks_per_node);
+        Ok(Machine { ranks_per_node, devices, cores, nics, path: path.unwrap_or(base.path), ..base })
     }
 
     /// Borrows the parts of the rank that work on `grid` takes. [Collective](Self) when a grid is

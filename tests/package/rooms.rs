@@ -14,7 +14,7 @@ const LIBRARY: &[&[&str]] = &[
     &["host", "comm", "cosmology"],
     &["io"],
     &["gpu"],
-    &["exchange"],
+    &["cluster", "exchange"],
     &["rank"],
     &["field"],
     &["fft"],
@@ -48,6 +48,7 @@ const WITHOUT_RINGS: &[(&str, &[&str])] = &[
     (
         "src",
         &[
+            "cluster",
             "comm",
             "comm/mpi",
             "cosmology",

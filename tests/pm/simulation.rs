@@ -2,6 +2,7 @@
 //! counts.
 
 use super::reference_pm::{Setup, Vector, displacements, linear_density, start, white};
+use meshloom::cluster::Machine;
 use meshloom::comm::Communicator;
 use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, schedule};
 use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
@@ -29,7 +30,7 @@ fn the_start_sends_what_was_forecast() {
         (NoiseBy::Site, LptOrder::First),
     ] {
         let config = Config { noise_by, lpt, ..golden() };
-        let forecast = config.forecast(2).unwrap();
+        let forecast = config.forecast(2, &Machine::default()).unwrap();
         let sent = launch(Launch::Threads(2), &Options::default(), |context| {
             Ok::<_, Error>(Simulation::new(context, config.clone(), Noise::Seed)?.cost().sent_bytes)
         });
@@ -200,10 +201,11 @@ fn ranks_with_unequal_shares_send_what_was_forecast() {
         context.set_shares(shares)?;
         Ok::<_, Error>(Simulation::new(context, config.clone(), Noise::Seed)?.cost().sent_bytes)
     });
-    let forecasts = [0, 1, 2].map(|rank| config.forecast_rank(shares, rank).unwrap());
+    let forecasts = [0, 1, 2].map(|rank| config.forecast_rank(shares, rank, &Machine::default()).unwrap());
     assert_eq!(sent.unwrap(), forecasts.each_ref().map(|forecast| forecast.start.sent_bytes));
     assert!(forecasts[0].memory() > forecasts[2].memory() && forecasts[2].memory() > forecasts[1].memory());
-    assert_eq!(config.forecast(shares).unwrap(), forecasts[0]);
+    assert_eq!(config.forecast(shares, &Machine::default()).unwrap(), forecasts[0]);
+    assert!(forecasts.iter().all(|forecast| forecast.seconds() == forecasts[0].seconds()));
 }
 
 #[test]
@@ -405,7 +407,7 @@ fn a_run_takes_the_memory_that_was_said() {
     for (number, (ranks, config)) in cases.into_iter().enumerate() {
         // A device of its own, whose memory is not used by others.
         let options = Options { kernels: 300 + number, ..meshloom_sanitizer::options().unwrap() };
-        let forecast = config.forecast(ranks).unwrap();
+        let forecast = config.forecast(ranks, &Machine::default()).unwrap();
         let found = launch(Launch::Threads(ranks), &options, |context| {
             let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;
             context.recorder.submit()?;

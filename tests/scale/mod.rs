@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use crate::Error;
 use crate::comm::{Communicator, Op, run_threads, sent};
 use crate::exchange::GridComms;
-use crate::fft::{Forecast, Spec, Speeds, TransformTuning};
+use crate::fft::{Forecast, Spec, TransformTuning};
 use crate::gpu::Profile;
 use crate::grid::{GhostPlan, Grid, Redistribution, bricks};
 use crate::io::collective::{fingerprint, write_npy};
@@ -208,7 +208,7 @@ fn plans(comm: &Communicator) -> Result<(), Error> {
     let (grid, n) = (near_square(comm.size()), 2 * comm.size() as u64);
     GhostPlan::new([n, n, 8], grid, comm.rank(), [[2, 2], [2, 2], [0, 0]], [true; 3])?;
     let tuning = TransformTuning::profile(Profile::Gpu);
-    Forecast::new(&Spec::of::<f32>([n, n, 8]), grid, comm.rank(), &tuning, &Speeds::default(), 1 << 20)?;
+    Forecast::new(&Spec::of::<f32>([n, n, 8]), grid, comm.rank(), &tuning, 1 << 20)?;
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! `meshloom bench exchange`: what a distributed transform sends, without its passes; or messages
 //! of given sizes ([`ring`]).
 
+use std::path::PathBuf;
+
 use clap::Args;
 use meshloom::exchange::{Exchange, GridComms};
 use meshloom::fft::{Spec, Transform, TransformOptions, TransformTuning};
@@ -16,6 +18,7 @@ use super::report::{Reference, Report, amount, range, rate, time};
 use super::ring;
 use super::session::Session;
 use crate::failure::{Ended, Failure};
+use crate::machine::MachineOption;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -32,6 +35,13 @@ pub struct Arguments {
     /// Messages in flight each way [default: the library's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     depth: Option<u16>,
+    /// In place of a mesh: measure this machine for forecasts and write its description, for
+    /// --machine of other commands. On one node this measures what lies within it, on several what
+    /// lies between nodes; the other values are those of --machine
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["size", "bytes", "chunk_bytes", "depth", "reference"])]
+    fit: Option<PathBuf>,
+    #[command(flatten)]
+    machine: MachineOption,
     #[command(flatten)]
     pub settings: Settings,
 }
@@ -82,6 +92,9 @@ pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> 
     if ranks == 1 {
         let why = "an exchange needs two ranks at least; give --ranks 2, or start it under mpirun";
         return Err(Failure::Usage(why.into()).into());
+    }
+    if let Some(path) = &arguments.fit {
+        return super::fit::measure(rank, settings, arguments.machine.machine()?, path);
     }
     if !arguments.bytes.is_empty() {
         let sizes: Vec<u64> = arguments.bytes.iter().flat_map(|Bytes(sizes)| sizes).copied().collect();

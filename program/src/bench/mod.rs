@@ -10,6 +10,7 @@ mod commands;
 mod copy;
 mod exchange;
 mod fft;
+mod fit;
 mod fof;
 mod ghosts;
 mod gradient;

@@ -6,13 +6,13 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::common::{Common, Precision};
-use crate::speeds::SpeedOptions;
+use crate::machine::MachineOption;
 
 /// Longest axis: kernels index no more elements.
 pub const LONGEST: u64 = 1 << 32;
 
 #[derive(Args)]
-#[command(mut_group("SpeedOptions", |speeds| speeds.conflicts_with("input")))]
+#[command(mut_group("MachineOption", |machine| machine.conflicts_with("input")))]
 pub struct Arguments {
     /// An array of 1, 2 or 3 axes, real, complex or integer
     #[arg(value_name = "IN.npy", required_unless_present = "plan_only", conflicts_with = "plan_only")]
@@ -96,5 +96,9 @@ pub struct PlanOptions {
     #[arg(long, conflicts_with = "input", value_name = "BYTES", default_value_t = 2 << 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub chunk_bytes: u64,
     #[command(flatten)]
-    pub speeds: SpeedOptions,
+    pub machine: MachineOption,
+    /// With --plan-only: the seconds of a forward transform on 1, 2, 4, .. up to N ranks, as CSV,
+    /// and nothing else
+    #[arg(long, conflicts_with_all = ["input", "json", "ranks", "grid", "shares"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    pub scaling: Option<u32>,
 }

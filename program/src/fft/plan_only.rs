@@ -11,6 +11,7 @@ use serde_json::json;
 use super::arguments::Arguments;
 use crate::common;
 use crate::failure::Failure;
+use crate::scaling;
 use crate::terminal;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -26,32 +27,57 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let precision = arguments.precision.map_or(Precision::Single, Precision::from);
     let spec = Spec { values, precision, ..Spec::of::<f32>(cells) }.fields(options.fields).norm(arguments.norm.into());
     let spec = if options.natural { spec.natural() } else { spec };
+    let usual = TransformTuning::profile(Profile::Gpu);
+    let tuning = TransformTuning { pieces: options.pieces.unwrap_or(usual.pieces), ..usual };
+    let machine = options.machine.machine()?;
+    let on = |grid: Grid, rank: usize| {
+        Forecast::new(&spec, grid, rank, &tuning, options.chunk_bytes).map_err(|e| usage(&format!("--shape: {e}")))
+    };
+    let seconds = |forecast: &Forecast| forecast.seconds(&machine).map_err(|e| usage(&format!("--shape: {e}")));
+    if let Some(most) = options.scaling {
+        let forward = |grid: Grid| Some(seconds(&on(grid, 0).ok()?).ok()?[0]);
+        return terminal::print(&scaling::table("seconds of a forward transform", most as usize, &machine, forward));
+    }
     let shares = common.forecast_shares()?;
     let grid = match common.grid {
         Some(parts) => Grid::new(parts, shares).map_err(|e| usage(&format!("--grid: {e}")))?,
         None => Grid::auto(cells, shares),
     };
-    let usual = TransformTuning::profile(Profile::Gpu);
-    let tuning = TransformTuning { pieces: options.pieces.unwrap_or(usual.pieces), ..usual };
-    let speeds = options.speeds.speeds();
-    let forecast = |rank: usize| {
-        Forecast::new(&spec, grid, rank, &tuning, &speeds, options.chunk_bytes)
-            .map_err(|e| usage(&format!("--shape: {e}")))
-    };
     // Traffic is summed over the ranks.
-    let largest = forecast(grid.largest(cells))?;
+    let largest = on(grid, grid.largest(cells))?;
     let mut all = [Cost::default(); 2];
     for (rank, count) in alike(cells, grid) {
-        let one = forecast(rank)?;
+        let one = on(grid, rank)?;
         for _ in 0..count {
             all[0] += one.forward.cost();
             all[1] += one.inverse.cost();
         }
     }
+    let phases = largest.phase_seconds(&machine).map_err(|e| usage(&e))?;
+    let [forward, inverse] = seconds(&largest)?;
+    let times = [(forward, &phases[0]), (inverse, &phases[1])];
+    let directions = [(&largest.forward, 0), (&largest.inverse, 1)].map(|(costs, n)| Direction {
+        costs,
+        phase_seconds: times[n].1,
+        seconds: times[n].0,
+        all: all[n],
+    });
     match common.json {
-        true => terminal::print_object(&object(arguments, &largest, grid, all)),
-        false => terminal::print(&(table(&largest, grid, all).join("\n") + "\n")),
+        true => terminal::print_object(&object(arguments, &largest, &directions)),
+        false => terminal::print(&(table(&largest, &directions).join("\n") + "\n")),
     }
+}
+
+/// Forecast of one direction.
+struct Direction<'a> {
+    /// Costs of the rank with the largest parts.
+    costs: &'a DirectionForecast,
+    /// Seconds of each phase alone.
+    phase_seconds: &'a [f64],
+    /// Seconds with overlap.
+    seconds: f64,
+    /// Sum of the costs of all ranks.
+    all: Cost,
 }
 
 /// Returns a rank of each kind, and how many ranks are of its kind: those with parts of the same
@@ -69,8 +95,8 @@ fn alike(cells: [u64; 3], grid: Grid) -> BTreeMap<usize, u64> {
 }
 
 /// Returns the lines of a forecast.
-fn table(forecast: &Forecast, grid: Grid, all: [Cost; 2]) -> Vec<String> {
-    let memory = &forecast.memory;
+fn table(forecast: &Forecast, directions: &[Direction<'_>; 2]) -> Vec<String> {
+    let (memory, grid) = (&forecast.memory, forecast.plan.grid);
     let mut lines = vec![format!("grid {grid:?}, {} ranks; of the largest rank:", grid.ranks())];
     lines.push(format!(
         "memory {}: field {}, spectrum {}, working arrays {} (forward) and {} (inverse)",
@@ -80,45 +106,44 @@ fn table(forecast: &Forecast, grid: Grid, all: [Cost; 2]) -> Vec<String> {
         bytes(memory.working[0]),
         bytes(memory.working[1])
     ));
-    for (name, direction, all) in [("forward", &forecast.forward, all[0]), ("inverse", &forecast.inverse, all[1])] {
+    for (name, Direction { costs, phase_seconds, seconds, all }) in ["forward", "inverse"].iter().zip(directions) {
         lines.push(format!("{name:<20} {:>12} {:>12} {:>10} {:>12}", "device memory", "sent", "messages", "seconds"));
-        for phase in &direction.phases {
+        for (phase, seconds) in costs.phases.iter().zip(*phase_seconds) {
             let cost = phase.cost;
             let (device, sent) = (bytes(cost.device_bytes), bytes(cost.sent_bytes));
-            lines.push(format!(
-                "  {:<18} {device:>13} {sent:>12} {:>10} {:>12.6}",
-                phase.name, cost.messages, phase.seconds
-            ));
+            lines.push(format!("  {:<18} {device:>13} {sent:>12} {:>10} {seconds:>12.6}", phase.name, cost.messages));
         }
-        let cost = direction.cost();
+        let cost = costs.cost();
         let device = bytes(cost.device_bytes);
         lines.push(format!(
             "  {:<18} {device:>13} {:>12} {:>10} {:>12.6}",
             "all, overlapped",
             bytes(cost.sent_bytes),
             cost.messages,
-            direction.seconds
+            seconds
         ));
         lines.push(format!("  all ranks together send {} in {} messages", bytes(all.sent_bytes), all.messages));
     }
     lines
 }
 
-fn object(arguments: &Arguments, forecast: &Forecast, grid: Grid, all: [Cost; 2]) -> serde_json::Value {
-    let direction = |direction: &DirectionForecast, all: Cost| {
-        let phases: Vec<_> = direction
+fn object(arguments: &Arguments, forecast: &Forecast, directions: &[Direction<'_>; 2]) -> serde_json::Value {
+    let grid = forecast.plan.grid;
+    let direction = |Direction { costs, phase_seconds, seconds, all }: &Direction<'_>| {
+        let phases: Vec<_> = costs
             .phases
             .iter()
-            .map(|phase| {
+            .zip(*phase_seconds)
+            .map(|(phase, seconds)| {
                 json!({
-                    "name": phase.name, "seconds": phase.seconds, "messages": phase.cost.messages,
+                    "name": phase.name, "seconds": seconds, "messages": phase.cost.messages,
                     "bytes": { "device": phase.cost.device_bytes, "sent": phase.cost.sent_bytes, "received": phase.cost.received_bytes },
                 })
             })
             .collect();
-        let cost = direction.cost();
+        let cost = costs.cost();
         json!({
-            "phases": phases, "seconds": direction.seconds, "messages": cost.messages,
+            "phases": phases, "seconds": seconds, "messages": cost.messages,
             "bytes": { "device": cost.device_bytes, "sent": cost.sent_bytes, "received": cost.received_bytes },
             "all_ranks": { "bytes": all.sent_bytes, "messages": all.messages },
         })
@@ -134,8 +159,8 @@ fn object(arguments: &Arguments, forecast: &Forecast, grid: Grid, all: [Cost; 2]
             "total": memory.total(), "field": memory.field, "spectrum": memory.spectrum,
             "working": { "forward": memory.working[0], "inverse": memory.working[1] },
         },
-        "forward": direction(&forecast.forward, all[0]),
-        "inverse": direction(&forecast.inverse, all[1]),
+        "forward": direction(&directions[0]),
+        "inverse": direction(&directions[1]),
     })
 }
 
@@ -158,8 +183,7 @@ mod tests {
                 let spec = Spec { values, ..Spec::of::<f32>(cells) };
                 let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
                 let cost = |rank: usize| {
-                    let speeds = meshloom::fft::Speeds::default();
-                    let one = Forecast::new(&spec, grid, rank, &tuning, &speeds, 64).unwrap();
+                    let one = Forecast::new(&spec, grid, rank, &tuning, 64).unwrap();
                     let numbers = |cost: Cost| [cost.device_bytes, cost.sent_bytes, cost.received_bytes, cost.messages];
                     [numbers(one.forward.cost()), numbers(one.inverse.cost())]
                 };

@@ -1,9 +1,9 @@
 //! `meshloom simulate --estimate`: memory, bytes and time of a run before there is one.
 
 use meshloom::Error;
-use meshloom::fft::Speeds;
+use meshloom::cluster::Machine;
 use meshloom::gpu::bytes;
-use meshloom::grid::Cost;
+use meshloom::grid::{Cost, Grid};
 use meshloom::pm::{ConeForecast, RunForecast};
 use serde_json::{Value, json};
 
@@ -16,27 +16,30 @@ use crate::failure::Failure;
 use crate::terminal;
 
 pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Failure> {
-    let (common, shares) = (&arguments.common, arguments.common.forecast_shares()?);
+    let (common, machine) = (&arguments.common, arguments.machine.machine()?);
+    if let Some(most) = arguments.scaling {
+        return scaling(parameters, most as usize, &machine);
+    }
+    let shares = common.forecast_shares()?;
     let ranks = shares.ranks();
-    let speeds = arguments.speeds.speeds();
     let config = parameters.config(common.grid);
-    let whole = Forecast::largest(parameters, &config, shares).map_err(Error::from)?;
+    let whole = Forecast::largest(parameters, &config, shares, &machine).map_err(Error::from)?;
     let Forecast { run, cone, groups } = &whole;
-    let files = FileForecast::new(parameters, &whole, ranks, speeds.seconds(&run.stepping));
+    let files = FileForecast::new(parameters, &whole, ranks, run.stepping_seconds);
     if common.json {
-        let mut said = object(run, ranks, &speeds);
+        let mut said = object(run, ranks);
         said["warnings"] = parameters.warnings.clone().into();
         said["memory"]["groups"] = (*groups).into();
         said["memory"]["with_light_cone"] = cone.map(|_| whole.run_memory()).into();
-        said["light_cone"] = cone.map(|cone| cone_object(&cone, &speeds)).into();
+        said["light_cone"] = cone.map(|cone| cone_object(&cone, &machine)).into();
         said["files"] = json!({
             "seconds": files.seconds(arguments.file_speed), "bytes": files.written, "disk": files.disk,
             "checkpoint": files.checkpoint, "checkpoints": files.checkpoints,
         });
         return terminal::print_object(&said);
     }
-    let mut lines = table(run, ranks, &speeds);
-    lines.extend(cone.map(|cone| cone_line(&cone, &speeds, whole.run_memory())));
+    let mut lines = table(run, ranks);
+    lines.extend(cone.map(|cone| cone_line(&cone, &machine, whole.run_memory())));
     lines.extend(
         groups.map(|groups| format!("groups: memory {}, after the steps and in place of theirs", bytes(groups))),
     );
@@ -57,6 +60,17 @@ pub fn run(arguments: &Arguments, parameters: &RunParameters) -> Result<(), Fail
     lines.extend(parameters.warnings.iter().map(|said| format!("warning: {said}")));
     lines.push("seconds without compiling kernels, groups and spectra".into());
     terminal::print(&(lines.join("\n") + "\n"))
+}
+
+/// Prints the seconds of a step on 1, 2, 4, .. ranks up to `most`, with slabs, pencils of whole
+/// nodes and pencils that are nearly square.
+fn scaling(parameters: &RunParameters, most: usize, machine: &Machine) -> Result<(), Failure> {
+    let step = |grid: Grid| {
+        let config = parameters.config(Some(grid.parts()));
+        let forecast = config.forecast(grid.ranks(), machine).ok()?;
+        Some(forecast.stepping_seconds / forecast.steps as f64)
+    };
+    terminal::print(&crate::scaling::table("seconds of a step", most, machine, step))
 }
 
 /// Forecast of the files of a run: arrays of particles and cells, the rest is small.
@@ -102,13 +116,9 @@ impl FileForecast {
     }
 }
 
-fn table(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Vec<String> {
-    let mut lines = vec![format!(
-        "grid {:?}, {ranks} rank(s), {} steps; of the largest rank, at {} GB/s of device memory:",
-        forecast.grid,
-        forecast.steps,
-        speeds.memory / 1e9
-    )];
+fn table(forecast: &RunForecast, ranks: usize) -> Vec<String> {
+    let mut lines =
+        vec![format!("grid {:?}, {ranks} rank(s), {} steps; of the largest rank:", forecast.grid, forecast.steps)];
     lines.push(format!(
         "memory {}: particles {}, beside them the start {} and then the force mesh {}",
         bytes(forecast.memory()),
@@ -117,9 +127,11 @@ fn table(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Vec<String> {
         bytes(forecast.stepping.memory_bytes)
     ));
     lines.push(format!("{:<8} {:>14} {:>12} {:>10} {:>12}", "", "device memory", "sent", "messages", "seconds"));
-    for (name, cost) in [("start", &forecast.start), ("steps", &forecast.stepping)] {
+    for (name, cost, seconds) in
+        [("start", &forecast.start, forecast.start_seconds), ("steps", &forecast.stepping, forecast.stepping_seconds)]
+    {
         let Cost { device_bytes, sent_bytes, messages, .. } = *cost;
-        let (device, sent, seconds) = (bytes(device_bytes), bytes(sent_bytes), speeds.seconds(cost));
+        let (device, sent) = (bytes(device_bytes), bytes(sent_bytes));
         lines.push(format!("{name:<8} {device:>14} {sent:>12} {messages:>10} {seconds:>12.4}"));
     }
     lines
@@ -127,12 +139,12 @@ fn table(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Vec<String> {
 
 /// Seconds of device memory that the light cone's passes move, and of what crosses on its way to
 /// the host.
-fn cone_seconds(cone: &ConeForecast, speeds: &Speeds) -> f64 {
-    cone.crossing.device_bytes as f64 / speeds.memory + cone.host_memory as f64 / speeds.copy
+fn cone_seconds(cone: &ConeForecast, machine: &Machine) -> f64 {
+    cone.crossing.device_bytes as f64 / machine.memory_rate + cone.host_memory as f64 / machine.copy_rate
 }
 
 /// `memory` is that of the device, with the run's.
-fn cone_line(cone: &ConeForecast, speeds: &Speeds, memory: u64) -> String {
+fn cone_line(cone: &ConeForecast, machine: &Machine, memory: u64) -> String {
     format!(
         "light cone: {} particles from {} steps, memory {} with the run's and {} on the host, {} moved, {:.4} seconds",
         cone.particles,
@@ -140,22 +152,22 @@ fn cone_line(cone: &ConeForecast, speeds: &Speeds, memory: u64) -> String {
         bytes(memory),
         bytes(cone.host_memory),
         bytes(cone.crossing.device_bytes),
-        cone_seconds(cone, speeds)
+        cone_seconds(cone, machine)
     )
 }
 
-fn cone_object(cone: &ConeForecast, speeds: &Speeds) -> Value {
+fn cone_object(cone: &ConeForecast, machine: &Machine) -> Value {
     json!({
-        "particles": cone.particles, "steps_made": cone.steps, "seconds": cone_seconds(cone, speeds),
+        "particles": cone.particles, "steps_made": cone.steps, "seconds": cone_seconds(cone, machine),
         "memory": { "device": cone.crossing.memory_bytes, "host": cone.host_memory },
         "bytes": { "device": cone.crossing.device_bytes },
     })
 }
 
-fn object(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Value {
-    let phase = |cost: &Cost| {
+fn object(forecast: &RunForecast, ranks: usize) -> Value {
+    let phase = |cost: &Cost, seconds: f64| {
         json!({
-            "seconds": speeds.seconds(cost), "messages": cost.messages,
+            "seconds": seconds, "messages": cost.messages,
             "bytes": { "device": cost.device_bytes, "sent": cost.sent_bytes, "received": cost.received_bytes },
         })
     };
@@ -165,6 +177,6 @@ fn object(forecast: &RunForecast, ranks: usize, speeds: &Speeds) -> Value {
             "total": forecast.memory(), "particles": forecast.particle_memory, "start": forecast.start.memory_bytes,
             "mesh": forecast.stepping.memory_bytes,
         },
-        "start": phase(&forecast.start), "steps": phase(&forecast.stepping),
+        "start": phase(&forecast.start, forecast.start_seconds), "steps": phase(&forecast.stepping, forecast.stepping_seconds),
     })
 }

@@ -1,9 +1,10 @@
 //! Forecast of the device memory of a run with its light cone and its groups, which follow the
 //! steps.
 
+use meshloom::cluster::Machine;
 use meshloom::cosmology::Scheme;
 use meshloom::gpu::bytes;
-use meshloom::grid::Shares;
+use meshloom::grid::{Grid, Shares};
 use meshloom::pm::{ConeForecast, Config, RunForecast, SimulationError};
 use meshloom::points::fof;
 use meshloom::{Error, Rank};
@@ -20,29 +21,37 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Forecasts the memory of `config`, which is that of `parameters`, for the rank with the most
-    /// cells.
+    /// Forecasts the memory of `config`, which is that of `parameters`, on ranks of `machine`, for
+    /// the rank with the most cells.
     ///
     /// # Errors
     /// Same as [`new`](Self::new).
-    pub fn largest(parameters: &RunParameters, config: &Config, shares: Shares) -> Result<Self, SimulationError> {
-        Self::new(parameters, config, shares, config.grid(shares)?.largest(config.cells()))
+    pub fn largest(
+        parameters: &RunParameters,
+        config: &Config,
+        shares: Shares,
+        machine: &Machine,
+    ) -> Result<Self, SimulationError> {
+        let grid = config.grid_on(shares, machine)?;
+        Self::new(parameters, config, grid, grid.largest(config.cells()), machine)
     }
 
-    /// Forecasts the memory of `config`, which is that of `parameters`, for `rank` of ranks with
-    /// `shares`.
+    /// Forecasts the memory of `config`, which is that of `parameters`, for `rank` of `grid` on
+    /// `machine`.
     ///
     /// # Errors
     /// [`SimulationError`] of parameters out of range.
     pub fn new(
         parameters: &RunParameters,
         config: &Config,
-        shares: Shares,
+        grid: Grid,
         rank: usize,
+        machine: &Machine,
     ) -> Result<Self, SimulationError> {
-        let run = config.forecast_rank(shares, rank)?;
-        let cone = parameters.light_cone.as_ref().map(|cone| cone.forecast_rank(config, shares, rank)).transpose()?;
-        let groups = parameters.linking.map(|_| groups(config, cone.as_ref(), shares, rank));
+        let (config, shares) = (Config { grid: Some(grid.parts()), ..config.clone() }, grid.shares());
+        let run = config.forecast_rank(shares, rank, machine)?;
+        let cone = parameters.light_cone.as_ref().map(|cone| cone.forecast_rank(&config, shares, rank)).transpose()?;
+        let groups = parameters.linking.map(|_| groups(&config, cone.as_ref(), shares, rank));
         Ok(Forecast { run, cone, groups })
     }
 
@@ -109,7 +118,7 @@ mod tests {
         let parameters =
             RunOptions::gather(&line.arguments).and_then(|options| RunParameters::new(line.arguments.out(), options));
         let Ok(parameters) = parameters else { panic!("{words:?}") };
-        Forecast::largest(&parameters, &parameters.config(None), ranks.into()).unwrap()
+        Forecast::largest(&parameters, &parameters.config(None), ranks.into(), &Machine::default()).unwrap()
     }
 
     /// A run of 1024^3 particles on a mesh of as many cells fits a card of 80 GB, groups and all.

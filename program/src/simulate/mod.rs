@@ -30,6 +30,7 @@ use crate::run_clock::{Due, RunClock, Stop};
 use crate::terminal;
 use halos::Halos;
 use memory::Forecast;
+use meshloom::cluster::Machine;
 pub use options::Arguments;
 use options::RunOptions;
 use outputs::Outputs;
@@ -57,7 +58,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     outputs::states(&parameters.out).check_places(parameters.options.snapshots.iter())?;
     check_command(&parameters.out, "simulate")?;
     let common = &arguments.common;
-    let report = common.launch(&files, |rank| simulate(rank, &parameters, common))?;
+    let machine = arguments.machine.machine()?;
+    let report = common.launch(&files, |rank| simulate(rank, &parameters, &machine, common))?;
     common.print(report)
 }
 
@@ -68,13 +70,15 @@ fn stopped(stop: Stop, simulation: &Simulation, Reached { a, step, .. }: Reached
 
 /// One rank's work; returns the content of `run.json`, or that a signal or the time limit has
 /// stopped the run.
-fn simulate(rank: &mut Rank, parameters: &RunParameters, common: &Common) -> Result<Value, Ended> {
+fn simulate(rank: &mut Rank, parameters: &RunParameters, machine: &Machine, common: &Common) -> Result<Value, Ended> {
     // The progress bar counts steps, not phases.
     let mut phases = Phases::new(ProgressBar::hidden());
     let mut clock = RunClock::new(&rank.comm, parameters.options.checkpoints, parameters.state_bytes());
-    let config = parameters.config(common.grid);
-    let part = config.grid(rank.comm.shares()).map_err(Error::from)?.rank_to_check(config.cells(), rank.index());
-    Forecast::new(parameters, &config, rank.comm.shares(), part)?.check(rank)?;
+    let mut config = parameters.config(common.grid);
+    let grid = config.grid_on(rank.comm.shares(), machine).map_err(Error::from)?;
+    config.grid = Some(grid.parts());
+    let part = grid.rank_to_check(config.cells(), rank.index());
+    Forecast::new(parameters, &config, grid, part, machine)?.check(rank)?;
     let directory =
         outputs::states(&parameters.out).take_directory(&rank.comm, "simulate", parameters.state_bytes())?;
     let noise =

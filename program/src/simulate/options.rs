@@ -12,25 +12,27 @@ use crate::common::Common;
 use crate::config_file::{Configured, FileOptions, defaults};
 use crate::evolution::Evolution;
 use crate::failure::Failure;
+use crate::machine::{MachineOption, positive};
 use crate::run_clock::CheckpointOptions;
-use crate::speeds::{SpeedOptions, positive};
 use crate::universe::UniverseOptions;
 
 #[derive(Args)]
-#[command(mut_group("SpeedOptions", |speeds| speeds.requires("estimate")))]
 pub struct Arguments {
     /// Directory for everything that is written; without --resume, the files of an earlier run
     /// there are replaced
     #[arg(short = 'o', long = "output", visible_alias = "out", value_name = "DIR", required_unless_present_any = ["estimate", "print_config"])]
     out: Option<PathBuf>,
-    /// Print the memory, bytes and time that the run will take, and do nothing else; see
-    /// --memory-speed, --copy-speed, --link-speed
+    /// Print the memory, bytes and time that the run will take, and do nothing else; see --machine
     #[arg(long, conflicts_with = "print_config")]
     pub estimate: bool,
+    /// With --estimate: the seconds of a step on 1, 2, 4, .. up to N ranks, as CSV, and nothing
+    /// else
+    #[arg(long, value_name = "N", requires = "estimate", conflicts_with_all = ["json", "ranks", "grid", "shares"], value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    pub scaling: Option<u32>,
     #[command(flatten)]
     pub configured: Configured<RunOptions>,
     #[command(flatten)]
-    pub speeds: SpeedOptions,
+    pub machine: MachineOption,
     /// Speed of the file system for all ranks together, in GB/s
     #[arg(long, value_name = "GB/s", value_parser = positive, default_value_t = 2.0, requires = "estimate")]
     pub file_speed: f64,

@@ -28,6 +28,7 @@ pages! {
     inference "docs/inference.md"
     particles "docs/particles.md"
     reconstruction "docs/reconstruction.md"
+    scaling "docs/scaling.md"
     shallow_water "docs/shallow-water.md"
     simulations "docs/simulate.md"
     the_readme "README.md"

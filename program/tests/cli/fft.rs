@@ -537,11 +537,11 @@ fn plans_alone_need_no_device_and_no_file() {
         ("--plan-only --shape 8,8 --ranks 3 --grid 2x2", "does not make 3 ranks"),
         ("--plan-only --shape 100000,100000,100000", "2^32"),
         ("--plan-only --shape 4294967296,4294967296 --ranks 4096", "2^32"),
-        ("--plan-only --shape 8 --link-speed 0", "greater than 0"),
+        ("--plan-only --shape 8 --machine h100x5", "h100x4"),
         ("in.npy -o out.npy --shape 8", "cannot be used with"),
         ("in.npy -o out.npy --fields 2", "cannot be used with"),
         ("in.npy -o out.npy --chunk-bytes 8", "cannot be used with"),
-        ("in.npy -o out.npy --latency 5", "cannot be used with"),
+        ("in.npy -o out.npy --machine h100x4", "cannot be used with"),
         ("in.npy", "--output"),
     ] {
         let (code, text, error) = run(words);

@@ -1313,11 +1313,25 @@ fn an_estimate_needs_neither_device_nor_directory() {
     assert_eq!(number("seconds"), number("bytes") / 4e9);
     Call::new(&words).words(&["--grid", "3x3"]).run().is_error("grid", 2, &["3x3"]);
     let scratch = Scratch::new();
-    Call::simulate(&scratch.join("out"), &["--link-speed", "5"]).run().is_error(
-        "speed",
+    Call::simulate(&scratch.join("out"), &["--scaling", "5"]).run().is_error(
+        "scaling",
         2,
         &["not provided", "--estimate"],
     );
+    // A slow network takes longer; a value out of range is named.
+    let seconds = |machine: &str| {
+        let said = Call::new(&words).words(&["--json", "--machine", machine]).succeeds().stdout;
+        serde_json::from_str::<Value>(&said).unwrap()["steps"]["seconds"].as_f64().unwrap()
+    };
+    let [file, wrong] = ["slow.toml", "wrong.toml"].map(|name| scratch.word(name));
+    std::fs::write(&file, "nic_rate = 1e9\n").unwrap();
+    std::fs::write(&wrong, "nic_rate = 0.0\n").unwrap();
+    assert!(seconds(&file) > 2.0 * seconds("h100x4"));
+    Call::new(&words).words(&["--machine", &wrong]).run().is_error("machine", 1, &["`nic_rate`", "bytes per second"]);
+    let curve = Call::new(&words).words(&["--scaling", "16"]).succeeds().stdout;
+    let lines: Vec<&str> = curve.lines().collect();
+    assert!(lines.len() == 7 && lines[1] == "ranks,slabs,node_pencils,square_pencils", "{curve}");
+    assert!(lines[2].starts_with("1,") && lines[2].ends_with(",,") && !lines[6].contains(",,"), "{curve}");
     if has_mpi() {
         let said = Call::new(&words[..6]).words(&["--json"]).on(Ranks::Mpi(2)).succeeds().stdout;
         let object: Value = serde_json::from_str(&said).expect("one object of all processes");

@@ -33,7 +33,7 @@ use crate::gpu::DeviceError;
 use crate::grid::{Box3, Grid, LayoutError, volume};
 use crate::hash::{START, fnv1a};
 use planner::{Planner, StageKind};
-pub use route::{Buffer, Route, Transpose, buffers};
+pub use route::{Buffer, Route, StageStep, Transpose, buffers};
 pub use stage::{Placement, Stage, StagePart};
 pub use whole::{Whole, WholePart};
 

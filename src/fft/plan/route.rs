@@ -4,7 +4,7 @@ use super::stage::Stage;
 use super::whole::Whole;
 use crate::fft::axis::AxisPass;
 use crate::fft::line::Work;
-use crate::grid::{Cost, Shares, Transfer, Transfers};
+use crate::grid::{Box3, Cost, Shares, Transfer, Transfers};
 use std::ops::Range;
 
 /// One direction of a transform: stages and the exchanges between them.
@@ -46,6 +46,50 @@ impl Route {
     /// Returns the exchanges, in order.
     pub fn exchanges(&self) -> impl Iterator<Item = &Transpose> {
         self.between.iter().flatten()
+    }
+
+    /// Returns the exchange whose pieces stage `i` reads, if it reads any: stages without passes
+    /// leave pieces as they are.
+    pub(crate) fn pieces_before(&self, i: usize) -> Option<&Transpose> {
+        (0..i)
+            .rev()
+            .take_while(|&j| j + 1 == i || self.stages[j + 1].passes.is_empty())
+            .find_map(|j| self.between[j].as_ref())
+    }
+
+    /// Returns the steps of stage `i`: each tile of the input is transformed when it arrives, and
+    /// each piece of the output is sent as soon as it is written.
+    pub(crate) fn steps(&self, i: usize) -> Vec<StageStep> {
+        let (stage, after) = (&self.stages[i], self.between.get(i).and_then(Option::as_ref));
+        let whole: Box3 = stage.before.map(|n| 0..n);
+        let cut = |transpose: Option<&Transpose>| match transpose {
+            None => vec![whole.clone()],
+            Some(transpose) => {
+                transpose.pieces.iter().map(|range| restricted(&whole, transpose.third, range)).collect()
+            }
+        };
+        let (before, pieces) = (self.pieces_before(i), cut(after));
+        let (tiles, last_pass) = (cut(before), stage.passes.len().saturating_sub(1));
+        let mut steps = Vec::new();
+        for (number, tile) in tiles.iter().enumerate() {
+            steps.extend(before.map(|_| StageStep::Arrive));
+            if last_pass > 0 {
+                steps.push(StageStep::Pass { pass: 0, cells: tile.clone(), piece: 0 });
+                continue;
+            }
+            for (piece, part) in pieces.iter().enumerate() {
+                steps.push(StageStep::Pass { pass: 0, cells: intersection(tile, part), piece });
+                steps.extend(after.filter(|_| number + 1 == tiles.len()).map(|_| StageStep::Send { piece }));
+            }
+        }
+        if last_pass > 0 {
+            steps.extend((1..last_pass).map(|pass| StageStep::Pass { pass, cells: whole.clone(), piece: 0 }));
+            for (piece, part) in pieces.into_iter().enumerate() {
+                steps.push(StageStep::Pass { pass: last_pass, cells: part, piece });
+                steps.extend(after.map(|_| StageStep::Send { piece }));
+            }
+        }
+        steps
     }
 
     /// Returns the passes, in order.
@@ -139,6 +183,27 @@ impl Transpose {
     }
 }
 
+/// One step of a stage, in the order in which a run takes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StageStep {
+    /// Waits until the next piece of the exchange before the stage has arrived.
+    Arrive,
+    /// Runs pass number `pass` over `cells`, to a piece of the output.
+    Pass {
+        /// The number of the pass among those of the stage.
+        pass: usize,
+        /// Cells of this rank's part.
+        cells: Box3,
+        /// The piece of the output; 0 without an exchange after the stage, and between passes.
+        piece: usize,
+    },
+    /// Starts the exchange of a piece of the output.
+    Send {
+        /// The piece.
+        piece: usize,
+    },
+}
+
 /// The array that a stage writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
@@ -192,6 +257,19 @@ fn can_work_in_place(stage: &Stage) -> bool {
     let read = stage.passes.first().map(|pass| pass.kernel.input);
     let written = stage.passes.last().map(|pass| pass.kernel.output);
     stage.shares == [Shares::from(1); 2] && stage.before == stage.after && read == written && apart
+}
+
+fn restricted(part: &Box3, axis: usize, range: &Range<u64>) -> Box3 {
+    let mut part = part.clone();
+    part[axis] = range.clone();
+    part
+}
+
+fn intersection(a: &Box3, b: &Box3) -> Box3 {
+    [0, 1, 2].map(|axis| {
+        let start = a[axis].start.max(b[axis].start);
+        start..a[axis].end.min(b[axis].end).max(start)
+    })
 }
 
 impl Route {

@@ -60,9 +60,14 @@ impl Stage {
     /// Returns the bytes that memory moves for the passes, reading and writing: whole sectors of
     /// [`SECTOR`](crate::gpu::SECTOR) bytes.
     pub fn traffic(&self) -> u64 {
+        (0..self.passes.len()).map(|pass| self.pass_traffic(pass)).sum()
+    }
+
+    /// Returns the part of [`traffic`](Self::traffic) of pass number `pass`.
+    pub fn pass_traffic(&self, pass: usize) -> u64 {
         let lines: u64 = (0..3).filter(|&a| a != self.axis).map(|a| self.before[a]).product();
         let across = self.before[if self.axis == 2 { 1 } else { 2 }];
-        self.fields[0] * lines * self.passes.iter().map(|pass| pass.moved(across)).sum::<u64>()
+        self.fields[0] * lines * self.passes[pass].moved(across)
     }
 
     /// Returns the bytes of the elements that the stage reads.

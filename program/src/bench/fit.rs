@@ -1,0 +1,207 @@
+//! `meshloom bench exchange --fit`: the description of this machine for forecasts, from measured
+//! exchanges and transforms.
+
+use std::path::Path;
+
+use meshloom::cluster::Machine;
+use meshloom::comm::Communicator;
+use meshloom::exchange::{Exchange, GridComms};
+use meshloom::fft::Transform;
+use meshloom::gpu::{ExchangePath, MemoryKind, Profile};
+use meshloom::grid::{Grid, Transfer, Transfers};
+use meshloom::io::write_whole;
+use meshloom::{Error, Rank};
+use serde_json::json;
+
+use super::input::Settings;
+use super::report::{Report, time};
+use super::session::Session;
+use crate::config_file;
+use crate::failure::Ended;
+
+/// Bytes that each rank sends, and bytes of a chunk: short messages, many messages, many bytes.
+const SIZES: [[u64; 2]; 9] = [
+    [8, 2 << 20],
+    [4 << 10, 2 << 20],
+    [64 << 10, 2 << 20],
+    [64 << 10, 4 << 10],
+    [1 << 20, 2 << 20],
+    [1 << 20, 16 << 10],
+    [4 << 20, 2 << 20],
+    [16 << 20, 2 << 20],
+    [48 << 20, 2 << 20],
+];
+
+/// Cells along each axis of the transforms whose passes are measured: little work, and much.
+const CELLS: [u64; 2] = [8, 64];
+const CELLS_OF_GPU: u64 = 256;
+
+const COLUMNS: [&str; 5] = ["bytes", "chunk", "measured", "model", "model / measured"];
+
+/// A measured exchange.
+struct Sample {
+    bytes: u64,
+    chunk_bytes: u64,
+    seconds: f64,
+}
+
+/// A value of a machine that is fitted.
+type Value = fn(&mut Machine) -> &mut f64;
+
+/// Measures this machine, writes it to `path` on rank 0, and reports how well it fits. Values that
+/// are not measured are those of `base`. Collective.
+pub fn measure(rank: &mut Rank, settings: &Settings, base: Machine, path: &Path) -> Result<Report, Ended> {
+    crate::output_name::check_name(path, &["toml"])?;
+    let ranks = rank.comm.size();
+    let mut machine = rank.machine(base).map_err(Error::from)?;
+    // Several nodes: all messages leave their node.
+    let is_apart = ranks > machine.ranks_per_node;
+    let distance = if is_apart { machine.ranks_per_node } else { 1 };
+    let exchange = rank.exchange.clone();
+    let depth = exchange.depth() as u64;
+    let mut session = Session::new("exchange", settings, rank, SIZES.len() + CELLS.len(), &COLUMNS);
+    let mut samples = Vec::new();
+    for [bytes, chunk_bytes] in SIZES {
+        let exchange = exchange.clone().with_chunks(chunk_bytes, exchange.depth());
+        let seconds = ring(&mut session, exchange, distance, bytes)?;
+        samples.push(Sample { bytes, chunk_bytes, seconds });
+    }
+    passes(&mut session, &mut machine)?;
+    let model = |machine: &Machine, sample: &Sample| {
+        machine.ring_seconds(ranks, distance, sample.bytes, [sample.chunk_bytes, depth])
+    };
+    let misfit = |machine: &Machine| {
+        let square = |sample: &Sample| (model(machine, sample) / sample.seconds).ln().powi(2);
+        samples.iter().map(square).sum::<f64>()
+    };
+    let fitted = fitted(machine, &values(session.rank, is_apart), &misfit);
+    let mut largest = 1.0f64;
+    for sample in &samples {
+        let seconds = model(&fitted, sample);
+        let ratio = seconds / sample.seconds;
+        largest = largest.max(ratio).max(1.0 / ratio);
+        let mut row = vec![sample.bytes.to_string(), sample.chunk_bytes.to_string()];
+        row.extend([time(sample.seconds), time(seconds), format!("{ratio:.2}")]);
+        session.report.row(row);
+        session.report.result(json!({
+            "bytes": sample.bytes, "chunk_bytes": sample.chunk_bytes, "seconds": sample.seconds, "model_seconds": seconds,
+        }));
+    }
+    session.report.field("largest_ratio", largest.into());
+    session.report.field("machine", json!(fitted));
+    let text = config_file::text(&fitted)?;
+    if session.rank.index() == 0 {
+        write_whole(path, text.as_bytes()).map_err(Error::from)?;
+    }
+    Ok(session.finish())
+}
+
+/// Returns the values that exchanges of this machine depend on.
+fn values(rank: &Rank, is_apart: bool) -> Vec<Value> {
+    let mut values: Vec<Value> = vec![|machine| &mut machine.message_seconds];
+    values.push(if is_apart {
+        |machine| &mut machine.latency_seconds
+    } else {
+        |machine| &mut machine.local_latency_seconds
+    });
+    let path = rank.exchange.path(&rank.gpu);
+    if path != Some(ExchangePath::Mapped) {
+        values.push(|machine| &mut machine.submit_seconds);
+        values.push(|machine| &mut machine.copy_rate);
+    }
+    if path != Some(ExchangePath::Ring) && !is_apart {
+        values.push(|machine| &mut machine.host_copy_rate);
+    }
+    if is_apart {
+        values.push(|machine| &mut machine.nic_rate);
+    }
+    values
+}
+
+/// Returns the machine whose values have the least misfit, found by changing one at a time by a
+/// factor that shrinks.
+fn fitted(start: Machine, values: &[Value], misfit: &dyn Fn(&Machine) -> f64) -> Machine {
+    let (mut best, mut least, mut factor) = (start.clone(), misfit(&start), 4.0f64);
+    while factor > 1.005 {
+        let before = least;
+        for value in values {
+            for by in [factor, 1.0 / factor] {
+                let mut changed = best.clone();
+                *value(&mut changed) *= by;
+                let found = misfit(&changed);
+                if changed.check().is_ok() && found < least {
+                    (best, least) = (changed, found);
+                }
+            }
+        }
+        if least >= before {
+            factor = factor.sqrt();
+        }
+    }
+    best
+}
+
+/// Returns the median seconds in which each rank sends `bytes` bytes to the rank `distance` after
+/// it.
+fn ring(session: &mut Session, mut exchange: Exchange, distance: usize, bytes: u64) -> Result<f64, Error> {
+    let Session { rank, clock, .. } = session;
+    let (size, me, len) = (rank.comm.size(), rank.comm.rank(), bytes / 4);
+    let outgoing = rank.gpu.array_in::<f32>("bench::outgoing", len, MemoryKind::Outgoing)?;
+    let incoming = rank.gpu.array_in::<f32>("bench::incoming", len, MemoryKind::Incoming)?;
+    rank.recorder.clear(&outgoing);
+    let part = |peer: usize| vec![Transfer { peer: peer % size, start: 0, len }];
+    let transfers = Transfers { send: part(me + distance), receive: part(me + size - distance % size) };
+    let run = |recorder: &mut _| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?);
+    Ok(clock.together(&mut rank.recorder, run)?.median)
+}
+
+/// Measures the passes of transforms that all ranks compute at the same time, each one its own.
+fn passes(session: &mut Session, machine: &mut Machine) -> Result<(), Error> {
+    let Session { rank, clock, .. } = session;
+    let large = if rank.gpu.common().profile == Profile::Gpu { CELLS_OF_GPU } else { CELLS[1] };
+    let mut measured = Vec::new();
+    for cells in [CELLS[0], large] {
+        let grid = Grid::new([1, 1], 1)?;
+        let mut comms = GridComms::new(&Communicator::solo(), grid)?;
+        let transform = Transform::<[f32; 2]>::new(&rank.gpu, [cells; 3], grid, 0)?;
+        let (layout, spectrum) = (transform.field_layout(), transform.spectrum(&rank.gpu)?);
+        let field = transform.field(&rank.gpu, &layout)?;
+        rank.recorder.clear(&field);
+        let run = |recorder: &mut _| Ok(transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?);
+        let seconds = clock.together(&mut rank.recorder, run)?.median;
+        measured.push((seconds, transform.plan().forward.traffic() as f64));
+    }
+    // Three passes each; ranks that share a device wait for each other.
+    let ranks_per_device = (machine.ranks_per_node as f64 / machine.devices as f64).max(1.0);
+    let [(short, few), (long, many)] = [measured[0], measured[1]];
+    machine.memory_rate = ranks_per_device * (many - few) / (long - short).max(1e-9);
+    machine.dispatch_seconds = (short / ranks_per_device / 3.0 - few / machine.memory_rate / 3.0).clamp(1e-9, 1.0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fit_finds_the_machine_that_was_simulated() {
+        let base = Machine { path: ExchangePath::Mapped, devices: 1, ..Machine::default() };
+        let truth =
+            Machine { message_seconds: 3e-6, local_latency_seconds: 2e-5, host_copy_rate: 2.5e9, ..base.clone() };
+        let seconds = |machine: &Machine, [bytes, chunk]: [u64; 2]| machine.ring_seconds(2, 1, bytes, [chunk, 8]);
+        let misfit = |machine: &Machine| {
+            SIZES.iter().map(|&size| (seconds(machine, size) / seconds(&truth, size)).ln().powi(2)).sum()
+        };
+        let values: [Value; 3] = [
+            |machine| &mut machine.message_seconds,
+            |machine| &mut machine.local_latency_seconds,
+            |machine| &mut machine.host_copy_rate,
+        ];
+        let mut found = fitted(base, &values, &misfit);
+        let mut truth = truth;
+        for value in values {
+            let ratio = *value(&mut found) / *value(&mut truth);
+            assert!((0.97..1.03).contains(&ratio), "{found:?}");
+        }
+    }
+}

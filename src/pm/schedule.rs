@@ -1,0 +1,64 @@
+//! The steps of a rank in a force, as [`Force`](super::force::Force) takes them, for forecasts.
+//! Pure.
+
+use super::footprint::PlannedFor;
+use super::traffic::Traffic;
+use super::{Config, SimulationError};
+use crate::cluster::{Line, Start, Step};
+use crate::fft::{Plan, Spec, route_steps};
+use crate::grid::{GhostPlan, Grid, Sweep, volume};
+
+/// 32-bit words of a cell: a painted 64-bit integer, and three components of a force.
+const PAINTED: u64 = 2;
+const COMPONENTS: u64 = 3;
+
+impl Config {
+    /// Returns the parts of a force that its bytes in device memory follow from.
+    pub(super) fn traffic(&self, plan: &Plan, planned: &PlannedFor) -> Result<Traffic, SimulationError> {
+        let transforms = plan.forward.traffic() + 3 * plan.inverse.traffic();
+        let filter = plan.filter(3, planned.limits, planned.tuning.pieces)?;
+        let particles = volume(&plan.grid.part(self.sites(), plan.rank));
+        let filter = filter.map_or(transforms, |route| route.traffic());
+        Ok(Traffic { particles, cells: volume(&plan.field), filter })
+    }
+
+    /// Returns the plan of the transforms of the force mesh.
+    pub(super) fn mesh_plan(&self, grid: Grid, rank: usize, planned: &PlannedFor) -> Result<Plan, SimulationError> {
+        Ok(Plan::new(&Spec::of::<f32>(self.cells()), grid, rank, planned.limits, planned.tuning.pieces)?)
+    }
+
+    /// Returns the steps of a force, without the push of particles, with ghost cells as far as is
+    /// typical.
+    pub(super) fn force_steps(
+        &self,
+        grid: Grid,
+        rank: usize,
+        planned: &PlannedFor,
+    ) -> Result<Vec<Step>, SimulationError> {
+        let plan = self.mesh_plan(grid, rank, planned)?;
+        let traffic = self.traffic(&plan, planned)?;
+        let ghosts = [0, 1, 2].map(|axis| [if grid.along(axis) > 1 { self.typical_ghosts() } else { 0 }; 2]);
+        let ghost_plan = GhostPlan::new(self.cells(), grid, rank, ghosts, [true; 3])?;
+        let mut steps = vec![Step::Pass { bytes: traffic.force() - traffic.filter }];
+        steps.extend(ghost_plan.sweeps.iter().rev().flat_map(|sweep| sweep_steps(sweep, &grid, rank, PAINTED, true)));
+        let element = 2 * plan.spec.precision.bytes();
+        match plan.filter(3, planned.limits, planned.tuning.pieces)? {
+            Some(route) => steps.extend(route_steps(&route, &grid, rank, element)),
+            None => [&plan.forward, &plan.inverse, &plan.inverse, &plan.inverse]
+                .iter()
+                .for_each(|route| steps.extend(route_steps(route, &grid, rank, element))),
+        }
+        steps.extend(ghost_plan.sweeps.iter().flat_map(|sweep| sweep_steps(sweep, &grid, rank, COMPONENTS, false)));
+        Ok(steps)
+    }
+}
+
+/// Returns the steps of a sweep: messages are packed, exchanged and unpacked.
+fn sweep_steps(sweep: &Sweep, grid: &Grid, rank: usize, words: u64, is_reduction: bool) -> [Step; 4] {
+    let transfers = sweep.transfers(words, is_reduction);
+    let [packed, unpacked] =
+        [&transfers.send, &transfers.receive].map(|parts| 2 * 4 * parts.iter().map(|part| part.len).sum::<u64>());
+    let line = Line::new(grid, rank, sweep.axis);
+    let start = Start { line, transfers, element_bytes: 4 };
+    [Step::Pass { bytes: packed }, Step::Start(start), Step::Finish, Step::Pass { bytes: unpacked }]
+}
