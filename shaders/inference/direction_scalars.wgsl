@@ -1,9 +1,11 @@
-// The factors of the directions of a preconditioner from the sums of products with them, with the
-// bits of the host's. With `first` from the sums over fields and others by the matrices of the
-// preconditioner; otherwise what the sums over others lack of those that are wanted.
+// Computes the factors of the directions of a preconditioner from the sums of products with them,
+// with the same bits as the host. With `first` the factors are products of the sums over fields and
+// over others with the matrices of the preconditioner. Otherwise they are the differences of the
+// wanted sums over others and the sums that the first update has reached.
 //
-// Layout: `words` are those of direction_words.wgsl. `matrices` holds the inverses over others and
-// over all parts, params.directions rows each, of numbers of four words as in soft_double.wgsl.
+// Layout: the layout of `words` is in direction_words.wgsl. `matrices` holds the inverses over
+// others and over all parts, params.directions rows each, of numbers of four words as in
+// soft_double.wgsl.
 // Workgroup: one, of DIRECTIONS invocations, one direction each. Workgroup memory: nine words for
 // each direction.
 

@@ -4,8 +4,8 @@
 // found, and with `adds` the sums of these products, which need the magnitudes.
 //
 // Layout: `directions` params.directions vectors of params.count elements one after the other;
-// `tiles` the numbers of runs of TILE elements of these parts, those of fields first; `words` are
-// those of direction_words.wgsl. Lines with a `$` are written once for each direction.
+// `tiles` the numbers of runs of TILE elements of these parts, those of fields first; the layout
+// of `words` is in direction_words.wgsl. Lines with a `$` are written once for each direction.
 // Workgroup: GROUP invocations, params.per elements of one kind each, neighbors next to each other.
 // Workgroup memory: two words for each direction.
 

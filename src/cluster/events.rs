@@ -270,7 +270,7 @@ impl<'a> Model<'a> {
             1 => &mut copies[0],
             _ => &mut copies[usize::from(to_device)],
         };
-        // What leaves was written by a pass.
+        // A copy to the host waits for the pass that wrote its data.
         let from = if to_device { from } else { from.max(passed) };
         let begin = queue.free.max(from);
         let end =

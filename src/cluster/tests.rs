@@ -242,7 +242,7 @@ fn long_exchanges_take_the_time_of_their_bytes_and_messages() {
     let chunks = 5000;
     let exchange = |rank| vec![all_to_all(two, rank, 0, chunks << 20), Step::Finish];
     let found = seconds(&machine, two, exchange);
-    // What is kept, then the slowest resource, with a window of chunks at either end.
+    // The copy of the own part, then the slowest resource, with a window of chunks at either end.
     let least = 3.0 * (chunks << 20) as f64 * 1e-9;
     assert!(found > least && found < 1.05 * least, "{found} {least}");
     // The host is slower than the interface: messages at either end.

@@ -6,8 +6,8 @@
 //!
 //! - its ranks are in different operations. In one operation ranks wait for each other in many
 //!   ways, and it ends when all are there. Ranks that call the same operations in the same order
-//!   are never in such a cycle: each waits for a rank that has not come farther than itself, so all
-//!   of them are in one operation.
+//!   never form a cycle of different operations: each waits for a rank that has not come farther
+//!   than itself, so all ranks of a cycle are in one operation.
 //! - it stays the same for [`LASTS`], and each of its ranks has looked for its message often enough
 //!   meanwhile: a message that was on its way has arrived by then. The sender of one that takes
 //!   longer stays in the operation, or answers that it is still sending.

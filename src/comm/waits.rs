@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(keeper(&waits, TAG, false), Some(1));
         assert_eq!(keeper(&waits, TAG, true), Some(2));
         assert_eq!(keeper(&waits, TAG + EXCHANGE_TAGS, false), Some(2));
-        // Of the second exchange all is sent.
+        // The second exchange has sent all of its messages.
         assert_eq!(keeper(&waits, TAG + 1, false), None);
         assert_eq!(keeper(&waits, TAG + 1, true), Some(4));
         // Another exchange has to wait until the first is done.

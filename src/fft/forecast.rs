@@ -119,7 +119,7 @@ impl Forecast {
     }
 
     /// Returns the seconds of the forward and of the inverse transform on `machine`, from the start
-    /// of all ranks until the last one is done, with overlap. The same for each rank.
+    /// of all ranks until the last one is done, with overlap. All ranks get the same numbers.
     ///
     /// # Errors
     /// [`FftError`] if the fields cannot be transformed on another rank.

@@ -29,8 +29,8 @@ impl Rank {
     /// from 32 until the fastest device takes 20 ms, at most to 256, which takes 1 GB of device
     /// memory. The fastest of five runs counts, and the mean of the ranks that share an open
     /// device. Devices whose times differ by less than a fifth from the next faster one have equal
-    /// shares, and shares are rounded to a tenth of the smallest one. The shares are not set: see
-    /// [`set_shares`](Self::set_shares).
+    /// shares, and shares are rounded to a tenth of the smallest one. This method does not set
+    /// them: pass them to [`set_shares`](Self::set_shares).
     ///
     /// # Errors
     /// - [`TransformError::Fft`] if a device is out of memory.

@@ -3,11 +3,8 @@
 use super::device::likelihood;
 use super::shared::{field, flat, golden, numbers, ranks_with};
 use meshloom::Rank;
-use meshloom::comm::Communicator;
 use meshloom::gpu::{Options, Profile};
-use meshloom::inference::{
-    Curvature, Elementwise, InferenceError, Kl, LogLikelihood, Objective, SampleGroups, Samples, VectorSpace,
-};
+use meshloom::inference::{Elementwise, InferenceError, LogLikelihood, VectorSpace};
 use meshloom::operators::{Leaf, Space, Vector};
 
 /// Returns options of devices that take independent dispatches into one pass, as GPUs do.
@@ -73,50 +70,6 @@ fn products_of_four_positions_take_the_levels_of_one() {
             let [submits, dispatches, passes, levels] = counts;
             assert_eq!([together[0], together[1], together[3]], [submits, 4 * dispatches, levels]);
             assert!(passes <= levels && together[2] >= levels, "{counts:?} {together:?}");
-        }
-        Ok(())
-    });
-}
-
-/// Applies the average metric of four samples, together and one after another.
-#[test]
-fn products_of_samples_are_submitted_together() {
-    let golden = golden("inference.json")["poisson_16"].clone();
-    ranks_with([1, 1], &options(), |rank| {
-        let likelihood = likelihood(rank, "poisson_16", &golden)?;
-        let position = field(rank, likelihood.domain(), &numbers(&golden["pos"]))?;
-        let v = field(rank, likelihood.domain(), &numbers(&golden["gradient"]))?;
-        let mut residuals = Vec::new();
-        for number in 0..4 {
-            let residual: Vec<f64> = (0..35).map(|at| 0.01 * f64::from((at * 7 + number * 5) % 11)).collect();
-            residuals.push(field(rank, likelihood.domain(), &residual)?);
-        }
-        let groups = SampleGroups::one(&Communicator::solo());
-        let samples = Samples::new(position, &groups, 4, residuals)?;
-        let (mut products, mut counts) = (Vec::new(), Vec::new());
-        for concurrency in [4, 1] {
-            let kl = Kl {
-                likelihood: &likelihood,
-                samples: &samples,
-                groups: &groups,
-                constants: &[],
-                kept: 4,
-                concurrency,
-                preconditioner: None,
-                curvature: Curvature::default(),
-            };
-            let (_, at) = kl.at(rank, &samples.position)?;
-            let mut out = rank.like(&v)?;
-            at.metric(rank, &v, &mut out)?;
-            counts.push(counted(rank, |rank| at.metric(rank, &v, &mut out))?);
-            products.push(flat(rank, &out)?);
-        }
-        assert_eq!(products[0], products[1]);
-        if !is_observed() {
-            let [together, apart] = [counts[0], counts[1]];
-            // Behind the samples that are computed together, and with the wait.
-            assert_eq!((together[0], apart[0], together[1]), (2, 5, apart[1]), "{counts:?}");
-            assert!(2 * together[3] < apart[3], "{counts:?}");
         }
         Ok(())
     });

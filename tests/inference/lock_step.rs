@@ -166,10 +166,15 @@ fn products_of_samples_are_submitted_together() {
             rank.recorder.wait()?;
             let after = rank.recorder.counts();
             assert_eq!(after.downloads, before.downloads);
-            found.push((after.submits - before.submits, bits(rank, &out)?));
+            let counts = [after.submits - before.submits, after.levels - before.levels];
+            found.push((counts, bits(rank, &out)?));
         }
+        let of = |which: usize| found.iter().map(|(counts, _)| counts[which]).collect::<Vec<_>>();
         // The last submission has the sum.
-        assert_eq!(found.iter().map(|(submits, _)| *submits).collect::<Vec<_>>(), [6, 3, 1]);
+        assert_eq!(of(0), [6, 3, 1]);
+        // Products of samples share the levels of a submission.
+        let levels = of(1);
+        assert!(2 * levels[2] < levels[0] && levels[2] < levels[1], "{levels:?}");
         assert!(found.iter().all(|(_, bits)| *bits == found[0].1));
         Ok(())
     });

@@ -99,6 +99,6 @@ pub struct PlanOptions {
     pub machine: MachineOption,
     /// With --plan-only: the seconds of a forward transform on 1, 2, 4, .. up to N ranks, as CSV,
     /// and nothing else
-    #[arg(long, conflicts_with_all = ["input", "json", "shares"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    #[arg(long, conflicts_with_all = ["input", "json", "ranks", "grid", "shares"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     pub scaling: Option<u32>,
 }

@@ -27,7 +27,7 @@ pub struct Arguments {
     pub estimate: bool,
     /// With --estimate: the seconds of a step on 1, 2, 4, .. up to N ranks, as CSV, and nothing
     /// else
-    #[arg(long, value_name = "N", requires = "estimate", conflicts_with_all = ["json", "shares"], value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    #[arg(long, value_name = "N", requires = "estimate", conflicts_with_all = ["json", "ranks", "grid", "shares"], value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     pub scaling: Option<u32>,
     #[command(flatten)]
     pub configured: Configured<RunOptions>,

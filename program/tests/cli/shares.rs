@@ -87,7 +87,7 @@ fn runs_resume_with_other_shares_to_the_same_bytes() {
     assert!(results(&other) == expected);
     let run: Value = serde_json::from_slice(&fs::read(other.join("run.json")).unwrap()).unwrap();
     assert_eq!((run["shares"].as_str(), run["grid"].as_str()), (Some("4,4,1,1"), Some("2x2")));
-    // As if it had been killed after the snapshot.
+    // Leaves the directory as a run that was killed after its snapshot does.
     for name in ["run.json", "positions.npy", "velocities.npy"] {
         fs::remove_file(other.join(name)).unwrap();
     }

@@ -1328,7 +1328,12 @@ fn an_estimate_needs_neither_device_nor_directory() {
     std::fs::write(&wrong, "nic_rate = 0.0\n").unwrap();
     assert!(seconds(&file) > 2.0 * seconds("h100x4"));
     Call::new(&words).words(&["--machine", &wrong]).run().is_error("machine", 1, &["`nic_rate`", "bytes per second"]);
-    let curve = Call::new(&words).words(&["--scaling", "16"]).succeeds().stdout;
+    let curve = Call::new(&words[..6]).words(&["--scaling", "16"]).succeeds().stdout;
+    // A curve has ranks and grids of its own.
+    for other in [&["--ranks", "8"], &["--grid", "8x1"]] {
+        let call = Call::new(&words[..6]).words(&["--scaling", "16"]).words(other);
+        call.run().is_error("scaling", 2, &["--scaling", other[0], "cannot be used with"]);
+    }
     let lines: Vec<&str> = curve.lines().collect();
     assert!(lines.len() == 7 && lines[1] == "ranks,slabs,node_pencils,square_pencils", "{curve}");
     assert!(lines[2].starts_with("1,") && lines[2].ends_with(",,") && !lines[6].contains(",,"), "{curve}");

@@ -20,8 +20,8 @@ struct State {
 pub(super) struct Findings(Mutex<State>);
 
 impl Findings {
-    /// Notes a mismatch, unless there was one before that says as much; returns whether it does.
-    /// Those in collectives are not helped by one of exchanges.
+    /// Notes a mismatch unless one is noted already; returns `true` if it does. A mismatch of
+    /// collectives replaces one of exchanges, which does not end waits in collectives.
     pub fn note_mismatch(&self, context: u64, found: Mismatch) -> bool {
         let all = &mut locked(&self.0).mismatches;
         let is_news = all.get(&context).is_none_or(|before| before.is_of_exchanges() && !found.is_of_exchanges());

@@ -190,7 +190,7 @@ pub enum StageStep {
     Arrive,
     /// Runs pass number `pass` over `cells`, to a piece of the output.
     Pass {
-        /// The number of the pass among those of the stage.
+        /// Index of the pass in the stage.
         pass: usize,
         /// Cells of this rank's part.
         cells: Box3,
