@@ -7,6 +7,12 @@ from ._model import Model, scipy_module
 # Methods of scipy.optimize.minimize that take products with the Hessian, and those without slopes.
 _WITH_PRODUCTS = ("newton-cg", "trust-ncg", "trust-krylov", "trust-constr")
 _WITHOUT_SLOPES = ("nelder-mead", "powell", "cobyla", "cobyqa")
+# The status by which line searches and trust regions tell that no step lowers the value.
+_NO_STEP_FOUND = 2
+# Relative distance of neighboring float32 values.
+_RESOLUTION = 2.0**-23
+# Most products with the metric to find out if a result is a minimum.
+_PRODUCTS = 200
 
 
 def _driven(comm, tasks, run):
@@ -106,7 +112,8 @@ def minimize(function, position, *, method="L-BFGS-B", callback=None, **kwargs):
     Collective with the model's `comm`. The optimizer runs on rank 0 and all ranks compute with it;
     results have the same bits on any number of ranks. It takes vectors of all values in host memory
     and in float64. Values of fields are float32 on the device, so a relative tolerance below 1e-7
-    is not reached.
+    is not reached. A search that finds no lower value has succeeded if a Newton step would lower the
+    value by less than float32 resolves.
 
     Examples
     --------
@@ -169,14 +176,36 @@ def minimize(function, position, *, method="L-BFGS-B", callback=None, **kwargs):
         try:
             if name in _WITHOUT_SLOPES:
                 return optimize.minimize(value, start, **options)
-            return optimize.minimize(value_and_grad, start, jac=True, **options)
+            found = optimize.minimize(value_and_grad, start, jac=True, **options)
         except StopIteration:
             # Some methods of SciPy do not catch it.
             return optimize.OptimizeResult(x=last[0], fun=value(last[0]), success=False, status=99, message="`callback` raised `StopIteration`.")
+        if isinstance(method, str) and not found.success and found.status == _NO_STEP_FOUND:
+            _, slope = value_and_grad(found.x)
+            step = _newton_step(found, slope, metric if isinstance(function, Likelihood) else None)
+            if step is not None and 0.5 * float(slope @ step) <= _RESOLUTION * max(abs(float(found.fun)), 1.0):
+                found.success, found.status = True, 0
+                found.message = "CONVERGENCE: NO STEP LOWERS THE VALUE BY MORE THAN FLOAT32 RESOLVES"
+        return found
 
     found = _driven(comm, {"value_and_grad": value_and_grad, "value": value, "metric": metric, "told": told}, run)
     found.position = domain.restore(found.x)
     return found
+
+
+def _newton_step(found, slope, metric):
+    """Return the step from a result to the minimum of its quadratic model, negated.
+
+    `metric` multiplies a likelihood's Hessian; without one the optimizer's own estimate is taken.
+    None if there is neither, or if its equations are not solved.
+    """
+    if metric is None:
+        return found.hess_inv @ slope if "hess_inv" in found else None
+    linalg = scipy_module("sparse.linalg", "minimize")
+    size = slope.size
+    hessian = linalg.LinearOperator((size, size), matvec=lambda v: metric(found.x, v.ravel()), dtype=float)
+    step, left = linalg.cg(hessian, slope, maxiter=_PRODUCTS)
+    return step if left == 0 else None
 
 
 def least_squares(model, position, **kwargs):
