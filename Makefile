@@ -13,7 +13,7 @@ test: export RUST_BACKTRACE := 0
 test: export MESHLOOM_CACHE ?= $(CURDIR)/target/pipelines
 
 # As the tests, which share what this builds.
-ALL := --workspace --features reference,mpi,hdf5
+ALL := --workspace --features reference,mpi,hdf5,gpu-direct
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test docs gpu wheel

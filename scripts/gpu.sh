@@ -43,7 +43,7 @@ done
 
 # The programs, built: prints the path of the tests.
 build() {
-    cargo build --release -p meshloom-program >&2
+    cargo build --release -p meshloom-program --features gpu-direct >&2
     # Cargo says in JSON where it put the program.
     cargo test --release -p meshloom --test gpu --no-run --message-format json |
         sed -n 's/.*"name":"gpu".*"executable":"\([^"]*\)".*/\1/p' | tail -1

@@ -41,7 +41,7 @@ if [ -n "$prebuilt" ]; then
     program=$prebuilt/meshloom
     [ -x "$program" ] || fail "$program is no program; make it with: scripts/gpu.sh --pack DIR"
 else
-    cargo build --release -p meshloom-program >&2
+    cargo build --release -p meshloom-program --features gpu-direct >&2
     program=target/release/meshloom
 fi
 mkdir -p "$out"
@@ -110,7 +110,9 @@ else
     step shallow-water 20 shallow-water --size 3600x1800 --kernels
     step map 20 map --chunk 1048576 --size 100000000 --kernels
     # Two ranks of one device: staging, messages and waits are those of two devices, the card's memory is shared.
+    # `exchange` takes the first path that works: `peer`, or what devices.txt says instead. Beside it the ring.
     step exchange 40 exchange --size 512 --ranks 2
+    if grep -q 'exchange *peer' "$out/devices.txt"; then MESHLOOM_EXCHANGE=ring step exchange-ring 40 exchange --size 512 --ranks 2; fi
     step halo 20 halo --size 512 --width 2 --ranks 2
     step fft-ranks 30 fft --size 512 --complex --ranks 2
 fi

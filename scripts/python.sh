@@ -39,7 +39,7 @@ build() {
 # test programs in Rust: a wheel would compile it once more.
 install_for_tests() {
     local features=reference extension packages
-    if command -v mpirun >/dev/null; then features=reference,mpi,hdf5; fi
+    if command -v mpirun >/dev/null; then features=reference,mpi,hdf5,gpu-direct; fi
     extension=$(RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc.sh "${CARGO:-cargo}" build --workspace --features "$features" --lib --tests \
         --message-format json-render-diagnostics | sed -n 's/.*"filenames":\["\([^"]*libmeshloom_python\.so\)".*/\1/p')
     packages=$("$home/test/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')

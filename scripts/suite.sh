@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo=${CARGO:-cargo}
 
 # All features, and the Python package, too: crates that several builds share have the same features in each then, and are compiled once.
-features='--workspace --features reference,mpi,hdf5'
+features='--workspace --features reference,mpi,hdf5,gpu-direct'
 
 # Ranks as processes, and exchanges of their devices, without debug assertions, as in release builds. Few tests want a quick build more than quick code; `--release`
 # would build all dependencies anew, for four minutes and more. This build has no HDF5 and none of the libraries of bench --reference, and says so.

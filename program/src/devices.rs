@@ -3,8 +3,7 @@
 use clap::Args;
 use meshloom::exchange::tested_path;
 use meshloom::gpu::{
-    AdapterSelector, DeviceError, ExchangePath, Gpu, Options, Profile, adapters, bytes, memory, unsuitable,
-    unused_hardware,
+    AdapterSelector, DeviceError, Gpu, Options, Profile, adapters, bytes, memory, unsuitable, unused_hardware,
 };
 use meshloom::wgpu::{Adapter, AdapterInfo};
 use serde_json::{Value, json};
@@ -110,12 +109,7 @@ fn describe_capabilities(gpu: &Gpu, info: &AdapterInfo, object: &mut Value, line
     ));
     lines.push(format!("optional  {optional}; subgroups of {smallest} to {largest}"));
     lines.push(format!("profile   {profile}"));
-    let exchange = tested_path(gpu).map_err(|error| error.to_string());
-    lines.push(format!(
-        "exchange  {}",
-        exchange.as_ref().map_or_else(|why| format!("fails: {why}"), |path| path.to_string())
-    ));
-    object["exchange"] = json!(exchange.ok().map(ExchangePath::name));
+    describe_exchange(gpu, object, lines);
     object["usable"] = json!(true);
     object["profile"] = json!(profile);
     object["features"] = json!(features);
@@ -124,4 +118,26 @@ fn describe_capabilities(gpu: &Gpu, info: &AdapterInfo, object: &mut Value, line
         "workgroup_bytes": able.workgroup_bytes, "invocations": able.invocations,
         "subgroup_min": smallest, "subgroup_max": largest,
     });
+}
+
+/// Adds the path to other ranks of the host, and why there is no faster one.
+fn describe_exchange(gpu: &Gpu, object: &mut Value, lines: &mut Vec<String>) {
+    match tested_path(gpu) {
+        Ok(tested) => {
+            object["exchange"] = json!(tested.path.name());
+            let refused: Vec<Value> = tested
+                .refused
+                .iter()
+                .map(|refused| json!({ "path": refused.path.name(), "why": refused.why }))
+                .collect();
+            object["refused_exchange"] = json!(refused);
+            lines.push(format!("exchange  {}", tested.path));
+            lines
+                .extend(tested.refused.iter().map(|refused| format!("          no {}: {}", refused.path, refused.why)));
+        }
+        Err(error) => {
+            object["exchange"] = Value::Null;
+            lines.push(format!("exchange  fails: {error}"));
+        }
+    }
 }

@@ -388,7 +388,7 @@ impl<'a> Model<'a> {
 
     /// Returns `true` if the device of the receiver copies a message from the pages of its sender.
     fn is_lent(&self, message: usize) -> bool {
-        self.machine.path == ExchangePath::Ring && self.messages[message].link == Link::Local
+        self.machine.path.lends() && self.messages[message].link == Link::Local
     }
 
     fn is_eager(&self, message: usize) -> bool {
@@ -471,7 +471,7 @@ impl<'a> Model<'a> {
     fn receive(&mut self, message: usize) {
         let Message { bytes, count, link, to, .. } = self.messages[message];
         let is_copied = match self.machine.path {
-            ExchangePath::Ring => false,
+            ExchangePath::Ring | ExchangePath::Peer => false,
             ExchangePath::Mapped => link == Link::Local,
             ExchangePath::Staging => true,
         };
@@ -517,7 +517,7 @@ impl<'a> Model<'a> {
             let end = self.copy(rank, self.now, bytes, true);
             self.ranks[rank].copied = self.ranks[rank].copied.max(end);
             // With staging buffers an exchange is done when its copies are submitted.
-            if self.machine.path == ExchangePath::Ring {
+            if self.machine.path.lends() {
                 self.exchanges[exchange][rank].copying += 1;
                 self.at(end, Kind::CopiedIn { rank, exchange, lent });
             }

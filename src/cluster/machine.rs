@@ -30,7 +30,8 @@ pub struct Machine {
     pub devices: usize,
     /// Processor cores of a node for the host threads of its ranks.
     pub cores: usize,
-    /// Path of device data to other ranks.
+    /// Path of device data to other ranks. [`ExchangePath::Peer`] counts as the ring does: give the
+    /// rate of copies between devices as `copy_rate`.
     pub path: ExchangePath,
     /// Rate at which passes read and write device memory.
     pub memory_rate: f64,

@@ -164,7 +164,7 @@ impl Communicator {
     }
 
     /// Returns the first rank with a fault and the text of it.
-    fn first_failed(&self, fault: Option<&str>) -> Result<Option<(usize, String)>> {
+    pub(crate) fn first_failed(&self, fault: Option<&str>) -> Result<Option<(usize, String)>> {
         let none = self.size() as u64;
         let mut first = [if fault.is_some() { self.rank() as u64 } else { none }];
         self.all_reduce(&mut first, Op::Min)?;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::ring::{Descriptor, PeerMessage, SharedRing, Slot};
+use super::ring::{Descriptor, PeerMessage, Pull, SharedRing, Slot, Storage, refused};
 use crate::comm::{CommError, Communicator, EXCHANGE_TAGS, Receiving, Sending, Span, Subject};
-use crate::gpu::{DeviceError, RawArray, StagedCopy};
+use crate::gpu::{DeviceError, PeerCopies, RawArray, StagedCopy};
 use crate::grid::{Chunk, Chunking, Message};
 use crate::timeline;
 
@@ -62,7 +62,7 @@ pub(super) struct Channel {
     pub subject: Subject,
     /// Size and number of chunks.
     pub chunking: Chunking,
-    /// Pages that this rank shares with others, if there are any.
+    /// Memory that this rank shares with others, if there is any.
     pub ring: Option<SharedRing>,
     /// Bytes of messages that went through host memory so far.
     pub carried_bytes: Arc<AtomicU64>,
@@ -97,29 +97,47 @@ impl Drop for Lent {
 }
 
 impl Channel {
-    /// Returns `true` if a peer copies messages from the pages of this rank, and this rank from the
-    /// peer's.
-    pub fn shares_pages(&self, peer: usize) -> bool {
-        self.ring.as_ref().is_some_and(|ring| ring.reaches(peer))
+    /// Returns the memory that this rank and `peer` share; `None` if their messages go through the
+    /// hosts.
+    pub fn storage(&self, peer: usize) -> Option<Storage> {
+        self.ring.as_ref().and_then(|ring| ring.storage(peer))
+    }
+
+    /// Returns the ring, which must exist.
+    fn ring(&self) -> Result<&SharedRing, DeviceError> {
+        self.ring.as_ref().ok_or_else(|| refused(Storage::Pages, self.comm.rank(), "there is no ring".into()))
     }
 
     /// Takes a slot of at least `bytes` bytes of the ring, which must exist.
-    pub fn take_slot(&self, bytes: u64) -> Result<Slot, DeviceError> {
-        let no_ring = || DeviceError::SharedPages { rank: self.comm.rank(), why: "there is no ring".into() };
-        self.ring.as_ref().ok_or_else(no_ring)?.take(&self.comm, bytes)
+    pub fn take_slot(&self, storage: Storage, bytes: u64) -> Result<Slot, DeviceError> {
+        self.ring()?.take(&self.comm, storage, bytes)
     }
 
     /// Finds the message that its sender has described.
     pub fn find(&self, message: &Message, element_bytes: u64, span: &Span) -> Result<PeerMessage, DeviceError> {
-        let (peer, descriptor) = (message.part.peer, bytemuck::pod_read_unaligned(&span.to_vec()));
-        let no_ring = || DeviceError::SharedPages { rank: peer, why: "there is no ring".into() };
-        self.ring.as_ref().ok_or_else(no_ring)?.find(peer, &descriptor, message.part.len * element_bytes)
+        let descriptor = bytemuck::pod_read_unaligned(&span.to_vec());
+        self.ring()?.find(message.part.peer, &descriptor, message.part.len * element_bytes)
     }
 
-    /// Returns the subject of a message, if it begins with one. Both ranks must share pages or not.
+    /// Begins to copy messages in device memory of peers to slots of this rank.
+    pub fn pull(&self, pulls: &[Pull<'_>]) -> Result<PeerCopies, DeviceError> {
+        self.ring()?.pull(&self.comm, pulls)
+    }
+
+    /// Returns the error of memory of `peer` that cannot be used.
+    pub fn refused(&self, peer: usize, why: String) -> DeviceError {
+        refused(self.storage(peer).unwrap_or(Storage::Pages), peer, why)
+    }
+
+    /// Returns the subject of a message, if it begins with one. Both ranks must share the same
+    /// memory.
     fn subject(&self, message: &Message) -> Option<Subject> {
-        let shared = self.shares_pages(message.part.peer);
-        message.first.then(|| if shared { self.subject.with(&[1]) } else { self.subject })
+        let storage = match self.storage(message.part.peer) {
+            None => return message.first.then_some(self.subject),
+            Some(Storage::Pages) => 1,
+            Some(Storage::Device) => 2,
+        };
+        message.first.then(|| self.subject.with(&[storage]))
     }
 
     /// Starts to send a message that lies in `span`.
@@ -142,7 +160,7 @@ impl Channel {
         InFlight { transfer, peer: self.comm.rank_in_run(peer), bytes, begin }
     }
 
-    /// Lends a message in `slot` to a peer that shares pages.
+    /// Lends a message in `slot` to a peer that shares memory.
     pub fn lend(&self, message: &Message, element_bytes: u64, slot: &Arc<Slot>) -> Result<InFlight<Lent>, CommError> {
         let (begin, bytes) = (timeline::now(), message.part.len * element_bytes);
         let descriptor = slot.describe(message.at * element_bytes, bytes);
@@ -154,7 +172,7 @@ impl Channel {
         Ok(self.in_flight(lent, peer, bytes, begin))
     }
 
-    /// Starts to receive the descriptor of a message of a peer that shares pages.
+    /// Starts to receive the descriptor of a message of a peer that shares memory.
     pub fn receive_descriptor(
         &self,
         message: &Message,

@@ -7,6 +7,7 @@
 //! ```text
 //! outgoing array -> (staging) -> message | message -> (staging) -> incoming array
 //! outgoing array -> shared pages -> incoming array
+//! outgoing array -> slot of the sender's device -> slot of the receiver's device -> incoming array
 //! ```
 //!
 //! Parts are cut into messages of up to [`Exchange::chunk_bytes`], and those of one peer after
@@ -29,8 +30,15 @@
 //! Linux, tested when the [`Rank`](crate::Rank) is created). The device of the sender copies a
 //! chunk to a slot of its pages, the message is a descriptor of 40 bytes, the device of the
 //! receiver copies from the slot, and a credit frees the slot. The host copies nothing. Messages
-//! to other hosts are sent from the same slots and received into them. [`Exchange::path`] names the
-//! path of the data, and [`Options::exchange`](crate::gpu::Options::exchange) forces one.
+//! to other hosts are sent from the same slots and received into them.
+//!
+//! With the feature `gpu-direct`, slots for ranks of one host lie in device memory where the driver
+//! of NVIDIA or AMD copies between the two devices. The receiver's driver copies from the sender's
+//! slot to one of the receiver, and the device from there to the array: three copies in device
+//! memory, none in host memory.
+//!
+//! [`Exchange::path`] names the path of the data, and
+//! [`Options::exchange`](crate::gpu::Options::exchange) forces one.
 //!
 //! | who | submits | waits |
 //! |---|---|---|
@@ -49,6 +57,7 @@
 
 mod block_copy;
 mod channel;
+mod chunk_slots;
 pub mod collectives;
 mod error;
 mod exact_sum;
@@ -79,7 +88,7 @@ pub use pending::PendingExchange;
 pub use reshape::Reshape;
 use ring::SharedRing;
 pub(crate) use ring::establish;
-pub use ring::tested_path;
+pub use ring::{RefusedPath, TestedPath, tested_path};
 pub use several_sums::{SeveralSums, Summed, SummedTerms};
 pub use wire::Wire;
 use wire::{Codec, Coded};
@@ -193,8 +202,8 @@ impl Exchange {
     }
 
     /// Returns the bytes of staging buffers that each exchange in flight may hold on `gpu`; 0 of
-    /// one rank, and on the paths [`ExchangePath::Mapped`] and [`ExchangePath::Ring`]. The recorder
-    /// keeps them for the next; they are part of [`Gpu::allocated`].
+    /// one rank, and on all paths but [`ExchangePath::Staging`]. The recorder keeps them for the
+    /// next; they are part of [`Gpu::allocated`].
     #[must_use]
     pub fn staging_bytes(&self, gpu: &Gpu) -> u64 {
         if self.path(gpu) == Some(ExchangePath::Staging) {
@@ -205,10 +214,13 @@ impl Exchange {
     }
 
     /// Returns the path to other ranks for arrays of [`MemoryKind`](crate::gpu::MemoryKind)
-    /// `Outgoing` and `Incoming` on `gpu`; `None` for one rank.
+    /// `Outgoing` and `Incoming` on `gpu`; `None` for one rank. [`ExchangePath::Peer`] means that
+    /// this rank copies from the device of at least one other; the rest share pages or are on
+    /// other hosts.
     #[must_use]
     pub fn path(&self, gpu: &Gpu) -> Option<ExchangePath> {
         let path = match SharedRing::of(&self.comm, gpu) {
+            Some(ring) if ring.has_peer_memory() => ExchangePath::Peer,
             Some(_) => ExchangePath::Ring,
             None if gpu.host_visible() => ExchangePath::Mapped,
             None => ExchangePath::Staging,
@@ -217,7 +229,7 @@ impl Exchange {
     }
 
     /// Returns the bytes of messages that this rank has sent from host memory, or received into
-    /// it, so far. A message that devices copy through shared pages counts 0.
+    /// it, so far. A message that devices copy through shared pages or from each other counts 0.
     #[must_use]
     pub fn carried_bytes(&self) -> u64 {
         self.carried_bytes.load(Ordering::Relaxed)

@@ -5,15 +5,17 @@ use std::mem;
 use std::sync::Arc;
 
 use super::channel::{Channel, ChunkedArray, InFlight, span_in_chunk, staged_copies};
+use super::chunk_slots::staged_copy;
 use super::error::ExchangeError;
 use super::host_memory::{slot_span, span};
 use super::mapped_array::{MappedArray, part_of};
-use super::ring::{PeerMessage, Slot};
+use super::ring::{PeerMessage, Pull, Slot, Storage};
 use crate::comm::{Receiving, Span};
 use crate::gpu::{
-    Completion, DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection,
+    Completion, DeviceError, Loan, Map, MemoryKind, PeerCopies, RawArray, Recorder, StagedCopy, Staging,
+    StagingDirection,
 };
-use crate::grid::{Chunk, Message, Transfer};
+use crate::grid::{Chunk, Message};
 use crate::timeline;
 
 /// Target of the received bytes.
@@ -39,17 +41,19 @@ struct EmptyBuffer {
 /// A chunk that is being received.
 struct Arriving {
     chunk: Chunk,
-    /// Messages that have not arrived yet, without those of peers that share pages.
+    /// Messages that have not arrived yet, without those of peers that share memory.
     messages: VecDeque<InFlight<Receiving>>,
-    /// Messages of peers that share pages and have not been described yet. They are handled in the
+    /// Messages of peers that share memory and have not been described yet. They are handled in the
     /// order in which they come: a sender may wait for its credit before it sends what another
     /// message of the chunk depends on.
     awaited: Vec<Awaited>,
     /// Host memory of the messages, if it is not the array itself.
     memory: Option<ChunkMemory>,
+    /// Slot for the messages in device memory of peers, if there are any.
+    landing: Option<Arc<Slot>>,
 }
 
-/// A message of a peer that shares pages.
+/// A message of a peer that shares memory.
 struct Awaited {
     message: Message,
     receiving: InFlight<Receiving>,
@@ -63,10 +67,31 @@ enum ChunkMemory {
     Slot(Arc<Slot>),
 }
 
-/// Copies from shared pages that the device has not finished.
+/// Messages in device memory of peers that the driver copies to slots of this rank.
+struct Pulling {
+    /// Dropped before the memory of the copies.
+    copies: PeerCopies,
+    messages: Vec<Pulled>,
+}
+
+/// A message of [`Pulling`].
+struct Pulled {
+    message: Message,
+    lent: PeerMessage,
+    landing: Arc<Slot>,
+}
+
+impl Pulled {
+    /// Returns the copy of the message, of elements of `element_bytes` bytes, to its slot.
+    fn pull(&self, element_bytes: u64) -> Pull<'_> {
+        Pull { message: &self.lent, slot: &self.landing, at: self.message.at * element_bytes }
+    }
+}
+
+/// Copies from slots that the device has not finished.
 struct Copying {
     completion: Completion,
-    /// Messages of peers, each with its sender, which gets a credit.
+    /// Messages in pages of peers, each with its sender, which gets a credit.
     lent: Vec<(usize, PeerMessage)>,
     /// Slots of this rank.
     slots: Vec<Arc<Slot>>,
@@ -82,6 +107,7 @@ pub(super) struct Receiver {
     target: Target,
     array: RawArray,
     arriving: VecDeque<Arriving>,
+    pulling: VecDeque<Pulling>,
     copying: VecDeque<Copying>,
 }
 
@@ -95,7 +121,8 @@ impl Receiver {
         } else {
             Target::Staged { empty: VecDeque::new(), _loan: array.lend()? }
         };
-        Ok(Receiver { channel, chunks, target, array, arriving: VecDeque::new(), copying: VecDeque::new() })
+        let (arriving, pulling, copying) = Default::default();
+        Ok(Receiver { channel, chunks, target, array, arriving, pulling, copying })
     }
 
     /// Returns `true` if all messages have arrived and are written.
@@ -112,9 +139,9 @@ impl Receiver {
         self.arriving.iter().find_map(peers)
     }
 
-    /// Returns `true` if mappings or copies from shared pages are under way.
+    /// Returns `true` if mappings or copies from slots are under way.
     pub fn awaits_device(&self) -> bool {
-        if !self.copying.is_empty() {
+        if !self.pulling.is_empty() || !self.copying.is_empty() {
             return true;
         }
         match &self.target {
@@ -144,9 +171,7 @@ impl Receiver {
         while self.copying.front().is_some_and(|first| first.completion.is_done()) {
             let Some(Copying { lent, .. }) = self.copying.pop_front() else { break };
             for (peer, message) in lent {
-                message.check().map_err(|why| DeviceError::SharedPages { rank: peer, why })?;
-                // A message that is dropped is delivered as well.
-                drop(self.channel.send_credit(peer)?);
+                return_credit(&self.channel, peer, &message)?;
             }
             moved = true;
         }
@@ -163,11 +188,13 @@ impl Receiver {
                     let Some(chunk) = self.chunks.pop_front() else { break };
                     let receive = |message: &Message| channel.receive(message, &part_of(array, &message.part, whole));
                     let messages = chunk.messages.iter().map(receive).collect::<Result<_, _>>()?;
-                    arriving.push_back(Arriving { chunk, messages, awaited: Vec::new(), memory: None });
+                    arriving.push_back(Arriving { chunk, messages, awaited: Vec::new(), memory: None, landing: None });
                 }
             }
             Target::Staged { .. } if channel.ring.is_some() => {
-                while arriving.len() < channel.chunking.depth {
+                // A message under way between devices may hold a slot of a chunk that has left.
+                let pulled: usize = self.pulling.iter().map(|pulling| pulling.messages.len()).sum();
+                while arriving.len() + pulled < channel.chunking.depth {
                     let Some(chunk) = self.chunks.pop_front() else { break };
                     arriving.push_back(receive_with_ring(channel, array.element_bytes(), chunk)?);
                 }
@@ -188,7 +215,7 @@ impl Receiver {
                     let receive = |message: &Message| channel.receive(message, &span_in_chunk(message, bytes, &whole));
                     let messages = chunk.messages.iter().map(receive).collect::<Result<_, _>>()?;
                     let memory = Some(ChunkMemory::Staging(staging));
-                    arriving.push_back(Arriving { chunk, messages, awaited: Vec::new(), memory });
+                    arriving.push_back(Arriving { chunk, messages, awaited: Vec::new(), memory, landing: None });
                 }
             }
             Target::Released => {}
@@ -196,10 +223,20 @@ impl Receiver {
         Ok(())
     }
 
-    /// Takes what has come, and submits the copies of what is in host memory.
+    /// Takes what has come, and submits the copies of what is in slots and staging buffers.
     fn take_arrived(&mut self, recorder: &mut Recorder) -> Result<bool, ExchangeError> {
-        let (bytes, mut moved) = (self.array.element_bytes(), false);
-        let mut lent: Vec<(Message, PeerMessage)> = Vec::new();
+        let (lent, described) = self.take_described()?;
+        let landed = self.take_landed()?;
+        let (received, arrived) = self.take_received()?;
+        let moved = described || arrived || !landed.is_empty();
+        self.copy(recorder, lent, landed, received)?;
+        Ok(moved)
+    }
+
+    /// Takes the descriptors that have come: returns the messages in pages, and begins to copy
+    /// those in device memory. Also returns `true` if any came.
+    fn take_described(&mut self) -> Result<(Vec<(Message, PeerMessage)>, bool), ExchangeError> {
+        let (mut lent, mut pulled) = (Vec::new(), Vec::new());
         // Credits do not name their message: those of one peer are returned in its order.
         let mut pending_peers = BTreeSet::new();
         for chunk in self.arriving.iter_mut().filter(|chunk| !chunk.awaited.is_empty()) {
@@ -212,11 +249,45 @@ impl Receiver {
                 }
                 let Awaited { message, receiving, descriptor } = awaited;
                 receiving.ended("received").wait()?;
-                lent.push((message, self.channel.find(&message, bytes, &descriptor)?));
-                moved = true;
+                let found = self.channel.find(&message, self.array.element_bytes(), &descriptor)?;
+                match &chunk.landing {
+                    Some(landing) if found.place_on_device().is_none() => {
+                        pulled.push(Pulled { message, lent: found, landing: landing.clone() });
+                    }
+                    _ => lent.push((message, found)),
+                }
             }
         }
-        let mut received = Vec::new();
+        let moved = !lent.is_empty() || !pulled.is_empty();
+        if !pulled.is_empty() {
+            let bytes = self.array.element_bytes();
+            let pulls: Vec<Pull<'_>> = pulled.iter().map(|pulled| pulled.pull(bytes)).collect();
+            let copies = self.channel.pull(&pulls)?;
+            self.pulling.push_back(Pulling { copies, messages: pulled });
+        }
+        Ok((lent, moved))
+    }
+
+    /// Takes the messages that the driver has copied from device memory of peers, and returns their
+    /// credits: the peers may use the slots again.
+    fn take_landed(&mut self) -> Result<Vec<Pulled>, ExchangeError> {
+        let (mut landed, rank) = (Vec::new(), self.channel.comm.rank());
+        let failed = |why| DeviceError::PeerMemory { rank, why };
+        while let Some(first) = self.pulling.front()
+            && first.copies.is_done().map_err(failed)?
+        {
+            landed.extend(self.pulling.pop_front().into_iter().flat_map(|pulling| pulling.messages));
+        }
+        for Pulled { message, lent, .. } in &landed {
+            return_credit(&self.channel, message.part.peer, lent)?;
+        }
+        Ok(landed)
+    }
+
+    /// Takes the chunks of which all messages have arrived in host memory, and those in memory of
+    /// peers have been described. Also returns `true` if any message arrived.
+    fn take_received(&mut self) -> Result<(Vec<(Chunk, ChunkMemory)>, bool), ExchangeError> {
+        let (mut received, mut moved) = (Vec::new(), false);
         while let Some(chunk) = self.arriving.front_mut() {
             if let Some(first) = chunk.messages.front_mut() {
                 if !first.transfer.is_done()? {
@@ -235,26 +306,36 @@ impl Receiver {
                 received.push((chunk, memory));
             }
         }
-        let mut copies = Vec::new();
+        Ok((received, moved))
+    }
+
+    /// Submits the copies to the array: of messages in pages of peers, of messages that have landed
+    /// in slots, and of chunks in host memory.
+    fn copy(
+        &mut self,
+        recorder: &mut Recorder,
+        lent: Vec<(Message, PeerMessage)>,
+        landed: Vec<Pulled>,
+        received: Vec<(Chunk, ChunkMemory)>,
+    ) -> Result<(), ExchangeError> {
+        let (bytes, mut copies) = (self.array.element_bytes(), Vec::new());
         for (message, lent) in &lent {
-            let (host, at_bytes) = lent.place_on_device();
+            let no_pages = || self.channel.refused(message.part.peer, "the message is not in pages".into());
+            let (host, at_bytes) = lent.place_on_device().ok_or_else(no_pages)?;
             copies.push(StagedCopy { start: message.part.start, len: message.part.len, host, at_bytes });
         }
+        copies.extend(landed.iter().map(|pulled| staged_copy(&pulled.message, bytes, &pulled.landing)));
         for (chunk, memory) in &received {
             match memory {
                 ChunkMemory::Staging(staging) => copies.extend(staged_copies(chunk, bytes, (staging.buffer(), 0))),
                 ChunkMemory::Slot(slot) => {
-                    let (host, slot_start) = slot.place_on_device();
-                    let own = chunk.messages.iter().filter(|message| !self.channel.shares_pages(message.part.peer));
-                    copies.extend(own.map(|message| {
-                        let Transfer { start, len, .. } = message.part;
-                        StagedCopy { start, len, host, at_bytes: slot_start + message.at * bytes }
-                    }));
+                    let own = chunk.messages.iter().filter(|message| self.channel.storage(message.part.peer).is_none());
+                    copies.extend(own.map(|message| staged_copy(message, bytes, slot)));
                 }
             }
         }
         if copies.is_empty() {
-            return Ok(moved);
+            return Ok(());
         }
         let begin = timeline::now();
         recorder.stage(StagingDirection::ToDevice, &self.array, &copies)?;
@@ -265,10 +346,20 @@ impl Receiver {
                 ChunkMemory::Slot(slot) => Some(slot),
                 ChunkMemory::Staging(_) => None,
             });
-            self.copying.push_back(Copying { completion: recorder.completion(), lent, slots: slots.collect() });
+            let slots = slots.chain(landed.into_iter().map(|pulled| pulled.landing)).collect();
+            self.copying.push_back(Copying { completion: recorder.completion(), lent, slots });
         }
-        Ok(moved)
+        Ok(())
     }
+}
+
+/// Returns the credit of a message that has been copied to its peer, after a check that the message
+/// was still there.
+fn return_credit(channel: &Channel, peer: usize, message: &PeerMessage) -> Result<(), ExchangeError> {
+    message.check().map_err(|why| channel.refused(peer, why))?;
+    // A message that is dropped is delivered as well.
+    drop(channel.send_credit(peer)?);
+    Ok(())
 }
 
 impl Drop for Receiver {
@@ -279,19 +370,21 @@ impl Drop for Receiver {
     }
 }
 
-/// Starts to receive a chunk: descriptors from peers that share pages, and messages of others into
+/// Starts to receive a chunk: descriptors from peers that share memory, and messages of others into
 /// a slot.
 fn receive_with_ring(channel: &Channel, bytes: u64, chunk: Chunk) -> Result<Arriving, ExchangeError> {
-    let is_remote = |message: &Message| !channel.shares_pages(message.part.peer);
-    let slot = match chunk.messages.iter().any(is_remote) {
-        true => Some(Arc::new(channel.take_slot(chunk.len() * bytes)?)),
-        false => None,
+    // Messages in pages of peers need no slot: the device copies them from there.
+    let slot_for = |messages_in: Option<Storage>, slot: Storage| {
+        let is_needed = chunk.messages.iter().any(|message| channel.storage(message.part.peer) == messages_in);
+        is_needed.then(|| channel.take_slot(slot, chunk.len() * bytes).map(Arc::new)).transpose()
     };
+    let slot = slot_for(None, Storage::Pages)?;
+    let landing = slot_for(Some(Storage::Device), Storage::Device)?;
     let whole = slot.as_ref().map(slot_span);
     let (mut messages, mut awaited) = (VecDeque::new(), Vec::new());
     for message in &chunk.messages {
         match &whole {
-            Some(whole) if is_remote(message) => {
+            Some(whole) if channel.storage(message.part.peer).is_none() => {
                 messages.push_back(channel.receive(message, &span_in_chunk(message, bytes, whole))?);
             }
             _ => {
@@ -300,5 +393,5 @@ fn receive_with_ring(channel: &Channel, bytes: u64, chunk: Chunk) -> Result<Arri
             }
         }
     }
-    Ok(Arriving { chunk, messages, awaited, memory: slot.map(ChunkMemory::Slot) })
+    Ok(Arriving { chunk, messages, awaited, memory: slot.map(ChunkMemory::Slot), landing })
 }

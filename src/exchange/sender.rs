@@ -1,15 +1,14 @@
 //! The sending half of an exchange: chunks out of an array into messages.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::channel::{Channel, ChunkedArray, InFlight, Lent, span_in_chunk, staged_copies};
+use super::chunk_slots::ChunkSlots;
 use super::error::ExchangeError;
 use super::host_memory::{slot_span, span};
 use super::mapped_array::{MappedArray, part_of};
-use super::ring::Slot;
-use crate::comm::{CommError, Sending};
+use crate::comm::{CommError, Sending, Span};
 use crate::gpu::{
     Completion, DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection,
 };
@@ -26,7 +25,7 @@ enum Source {
     Released,
 }
 
-/// A chunk that the device copies to host memory.
+/// A chunk that the device copies to staging buffers or slots.
 struct StagedChunk {
     chunk: Chunk,
     copy: HostCopy,
@@ -34,20 +33,20 @@ struct StagedChunk {
     begin: Option<Instant>,
 }
 
-/// The host memory of a chunk.
+/// The memory that messages of a chunk are sent from.
 enum HostCopy {
     /// A staging buffer. It is unmapped before it is given back: fields are dropped in this order.
     Staging { map: Map, staging: Staging },
-    /// A slot of the ring.
-    Slot { completion: Completion, slot: Arc<Slot> },
+    /// Slots of the ring.
+    Slots { completion: Completion, slots: ChunkSlots },
 }
 
 impl HostCopy {
-    /// Returns `true` if the device has copied and the host can read.
+    /// Returns `true` if the device has copied.
     fn is_ready(&self) -> Result<bool, DeviceError> {
         match self {
             HostCopy::Staging { map, .. } => map.is_ready(),
-            HostCopy::Slot { completion, .. } => Ok(completion.is_done()),
+            HostCopy::Slots { completion, .. } => Ok(completion.is_done()),
         }
     }
 }
@@ -179,18 +178,14 @@ impl Sender {
                 while copied.front().map_or(Ok(false), |first| first.copy.is_ready())? {
                     let Some(StagedChunk { chunk, copy, begin }) = copied.pop_front() else { break };
                     timeline::chunk("staged", chunk.len() * array.element_bytes(), begin);
-                    let bytes = array.element_bytes();
-                    let (whole, slot) = match copy {
-                        HostCopy::Staging { map, staging } => (span(map, staging)?, None),
-                        HostCopy::Slot { slot, .. } => (slot_span(&slot), Some(slot)),
-                    };
-                    let send = |message: &Message| match &slot {
-                        Some(slot) if channel.shares_pages(message.part.peer) => {
-                            channel.lend(message, bytes, slot).map(|lent| Outgoing::Lent(Box::new(lent)))
+                    sending.push_back(match copy {
+                        HostCopy::Staging { map, staging } => {
+                            send_staged(channel, &chunk, array.element_bytes(), &span(map, staging)?)?
                         }
-                        _ => channel.send(message, &span_in_chunk(message, bytes, &whole)).map(Outgoing::Sent),
-                    };
-                    sending.push_back(chunk.messages.iter().map(send).collect::<Result<_, _>>()?);
+                        HostCopy::Slots { slots, .. } => {
+                            send_from_slots(channel, &chunk, array.element_bytes(), &slots)?
+                        }
+                    });
                 }
             }
             Source::Released => {}
@@ -203,11 +198,11 @@ impl Drop for Sender {
     fn drop(&mut self) {
         let Source::Staged { copied, .. } = &self.source else { return };
         for chunk in copied {
-            // The device may still write to the slot.
-            if let HostCopy::Slot { completion, slot } = &chunk.copy
+            // The device may still write to the slots.
+            if let HostCopy::Slots { completion, slots } = &chunk.copy
                 && !completion.is_done()
             {
-                slot.abandon();
+                slots.abandon();
             }
         }
     }
@@ -246,16 +241,48 @@ fn copy_to_slots(
     chunks: impl Iterator<Item = Chunk>,
 ) -> Result<Vec<StagedChunk>, DeviceError> {
     let element_bytes = array.element_bytes();
-    let take = |chunk: Chunk| Ok((channel.take_slot(chunk.len() * element_bytes)?, chunk));
-    let taken: Vec<(Slot, Chunk)> = chunks.map(take).collect::<Result<_, DeviceError>>()?;
-    let of_chunk = |(slot, chunk)| staged_copies(chunk, element_bytes, Slot::place_on_device(slot));
-    let copies: Vec<StagedCopy<'_>> = taken.iter().map(|(a, b)| (a, b)).flat_map(of_chunk).collect();
+    let take = |chunk: Chunk| Ok((ChunkSlots::take(channel, &chunk, element_bytes)?, chunk));
+    let taken: Vec<(ChunkSlots, Chunk)> = chunks.map(take).collect::<Result<_, DeviceError>>()?;
+    let mut copies = Vec::new();
+    for (slots, chunk) in &taken {
+        copies.extend(slots.copies(channel, chunk, element_bytes)?);
+    }
     let begin = timeline::now();
     recorder.stage(StagingDirection::ToHost, array, &copies)?;
     let completion = recorder.completion();
-    let staged = |(slot, chunk): (Slot, Chunk)| {
-        let copy = HostCopy::Slot { completion: completion.clone(), slot: Arc::new(slot) };
+    let staged = |(slots, chunk): (ChunkSlots, Chunk)| {
+        let copy = HostCopy::Slots { completion: completion.clone(), slots };
         StagedChunk { chunk, copy, begin }
     };
     Ok(taken.into_iter().map(staged).collect())
+}
+
+/// Sends the messages of a chunk that lies in `whole`.
+fn send_staged(
+    channel: &Channel,
+    chunk: &Chunk,
+    element_bytes: u64,
+    whole: &Span,
+) -> Result<VecDeque<Outgoing>, CommError> {
+    let send =
+        |message: &Message| channel.send(message, &span_in_chunk(message, element_bytes, whole)).map(Outgoing::Sent);
+    chunk.messages.iter().map(send).collect()
+}
+
+/// Lends the messages of a chunk to peers that share memory, and sends the others.
+fn send_from_slots(
+    channel: &Channel,
+    chunk: &Chunk,
+    element_bytes: u64,
+    slots: &ChunkSlots,
+) -> Result<VecDeque<Outgoing>, ExchangeError> {
+    let send = |message: &Message| {
+        let slot = slots.of(channel, message)?;
+        Ok(if channel.storage(message.part.peer).is_some() {
+            Outgoing::Lent(Box::new(channel.lend(message, element_bytes, slot)?))
+        } else {
+            Outgoing::Sent(channel.send(message, &span_in_chunk(message, element_bytes, &slot_span(slot)))?)
+        })
+    };
+    chunk.messages.iter().map(send).collect()
 }

@@ -8,9 +8,11 @@ use super::bind_groups::BindGroups;
 use super::capabilities::{ATOMIC_U64, BINDING_ARRAYS, Capabilities};
 use super::common::CommonLimits;
 use super::error::DeviceError;
-use super::host_pages::{self, HostPages};
+use super::host_pages::HostPages;
+use super::import;
 use super::open_device::{DeviceOwner, OpenDevice};
 use super::options::{ExchangePath, Options};
+use super::peer_memory::PeerMemory;
 use super::pipeline::Pipelines;
 use super::pipeline_cache::PipelineCache;
 use super::pool::{MemoryKind, Pool};
@@ -96,8 +98,8 @@ impl Gpu {
             ..Default::default()
         };
         let maps = features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS);
-        let wants_ring = options.exchange == Some(ExchangePath::Ring) || options.exchange.is_none() && !maps;
-        let importing = if wants_ring && !options.floor { host_pages::open_device(adapter, &descriptor) } else { None };
+        let wants_ring = options.exchange.map_or(!maps, ExchangePath::lends);
+        let importing = if wants_ring && !options.floor { import::open_device(adapter, &descriptor) } else { None };
         let host_import = importing.is_some();
         let (device, queue) = match importing {
             Some(open) => open,
@@ -309,7 +311,17 @@ impl Gpu {
     /// The reason, if the driver refuses.
     pub(crate) fn import(&self, pages: &Arc<HostPages>) -> Result<wgpu::Buffer, String> {
         self.check().map_err(|error| error.to_string())?;
-        let buffer = self.0.open.attempt(|| host_pages::import(self.device(), pages));
+        let buffer = self.0.open.attempt(|| import::import(self.device(), pages));
+        buffer.map_err(|error| error.to_string())?
+    }
+
+    /// Imports device memory of its own, allocated by the vendor's driver, as a buffer for copies.
+    ///
+    /// # Errors
+    /// The reason, if the driver refuses.
+    pub(crate) fn import_peer_memory(&self, memory: &Arc<PeerMemory>) -> Result<wgpu::Buffer, String> {
+        self.check().map_err(|error| error.to_string())?;
+        let buffer = self.0.open.attempt(|| memory.import(self.device()));
         buffer.map_err(|error| error.to_string())?
     }
 

@@ -130,6 +130,14 @@ pub enum DeviceError {
         /// The reason.
         why: String,
     },
+    /// Device memory that the ranks of a host share cannot be used.
+    #[error("device memory of rank {rank}: {why}; set MESHLOOM_EXCHANGE=ring to exchange without it")]
+    PeerMemory {
+        /// The rank whose memory it is.
+        rank: usize,
+        /// The reason.
+        why: String,
+    },
     /// The driver reported an error after the fact, or lost the device.
     #[error(
         "the device failed: {0}; nothing it holds can be trusted, run again (a smaller problem if it was out of memory)"

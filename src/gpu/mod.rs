@@ -20,9 +20,13 @@ mod capabilities;
 mod command;
 mod common;
 mod device;
+#[cfg(all(target_os = "linux", feature = "gpu-direct"))]
+mod driver;
 mod error;
 #[cfg_attr(not(target_os = "linux"), path = "no_host_pages.rs")]
 mod host_pages;
+#[cfg_attr(not(target_os = "linux"), path = "no_import.rs")]
+mod import;
 mod inspect;
 mod kernel;
 mod large_ranges;
@@ -31,6 +35,8 @@ mod observer;
 mod open_device;
 mod options;
 mod params;
+#[cfg_attr(not(all(target_os = "linux", feature = "gpu-direct")), path = "no_peer_memory.rs")]
+mod peer_memory;
 mod pipeline;
 mod pipeline_cache;
 mod pool;
@@ -60,6 +66,7 @@ pub use kernel::Kernel;
 pub use observer::{DispatchObserver, Inspection, ObservedDispatch, ObservedKernel, Verdict};
 pub use options::{ExchangePath, Options};
 pub use params::{KernelParams, ParamField, ParamType};
+pub(crate) use peer_memory::{IS_BUILT as HAS_PEER_MEMORY, MemoryFile, PeerCopies, PeerCopy, PeerDriver, PeerMemory};
 pub(crate) use pipeline::Trust;
 pub use pipeline_cache::cache_directory;
 pub use pool::MemoryKind;

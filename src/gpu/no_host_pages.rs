@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// Pages that do not exist on this system.
@@ -33,15 +32,4 @@ impl HostPages {
     pub fn word(&self, _index: usize) -> &AtomicU64 {
         match self.0 {}
     }
-}
-
-pub(super) fn open_device(
-    _adapter: &wgpu::Adapter,
-    _descriptor: &wgpu::DeviceDescriptor<'_>,
-) -> Option<(wgpu::Device, wgpu::Queue)> {
-    None
-}
-
-pub(super) fn import(_device: &wgpu::Device, pages: &Arc<HostPages>) -> Result<wgpu::Buffer, String> {
-    match pages.0 {}
 }

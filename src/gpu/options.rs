@@ -15,6 +15,9 @@ use super::profile::Profile;
 pub enum ExchangePath {
     /// Messages use the arrays themselves, where the host can map device memory.
     Mapped,
+    /// The drivers of NVIDIA or AMD copy between the devices of ranks of one host (feature
+    /// `gpu-direct`, Vulkan on Linux).
+    Peer,
     /// Devices copy to and from pages of host memory that the ranks of a host share (Vulkan on
     /// Linux).
     Ring,
@@ -23,14 +26,20 @@ pub enum ExchangePath {
 }
 
 impl ExchangePath {
-    /// Returns the name: `mapped`, `ring` or `staging`.
+    /// Returns the name: `mapped`, `peer`, `ring` or `staging`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             ExchangePath::Mapped => "mapped",
+            ExchangePath::Peer => "peer",
             ExchangePath::Ring => "ring",
             ExchangePath::Staging => "staging",
         }
+    }
+
+    /// Returns `true` if ranks of a host lend each other slots, which devices copy from.
+    pub(crate) fn lends(self) -> bool {
+        matches!(self, ExchangePath::Ring | ExchangePath::Peer)
     }
 }
 
@@ -72,8 +81,10 @@ pub struct Options {
     /// [`cache_directory`](super::cache_directory) is the user's. Drivers trust the contents:
     /// no other user may be able to write to the directory.
     pub cache: Option<PathBuf>,
-    /// The path of device data between ranks; an error where it is impossible. `None`, the default,
-    /// takes the first that works: mapped arrays, the ring, staging.
+    /// The path of device data between ranks; an error where it is impossible. With
+    /// [`ExchangePath::Peer`] that is a rank that can copy from no other of its host; pairs that
+    /// cannot use the ring. `None`, the default,
+    /// takes the first that works: mapped arrays, peer copies, the ring, staging.
     pub exchange: Option<ExchangePath>,
 }
 
@@ -116,8 +127,8 @@ impl Options {
     /// Creates the defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a
     /// PCI address), `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`,
     /// `MESHLOOM_POISON=0|1`, `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a
-    /// directory for compiled kernels), `MESHLOOM_EXCHANGE=mapped|ring|staging`. Empty variables
-    /// are as none.
+    /// directory for compiled kernels), `MESHLOOM_EXCHANGE=mapped|peer|ring|staging`. Empty
+    /// variables are as none.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] if a variable has another value, or if `MESHLOOM_SANITIZE` asks for
@@ -229,10 +240,10 @@ fn profile() -> Result<Option<Profile>, DeviceError> {
 /// Returns the path that `MESHLOOM_EXCHANGE` names, if it is set.
 fn exchange() -> Result<Option<ExchangePath>, DeviceError> {
     let Some(name) = variable("MESHLOOM_EXCHANGE")? else { return Ok(None) };
-    let paths = [ExchangePath::Mapped, ExchangePath::Ring, ExchangePath::Staging];
+    let paths = [ExchangePath::Mapped, ExchangePath::Peer, ExchangePath::Ring, ExchangePath::Staging];
     let path = paths.into_iter().find(|path| path.name() == name);
     path.map(Some).ok_or_else(|| {
-        let why = format!("expected `mapped`, `ring` or `staging`, got `{name}`");
+        let why = format!("expected `mapped`, `peer`, `ring` or `staging`, got `{name}`");
         DeviceError::Misuse { what: "MESHLOOM_EXCHANGE".into(), why }
     })
 }

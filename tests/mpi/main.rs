@@ -30,6 +30,8 @@ mod exchange;
 mod fft;
 mod gradient;
 mod inference;
+#[cfg(feature = "gpu-direct")]
+mod peer;
 
 use std::error::Error;
 use std::io::Read;
@@ -77,8 +79,19 @@ struct Case {
 fn cases() -> impl Iterator<Item = &'static Case> {
     [&fft::CASE, &gradient::CASE, &inference::CASE, &exchange::CASE, &exchange::RING, &exchange::KILLED]
         .into_iter()
+        .chain(peer_cases())
         .chain(deadlocks::CASES)
         .chain(comm::CASES)
+}
+
+#[cfg(feature = "gpu-direct")]
+fn peer_cases() -> &'static [Case] {
+    peer::CASES
+}
+
+#[cfg(not(feature = "gpu-direct"))]
+fn peer_cases() -> &'static [Case] {
+    &[]
 }
 
 fn main() -> ExitCode {
@@ -136,7 +149,10 @@ fn launch(case: &Case, ranks: usize) -> Result<(), String> {
     let has_device = matches!(case.inner, Inner::Device(_));
     let _alone = has_device.then(|| DEVICES.lock().unwrap_or_else(PoisonError::into_inner));
     let program = env::current_exe().map_err(|error| error.to_string())?;
-    let mut launcher = launcher()
+    let mut launcher = launcher();
+    #[cfg(feature = "gpu-direct")]
+    peer::provide(&mut launcher, case.name);
+    let mut launcher = launcher
         .args(["-n", &ranks.to_string()])
         .arg(program)
         .env(INNER, case.name)

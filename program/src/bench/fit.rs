@@ -109,7 +109,7 @@ fn values(rank: &Rank, is_apart: bool) -> Vec<Value> {
         values.push(|machine| &mut machine.submit_seconds);
         values.push(|machine| &mut machine.copy_rate);
     }
-    if path != Some(ExchangePath::Ring) && !is_apart {
+    if !matches!(path, Some(ExchangePath::Ring | ExchangePath::Peer)) && !is_apart {
         values.push(|machine| &mut machine.host_copy_rate);
     }
     if is_apart {

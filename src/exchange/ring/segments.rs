@@ -1,4 +1,4 @@
-//! Segments of pages of this rank, and their slots.
+//! Segments of memory of this rank, and their slots.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ptr::NonNull;
@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::gpu::{Gpu, HostPages};
+use super::memory_files::MemoryFiles;
+use crate::gpu::{Gpu, HostPages, PeerDriver, PeerMemory};
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -19,15 +20,17 @@ pub(super) const HEADER_BYTES: usize = 1 << 16;
 pub(super) const TOKEN: usize = 0;
 /// Word of a segment with the bytes of a slot.
 pub(super) const SLOT_BYTES: usize = 1;
+/// Word of a segment with the bytes of its device memory; 0 for slots in pages.
+pub(super) const DEVICE_BYTES: usize = 2;
 /// First of the words that count how often each slot was returned.
-pub(super) const GENERATIONS: usize = 2;
+pub(super) const GENERATIONS: usize = 3;
 
 /// Bytes of the smallest slot, enough for a chunk of the default size.
-const LEAST_SLOT_BYTES: usize = 2 << 20;
+pub(super) const LEAST_SLOT_BYTES: usize = 2 << 20;
 /// Slots of a segment.
 pub(super) const SLOTS: usize = 8;
 
-/// The place of a message in the pages of its sender.
+/// The place of a message in the memory of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(in crate::exchange) struct Descriptor {
@@ -43,9 +46,27 @@ pub(in crate::exchange) struct Descriptor {
     pub(super) slot: u32,
 }
 
-/// Pages of one rank, imported into its device.
+/// The kind of memory that slots lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::exchange) enum Storage {
+    /// Shared pages of the host.
+    Pages,
+    /// Memory of the device of its rank, which the drivers of peers map.
+    Device,
+}
+
+/// The memory of the slots of a segment.
+enum SlotMemory {
+    /// In the pages, after the words.
+    Pages,
+    /// In memory of the device. The pages hold the words alone.
+    Device(Arc<PeerMemory>),
+}
+
+/// Slots of one rank, imported into its device, and the words that describe them.
 pub(super) struct Segment {
     pages: Arc<HostPages>,
+    memory: SlotMemory,
     buffer: wgpu::Buffer,
     pub(super) slot_bytes: usize,
     /// Numbers of slots that are not in use.
@@ -53,13 +74,62 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    pub fn new(gpu: &Gpu, slot_bytes: usize) -> Result<Arc<Segment>, String> {
-        let failed = |error: std::io::Error| format!("no shared pages: {error}");
-        let pages = Arc::new(HostPages::create(HEADER_BYTES + SLOTS * slot_bytes).map_err(failed)?);
+    /// Creates slots in shared pages.
+    pub fn in_pages(gpu: &Gpu, slot_bytes: usize) -> Result<Segment, String> {
+        let pages = new_pages(HEADER_BYTES + SLOTS * slot_bytes)?;
         let buffer = gpu.import(&pages)?;
+        Ok(Segment::new(pages, SlotMemory::Pages, buffer, slot_bytes))
+    }
+
+    /// Creates slots in memory of the device, and offers its file descriptor to peers.
+    pub fn on_device(gpu: &Gpu, access: &PeerAccess, slot_bytes: usize) -> Result<Segment, String> {
+        let memory = Arc::new(PeerMemory::create(&access.driver, SLOTS * slot_bytes)?);
+        let (buffer, file) = (gpu.import_peer_memory(&memory)?, memory.export()?);
+        let bytes = memory.bytes();
+        let segment = Segment::new(new_pages(HEADER_BYTES)?, SlotMemory::Device(memory), buffer, slot_bytes);
+        segment.pages.word(DEVICE_BYTES).store(bytes as u64, Ordering::Release);
+        access.files.offer(segment.token(), file);
+        Ok(segment)
+    }
+
+    fn new(pages: Arc<HostPages>, memory: SlotMemory, buffer: wgpu::Buffer, slot_bytes: usize) -> Segment {
         pages.word(TOKEN).store(RandomState::new().build_hasher().finish(), Ordering::Relaxed);
         pages.word(SLOT_BYTES).store(slot_bytes as u64, Ordering::Release);
-        Ok(Arc::new(Segment { pages, buffer, slot_bytes, free: Mutex::new((0..SLOTS).collect()) }))
+        Segment { pages, memory, buffer, slot_bytes, free: Mutex::new((0..SLOTS).collect()) }
+    }
+
+    fn token(&self) -> u64 {
+        self.pages.word(TOKEN).load(Ordering::Acquire)
+    }
+
+    pub fn storage(&self) -> Storage {
+        match self.memory {
+            SlotMemory::Pages => Storage::Pages,
+            SlotMemory::Device(_) => Storage::Device,
+        }
+    }
+}
+
+fn new_pages(bytes: usize) -> Result<Arc<HostPages>, String> {
+    HostPages::create(bytes).map(Arc::new).map_err(|error| format!("no shared pages: {error}"))
+}
+
+/// What a rank needs to share memory of its device: the driver, and the service that sends file
+/// descriptors.
+pub(super) struct PeerAccess {
+    pub driver: Arc<PeerDriver>,
+    pub files: MemoryFiles,
+}
+
+impl PeerAccess {
+    /// Opens the driver of the device, and starts the service.
+    ///
+    /// # Errors
+    /// The reason, if the driver library is missing or refuses, or the system refuses the service.
+    pub fn open(gpu: &Gpu) -> Result<PeerAccess, String> {
+        let driver = PeerDriver::open(gpu)?;
+        let files = MemoryFiles::start().map_err(|error| format!("cannot send file descriptors: {error}"))?;
+        Ok(PeerAccess { driver, files })
     }
 }
 
@@ -72,8 +142,10 @@ pub(in crate::exchange) struct Slot {
 }
 
 impl Slot {
+    /// Returns the first byte in the memory of the segment.
     fn start(&self) -> usize {
-        HEADER_BYTES + self.number * self.segment.slot_bytes
+        let first = if self.segment.storage() == Storage::Pages { HEADER_BYTES } else { 0 };
+        first + self.number * self.segment.slot_bytes
     }
 
     /// Returns the buffer that the slot lies in, and its first byte there.
@@ -81,9 +153,18 @@ impl Slot {
         (&self.segment.buffer, self.start() as u64)
     }
 
-    /// Returns the address of the slot.
+    /// Returns the address of a slot in pages.
     pub fn place(&self) -> NonNull<u8> {
         self.segment.pages.at(self.start())
+    }
+
+    /// Returns the memory of the device that the slot lies in, and its first byte there; `None` for
+    /// a slot in pages.
+    pub(super) fn device_memory(&self) -> Option<(&PeerMemory, u64)> {
+        match &self.segment.memory {
+            SlotMemory::Pages => None,
+            SlotMemory::Device(memory) => Some((memory, self.start() as u64)),
+        }
     }
 
     pub fn bytes(&self) -> usize {
@@ -94,7 +175,7 @@ impl Slot {
     pub fn describe(&self, at: u64, bytes: u64) -> Descriptor {
         let word = |index| self.segment.pages.word(index).load(Ordering::Acquire);
         Descriptor {
-            token: word(TOKEN),
+            token: self.segment.token(),
             generation: word(GENERATIONS + self.number),
             at,
             bytes,

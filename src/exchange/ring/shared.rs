@@ -1,16 +1,18 @@
-//! The pages of one rank, and those of its peers.
+//! The segments of one rank, and those of its peers.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use super::peers::{Peer, PeerMessage};
-use super::segments::{Descriptor, Segment, Slot, locked};
+use super::peers::{Peer, PeerMessage, Pull, pull};
+use super::segments::{Descriptor, HEADER_BYTES, LEAST_SLOT_BYTES, PeerAccess, Segment, Slot, Storage, locked};
 use crate::comm::Communicator;
-use crate::gpu::{DeviceError, Gpu};
+use crate::gpu::{DeviceError, Gpu, PeerCopies};
 
-/// The pages of one rank, and of the ranks with which it shares a host.
+/// The segments of one rank, and the ranks with which it shares a host.
 pub(super) struct Ring {
     pub gpu: Gpu,
+    /// The driver of the device, if slots can lie in its memory.
+    pub access: Option<PeerAccess>,
     pub segments: Mutex<Vec<Arc<Segment>>>,
     /// By rank; `None` for this rank and for ranks of other hosts.
     pub peers: Vec<Option<Peer>>,
@@ -18,17 +20,22 @@ pub(super) struct Ring {
 
 impl Ring {
     pub fn new(gpu: &Gpu) -> Ring {
-        Ring { gpu: gpu.clone(), segments: Mutex::default(), peers: Vec::new() }
+        Ring { gpu: gpu.clone(), access: None, segments: Mutex::default(), peers: Vec::new() }
     }
 
-    pub fn take(&self, bytes: usize) -> Result<Slot, String> {
+    pub fn take(&self, storage: Storage, bytes: usize) -> Result<Slot, String> {
         let mut segments = locked(&self.segments);
-        let free = segments.iter().filter(|segment| segment.slot_bytes >= bytes && !locked(&segment.free).is_empty());
+        let of_kind = segments.iter().filter(|segment| segment.storage() == storage);
+        let free = of_kind.filter(|segment| segment.slot_bytes >= bytes && !locked(&segment.free).is_empty());
         let segment = match free.min_by_key(|segment| segment.slot_bytes) {
             Some(segment) => segment.clone(),
             None => {
                 let slot_bytes = bytes.max(LEAST_SLOT_BYTES).next_multiple_of(HEADER_BYTES);
-                let segment = Segment::new(&self.gpu, slot_bytes)?;
+                let segment = Arc::new(match (storage, &self.access) {
+                    (Storage::Pages, _) => Segment::in_pages(&self.gpu, slot_bytes)?,
+                    (Storage::Device, Some(access)) => Segment::on_device(&self.gpu, access, slot_bytes)?,
+                    (Storage::Device, None) => return Err("the device has no driver library".into()),
+                });
                 segments.push(segment.clone());
                 segment
             }
@@ -57,28 +64,52 @@ impl SharedRing {
         self.ring.peers[self.ranks[rank]].as_ref()
     }
 
-    /// Returns `true` if this rank shares pages with `rank`.
-    pub fn reaches(&self, rank: usize) -> bool {
-        self.peer(rank).is_some()
+    /// Returns the memory through which this rank and `rank` exchange; `None` for a rank of another
+    /// host, and for this rank.
+    pub fn storage(&self, rank: usize) -> Option<Storage> {
+        self.peer(rank).map(|peer| peer.storage)
+    }
+
+    /// Returns `true` if this rank copies from device memory of a rank of the communicator.
+    pub fn has_peer_memory(&self) -> bool {
+        (0..self.ranks.len()).any(|rank| self.storage(rank) == Some(Storage::Device))
     }
 
     /// Takes a free slot of at least `bytes` bytes, or adds a segment.
     ///
     /// # Errors
-    /// [`DeviceError::SharedPages`] if the system or the driver refuses a segment.
-    pub fn take(&self, comm: &Communicator, bytes: u64) -> Result<Slot, DeviceError> {
-        self.ring.take(bytes as usize).map_err(|why| DeviceError::SharedPages { rank: comm.rank(), why })
+    /// [`DeviceError::SharedPages`] or [`DeviceError::PeerMemory`] if the system or a driver
+    /// refuses a segment.
+    pub fn take(&self, comm: &Communicator, storage: Storage, bytes: u64) -> Result<Slot, DeviceError> {
+        self.ring.take(storage, bytes as usize).map_err(|why| refused(storage, comm.rank(), why))
     }
 
     /// Finds the message of `bytes` bytes that `rank` has described.
     ///
     /// # Errors
-    /// [`DeviceError::SharedPages`] if its pages cannot be used.
+    /// [`DeviceError::SharedPages`] or [`DeviceError::PeerMemory`] if its memory cannot be used.
     pub fn find(&self, rank: usize, descriptor: &Descriptor, bytes: u64) -> Result<PeerMessage, DeviceError> {
-        let found = match self.peer(rank) {
-            Some(peer) => peer.find(&self.ring.gpu, descriptor, bytes),
-            None => Err("the rank is on another host".into()),
-        };
-        found.map_err(|why| DeviceError::SharedPages { rank, why })
+        let no_peer = || refused(Storage::Pages, rank, "the rank is on another host".into());
+        let (peer, access) = (self.peer(rank).ok_or_else(no_peer)?, self.ring.access.as_ref());
+        let found = peer.find(&self.ring.gpu, access, descriptor, bytes);
+        found.map_err(|why| refused(peer.storage, rank, why))
+    }
+
+    /// Begins copies of messages in device memory of other ranks.
+    ///
+    /// # Errors
+    /// [`DeviceError::PeerMemory`] if the driver refuses.
+    pub fn pull(&self, comm: &Communicator, pulls: &[Pull<'_>]) -> Result<PeerCopies, DeviceError> {
+        let access = self.ring.access.as_ref().ok_or_else(|| String::from("the device has no driver library"));
+        let begun = access.and_then(|access| pull(access, pulls));
+        begun.map_err(|why| refused(Storage::Device, comm.rank(), why))
+    }
+}
+
+/// Returns the error of slots of `rank` that cannot be used.
+pub(in crate::exchange) fn refused(storage: Storage, rank: usize, why: String) -> DeviceError {
+    match storage {
+        Storage::Pages => DeviceError::SharedPages { rank, why },
+        Storage::Device => DeviceError::PeerMemory { rank, why },
     }
 }

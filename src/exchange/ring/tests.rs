@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::peers::Peer;
-use super::segments::{Descriptor, SLOTS, Slot, locked};
+use super::segments::{Descriptor, SLOTS, Slot, Storage, locked};
 use super::shared::Ring;
 use crate::comm::run_threads;
 use crate::exchange::{Exchange, ExchangeError};
@@ -20,17 +20,17 @@ fn ring() -> Option<Ring> {
 #[test]
 fn slots_are_used_again_and_segments_are_added() {
     let Some(ring) = ring() else { return };
-    let taken: Vec<Slot> = (0..=SLOTS).map(|_| ring.take(1).unwrap()).collect();
+    let taken: Vec<Slot> = (0..=SLOTS).map(|_| ring.take(Storage::Pages, 1).unwrap()).collect();
     assert_eq!(locked(&ring.segments).len(), 2);
-    let large = ring.take(3 << 20).unwrap();
+    let large = ring.take(Storage::Pages, 3 << 20).unwrap();
     assert!(large.bytes() >= 3 << 20);
     drop((taken, large));
-    let taken: Vec<Slot> = (0..2 * SLOTS).map(|_| ring.take(100).unwrap()).collect();
+    let taken: Vec<Slot> = (0..2 * SLOTS).map(|_| ring.take(Storage::Pages, 100).unwrap()).collect();
     assert_eq!(locked(&ring.segments).len(), 3);
     // Slots that a receiver may still read are lost.
     taken.iter().for_each(Slot::abandon);
     drop(taken);
-    let _taken: Vec<Slot> = (0..=SLOTS).map(|_| ring.take(100).unwrap()).collect();
+    let _taken: Vec<Slot> = (0..=SLOTS).map(|_| ring.take(Storage::Pages, 100).unwrap()).collect();
     assert_eq!(locked(&ring.segments).len(), 4);
 }
 
@@ -73,16 +73,16 @@ fn messages_to_other_hosts_use_the_slots_of_their_rank() {
 fn stale_and_foreign_pages_are_refused() {
     let Some(ring) = ring() else { return };
     let peer = Peer::new(std::process::id());
-    let find = |descriptor: &Descriptor, bytes| peer.find(&ring.gpu, descriptor, bytes);
+    let find = |descriptor: &Descriptor, bytes| peer.find(&ring.gpu, None, descriptor, bytes);
     let refused = |descriptor: Descriptor, bytes| find(&descriptor, bytes).err().expect("pages are refused");
-    let slot = ring.take(64).unwrap();
+    let slot = ring.take(Storage::Pages, 64).unwrap();
     let descriptor = slot.describe(8, 16);
     let message = find(&descriptor, 16).unwrap();
-    assert_eq!(message.place_on_device().1, slot.place_on_device().1 + 8);
+    assert_eq!(message.place_on_device().unwrap().1, slot.place_on_device().1 + 8);
 
     assert!(refused(descriptor, 20).contains("expected a message of 20 bytes, got 16"));
-    assert!(refused(Descriptor { slot: 900, ..descriptor }, 16).contains("outside the pages"));
-    assert!(refused(Descriptor { at: u64::MAX, ..descriptor }, 16).contains("outside the pages"));
+    assert!(refused(Descriptor { slot: 900, ..descriptor }, 16).contains("outside the segment"));
+    assert!(refused(Descriptor { at: u64::MAX, ..descriptor }, 16).contains("outside the segment"));
     assert!(refused(Descriptor { token: 1, ..descriptor }, 16).contains("pages are stale"));
     // No file, and a file that is not sealed.
     assert!(refused(Descriptor { token: 1, file: 1 << 20, ..descriptor }, 16).contains("cannot open pages"));

@@ -1,0 +1,223 @@
+//! Import of memory that was not allocated by Vulkan into a Vulkan device.
+//!
+//! The unsafe code of this file relies on one fact: a Vulkan buffer over imported memory keeps the
+//! owner of the memory until the buffer is destroyed.
+
+use std::any::Any;
+use std::ffi::{CStr, c_void};
+#[cfg(feature = "gpu-direct")]
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
+
+use ash::ext::external_memory_host;
+use ash::khr::external_memory_fd;
+use ash::vk;
+use wgpu::hal::{api, vulkan};
+
+use super::host_pages::HostPages;
+
+const HANDLE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
+const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
+    vk::BufferUsageFlags::TRANSFER_SRC.as_raw() | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
+);
+
+/// Opens a Vulkan device that can import host pages; `None` if the driver cannot or refuses.
+pub(super) fn open_device(
+    adapter: &wgpu::Adapter,
+    descriptor: &wgpu::DeviceDescriptor<'_>,
+) -> Option<(wgpu::Device, wgpu::Queue)> {
+    // SAFETY: the handles are used while the adapter lives, and nothing is destroyed.
+    let hal = unsafe { adapter.as_hal::<api::Vulkan>() }?;
+    if !can_import(&hal) {
+        return None;
+    }
+    let takes_files = cfg!(feature = "gpu-direct") && offers(&hal, external_memory_fd::NAME);
+    let add = |arguments: vulkan::CreateDeviceCallbackArgs<'_, '_, '_>| {
+        arguments.extensions.push(external_memory_host::NAME);
+        if takes_files && !arguments.extensions.contains(&external_memory_fd::NAME) {
+            arguments.extensions.push(external_memory_fd::NAME);
+        }
+    };
+    let wgpu::DeviceDescriptor { required_features: features, required_limits: limits, memory_hints, .. } = descriptor;
+    // SAFETY: the driver offers the extensions, which change nothing else.
+    let open = unsafe { hal.open_with_callback(*features, limits, memory_hints, Some(Box::new(add))) }.ok()?;
+    // SAFETY: the device is of this adapter and was opened with these features.
+    unsafe { adapter.create_device_from_hal(open, descriptor) }.ok()
+}
+
+/// Returns `true` if the driver has an extension.
+fn offers(adapter: &vulkan::Adapter, extension: &CStr) -> bool {
+    let instance = adapter.shared_instance().raw_instance();
+    // SAFETY: the physical device belongs to the instance.
+    let offered = unsafe { instance.enumerate_device_extension_properties(adapter.raw_physical_device()) };
+    offered.unwrap_or_default().iter().any(|offered| offered.extension_name_as_c_str() == Ok(extension))
+}
+
+/// Returns `true` if the driver imports host memory into buffers.
+fn can_import(adapter: &vulkan::Adapter) -> bool {
+    let (shared, physical) = (adapter.shared_instance(), adapter.raw_physical_device());
+    let instance = shared.raw_instance();
+    let versions = [shared.instance_api_version(), adapter.physical_device_capabilities().properties().api_version];
+    if versions.into_iter().any(|version| version < vk::API_VERSION_1_1) {
+        return false;
+    }
+    if !offers(adapter, external_memory_host::NAME) {
+        return false;
+    }
+    let mut found = vk::ExternalBufferProperties::default();
+    let wanted = vk::PhysicalDeviceExternalBufferInfo::default().usage(USAGE).handle_type(HANDLE);
+    // SAFETY: the physical device belongs to the instance; the call is of Vulkan 1.1.
+    unsafe { instance.get_physical_device_external_buffer_properties(physical, &wanted, &mut found) };
+    let features = found.external_memory_properties.external_memory_features;
+    features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE)
+        && !features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)
+}
+
+/// A Vulkan buffer over imported memory; its handles are null until they exist.
+struct Imported {
+    device: ash::Device,
+    buffer: vk::Buffer,
+    memory: vk::DeviceMemory,
+    /// Owner of the memory, dropped after the Vulkan memory that was imported from it.
+    _owner: Box<dyn Any + Send + Sync>,
+}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        // SAFETY: the handles are this value's own or null. wgpu drops the value when the device
+        // has finished with the buffer, and before it destroys the device.
+        unsafe {
+            self.device.destroy_buffer(self.buffer, None);
+            self.device.free_memory(self.memory, None);
+        }
+    }
+}
+
+/// Memory that Vulkan imports.
+enum Source {
+    /// Mapped pages of the host.
+    Pages(*mut c_void),
+    /// A file descriptor of memory of the device.
+    #[cfg(feature = "gpu-direct")]
+    File(OwnedFd),
+}
+
+/// Imports `pages` into `device` as a buffer for copies.
+///
+/// # Errors
+/// The reason, if the device was not opened by [`open_device`] or the driver refuses.
+pub(super) fn import(device: &wgpu::Device, pages: &Arc<HostPages>) -> Result<wgpu::Buffer, String> {
+    let source = Source::Pages(pages.at(0).as_ptr().cast());
+    import_source(device, source, pages.bytes() as u64, Box::new(pages.clone()))
+}
+
+/// Imports `bytes` bytes of memory of the same device behind a file descriptor, which `owner`
+/// keeps, as a buffer for copies.
+///
+/// # Errors
+/// The reason, if the device was not opened by [`open_device`] or the driver refuses.
+#[cfg(feature = "gpu-direct")]
+pub(super) fn import_file(
+    device: &wgpu::Device,
+    file: OwnedFd,
+    bytes: u64,
+    owner: impl Any + Send + Sync,
+) -> Result<wgpu::Buffer, String> {
+    import_source(device, Source::File(file), bytes, Box::new(owner))
+}
+
+fn refused(result: vk::Result) -> String {
+    format!("the Vulkan driver refuses to import memory ({result})")
+}
+
+/// Imports `bytes` bytes of `source`, which `owner` keeps.
+fn import_source(
+    device: &wgpu::Device,
+    source: Source,
+    bytes: u64,
+    owner: Box<dyn Any + Send + Sync>,
+) -> Result<wgpu::Buffer, String> {
+    // SAFETY: the handles are used while the device lives, and it is not destroyed.
+    let hal = unsafe { device.as_hal::<api::Vulkan>() }.ok_or("the device is not a Vulkan device")?;
+    let (extension, handle_type) = match source {
+        Source::Pages(_) => (external_memory_host::NAME, HANDLE),
+        #[cfg(feature = "gpu-direct")]
+        Source::File(_) => (external_memory_fd::NAME, vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD),
+    };
+    if !hal.enabled_device_extensions().contains(&extension) {
+        return Err(format!("the device lacks {}", extension.to_string_lossy()));
+    }
+    let raw = hal.raw_device();
+    let (buffer, memory) = (vk::Buffer::null(), vk::DeviceMemory::null());
+    let mut imported = Imported { device: raw.clone(), buffer, memory, _owner: owner };
+    let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(handle_type);
+    let info = vk::BufferCreateInfo::default().size(bytes).usage(USAGE).push_next(&mut external);
+    // SAFETY: the device is alive; `imported` destroys the buffer.
+    imported.buffer = unsafe { raw.create_buffer(&info, None) }.map_err(refused)?;
+    // SAFETY: the buffer is of this device.
+    let needed = unsafe { raw.get_buffer_memory_requirements(imported.buffer) };
+    if needed.size > bytes {
+        return Err(format!("a buffer over {bytes} bytes needs {} bytes of memory", needed.size));
+    }
+    imported.memory = allocate(&hal, source, bytes, needed.memory_type_bits)?;
+    // SAFETY: both are of this device, and the memory is as large as the buffer needs.
+    unsafe { raw.bind_buffer_memory(imported.buffer, imported.memory, 0) }.map_err(refused)?;
+
+    let buffer = imported.buffer;
+    // SAFETY: the buffer lives until wgpu calls the closure.
+    let buffer = unsafe { vulkan::Buffer::from_raw_externally_owned(buffer, Box::new(move || drop(imported))) };
+    let descriptor = wgpu::BufferDescriptor {
+        label: Some("meshloom::imported"),
+        size: bytes,
+        usage: wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    };
+    // SAFETY: the buffer is of this device, has this size and these usages, and is initialized.
+    Ok(unsafe { device.create_buffer_from_hal::<api::Vulkan>(buffer, &descriptor) })
+}
+
+/// Makes Vulkan memory of a source, of a type among `types`.
+fn allocate(hal: &vulkan::Device, source: Source, bytes: u64, types: u32) -> Result<vk::DeviceMemory, String> {
+    let (raw, info) = (hal.raw_device(), vk::MemoryAllocateInfo::default().allocation_size(bytes));
+    let no_type = "no memory type suits the imported memory and its buffer";
+    match source {
+        Source::Pages(pointer) => {
+            let extension = external_memory_host::Device::new(hal.shared_instance().raw_instance(), raw);
+            let mut kinds = vk::MemoryHostPointerPropertiesEXT::default();
+            let properties = extension.fp().get_memory_host_pointer_properties_ext;
+            // SAFETY: the extension is enabled, and the pages are mapped.
+            unsafe { properties(raw.handle(), HANDLE, pointer, &mut kinds) }.result().map_err(refused)?;
+            let coherent = vk::MemoryPropertyFlags::HOST_COHERENT;
+            let wanted = [coherent | vk::MemoryPropertyFlags::HOST_CACHED, coherent];
+            let kind = memory_type(hal, types & kinds.memory_type_bits, wanted).ok_or(no_type)?;
+            let mut import = vk::ImportMemoryHostPointerInfoEXT::default().handle_type(HANDLE).host_pointer(pointer);
+            // SAFETY: the pages stay mapped until their owner is dropped, after the memory.
+            unsafe { raw.allocate_memory(&info.memory_type_index(kind).push_next(&mut import), None) }.map_err(refused)
+        }
+        #[cfg(feature = "gpu-direct")]
+        Source::File(file) => {
+            let wanted = [vk::MemoryPropertyFlags::DEVICE_LOCAL, vk::MemoryPropertyFlags::empty()];
+            let kind = memory_type(hal, types, wanted).ok_or(no_type)?;
+            let mut import = vk::ImportMemoryFdInfoKHR::default()
+                .handle_type(vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD)
+                .fd(file.as_raw_fd());
+            let info = info.memory_type_index(kind).push_next(&mut import);
+            // SAFETY: the extension is enabled, and the descriptor is of memory of this device.
+            let memory = unsafe { raw.allocate_memory(&info, None) }.map_err(refused)?;
+            // The descriptor belongs to Vulkan now.
+            let _ = file.into_raw_fd();
+            Ok(memory)
+        }
+    }
+}
+
+/// Returns a memory type among those of `bits` with the first of `wanted` flags that any has.
+fn memory_type(device: &vulkan::Device, bits: u32, wanted: [vk::MemoryPropertyFlags; 2]) -> Option<u32> {
+    let instance = device.shared_instance().raw_instance();
+    // SAFETY: the physical device belongs to the instance.
+    let properties = unsafe { instance.get_physical_device_memory_properties(device.raw_physical_device()) };
+    let flags = |kind: u32| properties.memory_types[kind as usize].property_flags;
+    wanted.into_iter().find_map(|wanted| {
+        (0..properties.memory_type_count).find(|&kind| bits >> kind & 1 == 1 && flags(kind).contains(wanted))
+    })
+}
