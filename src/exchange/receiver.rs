@@ -318,7 +318,7 @@ impl Receiver {
         landed: Vec<Pulled>,
         received: Vec<(Chunk, ChunkMemory)>,
     ) -> Result<(), ExchangeError> {
-        let (bytes, mut copies) = (self.array.element_bytes(), Vec::new());
+        let (bytes, mut copies, mut staged) = (self.array.element_bytes(), Vec::new(), Vec::new());
         for (message, lent) in &lent {
             let no_pages = || self.channel.refused(message.part.peer, "the message is not in pages".into());
             let (host, at_bytes) = lent.place_on_device().ok_or_else(no_pages)?;
@@ -327,27 +327,28 @@ impl Receiver {
         copies.extend(landed.iter().map(|pulled| staged_copy(&pulled.message, bytes, &pulled.landing)));
         for (chunk, memory) in &received {
             match memory {
-                ChunkMemory::Staging(staging) => copies.extend(staged_copies(chunk, bytes, (staging.buffer(), 0))),
+                ChunkMemory::Staging(staging) => staged.extend(staged_copies(chunk, bytes, (staging.buffer(), 0))),
                 ChunkMemory::Slot(slot) => {
                     let own = chunk.messages.iter().filter(|message| self.channel.storage(message.part.peer).is_none());
                     copies.extend(own.map(|message| staged_copy(message, bytes, slot)));
                 }
             }
         }
-        if copies.is_empty() {
-            return Ok(());
-        }
         let begin = timeline::now();
-        recorder.stage(StagingDirection::ToDevice, &self.array, &copies)?;
-        timeline::chunk("copied", copies.iter().map(|copy| copy.len * bytes).sum(), begin);
-        if self.channel.ring.is_some() {
+        if !staged.is_empty() {
+            recorder.stage(StagingDirection::ToDevice, &self.array, &staged)?;
+            timeline::chunk("copied", staged.iter().map(|copy| copy.len * bytes).sum(), begin);
+        }
+        if !copies.is_empty() {
+            let completion = recorder.copy_imported(StagingDirection::ToDevice, &self.array, &copies)?;
+            timeline::chunk("copied", copies.iter().map(|copy| copy.len * bytes).sum(), begin);
             let lent = lent.into_iter().map(|(message, lent)| (message.part.peer, lent)).collect();
             let slots = received.into_iter().filter_map(|(_, memory)| match memory {
                 ChunkMemory::Slot(slot) => Some(slot),
                 ChunkMemory::Staging(_) => None,
             });
             let slots = slots.chain(landed.into_iter().map(|pulled| pulled.landing)).collect();
-            self.copying.push_back(Copying { completion: recorder.completion(), lent, slots });
+            self.copying.push_back(Copying { completion, lent, slots });
         }
         Ok(())
     }

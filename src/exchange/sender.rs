@@ -248,8 +248,7 @@ fn copy_to_slots(
         copies.extend(slots.copies(channel, chunk, element_bytes)?);
     }
     let begin = timeline::now();
-    recorder.stage(StagingDirection::ToHost, array, &copies)?;
-    let completion = recorder.completion();
+    let completion = recorder.copy_imported(StagingDirection::ToHost, array, &copies)?;
     let staged = |(slots, chunk): (ChunkSlots, Chunk)| {
         let copy = HostCopy::Slots { completion: completion.clone(), slots };
         StagedChunk { chunk, copy, begin }

@@ -133,6 +133,11 @@ impl RawArray {
             && self.storage.gpu.capabilities().host_visible
     }
 
+    /// Returns `true` if its memory is of a kind that exchanges use.
+    pub(super) fn is_for_exchanges(&self) -> bool {
+        matches!(self.storage.owner, BufferOwner::Pool(MemoryKind::Outgoing | MemoryKind::Incoming))
+    }
+
     /// Returns the bytes of the elements.
     pub(crate) fn bytes(&self) -> u64 {
         self.len * self.element.bytes()

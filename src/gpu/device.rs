@@ -7,9 +7,10 @@ use super::adapter;
 use super::bind_groups::BindGroups;
 use super::capabilities::{ATOMIC_U64, BINDING_ARRAYS, Capabilities};
 use super::common::CommonLimits;
+use super::copy_queues::CopyQueues;
 use super::error::DeviceError;
 use super::host_pages::HostPages;
-use super::import;
+use super::import::{self, ImportingDevice};
 use super::open_device::{DeviceOwner, OpenDevice};
 use super::options::{ExchangePath, Options};
 use super::peer_memory::PeerMemory;
@@ -99,12 +100,19 @@ impl Gpu {
         };
         let maps = features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS);
         let wants_ring = options.exchange.map_or(!maps, ExchangePath::lends);
-        let importing = if wants_ring && !options.floor { import::open_device(adapter, &descriptor) } else { None };
+        let importing = if wants_ring && !options.floor {
+            import::open_device(adapter, &descriptor, options.copy_queues)
+        } else {
+            None
+        };
         let host_import = importing.is_some();
-        let (device, queue) = match importing {
+        let ImportingDevice { device, queue, copies } = match importing {
             Some(open) => open,
-            None => pollster::block_on(adapter.request_device(&descriptor))
-                .map_err(|e| DeviceError::Open { adapter: info.name.clone(), why: e.to_string() })?,
+            None => {
+                let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
+                    .map_err(|e| DeviceError::Open { adapter: info.name.clone(), why: e.to_string() })?;
+                ImportingDevice { device, queue, copies: None }
+            }
         };
         let cache = options.cache.as_ref().and_then(|directory| PipelineCache::open(&device, &info, directory));
         let mut capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
@@ -113,7 +121,7 @@ impl Gpu {
             let why = "the host cannot map its arrays, as exchange path `mapped` needs".into();
             return Err(DeviceError::Unsuitable { adapter: info.name, why });
         }
-        let open = OpenDevice::new((device, queue), info, capabilities, DeviceOwner::Library);
+        let open = OpenDevice::new((device, queue), copies, info, capabilities, DeviceOwner::Library);
         Ok(Self::with(open, options, cache))
     }
 
@@ -144,7 +152,7 @@ impl Gpu {
             return Err(DeviceError::Unsuitable { adapter: info.name, why });
         }
         let capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
-        let open = OpenDevice::new((device, queue), info, capabilities, DeviceOwner::Caller);
+        let open = OpenDevice::new((device, queue), None, info, capabilities, DeviceOwner::Caller);
         Ok(Self::with(open, options, None))
     }
 
@@ -311,7 +319,7 @@ impl Gpu {
     /// The reason, if the driver refuses.
     pub(crate) fn import(&self, pages: &Arc<HostPages>) -> Result<wgpu::Buffer, String> {
         self.check().map_err(|error| error.to_string())?;
-        let buffer = self.0.open.attempt(|| import::import(self.device(), pages));
+        let buffer = self.0.open.attempt(|| import::import(self.device(), self.families(), pages));
         buffer.map_err(|error| error.to_string())?
     }
 
@@ -321,8 +329,18 @@ impl Gpu {
     /// The reason, if the driver refuses.
     pub(crate) fn import_peer_memory(&self, memory: &Arc<PeerMemory>) -> Result<wgpu::Buffer, String> {
         self.check().map_err(|error| error.to_string())?;
-        let buffer = self.0.open.attempt(|| memory.import(self.device()));
+        let buffer = self.0.open.attempt(|| memory.import(self.device(), self.families()));
         buffer.map_err(|error| error.to_string())?
+    }
+
+    /// Returns the queues for copies beside kernels, if the device has them.
+    pub(super) fn copies(&self) -> Option<&CopyQueues> {
+        self.0.open.copies.as_ref()
+    }
+
+    /// Returns the families of queues that use the memory of exchanges; none if there is one queue.
+    fn families(&self) -> &[u32] {
+        self.copies().map_or(&[], CopyQueues::families)
     }
 
     /// Returns a number that no other device of this process ever has.

@@ -14,35 +14,50 @@ use ash::khr::external_memory_fd;
 use ash::vk;
 use wgpu::hal::{api, vulkan};
 
+use super::copy_queues::{self, CopyQueues, QueueFamily};
 use super::host_pages::HostPages;
+use super::options::CopyQueueChoice;
 
 const HANDLE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::TRANSFER_SRC.as_raw() | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
 );
 
-/// Opens a Vulkan device that can import host pages; `None` if the driver cannot or refuses.
+/// A device that can import host pages.
+pub(super) struct ImportingDevice {
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub copies: Option<CopyQueues>,
+}
+
+/// Opens a Vulkan device that can import host pages, with the queues for copies that are wanted;
+/// `None` if the driver cannot or refuses.
 pub(super) fn open_device(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
-) -> Option<(wgpu::Device, wgpu::Queue)> {
+    wanted: CopyQueueChoice,
+) -> Option<ImportingDevice> {
     // SAFETY: the handles are used while the adapter lives, and nothing is destroyed.
     let hal = unsafe { adapter.as_hal::<api::Vulkan>() }?;
     if !can_import(&hal) {
         return None;
     }
+    let copies = copy_queues::family(&hal, wanted);
     let takes_files = cfg!(feature = "gpu-direct") && offers(&hal, external_memory_fd::NAME);
     let add = |arguments: vulkan::CreateDeviceCallbackArgs<'_, '_, '_>| {
         arguments.extensions.push(external_memory_host::NAME);
         if takes_files && !arguments.extensions.contains(&external_memory_fd::NAME) {
             arguments.extensions.push(external_memory_fd::NAME);
         }
+        arguments.queue_create_infos.extend(copies.and_then(QueueFamily::create_info));
     };
     let wgpu::DeviceDescriptor { required_features: features, required_limits: limits, memory_hints, .. } = descriptor;
     // SAFETY: the driver offers the extensions, which change nothing else.
     let open = unsafe { hal.open_with_callback(*features, limits, memory_hints, Some(Box::new(add))) }.ok()?;
     // SAFETY: the device is of this adapter and was opened with these features.
-    unsafe { adapter.create_device_from_hal(open, descriptor) }.ok()
+    let (device, queue) = unsafe { adapter.create_device_from_hal(open, descriptor) }.ok()?;
+    let copies = copies.and_then(|family| CopyQueues::new(&device, &queue, family));
+    Some(ImportingDevice { device, queue, copies })
 }
 
 /// Returns `true` if the driver has an extension.
@@ -73,16 +88,35 @@ fn can_import(adapter: &vulkan::Adapter) -> bool {
         && !features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)
 }
 
-/// A Vulkan buffer over imported memory; its handles are null until they exist.
-struct Imported {
+/// A Vulkan buffer with its memory; its handles are null until they exist.
+pub(super) struct OwnBuffer {
     device: ash::Device,
-    buffer: vk::Buffer,
-    memory: vk::DeviceMemory,
-    /// Owner of the memory, dropped after the Vulkan memory that was imported from it.
+    pub buffer: vk::Buffer,
+    pub memory: vk::DeviceMemory,
+    /// Owner of imported memory, dropped after the Vulkan memory that was imported from it.
     _owner: Box<dyn Any + Send + Sync>,
 }
 
-impl Drop for Imported {
+impl OwnBuffer {
+    pub fn new(device: &ash::Device, owner: Box<dyn Any + Send + Sync>) -> OwnBuffer {
+        let (buffer, memory) = (vk::Buffer::null(), vk::DeviceMemory::null());
+        OwnBuffer { device: device.clone(), buffer, memory, _owner: owner }
+    }
+
+    /// Hands the buffer to wgpu.
+    ///
+    /// # Safety
+    /// It is bound to its memory, and is of this device with this size and these usages.
+    pub unsafe fn into_wgpu(self, device: &wgpu::Device, descriptor: &wgpu::BufferDescriptor<'_>) -> wgpu::Buffer {
+        let raw = self.buffer;
+        // SAFETY: the buffer lives until wgpu calls the closure.
+        let buffer = unsafe { vulkan::Buffer::from_raw_externally_owned(raw, Box::new(move || drop(self))) };
+        // SAFETY: as the caller promises.
+        unsafe { device.create_buffer_from_hal::<api::Vulkan>(buffer, descriptor) }
+    }
+}
+
+impl Drop for OwnBuffer {
     fn drop(&mut self) {
         // SAFETY: the handles are this value's own or null. wgpu drops the value when the device
         // has finished with the buffer, and before it destroys the device.
@@ -106,9 +140,11 @@ enum Source {
 ///
 /// # Errors
 /// The reason, if the device was not opened by [`open_device`] or the driver refuses.
-pub(super) fn import(device: &wgpu::Device, pages: &Arc<HostPages>) -> Result<wgpu::Buffer, String> {
+///
+/// Queues of all `families` use it.
+pub(super) fn import(device: &wgpu::Device, families: &[u32], pages: &Arc<HostPages>) -> Result<wgpu::Buffer, String> {
     let source = Source::Pages(pages.at(0).as_ptr().cast());
-    import_source(device, source, pages.bytes() as u64, Box::new(pages.clone()))
+    import_source((device, families), source, pages.bytes() as u64, Box::new(pages.clone()))
 }
 
 /// Imports `bytes` bytes of memory of the same device behind a file descriptor, which `owner`
@@ -119,20 +155,21 @@ pub(super) fn import(device: &wgpu::Device, pages: &Arc<HostPages>) -> Result<wg
 #[cfg(feature = "gpu-direct")]
 pub(super) fn import_file(
     device: &wgpu::Device,
+    families: &[u32],
     file: OwnedFd,
     bytes: u64,
     owner: impl Any + Send + Sync,
 ) -> Result<wgpu::Buffer, String> {
-    import_source(device, Source::File(file), bytes, Box::new(owner))
+    import_source((device, families), Source::File(file), bytes, Box::new(owner))
 }
 
 fn refused(result: vk::Result) -> String {
     format!("the Vulkan driver refuses to import memory ({result})")
 }
 
-/// Imports `bytes` bytes of `source`, which `owner` keeps.
+/// Imports `bytes` bytes of `source`, which `owner` keeps, for queues of these families.
 fn import_source(
-    device: &wgpu::Device,
+    (device, families): (&wgpu::Device, &[u32]),
     source: Source,
     bytes: u64,
     owner: Box<dyn Any + Send + Sync>,
@@ -148,10 +185,9 @@ fn import_source(
         return Err(format!("the device lacks {}", extension.to_string_lossy()));
     }
     let raw = hal.raw_device();
-    let (buffer, memory) = (vk::Buffer::null(), vk::DeviceMemory::null());
-    let mut imported = Imported { device: raw.clone(), buffer, memory, _owner: owner };
+    let mut imported = OwnBuffer::new(raw, owner);
     let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(handle_type);
-    let info = vk::BufferCreateInfo::default().size(bytes).usage(USAGE).push_next(&mut external);
+    let info = copy_queues::shared_by(families).size(bytes).usage(USAGE).push_next(&mut external);
     // SAFETY: the device is alive; `imported` destroys the buffer.
     imported.buffer = unsafe { raw.create_buffer(&info, None) }.map_err(refused)?;
     // SAFETY: the buffer is of this device.
@@ -163,9 +199,6 @@ fn import_source(
     // SAFETY: both are of this device, and the memory is as large as the buffer needs.
     unsafe { raw.bind_buffer_memory(imported.buffer, imported.memory, 0) }.map_err(refused)?;
 
-    let buffer = imported.buffer;
-    // SAFETY: the buffer lives until wgpu calls the closure.
-    let buffer = unsafe { vulkan::Buffer::from_raw_externally_owned(buffer, Box::new(move || drop(imported))) };
     let descriptor = wgpu::BufferDescriptor {
         label: Some("meshloom::imported"),
         size: bytes,
@@ -173,7 +206,7 @@ fn import_source(
         mapped_at_creation: false,
     };
     // SAFETY: the buffer is of this device, has this size and these usages, and is initialized.
-    Ok(unsafe { device.create_buffer_from_hal::<api::Vulkan>(buffer, &descriptor) })
+    Ok(unsafe { imported.into_wgpu(device, &descriptor) })
 }
 
 /// Makes Vulkan memory of a source, of a type among `types`.
@@ -212,7 +245,7 @@ fn allocate(hal: &vulkan::Device, source: Source, bytes: u64, types: u32) -> Res
 }
 
 /// Returns a memory type among those of `bits` with the first of `wanted` flags that any has.
-fn memory_type(device: &vulkan::Device, bits: u32, wanted: [vk::MemoryPropertyFlags; 2]) -> Option<u32> {
+pub(super) fn memory_type(device: &vulkan::Device, bits: u32, wanted: [vk::MemoryPropertyFlags; 2]) -> Option<u32> {
     let instance = device.shared_instance().raw_instance();
     // SAFETY: the physical device belongs to the instance.
     let properties = unsafe { instance.get_physical_device_memory_properties(device.raw_physical_device()) };

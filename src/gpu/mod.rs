@@ -19,6 +19,8 @@ mod callback;
 mod capabilities;
 mod command;
 mod common;
+#[cfg_attr(not(target_os = "linux"), path = "no_copy_queues.rs")]
+mod copy_queues;
 mod device;
 #[cfg(all(target_os = "linux", feature = "gpu-direct"))]
 mod driver;
@@ -64,7 +66,7 @@ pub use error::{DeviceError, bytes};
 pub(crate) use host_pages::HostPages;
 pub use kernel::Kernel;
 pub use observer::{DispatchObserver, Inspection, ObservedDispatch, ObservedKernel, Verdict};
-pub use options::{ExchangePath, Options};
+pub use options::{CopyQueueChoice, ExchangePath, Options};
 pub use params::{KernelParams, ParamField, ParamType};
 pub(crate) use peer_memory::{IS_BUILT as HAS_PEER_MEMORY, MemoryFile, PeerCopies, PeerCopy, PeerDriver, PeerMemory};
 pub(crate) use pipeline::Trust;

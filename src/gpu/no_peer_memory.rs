@@ -59,7 +59,7 @@ impl PeerMemory {
         match self.0 {}
     }
 
-    pub(super) fn import(self: &Arc<Self>, _device: &wgpu::Device) -> Result<wgpu::Buffer, String> {
+    pub(super) fn import(self: &Arc<Self>, _device: &wgpu::Device, _families: &[u32]) -> Result<wgpu::Buffer, String> {
         match self.0 {}
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::capabilities::Capabilities;
+use super::copy_queues::CopyQueues;
 use super::error::DeviceError;
 use crate::timeline;
 
@@ -36,6 +37,8 @@ struct Uploads {
 pub(super) struct OpenDevice {
     /// No other device of this process ever has it.
     pub number: u64,
+    /// Queues for copies beside kernels, if it has them. Dropped before the device.
+    pub copies: Option<CopyQueues>,
     pub info: wgpu::AdapterInfo,
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
@@ -86,6 +89,7 @@ impl Drop for Scopes {
 impl OpenDevice {
     pub fn new(
         (device, queue): (wgpu::Device, wgpu::Queue),
+        copies: Option<CopyQueues>,
         info: wgpu::AdapterInfo,
         capabilities: Capabilities,
         owner: DeviceOwner,
@@ -104,7 +108,7 @@ impl OpenDevice {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let (uploads, new_kernels) = (Mutex::default(), AtomicU64::new(0));
-        OpenDevice { number, info, device, queue, capabilities, owner, failure, uploads, new_kernels }
+        OpenDevice { number, copies, info, device, queue, capabilities, owner, failure, uploads, new_kernels }
     }
 
     /// Runs `work`, which may call the device or its queue but not wait for other threads. Errors

@@ -49,6 +49,21 @@ impl std::fmt::Display for ExchangePath {
     }
 }
 
+/// The queue on which a device copies between arrays and memory that ranks share
+/// ([`ExchangePath::Ring`] and [`ExchangePath::Peer`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CopyQueueChoice {
+    /// Two queues for copies, out of arrays and into them, which run beside kernels; where the
+    /// device has no queues for transfers, the queue of kernels.
+    #[default]
+    Own,
+    /// The queue of kernels, through wgpu.
+    Kernels,
+    /// The queue of kernels, without wgpu: the code of [`Own`](CopyQueueChoice::Own), for tests on
+    /// devices with one queue. No two threads may use such a device.
+    Shared,
+}
+
 /// Options for opening a device.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -86,13 +101,26 @@ pub struct Options {
     /// cannot use the ring. `None`, the default,
     /// takes the first that works: mapped arrays, peer copies, the ring, staging.
     pub exchange: Option<ExchangePath>,
+    /// The queue of the copies of exchanges.
+    pub copy_queues: CopyQueueChoice,
 }
 
 impl PartialEq for Options {
     /// Compares all fields; observers are equal if they are the same value in memory.
     fn eq(&self, other: &Self) -> bool {
-        let Options { adapter, window_bytes, checked, floor, profile, poison, observer, kernels, cache, exchange } =
-            self;
+        let Options {
+            adapter,
+            window_bytes,
+            checked,
+            floor,
+            profile,
+            poison,
+            observer,
+            kernels,
+            cache,
+            exchange,
+            copy_queues,
+        } = self;
         let same_observer = match (observer, &other.observer) {
             (None, None) => true,
             (Some(one), Some(another)) => Arc::ptr_eq(one, another),
@@ -100,8 +128,8 @@ impl PartialEq for Options {
         };
         let same_kernels =
             (checked, profile, kernels, cache) == (&other.checked, &other.profile, &other.kernels, &other.cache);
-        let same_device = (adapter, window_bytes, floor, poison, exchange)
-            == (&other.adapter, &other.window_bytes, &other.floor, &other.poison, &other.exchange);
+        let same_device = (adapter, window_bytes, floor, poison, exchange, copy_queues)
+            == (&other.adapter, &other.window_bytes, &other.floor, &other.poison, &other.exchange, &other.copy_queues);
         same_observer && same_kernels && same_device
     }
 }
@@ -119,6 +147,7 @@ impl Default for Options {
             kernels: 256,
             cache: None,
             exchange: None,
+            copy_queues: CopyQueueChoice::default(),
         }
     }
 }
@@ -127,8 +156,8 @@ impl Options {
     /// Creates the defaults, changed by the environment: `MESHLOOM_DEVICE` (an index, a name or a
     /// PCI address), `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`,
     /// `MESHLOOM_POISON=0|1`, `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a
-    /// directory for compiled kernels), `MESHLOOM_EXCHANGE=mapped|peer|ring|staging`. Empty
-    /// variables are as none.
+    /// directory for compiled kernels), `MESHLOOM_EXCHANGE=mapped|peer|ring|staging`,
+    /// `MESHLOOM_COPY_QUEUES=own|kernels|shared`. Empty variables are as none.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] if a variable has another value, or if `MESHLOOM_SANITIZE` asks for
@@ -163,6 +192,7 @@ impl Options {
             profile: profile()?,
             poison: flag("MESHLOOM_POISON", defaults.poison)?,
             exchange: exchange()?,
+            copy_queues: copy_queues()?,
             ..defaults
         };
         if let Some(words) = variable("MESHLOOM_SANITIZE")?.filter(|words| words != "0") {
@@ -234,6 +264,19 @@ fn profile() -> Result<Option<Profile>, DeviceError> {
             what: "MESHLOOM_PROFILE".into(),
             why: format!("it is `{other}`, not gpu or software"),
         }),
+    }
+}
+
+/// Returns the choice that `MESHLOOM_COPY_QUEUES` names, or the default.
+fn copy_queues() -> Result<CopyQueueChoice, DeviceError> {
+    match variable("MESHLOOM_COPY_QUEUES")?.as_deref() {
+        None | Some("own") => Ok(CopyQueueChoice::Own),
+        Some("kernels") => Ok(CopyQueueChoice::Kernels),
+        Some("shared") => Ok(CopyQueueChoice::Shared),
+        Some(other) => {
+            let why = format!("expected `own`, `kernels` or `shared`, got `{other}`");
+            Err(DeviceError::Misuse { what: "MESHLOOM_COPY_QUEUES".into(), why })
+        }
     }
 }
 

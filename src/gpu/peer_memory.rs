@@ -240,13 +240,13 @@ impl PeerMemory {
     ///
     /// # Errors
     /// The reason, if a driver refuses.
-    pub(super) fn import(self: &Arc<Self>, device: &wgpu::Device) -> Result<wgpu::Buffer, String> {
+    pub(super) fn import(self: &Arc<Self>, device: &wgpu::Device, families: &[u32]) -> Result<wgpu::Buffer, String> {
         let file = self.export()?;
         if self.driver.library.has_host_memory {
             let pages = HostPages::of(File::from(file)).map_err(|error| error.to_string())?;
-            return import::import(device, &Arc::new(pages));
+            return import::import(device, families, &Arc::new(pages));
         }
-        import::import_file(device, file, self.bytes as u64, self.clone())
+        import::import_file(device, families, file, self.bytes as u64, self.clone())
     }
 
     /// Returns the length in bytes.

@@ -70,7 +70,14 @@ impl Pool {
             self.note_use();
             return Ok(buffer);
         }
-        self.allocate(open, label, size, kind.usage(open.capabilities.host_visible))
+        let usage = kind.usage(open.capabilities.host_visible);
+        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
+        match &open.copies {
+            Some(copies) if kind != MemoryKind::Device => {
+                self.obtain(open, &descriptor, || open.attempt(|| copies.buffer(&open.device, &descriptor)).ok()?.ok())
+            }
+            _ => self.obtain(open, &descriptor, || open.attempt(|| open.device.create_buffer(&descriptor)).ok()),
+        }
     }
 
     /// Notes how much is in use, if it is the most so far.
@@ -97,6 +104,18 @@ impl Pool {
         size: u64,
         usage: wgpu::BufferUsages,
     ) -> Result<wgpu::Buffer, DeviceError> {
+        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
+        self.obtain(open, &descriptor, || open.attempt(|| open.device.create_buffer(&descriptor)).ok())
+    }
+
+    /// Returns the buffer that `make` gets from the driver, counted.
+    fn obtain(
+        &self,
+        open: &OpenDevice,
+        descriptor: &wgpu::BufferDescriptor<'_>,
+        make: impl Fn() -> Option<wgpu::Buffer>,
+    ) -> Result<wgpu::Buffer, DeviceError> {
+        let (label, size) = (descriptor.label.unwrap_or_default(), descriptor.size);
         let capacity = open.capabilities.memory;
         let fits = || capacity.is_none_or(|capacity| self.allocated() + size <= capacity);
         if !fits() {
@@ -107,13 +126,11 @@ impl Pool {
         if !fits() {
             return Err(error());
         }
-        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
-        let make = || open.attempt(|| open.device.create_buffer(&descriptor));
-        let buffer = make().or_else(|_| {
+        let buffer = make().or_else(|| {
             self.make_room(open);
             make()
         });
-        let buffer = buffer.map_err(|_| error())?;
+        let buffer = buffer.ok_or_else(error)?;
         self.allocations.fetch_add(1, Ordering::Relaxed);
         self.allocated.fetch_add(size, Ordering::Relaxed);
         self.note_use();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::array::{Array, DeviceElement, RawArray};
 use super::command::{BufferCopy, inside};
+use super::copy_queues::CopyCompletion;
 use super::error::DeviceError;
 use super::recorder::Recorder;
 use super::staging::{Map, Staging, StagingDirection, read_mapped};
@@ -28,21 +29,51 @@ pub(crate) struct StagedCopy<'a> {
     pub at_bytes: u64,
 }
 
-/// Completion of everything that was submitted before it was requested.
+/// Completion of copies to or from memory that ranks share.
 #[derive(Clone)]
-pub(crate) struct Completion(Arc<AtomicBool>);
+pub(crate) enum Completion {
+    /// Copies on wgpu's queue.
+    Submitted(Arc<AtomicBool>),
+    /// Copies on a queue of their own.
+    Queued(Arc<CopyCompletion>),
+}
 
 impl Completion {
     /// Returns `true` once the device has finished; somebody must [poll](Recorder::poll) it.
     pub fn is_done(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        match self {
+            Completion::Submitted(done) => done.load(Ordering::Acquire),
+            Completion::Queued(copies) => copies.is_done(),
+        }
+    }
+
+    /// Waits until the device has finished.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    pub fn wait(&self, recorder: &Recorder) -> Result<(), DeviceError> {
+        while !self.is_done() {
+            recorder.poll()?;
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 }
 
-/// Returns `true` for imported pages of host memory. As wgpu does not map them, a barrier must
-/// order accesses of the device and of the host.
-fn is_imported(buffer: &wgpu::Buffer) -> bool {
-    !buffer.usage().intersects(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::MAP_WRITE)
+/// Returns copies between an array and host buffers as copies between buffers.
+fn pieces<'a>(direction: StagingDirection, array: &'a RawArray, copies: &[StagedCopy<'a>]) -> Vec<BufferCopy<'a>> {
+    let of_copy = |&StagedCopy { start, len, host, at_bytes }: &StagedCopy<'a>| {
+        let mut at = at_bytes;
+        array.pieces(start, len).into_iter().map(move |(buffer, offset, bytes)| {
+            let (array, host) = ((buffer, offset), (host, at));
+            at += bytes;
+            match direction {
+                StagingDirection::ToHost => BufferCopy { from: array, to: host, bytes },
+                StagingDirection::ToDevice => BufferCopy { from: host, to: array, bytes },
+            }
+        })
+    };
+    copies.iter().flat_map(of_copy).collect()
 }
 
 impl Recorder {
@@ -226,45 +257,50 @@ impl Recorder {
         copies: &[StagedCopy<'_>],
     ) -> Result<(), DeviceError> {
         self.gpu().check()?;
-        let mut imported: Vec<&wgpu::Buffer> = copies.iter().map(|copy| copy.host).filter(|b| is_imported(b)).collect();
+        let copies = pieces(direction, array, copies);
+        self.submit_encoded(|encoder| copies.iter().for_each(|copy| copy.encode(encoder)));
+        Ok(())
+    }
+
+    /// Same as [`stage`](Self::stage), to or from imported memory, on a queue for copies where the
+    /// device has one. Returns the completion.
+    pub(crate) fn copy_imported(
+        &mut self,
+        direction: StagingDirection,
+        array: &RawArray,
+        copies: &[StagedCopy<'_>],
+    ) -> Result<Completion, DeviceError> {
+        self.gpu().check()?;
+        let all = pieces(direction, array, copies);
+        if let Some(queues) = self.gpu().copies().filter(|_| array.is_for_exchanges()) {
+            let _activity = timeline::activity!("submit", name = "submit copies");
+            let completion = queues.copy(direction, (self.gpu(), array), &all)?;
+            return Ok(Completion::Queued(Arc::new(completion)));
+        }
+        let mut imported: Vec<&wgpu::Buffer> = copies.iter().map(|copy| copy.host).collect();
         imported.dedup();
         let state = match direction {
             StagingDirection::ToHost => wgpu::BufferUses::MAP_READ,
             StagingDirection::ToDevice => wgpu::BufferUses::MAP_WRITE,
         };
+        // As wgpu does not map imported memory, a barrier must order accesses of device and host.
         let hand_over = |encoder: &mut wgpu::CommandEncoder| {
             let transitions = imported.iter().map(|&buffer| wgpu::BufferTransition { buffer, state });
             encoder.transition_resources(transitions, [].into_iter());
         };
-        let copies = copies.iter().flat_map(|&StagedCopy { start, len, host, at_bytes }| {
-            let mut at = at_bytes;
-            array.pieces(start, len).into_iter().map(move |(buffer, offset, bytes)| {
-                let (array, host) = ((buffer, offset), (host, at));
-                at += bytes;
-                match direction {
-                    StagingDirection::ToHost => BufferCopy { from: array, to: host, bytes },
-                    StagingDirection::ToDevice => BufferCopy { from: host, to: array, bytes },
-                }
-            })
-        });
         self.submit_encoded(|encoder| {
-            if direction == StagingDirection::ToDevice && !imported.is_empty() {
+            if direction == StagingDirection::ToDevice {
                 hand_over(encoder);
             }
-            copies.for_each(|copy| copy.encode(encoder));
-            if direction == StagingDirection::ToHost && !imported.is_empty() {
+            all.iter().for_each(|copy| copy.encode(encoder));
+            if direction == StagingDirection::ToHost {
                 hand_over(encoder);
             }
         });
-        Ok(())
-    }
-
-    /// Returns the completion of everything submitted so far.
-    pub(crate) fn completion(&self) -> Completion {
         let done = Arc::new(AtomicBool::new(false));
         let flag = done.clone();
         self.gpu().guarded(|| self.gpu().queue().on_submitted_work_done(move || flag.store(true, Ordering::Release)));
-        Completion(done)
+        Ok(Completion::Submitted(done))
     }
 
     /// Submits copies between buffers.

@@ -5,7 +5,7 @@ use std::thread;
 use super::peers::{Pull, pull};
 use super::segments::{Descriptor, Slot, Storage};
 use super::shared::Ring;
-use crate::gpu::{Array, DeviceError, Recorder, StagedCopy, StagingDirection};
+use crate::gpu::{Array, DeviceError, MemoryKind, Recorder, StagedCopy, StagingDirection};
 use crate::hash::fnv1a;
 
 /// Words that the self-test moves.
@@ -38,15 +38,15 @@ impl SelfTest {
             return Err("the device cannot import pages".into());
         }
         let mut recorder = Recorder::new(gpu).map_err(text)?;
-        let array = gpu.array::<u32>("meshloom::ring test", TEST_WORDS).map_err(text)?;
+        let array = gpu.array_in::<u32>("meshloom::ring test", TEST_WORDS, MemoryKind::Outgoing).map_err(text)?;
         let slot = ring.take(storage, array.raw().bytes() as usize)?;
         recorder.upload(&array, 0, &pattern(slot.describe(0, 0).token)).map_err(text)?;
         recorder.submit().map_err(text)?;
         let mut test = SelfTest { recorder, array, slot };
         let (host, at_bytes) = test.slot.place_on_device();
         let copy = StagedCopy { start: 0, len: TEST_WORDS, host, at_bytes };
-        test.recorder.stage(StagingDirection::ToHost, test.array.raw(), &[copy]).map_err(text)?;
-        test.recorder.wait().map_err(text)?;
+        let copied = test.recorder.copy_imported(StagingDirection::ToHost, test.array.raw(), &[copy]).map_err(text)?;
+        copied.wait(&test.recorder).map_err(text)?;
         Ok(test)
     }
 
@@ -79,7 +79,9 @@ impl SelfTest {
             (None, None) => return Err("the device has no driver library".into()),
         };
         let copy = StagedCopy { start: 0, len: TEST_WORDS, host, at_bytes };
-        self.recorder.stage(StagingDirection::ToDevice, self.array.raw(), &[copy]).map_err(text)?;
+        let copied =
+            self.recorder.copy_imported(StagingDirection::ToDevice, self.array.raw(), &[copy]).map_err(text)?;
+        copied.wait(&self.recorder).map_err(text)?;
         let received = self.recorder.download(&self.array, 0, TEST_WORDS).map_err(text)?;
         if received == pattern(descriptor.token) { Ok(()) } else { Err("the self-test received wrong values".into()) }
     }
