@@ -74,7 +74,7 @@ fn library() -> &'static Library {
     })
 }
 
-/// Lets the library of this process fail so many times.
+/// Lets the library of this process fail `times` times.
 fn fail(failure: Failure, times: i32) {
     // SAFETY: the function has these arguments.
     unsafe { library().get::<unsafe extern "C" fn(i32, i32)>(b"fake_fail").expect("a function")(failure as i32, times) }
