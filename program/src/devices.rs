@@ -120,7 +120,7 @@ fn describe_capabilities(gpu: &Gpu, info: &AdapterInfo, object: &mut Value, line
     });
 }
 
-/// Adds the path to other ranks of the host, and why there is no faster one.
+/// Adds the path to other ranks of the host, and why faster ones are impossible.
 fn describe_exchange(gpu: &Gpu, object: &mut Value, lines: &mut Vec<String>) {
     match tested_path(gpu) {
         Ok(tested) => {

@@ -80,8 +80,9 @@ impl Rank {
     ///
     /// # Errors
     /// - [`ExchangeError::Device`] if the device is out of memory.
-    /// - [`DeviceError::SharedPages`](crate::gpu::DeviceError::SharedPages), on all ranks, if the
-    ///   options of a device force the ring and its host cannot use it.
+    /// - [`DeviceError::SharedPages`](crate::gpu::DeviceError::SharedPages) or
+    ///   [`DeviceError::PeerMemory`](crate::gpu::DeviceError::PeerMemory), on all ranks, if the
+    ///   options of a device force a path and its host cannot use it.
     /// - [`ExchangeError::Comm`] if another rank fails.
     pub fn new(comm: Communicator, gpu: Gpu) -> Result<Self, ExchangeError> {
         let devices = comm.all_gather(&[DeviceOfRank::of(&gpu, crate::host::id())])?;

@@ -30,7 +30,7 @@ mod exchange;
 mod fft;
 mod gradient;
 mod inference;
-#[cfg(feature = "gpu-direct")]
+#[cfg(all(target_os = "linux", feature = "gpu-direct"))]
 mod peer;
 
 use std::error::Error;
@@ -84,12 +84,12 @@ fn cases() -> impl Iterator<Item = &'static Case> {
         .chain(comm::CASES)
 }
 
-#[cfg(feature = "gpu-direct")]
+#[cfg(all(target_os = "linux", feature = "gpu-direct"))]
 fn peer_cases() -> &'static [Case] {
     peer::CASES
 }
 
-#[cfg(not(feature = "gpu-direct"))]
+#[cfg(not(all(target_os = "linux", feature = "gpu-direct")))]
 fn peer_cases() -> &'static [Case] {
     &[]
 }
@@ -150,7 +150,7 @@ fn launch(case: &Case, ranks: usize) -> Result<(), String> {
     let _alone = has_device.then(|| DEVICES.lock().unwrap_or_else(PoisonError::into_inner));
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let mut launcher = launcher();
-    #[cfg(feature = "gpu-direct")]
+    #[cfg(all(target_os = "linux", feature = "gpu-direct"))]
     peer::provide(&mut launcher, case.name);
     let mut launcher = launcher
         .args(["-n", &ranks.to_string()])

@@ -74,7 +74,7 @@ fn library() -> &'static Library {
     })
 }
 
-/// Lets the library of this process fail so many times.
+/// Lets the library of this process fail `times` times.
 fn fail(failure: Failure, times: i32) {
     // SAFETY: the function has these arguments.
     unsafe { library().get::<unsafe extern "C" fn(i32, i32)>(b"fake_fail").expect("a function")(failure as i32, times) }
@@ -103,7 +103,7 @@ fn can_import(comm: &Communicator) -> Result<bool> {
 
 /// Three exchanges in flight, in small and large chunks; no message in host memory.
 fn exchanges(rank: &mut Rank, comm: &Communicator) -> Result<()> {
-    for (chunk, depth, most) in [(4, 3, 50), (60, 2, 301), (1 << 16, 1, 40_009), (3 << 20, 8, 1 << 20)] {
+    for (chunk, depth, most) in [(4, 3, 50), (60, 2, 301), (1 << 16, 1, 40_009), (1 << 20, 8, 400_009)] {
         let mut exchange = Exchange::new(comm.clone()).with_chunks(chunk, depth);
         let (mut sides, mut in_flight) = (Vec::new(), VecDeque::new());
         for salt in 0..3 {

@@ -151,7 +151,9 @@ pub fn tested_path(gpu: &Gpu) -> Result<TestedPath, DeviceError> {
 fn test_alone(ring: &mut Ring, storage: Storage) -> Result<(), String> {
     let mut test = SelfTest::begin(ring, storage)?;
     let service = ring.access.as_ref().map_or(0, |access| access.files.service());
-    ring.peers = vec![Some(Peer { service, ..Peer::new(std::process::id()) })];
+    let mut peer = Peer::new(std::process::id());
+    peer.service = service;
+    ring.peers = vec![Some(peer)];
     let descriptor = test.descriptor();
     test.read(ring, 0, &descriptor)
 }

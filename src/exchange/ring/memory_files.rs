@@ -1,8 +1,8 @@
 //! File descriptors of device memory, which processes of a host hand each other over sockets.
 //!
 //! A driver's file descriptor cannot be opened by its number in another process, unlike a memory
-//! file: it has to be sent. A thread of each rank sends the descriptor of a segment to whoever asks
-//! for it, so that no rank waits for another one that is busy. Costs: one connection for each
+//! file: it has to be sent. A thread of each rank sends the descriptor of a segment to processes that
+//! ask for it, so that no rank waits for another one that is busy. Costs: one connection for each
 //! segment and peer, at its first message.
 
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl MemoryFiles {
                 if end.load(Ordering::Acquire) {
                     break;
                 }
-                // Whoever asks sees a connection that ends, and reports it.
+                // The other end sees a connection that ends, and reports it.
                 if let Err(error) = stream.and_then(|stream| send(&stream, &offered)) {
                     tracing::debug!(%error, "no file descriptor was sent");
                 }
