@@ -131,7 +131,13 @@ fn describe_exchange(gpu: &Gpu, object: &mut Value, lines: &mut Vec<String>) {
                 .map(|refused| json!({ "path": refused.path.name(), "why": refused.why }))
                 .collect();
             object["refused_exchange"] = json!(refused);
-            lines.push(format!("exchange  {}", tested.path));
+            let queues = gpu.capabilities().copy_queues;
+            object["copy_queues"] = json!(queues);
+            lines.push(match queues {
+                0 => format!("exchange  {}", tested.path),
+                1 => format!("exchange  {}, with a queue for copies", tested.path),
+                _ => format!("exchange  {}, with {queues} queues for copies", tested.path),
+            });
             lines
                 .extend(tested.refused.iter().map(|refused| format!("          no {}: {}", refused.path, refused.why)));
         }

@@ -25,6 +25,9 @@ pub struct Capabilities {
     pub host_visible: bool,
     /// Host memory that ranks share can be imported, so that exchanges can use a ring of pages.
     pub host_import: bool,
+    /// Queues for the copies of exchanges, besides that of kernels; see
+    /// [`Options::copy_queues`]. 0 if kernels and copies share one.
+    pub copy_queues: u32,
     /// Double precision in kernels.
     pub f64: bool,
     /// Integers of 64 bits in kernels, and atomic operations on them.
@@ -96,6 +99,7 @@ impl Capabilities {
             host_visible: features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS)
                 && matches!(options.exchange, None | Some(ExchangePath::Mapped)),
             host_import: false,
+            copy_queues: 0,
             f64: features.contains(wgpu::Features::SHADER_F64),
             atomic_u64: features.contains(ATOMIC_U64),
             subgroups,

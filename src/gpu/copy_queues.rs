@@ -301,6 +301,11 @@ impl CopyQueues {
         Some(CopyQueues { queue: queue.clone(), families, kernels, asked: Mutex::new(0), queues })
     }
 
+    /// Returns the number of queues.
+    pub fn count(&self) -> u32 {
+        if Arc::ptr_eq(&self.queues[0], &self.queues[1]) { 1 } else { 2 }
+    }
+
     /// Returns the families of queues that use the buffers of copies.
     pub fn families(&self) -> &[u32] {
         &self.families
@@ -442,5 +447,36 @@ impl Drop for CopyCompletion {
         while !self.is_done() && self.gpu.check().is_ok() {
             let _ = self.queue.done.wait(self.number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_for_copies_are_of_a_family_for_transfers_alone() {
+        let family =
+            |flags, queue_count| vk::QueueFamilyProperties { queue_flags: flags, queue_count, ..Default::default() };
+        let (transfer, sparse) = (vk::QueueFlags::TRANSFER, vk::QueueFlags::SPARSE_BINDING);
+        let all = family(vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE | transfer | sparse, 16);
+        let compute = family(vk::QueueFlags::COMPUTE | transfer, 8);
+        let video = family(vk::QueueFlags::VIDEO_DECODE_KHR | transfer, 1);
+        // The families of an H100, of a card with one engine for copies, and of a software renderer.
+        let found = transfer_family(&[all, family(transfer | sparse, 8), compute]);
+        assert_eq!(found, Some(QueueFamily { index: 1, queues: 2 }));
+        let found = transfer_family(&[all, compute, video, family(transfer, 1)]);
+        assert_eq!(found, Some(QueueFamily { index: 3, queues: 1 }));
+        assert_eq!(transfer_family(&[all]), None);
+        assert_eq!(transfer_family(&[all, family(transfer, 0)]), None);
+    }
+
+    #[test]
+    fn buffers_are_shared_by_the_families_that_use_them() {
+        for families in [&[][..], &[0, 0]] {
+            assert_eq!(shared_by(families).sharing_mode, vk::SharingMode::EXCLUSIVE);
+        }
+        let shared = shared_by(&[0, 3]);
+        assert_eq!((shared.sharing_mode, shared.queue_family_index_count), (vk::SharingMode::CONCURRENT, 2));
     }
 }

@@ -117,6 +117,7 @@ impl Gpu {
         let cache = options.cache.as_ref().and_then(|directory| PipelineCache::open(&device, &info, directory));
         let mut capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
         capabilities.host_import = host_import;
+        capabilities.copy_queues = copies.as_ref().map_or(0, CopyQueues::count);
         if options.exchange == Some(ExchangePath::Mapped) && !capabilities.host_visible {
             let why = "the host cannot map its arrays, as exchange path `mapped` needs".into();
             return Err(DeviceError::Unsuitable { adapter: info.name, why });

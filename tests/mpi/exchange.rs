@@ -9,7 +9,7 @@ use super::plans::{MAPPED, Plan, Side, mismatched, mix};
 use meshloom::Rank;
 use meshloom::comm::{CommError, Communicator};
 use meshloom::exchange::{Exchange, ExchangeError, PendingExchange, Wire};
-use meshloom::gpu::{ExchangePath, Gpu, Options, Recorder};
+use meshloom::gpu::{CopyQueueChoice, ExchangePath, Gpu, Options, Recorder};
 use mpi::ffi;
 
 pub const CASE: Case = Case {
@@ -35,13 +35,21 @@ pub const KILLED: Case = Case {
     outcome: Outcome::Fails("signal 9"),
 };
 
-/// Exchanges through shared pages; devices that cannot import pages use staging buffers.
+/// Exchanges through shared pages, copied by the queue of kernels and by one of their own; devices
+/// that cannot import pages use staging buffers.
 fn ring(comm: &Communicator, kill: bool) -> Result<(), ExchangeError> {
-    let options = |path| Ok::<_, ExchangeError>(Options { exchange: Some(path), ..meshloom_sanitizer::options()? });
+    [CopyQueueChoice::Kernels, CopyQueueChoice::Shared].into_iter().try_for_each(|queues| ring_with(comm, kill, queues))
+}
+
+fn ring_with(comm: &Communicator, kill: bool, copy_queues: CopyQueueChoice) -> Result<(), ExchangeError> {
+    let options =
+        |path| Ok::<_, ExchangeError>(Options { exchange: Some(path), copy_queues, ..meshloom_sanitizer::options()? });
     let can_import = Gpu::open(&options(ExchangePath::Ring)?, comm.rank())?.capabilities().host_import;
     let path = if can_import { ExchangePath::Ring } else { ExchangePath::Staging };
     let mut rank = Rank::new(comm.clone(), Gpu::open(&options(path)?, comm.rank())?)?;
     assert_eq!(rank.exchange.path(&rank.gpu), Some(path));
+    let has_queue = can_import && copy_queues == CopyQueueChoice::Shared;
+    assert_eq!(rank.gpu.capabilities().copy_queues, u32::from(has_queue));
     for (chunk, depth, most) in [(4, 3, 50), (60, 2, 301), (1 << 20, 4, 700_001), (3 << 20, 8, 2 << 20)] {
         let mut exchange = Exchange::new(comm.clone()).with_chunks(chunk, depth);
         let (mut sides, mut in_flight) = (Vec::new(), VecDeque::new());
@@ -52,7 +60,7 @@ fn ring(comm: &Communicator, kill: bool) -> Result<(), ExchangeError> {
         for side in &sides {
             in_flight.push_back(side.start(&mut rank.recorder, &mut exchange)?);
         }
-        if kill && most > 500_000 && comm.rank() == 1 {
+        if kill && copy_queues == CopyQueueChoice::Shared && most > 500_000 && comm.rank() == 1 {
             let _ = Command::new("kill").args(["-KILL", &std::process::id().to_string()]).status();
         }
         for side in &sides {
