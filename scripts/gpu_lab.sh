@@ -112,9 +112,12 @@ else
     # Two ranks of one device: staging, messages and waits are those of two devices, the card's memory is shared.
     # `exchange` takes the first path that works: `peer`, or what devices.txt says instead. Beside it the ring.
     step exchange 40 exchange --size 512 --ranks 2
+    # And with copies between kernels, to see what queues for copies gain.
+    MESHLOOM_COPY_QUEUES=kernels step exchange-one-queue 40 exchange --size 512 --ranks 2
     if grep -q 'exchange *peer' "$out/devices.txt"; then MESHLOOM_EXCHANGE=ring step exchange-ring 40 exchange --size 512 --ranks 2; fi
     step halo 20 halo --size 512 --width 2 --ranks 2
     step fft-ranks 30 fft --size 512 --complex --ranks 2
+    MESHLOOM_COPY_QUEUES=kernels step fft-ranks-one-queue 30 fft --size 512 --complex --ranks 2
 fi
 
 if command -v python3 >/dev/null; then

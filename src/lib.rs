@@ -170,8 +170,6 @@ mod documents {
     struct FromArborxHeffte;
     #[doc = include_str!("../docs/from-jax.md")]
     struct FromJax;
-    #[doc = include_str!("../docs/from-mpi4jax.md")]
-    struct FromMpi4jax;
     #[doc = include_str!("../docs/gradients.md")]
     struct Gradients;
     #[doc = include_str!("../docs/inference.md")]
