@@ -71,20 +71,6 @@ impl Command {
 /// Commands of one step of the encoder: a copy, a clear, or the dispatches of a compute pass.
 pub(super) type Step<'a> = Vec<&'a Command>;
 
-/// A copy from one buffer to another, each with the byte where it begins.
-pub(super) struct BufferCopy<'a> {
-    pub from: (&'a wgpu::Buffer, u64),
-    pub to: (&'a wgpu::Buffer, u64),
-    pub bytes: u64,
-}
-
-impl BufferCopy<'_> {
-    /// Encodes the copy.
-    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder) {
-        encoder.copy_buffer_to_buffer(self.from.0, self.from.1, self.to.0, self.to.1, self.bytes);
-    }
-}
-
 /// Resources that the encoding of commands needs.
 pub(super) struct Encoding<'a> {
     pub gpu: &'a Gpu,

@@ -7,7 +7,7 @@
 //! array is submitted before the copies of the array are done.
 //!
 //! The unsafe code of this file relies on these facts:
-//! - Buffers of copies live until the copies are done: [`CopyCompletion`] holds them.
+//! - Buffers of copies live until the copies are done, as [`CopyQueues::copy`] demands.
 //! - The handles of a [`CopyQueue`] are destroyed when nothing uses them, before the device.
 //! - Buffers that queues of two families use are created for both ([`CopyQueues::families`]).
 
@@ -18,13 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ash::vk;
 use wgpu::hal::{api, vulkan};
 
-use super::array::RawArray;
-use super::command::BufferCopy;
-use super::device::Gpu;
+use super::buffer_copy::{BufferCopy, StagingDirection};
 use super::error::DeviceError;
-use super::import::{OwnBuffer, memory_type};
 use super::options::CopyQueueChoice;
-use super::staging::StagingDirection;
+use super::vulkan_buffer::{OwnBuffer, memory_type, shared_by};
 
 /// Family of wgpu's queue.
 const KERNELS: u32 = 0;
@@ -98,16 +95,6 @@ fn transfer_family(families: &[vk::QueueFamilyProperties]) -> Option<QueueFamily
     };
     let found = (0..).zip(families).find(|(_, family)| suits(family));
     found.map(|(index, family)| QueueFamily { index, queues: family.queue_count.min(2) })
-}
-
-/// Returns the description of a buffer that queues of `families` use.
-pub(super) fn shared_by(families: &[u32]) -> vk::BufferCreateInfo<'_> {
-    match families {
-        [one, others @ ..] if others.iter().any(|other| other != one) => {
-            vk::BufferCreateInfo::default().sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(families)
-        }
-        _ => vk::BufferCreateInfo::default(),
-    }
 }
 
 /// A semaphore that counts.
@@ -311,20 +298,15 @@ impl CopyQueues {
         &self.families
     }
 
-    /// Submits copies between an array and imported memory, after everything submitted before. The
-    /// array has to be one for exchanges.
+    /// Submits copies between an array for exchanges and imported memory, after everything
+    /// submitted before. The buffers have to live until the copies are done.
     ///
     /// # Errors
     /// [`DeviceError::Lost`].
-    pub fn copy(
-        &self,
-        direction: StagingDirection,
-        (gpu, array): (&Gpu, &RawArray),
-        copies: &[BufferCopy<'_>],
-    ) -> Result<CopyCompletion, DeviceError> {
+    pub fn copy(&self, direction: StagingDirection, copies: &[BufferCopy<'_>]) -> Result<CopyCompletion, DeviceError> {
         let lost = || DeviceError::Lost("the device has no Vulkan buffers any more".into());
         let raw = |buffer: &wgpu::Buffer| {
-            // SAFETY: the handle is used while the buffer lives: the completion holds it.
+            // SAFETY: the handle is used while the buffer lives, as the caller promises.
             unsafe { buffer.as_hal::<api::Vulkan>().map(|buffer| buffer.raw_handle()) }.ok_or_else(lost)
         };
         let raw_copy = |copy: &BufferCopy<'_>| {
@@ -332,30 +314,24 @@ impl CopyQueues {
             Ok(RawCopy { from: raw(copy.from.0)?, to: raw(copy.to.0)?, region })
         };
         let raw_copies = copies.iter().map(raw_copy).collect::<Result<Vec<_>, DeviceError>>()?;
-        let after = (self.kernels.raw, self.mark(gpu)?);
+        let after = (self.kernels.raw, self.mark()?);
         let queue = &self.queues[usize::from(direction == StagingDirection::ToDevice)];
         let number = queue.submit(direction, &raw_copies, after).map_err(|result| failed("submit copies", result))?;
-        let host = |copy: &BufferCopy<'_>| match direction {
-            StagingDirection::ToHost => copy.to.0.clone(),
-            StagingDirection::ToDevice => copy.from.0.clone(),
-        };
-        let mut hosts: Vec<wgpu::Buffer> = copies.iter().map(host).collect();
-        hosts.dedup();
-        let (queue, is_seen) = (queue.clone(), AtomicBool::new(false));
-        Ok(CopyCompletion { gpu: gpu.clone(), queue, number, is_seen, _array: array.clone(), _hosts: hosts })
+        let (kernels, queue, is_seen) = (self.queue.clone(), queue.clone(), AtomicBool::new(false));
+        Ok(CopyCompletion { kernels, queue, number, is_seen })
     }
 
     /// Returns the value that `kernels` gets when everything submitted so far has ended.
-    fn mark(&self, gpu: &Gpu) -> Result<u64, DeviceError> {
+    fn mark(&self) -> Result<u64, DeviceError> {
         let asked = &mut *locked(&self.asked);
         *asked += 1;
-        // SAFETY: the handle is used while the queue lives. Whoever submits next, everything before
-        // has been submitted.
+        // SAFETY: the handle is used while the queue lives. If another thread submits first, its
+        // submission signals: that is behind everything before, too.
         let hal = unsafe { self.queue.as_hal::<api::Vulkan>() };
         let hal = hal.ok_or_else(|| DeviceError::Lost("the queue is not a Vulkan queue".into()))?;
         hal.add_signal_semaphore(self.kernels.raw, Some(*asked));
         drop(hal);
-        gpu.guarded(|| self.queue.submit([]));
+        self.queue.submit([]);
         Ok(*asked)
     }
 
@@ -398,55 +374,54 @@ impl CopyQueues {
 
 impl Drop for CopyQueues {
     fn drop(&mut self) {
-        let asked = *self.asked.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = *self.asked.get_mut().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the handle is used while the queue lives.
         if let Some(hal) = unsafe { self.queue.as_hal::<api::Vulkan>() } {
             self.queues.iter().for_each(|queue| while hal.remove_wait_semaphore(queue.done.raw) {});
+            // A value that nothing was submitted for never comes.
+            while hal.remove_signal_semaphore(self.kernels.raw) {
+                asked -= 1;
+            }
         }
         while self.kernels.wait(asked) == Err(vk::Result::TIMEOUT) {}
     }
 }
 
-/// Completion of copies on a queue of their own. Dropping it waits for the copies.
-pub(crate) struct CopyCompletion {
-    gpu: Gpu,
+/// Completion of copies on a queue of their own. Their memory has to live until then.
+pub(super) struct CopyCompletion {
+    kernels: wgpu::Queue,
     queue: Arc<CopyQueue>,
     number: u64,
     is_seen: AtomicBool,
-    _array: RawArray,
-    _hosts: Vec<wgpu::Buffer>,
 }
 
 impl CopyCompletion {
     /// Returns `true` once the copies are done. What is submitted from then on sees them.
-    pub fn is_done(&self) -> bool {
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    pub fn is_done(&self) -> Result<bool, DeviceError> {
         if self.is_seen.load(Ordering::Acquire) {
-            return true;
+            return Ok(true);
         }
-        match self.queue.done.value() {
-            Ok(value) if value >= self.number => {}
-            Ok(_) => return false,
-            Err(result) => {
-                self.gpu.failure_reporter()(&failed("count copies", result).to_string());
-                return false;
-            }
+        let value = self.queue.done.value().map_err(|result| failed("count copies", result))?;
+        if value < self.number {
+            return Ok(false);
         }
         if !self.is_seen.swap(true, Ordering::AcqRel) {
             // SAFETY: the handle is used while the queue lives.
-            if let Some(hal) = unsafe { self.gpu.queue().as_hal::<api::Vulkan>() } {
+            if let Some(hal) = unsafe { self.kernels.as_hal::<api::Vulkan>() } {
                 // It has the value, so that nothing waits; it makes the copies visible.
                 hal.add_wait_semaphore(self.queue.done.raw, Some(self.number), ALL);
             }
         }
-        true
+        Ok(true)
     }
-}
 
-impl Drop for CopyCompletion {
-    fn drop(&mut self) {
-        while !self.is_done() && self.gpu.check().is_ok() {
-            let _ = self.queue.done.wait(self.number);
-        }
+    /// Waits for the copies for [`PATIENCE`] at most.
+    pub fn wait(&self) {
+        // The next look at the completion finds what went wrong.
+        let _ = self.queue.done.wait(self.number);
     }
 }
 
@@ -462,21 +437,12 @@ mod tests {
         let all = family(vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE | transfer | sparse, 16);
         let compute = family(vk::QueueFlags::COMPUTE | transfer, 8);
         let video = family(vk::QueueFlags::VIDEO_DECODE_KHR | transfer, 1);
-        // The families of an H100, of a card with one engine for copies, and of a software renderer.
+        // As of an H100, of a card with one engine for copies, and of a software renderer.
         let found = transfer_family(&[all, family(transfer | sparse, 8), compute]);
         assert_eq!(found, Some(QueueFamily { index: 1, queues: 2 }));
         let found = transfer_family(&[all, compute, video, family(transfer, 1)]);
         assert_eq!(found, Some(QueueFamily { index: 3, queues: 1 }));
         assert_eq!(transfer_family(&[all]), None);
         assert_eq!(transfer_family(&[all, family(transfer, 0)]), None);
-    }
-
-    #[test]
-    fn buffers_are_shared_by_the_families_that_use_them() {
-        for families in [&[][..], &[0, 0]] {
-            assert_eq!(shared_by(families).sharing_mode, vk::SharingMode::EXCLUSIVE);
-        }
-        let shared = shared_by(&[0, 3]);
-        assert_eq!((shared.sharing_mode, shared.queue_family_index_count), (vk::SharingMode::CONCURRENT, 2));
     }
 }

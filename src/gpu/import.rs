@@ -1,7 +1,4 @@
 //! Import of memory that was not allocated by Vulkan into a Vulkan device.
-//!
-//! The unsafe code of this file relies on one fact: a Vulkan buffer over imported memory keeps the
-//! owner of the memory until the buffer is destroyed.
 
 use std::any::Any;
 use std::ffi::{CStr, c_void};
@@ -17,6 +14,7 @@ use wgpu::hal::{api, vulkan};
 use super::copy_queues::{self, CopyQueues, QueueFamily};
 use super::host_pages::HostPages;
 use super::options::CopyQueueChoice;
+use super::vulkan_buffer::{OwnBuffer, memory_type, shared_by};
 
 const HANDLE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
@@ -88,45 +86,6 @@ fn can_import(adapter: &vulkan::Adapter) -> bool {
         && !features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)
 }
 
-/// A Vulkan buffer with its memory; its handles are null until they exist.
-pub(super) struct OwnBuffer {
-    device: ash::Device,
-    pub buffer: vk::Buffer,
-    pub memory: vk::DeviceMemory,
-    /// Owner of imported memory, dropped after the Vulkan memory that was imported from it.
-    _owner: Box<dyn Any + Send + Sync>,
-}
-
-impl OwnBuffer {
-    pub fn new(device: &ash::Device, owner: Box<dyn Any + Send + Sync>) -> OwnBuffer {
-        let (buffer, memory) = (vk::Buffer::null(), vk::DeviceMemory::null());
-        OwnBuffer { device: device.clone(), buffer, memory, _owner: owner }
-    }
-
-    /// Hands the buffer to wgpu.
-    ///
-    /// # Safety
-    /// It is bound to its memory, and is of this device with this size and these usages.
-    pub unsafe fn into_wgpu(self, device: &wgpu::Device, descriptor: &wgpu::BufferDescriptor<'_>) -> wgpu::Buffer {
-        let raw = self.buffer;
-        // SAFETY: the buffer lives until wgpu calls the closure.
-        let buffer = unsafe { vulkan::Buffer::from_raw_externally_owned(raw, Box::new(move || drop(self))) };
-        // SAFETY: as the caller promises.
-        unsafe { device.create_buffer_from_hal::<api::Vulkan>(buffer, descriptor) }
-    }
-}
-
-impl Drop for OwnBuffer {
-    fn drop(&mut self) {
-        // SAFETY: the handles are this value's own or null. wgpu drops the value when the device
-        // has finished with the buffer, and before it destroys the device.
-        unsafe {
-            self.device.destroy_buffer(self.buffer, None);
-            self.device.free_memory(self.memory, None);
-        }
-    }
-}
-
 /// Memory that Vulkan imports.
 enum Source {
     /// Mapped pages of the host.
@@ -187,7 +146,7 @@ fn import_source(
     let raw = hal.raw_device();
     let mut imported = OwnBuffer::new(raw, owner);
     let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(handle_type);
-    let info = copy_queues::shared_by(families).size(bytes).usage(USAGE).push_next(&mut external);
+    let info = shared_by(families).size(bytes).usage(USAGE).push_next(&mut external);
     // SAFETY: the device is alive; `imported` destroys the buffer.
     imported.buffer = unsafe { raw.create_buffer(&info, None) }.map_err(refused)?;
     // SAFETY: the buffer is of this device.
@@ -242,15 +201,4 @@ fn allocate(hal: &vulkan::Device, source: Source, bytes: u64, types: u32) -> Res
             Ok(memory)
         }
     }
-}
-
-/// Returns a memory type among those of `bits` with the first of `wanted` flags that any has.
-pub(super) fn memory_type(device: &vulkan::Device, bits: u32, wanted: [vk::MemoryPropertyFlags; 2]) -> Option<u32> {
-    let instance = device.shared_instance().raw_instance();
-    // SAFETY: the physical device belongs to the instance.
-    let properties = unsafe { instance.get_physical_device_memory_properties(device.raw_physical_device()) };
-    let flags = |kind: u32| properties.memory_types[kind as usize].property_flags;
-    wanted.into_iter().find_map(|wanted| {
-        (0..properties.memory_type_count).find(|&kind| bits >> kind & 1 == 1 && flags(kind).contains(wanted))
-    })
 }

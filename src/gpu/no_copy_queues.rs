@@ -2,11 +2,8 @@
 
 use std::convert::Infallible;
 
-use super::array::RawArray;
-use super::command::BufferCopy;
-use super::device::Gpu;
+use super::buffer_copy::{BufferCopy, StagingDirection};
 use super::error::DeviceError;
-use super::staging::StagingDirection;
 
 /// Queues that do not exist on this system.
 pub(super) struct CopyQueues(Infallible);
@@ -23,7 +20,6 @@ impl CopyQueues {
     pub fn copy(
         &self,
         _direction: StagingDirection,
-        _array: (&Gpu, &RawArray),
         _copies: &[BufferCopy<'_>],
     ) -> Result<CopyCompletion, DeviceError> {
         match self.0 {}
@@ -39,10 +35,14 @@ impl CopyQueues {
 }
 
 /// Completion of copies that do not exist on this system.
-pub(crate) struct CopyCompletion(Infallible);
+pub(super) struct CopyCompletion(Infallible);
 
 impl CopyCompletion {
-    pub fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> Result<bool, DeviceError> {
+        match self.0 {}
+    }
+
+    pub fn wait(&self) {
         match self.0 {}
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::array::{Array, DeviceElement, LONGEST, RawArray};
-use super::command::{BufferCopy, Command, Encoding, folded, inside};
+use super::buffer_copy::BufferCopy;
+use super::command::{Command, Encoding, folded, inside};
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::kernel::Kernel;

@@ -5,34 +5,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::buffer_copy::StagingDirection;
 use super::device::Gpu;
 use super::error::DeviceError;
-
-/// Which way data goes through a staging buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StagingDirection {
-    /// The device writes, the host reads.
-    ToHost,
-    /// The host writes, the device reads.
-    ToDevice,
-}
-
-impl StagingDirection {
-    fn usage(self) -> wgpu::BufferUsages {
-        match self {
-            StagingDirection::ToHost => wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            StagingDirection::ToDevice => wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
-        }
-    }
-
-    /// Returns the mode in which the host maps such a buffer.
-    pub fn map_mode(self) -> wgpu::MapMode {
-        match self {
-            StagingDirection::ToHost => wgpu::MapMode::Read,
-            StagingDirection::ToDevice => wgpu::MapMode::Write,
-        }
-    }
-}
 
 /// Unused staging buffers of a recorder. They count as memory of the device.
 pub(super) struct StagingPool {

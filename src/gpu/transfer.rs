@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::array::{Array, DeviceElement, RawArray};
-use super::command::{BufferCopy, inside};
+use super::buffer_copy::{BufferCopy, StagingDirection};
+use super::command::inside;
 use super::copy_queues::CopyCompletion;
+use super::device::Gpu;
 use super::error::DeviceError;
 use super::recorder::Recorder;
-use super::staging::{Map, Staging, StagingDirection, read_mapped};
+use super::staging::{Map, Staging, read_mapped};
 use crate::{host_memory, timeline};
 
 /// Bytes that a download copies at a time, so that staging stays small.
@@ -35,7 +37,33 @@ pub(crate) enum Completion {
     /// Copies on wgpu's queue.
     Submitted(Arc<AtomicBool>),
     /// Copies on a queue of their own.
-    Queued(Arc<CopyCompletion>),
+    Queued(Arc<QueuedCopies>),
+}
+
+/// Copies on a queue of their own, with the memory that they use. Dropping them waits for the
+/// copies.
+pub(crate) struct QueuedCopies {
+    completion: CopyCompletion,
+    gpu: Gpu,
+    _array: RawArray,
+    _hosts: Vec<wgpu::Buffer>,
+}
+
+impl QueuedCopies {
+    fn is_done(&self) -> bool {
+        self.completion.is_done().unwrap_or_else(|error| {
+            self.gpu.failure_reporter()(&error.to_string());
+            false
+        })
+    }
+}
+
+impl Drop for QueuedCopies {
+    fn drop(&mut self) {
+        while !self.is_done() && self.gpu.check().is_ok() {
+            self.completion.wait();
+        }
+    }
 }
 
 impl Completion {
@@ -274,8 +302,12 @@ impl Recorder {
         let all = pieces(direction, array, copies);
         if let Some(queues) = self.gpu().copies().filter(|_| array.is_for_exchanges()) {
             let _activity = timeline::activity!("submit", name = "submit copies");
-            let completion = queues.copy(direction, (self.gpu(), array), &all)?;
-            return Ok(Completion::Queued(Arc::new(completion)));
+            let completion = queues.copy(direction, &all)?;
+            let mut hosts: Vec<wgpu::Buffer> = copies.iter().map(|copy| copy.host.clone()).collect();
+            hosts.dedup();
+            let (gpu, array) = (self.gpu().clone(), array.clone());
+            let copies = QueuedCopies { completion, gpu, _array: array, _hosts: hosts };
+            return Ok(Completion::Queued(Arc::new(copies)));
         }
         let mut imported: Vec<&wgpu::Buffer> = copies.iter().map(|copy| copy.host).collect();
         imported.dedup();
