@@ -13,7 +13,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use super::device::Gpu;
 use super::driver::{DriverLibrary, FILE, NOT_READY, Properties, Rights, checked};
 use super::host_pages::HostPages;
 use super::import;
@@ -43,13 +42,13 @@ unsafe impl Send for PeerDriver {}
 unsafe impl Sync for PeerDriver {}
 
 impl PeerDriver {
-    /// Opens the device of `gpu`, which has the same PCI address in both interfaces.
+    /// Opens the device of an adapter, which has the same PCI address in both interfaces.
     ///
     /// # Errors
     /// The reason, if the library is missing or does not know the device.
-    pub fn open(gpu: &Gpu) -> Result<Arc<PeerDriver>, String> {
-        let library = DriverLibrary::load(gpu.info())?;
-        let address = CString::new(gpu.info().device_pci_bus_id.as_str()).map_err(|error| error.to_string())?;
+    pub fn open(info: &wgpu::AdapterInfo) -> Result<Arc<PeerDriver>, String> {
+        let library = DriverLibrary::load(info)?;
+        let address = CString::new(info.device_pci_bus_id.as_str()).map_err(|error| error.to_string())?;
         let mut driver = PeerDriver { library, device: -1, context: null_mut(), stream: null_mut() };
         let functions = &driver.library.functions;
         let mut device = -1;
