@@ -185,8 +185,8 @@ fn processes(comm: &Communicator) -> Result<()> {
     Ok(())
 }
 
-/// A pair of ranks that fails the self-test shares pages, as do all with a rank that has no device
-/// memory to share. That rank fails, as it is forced, on all ranks.
+/// Pairs of ranks that fail the self-test share pages. A rank that is forced and has no other pair
+/// is an error of all ranks.
 fn refusals(comm: &Communicator) -> Result<()> {
     if !can_import(comm)? {
         return Ok(());
