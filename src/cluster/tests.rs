@@ -138,7 +138,7 @@ fn folded_ranks_take_the_time_of_all() {
         let group = Group::whole(machine, &grid);
         seconds_of(&group, CHUNKING, (0..grid.ranks()).map(steps).collect())
     };
-    for path in [ExchangePath::Peer, ExchangePath::Ring, ExchangePath::Staging, ExchangePath::Mapped] {
+    for path in [ExchangePath::Ring, ExchangePath::Staging, ExchangePath::Mapped] {
         let machine = Machine { path, ..Machine::default() };
         for (parts, len, tolerance) in [
             ([128, 1], 100_000, 0.02),
