@@ -1,6 +1,6 @@
 //! Device memory that ranks of a host share, and copies between devices.
 //!
-//! The memory belongs to the driver library of the vendor ([`driver`](super::driver)). Vulkan
+//! The memory belongs to the driver library of the vendor (`gpu/driver.rs`). Vulkan
 //! imports the memory of its own device, other processes map it and copy from it. The unsafe code
 //! of this file relies on three facts:
 //! - Memory stays mapped and allocated until its [`PeerMemory`] is dropped.
