@@ -81,7 +81,7 @@ macro_rules! functions {
                 Ok(Functions {
                     $($name: {
                         let name = if vendor == Vendor::Nvidia { $cuda } else { $hip };
-                        // SAFETY: the function has these arguments in the libraries of both vendors.
+                        // SAFETY: both vendors' functions have these arguments.
                         let found = unsafe { library.get(name.as_bytes()) };
                         *found.map_err(|_| format!("the driver library has no function {name}"))?
                     },)*

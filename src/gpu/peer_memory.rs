@@ -1,6 +1,6 @@
 //! Device memory that ranks of a host share, and copies between devices.
 //!
-//! The memory belongs to the driver library of the vendor ([`driver`](super::driver)). Vulkan
+//! The memory belongs to the driver library of the vendor (`gpu/driver.rs`). Vulkan
 //! imports the memory of its own device, other processes map it and copy from it. The unsafe code
 //! of this file relies on three facts:
 //! - Memory stays mapped and allocated until its [`PeerMemory`] is dropped.
@@ -13,7 +13,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use super::device::Gpu;
 use super::driver::{DriverLibrary, FILE, NOT_READY, Properties, Rights, checked};
 use super::host_pages::HostPages;
 use super::import;
@@ -43,13 +42,13 @@ unsafe impl Send for PeerDriver {}
 unsafe impl Sync for PeerDriver {}
 
 impl PeerDriver {
-    /// Opens the device of `gpu`, which has the same PCI address in both interfaces.
+    /// Opens the device of an adapter, which has the same PCI address in both interfaces.
     ///
     /// # Errors
     /// The reason, if the library is missing or does not know the device.
-    pub fn open(gpu: &Gpu) -> Result<Arc<PeerDriver>, String> {
-        let library = DriverLibrary::load(gpu.info())?;
-        let address = CString::new(gpu.info().device_pci_bus_id.as_str()).map_err(|error| error.to_string())?;
+    pub fn open(info: &wgpu::AdapterInfo) -> Result<Arc<PeerDriver>, String> {
+        let library = DriverLibrary::load(info)?;
+        let address = CString::new(info.device_pci_bus_id.as_str()).map_err(|error| error.to_string())?;
         let mut driver = PeerDriver { library, device: -1, context: null_mut(), stream: null_mut() };
         let functions = &driver.library.functions;
         let mut device = -1;

@@ -26,7 +26,7 @@ pub const CASES: &[Case] = &[
 /// Variable that names the library in place of NVIDIA's.
 const LIBRARY: &str = "MESHLOOM_PEER_LIBRARY";
 
-/// What the library does not do; the numbers are those in its source.
+/// A failure of the library, with its number in the source of the library.
 #[derive(Clone, Copy)]
 enum Failure {
     Imports = 1,
@@ -64,7 +64,7 @@ fn built() -> &'static Path {
     })
 }
 
-/// The library of this process.
+/// Opens the library of this process, once.
 fn library() -> &'static Library {
     static OPEN: OnceLock<Library> = OnceLock::new();
     OPEN.get_or_init(|| {
@@ -140,7 +140,7 @@ fn received_bits(comm: &Communicator, path: ExchangePath) -> Result<Vec<u32>> {
     Ok(bits)
 }
 
-/// The driver copies what peer copies bring, and the bits are those of staging.
+/// Checks that the driver copies the messages, and that their bits are those of staging.
 fn all_paths(comm: &Communicator) -> Result<()> {
     let before = copied_bytes();
     let bits = received_bits(comm, ExchangePath::Peer)?;
@@ -185,8 +185,8 @@ fn processes(comm: &Communicator) -> Result<()> {
     Ok(())
 }
 
-/// A pair of ranks that fails the self-test shares pages, as do all with a rank that has no device
-/// memory to share. That rank fails, as it is forced, on all ranks.
+/// Pairs of ranks that fail the self-test share pages. A rank that is forced and has no other pair
+/// is an error of all ranks.
 fn refusals(comm: &Communicator) -> Result<()> {
     if !can_import(comm)? {
         return Ok(());

@@ -1,9 +1,9 @@
 //! File descriptors of device memory, which processes of a host hand each other over sockets.
 //!
 //! A driver's file descriptor cannot be opened by its number in another process, unlike a memory
-//! file: it has to be sent. A thread of each rank sends the descriptor of a segment to processes that
-//! ask for it, so that no rank waits for another one that is busy. Costs: one connection for each
-//! segment and peer, at its first message.
+//! file: it has to be sent. A thread of each rank sends the descriptor of a segment to processes
+//! that ask for it, so that no rank waits for another one that is busy. Costs: one connection for
+//! each segment and peer, at its first message.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -18,8 +18,6 @@ mod peers;
 mod segments;
 mod self_test;
 mod shared;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use establish::establish;
 pub use establish::{RefusedPath, TestedPath, tested_path};

@@ -9,7 +9,7 @@ use crate::comm::Communicator;
 use crate::exchange::error::ExchangeError;
 use crate::gpu::DeviceError;
 
-/// What a rank says of itself before ranks test the memory of their devices.
+/// A rank before ranks test the memory of their devices.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate {
     pub host: u64,

@@ -114,8 +114,8 @@ fn new_pages(bytes: usize) -> Result<Arc<HostPages>, String> {
     HostPages::create(bytes).map(Arc::new).map_err(|error| format!("no shared pages: {error}"))
 }
 
-/// What a rank needs to share memory of its device: the driver, and the service that sends file
-/// descriptors.
+/// The access of a rank to memory of devices: the driver, and the service that sends file
+/// descriptors of its own.
 pub(super) struct PeerAccess {
     pub driver: Arc<PeerDriver>,
     pub files: MemoryFiles,
@@ -127,7 +127,7 @@ impl PeerAccess {
     /// # Errors
     /// The reason, if the driver library is missing or refuses, or the system refuses the service.
     pub fn open(gpu: &Gpu) -> Result<PeerAccess, String> {
-        let driver = PeerDriver::open(gpu)?;
+        let driver = PeerDriver::open(gpu.info())?;
         let files = MemoryFiles::start().map_err(|error| format!("cannot send file descriptors: {error}"))?;
         Ok(PeerAccess { driver, files })
     }

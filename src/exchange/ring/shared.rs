@@ -113,3 +113,99 @@ pub(in crate::exchange) fn refused(storage: Storage, rank: usize, why: String) -
         Storage::Device => DeviceError::PeerMemory { rank, why },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::segments::SLOTS;
+    use super::*;
+    use crate::comm::run_threads;
+    use crate::exchange::{Exchange, ExchangeError};
+    use crate::gpu::{ExchangePath, Options, Recorder};
+    use crate::grid::{Transfer, Transfers};
+
+    /// Returns a ring of the default device, if the device can import pages.
+    fn ring() -> Option<Ring> {
+        let options = Options { exchange: Some(ExchangePath::Ring), ..Options::from_env().unwrap() };
+        let gpu = Gpu::open(&options, 0).unwrap();
+        gpu.capabilities().host_import.then(|| Ring::new(&gpu))
+    }
+
+    #[test]
+    fn slots_are_used_again_and_segments_are_added() {
+        let Some(ring) = ring() else { return };
+        let taken: Vec<Slot> = (0..=SLOTS).map(|_| ring.take(Storage::Pages, 1).unwrap()).collect();
+        assert_eq!(locked(&ring.segments).len(), 2);
+        let large = ring.take(Storage::Pages, 3 << 20).unwrap();
+        assert!(large.bytes() >= 3 << 20);
+        drop((taken, large));
+        let taken: Vec<Slot> = (0..2 * SLOTS).map(|_| ring.take(Storage::Pages, 100).unwrap()).collect();
+        assert_eq!(locked(&ring.segments).len(), 3);
+        // Slots that a receiver may still read are lost.
+        taken.iter().for_each(Slot::abandon);
+        drop(taken);
+        let _taken: Vec<Slot> = (0..=SLOTS).map(|_| ring.take(Storage::Pages, 100).unwrap()).collect();
+        assert_eq!(locked(&ring.segments).len(), 4);
+    }
+
+    /// Ranks 0 and 1 share pages; rank 2 is as on another host. Chunks hold messages of both kinds.
+    #[test]
+    fn messages_to_other_hosts_use_the_slots_of_their_rank() {
+        if ring().is_none() {
+            return;
+        }
+        let len = 5000;
+        let outcome = run_threads(3, |comm| {
+            let (mut ring, me) = (ring().expect("a ring"), comm.rank());
+            let shares = |rank: usize| rank != me && rank < 2 && me < 2;
+            ring.peers = (0..3).map(|rank| shares(rank).then(|| Peer::new(std::process::id()))).collect();
+            let gpu = ring.gpu.clone();
+            comm.attach(Some(Arc::new(ring)));
+            let mut recorder = Recorder::new(&gpu)?;
+            let value = |from: usize, to: usize, i: u64| ((from * 3 + to) as u32) << 16 | i as u32;
+            for (chunk_bytes, depth) in [(4096, 2), (1 << 16, 1)] {
+                let mut exchange = Exchange::new(comm.clone()).with_chunks(chunk_bytes, depth);
+                let [outgoing, incoming] = [gpu.array::<u32>("out", 3 * len)?, gpu.array::<u32>("in", 3 * len)?];
+                let of_peer = |f: &dyn Fn(usize, u64) -> u32| -> Vec<u32> {
+                    (0..3).flat_map(|peer| (0..len).map(move |i| (peer, i))).map(|(peer, i)| f(peer, i)).collect()
+                };
+                recorder.upload(&outgoing, 0, &of_peer(&|peer, i| value(me, peer, i)))?;
+                let parts: Vec<_> = (0..3).map(|peer| Transfer { peer, start: peer as u64 * len, len }).collect();
+                let transfers = Transfers { send: parts.clone(), receive: parts };
+                exchange.run(&mut recorder, &transfers, &outgoing, &incoming)?;
+                let received = recorder.download(&incoming, 0, 3 * len)?;
+                assert!(received == of_peer(&|peer, i| value(peer, me, i)));
+                let remote = (0..3).filter(|&rank| rank != me && !shares(rank)).count() as u64;
+                assert_eq!(exchange.carried_bytes(), 2 * remote * len * 4);
+            }
+            Ok::<_, ExchangeError>(())
+        });
+        outcome.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    #[test]
+    fn stale_and_foreign_pages_are_refused() {
+        let Some(ring) = ring() else { return };
+        let peer = Peer::new(std::process::id());
+        let find = |descriptor: &Descriptor, bytes| peer.find(&ring.gpu, None, descriptor, bytes);
+        let refused = |descriptor: Descriptor, bytes| find(&descriptor, bytes).err().expect("pages are refused");
+        let slot = ring.take(Storage::Pages, 64).unwrap();
+        let descriptor = slot.describe(8, 16);
+        let message = find(&descriptor, 16).unwrap();
+        assert_eq!(message.place_on_device().unwrap().1, slot.place_on_device().1 + 8);
+
+        assert!(refused(descriptor, 20).contains("expected a message of 20 bytes, got 16"));
+        assert!(refused(Descriptor { slot: 900, ..descriptor }, 16).contains("outside the segment"));
+        assert!(refused(Descriptor { at: u64::MAX, ..descriptor }, 16).contains("outside the segment"));
+        assert!(refused(Descriptor { token: 1, ..descriptor }, 16).contains("pages are stale"));
+        // No file, and a file that is not sealed.
+        assert!(refused(Descriptor { token: 1, file: 1 << 20, ..descriptor }, 16).contains("cannot open pages"));
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let file = std::os::fd::AsRawFd::as_raw_fd(&file) as u32;
+        assert!(refused(Descriptor { token: 1, file, ..descriptor }, 16).contains("cannot open pages"));
+
+        assert_eq!(message.check(), Ok(()));
+        drop(slot);
+        assert!(message.check().is_err_and(|why| why.contains("is stale")));
+        assert!(refused(descriptor, 16).contains("is stale"));
+    }
+}
