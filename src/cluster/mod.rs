@@ -41,4 +41,4 @@ mod tests;
 
 pub(crate) use events::{least_seconds, simulate};
 pub use machine::{Machine, MachineError};
-pub(crate) use steps::{Line, Start, Step};
+pub(crate) use steps::{Line, Start, Step, Work};

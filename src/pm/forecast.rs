@@ -1,6 +1,6 @@
 //! Forecast of a run without a device: memory, bytes and time. Pure.
 
-use crate::cluster::{Machine, Start, Step, least_seconds, simulate};
+use crate::cluster::{Machine, Start, Step, Work, least_seconds, simulate};
 use crate::cosmology::{LptOrder, StepOp};
 use crate::fft::{Forecast, Spec};
 use crate::grid::{Chunking, Cost, Grid, Shares};
@@ -108,7 +108,7 @@ impl Config {
         let [forward_seconds, inverse_seconds] = lattice.seconds(machine)?;
         // Pushes are passes that wait for no rank; those of the largest rank take the longest.
         let slowest = traffic(largest)?;
-        let pushes = machine.pass_seconds(forces, slowest.schedule(ops) - forces * slowest.force());
+        let pushes = machine.pass_seconds(Work::Particles, forces, slowest.schedule(ops) - forces * slowest.force());
         Ok(RunForecast {
             grid,
             steps: ops.iter().filter(|op| matches!(op, StepOp::Reached { .. })).count() - 1,

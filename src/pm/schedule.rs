@@ -4,7 +4,7 @@
 use super::footprint::PlannedFor;
 use super::traffic::Traffic;
 use super::{Config, SimulationError};
-use crate::cluster::{Line, Start, Step};
+use crate::cluster::{Line, Start, Step, Work};
 use crate::fft::{Plan, Spec, route_steps};
 use crate::grid::{GhostPlan, Grid, Sweep, volume};
 
@@ -39,7 +39,7 @@ impl Config {
         let traffic = self.traffic(&plan, planned)?;
         let ghosts = [0, 1, 2].map(|axis| [if grid.along(axis) > 1 { self.typical_ghosts() } else { 0 }; 2]);
         let ghost_plan = GhostPlan::new(self.cells(), grid, rank, ghosts, [true; 3])?;
-        let mut steps = vec![Step::Pass { bytes: traffic.force() - traffic.filter }];
+        let mut steps = vec![Step::Pass { work: Work::Particles, bytes: traffic.force() - traffic.filter }];
         steps.extend(ghost_plan.sweeps.iter().rev().flat_map(|sweep| sweep_steps(sweep, &grid, rank, PAINTED, true)));
         let element = 2 * plan.spec.precision.bytes();
         match plan.filter(3, planned.limits, planned.tuning.pieces)? {
@@ -60,5 +60,6 @@ fn sweep_steps(sweep: &Sweep, grid: &Grid, rank: usize, words: u64, is_reduction
         [&transfers.send, &transfers.receive].map(|parts| 2 * 4 * parts.iter().map(|part| part.len).sum::<u64>());
     let line = Line::new(grid, rank, sweep.axis);
     let start = Start { line, transfers, element_bytes: 4 };
-    [Step::Pass { bytes: packed }, Step::Start(start), Step::Finish, Step::Pass { bytes: unpacked }]
+    let [pack, unpack] = [packed, unpacked].map(|bytes| Step::Pass { work: Work::Mesh, bytes });
+    [pack, Step::Start(start), Step::Finish, unpack]
 }
