@@ -181,11 +181,11 @@ fn near_square(ranks: usize) -> Grid {
     Grid::new([first, ranks / first], ranks).unwrap()
 }
 
-/// Finds the boundaries between ranks among sorted keys, 64 on each.
+/// Finds the boundaries between ranks among sorted keys, 8 on each.
 fn splitters(comm: &Communicator) -> Result<(), Error> {
-    let mut keys: Vec<u64> = (0..64).map(|n| crate::hash::fnv1a(comm.rank() as u64, &[n])).collect();
+    let mut keys: Vec<u64> = (0..8).map(|n| crate::hash::fnv1a(comm.rank() as u64, &[n])).collect();
     keys.sort_unstable();
-    let mut search = Splitters::new(64 * comm.size() as u64, comm.shares(), 64);
+    let mut search = Splitters::new(8 * comm.size() as u64, comm.shares(), 64);
     while !search.is_done() {
         let at_most = |key: u64| keys.partition_point(|&other| other <= key) as u64;
         let mut sums: Vec<u64> = search.candidates().into_iter().map(at_most).collect();
