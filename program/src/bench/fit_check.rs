@@ -92,9 +92,10 @@ fn transpose(
     let plan = Transform::<[f32; 2]>::with(&rank.gpu, &spec, grid, rank.comm.rank(), &options)?;
     let Some(transpose) = plan.plan().forward.exchanges().next() else { return Ok(None) };
     let forecast = Forecast::new(&spec, grid, rank.comm.rank(), &tuning, rank.exchange.chunk_bytes())?;
-    let phases = forecast.forward.phases.iter().zip(&forecast.phase_seconds(machine)?[0]);
-    let model_seconds =
-        phases.filter(|(phase, _)| phase.name.starts_with("exchange")).map(|(_, seconds)| *seconds).next();
+    let [of_phases, _] = forecast.phase_seconds(machine)?;
+    let mut phases = forecast.forward.phases.iter().zip(&of_phases);
+    let exchange = phases.find(|(phase, _)| phase.name.starts_with("exchange"));
+    let model_seconds = exchange.map_or(0.0, |(_, seconds)| *seconds);
     let (mut comms, transfers) = (GridComms::new(&rank.comm, grid)?, transpose.transfers(0));
     let exchange = comms.along(transpose.grid_axis);
     let Transfers { send, receive } = &transfers;
@@ -107,7 +108,7 @@ fn transpose(
     Ok(Some(Comparison {
         work: format!("transpose of {} on {grid}", input::name(shape)),
         seconds: clock.together(&mut rank.recorder, run)?.median,
-        model_seconds: model_seconds.unwrap_or_default(),
+        model_seconds,
     }))
 }
 
