@@ -134,7 +134,7 @@ impl Machine {
             device_copy_rate: 2.77e12,
             // Measured there: a step of 256^3 particles on 512^3 cells takes 12.5 ms, less what its
             // transforms take at `memory_rate`.
-            particle_rate: 1.0e12,
+            particle_rate: 0.87e12,
             // Measured there: 256^3 takes the time of its bytes at this rate, so that a pass costs
             // a few microseconds at most.
             dispatch_seconds: 3e-6,

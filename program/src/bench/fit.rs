@@ -1,5 +1,6 @@
 //! `meshloom bench exchange --fit`: the description of this machine for forecasts, from measured
-//! exchanges, transforms, copies and steps of particles, and forecasts beside runs.
+//! exchanges, transforms, copies and steps of particles, and forecasts beside runs. Times are the
+//! least of several runs: other work on the machine only adds to them.
 
 use std::path::Path;
 
@@ -164,7 +165,7 @@ fn fitted(start: Machine, values: &[Value], misfit: &dyn Fn(&Machine) -> f64) ->
     best
 }
 
-/// Returns the median seconds in which each rank sends `bytes` bytes to the rank `distance` after
+/// Returns the least seconds in which each rank sends `bytes` bytes to the rank `distance` after
 /// it.
 fn ring(session: &mut Session, mut exchange: Exchange, distance: usize, bytes: u64) -> Result<f64, Error> {
     let Session { rank, clock, .. } = session;
@@ -175,7 +176,7 @@ fn ring(session: &mut Session, mut exchange: Exchange, distance: usize, bytes: u
     let part = |peer: usize| vec![Transfer { peer: peer % size, start: 0, len }];
     let transfers = Transfers { send: part(me + distance), receive: part(me + size - distance % size) };
     let run = |recorder: &mut _| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?);
-    Ok(clock.together(&mut rank.recorder, run)?.median)
+    Ok(clock.together(&mut rank.recorder, run)?.min)
 }
 
 /// Returns the number of ranks that share a device, and wait for each other.
@@ -192,7 +193,7 @@ fn copies(session: &mut Session, machine: &mut Machine) -> Result<(), Error> {
         let [from, to] = [rank.gpu.array::<f32>("bench::from", len)?, rank.gpu.array::<f32>("bench::to", len)?];
         rank.recorder.clear(&from);
         let run = |recorder: &mut Recorder| Ok(recorder.copy(&from, 0, &to, 0, len)?);
-        seconds.push(clock.together(&mut rank.recorder, run)?.median);
+        seconds.push(clock.together(&mut rank.recorder, run)?.min);
     }
     let bytes = 2.0 * 4.0 * (large - COPIED[0]) as f64;
     machine.device_copy_rate = ranks_per_device(machine) * bytes / (seconds[1] - seconds[0]).max(1e-9);
@@ -212,7 +213,7 @@ fn passes(session: &mut Session, machine: &mut Machine) -> Result<(), Error> {
         let field = transform.field(&rank.gpu, &layout)?;
         rank.recorder.clear(&field);
         let run = |recorder: &mut _| Ok(transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?);
-        let seconds = clock.together(&mut rank.recorder, run)?.median;
+        let seconds = clock.together(&mut rank.recorder, run)?.min;
         measured.push((seconds, transform.plan().forward.traffic() as f64));
     }
     // Three passes each.

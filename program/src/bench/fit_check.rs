@@ -74,7 +74,7 @@ fn transform(session: &mut Session, machine: &Machine, shape: [u64; 3], grid: Gr
     let run = |recorder: &mut _| Ok(transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?);
     Ok(Comparison {
         work: format!("transform of {} on {grid}", input::name(shape)),
-        seconds: clock.together(&mut rank.recorder, run)?.median,
+        seconds: clock.together(&mut rank.recorder, run)?.min,
         model_seconds: forecast.seconds(machine)?[0],
     })
 }
@@ -107,7 +107,7 @@ fn transpose(
     let run = |recorder: &mut _| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?);
     Ok(Some(Comparison {
         work: format!("transpose of {} on {grid}", input::name(shape)),
-        seconds: clock.together(&mut rank.recorder, run)?.median,
+        seconds: clock.together(&mut rank.recorder, run)?.min,
         model_seconds,
     }))
 }
@@ -119,7 +119,7 @@ fn config(rank: &Rank) -> Config {
     Config { particles, mesh: 2 * particles, box_size: particles as f64, steps, ..Config::default() }
 }
 
-/// Returns the median seconds of a step of `config` on `rank`, of the slowest rank of `comm`.
+/// Returns the least seconds of a step of `config` on `rank`, of the slowest rank of `comm`.
 fn step_seconds(rank: &mut Rank, comm: &Communicator, config: Config) -> Result<f64, Error> {
     let mut simulation = Simulation::new(rank, config, Noise::Seed)?;
     let (mut seconds, mut before) = (Vec::new(), Instant::now());
@@ -133,7 +133,7 @@ fn step_seconds(rank: &mut Rank, comm: &Communicator, config: Config) -> Result<
         before = Instant::now();
         Ok::<(), Error>(())
     })?;
-    Ok(Spread::new(seconds, 1).median)
+    Ok(Spread::new(seconds, 1).min)
 }
 
 fn step_forecast(config: &Config, ranks: usize, machine: &Machine) -> Result<f64, Error> {
