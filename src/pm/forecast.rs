@@ -215,6 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn ranks_without_particles_have_no_ghost_cells() {
+        let sent = |ranks: usize| {
+            let config =
+                Config { particles: 64, mesh: 64, box_size: 64.0, grid: Some([ranks, 1]), ..Config::default() };
+            config.forecast(ranks, &Machine::default()).unwrap().stepping.sent_bytes
+        };
+        // Each rank has one plane or none.
+        assert_eq!(sent(128), sent(64));
+        assert_eq!(sent(1000), sent(64));
+    }
+
+    #[test]
     fn small_boxes_have_no_more_ghost_cells_than_cells() {
         let config = Config { particles: 1 << 10, mesh: 1 << 10, box_size: 1e-6, ..Config::default() };
         assert!(config.forecast(16, &Machine::default()).unwrap().stepping.sent_bytes > 0);
