@@ -89,6 +89,25 @@ fn one_chunk_takes_the_time_of_its_resources_in_turn() {
 }
 
 #[test]
+fn kinds_of_work_have_rates_of_their_own_and_software_devices_share_cores() {
+    let (two, bytes) = (grid([2, 1]), 1u64 << 20);
+    let machine = Machine {
+        ranks_per_node: 2,
+        devices: 2,
+        cores: 2,
+        particle_rate: 5e8,
+        device_copy_rate: 2e9,
+        ..simple(ExchangePath::Mapped)
+    };
+    let steps = |_| [Work::Mesh, Work::Particles, Work::Copy].map(|work| Step::Pass { work, bytes }).to_vec();
+    let alone = (1.0 + 2.0 + 0.5) * bytes as f64 * 1e-9;
+    let found = seconds(&machine, two, steps);
+    assert!(is_near(found, alone, 1e-9), "{found}");
+    let found = seconds(&Machine { devices_use_cores: true, ..machine }, two, steps);
+    assert!(is_near(found, 2.0 * alone, 1e-9), "{found}");
+}
+
+#[test]
 fn many_chunks_overlap_on_unlike_resources() {
     let (two, bytes) = (grid([2, 1]), 256u64 << 20);
     let exchange = |rank| vec![all_to_all(two, rank, 0, bytes), Step::Finish];

@@ -128,7 +128,7 @@ const CASES: &[Case] = &[
     Case { name: "all_to_all", work: all_to_all, messages: 1, bytes: [1000, 48], heap: [3000, 50] },
     Case { name: "agreement", work: agreement, messages: 4, bytes: [2500, 20], heap: [6000, 30] },
     Case { name: "lines", work: lines, messages: 4, bytes: [4000, 130], heap: [7000, 140] },
-    Case { name: "splitters", work: splitters, messages: 24, bytes: [2_500_000, 12_000], heap: [150_000, 400] },
+    Case { name: "splitters", work: splitters, messages: 48, bytes: [2_500_000, 12_000], heap: [150_000, 400] },
     Case { name: "redistribution", work: redistribution, messages: 0, bytes: [0, 0], heap: [1000, 260] },
     Case { name: "plans", work: plans, messages: 0, bytes: [0, 0], heap: [8000, 2] },
     Case { name: "file", work: file, messages: 12, bytes: [7000, 20], heap: [4000, 36] },
