@@ -125,12 +125,12 @@ const CASES: &[Case] = &[
     Case { name: "reductions", work: reductions, messages: 3, bytes: [2000, 1], heap: [4000, 2] },
     Case { name: "all_gather", work: all_gather, messages: 1, bytes: [700, 10], heap: [3500, 34] },
     Case { name: "gather", work: gather, messages: 2, bytes: [500, 10], heap: [4000, 52] },
-    Case { name: "all_to_all", work: all_to_all, messages: 1, bytes: [1000, 48], heap: [3000, 50] },
+    Case { name: "all_to_all", work: all_to_all, messages: 1, bytes: [1200, 48], heap: [3000, 50] },
     Case { name: "agreement", work: agreement, messages: 4, bytes: [2500, 20], heap: [6000, 30] },
     Case { name: "lines", work: lines, messages: 4, bytes: [4000, 130], heap: [7000, 140] },
     Case { name: "splitters", work: splitters, messages: 48, bytes: [2_500_000, 12_000], heap: [150_000, 400] },
     Case { name: "redistribution", work: redistribution, messages: 0, bytes: [0, 0], heap: [1000, 260] },
-    Case { name: "plans", work: plans, messages: 0, bytes: [0, 0], heap: [8000, 2] },
+    Case { name: "plans", work: plans, messages: 0, bytes: [0, 0], heap: [12_000, 2] },
     Case { name: "file", work: file, messages: 12, bytes: [7000, 20], heap: [4000, 36] },
 ];
 
