@@ -93,8 +93,8 @@ impl Span {
         unsafe { self.shared.memory.place().add(self.start) }
     }
 
-    /// Returns the answer of `ask` to whether the kernel lets MPI libraries at the memory. Asks once
-    /// for all spans of one memory.
+    /// Returns the answer of `ask` to whether the kernel lets MPI libraries at the memory. Asks
+    /// once for all spans of one memory.
     #[cfg(feature = "mpi")]
     pub(super) fn is_reachable(&self, ask: impl FnOnce() -> bool) -> bool {
         *self.shared.is_reachable.get_or_init(ask)

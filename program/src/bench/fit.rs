@@ -14,7 +14,7 @@ use meshloom::io::write_whole;
 use meshloom::{Error, Rank};
 use serde_json::json;
 
-use super::fit_check;
+use super::fit_check::{self, Comparison, ranks_per_device};
 use super::input::Settings;
 use super::report::{Report, time};
 use super::session::Session;
@@ -53,13 +53,6 @@ struct Sample {
 
 /// A value of a machine that is fitted.
 type Value = fn(&mut Machine) -> &mut f64;
-
-/// Measured work, and its time by the model.
-pub(super) struct Comparison {
-    pub work: String,
-    pub seconds: f64,
-    pub model_seconds: f64,
-}
 
 /// Measures this machine, writes it to `path` on rank 0, and reports how well it fits. Values that
 /// are not measured are those of `base`. Collective.
@@ -177,11 +170,6 @@ fn ring(session: &mut Session, mut exchange: Exchange, distance: usize, bytes: u
     let transfers = Transfers { send: part(me + distance), receive: part(me + size - distance % size) };
     let run = |recorder: &mut _| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?);
     Ok(clock.together(&mut rank.recorder, run)?.min)
-}
-
-/// Returns the number of ranks that share a device, and wait for each other.
-pub(super) fn ranks_per_device(machine: &Machine) -> f64 {
-    (machine.ranks_per_node as f64 / machine.devices as f64).max(1.0)
 }
 
 /// Measures copies within devices that all ranks record at the same time.

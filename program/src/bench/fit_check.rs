@@ -11,7 +11,6 @@ use meshloom::grid::{Grid, Transfers};
 use meshloom::pm::{Config, Noise, Simulation, SimulationError};
 use meshloom::{Error, Rank};
 
-use super::fit::{Comparison, ranks_per_device};
 use super::input;
 use super::measure::{Spread, WARM_UP};
 use super::session::Session;
@@ -26,6 +25,13 @@ const PARTICLES_OF_GPU: u64 = 128;
 
 /// Steps that are measured after those of warming up.
 const STEPS: usize = 5;
+
+/// Measured work, and its time by the model.
+pub struct Comparison {
+    pub work: String,
+    pub seconds: f64,
+    pub model_seconds: f64,
+}
 
 fn is_gpu(rank: &Rank) -> bool {
     rank.gpu.common().profile == Profile::Gpu
@@ -139,6 +145,11 @@ fn step_seconds(rank: &mut Rank, comm: &Communicator, config: Config) -> Result<
 fn step_forecast(config: &Config, ranks: usize, machine: &Machine) -> Result<f64, Error> {
     let forecast = config.forecast(ranks, machine)?;
     Ok(forecast.stepping_seconds / forecast.steps as f64)
+}
+
+/// Returns the number of ranks that share a device, and wait for each other.
+pub fn ranks_per_device(machine: &Machine) -> f64 {
+    (machine.ranks_per_node as f64 / machine.devices as f64).max(1.0)
 }
 
 /// Measures steps of particles that all ranks compute at the same time, each one its own: what they
