@@ -184,7 +184,7 @@ fn copies(session: &mut Session, machine: &mut Machine) -> Result<(), Error> {
         seconds.push(clock.together(&mut rank.recorder, run)?.min);
     }
     let bytes = 2.0 * 4.0 * (large - COPIED[0]) as f64;
-    machine.device_copy_rate = ranks_per_device(machine) * bytes / (seconds[1] - seconds[0]).max(1e-9);
+    machine.device_copy_rate = (ranks_per_device(machine) * bytes / (seconds[1] - seconds[0]).max(1e-9)).min(1e18);
     Ok(())
 }
 

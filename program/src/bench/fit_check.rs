@@ -166,6 +166,6 @@ pub fn particles(session: &mut Session, machine: &mut Machine) -> Result<(), Err
     };
     let others = forecast(1e18)?;
     let bytes = 1e9 * (forecast(1e9)? - others);
-    machine.particle_rate = bytes / (measured - others).max(1e-9);
+    machine.particle_rate = (bytes / (measured - others).max(1e-9)).min(1e18);
     Ok(())
 }
