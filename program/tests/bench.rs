@@ -103,7 +103,9 @@ fn exchanges() {
     let file = scratch.word("machine.toml");
     let found = report(&format!("exchange --fit {file} --ranks 2"), Ranks::Threads(1));
     assert_eq!(found["machine"]["ranks_per_node"], 2, "{found:#}");
-    assert!(found["largest_ratio"].as_f64() >= Some(1.0), "{found:#}");
+    for ratio in ["largest_ratio_of_fit", "largest_ratio_of_forecasts"] {
+        assert!(found[ratio].as_f64() >= Some(1.0), "{found:#}");
+    }
     let plan = format!("fft --plan-only --shape 64,64,64 --ranks 2 --json --machine {file}");
     let plan: Value = serde_json::from_str(&Call::new(&words(&plan)).succeeds().stdout).unwrap();
     assert!(plan["forward"]["seconds"].as_f64() > Some(0.0));

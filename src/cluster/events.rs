@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use super::fold::{Group, Link, Message, Sides};
 use super::machine::Machine;
 use super::state::{CopyIn, Device, ExchangeState, Half, Node, Progress, RankState, Server};
-use super::steps::{Line, Start, Step};
+use super::steps::{Line, Start, Step, Work};
 use crate::gpu::ExchangePath;
 use crate::grid::{Chunking, Grid, Transfer, Transfers};
 
@@ -29,41 +29,6 @@ pub(crate) fn simulate<E>(
         return Ok(seconds_of(&Group::folded(machine, largest, 1), chunking, vec![steps(largest)?]));
     }
     Ok(seconds_of(&group, chunking, of_members))
-}
-
-/// Returns seconds that the steps of a rank of `grid` take at least: the work of its busiest
-/// resource. With equal shares the ranks of a node send as much and share its interfaces.
-pub(crate) fn least_seconds(machine: &Machine, grid: &Grid, steps: &[Step]) -> f64 {
-    let (mut passes, mut copies, mut host, mut wire) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
-    let node = machine.ranks_per_node.max(1);
-    let nics = if grid.shares().are_equal() { machine.nics.min(node) } else { node };
-    let nic_rate = machine.nic_rate * nics as f64 / node as f64;
-    for step in steps {
-        match step {
-            Step::Pass { bytes } => passes += machine.pass_seconds(1, *bytes),
-            Step::Start(start) => {
-                let Start { line, transfers, element_bytes } = start;
-                passes += machine.pass_seconds(0, 2 * start.kept_bytes());
-                let others = |parts: &[Transfer]| {
-                    let others = parts.iter().filter(|part| part.peer != line.place && part.len > 0).copied();
-                    others.collect::<Vec<Transfer>>()
-                };
-                let [send, receive] = [&transfers.send, &transfers.receive].map(|parts| others(parts));
-                let bytes = |part: &Transfer| (part.len * element_bytes) as f64;
-                let is_apart = |part: &&Transfer| line.rank(part.peer) / node != line.rank(line.place) / node;
-                wire += send.iter().filter(is_apart).map(bytes).sum::<f64>() / nic_rate;
-                copies += send.iter().chain(&receive).map(bytes).sum::<f64>() / machine.copy_rate;
-                host += (send.len() + receive.len()) as f64 * machine.message_seconds;
-            }
-            Step::Finish => {}
-        }
-    }
-    let device = match (machine.path, machine.copy_queues) {
-        (ExchangePath::Mapped, _) => passes,
-        (_, 0) => passes + copies,
-        (_, queues) => passes.max(copies / queues as f64),
-    };
-    device.max(host).max(wire)
 }
 
 /// Returns the seconds of the steps of the followed ranks.
@@ -194,7 +159,11 @@ impl<'a> Model<'a> {
         let exchanges = sides.iter().map(|ranks: &Vec<Sides>| ranks.iter().map(exchange).collect()).collect();
         let per_node = machine.ranks_per_node.max(1);
         let node = |_| Node {
-            cores: if machine.cores < per_node { vec![Server::default(); machine.cores.max(1)] } else { Vec::new() },
+            cores: if machine.cores < per_node || machine.devices_use_cores {
+                vec![Server::default(); machine.cores.max(1)]
+            } else {
+                Vec::new()
+            },
             memory: Server::default(),
             devices: vec![Device::default(); machine.devices.clamp(1, per_node)],
             nics: vec![Default::default(); machine.nics.clamp(1, per_node)],
@@ -255,8 +224,11 @@ impl<'a> Model<'a> {
         }
         let submitted = self.host(rank, self.machine.submit_seconds);
         let RankState { node, device, recorded, passed, copied, .. } = &mut self.ranks[rank];
-        let queue = &mut self.nodes[*node].devices[*device].passes;
-        *passed = queue.serve(submitted.max(*copied), std::mem::take(recorded));
+        let Node { devices, cores, .. } = &mut self.nodes[*node];
+        let cores: &mut [Server] = if self.machine.devices_use_cores { cores } else { &mut [] };
+        let from = cores.iter().fold(submitted.max(*copied), |from, core| from.max(core.free));
+        *passed = devices[*device].passes.serve(from, std::mem::take(recorded));
+        cores.iter_mut().for_each(|core| core.free = *passed);
     }
 
     /// Returns the end of a copy between a device and the host that is submitted at `from`.
@@ -284,7 +256,7 @@ impl<'a> Model<'a> {
         loop {
             let state = &mut self.ranks[rank];
             match state.steps.pop_front() {
-                Some(Step::Pass { bytes }) => state.recorded += self.machine.pass_seconds(1, bytes),
+                Some(Step::Pass { work, bytes }) => state.recorded += self.machine.pass_seconds(work, 1, bytes),
                 Some(Step::Start(start)) => self.start(rank, &start),
                 Some(Step::Finish) => {
                     let Some(&first) = state.in_flight.front() else { continue };
@@ -310,7 +282,7 @@ impl<'a> Model<'a> {
         let Some(exchange) = state.exchanges.pop_front() else { return };
         state.in_flight.push_back(exchange);
         if kept > 0 {
-            state.recorded += self.machine.pass_seconds(1, 2 * kept);
+            state.recorded += self.machine.pass_seconds(Work::Copy, 1, 2 * kept);
         }
         let ExchangeState { send, receive, .. } = &self.exchanges[exchange][rank];
         let (sends, receives) = (!send.is_done(), !receive.is_done());
@@ -319,8 +291,9 @@ impl<'a> Model<'a> {
         }
         self.submit(rank);
         if self.machine.path == ExchangePath::Mapped {
-            let mapped = self.ranks[rank].passed.max(self.now);
-            self.at(mapped, Kind::Mapped { rank, exchange });
+            // The host maps both arrays and learns of it.
+            let mapped = self.host(rank, self.machine.submit_seconds);
+            self.at(mapped.max(self.ranks[rank].passed), Kind::Mapped { rank, exchange });
         } else {
             self.send(rank, exchange);
         }

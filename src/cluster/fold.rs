@@ -101,6 +101,8 @@ impl Group {
         let device = share(machine.devices);
         let machine = Machine {
             memory_rate: machine.memory_rate * device,
+            device_copy_rate: machine.device_copy_rate * device,
+            particle_rate: machine.particle_rate * device,
             copy_rate: machine.copy_rate * device,
             host_memory_rate: machine.host_memory_rate * share(1),
             nic_rate: machine.nic_rate * share(machine.nics),

@@ -1,5 +1,6 @@
 //! The description of a machine.
 
+use super::steps::Work;
 use crate::gpu::ExchangePath;
 
 /// A cluster of equal nodes, for forecasts. Rates are in bytes per second, times in seconds.
@@ -33,8 +34,16 @@ pub struct Machine {
     /// Path of device data to other ranks. [`ExchangePath::Peer`] counts as the ring does: give the
     /// rate of copies between devices as `copy_rate`.
     pub path: ExchangePath,
-    /// Rate at which passes read and write device memory.
+    /// Whether devices compute on the cores of their node, as software renderers do. A pass then
+    /// takes all cores.
+    pub devices_use_cores: bool,
+    /// Rate at which passes of transforms read and write device memory.
     pub memory_rate: f64,
+    /// Rate at which copies within a device read and write its memory.
+    pub device_copy_rate: f64,
+    /// Rate at which passes over particles read and write device memory: painting, reading,
+    /// kicks and drifts.
+    pub particle_rate: f64,
     /// Time of a pass beside its bytes.
     pub dispatch_seconds: f64,
     /// Time of the host thread for a submission.
@@ -118,9 +127,15 @@ impl Machine {
             // Two sockets of at least 24 cores, as in both machines: more than there are ranks.
             cores: 48,
             path: ExchangePath::Ring,
+            devices_use_cores: false,
             // Measured: a complex transform of 1024^3 cells moves 51.5 GB in 24.2 ms
             // (docs/performance.md, 2026-11-27).
             memory_rate: 2.1e12,
+            // Measured there: the device copy of `bench fft`.
+            device_copy_rate: 2.77e12,
+            // Measured there: a step of 256^3 particles on 512^3 cells takes 12.5 ms, less what its
+            // transforms take at `memory_rate`.
+            particle_rate: 0.87e12,
             // Measured there: 256^3 takes the time of its bytes at this rate, so that a pass costs
             // a few microseconds at most.
             dispatch_seconds: 3e-6,
@@ -173,6 +188,8 @@ impl Machine {
         }
         let rates = [
             ("memory_rate", self.memory_rate),
+            ("device_copy_rate", self.device_copy_rate),
+            ("particle_rate", self.particle_rate),
             ("copy_rate", self.copy_rate),
             ("host_copy_rate", self.host_copy_rate),
             ("host_memory_rate", self.host_memory_rate),
@@ -201,10 +218,14 @@ impl Machine {
         Ok(())
     }
 
-    /// Returns the seconds of `passes` passes that read and write `bytes` bytes.
-    #[must_use]
-    pub fn pass_seconds(&self, passes: u64, bytes: u64) -> f64 {
-        passes as f64 * self.dispatch_seconds + bytes as f64 / self.memory_rate
+    /// Returns the seconds of `passes` passes that read and write `bytes` bytes in all.
+    pub(crate) fn pass_seconds(&self, work: Work, passes: u64, bytes: u64) -> f64 {
+        let rate = match work {
+            Work::Mesh => self.memory_rate,
+            Work::Particles => self.particle_rate,
+            Work::Copy => self.device_copy_rate,
+        };
+        passes as f64 * self.dispatch_seconds + bytes as f64 / rate
     }
 }
 

@@ -29,16 +29,19 @@
 //! - Of more than 256 chunks of a rank in one exchange, several are followed as one.
 //!
 //! Not in the model: collectives of a few words, compilation, congestion inside the network
-//! (beyond [`Machine::taper`]), noise, and work of the host other than messages and submissions.
+//! (beyond [`Machine::taper`]), noise, caches of the host, and work of the host other than messages
+//! and submissions. A host that waits polls, which takes time from a device on the same cores.
 
 mod events;
 mod fold;
+mod least;
 mod machine;
 mod state;
 mod steps;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use events::{least_seconds, simulate};
+pub(crate) use events::simulate;
+pub(crate) use least::least_seconds;
 pub use machine::{Machine, MachineError};
-pub(crate) use steps::{Line, Start, Step};
+pub(crate) use steps::{Line, Start, Step, Work};

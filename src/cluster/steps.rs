@@ -7,6 +7,7 @@ use crate::grid::{Grid, Transfers};
 pub(crate) enum Step {
     /// Records a pass.
     Pass {
+        work: Work,
         /// Bytes of device memory that it reads and writes.
         bytes: u64,
     },
@@ -14,6 +15,17 @@ pub(crate) enum Step {
     Start(Start),
     /// Waits until the first exchange in flight is done; the others move meanwhile.
     Finish,
+}
+
+/// The kind of a pass, which decides its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A pass of a transform, or one that packs or unpacks messages.
+    Mesh,
+    /// A pass over particles.
+    Particles,
+    /// A copy within a device.
+    Copy,
 }
 
 /// An exchange of one rank.

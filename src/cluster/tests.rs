@@ -2,7 +2,7 @@
 
 use super::events::{seconds_of, simulate};
 use super::fold::{EXACT, Group};
-use super::{Line, Machine, Start, Step, least_seconds};
+use super::{Line, Machine, Start, Step, Work, least_seconds};
 use crate::gpu::ExchangePath;
 use crate::grid::{Chunking, Grid, Shares, Transfer, Transfers};
 
@@ -17,6 +17,7 @@ fn simple(path: ExchangePath) -> Machine {
         devices: 1,
         path,
         memory_rate: 1e9,
+        device_copy_rate: 1e9,
         dispatch_seconds: 0.0,
         submit_seconds: 0.0,
         copy_rate: 1e9,
@@ -82,9 +83,28 @@ fn one_chunk_takes_the_time_of_its_resources_in_turn() {
     let found = seconds(&machine, two, exchange);
     assert!(is_near(found, kept + 3.0 * unit + 2e-3 + 1e-2 + 2e-4, 1e-9), "{found}");
     // A pass that follows waits for the copies.
-    let then = |rank| [exchange(rank), vec![Step::Pass { bytes }]].concat();
+    let then = |rank| [exchange(rank), vec![Step::Pass { work: Work::Mesh, bytes }]].concat();
     let found = seconds(&simple(ExchangePath::Ring), two, then);
     assert!(is_near(found, kept + 4.0 * unit, 1e-9), "{found}");
+}
+
+#[test]
+fn kinds_of_work_have_rates_of_their_own_and_software_devices_share_cores() {
+    let (two, bytes) = (grid([2, 1]), 1u64 << 20);
+    let machine = Machine {
+        ranks_per_node: 2,
+        devices: 2,
+        cores: 2,
+        particle_rate: 5e8,
+        device_copy_rate: 2e9,
+        ..simple(ExchangePath::Mapped)
+    };
+    let steps = |_| [Work::Mesh, Work::Particles, Work::Copy].map(|work| Step::Pass { work, bytes }).to_vec();
+    let alone = (1.0 + 2.0 + 0.5) * bytes as f64 * 1e-9;
+    let found = seconds(&machine, two, steps);
+    assert!(is_near(found, alone, 1e-9), "{found}");
+    let found = seconds(&Machine { devices_use_cores: true, ..machine }, two, steps);
+    assert!(is_near(found, 2.0 * alone, 1e-9), "{found}");
 }
 
 #[test]
@@ -154,7 +174,7 @@ fn folded_ranks_take_the_time_of_all() {
             let grid = grid(parts);
             assert!(grid.ranks() > EXACT);
             let steps = |rank: usize| {
-                let pass = Step::Pass { bytes: 1_000_000 };
+                let pass = Step::Pass { work: Work::Mesh, bytes: 1_000_000 };
                 let axes = [1, 0].into_iter().filter(|&axis| grid.along(axis) > 1);
                 axes.flat_map(|axis| [pass.clone(), all_to_all(grid, rank, axis, len), Step::Finish]).collect()
             };
@@ -196,7 +216,8 @@ fn the_node_of_the_largest_rank_takes_the_time_of_all() {
                 })
             };
             let axes = [1, 0].into_iter().filter(|&axis| grid.along(axis) > 1);
-            axes.flat_map(|axis| [Step::Pass { bytes: bytes(rank) }, exchange(axis), Step::Finish]).collect::<Vec<_>>()
+            let pass = Step::Pass { work: Work::Mesh, bytes: bytes(rank) };
+            axes.flat_map(|axis| [pass.clone(), exchange(axis), Step::Finish]).collect::<Vec<_>>()
         };
         let folded = simulate(&machine, grid, largest, CHUNKING, |rank| -> Steps { Ok(steps(rank)) }).unwrap();
         let all = seconds_of(&Group::whole(&machine, &grid), CHUNKING, (0..ranks).map(steps).collect());

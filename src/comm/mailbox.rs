@@ -45,6 +45,8 @@ struct State {
     filling: HashSet<u64>,
     matched: HashMap<u64, Arrived>,
     next_ticket: u64,
+    /// Threads that sleep in [`Mailbox::wait`]: a wake is a call of the kernel.
+    sleepers: usize,
 }
 
 /// The messages sent to one rank and the receives that it has posted.
@@ -81,8 +83,11 @@ impl Mailbox {
         if state.filling.remove(&ticket) {
             state.matched.insert(ticket, arrived);
         }
+        let wakes = state.sleepers > 0;
         drop(state);
-        self.changed.notify_all();
+        if wakes {
+            self.changed.notify_all();
+        }
         None
     }
 
@@ -138,7 +143,9 @@ impl Mailbox {
             {
                 return Err(error);
             }
+            state.sleepers += 1;
             state = self.changed.wait_timeout(state, RECHECK).unwrap_or_else(PoisonError::into_inner).0;
+            state.sleepers -= 1;
         }
     }
 

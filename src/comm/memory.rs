@@ -4,6 +4,8 @@ use std::cell::UnsafeCell;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
+#[cfg(feature = "mpi")]
+use std::sync::OnceLock;
 
 /// Memory that stays where it is as long as the value lives, such as a buffer that a device has
 /// mapped for the host.
@@ -37,10 +39,18 @@ unsafe impl Memory for Block {
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
+/// Memory that spans are parts of.
+struct Shared {
+    memory: Arc<dyn Memory>,
+    /// Whether the kernel lets MPI libraries at the memory, which is of one mapping, once asked.
+    #[cfg(feature = "mpi")]
+    is_reachable: OnceLock<bool>,
+}
+
 /// A part of such memory, which it keeps alive.
 #[derive(Clone)]
 pub(crate) struct Span {
-    memory: Arc<dyn Memory>,
+    shared: Arc<Shared>,
     start: usize,
     bytes: usize,
 }
@@ -49,7 +59,12 @@ impl Span {
     /// Returns all of it.
     pub fn new(memory: Arc<dyn Memory>) -> Span {
         let bytes = memory.bytes();
-        Span { memory, start: 0, bytes }
+        let shared = Shared {
+            memory,
+            #[cfg(feature = "mpi")]
+            is_reachable: OnceLock::new(),
+        };
+        Span { shared: Arc::new(shared), start: 0, bytes }
     }
 
     /// Returns a new block that holds these bytes.
@@ -65,7 +80,7 @@ impl Span {
     /// `bytes` bytes from byte `start` on, which must lie inside.
     pub fn part(&self, start: usize, bytes: usize) -> Span {
         assert!(start <= self.bytes && bytes <= self.bytes - start, "a part of a span lies inside it");
-        Span { memory: self.memory.clone(), start: self.start + start, bytes }
+        Span { shared: self.shared.clone(), start: self.start + start, bytes }
     }
 
     pub fn bytes(&self) -> usize {
@@ -75,7 +90,14 @@ impl Span {
     /// Returns where it begins.
     pub(super) fn place(&self) -> NonNull<u8> {
         // SAFETY: `part` keeps every span inside its memory.
-        unsafe { self.memory.place().add(self.start) }
+        unsafe { self.shared.memory.place().add(self.start) }
+    }
+
+    /// Returns the answer of `ask` to whether the kernel lets MPI libraries at the memory. Asks
+    /// once for all spans of one memory.
+    #[cfg(feature = "mpi")]
+    pub(super) fn is_reachable(&self, ask: impl FnOnce() -> bool) -> bool {
+        *self.shared.is_reachable.get_or_init(ask)
     }
 
     /// Returns what is sent.

@@ -41,6 +41,7 @@ mod ending;
 mod error;
 mod gather;
 mod gone;
+mod halving;
 mod lane;
 mod launched;
 mod mailbox;

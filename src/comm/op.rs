@@ -16,6 +16,8 @@ pub enum Op {
 mod sealed {
     pub trait Number {
         const KIND: u8;
+        /// Whether elements may be combined in any order: results have the same bits.
+        const HAS_ANY_ORDER: bool;
     }
 }
 
@@ -35,6 +37,7 @@ macro_rules! integers {
     ($($number:ty: $kind:expr),*) => {$(
         impl sealed::Number for $number {
             const KIND: u8 = $kind;
+            const HAS_ANY_ORDER: bool = true;
         }
         impl Reducible for $number {
             fn identity(op: Op) -> Self {
@@ -60,6 +63,7 @@ macro_rules! floats {
     ($($number:ty: $kind:expr),*) => {$(
         impl sealed::Number for $number {
             const KIND: u8 = $kind;
+            const HAS_ANY_ORDER: bool = false;
         }
         impl Reducible for $number {
             fn identity(op: Op) -> Self {

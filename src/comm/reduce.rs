@@ -2,11 +2,14 @@
 //!
 //! Elements are combined along a fixed tree over the rank order (0 with 1, 2 with 3, then pairs of
 //! pairs), never in the order in which they arrive: for a given number of ranks the result is the
-//! same to the last bit.
+//! same to the last bit. Integers have the same bits in any order: their short blocks are combined
+//! on the way ([`Halving`]).
 
 use super::Result;
 use super::call::{Call, Operation};
 use super::communicator::{Communicator, from_bytes, received};
+use super::gather::SHORT_BLOCK;
+use super::halving::Halving;
 use super::meet::LONG;
 use super::op::{Op, Reducible, combine};
 use crate::host_memory;
@@ -62,10 +65,8 @@ impl Communicator {
             return self.meet(&call).map(|()| Vec::new());
         }
         let mut blocks = received(data.len())?;
-        self.reduce_blocks(&call, data, &mut blocks, op)?;
-        blocks.truncate(block);
-        blocks.shrink_to_fit();
-        Ok(blocks)
+        let reduced = self.reduce_blocks(&call, data, &mut blocks, op)?;
+        Ok(host_memory::copy("data from other ranks", reduced)?)
     }
 
     /// Each rank reduces a block and gives it to all. Long data go part by part: blocks that wait
@@ -90,10 +91,15 @@ impl Communicator {
         Ok(())
     }
 
-    /// This rank's block of `data`, reduced over all ranks, in `blocks`, which has its length: a
-    /// multiple of the ranks.
+    /// Returns this rank's block of `data`, reduced over all ranks, in `blocks`, which has its
+    /// length: a multiple of the ranks.
     fn reduce_blocks<'a, T: Reducible>(&self, call: &Call, data: &[T], blocks: &'a mut [T], op: Op) -> Result<&'a [T]> {
         let block = data.len() / self.size();
+        if T::HAS_ANY_ORDER && block * size_of::<T>() <= SHORT_BLOCK {
+            blocks.copy_from_slice(data);
+            let own = Halving::new(self.rank(), self.size()).reduce(self, call, blocks, op)?;
+            return Ok(&blocks[own]);
+        }
         self.all_to_all_blocks(call, block, data, blocks)?;
         // The tree of `all_reduce`, on one rank.
         let mut distance = block;

@@ -79,10 +79,10 @@ impl World {
         self.wake_all();
     }
 
-    /// Notes that a rank has returned from its body and ends the waits for it.
+    /// Notes that a rank has returned from its body. Waits for it end at their next check: if each
+    /// rank woke all others, P ranks would take P^2 wakes at the end of a run.
     pub fn leave(&self, rank: usize) {
         self.status().ranks[rank] = State::Left;
-        self.wake_all();
     }
 
     /// Returns the first failure so far.

@@ -1,14 +1,14 @@
 //! The steps of a rank in a transform, as [`run`](super::run) takes them, for forecasts. Pure.
 
 use super::plan::{Route, StageStep};
-use crate::cluster::{Line, Start, Step};
+use crate::cluster::{Line, Start, Step, Work};
 use crate::grid::{Grid, volume};
 
 /// Returns the steps of `rank` of `grid` along its route, with elements of `element_bytes` bytes
 /// between ranks.
 pub(crate) fn route_steps(route: &Route, grid: &Grid, rank: usize, element_bytes: u64) -> Vec<Step> {
     if route.whole.is_some() {
-        return vec![Step::Pass { bytes: route.traffic() }];
+        return vec![Step::Pass { work: Work::Mesh, bytes: route.traffic() }];
     }
     (0..route.stages.len()).flat_map(|i| stage_steps(route, i, grid, rank, element_bytes)).collect()
 }
@@ -28,7 +28,7 @@ fn stage_steps(route: &Route, i: usize, grid: &Grid, rank: usize, element_bytes:
         StageStep::Arrive => Some(Step::Finish),
         StageStep::Pass { pass, cells, .. } => {
             let share = volume(cells) as f64 / volume(&stage.before.map(|n| 0..n)).max(1) as f64;
-            Some(Step::Pass { bytes: (stage.pass_traffic(*pass) as f64 * share).round() as u64 })
+            Some(Step::Pass { work: Work::Mesh, bytes: (stage.pass_traffic(*pass) as f64 * share).round() as u64 })
         }
         StageStep::Send { piece } => start(*piece),
     };
@@ -207,7 +207,7 @@ mod tests {
                 let plan = Plan::new(&Spec::of::<f32>(shape), grid, 0, FLOOR, 3).unwrap();
                 for route in [&plan.forward, &plan.inverse] {
                     let steps = route_steps(route, &grid, 0, 8);
-                    let bytes = |step: &Step| if let Step::Pass { bytes } = step { *bytes } else { 0 };
+                    let bytes = |step: &Step| if let Step::Pass { bytes, .. } = step { *bytes } else { 0 };
                     let moved: u64 = steps.iter().map(bytes).sum();
                     let passes = steps.iter().filter(|step| bytes(step) > 0).count() as u64;
                     assert!(moved.abs_diff(route.traffic()) <= passes, "{moved} of {}", route.traffic());

@@ -1,6 +1,6 @@
 //! Forecast of a run without a device: memory, bytes and time. Pure.
 
-use crate::cluster::{Machine, Start, Step, least_seconds, simulate};
+use crate::cluster::{Machine, Start, Step, Work, least_seconds, simulate};
 use crate::cosmology::{LptOrder, StepOp};
 use crate::fft::{Forecast, Spec};
 use crate::grid::{Chunking, Cost, Grid, Shares};
@@ -108,7 +108,7 @@ impl Config {
         let [forward_seconds, inverse_seconds] = lattice.seconds(machine)?;
         // Pushes are passes that wait for no rank; those of the largest rank take the longest.
         let slowest = traffic(largest)?;
-        let pushes = machine.pass_seconds(forces, slowest.schedule(ops) - forces * slowest.force());
+        let pushes = machine.pass_seconds(Work::Particles, forces, slowest.schedule(ops) - forces * slowest.force());
         Ok(RunForecast {
             grid,
             steps: ops.iter().filter(|op| matches!(op, StepOp::Reached { .. })).count() - 1,
@@ -212,6 +212,17 @@ mod tests {
         // What cannot run has a grid, too.
         let wrong = Config { box_size: 0.0, ..Config::default() };
         assert_eq!(wrong.grid(4).unwrap().ranks(), 4);
+    }
+
+    #[test]
+    fn ranks_without_particles_have_no_ghost_cells() {
+        // Each rank has one plane or none.
+        let [least, others @ ..] = [64, 128, 1000].map(|ranks: usize| {
+            let config =
+                Config { particles: 64, mesh: 64, box_size: 64.0, grid: Some([ranks, 1]), ..Config::default() };
+            config.forecast(ranks, &Machine::default()).unwrap().stepping.sent_bytes
+        });
+        assert!(others.iter().all(|&sent| sent <= least + least / 10), "{others:?}, at least {least}");
     }
 
     #[test]

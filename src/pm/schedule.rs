@@ -4,9 +4,9 @@
 use super::footprint::PlannedFor;
 use super::traffic::Traffic;
 use super::{Config, SimulationError};
-use crate::cluster::{Line, Start, Step};
+use crate::cluster::{Line, Start, Step, Work};
 use crate::fft::{Plan, Spec, route_steps};
-use crate::grid::{GhostPlan, Grid, Sweep, volume};
+use crate::grid::{GhostPlan, GhostWidths, Grid, Sweep, volume};
 
 /// 32-bit words of a cell: a painted 64-bit integer, and three components of a force.
 const PAINTED: u64 = 2;
@@ -27,6 +27,18 @@ impl Config {
         Ok(Plan::new(&Spec::of::<f32>(self.cells()), grid, rank, planned.limits, planned.tuning.pieces)?)
     }
 
+    /// Returns ghost cells along cut axes as far as is typical, for parts that have particles.
+    fn typical_widths(&self, grid: Grid, rank: usize) -> Result<GhostWidths, SimulationError> {
+        let mut widths = GhostWidths::new(grid, rank, [[0; 2]; 3])?;
+        for axis in [0, 1].into_iter().filter(|&axis| grid.along(axis) > 1) {
+            let shares = grid.shares_along(axis);
+            let is_empty = |part: usize| shares.split(self.particles, part).is_empty();
+            let needed = |part: usize| [if is_empty(part) { 0 } else { self.typical_ghosts() }; 2];
+            widths.widen(axis, &(0..grid.along(axis)).map(needed).collect::<Vec<_>>(), 0);
+        }
+        Ok(widths)
+    }
+
     /// Returns the steps of a force, without the push of particles, with ghost cells as far as is
     /// typical.
     pub(super) fn force_steps(
@@ -37,9 +49,9 @@ impl Config {
     ) -> Result<Vec<Step>, SimulationError> {
         let plan = self.mesh_plan(grid, rank, planned)?;
         let traffic = self.traffic(&plan, planned)?;
-        let ghosts = [0, 1, 2].map(|axis| [if grid.along(axis) > 1 { self.typical_ghosts() } else { 0 }; 2]);
-        let ghost_plan = GhostPlan::new(self.cells(), grid, rank, ghosts, [true; 3])?;
-        let mut steps = vec![Step::Pass { bytes: traffic.force() - traffic.filter }];
+        let widths = self.typical_widths(grid, rank)?;
+        let ghost_plan = GhostPlan::of_widths(self.cells(), grid, rank, &widths, [true; 3])?;
+        let mut steps = vec![Step::Pass { work: Work::Particles, bytes: traffic.force() - traffic.filter }];
         steps.extend(ghost_plan.sweeps.iter().rev().flat_map(|sweep| sweep_steps(sweep, &grid, rank, PAINTED, true)));
         let element = 2 * plan.spec.precision.bytes();
         match plan.filter(3, planned.limits, planned.tuning.pieces)? {
@@ -60,5 +72,6 @@ fn sweep_steps(sweep: &Sweep, grid: &Grid, rank: usize, words: u64, is_reduction
         [&transfers.send, &transfers.receive].map(|parts| 2 * 4 * parts.iter().map(|part| part.len).sum::<u64>());
     let line = Line::new(grid, rank, sweep.axis);
     let start = Start { line, transfers, element_bytes: 4 };
-    [Step::Pass { bytes: packed }, Step::Start(start), Step::Finish, Step::Pass { bytes: unpacked }]
+    let [pack, unpack] = [packed, unpacked].map(|bytes| Step::Pass { work: Work::Mesh, bytes });
+    [pack, Step::Start(start), Step::Finish, unpack]
 }

@@ -125,7 +125,7 @@ impl Rank {
     }
 
     /// Returns `base` with what ranks know of their machine: the ranks and devices of a node, its
-    /// cores, the path of device data. [Collective](Self).
+    /// cores and whether devices compute on them, the path of device data. [Collective](Self).
     ///
     /// # Errors
     /// [`ExchangeError::Comm`] if another rank fails.
@@ -133,12 +133,14 @@ impl Rank {
         let mut hosts = self.comm.all_gather(&[crate::host::id()])?;
         hosts.sort_unstable();
         let ranks_per_node = hosts.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(1);
-        let mut numbers = [self.sharing as u64, std::thread::available_parallelism().map_or(1, usize::from) as u64];
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let is_software = self.gpu.info().device_type == wgpu::DeviceType::Cpu;
+        let mut numbers = [self.sharing, cores, usize::from(is_software)].map(|number| number as u64);
         self.comm.all_reduce(&mut numbers, Op::Max)?;
-        let [sharing, cores] = numbers.map(|number| number as usize);
+        let [sharing, cores, software] = numbers.map(|number| number as usize);
         let (devices, path) = (ranks_per_node.div_ceil(sharing.max(1)), self.exchange.path(&self.gpu));
-        let nics = base.nics.min(ranks_per_node);
-        Ok(Machine { ranks_per_node, devices, cores, nics, path: path.unwrap_or(base.path), ..base })
+        let (nics, path) = (base.nics.min(ranks_per_node), path.unwrap_or(base.path));
+        Ok(Machine { ranks_per_node, devices, cores, nics, path, devices_use_cores: software > 0, ..base })
     }
 
     /// Borrows the parts of the rank that work on `grid` takes. [Collective](Self) when a grid is

@@ -97,7 +97,7 @@ fn parts_of_any_size_have_a_forecast() {
 #[test]
 fn unequal_shares_take_the_time_of_the_largest_rank() {
     let (spec, tuning) = (Spec::of::<[f32; 2]>([64, 512, 512]), TransformTuning::profile(Profile::Gpu));
-    let machine = Machine { memory_rate: 1e9, copy_queues: 2, ..Machine::default() };
+    let machine = Machine { memory_rate: 1e9, device_copy_rate: 1e9, copy_queues: 2, ..Machine::default() };
     let forecast = |shares: &[f64]| {
         let grid = Grid::new([4, 1], Shares::new(shares).unwrap()).unwrap();
         let forecast = Forecast::new(&spec, grid, grid.largest(spec.cells), &tuning, 2 << 20).unwrap();

@@ -125,12 +125,12 @@ const CASES: &[Case] = &[
     Case { name: "reductions", work: reductions, messages: 3, bytes: [2000, 1], heap: [4000, 2] },
     Case { name: "all_gather", work: all_gather, messages: 1, bytes: [700, 10], heap: [3500, 34] },
     Case { name: "gather", work: gather, messages: 2, bytes: [500, 10], heap: [4000, 52] },
-    Case { name: "all_to_all", work: all_to_all, messages: 1, bytes: [1000, 48], heap: [3000, 50] },
+    Case { name: "all_to_all", work: all_to_all, messages: 1, bytes: [1200, 48], heap: [3000, 50] },
     Case { name: "agreement", work: agreement, messages: 4, bytes: [2500, 20], heap: [6000, 30] },
     Case { name: "lines", work: lines, messages: 4, bytes: [4000, 130], heap: [7000, 140] },
-    Case { name: "splitters", work: splitters, messages: 24, bytes: [2_500_000, 12_000], heap: [150_000, 400] },
+    Case { name: "splitters", work: splitters, messages: 48, bytes: [2_500_000, 12_000], heap: [150_000, 400] },
     Case { name: "redistribution", work: redistribution, messages: 0, bytes: [0, 0], heap: [1000, 260] },
-    Case { name: "plans", work: plans, messages: 0, bytes: [0, 0], heap: [8000, 2] },
+    Case { name: "plans", work: plans, messages: 0, bytes: [0, 0], heap: [12_000, 2] },
     Case { name: "file", work: file, messages: 12, bytes: [7000, 20], heap: [4000, 36] },
 ];
 
@@ -181,11 +181,11 @@ fn near_square(ranks: usize) -> Grid {
     Grid::new([first, ranks / first], ranks).unwrap()
 }
 
-/// Finds the boundaries between ranks among sorted keys, 64 on each.
+/// Finds the boundaries between ranks among sorted keys, 8 on each.
 fn splitters(comm: &Communicator) -> Result<(), Error> {
-    let mut keys: Vec<u64> = (0..64).map(|n| crate::hash::fnv1a(comm.rank() as u64, &[n])).collect();
+    let mut keys: Vec<u64> = (0..8).map(|n| crate::hash::fnv1a(comm.rank() as u64, &[n])).collect();
     keys.sort_unstable();
-    let mut search = Splitters::new(64 * comm.size() as u64, comm.shares(), 64);
+    let mut search = Splitters::new(8 * comm.size() as u64, comm.shares(), 64);
     while !search.is_done() {
         let at_most = |key: u64| keys.partition_point(|&other| other <= key) as u64;
         let mut sums: Vec<u64> = search.candidates().into_iter().map(at_most).collect();

@@ -35,9 +35,9 @@ pub struct Arguments {
     /// Messages in flight each way [default: the library's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     depth: Option<u16>,
-    /// In place of a mesh: measure this machine for forecasts and write its description, for
-    /// --machine of other commands. On one node this measures what lies within it, on several what
-    /// lies between nodes; the other values are those of --machine
+    /// In place of a mesh: measure this machine for forecasts, write its description, for --machine
+    /// of other commands, and compare forecasts with runs. On one node this measures what lies
+    /// within it, on several what lies between nodes; the other values are those of --machine
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["size", "bytes", "chunk_bytes", "depth", "reference"])]
     fit: Option<PathBuf>,
     #[command(flatten)]
@@ -89,12 +89,12 @@ struct TransposeExchange {
 /// Measures all that `arguments` ask for. Collective.
 pub fn measure(rank: &mut Rank, arguments: &Arguments) -> Result<Report, Ended> {
     let (settings, ranks) = (&arguments.settings, rank.comm.size());
+    if let Some(path) = &arguments.fit {
+        return super::fit::measure(rank, settings, arguments.machine.machine()?, path);
+    }
     if ranks == 1 {
         let why = "an exchange needs two ranks at least; give --ranks 2, or start it under mpirun";
         return Err(Failure::Usage(why.into()).into());
-    }
-    if let Some(path) = &arguments.fit {
-        return super::fit::measure(rank, settings, arguments.machine.machine()?, path);
     }
     if !arguments.bytes.is_empty() {
         let sizes: Vec<u64> = arguments.bytes.iter().flat_map(|Bytes(sizes)| sizes).copied().collect();

@@ -1,5 +1,6 @@
 //! `meshloom bench exchange --fit`: the description of this machine for forecasts, from measured
-//! exchanges and transforms.
+//! exchanges, transforms, copies and steps of particles, and forecasts beside runs. Times are the
+//! least of several runs: other work on the machine only adds to them.
 
 use std::path::Path;
 
@@ -7,12 +8,13 @@ use meshloom::cluster::Machine;
 use meshloom::comm::Communicator;
 use meshloom::exchange::{Exchange, GridComms};
 use meshloom::fft::Transform;
-use meshloom::gpu::{ExchangePath, MemoryKind, Profile};
+use meshloom::gpu::{ExchangePath, MemoryKind, Profile, Recorder};
 use meshloom::grid::{Grid, Transfer, Transfers};
 use meshloom::io::write_whole;
 use meshloom::{Error, Rank};
 use serde_json::json;
 
+use super::fit_check::{self, Comparison, ranks_per_device};
 use super::input::Settings;
 use super::report::{Report, time};
 use super::session::Session;
@@ -36,7 +38,11 @@ const SIZES: [[u64; 2]; 9] = [
 const CELLS: [u64; 2] = [8, 64];
 const CELLS_OF_GPU: u64 = 256;
 
-const COLUMNS: [&str; 5] = ["bytes", "chunk", "measured", "model", "model / measured"];
+/// Numbers of f32 values of the copies within a device that are measured.
+const COPIED: [u64; 2] = [1 << 14, 1 << 22];
+const COPIED_OF_GPU: u64 = 1 << 27;
+
+const COLUMNS: [&str; 4] = ["work", "measured", "model", "model / measured"];
 
 /// A measured exchange.
 struct Sample {
@@ -59,14 +65,18 @@ pub fn measure(rank: &mut Rank, settings: &Settings, base: Machine, path: &Path)
     let distance = if is_apart { machine.ranks_per_node } else { 1 };
     let exchange = rank.exchange.clone();
     let depth = exchange.depth() as u64;
-    let mut session = Session::new("exchange", settings, rank, SIZES.len() + CELLS.len(), &COLUMNS);
+    let sizes: &[[u64; 2]] = if ranks > 1 { &SIZES } else { &[] };
+    let measurements = sizes.len() + CELLS.len() + COPIED.len() + fit_check::measurements(rank);
+    let mut session = Session::new("exchange", settings, rank, measurements, &COLUMNS);
     let mut samples = Vec::new();
-    for [bytes, chunk_bytes] in SIZES {
+    for &[bytes, chunk_bytes] in sizes {
         let exchange = exchange.clone().with_chunks(chunk_bytes, exchange.depth());
         let seconds = ring(&mut session, exchange, distance, bytes)?;
         samples.push(Sample { bytes, chunk_bytes, seconds });
     }
     passes(&mut session, &mut machine)?;
+    copies(&mut session, &mut machine)?;
+    fit_check::particles(&mut session, &mut machine)?;
     let model = |machine: &Machine, sample: &Sample| {
         machine.ring_seconds(ranks, distance, sample.bytes, [sample.chunk_bytes, depth])
     };
@@ -74,31 +84,39 @@ pub fn measure(rank: &mut Rank, settings: &Settings, base: Machine, path: &Path)
         let square = |sample: &Sample| (model(machine, sample) / sample.seconds).ln().powi(2);
         samples.iter().map(square).sum::<f64>()
     };
-    let fitted = fitted(machine, &values(session.rank, is_apart), &misfit);
-    let mut largest = 1.0f64;
-    for sample in &samples {
-        let seconds = model(&fitted, sample);
-        let ratio = seconds / sample.seconds;
-        largest = largest.max(ratio).max(1.0 / ratio);
-        let mut row = vec![sample.bytes.to_string(), sample.chunk_bytes.to_string()];
-        row.extend([time(sample.seconds), time(seconds), format!("{ratio:.2}")]);
-        session.report.row(row);
-        session.report.result(json!({
-            "bytes": sample.bytes, "chunk_bytes": sample.chunk_bytes, "seconds": sample.seconds, "model_seconds": seconds,
-        }));
-    }
-    session.report.field("largest_ratio", largest.into());
-    session.report.field("machine", json!(fitted));
-    let text = config_file::text(&fitted)?;
+    let machine = fitted(machine, &values(session.rank, is_apart), &misfit);
+    let of_sample = |sample: &Sample| Comparison {
+        work: format!("{} bytes, chunks of {}", sample.bytes, sample.chunk_bytes),
+        seconds: sample.seconds,
+        model_seconds: model(&machine, sample),
+    };
+    let mut comparisons: Vec<Comparison> = samples.iter().map(of_sample).collect();
+    report(&mut session.report, "largest_ratio_of_fit", &comparisons);
+    comparisons = fit_check::compare(&mut session, &machine)?;
+    report(&mut session.report, "largest_ratio_of_forecasts", &comparisons);
+    session.report.field("machine", json!(machine));
+    let text = config_file::text(&machine)?;
     if session.rank.index() == 0 {
         write_whole(path, text.as_bytes()).map_err(Error::from)?;
     }
     Ok(session.finish())
 }
 
+/// Reports comparisons, and the largest factor by which two times differ under this name.
+fn report(report: &mut Report, name: &'static str, comparisons: &[Comparison]) {
+    let mut largest = 1.0f64;
+    for Comparison { work, seconds, model_seconds } in comparisons {
+        let ratio = model_seconds / seconds;
+        largest = largest.max(ratio).max(1.0 / ratio);
+        report.row(vec![work.clone(), time(*seconds), time(*model_seconds), format!("{ratio:.2}")]);
+        report.result(json!({ "work": work, "seconds": seconds, "model_seconds": model_seconds }));
+    }
+    report.field(name, largest.into());
+}
+
 /// Returns the values that exchanges of this machine depend on.
 fn values(rank: &Rank, is_apart: bool) -> Vec<Value> {
-    let mut values: Vec<Value> = vec![|machine| &mut machine.message_seconds];
+    let mut values: Vec<Value> = vec![|machine| &mut machine.message_seconds, |machine| &mut machine.submit_seconds];
     values.push(if is_apart {
         |machine| &mut machine.latency_seconds
     } else {
@@ -106,7 +124,6 @@ fn values(rank: &Rank, is_apart: bool) -> Vec<Value> {
     });
     let path = rank.exchange.path(&rank.gpu);
     if path != Some(ExchangePath::Mapped) {
-        values.push(|machine| &mut machine.submit_seconds);
         values.push(|machine| &mut machine.copy_rate);
     }
     if !matches!(path, Some(ExchangePath::Ring | ExchangePath::Peer)) && !is_apart {
@@ -141,7 +158,7 @@ fn fitted(start: Machine, values: &[Value], misfit: &dyn Fn(&Machine) -> f64) ->
     best
 }
 
-/// Returns the median seconds in which each rank sends `bytes` bytes to the rank `distance` after
+/// Returns the least seconds in which each rank sends `bytes` bytes to the rank `distance` after
 /// it.
 fn ring(session: &mut Session, mut exchange: Exchange, distance: usize, bytes: u64) -> Result<f64, Error> {
     let Session { rank, clock, .. } = session;
@@ -152,7 +169,23 @@ fn ring(session: &mut Session, mut exchange: Exchange, distance: usize, bytes: u
     let part = |peer: usize| vec![Transfer { peer: peer % size, start: 0, len }];
     let transfers = Transfers { send: part(me + distance), receive: part(me + size - distance % size) };
     let run = |recorder: &mut _| Ok(exchange.run(recorder, &transfers, &outgoing, &incoming)?);
-    Ok(clock.together(&mut rank.recorder, run)?.median)
+    Ok(clock.together(&mut rank.recorder, run)?.min)
+}
+
+/// Measures copies within devices that all ranks record at the same time.
+fn copies(session: &mut Session, machine: &mut Machine) -> Result<(), Error> {
+    let Session { rank, clock, .. } = session;
+    let large = if rank.gpu.common().profile == Profile::Gpu { COPIED_OF_GPU } else { COPIED[1] };
+    let mut seconds = Vec::new();
+    for len in [COPIED[0], large] {
+        let [from, to] = [rank.gpu.array::<f32>("bench::from", len)?, rank.gpu.array::<f32>("bench::to", len)?];
+        rank.recorder.clear(&from);
+        let run = |recorder: &mut Recorder| Ok(recorder.copy(&from, 0, &to, 0, len)?);
+        seconds.push(clock.together(&mut rank.recorder, run)?.min);
+    }
+    let bytes = 2.0 * 4.0 * (large - COPIED[0]) as f64;
+    machine.device_copy_rate = (ranks_per_device(machine) * bytes / (seconds[1] - seconds[0]).max(1e-9)).min(1e18);
+    Ok(())
 }
 
 /// Measures the passes of transforms that all ranks compute at the same time, each one its own.
@@ -168,11 +201,11 @@ fn passes(session: &mut Session, machine: &mut Machine) -> Result<(), Error> {
         let field = transform.field(&rank.gpu, &layout)?;
         rank.recorder.clear(&field);
         let run = |recorder: &mut _| Ok(transform.forward(recorder, &mut comms, &field, &layout, &spectrum)?);
-        let seconds = clock.together(&mut rank.recorder, run)?.median;
+        let seconds = clock.together(&mut rank.recorder, run)?.min;
         measured.push((seconds, transform.plan().forward.traffic() as f64));
     }
-    // Three passes each; ranks that share a device wait for each other.
-    let ranks_per_device = (machine.ranks_per_node as f64 / machine.devices as f64).max(1.0);
+    // Three passes each.
+    let ranks_per_device = ranks_per_device(machine);
     let [(short, few), (long, many)] = [measured[0], measured[1]];
     machine.memory_rate = ranks_per_device * (many - few) / (long - short).max(1e-9);
     machine.dispatch_seconds = (short / ranks_per_device / 3.0 - few / machine.memory_rate / 3.0).clamp(1e-9, 1.0);

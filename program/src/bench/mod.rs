@@ -11,6 +11,7 @@ mod copy;
 mod exchange;
 mod fft;
 mod fit;
+mod fit_check;
 mod fof;
 mod ghosts;
 mod gradient;

@@ -8,23 +8,28 @@
 
 use crate::comm::memory::Span;
 
-/// Returns `true` if the kernel lets others at the memory of `span`, which is of one mapping. Asks
-/// the kernel to copy its first byte, which takes less than a microsecond.
-#[cfg(target_os = "linux")]
+/// Returns `true` if the kernel lets others at the memory of `span`. Asks the kernel once for all
+/// spans of one memory, which is of one mapping: a query takes 1.6 microseconds.
 pub(super) fn is_reachable(span: &Span) -> bool {
+    span.bytes() == 0 || span.is_reachable(|| is_readable(span))
+}
+
+/// Asks the kernel to copy the first byte of `span`.
+#[cfg(target_os = "linux")]
+fn is_readable(span: &Span) -> bool {
     let mut byte = 0u8;
     let of = |place: *mut u8| libc::iovec { iov_base: place.cast(), iov_len: 1 };
     let (local, remote) = (of(&raw mut byte), of(span.place().as_ptr()));
     // SAFETY: the kernel writes one byte to `byte`, and finds out by itself whether it may read the
     // other.
-    let copied = span.bytes() == 0 || unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) } == 1;
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) } == 1;
     // Where the query is not permitted, as in many containers, no library uses it.
     copied || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
 }
 
 /// Not known.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn is_reachable(_: &Span) -> bool {
+fn is_readable(_: &Span) -> bool {
     true
 }
 
