@@ -244,6 +244,10 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
         }
     }
     if axis == 2 {
+        let vectors = |fields: u32| Side { format: LineFormat::Vectors(fields), ..PLAIN };
+        for modes in [real[1], blocked(real[1])] {
+            forms.extend([1, 3].map(|n| (Work::Backward, [modes, vectors(n)], PassCallbacks::default())));
+        }
         let callbacks = PassCallbacks { source: Some(painted()), ..PassCallbacks::default() };
         forms.push((Work::Forward, real, callbacks));
     }

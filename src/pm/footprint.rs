@@ -121,8 +121,17 @@ impl Footprint {
     /// Returns the bytes of an array with `bytes` bytes per cell, including ghost cells and their
     /// messages.
     pub fn of_cells(&self, bytes: u64) -> u64 {
-        let messages = self.sent.iter().filter(|&&cells| cells > 0).map(|cells| 2 * pooled(bytes * cells));
-        pooled(bytes * self.ghosted) + messages.sum::<u64>()
+        pooled(bytes * self.ghosted) + self.of_messages(bytes)
+    }
+
+    /// Returns the bytes of the messages of ghost cells, as they are sent and received.
+    fn of_messages(&self, bytes: u64) -> u64 {
+        self.sent.iter().filter(|&&cells| cells > 0).map(|cells| 2 * pooled(bytes * cells)).sum()
+    }
+
+    /// Returns the bytes of a force field: cells of 16 bytes, of which messages have 12.
+    pub fn of_force(&self) -> u64 {
+        pooled(16 * self.ghosted) + self.of_messages(12)
     }
 
     /// Displacements and momenta, by axis.
@@ -158,7 +167,7 @@ impl Footprint {
     /// the first pass, or the arrays of the other passes.
     pub fn force(&self) -> u64 {
         let first = self.of_cells(8) + self.mesh.modes + self.mesh.forward;
-        self.of_cells(12) + first.max(self.filters[1])
+        self.of_force() + first.max(self.filters[1])
     }
 }
 

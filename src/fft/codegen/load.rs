@@ -51,6 +51,7 @@ impl<'a> Writer<'a> {
                         self.code.value(format!("from_real({value})"))
                     }
                     LineFormat::Half => self.load_mirrored(&position),
+                    LineFormat::Vectors(_) => unreachable!("vectors are only written"),
                 };
                 if self.kernel.four_step.is_some_and(|step| step.load_factor) {
                     let position = position.text();

@@ -51,7 +51,7 @@ impl<'a> Placed<'a> {
     }
 
     /// Returns the force, if it is that of where the particles are.
-    fn field(self) -> Result<&'a Array<f32>, SimulationError> {
+    fn field(self) -> Result<&'a Array<[f32; 4]>, SimulationError> {
         self.force.field().ok_or(SimulationError::NoForce)
     }
 }

@@ -1,0 +1,90 @@
+//! The lines of several fields as the numbers of vectors: one kernel transforms a line of each field
+//! and writes cells of `vec4<f32>`.
+//!
+//! An invocation takes the lines one after the other and keeps its points of all but the last in
+//! registers, so each cell is written once, by a store of 16 bytes. In loops over butterflies, and
+//! where a dispatch has one number of a cell only, it reads the cell and replaces the number: no
+//! other invocation has that cell.
+
+use super::{Condition, Writer};
+use crate::fft::core::Core;
+
+/// A number of a cell.
+struct Number {
+    address: String,
+    value: String,
+    valid: Condition,
+}
+
+/// The numbers of a line, until they are stored with those of the other lines.
+#[derive(Default)]
+pub(super) struct Line(Vec<Number>);
+
+impl Writer<'_> {
+    /// Writes the loop over the lines of `fields` fields.
+    pub(super) fn vectors(&mut self, core: &Core, fields: u32) {
+        // Other invocations may still read what the line before exchanged.
+        self.dirty = self.shape.lanes > 1;
+        let start = self.code.text.len();
+        let [first, end] = ["y", "z"].map(|part| format!("params.line_output_more.{part}"));
+        self.code.line(format!("for (var number = {first}; number < {end}; number++) {{"));
+        self.code.line(format!("let line_in = input_line(vec3<u32>(c.xy, {fields}u * c.z + number - {first}));"));
+        if fields == 1 || core.loops() {
+            self.line_of(core);
+        } else {
+            // As in the loop over the results of a filter.
+            self.code.line("let lane = lane + number * unknown_zero(0u);");
+            self.held = Some(Line::default());
+            self.line_of(core);
+            let numbers = self.held.take().unwrap_or_default().0;
+            let variables = self.store_together(&numbers, fields);
+            self.code.text.insert_str(start, &variables);
+        }
+        self.code.line("}");
+    }
+
+    /// Writes a number of the cell at `address`, or keeps it for the store of the whole cell.
+    pub(super) fn put_number(&mut self, address: &str, value: String, valid: Condition) {
+        let address = self.code.value(address);
+        let valid = valid.and(Condition::Text("present".into()));
+        if let Some(line) = &mut self.held {
+            return line.0.push(Number { address, value, valid });
+        }
+        let Condition::Text(valid) = valid else { return };
+        self.code.line(format!("if {valid} {{ store_number({address}, number, {value}); }}"));
+    }
+
+    /// Writes the stores of cells, of the last line with those before it. Returns the declarations of
+    /// the variables that keep these.
+    fn store_together(&mut self, numbers: &[Number], fields: u32) -> String {
+        let kept = |point: usize, line: u32| format!("kept_{point}_{line}");
+        self.code.line(format!("if number == {}u {{", fields - 1));
+        for (point, Number { address, value, valid }) in numbers.iter().enumerate() {
+            let Condition::Text(valid) = valid else { continue };
+            let mut cell: Vec<String> = (0..fields - 1).map(|line| kept(point, line)).collect();
+            cell.push(value.clone());
+            cell.resize(4, "Real()".to_string());
+            self.code.line(format!("if {valid} {{ store_output({address}, vec4<f32>({})); }}", cell.join(", ")));
+        }
+        self.code.line("}");
+        let mut variables = String::new();
+        for (point, Number { value, .. }) in numbers.iter().enumerate() {
+            for line in 0..fields - 1 {
+                variables.push_str(&format!("    var {}: Real;\n", kept(point, line)));
+                let next = if line + 2 < fields { kept(point, line + 1) } else { value.clone() };
+                self.code.line(format!("{} = {next};", kept(point, line)));
+            }
+        }
+        variables
+    }
+}
+
+/// The function that replaces a number of a cell; the first one clears the others.
+pub(super) const STORE_NUMBER: &str = "\
+fn store_number(at: u32, number: u32, value: f32) {
+    var cell = vec4<f32>();
+    if number > 0u { cell = load_output(at); }
+    cell[number] = value;
+    store_output(at, cell);
+}
+";

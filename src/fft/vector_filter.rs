@@ -1,0 +1,184 @@
+//! Filters whose results are the numbers of vectors.
+
+use super::error::FftError;
+use super::filter::Filter;
+use super::filter_output::FilterOutput;
+use super::options::FilterOptions;
+use super::run::{RunInput, UserArray};
+use super::spec::Spec;
+use crate::exchange::{ExchangeError, GridComms};
+use crate::gpu::{Array, Callback, Gpu, Recorder};
+use crate::grid::FieldLayout;
+
+/// A [`Filter`] of a real field whose results are the numbers of vectors: at most four, and zeros
+/// behind fewer. Its passes and their arithmetic are those of the filter; only the last one writes
+/// cells of 16 bytes, which those who read several results at a time load at once.
+pub(crate) struct VectorFilter(Filter<f32>);
+
+impl VectorFilter {
+    /// Creates the filter of a field of `shape`; see [`Filter::new`].
+    ///
+    /// # Errors
+    /// Same as [`Filter::new`].
+    pub fn new(
+        gpu: &Gpu,
+        shape: [u64; 3],
+        comms: &GridComms,
+        callback: &Callback,
+        options: &FilterOptions,
+    ) -> Result<Self, FftError> {
+        let options = (options, FilterOutput::Vectors);
+        Ok(VectorFilter(Filter::with_output(gpu, &Spec::of::<f32>(shape), comms, callback, options)?))
+    }
+
+    /// Returns the bytes that device memory moves; see [`Route::traffic`].
+    pub fn traffic(&self) -> u64 {
+        self.0.traffic()
+    }
+
+    /// Filters `field` into `output`. Collective.
+    ///
+    /// # Errors
+    /// Same as [`Filter::apply`].
+    pub fn apply(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        field: &Array<f32>,
+        layout: &FieldLayout,
+        output: &Array<[f32; 4]>,
+        output_layout: &FieldLayout,
+    ) -> Result<(), ExchangeError> {
+        const CALL: &str = "VectorFilter::apply";
+        self.0.check(CALL, comms, ("a field", field, layout), 1)?;
+        let field = RunInput::Array(UserArray::field(field, layout));
+        self.run(CALL, recorder, comms, field, (output, output_layout))
+    }
+
+    /// Filters the field that `source` defines into `output`. Collective.
+    ///
+    /// The source defines `fn on_source(at: vec4<u32>) -> T`, the cells of the field; `at` is as in
+    /// [`TransformCallbacks`](super::TransformCallbacks). All runs must have sources of one text.
+    /// The first pass is submitted and the source dropped, so that its arrays are free for the
+    /// other passes.
+    ///
+    /// # Errors
+    /// - [`DeviceError::Misuse`] if the source has another text than before, or none with
+    ///   `on_source`.
+    /// - Same as [`apply`](Self::apply).
+    pub fn apply_from(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        source: Callback,
+        output: &Array<[f32; 4]>,
+        output_layout: &FieldLayout,
+    ) -> Result<(), ExchangeError> {
+        self.run("VectorFilter::apply_from", recorder, comms, RunInput::Source(source), (output, output_layout))
+    }
+
+    fn run(
+        &self,
+        call: &'static str,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        input: RunInput<'_>,
+        (output, layout): (&Array<[f32; 4]>, &FieldLayout),
+    ) -> Result<(), ExchangeError> {
+        self.0.check(call, comms, ("an output", output, layout), self.0.output_fields())?;
+        self.0.run(call, recorder, comms, input, UserArray::field(output, layout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::run_threads;
+    use crate::fft::TransformTuning;
+    use crate::gpu::{Options, Profile};
+    use crate::grid::Grid;
+
+    /// Multiplies by another number for each mode and result.
+    const FACTORS: &str = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
+    return multiply(value, Complex(Real(at.x + result), Real(at.y + at.z) - Real(result)));
+}";
+
+    struct Case {
+        shape: [u64; 3],
+        parts: [usize; 2],
+        results: u32,
+        profile: Profile,
+    }
+
+    /// Returns the cells of a rank's vectors, ghost cells included, and those that the filter of
+    /// fields gives, by number. Ghost cells are NaN before.
+    fn cells_of(gpu: &Gpu, comms: &mut GridComms, case: &Case) -> Result<[Vec<u32>; 2], crate::Error> {
+        let mut recorder = Recorder::new(gpu)?;
+        let (spec, callback) = (Spec::of::<f32>(case.shape), Callback::trusted(FACTORS));
+        let mut options = FilterOptions::default().results(case.results).tuning(TransformTuning::profile(case.profile));
+        // One dispatch for each result of the fused pass.
+        options.reach = Some(1);
+        let fields = Filter::<f32>::new(gpu, &spec, comms, &callback, &options)?;
+        let vectors = VectorFilter::new(gpu, case.shape, comms, &callback, &options)?;
+        let own = fields.field_layout();
+        let layout = FieldLayout::new(fields.field_part(), [[1, 2], [0, 1], [1, 0]]);
+        let (len, results) = (layout.len(), u64::from(case.results));
+        let field = gpu.array::<f32>("field", own.len())?;
+        let numbers: Vec<f32> = (0..own.len()).map(|i| (i * 7919 % 1021) as f32 / 37.0 - 13.0).collect();
+        recorder.upload(&field, 0, &numbers)?;
+        let (apart, together) = (gpu.array::<f32>("fields", results * len)?, gpu.array::<[f32; 4]>("vectors", len)?);
+        recorder.upload(&apart, 0, &vec![f32::NAN; (results * len) as usize])?;
+        recorder.upload(&together, 0, &vec![[f32::NAN; 4]; len as usize])?;
+        fields.apply(&mut recorder, comms, &field, &own, &apart, &layout)?;
+        vectors.apply(&mut recorder, comms, &field, &own, &together, &layout)?;
+        let (apart, together) = (recorder.download(&apart, 0, results * len)?, recorder.download(&together, 0, len)?);
+        let is_ghost = |cell: u64| apart[cell as usize].is_nan();
+        let number = |cell: u64, number: u64| match number {
+            number if number < results => apart[(number * len + cell) as usize],
+            _ if is_ghost(cell) => f32::NAN,
+            _ => 0.0,
+        };
+        let expected = (0..len).flat_map(|cell| (0..4).map(move |n| (cell, n))).map(|(cell, n)| number(cell, n).to_bits());
+        Ok([together.into_iter().flatten().map(f32::to_bits).collect(), expected.collect()])
+    }
+
+    fn check(gpu: &Gpu, case: &Case) {
+        let Case { shape, parts, results, profile } = case;
+        let ranks = parts[0] * parts[1];
+        let found = run_threads(ranks, |comm| {
+            let mut comms = GridComms::new(&comm, Grid::new(*parts, ranks)?)?;
+            cells_of(gpu, &mut comms, case)
+        });
+        let what = format!("{results} results of {shape:?} on {parts:?}, {profile:?}");
+        for [found, expected] in found.unwrap_or_else(|error| panic!("{error}: {what}")) {
+            assert!(found == expected, "{what}");
+        }
+    }
+
+    /// Lengths along z are even, odd, prime, and take the passes of a four-step transform and of a
+    /// long convolution; one axis alone is no filter of one pass.
+    #[test]
+    fn vectors_have_the_bits_of_fields() {
+        let options = Options::from_env().unwrap();
+        let gpu = Gpu::open(&options, 0).unwrap();
+        for profile in [Profile::Gpu, Profile::Software] {
+            for (shape, parts, results) in [
+                ([8, 6, 16], [1, 1], 3),
+                ([6, 5, 128], [2, 2], 3),
+                ([5, 4, 15], [2, 1], 3),
+                ([4, 3, 37], [1, 3], 2),
+                ([3, 2, 30], [4, 1], 4),
+                ([1, 1, 12], [1, 1], 3),
+                ([1, 3, 8192], [1, 1], 3),
+                ([1, 3, 4093], [1, 2], 3),
+            ] {
+                check(&gpu, &Case { shape, parts, results, profile });
+            }
+        }
+        // Arrays in several windows.
+        let gpu = Gpu::open(&Options { window_bytes: Some(1024), ..options }, 0).unwrap();
+        for parts in [[1, 1], [2, 1]] {
+            check(&gpu, &Case { shape: [6, 5, 14], parts, results: 3, profile: Profile::Gpu });
+        }
+    }
+}
