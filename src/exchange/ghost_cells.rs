@@ -53,8 +53,7 @@ impl GhostCells {
     pub fn new(plan: GhostPlan) -> Self {
         let [copy, add_wide] =
             [CopyAction::Replace, CopyAction::AddWide].map(|action| BlockCopy::new(Element::U32, action));
-        let [pack, unpack] =
-            [CopyAction::Pack, CopyAction::Unpack].map(|action| BlockCopy::new(Element::Vec4, action));
+        let [pack, unpack] = [CopyAction::Pack, CopyAction::Unpack].map(|action| BlockCopy::new(Element::Vec4, action));
         let add = ADDED.map(|element| BlockCopy::new(element, CopyAction::Add));
         GhostCells { plan, copy, add, add_wide, pack, unpack }
     }

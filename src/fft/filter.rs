@@ -73,14 +73,15 @@ impl<T: Value> Filter<T> {
         callback: &Callback,
         options: &FilterOptions,
     ) -> Result<Self, FftError> {
-        Self::with_output(gpu, spec, comms, callback, (options, FilterOutput::Fields))
+        let callbacks = PassCallbacks { filter: Some(callback.clone()), ..PassCallbacks::default() };
+        Self::with_output(gpu, spec, comms, callbacks, (options, FilterOutput::Fields))
     }
 
     pub(super) fn with_output(
         gpu: &Gpu,
         spec: &Spec,
         comms: &GridComms,
-        callback: &Callback,
+        callbacks: PassCallbacks,
         (options, output): (&FilterOptions, FilterOutput),
     ) -> Result<Self, FftError> {
         let plan = Self::plan_of(gpu, spec, comms, options)?;
@@ -92,7 +93,6 @@ impl<T: Value> Filter<T> {
         let mut ready = |route, callbacks| ReadyRoute::new(route, &callbacks, &mut tables);
         let routes = match route {
             Some(route) => {
-                let callbacks = PassCallbacks { filter: Some(callback.clone()), ..PassCallbacks::default() };
                 let mut fused = ready(route, callbacks)?;
                 fused.reach = options.reach_on(gpu);
                 vec![fused]
@@ -101,7 +101,7 @@ impl<T: Value> Filter<T> {
                 let mut routes = vec![ready(plan.forward.clone(), PassCallbacks::default())?];
                 let inverse = output.inverse(&plan, limits, pieces)?;
                 for result in 0..results {
-                    let load_mode = Some(callback.clone());
+                    let load_mode = callbacks.filter.clone();
                     let callbacks = PassCallbacks { load_mode, result, ..PassCallbacks::default() };
                     routes.push(ready(inverse.clone(), callbacks)?);
                 }
@@ -111,7 +111,12 @@ impl<T: Value> Filter<T> {
         Ok(Filter { plan, routes, is_fused, results, output, spectrum, value: PhantomData })
     }
 
-    fn plan_of(gpu: &Gpu, spec: &Spec, comms: &GridComms, options: &FilterOptions) -> Result<Plan, FftError> {
+    pub(super) fn plan_of(
+        gpu: &Gpu,
+        spec: &Spec,
+        comms: &GridComms,
+        options: &FilterOptions,
+    ) -> Result<Plan, FftError> {
         spec.check_elements::<T>()?;
         let spec = Spec { modes: spec.points, distribution: Distribution::Transposed, ..spec.clone() };
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
@@ -238,7 +243,7 @@ impl<T: Value> Filter<T> {
     }
 }
 
-fn limits_of(gpu: &Gpu, options: &FilterOptions) -> (Limits, u64) {
+pub(super) fn limits_of(gpu: &Gpu, options: &FilterOptions) -> (Limits, u64) {
     let tuning = options.tuning.unwrap_or_else(|| TransformTuning::of(gpu));
     (tuning.limits(gpu.common()), tuning.pieces)
 }

@@ -32,6 +32,15 @@ pub enum Work {
     /// A forward transform, a multiplication by a callback and a backward transform, once for each
     /// of the given number of results.
     Filter(u32),
+    /// Backward transforms of `from` fields that make `to` results: result `r` is that of field `r`,
+    /// or of the last field, times a callback. The results of the last field are made first, so that
+    /// they may replace the fields.
+    Spread {
+        /// Number of fields.
+        from: u32,
+        /// Number of results.
+        to: u32,
+    },
 }
 
 /// The numbers of a line in memory.
@@ -341,12 +350,19 @@ impl LineKernel {
 
     /// Returns the fields whose lines are transformed together.
     pub(super) fn fields(&self) -> u64 {
-        if let LineFormat::Vectors(fields) = self.output.format { fields.into() } else { 1 }
+        match (self.work, self.output.format) {
+            (Work::Spread { from, .. }, _) => from.into(),
+            (_, LineFormat::Vectors(fields)) => fields.into(),
+            _ => 1,
+        }
     }
 
-    /// Returns the results of each line.
+    /// Returns the results of each line, or of lines that are transformed together.
     pub(super) fn results(&self) -> u64 {
-        if let Work::Filter(results) = self.work { results.into() } else { 1 }
+        match self.work {
+            Work::Filter(results) | Work::Spread { to: results, .. } => results.into(),
+            _ => 1,
+        }
     }
 
     /// Returns the invocations that move a piece of a line.
@@ -401,7 +417,11 @@ impl LineKernel {
         };
         // Two words per point, spectrum and result of a filter, the lines of several fields, and
         // some for addresses and factors.
-        let held = core.stages().held() * if matches!(self.work, Work::Filter(_)) { 2 } else { self.fields() };
+        let held = match (self.work, self.output.format) {
+            (Work::Filter(_), _) => 2 * core.stages().held(),
+            (_, LineFormat::Vectors(fields)) => u64::from(fields) * core.stages().held(),
+            _ => core.stages().held(),
+        };
         let registers = held * bytes / 2 + 32;
         let most = wanted.min(limits.invocations / lanes).min((REGISTERS / (lanes * registers)).max(1));
         if core.loops() {

@@ -68,7 +68,7 @@ pub use tuner::{Tuned, Tuner};
 
 pub(crate) use pass::kernels;
 pub(crate) use schedule::route_steps;
-pub(crate) use vector_filter::VectorFilter;
+pub(crate) use vector_filter::{VectorCallbacks, VectorFilter, VectorForm};
 // For tests that compile all kernels with several limits.
 #[doc(hidden)]
 pub use pass::line_kernels;

@@ -255,6 +255,10 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
     for sides in [[hartley, PLAIN], [PLAIN, hartley], [hartley; 2]] {
         forms.push((Work::Forward, sides, PassCallbacks::default()));
     }
+    let spread = PassCallbacks { spread: Some(on_mode()), ..PassCallbacks::default() };
+    for sides in [[PLAIN; 2], [blocked(PLAIN), PLAIN], [blocked(PLAIN); 2]] {
+        forms.push((Work::Spread { from: 2, to: 3 }, sides, spread.clone()));
+    }
     let filter = PassCallbacks { filter: Some(on_mode()), ..PassCallbacks::default() };
     for side in [PLAIN, blocked(PLAIN), spanned(PLAIN, head)] {
         forms.extend([1, 3].map(|results| (Work::Filter(results), [side; 2], filter.clone())));

@@ -207,7 +207,9 @@ mod tests {
                     let want = one_by_one(&kernel.input, kernel, &params, line_input, line_input_more[0]);
                     assert_eq!(read, want, "{part:?}");
                     let want = one_by_one(&kernel.output, kernel, &params, line_output, line_output_more[0]);
-                    let more = (kernel.results() - 1) * u64::from(params.line_sizes[2]) * kernel.output.number(kernel.precision);
+                    let more = (kernel.results() - 1)
+                        * u64::from(params.line_sizes[2])
+                        * kernel.output.number(kernel.precision);
                     assert_eq!(written, want.start..want.end + more, "{part:?}");
                 }
             }

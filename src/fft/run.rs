@@ -41,7 +41,7 @@ impl ReadyRoute {
             let mut ready = Vec::new();
             for pass in &stage.passes {
                 let position = PassPosition { first: number == 0, last: number == last };
-                let own = callbacks.of_pass(position, matches!(pass.kernel.work, Work::Filter(_)));
+                let own = callbacks.of_pass(position, pass.kernel.work);
                 ready.push(ReadyPass::new((stage, pass), position, own, tables)?);
                 number += 1;
             }
@@ -295,8 +295,9 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
                 let own = Array::<C>::new(output.array.seen_as(C::ELEMENT));
                 // In place, the caller's array is used if it is large enough for the elements
                 // between exchanges.
-                let fits = self.array.is_some_and(|array| array.shares(output.array)) && own.len() >= stage.written();
-                let array = if fits { own } else { gpu.array::<C>("fft::work", stage.written())? };
+                let len = ready.route.work_len(i);
+                let fits = self.array.is_some_and(|array| array.shares(output.array)) && own.len() >= len;
+                let array = if fits { own } else { gpu.array::<C>("fft::work", len)? };
                 BufferView { array: array.raw().clone(), place: whole }
             }
             (Buffer::Pieces, _) => {

@@ -1,14 +1,33 @@
 //! Filters whose results are the numbers of vectors.
 
 use super::error::FftError;
-use super::filter::Filter;
+use super::filter::{Filter, limits_of};
 use super::filter_output::FilterOutput;
-use super::options::FilterOptions;
+use super::options::{FilterOptions, PassCallbacks};
 use super::run::{RunInput, UserArray};
 use super::spec::Spec;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, Gpu, Recorder};
 use crate::grid::FieldLayout;
+
+/// The functions on modes of a filter of three results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VectorForm {
+    /// `on_mode` gives each of the results.
+    Apart,
+    /// `on_mode` gives the first result and a field for the other two. Where fields are whole along
+    /// y, another `on_mode` gives the three results of these: the first of the first, two of the
+    /// second. Two fields pass the first axis backwards and the exchange behind it, not three.
+    Spread,
+}
+
+/// The functions on modes of a [`VectorFilter`] in its form.
+pub(crate) struct VectorCallbacks {
+    /// `on_mode` in the fused pass, or as results are read.
+    pub filter: Callback,
+    /// `on_mode` where two fields become three; of [`VectorForm::Spread`].
+    pub spread: Option<Callback>,
+}
 
 /// A [`Filter`] of a real field whose results are the numbers of vectors: at most four, and zeros
 /// behind fewer. Its passes and their arithmetic are those of the filter; only the last one writes
@@ -16,7 +35,24 @@ use crate::grid::FieldLayout;
 pub(crate) struct VectorFilter(Filter<f32>);
 
 impl VectorFilter {
-    /// Creates the filter of a field of `shape`; see [`Filter::new`].
+    /// Returns the form of a filter of a field of `shape`; the same on all ranks.
+    ///
+    /// # Errors
+    /// Same as [`Filter::new`].
+    pub fn form(
+        gpu: &Gpu,
+        shape: [u64; 3],
+        comms: &GridComms,
+        options: &FilterOptions,
+    ) -> Result<VectorForm, FftError> {
+        let plan = Filter::<f32>::plan_of(gpu, &Spec::of::<f32>(shape), comms, options)?;
+        let (limits, pieces) = limits_of(gpu, options);
+        let route = FilterOutput::Vectors.fused(&plan, options.results, limits, pieces)?;
+        Ok(if route.is_some_and(|route| route.spreads()) { VectorForm::Spread } else { VectorForm::Apart })
+    }
+
+    /// Creates the filter of a field of `shape`, with the callbacks of its [`form`](Self::form); see
+    /// [`Filter::new`].
     ///
     /// # Errors
     /// Same as [`Filter::new`].
@@ -24,11 +60,13 @@ impl VectorFilter {
         gpu: &Gpu,
         shape: [u64; 3],
         comms: &GridComms,
-        callback: &Callback,
+        callbacks: VectorCallbacks,
         options: &FilterOptions,
     ) -> Result<Self, FftError> {
+        let VectorCallbacks { filter, spread } = callbacks;
+        let callbacks = PassCallbacks { filter: Some(filter), spread, ..PassCallbacks::default() };
         let options = (options, FilterOutput::Vectors);
-        Ok(VectorFilter(Filter::with_output(gpu, &Spec::of::<f32>(shape), comms, callback, options)?))
+        Ok(VectorFilter(Filter::with_output(gpu, &Spec::of::<f32>(shape), comms, callbacks, options)?))
     }
 
     /// Returns the bytes that device memory moves; see [`Route::traffic`].
@@ -98,9 +136,21 @@ mod tests {
     use crate::gpu::{Options, Profile};
     use crate::grid::Grid;
 
-    /// Multiplies by another number for each mode and result.
-    const FACTORS: &str = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
-    return multiply(value, Complex(Real(at.x + result), Real(at.y + at.z) - Real(result)));
+    /// Multiplies by a power of two for each mode and result, exactly: before or after a transform
+    /// along an axis on which it does not depend.
+    const FACTORS: &str = "fn factor_of(at: vec4<u32>, result: u32) -> Real {
+    let steps = array<u32, 4>(at.x % 3u, at.y % 4u + at.z % 2u, at.z % 3u, at.y % 2u);
+    return Real(1u << steps[result]);
+}
+";
+    const ALL: &str = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
+    return value * factor_of(at, result);
+}";
+    const FIRST: &str = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
+    return value * select(factor_of(at, 0u), 1.0, result == 1u);
+}";
+    const OTHERS: &str = "fn on_mode(value: Complex, at: vec4<u32>, result: u32) -> Complex {
+    return value * select(factor_of(at, result), 1.0, result == 0u);
 }";
 
     struct Case {
@@ -114,12 +164,17 @@ mod tests {
     /// fields gives, by number. Ghost cells are NaN before.
     fn cells_of(gpu: &Gpu, comms: &mut GridComms, case: &Case) -> Result<[Vec<u32>; 2], crate::Error> {
         let mut recorder = Recorder::new(gpu)?;
-        let (spec, callback) = (Spec::of::<f32>(case.shape), Callback::trusted(FACTORS));
+        let [all, first, others] = [ALL, FIRST, OTHERS].map(|text| Callback::trusted([FACTORS, text].concat()));
+        let spec = Spec::of::<f32>(case.shape);
         let mut options = FilterOptions::default().results(case.results).tuning(TransformTuning::profile(case.profile));
         // One dispatch for each result of the fused pass.
         options.reach = Some(1);
-        let fields = Filter::<f32>::new(gpu, &spec, comms, &callback, &options)?;
-        let vectors = VectorFilter::new(gpu, case.shape, comms, &callback, &options)?;
+        let fields = Filter::<f32>::new(gpu, &spec, comms, &all, &options)?;
+        let callbacks = match VectorFilter::form(gpu, case.shape, comms, &options)? {
+            VectorForm::Apart => VectorCallbacks { filter: all, spread: None },
+            VectorForm::Spread => VectorCallbacks { filter: first, spread: Some(others) },
+        };
+        let vectors = VectorFilter::new(gpu, case.shape, comms, callbacks, &options)?;
         let own = fields.field_layout();
         let layout = FieldLayout::new(fields.field_part(), [[1, 2], [0, 1], [1, 0]]);
         let (len, results) = (layout.len(), u64::from(case.results));
@@ -138,7 +193,8 @@ mod tests {
             _ if is_ghost(cell) => f32::NAN,
             _ => 0.0,
         };
-        let expected = (0..len).flat_map(|cell| (0..4).map(move |n| (cell, n))).map(|(cell, n)| number(cell, n).to_bits());
+        let expected =
+            (0..len).flat_map(|cell| (0..4).map(move |n| (cell, n))).map(|(cell, n)| number(cell, n).to_bits());
         Ok([together.into_iter().flatten().map(f32::to_bits).collect(), expected.collect()])
     }
 
@@ -156,7 +212,8 @@ mod tests {
     }
 
     /// Lengths along z are even, odd, prime, and take the passes of a four-step transform and of a
-    /// long convolution; one axis alone is no filter of one pass.
+    /// long convolution; one axis alone is no filter of one pass. Three axes and results spread two
+    /// fields along y.
     #[test]
     fn vectors_have_the_bits_of_fields() {
         let options = Options::from_env().unwrap();

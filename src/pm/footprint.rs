@@ -85,7 +85,7 @@ pub(super) struct Footprint {
     ghosted: u64,
     /// Ghost cells that are sent along each axis.
     sent: [u64; 2],
-    /// Working arrays of filters of one result and of three.
+    /// Working arrays of the filter of one result and of that of a force.
     pub filters: [u64; 2],
 }
 
@@ -96,7 +96,8 @@ impl Footprint {
         let (PlannedFor { tuning, limits }, ghosts) = (*planned, config.typical_ghosts());
         let plan = |side: u64| Plan::new(&Spec::of::<f32>([side; 3]), grid, rank, limits, tuning.pieces);
         let (lattice, mesh) = (plan(config.particles)?, plan(config.mesh)?);
-        let filter = |results: u32| mesh.filter_working(results, limits, tuning.pieces, &complex);
+        let filter = mesh.filter_working(1, limits, tuning.pieces, &complex)?;
+        let vectors = mesh.vector_filter_working(3, limits, tuning.pieces, &complex)?;
         let part = extent(&mesh.field);
         let cut = |axis: usize| grid.parts()[axis] > 1;
         let wide = |axis: usize| part[axis] + if cut(axis) { 2 * ghosts } else { 0 };
@@ -109,7 +110,7 @@ impl Footprint {
             mesh: Transformed::new(&mesh),
             ghosted: wide(0) * wide(1) * part[2],
             sent: [0, 1].map(|axis| if cut(axis) { 2 * ghosts * across[axis] * part[2] } else { 0 }),
-            filters: [filter(1)?, filter(3)?],
+            filters: [filter, vectors],
         })
     }
 

@@ -13,12 +13,12 @@
 use crate::comm::Op;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
-use crate::fft::{Filter, FilterOptions, Operator, OperatorTables, Spec, Spectral, Transform, VectorFilter};
+use crate::fft::{Filter, FilterOptions, Spec, Transform, VectorFilter};
 use crate::gpu::{Array, Callback, DeviceError, Recorder};
-use crate::grid::{Box3, FieldLayout, GhostWidths, Mesh};
+use crate::grid::{FieldLayout, GhostWidths, Mesh};
 use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, Painter, Push};
 
-use super::{Config, SimulationError};
+use super::{Config, SimulationError, force_modes};
 
 /// The force solver of one rank: `lap phi = 1.5 Omega_m delta` on a mesh.
 ///
@@ -59,9 +59,9 @@ impl Force {
         let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
         let (spec, options) = (Spec::of::<f32>(shape), FilterOptions::default().results(3));
         let part = Filter::<f32>::part_of(&gpu, &spec, comms, &options)?;
-        let gradients = [0, 1, 2].map(|axis| kernel(config, axis, 1.0, &part));
-        let callback = Spectral::new(recorder, &gradients, &part)?.trusted_callback();
-        let filter = VectorFilter::new(&gpu, shape, comms, &callback, &options)?;
+        let form = VectorFilter::form(&gpu, shape, comms, &options)?;
+        let callbacks = force_modes::callbacks(config, recorder, form, &part)?;
+        let filter = VectorFilter::new(&gpu, shape, comms, callbacks, &options)?;
         let mesh = config.cell_mesh(comms.grid(), comms.rank())?;
         let faults = gpu.array("pm::faults", 1)?;
         recorder.clear(&faults);
@@ -392,17 +392,4 @@ fn needed_widths(
         [rows.iter().map(|row| [row[0], row[1]]).collect(), planes.iter().map(|rank| [rank[2], rank[3]]).collect()],
         lost,
     ))
-}
-
-/// Returns the kernel of the force along `axis` on the density contrast, times `sign`, for the
-/// modes of `part`; with the sign -1 its conjugate.
-pub(super) fn kernel(config: &Config, axis: usize, sign: f64, part: &Box3) -> OperatorTables {
-    let (gradient, laplacian) = (config.gradient, config.laplacian);
-    let operator = Operator {
-        // F = -grad phi and phi = -1.5 Omega_m delta / k^2: F(k) = i k 1.5 Omega_m delta / k^2.
-        constant: [0.0, sign * 1.5 * config.cosmology.omega_m()],
-        factor: &|a, wave| if a == axis { gradient.at(wave.w, wave.nyquist) / wave.spacing } else { 1.0 },
-        laplacian: Some(&|_, wave| laplacian.at(wave.w) / (wave.spacing * wave.spacing)),
-    };
-    operator.tables(config.cells(), config.size(), part)
 }

@@ -180,8 +180,9 @@ impl<'a> Writer<'a> {
     /// Writes the code of a line, or of the lines that are transformed together.
     fn line(&mut self) {
         let core = &self.shape.core;
-        match self.kernel.output.format {
-            LineFormat::Vectors(fields) => self.vectors(core, fields),
+        match (self.kernel.work, self.kernel.output.format) {
+            (Work::Spread { from, to }, _) => self.spread(core, from, to),
+            (_, LineFormat::Vectors(fields)) => self.vectors(core, fields),
             _ => self.line_of(core),
         }
     }
@@ -197,6 +198,10 @@ impl<'a> Writer<'a> {
             Work::Backward => {
                 let points = self.core(core, Source::Memory, 1.0);
                 self.store(points);
+            }
+            Work::Spread { .. } => {
+                let points = self.core(core, Source::Memory, 1.0);
+                self.store_result(points, "result");
             }
             Work::Filter(results) => self.filter(core, results),
         }
@@ -294,7 +299,8 @@ impl Writer<'_> {
         let is_vectors = matches!(self.kernel.output.format, LineFormat::Vectors(_));
         let store_number = if is_vectors { vectors::STORE_NUMBER } else { "" };
         // Where lines of several fields are transformed together, their loop finds each of them.
-        let line_in = if is_vectors { "" } else { "let line_in = input_line(c);\n    " };
+        let is_loop = is_vectors || matches!(self.kernel.work, Work::Spread { .. });
+        let line_in = if is_loop { "" } else { "let line_in = input_line(c);\n    " };
         format!(
             "// Lines of {n} points: {work}.\n\
              // Workgroup: {lines} lines of {lanes} invocations; workgroup memory {bytes} bytes.\n\

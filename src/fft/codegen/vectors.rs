@@ -1,7 +1,7 @@
-//! The lines of several fields as the numbers of vectors: one kernel transforms a line of each field
-//! and writes cells of `vec4<f32>`.
+//! Lines of several fields in one kernel: as the numbers of vectors, or with several results of one
+//! field.
 //!
-//! An invocation takes the lines one after the other and keeps its points of all but the last in
+//! Vectors: the kernel transforms a line of each field and writes cells of `vec4<f32>`. An invocation takes the lines one after the other and keeps its points of all but the last in
 //! registers, so each cell is written once, by a store of 16 bytes. In loops over butterflies, and
 //! where a dispatch has one number of a cell only, it reads the cell and replaces the number: no
 //! other invocation has that cell.
@@ -40,6 +40,21 @@ impl Writer<'_> {
             let variables = self.store_together(&numbers, fields);
             self.code.text.insert_str(start, &variables);
         }
+        self.code.line("}");
+    }
+
+    /// Writes the loop over the results of `from` fields, those of the last field first.
+    pub(super) fn spread(&mut self, core: &Core, from: u32, to: u32) {
+        self.dirty = self.shape.lanes > 1;
+        // A number of rounds that compilers do not know: they would mix the code of all.
+        self.code.line(format!("for (var round = 0u; round < {to}u + unknown_zero(1u); round++) {{"));
+        self.code.line(format!("let result = {}u - round;", to - 1));
+        let field = format!("{from}u * c.z + min(result, {}u)", from - 1);
+        self.code.line(format!("let line_in = input_line(vec3<u32>(c.xy, {field}));"));
+        if !core.loops() {
+            self.code.line("let lane = lane + round * unknown_zero(0u);");
+        }
+        self.line_of(core);
         self.code.line("}");
     }
 

@@ -136,7 +136,9 @@ impl Plan {
     }
 
     /// Same as [`filter`](Self::filter), of a real field, with the results as the numbers of
-    /// vectors: at most four.
+    /// vectors: at most four. If the last axis is x, three results are spread from two fields by the
+    /// pass along y, unless that would take several passes: the fused pass makes the first result
+    /// and one field for the other two.
     ///
     /// # Errors
     /// Same as [`new`](Self::new).
@@ -145,6 +147,13 @@ impl Plan {
             2 => StageKind::BackwardToVectors(results),
             _ => kind.reversed(),
         };
+        let spread = |axis, kind| if axis == 1 { StageKind::Spread { from: 2, to: results } } else { back(axis, kind) };
+        if results == 3 && (0..3).all(|axis| self.spec.points[axis] > 1) {
+            match self.filter_with(2, limits, pieces, spread) {
+                Err(FftError::TooLong { .. }) => {}
+                spread => return spread,
+            }
+        }
         self.filter_with(results, limits, pieces, back)
     }
 
@@ -218,9 +227,28 @@ impl Plan {
         pieces: u64,
         bytes: &dyn Fn(u64) -> u64,
     ) -> Result<u64, FftError> {
+        Ok(self.working_of(self.filter(results, limits, pieces)?, results, bytes))
+    }
+
+    /// Same as [`filter_working`](Self::filter_working), of a
+    /// [`vector_filter`](Self::vector_filter).
+    ///
+    /// # Errors
+    /// Same as [`new`](Self::new).
+    pub(crate) fn vector_filter_working(
+        &self,
+        results: u32,
+        limits: Limits,
+        pieces: u64,
+        bytes: &dyn Fn(u64) -> u64,
+    ) -> Result<u64, FftError> {
+        Ok(self.working_of(self.vector_filter(results, limits, pieces)?, results, bytes))
+    }
+
+    fn working_of(&self, fused: Option<Route>, results: u32, bytes: &dyn Fn(u64) -> u64) -> u64 {
         let modes = volume(&self.spectrum) * self.spec.fields;
-        if let Some(route) = self.filter(results, limits, pieces)? {
-            return Ok(route.working(0, bytes)[0]);
+        if let Some(route) = fused {
+            return route.working(0, bytes)[0];
         }
         let inverses = (0..results).map(|_| (&self.inverse, 0));
         let (mut held, mut most) = (0, 0);
@@ -230,7 +258,7 @@ impl Plan {
             // An exchange submits what was recorded before it.
             held = if route.exchanges().next().is_some() { kept } else { held + kept };
         }
-        Ok(bytes(modes) + most)
+        bytes(modes) + most
     }
 }
 
@@ -269,10 +297,13 @@ mod tests {
         let three = (4.0 + 4.0 * half) + 8.0 * half + 4.0 * 4.0 * half + 3.0 * 8.0 * half + 3.0 * (4.0 + 4.0 * half);
         assert!((bytes(3) - three).abs() < 1e-12, "{} {three}", bytes(3));
         // Vectors take 16 bytes a cell in place of 12; alone, each number is written into a cell that
-        // is read, but the first.
+        // is read.
         let vectors = real.vector_filter(3, FLOOR, 1).unwrap().unwrap();
-        assert_eq!(vectors.traffic() - filter(3).traffic(), 4 * n * n * n);
-        assert_eq!(vectors.passes().count(), 5);
+        // Two half fields less: one that the fused pass writes and one that the next reads.
+        let half = 4.0 * half * (n * n * n) as f64;
+        let expected = filter(3).traffic() as f64 + 4.0 * (n * n * n) as f64 - 2.0 * half;
+        assert!((vectors.traffic() as f64 - expected).abs() < 1.0, "{} {expected}", vectors.traffic());
+        assert_eq!((vectors.passes().count(), vectors.spreads()), (5, true));
         let apart = real.inverse_to_vectors(FLOOR, 1).unwrap();
         assert_eq!(apart.traffic() - real.inverse.traffic(), (32 - 4) * n * n * n);
     }

@@ -22,6 +22,11 @@ pub(super) enum StageKind {
     Filter(u32),
     /// Backward, with the results of this number of fields as the numbers of vectors.
     BackwardToVectors(u32),
+    /// Backward, with several results of the last field.
+    Spread {
+        from: u32,
+        to: u32,
+    },
 }
 
 impl StageKind {
@@ -40,6 +45,7 @@ impl StageKind {
         match self {
             StageKind::Filter(results) => fields.saturating_mul(results.into()),
             StageKind::BackwardToVectors(together) => fields / u64::from(together),
+            StageKind::Spread { from, to } => (fields / u64::from(from)).saturating_mul(to.into()),
             _ => fields,
         }
     }
@@ -97,7 +103,7 @@ impl Planner<'_> {
     pub fn computes(&self, axis: usize, kind: StageKind) -> bool {
         match kind {
             StageKind::Copy => false,
-            StageKind::BackwardToVectors(_) => true,
+            StageKind::BackwardToVectors(_) | StageKind::Spread { .. } => true,
             StageKind::Forward | StageKind::Backward | StageKind::Transpose => {
                 self.spec.points[axis] > 1 || axis == 2 && self.spec.values == Values::Real
             }
@@ -168,7 +174,7 @@ impl Planner<'_> {
         let (length, sides) = match kind {
             StageKind::Copy => (state.lengths[axis], [side(LineFormat::Complex, Span::Whole); 2]),
             StageKind::Forward => (n, [cells, modes]),
-            StageKind::Backward | StageKind::Transpose => (n, [modes, cells]),
+            StageKind::Backward | StageKind::Transpose | StageKind::Spread { .. } => (n, [modes, cells]),
             StageKind::BackwardToVectors(together) => {
                 (n, [modes, Side { format: LineFormat::Vectors(together), ..cells }])
             }
@@ -188,6 +194,7 @@ impl Planner<'_> {
             StageKind::Forward | StageKind::Transpose => Work::Forward,
             StageKind::Backward | StageKind::BackwardToVectors(_) => Work::Backward,
             StageKind::Filter(results) => Work::Filter(results),
+            StageKind::Spread { from, to } => Work::Spread { from, to },
         };
         let precision = self.spec.precision;
         axis::passes(precision, axis, n, work, sides, self.limits)

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::fft::axis::AxisPass;
-use crate::fft::line::{LineKernel, LineParams, Order};
+use crate::fft::line::{LineFormat, LineKernel, LineParams, Order};
 use crate::grid::{Box3, FieldLayout, Shares, extent};
 
 /// The passes along one axis, which is whole on this rank.
@@ -161,8 +161,8 @@ impl Stage {
         };
         let (read, read_more, read_blocks) = self.address(kernel.input.order, 0, 1, &whole, input);
         let (written, mut written_more, written_blocks) = self.address(kernel.output.order, 1, results, part, output);
-        if kernel.fields() > 1 {
-            written_more[2] = kernel.fields();
+        if let LineFormat::Vectors(fields) = kernel.output.format {
+            written_more[2] = fields.into();
         }
         let result = match (kernel.output.order, output) {
             // In blocked arrays it counts outer lines.

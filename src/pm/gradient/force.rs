@@ -23,7 +23,8 @@ use crate::mesh::{
     Axpby, ForceMeshes, ForceTangent, Lattice, MeshParticles, PaintedValues, PositionAdjoint, ValuePainter,
 };
 use crate::operators::Ghosted;
-use crate::pm::force::{Force, kernel};
+use crate::pm::force::Force;
+use crate::pm::force_modes::kernel;
 use crate::pm::{Config, Simulation, SimulationError, displaced};
 
 /// The particles of a rank where they are, and the mesh of their force with ghost cells as wide as
