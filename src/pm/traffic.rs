@@ -13,7 +13,7 @@ pub(super) struct Traffic {
     pub particles: u64,
     /// Cells of its part of the force mesh.
     pub cells: u64,
-    /// Bytes of the filter that makes forces of 16 bytes a cell of a density of 4 bytes.
+    /// Bytes of the filter that makes vectors of 16 bytes a cell of a density of 4 bytes.
     pub filter: u64,
 }
 
@@ -34,9 +34,8 @@ impl Traffic {
     /// cell.
     pub fn adjoint(&self) -> (u64, u64) {
         let paint = 3 * (16 * self.particles + (8 + 8 + 8 + 12) * self.cells);
-        // The filter of three results is ten passes, of which the last three write 16 bytes a cell
-        // in place of 12.
-        let modes = (self.filter - 4 * self.cells) * 11 / 10 + 8 * self.cells;
+        // Two transforms of 24 bytes a cell and a filter of 40, where that of a force has 76.
+        let modes = self.filter * 22 / 19 + 8 * self.cells;
         let read = 20 * self.cells + 48 * self.particles;
         (1 + 3 * 2 + 2 * 3 + 5 + 1, 12 * self.particles + paint + modes + read)
     }
