@@ -57,8 +57,8 @@ pub enum LineFormat {
     /// written.
     Hartley,
     /// Real points of lines of several fields as the numbers of `vec4<f32>` cells, when they are
-    /// written. A dispatch writes the given number of them: all, and zeros behind them; or one,
-    /// beside which the cell keeps the others.
+    /// written. A dispatch writes the given number of them: all, or one. The other numbers of a cell
+    /// are undefined.
     Vectors(u32),
 }
 
@@ -515,7 +515,7 @@ impl LineKernel {
             bytes * run.next_multiple_of(SECTOR) / run
         };
         let [input, output] = self.four_step.map_or([None; 2], |step| [Some(step.input), Some(step.output)]);
-        // A number alone is written into a cell that is read.
+        // A number alone fills a part of a sector, which memory reads and writes.
         let times = if self.output.format == LineFormat::Vectors(1) { 2 } else { self.results() };
         self.fields() * along(&self.input, input) + times * along(&self.output, output)
     }

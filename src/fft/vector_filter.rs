@@ -29,8 +29,7 @@ pub(crate) struct VectorCallbacks {
     pub spread: Option<Callback>,
 }
 
-/// A [`Filter`] of a real field whose results are the numbers of vectors: at most four, and zeros
-/// behind fewer. Its passes and their arithmetic are those of the filter; only the last one writes
+/// A [`Filter`] of a real field whose results are the first numbers of vectors: at most four. Its passes and their arithmetic are those of the filter; only the last one writes
 /// cells of 16 bytes, which those who read several results at a time load at once.
 pub(crate) struct VectorFilter(Filter<f32>);
 
@@ -161,7 +160,7 @@ mod tests {
     }
 
     /// Returns the cells of a rank's vectors, ghost cells included, and those that the filter of
-    /// fields gives, by number. Ghost cells are NaN before.
+    /// fields gives, by number; NaN beyond the results. Ghost cells are NaN before.
     fn cells_of(gpu: &Gpu, comms: &mut GridComms, case: &Case) -> Result<[Vec<u32>; 2], crate::Error> {
         let mut recorder = Recorder::new(gpu)?;
         let [all, first, others] = [ALL, FIRST, OTHERS].map(|text| Callback::trusted([FACTORS, text].concat()));
@@ -187,15 +186,16 @@ mod tests {
         fields.apply(&mut recorder, comms, &field, &own, &apart, &layout)?;
         vectors.apply(&mut recorder, comms, &field, &own, &together, &layout)?;
         let (apart, together) = (recorder.download(&apart, 0, results * len)?, recorder.download(&together, 0, len)?);
-        let is_ghost = |cell: u64| apart[cell as usize].is_nan();
         let number = |cell: u64, number: u64| match number {
             number if number < results => apart[(number * len + cell) as usize],
-            _ if is_ghost(cell) => f32::NAN,
-            _ => 0.0,
+            _ => f32::NAN,
         };
         let expected =
             (0..len).flat_map(|cell| (0..4).map(move |n| (cell, n))).map(|(cell, n)| number(cell, n).to_bits());
-        Ok([together.into_iter().flatten().map(f32::to_bits).collect(), expected.collect()])
+        let kept = |[x, y, z, w]: [f32; 4]| {
+            [x, y, z, w].into_iter().enumerate().map(|(n, value)| if n as u64 >= results { f32::NAN } else { value })
+        };
+        Ok([together.into_iter().flat_map(kept).map(f32::to_bits).collect(), expected.collect()])
     }
 
     fn check(gpu: &Gpu, case: &Case) {

@@ -37,8 +37,8 @@ pub struct Force {
     reach: Array<u32>,
     /// Particles that could not be painted so far.
     faults: Array<u32>,
-    /// The three components of the force at the current positions and a zero in each cell, ghost
-    /// cells included; `None` after a drift. As long as particles stay, so do the widths of ghost
+    /// The three components of the force at the current positions in each cell, ghost cells
+    /// included; `None` after a drift. As long as particles stay, so do the widths of ghost
     /// cells.
     field: Option<Array<[f32; 4]>>,
     /// Whether ghost cells reach as far as the particles where they are.
@@ -98,8 +98,8 @@ impl Force {
         (&self.mesh, &self.ghosts)
     }
 
-    /// Returns the force of where particles are: its three components and a zero in each cell, ghost
-    /// cells included.
+    /// Returns the force of where particles are: its three components in each cell, ghost cells
+    /// included.
     pub(super) fn field(&self) -> Option<&Array<[f32; 4]>> {
         self.field.as_ref()
     }

@@ -297,14 +297,13 @@ impl Writer<'_> {
         };
         let (bytes, shared) = self.shared_memory();
         let is_vectors = matches!(self.kernel.output.format, LineFormat::Vectors(_));
-        let store_number = if is_vectors { vectors::STORE_NUMBER } else { "" };
         // Where lines of several fields are transformed together, their loop finds each of them.
         let is_loop = is_vectors || matches!(self.kernel.work, Work::Spread { .. });
         let line_in = if is_loop { "" } else { "let line_in = input_line(c);\n    " };
         format!(
             "// Lines of {n} points: {work}.\n\
              // Workgroup: {lines} lines of {lanes} invocations; workgroup memory {bytes} bytes.\n\
-             {}{shared}#import fft::line\n{store_number}{}\
+             {}{shared}#import fft::line\n{}\
              @compute @workgroup_size(GROUP) fn main(\n    @builtin(workgroup_id) id: vec3<u32>,\n    \
              @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n    {}\n    \
              let line = group_number(id, count) * {lines}u + column;\n    let present = line < params.line_sizes.w;\n    \

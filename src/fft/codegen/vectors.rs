@@ -1,10 +1,12 @@
 //! Lines of several fields in one kernel: as the numbers of vectors, or with several results of one
 //! field.
 //!
-//! Vectors: the kernel transforms a line of each field and writes cells of `vec4<f32>`. An invocation takes the lines one after the other and keeps its points of all but the last in
-//! registers, so each cell is written once, by a store of 16 bytes. In loops over butterflies, and
-//! where a dispatch has one number of a cell only, it reads the cell and replaces the number: no
-//! other invocation has that cell.
+//! Vectors: the kernel transforms a line of each field and writes cells of `vec4<f32>`. An invocation
+//! takes the lines one after the other and keeps its points of all but the last in registers, so each
+//! cell is written once, by a store of 16 bytes. In loops over butterflies, and where a dispatch has
+//! one number of a cell only, it writes each number by itself.
+//!
+//! Spread fields: the kernel makes the results of the last field first, so that it may work in place.
 
 use super::{Condition, Writer};
 use crate::fft::core::Core;
@@ -66,7 +68,7 @@ impl Writer<'_> {
             return line.0.push(Number { address, value, valid });
         }
         let Condition::Text(valid) = valid else { return };
-        self.code.line(format!("if {valid} {{ store_number({address}, number, {value}); }}"));
+        self.code.line(format!("if {valid} {{ set_output({address}, number, {value}); }}"));
     }
 
     /// Writes the stores of cells, of the last line with those before it. Returns the declarations of
@@ -93,13 +95,3 @@ impl Writer<'_> {
         variables
     }
 }
-
-/// The function that replaces a number of a cell; the first one clears the others.
-pub(super) const STORE_NUMBER: &str = "\
-fn store_number(at: u32, number: u32, value: f32) {
-    var cell = vec4<f32>();
-    if number > 0u { cell = load_output(at); }
-    cell[number] = value;
-    store_output(at, cell);
-}
-";

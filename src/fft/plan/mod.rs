@@ -296,8 +296,8 @@ mod tests {
         assert!((bytes(1) - 2.0 * (4.0 + 4.0 * half) - 6.0 * 4.0 * half).abs() < 1e-12, "{}", bytes(1));
         let three = (4.0 + 4.0 * half) + 8.0 * half + 4.0 * 4.0 * half + 3.0 * 8.0 * half + 3.0 * (4.0 + 4.0 * half);
         assert!((bytes(3) - three).abs() < 1e-12, "{} {three}", bytes(3));
-        // Vectors take 16 bytes a cell in place of 12; alone, each number is written into a cell that
-        // is read.
+        // Vectors take 16 bytes a cell in place of 12; the sectors of numbers alone are read and
+        // written.
         let vectors = real.vector_filter(3, FLOOR, 1).unwrap().unwrap();
         // Two half fields less: one that the fused pass writes and one that the next reads.
         let half = 4.0 * half * (n * n * n) as f64;
