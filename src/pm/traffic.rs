@@ -90,7 +90,7 @@ mod tests {
 
     /// Limits of workgroups on GPUs.
     const LIMITS: Limits =
-        Limits { workgroup_bytes: 48 << 10, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+        Limits { workgroup_bytes: 48 << 10, invocations: 1024, points: 16, alone: 16, shared: true, columns: 16 };
 
     #[test]
     fn a_step_moves_little_more_than_it_must() {
