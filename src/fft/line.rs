@@ -9,6 +9,7 @@
 //! fewer in memory than in the transform (zero padding, truncated spectra). A line may be one
 //! factor of a longer axis (four-step algorithm).
 
+use std::fmt;
 use std::ops::Range;
 
 use super::core::{Core, Limits};
@@ -41,6 +42,15 @@ pub enum Work {
         /// Number of results.
         to: u32,
     },
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::Spread { from, to } => write!(f, "Spread({from}, {to})"),
+            other => write!(f, "{other:?}"),
+        }
+    }
 }
 
 /// The numbers of a line in memory.

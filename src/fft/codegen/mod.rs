@@ -269,7 +269,7 @@ impl LineKernel {
         } else {
             String::new()
         };
-        let label = format!("fft::{:?}({}){from}{to}, axis {}", self.work, self.points, self.axis);
+        let label = format!("fft::{}({}){from}{to}, axis {}", self.work, self.points, self.axis);
         let source = KernelSource::new(label, text)
             .params::<LineParams>()
             .element("Real", self.precision.real())
@@ -293,7 +293,7 @@ impl Writer<'_> {
         let LineWorkgroup { lanes, lines, .. } = self.shape;
         let work = match work {
             Work::Copy => "moves".to_string(),
-            work => format!("{work:?}, {points} points"),
+            work => format!("{work}, {points} points"),
         };
         let (bytes, shared) = self.shared_memory();
         let is_vectors = matches!(self.kernel.output.format, LineFormat::Vectors(_));
