@@ -218,19 +218,21 @@ mod tests {
     fn vectors_have_the_bits_of_fields() {
         let options = Options::from_env().unwrap();
         let gpu = Gpu::open(&options, 0).unwrap();
-        for profile in [Profile::Gpu, Profile::Software] {
-            for (shape, parts, results) in [
-                ([8, 6, 16], [1, 1], 3),
-                ([6, 5, 128], [2, 2], 3),
-                ([5, 4, 15], [2, 1], 3),
-                ([4, 3, 37], [1, 3], 2),
-                ([3, 2, 30], [4, 1], 4),
-                ([1, 1, 12], [1, 1], 3),
-                ([1, 3, 8192], [1, 1], 3),
-                ([1, 3, 4093], [1, 2], 3),
-            ] {
-                check(&gpu, &Case { shape, parts, results, profile });
-            }
+        for (shape, parts, results) in [
+            ([8, 6, 16], [1, 1], 3),
+            ([6, 5, 128], [2, 2], 3),
+            ([5, 4, 15], [2, 1], 3),
+            ([4, 3, 37], [1, 3], 2),
+            ([3, 2, 30], [4, 1], 4),
+            ([1, 1, 12], [1, 1], 3),
+            ([1, 3, 8192], [1, 1], 3),
+        ] {
+            check(&gpu, &Case { shape, parts, results, profile: Profile::Gpu });
+        }
+        for (shape, parts) in
+            [([6, 5, 128], [2, 2]), ([5, 4, 15], [1, 1]), ([1, 1, 12], [1, 1]), ([1, 3, 4093], [1, 2])]
+        {
+            check(&gpu, &Case { shape, parts, results: 3, profile: Profile::Software });
         }
         // Arrays in several windows.
         let gpu = Gpu::open(&Options { window_bytes: Some(1024), ..options }, 0).unwrap();
