@@ -207,7 +207,8 @@ pub fn line_kernels(precision: Precision, lengths: &[u64], limits: Limits) -> Ve
 
 /// Returns whether plans may run the kernel in place.
 fn within(LineKernel { input, output, four_step, .. }: &LineKernel) -> bool {
-    let plain = [input.order, output.order] == [Order::Strided; 2] && input.span == output.span;
+    let is_vector = matches!(output.format, LineFormat::Vectors(_));
+    let plain = [input.order, output.order] == [Order::Strided; 2] && input.span == output.span && !is_vector;
     let still = four_step.is_none_or(|step| step.input == step.output && input.format == output.format);
     plain && still
 }
