@@ -1,9 +1,10 @@
 // Reads fields on a mesh at a particle's position: the sum over its nodes of weight * mesh.
 //
 // `Field` is what a node holds: an f32, or with `vector` the three components of a vector in a cell
-// of 16 bytes. The mesh begins at element shape.w of its array. Particles that paint.wgsl would refuse read 0. The sum runs over x, then y, then z,
-// always in the order of the nodes, so it is the same wherever the mesh is cut, for each component
-// what it would be alone, and with `pairs` what it is without.
+// of 16 bytes. The mesh begins at element shape.w of its array. Particles that paint.wgsl would
+// refuse read 0. The sum runs over x, then y, then z, always in the order of the nodes, so it is
+// the same wherever the mesh is cut, for each component what it would be alone, and with `pairs`
+// what it is without.
 
 #if vector
 alias Field = vec3<f32>;

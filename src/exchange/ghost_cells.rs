@@ -41,7 +41,7 @@ pub struct GhostCells {
 enum Move<'a> {
     /// From own cells to ghosts, which take their values.
     Exchange,
-    /// The same of vectors, whose first three numbers are sent.
+    /// Same as `Exchange`, of vectors, whose first three numbers are sent.
     ExchangeVectors,
     /// From ghosts to own cells, to which they are added.
     Reduce(&'a BlockCopy),

@@ -33,9 +33,9 @@ pub enum Work {
     /// A forward transform, a multiplication by a callback and a backward transform, once for each
     /// of the given number of results.
     Filter(u32),
-    /// Backward transforms of `from` fields that make `to` results: result `r` is that of field `r`,
-    /// or of the last field, times a callback. The results of the last field are made first, so that
-    /// they may replace the fields.
+    /// Backward transforms of `from` fields that make `to` results: result `r` is that of field
+    /// `r`, or of the last field, times a callback. The results of the last field are made first,
+    /// so that they may replace the fields.
     Spread {
         /// Number of fields.
         from: u32,
@@ -67,8 +67,8 @@ pub enum LineFormat {
     /// written.
     Hartley,
     /// Real points of lines of several fields as the numbers of `vec4<f32>` cells, when they are
-    /// written. A dispatch writes the given number of them: all, or one. The other numbers of a cell
-    /// are undefined.
+    /// written. A dispatch writes the given number of them: all, or one. The other numbers of a
+    /// cell are undefined.
     Vectors(u32),
 }
 

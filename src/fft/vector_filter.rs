@@ -29,8 +29,8 @@ pub(crate) struct VectorCallbacks {
     pub spread: Option<Callback>,
 }
 
-/// A [`Filter`] of a real field whose results are the first numbers of vectors: at most four. Its passes and their arithmetic are those of the filter; only the last one writes
-/// cells of 16 bytes, which those who read several results at a time load at once.
+/// A [`Filter`] of a real field whose results are the first numbers of vectors: at most four. The
+/// last pass writes cells of 16 bytes, which those who read several results at a time load at once.
 pub(crate) struct VectorFilter(Filter<f32>);
 
 impl VectorFilter {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     /// Lengths along z are even, odd, prime, and take the passes of a four-step transform and of a
-    /// long convolution; one axis alone is no filter of one pass. Three axes and results spread two
+    /// long convolution; one axis alone takes two transforms. Three axes and results spread two
     /// fields along y.
     #[test]
     fn vectors_have_the_bits_of_fields() {

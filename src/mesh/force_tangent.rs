@@ -37,8 +37,8 @@ impl ForceTangent {
 
     /// Records `out = (by . gradient of force) + factor * change` at the particles, for vectors
     /// `by` and `out` of particles, all along x, then y, then z. `force` and `change` have three
-    /// components in each cell of `mesh`, ghosts included, and a number that is not read. Nothing is
-    /// submitted.
+    /// components in each cell of `mesh`, ghosts included, and a number that is not read. Nothing
+    /// is submitted.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what

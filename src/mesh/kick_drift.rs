@@ -54,8 +54,8 @@ impl KickDrift {
 
     /// Records `push` of the particles of `lattice`, whose displacements and momenta are
     /// `particles`, by axis. `field` has three components in each cell of `mesh`, ghosts included,
-    /// and a number that is not read. Factors are rounded to `f32`. Particles that cannot be painted
-    /// ([`Painter::paint`](super::Painter::paint)) read zero.
+    /// and a number that is not read. Factors are rounded to `f32`. Particles that cannot be
+    /// painted ([`Painter::paint`](super::Painter::paint)) read zero.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what

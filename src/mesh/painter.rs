@@ -221,9 +221,9 @@ impl Painter {
         self.kernels(&particles).readout.record(recorder, &arrays, &geometry, particles.len())
     }
 
-    /// `out` = these components of a vector field at the particles, those of all particles one after
-    /// the other. They have the bits of a [`readout`](Self::readout) each. A cell of `field` has
-    /// three components and a number that is not read, so that it is one load of 16 bytes.
+    /// `out` = these components of a vector field at the particles, those of all particles one
+    /// after the other. They have the bits of a [`readout`](Self::readout) each. A cell of `field`
+    /// has three components and a number that is not read, so that it is one load of 16 bytes.
     ///
     /// # Errors
     /// Same as [`paint`](Self::paint); [`DeviceError::Misuse`] for components beyond the third.

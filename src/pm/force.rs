@@ -5,8 +5,9 @@
 //!       -> fill ghost cells -> read out at the particles, which are kicked and drift in the same pass
 //! ```
 //!
-//! The filter reads the painted cells and computes the three components in five passes. The last one
-//! writes them as a vector of 16 bytes a cell, which a particle reads at once. Paint and readout use the same window, so that a particle exerts no force on itself and momentum is
+//! The filter reads the painted cells and computes the three components in five passes. The last
+//! one writes them as a vector of 16 bytes a cell, which a particle reads at once. Paint and
+//! readout use the same window, so that a particle exerts no force on itself and momentum is
 //! conserved (Hockney & Eastwood 1988, section 5-3). The field of the force is kept until particles
 //! drift away from where it was computed; accelerations of particles are stored nowhere.
 

@@ -100,8 +100,8 @@ mod tests {
         let filter = plan.vector_filter(3, LIMITS, 1).unwrap().unwrap().traffic();
         let traffic = Traffic { particles: n.pow(3), cells: m.pow(3), filter };
         // Each axis of the mesh once there and three times back. Beside that: positions are read
-        // and a density of 4 bytes a cell is written; forces of 16 bytes a cell, positions and momenta are read,
-        // and positions and momenta written.
+        // and a density of 4 bytes a cell is written; forces of 16 bytes a cell, positions and
+        // momenta are read, and positions and momenta written.
         let least = filter + (12 + 48) * traffic.particles + (4 + 16) * traffic.cells;
         for scheme in [Scheme::FastPm, Scheme::BullFrog] {
             let bytes = |steps: usize| {

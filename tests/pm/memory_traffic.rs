@@ -68,7 +68,7 @@ struct Replayed {
     fields: f64,
     /// Reading vectors of 16 bytes.
     vectors: f64,
-    /// Of painting and reading vectors.
+    /// Rows that painting and reading vectors open.
     rows: u64,
 }
 
@@ -94,8 +94,8 @@ fn replayed(displacements: &[f32], bricks: bool) -> Replayed {
     }
 }
 
-/// Returns the tags of lines of 128 bytes that the readout of a particle looks up, and the sectors of
-/// 32 bytes: of three fields, and of vectors. Lanes in pairs read the two cells of a row of one
+/// Returns the tags of lines of 128 bytes that the readout of a particle looks up, and the sectors
+/// of 32 bytes: of three fields, and of vectors. Lanes in pairs read the two cells of a row of one
 /// particle. A request of 32 words of 4 bytes is served at once, of 16 bytes by eight lanes each.
 fn lookups(displacements: &[f32]) -> [[f64; 2]; 2] {
     let warps = (0..SITES.iter().product::<u64>() / 32).step_by(37);

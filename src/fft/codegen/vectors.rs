@@ -1,12 +1,13 @@
 //! Lines of several fields in one kernel: as the numbers of vectors, or with several results of one
 //! field.
 //!
-//! Vectors: the kernel transforms a line of each field and writes cells of `vec4<f32>`. An invocation
-//! takes the lines one after the other and keeps its points of all but the last in registers, so each
-//! cell is written once, by a store of 16 bytes. In loops over butterflies, and where a dispatch has
-//! one number of a cell only, it writes each number by itself.
+//! Vectors: the kernel transforms a line of each field and writes cells of `vec4<f32>`. An
+//! invocation takes the lines one after the other and keeps its points of all but the last in
+//! registers, so each cell is written once, by a store of 16 bytes. In loops over butterflies, and
+//! where a dispatch has one number of a cell only, it writes each number by itself.
 //!
-//! Spread fields: the kernel makes the results of the last field first, so that it may work in place.
+//! Spread fields: the kernel makes the results of the last field first, so that it may work in
+//! place.
 
 use super::{Condition, Writer};
 use crate::fft::core::Core;
@@ -71,8 +72,8 @@ impl Writer<'_> {
         self.code.line(format!("if {valid} {{ set_output({address}, number, {value}); }}"));
     }
 
-    /// Writes the stores of cells, of the last line with those before it. Returns the declarations of
-    /// the variables that keep these.
+    /// Writes the stores of cells, of the last line with those before it. Returns the declarations
+    /// of the variables that keep these.
     fn store_together(&mut self, numbers: &[Number], fields: u32) -> String {
         let kept = |point: usize, line: u32| format!("kept_{point}_{line}");
         self.code.line(format!("if number == {}u {{", fields - 1));

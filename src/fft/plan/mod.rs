@@ -136,9 +136,9 @@ impl Plan {
     }
 
     /// Same as [`filter`](Self::filter), of a real field, with the results as the numbers of
-    /// vectors: at most four. If the last axis is x, three results are spread from two fields by the
-    /// pass along y, unless that would take several passes: the fused pass makes the first result
-    /// and one field for the other two.
+    /// vectors: at most four. If the last axis is x, three results are spread from two fields by
+    /// the pass along y, unless that would take several passes: the fused pass makes the first
+    /// result and one field for the other two.
     ///
     /// # Errors
     /// Same as [`new`](Self::new).

@@ -9,7 +9,8 @@
 //!
 //! An acceleration reads the force where the particle is, and the force follows from where all
 //! particles are painted. On a mesh of c cells with p particles this takes three paintings, two
-//! transforms and a filter (11 passes over the mesh), and one pass that reads 20 bytes of each node.
+//! transforms and a filter (11 passes over the mesh), and one pass that reads 20 bytes of each
+//! node.
 //!
 //! Tangent: one painting of the movements times the gradient of the weights, the filter of the
 //! force (5 passes), and one pass that reads two vectors of each node.
