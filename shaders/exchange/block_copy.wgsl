@@ -2,13 +2,37 @@
 //
 // Layout: in each array the block has a first element (`starts`: in `from`, in `to`) and strides.
 // Elements of any type (Cell) are copied; with `add` they are added; with `add_wide` pairs of words
-// are as 64-bit integers, low word first, where extent, starts and strides count pairs.
+// are as 64-bit integers, low word first, where extent, starts and strides count pairs. With `pack`
+// and `unpack` an element is a vector in one array and its first three numbers, as words, in the
+// other; the fourth becomes 0.
 // Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.
 
 var<uniform> params: Params;
+#if unpack
+var<storage, read> from: array<u32>;
+#else
 var<storage, read> from: array<Cell>;
+#endif
+#if pack
+var<storage, read_write> to: array<u32>;
+#else
 var<storage, read_write> to: array<Cell>;
+#endif
 
+#if pack
+fn transfer(source: u32, destination: u32) {
+    let words = bitcast<vec4<u32>>(load_from(source));
+    store_to(3u * destination, words.x);
+    store_to(3u * destination + 1u, words.y);
+    store_to(3u * destination + 2u, words.z);
+}
+#else
+#if unpack
+fn transfer(source: u32, destination: u32) {
+    let words = vec3<u32>(load_from(3u * source), load_from(3u * source + 1u), load_from(3u * source + 2u));
+    store_to(destination, vec4<f32>(bitcast<vec3<f32>>(words), 0.0));
+}
+#else
 #if add_wide
 fn transfer(source: u32, destination: u32) {
     let low = load_from(2u * source);
@@ -26,6 +50,8 @@ fn transfer(source: u32, destination: u32) {
 fn transfer(source: u32, destination: u32) {
     store_to(destination, load_from(source));
 }
+#endif
+#endif
 #endif
 #endif
 

@@ -4,17 +4,17 @@
 //     bar += sum over nodes of gradient of weight
 //            * (sum over axes of by * force + factor * density)
 //
-// Layout: particles as in particle.wgsl; `mesh` the components of the force, params.stride elements
-// apart; `density` the cotangent of the painted density; `by` the cotangent of the accelerations
-// and `bar` that of the positions: all along x, then y, then z. Each node's four values are read
-// once for a particle.
+// Layout: particles as in particle.wgsl; `mesh` the components of the force in a vector for each
+// cell; `density` the cotangent of the painted density; `by` the cotangent of the accelerations and
+// `bar` that of the positions: all along x, then y, then z. Each node's four values are read once
+// for a particle.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> d0: array<f32>;
 var<storage, read> d1: array<f32>;
 var<storage, read> d2: array<f32>;
-var<storage, read> mesh: array<f32>;
+var<storage, read> mesh: array<vec4<f32>>;
 var<storage, read> density: array<f32>;
 var<storage, read> by: array<f32>;
 var<storage, read_write> bar: array<f32>;
@@ -24,7 +24,7 @@ var<storage, read_write> bar: array<f32>;
 #import mesh::slopes
 
 fn value(node: u32, by: vec3<f32>) -> f32 {
-    let force = vec3<f32>(load_mesh(node), load_mesh(node + params.stride), load_mesh(node + 2u * params.stride));
+    let force = load_mesh(node).xyz;
     return fma(by.z, force.z, fma(by.y, force.y, fma(by.x, force.x, params.factor * load_density(node))));
 }
 

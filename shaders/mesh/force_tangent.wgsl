@@ -3,8 +3,8 @@
 //     out = sum over nodes of (by . gradient of weight) * force + factor * weight * change
 //
 // Layout: particles as in particle.wgsl; `mesh` the components of the force and `change` those of
-// its change, params.stride elements apart; `by` how far particles move and `out` how their
-// accelerations change: all along x, then y, then z. Each node's six values are read once for a
+// its change, in a vector for each cell; `by` how far particles move and `out` how their
+// accelerations change: all along x, then y, then z. Each node's two vectors are read once for a
 // particle. Particles that paint.wgsl would refuse have none. The sum runs over x, then y, then z,
 // as in interpolate.wgsl.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
@@ -13,8 +13,8 @@ var<uniform> params: Params;
 var<storage, read> d0: array<f32>;
 var<storage, read> d1: array<f32>;
 var<storage, read> d2: array<f32>;
-var<storage, read> mesh: array<f32>;
-var<storage, read> change: array<f32>;
+var<storage, read> mesh: array<vec4<f32>>;
+var<storage, read> change: array<vec4<f32>>;
 var<storage, read> by: array<f32>;
 var<storage, read_write> out: array<f32>;
 
@@ -22,13 +22,8 @@ var<storage, read_write> out: array<f32>;
 #import mesh::each_particle
 #import mesh::slope
 
-fn force(node: u32) -> vec3<f32> {
-    return vec3<f32>(load_mesh(node), load_mesh(node + params.stride), load_mesh(node + 2u * params.stride));
-}
-
-fn changed(node: u32) -> vec3<f32> {
-    return vec3<f32>(load_change(node), load_change(node + params.stride), load_change(node + 2u * params.stride));
-}
+fn force(node: u32) -> vec3<f32> { return load_mesh(node).xyz; }
+fn changed(node: u32) -> vec3<f32> { return load_change(node).xyz; }
 
 fn tangent(at: Located, by: vec3<f32>) -> vec3<f32> {
     var sum = vec3<f32>(0.0);

@@ -1,16 +1,14 @@
 // Reads fields on a mesh at a particle's position: the sum over its nodes of weight * mesh.
 //
-// `Field` is what a node holds: an f32, or with `vector` the three components of a vector, whose
-// fields lie one after the other, params.stride elements apart. The mesh begins at element shape.w
-// of its array. Particles that paint.wgsl would refuse read 0. The sum runs over x, then y, then z,
-// always in the order of the nodes, so it is the same wherever the mesh is cut, for each component
-// what it would be alone, and with `pairs` what it is without.
+// `Field` is what a node holds: an f32, or with `vector` the three components of a vector in a cell
+// of 16 bytes. The mesh begins at element shape.w of its array. Particles that paint.wgsl would
+// refuse read 0. The sum runs over x, then y, then z, always in the order of the nodes, so it is
+// the same wherever the mesh is cut, for each component what it would be alone, and with `pairs`
+// what it is without.
 
 #if vector
 alias Field = vec3<f32>;
-fn field(at: u32) -> Field {
-    return vec3<f32>(load_mesh(at), load_mesh(at + params.stride), load_mesh(at + 2u * params.stride));
-}
+fn field(at: u32) -> Field { return load_mesh(at).xyz; }
 #else
 alias Field = f32;
 fn field(at: u32) -> Field { return load_mesh(at); }

@@ -14,7 +14,7 @@ var<storage, read_write> d2: array<f32>;
 var<storage, read_write> p0: array<f32>;
 var<storage, read_write> p1: array<f32>;
 var<storage, read_write> p2: array<f32>;
-var<storage, read> mesh: array<f32>;
+var<storage, read> mesh: array<vec4<f32>>;
 
 #import mesh::particle
 #import mesh::each_particle

@@ -1,7 +1,8 @@
-// Reads a mesh of f32 at the particles' positions: out[n] = sum over nodes of weight * mesh.
+// Reads a mesh at the particles' positions: out[n] = sum over nodes of weight * mesh.
 //
 // Layout: particles as in particle.wgsl, the mesh as in interpolate.wgsl; with `vector` the results
-// along x, then those along y, then z.
+// of component params.components.x of all particles, then those of the next, up to component
+// params.components.y - 1.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
@@ -11,7 +12,11 @@ var<storage, read> cell: array<u32>;
 var<storage, read> d0: array<f32>;
 var<storage, read> d1: array<f32>;
 var<storage, read> d2: array<f32>;
+#if vector
+var<storage, read> mesh: array<vec4<f32>>;
+#else
 var<storage, read> mesh: array<f32>;
+#endif
 var<storage, read_write> out: array<f32>;
 
 #import mesh::particle
@@ -22,9 +27,10 @@ fn each_particle(particle: u32) {
     let found = interpolate(locate(particle));
     if !is_there { return; }
 #if vector
-    store_out(particle, found.x);
-    store_out(params.first.w + particle, found.y);
-    store_out(2u * params.first.w + particle, found.z);
+    for (var n = params.components.x; n < params.components.y; n++) {
+        let component = select(select(found.z, found.y, n == 1u), found.x, n == 0u);
+        store_out((n - params.components.x) * params.first.w + particle, component);
+    }
 #else
     store_out(particle, found);
 #endif

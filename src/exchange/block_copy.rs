@@ -13,6 +13,10 @@ pub(super) enum CopyAction {
     Add,
     /// Pairs of words, as 64-bit integers, are added to them; the kernel then counts pairs.
     AddWide,
+    /// The first three numbers of vectors replace as many words.
+    Pack,
+    /// Three words replace vectors, with a zero behind them.
+    Unpack,
 }
 
 /// A block of each of several fields, which lie in one array one after the other.
@@ -59,17 +63,20 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Returns the kernel for such elements; [`CopyAction::AddWide`] knows [`Element::U32`] only.
+/// Returns the kernel for such elements; [`CopyAction::AddWide`] knows [`Element::U32`] only,
+/// [`CopyAction::Pack`] and [`CopyAction::Unpack`] know [`Element::Vec4`].
 pub(super) fn kernel(element: Element, action: CopyAction) -> KernelSource {
     KernelSource::new("exchange::block_copy", include_str!("../../shaders/exchange/block_copy.wgsl"))
         .params::<BlockCopyParams>()
         .element("Cell", element)
         .flag("add", action == CopyAction::Add)
         .flag("add_wide", action == CopyAction::AddWide)
+        .flag("pack", action == CopyAction::Pack)
+        .flag("unpack", action == CopyAction::Unpack)
 }
 
 impl BlockCopy {
-    /// Copies elements of this type; [`CopyAction::AddWide`] knows [`Element::U32`] only.
+    /// Creates the copy of elements of this type; see [`kernel`].
     pub fn new(element: Element, action: CopyAction) -> Self {
         BlockCopy { kernel: Kernel::trusted(kernel(element, action)) }
     }
@@ -77,12 +84,12 @@ impl BlockCopy {
     /// Records the copy of the blocks `from` of `fields` fields to the blocks `to` of another
     /// array. An element of a block is `words` adjacent elements of the arrays along the last axis.
     /// Neither submits nor waits.
-    pub fn record<T: DeviceElement>(
+    pub fn record<T: DeviceElement, U: DeviceElement>(
         &self,
         recorder: &mut Recorder,
         [fields, words]: [u64; 2],
         from: &FieldBlocks<'_, T>,
-        to: &FieldBlocks<'_, T>,
+        to: &FieldBlocks<'_, U>,
     ) -> Result<(), DeviceError> {
         let [i, j, k] = to.block.extent;
         let extent = [fields, i, j, k * words];

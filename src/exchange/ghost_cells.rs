@@ -32,6 +32,8 @@ pub struct GhostCells {
     /// By element.
     add: [BlockCopy; ADDED.len()],
     add_wide: BlockCopy,
+    pack: BlockCopy,
+    unpack: BlockCopy,
 }
 
 /// Direction of cells in a sweep, and the effect on their targets.
@@ -39,6 +41,8 @@ pub struct GhostCells {
 enum Move<'a> {
     /// From own cells to ghosts, which take their values.
     Exchange,
+    /// Same as `Exchange`, of vectors, whose first three numbers are sent.
+    ExchangeVectors,
     /// From ghosts to own cells, to which they are added.
     Reduce(&'a BlockCopy),
 }
@@ -49,7 +53,9 @@ impl GhostCells {
     pub fn new(plan: GhostPlan) -> Self {
         let [copy, add_wide] =
             [CopyAction::Replace, CopyAction::AddWide].map(|action| BlockCopy::new(Element::U32, action));
-        GhostCells { plan, copy, add: ADDED.map(|element| BlockCopy::new(element, CopyAction::Add)), add_wide }
+        let [pack, unpack] = [CopyAction::Pack, CopyAction::Unpack].map(|action| BlockCopy::new(Element::Vec4, action));
+        let add = ADDED.map(|element| BlockCopy::new(element, CopyAction::Add));
+        GhostCells { plan, copy, add, add_wide, pack, unpack }
     }
 
     /// Takes another plan; kernels stay compiled.
@@ -85,6 +91,23 @@ impl GhostCells {
         let subject = self.subject("exchange", T::ELEMENT.wgsl());
         let fields = self.fields("GhostCells::exchange", comms, field, 1, subject)?;
         self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Move::Exchange))
+    }
+
+    /// Same as [`exchange`](Self::exchange), of vectors of three numbers: messages have 12 bytes a
+    /// cell, and the fourth number of ghost cells becomes 0.
+    ///
+    /// # Errors
+    /// Same as [`GhostCells::exchange`].
+    pub fn exchange_vectors(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        field: &Array<[f32; 4]>,
+    ) -> Result<(), ExchangeError> {
+        let subject = self.subject("exchange", "vectors of three f32");
+        let fields = self.fields("GhostCells::exchange_vectors", comms, field, 1, subject)?;
+        let fields = Fields { words: 3, ..fields };
+        self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Move::ExchangeVectors))
     }
 
     /// Adds the ghost cells of all ranks to the cells that they are copies of; ghost cells keep
@@ -164,7 +187,7 @@ impl GhostCells {
         }
         let words = elements * T::ELEMENT.bytes() / 4;
         let subject = subject.with(&[number, words]);
-        Ok(Fields { ghosts: self, array: field.clone(), as_words: field.cast()?, number, words, stride, subject })
+        Ok(Fields { ghosts: self, array: field.clone(), number, words, stride, subject })
     }
 }
 
@@ -172,9 +195,8 @@ impl GhostCells {
 struct Fields<'a, T: DeviceElement> {
     ghosts: &'a GhostCells,
     array: Array<T>,
-    as_words: Array<u32>,
     number: u64,
-    /// Words of a cell.
+    /// Words of a cell in messages.
     words: u64,
     /// Cells from one field to the next.
     stride: u64,
@@ -190,23 +212,37 @@ impl<T: DeviceElement> Fields<'_, T> {
         how: Move<'_>,
     ) -> Result<(), ExchangeError> {
         let (send, receive) = match how {
-            Move::Exchange => (&sweep.owned, &sweep.ghosts),
+            Move::Exchange | Move::ExchangeVectors => (&sweep.owned, &sweep.ghosts),
             Move::Reduce(_) => (&sweep.ghosts, &sweep.owned),
         };
-        let (gpu, copy) = (recorder.gpu().clone(), &self.ghosts.copy);
+        let (gpu, GhostCells { copy, pack, unpack, .. }) = (recorder.gpu().clone(), self.ghosts);
         let transfers = sweep.transfers(self.number * self.words, matches!(how, Move::Reduce(_)));
         let len = |parts: &[Transfer]| parts.last().map_or(0, |last| last.start + last.len);
         let outgoing = gpu.array_in::<u32>("ghost_cells::outgoing", len(&transfers.send), MemoryKind::Outgoing)?;
         let incoming = gpu.array_in::<u32>("ghost_cells::incoming", len(&transfers.receive), MemoryKind::Incoming)?;
-        for (block, message) in self.messages(send, &self.as_words, &outgoing) {
-            copy.record(recorder, [self.number, self.words], &block, &message)?;
+        match how {
+            Move::ExchangeVectors => {
+                for (block, message) in self.messages(send, &self.array, &outgoing) {
+                    pack.record(recorder, [self.number, 1], &block, &message)?;
+                }
+            }
+            Move::Exchange | Move::Reduce(_) => {
+                for (block, message) in self.messages(send, &self.array.cast::<u32>()?, &outgoing) {
+                    copy.record(recorder, [self.number, self.words], &block, &message)?;
+                }
+            }
         }
         let subject = self.subject.with(&[sweep.alike]);
         comms.along(sweep.axis).run_for(subject, recorder, &transfers, &outgoing, &incoming)?;
         match how {
             Move::Exchange => {
-                for (block, message) in self.messages(receive, &self.as_words, &incoming) {
+                for (block, message) in self.messages(receive, &self.array.cast::<u32>()?, &incoming) {
                     copy.record(recorder, [self.number, self.words], &message, &block)?;
+                }
+            }
+            Move::ExchangeVectors => {
+                for (block, message) in self.messages(receive, &self.array, &incoming) {
+                    unpack.record(recorder, [self.number, 1], &message, &block)?;
                 }
             }
             // The kernel counts cells, also of two elements.
@@ -222,12 +258,12 @@ impl<T: DeviceElement> Fields<'_, T> {
 
     /// Returns the block of each link in the fields of `array`, and in the messages that `packed`
     /// holds one behind the other.
-    fn messages<'a, E: DeviceElement>(
+    fn messages<'a, E: DeviceElement, M: DeviceElement>(
         &'a self,
         links: &'a [Link],
         array: &'a Array<E>,
-        packed: &'a Array<E>,
-    ) -> impl Iterator<Item = (FieldBlocks<'a, E>, FieldBlocks<'a, E>)> {
+        packed: &'a Array<M>,
+    ) -> impl Iterator<Item = (FieldBlocks<'a, E>, FieldBlocks<'a, M>)> {
         let mut start = 0;
         links.iter().map(move |Link { block, .. }| {
             let message = FieldBlocks::packed(packed, start, *block);

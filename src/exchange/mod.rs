@@ -110,6 +110,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
     copies
         .chain(sums)
         .chain([kernel(Element::U32, CopyAction::AddWide)])
+        .chain([CopyAction::Pack, CopyAction::Unpack].map(|action| kernel(Element::Vec4, action)))
         .chain(wire::kernels())
         .chain(exact_sum::kernels())
         .chain(several_sums::kernels())

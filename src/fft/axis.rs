@@ -82,6 +82,10 @@ pub(super) fn passes(
     if full || matches!(work, Work::Filter(_)) {
         return one;
     }
+    // Fields are spread in one pass, or filters keep a field for each result.
+    if matches!(work, Work::Spread { .. }) {
+        return None;
+    }
     let several = match factors(n, limits, precision) {
         Some(lengths) => {
             four_step(kernel, n, &lengths).into_iter().map(|kernel| AxisPass::new(kernel, limits)).collect()

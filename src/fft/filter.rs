@@ -4,7 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Index;
 
+use super::core::Limits;
 use super::error::{FftError, TransformError};
+use super::filter_output::FilterOutput;
 use super::line::Work;
 use super::operator::Wave;
 use super::options::{FilterOptions, PassCallbacks, TransformTuning};
@@ -43,6 +45,7 @@ pub struct Filter<T = f32> {
     routes: Vec<ReadyRoute>,
     is_fused: bool,
     results: u32,
+    output: FilterOutput,
     spectrum: Box3,
     value: PhantomData<T>,
 }
@@ -70,45 +73,55 @@ impl<T: Value> Filter<T> {
         callback: &Callback,
         options: &FilterOptions,
     ) -> Result<Self, FftError> {
-        let (plan, route) = Self::plan_of(gpu, spec, comms, options)?;
+        let callbacks = PassCallbacks { filter: Some(callback.clone()), ..PassCallbacks::default() };
+        Self::with_output(gpu, spec, comms, callbacks, (options, FilterOutput::Fields))
+    }
+
+    pub(super) fn with_output(
+        gpu: &Gpu,
+        spec: &Spec,
+        comms: &GridComms,
+        callbacks: PassCallbacks,
+        (options, output): (&FilterOptions, FilterOutput),
+    ) -> Result<Self, FftError> {
+        let plan = Self::plan_of(gpu, spec, comms, options)?;
+        let (limits, pieces) = limits_of(gpu, options);
+        let route = output.fused(&plan, options.results, limits, pieces)?;
         let mut tables = DeviceTables::new(gpu)?;
         let (spectrum, results) = (spectrum_of(&plan, route.as_ref()), options.results);
         let is_fused = route.is_some();
         let mut ready = |route, callbacks| ReadyRoute::new(route, &callbacks, &mut tables);
         let routes = match route {
             Some(route) => {
-                let callbacks = PassCallbacks { filter: Some(callback.clone()), ..PassCallbacks::default() };
                 let mut fused = ready(route, callbacks)?;
                 fused.reach = options.reach_on(gpu);
                 vec![fused]
             }
             None => {
                 let mut routes = vec![ready(plan.forward.clone(), PassCallbacks::default())?];
+                let inverse = output.inverse(&plan, limits, pieces)?;
                 for result in 0..results {
-                    let load_mode = Some(callback.clone());
+                    let load_mode = callbacks.filter.clone();
                     let callbacks = PassCallbacks { load_mode, result, ..PassCallbacks::default() };
-                    routes.push(ready(plan.inverse.clone(), callbacks)?);
+                    routes.push(ready(inverse.clone(), callbacks)?);
                 }
                 routes
             }
         };
-        Ok(Filter { plan, routes, is_fused, results, spectrum, value: PhantomData })
+        Ok(Filter { plan, routes, is_fused, results, output, spectrum, value: PhantomData })
     }
 
-    fn plan_of(
+    pub(super) fn plan_of(
         gpu: &Gpu,
         spec: &Spec,
         comms: &GridComms,
         options: &FilterOptions,
-    ) -> Result<(Plan, Option<Route>), FftError> {
+    ) -> Result<Plan, FftError> {
         spec.check_elements::<T>()?;
         let spec = Spec { modes: spec.points, distribution: Distribution::Transposed, ..spec.clone() };
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
-        let tuning = options.tuning.unwrap_or_else(|| TransformTuning::of(gpu));
-        let limits = tuning.limits(gpu.common());
-        let plan = Plan::new(&spec, comms.grid(), comms.rank(), limits, tuning.pieces)?;
-        let route = plan.filter(options.results, limits, tuning.pieces)?;
-        Ok((plan, route))
+        let (limits, pieces) = limits_of(gpu, options);
+        Plan::new(&spec, comms.grid(), comms.rank(), limits, pieces)
     }
 
     /// Returns the modes of this rank on which the callback of such a filter runs, for tables.
@@ -116,7 +129,9 @@ impl<T: Value> Filter<T> {
     /// # Errors
     /// Same as [`new`](Self::new).
     pub fn part_of(gpu: &Gpu, spec: &Spec, comms: &GridComms, options: &FilterOptions) -> Result<Box3, FftError> {
-        let (plan, route) = Self::plan_of(gpu, spec, comms, options)?;
+        let plan = Self::plan_of(gpu, spec, comms, options)?;
+        let (limits, pieces) = limits_of(gpu, options);
+        let route = plan.filter(options.results, limits, pieces)?;
         Ok(spectrum_of(&plan, route.as_ref()))
     }
 
@@ -166,38 +181,17 @@ impl<T: Value> Filter<T> {
     ) -> Result<(), ExchangeError> {
         const CALL: &str = "Filter::apply";
         self.check(CALL, comms, ("a field", field, layout), self.plan.spec.fields)?;
+        self.check(CALL, comms, ("an output", output, output_layout), self.output_fields())?;
         let field = RunInput::Array(UserArray::field(field, layout));
-        self.run(CALL, recorder, comms, field, (output, output_layout))
-    }
-
-    /// Filters the field that `source` defines into `output`. Collective.
-    ///
-    /// The source defines `fn on_source(at: vec4<u32>) -> T`, the cells of the field; `at` is as in
-    /// [`TransformCallbacks`](super::TransformCallbacks). All runs must have sources of one text.
-    /// The first pass is submitted and the source dropped, so that its arrays are free for the
-    /// other passes.
-    ///
-    /// # Errors
-    /// - [`DeviceError::Misuse`] if the source has another text than before, or none with
-    ///   `on_source`.
-    /// - Same as [`apply`](Self::apply).
-    pub(crate) fn apply_from(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        source: Callback,
-        output: &Array<T>,
-        output_layout: &FieldLayout,
-    ) -> Result<(), ExchangeError> {
-        self.run("Filter::apply_from", recorder, comms, RunInput::Source(source), (output, output_layout))
+        self.run(CALL, recorder, comms, field, UserArray::field(output, output_layout))
     }
 
     /// Refuses an array of other cells than this rank's, or of fewer than `count` fields.
-    fn check(
+    pub(super) fn check<E: DeviceElement>(
         &self,
         call: &'static str,
         comms: &GridComms,
-        (name, array, layout): (&'static str, &Array<T>, &FieldLayout),
+        (name, array, layout): (&'static str, &Array<E>, &FieldLayout),
         count: u64,
     ) -> Result<(), DeviceError> {
         self.plan.check_rank(call, comms)?;
@@ -208,22 +202,22 @@ impl<T: Value> Filter<T> {
         Checked { call, name }.length(array.len(), layout.len().saturating_mul(count))
     }
 
-    fn run(
+    /// Filters the field that `input` gives into `output`, whose length is checked.
+    pub(super) fn run(
         &self,
         call: &'static str,
         recorder: &mut Recorder,
         comms: &mut GridComms,
         input: RunInput<'_>,
-        (output, layout): (&Array<T>, &FieldLayout),
+        output: UserArray<'_>,
     ) -> Result<(), ExchangeError> {
         let (fields, results) = (self.plan.spec.fields, u64::from(self.results));
-        self.check(call, comms, ("an output", output, layout), fields * results)?;
-        if matches!(&input, RunInput::Array(field) if field.array.shares(output.raw())) {
+        if matches!(&input, RunInput::Array(field) if field.array.shares(output.array)) {
             return Err(DeviceError::Misuse { what: call.into(), why: "field and output are one array".into() }.into());
         }
         let [forward_factor, inverse_factor] = self.plan.spec.factors();
         let subject = |what: &str| self.plan.subject(what).with(&[results]);
-        let (output, first, others) = (UserArray::field(output, layout), &self.routes[0], &self.routes[1..]);
+        let (first, others) = (&self.routes[0], &self.routes[1..]);
         if self.is_fused {
             let factor = forward_factor * inverse_factor;
             return Run::<T::Mode>::new(subject("filter"), first, output, factor).run(recorder, comms, input);
@@ -235,9 +229,23 @@ impl<T: Value> Filter<T> {
         (0..results).zip(others).try_for_each(|(r, route)| {
             let subject = subject("filter, to cells,").with(&[r]);
             let run = Run::<T::Mode>::new(subject, route, output, inverse_factor);
-            Run { result: [r, results], ..run }.run(recorder, comms, RunInput::Array(modes))
+            match self.output {
+                FilterOutput::Fields => Run { result: [r, results], ..run },
+                FilterOutput::Vectors => Run { number: r as u32, ..run },
+            }
+            .run(recorder, comms, RunInput::Array(modes))
         })
     }
+
+    /// Returns the fields of the output.
+    pub(super) fn output_fields(&self) -> u64 {
+        self.plan.spec.fields * if self.output == FilterOutput::Fields { u64::from(self.results) } else { 1 }
+    }
+}
+
+pub(super) fn limits_of(gpu: &Gpu, options: &FilterOptions) -> (Limits, u64) {
+    let tuning = options.tuning.unwrap_or_else(|| TransformTuning::of(gpu));
+    (tuning.limits(gpu.common()), tuning.pieces)
 }
 
 /// Returns the modes of a rank on which the callback runs.

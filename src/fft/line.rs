@@ -9,6 +9,7 @@
 //! fewer in memory than in the transform (zero padding, truncated spectra). A line may be one
 //! factor of a longer axis (four-step algorithm).
 
+use std::fmt;
 use std::ops::Range;
 
 use super::core::{Core, Limits};
@@ -32,6 +33,24 @@ pub enum Work {
     /// A forward transform, a multiplication by a callback and a backward transform, once for each
     /// of the given number of results.
     Filter(u32),
+    /// Backward transforms of `from` fields that make `to` results: result `r` is that of field
+    /// `r`, or of the last field, times a callback. The results of the last field are made first,
+    /// so that they may replace the fields.
+    Spread {
+        /// Number of fields.
+        from: u32,
+        /// Number of results.
+        to: u32,
+    },
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::Spread { from, to } => write!(f, "Spread({from}, {to})"),
+            other => write!(f, "{other:?}"),
+        }
+    }
 }
 
 /// The numbers of a line in memory.
@@ -47,12 +66,16 @@ pub enum LineFormat {
     /// Real points of a Hartley transform: the sums of real and imaginary parts when they are
     /// written.
     Hartley,
+    /// Real points of lines of several fields as the numbers of `vec4<f32>` cells, when they are
+    /// written. A dispatch writes the given number of them: all, or one. The other numbers of a
+    /// cell are undefined.
+    Vectors(u32),
 }
 
 impl LineFormat {
     /// Returns whether a point is one real number in memory.
     pub fn is_real(self) -> bool {
-        matches!(self, LineFormat::Real | LineFormat::Hartley)
+        matches!(self, LineFormat::Real | LineFormat::Hartley | LineFormat::Vectors(_))
     }
 }
 
@@ -116,7 +139,11 @@ impl Side {
 
     /// Returns the bytes of a number in memory.
     pub(super) fn number(&self, precision: Precision) -> u64 {
-        if self.format.is_real() { precision.bytes() } else { 2 * precision.bytes() }
+        match self.format {
+            LineFormat::Vectors(_) => 4 * precision.bytes(),
+            format if format.is_real() => precision.bytes(),
+            _ => 2 * precision.bytes(),
+        }
     }
 }
 
@@ -250,7 +277,7 @@ crate::gpu::kernel_params! {
 ///
 /// | side | first vector | second vector |
 /// |---|---|---|
-/// | strided: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, first result, end of results, 0` |
+/// | strided: `at = offset + s . c + p stride` | `offset, s0, s1, s2` | `stride, first result or number of a cell, end of these, 0` |
 /// | blocked: `at = lines start + (outer size + p - start) width + inner`, `outer = o . c + o_first`, `inner = i . c + i_first` | `lines, o0, o1, o2` | `width, i0, i1, 0` |
 ///
 /// All names begin with `line_`, to avoid clashes with callbacks.
@@ -291,7 +318,8 @@ impl LineParams {
         self
     }
 
-    /// Sets the results of a filter that are computed, where they do not go to blocks.
+    /// Sets the results of a filter, or the numbers of cells, that are computed. Results that go to
+    /// blocks are computed together.
     pub fn of_results(mut self, results: Range<u32>) -> Self {
         [self.line_output_more[1], self.line_output_more[2]] = [results.start, results.end];
         self
@@ -301,8 +329,10 @@ impl LineParams {
 impl LineKernel {
     /// Returns whether a real line is transformed as a complex line of half the length.
     pub(super) fn packed(&self) -> bool {
-        let views = (self.input.format, self.output.format);
-        let real = views == (LineFormat::Real, LineFormat::Half) || views == (LineFormat::Half, LineFormat::Real);
+        let real = matches!(
+            (self.input.format, self.output.format),
+            (LineFormat::Real, LineFormat::Half) | (LineFormat::Half, LineFormat::Real | LineFormat::Vectors(_))
+        );
         real && self.four_step.is_none() && self.n.is_multiple_of(2) && self.work != Work::Copy
     }
 
@@ -326,6 +356,23 @@ impl LineKernel {
     /// axis needs two arrays.
     pub(super) fn moves(&self) -> bool {
         self.four_step.is_some_and(|step| step.input != step.output)
+    }
+
+    /// Returns the fields whose lines are transformed together.
+    pub(super) fn fields(&self) -> u64 {
+        match (self.work, self.output.format) {
+            (Work::Spread { from, .. }, _) => from.into(),
+            (_, LineFormat::Vectors(fields)) => fields.into(),
+            _ => 1,
+        }
+    }
+
+    /// Returns the results of each line, or of lines that are transformed together.
+    pub(super) fn results(&self) -> u64 {
+        match self.work {
+            Work::Filter(results) | Work::Spread { to: results, .. } => results.into(),
+            _ => 1,
+        }
     }
 
     /// Returns the invocations that move a piece of a line.
@@ -378,8 +425,13 @@ impl LineKernel {
             (true, _) => limits.columns,
             (false, _) => (128 / lanes).clamp(1, 32),
         };
-        // Two words per point, spectrum and result of a filter, and some for addresses and factors.
-        let held = core.stages().held() * if matches!(self.work, Work::Filter(_)) { 2 } else { 1 };
+        // Two words per point, spectrum and result of a filter, the lines of several fields, and
+        // some for addresses and factors.
+        let held = match (self.work, self.output.format) {
+            (Work::Filter(_), _) => 2 * core.stages().held(),
+            (_, LineFormat::Vectors(fields)) => u64::from(fields) * core.stages().held(),
+            _ => core.stages().held(),
+        };
         let registers = held * bytes / 2 + 32;
         let most = wanted.min(limits.invocations / lanes).min((REGISTERS / (lanes * registers)).max(1));
         if core.loops() {
@@ -472,8 +524,9 @@ impl LineKernel {
             let run = run * side.number(self.precision);
             bytes * run.next_multiple_of(SECTOR) / run
         };
-        let results = if let Work::Filter(results) = self.work { u64::from(results) } else { 1 };
         let [input, output] = self.four_step.map_or([None; 2], |step| [Some(step.input), Some(step.output)]);
-        along(&self.input, input) + results * along(&self.output, output)
+        // A number alone fills a part of a sector, which memory reads and writes.
+        let times = if self.output.format == LineFormat::Vectors(1) { 2 } else { self.results() };
+        self.fields() * along(&self.input, input) + times * along(&self.output, output)
     }
 }

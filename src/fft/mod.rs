@@ -34,6 +34,7 @@ mod core;
 mod error;
 mod field;
 mod filter;
+mod filter_output;
 mod forecast;
 mod line;
 mod measured_shares;
@@ -48,6 +49,7 @@ mod spec;
 mod tables;
 mod transform;
 mod tuner;
+mod vector_filter;
 mod whole_pass;
 
 pub use boxes::Boxes;
@@ -66,6 +68,7 @@ pub use tuner::{Tuned, Tuner};
 
 pub(crate) use pass::kernels;
 pub(crate) use schedule::route_steps;
+pub(crate) use vector_filter::{VectorCallbacks, VectorFilter, VectorForm};
 // For tests that compile all kernels with several limits.
 #[doc(hidden)]
 pub use pass::line_kernels;

@@ -2,6 +2,7 @@
 
 use super::boxes::Boxes;
 use super::core::Limits;
+use super::line::Work;
 use crate::gpu::{Access, Callback, CommonLimits, DeviceError, Gpu, KernelSource, Profile, RawArray, Trust};
 
 /// Options of a [`Transform`](super::Transform).
@@ -221,6 +222,8 @@ pub struct PassCallbacks {
     pub load_mode: Option<Callback>,
     /// `on_mode` inside a filter.
     pub filter: Option<Callback>,
+    /// `on_mode` on elements that are read where fields are spread.
+    pub spread: Option<Callback>,
     /// `on_mode` on elements that are written.
     pub store_mode: Option<Callback>,
     /// `on_store` on elements that are written.
@@ -230,24 +233,26 @@ pub struct PassCallbacks {
 }
 
 /// The names of the WGSL modules of callbacks, in the order of [`PassCallbacks::all`].
-const MODULES: [&str; 6] =
-    ["fft::source", "fft::load", "fft::load_mode", "fft::filter", "fft::store_mode", "fft::store"];
+const MODULES: [&str; 7] =
+    ["fft::source", "fft::load", "fft::load_mode", "fft::filter", "fft::spread", "fft::store_mode", "fft::store"];
 
 impl PassCallbacks {
     fn all(&self) -> impl Iterator<Item = (&'static str, &Callback)> {
-        let all = [&self.source, &self.load, &self.load_mode, &self.filter, &self.store_mode, &self.store];
+        let PassCallbacks { source, load, load_mode, filter, spread, store_mode, store, .. } = self;
+        let all = [source, load, load_mode, filter, spread, store_mode, store];
         MODULES.into_iter().zip(all).filter_map(|(module, callback)| Some((module, callback.as_ref()?)))
     }
 
     /// Returns the callbacks of a pass of the route that has these: the first pass loads elements,
-    /// the last one stores them, and a filter multiplies modes.
-    pub fn of_pass(&self, position: PassPosition, is_filter: bool) -> PassCallbacks {
+    /// the last one stores them, and filters and spreads multiply modes.
+    pub fn of_pass(&self, position: PassPosition, work: Work) -> PassCallbacks {
         let own = |callback: &Option<Callback>, holds: bool| callback.clone().filter(|_| holds);
         PassCallbacks {
             source: None,
             load: own(&self.load, position.first),
             load_mode: own(&self.load_mode, position.first),
-            filter: own(&self.filter, is_filter),
+            filter: own(&self.filter, matches!(work, Work::Filter(_))),
+            spread: own(&self.spread, matches!(work, Work::Spread { .. })),
             store_mode: own(&self.store_mode, position.last),
             store: own(&self.store, position.last),
             result: self.result,

@@ -207,7 +207,8 @@ pub fn line_kernels(precision: Precision, lengths: &[u64], limits: Limits) -> Ve
 
 /// Returns whether plans may run the kernel in place.
 fn within(LineKernel { input, output, four_step, .. }: &LineKernel) -> bool {
-    let plain = [input.order, output.order] == [Order::Strided; 2] && input.span == output.span;
+    let is_vector = matches!(output.format, LineFormat::Vectors(_));
+    let plain = [input.order, output.order] == [Order::Strided; 2] && input.span == output.span && !is_vector;
     let still = four_step.is_none_or(|step| step.input == step.output && input.format == output.format);
     plain && still
 }
@@ -244,12 +245,20 @@ fn forms(n: u64, axis: usize) -> Vec<(Work, [Side; 2], PassCallbacks)> {
         }
     }
     if axis == 2 {
+        let vectors = |fields: u32| Side { format: LineFormat::Vectors(fields), ..PLAIN };
+        for modes in [real[1], blocked(real[1])] {
+            forms.extend([1, 3].map(|n| (Work::Backward, [modes, vectors(n)], PassCallbacks::default())));
+        }
         let callbacks = PassCallbacks { source: Some(painted()), ..PassCallbacks::default() };
         forms.push((Work::Forward, real, callbacks));
     }
     let hartley = Side { format: LineFormat::Hartley, ..PLAIN };
     for sides in [[hartley, PLAIN], [PLAIN, hartley], [hartley; 2]] {
         forms.push((Work::Forward, sides, PassCallbacks::default()));
+    }
+    let spread = PassCallbacks { spread: Some(on_mode()), ..PassCallbacks::default() };
+    for sides in [[PLAIN; 2], [blocked(PLAIN), PLAIN], [blocked(PLAIN); 2]] {
+        forms.push((Work::Spread { from: 2, to: 3 }, sides, spread.clone()));
     }
     let filter = PassCallbacks { filter: Some(on_mode()), ..PassCallbacks::default() };
     for side in [PLAIN, blocked(PLAIN), spanned(PLAIN, head)] {

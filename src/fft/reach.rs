@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::line::{LineKernel, LineParams, Side, Work};
+use super::line::{LineKernel, LineParams, Side};
 use super::plan::{Stage, StagePart};
 use crate::gpu::{Callback, RawArray};
 
@@ -39,8 +39,7 @@ pub(super) struct PassArrays {
 fn reached(kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] {
     let [c0, c1, result, lines] = params.line_sizes.map(u64::from);
     let fields = lines / (c0 * c1 * kernel.count());
-    let results = if let Work::Filter(results) = kernel.work { u64::from(results) } else { 1 };
-    let along = |side: &Side, first: [u32; 4], stride: u32, results: u64| {
+    let along = |side: &Side, first: [u32; 4], stride: u32, [fields, results]: [u64; 2]| {
         let ([offset, s0, s1, s2], points) = (first.map(u64::from), side.stored(kernel.n));
         let steps = [(c0, s0), (c1, s1), (fields, s2), (points, u64::from(stride)), (results, result)];
         if side.order.is_blocked() || steps.iter().any(|(count, _)| *count == 0) {
@@ -51,8 +50,8 @@ fn reached(kernel: &LineKernel, params: &LineParams) -> [Option<Range<u64>>; 2] 
         Some(offset * bytes..(last + 1) * bytes)
     };
     [
-        along(&kernel.input, params.line_input, params.line_input_more[0], 1),
-        along(&kernel.output, params.line_output, params.line_output_more[0], results),
+        along(&kernel.input, params.line_input, params.line_input_more[0], [fields * kernel.fields(), 1]),
+        along(&kernel.output, params.line_output, params.line_output_more[0], [fields, kernel.results()]),
     ]
 }
 
@@ -208,8 +207,9 @@ mod tests {
                     let want = one_by_one(&kernel.input, kernel, &params, line_input, line_input_more[0]);
                     assert_eq!(read, want, "{part:?}");
                     let want = one_by_one(&kernel.output, kernel, &params, line_output, line_output_more[0]);
-                    let results = if let Work::Filter(results) = kernel.work { u64::from(results) } else { 1 };
-                    let more = (results - 1) * u64::from(params.line_sizes[2]) * kernel.output.number(kernel.precision);
+                    let more = (kernel.results() - 1)
+                        * u64::from(params.line_sizes[2])
+                        * kernel.output.number(kernel.precision);
                     assert_eq!(written, want.start..want.end + more, "{part:?}");
                 }
             }

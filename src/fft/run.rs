@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::error::FftError;
-use super::line::{Order, Work};
+use super::line::{LineFormat, Order, Work};
 use super::options::{PassCallbacks, PassPosition};
 use super::pass::{DeviceTables, ReadyPass};
 use super::plan::{Buffer, Placement, Route, Stage, StagePart, StageStep, Transpose, buffers};
@@ -41,7 +41,7 @@ impl ReadyRoute {
             let mut ready = Vec::new();
             for pass in &stage.passes {
                 let position = PassPosition { first: number == 0, last: number == last };
-                let own = callbacks.of_pass(position, matches!(pass.kernel.work, Work::Filter(_)));
+                let own = callbacks.of_pass(position, pass.kernel.work);
                 ready.push(ReadyPass::new((stage, pass), position, own, tables)?);
                 number += 1;
             }
@@ -100,6 +100,8 @@ pub(super) struct Run<'a, C> {
     pub interior: f32,
     /// The number of the result and the count of results of each field, for an output of fields.
     pub result: [u64; 2],
+    /// The number of the cells of vectors that a route of one field writes.
+    pub number: u32,
     /// Replaces the callback on modes of the first pass: the same text with other arrays and
     /// parameters.
     pub operator: Option<&'a Callback>,
@@ -122,8 +124,8 @@ impl<'a, C: DeviceElement> Run<'a, C> {
     /// Creates a run of the call `subject` with the factor `scale`, with one result and the
     /// callbacks of the route.
     pub fn new(subject: Subject, ready: &'a ReadyRoute, output: UserArray<'a>, scale: f64) -> Self {
-        let (interior, result, operator, element) = (1.0, [0, 1], None, PhantomData);
-        Run { ready, output, subject, scale, interior, result, operator, element }
+        let (interior, result, number, operator, element) = (1.0, [0, 1], 0, None, PhantomData);
+        Run { ready, output, subject, scale, interior, result, number, operator, element }
     }
 
     /// Records the route in one dispatch, and returns `true`, if it has such a form and its arrays
@@ -293,8 +295,9 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
                 let own = Array::<C>::new(output.array.seen_as(C::ELEMENT));
                 // In place, the caller's array is used if it is large enough for the elements
                 // between exchanges.
-                let fits = self.array.is_some_and(|array| array.shares(output.array)) && own.len() >= stage.written();
-                let array = if fits { own } else { gpu.array::<C>("fft::work", stage.written())? };
+                let len = ready.route.work_len(i);
+                let fits = self.array.is_some_and(|array| array.shares(output.array)) && own.len() >= len;
+                let array = if fits { own } else { gpu.array::<C>("fft::work", len)? };
                 BufferView { array: array.raw().clone(), place: whole }
             }
             (Buffer::Pieces, _) => {
@@ -350,7 +353,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         let as_reals = matches!(input, PassInput::InPlace) && pass.as_reals();
         let output = if as_reals { to.array.seen_as(kernel.precision.real()) } else { to.array.clone() };
         let arrays = PassArrays { input, output };
-        let whole = StagePart { cells: cells.clone(), fields: 0..stage.fields[0] };
+        let whole = StagePart { cells: cells.clone(), fields: 0..stage.fields[0] / kernel.fields() };
         arrays.parts(stage, whole, kernel, &params).iter().try_for_each(|part| {
             let (arrays, params) = arrays.narrowed(kernel, params(part));
             let mut record = |params| pass.record(self.recorder, &arrays, params, self.run.operator);
@@ -361,6 +364,9 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
                     if kernel.output.order == Order::Strided && arrays.span(kernel, &params) > self.run.ready.reach =>
                 {
                     (0..results).rev().try_for_each(|result| record(params.of_results(result..result + 1)))
+                }
+                _ if kernel.output.format == LineFormat::Vectors(1) => {
+                    record(params.of_results(self.run.number..self.run.number + 1))
                 }
                 _ => record(params),
             }
@@ -514,7 +520,8 @@ mod tests {
             let output = || gpu.array::<T>("output", 2 * fields * volume(&part));
             let [loaded, computed] = [output()?, output()?];
             filter.apply(&mut recorder, comms, &field, &layout, &loaded, &own)?;
-            filter.apply_from(&mut recorder, comms, source(by), &computed, &own)?;
+            let computed_cells = UserArray::field(&computed, &own);
+            filter.run("filter of a source", &mut recorder, comms, RunInput::Source(source(by)), computed_cells)?;
             let [loaded, computed] = [loaded, computed].map(|cells| recorder.download(&cells, 0, cells.len()));
             assert!(loaded? == computed?, "filter of {spec:?} on {grid:?}");
         }

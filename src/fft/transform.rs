@@ -363,7 +363,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
     }
 
     /// Computes the spectra of the fields that `source` defines, as in
-    /// [`Filter::apply_from`](super::Filter::apply_from). Collective.
+    /// [`VectorFilter::apply_from`](super::VectorFilter::apply_from). Collective.
     ///
     /// # Errors
     /// - [`DeviceError::Misuse`] if the source has another text than before, or none with

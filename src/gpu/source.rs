@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `read` | `load_x(i: u32) -> T` |
 //! | `read_write` | `load_x`, `store_x(i: u32, value: T)` |
+//! | `read_write` of `vec4<f32>` | also `set_x(i: u32, n: u32, value: f32)`, which writes number `n` of the four |
 //! | `atomic` of `u64` | `add_x(i: u32, value: u64)`, which returns nothing |
 //! | `atomic` | `load_x`, `store_x`, `add_x`, `min_x`, `max_x` `(i: u32, value: T) -> T` (the old value), `exchange_x(i: u32, old: T, new: T) -> bool` (whether `old` was there and `new` is now; may fail though it was) |
 //!
@@ -631,6 +632,9 @@ fn declare(text: &mut String, slot: &Slot, windows: u32, window: u64, (first, bi
         function(format!("load_{name}(i: u32) -> {ty}"), &|x| format!("return {x};"));
         if *access == Access::ReadWrite {
             function(format!("store_{name}(i: u32, value: {ty})"), &|x| format!("{x} = value;"));
+            if *element == Element::Vec4 {
+                function(format!("set_{name}(i: u32, n: u32, value: f32)"), &|x| format!("{x}[n] = value;"));
+            }
         }
     }
     first + if together { 1 } else { windows }

@@ -7,8 +7,6 @@ use crate::grid::Mesh;
 
 over_particles! {
     struct TangentParams {
-        /// Elements from one component of the force to the next.
-        stride: u32,
         factor: f32,
     }
 }
@@ -39,7 +37,8 @@ impl ForceTangent {
 
     /// Records `out = (by . gradient of force) + factor * change` at the particles, for vectors
     /// `by` and `out` of particles, all along x, then y, then z. `force` and `change` have three
-    /// components on `mesh`, ghosts included, one after the other. Nothing is submitted.
+    /// components in each cell of `mesh`, ghosts included, and a number that is not read. Nothing
+    /// is submitted.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what
@@ -48,7 +47,7 @@ impl ForceTangent {
         &self,
         recorder: &mut Recorder,
         (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
-        (mesh, [force, change]): (&Mesh, [&Array<f32>; 2]),
+        (mesh, [force, change]): (&Mesh, [&Array<[f32; 4]>; 2]),
         factor: f64,
         [by, out]: [&Array<f32>; 2],
     ) -> Result<(), DeviceError> {
@@ -56,15 +55,14 @@ impl ForceTangent {
         let [x, y, z] = displacement;
         let sites = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
         checked(WHAT, &sites, mesh)?;
-        holds(WHAT, "cells of the force", force, mesh.array_len().saturating_mul(3))?;
-        holds(WHAT, "cells of its change", change, mesh.array_len().saturating_mul(3))?;
+        holds(WHAT, "cells of the force", force, mesh.array_len())?;
+        holds(WHAT, "cells of its change", change, mesh.array_len())?;
         holds(WHAT, "movements", by, lattice.len().saturating_mul(3))?;
         holds(WHAT, "results", out, lattice.len().saturating_mul(3))?;
         let ParticleParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell } =
             sites.geometry(mesh, mesh.layout());
-        let (stride, factor) = (mesh.array_len() as u32, factor as f32);
-        let params =
-            TangentParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell, stride, factor };
+        let factor = factor as f32;
+        let params = TangentParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell, factor };
         let mut arrays = sites.arrays();
         arrays.extend([force.raw(), change.raw(), by.raw(), out.raw()]);
         recorder.each(&self.kernel, &arrays, &params, sites.len())

@@ -18,8 +18,6 @@ over_particles! {
         /// Number of kicks.
         kicks: u32,
         drifts: u32,
-        /// Elements from one component of the field to the next.
-        stride: u32,
     }
 }
 
@@ -55,9 +53,9 @@ impl KickDrift {
     }
 
     /// Records `push` of the particles of `lattice`, whose displacements and momenta are
-    /// `particles`, by axis. `field` has three components on `mesh`, ghosts included, one after the
-    /// other. Factors are rounded to `f32`. Particles that cannot be painted
-    /// ([`Painter::paint`](super::Painter::paint)) read zero.
+    /// `particles`, by axis. `field` has three components in each cell of `mesh`, ghosts included,
+    /// and a number that is not read. Factors are rounded to `f32`. Particles that cannot be
+    /// painted ([`Painter::paint`](super::Painter::paint)) read zero.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what
@@ -68,7 +66,7 @@ impl KickDrift {
         recorder: &mut Recorder,
         lattice: &Lattice,
         mesh: &Mesh,
-        field: &Array<f32>,
+        field: &Array<[f32; 4]>,
         particles: [&[Array<f32>; 3]; 2],
         push: &Push,
     ) -> Result<(), DeviceError> {
@@ -76,7 +74,7 @@ impl KickDrift {
         let [[x, y, z], momentum] = particles;
         let sites = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
         checked(WHAT, &sites, mesh)?;
-        holds(WHAT, "cells", field, mesh.array_len().saturating_mul(3))?;
+        holds(WHAT, "cells", field, mesh.array_len())?;
         momentum.iter().try_for_each(|p| holds(WHAT, "momenta", p, lattice.len()))?;
         let at = |values: &[f64], n: usize| values.get(n).map_or(0.0, |&value| value as f32);
         let kick = |n: usize, which: usize| push.kicks().get(n).map_or(0.0, |kick| kick[which] as f32);
@@ -95,7 +93,6 @@ impl KickDrift {
             drift: [at(push.drifts(), 0), at(push.drifts(), 1)],
             kicks: push.kicks().len() as u32,
             drifts: push.drifts().len() as u32,
-            stride: mesh.array_len() as u32,
         };
         let mut arrays = sites.arrays();
         arrays.extend(momentum.iter().map(Array::raw));

@@ -1,5 +1,7 @@
 //! Painting particles onto meshes, and reading meshes at particles.
 
+use std::ops::Range;
+
 use super::particles::{
     Lanes, MeshParticles, ParticleKernel, ParticleParams, check_mesh, checked, holds, over_particles,
     particle_kernel_of,
@@ -33,8 +35,8 @@ crate::gpu::kernel_params! {
 
 over_particles! {
     struct VectorParams {
-        /// Elements from one component of the field to the next.
-        stride: u32,
+        /// The first component that is read, and the end of these.
+        components: [u32; 2],
     }
 }
 
@@ -219,29 +221,35 @@ impl Painter {
         self.kernels(&particles).readout.record(recorder, &arrays, &geometry, particles.len())
     }
 
-    /// `out` = the vector field of three components at the particles, all along x, then y, then z:
-    /// what three [`readout`](Self::readout)s give.
+    /// `out` = these components of a vector field at the particles, those of all particles one
+    /// after the other. They have the bits of a [`readout`](Self::readout) each. A cell of `field`
+    /// has three components and a number that is not read, so that it is one load of 16 bytes.
     ///
     /// # Errors
-    /// Same as [`paint`](Self::paint).
+    /// Same as [`paint`](Self::paint); [`DeviceError::Misuse`] for components beyond the third.
     pub fn readout_vectors(
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
         mesh: &Mesh,
-        fields: &Array<f32>,
+        field: &Array<[f32; 4]>,
+        components: Range<u32>,
         out: &Array<f32>,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "Painter::readout_vectors";
         checked(WHAT, &particles, mesh)?;
-        holds(WHAT, "cells", fields, mesh.array_len().saturating_mul(3))?;
-        holds(WHAT, "results", out, particles.len().saturating_mul(3))?;
+        if components.end > 3 {
+            let why = format!("expected components of 0..3, got {components:?}");
+            return Err(DeviceError::Misuse { what: WHAT.into(), why });
+        }
+        holds(WHAT, "cells", field, mesh.array_len())?;
+        holds(WHAT, "results", out, particles.len().saturating_mul(components.len() as u64))?;
         let mut arrays = particles.arrays();
-        arrays.extend([fields.raw(), out.raw()]);
+        arrays.extend([field.raw(), out.raw()]);
         let ParticleParams { first, local, sites, mesh: cells, shape, base, per_site, per_cell } =
             particles.geometry(mesh, mesh.layout());
-        let stride = mesh.array_len() as u32;
-        let params = VectorParams { first, local, sites, mesh: cells, shape, base, per_site, per_cell, stride };
+        let components = [components.start, components.end];
+        let params = VectorParams { first, local, sites, mesh: cells, shape, base, per_site, per_cell, components };
         self.kernels(&particles).readout_vectors.record(recorder, &arrays, &params, particles.len())
     }
 

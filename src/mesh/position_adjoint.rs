@@ -7,8 +7,6 @@ use crate::grid::Mesh;
 
 over_particles! {
     struct AdjointParams {
-        /// Elements from one component of the force to the next.
-        stride: u32,
         factor: f32,
     }
 }
@@ -49,8 +47,8 @@ pub struct PositionAdjoint {
 /// The meshes that [`PositionAdjoint::force`] reads, ghost cells included.
 #[derive(Clone, Copy)]
 pub struct ForceMeshes<'a> {
-    /// The three components of the force, one after the other.
-    pub force: &'a Array<f32>,
+    /// The three components of the force in each cell, and a number that is not read.
+    pub force: &'a Array<[f32; 4]>,
     /// The cotangent of the density.
     pub density: &'a Array<f32>,
 }
@@ -123,7 +121,7 @@ impl PositionAdjoint {
         const WHAT: &str = "PositionAdjoint::force";
         let sites = sites(lattice, displacement);
         checked(WHAT, &sites, mesh)?;
-        holds(WHAT, "cells of the force", meshes.force, mesh.array_len().saturating_mul(3))?;
+        holds(WHAT, "cells of the force", meshes.force, mesh.array_len())?;
         holds(WHAT, "cells", meshes.density, mesh.array_len())?;
         holds(WHAT, "cotangents of accelerations", by, lattice.len().saturating_mul(3))?;
         holds(WHAT, "cotangents of positions", bar, lattice.len().saturating_mul(3))?;
@@ -141,10 +139,8 @@ impl PositionAdjoint {
     ) -> Result<(), DeviceError> {
         let ParticleParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell } =
             sites.geometry(mesh, mesh.layout());
-        let stride = mesh.array_len() as u32;
         let factor = factor as f32;
-        let params =
-            AdjointParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell, stride, factor };
+        let params = AdjointParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell, factor };
         let mut arrays = sites.arrays();
         arrays.extend(others);
         recorder.each(kernel, &arrays, &params, sites.len())

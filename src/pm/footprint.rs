@@ -85,7 +85,7 @@ pub(super) struct Footprint {
     ghosted: u64,
     /// Ghost cells that are sent along each axis.
     sent: [u64; 2],
-    /// Working arrays of filters of one result and of three.
+    /// Working arrays of the filter of one result and of that of a force.
     pub filters: [u64; 2],
 }
 
@@ -96,7 +96,8 @@ impl Footprint {
         let (PlannedFor { tuning, limits }, ghosts) = (*planned, config.typical_ghosts());
         let plan = |side: u64| Plan::new(&Spec::of::<f32>([side; 3]), grid, rank, limits, tuning.pieces);
         let (lattice, mesh) = (plan(config.particles)?, plan(config.mesh)?);
-        let filter = |results: u32| mesh.filter_working(results, limits, tuning.pieces, &complex);
+        let filter = mesh.filter_working(1, limits, tuning.pieces, &complex)?;
+        let vectors = mesh.vector_filter_working(3, limits, tuning.pieces, &complex)?;
         let part = extent(&mesh.field);
         let cut = |axis: usize| grid.parts()[axis] > 1;
         let wide = |axis: usize| part[axis] + if cut(axis) { 2 * ghosts } else { 0 };
@@ -109,7 +110,7 @@ impl Footprint {
             mesh: Transformed::new(&mesh),
             ghosted: wide(0) * wide(1) * part[2],
             sent: [0, 1].map(|axis| if cut(axis) { 2 * ghosts * across[axis] * part[2] } else { 0 }),
-            filters: [filter(1)?, filter(3)?],
+            filters: [filter, vectors],
         })
     }
 
@@ -121,8 +122,17 @@ impl Footprint {
     /// Returns the bytes of an array with `bytes` bytes per cell, including ghost cells and their
     /// messages.
     pub fn of_cells(&self, bytes: u64) -> u64 {
-        let messages = self.sent.iter().filter(|&&cells| cells > 0).map(|cells| 2 * pooled(bytes * cells));
-        pooled(bytes * self.ghosted) + messages.sum::<u64>()
+        pooled(bytes * self.ghosted) + self.of_messages(bytes)
+    }
+
+    /// Returns the bytes of the messages of ghost cells, as they are sent and received.
+    fn of_messages(&self, bytes: u64) -> u64 {
+        self.sent.iter().filter(|&&cells| cells > 0).map(|cells| 2 * pooled(bytes * cells)).sum()
+    }
+
+    /// Returns the bytes of a force field: cells of 16 bytes, of which messages have 12.
+    pub fn of_force(&self) -> u64 {
+        pooled(16 * self.ghosted) + self.of_messages(12)
     }
 
     /// Displacements and momenta, by axis.
@@ -158,7 +168,7 @@ impl Footprint {
     /// the first pass, or the arrays of the other passes.
     pub fn force(&self) -> u64 {
         let first = self.of_cells(8) + self.mesh.modes + self.mesh.forward;
-        self.of_cells(12) + first.max(self.filters[1])
+        self.of_force() + first.max(self.filters[1])
     }
 }
 

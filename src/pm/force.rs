@@ -5,7 +5,8 @@
 //!       -> fill ghost cells -> read out at the particles, which are kicked and drift in the same pass
 //! ```
 //!
-//! The filter reads the painted cells and computes the three components in ten passes. Paint and
+//! The filter reads the painted cells and computes the three components in five passes. The last
+//! one writes them as a vector of 16 bytes a cell, which a particle reads at once. Paint and
 //! readout use the same window, so that a particle exerts no force on itself and momentum is
 //! conserved (Hockney & Eastwood 1988, section 5-3). The field of the force is kept until particles
 //! drift away from where it was computed; accelerations of particles are stored nowhere.
@@ -13,12 +14,12 @@
 use crate::comm::Op;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
-use crate::fft::{Filter, FilterOptions, Operator, OperatorTables, Spec, Spectral, Transform};
+use crate::fft::{Filter, FilterOptions, Spec, Transform, VectorFilter};
 use crate::gpu::{Array, Callback, DeviceError, Recorder};
-use crate::grid::{Box3, FieldLayout, GhostWidths, Mesh};
+use crate::grid::{FieldLayout, GhostWidths, Mesh};
 use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, Painter, Push};
 
-use super::{Config, SimulationError};
+use super::{Config, SimulationError, force_modes};
 
 /// The force solver of one rank: `lap phi = 1.5 Omega_m delta` on a mesh.
 ///
@@ -29,7 +30,7 @@ pub struct Force {
     kick_drift: KickDrift,
     axpby: Axpby,
     transform: Transform<f32>,
-    filter: Filter<f32>,
+    filter: VectorFilter,
     mesh: Mesh,
     widths: GhostWidths,
     ghosts: GhostCells,
@@ -37,9 +38,10 @@ pub struct Force {
     reach: Array<u32>,
     /// Particles that could not be painted so far.
     faults: Array<u32>,
-    /// The three components of the force at the current positions, ghost cells included; `None`
-    /// after a drift. As long as particles stay, so do the widths of ghost cells.
-    field: Option<Array<f32>>,
+    /// The three components of the force at the current positions in each cell, ghost cells
+    /// included; `None` after a drift. As long as particles stay, so do the widths of ghost
+    /// cells.
+    field: Option<Array<[f32; 4]>>,
     /// Whether ghost cells reach as far as the particles where they are.
     reaches: bool,
 }
@@ -58,9 +60,9 @@ impl Force {
         let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
         let (spec, options) = (Spec::of::<f32>(shape), FilterOptions::default().results(3));
         let part = Filter::<f32>::part_of(&gpu, &spec, comms, &options)?;
-        let gradients = [0, 1, 2].map(|axis| kernel(config, axis, 1.0, &part));
-        let callback = Spectral::new(recorder, &gradients, &part)?.trusted_callback();
-        let filter = Filter::new(&gpu, &spec, comms, &callback, &options)?;
+        let form = VectorFilter::form(&gpu, shape, comms, &options)?;
+        let callbacks = force_modes::callbacks(config, recorder, form, &part)?;
+        let filter = VectorFilter::new(&gpu, shape, comms, callbacks, &options)?;
         let mesh = config.cell_mesh(comms.grid(), comms.rank())?;
         let faults = gpu.array("pm::faults", 1)?;
         recorder.clear(&faults);
@@ -97,9 +99,9 @@ impl Force {
         (&self.mesh, &self.ghosts)
     }
 
-    /// Returns the three components of the force of where particles are, one after the other, ghost
-    /// cells included.
-    pub(super) fn field(&self) -> Option<&Array<f32>> {
+    /// Returns the force of where particles are: its three components in each cell, ghost cells
+    /// included.
+    pub(super) fn field(&self) -> Option<&Array<[f32; 4]>> {
         self.field.as_ref()
     }
 
@@ -225,15 +227,15 @@ impl Force {
         // Its memory is for painting.
         self.field = None;
         let source = self.contrast_source(recorder, comms, particles)?;
-        let field = recorder.gpu().array::<f32>("pm::force", 3 * self.mesh.array_len())?;
+        let field = recorder.gpu().array::<[f32; 4]>("pm::force", self.mesh.array_len())?;
         self.filter.apply_from(recorder, comms, source, &field, self.mesh.layout())?;
-        self.ghosts.exchange(recorder, comms, &field)?;
+        self.ghosts.exchange_vectors(recorder, comms, &field)?;
         self.field = Some(field);
         Ok(())
     }
 
-    /// Records the force field of a density contrast on this rank's own cells: three components,
-    /// one after the other, ghost cells included.
+    /// Records the force field of a density contrast on this rank's own cells, as
+    /// [`field`](Self::field) returns it.
     ///
     /// # Errors
     /// [`SimulationError`] of the device or the ranks.
@@ -242,10 +244,10 @@ impl Force {
         recorder: &mut Recorder,
         comms: &mut GridComms,
         density: &Array<f32>,
-    ) -> Result<Array<f32>, SimulationError> {
-        let field = recorder.gpu().array::<f32>("pm::force", 3 * self.mesh.array_len())?;
+    ) -> Result<Array<[f32; 4]>, SimulationError> {
+        let field = recorder.gpu().array::<[f32; 4]>("pm::force", self.mesh.array_len())?;
         self.filter.apply(recorder, comms, density, &self.transform.field_layout(), &field, self.mesh.layout())?;
-        self.ghosts.exchange(recorder, comms, &field)?;
+        self.ghosts.exchange_vectors(recorder, comms, &field)?;
         Ok(field)
     }
 
@@ -340,7 +342,8 @@ impl Force {
     ) -> Result<(), SimulationError> {
         let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
         let particles = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
-        Ok(self.painter.readout(recorder, particles, &self.mesh, field, axis as u64, out)?)
+        let components = axis as u32..axis as u32 + 1;
+        Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, field, components, out)?)
     }
 
     /// Records the last force at the particles: vectors in one array, all along x, then y, then z.
@@ -356,7 +359,7 @@ impl Force {
     ) -> Result<(), SimulationError> {
         let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
         let particles = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
-        Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, field, out)?)
+        Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, field, 0..3, out)?)
     }
 
     /// Waits for the device and checks that every particle was painted since the solver was made,
@@ -390,17 +393,4 @@ fn needed_widths(
         [rows.iter().map(|row| [row[0], row[1]]).collect(), planes.iter().map(|rank| [rank[2], rank[3]]).collect()],
         lost,
     ))
-}
-
-/// Returns the kernel of the force along `axis` on the density contrast, times `sign`, for the
-/// modes of `part`; with the sign -1 its conjugate.
-pub(super) fn kernel(config: &Config, axis: usize, sign: f64, part: &Box3) -> OperatorTables {
-    let (gradient, laplacian) = (config.gradient, config.laplacian);
-    let operator = Operator {
-        // F = -grad phi and phi = -1.5 Omega_m delta / k^2: F(k) = i k 1.5 Omega_m delta / k^2.
-        constant: [0.0, sign * 1.5 * config.cosmology.omega_m()],
-        factor: &|a, wave| if a == axis { gradient.at(wave.w, wave.nyquist) / wave.spacing } else { 1.0 },
-        laplacian: Some(&|_, wave| laplacian.at(wave.w) / (wave.spacing * wave.spacing)),
-    };
-    operator.tables(config.cells(), config.size(), part)
 }

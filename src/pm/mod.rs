@@ -38,6 +38,7 @@ mod discreteness;
 mod error;
 mod footprint;
 mod force;
+mod force_modes;
 mod forecast;
 mod gradient;
 mod lagrangian;

@@ -55,7 +55,7 @@ impl Observable {
 /// run, and each other's transpose to rounding; values and products have the same bits on any
 /// number of ranks, because sums between ranks are exact.
 ///
-/// Cost, in forces of the run (10 passes over the mesh each): a value n, `jvp` 2 n, `vjp` some 3 n,
+/// Cost, in forces of the run (5 passes over the mesh each): a value n, `jvp` 2 n, `vjp` some 3 n,
 /// and (c - 1)/c n more if only every c-th state is kept. A linearization keeps `n/c + c - 1`
 /// states of 24 bytes per particle, and displacements if the density is observed. Methods wait when
 /// the value is made (to check that no particle was lost), and for ghost cells between ranks. The

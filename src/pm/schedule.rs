@@ -15,10 +15,13 @@ const COMPONENTS: u64 = 3;
 impl Config {
     /// Returns the parts of a force that its bytes in device memory follow from.
     pub(super) fn traffic(&self, plan: &Plan, planned: &PlannedFor) -> Result<Traffic, SimulationError> {
-        let transforms = plan.forward.traffic() + 3 * plan.inverse.traffic();
-        let filter = plan.filter(3, planned.limits, planned.tuning.pieces)?;
+        let (limits, pieces) = (planned.limits, planned.tuning.pieces);
+        let filter = plan.vector_filter(3, limits, pieces)?;
         let particles = volume(&plan.grid.part(self.sites(), plan.rank));
-        let filter = filter.map_or(transforms, |route| route.traffic());
+        let filter = match filter {
+            Some(route) => route.traffic(),
+            None => plan.forward.traffic() + 3 * plan.inverse_to_vectors(limits, pieces)?.traffic(),
+        };
         Ok(Traffic { particles, cells: volume(&plan.field), filter })
     }
 
@@ -54,11 +57,14 @@ impl Config {
         let mut steps = vec![Step::Pass { work: Work::Particles, bytes: traffic.force() - traffic.filter }];
         steps.extend(ghost_plan.sweeps.iter().rev().flat_map(|sweep| sweep_steps(sweep, &grid, rank, PAINTED, true)));
         let element = 2 * plan.spec.precision.bytes();
-        match plan.filter(3, planned.limits, planned.tuning.pieces)? {
+        let (limits, pieces) = (planned.limits, planned.tuning.pieces);
+        match plan.vector_filter(3, limits, pieces)? {
             Some(route) => steps.extend(route_steps(&route, &grid, rank, element)),
-            None => [&plan.forward, &plan.inverse, &plan.inverse, &plan.inverse]
-                .iter()
-                .for_each(|route| steps.extend(route_steps(route, &grid, rank, element))),
+            None => {
+                let inverse = plan.inverse_to_vectors(limits, pieces)?;
+                let routes = [&plan.forward, &inverse, &inverse, &inverse];
+                routes.iter().for_each(|route| steps.extend(route_steps(route, &grid, rank, element)));
+            }
         }
         steps.extend(ghost_plan.sweeps.iter().flat_map(|sweep| sweep_steps(sweep, &grid, rank, COMPONENTS, false)));
         Ok(steps)

@@ -183,6 +183,34 @@ fn cells_of_all_types_are_moved_and_added() {
     );
 }
 
+/// Bits of numbers, NaN among them, are moved; own cells keep their fourth number.
+#[test]
+fn vectors_send_three_numbers() {
+    let bits = |n: u64| [n as u32, 0x7fc0_0000 + n as u32, (n as f32 - 7.5).to_bits()];
+    on_ranks(
+        |case, recorder, lines, halo, _| {
+            let (layout, at) = (halo.layout(), cells(halo.layout()));
+            let start: Vec<u32> = at
+                .iter()
+                .flat_map(|&at| {
+                    let own = if owned(layout, at) { bits(index(case.shape, at)) } else { [1, 2, 3] };
+                    [own[0], own[1], own[2], 77]
+                })
+                .collect();
+            let words = recorder.gpu().array::<u32>("field", start.len() as u64)?;
+            recorder.upload(&words, 0, &start)?;
+            halo.exchange_vectors(recorder, lines, &words.cast()?)?;
+            let after = recorder.download(&words, 0, words.len())?;
+            for (&at, found) in at.iter().zip(after.chunks(4)) {
+                let [x, y, z] = bits(index(case.shape, at));
+                assert_eq!(found, [x, y, z, if owned(layout, at) { 77 } else { 0 }], "{at:?}");
+            }
+            Ok(Vec::new())
+        },
+        |_, _| {},
+    );
+}
+
 #[test]
 fn reduction_of_wide_cells_is_exact() {
     on_ranks(

@@ -1,15 +1,20 @@
 //! Memory traffic of a particle-mesh step on an H100, by the model of its memory and the positions
 //! of a run.
 
+use std::collections::HashSet;
+use std::io::Write as _;
+
 use meshloom::gpu::Options;
 use meshloom::pm::{Config, Noise, Simulation};
 use meshloom::{Error, Launch, launch};
-use meshloom_sanitizer::memory_system::{H100_MEMORY, Moved};
+use meshloom_sanitizer::memory_system::{H100_MEMORY, Moved, Replay};
 
 /// Particles of an axis of the run.
 const N: u64 = 64;
 /// Particles of each axis of the replay: copies of the periodic run side by side along y and z.
 const SITES: [u64; 3] = [N, 2 * N, 4 * N];
+/// Cells of the mesh of the replay.
+const CELLS: [u64; 3] = [2 * SITES[0], 2 * SITES[1], 2 * SITES[2]];
 /// Steps of the run.
 const STEPS: usize = 6;
 
@@ -41,41 +46,95 @@ fn site(i: u64, bricks: bool) -> [u64; 3] {
     [corner[0] + brick / 16 * 4 + lane / 64, corner[1] + brick % 16 * 2 + lane / 32 % 2, corner[2] + lane % 32]
 }
 
-/// Returns the bytes of a cell that painting moves, with cells of 8 bytes, and the readout of three
-/// fields of 4 bytes; and the rows of memory that both open.
-fn replayed(displacements: &[f32], bricks: bool) -> ([f64; 2], u64) {
-    let cells = SITES.map(|sites| 2 * sites);
+/// Returns the cells that the particle of invocation `i` reads, along z in pairs.
+fn cells_of(displacements: &[f32], i: u64, bricks: bool) -> [u64; 8] {
+    let (cells, site) = (CELLS, site(i, bricks));
+    let number = ((site[0] % N * N + site[1] % N) * N + site[2] % N) as usize;
+    let first = [0, 1, 2].map(|axis| {
+        let place = (2 * site[axis]) as f32 + displacements[3 * number + axis];
+        place.floor().rem_euclid(cells[axis] as f32) as u64 % cells[axis]
+    });
+    std::array::from_fn(|corner| {
+        let [x, y, z] = [0, 1, 2].map(|axis| (first[axis] + (corner as u64 >> (2 - axis) & 1)) % cells[axis]);
+        (x * cells[1] + y) * cells[2] + z
+    })
+}
+
+/// Bytes of a cell that a step moves, and the rows of memory that it opens for them.
+struct Replayed {
+    /// Painting, with cells of 8 bytes.
+    paint: f64,
+    /// Reading three fields of 4 bytes.
+    fields: f64,
+    /// Reading vectors of 16 bytes.
+    vectors: f64,
+    /// Rows that painting and reading vectors open.
+    rows: u64,
+}
+
+fn replayed(displacements: &[f32], bricks: bool) -> Replayed {
     // Planes of a force mesh of 1024^3 are eight times as large. All fields are read alike, so that
     // one of them is read through a third of the cache.
-    let system = H100_MEMORY.scaled((cells[1] * cells[2]) as f64 / 1024.0f64.powi(2));
-    let (mut paint, mut readout) = (system.replay(), system.scaled(1.0 / 3.0).replay());
+    let system = H100_MEMORY.scaled((CELLS[1] * CELLS[2]) as f64 / 1024.0f64.powi(2));
+    let (mut paint, mut field, mut vectors) = (system.replay(), system.scaled(1.0 / 3.0).replay(), system.replay());
     for i in 0..SITES.iter().product() {
-        let site = site(i, bricks);
-        let number = ((site[0] % N * N + site[1] % N) * N + site[2] % N) as usize;
-        let first = [0, 1, 2].map(|axis| {
-            let place = (2 * site[axis]) as f32 + displacements[3 * number + axis];
-            place.floor().rem_euclid(cells[axis] as f32) as u64 % cells[axis]
-        });
-        for corner in 0..8 {
-            let [x, y, z] = [0, 1, 2].map(|axis| (first[axis] + (corner >> (2 - axis) & 1)) % cells[axis]);
-            let cell = (x * cells[1] + y) * cells[2] + z;
+        for cell in cells_of(displacements, i, bricks) {
             paint.access(8 * cell, true);
-            readout.access(4 * cell, false);
+            field.access(4 * cell, false);
+            vectors.access(16 * cell, false);
         }
     }
-    let [paint, readout] = [paint.finish(), readout.finish()];
-    let of_cell = |moved: Moved| (moved.read + moved.written) as f64 / cells.iter().product::<u64>() as f64;
-    ([of_cell(paint), 3.0 * of_cell(readout)], paint.rows + 3 * readout.rows)
+    let [paint, field, vectors] = [paint, field, vectors].map(Replay::finish);
+    let of_cell = |moved: Moved| (moved.read + moved.written) as f64 / CELLS.iter().product::<u64>() as f64;
+    Replayed {
+        paint: of_cell(paint),
+        fields: 3.0 * of_cell(field),
+        vectors: of_cell(vectors),
+        rows: paint.rows + vectors.rows,
+    }
+}
+
+/// Returns the tags of lines of 128 bytes that the readout of a particle looks up, and the sectors
+/// of 32 bytes: of three fields, and of vectors. Lanes in pairs read the two cells of a row of one
+/// particle. A request of 32 words of 4 bytes is served at once, of 16 bytes by eight lanes each.
+fn lookups(displacements: &[f32]) -> [[f64; 2]; 2] {
+    let warps = (0..SITES.iter().product::<u64>() / 32).step_by(37);
+    let (mut found, mut particles) = ([[0; 2]; 2], 0);
+    for warp in warps {
+        let cells: Vec<[u64; 8]> = (0..32).map(|lane| cells_of(displacements, 32 * warp + lane, true)).collect();
+        particles += 32;
+        for (row, own) in (0..4).flat_map(|row| [(row, 0), (row, 1)]) {
+            let pairs = (own..32).step_by(2).map(|lane| &cells[lane][2 * row..2 * row + 2]);
+            let wanted: Vec<u64> = pairs.flatten().copied().collect();
+            let distinct = |cells: &[u64], size: u64, unit: u64| {
+                cells.iter().map(|cell| size * cell / unit).collect::<HashSet<u64>>().len()
+            };
+            for (which, unit) in [128, 32].into_iter().enumerate() {
+                found[0][which] += 3 * distinct(&wanted, 4, unit);
+                found[1][which] += wanted.chunks(8).map(|lanes| distinct(lanes, 16, unit)).sum::<usize>();
+            }
+        }
+    }
+    found.map(|of| of.map(|count| count as f64 / f64::from(particles)))
 }
 
 #[test]
 fn bricks_of_particles_keep_their_cells_in_the_cache() {
     let (displacements, step) = late_displacements();
-    let [(rows, opened), (bricks, opened_by_bricks)] = [false, true].map(|bricks| replayed(&displacements, bricks));
+    let [rows, bricks] = [false, true].map(|bricks| replayed(&displacements, bricks));
     // Every cell is moved once at least, if a particle touches it: the count of a step has 16 bytes
-    // for painting and 12 for the readout.
-    let ratio = |[paint, readout]: [f64; 2]| (step - 28.0 + paint + readout) / step;
-    let found = format!("{rows:.2?} in rows, {bricks:.2?} in bricks, {step:.1} of a step");
-    assert!(bricks[0] < rows[0] && bricks[1] < 0.75 * rows[1] && opened_by_bricks < opened, "{found}");
-    assert!(ratio(bricks) <= 1.15 && ratio(bricks) < ratio(rows), "{found}");
+    // for painting and 16 for the readout.
+    let ratio = |found: &Replayed| (step - 32.0 + found.paint + found.vectors) / step;
+    let of = |Replayed { paint, fields, vectors, .. }: &Replayed| format!("{paint:.2} {fields:.2} {vectors:.2}");
+    let [tags, sectors] = [0, 1].map(|unit| lookups(&displacements).map(|of| of[unit]));
+    let found = format!(
+        "{} in rows, {} in bricks, {step:.1} of a step; tags {tags:.2?}, sectors {sectors:.2?} of fields and vectors",
+        of(&rows),
+        of(&bricks)
+    );
+    let _ = writeln!(std::io::stdout(), "{found}");
+    assert!(bricks.paint < rows.paint && bricks.vectors < 0.75 * rows.vectors && bricks.rows < rows.rows, "{found}");
+    assert!(ratio(&bricks) <= 1.15 && ratio(&bricks) < ratio(&rows), "{found}");
+    // A vector is one request of 16 bytes, which eight lanes at a time look up.
+    assert!(tags[1] < 0.5 * tags[0] && sectors[1] < sectors[0], "{found}");
 }

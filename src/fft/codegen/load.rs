@@ -51,6 +51,7 @@ impl<'a> Writer<'a> {
                         self.code.value(format!("from_real({value})"))
                     }
                     LineFormat::Half => self.load_mirrored(&position),
+                    LineFormat::Vectors(_) => unreachable!("vectors are only written"),
                 };
                 if self.kernel.four_step.is_some_and(|step| step.load_factor) {
                     let position = position.text();
@@ -203,8 +204,8 @@ impl<'a> Writer<'a> {
     /// would round differently.
     pub(super) fn after_load(&mut self, value: &str, index: &Index) -> String {
         let mut value = value.to_string();
-        let PassCallbacks { source, load, load_mode, .. } = self.callbacks;
-        if [source, load, load_mode].into_iter().all(Option::is_none) {
+        let PassCallbacks { source, load, load_mode, spread, .. } = self.callbacks;
+        if [source, load, load_mode, spread].into_iter().all(Option::is_none) {
             return value;
         }
         if self.callbacks.load.is_some() {
@@ -212,6 +213,9 @@ impl<'a> Writer<'a> {
         }
         if self.callbacks.load_mode.is_some() {
             value = self.called("on_mode", &value, index, &format!(", {}u", self.callbacks.result));
+        }
+        if spread.is_some() {
+            value = self.called("on_mode", &value, index, ", result");
         }
         self.kept_apart(&value, self.kernel.input.format)
     }

@@ -55,12 +55,10 @@ impl<'a> Writer<'a> {
                     self.split_mode(&Index::Text("k".into()), &both[0], &both[1], Condition::Always);
                     self.code.line("}");
                 } else {
+                    let result = if matches!(work, Work::Spread { .. }) { "result" } else { "" };
                     self.looped(core, load, sign, 0, &mut |w, at, _, value| {
-                        w.store(vec![Point {
-                            at: Index::Text(at.into()),
-                            value: value.into(),
-                            valid: Condition::Always,
-                        }]);
+                        let point = Point { at: Index::Text(at.into()), value: value.into(), valid: Condition::Always };
+                        w.store_result(vec![point], result);
                     });
                 }
             }

@@ -19,6 +19,7 @@ mod load;
 mod loops;
 mod stages;
 mod store;
+mod vectors;
 mod whole;
 
 use std::collections::HashMap;
@@ -148,6 +149,8 @@ pub(super) struct Writer<'a> {
     loaded: HashMap<Index, String>,
     /// The cells of its lines, if the kernel is a part of a whole transform.
     cells: Option<Cells>,
+    /// The numbers of vectors that are kept until those of the last line are known.
+    held: Option<vectors::Line>,
     /// Indices that are the sum of another index and a number, if their offsets in padded workgroup
     /// memory are sums, too.
     sums: HashMap<String, (String, u64)>,
@@ -157,8 +160,8 @@ impl<'a> Writer<'a> {
     pub fn new(kernel: LineKernel, shape: &'a LineWorkgroup, callbacks: &'a PassCallbacks) -> Self {
         let (code, table) = (Code::new(kernel.precision), Table::default());
         let (loaded, sums) = (HashMap::new(), HashMap::new());
-        let (dirty, turned, convolved, zero, cells) = (false, false, 0, String::new(), None);
-        Writer { kernel, shape, callbacks, code, table, dirty, turned, convolved, zero, loaded, cells, sums }
+        let (dirty, turned, convolved, zero, cells, held) = (false, false, 0, String::new(), None, None);
+        Writer { kernel, shape, callbacks, code, table, dirty, turned, convolved, zero, loaded, cells, held, sums }
     }
 
     /// Returns the text and the table of the kernel.
@@ -174,9 +177,17 @@ impl<'a> Writer<'a> {
         (self.code.text, self.table)
     }
 
-    /// Writes the code of a line.
+    /// Writes the code of a line, or of the lines that are transformed together.
     fn line(&mut self) {
         let core = &self.shape.core;
+        match (self.kernel.work, self.kernel.output.format) {
+            (Work::Spread { from, to }, _) => self.spread(core, from, to),
+            (_, LineFormat::Vectors(fields)) => self.vectors(core, fields),
+            _ => self.line_of(core),
+        }
+    }
+
+    fn line_of(&mut self, core: &Core) {
         match self.kernel.work {
             Work::Copy => self.copy(),
             _ if core.loops() => self.loops(core),
@@ -187,6 +198,10 @@ impl<'a> Writer<'a> {
             Work::Backward => {
                 let points = self.core(core, Source::Memory, 1.0);
                 self.store(points);
+            }
+            Work::Spread { .. } => {
+                let points = self.core(core, Source::Memory, 1.0);
+                self.store_result(points, "result");
             }
             Work::Filter(results) => self.filter(core, results),
         }
@@ -249,7 +264,12 @@ impl LineKernel {
     pub fn source(&self, shape: &LineWorkgroup, callbacks: &PassCallbacks) -> (KernelSource, Table) {
         let (text, table) = Writer::new(*self, shape, callbacks).write();
         let from = if callbacks.source.is_some() { " from a source" } else { "" };
-        let label = format!("fft::{:?}({}){from}, axis {}", self.work, self.points, self.axis);
+        let to = if let LineFormat::Vectors(fields) = self.output.format {
+            format!(" to vectors, {fields} at a time")
+        } else {
+            String::new()
+        };
+        let label = format!("fft::{}({}){from}{to}, axis {}", self.work, self.points, self.axis);
         let source = KernelSource::new(label, text)
             .params::<LineParams>()
             .element("Real", self.precision.real())
@@ -273,9 +293,13 @@ impl Writer<'_> {
         let LineWorkgroup { lanes, lines, .. } = self.shape;
         let work = match work {
             Work::Copy => "moves".to_string(),
-            work => format!("{work:?}, {points} points"),
+            work => format!("{work}, {points} points"),
         };
         let (bytes, shared) = self.shared_memory();
+        let is_vectors = matches!(self.kernel.output.format, LineFormat::Vectors(_));
+        // Where lines of several fields are transformed together, their loop finds each of them.
+        let is_loop = is_vectors || matches!(self.kernel.work, Work::Spread { .. });
+        let line_in = if is_loop { "" } else { "let line_in = input_line(c);\n    " };
         format!(
             "// Lines of {n} points: {work}.\n\
              // Workgroup: {lines} lines of {lanes} invocations; workgroup memory {bytes} bytes.\n\
@@ -284,7 +308,7 @@ impl Writer<'_> {
              @builtin(num_workgroups) count: vec3<u32>,\n    @builtin(local_invocation_index) local: u32,\n) {{\n    {}\n    \
              let line = group_number(id, count) * {lines}u + column;\n    let present = line < params.line_sizes.w;\n    \
              let clamped = min(line, params.line_sizes.w - 1u);\n    {}\n    \
-             let line_in = input_line(c);\n    let line_out = output_line(c);\n{}}}\n",
+             {line_in}let line_out = output_line(c);\n{}}}\n",
             self.declarations(),
             self.callbacks(),
             self.invocation(),
@@ -296,7 +320,11 @@ impl Writer<'_> {
     /// Returns the declarations of parameters and arrays.
     fn declarations(&self) -> String {
         let LineKernel { input, output, in_place, four_step, .. } = self.kernel;
-        let element = |format: LineFormat| if format.is_real() { "Real" } else { "Complex" };
+        let element = |format: LineFormat| match format {
+            LineFormat::Vectors(_) => "vec4<f32>",
+            format if format.is_real() => "Real",
+            _ => "Complex",
+        };
         let mut text = "var<uniform> params: Params;\n".to_string();
         let mut array = |access: &str, name: &str, element: &str| {
             text.push_str(&format!("var<storage, {access}> {name}: array<{element}>;\n"));

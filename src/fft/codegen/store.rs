@@ -36,7 +36,9 @@ impl<'a> Writer<'a> {
                     };
                     match format {
                         LineFormat::Complex => self.put(&position, &value, valid, result),
-                        LineFormat::Real => self.put(&position, &format!("{value}.x"), valid, result),
+                        LineFormat::Real | LineFormat::Vectors(_) => {
+                            self.put(&position, &format!("{value}.x"), valid, result);
+                        }
                         LineFormat::Hartley => {
                             let apart = self.code.value(format!("kept_apart({value})"));
                             self.put(&position, &format!("({apart}.x + {apart}.y)"), valid, result);
@@ -204,6 +206,9 @@ impl<'a> Writer<'a> {
                 format!("output_at(line_out + vec2<u32>(0u{result}, 0u), {})", index.text())
             }
         };
+        if let LineFormat::Vectors(_) = self.kernel.output.format {
+            return self.put_number(&address, value, valid);
+        }
         let stores = if self.kernel.as_reals() && !self.kernel.output.format.is_real() {
             let address = self.code.value(address);
             format!("store_output(2u * {address}, {value}.x); store_output(2u * {address} + 1u, {value}.y);")

@@ -1,7 +1,7 @@
 //! The text of kernels that transform all axes of a field in one workgroup.
 
 use super::{Cells, Condition, Writer};
-use crate::fft::line::{LineKernel, LineParams, Work};
+use crate::fft::line::{LineKernel, LineParams};
 use crate::fft::options::{PassCallbacks, PassPosition};
 use crate::fft::plan::{Route, Stage, Whole, WholePart};
 use crate::fft::spec::Precision;
@@ -29,7 +29,7 @@ impl Whole {
             let stage = &route.stages[part.stage];
             let kernel = stage.passes[0].kernel;
             let position = PassPosition { first: i == 0, last: i + 1 == self.parts.len() };
-            let own = callbacks.of_pass(position, matches!(kernel.work, Work::Filter(_)));
+            let own = callbacks.of_pass(position, kernel.work);
             let (read, written) = (!position.first, !position.last);
             let stride = self.strides[stage.axis];
             let cells = Cells { read, written, stride, exchange_stride: if part.apart.is_some() { 1 } else { stride } };

@@ -132,7 +132,60 @@ impl Plan {
     /// # Errors
     /// Same as [`new`](Self::new).
     pub fn filter(&self, results: u32, limits: Limits, pieces: u64) -> Result<Option<Route>, FftError> {
-        let planner = Planner { spec: &self.spec, grid: self.grid, rank: self.rank, limits, pieces: pieces.max(1) };
+        self.filter_with(results, limits, pieces, |_, kind| kind.reversed())
+    }
+
+    /// Same as [`filter`](Self::filter), of a real field, with the results as the numbers of
+    /// vectors: at most four. If the last axis is x, three results are spread from two fields by
+    /// the pass along y, unless that would take several passes: the fused pass makes the first
+    /// result and one field for the other two.
+    ///
+    /// # Errors
+    /// Same as [`new`](Self::new).
+    pub(crate) fn vector_filter(&self, results: u32, limits: Limits, pieces: u64) -> Result<Option<Route>, FftError> {
+        let back = |axis, kind: StageKind| match axis {
+            2 => StageKind::BackwardToVectors(results),
+            _ => kind.reversed(),
+        };
+        let spread = |axis, kind| if axis == 1 { StageKind::Spread { from: 2, to: results } } else { back(axis, kind) };
+        if results == 3 && (0..3).all(|axis| self.spec.points[axis] > 1) {
+            match self.filter_with(2, limits, pieces, spread) {
+                Err(FftError::TooLong { .. }) => {}
+                spread => return spread,
+            }
+        }
+        self.filter_with(results, limits, pieces, back)
+    }
+
+    /// Returns the route from the spectrum to a number of the vectors of a field.
+    ///
+    /// # Errors
+    /// Same as [`new`](Self::new).
+    pub(crate) fn inverse_to_vectors(&self, limits: Limits, pieces: u64) -> Result<Route, FftError> {
+        let planner = self.planner(limits, pieces);
+        let forward = planner.path(StageKind::Forward);
+        let mut state = planner.start().1;
+        planner.route(&mut state, &forward)?;
+        let back = |&(axis, kind): &(usize, StageKind)| match axis {
+            2 => (axis, StageKind::BackwardToVectors(1)),
+            _ => (axis, kind.reversed()),
+        };
+        planner.route(&mut state, &forward.iter().rev().map(back).collect::<Vec<_>>())
+    }
+
+    fn planner(&self, limits: Limits, pieces: u64) -> Planner<'_> {
+        Planner { spec: &self.spec, grid: self.grid, rank: self.rank, limits, pieces: pieces.max(1) }
+    }
+
+    /// Returns the route of a filter whose stages back to the field are `back`.
+    fn filter_with(
+        &self,
+        results: u32,
+        limits: Limits,
+        pieces: u64,
+        back: impl Fn(usize, StageKind) -> StageKind,
+    ) -> Result<Option<Route>, FftError> {
+        let planner = self.planner(limits, pieces);
         let mut path: Vec<_> = planner
             .path(StageKind::Forward)
             .into_iter()
@@ -147,19 +200,19 @@ impl Plan {
         if axis == 2 && self.spec.values == Values::Real {
             return Ok(None);
         }
-        let route = |results: u32| {
-            let back = path.iter().rev().map(|&(axis, kind)| (axis, kind.reversed()));
+        let route = |results: u32, back: &dyn Fn(usize, StageKind) -> StageKind| {
+            let back = path.iter().rev().map(|&(axis, kind)| (axis, back(axis, kind)));
             let whole: Vec<_> = path.iter().copied().chain([(axis, StageKind::Filter(results))]).chain(back).collect();
             planner.route(&mut planner.start().1, &whole)
         };
-        let one = match route(1) {
+        let one = match route(1, &|_, kind| kind.reversed()) {
             Err(FftError::TooLong { .. }) => return Ok(None),
             one => one?,
         };
         // Each further result costs as much in either form as the first.
         let apart = self.forward.moved_along(axis) + self.inverse.moved_along(axis);
         let is_expensive = limits.shared && one.moved_along(axis) > apart;
-        Ok(if is_expensive { None } else { Some(route(results)?) })
+        Ok(if is_expensive { None } else { Some(route(results, &back)?) })
     }
 
     /// Returns [`Route::working`] of a filter with `results` results: of its own route, or of the
@@ -174,9 +227,28 @@ impl Plan {
         pieces: u64,
         bytes: &dyn Fn(u64) -> u64,
     ) -> Result<u64, FftError> {
+        Ok(self.working_of(self.filter(results, limits, pieces)?, results, bytes))
+    }
+
+    /// Same as [`filter_working`](Self::filter_working), of a
+    /// [`vector_filter`](Self::vector_filter).
+    ///
+    /// # Errors
+    /// Same as [`new`](Self::new).
+    pub(crate) fn vector_filter_working(
+        &self,
+        results: u32,
+        limits: Limits,
+        pieces: u64,
+        bytes: &dyn Fn(u64) -> u64,
+    ) -> Result<u64, FftError> {
+        Ok(self.working_of(self.vector_filter(results, limits, pieces)?, results, bytes))
+    }
+
+    fn working_of(&self, fused: Option<Route>, results: u32, bytes: &dyn Fn(u64) -> u64) -> u64 {
         let modes = volume(&self.spectrum) * self.spec.fields;
-        if let Some(route) = self.filter(results, limits, pieces)? {
-            return Ok(route.working(0, bytes)[0]);
+        if let Some(route) = fused {
+            return route.working(0, bytes)[0];
         }
         let inverses = (0..results).map(|_| (&self.inverse, 0));
         let (mut held, mut most) = (0, 0);
@@ -186,7 +258,7 @@ impl Plan {
             // An exchange submits what was recorded before it.
             held = if route.exchanges().next().is_some() { kept } else { held + kept };
         }
-        Ok(bytes(modes) + most)
+        bytes(modes) + most
     }
 }
 
@@ -224,6 +296,16 @@ mod tests {
         assert!((bytes(1) - 2.0 * (4.0 + 4.0 * half) - 6.0 * 4.0 * half).abs() < 1e-12, "{}", bytes(1));
         let three = (4.0 + 4.0 * half) + 8.0 * half + 4.0 * 4.0 * half + 3.0 * 8.0 * half + 3.0 * (4.0 + 4.0 * half);
         assert!((bytes(3) - three).abs() < 1e-12, "{} {three}", bytes(3));
+        // Vectors take 16 bytes a cell in place of 12; the sectors of numbers alone are read and
+        // written.
+        let vectors = real.vector_filter(3, FLOOR, 1).unwrap().unwrap();
+        // Two half fields less: one that the fused pass writes and one that the next reads.
+        let half = 4.0 * half * (n * n * n) as f64;
+        let expected = filter(3).traffic() as f64 + 4.0 * (n * n * n) as f64 - 2.0 * half;
+        assert!((vectors.traffic() as f64 - expected).abs() < 1.0, "{} {expected}", vectors.traffic());
+        assert_eq!((vectors.passes().count(), vectors.spreads()), (5, true));
+        let apart = real.inverse_to_vectors(FLOOR, 1).unwrap();
+        assert_eq!(apart.traffic() - real.inverse.traffic(), (32 - 4) * n * n * n);
     }
 
     #[test]

@@ -20,6 +20,13 @@ pub(super) enum StageKind {
     /// The transpose of a forward transform: the same sign on the route back.
     Transpose,
     Filter(u32),
+    /// Backward, with the results of this number of fields as the numbers of vectors.
+    BackwardToVectors(u32),
+    /// Backward, with several results of the last field.
+    Spread {
+        from: u32,
+        to: u32,
+    },
 }
 
 impl StageKind {
@@ -33,9 +40,14 @@ impl StageKind {
         if self == StageKind::Forward { StageKind::Transpose } else { self }
     }
 
-    /// Returns the number of results of each field.
-    fn results(self) -> u64 {
-        if let StageKind::Filter(results) = self { u64::from(results) } else { 1 }
+    /// Returns the number of fields after the operation on `fields` fields.
+    fn fields_after(self, fields: u64) -> u64 {
+        match self {
+            StageKind::Filter(results) => fields.saturating_mul(results.into()),
+            StageKind::BackwardToVectors(together) => fields / u64::from(together),
+            StageKind::Spread { from, to } => (fields / u64::from(from)).saturating_mul(to.into()),
+            _ => fields,
+        }
     }
 }
 
@@ -91,6 +103,7 @@ impl Planner<'_> {
     pub fn computes(&self, axis: usize, kind: StageKind) -> bool {
         match kind {
             StageKind::Copy => false,
+            StageKind::BackwardToVectors(_) | StageKind::Spread { .. } => true,
             StageKind::Forward | StageKind::Backward | StageKind::Transpose => {
                 self.spec.points[axis] > 1 || axis == 2 && self.spec.values == Values::Real
             }
@@ -113,7 +126,7 @@ impl Planner<'_> {
             let idle = !(self.computes(axis, kind) || packs || none_computes && i == 0);
             let (length, sides) = self.sides(state, axis, kind, shares);
             let passes = if idle { Vec::new() } else { self.passes(axis, kind, length, sides)? };
-            route.stages.push(self.stage(state, (axis, passes), kind.results(), shares, sides[1].stored(length))?);
+            route.stages.push(self.stage(state, (axis, passes), kind, shares, sides[1].stored(length))?);
             let Some(next) = next else { break };
             let transpose =
                 cut.filter(|_| shares[1].ranks() > 1).map(|grid_axis| self.transpose(state, grid_axis, axis, next));
@@ -161,7 +174,10 @@ impl Planner<'_> {
         let (length, sides) = match kind {
             StageKind::Copy => (state.lengths[axis], [side(LineFormat::Complex, Span::Whole); 2]),
             StageKind::Forward => (n, [cells, modes]),
-            StageKind::Backward | StageKind::Transpose => (n, [modes, cells]),
+            StageKind::Backward | StageKind::Transpose | StageKind::Spread { .. } => (n, [modes, cells]),
+            StageKind::BackwardToVectors(together) => {
+                (n, [modes, Side { format: LineFormat::Vectors(together), ..cells }])
+            }
             StageKind::Filter(_) => (n, [cells; 2]),
         };
         let order = |shares: Shares| match shares.ranks() {
@@ -176,25 +192,26 @@ impl Planner<'_> {
         let work = match kind {
             StageKind::Copy => Work::Copy,
             StageKind::Forward | StageKind::Transpose => Work::Forward,
-            StageKind::Backward => Work::Backward,
+            StageKind::Backward | StageKind::BackwardToVectors(_) => Work::Backward,
             StageKind::Filter(results) => Work::Filter(results),
+            StageKind::Spread { from, to } => Work::Spread { from, to },
         };
         let precision = self.spec.precision;
         axis::passes(precision, axis, n, work, sides, self.limits)
             .ok_or(FftError::TooLong { n, limit: self.limits.workgroup_bytes / precision.bytes() })
     }
 
-    /// Returns a stage that leaves `stored` elements along its axis and `results` fields for each
-    /// one, within the range of kernels. `state` becomes the state after it.
+    /// Returns a stage that leaves `stored` elements along its axis, within the range of kernels.
+    /// `state` becomes the state after it.
     fn stage(
         &self,
         state: &mut State,
         (axis, passes): (usize, Vec<AxisPass>),
-        results: u64,
+        kind: StageKind,
         shares: [Shares; 2],
         stored: u64,
     ) -> Result<Stage, FftError> {
-        let (before, fields) = (self.part(state), [state.fields, state.fields.saturating_mul(results)]);
+        let (before, fields) = (self.part(state), [state.fields, kind.fields_after(state.fields)]);
         (state.lengths[axis], state.fields) = (stored, fields[1]);
         let stage = Stage {
             axis,

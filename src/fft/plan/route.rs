@@ -92,6 +92,18 @@ impl Route {
         steps
     }
 
+    /// Returns the elements of the working array that stage `i` writes: those that it writes, or
+    /// more if the next stage makes more of them in place.
+    pub(crate) fn work_len(&self, i: usize) -> u64 {
+        let next = self.stages.get(i + 1).filter(|next| spreads(next) && can_work_in_place(next));
+        next.map_or(0, Stage::written).max(self.stages[i].written())
+    }
+
+    /// Returns `true` if one field becomes several after its first stage backwards.
+    pub(crate) fn spreads(&self) -> bool {
+        self.stages.iter().any(spreads)
+    }
+
     /// Returns the passes, in order.
     pub(crate) fn passes(&self) -> impl Iterator<Item = (&Stage, &AxisPass)> {
         self.stages.iter().flat_map(|stage| stage.passes.iter().map(move |pass| (stage, pass)))
@@ -240,7 +252,8 @@ pub fn buffers(route: &Route, output: u64) -> Vec<Buffer> {
         let reads_work = i > 0
             && !matches!(buffers[i - 1], Buffer::Output | Buffer::Pieces)
             && !route.stages[i - 1].passes.is_empty();
-        if reads_work && stage.fields[0] == stage.fields[1] && can_work_in_place(stage) {
+        let fits = stage.fields[0] == stage.fields[1] || spreads(stage);
+        if reads_work && fits && can_work_in_place(stage) {
             buffers[i] = Buffer::InPlace;
         } else if buffers.get(i + 1) == Some(&Buffer::Pieces) && stage.written() <= output {
             buffers[i] = Buffer::OutputAsScratch;
@@ -252,11 +265,20 @@ pub fn buffers(route: &Route, output: u64) -> Vec<Buffer> {
 /// Returns whether a stage may read and write the same array: each of its lines stays in place. The
 /// first of several passes reads everything into scratch before the last one writes.
 fn can_work_in_place(stage: &Stage) -> bool {
-    // Several results of one field would overwrite the next field.
-    let apart = stage.fields[0] == stage.fields[1] || stage.fields[0] == 1;
+    // Several results of one field would overwrite the next field, unless they are made in an order
+    // that leaves it to the last.
+    let apart = stage.fields[0] == stage.fields[1] || stage.fields[0] == 1 || spreads(stage);
     let read = stage.passes.first().map(|pass| pass.kernel.input);
     let written = stage.passes.last().map(|pass| pass.kernel.output);
     stage.shares == [Shares::from(1); 2] && stage.before == stage.after && read == written && apart
+}
+
+/// Returns whether a stage makes several results of its last field.
+fn spreads(stage: &Stage) -> bool {
+    stage
+        .passes
+        .iter()
+        .any(|pass| matches!(pass.kernel.work, Work::Spread { from, .. } if stage.fields[0] == u64::from(from)))
 }
 
 fn restricted(part: &Box3, axis: usize, range: &Range<u64>) -> Box3 {
@@ -290,7 +312,7 @@ impl Route {
                 scratch.push(len);
             }
             match (buffer, self.between.get(i).and_then(Option::as_ref)) {
-                (Buffer::Work, _) if !stage.passes.is_empty() => held += bytes(stage.written()),
+                (Buffer::Work, _) if !stage.passes.is_empty() => held += bytes(self.work_len(i)),
                 (Buffer::Pieces, Some(transpose)) => {
                     let pieces = 0..transpose.pieces.len();
                     let [sent, received] = [0, 1]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::fft::axis::AxisPass;
-use crate::fft::line::{LineKernel, LineParams, Order, Work};
+use crate::fft::line::{LineFormat, LineKernel, LineParams, Order};
 use crate::grid::{Box3, FieldLayout, Shares, extent};
 
 /// The passes along one axis, which is whole on this rank.
@@ -52,7 +52,7 @@ pub enum Placement<'a> {
 pub struct StagePart {
     /// The cells.
     pub cells: Box3,
-    /// The fields.
+    /// The fields; with lines that are transformed together, those of as many fields count once.
     pub fields: Range<u64>,
 }
 
@@ -67,7 +67,7 @@ impl Stage {
     pub fn pass_traffic(&self, pass: usize) -> u64 {
         let lines: u64 = (0..3).filter(|&a| a != self.axis).map(|a| self.before[a]).product();
         let across = self.before[if self.axis == 2 { 1 } else { 2 }];
-        self.fields[0] * lines * self.passes[pass].moved(across)
+        self.fields[0] / self.passes[pass].kernel.fields() * lines * self.passes[pass].moved(across)
     }
 
     /// Returns the bytes of the elements that the stage reads.
@@ -152,11 +152,18 @@ impl Stage {
     ) -> LineParams {
         let (axis, [slow, fast], tile) = (self.axis, self.across(), &part.cells);
         let len = |a: usize| tile[a].end - tile[a].start;
-        let results = if let Work::Filter(results) = kernel.work { u64::from(results) } else { 1 };
+        let results = kernel.results();
         let count = kernel.count();
         let fields = part.fields.end - part.fields.start;
-        let (read, read_more, read_blocks) = self.address(kernel.input.order, 0, 1, part, input);
-        let (written, written_more, written_blocks) = self.address(kernel.output.order, 1, results, part, output);
+        let whole = StagePart {
+            cells: part.cells.clone(),
+            fields: part.fields.start * kernel.fields()..part.fields.end * kernel.fields(),
+        };
+        let (read, read_more, read_blocks) = self.address(kernel.input.order, 0, 1, &whole, input);
+        let (written, mut written_more, written_blocks) = self.address(kernel.output.order, 1, results, part, output);
+        if let LineFormat::Vectors(fields) = kernel.output.format {
+            written_more[2] = fields.into();
+        }
         let result = match (kernel.output.order, output) {
             // In blocked arrays it counts outer lines.
             (Order::Blocked | Order::Listed, Placement::Array { extent, .. }) => extent[..axis].iter().product(),

@@ -16,7 +16,7 @@
 
 use super::stage::Stage;
 use crate::fft::core::{Core, Limits};
-use crate::fft::line::{Exchange, LineCells, LineWorkgroup, Order, Work};
+use crate::fft::line::{Exchange, LineCells, LineFormat, LineWorkgroup, Order, Work};
 use crate::gpu::REGISTERS;
 
 /// Workgroup memory that is used at most. One core takes longer for more points than the dispatches
@@ -64,6 +64,7 @@ fn is_whole(stage: &Stage) -> bool {
     stage.shares.iter().all(|shares| shares.ranks() == 1)
         && [kernel.input.order, kernel.output.order] == [plain; 2]
         && matches!(kernel.work, Work::Forward | Work::Backward | Work::Filter(1))
+        && !matches!(kernel.output.format, LineFormat::Vectors(_))
         && kernel.four_step.is_none()
         && !pass.shape.core.loops()
 }

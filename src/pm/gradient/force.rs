@@ -9,11 +9,11 @@
 //!
 //! An acceleration reads the force where the particle is, and the force follows from where all
 //! particles are painted. On a mesh of c cells with p particles this takes three paintings, two
-//! transforms and a filter (11 passes over the mesh), and one pass that reads four values of each
+//! transforms and a filter (11 passes over the mesh), and one pass that reads 20 bytes of each
 //! node.
 //!
 //! Tangent: one painting of the movements times the gradient of the weights, the filter of the
-//! force (10 passes), and one pass that reads six values of each node.
+//! force (5 passes), and one pass that reads two vectors of each node.
 
 use crate::exchange::GridComms;
 use crate::fft::{Filter, FilterOptions, Spec, Spectral, Transform};
@@ -23,7 +23,8 @@ use crate::mesh::{
     Axpby, ForceMeshes, ForceTangent, Lattice, MeshParticles, PaintedValues, PositionAdjoint, ValuePainter,
 };
 use crate::operators::Ghosted;
-use crate::pm::force::{Force, kernel};
+use crate::pm::force::Force;
+use crate::pm::force_modes::kernel;
 use crate::pm::{Config, Simulation, SimulationError, displaced};
 
 /// The particles of a rank where they are, and the mesh of their force with ghost cells as wide as
@@ -51,7 +52,7 @@ impl<'a> Placed<'a> {
     }
 
     /// Returns the force, if it is that of where the particles are.
-    fn field(self) -> Result<&'a Array<f32>, SimulationError> {
+    fn field(self) -> Result<&'a Array<[f32; 4]>, SimulationError> {
         self.force.field().ok_or(SimulationError::NoForce)
     }
 }

@@ -112,7 +112,7 @@ const PARAMETERS: u64 = 64 << 10;
 /// Returns the bytes of the current force, a painted component, and the integers that are converted
 /// to it with its modes, or the memory of the filter of the last one beside its result.
 fn force_adjoint(of: &Footprint) -> u64 {
-    of.of_cells(12)
+    of.of_force()
         + of.mesh.field
         + (of.of_cells(8) + of.mesh.modes + of.mesh.forward).max(of.filters[0] + of.of_cells(4))
 }
@@ -120,7 +120,7 @@ fn force_adjoint(of: &Footprint) -> u64 {
 /// Returns the bytes of the current force, the painted movements, and the integers that are
 /// converted to them, or the change of the force.
 fn force_tangent(of: &Footprint) -> u64 {
-    of.of_cells(12) + of.mesh.field + of.of_cells(8).max(of.filters[1] + of.of_cells(12))
+    of.of_force() + of.mesh.field + of.of_cells(8).max(of.filters[1] + of.of_force())
 }
 
 /// A density and its modes, which become a cotangent, which is filled into a mesh with ghost cells.
