@@ -27,18 +27,17 @@ impl Config {
         Ok(Plan::new(&Spec::of::<f32>(self.cells()), grid, rank, planned.limits, planned.tuning.pieces)?)
     }
 
-    /// Returns the steps of a force, without the push of particles, with ghost cells as far as is
-    /// typical.
+    /// Returns the steps of a force, without the push of particles, with ghost cells of these widths
+    /// below and above along each cut axis.
     pub(super) fn force_steps(
         &self,
-        grid: Grid,
-        rank: usize,
+        (grid, rank): (Grid, usize),
+        widths: [u64; 2],
         planned: &PlannedFor,
     ) -> Result<Vec<Step>, SimulationError> {
         let plan = self.mesh_plan(grid, rank, planned)?;
         let traffic = self.traffic(&plan, planned)?;
-        let ghosts = [0, 1, 2].map(|axis| [if grid.along(axis) > 1 { self.typical_ghosts() } else { 0 }; 2]);
-        let ghost_plan = GhostPlan::new(self.cells(), grid, rank, ghosts, [true; 3])?;
+        let ghost_plan = self.ghost_plan(grid, rank, widths)?;
         let mut steps = vec![Step::Pass { bytes: traffic.force() - traffic.filter }];
         steps.extend(ghost_plan.sweeps.iter().rev().flat_map(|sweep| sweep_steps(sweep, &grid, rank, PAINTED, true)));
         let element = 2 * plan.spec.precision.bytes();
@@ -51,6 +50,17 @@ impl Config {
         steps.extend(ghost_plan.sweeps.iter().flat_map(|sweep| sweep_steps(sweep, &grid, rank, COMPONENTS, false)));
         Ok(steps)
     }
+}
+
+/// Returns the bytes that a rank sends for the ghost cells of a force.
+pub(super) fn ghost_bytes(plan: &GhostPlan) -> u64 {
+    let of_sweep = |sweep: &Sweep| {
+        let place = plan.grid.at(plan.rank)[sweep.axis];
+        let sent =
+            |words: u64, is_reduction: bool| sweep.transfers(words, is_reduction).cost(place, 4, u64::MAX).sent_bytes;
+        sent(PAINTED, true) + sent(COMPONENTS, false)
+    };
+    plan.sweeps.iter().map(of_sweep).sum()
 }
 
 /// Returns the steps of a sweep: messages are packed, exchanged and unpacked.

@@ -24,7 +24,7 @@ use crate::mesh::{
 };
 use crate::operators::Ghosted;
 use crate::pm::force::{Force, kernel};
-use crate::pm::{Config, Simulation, SimulationError, displaced};
+use crate::pm::{Config, Simulation, SimulationError, particles_at};
 
 /// The particles of a rank where they are, and the mesh of their force with ghost cells as wide as
 /// they need.
@@ -47,7 +47,7 @@ impl<'a> Placed<'a> {
     }
 
     fn particles(self) -> MeshParticles<'a> {
-        displaced(self.lattice, self.displacement)
+        particles_at(self.lattice, None, self.displacement)
     }
 
     /// Returns the force, if it is that of where the particles are.

@@ -1,0 +1,227 @@
+//! Particles that move to the ranks that own their cells, and the way back to those of their sites.
+//!
+//! A particle begins on the rank that owns its site. Ghost cells then reach as far as particles
+//! have strayed. Where particles move to the rank of their cell, ghost cells reach only as far as
+//! the window and the drift since the last move:
+//!
+//! ```text
+//! cells -> owners of particles -> route -> sites (8 bytes), displacements (12), momenta (12)
+//! ```
+//!
+//! Moved particles carry their sites, so that a place is still a site plus an `f32` displacement,
+//! with the same bits. Sums over particles are of integers: their order does not matter. What
+//! leaves the run (files, clouds, light cones) is in the order of sites: columns of copies travel
+//! back to the ranks of their sites, and particles stay where they are.
+//!
+//! Runs with derivatives never move particles: their states and cotangents are in the order of
+//! sites. A move takes place just before a force is computed, when none is kept.
+//!
+//! # Cost
+//! Of a move: 32 bytes of each particle that another rank owns, in seven exchanges, and about 200
+//! bytes of each particle in device memory, in some 25 dispatches; two waits for the device and a
+//! word to each rank. One column of the particles is copied at a time: 12 bytes of each particle
+//! are taken meanwhile. Moved particles take 8 bytes more each, which are read in both passes over
+//! the particles. With columns that travel back, each particle on another rank than that of its
+//! site sends 8 bytes, and 12 for each quantity.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+
+use crate::comm::Op;
+use crate::gpu::Array;
+use crate::grid::{Cost, GhostPlan, GhostWidths, Mesh};
+use crate::mesh::{Lattice, MeshParticles, Owners};
+use crate::points::sort::{Route, route_to};
+use crate::rank::Rank;
+
+use super::force::widths_of_drift;
+use super::schedule::ghost_bytes;
+use super::sites::{own_sites, route_to_sites};
+use super::{Config, Simulation, SimulationError};
+
+/// Bytes of a particle that moves: its site, displacement and momentum.
+pub(super) const MOVED_BYTES: u64 = 8 + 12 + 12;
+
+/// Bytes sent that take about as long as the passes of a move over one particle: 200 bytes in
+/// device memory, which is some 100 times as fast as the links between ranks.
+pub(super) const PASSED_BYTES: u64 = 2;
+
+/// When the particles of a run on several ranks move to the ranks that own their cells. The results
+/// of the run do not depend on it.
+///
+/// ```
+/// use meshloom::pm::Migrate;
+///
+/// assert_eq!("auto".parse(), Ok(Migrate::Auto));
+/// assert_eq!("3".parse::<Migrate>()?.to_string(), "3");
+/// assert!("0".parse::<Migrate>().is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Migrate {
+    /// Before a force if ghost cells have sent, since the last move, as many bytes more than just
+    /// after a move as a move sends. The default.
+    #[default]
+    Auto,
+    /// Never: each particle stays with the rank that owns its site.
+    Never,
+    /// Before the first force, and every so many forces: there is one in each step.
+    Every(NonZeroUsize),
+}
+
+impl FromStr for Migrate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("auto", _) => Ok(Migrate::Auto),
+            ("never", _) => Ok(Migrate::Never),
+            (_, Ok(forces)) => Ok(Migrate::Every(forces)),
+            _ => Err(format!("expected `auto`, `never` or a number of steps from 1 on, got `{text}`")),
+        }
+    }
+}
+
+impl fmt::Display for Migrate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Migrate::Auto => f.write_str("auto"),
+            Migrate::Never => f.write_str("never"),
+            Migrate::Every(forces) => forces.fmt(f),
+        }
+    }
+}
+
+/// The moves of a run's particles.
+pub(super) struct Migration {
+    rule: Migrate,
+    owners: Owners,
+    /// Bytes that ghost cells of a force take just after a move.
+    least_bytes: u64,
+    /// Bytes beyond the least that the ghost cells of all ranks have taken since the last move.
+    excess_bytes: u64,
+    /// Forces so far.
+    forces: usize,
+    /// What moves have sent.
+    pub cost: Cost,
+}
+
+impl Migration {
+    /// Creates the moves of a run, if particles of `config` are to move between the ranks.
+    pub fn new(rank: &mut Rank, config: &Config, mesh: &Mesh) -> Result<Option<Self>, SimulationError> {
+        if rank.comm.size() == 1 || config.migrate == Migrate::Never {
+            return Ok(None);
+        }
+        let owners = Owners::new(&mut rank.recorder, mesh, config.window)?;
+        let least = widths_of_drift(config.window, 0);
+        let along = [0, 1, 2].map(|axis| if mesh.grid().along(axis) > 1 { least } else { [0; 2] });
+        let least_bytes = bytes_of(mesh, &GhostWidths::new(mesh.grid(), mesh.rank(), along)?)?;
+        let (rule, cost) = (config.migrate, Cost::default());
+        Ok(Some(Migration { rule, owners, least_bytes, excess_bytes: 0, forces: 0, cost }))
+    }
+}
+
+/// Returns the bytes that this rank's ghost cells of these widths send for a force.
+fn bytes_of(mesh: &Mesh, widths: &GhostWidths) -> Result<u64, SimulationError> {
+    let plan = GhostPlan::of_widths(mesh.shape(), mesh.grid(), mesh.rank(), widths, mesh.periodic())?;
+    Ok(ghost_bytes(&plan))
+}
+
+/// The way of a rank's particles to the ranks of their sites; `None` if they are there.
+pub(super) struct WayToSites(Option<Route>);
+
+impl WayToSites {
+    /// Returns columns of the particles in the order of this rank's sites: copies, if particles
+    /// have moved. Collective; blocks then.
+    pub fn columns(&self, rank: &mut Rank, columns: &[Array<f32>; 3]) -> Result<[Array<f32>; 3], SimulationError> {
+        let [x, y, z] = columns;
+        match &self.0 {
+            None => Ok(columns.clone()),
+            Some(way) => Ok([way.forward(rank, x, 1)?, way.forward(rank, y, 1)?, way.forward(rank, z, 1)?]),
+        }
+    }
+}
+
+/// Returns the particles with these displacements: of the sites that are listed, or of `lattice`.
+pub(super) fn particles_at<'a>(
+    lattice: &'a Lattice,
+    sites: Option<&'a Array<[u32; 2]>>,
+    [x, y, z]: &'a [Array<f32>; 3],
+) -> MeshParticles<'a> {
+    let displacement = [x, y, z];
+    match sites {
+        Some(site) => MeshParticles::Listed { sites: lattice.sites, site, displacement },
+        None => MeshParticles::Displaced { lattice, displacement },
+    }
+}
+
+impl Simulation {
+    /// Moves particles to the ranks that own their cells, if that is due before a force. Collective;
+    /// blocks, unless particles never move.
+    pub(super) fn migrate_if_due(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+        if self.migration.is_none() {
+            return Ok(());
+        }
+        // Positions include the drifts so far, and the force before them is not read again.
+        self.settle(rank)?;
+        self.force.forget();
+        let Simulation { migration, force, lattice, sites, displacement, comms, .. } = self;
+        let Some(migration) = migration else { return Ok(()) };
+        let particles = particles_at(lattice, sites.as_ref(), displacement);
+        let owner = rank.gpu.array::<u32>("pm::owners", particles.len())?;
+        let leaving = rank.gpu.array::<u32>("pm::leaving", 1)?;
+        migration.owners.record(&mut rank.recorder, particles, &owner, &leaving)?;
+        migration.forces += 1;
+        let is_due = match migration.rule {
+            Migrate::Never => false,
+            Migrate::Every(forces) => (migration.forces - 1).is_multiple_of(forces.get()),
+            Migrate::Auto => {
+                let widths = force.widths_for(&mut rank.recorder, comms, particles)?;
+                let leaving = u64::from(rank.recorder.download(&leaving, 0, 1)?[0]);
+                let excess = bytes_of(force.mesh().0, &widths)?.saturating_sub(migration.least_bytes);
+                let mut sums = [excess, MOVED_BYTES * leaving + PASSED_BYTES * particles.len()];
+                rank.comm.all_reduce(&mut sums, Op::Sum)?;
+                migration.excess_bytes += sums[0];
+                let is_due = migration.excess_bytes >= sums[1];
+                if !is_due {
+                    force.take_widths(widths)?;
+                }
+                is_due
+            }
+        };
+        if is_due { self.migrate(rank, &owner) } else { Ok(()) }
+    }
+
+    /// Moves each particle to the rank in `owner`. Collective; blocks.
+    fn migrate(&mut self, rank: &mut Rank, owner: &Array<u32>) -> Result<(), SimulationError> {
+        let sent_before = rank.exchange.cost();
+        let route = route_to(rank, owner)?;
+        let sites = match self.sites.take() {
+            Some(sites) => sites,
+            None => own_sites(&mut rank.recorder, &self.lattice)?,
+        };
+        self.sites = Some(route.forward(rank, &sites, 1)?);
+        drop(sites);
+        for column in self.displacement.iter_mut().chain(&mut self.momentum) {
+            *column = route.forward(rank, column, 1)?;
+            // The memory of the column before is free for the next one.
+            rank.recorder.submit()?;
+        }
+        self.force.restart()?;
+        if let Some(migration) = &mut self.migration {
+            migration.excess_bytes = 0;
+            migration.cost += rank.exchange.cost().since(sent_before);
+        }
+        Ok(())
+    }
+
+    /// Records what is pending, and plans the way of the particles to the ranks of their sites, for
+    /// all that needs them in that order. Collective; blocks if particles have moved.
+    pub(super) fn way_to_sites(&mut self, rank: &mut Rank) -> Result<WayToSites, SimulationError> {
+        self.settle(rank)?;
+        let grid = self.grid();
+        let way = self.sites.as_ref().map(|sites| route_to_sites(rank, &self.lattice, grid, sites));
+        Ok(WayToSites(way.transpose()?))
+    }
+}
