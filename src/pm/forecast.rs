@@ -189,10 +189,12 @@ fn sent_in(steps: &[Step], chunking: Chunking) -> Cost {
 mod tests {
     use super::*;
     use crate::cosmology::Scheme;
+    use crate::pm::Migrate;
 
     #[test]
     fn more_ranks_take_less_each_and_steps_cost_alike() {
-        let config = Config { particles: 256, mesh: 512, box_size: 512.0, ..Config::default() };
+        let stays = Config { migrate: Migrate::Never, ..Config::default() };
+        let config = Config { particles: 256, mesh: 512, box_size: 512.0, ..stays };
         let of = |ranks: usize, steps: usize| {
             Config { steps, ..config.clone() }.forecast(ranks, &Machine::default()).unwrap()
         };
@@ -204,6 +206,10 @@ mod tests {
         assert_eq!(eight.particle_memory, one.particle_memory / 8);
         assert!(eight.memory() < one.memory() / 3 && eight.stepping.sent_bytes > 0);
         assert!((eight.stepping.device_bytes as f64 / one.stepping.device_bytes as f64 - 0.125).abs() < 0.01);
+        let moves = Config { migrate: Migrate::Auto, ..config.clone() }.forecast(8, &Machine::default()).unwrap();
+        assert_eq!(moves.particle_memory, eight.particle_memory / 24 * 32);
+        assert!(moves.moves > 0 && moves.memory() < eight.memory(), "{moves:?}");
+        assert!(moves.stepping.sent_bytes < eight.stepping.sent_bytes, "{moves:?} {eight:?}");
         let moved = |steps: usize| of(1, steps).stepping.device_bytes;
         assert_eq!(moved(11) - moved(10), moved(12) - moved(11));
         let split = Config { scheme: Scheme::BullFrog, snapshots: vec![0.5], ..config };
@@ -214,7 +220,8 @@ mod tests {
     #[test]
     fn ghost_cells_decide_between_slabs_and_pencils() {
         let grid = |box_size: f64, ranks: usize| {
-            let config = Config { particles: 2048, mesh: 2048, box_size, ..Config::default() };
+            let base = Config { migrate: Migrate::Never, ..Config::default() };
+            let config = Config { particles: 2048, mesh: 2048, box_size, ..base };
             let chosen = config.grid(ranks).unwrap();
             let seconds = |grid: [usize; 2]| {
                 let config = Config { grid: Some(grid), ..config.clone() };

@@ -225,3 +225,66 @@ impl Simulation {
         Ok(WayToSites(way.transpose()?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Machine;
+    use crate::gpu::Options;
+    use crate::pm::Noise;
+    use crate::{Error, Launch, launch};
+
+    fn config(grid: [usize; 2], migrate: Migrate) -> Config {
+        let base = Config { particles: 16, mesh: 32, box_size: 40.0, steps: 4, ..Config::default() };
+        Config { grid: Some(grid), migrate, ..base }
+    }
+
+    /// A run whose particles move before each force has ghost cells of the window, a cell to spare
+    /// and a margin, however far particles stray; it sends what was forecast for its transforms and
+    /// ghost cells, and 32 bytes of each particle that moves.
+    #[test]
+    fn ghost_cells_are_as_wide_as_the_window_and_send_what_was_forecast() {
+        let every = Migrate::Every(NonZeroUsize::MIN);
+        for grid in [[3, 1], [2, 2]] {
+            let ranks = grid[0] * grid[1];
+            let run = |migrate: Migrate| {
+                let config = config(grid, migrate);
+                launch(Launch::Threads(ranks), &Options::from_env().unwrap(), |rank| {
+                    let mut simulation = Simulation::new(rank, config.clone(), Noise::Seed)?;
+                    let (start, mut widest) = (simulation.comms.cost(), [[0; 2]; 3]);
+                    while let Some(&op) = simulation.ops.get(simulation.done) {
+                        simulation.take_operation(rank, op)?;
+                        simulation.done += 1;
+                        let ghosts = simulation.force.layout().ghosts;
+                        widest = [0, 1, 2].map(|axis| [0, 1].map(|side| widest[axis][side].max(ghosts[axis][side])));
+                    }
+                    let moved = simulation.migration.as_ref().map(|migration| migration.cost);
+                    Ok::<_, Error>((widest, simulation.comms.cost().since(start).sent_bytes, moved))
+                })
+            };
+            let [moved, never] = [every, Migrate::Never].map(|migrate| run(migrate).unwrap());
+            let machine = Machine::default();
+            let config = config(grid, every);
+            let process_grid = config.grid(ranks).unwrap();
+            let moves = config.expected_moves(process_grid, &config.schedule().unwrap()).unwrap();
+            let mut total = Cost::default();
+            for (rank, ((widths, sent, cost), (far, ..))) in moved.into_iter().zip(never).enumerate() {
+                for axis in 0..2 {
+                    let window = if grid[axis] > 1 { [0, 3] } else { [0, 0] };
+                    assert_eq!(widths[axis], window, "rank {rank} of {grid:?}, axis {axis}");
+                    assert!(grid[axis] == 1 || far[axis][0] + far[axis][1] > 6, "{far:?}");
+                }
+                let leaving = |&reach: &f64| -> u64 {
+                    config.leaving(process_grid, rank, reach).iter().map(|part| MOVED_BYTES * part.len).sum()
+                };
+                let forecast = config.forecast_rank(ranks.into(), rank, &machine).unwrap();
+                let expected_moves: u64 = moves.reaches.iter().map(leaving).sum();
+                assert_eq!(sent, forecast.stepping.sent_bytes - expected_moves, "rank {rank} of {grid:?}");
+                let cost = cost.unwrap();
+                assert!(cost.sent_bytes > 0 && cost.sent_bytes.is_multiple_of(MOVED_BYTES));
+                total += cost;
+            }
+            assert_eq!(total.sent_bytes, total.received_bytes);
+        }
+    }
+}

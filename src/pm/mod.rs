@@ -462,10 +462,7 @@ impl Simulation {
     ) -> Result<(), E> {
         while let Some(&op) = self.ops.get(self.done) {
             let activity = timeline::activity!("operation", name = operation_name(op));
-            if op == StepOp::Force {
-                self.migrate_if_due(rank)?;
-            }
-            self.execute(rank, op)?;
+            self.take_operation(rank, op)?;
             drop(activity);
             if let StepOp::Reached { a, step } = op {
                 let snapshot = self.config.snapshots.contains(&a);
@@ -476,6 +473,14 @@ impl Simulation {
         self.settle(rank)?;
         self.force.forget();
         Ok(self.force.check(&mut rank.recorder, &self.comms)?)
+    }
+
+    /// Does the next operation of a run from its start to its end, in which particles may move.
+    fn take_operation(&mut self, rank: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
+        if op == StepOp::Force {
+            self.migrate_if_due(rank)?;
+        }
+        self.execute(rank, op)
     }
 
     /// Does an operation of the schedule; where a step ends, the work so far is submitted.

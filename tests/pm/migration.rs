@@ -165,7 +165,7 @@ fn a_run_of_moved_particles_is_resumed_on_any_number_of_ranks() {
                 });
                 let mut simulation = Simulation::resume(rank, config.clone(), step, &state)?;
                 simulation.run(rank, |_, _, _| Ok::<_, Error>(()))?;
-                simulation.phase_space(rank)
+                Ok::<_, Error>(simulation.phase_space(rank)?)
             });
             let parts = parts.unwrap();
             assert!([joined(&parts, 0), joined(&parts, 1)] == end, "{scheme:?} on {ranks} ranks, {migrate}");
