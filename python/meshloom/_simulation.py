@@ -222,7 +222,7 @@ def simulate(
         Scale factors at which the particles are kept.
     migrate : {"auto", "never"} or int, default "auto"
         When particles move to the ranks of their cells: "auto" if that saves bytes between ranks;
-        an integer: every so many steps. The particles that are returned do not depend on it.
+        an integer: every n-th step. The particles that are returned do not depend on it.
     progress : callable or tqdm bar, optional
         Called as ``progress(step, steps, a)`` at the start and after each step; or a progress bar.
     comm : Comm or mpi4py.MPI.Comm, optional

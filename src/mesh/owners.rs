@@ -62,8 +62,8 @@ impl Owners {
     }
 
     /// Records `owner` = the rank that owns the cell of each particle, and `leaving[0]` = the
-    /// particles that other ranks own. Particles without a finite position stay. Reads 12 bytes of a
-    /// particle, 20 if it is listed, and writes 4.
+    /// particles that other ranks own. Particles without a finite position stay. Reads 12 bytes of
+    /// a particle, 20 if it is listed, and writes 4.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] for points in cells and arrays that are too short.

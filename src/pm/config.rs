@@ -55,7 +55,8 @@ pub struct Config {
     pub snapshots: Vec<f64>,
     /// The process grid; the one with the least forecast otherwise.
     pub grid: Option<[usize; 2]>,
-    /// When particles move to the ranks that own their cells; runs with derivatives never move them.
+    /// When particles move to the ranks that own their cells; runs with derivatives never move
+    /// them.
     pub migrate: Migrate,
 }
 
@@ -252,8 +253,8 @@ impl Config {
         Ok(rows(&self.grid(ranks)?.part(self.sites(), rank), self.particles))
     }
 
-    /// Ghost cells below and above along a cut axis that reach as far as displacements typically are
-    /// today, and not beyond the box.
+    /// Ghost cells below and above along a cut axis that reach as far as displacements typically
+    /// are today, and not beyond the box.
     pub(super) fn typical_widths(&self) -> [u64; 2] {
         [(TYPICAL_REACH / self.box_size * self.mesh as f64).ceil().min(self.mesh as f64) as u64; 2]
     }

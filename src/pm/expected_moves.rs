@@ -188,15 +188,15 @@ impl Config {
         if moves.reaches.is_empty() { 0 } else { pooled(8 * self.own_particles(grid, rank)) }
     }
 
-    /// Returns the plan of the ghost cells of a force, `widths` below and above along each cut axis.
+    /// Returns the plan of a force's ghost cells, `widths` below and above along each cut axis.
     pub(super) fn ghost_plan(&self, grid: Grid, rank: usize, widths: [u64; 2]) -> Result<GhostPlan, LayoutError> {
         let ghosts = [0, 1, 2].map(|axis| if grid.along(axis) > 1 { widths } else { [0; 2] });
         GhostPlan::new(self.cells(), grid, rank, ghosts, [true; 3])
     }
 }
 
-/// Returns the planes of one part of `n` periodic planes whose particles come to another one, if they
-/// stray by between `-reach` and `reach` planes: the same number from the other part to the one.
+/// Returns the planes of one part of `n` periodic planes whose particles come to another part, if
+/// they stray by between `-reach` and `reach` planes: as many as come from there.
 fn expected_planes(n: u64, reach: f64, parts: [Range<u64>; 2]) -> f64 {
     let [low, high] = if parts[0].start <= parts[1].start { parts } else { [parts[1].clone(), parts[0].clone()] };
     let [a, b, c, d] = [low.start, low.end, high.start, high.end].map(|plane| plane as f64);
@@ -219,8 +219,8 @@ mod tests {
     use super::*;
     use crate::grid::Shares;
 
-    /// What leaves one rank for another comes from there in the same number, and no more leaves than
-    /// the rank has; far from the faces of wide parts, a quarter of the reach on each side.
+    /// As many particles leave one rank for another as come from there, and no more than the rank
+    /// has; of wide parts, those of a quarter of the reach at each face.
     #[test]
     fn expected_particles_leave_and_come_in_equal_numbers() {
         let config = Config { particles: 96, mesh: 96, box_size: 96.0, ..Config::default() };
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(moves(Migrate::Never, [8, 8]).moved_forces, 0);
         let found = moves(every(3), [8, 8]);
         assert_eq!((found.reaches.len(), found.unmoved_forces, found.moved_forces), (4, 0, 10));
-        // Forces that particles have not strayed from need the window, a cell to spare and a margin.
+        // Without drift ghost cells are those of the window, a cell to spare and a margin.
         assert_eq!(moves(every(1), [8, 8]).moved_widths, [0, 3]);
         let auto = moves(Migrate::Auto, [8, 8]);
         assert!(!auto.reaches.is_empty() && auto.moved_widths[1] < 20, "{auto:?}");

@@ -91,8 +91,8 @@ pub(super) struct Footprint {
 }
 
 impl Footprint {
-    /// Creates the forecast of `config` for `rank` of `grid`, with ghost cells of these widths below
-    /// and above along each axis that is cut.
+    /// Creates the forecast of `config` for `rank` of `grid`, with ghost cells of these widths
+    /// below and above along each axis that is cut.
     pub fn new(
         config: &Config,
         (grid, rank): (Grid, usize),

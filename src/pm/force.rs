@@ -169,8 +169,8 @@ impl Force {
         self.set_widths(GhostWidths::new(self.mesh.grid(), self.mesh.rank(), [[0; 2]; 3])?)
     }
 
-    /// Notes that the particles are at earlier positions. Ghost cells never shrink, so they are
-    /// wide enough, and no rank is asked.
+    /// Notes that the particles are at earlier positions, on the ranks where they were. Ghost
+    /// cells do not shrink meanwhile, so they are wide enough, and no rank is asked.
     pub fn seen(&mut self) {
         self.reaches = true;
     }

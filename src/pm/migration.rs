@@ -1,4 +1,5 @@
-//! Particles that move to the ranks that own their cells, and the way back to those of their sites.
+//! Particles that move to the ranks that own their cells, and their route back to those of their
+//! sites.
 //!
 //! A particle begins on the rank that owns its site. Ghost cells then reach as far as particles
 //! have strayed. Where particles move to the rank of their cell, ghost cells reach only as far as
@@ -66,7 +67,7 @@ pub enum Migrate {
     Auto,
     /// Never: each particle stays with the rank that owns its site.
     Never,
-    /// Before the first force, and every so many forces: there is one in each step.
+    /// Before the first force, and then before every n-th: there is one force in each step.
     Every(NonZeroUsize),
 }
 
@@ -128,7 +129,7 @@ fn bytes_of(mesh: &Mesh, widths: &GhostWidths) -> Result<u64, SimulationError> {
     Ok(ghost_bytes(&plan))
 }
 
-/// The way of a rank's particles to the ranks of their sites; `None` if they are there.
+/// A route of a rank's particles to the ranks of their sites; `None` if they are there.
 pub(super) struct WayToSites(Option<Route>);
 
 impl WayToSites {
@@ -157,8 +158,8 @@ pub(super) fn particles_at<'a>(
 }
 
 impl Simulation {
-    /// Moves particles to the ranks that own their cells, if that is due before a force. Collective;
-    /// blocks, unless particles never move.
+    /// Moves particles to the ranks that own their cells, if that is due before a force.
+    /// Collective; blocks, unless particles never move.
     pub(super) fn migrate_if_due(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
         if self.migration.is_none() {
             return Ok(());
@@ -216,8 +217,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Records what is pending, and plans the way of the particles to the ranks of their sites, for
-    /// all that needs them in that order. Collective; blocks if particles have moved.
+    /// Records what is pending, and plans the route of the particles to the ranks of their sites,
+    /// for all that needs them in that order. Collective; blocks if particles have moved.
     pub(super) fn way_to_sites(&mut self, rank: &mut Rank) -> Result<WayToSites, SimulationError> {
         self.settle(rank)?;
         let grid = self.grid();

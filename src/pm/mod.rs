@@ -227,10 +227,10 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// Gives back the device memory of the particles, 24 bytes each, for other work, and with it the
-    /// force of particles that have moved between ranks; until [`upload`](Self::upload) brings them back, methods that look at particles are a
-    /// [`DeviceError::Misuse`]. [`phase_space`](Self::phase_space) has taken them to the host
-    /// before. Local to this rank.
+    /// Gives back the device memory of the particles, 24 bytes each, for other work, and with it
+    /// the force of particles that have moved between ranks; until [`upload`](Self::upload) brings
+    /// them back, methods that look at particles are a [`DeviceError::Misuse`].
+    /// [`phase_space`](Self::phase_space) has taken them to the host before. Local to this rank.
     ///
     /// # Errors
     /// [`SimulationError`] of the device.

@@ -111,8 +111,8 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Takes columns of the particles along `way`, and uploads two numbers for each site of an axis,
-    /// where positions are wanted. Collective; blocks if particles have moved.
+    /// Takes columns of the particles along `way`, and uploads two numbers for each site of an
+    /// axis, where positions are wanted. Collective; blocks if particles have moved.
     pub fn new(
         rank: &mut Rank,
         simulation: &Simulation,

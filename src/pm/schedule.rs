@@ -27,8 +27,8 @@ impl Config {
         Ok(Plan::new(&Spec::of::<f32>(self.cells()), grid, rank, planned.limits, planned.tuning.pieces)?)
     }
 
-    /// Returns the steps of a force, without the push of particles, with ghost cells of these widths
-    /// below and above along each cut axis.
+    /// Returns the steps of a force, without the push of particles, with ghost cells of these
+    /// widths below and above along each cut axis.
     pub(super) fn force_steps(
         &self,
         (grid, rank): (Grid, usize),

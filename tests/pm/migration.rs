@@ -43,8 +43,8 @@ fn observed(rank: &mut Rank, run: &mut Simulation, seen: &mut Seen) -> Result<()
     Ok(())
 }
 
-/// Runs on threads; ranks one after the other have the particles in their order. Grids with parts of
-/// planes give densities and accelerations in another order, so these are left to slabs.
+/// Runs on threads; ranks one after the other have the particles in their order. Grids with parts
+/// of planes give densities and accelerations in another order, so these are left to slabs.
 fn run(options: &Options, shares: Shares, config: &Config) -> (Seen, Vec<Cost>) {
     let is_slabs = config.grid.is_none_or(|[_, columns]| columns == 1);
     let parts = launch(Launch::Threads(shares.ranks()), options, |rank| {
@@ -173,9 +173,9 @@ fn a_run_of_moved_particles_is_resumed_on_any_number_of_ranks() {
     }
 }
 
-/// Ghost cells of particles that stay are as wide as these stray; of particles that move they are as
-/// wide as the window. So a run sends less by the automatic rule, never much more than without moves,
-/// and as much as before where nothing strays.
+/// Ghost cells of particles that stay are as wide as these stray; of particles that move they are
+/// as wide as the window. So a run sends less by the automatic rule, never much more than without
+/// moves, and as much as before where nothing strays.
 #[test]
 fn moves_bound_what_ghost_cells_send() {
     let options = meshloom_sanitizer::options().unwrap();

@@ -121,8 +121,8 @@ pub struct RunOptions {
     /// Write particles and halos in HDF5 too, the particles in one file, one per rank, or N files
     #[arg(long, value_name = "one|per-rank|N")]
     pub hdf5: Option<Hdf5>,
-    /// Particles move to the ranks of their cells: auto if that saves bytes between ranks, never, or
-    /// every N steps. Results do not depend on it
+    /// Particles move to the ranks of their cells: auto if that saves bytes between ranks, never,
+    /// or every N steps. Results do not depend on it
     #[arg(long, value_name = "auto|never|N", default_value = "auto")]
     pub migrate: Moves,
     /// velocities.npy: canonical momenta a^2 dx/dt in H0 Mpc/h, or peculiar velocities in km/s

@@ -96,8 +96,8 @@ pub struct Sweeps {
 }
 
 impl Sweeps {
-    /// For a run with the parameters of `config`, over its process grid. Particles stay on the ranks
-    /// of their sites, in whose order states and cotangents are. Collective.
+    /// For a run with the parameters of `config`, over its process grid. Particles stay on the
+    /// ranks of their sites, in whose order states and cotangents are. Collective.
     pub fn new(rank: &mut Rank, config: Config) -> Result<Self, SimulationError> {
         config.agree(&rank.comm, &"derivatives")?;
         check_particles(&config)?;
