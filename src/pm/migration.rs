@@ -35,6 +35,7 @@ use crate::grid::{Cost, GhostPlan, GhostWidths, Mesh};
 use crate::mesh::{Lattice, MeshParticles, Owners};
 use crate::points::sort::{Route, route_to};
 use crate::rank::Rank;
+use crate::timeline;
 
 use super::force::widths_of_drift;
 use super::schedule::ghost_bytes;
@@ -196,6 +197,7 @@ impl Simulation {
 
     /// Moves each particle to the rank in `owner`. Collective; blocks.
     fn migrate(&mut self, rank: &mut Rank, owner: &Array<u32>) -> Result<(), SimulationError> {
+        let _activity = timeline::activity!("particles move");
         let sent_before = rank.exchange.cost();
         let route = route_to(rank, owner)?;
         let sites = match self.sites.take() {
