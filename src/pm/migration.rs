@@ -18,12 +18,13 @@
 //! sites. A move takes place just before a force is computed, when none is kept.
 //!
 //! # Cost
-//! Of a move: 32 bytes of each particle that another rank owns, in seven exchanges, and about 200
-//! bytes of each particle in device memory, in some 25 dispatches; two waits for the device and a
-//! word to each rank. One column of the particles is copied at a time: 12 bytes of each particle
-//! are taken meanwhile. Moved particles take 8 bytes more each, which are read in both passes over
-//! the particles. With columns that travel back, each particle on another rank than that of its
-//! site sends 8 bytes, and 12 for each quantity.
+//! A move sends 32 bytes of each particle that another rank owns, in seven exchanges with the ranks
+//! that particles reach, and a word to each rank. It records the search of owners, a sort by rank
+//! and seven gathers, some 200 bytes of each particle in device memory; it waits for the device
+//! once for the counts, and for each exchange. Columns move one after the other: at most 24 bytes
+//! of each particle are taken meanwhile, when the arrays of the force are not there. Moved
+//! particles take 8 bytes more each, which both passes over the particles read. Columns that travel
+//! back send 8 bytes of each particle that is away from its site's rank, and 12 for each quantity.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -192,14 +193,15 @@ impl Simulation {
                 is_due
             }
         };
-        if is_due { self.migrate(rank, &owner) } else { Ok(()) }
+        if is_due { self.migrate(rank, owner) } else { Ok(()) }
     }
 
     /// Moves each particle to the rank in `owner`. Collective; blocks.
-    fn migrate(&mut self, rank: &mut Rank, owner: &Array<u32>) -> Result<(), SimulationError> {
+    fn migrate(&mut self, rank: &mut Rank, owner: Array<u32>) -> Result<(), SimulationError> {
         let _activity = timeline::activity!("particles move");
         let sent_before = rank.exchange.cost();
-        let route = route_to(rank, owner)?;
+        let route = route_to(rank, &owner)?;
+        drop(owner);
         let sites = match self.sites.take() {
             Some(sites) => sites,
             None => own_sites(&mut rank.recorder, &self.lattice)?,

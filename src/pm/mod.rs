@@ -263,13 +263,12 @@ impl Simulation {
         if !self.is_released {
             self.forget();
         }
-        if self.sites.take().is_some() {
+        let have_moved = self.sites.take().is_some();
+        if have_moved {
             self.force.restart()?;
-            self.is_released = true;
         }
-        if self.is_released {
+        if have_moved || std::mem::take(&mut self.is_released) {
             [self.displacement, self.momentum] = particles(rank, &self.lattice)?;
-            self.is_released = false;
         }
         for (columns, values) in [&self.displacement, &self.momentum].into_iter().zip(state) {
             self.set_columns(rank, columns, values)?;
