@@ -5,7 +5,7 @@ use meshloom::cosmology::Scheme;
 use meshloom::gpu::Options;
 use meshloom::grid::{Cost, Shares};
 use meshloom::mesh::{Bin, Window};
-use meshloom::pm::{Cone, ConeParticle, Config, LightCone, Migrate, Noise, NoiseBy, Quantity, Simulation};
+use meshloom::pm::{Cone, ConeParticle, Config, LightCone, Migrate, Noise, NoiseBy, Opening, Quantity, Simulation};
 use meshloom::{Error, Launch, Rank, launch};
 
 /// Displacements of some cells, so that particles change ranks and come back.
@@ -18,8 +18,10 @@ fn every(steps: usize) -> Migrate {
     Migrate::Every(steps.try_into().unwrap())
 }
 
+/// A narrow cone over the last two steps.
 fn cone() -> Cone {
-    Cone { observer: [12.0; 3], distance: 3000.0, opening: None }
+    let opening = Opening { direction: [1.0, 0.4, 0.2], angle: 1.0 };
+    Cone { observer: [12.0; 3], distance: 900.0, opening: Some(opening) }
 }
 
 /// What a rank gives to its caller in a run and after it, by the order of all particles.
