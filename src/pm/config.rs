@@ -85,7 +85,7 @@ impl Default for Config {
     }
 }
 
-/// How far displacements reach along an axis today, typically, in Mpc/h.
+/// Reach of displacements along an axis today, typically, in Mpc/h.
 pub(super) const TYPICAL_REACH: f64 = 10.0;
 
 /// Longest side of the lattice and of the mesh: products of two sides stay within 32 bits, which

@@ -33,7 +33,7 @@ pub(super) struct ExpectedMoves {
     /// Ghost cells below and above along each cut axis of forces after the first move: the most of
     /// all.
     pub moved_widths: [u64; 2],
-    /// How far particles have strayed since the move before, in Mpc/h, at each move.
+    /// Reach of particles since the move before, in Mpc/h, at each move.
     pub reaches: Vec<f64>,
 }
 
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::grid::Shares;
 
-    /// As many particles leave one rank for another as come from there, and no more than the rank
+    /// Ranks send each other equal numbers of particles, and no more than a rank
     /// has; of wide parts, those of a quarter of the reach at each face.
     #[test]
     fn expected_particles_leave_and_come_in_equal_numbers() {

@@ -48,6 +48,7 @@ mod lagrangian;
 mod lattice_fields;
 mod light_cone;
 mod linear_density;
+mod migrate;
 mod migration;
 mod operator;
 mod output;
@@ -71,7 +72,7 @@ pub use light_cone::{
     Cone, ConeForecast, ConeParticle, ConeParticles, ConeSection, LightCone, Opening, light_cone_section,
 };
 pub use linear_density::LinearDensity;
-pub use migration::Migrate;
+pub use migrate::Migrate;
 pub use operator::{Observable, SimulationOperator};
 pub use redshift::redshift_space;
 pub use rows::Quantity;
