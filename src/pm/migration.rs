@@ -56,7 +56,7 @@ pub(super) struct Migration {
     excess_bytes: u64,
     /// Forces so far.
     forces: usize,
-    /// What moves have sent.
+    /// Bytes and messages of all moves.
     pub cost: Cost,
 }
 

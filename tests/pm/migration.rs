@@ -24,7 +24,7 @@ fn cone() -> Cone {
     Cone { observer: [12.0; 3], distance: 900.0, opening: Some(opening) }
 }
 
-/// What a rank gives to its caller in a run and after it, by the order of all particles.
+/// Values that a rank gives to its caller in a run and after it, by the order of all particles.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Seen {
     /// Displacement, momentum, position and velocity of each particle, at the snapshot and at the
@@ -127,7 +127,7 @@ fn moved_particles_are_read_through_every_window() {
         let (alone, _) = run(&options, 1.into(), &config);
         let config = Config { grid: Some([3, 1]), migrate: every(1), ..config };
         assert!(run(&options, 3.into(), &config).0 == alone, "{window}");
-        let floor = Options { floor: true, window_bytes: Some(16384), ..options.clone() };
+        let floor = Options { floor: true, window_bytes: Some(32768), ..options.clone() };
         let without_cone = Seen { cone: Vec::new(), ..alone };
         assert!(run(&floor, 3.into(), &config).0 == without_cone, "{window} on the floor");
     }
