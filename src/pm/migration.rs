@@ -35,7 +35,7 @@ use crate::rank::Rank;
 use crate::timeline;
 
 use super::force::widths_of_drift;
-use super::schedule::ghost_bytes;
+use super::ghost_bytes::ghost_bytes;
 use super::sites::{own_sites, route_to_sites};
 use super::{Config, Migrate, Simulation, SimulationError};
 

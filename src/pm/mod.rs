@@ -43,6 +43,7 @@ mod expected_moves;
 mod footprint;
 mod force;
 mod forecast;
+mod ghost_bytes;
 mod gradient;
 mod lagrangian;
 mod lattice_fields;

@@ -2,15 +2,12 @@
 //! Pure.
 
 use super::footprint::PlannedFor;
+use super::ghost_bytes::{COMPONENTS, PAINTED};
 use super::traffic::Traffic;
 use super::{Config, SimulationError};
 use crate::cluster::{Line, Start, Step};
 use crate::fft::{Plan, Spec, route_steps};
-use crate::grid::{GhostPlan, Grid, Sweep, volume};
-
-/// 32-bit words of a cell: a painted 64-bit integer, and three components of a force.
-const PAINTED: u64 = 2;
-const COMPONENTS: u64 = 3;
+use crate::grid::{Grid, Sweep, volume};
 
 impl Config {
     /// Returns the parts of a force that its bytes in device memory follow from.
@@ -50,17 +47,6 @@ impl Config {
         steps.extend(ghost_plan.sweeps.iter().flat_map(|sweep| sweep_steps(sweep, &grid, rank, COMPONENTS, false)));
         Ok(steps)
     }
-}
-
-/// Returns the bytes that a rank sends for the ghost cells of a force.
-pub(super) fn ghost_bytes(plan: &GhostPlan) -> u64 {
-    let of_sweep = |sweep: &Sweep| {
-        let place = plan.grid.at(plan.rank)[sweep.axis];
-        let sent =
-            |words: u64, is_reduction: bool| sweep.transfers(words, is_reduction).cost(place, 4, u64::MAX).sent_bytes;
-        sent(PAINTED, true) + sent(COMPONENTS, false)
-    };
-    plan.sweeps.iter().map(of_sweep).sum()
 }
 
 /// Returns the steps of a sweep: messages are packed, exchanged and unpacked.
