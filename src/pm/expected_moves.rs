@@ -13,7 +13,7 @@ use crate::grid::{GhostPlan, Grid, LayoutError, Transfer, Transfers, volume};
 use super::config::TYPICAL_REACH;
 use super::force::widths_of_drift;
 use super::ghost_bytes::ghost_bytes;
-use super::migration::{MOVED_BYTES, PASSED_BYTES};
+use super::migrate::{MOVED_BYTES, PASSED_BYTES};
 use super::{Config, Migrate, SimulationError};
 
 /// Bytes that a move reads and writes in device memory for each particle: owners and their sort

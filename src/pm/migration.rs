@@ -36,15 +36,9 @@ use crate::timeline;
 
 use super::force::widths_of_drift;
 use super::ghost_bytes::ghost_bytes;
+use super::migrate::{MOVED_BYTES, PASSED_BYTES};
 use super::sites::{own_sites, route_to_sites};
 use super::{Config, Migrate, Simulation, SimulationError};
-
-/// Bytes of a particle that moves: its site, displacement and momentum.
-pub(super) const MOVED_BYTES: u64 = 8 + 12 + 12;
-
-/// Bytes sent that take about as long as the passes of a move over one particle: 200 bytes in
-/// device memory, which is some 100 times as fast as the links between ranks.
-pub(super) const PASSED_BYTES: u64 = 2;
 
 /// The moves of a run's particles.
 pub(super) struct Migration {
