@@ -51,6 +51,7 @@ mod light_cone;
 mod linear_density;
 mod migrate;
 mod migration;
+mod moves;
 mod operator;
 mod output;
 mod projection;

@@ -5,7 +5,7 @@ use crate::cosmology::peculiar_velocity;
 use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, TWO_FLOATS};
 use crate::rank::Rank;
 
-use super::migration::WayToSites;
+use super::moves::WayToSites;
 use super::{Simulation, SimulationError};
 use crate::host_memory;
 
