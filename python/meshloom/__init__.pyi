@@ -357,6 +357,7 @@ def simulate(
     scheme: Literal["bullfrog", "fastpm"] = "bullfrog",
     window: _Window = "cic",
     snapshots: Sequence[float] = (),
+    migrate: Union[Literal["auto", "never"], int] = "never",
     progress: Any = None,
     comm: _Comm = None,
 ) -> Simulation: ...

@@ -180,6 +180,7 @@ def simulate(
     scheme="bullfrog",
     window="cic",
     snapshots=(),
+    migrate="never",
     progress=None,
     comm=None,
 ):
@@ -219,6 +220,9 @@ def simulate(
         small compared with a cell (large boxes, early starts).
     snapshots : sequence of float, optional
         Scale factors at which the particles are kept.
+    migrate : {"auto", "never"} or int, default "never"
+        When particles move to the ranks of their cells: "auto" if that saves bytes between ranks;
+        an integer: every n-th step. The particles that are returned do not depend on it.
     progress : callable or tqdm bar, optional
         Called as ``progress(step, steps, a)`` at the start and after each step; or a progress bar.
     comm : Comm or mpi4py.MPI.Comm, optional
@@ -260,6 +264,7 @@ def simulate(
             raise TypeError(f"snapshots: expected a sequence of scale factors, got {snapshots!r}")
         options = run_options(particles, mesh, box, cosmology, lpt, a_start, a_end, steps, scheme, window)
         options["seed"], options["noise_by"] = _seed(seed), noise_by
+        options["migrate"] = migrate
         options["snapshots"] = [real_number(a, "snapshots") for a in snapshots]
         own = _own_noise(noise, options["particles"], comm), _native.run_warnings(options), _reporter(progress, comm)
         return (options, *own), {"function": "simulate", **options, "noise": given_or_not(noise)}, None

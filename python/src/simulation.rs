@@ -87,6 +87,7 @@ pub fn config(options: &Bound<'_, PyDict>, ranks: usize) -> PyResult<Config> {
                     _ => return Err(wrong(&name, &value, "\"fastpm\" or \"bullfrog\"")),
                 }
             }
+            "migrate" => config.migrate = value.str()?.extract::<String>()?.parse().map_err(PyValueError::new_err)?,
             "window" => config.window = value.extract::<String>()?.parse::<Window>().map_err(PyValueError::new_err)?,
             _ => return Err(PyValueError::new_err(format!("there is no option `{name}`"))),
         }

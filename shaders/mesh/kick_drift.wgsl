@@ -8,6 +8,9 @@
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
+#if listed
+var<storage, read> site: array<vec2<u32>>;
+#endif
 var<storage, read_write> d0: array<f32>;
 var<storage, read_write> d1: array<f32>;
 var<storage, read_write> d2: array<f32>;

@@ -19,6 +19,9 @@ var<uniform> params: Params;
 #if in_cells
 var<storage, read> cell: array<u32>;
 #endif
+#if listed
+var<storage, read> site: array<vec2<u32>>;
+#endif
 var<storage, read> d0: array<f32>;
 var<storage, read> d1: array<f32>;
 var<storage, read> d2: array<f32>;

@@ -2,7 +2,10 @@
 // rank's array.
 //
 // Particles are the sites of a box of a lattice with displacements d0, d1, d2 in box units, or
-// (`in_cells`) a cell of the array in `cell` and offsets d0, d1, d2 in cells.
+// (`in_cells`) a cell of the array in `cell` and offsets d0, d1, d2 in cells. With `listed` the
+// sites are those in `site`, anywhere in the lattice: 16 bits along x, 16 along y, a word along z.
+// Their nodes count from params.first on, over one period of the mesh, which has the rank's own
+// cells in its middle.
 //
 // Lines with @ are repeated for each of WIDTH nodes along an axis.
 
@@ -15,18 +18,38 @@ struct Located {
     z: Nodes,
 }
 
+#if listed
+/// Nodes whose first lies in the period of the mesh that begins at params.first.
+fn in_period(nodes: Nodes, axis: u32) -> Nodes {
+    let begin = bitcast<i32>(params.first[axis]);
+    let cells = i32(params.mesh[axis]);
+    let rest = (nodes.first - begin) % cells;
+    return Nodes(begin + select(rest, rest + cells, rest < 0), nodes.at);
+}
+#else
+fn in_period(nodes: Nodes, axis: u32) -> Nodes { return nodes; }
+#endif
+
 #if !in_cells
+fn site_of(particle: u32) -> vec3<u32> {
+#if listed
+    let site = load_site(particle);
+    return vec3<u32>(site.x >> 16u, site.x & 0xffffu, site.y);
+#else
+    let line = particle / params.local.z;
+    return params.first.xyz + vec3<u32>(line / params.local.y, line % params.local.y, particle % params.local.z);
+#endif
+}
+
 fn locate(particle: u32) -> Located {
-    let k = params.first.z + particle % params.local.z;
-    let j = params.first.y + particle / params.local.z % params.local.y;
-    let i = params.first.x + particle / params.local.z / params.local.y;
+    let site = site_of(particle);
     let shift = vec3<f32>(load_d0(particle), load_d1(particle), load_d2(particle)) * params.per_cell.xyz;
     if !sane(shift) { return Located(false, Nodes(0, 0.0), Nodes(0, 0.0), Nodes(0, 0.0)); }
     return Located(
         true,
-        nodes_of_site(i, params.sites.x, params.per_site.x, params.mesh.x, shift.x),
-        nodes_of_site(j, params.sites.y, params.per_site.y, params.mesh.y, shift.y),
-        nodes_of_site(k, params.sites.z, params.per_site.z, params.mesh.z, shift.z),
+        in_period(nodes_of_site(site.x, params.sites.x, params.per_site.x, params.mesh.x, shift.x), 0u),
+        in_period(nodes_of_site(site.y, params.sites.y, params.per_site.y, params.mesh.y, shift.y), 1u),
+        in_period(nodes_of_site(site.z, params.sites.z, params.per_site.z, params.mesh.z, shift.z), 2u),
     );
 }
 #else

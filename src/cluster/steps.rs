@@ -39,10 +39,10 @@ pub(crate) struct Start {
     pub element_bytes: u64,
 }
 
-/// The ranks along one axis of a process grid.
+/// The ranks along one axis of a process grid, or all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// The axis.
+    /// The axis; the last one for all ranks, which it does not cut.
     pub axis: usize,
     first: usize,
     stride: usize,
@@ -57,6 +57,11 @@ impl Line {
     pub fn new(grid: &Grid, rank: usize, axis: usize) -> Self {
         let (at, stride) = (grid.at(rank), if axis == 0 { grid.along(1) } else { 1 });
         Line { axis, first: rank - at[axis] * stride, stride, len: grid.along(axis), place: at[axis] }
+    }
+
+    /// Returns the line of all ranks of `grid`, with the place of `rank`.
+    pub fn world(grid: &Grid, rank: usize) -> Self {
+        Line { axis: 2, first: 0, stride: 1, len: grid.ranks(), place: rank }
     }
 
     /// Returns the number among all ranks of rank `peer` of the line.

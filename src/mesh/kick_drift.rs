@@ -1,8 +1,6 @@
 //! Kicks and drifts of particles by a field on a mesh.
 
-use super::particles::{
-    Lanes, Lattice, MeshParticles, ParticleKernel, checked, holds, over_particles, particle_kernel_of,
-};
+use super::particles::{Lanes, MeshParticles, ParticleKernel, checked, holds, over_particles, particle_kernel_of};
 use super::push::Push;
 use super::window::Window;
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
@@ -21,64 +19,77 @@ over_particles! {
     }
 }
 
-/// Returns the kernel for a window.
-fn kernel(window: Window, lanes: Lanes) -> KernelSource {
+/// Returns the kernel for a window, of particles that are listed or of all sites of a box.
+fn kernel(window: Window, lanes: Lanes, listed: bool) -> KernelSource {
     particle_kernel_of("mesh::kick_drift", include_str!("../../shaders/mesh/kick_drift.wgsl"), window, lanes)
         .params::<KickDriftParams>()
         .flag("in_cells", false)
+        .flag("listed", listed)
         .flag("vector", true)
 }
 
 /// Returns the kernels for all windows.
 pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
-    Lanes::Alone.windows().map(|window| kernel(window, Lanes::Alone))
+    all(Lanes::Alone)
 }
 
 /// Returns the kernels for GPUs.
 pub(super) fn paired_kernels() -> impl Iterator<Item = KernelSource> {
-    Lanes::Paired.windows().map(|window| kernel(window, Lanes::Paired))
+    all(Lanes::Paired)
 }
 
-/// Moves the particles of a lattice by a vector field on a mesh: one pass that reads the field at
+fn all(lanes: Lanes) -> impl Iterator<Item = KernelSource> {
+    lanes.windows().flat_map(move |window| [false, true].map(|listed| kernel(window, lanes, listed)))
+}
+
+/// Moves particles of a lattice by a vector field on a mesh: one pass that reads the field at
 /// each particle, kicks its momentum and drifts its position. No acceleration is stored.
 pub struct KickDrift {
-    kernel: ParticleKernel,
+    displaced: ParticleKernel,
+    listed: ParticleKernel,
 }
 
 impl KickDrift {
     /// Reads fields with this window.
     #[must_use]
     pub fn new(window: Window) -> Self {
-        KickDrift { kernel: ParticleKernel::new(window, |lanes| kernel(window, lanes)) }
+        let [displaced, listed] =
+            [false, true].map(|listed| ParticleKernel::new(window, |lanes| kernel(window, lanes, listed)));
+        KickDrift { displaced, listed }
     }
 
-    /// Records `push` of the particles of `lattice`, whose displacements and momenta are
-    /// `particles`, by axis. `field` has three components in each cell of `mesh`, ghosts included,
-    /// and a number that is not read. Factors are rounded to `f32`. Particles that cannot be
-    /// painted ([`Painter::paint`](super::Painter::paint)) read zero.
+    /// Records `push` of particles of a lattice with these momenta, by axis. `field` has three
+    /// components in each cell of `mesh`, ghosts included, and a number that is not read. Factors
+    /// are rounded to `f32`. Particles that cannot be painted
+    /// ([`Painter::paint`](super::Painter::paint)) read zero.
     ///
     /// # Errors
-    /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what
-    /// kernels count; [`DeviceError::TooManyWindows`] where the device cannot bind seven arrays and
-    /// the windows of a large field.
+    /// [`DeviceError::Misuse`] for points in cells, when an array is too short or the mesh or
+    /// lattice beyond what kernels count; [`DeviceError::TooManyWindows`] where the device cannot
+    /// bind eight arrays and the windows of a large field.
     pub fn record(
         &self,
         recorder: &mut Recorder,
-        lattice: &Lattice,
-        mesh: &Mesh,
-        field: &Array<[f32; 4]>,
-        particles: [&[Array<f32>; 3]; 2],
+        particles: MeshParticles<'_>,
+        momentum: &[Array<f32>; 3],
+        (mesh, field): (&Mesh, &Array<[f32; 4]>),
         push: &Push,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "KickDrift::record";
-        let [[x, y, z], momentum] = particles;
-        let sites = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
-        checked(WHAT, &sites, mesh)?;
+        let kernel = match particles {
+            MeshParticles::Displaced { .. } => &self.displaced,
+            MeshParticles::Listed { .. } => &self.listed,
+            MeshParticles::InCells { .. } => {
+                let why = "expected particles of a lattice, got points in cells".into();
+                return Err(DeviceError::Misuse { what: WHAT.into(), why });
+            }
+        };
+        checked(WHAT, &particles, mesh)?;
         holds(WHAT, "cells", field, mesh.array_len())?;
-        momentum.iter().try_for_each(|p| holds(WHAT, "momenta", p, lattice.len()))?;
+        momentum.iter().try_for_each(|p| holds(WHAT, "momenta", p, particles.len()))?;
         let at = |values: &[f64], n: usize| values.get(n).map_or(0.0, |&value| value as f32);
         let kick = |n: usize, which: usize| push.kicks().get(n).map_or(0.0, |kick| kick[which] as f32);
-        let place = sites.geometry(mesh, mesh.layout());
+        let place = particles.geometry(mesh, mesh.layout());
         let params = KickDriftParams {
             first: place.first,
             local: place.local,
@@ -94,9 +105,9 @@ impl KickDrift {
             kicks: push.kicks().len() as u32,
             drifts: push.drifts().len() as u32,
         };
-        let mut arrays = sites.arrays();
+        let mut arrays = particles.arrays();
         arrays.extend(momentum.iter().map(Array::raw));
         arrays.push(field.raw());
-        self.kernel.record(recorder, &arrays, &params, lattice.len())
+        kernel.record(recorder, &arrays, &params, particles.len())
     }
 }

@@ -3,6 +3,7 @@
 //! | particles | are | for |
 //! |---|---|---|
 //! | [`MeshParticles::Displaced`] | sites of a lattice and displacements, an array for each axis | particle-mesh runs |
+//! | [`MeshParticles::Listed`] | any sites of a lattice and displacements | runs whose particles came to the ranks of their cells |
 //! | [`MeshParticles::InCells`], [`PointsInCells`] | a cell and the offset in it, an array for each axis | points from elsewhere, on the rank that owns their cell |
 //!
 //! Trees and neighbor searches take [`points::Cloud`](crate::points::Cloud) instead, which holds
@@ -17,6 +18,7 @@ mod kick_drift;
 mod mode_binner;
 mod mode_bins;
 mod moved_particles;
+mod owners;
 mod paint;
 mod painter;
 mod particles;
@@ -35,6 +37,7 @@ pub use force_tangent::ForceTangent;
 pub use kick_drift::KickDrift;
 pub use mode_binner::{ModeBinner, Modes};
 pub(crate) use moved_particles::{MovedParticles, Movements};
+pub(crate) use owners::{Owners, parts_of_cells};
 pub use painter::{Painter, UNITS};
 pub use particles::{Lattice, MeshParticles};
 pub use points_in_cells::PointsInCells;
@@ -63,6 +66,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         .chain(position_adjoint::kernels())
         .chain(force_tangent::kernels())
         .chain(points_in_cells::kernels())
+        .chain(owners::kernels())
         .chain(moved_particles::kernels())
         .chain(axpby::kernels())
         .chain(mode_binner::kernels())

@@ -2,6 +2,7 @@
 
 use super::axpby::Axpby;
 use super::error::MeshError;
+use super::owners::parts_of_cells;
 use super::painter::Painter;
 use super::particles::{MeshParticles, check_mesh};
 use super::position_adjoint::PositionAdjoint;
@@ -11,7 +12,6 @@ use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, Kernel, KernelSource, Recorder};
 use crate::grid::{Mesh, extent};
-use crate::host_memory;
 use crate::points::sort::{Route, route_to};
 use crate::rank::Rank;
 
@@ -119,15 +119,8 @@ impl MovedParticles {
         check_mesh("MovedParticles::send", mesh)?;
         let Movements { vectors, lattice, weights } = movements;
         let (gpu, comm, own) = (rank.gpu.clone(), rank.comm.clone(), vectors.len() / 3);
-        let (shape, grid) = (mesh.shape(), mesh.grid());
-        let owner_of = |axis: usize| {
-            let shares = grid.shares_along(axis);
-            (0..shape[axis]).map(move |cell| shares.owner(shape[axis], cell) as u32)
-        };
-        let mut rank_of = host_memory::reserve("owners of cells", (shape[0] + shape[1]) as usize)?;
-        rank_of.extend(owner_of(0).chain(owner_of(1)));
-        let table = gpu.array("mesh::rank_of", rank_of.len() as u64)?;
-        rank.recorder.upload(&table, 0, &rank_of)?;
+        let shape = mesh.shape();
+        let table = parts_of_cells(&mut rank.recorder, shape, mesh.grid())?;
         let (mut placed, owners) = (gpu.array::<u32>("mesh::placed", 6 * own)?, gpu.array("mesh::owners", own)?);
         let faults = gpu.array::<u32>("mesh::faults", 1)?;
         rank.recorder.clear(&faults);

@@ -50,23 +50,37 @@ struct ParticleKernels {
     reach: Kernel,
 }
 
+/// A variant of [`MeshParticles`].
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Displaced,
+    Listed,
+    InCells,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Displaced, Kind::Listed, Kind::InCells];
+}
+
 /// A kind of particles, a window, and how invocations share nodes.
 #[derive(Clone, Copy)]
 struct Form {
     window: Window,
-    in_cells: bool,
+    kind: Kind,
     lanes: Lanes,
 }
 
 impl Form {
     /// Returns all forms for these lanes.
     fn all(lanes: Lanes) -> impl Iterator<Item = Form> {
-        let of = move |window| [false, true].map(|in_cells| Form { window, in_cells, lanes });
+        let of = move |window| Kind::ALL.map(|kind| Form { window, kind, lanes });
         lanes.windows().flat_map(of)
     }
 
     fn kernel(self, label: &str, text: &'static str) -> KernelSource {
-        particle_kernel_of(label, text, self.window, self.lanes).flag("in_cells", self.in_cells)
+        let is = |kind: Kind| self.kind == kind;
+        let source = particle_kernel_of(label, text, self.window, self.lanes);
+        source.flag("in_cells", is(Kind::InCells)).flag("listed", is(Kind::Listed))
     }
 
     /// Returns what paints into cells of two words, or, if `wide`, into integers of 64 bits.
@@ -121,8 +135,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 }
 
 impl ParticleKernels {
-    fn new(window: Window, in_cells: bool) -> Self {
-        let form = |lanes| Form { window, in_cells, lanes };
+    fn new(window: Window, kind: Kind) -> Self {
+        let form = |lanes| Form { window, kind, lanes };
         ParticleKernels {
             paint: ParticleKernel::new(window, |lanes| form(lanes).paint(false)),
             paint_wide: ParticleKernel::new(window, |lanes| form(lanes).paint(true)),
@@ -142,6 +156,7 @@ impl ParticleKernels {
 pub struct Painter {
     window: Window,
     displaced: ParticleKernels,
+    listed: ParticleKernels,
     in_cells: ParticleKernels,
     density: Kernel,
 }
@@ -150,8 +165,8 @@ impl Painter {
     /// Creates a painter with this window.
     #[must_use]
     pub fn new(window: Window) -> Self {
-        let [displaced, in_cells] = [false, true].map(|in_cells| ParticleKernels::new(window, in_cells));
-        Painter { window, displaced, in_cells, density: Kernel::trusted(density_kernel()) }
+        let [displaced, listed, in_cells] = Kind::ALL.map(|kind| ParticleKernels::new(window, kind));
+        Painter { window, displaced, listed, in_cells, density: Kernel::trusted(density_kernel()) }
     }
 
     /// Returns its window.
@@ -162,6 +177,7 @@ impl Painter {
     fn kernels(&self, particles: &MeshParticles<'_>) -> &ParticleKernels {
         match particles {
             MeshParticles::Displaced { .. } => &self.displaced,
+            MeshParticles::Listed { .. } => &self.listed,
             MeshParticles::InCells { .. } => &self.in_cells,
         }
     }

@@ -10,6 +10,8 @@ use crate::grid::{Box3, FieldLayout, Grid, Mesh, extent, volume};
 const MOST_CELLS: u64 = 1 << 30;
 /// Sites of a lattice along an axis at most: twice a site takes one word.
 const MOST_SITES: u64 = 1 << 31;
+/// Sites of a lattice along an axis at most for particles that are listed: two share a word.
+const MOST_LISTED_SITES: u64 = 1 << 16;
 
 /// Sites along each axis of the blocks in which kernels take particles, so that those that share
 /// cells come close together: the cells of a block in a mesh twice as fine take 4 MB as painted
@@ -52,6 +54,17 @@ pub(super) fn wrapped_axes(mesh: &Mesh) -> [bool; 3] {
     [0, 1, 2].map(|a| mesh.grid().along(a) == 1 && mesh.layout().ghosts[a] == [0, 0])
 }
 
+/// Returns the first cell along each axis of the period of `mesh` that has this rank's own cells in
+/// its middle: all cells from 0 on where the axis is not cut. It does not depend on ghost cells, so
+/// that kernels with and without them place a particle alike.
+fn period_of(mesh: &Mesh) -> [i32; 3] {
+    [0, 1, 2].map(|axis| {
+        let (own, cells) = (&mesh.own()[axis], mesh.shape()[axis]);
+        let others = cells - (own.end - own.start);
+        own.start as i32 - (others / 2) as i32
+    })
+}
+
 /// Refuses a mesh with open faces or more cells than kernels can count.
 pub(super) fn check_mesh(what: &str, mesh: &Mesh) -> Result<(), DeviceError> {
     let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
@@ -79,6 +92,17 @@ pub enum MeshParticles<'a> {
         /// Their displacements, by axis.
         displacement: [&'a Array<f32>; 3],
     },
+    /// Particles of any sites of a lattice, with displacements in box units: those that came to the
+    /// rank of their cells. Their nodes are counted modulo the mesh, as near to the rank's own
+    /// cells as possible.
+    Listed {
+        /// Sites along each axis of the whole lattice, at most 2^16.
+        sites: [u64; 3],
+        /// The site of each particle: `[x << 16 | y, z]`.
+        site: &'a Array<[u32; 2]>,
+        /// Their displacements, by axis.
+        displacement: [&'a Array<f32>; 3],
+    },
     /// Points given by a cell of the rank's array (ghosts included) and the offset from its node in
     /// cells.
     InCells {
@@ -95,6 +119,7 @@ impl MeshParticles<'_> {
     pub fn len(&self) -> u64 {
         match self {
             MeshParticles::Displaced { lattice, .. } => lattice.len(),
+            MeshParticles::Listed { site, .. } => site.len(),
             MeshParticles::InCells { cell, .. } => cell.len(),
         }
     }
@@ -108,6 +133,9 @@ impl MeshParticles<'_> {
     pub(super) fn arrays(&self) -> Vec<&RawArray> {
         match self {
             MeshParticles::Displaced { displacement, .. } => displacement.iter().map(|d| d.raw()).collect(),
+            MeshParticles::Listed { site, displacement, .. } => {
+                std::iter::once(site.raw()).chain(displacement.iter().map(|d| d.raw())).collect()
+            }
             MeshParticles::InCells { cell, offset } => {
                 std::iter::once(cell.raw()).chain(offset.iter().map(|d| d.raw())).collect()
             }
@@ -128,6 +156,12 @@ impl MeshParticles<'_> {
                     ));
                 }
                 (lattice.len(), displacement)
+            }
+            MeshParticles::Listed { sites, site, displacement } => {
+                if let Some(axis) = (0..3).find(|&axis| sites[axis] > MOST_LISTED_SITES) {
+                    return misuse(format!("expected at most 2^16 sites along axis {axis}, got {}", sites[axis]));
+                }
+                (site.len(), displacement)
             }
             MeshParticles::InCells { cell, offset } => (cell.len(), offset),
         };
@@ -161,11 +195,20 @@ impl MeshParticles<'_> {
             per_site: [0.0; 4],
             per_cell: real(mesh.cell_size().map(|cell| 1.0 / cell)),
         };
-        if let MeshParticles::Displaced { lattice, .. } = self {
-            geometry.first = word([0, 1, 2].map(|a| lattice.own[a].start), self.len());
-            geometry.local = word(extent(&lattice.own), 0);
-            geometry.sites = word(lattice.sites, 0);
-            geometry.per_site = real(lattice.sites.map(|n| 1.0 / n as f64));
+        match self {
+            MeshParticles::Displaced { lattice, .. } => {
+                geometry.first = word([0, 1, 2].map(|a| lattice.own[a].start), self.len());
+                geometry.local = word(extent(&lattice.own), 0);
+                geometry.sites = word(lattice.sites, 0);
+                geometry.per_site = real(lattice.sites.map(|n| 1.0 / n as f64));
+            }
+            MeshParticles::Listed { sites, .. } => {
+                let [x, y, z] = period_of(mesh).map(|first| first as u32);
+                geometry.first = [x, y, z, self.len() as u32];
+                geometry.sites = word(*sites, 0);
+                geometry.per_site = real(sites.map(|n| 1.0 / n as f64));
+            }
+            MeshParticles::InCells { .. } => {}
         }
         geometry
     }
@@ -178,7 +221,8 @@ macro_rules! over_particles {
         crate::gpu::kernel_params! {
             $(#[$meta])*
             $vis struct $name {
-                /// First site, and number of particles.
+                /// First site, or first cell of the period of listed particles, and number of
+                /// particles.
                 pub first: [u32; 4],
                 /// Sites of this rank.
                 pub local: [u32; 4],
@@ -276,10 +320,10 @@ impl ParticleKernel {
     }
 }
 
-/// Returns a kernel over particles, whose invocations have no partners, without its parameters and
-/// further inputs.
+/// Returns a kernel over particles that are not listed, whose invocations have no partners, without
+/// its parameters and further inputs.
 pub(super) fn particle_kernel(label: &str, text: &'static str, window: Window) -> KernelSource {
-    particle_kernel_of(label, text, window, Lanes::Alone)
+    particle_kernel_of(label, text, window, Lanes::Alone).flag("listed", false)
 }
 
 /// Returns a kernel over particles, without its parameters and further inputs.

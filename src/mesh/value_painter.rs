@@ -148,7 +148,14 @@ impl ValuePainter {
         let PaintedValues { particles, values, first, .. } = painted;
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "values", values, first.saturating_add(particles.len()))?;
-        let form = if matches!(particles, MeshParticles::InCells { .. }) { Form::InCells } else { Form::Displaced };
+        let form = match particles {
+            MeshParticles::Displaced { .. } => Form::Displaced,
+            MeshParticles::InCells { .. } => Form::InCells,
+            MeshParticles::Listed { .. } => {
+                let why = "expected all sites of a box or points in cells, got listed sites".into();
+                return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
+            }
+        };
         self.record(recorder, comms, (mesh, ghosts), (form, painted), (out, start), 0.0)
     }
 
@@ -187,7 +194,7 @@ impl ValuePainter {
         let PaintedValues { particles, values, first, .. } = painted;
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "vectors", values, particles.len().saturating_mul(3))?;
-        if first != 0 || matches!(particles, MeshParticles::InCells { .. }) {
+        if first != 0 || !matches!(particles, MeshParticles::Displaced { .. }) {
             let why = format!(
                 "vectors from element {first} on; expected the vectors of all sites of a lattice, from element 0 on"
             );

@@ -12,7 +12,7 @@ use crate::fft::{GradientSymbol, LaplacianSymbol};
 use crate::grid::{Box3, Grid, LayoutError, Mesh, MeshOptions, Shares};
 use crate::mesh::Window;
 
-use super::{NoiseBy, SimulationError};
+use super::{Migrate, NoiseBy, SimulationError};
 
 /// A cosmological particle-mesh run. Lengths in Mpc/h.
 #[derive(Clone, Debug)]
@@ -55,6 +55,9 @@ pub struct Config {
     pub snapshots: Vec<f64>,
     /// The process grid; the one with the least forecast otherwise.
     pub grid: Option<[usize; 2]>,
+    /// When particles move to the ranks that own their cells; runs with derivatives never move
+    /// them.
+    pub migrate: Migrate,
 }
 
 impl Default for Config {
@@ -77,9 +80,13 @@ impl Default for Config {
             laplacian: LaplacianSymbol::Exact,
             snapshots: Vec::new(),
             grid: None,
+            migrate: Migrate::default(),
         }
     }
 }
+
+/// Reach of displacements along an axis today, typically, in Mpc/h.
+pub(super) const TYPICAL_REACH: f64 = 10.0;
 
 /// Longest side of the lattice and of the mesh: products of two sides stay within 32 bits, which
 /// kernels count in.
@@ -91,8 +98,8 @@ impl Config {
     pub(super) fn agree(&self, comm: &Communicator, start: &dyn Debug) -> Result<(), CommError> {
         // By name, so that none is forgotten.
         let Config { particles, mesh, box_size, cosmology, power_table, seed, noise_by, lpt, a_start, .. } = self;
-        let Config { a_end, steps, scheme, window, gradient, laplacian, snapshots, grid, .. } = self;
-        let arguments: [(&str, &dyn Debug); 18] = [
+        let Config { a_end, steps, scheme, window, gradient, laplacian, snapshots, grid, migrate, .. } = self;
+        let arguments: [(&str, &dyn Debug); 19] = [
             ("particles", particles),
             ("mesh", mesh),
             ("box_size", box_size),
@@ -110,6 +117,7 @@ impl Config {
             ("laplacian", laplacian),
             ("snapshots", snapshots),
             ("grid", grid),
+            ("migrate", migrate),
             ("start", start),
         ];
         comm.agree("simulation", &arguments)
@@ -245,10 +253,10 @@ impl Config {
         Ok(rows(&self.grid(ranks)?.part(self.sites(), rank), self.particles))
     }
 
-    /// Ghost cells on each side of a cut axis that reach as far as displacements typically are
-    /// today, 10 Mpc/h, and not beyond the box.
-    pub(super) fn typical_ghosts(&self) -> u64 {
-        (10.0 / self.box_size * self.mesh as f64).ceil().min(self.mesh as f64) as u64
+    /// Ghost cells below and above along a cut axis that reach as far as displacements typically
+    /// are today, and not beyond the box.
+    pub(super) fn typical_widths(&self) -> [u64; 2] {
+        [(TYPICAL_REACH / self.box_size * self.mesh as f64).ceil().min(self.mesh as f64) as u64; 2]
     }
 }
 

@@ -12,6 +12,7 @@ use crate::gpu::{Gpu, Profile, bytes, pooled};
 use crate::grid::{Grid, extent, volume};
 
 use super::Config;
+use super::expected_moves::ExpectedMoves;
 
 /// Device that transforms are planned for.
 #[derive(Clone, Copy)]
@@ -90,17 +91,22 @@ pub(super) struct Footprint {
 }
 
 impl Footprint {
-    /// Creates the forecast of `config` for `rank` of `grid`, with ghost cells as far as is typical
-    /// on each side of each axis that is cut.
-    pub fn new(config: &Config, grid: Grid, rank: usize, planned: &PlannedFor) -> Result<Self, FftError> {
-        let (PlannedFor { tuning, limits }, ghosts) = (*planned, config.typical_ghosts());
+    /// Creates the forecast of `config` for `rank` of `grid`, with ghost cells of these widths
+    /// below and above along each axis that is cut.
+    pub fn new(
+        config: &Config,
+        (grid, rank): (Grid, usize),
+        widths: [u64; 2],
+        planned: &PlannedFor,
+    ) -> Result<Self, FftError> {
+        let (PlannedFor { tuning, limits }, ghosts) = (*planned, widths[0] + widths[1]);
         let plan = |side: u64| Plan::new(&Spec::of::<f32>([side; 3]), grid, rank, limits, tuning.pieces);
         let (lattice, mesh) = (plan(config.particles)?, plan(config.mesh)?);
         let filter = mesh.filter_working(1, limits, tuning.pieces, &complex)?;
         let vectors = mesh.vector_filter_working(3, limits, tuning.pieces, &complex)?;
         let part = extent(&mesh.field);
         let cut = |axis: usize| grid.parts()[axis] > 1;
-        let wide = |axis: usize| part[axis] + if cut(axis) { 2 * ghosts } else { 0 };
+        let wide = |axis: usize| part[axis] + if cut(axis) { ghosts } else { 0 };
         // The second axis takes the ghost cells of the first along.
         let across = [part[1], wide(0)];
         Ok(Footprint {
@@ -109,7 +115,7 @@ impl Footprint {
             lattice: Transformed::new(&lattice),
             mesh: Transformed::new(&mesh),
             ghosted: wide(0) * wide(1) * part[2],
-            sent: [0, 1].map(|axis| if cut(axis) { 2 * ghosts * across[axis] * part[2] } else { 0 }),
+            sent: [0, 1].map(|axis| if cut(axis) { ghosts * across[axis] * part[2] } else { 0 }),
             filters: [filter, vectors],
         })
     }
@@ -173,17 +179,27 @@ impl Footprint {
 }
 
 impl Config {
-    /// Returns the bytes of device memory that `rank` of `grid` needs, by purpose, with ghost cells
-    /// as far as is typical.
-    pub(super) fn memory(&self, grid: Grid, rank: usize, planned: &PlannedFor) -> Result<MemoryEstimate, FftError> {
-        let footprint = Footprint::new(self, grid, rank, planned)?;
-        Ok(MemoryEstimate { particles: footprint.phase_space(), start: footprint.start(), mesh: footprint.force() })
+    /// Returns the bytes of device memory that `rank` of `grid` needs, by purpose, if its particles
+    /// make these moves.
+    pub(super) fn memory(
+        &self,
+        (grid, rank): (Grid, usize),
+        moves: &ExpectedMoves,
+        planned: &PlannedFor,
+    ) -> Result<MemoryEstimate, FftError> {
+        let widths = if moves.unmoved_forces > 0 { self.typical_widths() } else { moves.moved_widths };
+        let footprint = Footprint::new(self, (grid, rank), widths, planned)?;
+        Ok(MemoryEstimate {
+            particles: footprint.phase_space() + self.site_memory(grid, rank, moves),
+            start: footprint.start(),
+            mesh: footprint.force(),
+        })
     }
 }
 
 /// Bytes of device memory of one rank, by purpose.
 pub(super) struct MemoryEstimate {
-    /// Displacements and momenta.
+    /// Displacements and momenta, and the sites of particles that move.
     pub particles: u64,
     /// Temporary arrays of the initial conditions.
     pub start: u64,

@@ -17,7 +17,7 @@ use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, FilterOptions, Spec, Transform, VectorFilter};
 use crate::gpu::{Array, Callback, DeviceError, Recorder};
 use crate::grid::{FieldLayout, GhostWidths, Mesh};
-use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, Painter, Push};
+use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, Painter, Push, Window};
 
 use super::{Config, SimulationError, force_modes};
 
@@ -119,31 +119,60 @@ impl Force {
         comms: &mut GridComms,
         particles: MeshParticles<'_>,
     ) -> Result<(), SimulationError> {
-        let is_cut = [0, 1].map(|axis| comms.grid().along(axis) > 1);
-        if self.reaches || is_cut == [false; 2] {
+        if self.reaches || comms.grid().ranks() == 1 {
             return Ok(());
         }
+        let widths = self.widths_for(recorder, comms, particles)?;
+        self.take_widths(widths)
+    }
+
+    /// Returns the widths of the ghost cells that the particles need, none less than now. Waits for
+    /// the device and the ranks of the lines.
+    pub(super) fn widths_for(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        particles: MeshParticles<'_>,
+    ) -> Result<GhostWidths, SimulationError> {
         self.painter.reach(recorder, particles, &self.mesh, &self.reach)?;
         let reach = recorder.download(&self.reach, 0, 7)?;
         let (needed, lost) = needed_widths(comms, [0, 1, 2, 3, 4, 5, 6].map(|n| u64::from(reach[n])))?;
         if lost > 0 {
             return Err(SimulationError::Lost { particles: lost });
         }
-        // A cell to spare: kernels may round a position to either side of a cell's face.
-        let spare = |width: u64| width.saturating_add(u64::from(width > 0));
-        let needed = needed.map(|axis| axis.into_iter().map(|widths| widths.map(spare)).collect::<Vec<_>>());
-        let widened = [0, 1].map(|axis| is_cut[axis] && self.widths.widen(axis, &needed[axis], MARGIN));
-        if widened.contains(&true) {
-            tracing::debug!(own = ?self.widths.own(), "ghost cells reach farther");
-            self.mesh = self.mesh.with_ghost_widths(&self.widths)?;
-            self.ghosts.replace(self.mesh.ghost_plan()?);
+        let mut widths = self.widths.clone();
+        for (axis, needed) in needed.into_iter().enumerate().filter(|(axis, _)| comms.grid().along(*axis) > 1) {
+            let needed: Vec<_> = needed.into_iter().map(|widths| widths.map(spared)).collect();
+            widths.widen(axis, &needed, MARGIN);
         }
+        Ok(widths)
+    }
+
+    /// Takes ghost cells of these widths, which reach as far as the particles.
+    pub(super) fn take_widths(&mut self, widths: GhostWidths) -> Result<(), SimulationError> {
+        self.set_widths(widths)?;
         self.reaches = true;
         Ok(())
     }
 
-    /// Notes that the particles are at earlier positions. Ghost cells never shrink, so they are
-    /// wide enough, and no rank is asked.
+    fn set_widths(&mut self, widths: GhostWidths) -> Result<(), SimulationError> {
+        if widths != self.widths {
+            tracing::debug!(own = ?widths.own(), "ghost cells of other widths");
+            self.mesh = self.mesh.with_ghost_widths(&widths)?;
+            self.ghosts.replace(self.mesh.ghost_plan()?);
+            self.widths = widths;
+        }
+        Ok(())
+    }
+
+    /// Forgets the force and the ghost cells: other particles came to this rank.
+    pub(super) fn restart(&mut self) -> Result<(), SimulationError> {
+        self.forget();
+        self.set_widths(GhostWidths::new(self.mesh.grid(), self.mesh.rank(), [[0; 2]; 3])?)
+    }
+
+    /// Notes that the particles are at earlier positions, on the ranks where they were. Ghost
+    /// cells do not shrink meanwhile, so they are wide enough, and no rank is asked.
     pub fn seen(&mut self) {
         self.reaches = true;
     }
@@ -251,27 +280,25 @@ impl Force {
         Ok(field)
     }
 
-    /// Records kicks by the force that was last [solved](Self::solve), and drifts, of the particles
-    /// of `lattice` with these displacements and momenta. A drift invalidates that force.
+    /// Records kicks by the force that was last [solved](Self::solve), and drifts, of `particles`,
+    /// which have these displacements and momenta. A drift invalidates that force.
     ///
     /// # Errors
     /// [`SimulationError::NoForce`] for kicks without a force; [`DeviceError`].
     pub fn push(
         &mut self,
         recorder: &mut Recorder,
-        lattice: &Lattice,
+        particles: MeshParticles<'_>,
         [displacement, momentum]: [&[Array<f32>; 3]; 2],
         push: &Push,
     ) -> Result<(), SimulationError> {
         let mut drifts = push.drifts();
         if !push.kicks().is_empty() {
             let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
-            match self.kick_drift.record(recorder, lattice, &self.mesh, field, [displacement, momentum], push) {
+            match self.kick_drift.record(recorder, particles, momentum, (&self.mesh, field), push) {
                 Ok(()) => drifts = &[],
                 // A device with few bindings and a field in many windows.
-                Err(DeviceError::TooManyWindows { .. }) => {
-                    self.kick_by_axis(recorder, lattice, [displacement, momentum], push)?
-                }
+                Err(DeviceError::TooManyWindows { .. }) => self.kick_by_axis(recorder, particles, momentum, push)?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -314,13 +341,13 @@ impl Force {
     fn kick_by_axis(
         &self,
         recorder: &mut Recorder,
-        lattice: &Lattice,
-        [displacement, momentum]: [&[Array<f32>; 3]; 2],
+        particles: MeshParticles<'_>,
+        momentum: &[Array<f32>; 3],
         push: &Push,
     ) -> Result<(), SimulationError> {
-        let acceleration = recorder.gpu().array::<f32>("pm::acceleration", lattice.len())?;
+        let acceleration = recorder.gpu().array::<f32>("pm::acceleration", particles.len())?;
         for (axis, momentum) in momentum.iter().enumerate() {
-            self.readout(recorder, lattice, displacement, axis, &acceleration)?;
+            self.readout(recorder, particles, axis, &acceleration)?;
             for &[keep, factor] in push.kicks() {
                 self.axpby.record(recorder, factor, &acceleration, keep, momentum)?;
             }
@@ -335,13 +362,11 @@ impl Force {
     pub fn readout(
         &self,
         recorder: &mut Recorder,
-        lattice: &Lattice,
-        [x, y, z]: &[Array<f32>; 3],
+        particles: MeshParticles<'_>,
         axis: usize,
         out: &Array<f32>,
     ) -> Result<(), SimulationError> {
         let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
-        let particles = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
         let components = axis as u32..axis as u32 + 1;
         Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, field, components, out)?)
     }
@@ -372,6 +397,22 @@ impl Force {
         comms.world().all_reduce(&mut lost, Op::Sum)?;
         if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
     }
+}
+
+/// Returns the least width of ghost cells on each side along an axis for particles within `drift`
+/// cells of those that their rank owns.
+pub(super) fn widths_of_drift(window: Window, drift: u64) -> [u64; 2] {
+    let order = u64::from(window.order());
+    [(order - 1) / 2, order / 2].map(|reach| match reach + drift {
+        0 => 0,
+        width => spared(width) + MARGIN,
+    })
+}
+
+/// Adds a cell to spare to a width that is not 0: kernels may round a position to either side of a
+/// cell's face.
+fn spared(width: u64) -> u64 {
+    width.saturating_add(u64::from(width > 0))
 }
 
 /// Ghost cells below and above that each part of this rank's lines along the first two axes needs,

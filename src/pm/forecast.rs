@@ -14,7 +14,8 @@ const ALIKE: f64 = 1.02;
 /// Forecast of a run, for the rank with the most work.
 ///
 /// Bytes moved in device memory are counted from the schedule and the plans of transforms; bytes
-/// between ranks from the plans and from ghost cells that reach 10 Mpc/h. Dispatches are not
+/// between ranks from the plans, from ghost cells that reach 10 Mpc/h, or as far as particles stray
+/// between [moves](super::Migrate), and from the particles that move then. Dispatches are not
 /// counted. Seconds follow from a [model](crate::cluster) of a machine that takes the steps of one
 /// force and of one transform; they exclude files and groups.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +25,10 @@ pub struct RunForecast {
     pub grid: Grid,
     /// Steps of the schedule, those that snapshots add included.
     pub steps: usize,
-    /// Bytes of device memory for displacements and momenta.
+    /// Moves of particles to the ranks of their cells.
+    pub moves: usize,
+    /// Bytes of device memory for displacements and momenta, and for the sites of particles that
+    /// move.
     pub particle_memory: u64,
     /// Cost of the start; its memory is that of the initial conditions, beside the particles.
     pub start: Cost,
@@ -38,7 +42,8 @@ pub struct RunForecast {
 
 impl RunForecast {
     /// Returns the most bytes of device memory at one time; on several ranks with ghost cells that
-    /// reach 10 Mpc/h, and more where displacements are larger.
+    /// reach 10 Mpc/h, or as far as particles stray between moves, and more where they stray
+    /// farther.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.particle_memory + (self.start + self.stepping).memory_bytes
@@ -90,7 +95,8 @@ impl Config {
         machine: &Machine,
     ) -> Result<RunForecast, SimulationError> {
         let (planned, largest) = (PlannedFor::any_gpu(), grid.largest(self.cells()));
-        let (memory, chunking) = (self.memory(grid, rank, &planned)?, Chunking::default());
+        let moves = self.expected_moves(grid, ops)?;
+        let (memory, chunking) = (self.memory((grid, rank), &moves, &planned)?, Chunking::default());
         let spec = Spec::of::<f32>([self.particles; 3]);
         let lattice = Forecast::new(&spec, grid, rank, &planned.tuning, chunking.bytes)?;
         let (forward, inverse) = match self.lpt {
@@ -103,8 +109,23 @@ impl Config {
         let start = lattice.forward.cost().times(forward) + lattice.inverse.cost().times(inverse);
         let traffic = |rank| self.traffic(&self.mesh_plan(grid, rank, &planned)?, &planned);
         let forces = ops.iter().filter(|op| matches!(op, StepOp::Force)).count() as u64;
-        let sent = sent(&self.force_steps(grid, rank, &planned)?, chunking).times(forces);
-        let force = simulate(machine, grid, largest, chunking, |rank| self.force_steps(grid, rank, &planned))?;
+        let mut sent = Cost::default();
+        let mut stepping_seconds = 0.0;
+        for (count, ghosts) in self.kinds_of_forces(&moves) {
+            let steps = |rank: usize| self.force_steps((grid, rank), ghosts, &planned);
+            sent += sent_in(&steps(rank)?, chunking).times(count);
+            stepping_seconds += count as f64 * simulate(machine, grid, largest, chunking, steps)?;
+        }
+        if let Some(usual) = moves.usual_reach() {
+            let steps = |rank: usize, reach: f64| Ok::<_, SimulationError>(self.move_steps(grid, rank, reach));
+            for &reach in &moves.reaches {
+                sent += sent_in(&steps(rank, reach)?, chunking);
+            }
+            let seconds = simulate(machine, grid, largest, chunking, |rank| steps(rank, usual))?;
+            stepping_seconds += moves.reaches.len() as f64 * seconds;
+        }
+        let moving = moves.reaches.len() as u64 * self.move_traffic(grid, rank)
+            + moves.moved_forces * self.site_traffic(grid, rank);
         let [forward_seconds, inverse_seconds] = lattice.seconds(machine)?;
         // Pushes are passes that wait for no rank; those of the largest rank take the longest.
         let slowest = traffic(largest)?;
@@ -112,11 +133,12 @@ impl Config {
         Ok(RunForecast {
             grid,
             steps: ops.iter().filter(|op| matches!(op, StepOp::Reached { .. })).count() - 1,
+            moves: moves.reaches.len(),
             particle_memory: memory.particles,
             start: Cost { memory_bytes: memory.start, dispatches: 0, ..start },
-            stepping: Cost { device_bytes: traffic(rank)?.schedule(ops), memory_bytes: memory.mesh, ..sent },
+            stepping: Cost { device_bytes: traffic(rank)?.schedule(ops) + moving, memory_bytes: memory.mesh, ..sent },
             start_seconds: forward as f64 * forward_seconds + inverse as f64 * inverse_seconds,
-            stepping_seconds: forces as f64 * force + pushes,
+            stepping_seconds: stepping_seconds + pushes,
         })
     }
 
@@ -127,10 +149,14 @@ impl Config {
         let usual = Grid::auto(self.cells(), shares);
         let (Ok(()), Ok(ops)) = (self.validate(), self.schedule()) else { return usual };
         let planned = PlannedFor::any_gpu();
-        let forces = ops.iter().filter(|op| matches!(op, StepOp::Force)).count() as f64;
         let least = |(place, grid): (usize, Grid)| {
-            let steps = self.force_steps(grid, grid.largest(self.cells()), &planned).ok()?;
-            Some((forces * least_seconds(machine, &grid, &steps), place, grid))
+            let largest = grid.largest(self.cells());
+            let mut seconds = 0.0;
+            for (count, ghosts) in self.kinds_of_forces(&self.expected_moves(grid, &ops).ok()?) {
+                let steps = self.force_steps((grid, largest), ghosts, &planned).ok()?;
+                seconds += count as f64 * least_seconds(machine, &grid, &steps);
+            }
+            Some((seconds, place, grid))
         };
         // A force of each grid takes at least the time of its busiest resource. Most grids are
         // ruled out by that.
@@ -152,7 +178,7 @@ impl Config {
 }
 
 /// Returns the bytes and messages that a rank sends and receives in its steps.
-fn sent(steps: &[Step], chunking: Chunking) -> Cost {
+fn sent_in(steps: &[Step], chunking: Chunking) -> Cost {
     let cost = |Start { line, transfers, element_bytes }: &Start| {
         transfers.cost(line.place, *element_bytes, chunking.elements(*element_bytes) * element_bytes)
     };
@@ -163,10 +189,12 @@ fn sent(steps: &[Step], chunking: Chunking) -> Cost {
 mod tests {
     use super::*;
     use crate::cosmology::Scheme;
+    use crate::pm::Migrate;
 
     #[test]
     fn more_ranks_take_less_each_and_steps_cost_alike() {
-        let config = Config { particles: 256, mesh: 512, box_size: 512.0, ..Config::default() };
+        let stays = Config { migrate: Migrate::Never, ..Config::default() };
+        let config = Config { particles: 256, mesh: 512, box_size: 512.0, ..stays };
         let of = |ranks: usize, steps: usize| {
             Config { steps, ..config.clone() }.forecast(ranks, &Machine::default()).unwrap()
         };
@@ -178,6 +206,10 @@ mod tests {
         assert_eq!(eight.particle_memory, one.particle_memory / 8);
         assert!(eight.memory() < one.memory() / 3 && eight.stepping.sent_bytes > 0);
         assert!((eight.stepping.device_bytes as f64 / one.stepping.device_bytes as f64 - 0.125).abs() < 0.01);
+        let moves = Config { migrate: Migrate::Auto, ..config.clone() }.forecast(8, &Machine::default()).unwrap();
+        assert_eq!(moves.particle_memory, eight.particle_memory / 24 * 32);
+        assert!(moves.moves > 0 && moves.memory() < eight.memory(), "{moves:?}");
+        assert!(moves.stepping.sent_bytes < eight.stepping.sent_bytes, "{moves:?} {eight:?}");
         let moved = |steps: usize| of(1, steps).stepping.device_bytes;
         assert_eq!(moved(11) - moved(10), moved(12) - moved(11));
         let split = Config { scheme: Scheme::BullFrog, snapshots: vec![0.5], ..config };
@@ -188,7 +220,8 @@ mod tests {
     #[test]
     fn ghost_cells_decide_between_slabs_and_pencils() {
         let grid = |box_size: f64, ranks: usize| {
-            let config = Config { particles: 2048, mesh: 2048, box_size, ..Config::default() };
+            let base = Config { migrate: Migrate::Never, ..Config::default() };
+            let config = Config { particles: 2048, mesh: 2048, box_size, ..base };
             let chosen = config.grid(ranks).unwrap();
             let seconds = |grid: [usize; 2]| {
                 let config = Config { grid: Some(grid), ..config.clone() };

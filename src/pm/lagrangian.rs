@@ -92,20 +92,23 @@ impl Simulation {
     /// the device: rank 0 has the first lines of sites, rank 1 the next, by its
     /// [share](crate::grid::Shares) of all lines. Collective. Waits for other ranks only if particles move.
     ///
-    /// Takes 12 bytes of device memory per particle meanwhile, 36 if particles move between ranks.
+    /// Takes 12 bytes of device memory per particle meanwhile, 36 if particles move between ranks,
+    /// and 32 if they have moved to the ranks of their cells before.
     ///
     /// # Errors
     /// Errors of the device and the ranks; [`DeviceError::TooLong`](crate::gpu::DeviceError) for
     /// more than 2^32 / 3 particles of a rank.
     pub fn in_order(&mut self, rank: &mut Rank, quantity: Quantity) -> Result<Array<f32>, SimulationError> {
-        self.settle(rank)?;
+        let way = self.way_to_sites(rank)?;
         let (n, count) = (self.config.particles, self.lattice.len());
         let in_order = is_in_order(n, self.grid());
         let kind = if in_order { MemoryKind::Device } else { MemoryKind::Outgoing };
         let rows = rank.gpu.array_in::<f32>("pm::rows", 3 * count, kind)?;
+        let columns = Rows::new(rank, self, &way, quantity)?;
         if count > 0 {
-            Rows::new(rank, self, quantity)?.record(rank, self, Piece { first: 0, count }, &rows)?;
+            columns.record(rank, self, Piece { first: 0, count }, &rows)?;
         }
+        drop((way, columns));
         if in_order {
             return Ok(rows);
         }

@@ -16,14 +16,17 @@
 //! | `footprint` | what the arrays of a run take of a device |
 //! | [`Quantity`] | rows of three numbers of particles, as files and clouds have them |
 //! | `lagrangian` | particles in the order of their sites, dealt to ranks by their shares |
+//! | [`Migrate`], `migration`, `sites` | particles that move to the ranks of their cells, with their sites |
 //! | `traffic` | what a schedule moves through device memory |
 //! | [`LightCone`] | particles that cross the past light cone of an observer between steps |
 //! | [`RunForecast`] | memory, bytes and time of a run, before there is a device |
+//! | `expected_moves` | the moves of particles that a forecast expects |
 //!
-//! Each particle belongs to a site of a lattice and stays with the rank that owns the site; its
-//! position is that of the site plus an `f32` displacement. Mass that a rank paints outside its own
-//! cells is added to their owners through ghost cells, whose width follows the displacements. Units
-//! and equations are those of [`cosmology`](crate::cosmology).
+//! Each particle belongs to a site of a lattice; its position is that of the site plus an `f32`
+//! displacement. It begins on the rank that owns the site, and may [move](Migrate) to the rank that
+//! owns its cell. Mass that a rank paints outside its own cells is added to their owners through
+//! ghost cells, which reach as far as particles are away. Units and equations are those of
+//! [`cosmology`](crate::cosmology).
 //!
 //! A [`Simulation`] holds device arrays but no recorder: methods that work on the device borrow the
 //! [`Rank`], so that several simulations can take turns on one rank. It must be the rank
@@ -36,21 +39,27 @@
 mod config;
 mod discreteness;
 mod error;
+mod expected_moves;
 mod footprint;
 mod force;
 mod force_modes;
 mod forecast;
+mod ghost_bytes;
 mod gradient;
 mod lagrangian;
 mod lattice_fields;
 mod light_cone;
 mod linear_density;
+mod migrate;
+mod migration;
+mod moves;
 mod operator;
 mod output;
 mod projection;
 mod redshift;
 mod rows;
 mod schedule;
+mod sites;
 #[cfg(feature = "hdf5")]
 mod snapshot;
 mod start;
@@ -66,6 +75,7 @@ pub use light_cone::{
     Cone, ConeForecast, ConeParticle, ConeParticles, ConeSection, LightCone, Opening, light_cone_section,
 };
 pub use linear_density::LinearDensity;
+pub use migrate::Migrate;
 pub use operator::{Observable, SimulationOperator};
 pub use redshift::redshift_space;
 pub use rows::Quantity;
@@ -81,12 +91,13 @@ use crate::fft::Transform;
 use crate::field::{Field, on_mesh};
 use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
 use crate::grid::{Cost, Grid, Mesh, extent};
-use crate::mesh::{Bin, Lattice, MeshParticles, ModeBinner, Modes, Push, SpectrumGeometry};
+use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Push, SpectrumGeometry};
 use crate::rank::Rank;
 use crate::timeline;
 use footprint::PlannedFor;
 use force::Force;
 use lattice_fields::{LatticeFields, Perturbation};
+use migration::{Migration, particles_at};
 use start::Source;
 use traffic::Traffic;
 
@@ -104,6 +115,12 @@ pub struct Simulation {
     /// Displacements and momenta, without the pending `push`.
     displacement: [Array<f32>; 3],
     momentum: [Array<f32>; 3],
+    /// The site of each particle, if they have moved; they are those of `lattice` otherwise.
+    sites: Option<Array<[u32; 2]>>,
+    /// The moves of particles; `None` if they never move.
+    migration: Option<Migration>,
+    /// Whether the particles are not on the device.
+    is_released: bool,
     /// Kicks and drifts that were not recorded yet: as many as possible are made in one pass over
     /// the particles.
     push: Push,
@@ -214,10 +231,10 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// Gives back the device memory of the particles, 24 bytes each, for other work; until
-    /// [`upload`](Self::upload) brings them back, methods that look at particles are a
-    /// [`DeviceError::Misuse`]. [`phase_space`](Self::phase_space) has taken them to the host
-    /// before. Local to this rank.
+    /// Gives back the device memory of the particles, 24 bytes each, for other work, and with it
+    /// the force of particles that have moved between ranks; until [`upload`](Self::upload) brings
+    /// them back, methods that look at particles are a [`DeviceError::Misuse`].
+    /// [`phase_space`](Self::phase_space) has taken them to the host before. Local to this rank.
     ///
     /// # Errors
     /// [`SimulationError`] of the device.
@@ -228,6 +245,10 @@ impl Simulation {
         for array in self.displacement.iter_mut().chain(&mut self.momentum) {
             *array = rank.gpu.array("pm::released", 0)?;
         }
+        if self.sites.take().is_some() {
+            self.force.restart()?;
+        }
+        self.is_released = true;
         Ok(())
     }
 
@@ -243,25 +264,26 @@ impl Simulation {
             self.check_length(what, values.len() as u64, 3)?;
             self.check_finite(what, values, 3)?;
         }
-        let are_others = !self.is_released();
-        if are_others {
+        if !self.is_released {
             self.forget();
-        } else {
+        }
+        let have_moved = self.sites.take().is_some();
+        if have_moved {
+            self.force.restart()?;
+        }
+        if have_moved || std::mem::take(&mut self.is_released) {
             [self.displacement, self.momentum] = particles(rank, &self.lattice)?;
         }
         for (columns, values) in [&self.displacement, &self.momentum].into_iter().zip(state) {
             self.set_columns(rank, columns, values)?;
         }
         let uses_force = |op: &&StepOp| matches!(op, StepOp::Kick { .. } | StepOp::Force);
-        if are_others && matches!(self.ops[self.done..].iter().find(uses_force), Some(StepOp::Kick { .. })) {
+        if self.force.field().is_none()
+            && matches!(self.ops[self.done..].iter().find(uses_force), Some(StepOp::Kick { .. }))
+        {
             self.solve(rank)?;
         }
         Ok(())
-    }
-
-    /// Returns `true` if its particles are not on the device.
-    fn is_released(&self) -> bool {
-        self.displacement[0].len() != self.lattice.len()
     }
 
     /// Creates a run that begins after step `step`, without the values of its particles.
@@ -276,8 +298,8 @@ impl Simulation {
         let ops = resume_from(&ops, step)?;
         let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
         let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
-        let memory =
-            config.memory(grid, grid.rank_to_check(config.cells(), rank.index()), &PlannedFor::device(&rank.gpu))?;
+        let checked = (grid, grid.rank_to_check(config.cells(), rank.index()));
+        let memory = config.memory(checked, &config.expected_moves(grid, &ops)?, &PlannedFor::device(&rank.gpu))?;
         let staging = rank.exchange.staging_bytes(&rank.gpu);
         let (needed, sharing) = (memory.total() + staging, rank.sharing);
         if let Some(available) = rank.memory_share()
@@ -295,6 +317,9 @@ impl Simulation {
         Ok(Simulation {
             displacement,
             momentum,
+            sites: None,
+            migration: Migration::new(rank, &config, &cell_mesh)?,
+            is_released: false,
             push: Push::default(),
             binner: ModeBinner::default(),
             done: 0,
@@ -418,9 +443,10 @@ impl Simulation {
             .unwrap_or(0)
     }
 
-    /// Bytes and messages that this rank has exchanged with others for the run.
+    /// Bytes and messages that this rank has exchanged with others for the run: transforms, ghost
+    /// cells and moves of particles, without those of files and clouds.
     pub fn cost(&self) -> Cost {
-        self.comms.cost()
+        self.comms.cost() + self.migration.as_ref().map_or_else(Cost::default, |migration| migration.cost)
     }
 
     /// Runs the schedule to its end. On every rank `reached` is called where the run begins (at the
@@ -439,7 +465,7 @@ impl Simulation {
     ) -> Result<(), E> {
         while let Some(&op) = self.ops.get(self.done) {
             let activity = timeline::activity!("operation", name = operation_name(op));
-            self.execute(rank, op)?;
+            self.take_operation(rank, op)?;
             drop(activity);
             if let StepOp::Reached { a, step } = op {
                 let snapshot = self.config.snapshots.contains(&a);
@@ -450,6 +476,14 @@ impl Simulation {
         self.settle(rank)?;
         self.force.forget();
         Ok(self.force.check(&mut rank.recorder, &self.comms)?)
+    }
+
+    /// Does the next operation of a run from its start to its end, in which particles may move.
+    fn take_operation(&mut self, rank: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
+        if op == StepOp::Force {
+            self.migrate_if_due(rank)?;
+        }
+        self.execute(rank, op)
     }
 
     /// Does an operation of the schedule; where a step ends, the work so far is submitted.
@@ -480,7 +514,7 @@ impl Simulation {
         self.settle(rank)?;
         // The array of the force before, which these kicks read, is free again.
         rank.recorder.submit()?;
-        let particles = displaced(&self.lattice, &self.displacement);
+        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
         self.force.solve(&mut rank.recorder, &mut self.comms, particles)
     }
 
@@ -497,12 +531,13 @@ impl Simulation {
     /// Records the kicks and drifts that were not yet: for all that looks at particles. Local to
     /// this rank.
     fn settle(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
-        if self.is_released() {
+        if self.is_released {
             let why = "its particles were released, and what was called needs them; upload them first".into();
             return Err(DeviceError::Misuse { what: "Simulation".into(), why }.into());
         }
         let push = std::mem::take(&mut self.push);
-        self.force.push(&mut rank.recorder, &self.lattice, [&self.displacement, &self.momentum], &push)
+        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
+        self.force.push(&mut rank.recorder, particles, [&self.displacement, &self.momentum], &push)
     }
 
     /// Displacements and momenta of this rank's particles: rows of three numbers, in C order of its
@@ -512,10 +547,10 @@ impl Simulation {
     /// [`DeviceError`]; [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
     /// the same on all ranks.
     pub fn phase_space(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 2], SimulationError> {
-        self.settle(rank)?;
+        let way = self.way_to_sites(rank)?;
         self.force.check(&mut rank.recorder, &self.comms)?;
-        let displacement = self.particles(rank, Quantity::Displacement)?;
-        let momentum = self.particles(rank, Quantity::Momentum)?;
+        let displacement = self.rows_of(rank, &way, Quantity::Displacement)?;
+        let momentum = self.rows_of(rank, &way, Quantity::Momentum)?;
         self.check_paintable(&displacement)?;
         self.check_finite("momenta", &momentum, 3)?;
         Ok([displacement, momentum])
@@ -528,14 +563,18 @@ impl Simulation {
     /// Same as [`phase_space`](Self::phase_space).
     pub fn accelerations(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 3], SimulationError> {
         self.solve(rank)?;
-        let out = rank.gpu.array::<f32>("pm::acceleration", self.lattice.len())?;
+        let way = self.way_to_sites(rank)?;
+        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
         let mut of_axis = |axis: usize| {
-            self.force.readout(&mut rank.recorder, &self.lattice, &self.displacement, axis, &out)?;
-            Ok::<_, SimulationError>(rank.recorder.download(&out, 0, out.len())?)
+            let out = rank.gpu.array::<f32>("pm::acceleration", particles.len())?;
+            self.force.readout(&mut rank.recorder, particles, axis, &out)?;
+            Ok::<_, SimulationError>(out)
         };
-        let accelerations = [of_axis(0)?, of_axis(1)?, of_axis(2)?];
+        let here = [of_axis(0)?, of_axis(1)?, of_axis(2)?];
+        let accelerations = way.columns(rank, &here)?;
         self.force.check(&mut rank.recorder, &self.comms)?;
-        Ok(accelerations)
+        let mut host = |axis: usize| rank.recorder.download(&accelerations[axis], 0, self.lattice.len());
+        Ok([host(0)?, host(1)?, host(2)?])
     }
 
     /// Computes the density on [`cell_mesh`](Self::cell_mesh), whose mean is 1.
@@ -553,13 +592,13 @@ impl Simulation {
     /// Records the [density](Self::density).
     fn record_density(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
         self.settle(rank)?;
-        let particles = displaced(&self.lattice, &self.displacement);
+        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
         self.force.density(&mut rank.recorder, &mut self.comms, particles, 0.0, out)
     }
 
     /// Widens the ghost cells of the force mesh to what the particles need.
     fn widen(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
-        let particles = displaced(&self.lattice, &self.displacement);
+        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
         self.force.widen(&mut rank.recorder, &mut self.comms, particles)
     }
 
@@ -570,7 +609,7 @@ impl Simulation {
     /// Same as [`phase_space`](Self::phase_space), and errors of [`ModeBinner::measure`].
     pub fn power(&mut self, rank: &mut Rank) -> Result<Vec<Bin>, SimulationError> {
         self.settle(rank)?;
-        let particles = displaced(&self.lattice, &self.displacement);
+        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
         let spectrum = self.force.contrast(&mut rank.recorder, &mut self.comms, particles)?;
         self.force.check(&mut rank.recorder, &self.comms)?;
         let part = self.force.transform().spectrum_part();
@@ -621,16 +660,12 @@ fn operation_name(op: StepOp) -> &'static str {
     }
 }
 
-/// Returns the particles of `lattice` with these displacements.
-fn displaced<'a>(lattice: &'a Lattice, [x, y, z]: &'a [Array<f32>; 3]) -> MeshParticles<'a> {
-    MeshParticles::Displaced { lattice, displacement: [x, y, z] }
-}
-
 /// Returns the kernels of the room.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     white_noise::kernels()
         .into_iter()
         .chain(rows::kernels())
+        .chain(sites::kernels())
         .chain([projection::kernel(), light_cone::kernel()])
         .collect()
 }

@@ -10,7 +10,7 @@ use super::gradient::{
     cosmology_values, sigma8_of, uploaded, vectors, with_amplitude,
 };
 use super::traffic::Traffic;
-use super::{Config, SimulationError};
+use super::{Config, Migrate, SimulationError};
 use crate::cosmology::{Amplitude, StepOp};
 use crate::gpu::Array;
 use crate::grid::{Cost, Mesh};
@@ -351,8 +351,8 @@ impl Differentiable for SimulationOperator {
     }
 
     fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        // The noise is the argument, and the process grid changes no bits.
-        let config = Config { grid: None, seed: 0, ..self.config.clone() };
+        // The noise is the argument; the process grid and moves of particles change no bits.
+        let config = Config { grid: None, migrate: Migrate::default(), seed: 0, ..self.config.clone() };
         out.text(&format!("{config:?} {:?} {:?}", self.observables, (self.amplitude)(1.0)));
         Ok(())
     }

@@ -49,7 +49,8 @@ impl Simulation {
     ) -> Result<Sealed, SimulationError> {
         let n = self.config.particles;
         let lines: Vec<u64> = self.rows().collect();
-        let rows = Rows::new(rank, self, quantity)?;
+        let way = self.way_to_sites(rank)?;
+        let rows = Rows::new(rank, self, &way, quantity)?;
         let world = self.comms.world().clone();
         seal_npy(&world, path, &[n * n * n, 3], |writer| {
             self.each_piece(rank, [&rows], |Piece { first, count }, [values]| {

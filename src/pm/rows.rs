@@ -5,6 +5,7 @@ use crate::cosmology::peculiar_velocity;
 use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, TWO_FLOATS};
 use crate::rank::Rank;
 
+use super::moves::WayToSites;
 use super::{Simulation, SimulationError};
 use crate::host_memory;
 
@@ -100,6 +101,8 @@ fn pieces(count: u64, n: u64) -> impl Iterator<Item = Piece> {
 /// Makes rows of a run's particles; local to a rank.
 pub(super) struct Rows {
     quantity: Quantity,
+    /// Displacements or momenta, in the order of the rank's sites.
+    columns: [Array<f32>; 3],
     kernel: Kernel,
     /// Coordinates of the sites of an axis, where positions are wanted.
     sites: Array<[f32; 2]>,
@@ -108,8 +111,19 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Uploads two numbers for each site of an axis, where positions are wanted.
-    pub fn new(rank: &mut Rank, simulation: &Simulation, quantity: Quantity) -> Result<Self, DeviceError> {
+    /// Takes columns of the particles along `way`, and uploads two numbers for each site of an
+    /// axis, where positions are wanted. Collective; blocks if particles have moved.
+    pub fn new(
+        rank: &mut Rank,
+        simulation: &Simulation,
+        way: &WayToSites,
+        quantity: Quantity,
+    ) -> Result<Self, SimulationError> {
+        let columns = match quantity {
+            Quantity::Displacement | Quantity::Position => &simulation.displacement,
+            Quantity::Momentum | Quantity::Velocity => &simulation.momentum,
+        };
+        let columns = way.columns(rank, columns)?;
         let [rows, _, velocities, positions] = kernels();
         let kernel = match quantity {
             Quantity::Displacement | Quantity::Momentum => rows,
@@ -122,7 +136,7 @@ impl Rows {
         let array = rank.gpu.array("pm::sites", wanted)?;
         rank.recorder.upload(&array, 0, &sites)?;
         let factor = peculiar_velocity(1.0, simulation.scale_factor);
-        Ok(Rows { quantity, kernel: Kernel::trusted(kernel), sites: array, factor })
+        Ok(Rows { quantity, columns, kernel: Kernel::trusted(kernel), sites: array, factor })
     }
 
     /// Sets the unit of velocities to `unit` km/s.
@@ -139,12 +153,8 @@ impl Rows {
         Piece { first, count }: Piece,
         rows: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        let Simulation { displacement, momentum, lattice, config, .. } = simulation;
-        let columns = match self.quantity {
-            Quantity::Displacement | Quantity::Position => displacement,
-            Quantity::Momentum | Quantity::Velocity => momentum,
-        };
-        let [x, y, z] = columns.each_ref().map(Array::raw);
+        let Simulation { lattice, config, .. } = simulation;
+        let [x, y, z] = self.columns.each_ref().map(Array::raw);
         let (first, count) = (first as u32, count as u32);
         match self.quantity {
             Quantity::Displacement | Quantity::Momentum => {
@@ -190,7 +200,6 @@ impl Simulation {
         kinds: [&Rows; N],
         mut take: impl FnMut(Piece, [&[f32]; N]) -> Result<(), SimulationError>,
     ) -> Result<(), SimulationError> {
-        self.settle(rank)?;
         let (count, n) = (self.lattice.len(), self.config.particles);
         let mut values = [(); N].map(|()| Vec::new());
         for values in &mut values {
@@ -209,16 +218,27 @@ impl Simulation {
     }
 
     /// Rows of this rank's particles, three numbers each, in the order of its sites: line by line
-    /// as [`rows`](Self::rows) lists them. Waits for the device. Local to this rank.
+    /// as [`rows`](Self::rows) lists them. [Collective](Rank); blocks.
     ///
     /// It does not look for values that are not finite and places where no particle can be painted:
     /// [`phase_space`](Self::phase_space) does.
     ///
     /// # Errors
-    /// [`DeviceError`].
+    /// [`SimulationError`] of the device and the ranks.
     pub fn particles(&mut self, rank: &mut Rank, quantity: Quantity) -> Result<Vec<f32>, SimulationError> {
+        let way = self.way_to_sites(rank)?;
+        self.rows_of(rank, &way, quantity)
+    }
+
+    /// Returns rows of this rank's particles along `way`.
+    pub(super) fn rows_of(
+        &mut self,
+        rank: &mut Rank,
+        way: &WayToSites,
+        quantity: Quantity,
+    ) -> Result<Vec<f32>, SimulationError> {
         let mut all = host_memory::reserve("rows of particles", 3 * self.lattice.len() as usize)?;
-        let rows = Rows::new(rank, self, quantity)?;
+        let rows = Rows::new(rank, self, way, quantity)?;
         self.each_piece(rank, [&rows], |_, [values]| {
             all.extend_from_slice(values);
             Ok(())

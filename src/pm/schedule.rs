@@ -1,16 +1,14 @@
 //! The steps of a rank in a force, as [`Force`](super::force::Force) takes them, for forecasts.
 //! Pure.
 
+use super::expected_moves::ExpectedGhosts;
 use super::footprint::PlannedFor;
+use super::ghost_bytes::{COMPONENTS, PAINTED};
 use super::traffic::Traffic;
 use super::{Config, SimulationError};
 use crate::cluster::{Line, Start, Step, Work};
 use crate::fft::{Plan, Spec, route_steps};
-use crate::grid::{GhostPlan, GhostWidths, Grid, Sweep, volume};
-
-/// 32-bit words of a cell: a painted 64-bit integer, and three components of a force.
-const PAINTED: u64 = 2;
-const COMPONENTS: u64 = 3;
+use crate::grid::{Grid, Sweep, volume};
 
 impl Config {
     /// Returns the parts of a force that its bytes in device memory follow from.
@@ -30,30 +28,16 @@ impl Config {
         Ok(Plan::new(&Spec::of::<f32>(self.cells()), grid, rank, planned.limits, planned.tuning.pieces)?)
     }
 
-    /// Returns ghost cells along cut axes as far as is typical, for parts that have particles.
-    fn typical_widths(&self, grid: Grid, rank: usize) -> Result<GhostWidths, SimulationError> {
-        let mut widths = GhostWidths::new(grid, rank, [[0; 2]; 3])?;
-        for axis in [0, 1].into_iter().filter(|&axis| grid.along(axis) > 1) {
-            let shares = grid.shares_along(axis);
-            let is_empty = |part: usize| shares.split(self.particles, part).is_empty();
-            let needed = |part: usize| [if is_empty(part) { 0 } else { self.typical_ghosts() }; 2];
-            widths.widen(axis, &(0..grid.along(axis)).map(needed).collect::<Vec<_>>(), 0);
-        }
-        Ok(widths)
-    }
-
-    /// Returns the steps of a force, without the push of particles, with ghost cells as far as is
-    /// typical.
+    /// Returns the steps of a force, without the push of particles, with these ghost cells.
     pub(super) fn force_steps(
         &self,
-        grid: Grid,
-        rank: usize,
+        (grid, rank): (Grid, usize),
+        ghosts: ExpectedGhosts,
         planned: &PlannedFor,
     ) -> Result<Vec<Step>, SimulationError> {
         let plan = self.mesh_plan(grid, rank, planned)?;
         let traffic = self.traffic(&plan, planned)?;
-        let widths = self.typical_widths(grid, rank)?;
-        let ghost_plan = GhostPlan::of_widths(self.cells(), grid, rank, &widths, [true; 3])?;
+        let ghost_plan = self.ghost_plan(grid, rank, ghosts)?;
         let mut steps = vec![Step::Pass { work: Work::Particles, bytes: traffic.force() - traffic.filter }];
         steps.extend(ghost_plan.sweeps.iter().rev().flat_map(|sweep| sweep_steps(sweep, &grid, rank, PAINTED, true)));
         let element = 2 * plan.spec.precision.bytes();

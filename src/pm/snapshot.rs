@@ -77,8 +77,9 @@ impl Simulation {
     pub fn seal_snapshot(&mut self, rank: &mut Rank, path: &Path, files: Files) -> Result<Sealed, SimulationError> {
         let (n, info, count) = (self.config.particles, self.snapshot_info(), self.lattice.len());
         let lines: Vec<u64> = self.rows().collect();
-        let positions = Rows::new(rank, self, Quantity::Position)?;
-        let velocities = Rows::new(rank, self, Quantity::Velocity)?.in_units_of(info.scale_factor.sqrt());
+        let way = self.way_to_sites(rank)?;
+        let positions = Rows::new(rank, self, &way, Quantity::Position)?;
+        let velocities = Rows::new(rank, self, &way, Quantity::Velocity)?.in_units_of(info.scale_factor.sqrt());
         let world = self.comms.world().clone();
         seal_snapshot_together(&world, path, files, &info, count, |writer, own| {
             self.each_piece(rank, [&positions, &velocities], |Piece { first, count }, [positions, velocities]| {

@@ -15,6 +15,7 @@ mod light_cone;
 mod mass_function;
 mod memory_traffic;
 mod mesh;
+mod migration;
 mod simulation;
 mod simulation_operator;
 mod third_order;

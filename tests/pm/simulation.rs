@@ -9,7 +9,8 @@ use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::{Box3, Grid, Shares, volume};
 use meshloom::mesh::{Bin, Window};
 use meshloom::pm::{
-    Config, Gradient, Noise, NoiseBy, Quantity, Simulation, SimulationError, device_mode_noise, device_white_noise,
+    Config, Gradient, Migrate, Noise, NoiseBy, Quantity, Simulation, SimulationError, device_mode_noise,
+    device_white_noise,
 };
 use meshloom::random::{fill_white_noise, mode_noise, white_noise};
 use meshloom::{Error, Launch, Rank, launch};
@@ -397,7 +398,7 @@ fn a_warmed_step_submits_three_times_and_allocates_nothing() {
 #[test]
 fn a_run_takes_the_memory_that_was_said() {
     let base = Config { particles: 63, mesh: 126, box_size: 252.0, a_start: 0.5, steps: 2, ..Config::default() };
-    let cut = |grid| Config { grid: Some(grid), ..base.clone() };
+    let cut = |grid| Config { grid: Some(grid), migrate: Migrate::Never, ..base.clone() };
     let cases = [
         (1, Config { scheme: Scheme::FastPm, ..base.clone() }),
         (1, Config { particles: 84, mesh: 84, ..base.clone() }),

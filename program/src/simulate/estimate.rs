@@ -117,8 +117,10 @@ impl FileForecast {
 }
 
 fn table(forecast: &RunForecast, ranks: usize) -> Vec<String> {
-    let mut lines =
-        vec![format!("grid {:?}, {ranks} rank(s), {} steps; of the largest rank:", forecast.grid, forecast.steps)];
+    let mut lines = vec![format!(
+        "grid {:?}, {ranks} rank(s), {} steps, {} moves of particles; of the largest rank:",
+        forecast.grid, forecast.steps, forecast.moves
+    )];
     lines.push(format!(
         "memory {}: particles {}, beside them the start {} and then the force mesh {}",
         bytes(forecast.memory()),
@@ -172,7 +174,7 @@ fn object(forecast: &RunForecast, ranks: usize) -> Value {
         })
     };
     json!({
-        "command": "simulate", "estimate": true, "ranks": ranks, "shares": shares_value(forecast.grid.shares()), "grid": forecast.grid.parts(), "steps_made": forecast.steps,
+        "command": "simulate", "estimate": true, "ranks": ranks, "shares": shares_value(forecast.grid.shares()), "grid": forecast.grid.parts(), "steps_made": forecast.steps, "moves": forecast.moves,
         "memory": {
             "total": forecast.memory(), "particles": forecast.particle_memory, "start": forecast.start.memory_bytes,
             "mesh": forecast.stepping.memory_bytes,

@@ -1,10 +1,12 @@
 //! The options of a run.
 
+use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{ArgAction, Args, ValueEnum};
+use meshloom::pm::Migrate;
 use serde::{Deserialize, Serialize};
 
 use crate::checked::Whole;
@@ -119,6 +121,10 @@ pub struct RunOptions {
     /// Write particles and halos in HDF5 too, the particles in one file, one per rank, or N files
     #[arg(long, value_name = "one|per-rank|N")]
     pub hdf5: Option<Hdf5>,
+    /// Particles move to the ranks of their cells: auto if that saves bytes between ranks, never,
+    /// or every N steps. Results do not depend on it
+    #[arg(long, value_name = "auto|never|N", default_value = "never")]
+    pub migrate: Moves,
     /// velocities.npy: canonical momenta a^2 dx/dt in H0 Mpc/h, or peculiar velocities in km/s
     #[arg(long, value_name = "canonical|peculiar", default_value = "canonical", hide_possible_values = true)]
     pub velocities: Velocities,
@@ -236,6 +242,53 @@ impl FromStr for Hdf5 {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let value = text.parse().map_or_else(|_| Hdf5Value::Word(text.into()), Hdf5Value::Number);
         Hdf5::try_from(value)
+    }
+}
+
+/// When particles move between ranks, as options and files say it.
+#[derive(Deserialize, Serialize, Clone, Copy, Debug, PartialEq)]
+#[serde(try_from = "MovesValue", into = "MovesValue")]
+pub struct Moves(pub Migrate);
+
+/// The moves as they are written: `auto`, `never`, or a number.
+#[derive(Deserialize, Serialize)]
+#[serde(untagged, expecting = "migrate must be `auto`, `never` or a number of steps")]
+enum MovesValue {
+    Number(usize),
+    Word(String),
+}
+
+impl TryFrom<MovesValue> for Moves {
+    type Error = String;
+
+    fn try_from(value: MovesValue) -> Result<Self, Self::Error> {
+        match value {
+            MovesValue::Number(number) => number.to_string().parse(),
+            MovesValue::Word(word) => word.parse(),
+        }
+    }
+}
+
+impl From<Moves> for MovesValue {
+    fn from(Moves(migrate): Moves) -> Self {
+        match migrate {
+            Migrate::Every(steps) => MovesValue::Number(steps.get()),
+            Migrate::Auto | Migrate::Never => MovesValue::Word(migrate.to_string()),
+        }
+    }
+}
+
+impl FromStr for Moves {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Moves)
+    }
+}
+
+impl fmt::Display for Moves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

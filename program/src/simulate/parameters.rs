@@ -193,6 +193,7 @@ impl RunParameters {
             },
             snapshots: self.options.snapshots.clone(),
             grid,
+            migrate: self.options.migrate.0,
             ..self.options.evolution.config(&self.universe)
         }
     }

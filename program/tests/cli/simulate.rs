@@ -183,6 +183,7 @@ fn wrong_words_and_values_exit_2() {
         row("no ranks", "--ranks 0", 2, &["--ranks"]),
         row("grid", "--grid 2x2", 2, &["2x2"]).mpi(),
         row("grid is none", "--grid 4", 2, &["4"]),
+        row("migrate is 0", "--migrate 0", 2, &["auto", "never", "`0`"]),
         row("huge grid", "--grid 9999999999999x9999999999999", 2, &["grid"]),
         row("device", "--device nosuch", 2, &["no adapter matches `nosuch`", "there are: 0: ", "name one of these"])
             .mpi(),
@@ -638,6 +639,10 @@ fn results_are_the_same_to_the_byte_however_it_is_run() {
         same(&name, &run(&name, &[], Ranks::Threads(ranks), &[]), &want);
     }
     same("pencils", &run("pencils", &["--grid", "2x2"], Ranks::Threads(4), &[]), &want);
+    for rule in ["never", "1", "2"] {
+        let name = format!("migrate {rule}");
+        same(&name, &run(&name, &["--migrate", rule], Ranks::Threads(3), &[]), &want);
+    }
     for (name, value) in [
         ("MESHLOOM_CHECKED", "1"),
         ("MESHLOOM_WINDOW_BYTES", "4096"),
@@ -653,6 +658,7 @@ fn results_are_the_same_to_the_byte_however_it_is_run() {
             let name = format!("{ranks} under mpirun");
             same(&name, &run(&name, &[], Ranks::Mpi(ranks), &[]), &want);
         }
+        same("moves under mpirun", &run("mpi moves", &["--migrate", "1"], Ranks::Mpi(2), &[]), &want);
         same("pencils under mpirun", &run("mpi pencils", &["--grid", "2x2"], Ranks::Mpi(4), &[]), &want);
     }
 }

@@ -25,7 +25,7 @@ use crate::mesh::{
 use crate::operators::Ghosted;
 use crate::pm::force::Force;
 use crate::pm::force_modes::kernel;
-use crate::pm::{Config, Simulation, SimulationError, displaced};
+use crate::pm::{Config, Simulation, SimulationError, particles_at};
 
 /// The particles of a rank where they are, and the mesh of their force with ghost cells as wide as
 /// they need.
@@ -48,7 +48,7 @@ impl<'a> Placed<'a> {
     }
 
     fn particles(self) -> MeshParticles<'a> {
-        displaced(self.lattice, self.displacement)
+        particles_at(self.lattice, None, self.displacement)
     }
 
     /// Returns the force, if it is that of where the particles are.

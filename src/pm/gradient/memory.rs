@@ -43,7 +43,7 @@ impl GradientMemory {
         planned: &PlannedFor,
     ) -> Result<Self, SimulationError> {
         let forces = ops.iter().filter(|op| **op == StepOp::Force).count();
-        let of = Footprint::new(config, grid, rank, planned)?;
+        let of = Footprint::new(config, (grid, rank), config.typical_widths(), planned)?;
         Ok(GradientMemory {
             forces,
             checkpoint_every,
@@ -66,7 +66,7 @@ impl GradientMemory {
         (grid, rank): (Grid, usize),
         planned: &PlannedFor,
     ) -> Result<Self, SimulationError> {
-        let of = Footprint::new(config, grid, rank, planned)?;
+        let of = Footprint::new(config, (grid, rank), config.typical_widths(), planned)?;
         Ok(GradientMemory {
             particles: self.particles + of.of_particles(12),
             mesh: self.mesh.max(force_tangent(&of)),

@@ -69,7 +69,7 @@ impl Observer<'_> {
         }
         let run = &mut self.sweeps.run;
         run.settle(rank)?;
-        let particles = crate::pm::displaced(&run.lattice, &run.displacement);
+        let particles = crate::pm::particles_at(&run.lattice, None, &run.displacement);
         let (recorder, comms) = (&mut rank.recorder, &mut run.comms);
         let modes = run.force.contrast(recorder, comms, particles)?;
         let table = uploaded(recorder, &power_table(run.config.mesh, run.config.box_size, spectrum, by))?;

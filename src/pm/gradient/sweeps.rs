@@ -18,7 +18,7 @@ use crate::mesh::Axpby;
 use crate::pm::footprint::PlannedFor;
 use crate::pm::lattice_fields::{LatticeFields, Perturbation};
 use crate::pm::start::Source;
-use crate::pm::{Config, Simulation, SimulationError};
+use crate::pm::{Config, Migrate, Simulation, SimulationError};
 use crate::rank::Rank;
 
 /// Positions and momenta at an operation of a run, between its start and its end: vectors in one
@@ -96,10 +96,13 @@ pub struct Sweeps {
 }
 
 impl Sweeps {
-    /// For a run with the parameters of `config`. Collective.
+    /// For a run with the parameters of `config`, over its process grid. Particles stay on the
+    /// ranks of their sites, in whose order states and cotangents are. Collective.
     pub fn new(rank: &mut Rank, config: Config) -> Result<Self, SimulationError> {
         config.agree(&rank.comm, &"derivatives")?;
         check_particles(&config)?;
+        let grid = Some(config.grid(rank.comm.shares())?.parts());
+        let config = Config { grid, migrate: Migrate::Never, ..config };
         let run = Simulation::plan(rank, config, 0)?;
         let (config, particles, recorder) = (&run.config, run.lattice.len(), &mut rank.recorder);
         let count = super::parameters::Layout::new(&run.ops).len();

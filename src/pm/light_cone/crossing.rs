@@ -112,11 +112,11 @@ impl LightCone {
     }
 
     /// Adds the particles that have crossed since the last call. Call it where the run begins or is
-    /// resumed and after each step: from what [`Simulation::run`] calls. Local to this rank. Waits
-    /// for the device in steps that the cone reaches.
+    /// resumed and after each step: from what [`Simulation::run`] calls. [Collective](Rank); blocks
+    /// in steps that the cone reaches.
     ///
     /// # Errors
-    /// [`SimulationError`] of the device.
+    /// [`SimulationError`] of the device and the ranks.
     pub fn advance(&mut self, rank: &mut Rank, simulation: &mut Simulation) -> Result<(), SimulationError> {
         let a = simulation.scale_factor();
         let next = simulation.next_epoch();
@@ -125,8 +125,11 @@ impl LightCone {
         if self.before.as_ref().is_some_and(|before| before.a == a) || !(leaves || self.before.is_some()) {
             return Ok(());
         }
-        simulation.settle(rank)?;
-        let after = State::new(&mut rank.recorder, a, [&simulation.displacement, &simulation.momentum])?;
+        let way = simulation.way_to_sites(rank)?;
+        let displacement = way.columns(rank, &simulation.displacement)?;
+        let momentum = way.columns(rank, &simulation.momentum)?;
+        let after = State::new(&mut rank.recorder, a, [&displacement, &momentum])?;
+        drop((way, displacement, momentum));
         if let Some(before) = self.before.take() {
             let (config, own) = (&simulation.config, &simulation.lattice.own);
             self.cross(&mut rank.recorder, config, own, [&before, &after])?;
