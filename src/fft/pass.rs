@@ -185,6 +185,10 @@ pub fn line_kernels(precision: Precision, lengths: &[u64], limits: Limits) -> Ve
     for &n in lengths {
         for axis in [1, 2] {
             for (work, sides, callbacks) in forms(n, axis) {
+                // Vectors have numbers of single precision.
+                if matches!(sides[1].format, LineFormat::Vectors(_)) && precision != Precision::Single {
+                    continue;
+                }
                 let passes = passes(precision, axis, n, work, sides, limits).unwrap_or_default();
                 for (i, pass) in passes.iter().enumerate() {
                     let mut callbacks = callbacks.clone();

@@ -265,7 +265,7 @@ const BUDGETS: &[Budget] = &[
     budget("mesh::force_adjoint", 0, [24, 4], 12288),
     budget("mesh::force_tangent", 0, [18, 3], 14592),
     budget("mesh::paint_tangent", 0, [24, 4], 9216),
-    budget("mesh::paint", 0, [24, 5], 9728),
+    budget("mesh::paint", 0, [24, 5], 10240),
     budget("mesh::readout_vectors", 0, [24, 5], 9216),
     budget("mesh::readout", 0, [24, 4], 7168),
     budget("mesh::", 0, [24, 8], 6144),
