@@ -172,7 +172,7 @@ fn threads(comm: &Communicator) -> Result<()> {
         comm.barrier()?;
         exchanges(&mut rank, &comm)
     });
-    let text = failed.err().expect("a copy fails").to_string();
+    let text = failed.expect_err("a copy fails").to_string();
     assert!(text.contains("device memory of rank") && text.contains("the driver cannot copy (error 999)"), "{text}");
     Ok(())
 }
@@ -213,7 +213,7 @@ fn refusals(comm: &Communicator) -> Result<()> {
         if comm.rank() == 1 {
             fail(failure, 10);
         }
-        let error = Rank::new(comm.clone(), gpu(comm, ExchangePath::Peer)?).err().expect("it is forced");
+        let error = Rank::new(comm.clone(), gpu(comm, ExchangePath::Peer)?).expect_err("it is forced");
         assert!(matches!(error, ExchangeError::Device(DeviceError::PeerMemory { rank: 1, .. })), "{error}");
         assert!(error.to_string().contains(text), "{error}");
         let tested = tested_path(&gpu(comm, ExchangePath::Peer)?);
