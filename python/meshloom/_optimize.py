@@ -112,8 +112,8 @@ def minimize(function, position, *, method="L-BFGS-B", callback=None, **kwargs):
     Collective with the model's `comm`. The optimizer runs on rank 0 and all ranks compute with it;
     results have the same bits on any number of ranks. It takes vectors of all values in host memory
     and in float64. Values of fields are float32 on the device, so a relative tolerance below 1e-7
-    is not reached. A search that finds no lower value has succeeded if a Newton step would lower the
-    value by less than float32 resolves.
+    is not reached. A search that finds no lower value has succeeded if a Newton step would lower
+    the value by less than float32 resolves.
 
     Examples
     --------
