@@ -401,6 +401,11 @@ impl LineKernel {
         if matches!(self.work, Work::Filter(results) if results > 1) { 2 } else { 1 }
     }
 
+    /// Returns whether an invocation may keep its points of several lines.
+    fn keeps_lines(&self) -> bool {
+        matches!(self.output.format, LineFormat::Vectors(fields) if fields > 1)
+    }
+
     /// Returns the layout over a workgroup; `None` if a line does not fit.
     pub fn shape(&self, limits: Limits) -> Option<LineWorkgroup> {
         if self.work == Work::Copy {
@@ -416,7 +421,13 @@ impl LineKernel {
         // With more than 16 points in an invocation, contiguous lines and filters spill registers.
         let many = !limits.shared || self.strided() && !matches!(self.work, Work::Filter(_));
         let points = if many { limits.points } else { limits.points.min(16) };
-        let core = Core::new(self.core_points(), Limits { alone, points, ..limits }, bytes)?;
+        let core = |alone, points| Core::new(self.core_points(), Limits { alone, points, ..limits }, bytes);
+        // An invocation keeps the points of all lines of a vector.
+        let few = if self.keeps_lines() { core(alone.min(8), points.min(8)) } else { None };
+        let core = match few {
+            Some(few @ Core::Direct(_)) => few,
+            _ => core(alone, points)?,
+        };
         let lanes = core.stages().lanes;
         let exchanged = core.exchanged(self.core_points());
         let wanted = match (self.strided(), lanes) {

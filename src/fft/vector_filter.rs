@@ -207,7 +207,14 @@ mod tests {
         });
         let what = format!("{results} results of {shape:?} on {parts:?}, {profile:?}");
         for [found, expected] in found.unwrap_or_else(|error| panic!("{error}: {what}")) {
-            assert!(found == expected, "{what}");
+            let values = |bits: &[u32]| -> Vec<f32> { bits.iter().map(|&bits| f32::from_bits(bits)).collect() };
+            let (values, wanted) = (values(&found), values(&expected));
+            let most =
+                wanted.iter().filter(|value| value.is_finite()).fold(0.0f32, |most, value| most.max(value.abs()));
+            // Stages of fewer points round differently: by a unit or two for each bit of an index.
+            let tolerance = 2.0 * 13.0 * f32::EPSILON * most;
+            let is_close = |(a, b): (&f32, &f32)| a.is_nan() && b.is_nan() || (a - b).abs() <= tolerance;
+            assert!(values.iter().zip(&wanted).all(is_close), "{what}");
         }
     }
 
@@ -215,7 +222,7 @@ mod tests {
     /// long convolution; one axis alone takes two transforms. Three axes and results spread two
     /// fields along y.
     #[test]
-    fn vectors_have_the_bits_of_fields() {
+    fn vectors_are_the_fields() {
         let options = Options::from_env().unwrap();
         let gpu = Gpu::open(&options, 0).unwrap();
         for (shape, parts, results) in [
@@ -223,6 +230,7 @@ mod tests {
             ([6, 5, 128], [2, 2], 3),
             ([5, 4, 15], [2, 1], 3),
             ([4, 3, 37], [1, 3], 2),
+            ([2, 2, 26], [1, 1], 3),
             ([3, 2, 30], [4, 1], 4),
             ([1, 1, 12], [1, 1], 3),
             ([1, 3, 8192], [1, 1], 3),
