@@ -422,12 +422,10 @@ impl LineKernel {
         let many = !limits.shared || self.strided() && !matches!(self.work, Work::Filter(_));
         let points = if many { limits.points } else { limits.points.min(16) };
         let core = |alone, points| Core::new(self.core_points(), Limits { alone, points, ..limits }, bytes);
-        // An invocation keeps the points of all lines of a vector.
-        let few = if self.keeps_lines() { core(alone.min(8), points.min(8)) } else { None };
-        let core = match few {
-            Some(few @ Core::Direct(_)) => few,
-            _ => core(alone, points)?,
-        };
+        let usual = core(alone, points)?;
+        // An invocation that does not loop keeps its points of all lines of a vector.
+        let few = if self.keeps_lines() && !usual.loops() { core(alone.min(8), points.min(8)) } else { None };
+        let core = few.filter(|few| matches!(few, Core::Direct(_))).unwrap_or(usual);
         let lanes = core.stages().lanes;
         let exchanged = core.exchanged(self.core_points());
         let wanted = match (self.strided(), lanes) {
