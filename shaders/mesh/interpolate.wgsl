@@ -2,9 +2,9 @@
 //
 // `Field` is what a node holds: an f32, or with `vector` the three components of a vector in a cell
 // of 16 bytes. The mesh begins at element shape.w of its array. Particles that paint.wgsl would
-// refuse read 0. The sum runs over x, then y, then z, always in the order of the nodes, so it is
-// the same wherever the mesh is cut, for each component what it would be alone, and with `pairs`
-// what it is without.
+// refuse read 0. The sum runs over x, then y, then z, always in the order of the nodes. So it has
+// the same bits wherever the mesh is cut, with and without `pairs`, and for each component as if it
+// were read alone.
 
 #if vector
 alias Field = vec3<f32>;

@@ -1,8 +1,8 @@
 // Reads a mesh at the particles' positions: out[n] = sum over nodes of weight * mesh.
 //
-// Layout: particles as in particle.wgsl, the mesh as in interpolate.wgsl; with `vector` the results
-// of component params.components.x of all particles, then those of the next, up to component
-// params.components.y - 1.
+// Layout: particles as in particle.wgsl, the mesh as in interpolate.wgsl; `out` has a value
+// for each particle, with `vector` for each component from params.components.x to
+// params.components.y - 1, one component after the other.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -1,8 +1,8 @@
 // Finds the ranks that own sites of a lattice.
 //
 // Layout: `site` as list_sites.wgsl writes it; `rank_of` the part of each site along axis 0, then
-// of each along axis 1; `owner` receives the rank of each particle's site. Workgroup: GROUP
-// invocations, ITEMS particles each. No workgroup memory.
+// of each along axis 1; `owner` receives the rank of each particle's site.
+// Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;
 var<storage, read> site: array<vec2<u32>>;

@@ -38,7 +38,7 @@ impl Halving {
     }
 
     /// Reduces `data`, which consists of one equal block for each rank, over all ranks; returns
-    /// where this rank's block is. The other blocks hold anything afterwards.
+    /// where this rank's block is. The values of the other blocks are undefined afterwards.
     pub fn reduce<T: Reducible>(
         &self,
         comm: &Communicator,

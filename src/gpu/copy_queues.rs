@@ -117,6 +117,13 @@ impl Timeline {
         unsafe { self.device.get_semaphore_counter_value(self.raw) }
     }
 
+    /// Sets the value, for which no submission will signal any more.
+    fn set(&self, value: u64) -> Result<(), vk::Result> {
+        let info = vk::SemaphoreSignalInfo::default().semaphore(self.raw).value(value);
+        // SAFETY: the semaphore is of this device, and its value is less.
+        unsafe { self.device.signal_semaphore(&info) }
+    }
+
     /// Waits until the semaphore has `value`, or for [`PATIENCE`].
     fn wait(&self, value: u64) -> Result<(), vk::Result> {
         let (semaphores, values) = ([self.raw], [value]);
@@ -374,16 +381,21 @@ impl CopyQueues {
 
 impl Drop for CopyQueues {
     fn drop(&mut self) {
-        let mut asked = *self.asked.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let asked = *self.asked.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut submitted = asked;
         // SAFETY: the handle is used while the queue lives.
         if let Some(hal) = unsafe { self.queue.as_hal::<api::Vulkan>() } {
             self.queues.iter().for_each(|queue| while hal.remove_wait_semaphore(queue.done.raw) {});
-            // A value that nothing was submitted for never comes.
+            // wgpu failed to submit what would signal these values.
             while hal.remove_signal_semaphore(self.kernels.raw) {
-                asked -= 1;
+                submitted -= 1;
             }
         }
-        while self.kernels.wait(asked) == Err(vk::Result::TIMEOUT) {}
+        while self.kernels.wait(submitted) == Err(vk::Result::TIMEOUT) {}
+        if submitted < asked {
+            // Copies that wait for the last value would never end. Failure means a lost device.
+            let _ = self.kernels.set(asked);
+        }
     }
 }
 

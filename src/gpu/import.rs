@@ -28,8 +28,8 @@ pub(super) struct ImportingDevice {
     pub copies: Option<CopyQueues>,
 }
 
-/// Opens a Vulkan device that can import host pages, with the queues for copies that are wanted;
-/// `None` if the driver cannot or refuses.
+/// Opens a Vulkan device that can import host pages, with the queues for copies that are wanted if
+/// the driver opens it with them; `None` if the driver cannot import pages or refuses.
 pub(super) fn open_device(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
@@ -41,7 +41,17 @@ pub(super) fn open_device(
         return None;
     }
     let copies = copy_queues::family(&hal, wanted);
-    let takes_files = cfg!(feature = "gpu-direct") && offers(&hal, external_memory_fd::NAME);
+    open_with(adapter, &hal, descriptor, copies).or_else(|| open_with(adapter, &hal, descriptor, None))
+}
+
+/// Opens the device with queues for copies of a family, or without.
+fn open_with(
+    adapter: &wgpu::Adapter,
+    hal: &vulkan::Adapter,
+    descriptor: &wgpu::DeviceDescriptor<'_>,
+    copies: Option<QueueFamily>,
+) -> Option<ImportingDevice> {
+    let takes_files = cfg!(feature = "gpu-direct") && offers(hal, external_memory_fd::NAME);
     let add = |arguments: vulkan::CreateDeviceCallbackArgs<'_, '_, '_>| {
         arguments.extensions.push(external_memory_host::NAME);
         if takes_files && !arguments.extensions.contains(&external_memory_fd::NAME) {

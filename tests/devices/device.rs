@@ -444,18 +444,24 @@ fn grids_plans_and_collectives_are_traced() {
     assert!(Events::of(tracing::Level::DEBUG, work).iter().all(|event| !event.contains("all_gather(")));
 }
 
-/// In a process of its own, since the variable is the whole process's.
+/// Each in a process of its own, since variables are the whole process's.
 #[test]
-fn asking_for_a_sanitizer_that_is_not_there_is_an_error() {
+fn variables_that_cannot_be_followed_are_errors() {
     const INNER: &str = "MESHLOOM_TEST_INNER";
-    if std::env::var_os(INNER).is_some() {
+    if let Ok(expected) = std::env::var(INNER) {
         let error = Options::from_env().unwrap_err();
         assert!(matches!(error, DeviceError::Misuse { .. }), "{error}");
-        assert!(error.to_string().contains("MESHLOOM_SANITIZE") && error.to_string().contains("meshloom-sanitizer"));
+        assert!(expected.split(' ').all(|word| error.to_string().contains(word)), "{error}");
         return;
     }
-    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-    again.arg("asking_for_a_sanitizer_that_is_not_there_is_an_error").env(INNER, "1").env("MESHLOOM_SANITIZE", "1");
-    let output = again.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    for (name, value, expected) in [
+        ("MESHLOOM_SANITIZE", "1", "MESHLOOM_SANITIZE meshloom-sanitizer"),
+        ("MESHLOOM_COPY_QUEUES", "two", "MESHLOOM_COPY_QUEUES own kernels `two`"),
+        ("MESHLOOM_EXCHANGE", "pigeon", "MESHLOOM_EXCHANGE peer staging `pigeon`"),
+    ] {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.arg("variables_that_cannot_be_followed_are_errors").env(INNER, expected).env(name, value);
+        let output = again.output().unwrap();
+        assert!(output.status.success(), "{name}: {output:?}");
+    }
 }
