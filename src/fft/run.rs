@@ -211,9 +211,19 @@ impl<'a> StageInput<'a> {
             StageInput::Whole(elements) => Ok(elements.take()),
             StageInput::Pieces(Pieces { arriving, pending }) => {
                 let Some(view) = arriving.pop_front() else { return Ok(None) };
-                PendingExchange::finish_first(pending, recorder)?;
+                if pending.len() > arriving.len() {
+                    PendingExchange::finish_first(pending, recorder)?;
+                }
                 Ok(Some(Elements::Array(view)))
             }
+        }
+    }
+
+    /// Waits for the first piece of an exchange, if the input comes in pieces.
+    fn wait_for_first(&mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
+        match self {
+            StageInput::Whole(_) => Ok(()),
+            StageInput::Pieces(Pieces { pending, .. }) => PendingExchange::finish_first(pending, recorder).map(|_| ()),
         }
     }
 }
@@ -238,6 +248,8 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         if passes[i].is_empty() {
             return Ok(input);
         }
+        // The memory of the first piece that was sent is free then.
+        input.wait_for_first(self.recorder)?;
         let outputs = self.outputs(i, buffer, &input)?;
         let is_source = matches!(input, StageInput::Whole(Some(Elements::Source(_))));
         let (mut pieces, last) = (Pieces::default(), passes[i].len() - 1);

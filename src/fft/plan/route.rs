@@ -301,6 +301,8 @@ impl Route {
     /// has run. The output has `output` complex elements that may serve as scratch.
     pub(crate) fn working(&self, output: u64, bytes: &dyn Fn(u64) -> u64) -> [u64; 2] {
         let (mut held, mut most) = (0, 0);
+        // Pieces of the exchange before that are still being sent while the first is transformed.
+        let mut sending = 0;
         // Lengths of the scratch arrays since the last exchange; stages share them.
         let mut scratch: Vec<u64> = Vec::new();
         for (i, buffer) in buffers(self, output).into_iter().enumerate() {
@@ -314,16 +316,21 @@ impl Route {
             match (buffer, self.between.get(i).and_then(Option::as_ref)) {
                 (Buffer::Work, _) if !stage.passes.is_empty() => held += bytes(self.work_len(i)),
                 (Buffer::Pieces, Some(transpose)) => {
-                    let pieces = 0..transpose.pieces.len();
-                    let [sent, received] = [0, 1]
-                        .map(|side: usize| pieces.clone().map(|p| bytes(transpose.elements(p)[side])).sum::<u64>());
-                    most = most.max(held + sent + received);
-                    held = received;
+                    let pieces = |side: usize| {
+                        (0..transpose.pieces.len()).map(move |piece| bytes(transpose.elements(piece)[side]))
+                    };
+                    let received = pieces(1).sum::<u64>();
+                    most = most.max(held + sending + pieces(0).sum::<u64>() + received);
+                    (held, sending) = (received, pieces(0).skip(1).sum());
                     scratch.clear();
+                    continue;
                 }
                 _ => {}
             }
-            most = most.max(held);
+            most = most.max(held + sending);
+            if !stage.passes.is_empty() {
+                sending = 0;
+            }
         }
         [most, held]
     }
