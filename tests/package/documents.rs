@@ -12,7 +12,7 @@ use crate::markdown;
 const LANGUAGES: &[&str] = &["rust", "rust,no_run", "python", "sh", "toml", "text"];
 
 /// Bytes of all documents at most.
-const BYTES: usize = 292 << 10;
+const BYTES: usize = 264 << 10;
 
 /// Lines of a page at most.
 const LINES: usize = 250;
