@@ -284,7 +284,7 @@ def mass_function(masses, box, *, edges=12, models=("sheth-tormen",), a=1.0, cos
     ax = _axes(ax)
     for model in models:
         mass = np.geomspace(edges[0], edges[-1], 100)
-        ax.plot(mass, halo_mass_function(mass, a, model, cosmology), label=model)
+        ax.plot(mass, halo_mass_function(mass, a, model, cosmology), label=model.title())
     density = 1.0 / (width * side**3)
     error = (np.sqrt(halos) * density)[full]
     ax.errorbar(middle[full], (halos * density)[full], error, fmt="o", ms=4, color="black", label=label)
