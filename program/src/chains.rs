@@ -31,7 +31,7 @@ pub struct ChainOptions {
     /// Number of chains [default: 4, or the next multiple of the groups of ranks]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     chains: Option<i64>,
-    /// Draws from one that is kept to the next [default: so that each chain keeps 50]
+    /// Keep one draw in every N [default: so that each chain keeps 50]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     thinning: Option<i64>,
     /// Steps of a draw: their mean number for hmc, their number for mclmc [default: 16]

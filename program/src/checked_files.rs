@@ -66,8 +66,7 @@ fn files_of(input: &Path, output: &Path) -> Vec<PathBuf> {
 /// Checks the files of a call. `-` is refused, since ranks read parts of inputs and write parts of
 /// outputs, which a stream has not. So is an output with the name of an input (of any file of a
 /// snapshot), which it would replace, or of another output, or of a file that may not be written,
-/// or of a directory. (`fft` may replace its input, and asks for each alone.) Gives the files, for
-/// `Common::launch`.
+/// or of a directory. Gives the files, for `Common::launch`.
 ///
 /// # Errors
 /// [`Failure::Usage`]; [`Failure::Failed`] for what cannot be replaced.

@@ -33,8 +33,8 @@ pub struct Common {
     /// Adapter: auto, an index, part of a name, or a PCI address (also from MESHLOOM_DEVICE)
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// Process grid, as 2x3; auto: slabs, or pencils where ranks are many or, of a run, ghost cells
-    /// are
+    /// Process grid, as 2x3; auto: slabs, or pencils for many ranks and for runs with many ghost
+    /// cells
     #[arg(long, value_name = "P0xP1|auto", default_value = "auto", value_parser = grid)]
     pub grid: GridParts,
     /// Shares of ranks in meshes and points, in rank order: equal, measured, or a list as 4,4,1,1

@@ -50,6 +50,11 @@ impl Found {
             return Some(Failure::Failed(message));
         }
         let (name, theirs, ours) = described::difference(&self.problem, problem)?;
+        if let Some(input) = name.strip_prefix("fingerprints.") {
+            return Some(Failure::Failed(format!(
+                "{path}: the state is of another problem: the values of `{input}` are others; give the same input, or leave --resume out"
+            )));
+        }
         Some(Failure::Failed(format!(
             "{path}: the state is of another problem: {name} is {theirs} there and {ours} here; give the same, or leave --resume out"
         )))

@@ -63,7 +63,7 @@ impl Edges {
                     value if !(0.0..=f64::from(f32::MAX)).contains(&value) => {
                         format!("the edge {value} must be a number from 0 to 3.4e38")
                     }
-                    value => format!("the edge {value} must be above the one before, by more than f32 rounds"),
+                    value => format!("the edge {value} must be larger than the one before, also as an f32"),
                 };
                 let line = match numbers.lines.get(if many { MAX_EDGES } else { index }) {
                     Some(line) if !few => *line,

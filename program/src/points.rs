@@ -53,7 +53,7 @@ impl Sides {
         if sides.len() != dims {
             let have = sides.len();
             return Err(Failure::Usage(format!(
-                "--box has {have} sides, but the points have {dims} axes; give one side an axis, or one for all"
+                "--box has {have} sides, but the points have {dims} axes; give one side per axis, or one for all"
             )));
         }
         Domain::new(&sides).map_err(|error| Failure::Usage(format!("--box: {error}")))

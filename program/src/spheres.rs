@@ -112,7 +112,7 @@ pub fn in_box(
             }
             (_, None) => {
                 return Err(format!(
-                    "--overdensity {density} needs a cosmology, which the points have not; give numbers with m, a snapshot in HDF5 whose \
+                    "--overdensity {density} needs a cosmology, but the points have none; give numbers with m, a snapshot in HDF5 whose \
                      attributes say its cosmology and moment, or have simulate write it"
                 ));
             }

@@ -144,7 +144,10 @@ impl fmt::Debug for Exchange {
 }
 
 impl Exchange {
-    /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way, with [`Wire::Exact`].
+    /// Most bytes of a chunk, unless [`with_chunks`](Self::with_chunks) says otherwise.
+    pub const CHUNK_BYTES: u64 = Chunking::USUAL.bytes;
+
+    /// Exchanges over `comm` in chunks of 8 MiB, four in flight each way, with [`Wire::Exact`].
     ///
     /// Exchanges that are in flight together over one communicator must be started by one
     /// `Exchange` or its clones.
@@ -152,7 +155,7 @@ impl Exchange {
     pub fn new(comm: Communicator) -> Self {
         Exchange {
             comm,
-            chunking: Chunking::default(),
+            chunking: Chunking::USUAL,
             cost: Cost::default(),
             started: Arc::default(),
             codec: None,

@@ -31,7 +31,7 @@ impl TransformChoice {
     /// [`Shares`].
     #[must_use]
     pub fn usual(gpu: &Gpu, spec: &Spec, ranks: impl Into<Shares>) -> Self {
-        let Chunking { bytes: chunk_bytes, depth } = Chunking::default();
+        let Chunking { bytes: chunk_bytes, depth } = Chunking::USUAL;
         TransformChoice {
             grid: Grid::auto(spec.cells, ranks).parts(),
             tuning: TransformTuning::of(gpu),

@@ -114,7 +114,7 @@ impl Forecast {
         };
         let [forward, inverse] =
             [&plan.forward, &plan.inverse].map(|route| DirectionForecast { phases: phases(route, mode, chunk) });
-        let chunking = Chunking { bytes: chunk.max(1), ..Chunking::default() };
+        let chunking = Chunking { bytes: chunk.max(1), ..Chunking::USUAL };
         Ok(Forecast { plan, memory, forward, inverse, tuning: *tuning, chunking })
     }
 

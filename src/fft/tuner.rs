@@ -168,7 +168,7 @@ impl<'a> Tuner<'a> {
         let machine = Machine { ranks_per_node, ..Machine::default() };
         let mut grids = Vec::new();
         for grid in Grid::candidates(self.comm.shares(), machine.ranks_per_node) {
-            let forecast = Forecast::new(spec, grid, grid.largest(spec.cells), tuning, Chunking::default().bytes)?;
+            let forecast = Forecast::new(spec, grid, grid.largest(spec.cells), tuning, Chunking::USUAL.bytes)?;
             grids.push((forecast.seconds(&machine)?.iter().sum::<f64>(), grid));
         }
         // Stable: of equal ones the first.

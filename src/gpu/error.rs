@@ -17,7 +17,7 @@ pub enum DeviceError {
     },
     /// No adapter matches the selection.
     #[error(
-        "no adapter matches `{wanted}`, which MESHLOOM_DEVICE or the caller names; there are: {available}; name one of these"
+        "no adapter matches `{wanted}`, the device that was asked for (by --device, MESHLOOM_DEVICE or the caller); there are: {available}; name one of these"
     )]
     UnknownAdapter {
         /// The selection as text.

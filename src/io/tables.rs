@@ -120,7 +120,11 @@ pub fn read_numbers(path: impl AsRef<Path>) -> Result<Numbers, IoError> {
         }
         let Ok(value) = word.parse() else {
             let shown: String = word.chars().take(40).collect();
-            let reason = format!("`{shown}` is not a number; write one number a line");
+            let reason = if shown.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER) {
+                "the file is not text; write one number per line, as numpy.savetxt does".to_string()
+            } else {
+                format!("`{shown}` is not a number; write one number per line")
+            };
             return Err(IoError::line(path, numbers.line_count, reason));
         };
         numbers.values.push(value);

@@ -81,20 +81,26 @@ impl Config {
         let mut said = Vec::new();
         if let Some(wave) = self.false_wave() {
             said.push(format!(
-                "a mesh of {mesh} cells along an axis is no whole multiple of {particles} particles: their lattice makes a false wave of {wave} times the \
-                 fundamental mode, which grows as if it were structure; take a mesh of {}, or a number of particles that divides {mesh}",
+                "a mesh of {mesh} cells along an axis is not a multiple of {particles} particles: their lattice adds a false wave of {wave} times the fundamental \
+                 mode, which grows like structure; take a mesh of {}, or a number of particles that divides {mesh}",
                 2 * particles
             ));
         }
         if self.grows_off_nodes(power)? {
             said.push(format!(
-                "particles move by {:.2} cells of the mesh before the first step: with the window cic structure will grow by some 10 % too fast from so \
-                 little; take the window tsc",
-                self.start_displacement(power)?
+                "particles move by {} cells of the mesh before the first step: for displacements this small and the window cic, structure grows about 10 % \
+                 too fast; take the window tsc",
+                significant(self.start_displacement(power)?)
             ));
         }
         Ok(said)
     }
+}
+
+/// Returns a positive number with two significant digits.
+fn significant(x: f64) -> String {
+    let decimals = (1.0 - x.log10().floor()).clamp(0.0, 12.0) as usize;
+    format!("{x:.decimals$}")
 }
 
 #[cfg(test)]
@@ -160,7 +166,7 @@ mod tests {
         assert!(aliased.contains("false wave of 32 times") && aliased.contains("take a mesh of 192"), "{aliased}");
         let large = Config { box_size: 640.0, ..Config::default() };
         let [early] = &of(large.clone())[..] else { panic!("one") };
-        assert!(early.contains("0.09 cells") && early.contains("take the window tsc"), "{early}");
+        assert!(early.contains("0.086 cells") && early.contains("take the window tsc"), "{early}");
         assert_eq!(of(Config { window: Window::Tsc, ..large }), [""; 0]);
     }
 }

@@ -96,7 +96,7 @@ impl Config {
     ) -> Result<RunForecast, SimulationError> {
         let (planned, largest) = (PlannedFor::any_gpu(), grid.largest(self.cells()));
         let moves = self.expected_moves(grid, ops)?;
-        let (memory, chunking) = (self.memory((grid, rank), &moves, &planned)?, Chunking::default());
+        let (memory, chunking) = (self.memory((grid, rank), &moves, &planned)?, Chunking::USUAL);
         let spec = Spec::of::<f32>([self.particles; 3]);
         let lattice = Forecast::new(&spec, grid, rank, &planned.tuning, chunking.bytes)?;
         let (forward, inverse) = match self.lpt {

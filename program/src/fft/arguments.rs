@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use meshloom::exchange::Exchange;
 use serde::Serialize;
 
 use crate::common::{Common, Precision};
@@ -93,7 +94,7 @@ pub struct PlanOptions {
     #[arg(long, conflicts_with = "input", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
     pub pieces: Option<u64>,
     /// Most bytes of a message
-    #[arg(long, conflicts_with = "input", value_name = "BYTES", default_value_t = 2 << 20, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, conflicts_with = "input", value_name = "BYTES", default_value_t = Exchange::CHUNK_BYTES, value_parser = clap::value_parser!(u64).range(1..))]
     pub chunk_bytes: u64,
     #[command(flatten)]
     pub machine: MachineOption,

@@ -14,7 +14,7 @@ use meshloom::io::collective::write_npy;
 use meshloom::io::{IoError, NpyFile, printable_path};
 use meshloom::{Error, Rank};
 
-use crate::checked_files::{Files, check_files, writable};
+use crate::checked_files::{check_files, writable};
 use crate::common;
 use crate::failure::Failure;
 use crate::output_name::check_name;
@@ -28,9 +28,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.plan.plan_only {
         return plan_only::run(arguments);
     }
-    // A spectrum may take the place of its field: it gets that name when all is read and written.
-    let read = check_files([arguments.input()], [])?;
-    let files = Files { inputs: read.inputs, ..check_files([], [arguments.output()])? };
+    let files = check_files([arguments.input()], [arguments.output()])?;
     check_name(arguments.output(), &["npy"])?;
     if arguments.last_size.is_some() && !(arguments.inverse && arguments.real) {
         return Err(Failure::Usage(

@@ -91,8 +91,8 @@ pub struct RunOptions {
     /// ends before
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = Schedule::ITERATIONS.into())]
     iterations: i64,
-    /// Straight samples, or bent ones from the third iteration on [default: bent ones, which keep
-    /// their random numbers from the sixth on]
+    /// Straight samples, or curved ones from the third iteration on [default: curved ones, which
+    /// keep their random numbers from the sixth on]
     #[arg(long, value_name = "mgvi|geovi", hide_possible_values = true)]
     mode: Option<Mode>,
     /// Metric of the steps of the position: averaged over samples, or at the position, whose
@@ -113,8 +113,8 @@ pub struct RunOptions {
     #[command(flatten)]
     #[serde(flatten)]
     pub limit: LimitOptions,
-    /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow, or as
-    /// have the ranks of --grid
+    /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow; with --grid,
+    /// so many that each has the ranks of the grid
     #[arg(long, value_name = "G|auto", default_value = "auto")]
     sample_groups: SampleGroups,
     /// Bytes of device memory that a rank may take; what samples cannot keep of it is computed
@@ -150,7 +150,7 @@ impl FileOptions for RunOptions {
         &["offset_mean", "offset_std", "fluctuations", "slope", "flexibility", "asperity"];
 }
 
-/// Sampling method: straight or bent.
+/// Sampling method: straight or curved.
 #[derive(ValueEnum, Deserialize, Serialize, Clone, Copy, Debug, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 enum Mode {

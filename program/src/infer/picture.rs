@@ -152,7 +152,7 @@ impl Slice<'_> {
         let colors = [of_data?, scale(&drawn.signal)?];
         let of_std = relative.as_deref().map(|relative| ColorScale::linear(&[relative])).transpose()?;
         let unit = if self.counts { "[counts per cell]" } else { "[unit of the data]" };
-        let unit_of_rate = if self.counts && self.exposure.is_some() { "[counts per exposure]" } else { unit };
+        let unit_of_rate = if self.counts && self.exposure.is_some() { "[counts per unit of exposure]" } else { unit };
         let labels = [
             if self.counts { format!("counts {unit}") } else { format!("data {unit}") },
             format!("{} {unit_of_rate}", if self.counts { "rate" } else { "signal" }),
@@ -181,8 +181,8 @@ impl Slice<'_> {
             panels.push(panel(title, relative, colors, &labels[2]));
         }
         let title = match self.grids.cells[0] {
-            planes if axes == 3 => format!("Inference of the signal, plane {} of axis 0", planes / 2),
-            _ => "Inference of the signal".into(),
+            planes if axes == 3 => format!("Inferred signal, plane {} of axis 0", planes / 2),
+            _ => "Inferred signal".into(),
         };
         MapFigure { title: &title, panels: &panels }.draw(path)
     }
@@ -195,7 +195,7 @@ impl Slice<'_> {
             // Data as what the rate predicts.
             let exposures = self.file(exposure, blocks)?;
             data.iter_mut().zip(exposures).for_each(|(counts, exposure)| *counts /= exposure);
-            label = "counts / exposure, rate [counts per exposure]";
+            label = "counts / exposure, rate [counts per unit of exposure]";
         }
         let (cells, points) = (self.place().1[1] as f64, drawn.signal.len());
         let at = |i: usize| (i as f64 + 0.5) * cells / points as f64;
@@ -207,7 +207,7 @@ impl Slice<'_> {
         let ends = band.iter().flat_map(|(_, low, high)| [*low, *high]);
         let all = data.iter().map(|(_, value, _)| *value).chain(signal.iter().map(|(_, value)| *value)).chain(ends);
         let plot = LinePlot {
-            title: "Inference of the signal",
+            title: "Inferred signal",
             x: Axis::linear("axis 0 [cells]", [0.0, cells]),
             y: Axis::linear(label, with_margin(all)),
             bands: &[Band {

@@ -57,7 +57,7 @@ pub struct Options {
     /// Times that samples are drawn and the mean is moved, after the most probable place was found
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 3)]
     pub iterations: i64,
-    /// Straight samples, or bent ones in the last iteration
+    /// Straight samples, or curved ones in the last iteration
     #[arg(long, value_name = "mgvi|geovi", default_value = "mgvi", hide_possible_values = true)]
     pub mode: Mode,
     #[command(flatten)]
@@ -66,8 +66,8 @@ pub struct Options {
     #[command(flatten)]
     #[serde(flatten)]
     pub limit: LimitOptions,
-    /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow,
-    /// or as have the ranks of --grid
+    /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow; with
+    /// --grid, so many that each has the ranks of the grid
     #[arg(long, value_name = "G|auto", default_value = "auto")]
     pub sample_groups: SampleGroups,
     /// Particles along each axis [default: as many as cells]

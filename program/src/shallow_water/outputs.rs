@@ -94,7 +94,10 @@ impl<'a> Outputs<'a> {
     fn frame(&self, path: &Path, elevation: &Picture, step: u64, colors: &ColorScale) -> Result<RgbImage, IoError> {
         let config = &self.parameters.config;
         let [east, north] = [0, 1].map(|a| config.cells[a] as f64 * config.spacing[a] / 1e3);
-        let hours = step as f64 * config.time_step() / 3600.0;
+        let minutes = step as f64 * config.time_step() / 60.0;
+        let all_minutes = self.parameters.steps as f64 * config.time_step() / 60.0;
+        let time =
+            if all_minutes < 120.0 { format!("{minutes:.1} minutes") } else { format!("{:.1} hours", minutes / 60.0) };
         let panel = Panel {
             title: "",
             values: &elevation.elevation,
@@ -107,7 +110,7 @@ impl<'a> Outputs<'a> {
             color_label: Some("elevation [m]"),
             smooth: false,
         };
-        let title = format!("Elevation of the surface after {hours:.1} hours");
+        let title = format!("Elevation of the surface after {time}");
         MapFigure { title: &title, panels: &[panel] }.draw(path)
     }
 

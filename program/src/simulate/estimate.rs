@@ -122,13 +122,13 @@ fn table(forecast: &RunForecast, ranks: usize) -> Vec<String> {
         forecast.grid, forecast.steps, forecast.moves
     )];
     lines.push(format!(
-        "memory {}: particles {}, beside them the start {} and then the force mesh {}",
+        "memory {}: particles {}, and {} at the start or {} for the force mesh in steps",
         bytes(forecast.memory()),
         bytes(forecast.particle_memory),
         bytes(forecast.start.memory_bytes),
         bytes(forecast.stepping.memory_bytes)
     ));
-    lines.push(format!("{:<8} {:>14} {:>12} {:>10} {:>12}", "", "device memory", "sent", "messages", "seconds"));
+    lines.push(format!("{:<8} {:>14} {:>12} {:>10} {:>12}", "", "device traffic", "sent", "messages", "seconds"));
     for (name, cost, seconds) in
         [("start", &forecast.start, forecast.start_seconds), ("steps", &forecast.stepping, forecast.stepping_seconds)]
     {

@@ -126,7 +126,7 @@ impl<'a> MassFunction<'a> {
             self.bins.iter().filter(|bin| bin.count > 0).map(|bin| (bin.mass, bin.dn_dlnm, bin.error)).collect();
         let curves = [0, 1, 2].map(|i| Curve { name: NAMES[i], at: &lines[i], color: COLORS[i], dashed: i == 1 });
         let plot = LinePlot {
-            title: &format!("Halo mass function at z = {}", redshift(self.a)),
+            title: &format!("Halo mass function at redshift {}", redshift(self.a)),
             x: Axis::logarithmic("M [M☉/h]", range),
             y: Axis::logarithmic("dn/dlnM [(h/Mpc)³]", self.heights(&found, &lines[1])),
             bands: &[],

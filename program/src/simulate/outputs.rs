@@ -129,7 +129,8 @@ impl<'a> Outputs<'a> {
         if runs.is_empty() && !unfinished {
             return described::remove(path);
         }
-        let same = !unfinished && runs.contains(&&self.run);
+        // A run that is resumed adds to its files; one that begins again replaces them.
+        let same = self.parameters.options.resume && !unfinished && runs.contains(&&self.run);
         let parts = self.parameters.options.hdf5.is_some_and(|files| files.several().is_some());
         // The linking length is not part of the run's identity: halos of another length are
         // removed.
@@ -188,7 +189,7 @@ impl<'a> Outputs<'a> {
         let colors = ColorScale::logarithmic(&[&density])?;
         let panel = projection::panel("", &density, blocks, config.box_size, &colors);
         let (particles, z) = (config.particles, redshift(simulation.scale_factor()));
-        let title = format!("Density of {particles}³ particles at z = {z}");
+        let title = format!("Density of {particles}³ particles at redshift {z}");
         let path = self.path("density.png");
         let picture = MapFigure { title: &title, panels: &[panel] }.draw(&path)?;
         Ok(Some(seal_whole(&path, &picture.png_bytes(&path)?)?))

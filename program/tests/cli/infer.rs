@@ -433,7 +433,7 @@ fn what_was_interrupted_goes_on_to_the_same_bits() {
     let state = fs::read(scratch.join("parts/state/state.npz")).unwrap();
     let resumed = |words: &str| call(&data, &parts, &format!("--config {config} --iterations 2 --resume {words}"));
     scratch.all_fail([
-        (resumed(&format!("--exposure {mask}")), 1, "fingerprints.noise"),
+        (resumed(&format!("--exposure {mask}")), 1, "the values of `noise` are others"),
         (resumed("--set offset_mean=2"), 1, "hyper_parameters.offset_mean is 2.5 there and 2.0 here"),
         // All iterations are done: what is there was not made with other options.
         (resumed("--samples 2"), 1, "2 samples after 2 iterations, and this call asks for 4 after 2"),

@@ -1112,6 +1112,11 @@ fn a_directory_never_shows_files_of_two_runs() {
     catalogs.iter().for_each(|name| fs::write(out.join(name), b"of length 0.3").unwrap());
     Call::simulate(&out, &["--box", "12", "--snapshots", "0.5", "--resume", "--linking-parameter", "0.25"]).succeeds();
     assert!(catalogs.iter().all(|name| !out.join(name).exists()));
+    // Without --resume all are replaced.
+    Call::simulate(&out, &["--box", "12", "--snapshots", "0.5", "--linking-parameter", "0"]).succeeds();
+    for place in [out.clone(), out.join("snapshot_0.5")] {
+        assert!(["halos.npz", "mass_function.csv", "mass_function.png"].iter().all(|name| !place.join(name).exists()));
+    }
     // Another run leaves nothing that would pass for its own, snapshots neither, but what is a
     // user's.
     fs::create_dir(out.join("snapshot_mine")).unwrap();

@@ -25,10 +25,17 @@ pub(super) const DEVICE_BYTES: usize = 2;
 /// First of the words that count how often each slot was returned.
 pub(super) const GENERATIONS: usize = 3;
 
-/// Bytes of the smallest slot, enough for a chunk of the default size.
-pub(super) const LEAST_SLOT_BYTES: usize = 2 << 20;
+/// Bytes of the smallest slot.
+const LEAST_SLOT_BYTES: usize = 2 << 20;
 /// Slots of a segment.
 pub(super) const SLOTS: usize = 8;
+
+/// Returns the bytes of a slot for `bytes` bytes: 2, 8, 32, .. MiB, so that exchanges of many sizes
+/// share few segments.
+pub(super) fn slot_bytes_for(bytes: usize) -> usize {
+    let sizes = std::iter::successors(Some(LEAST_SLOT_BYTES), |size| size.checked_mul(4));
+    sizes.into_iter().find(|size| *size >= bytes).unwrap_or_else(|| bytes.next_multiple_of(HEADER_BYTES))
+}
 
 /// The place of a message in the memory of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use super::peers::{Peer, PeerMessage, Pull, pull};
-use super::segments::{Descriptor, HEADER_BYTES, LEAST_SLOT_BYTES, PeerAccess, Segment, Slot, Storage, locked};
+use super::segments::{Descriptor, PeerAccess, Segment, Slot, Storage, locked, slot_bytes_for};
 use crate::comm::Communicator;
 use crate::gpu::{DeviceError, Gpu, PeerCopies};
 
@@ -30,7 +30,7 @@ impl Ring {
         let segment = match free.min_by_key(|segment| segment.slot_bytes) {
             Some(segment) => segment.clone(),
             None => {
-                let slot_bytes = bytes.max(LEAST_SLOT_BYTES).next_multiple_of(HEADER_BYTES);
+                let slot_bytes = slot_bytes_for(bytes);
                 let segment = Arc::new(match (storage, &self.access) {
                     (Storage::Pages, _) => Segment::in_pages(&self.gpu, slot_bytes)?,
                     (Storage::Device, Some(access)) => Segment::on_device(&self.gpu, access, slot_bytes)?,
