@@ -244,9 +244,9 @@ impl<'a> Model<'a> {
         };
         // A copy to the host waits for the pass that wrote its data.
         let from = if to_device { from } else { from.max(passed) };
-        let begin = queue.free.max(from);
-        let end =
-            queue.serve(begin, bytes as f64 / copy_rate).max(memory.serve(begin, bytes as f64 / host_memory_rate));
+        // Other devices use the memory while this copy waits for its queue.
+        let in_memory = memory.serve(self.now, bytes as f64 / host_memory_rate);
+        let end = queue.serve(from, bytes as f64 / copy_rate).max(in_memory);
         queue.free = end;
         end
     }

@@ -118,6 +118,18 @@ fn many_chunks_overlap_on_unlike_resources() {
         let found = seconds(&machine, two, exchange);
         assert!(found > kept + 0.999 * least * unit && found < kept + 1.1 * least * unit, "{copy_queues}: {found}");
     }
+    // Two devices share the memory of a node. Copies that wait for their queue do not hold it; if it
+    // is as fast as one of four copies, it takes them one after the other, the first of them while
+    // devices copy what they keep.
+    for depth in [2, 8, 64] {
+        for (host_memory_rate, least, most) in [(4e9, kept + 2.0 * unit, 2.0), (1e9, 4.0 * unit, 4.0)] {
+            let machine = Machine { ranks_per_node: 2, devices: 2, host_memory_rate, ..simple(ExchangePath::Ring) };
+            let chunking = Chunking { depth, ..CHUNKING };
+            let found = simulate(&machine, two, 0, chunking, |rank| -> Steps { Ok(exchange(rank)) }).unwrap();
+            let is_expected = found > 0.999 * least && found < kept + 1.1 * most * unit;
+            assert!(is_expected, "{depth} chunks, memory at {host_memory_rate}: {found}");
+        }
+    }
     // A window of one chunk does not overlap anything.
     let one = Chunking { depth: 1, ..CHUNKING };
     let machine = Machine { copy_queues: 2, ..simple(ExchangePath::Ring) };
