@@ -1596,8 +1596,8 @@ def simulation(
     seed.
 
     The derivative of the window "cic" jumps at the borders of cells, so differences of runs
-    disagree with it by up to tens of percent. Use "tsc" or "pcs" for gradient descent and for checks, and
-    in checks steps of 1e-3 of the noise.
+    disagree with it by up to tens of percent. Use "tsc" or "pcs" for gradient descent and for
+    checks, and in checks steps of 1e-3 of the noise.
 
     Examples
     --------

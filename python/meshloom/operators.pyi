@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Optional, Union
 
-from numpy import ndarray
+from numpy import ndarray, ufunc
 from numpy.typing import ArrayLike
 
 from . import Array, Cosmology, _Comm, _Items, _Window
