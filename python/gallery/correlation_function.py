@@ -10,6 +10,9 @@ import numpy as np
 import meshloom
 from meshloom import plot
 
+if "--help" in sys.argv:
+    print(__doc__)
+    sys.exit()
 particles = int(sys.argv[1]) if len(sys.argv) > 1 else 64
 picture = sys.argv[2] if len(sys.argv) > 2 else "correlation_function.png"
 box = float(particles)  # Mpc/h, so that particles are 1 Mpc/h apart on average.

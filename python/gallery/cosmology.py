@@ -14,6 +14,9 @@ import numpy as np
 from meshloom import inference as mi
 from meshloom import operators as op
 
+if "--help" in sys.argv:
+    print(__doc__)
+    sys.exit()
 n = int(sys.argv[1]) if len(sys.argv) > 1 else 16
 picture = sys.argv[2] if len(sys.argv) > 2 else "cosmology.png"
 run = op.simulation(n, n, 20.0 * n, steps=1, lpt=1, a_end=0.2, window="tsc", with_cosmology=True)

@@ -15,6 +15,9 @@ from meshloom import inference as mi
 from meshloom import operators as op
 from meshloom import plot
 
+if "--help" in sys.argv:
+    print(__doc__)
+    sys.exit()
 cells = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 picture = sys.argv[2] if len(sys.argv) > 2 else "dust.png"
 rng, side, stars = np.random.default_rng(2), 100.0, 4 * cells**2

@@ -10,6 +10,9 @@ import matplotlib.pyplot as plt
 import meshloom
 from meshloom import plot
 
+if "--help" in sys.argv:
+    print(__doc__)
+    sys.exit()
 particles = int(sys.argv[1]) if len(sys.argv) > 1 else 64
 picture = sys.argv[2] if len(sys.argv) > 2 else "halo_catalog.png"
 box = float(particles)

@@ -13,6 +13,9 @@ import numpy as np
 import meshloom
 from meshloom import inference as mi, operators as op
 
+if "--help" in sys.argv:
+    print(__doc__)
+    sys.exit()
 particles = int(sys.argv[1]) if len(sys.argv) > 1 else 32
 picture = sys.argv[2] if len(sys.argv) > 2 else "initial_conditions.png"
 box = 8.0 * particles

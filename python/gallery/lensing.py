@@ -17,6 +17,9 @@ from meshloom import inference as mi
 from meshloom import operators as op
 from meshloom import plot
 
+if "--help" in sys.argv:
+    print(__doc__)
+    sys.exit()
 n = int(sys.argv[1]) if len(sys.argv) > 1 else 16
 picture = sys.argv[2] if len(sys.argv) > 2 else "lensing.png"
 box, shells, cosmology = 600.0, 3, meshloom.Cosmology()

@@ -13,6 +13,9 @@ import numpy as np
 
 import meshloom
 
+if "--help" in sys.argv:
+    print(__doc__)
+    sys.exit()
 particles = int(sys.argv[1]) if len(sys.argv) > 1 else 64
 picture = sys.argv[2] if len(sys.argv) > 2 else "light_cone.png"
 box, boxes, opening = 300.0, 4, 7.0  # Mpc/h, repetitions, degrees to each side

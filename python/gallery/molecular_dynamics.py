@@ -12,6 +12,9 @@ import numpy as np
 
 import meshloom
 
+if "--help" in sys.argv:
+    print(__doc__)
+    sys.exit()
 side = int(sys.argv[1]) if len(sys.argv) > 1 else 10
 picture = sys.argv[2] if len(sys.argv) > 2 else "molecular_dynamics.png"
 steps, dt, cutoff, density, temperature = 3 * side**2, 0.004, 2.5, 0.8, 1.0

@@ -14,6 +14,9 @@ import numpy as np
 from meshloom import inference as mi
 from meshloom import operators as op
 
+if "--help" in sys.argv:
+    print(__doc__)
+    sys.exit()
 count = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 picture = sys.argv[2] if len(sys.argv) > 2 else "radial_velocity.png"
 rng, noise = np.random.default_rng(1), 6.0

@@ -14,6 +14,9 @@ import tempfile
 import matplotlib.pyplot as plt
 import numpy as np
 
+if "--help" in sys.argv:
+    print(__doc__)
+    sys.exit()
 cells = int(sys.argv[1]) if len(sys.argv) > 1 else 360
 picture = sys.argv[2] if len(sys.argv) > 2 else "shallow_water.png"
 hours = 240 * (cells / 360) ** 2

@@ -161,7 +161,7 @@ class KDTree:
             outside = ((data < 0) | (data >= self.boxsize)) & periodic
             row, axis = np.argwhere(outside)[0]
             where, side = data[row, axis], self.boxsize[axis]
-            raise ValueError(f"coordinate {axis} of point {self._first + row} is {where:.9g}, outside of the periodic box; expected [0, {side:.9g})")
+            raise ValueError(f"coordinate {axis} of point {self._first + row} is {where:.9g}, outside of the periodic box; expected [0, {side:.9g}); wrap by points % boxsize")
 
     @property
     def size(self):

@@ -258,7 +258,8 @@ class Likelihood(Recorded):
 
 def _check_model(model):
     if not isinstance(model, Model):
-        raise TypeError(f"model: expected a model, not {type(model).__name__}")
+        remedy = "; make one by operators.from_jax or operators.custom" if callable(model) else ""
+        raise TypeError(f"model: expected a model, not {type(model).__name__}{remedy}")
 
 
 def _plus(one, other):
@@ -525,7 +526,9 @@ def Poissonian(data, *, exposure=None, name="data", mask=None, comm=None):
     exposure : float or array_like, optional
         Exposure of all data or of each, 0 or more. The model then predicts the rate for an exposure
         of 1. Default: 1.
-    name, mask, comm
+    mask : array_like of bool, optional
+        True where data count.
+    name, comm
         As in `Gaussian`.
 
     Returns

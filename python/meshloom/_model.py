@@ -788,8 +788,12 @@ class Model(Recorded):
 
         return agreed(self._comm, renamed)
 
-    # NumPy leaves ``array * model`` to the model.
-    __array_ufunc__ = None
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        """Compute ``array * model`` and other operators; functions of NumPy are errors."""
+        reflected = _REFLECTED.get(ufunc)
+        if reflected and method == "__call__" and not options and isinstance(inputs[1], Model):
+            return getattr(inputs[1], reflected)(inputs[0])
+        raise TypeError(f"numpy.{ufunc.__name__} takes no model; use the functions of meshloom.operators, such as operators.exp(model)")
 
     def _operand(self, name, other, number, reflected=False):
         """Return an operation with a model, a number or an array.
@@ -880,6 +884,9 @@ class Model(Recorded):
 
     def _applied(self, make):
         return agreed(self._comm, lambda: Model(make(), self._comm, self._axes))
+
+
+_REFLECTED = {np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__", np.true_divide: "__rtruediv__", np.power: "__rpow__"}
 
 
 def _inverse(number):

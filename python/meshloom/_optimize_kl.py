@@ -663,7 +663,8 @@ def wiener_filter(likelihood, position=None, *, n_samples=2, seed=0, draw_linear
     position : array_like or dict, optional
         Point at which the model is linearized. Default: 0.
     n_samples : int, default 2
-        Number of mirrored pairs of samples, 0 or more.
+        Number of mirrored pairs of samples, 0 or more. The mean needs none. Take 20 for standard
+        deviations, which are then known to 16 %.
     seed : int, default 0
         Seed of the samples, 0 or more.
     draw_linear_kwargs : dict, optional

@@ -107,7 +107,7 @@ def pointwise(text, function, space, result, constants=None, comm=None):
     text : str
         WGSL source. It may use floats, vectors, `let`, `var`, structures, `if`, calls of other
         functions and the builtin functions of floats and their vectors. Not supported: matrices,
-        integers, loops, `refract`, `modf`, `frexp`, `ldexp` and `quantizeToF16`.
+        integer variables, loops, `refract`, `modf`, `frexp`, `ldexp` and `quantizeToF16`.
     function : str
         Name of the function. Its arguments are leaves of `space` and `constants`, by name. If there
         is one leaf and no constant, the argument may have any name.
@@ -138,8 +138,8 @@ def pointwise(text, function, space, result, constants=None, comm=None):
     Collective with `comm`. Derivatives are derived from the text.
 
     WGSL is the language of https://www.w3.org/TR/WGSL/. For users of NumPy: ``x ** 2`` is ``x * x``
-    or ``pow(x, 2.0)`` for x >= 0, a choice is ``select(no, yes, condition)`` (there is no ``?:``),
-    and integers and floats do not mix: ``2.0 * x``.
+    or ``pow(x, 2.0)`` for x >= 0, and a choice is ``select(no, yes, condition)`` (there is no
+    ``?:``). ``2 * x`` works, since the literal becomes a float.
 
     Examples
     --------
@@ -1596,8 +1596,8 @@ def simulation(
     seed.
 
     The derivative of the window "cic" jumps at the borders of cells, so differences of runs
-    disagree with it by tens of percent. Use "tsc" or "pcs" for gradient descent and for checks, and
-    in checks steps of 1e-3 of the noise.
+    disagree with it by up to tens of percent. Use "tsc" or "pcs" for gradient descent and for
+    checks, and in checks steps of 1e-3 of the noise.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Optional, Union
 
-from numpy import ndarray
+from numpy import ndarray, ufunc
 from numpy.typing import ArrayLike
 
 from . import Array, Cosmology, _Comm, _Items, _Window
@@ -55,7 +55,7 @@ class Model:
     target: Fields
     own_cosmology: ndarray
     variance: float
-    __array_ufunc__: None
+    def __array_ufunc__(self, ufunc: ufunc, method: str, *inputs: Any, **options: Any) -> Model: ...
     def __call__(self, x: _Field) -> _Result: ...
     def at(self, x: _Field) -> Linearization: ...
     def random(self, seed: int = 0, scale: float = 1.0) -> _Result: ...

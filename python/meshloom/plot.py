@@ -60,6 +60,14 @@ def _values(values, name, axes):
     return array
 
 
+def _label_decades(axis, subs, formatter):
+    """Label these multiples of the powers of ten along a logarithmic axis, and no others."""
+    ticker = _pyplot().matplotlib.ticker
+    axis.set_major_locator(ticker.LogLocator(subs=subs))
+    axis.set_major_formatter(formatter)
+    axis.set_minor_formatter(ticker.NullFormatter())
+
+
 def _map(ax, field, size, unit, label, **options):
     """Draw a map with its color bar; the first axis of the field is horizontal."""
     image = ax.imshow(field.T, origin="lower", extent=(0, size[0], 0, size[1]), interpolation="nearest", **options)
@@ -212,10 +220,7 @@ def power_spectrum(k, power, *, quantiles=(0.16, 0.84), label=None, unit="Mpc/h"
     ax.set_xscale("log")
     ax.set_yscale("log")
     # Wavenumbers often cover less than two decades, so powers of ten alone are too few labels.
-    ticker = _pyplot().matplotlib.ticker
-    ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-    ax.xaxis.set_major_formatter("{x:g}")
-    ax.xaxis.set_minor_formatter(ticker.NullFormatter())
+    _label_decades(ax.xaxis, (1, 2, 5), "{x:g}")
     ax.set_xlabel(f"wavenumber k [({unit})$^{{-1}}$]")
     ax.set_ylabel(f"power P(k) [({unit})$^3$]")
     if label is not None:
@@ -292,6 +297,11 @@ def mass_function(masses, box, *, edges=12, models=("sheth-tormen",), a=1.0, cos
     ax.set_yscale("log")
     # Error bars of bins with one halo reach 0, which would stretch a logarithmic axis.
     ax.set_ylim(bottom=0.5 * (halos * density)[full].min())
+    low, high = ax.get_xlim()
+    if 5 * low < high < 40 * low:
+        # About one decade: matplotlib's labels of 2, 3, 4 and 6 times a power of ten overlap.
+        every = _pyplot().matplotlib.ticker.LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf))
+        _label_decades(ax.xaxis, (1, 2, 5), every)
     ax.set_xlabel("halo mass M [Msun/h]")
     ax.set_ylabel("number density dn/dlnM [(h/Mpc)$^3$]")
     ax.legend()
@@ -453,7 +463,8 @@ def correlation_function(edges, counts, points, box, *, label=None, unit="Mpc/h"
     -------
     Axes
         Points with Poisson errors ``(1 + xi) / sqrt(pairs)``, each pair counted once. Bins without
-        pairs are left out.
+        pairs are left out. Both axes are logarithmic if ``edges[0]`` and ``xi`` of this and of
+        earlier curves are positive, else linear.
 
     Raises
     ------
@@ -488,8 +499,14 @@ def correlation_function(edges, counts, points, box, *, label=None, unit="Mpc/h"
     ratio = counts[found] / expected[found]
     middle = 0.5 * (edges[1:] + edges[:-1])[found]
     ax = _axes(ax)
+    is_log = edges[0] > 0 and np.all(ratio > 1) and (not ax.has_data() or ax.get_yscale() == "log")
+    ax.set_xscale("log" if is_log else "linear")
+    ax.set_yscale("log" if is_log else "linear")
     ax.errorbar(middle, ratio - 1, ratio / np.sqrt(counts[found] / 2), fmt="o", ms=4, capsize=2, label=label)
-    ax.axhline(0.0, color="gray", lw=0.8)
+    if is_log:
+        _label_decades(ax.xaxis, (1, 2, 5), "{x:g}")
+    else:
+        ax.axhline(0.0, color="gray", lw=0.8)
     ax.set_xlim(edges[0], edges[-1])
     ax.set_xlabel(_with_unit("distance r", unit))
     ax.set_ylabel(r"correlation function $\xi(r)$")

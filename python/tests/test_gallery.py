@@ -62,6 +62,15 @@ def test_scripts_of_the_gallery_draw_their_picture(name, tmp_path):
         assert low < float(error) < high, found.stdout
 
 
+def test_scripts_print_their_usage():
+    script = HOME / "gallery" / "posterior.py"
+    found = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, timeout=100)
+    assert found.returncode == 0 and "Usage: python posterior.py [CELLS] [PICTURE]" in found.stdout, found.stderr
+    for name in SIZES:
+        text = (HOME / "gallery" / f"{name}.py").read_text()
+        assert f"\nUsage: python {name}.py [" in text and 'if "--help" in sys.argv:\n    print(__doc__)\n' in text
+
+
 def test_the_page_shows_every_script():
     scripts = {path.stem for path in (HOME / "gallery").glob("[a-z]*.py")}
     assert scripts == set(SIZES)

@@ -840,6 +840,11 @@ def test_wrong_inferences():
             wrong()
 
 
+def test_a_function_in_place_of_a_model_is_an_error_with_a_remedy():
+    with pytest.raises(TypeError, match="expected a model, not function; make one by operators.from_jax or operators.custom"):
+        mi.Gaussian([1.0]).amend(lambda x: x)
+
+
 def test_data_are_checked_where_they_are_given():
     counts = np.ma.masked_array([5, 9, -1], mask=[False, True, True])
     assert mi.Poissonian(counts).degrees_of_freedom == 1

@@ -127,7 +127,7 @@ def test_what_one_rank_cannot_take_is_the_same_error_on_all(rng):
         return own_tree.sparse_distance_matrix(own_tree, [0.5, -1.0, 0.5][comm.rank])
 
     for said, call in [
-        ("coordinate 1 of point 70 is 1.25, outside of the periodic box; expected [0, 1)", lambda c: meshloom.KDTree(own(c, outside), boxsize=1.0, comm=c)),
+        ("coordinate 1 of point 70 is 1.25, outside of the periodic box; expected [0, 1); wrap by points % boxsize", lambda c: meshloom.KDTree(own(c, outside), boxsize=1.0, comm=c)),
         ("masses has 1e+40 for point 65, beyond the range of float32", lambda c: meshloom.fof(own(c), 0.1, masses=own(c, masses), comm=c)),
         ("x must consist of vectors of length 3", lambda c: tree(c).query(points[:, : 3 - (c.rank == 1)])),
         ("r: expected numbers", lambda c: tree(c).query_ball_point(own(c), [0.1, np.nan, 0.1][c.rank])),

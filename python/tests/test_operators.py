@@ -458,6 +458,15 @@ def test_a_missing_package_is_named(monkeypatch):
             function(lambda x: x, op.cells(3))
 
 
+def test_functions_of_numpy_name_those_of_operators():
+    x = np.ones(4)
+    model = op.pointwise("fn f(x: f32) -> f32 { return 2.0 * x; }", "f", op.cells(4), "y")
+    assert np.multiply(x, model)(x).tolist() == (np.float64(1.0) * model)(x).tolist() == [2.0] * 4
+    for wrong in (lambda: np.exp(model), lambda: np.sum(model), lambda: np.multiply(x, model, out=x)):
+        with pytest.raises(TypeError, match=r"numpy.\w+ takes no model; use .*operators.exp"):
+            wrong()
+
+
 def test_models_compute_with_models_numbers_and_arrays():
     leaf = op.cells((3, 4))
     x, y, w = np.random.default_rng(1).uniform(0.5, 1.5, (3, 3, 4))

@@ -86,7 +86,7 @@ def test_spectra_of_samples_are_a_median_with_a_band():
 def test_mass_functions_count_halos_per_volume_and_logarithm_of_mass():
     masses, edges = [2e12, 3e12, 5e13], [1e12, 1e13, 1e14, 1e15]
     ax = plot.mass_function(masses, 10.0, edges=edges, models=["tinker"], a=0.5)
-    assert legend(ax) == ["tinker", "halos"]
+    assert legend(ax) == ["Tinker", "halos"]
     data = ax.containers[0].lines[0]
     assert np.allclose(data.get_ydata(), np.array([2, 1]) / (np.log(10) * 1000))
     assert np.allclose(data.get_xdata(), [10**12.5, 10**13.5])
@@ -133,6 +133,30 @@ def test_correlation_functions_of_random_points_vanish():
         plot.correlation_function(edges, counts[1:], 2000, [1.0] * 3)
     ax = plot.pair_counts(edges, counts, label="pairs")
     assert (ax.get_ylabel(), ax.get_yscale(), legend(ax)) == ("ordered pairs per bin", "log", ["pairs"])
+
+
+def test_positive_correlation_functions_are_logarithmic():
+    edges, pairs = np.geomspace(0.01, 0.4, 5), 1000 * 999 * np.diff(4 / 3 * np.pi * np.geomspace(0.01, 0.4, 5) ** 3)
+    scales = lambda ax: (ax.get_xscale(), ax.get_yscale())
+    ax = plot.correlation_function(edges, 2 * pairs, 1000, [1.0] * 3)
+    assert scales(plot.correlation_function(edges, 3 * pairs, 1000, [1.0] * 3, ax=ax)) == ("log", "log")
+    # One negative value needs linear axes, whatever the order of the curves.
+    assert scales(plot.correlation_function(edges, pairs / 2, 1000, [1.0] * 3, ax=ax)) == ("linear", "linear")
+    assert scales(plot.correlation_function(edges, 2 * pairs, 1000, [1.0] * 3, ax=ax)) == ("linear", "linear")
+    from_zero = plot.correlation_function([0.0, 0.2], 2 * pairs[:1], 1000, [1.0] * 3)
+    assert scales(from_zero) == ("linear", "linear")
+
+
+@pytest.mark.parametrize("decades", [0.15, 0.5, 1.0, 1.3, 3.0])
+@pytest.mark.parametrize("least", [3e12, 8e12])
+def test_labels_of_masses_do_not_overlap(least, decades):
+    ax = plot.mass_function(least * np.geomspace(1.0, 10**decades, 40), 100.0)
+    ax.figure.canvas.draw()
+    labels = [*ax.get_xticklabels(), *ax.get_xticklabels(minor=True)]
+    low, high = ax.get_xlim()
+    places = [*ax.xaxis.get_majorticklocs(), *ax.xaxis.get_minorticklocs()]
+    boxes = [label.get_window_extent() for at, label in sorted(zip(places, labels), key=lambda pair: pair[0]) if low <= at <= high and label.get_text()]
+    assert len(boxes) >= 2 and all(one.x1 < other.x0 for one, other in zip(boxes, boxes[1:]))
 
 
 def test_missing_matplotlib_is_an_error_with_a_remedy(monkeypatch):
