@@ -1,6 +1,7 @@
 //! Derives stages and exchanges from the description of a transform and the process grid.
 
-use super::route::{Route, Transpose};
+use super::layers::Layers;
+use super::route::{Route, Transpose, buffers};
 use super::stage::Stage;
 use super::whole::Whole;
 use crate::fft::axis::{self, AxisPass};
@@ -114,7 +115,7 @@ impl Planner<'_> {
     /// Returns the stages of a path and the exchanges between them. `state` becomes the state after
     /// the last stage.
     pub fn route(&self, state: &mut State, path: &[(usize, StageKind)]) -> Result<Route, FftError> {
-        let mut route = Route { stages: Vec::new(), between: Vec::new(), whole: None };
+        let mut route = Route { stages: Vec::new(), between: Vec::new(), layers: Vec::new(), whole: None };
         let mut shares = [Shares::from(1); 2];
         let none_computes = !path.iter().any(|&(axis, kind)| self.computes(axis, kind));
         for (i, &(axis, kind)) in path.iter().enumerate() {
@@ -134,6 +135,7 @@ impl Planner<'_> {
             (state.cuts[axis], state.cuts[next]) = (cut, None);
         }
         route.whole = Whole::new(&route.stages, self.limits);
+        route.layers = layers_of(&route, self.limits);
         Ok(route)
     }
 
@@ -231,4 +233,16 @@ impl Planner<'_> {
         }
         Ok(stage)
     }
+}
+
+/// Returns the pairs of stages of a route that run layer by layer.
+fn layers_of(route: &Route, limits: Limits) -> Vec<Layers> {
+    let buffers = buffers(route, 0);
+    let mut all: Vec<Layers> = Vec::new();
+    for first in 0..route.stages.len() {
+        let is_free = all.last().is_none_or(|last| last.first + 1 < first);
+        let layers = Layers::new(&route.stages, &route.between, &buffers, first, limits);
+        all.extend(layers.filter(|_| is_free));
+    }
+    all
 }

@@ -34,6 +34,8 @@ pub enum Placement<'a> {
         origin: [u64; 3],
         /// Extent of the box.
         extent: [u64; 3],
+        /// Number of its first field.
+        first: u64,
     },
     /// The caller's fields.
     Field {
@@ -218,11 +220,11 @@ impl Stage {
                     ([0; 2], [0; 2]),
                 )
             }
-            (Order::Strided, Placement::Array { origin, extent }) => {
+            (Order::Strided, Placement::Array { origin, extent, first }) => {
                 let strides = [extent[1] * extent[2], extent[2], 1];
                 let offset: u64 = [slow, fast].iter().map(|&a| (tile[a].start - origin[a]) * strides[a]).sum();
                 let field = extent.iter().product::<u64>();
-                let offset = offset + before * field;
+                let offset = offset + (before - first) * field;
                 (
                     [offset, strides[fast], strides[slow], field * results],
                     [strides[axis], 0, results, 0],
@@ -231,7 +233,7 @@ impl Stage {
             }
             (Order::Blocked | Order::Listed, place) => {
                 let (origin, extent) = match place {
-                    Placement::Array { origin, extent } => (origin, extent),
+                    Placement::Array { origin, extent, .. } => (origin, extent),
                     Placement::Field { layout, .. } => ([0; 3], extent_of(layout)),
                 };
                 // Steps from one line to the next, along the axes before and after the axis of the
