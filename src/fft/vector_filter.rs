@@ -201,7 +201,7 @@ mod tests {
     }
 
     /// Returns the cells of all ranks, as [`cells_of`] does.
-    fn all_cells(gpu: &Gpu, case: &Case) -> Result<Vec<[Vec<u32>; 2]>, crate::Error> {
+    fn all_cells(gpu: &Gpu, case: &Case) -> Result<Vec<[Vec<u32>; 2]>, crate::comm::RunError> {
         let ranks = case.parts[0] * case.parts[1];
         run_threads(ranks, |comm| {
             let mut comms = GridComms::new(&comm, Grid::new(case.parts, ranks)?)?;

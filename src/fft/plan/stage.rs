@@ -59,13 +59,8 @@ pub struct StagePart {
 }
 
 impl Stage {
-    /// Returns the bytes that memory moves for the passes, reading and writing: whole sectors of
-    /// [`SECTOR`](crate::gpu::SECTOR) bytes.
-    pub fn traffic(&self) -> u64 {
-        (0..self.passes.len()).map(|pass| self.pass_traffic(pass)).sum()
-    }
-
-    /// Returns the part of [`traffic`](Self::traffic) of pass number `pass`.
+    /// Returns the bytes that memory moves for pass number `pass`, reading and writing: whole sectors
+    /// of [`SECTOR`](crate::gpu::SECTOR) bytes.
     pub fn pass_traffic(&self, pass: usize) -> u64 {
         let lines: u64 = (0..3).filter(|&a| a != self.axis).map(|a| self.before[a]).product();
         let across = self.before[if self.axis == 2 { 1 } else { 2 }];
