@@ -26,7 +26,8 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
     /// Runs both stages of `layers`, which write `buffers`, and begins the exchange after them.
     /// Returns the input of the next stage.
     ///
-    /// Waits for all of the input first. Needs memory for two layers besides the output.
+    /// Waits for all of the input first. Needs arrays of two layers where the second stage does not
+    /// work in place.
     pub(super) fn layers(
         &mut self,
         layers: &Layers,

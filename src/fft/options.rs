@@ -120,7 +120,7 @@ pub struct TransformTuning {
     /// to memory instead of two; 0 for one axis after the other.
     ///
     /// Lines along z and y lie in planes of x. Layers of planes that fit pass both axes before the
-    /// next ones do; two are on their way at a time. A transform whose elements the cache holds, or
+    /// next ones do. A transform whose elements the cache holds, or
     /// of which it holds no plane, is not changed. A layer takes two dispatches. The first ones are
     /// submitted before the last ones are recorded, so work that
     /// [`Recorder::encode_into`](crate::gpu::Recorder::encode_into) encodes needs 0 here.
@@ -146,12 +146,12 @@ impl TransformTuning {
     }
 
     /// Returns the tuning for the class of the device, or for the class that the devices of all
-    /// ranks have [in common](Gpu::common). Two axes may pass through two fifths of the cache that
-    /// all devices have: less than one of the two halves of an H100's, beside what streams by.
+    /// ranks have [in common](Gpu::common). Two axes may pass through 35 % of the cache that all
+    /// devices have: 17.5 MB of an H100, whose cache has two halves of 25 MB.
     #[must_use]
     pub fn of(gpu: &Gpu) -> Self {
         let common = gpu.common();
-        TransformTuning { cache_bytes: common.cache_bytes * 2 / 5, ..Self::profile(common.profile) }
+        TransformTuning { cache_bytes: common.cache_bytes / 20 * 7, ..Self::profile(common.profile) }
     }
 
     /// Returns limits that every device of the class has, for plans without a device: those of

@@ -341,7 +341,7 @@ fn a_transform_whose_first_layers_are_submitted_is_not_encoded() {
     let grid = Grid::new([1, 1], 1).unwrap();
     let mut comms = GridComms::new(&Communicator::solo(), grid).unwrap();
     let spec = Spec::of::<[f32; 2]>([40, 4, 8]);
-    // Layers of one plane, and one axis after the other.
+    // Layers of two planes, and one axis after the other.
     let mut spectra = Vec::new();
     for cache_bytes in [2 * 4 * 8 * 8, 0] {
         let tuning = TransformTuning { cache_bytes, ..TransformTuning::of(&gpu) };

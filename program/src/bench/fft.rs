@@ -40,7 +40,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", conflicts_with = "tune", value_parser = clap::value_parser!(u64).range(2..=64))]
     points: Option<u64>,
     /// Bytes of the device's cache through which two axes may pass layer by layer; 0 for one axis after
-    /// the other [default: two fifths of the cache of a known device, else 0]
+    /// the other [default: 35 % of the cache of a known device, else 0]
     #[arg(long, value_name = "BYTES", conflicts_with = "tune", value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     cache_bytes: Option<u64>,
     #[command(flatten)]

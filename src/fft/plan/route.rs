@@ -310,12 +310,7 @@ pub fn buffers(route: &Route, output: u64) -> Vec<Buffer> {
         }
     }
     for layers in route.layers.iter().filter(|layers| !layers.in_place) {
-        let [writer, reader] = [layers.first, layers.first + 1];
-        buffers[writer] = Buffer::Layers;
-        // The working array in which it would work in place is not there.
-        if buffers[reader] == Buffer::InPlace {
-            buffers[reader] = Buffer::Work;
-        }
+        buffers[layers.first] = Buffer::Layers;
     }
     buffers
 }
