@@ -13,7 +13,7 @@ fn through(gpu: &Gpu, cache_bytes: u64) -> TransformTuning {
     TransformTuning { cache_bytes, ..TransformTuning::of(gpu) }
 }
 
-/// Setups of slabs, which have two axes between exchanges, and of pencils; with one and with several
+/// Setups of slabs, which have two axes between exchanges, and of pencils; with one and several
 /// pieces of an exchange.
 fn setups(cache_bytes: u64) -> Vec<Setup> {
     let tuning = through(&Setup::default().gpu(), cache_bytes);

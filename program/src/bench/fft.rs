@@ -39,8 +39,8 @@ pub struct Arguments {
     /// Complex points that an invocation holds, approximately [default: that of the device]
     #[arg(long, value_name = "N", conflicts_with = "tune", value_parser = clap::value_parser!(u64).range(2..=64))]
     points: Option<u64>,
-    /// Bytes of the device's cache through which two axes may pass layer by layer; 0 for one axis after
-    /// the other [default: 35 % of the cache of a known device, else 0]
+    /// Bytes of the device's cache through which two axes may pass layer by layer; 0 for one axis
+    /// after the other [default: 35 % of the cache of a known device, else 0]
     #[arg(long, value_name = "BYTES", conflicts_with = "tune", value_parser = clap::value_parser!(u64).range(..=1 << 40))]
     cache_bytes: Option<u64>,
     #[command(flatten)]

@@ -1,13 +1,12 @@
 //! Stages along two axes that run layer by layer through the cache of a device.
 //!
 //! ```text
-//! pass of its own per axis   z: read, write    y: read, write    four times the bytes of the array
-//! layers                     z of layer n + 1 beside y of layer n, which reads what z has just
-//!                            written from the cache               two times
+//! an axis after the other   read z write   read y write        4 times the bytes of the array
+//! layer by layer            read z [cache] y write             2 times
 //! ```
 //!
 //! Lines along z and y lie in a plane of x. A layer is a range of planes of a group of fields.
-//! Where the second stage works in place in the array that the first one writes, it does so layer by
+//! Where the second stage works in place in what the first one writes, it does so for each
 //! layer. Elsewhere the elements between the axes lie in two arrays of a layer each, in turn: the
 //! second stage of a layer and the first stage of the next one then share no array that either
 //! writes, and the device overlaps both. Layers are half as thick, since the cache holds two.
@@ -31,7 +30,6 @@
 
 use std::ops::Range;
 
-use super::route::{Buffer, Transpose};
 use super::stage::Stage;
 use crate::fft::core::Limits;
 use crate::grid::split;
@@ -61,30 +59,15 @@ pub struct Layer {
 }
 
 impl Layers {
-    /// Returns the layers of stage `first` and the next one of a route whose stages write `buffers`
-    /// without layers; `None` if they have no common planes, several passes, an exchange between
-    /// them, or elements that the cache holds all or no plane of.
-    pub fn new(
-        stages: &[Stage],
-        between: &[Option<Transpose>],
-        buffers: &[Buffer],
-        first: usize,
-        limits: Limits,
-    ) -> Option<Self> {
-        let [writer, reader] = stages.get(first..first + 2)? else { return None };
+    /// Returns the layers of stage `first` of a route and the next one, without an exchange between
+    /// them; `None` if they have no common planes, several passes, or elements that the cache
+    /// holds all or no plane of.
+    pub fn new(first: usize, [writer, reader]: [&Stage; 2], in_place: bool, limits: Limits) -> Option<Self> {
         let ([write], [read]) = (&writer.passes[..], &reader.passes[..]) else { return None };
-        if writer.axis == 0 || reader.axis == 0 || between[first].is_some() {
-            return None;
-        }
-        let in_place = matches!(
-            buffers[first..first + 2],
-            [Buffer::Output, Buffer::Output] | [Buffer::Work | Buffer::InPlace, Buffer::InPlace]
-        );
         let units = [(writer, write), (reader, read)].map(|(stage, pass)| stage.fields[0] / pass.kernel.fields());
-        let groups = common_divisor(units[0], units[1]);
-        let planes = writer.after[0];
-        let bytes = writer.written_bytes();
-        if groups == 0 || planes < 2 || bytes <= limits.cache_bytes {
+        let (groups, planes, bytes) = (common_divisor(units[0], units[1]), writer.after[0], writer.written_bytes());
+        let has_planes = writer.axis > 0 && reader.axis > 0 && planes > 1 && groups > 0;
+        if !has_planes || bytes <= limits.cache_bytes {
             return None;
         }
         let of_layer = if in_place { limits.cache_bytes } else { limits.cache_bytes / 2 };

@@ -1,7 +1,7 @@
 //! Derives stages and exchanges from the description of a transform and the process grid.
 
 use super::layers::Layers;
-use super::route::{Route, Transpose, buffers};
+use super::route::{Buffer, Route, Transpose, buffers};
 use super::stage::Stage;
 use super::whole::Whole;
 use crate::fft::axis::{self, AxisPass};
@@ -239,10 +239,14 @@ impl Planner<'_> {
 fn layers_of(route: &Route, limits: Limits) -> Vec<Layers> {
     let buffers = buffers(route, 0);
     let mut all: Vec<Layers> = Vec::new();
-    for first in 0..route.stages.len() {
-        let is_free = all.last().is_none_or(|last| last.first + 1 < first);
-        let layers = Layers::new(&route.stages, &route.between, &buffers, first, limits);
-        all.extend(layers.filter(|_| is_free));
+    for (first, between) in route.between.iter().enumerate() {
+        let is_free = between.is_none() && all.last().is_none_or(|last| last.first + 1 < first);
+        let in_place = matches!(
+            buffers[first..first + 2],
+            [Buffer::Output, Buffer::Output] | [Buffer::Work | Buffer::InPlace, Buffer::InPlace]
+        );
+        let stages = [&route.stages[first], &route.stages[first + 1]];
+        all.extend(Layers::new(first, stages, in_place, limits).filter(|_| is_free));
     }
     all
 }

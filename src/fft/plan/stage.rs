@@ -59,8 +59,8 @@ pub struct StagePart {
 }
 
 impl Stage {
-    /// Returns the bytes that memory moves for pass number `pass`, reading and writing: whole sectors
-    /// of [`SECTOR`](crate::gpu::SECTOR) bytes.
+    /// Returns the bytes that memory moves for pass number `pass`, reading and writing: whole
+    /// sectors of [`SECTOR`](crate::gpu::SECTOR) bytes.
     pub fn pass_traffic(&self, pass: usize) -> u64 {
         let lines: u64 = (0..3).filter(|&a| a != self.axis).map(|a| self.before[a]).product();
         let across = self.before[if self.axis == 2 { 1 } else { 2 }];
