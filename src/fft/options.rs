@@ -120,10 +120,10 @@ pub struct TransformTuning {
     /// to memory instead of two; 0 for one axis after the other.
     ///
     /// Lines along z and y lie in planes of x. Layers of planes that fit pass both axes before the
-    /// next ones do. A transform whose elements the cache holds, or
-    /// of which it holds no plane, is not changed. A layer takes two dispatches. The first ones are
-    /// submitted before the last ones are recorded, so work that
-    /// [`Recorder::encode_into`](crate::gpu::Recorder::encode_into) encodes needs 0 here.
+    /// next ones do. A transform whose elements the cache holds, or of which it holds no plane, is
+    /// not changed. A layer takes two dispatches. The first of many are submitted before the last
+    /// ones are recorded, so work for
+    /// [`Recorder::encode_into`](crate::gpu::Recorder::encode_into) needs 0 here.
     pub cache_bytes: u64,
 }
 
