@@ -7,7 +7,7 @@ use crate::gpu::{DeviceElement, DeviceError};
 use crate::grid::Box3;
 
 /// Layers that are submitted together, so that the device does not wait for the host to record all
-/// of them. The host takes 2 to 4 us for a layer, and some 20 us for a submission.
+/// of them: 1.1 us for a dispatch and up to 1.9 us for a pass (record 0039).
 const SUBMITTED: usize = 16;
 
 /// A tile of the input of the first stage.
