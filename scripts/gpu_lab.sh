@@ -78,6 +78,7 @@ if [ -n "$small" ]; then
     step staging 60 staging --bytes 65536
     step fft-default 60 fft --size 32 --complex --kernels
     step fft-8-16 60 fft --size 32 --complex --columns 8 --points 16 --kernels
+    for bytes in 0 100000; do step "fft-cache-$bytes" 60 fft --size 32 --cache-bytes $bytes; done
     step pm 60 pm --size 16 --kernels
     step sort 60 sort --size 10000 --kernels
     step infer 60 infer --size 16 --samples 1 --kernels
@@ -100,6 +101,9 @@ else
         step "fft-long-$points" 30 fft --size 1024 --complex --columns 16 --points $points --kernels
     done
     step fft-default 40 fft --size 256,512,1024 --kernels
+    # Axes one after the other, and z and y layer by layer through the L2: 17.5 MB is the default of an H100. Kernels are not timed one by one,
+    # since those of two layers overlap where they can. Decides the default, and whether ordered workgroups of one dispatch are worth their text.
+    for bytes in 0 9000000 17500000 35000000; do step "fft-cache-$bytes" 30 fft --size 256,512,1024 --cache-bytes $bytes; done
     step pm 60 pm --size 512 --kernels
     step sort 40 sort --size 100000,1000000,100000000 --kernels
     step knn 50 knn -k 8,16,30 --size 10000000 --kernels

@@ -220,7 +220,7 @@ mod tests {
     use rustfft::num_complex::Complex;
 
     const LIMITS: Limits =
-        Limits { workgroup_bytes: 64, invocations: 4, points: 4, alone: 4, shared: true, columns: 4 };
+        Limits { workgroup_bytes: 64, invocations: 4, points: 4, alone: 4, shared: true, columns: 4, cache_bytes: 0 };
 
     /// Applies the passes in f64 on the host.
     fn run(passes: &[AxisPass], x: &[Complex<f64>]) -> Vec<Complex<f64>> {

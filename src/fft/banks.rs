@@ -56,7 +56,7 @@ mod tests {
     }
 
     fn limits(bytes: u64, invocations: u64) -> Limits {
-        Limits { workgroup_bytes: bytes, invocations, points: 16, alone: 16, shared: true, columns: 16 }
+        Limits { workgroup_bytes: bytes, invocations, points: 16, alone: 16, shared: true, columns: 16, cache_bytes: 0 }
     }
 
     /// Returns the conflicts of the worst access of a subgroup, and the mean over all accesses.

@@ -44,6 +44,7 @@ impl TransformChoice {
     pub(super) fn is_usable(&self) -> bool {
         let TransformTuning { points, alone, columns, pieces, .. } = self.tuning;
         [points, alone, columns, pieces].iter().all(|number| (1..=1 << 12).contains(number))
+            && self.tuning.cache_bytes <= 1 << 40
             && (1..=1 << 10).contains(&self.depth)
             && (1 << 10..=1 << 30).contains(&self.chunk_bytes)
     }
@@ -81,15 +82,18 @@ impl Outcome {
     /// Returns the columns of the choice and its seconds.
     pub fn text(&self) -> String {
         let TransformChoice { grid: [p0, p1], tuning, chunk_bytes, depth } = self.choice;
-        let TransformTuning { points, alone, shared, columns, pieces } = tuning;
+        let TransformTuning { points, alone, shared, columns, pieces, cache_bytes } = tuning;
         let seconds = self.seconds;
-        format!("{p0}\t{p1}\t{points}\t{alone}\t{shared}\t{columns}\t{pieces}\t{chunk_bytes}\t{depth}\t{seconds:?}")
+        format!(
+            "{p0}\t{p1}\t{points}\t{alone}\t{shared}\t{columns}\t{pieces}\t{cache_bytes}\t{chunk_bytes}\t{depth}\t{seconds:?}"
+        )
     }
 
     /// Reads a [`text`](Self::text).
     pub fn parse(text: &str) -> Option<Self> {
         let columns: Vec<&str> = text.split('\t').collect();
-        let [p0, p1, points, alone, shared, columns, pieces, chunk_bytes, depth, seconds] = columns[..] else {
+        let [p0, p1, points, alone, shared, columns, pieces, cache_bytes, chunk_bytes, depth, seconds] = columns[..]
+        else {
             return None;
         };
         let number = |text: &str| text.parse::<u64>().ok();
@@ -99,6 +103,7 @@ impl Outcome {
             shared: shared.parse().ok()?,
             columns: number(columns)?,
             pieces: number(pieces)?,
+            cache_bytes: number(cache_bytes)?,
         };
         let grid = [p0.parse().ok()?, p1.parse().ok()?];
         let choice = TransformChoice { grid, tuning, chunk_bytes: number(chunk_bytes)?, depth: depth.parse().ok()? };

@@ -33,12 +33,22 @@ pub struct Limits {
     pub shared: bool,
     /// Lines that a workgroup transforms together if lines are neighbors in memory.
     pub columns: u64,
+    /// Bytes of the device's cache through which two axes may pass; 0 for none. See
+    /// [`TransformTuning::cache_bytes`](super::TransformTuning::cache_bytes).
+    pub cache_bytes: u64,
 }
 
 /// The minimum that WebGPU requires, with the tuning of GPUs.
 #[cfg(test)]
-pub(super) const FLOOR: Limits =
-    Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+pub(super) const FLOOR: Limits = Limits {
+    workgroup_bytes: 16384,
+    invocations: 256,
+    points: 16,
+    alone: 16,
+    shared: true,
+    columns: 16,
+    cache_bytes: 0,
+};
 
 /// The stages of a transform by the invocations of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

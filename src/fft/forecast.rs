@@ -170,7 +170,7 @@ fn phases(route: &Route, element: u64, chunk: u64) -> Vec<Phase> {
     }
     for (i, stage) in route.stages.iter().enumerate() {
         if !stage.passes.is_empty() {
-            let cost = Cost::kernels(stage.passes.len() as u64, stage.traffic());
+            let cost = Cost::kernels(stage.passes.len() as u64, route.stage_traffic(i));
             let count =
                 if stage.passes.len() > 1 { format!(" ({} passes)", stage.passes.len()) } else { String::new() };
             phases.push(Phase { name: format!("{} pass{count}", NAMES[stage.axis]), cost });

@@ -15,6 +15,8 @@
 //!   long for a tile of whole sectors takes two (on GPUs from about 1024 points along x and y, and
 //!   beyond 4096 along z). Transposes and packing need no kernels. Slabs exchange once,
 //!   pencils twice.
+//! - **Caches**: on GPUs whose cache is known, z and y of planes that fit it take one round trip to
+//!   memory together ([`TransformTuning::cache_bytes`]).
 //! - **Small arrays**: on GPUs one dispatch transforms all axes of fields of up to 48 KiB.
 //! - **Fused operations**: [`Callback`](crate::gpu::Callback)s in WGSL, [`Operator`]s, zero padding
 //!   and truncation cost no pass. A [`Filter`] multiplies in Fourier space in five passes.
@@ -36,6 +38,7 @@ mod field;
 mod filter;
 mod filter_output;
 mod forecast;
+mod layered_run;
 mod line;
 mod measured_shares;
 mod operator;

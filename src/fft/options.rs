@@ -116,6 +116,15 @@ pub struct TransformTuning {
     pub columns: u64,
     /// The largest number of pieces of an exchange: one is sent while the next is transformed.
     pub pieces: u64,
+    /// Bytes of the device's cache through which two axes may pass, which then take one round trip
+    /// to memory instead of two; 0 for one axis after the other.
+    ///
+    /// Lines along z and y lie in planes of x. Layers of planes that fit pass both axes before the
+    /// next ones do. A transform whose elements the cache holds, or of which it holds no plane, is
+    /// not changed. A layer takes two dispatches. The first of many are submitted before the last
+    /// ones are recorded, so work for
+    /// [`Recorder::encode_into`](crate::gpu::Recorder::encode_into) needs 0 here.
+    pub cache_bytes: u64,
 }
 
 impl TransformTuning {
@@ -126,17 +135,23 @@ impl TransformTuning {
     #[must_use]
     pub const fn profile(profile: Profile) -> Self {
         match profile {
-            Profile::Gpu => TransformTuning { points: 16, alone: 16, shared: true, columns: 16, pieces: 4 },
+            Profile::Gpu => {
+                TransformTuning { points: 16, alone: 16, shared: true, columns: 16, pieces: 4, cache_bytes: 0 }
+            }
             // Barriers are slow, and long straight-line code takes long to compile.
-            Profile::Software => TransformTuning { points: 16, alone: 32, shared: false, columns: 16, pieces: 1 },
+            Profile::Software => {
+                TransformTuning { points: 16, alone: 32, shared: false, columns: 16, pieces: 1, cache_bytes: 0 }
+            }
         }
     }
 
     /// Returns the tuning for the class of the device, or for the class that the devices of all
-    /// ranks have [in common](Gpu::common).
+    /// ranks have [in common](Gpu::common). Two axes may pass through 35 % of the cache that all
+    /// devices have: 17.5 MB of an H100, whose cache has two halves of 25 MB.
     #[must_use]
     pub fn of(gpu: &Gpu) -> Self {
-        Self::profile(gpu.common().profile)
+        let common = gpu.common();
+        TransformTuning { cache_bytes: common.cache_bytes / 20 * 7, ..Self::profile(common.profile) }
     }
 
     /// Returns limits that every device of the class has, for plans without a device: those of
@@ -144,8 +159,8 @@ impl TransformTuning {
     #[must_use]
     pub fn usual_limits(&self) -> Limits {
         let [workgroup_bytes, invocations] = if self.shared { [32 << 10, 1024] } else { [16 << 10, 256] };
-        let TransformTuning { points, alone, shared, columns, .. } = *self;
-        Limits { workgroup_bytes, invocations, points, alone, shared, columns }
+        let TransformTuning { points, alone, shared, columns, cache_bytes, .. } = *self;
+        Limits { workgroup_bytes, invocations, points, alone, shared, columns, cache_bytes }
     }
 
     /// Returns the limits that kernels are planned with. All ranks use the limits that their
@@ -160,6 +175,7 @@ impl TransformTuning {
             alone: self.alone,
             shared: self.shared,
             columns: self.columns,
+            cache_bytes: self.cache_bytes,
         }
     }
 }

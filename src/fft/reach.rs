@@ -197,7 +197,7 @@ mod tests {
             let slow = stage.across()[0];
             let parts = whole.clone().halved_until(slow, &|_| false);
             assert_eq!(parts.len() as u64, stage.fields[0] * stage.before[slow]);
-            let [array, other] = extents.map(|extent| Placement::Array { origin: [0; 3], extent });
+            let [array, other] = extents.map(|extent| Placement::Array { origin: [0; 3], extent, first: 0 });
             let field = Placement::Field { layout, first: 7, step: layout.len() };
             for part in parts.iter().chain([&whole]) {
                 for input in [array, field] {

@@ -18,13 +18,13 @@ use super::whole_pass::{ReadyWhole, WholeArrays};
 use crate::comm::Subject;
 use crate::exchange::{ExchangeError, GridComms, PendingExchange};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, MemoryKind, RawArray, Recorder};
-use crate::grid::{Box3, FieldLayout};
+use crate::grid::FieldLayout;
 
 /// A route with the kernels of its passes.
 pub(super) struct ReadyRoute {
     pub route: Route,
     /// The passes of each stage.
-    passes: Vec<Vec<ReadyPass>>,
+    pub(super) passes: Vec<Vec<ReadyPass>>,
     /// The route in one dispatch, if it has such a form.
     whole: Option<ReadyWhole>,
     /// Bytes that a dispatch of a filter may reach before its results are computed apart.
@@ -169,8 +169,11 @@ impl<'a, C: DeviceElement> Run<'a, C> {
         // Ghost cells of the caller's field must not be overwritten.
         let scratch = if self.output.layout.is_none() { self.output.array.complex_len(C::ELEMENT) } else { 0 };
         let mut executor = Executor { run: self, recorder, comms, array, scratch: Vec::new() };
-        for (i, buffer) in buffers(route, scratch).into_iter().enumerate() {
-            if !passes[i].is_empty() {
+        let buffers = buffers(route, scratch);
+        for (i, &buffer) in buffers.iter().enumerate() {
+            if let Some(layers) = route.layers_from(i) {
+                input = executor.layers(layers, [buffer, buffers[i + 1]], input)?;
+            } else if !passes[i].is_empty() && route.layers_into(i).is_none() {
                 input = executor.stage(i, buffer, input)?;
             }
         }
@@ -180,33 +183,33 @@ impl<'a, C: DeviceElement> Run<'a, C> {
 
 /// An array that holds a box of this rank's part.
 #[derive(Clone)]
-struct BufferView<'a> {
-    array: RawArray,
-    place: Placement<'a>,
+pub(super) struct BufferView<'a> {
+    pub array: RawArray,
+    pub place: Placement<'a>,
 }
 
 /// The elements that a pass reads: those of an array, or of the source of the run.
-enum Elements<'a> {
+pub(super) enum Elements<'a> {
     Array(BufferView<'a>),
     Source(Callback),
 }
 
 /// The input of a stage: all its elements, until they are taken, or the pieces of an exchange.
-enum StageInput<'a> {
+pub(super) enum StageInput<'a> {
     Whole(Option<Elements<'a>>),
     Pieces(Pieces<'a>),
 }
 
 /// Pieces of an exchange that were sent and not yet transformed.
 #[derive(Default)]
-struct Pieces<'a> {
+pub(super) struct Pieces<'a> {
     arriving: VecDeque<BufferView<'a>>,
     pending: VecDeque<PendingExchange>,
 }
 
 impl<'a> StageInput<'a> {
     /// Returns the elements of the next tile, once it has arrived.
-    fn next(&mut self, recorder: &mut Recorder) -> Result<Option<Elements<'a>>, ExchangeError> {
+    pub fn next(&mut self, recorder: &mut Recorder) -> Result<Option<Elements<'a>>, ExchangeError> {
         match self {
             StageInput::Whole(elements) => Ok(elements.take()),
             StageInput::Pieces(Pieces { arriving, pending }) => {
@@ -229,14 +232,14 @@ impl<'a> StageInput<'a> {
 }
 
 /// A run with its recorder and communicators.
-struct Executor<'r, 'a, C> {
-    run: &'r Run<'a, C>,
-    recorder: &'r mut Recorder,
+pub(super) struct Executor<'r, 'a, C> {
+    pub run: &'r Run<'a, C>,
+    pub recorder: &'r mut Recorder,
     comms: &'r mut GridComms,
     /// The array that the run reads, if it reads one.
     array: Option<&'a RawArray>,
     /// Scratch arrays between passes since the last exchange.
-    scratch: Vec<Array<C>>,
+    pub scratch: Vec<Array<C>>,
 }
 
 impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
@@ -270,7 +273,8 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
                         scratch.swap(0, 1);
                     }
                     let to = if number == last { &outputs[piece] } else { &scratch[0] };
-                    self.record(pass, &cells, &from, to)?;
+                    let fields = 0..stage.fields[0] / pass.1.kernel.fields();
+                    self.record(pass, StagePart { cells, fields }, &from, to)?;
                     tile = Some(from).filter(|_| last == 0);
                 }
                 StageStep::Send { piece } => self.send((stage, transpose), piece, &outputs[piece], &mut pieces)?,
@@ -292,18 +296,24 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
     }
 
     /// Returns the arrays that a stage writes: one, or one for each piece of the exchange after it.
-    fn outputs(&self, i: usize, buffer: Buffer, input: &StageInput<'a>) -> Result<Vec<BufferView<'a>>, ExchangeError> {
+    pub fn outputs(
+        &self,
+        i: usize,
+        buffer: Buffer,
+        input: &StageInput<'a>,
+    ) -> Result<Vec<BufferView<'a>>, ExchangeError> {
         let Run { ready, output, result, .. } = self.run;
         let (stage, gpu) = (&ready.route.stages[i], self.recorder.gpu());
         let extent = stage.after;
-        let whole = Placement::Array { origin: [0; 3], extent };
+        let whole = Placement::Array { origin: [0; 3], extent, first: 0 };
         let view = match (buffer, input) {
             (Buffer::Output, _) => {
                 BufferView { array: output.array.clone(), place: placement(*output, extent, *result) }
             }
             (Buffer::OutputAsScratch, _) => BufferView { array: output.array.clone(), place: whole },
             (Buffer::InPlace, StageInput::Whole(Some(Elements::Array(view)))) => view.clone(),
-            (Buffer::Work | Buffer::InPlace, _) => {
+            // Those of layers are made by the run of both stages.
+            (Buffer::Work | Buffer::InPlace | Buffer::Layers, _) => {
                 let own = Array::<C>::new(output.array.seen_as(C::ELEMENT));
                 // In place, the caller's array is used if it is large enough for the elements
                 // between exchanges.
@@ -338,17 +348,17 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         }
         let view = |array: &Array<C>| BufferView {
             array: array.raw().clone(),
-            place: Placement::Array { origin: [0; 3], extent },
+            place: Placement::Array { origin: [0; 3], extent, first: 0 },
         };
         Ok([view(&arrays[0]), view(&arrays[arrays.len() - 1])])
     }
 
-    /// Records a pass over cells of a stage, from an array or the source. Arrays of several
+    /// Records a pass over a part of a stage, from an array or the source. Arrays of several
     /// windows are processed in parts that reach one window, if possible.
-    fn record(
+    pub fn record(
         &mut self,
         (stage, pass): (&Stage, &ReadyPass),
-        cells: &Box3,
+        part: StagePart,
         from: &Elements<'_>,
         to: &BufferView<'_>,
     ) -> Result<(), DeviceError> {
@@ -358,15 +368,14 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
             Elements::Array(from) if from.array.shares(&to.array) => (PassInput::InPlace, from.place),
             Elements::Array(from) => (PassInput::Array(from.array.clone()), from.place),
             Elements::Source(source) => {
-                (PassInput::Source(source.clone()), Placement::Array { origin: [0; 3], extent: stage.before })
+                (PassInput::Source(source.clone()), Placement::Array { origin: [0; 3], extent: stage.before, first: 0 })
             }
         };
         let params = |part: &StagePart| stage.params(kernel, part, read, to.place).scaled(scale, interior);
         let as_reals = matches!(input, PassInput::InPlace) && pass.as_reals();
         let output = if as_reals { to.array.seen_as(kernel.precision.real()) } else { to.array.clone() };
         let arrays = PassArrays { input, output };
-        let whole = StagePart { cells: cells.clone(), fields: 0..stage.fields[0] / kernel.fields() };
-        arrays.parts(stage, whole, kernel, &params).iter().try_for_each(|part| {
+        arrays.parts(stage, part, kernel, &params).iter().try_for_each(|part| {
             let (arrays, params) = arrays.narrowed(kernel, params(part));
             let mut record = |params| pass.record(self.recorder, &arrays, params, self.run.operator);
             match kernel.work {
@@ -386,7 +395,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
     }
 
     /// Sends a piece that was written to `view`, and continues the exchanges in progress.
-    fn send(
+    pub fn send(
         &mut self,
         (stage, transpose): (&Stage, Option<&Transpose>),
         piece: usize,
@@ -420,14 +429,14 @@ fn placement(user: UserArray<'_>, extent: [u64; 3], [which, results]: [u64; 2]) 
         let len = FieldLayout::len(layout);
         Placement::Field { layout, first: which * len, step: results * len }
     };
-    user.layout.map_or(Placement::Array { origin: [0; 3], extent }, field)
+    user.layout.map_or(Placement::Array { origin: [0; 3], extent, first: 0 }, field)
 }
 
 /// Returns the placement of an array over `range` of the axis `third`.
 fn covering<'a>(extent: [u64; 3], third: usize, range: &Range<u64>) -> Placement<'a> {
     let (mut origin, mut extent) = ([0; 3], extent);
     (origin[third], extent[third]) = (range.start, range.end - range.start);
-    Placement::Array { origin, extent }
+    Placement::Array { origin, extent, first: 0 }
 }
 
 #[cfg(test)]
@@ -547,7 +556,11 @@ mod tests {
     }
 
     fn check<T: Cell>(gpu: &Gpu, spec: &Spec, parts: [usize; 2]) {
-        let (ranks, tuning) = (parts[0] * parts[1], TransformTuning::of(gpu));
+        check_with::<T>(gpu, spec, parts, TransformTuning::of(gpu));
+    }
+
+    fn check_with<T: Cell>(gpu: &Gpu, spec: &Spec, parts: [usize; 2], tuning: TransformTuning) {
+        let ranks = parts[0] * parts[1];
         let done = run_threads(ranks, |comm| {
             let mut comms = GridComms::new(&comm, Grid::new(parts, ranks)?)?;
             check_rank::<T>(gpu, &mut comms, (spec, tuning))
@@ -573,6 +586,14 @@ mod tests {
         for (shape, parts) in [([8, 6, 16], [3, 1]), ([6, 1, 1], [1, 1])] {
             check::<[f32; 2]>(&gpu, &Spec::of::<[f32; 2]>(shape), parts);
         }
+    }
+
+    #[test]
+    fn a_source_is_read_layer_by_layer() {
+        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        let tuning = TransformTuning { cache_bytes: 1000, ..TransformTuning::of(&gpu) };
+        check_with::<f32>(&gpu, &Spec::of::<f32>([7, 6, 14]).fields(2), [1, 1], tuning);
+        check_with::<f32>(&gpu, &Spec::of::<f32>([11, 4, 15]), [3, 1], tuning);
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn stage_steps(route: &Route, i: usize, grid: &Grid, rank: usize, element_bytes:
         StageStep::Arrive => Some(Step::Finish),
         StageStep::Pass { pass, cells, .. } => {
             let share = volume(cells) as f64 / volume(&stage.before.map(|n| 0..n)).max(1) as f64;
-            Some(Step::Pass { work: Work::Mesh, bytes: (stage.pass_traffic(*pass) as f64 * share).round() as u64 })
+            Some(Step::Pass { work: Work::Mesh, bytes: (route.pass_traffic(i, *pass) as f64 * share).round() as u64 })
         }
         StageStep::Send { piece } => start(*piece),
     };

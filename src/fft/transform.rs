@@ -29,7 +29,8 @@ use crate::timeline;
 /// - Arrays of any boxes are redistributed before and after the transform
 ///   ([`TransformOptions::boxes`]).
 /// - Inputs keep their values, except in place ([`forward_in_place`](Self::forward_in_place)).
-/// - On one rank a transform is recorded and not submitted; see
+/// - On one rank a transform is recorded and not submitted, except for the first of many layers
+///   ([`TransformTuning::cache_bytes`](super::TransformTuning::cache_bytes)); see
 ///   [`Exchange`](crate::exchange::Exchange).
 /// - The result has the same bits for every process grid, number of pieces and size of messages.
 ///

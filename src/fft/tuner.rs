@@ -137,8 +137,12 @@ impl<'a> Tuner<'a> {
             // others beside it; the best number of columns differs.
             Profile::Gpu => {
                 changes.push((|c, n| c.tuning.columns = n, &[8, 16, 32]));
+                // One axis after the other, or through 4 to 35 MB of a cache.
+                changes.push((|c, n| c.tuning.cache_bytes = n * 500_000, &[0, 8, 18, 35, 70]));
                 changes.push((|c, n| (c.tuning.points, c.tuning.alone) = (n, n), &[8, 16, 32]));
                 changes.push((|c, n| c.tuning.columns = n, &[8, 16, 32]));
+                // One axis after the other, or through 4 to 35 MB of a cache.
+                changes.push((|c, n| c.tuning.cache_bytes = n * 500_000, &[0, 8, 18, 35, 70]));
             }
             Profile::Software => {
                 changes.push((|c, n| c.tuning.alone = n, &[32, 64, 128]));

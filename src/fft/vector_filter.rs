@@ -157,6 +157,7 @@ mod tests {
         parts: [usize; 2],
         results: u32,
         profile: Profile,
+        cache_bytes: u64,
     }
 
     /// Returns the cells of a rank's vectors, ghost cells included, and those that the filter of
@@ -165,7 +166,8 @@ mod tests {
         let mut recorder = Recorder::new(gpu)?;
         let [all, first, others] = [ALL, FIRST, OTHERS].map(|text| Callback::trusted([FACTORS, text].concat()));
         let spec = Spec::of::<f32>(case.shape);
-        let mut options = FilterOptions::default().results(case.results).tuning(TransformTuning::profile(case.profile));
+        let tuning = TransformTuning { cache_bytes: case.cache_bytes, ..TransformTuning::profile(case.profile) };
+        let mut options = FilterOptions::default().results(case.results).tuning(tuning);
         // One dispatch for each result of the fused pass.
         options.reach = Some(1);
         let fields = Filter::<f32>::new(gpu, &spec, comms, &all, &options)?;
@@ -198,13 +200,18 @@ mod tests {
         Ok([together.into_iter().flat_map(kept).map(f32::to_bits).collect(), expected.collect()])
     }
 
-    fn check(gpu: &Gpu, case: &Case) {
-        let Case { shape, parts, results, profile } = case;
-        let ranks = parts[0] * parts[1];
-        let found = run_threads(ranks, |comm| {
-            let mut comms = GridComms::new(&comm, Grid::new(*parts, ranks)?)?;
+    /// Returns the cells of all ranks, as [`cells_of`] does.
+    fn all_cells(gpu: &Gpu, case: &Case) -> Result<Vec<[Vec<u32>; 2]>, crate::comm::RunError> {
+        let ranks = case.parts[0] * case.parts[1];
+        run_threads(ranks, |comm| {
+            let mut comms = GridComms::new(&comm, Grid::new(case.parts, ranks)?)?;
             cells_of(gpu, &mut comms, case)
-        });
+        })
+    }
+
+    fn check(gpu: &Gpu, case: &Case) {
+        let Case { shape, parts, results, profile, .. } = case;
+        let found = all_cells(gpu, case);
         let what = format!("{results} results of {shape:?} on {parts:?}, {profile:?}");
         for [found, expected] in found.unwrap_or_else(|error| panic!("{error}: {what}")) {
             let values = |bits: &[u32]| -> Vec<f32> { bits.iter().map(|&bits| f32::from_bits(bits)).collect() };
@@ -235,17 +242,29 @@ mod tests {
             ([1, 1, 12], [1, 1], 3),
             ([1, 3, 8192], [1, 1], 3),
         ] {
-            check(&gpu, &Case { shape, parts, results, profile: Profile::Gpu });
+            check(&gpu, &Case { shape, parts, results, profile: Profile::Gpu, cache_bytes: 0 });
         }
         for (shape, parts) in
             [([6, 5, 128], [2, 2]), ([5, 4, 15], [1, 1]), ([1, 1, 12], [1, 1]), ([1, 3, 4093], [1, 2])]
         {
-            check(&gpu, &Case { shape, parts, results: 3, profile: Profile::Software });
+            check(&gpu, &Case { shape, parts, results: 3, profile: Profile::Software, cache_bytes: 0 });
         }
         // Arrays in several windows.
         let gpu = Gpu::open(&Options { window_bytes: Some(1024), ..options }, 0).unwrap();
         for parts in [[1, 1], [2, 1]] {
-            check(&gpu, &Case { shape: [6, 5, 14], parts, results: 3, profile: Profile::Gpu });
+            check(&gpu, &Case { shape: [6, 5, 14], parts, results: 3, profile: Profile::Gpu, cache_bytes: 0 });
+        }
+    }
+
+    #[test]
+    fn vectors_in_layers_have_the_same_bits() {
+        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        for profile in [Profile::Gpu, Profile::Software] {
+            for (shape, parts, results) in [([8, 6, 16], [1, 1], 3), ([7, 5, 10], [3, 1], 3), ([6, 3, 14], [1, 1], 2)] {
+                let of = |cache_bytes| Case { shape, parts, results, profile, cache_bytes };
+                let [plain, layered] = [0, 2000].map(|cache_bytes| all_cells(&gpu, &of(cache_bytes)).unwrap());
+                assert!(plain == layered, "{shape:?} on {parts:?}, {profile:?}");
+            }
         }
     }
 }

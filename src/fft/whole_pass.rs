@@ -65,12 +65,12 @@ impl ReadyWhole {
             &whole.kernel(route, 0),
             &all(first_stage.before),
             arrays.input.1,
-            Placement::Array { origin: [0; 3], extent: first_stage.after },
+            Placement::Array { origin: [0; 3], extent: first_stage.after, first: 0 },
         );
         let output = last_stage.params(
             &whole.kernel(route, last),
             &all(last_stage.before),
-            Placement::Array { origin: [0; 3], extent: last_stage.before },
+            Placement::Array { origin: [0; 3], extent: last_stage.before, first: 0 },
             arrays.output.1,
         );
         // Workgroups count the axis that is not transformed, then fields.

@@ -49,6 +49,9 @@ pub struct Capabilities {
     pub loop_rounds: Option<u32>,
     /// Timestamps in compute passes; see [`Recorder::measure`](super::Recorder::measure).
     pub timestamps: bool,
+    /// Bytes of the last cache in front of device memory, by the name of the device: no interface
+    /// tells it. 0 if it is unknown, and on software renderers.
+    pub cache_bytes: u64,
     /// Bytes of device memory; `None` where the driver does not tell.
     pub memory: Option<u64>,
 }
@@ -115,10 +118,19 @@ impl Capabilities {
                 0
             },
             loop_rounds: ends_loops.then_some(65_535),
+            cache_bytes: if profile == Profile::Gpu { cache_bytes(&info.name) } else { 0 },
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             memory,
         }
     }
+}
+
+/// Returns the bytes of the L2 of a device with this name, as its maker states them; 0 if they are
+/// not listed here.
+fn cache_bytes(name: &str) -> u64 {
+    const MB: u64 = 1_000_000;
+    let known = [("NVIDIA A100", 40 * MB), ("NVIDIA H100", 50 * MB), ("NVIDIA H200", 50 * MB)];
+    known.iter().find(|(device, _)| name.starts_with(device)).map_or(0, |(_, bytes)| *bytes)
 }
 
 /// Returns `true` if a ballot has a bit for each lane. For Metal, the compiler writes the first 32,

@@ -14,25 +14,28 @@ pub struct CommonLimits {
     pub workgroup_bytes: u32,
     /// Invocations per workgroup.
     pub invocations: u32,
+    /// Bytes of the cache in front of device memory; 0 if that of a device is unknown.
+    pub cache_bytes: u64,
 }
 
 impl CommonLimits {
     /// Returns the limits of one device.
     #[must_use]
     pub fn of(capabilities: &Capabilities) -> Self {
-        let &Capabilities { profile, workgroup_bytes, invocations, .. } = capabilities;
-        CommonLimits { profile, workgroup_bytes, invocations }
+        let &Capabilities { profile, workgroup_bytes, invocations, cache_bytes, .. } = capabilities;
+        CommonLimits { profile, workgroup_bytes, invocations, cache_bytes }
     }
 
     /// Returns the limits as numbers; the limits of several devices are their minima.
-    pub(crate) fn numbers(self) -> [u64; 3] {
+    pub(crate) fn numbers(self) -> [u64; 4] {
         let profile = u64::from(self.profile == Profile::Gpu);
-        [profile, u64::from(self.workgroup_bytes), u64::from(self.invocations)]
+        [profile, u64::from(self.workgroup_bytes), u64::from(self.invocations), self.cache_bytes]
     }
 
     /// Creates limits from their [`numbers`](Self::numbers).
-    pub(crate) fn from_numbers([profile, workgroup_bytes, invocations]: [u64; 3]) -> Self {
+    pub(crate) fn from_numbers([profile, workgroup_bytes, invocations, cache_bytes]: [u64; 4]) -> Self {
         let profile = if profile == 0 { Profile::Software } else { Profile::Gpu };
-        CommonLimits { profile, workgroup_bytes: workgroup_bytes as u32, invocations: invocations as u32 }
+        let [workgroup_bytes, invocations] = [workgroup_bytes, invocations].map(|number| number as u32);
+        CommonLimits { profile, workgroup_bytes, invocations, cache_bytes }
     }
 }

@@ -67,6 +67,8 @@ pub struct Recorder {
     pub(super) counts: RecorderCounts,
     /// Error of a command that had no way to return it.
     refused: Option<DeviceError>,
+    /// Whether [`submit_part`](Self::submit_part) has submitted work to which more belongs.
+    in_parts: bool,
 }
 
 impl fmt::Debug for Recorder {
@@ -99,6 +101,7 @@ impl Recorder {
             timer: None,
             counts: RecorderCounts::default(),
             refused: None,
+            in_parts: false,
         })
     }
 
@@ -177,7 +180,9 @@ impl Recorder {
             kernel.misuse(format!("{workgroups} workgroups, {} are allowed", u64::from(most) * u64::from(most)))
         })?;
         if self.params.len() as u64 >= MOST as u64 * PARAMS {
+            let in_parts = self.in_parts;
             self.submit()?;
+            self.in_parts = in_parts;
         }
         let offset = self.params.len();
         self.params.extend_from_slice(bytes);
@@ -298,6 +303,7 @@ impl Recorder {
                        Recorder::submitted, or drop it and call Recorder::discarded";
             return Err(DeviceError::Misuse { what: "Recorder".into(), why: why.into() });
         }
+        self.in_parts = false;
         if self.commands.is_empty() && copies.is_empty() {
             return self.gpu.check();
         }
@@ -358,6 +364,18 @@ impl Recorder {
         if free { self.submit() } else { self.gpu.check() }
     }
 
+    /// Submits the first part of long work, so that the device begins before the host has recorded
+    /// the rest, or leaves all as it is like [`submit_meanwhile`](Self::submit_meanwhile). The rest
+    /// cannot be [encoded](Self::encode_into) for a caller.
+    pub(crate) fn submit_part(&mut self) -> Result<(), DeviceError> {
+        if !self.encoded.is_empty() {
+            return self.gpu.check();
+        }
+        self.submit_meanwhile()?;
+        self.in_parts = true;
+        Ok(())
+    }
+
     /// Puts everything recorded into `encoder` instead of submitting it, for the caller to submit
     /// among passes and copies of their own. The encoder must be one of the same device.
     ///
@@ -373,9 +391,17 @@ impl Recorder {
     /// - [`counts`](Self::counts) and [`measure`](Self::measure) leave this work out.
     ///
     /// # Errors
-    /// Same as [`submit`](Self::submit); the encoder is as it was then.
+    /// - Same as [`submit`](Self::submit); the encoder is as it was then.
+    /// - [`DeviceError::Misuse`] if a transform in layers
+    ///   (`fft::TransformTuning::cache_bytes`) has submitted
+    ///   its first layers: they would run before the passes of the caller.
     pub fn encode_into(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), DeviceError> {
         self.ready()?;
+        if self.in_parts {
+            let why = "a transform in layers has submitted its first layers, which the encoder cannot hold; give \
+                       transforms for an encoder a tuning with cache_bytes: 0, or call Recorder::submit";
+            return Err(DeviceError::Misuse { what: "Recorder::encode_into".into(), why: why.into() });
+        }
         let gpu = self.gpu.clone();
         let schedule = Schedule::by_levels(&self.commands, least_of_pass(&gpu));
         gpu.guarded(|| self.encode(encoder, &schedule, None));

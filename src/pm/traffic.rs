@@ -89,8 +89,15 @@ mod tests {
     use crate::grid::Grid;
 
     /// Limits of workgroups on GPUs.
-    const LIMITS: Limits =
-        Limits { workgroup_bytes: 48 << 10, invocations: 1024, points: 16, alone: 16, shared: true, columns: 16 };
+    const LIMITS: Limits = Limits {
+        workgroup_bytes: 48 << 10,
+        invocations: 1024,
+        points: 16,
+        alone: 16,
+        shared: true,
+        columns: 16,
+        cache_bytes: 0,
+    };
 
     #[test]
     fn a_step_moves_little_more_than_it_must() {

@@ -327,3 +327,40 @@ fn a_lost_device_is_noticed() {
     assert!(matches!(gpu.check(), Err(DeviceError::Lost(_))));
     assert_eq!(host.errors(), 0);
 }
+
+#[test]
+fn a_transform_whose_first_layers_are_submitted_is_not_encoded() {
+    use meshloom::comm::Communicator;
+    use meshloom::exchange::GridComms;
+    use meshloom::fft::{Spec, Transform, TransformOptions, TransformTuning};
+    use meshloom::grid::Grid;
+
+    let host = Host::new();
+    let gpu = host.gpu(None);
+    let mut recorder = Recorder::new(&gpu).unwrap();
+    let grid = Grid::new([1, 1], 1).unwrap();
+    let mut comms = GridComms::new(&Communicator::solo(), grid).unwrap();
+    let spec = Spec::of::<[f32; 2]>([40, 4, 8]);
+    // Layers of two planes, and one axis after the other.
+    let mut spectra = Vec::new();
+    for cache_bytes in [2 * 4 * 8 * 8, 0] {
+        let tuning = TransformTuning { cache_bytes, ..TransformTuning::of(&gpu) };
+        let options = TransformOptions::default().tuning(tuning);
+        let transform = Transform::<[f32; 2]>::with(&gpu, &spec, grid, 0, &options).unwrap();
+        let layout = transform.field_layout();
+        let (field, spectrum) = (transform.field(&gpu, &layout).unwrap(), transform.spectrum(&gpu).unwrap());
+        let numbers: Vec<[f32; 2]> = (0..field.len()).map(|i| [(i % 7) as f32, (i % 5) as f32]).collect();
+        recorder.upload(&field, 0, &numbers).unwrap();
+        transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum).unwrap();
+        let mut encoder = host.encoder();
+        if cache_bytes > 0 {
+            is_misuse(recorder.encode_into(&mut encoder), "cache_bytes: 0");
+            recorder.submit().unwrap();
+        }
+        recorder.encode_into(&mut encoder).unwrap();
+        recorder.submitted(host.queue.submit([encoder.finish()]));
+        spectra.push(recorder.download(&spectrum, 0, spectrum.len()).unwrap());
+    }
+    assert_eq!(spectra[0], spectra[1]);
+    assert_eq!(host.errors(), 0);
+}

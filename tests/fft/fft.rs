@@ -37,7 +37,7 @@ fn grids(ranks: usize) -> Vec<[usize; 2]> {
 }
 
 /// Random fields and spectra give the same bits in another setup as in the plain one.
-fn same_as_alone<T: Cell>(spec: &Spec, setups: &[Setup], what: &str) {
+pub fn same_as_alone<T: Cell>(spec: &Spec, setups: &[Setup], what: &str) {
     let spec = of::<T>(spec);
     let (field, spectrum) = (random::<T>(cells(&spec), 1), random::<T::Mode>(modes(&spec), 2));
     let (there, back) = check::<T>(&Setup::default(), &spec, what);
@@ -682,7 +682,7 @@ fn parameters_and_bindings_of_callbacks_are_looked_at() {
 // -------------------------------------------------------------------- filters
 
 /// Returns the result of a filter for this rank's part of `input`; its ghosts must be left alone.
-fn filtered<T: Cell>(
+pub fn filtered<T: Cell>(
     filter: &Filter<T>,
     recorder: &mut Recorder,
     comms: &mut GridComms,
@@ -1076,6 +1076,7 @@ proptest! {
         let grid = Grid::new(parts, parts[0] * parts[1]).unwrap();
         let limits = meshloom::fft::Limits {
             workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16,
+            cache_bytes: 0,
         };
         let plans: Vec<Plan> =
             (0..grid.ranks()).map(|rank| Plan::new(&spec, grid, rank, limits, pieces).unwrap()).collect();

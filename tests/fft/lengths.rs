@@ -300,7 +300,11 @@ fn odd_tunings() {
     let some = |every: usize, from: usize| sample().into_iter().skip(from).step_by(every).collect::<Vec<_>>();
     go(&options, TransformTuning { points: 4, alone: 1, columns: 4, ..shared }, &some(3, 0));
     go(&options, TransformTuning { points: 8, alone: 8, columns: 1, ..shared }, &some(3, 1));
-    go(&options, TransformTuning { points: 4, alone: 1, shared: false, columns: 4, pieces: 2 }, &some(3, 2));
+    go(
+        &options,
+        TransformTuning { points: 4, alone: 1, shared: false, columns: 4, pieces: 2, cache_bytes: 0 },
+        &some(3, 2),
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod fourier;
 
 mod boxes;
 mod fft;
+mod layers;
 mod lengths;
 mod tuning;
 mod whole;

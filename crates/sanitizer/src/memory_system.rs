@@ -110,6 +110,15 @@ fn spread(number: u64) -> u64 {
 impl Replay {
     /// Reads the byte at an address; writes it, too, if `writes`.
     pub fn access(&mut self, address: u64, writes: bool) {
+        self.touch(address, true, writes);
+    }
+
+    /// Writes the whole sector at an address, which is not read before.
+    pub fn overwrite(&mut self, address: u64) {
+        self.touch(address, false, true);
+    }
+
+    fn touch(&mut self, address: u64, reads: bool, writes: bool) {
         self.clock += 1;
         let MemorySystem { ways, line, sector, .. } = self.system;
         let (number, bit) = (address / line, 1 << (address % line / sector));
@@ -123,7 +132,7 @@ impl Replay {
             self.lines[way] = Line { number, ..Line::default() };
             way
         });
-        if self.lines[way].valid & bit == 0 {
+        if reads && self.lines[way].valid & bit == 0 {
             self.moved.read += sector;
             self.open(address);
         }
@@ -205,6 +214,11 @@ mod tests {
         let pushed_out = (0..9).map(|line| (128 * line, line == 0));
         assert_eq!(moved(pushed_out.clone()).written, 32);
         assert_eq!(moved(pushed_out.chain([(0, true)])).written, 64);
+        // A sector that is written whole is not read, and is there for those who read it.
+        let mut replay = SMALL.replay();
+        replay.overwrite(64);
+        replay.access(80, false);
+        assert_eq!(replay.finish(), Moved { read: 0, written: 32, rows: 1, translations: 1 });
     }
 
     #[test]

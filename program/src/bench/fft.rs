@@ -39,6 +39,10 @@ pub struct Arguments {
     /// Complex points that an invocation holds, approximately [default: that of the device]
     #[arg(long, value_name = "N", conflicts_with = "tune", value_parser = clap::value_parser!(u64).range(2..=64))]
     points: Option<u64>,
+    /// Bytes of the device's cache through which two axes may pass layer by layer; 0 for one axis
+    /// after the other [default: 35 % of the cache of a known device, else 0]
+    #[arg(long, value_name = "BYTES", conflicts_with = "tune", value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    cache_bytes: Option<u64>,
     #[command(flatten)]
     pub settings: Settings,
 }
@@ -132,6 +136,7 @@ fn planned<T: Cell>(
         TransformChoice { grid: grid.parts(), ..TransformChoice::usual(&rank.gpu, &spec, rank.comm.shares()) };
     arguments.columns.iter().for_each(|&columns| choice.tuning.columns = columns);
     arguments.points.iter().for_each(|&points| (choice.tuning.points, choice.tuning.alone) = (points, points));
+    arguments.cache_bytes.iter().for_each(|&bytes| choice.tuning.cache_bytes = bytes);
     if arguments.tune {
         let tuner = Tuner::new(&rank.gpu, &rank.comm, &spec);
         let tuner = if arguments.settings.common.grid.is_some() { tuner.on(grid) } else { tuner };
@@ -280,7 +285,7 @@ fn settings(choice: &TransformChoice) -> Value {
         "grid": choice.grid,
         "tuning": {
             "points": tuning.points, "alone": tuning.alone, "shared": tuning.shared, "columns": tuning.columns,
-            "pieces": tuning.pieces,
+            "pieces": tuning.pieces, "cache_bytes": tuning.cache_bytes,
         },
         "chunk_bytes": choice.chunk_bytes, "depth": choice.depth,
     })

@@ -29,8 +29,15 @@ const CHILD: &str = "MESHLOOM_TEST_COMPILER";
 const LENGTHS: [u64; 6] = [60, 256, 512, 1024, 2039, 4096];
 
 /// Workgroup memory of GPUs.
-const LIMITS: Limits =
-    Limits { workgroup_bytes: 48 << 10, invocations: 1024, points: 16, alone: 16, shared: true, columns: 16 };
+const LIMITS: Limits = Limits {
+    workgroup_bytes: 48 << 10,
+    invocations: 1024,
+    points: 16,
+    alone: 16,
+    shared: true,
+    columns: 16,
+    cache_bytes: 0,
+};
 
 /// Grouping of searches on GPUs: by subgroups of 32 and more, or where there are none by
 /// workgroups of 32.

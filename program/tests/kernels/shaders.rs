@@ -16,8 +16,15 @@ use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, 
 use naga::{AddressSpace, Module, ShaderStage, StorageAccess};
 
 /// Limits of any device.
-const FLOOR: Limits =
-    Limits { workgroup_bytes: 16384, invocations: 256, points: 16, alone: 16, shared: true, columns: 16 };
+const FLOOR: Limits = Limits {
+    workgroup_bytes: 16384,
+    invocations: 256,
+    points: 16,
+    alone: 16,
+    shared: true,
+    columns: 16,
+    cache_bytes: 0,
+};
 /// Lines of one invocation each, as on software renderers.
 const SOFTWARE: Limits = Limits { workgroup_bytes: 32768, alone: 64, shared: false, ..FLOOR };
 /// Few points and columns, which gives other shapes.

@@ -6,8 +6,15 @@ use meshloom::gpu::{KernelSource, Profile, Variant};
 use meshloom::points::neighbors::{self, GroupShape, Lanes};
 use naga::Module;
 
-const LIMITS: Limits =
-    Limits { workgroup_bytes: 48 << 10, invocations: 1024, points: 16, alone: 16, shared: true, columns: 16 };
+const LIMITS: Limits = Limits {
+    workgroup_bytes: 48 << 10,
+    invocations: 1024,
+    points: 16,
+    alone: 16,
+    shared: true,
+    columns: 16,
+    cache_bytes: 0,
+};
 
 fn module(source: &KernelSource) -> Module {
     let windows = vec![1; source.slots().unwrap().len()];

@@ -19,6 +19,7 @@
 //! - An exchange may be cut into *pieces* along the axis that it does not change: one piece is sent
 //!   while the next is transformed.
 
+mod layers;
 mod planner;
 mod route;
 mod stage;
@@ -32,7 +33,9 @@ use crate::exchange::GridComms;
 use crate::gpu::DeviceError;
 use crate::grid::{Box3, Grid, LayoutError, volume};
 use crate::hash::{START, fnv1a};
+pub use layers::{Layer, Layers};
 use planner::{Planner, StageKind};
+pub(super) use route::restricted;
 pub use route::{Buffer, Route, StageStep, Transpose, buffers};
 pub use stage::{Placement, Stage, StagePart};
 pub use whole::{Whole, WholePart};

@@ -1,6 +1,7 @@
 //! Derives stages and exchanges from the description of a transform and the process grid.
 
-use super::route::{Route, Transpose};
+use super::layers::Layers;
+use super::route::{Buffer, Route, Transpose, buffers};
 use super::stage::Stage;
 use super::whole::Whole;
 use crate::fft::axis::{self, AxisPass};
@@ -114,7 +115,7 @@ impl Planner<'_> {
     /// Returns the stages of a path and the exchanges between them. `state` becomes the state after
     /// the last stage.
     pub fn route(&self, state: &mut State, path: &[(usize, StageKind)]) -> Result<Route, FftError> {
-        let mut route = Route { stages: Vec::new(), between: Vec::new(), whole: None };
+        let mut route = Route { stages: Vec::new(), between: Vec::new(), layers: Vec::new(), whole: None };
         let mut shares = [Shares::from(1); 2];
         let none_computes = !path.iter().any(|&(axis, kind)| self.computes(axis, kind));
         for (i, &(axis, kind)) in path.iter().enumerate() {
@@ -134,6 +135,7 @@ impl Planner<'_> {
             (state.cuts[axis], state.cuts[next]) = (cut, None);
         }
         route.whole = Whole::new(&route.stages, self.limits);
+        route.layers = layers_of(&route, self.limits);
         Ok(route)
     }
 
@@ -231,4 +233,20 @@ impl Planner<'_> {
         }
         Ok(stage)
     }
+}
+
+/// Returns the pairs of stages of a route that run layer by layer.
+fn layers_of(route: &Route, limits: Limits) -> Vec<Layers> {
+    let buffers = buffers(route, 0);
+    let mut all: Vec<Layers> = Vec::new();
+    for (first, between) in route.between.iter().enumerate() {
+        let is_free = between.is_none() && all.last().is_none_or(|last| last.first + 1 < first);
+        let in_place = matches!(
+            buffers[first..first + 2],
+            [Buffer::Output, Buffer::Output] | [Buffer::Work | Buffer::InPlace, Buffer::InPlace]
+        );
+        let stages = [&route.stages[first], &route.stages[first + 1]];
+        all.extend(Layers::new(first, stages, in_place, limits).filter(|_| is_free));
+    }
+    all
 }

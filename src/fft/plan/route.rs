@@ -1,5 +1,6 @@
 //! Routes: one direction of a transform, its exchanges and its arrays.
 
+use super::layers::Layers;
 use super::stage::Stage;
 use super::whole::Whole;
 use crate::fft::axis::AxisPass;
@@ -15,6 +16,8 @@ pub struct Route {
     pub(crate) stages: Vec<Stage>,
     /// The exchange between stage `i` and `i + 1`, if any.
     pub(crate) between: Vec<Option<Transpose>>,
+    /// The pairs of stages that run layer by layer, in order.
+    pub(crate) layers: Vec<Layers>,
     /// The form of the route in one dispatch, for two arrays of one window each.
     pub(crate) whole: Option<Whole>,
 }
@@ -27,13 +30,44 @@ impl Route {
         let computing = || self.stages.iter().filter(|stage| !stage.passes.is_empty());
         match (&self.whole, computing().next(), computing().next_back()) {
             (Some(_), Some(first), Some(last)) => first.read_bytes() + last.written_bytes(),
-            _ => self.stages.iter().map(Stage::traffic).sum(),
+            _ => (0..self.stages.len()).map(|i| self.stage_traffic(i)).sum(),
         }
+    }
+
+    /// Returns the part of [`traffic`](Self::traffic) of stage `i`.
+    pub(crate) fn stage_traffic(&self, i: usize) -> u64 {
+        (0..self.stages[i].passes.len()).map(|pass| self.pass_traffic(i, pass)).sum()
+    }
+
+    /// Returns the part of [`traffic`](Self::traffic) of pass number `pass` of stage `i`. The cache
+    /// holds the elements between stages that run layer by layer.
+    pub(crate) fn pass_traffic(&self, i: usize, pass: usize) -> u64 {
+        let stage = &self.stages[i];
+        let written = if self.layers_from(i).is_some() { stage.written_bytes() } else { 0 };
+        let read = if self.layers_into(i).is_some() { stage.read_bytes() } else { 0 };
+        stage.pass_traffic(pass).saturating_sub(written + read)
+    }
+
+    /// Returns the layers in which stage `i` and the next one run.
+    pub(crate) fn layers_from(&self, i: usize) -> Option<&Layers> {
+        self.layers.iter().find(|layers| layers.first == i)
+    }
+
+    /// Returns the layers in which stage `i` runs after the stage before it.
+    pub(crate) fn layers_into(&self, i: usize) -> Option<&Layers> {
+        self.layers.iter().find(|layers| layers.first + 1 == i)
     }
 
     /// Returns the number of dispatches.
     pub(crate) fn dispatches(&self) -> u64 {
-        if self.whole.is_some() { 1 } else { self.passes().count() as u64 }
+        if self.whole.is_some() {
+            return 1;
+        }
+        let of_stage = |i: usize| {
+            let layers = self.layers_from(i).or_else(|| self.layers_into(i));
+            self.stages[i].passes.len() as u64 * layers.map_or(1, |layers| layers.groups * layers.count)
+        };
+        (0..self.stages.len()).map(of_stage).sum()
     }
 
     /// Returns the bytes of the sectors that the transforms along an axis move for each of its
@@ -57,19 +91,26 @@ impl Route {
             .find_map(|j| self.between[j].as_ref())
     }
 
+    /// Returns the parts of the input of stage `i` that arrive one by one: all of it, or the pieces
+    /// of the exchange before it.
+    pub(crate) fn tiles(&self, i: usize) -> Vec<Box3> {
+        pieces_of(&self.stages[i], self.pieces_before(i))
+    }
+
+    /// Returns the parts of the output of stage `i` that are sent one by one: all of it, or the
+    /// pieces of the exchange after it.
+    pub(crate) fn pieces(&self, i: usize) -> Vec<Box3> {
+        pieces_of(&self.stages[i], self.between.get(i).and_then(Option::as_ref))
+    }
+
     /// Returns the steps of stage `i`: each tile of the input is transformed when it arrives, and
-    /// each piece of the output is sent as soon as it is written.
+    /// each piece of the output is sent as soon as it is written. Stages that run layer by layer
+    /// need all of their input first, and write all of their output before they send.
     pub(crate) fn steps(&self, i: usize) -> Vec<StageStep> {
-        let (stage, after) = (&self.stages[i], self.between.get(i).and_then(Option::as_ref));
-        let whole: Box3 = stage.before.map(|n| 0..n);
-        let cut = |transpose: Option<&Transpose>| match transpose {
-            None => vec![whole.clone()],
-            Some(transpose) => {
-                transpose.pieces.iter().map(|range| restricted(&whole, transpose.third, range)).collect()
-            }
-        };
-        let (before, pieces) = (self.pieces_before(i), cut(after));
-        let (tiles, last_pass) = (cut(before), stage.passes.len().saturating_sub(1));
+        let (before, after) = (self.pieces_before(i), self.between.get(i).and_then(Option::as_ref));
+        let whole = whole_of(&self.stages[i]);
+        let (tiles, pieces) = (self.tiles(i), self.pieces(i));
+        let last_pass = self.stages[i].passes.len().saturating_sub(1);
         let mut steps = Vec::new();
         for (number, tile) in tiles.iter().enumerate() {
             steps.extend(before.map(|_| StageStep::Arrive));
@@ -89,13 +130,20 @@ impl Route {
                 steps.extend(after.map(|_| StageStep::Send { piece }));
             }
         }
+        if self.layers_from(i).is_some() {
+            steps.sort_by_key(|step| *step != StageStep::Arrive);
+        }
+        if self.layers_into(i).is_some() {
+            steps.sort_by_key(|step| matches!(step, StageStep::Send { .. }));
+        }
         steps
     }
 
     /// Returns the elements of the working array that stage `i` writes: those that it writes, or
     /// more if the next stage makes more of them in place.
     pub(crate) fn work_len(&self, i: usize) -> u64 {
-        let next = self.stages.get(i + 1).filter(|next| spreads(next) && can_work_in_place(next));
+        let is_apart = self.layers_from(i + 1).is_some_and(|layers| !layers.in_place);
+        let next = self.stages.get(i + 1).filter(|next| !is_apart && spreads(next) && can_work_in_place(next));
         next.map_or(0, Stage::written).max(self.stages[i].written())
     }
 
@@ -230,6 +278,8 @@ pub enum Buffer {
     Work,
     /// The pieces of an exchange.
     Pieces,
+    /// Two new arrays of a layer each, in turn.
+    Layers,
 }
 
 /// Returns the buffer of each stage of a route, with as few arrays as possible. The output has
@@ -259,6 +309,9 @@ pub fn buffers(route: &Route, output: u64) -> Vec<Buffer> {
             buffers[i] = Buffer::OutputAsScratch;
         }
     }
+    for layers in route.layers.iter().filter(|layers| !layers.in_place) {
+        buffers[layers.first] = Buffer::Layers;
+    }
     buffers
 }
 
@@ -281,7 +334,22 @@ fn spreads(stage: &Stage) -> bool {
         .any(|pass| matches!(pass.kernel.work, Work::Spread { from, .. } if stage.fields[0] == u64::from(from)))
 }
 
-fn restricted(part: &Box3, axis: usize, range: &Range<u64>) -> Box3 {
+/// Returns all cells of a stage.
+fn whole_of(stage: &Stage) -> Box3 {
+    stage.before.map(|n| 0..n)
+}
+
+/// Returns the cells of a stage in the pieces of an exchange, or all of them without one.
+fn pieces_of(stage: &Stage, transpose: Option<&Transpose>) -> Vec<Box3> {
+    let whole = whole_of(stage);
+    match transpose {
+        None => vec![whole],
+        Some(transpose) => transpose.pieces.iter().map(|range| restricted(&whole, transpose.third, range)).collect(),
+    }
+}
+
+/// Returns a part without the cells outside of `range` along an axis.
+pub(crate) fn restricted(part: &Box3, axis: usize, range: &Range<u64>) -> Box3 {
     let mut part = part.clone();
     part[axis] = range.clone();
     part
@@ -315,6 +383,10 @@ impl Route {
             }
             match (buffer, self.between.get(i).and_then(Option::as_ref)) {
                 (Buffer::Work, _) if !stage.passes.is_empty() => held += bytes(self.work_len(i)),
+                (Buffer::Layers, _) => {
+                    let len = self.layers_from(i).map_or(0, |layers| layers.array_len(stage));
+                    held += 2 * bytes(len);
+                }
                 (Buffer::Pieces, Some(transpose)) => {
                     let pieces = |side: usize| {
                         (0..transpose.pieces.len()).map(move |piece| bytes(transpose.elements(piece)[side]))

@@ -34,6 +34,8 @@ pub enum Placement<'a> {
         origin: [u64; 3],
         /// Extent of the box.
         extent: [u64; 3],
+        /// Number of its first field.
+        first: u64,
     },
     /// The caller's fields.
     Field {
@@ -57,13 +59,8 @@ pub struct StagePart {
 }
 
 impl Stage {
-    /// Returns the bytes that memory moves for the passes, reading and writing: whole sectors of
-    /// [`SECTOR`](crate::gpu::SECTOR) bytes.
-    pub fn traffic(&self) -> u64 {
-        (0..self.passes.len()).map(|pass| self.pass_traffic(pass)).sum()
-    }
-
-    /// Returns the part of [`traffic`](Self::traffic) of pass number `pass`.
+    /// Returns the bytes that memory moves for pass number `pass`, reading and writing: whole
+    /// sectors of [`SECTOR`](crate::gpu::SECTOR) bytes.
     pub fn pass_traffic(&self, pass: usize) -> u64 {
         let lines: u64 = (0..3).filter(|&a| a != self.axis).map(|a| self.before[a]).product();
         let across = self.before[if self.axis == 2 { 1 } else { 2 }];
@@ -218,11 +215,11 @@ impl Stage {
                     ([0; 2], [0; 2]),
                 )
             }
-            (Order::Strided, Placement::Array { origin, extent }) => {
+            (Order::Strided, Placement::Array { origin, extent, first }) => {
                 let strides = [extent[1] * extent[2], extent[2], 1];
                 let offset: u64 = [slow, fast].iter().map(|&a| (tile[a].start - origin[a]) * strides[a]).sum();
                 let field = extent.iter().product::<u64>();
-                let offset = offset + before * field;
+                let offset = offset + (before - first) * field;
                 (
                     [offset, strides[fast], strides[slow], field * results],
                     [strides[axis], 0, results, 0],
@@ -231,7 +228,7 @@ impl Stage {
             }
             (Order::Blocked | Order::Listed, place) => {
                 let (origin, extent) = match place {
-                    Placement::Array { origin, extent } => (origin, extent),
+                    Placement::Array { origin, extent, .. } => (origin, extent),
                     Placement::Field { layout, .. } => ([0; 3], extent_of(layout)),
                 };
                 // Steps from one line to the next, along the axes before and after the axis of the
