@@ -334,6 +334,7 @@ pub(super) fn particle_kernel_of(label: &str, text: &'static str, window: Window
         .module("mesh::particle", include_str!("../../shaders/mesh/particle.wgsl"))
         .module("mesh::each_particle", include_str!("../../shaders/mesh/each_particle.wgsl"))
         .module("mesh::interpolate", include_str!("../../shaders/mesh/interpolate.wgsl"))
+        .module("mesh::shares", include_str!("../../shaders/mesh/shares.wgsl"))
         .module("mesh::slope", include_str!("../../shaders/mesh/slope.wgsl"))
         .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
         .flag("tsc", window == Window::Tsc)

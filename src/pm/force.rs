@@ -17,7 +17,7 @@ use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, FilterOptions, Spec, Transform, VectorFilter};
 use crate::gpu::{Array, Callback, DeviceError, Recorder};
 use crate::grid::{FieldLayout, GhostWidths, Mesh};
-use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, Painter, Push, Window};
+use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, PaintedDensity, Painter, Push, Window};
 
 use super::{Config, SimulationError, force_modes};
 
@@ -189,35 +189,31 @@ impl Force {
         shift: f32,
         out: &Array<f32>,
     ) -> Result<(), SimulationError> {
-        let cells = self.painted(recorder, comms, particles)?;
-        self.painter.density(recorder, &self.mesh, &cells, out, self.scale(), shift)?;
-        // The painted integers, the largest array of all, are free again for what follows.
+        self.widen(recorder, comms, particles)?;
+        let painted =
+            PaintedDensity { mesh: &self.mesh, ghosts: &self.ghosts, faults: &self.faults, scale: self.scale(), shift };
+        self.painter.density_of(recorder, comms, particles, &painted, out)?;
+        // What painting took beside the density is free again for what follows.
         Ok(recorder.submit()?)
     }
 
-    /// Returns the painted cells, complete on this rank's own cells.
-    fn painted(
-        &mut self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        particles: MeshParticles<'_>,
-    ) -> Result<Array<u32>, SimulationError> {
-        self.widen(recorder, comms, particles)?;
-        let cells = recorder.gpu().array::<u32>("pm::cells", 2 * self.mesh.array_len())?;
-        recorder.clear(&cells);
-        self.painter.paint(recorder, particles, &self.mesh, &cells, &self.faults)?;
-        self.ghosts.reduce_wide(recorder, comms, &cells)?;
-        Ok(cells)
-    }
-
-    /// Returns the density contrast as the source of a transform.
+    /// Returns the density contrast as the source of a transform: painted cells, or, where one rank
+    /// paints by tiles, densities. It is the same in all calls, as transforms need it: one rank
+    /// always has the same number of particles.
     fn contrast_source(
         &mut self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
         particles: MeshParticles<'_>,
     ) -> Result<Callback, SimulationError> {
-        let cells = self.painted(recorder, comms, particles)?;
+        if Painter::paints_densities(recorder.gpu(), &particles, &self.mesh) {
+            let density = recorder.gpu().array::<f32>("pm::density", self.mesh.own_cells())?;
+            self.density(recorder, comms, particles, -1.0, &density)?;
+            return Ok(Painter::density_values(&self.mesh, &density));
+        }
+        self.widen(recorder, comms, particles)?;
+        let cells = self.painter.cells(recorder, particles, &self.mesh, &self.faults)?;
+        self.ghosts.reduce_wide(recorder, comms, &cells)?;
         Ok(Painter::density_source(&self.mesh, &cells, self.scale(), -1.0)?)
     }
 
