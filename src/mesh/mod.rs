@@ -47,7 +47,7 @@ pub use position_adjoint::{ForceMeshes, PositionAdjoint};
 pub use power::{Bin, density_contrast, field_contrast, power_spectrum};
 pub use push::Push;
 pub use spectrum::SpectrumGeometry;
-pub(crate) use tiles::{TilePlan, painting};
+pub(crate) use tiles::{PaintTraffic, TilePlan, painting};
 pub use value_painter::{PaintedValues, ValuePainter};
 pub use window::Window;
 

@@ -194,7 +194,7 @@ impl ParticleKernels {
 /// - Painting is exact: a particle is [`UNITS`] integer units shared among its nodes without loss,
 ///   cells are 64-bit integers (two `u32`, low word first). Any order, any number of ranks gives
 ///   the same bits, and cells cannot overflow below 2^36 particles per cell.
-/// - Everything is recorded, nothing submitted.
+/// - Public functions record, and submit nothing.
 pub struct Painter {
     window: Window,
     /// By the number of the kind.
@@ -251,11 +251,12 @@ impl Painter {
     }
 
     /// Returns what `particles` paint on the cells of `mesh`, ghost cells included, and adds those
-    /// that it cannot paint to `faults[0]`, as [`paint`](Self::paint) does.
+    /// that it cannot paint to `faults[0]`, as [`paint`](Self::paint) does. Submits where it paints
+    /// by tiles.
     ///
     /// # Errors
     /// Same as [`paint`](Self::paint).
-    pub(crate) fn cells(
+    pub fn cells(
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
@@ -282,7 +283,8 @@ impl Painter {
 
     /// `out` (this rank's own cells, C order) = units * `scale` / [`UNITS`] + `shift`, where units
     /// are those that the particles of all ranks paint. Adds particles that cannot be painted to
-    /// `faults[0]`. `ghosts` are those of `mesh`. Collective; submits and waits for exchanges only.
+    /// `faults[0]`. `ghosts` are those of `mesh`. Collective; waits for exchanges only. Submits for
+    /// these, and where it paints by tiles.
     ///
     /// # Errors
     /// Same as [`paint`](Self::paint); [`ExchangeError`](crate::exchange::ExchangeError).

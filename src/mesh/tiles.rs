@@ -22,7 +22,7 @@ use super::painter::{Kind, PAINTED_DENSITY};
 use super::particles::{Lanes, MeshParticles, ParticleKernel, ParticleParams, over_particles, particle_kernel_of};
 use super::window::Window;
 use crate::gpu::primitives::{Count, Scan};
-use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Painting, Profile, RawArray, Recorder};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Painting, Profile, RawArray, Recorder, pooled};
 use crate::grid::Mesh;
 
 /// Cells of a tile along each axis at most. Rows along z are 128 bytes of densities. With six bytes
@@ -79,6 +79,33 @@ pub(crate) fn painting(profile: Profile, chosen: Option<Painting>, particles: u6
     }
 }
 
+/// What painting moves through device memory, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PaintTraffic {
+    /// For a particle.
+    pub particle: u64,
+    /// For a cell.
+    pub cell: u64,
+    /// For a cell, when its density is read.
+    pub density: u64,
+}
+
+impl PaintTraffic {
+    /// Returns the bytes of painting, into densities of one rank, which only tiles can, or into
+    /// painted cells. Reads at random places count as if neighbors shared them.
+    pub fn new(painting: Painting, is_alone: bool) -> Self {
+        let (particle, cell, density) = match painting {
+            // Positions are read. Cells are cleared, read and written.
+            Painting::Memory => (12, 3 * 8, 8),
+            // Positions and 8 bytes to count; these and 4 for the order; and 16 for each of the 1.3
+            // tiles that a particle reaches.
+            Painting::Tiles if is_alone => (20 + 12 + 21, 4, 4),
+            Painting::Tiles => (20 + 12 + 21, 8, 8),
+        };
+        PaintTraffic { particle, cell, density }
+    }
+}
+
 /// The tiles of an array, and the words of the arrays that painting takes beside the cells.
 pub(crate) struct TilePlan {
     /// Tiles along each axis.
@@ -113,13 +140,19 @@ impl TilePlan {
     }
 
     /// Returns the words of each array that lives while particles are painted, beside the cells.
-    pub fn words(&self) -> [u64; 4] {
+    fn words(&self) -> [u64; 4] {
         [self.lists, self.lists + 1, self.work(), self.particles]
+    }
+
+    /// Returns the bytes of these arrays, and of the sums of the scan.
+    pub fn bytes(&self) -> u64 {
+        let sums = self.lists.div_ceil(1024);
+        self.words().into_iter().chain([sums]).map(|words| pooled(4 * words)).sum()
     }
 }
 
 /// What a tile's cells become.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub(super) enum Output<'a> {
     /// Densities, with a scale and a shift.
     Density(&'a Array<f32>, [f32; 2]),
@@ -231,7 +264,7 @@ impl TilePainter {
         }
     }
 
-    /// Records `output` = what `particles` paint on the cells of `mesh`, ghost cells included, and
+    /// Submits `output` = what `particles` paint on the cells of `mesh`, ghost cells included, and
     /// adds those that it cannot paint to `faults[0]`. A density takes a mesh without ghost cells.
     pub fn paint(
         &self,
@@ -257,21 +290,30 @@ impl TilePainter {
         let kind = Kind::of(&particles);
         let kernels = self.kernels[kind as usize].get_or_init(|| TileKernels::new(self.window, kind));
         let of_particles = particles.arrays();
-        let with = |more: &[&'_ RawArray]| [&of_particles[..], more].concat();
         recorder.clear(&counts);
-        kernels.count.record(recorder, &with(&[counts.raw(), work.raw(), faults.raw()]), &params, count)?;
+        kernels.count.record(
+            recorder,
+            &joined(&of_particles, &[counts.raw(), work.raw(), faults.raw()]),
+            &params,
+            count,
+        )?;
         self.scan.exclusive(recorder, &counts, &starts, Count::All)?;
         let arrays = [work.raw(), starts.raw(), order.raw()];
         recorder.each(&self.order, &arrays, &OrderParams { count: count as u32 }, count)?;
-        let arrays = with(&[order.raw(), starts.raw(), work.raw(), &cells]);
+        let arrays = joined(&of_particles, &[order.raw(), starts.raw(), work.raw(), &cells]);
         recorder.dispatch(&kernels.paint[which], &arrays, &params, plan.lists / LISTS)?;
-        if plan.splits == 0 {
-            return Ok(());
+        if plan.splits > 0 {
+            let arrays = joined(&of_particles, &[order.raw(), starts.raw(), work.raw()]);
+            recorder.dispatch(&kernels.parts, &arrays, &params, groups)?;
+            recorder.dispatch(&self.splits[which], &[work.raw(), &cells], &params, groups)?;
         }
-        let arrays = with(&[order.raw(), starts.raw(), work.raw()]);
-        recorder.dispatch(&kernels.parts, &arrays, &params, groups)?;
-        recorder.dispatch(&self.splits[which], &[work.raw(), &cells], &params, groups)
+        // All arrays but the output are free again for what follows.
+        recorder.submit()
     }
+}
+
+fn joined<'a>(first: &[&'a RawArray], then: &[&'a RawArray]) -> Vec<&'a RawArray> {
+    [first, then].concat()
 }
 
 impl TilePlan {

@@ -16,9 +16,10 @@ use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, FilterOptions, Spec, Transform, VectorFilter};
 use crate::gpu::{Array, Callback, DeviceError, Recorder};
-use crate::grid::{FieldLayout, GhostWidths, Mesh};
-use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, PaintedDensity, Painter, Push, Window};
+use crate::grid::{FieldLayout, GhostWidths, Mesh, volume};
+use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, PaintTraffic, PaintedDensity, Painter, Push, Window};
 
+use super::footprint::PlannedFor;
 use super::{Config, SimulationError, force_modes};
 
 /// The force solver of one rank: `lap phi = 1.5 Omega_m delta` on a mesh.
@@ -35,6 +36,8 @@ pub struct Force {
     widths: GhostWidths,
     ghosts: GhostCells,
     sites: u64,
+    /// Bytes of painting as many particles as the rank has sites.
+    paint: PaintTraffic,
     reach: Array<u32>,
     /// Particles that could not be painted so far.
     faults: Array<u32>,
@@ -64,6 +67,8 @@ impl Force {
         let callbacks = force_modes::callbacks(config, recorder, form, &part)?;
         let filter = VectorFilter::new(&gpu, shape, comms, callbacks, &options)?;
         let mesh = config.cell_mesh(comms.grid(), comms.rank())?;
+        let sites = volume(&comms.grid().part(config.sites(), comms.rank()));
+        let paint = PlannedFor::device(&gpu).paint_traffic(&comms.grid(), sites);
         let faults = gpu.array("pm::faults", 1)?;
         recorder.clear(&faults);
         Ok(Force {
@@ -76,6 +81,7 @@ impl Force {
             mesh,
             widths: GhostWidths::new(comms.grid(), comms.rank(), [[0; 2]; 3])?,
             sites: config.particles.pow(3),
+            paint,
             reach: gpu.array("pm::reach", 7)?,
             faults,
             field: None,
@@ -92,6 +98,11 @@ impl Force {
     /// bytes a cell as its input.
     pub fn filter_traffic(&self) -> u64 {
         self.filter.traffic()
+    }
+
+    /// Returns the bytes of painting in device memory.
+    pub(super) fn paint_traffic(&self) -> PaintTraffic {
+        self.paint
     }
 
     /// Returns the mesh of this rank, and its ghost cells as wide as they are now.
