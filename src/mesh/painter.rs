@@ -265,14 +265,29 @@ impl Painter {
     ) -> Result<Array<u32>, DeviceError> {
         checked("Painter::cells", &particles, mesh)?;
         let cells = recorder.gpu().array::<u32>("mesh::cells", 2 * mesh.array_len())?;
-        match painting(recorder.gpu(), &particles) {
-            Painting::Tiles => self.tiles.paint(recorder, particles, mesh, Output::Cells(&cells), faults)?,
-            Painting::Memory => {
-                recorder.clear(&cells);
-                self.paint(recorder, particles, mesh, &cells, faults)?;
-            }
+        if !self.paints_tiles(recorder, particles, mesh, Output::Cells(&cells), faults)? {
+            recorder.clear(&cells);
+            self.paint(recorder, particles, mesh, &cells, faults)?;
         }
         Ok(cells)
+    }
+
+    /// Paints by tiles, and returns `true`, if that pays and the device has room for the arrays.
+    fn paints_tiles(
+        &self,
+        recorder: &mut Recorder,
+        particles: MeshParticles<'_>,
+        mesh: &Mesh,
+        output: Output<'_>,
+        faults: &Array<u32>,
+    ) -> Result<bool, DeviceError> {
+        if painting(recorder.gpu(), &particles) == Painting::Memory {
+            return Ok(false);
+        }
+        match self.tiles.paint(recorder, particles, mesh, output, faults) {
+            Err(DeviceError::TooManyWindows { .. }) => Ok(false),
+            painted => painted.map(|()| true),
+        }
     }
 
     /// Returns `true` if [`density_of`](Self::density_of) paints densities without painted cells:
@@ -302,7 +317,9 @@ impl Painter {
             checked(WHAT, &particles, mesh)?;
             holds(WHAT, "results", out, mesh.own_cells())?;
             let output = Output::Density(out, scale_and_shift(scale, shift));
-            return Ok(self.tiles.paint(recorder, particles, mesh, output, faults)?);
+            if self.paints_tiles(recorder, particles, mesh, output, faults)? {
+                return Ok(());
+            }
         }
         let cells = self.cells(recorder, particles, mesh, faults)?;
         ghosts.reduce_wide(recorder, comms, &cells)?;

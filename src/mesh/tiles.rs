@@ -266,6 +266,8 @@ impl TilePainter {
 
     /// Submits `output` = what `particles` paint on the cells of `mesh`, ghost cells included, and
     /// adds those that it cannot paint to `faults[0]`. A density takes a mesh without ghost cells.
+    /// Fails with [`DeviceError::TooManyWindows`], before it changes anything, where a device with
+    /// few bindings has room for fewer arrays.
     pub fn paint(
         &self,
         recorder: &mut Recorder,
@@ -290,6 +292,9 @@ impl TilePainter {
         let kind = Kind::of(&particles);
         let kernels = self.kernels[kind as usize].get_or_init(|| TileKernels::new(self.window, kind));
         let of_particles = particles.arrays();
+        let painting = joined(&of_particles, &[order.raw(), starts.raw(), work.raw(), &cells]);
+        // The kernel with the most arrays, before others count faults.
+        kernels.paint[which].prepare(&gpu, &painting)?;
         recorder.clear(&counts);
         kernels.count.record(
             recorder,
@@ -300,8 +305,7 @@ impl TilePainter {
         self.scan.exclusive(recorder, &counts, &starts, Count::All)?;
         let arrays = [work.raw(), starts.raw(), order.raw()];
         recorder.each(&self.order, &arrays, &OrderParams { count: count as u32 }, count)?;
-        let arrays = joined(&of_particles, &[order.raw(), starts.raw(), work.raw(), &cells]);
-        recorder.dispatch(&kernels.paint[which], &arrays, &params, plan.lists / LISTS)?;
+        recorder.dispatch(&kernels.paint[which], &painting, &params, plan.lists / LISTS)?;
         if plan.splits > 0 {
             let arrays = joined(&of_particles, &[order.raw(), starts.raw(), work.raw()]);
             recorder.dispatch(&kernels.parts, &arrays, &params, groups)?;

@@ -30,8 +30,8 @@ fn mesh_part(shape: [u64; 3], grid: [usize; 2], rank: usize, ghosts: [[u64; 2]; 
 
 /// Returns what the particles of a case paint: painted cells and faults. Sites are listed in reverse
 /// order if `listed`.
-fn painted(painting: Painting, window: Window, case: &Case, listed: bool) -> (Vec<u32>, u32) {
-    let gpu = Gpu::open(&options(painting), 0).unwrap();
+fn painted(options: &Options, window: Window, case: &Case, listed: bool) -> (Vec<u32>, u32) {
+    let gpu = Gpu::open(options, 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
     let [_, n1, n2] = case.lattice.sites;
     let mut order: Vec<u64> = (0..case.lattice.len()).collect();
@@ -62,7 +62,7 @@ fn painted(painting: Painting, window: Window, case: &Case, listed: bool) -> (Ve
 
 /// Checks that both forms paint the same, and returns it.
 fn same(window: Window, case: &Case, listed: bool) -> (Vec<u32>, u32) {
-    let [memory, tiles] = FORMS.map(|painting| painted(painting, window, case, listed));
+    let [memory, tiles] = FORMS.map(|painting| painted(&options(painting), window, case, listed));
     let differ: Vec<usize> =
         (0..memory.0.len() / 2).filter(|c| memory.0[2 * c..][..2] != tiles.0[2 * c..][..2]).collect();
     let shape = case.mesh.shape();
@@ -133,6 +133,17 @@ fn crowded_tiles_are_split() {
         let sum: u64 = cells.chunks(2).map(|word| u64::from(word[0]) | u64::from(word[1]) << 32).sum();
         assert_eq!((sum, faults), ((40 * 40 * 41) << 28, 0));
     }
+}
+
+/// Where a kernel can bind the arrays of additions to memory, but not those of tiles.
+#[test]
+fn few_bindings_are_enough() {
+    let case = case([16, 16, 32], [8; 3], scattered);
+    let bindings = u64::from(Gpu::open(&options(Painting::Tiles), 0).unwrap().capabilities().bindings);
+    let window_bytes = Some((4 * 8192 / ((bindings - 2) / 3)).next_power_of_two());
+    let [memory, tiles] =
+        FORMS.map(|painting| painted(&Options { window_bytes, ..options(painting) }, Window::Cic, &case, false));
+    assert!(memory == tiles);
 }
 
 #[test]
