@@ -1,5 +1,6 @@
-// Tiles of cells of a rank's array, each of which one workgroup paints. Along each axis tiles differ
-// by one cell at most, the larger ones first, and have TILE_X, TILE_Y and TILE_Z cells at most.
+// Tiles of cells of a rank's array, each of which one workgroup paints. Along each axis tiles
+// differ by one cell at most, the larger ones first, and have TILE_X, TILE_Y and TILE_Z cells at
+// most.
 //
 // The window of a particle begins in one tile and may reach the next one along each axis. A *list*
 // holds the particles of a tile that reach the same next tiles, three bits along x, y and z: list
@@ -15,7 +16,7 @@ struct Tile {
     cells: vec3<u32>,
 }
 
-/// The tiles along each axis, by their number in C order.
+/// Returns how many tiles come before a tile along each axis; numbers are in C order.
 fn tile_places(number: u32) -> vec3<u32> {
     let line = number / params.tiles.z;
     return vec3<u32>(line / params.tiles.y, line % params.tiles.y, number % params.tiles.z);

@@ -1,6 +1,7 @@
 // Writes the particles of each list of tile.wgsl one after the other.
 //
-// Layout: `work` as tile_count.wgsl leaves it; `starts` the particles of the lists before each list.
+// Layout: `work` as tile_count.wgsl leaves it; `starts` the number of particles of the lists before
+// each list.
 // Workgroup: GROUP invocations, ITEMS particles each. No workgroup memory.
 
 var<uniform> params: Params;

@@ -58,12 +58,14 @@ var<workgroup> split: u32;
 var<workgroup> first_part: u32;
 #endif
 
-/// The tile before along an axis, which closes on itself if it has a next one for its last tile.
+/// Returns the tile before along an axis; before the first one comes the last one. Where the axis
+/// does not close on itself, no particle of that reaches on.
 fn tile_before(place: u32, axis: u32) -> u32 { return select(place, params.tiles[axis], place == 0u) - 1u; }
 
 /// Sets the beginning and the length of list `number` of a tile.
 fn find_list(number: u32, places: vec3<u32>) {
-    // Along each axis 0: own particles that stay; 1: those that reach on; 2: those of the tile before.
+    // Along each axis 0: own particles that stay; 1: those that reach on; 2: the same of the tile
+    // before.
     let kind = vec3<u32>(number / 9u, number / 3u % 3u, number % 3u);
     let x = select(places.x, tile_before(places.x, 0u), kind.x == 2u);
     let y = select(places.y, tile_before(places.y, 1u), kind.y == 2u);
@@ -168,7 +170,7 @@ fn each_workgroup(number: u32, lane: u32) {
     for (var part = number; part < parts; part += params.splits.z) { paint_part(part, lane); }
 }
 #else
-/// Notes that a tile of so many particles is split: its number, and its first part.
+/// Notes that a tile with this number of particles is split.
 fn claim(number: u32, particles: u32) {
     split = add_work(params.splits.x, 1u);
     first_part = add_work(params.splits.x + 1u, (particles - 1u) / params.tiles.w + 1u);

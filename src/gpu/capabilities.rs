@@ -21,7 +21,7 @@ pub struct Capabilities {
     pub workgroups: u32,
     /// GPU or software renderer, or what [`Options::profile`] says.
     pub profile: Profile,
-    /// What [`Options::painting`] says.
+    /// The method of painting, if [`Options::painting`] chooses one.
     pub painting: Option<Painting>,
     /// Device memory that the host maps directly, so that an exchange needs no staging buffers.
     pub host_visible: bool,

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::particles::{
-    Lanes, MeshParticles, ParticleKernel, ParticleParams, check_mesh, checked, holds, over_particles,
+    Kind, Lanes, MeshParticles, ParticleKernel, ParticleParams, check_mesh, checked, holds, over_particles,
     particle_kernel_of, wrapped_axes,
 };
-use super::tiles::{self, Output, TilePainter};
+use super::tiles::{self, Output, PAINTED_DENSITY, TilePainter};
 use super::window::Window;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExchangeError, GridComms};
@@ -59,31 +59,6 @@ struct ParticleKernels {
     reach: Kernel,
 }
 
-/// A variant of [`MeshParticles`].
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Kind {
-    Displaced,
-    Listed,
-    InCells,
-}
-
-impl Kind {
-    pub const ALL: [Kind; 3] = [Kind::Displaced, Kind::Listed, Kind::InCells];
-
-    pub fn of(particles: &MeshParticles<'_>) -> Self {
-        match particles {
-            MeshParticles::Displaced { .. } => Kind::Displaced,
-            MeshParticles::Listed { .. } => Kind::Listed,
-            MeshParticles::InCells { .. } => Kind::InCells,
-        }
-    }
-
-    /// Sets the flags of a kernel over such particles.
-    pub fn flags(self, source: KernelSource) -> KernelSource {
-        source.flag("in_cells", self == Kind::InCells).flag("listed", self == Kind::Listed)
-    }
-}
-
 /// A kind of particles, a window, and how invocations share nodes.
 #[derive(Clone, Copy)]
 struct Form {
@@ -129,7 +104,6 @@ fn density_kernel() -> KernelSource {
     source.module("mesh::painted_density", PAINTED_DENSITY).params::<DensityParams>()
 }
 
-pub(super) const PAINTED_DENSITY: &str = include_str!("../../shaders/mesh/painted_density.wgsl");
 const DENSITY_SOURCE: &str = include_str!("../../shaders/mesh/density_source.wgsl");
 const DENSITY_VALUES: &str = include_str!("../../shaders/mesh/density_values.wgsl");
 
@@ -144,7 +118,7 @@ pub(crate) struct PaintedDensity<'a> {
     pub faults: &'a Array<u32>,
     /// The density of a cell with one particle.
     pub scale: f64,
-    /// What is added to the density.
+    /// A number that is added to the density.
     pub shift: f32,
 }
 

@@ -113,6 +113,31 @@ pub enum MeshParticles<'a> {
     },
 }
 
+/// A variant of [`MeshParticles`].
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Kind {
+    Displaced,
+    Listed,
+    InCells,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 3] = [Kind::Displaced, Kind::Listed, Kind::InCells];
+
+    pub fn of(particles: &MeshParticles<'_>) -> Self {
+        match particles {
+            MeshParticles::Displaced { .. } => Kind::Displaced,
+            MeshParticles::Listed { .. } => Kind::Listed,
+            MeshParticles::InCells { .. } => Kind::InCells,
+        }
+    }
+
+    /// Sets the flags of a kernel over such particles.
+    pub fn flags(self, source: KernelSource) -> KernelSource {
+        source.flag("in_cells", self == Kind::InCells).flag("listed", self == Kind::Listed)
+    }
+}
+
 impl MeshParticles<'_> {
     /// Returns the number of particles.
     #[must_use]

@@ -10,20 +10,22 @@
 //! Nothing is cleared but the counters of lists, and memory sees additions only for counters and
 //! for tiles with more than [`SPLIT`] particles.
 //!
-//! Cost for `n` particles and `c` cells, of which the window reaches beyond a tile with a fraction
-//! `r` (0.3 for cloud in cell): 12 `n` + 8 `n` bytes to count, 8 `n` + 4 `n` for the order, (4 + 12)
-//! (1 + `r`) `n` to paint, 4 `c` for densities or 8 `c` for painted cells, and 0.05 `c` for counters
-//! and their scan: in all about 53 `n` + 4.1 `c` bytes in 7 to 9 dispatches, where additions to
-//! memory take 12 `n` + 24 `c` in two.
+//! Cost for `n` particles, each in 1.3 tiles with cloud in cell, and `c` cells: 20 `n` bytes to
+//! count, 12 `n` for the order, 21 `n` to paint, 4 `c` for densities or 8 `c` for painted cells,
+//! and 0.05 `c` for counters and their scan. These are 53 `n` + 4 `c` bytes in 7 to 9 dispatches,
+//! where additions to memory take 12 `n` + 24 `c` in two.
 
 use std::sync::OnceLock;
 
-use super::painter::{Kind, PAINTED_DENSITY};
-use super::particles::{Lanes, MeshParticles, ParticleKernel, ParticleParams, over_particles, particle_kernel_of};
+use super::particles::{
+    Kind, Lanes, MeshParticles, ParticleKernel, ParticleParams, over_particles, particle_kernel_of,
+};
 use super::window::Window;
 use crate::gpu::primitives::{Count, Scan};
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Painting, Profile, RawArray, Recorder, pooled};
 use crate::grid::Mesh;
+
+pub(super) const PAINTED_DENSITY: &str = include_str!("../../shaders/mesh/painted_density.wgsl");
 
 /// Cells of a tile along each axis at most. Rows along z are 128 bytes of densities. With six bytes
 /// a cell and the lists a tile takes 12.6 KiB, less than the 16 that any device has.
@@ -55,7 +57,7 @@ over_particles! {
         shorter: [u32; 4],
         /// Tiles with one cell more.
         longer: [u32; 4],
-        /// Where the counters of splits are, splits at most, and the workgroups that paint them.
+        /// Place of the counters of splits, splits at most, and the workgroups that paint them.
         splits: [u32; 4],
         /// Scale and shift of densities.
         by: [f32; 2],
@@ -79,7 +81,7 @@ pub(crate) fn painting(profile: Profile, chosen: Option<Painting>, particles: u6
     }
 }
 
-/// What painting moves through device memory, in bytes.
+/// Bytes that painting moves through device memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PaintTraffic {
     /// For a particle.
@@ -129,7 +131,7 @@ impl TilePlan {
         TilePlan { tiles, lists: LISTS * number, splits, parts: most + splits, particles }
     }
 
-    /// Returns the words of the lists and places of particles. The cells of splits take their place.
+    /// Returns the words of the lists and places of particles. Later they hold the cells of splits.
     fn places(&self) -> u64 {
         2 * self.particles
     }
@@ -151,7 +153,7 @@ impl TilePlan {
     }
 }
 
-/// What a tile's cells become.
+/// Form of the cells of tiles in memory.
 #[derive(Clone, Copy)]
 pub(super) enum Output<'a> {
     /// Densities, with a scale and a shift.
@@ -371,7 +373,7 @@ mod tests {
 
     #[test]
     fn splits_and_parts_have_room_for_any_particles() {
-        // Each of n particles in eight tiles, of which k have one particle too many for a workgroup.
+        // Each particle is in eight tiles, and as many tiles as possible have one too many.
         for particles in [0, SPLIT, SPLIT + 1, 3 * SPLIT, 1 << 20, MOST] {
             let plan = TilePlan::new([1024; 3], particles);
             let splits = if particles > SPLIT { 8 * particles / (SPLIT + 1) } else { 0 };

@@ -195,8 +195,8 @@ impl Footprint {
     }
 
     /// Returns the bytes of a force: what is painted and the arrays of painting by tiles; or three
-    /// components, and what is painted with the output of the first pass, or the arrays of the other
-    /// passes.
+    /// components, and what is painted with the output of the first pass, or the arrays of the
+    /// other passes.
     pub fn force(&self) -> u64 {
         // One rank that paints by tiles paints densities.
         let painted = if self.is_alone && self.tiles.is_some() { self.mesh.field } else { self.of_cells(8) };

@@ -19,7 +19,6 @@ use crate::gpu::{Array, Callback, DeviceError, Recorder};
 use crate::grid::{FieldLayout, GhostWidths, Mesh, volume};
 use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, PaintTraffic, PaintedDensity, Painter, Push, Window};
 
-use super::footprint::PlannedFor;
 use super::{Config, SimulationError, force_modes};
 
 /// The force solver of one rank: `lap phi = 1.5 Omega_m delta` on a mesh.
@@ -68,7 +67,9 @@ impl Force {
         let filter = VectorFilter::new(&gpu, shape, comms, callbacks, &options)?;
         let mesh = config.cell_mesh(comms.grid(), comms.rank())?;
         let sites = volume(&comms.grid().part(config.sites(), comms.rank()));
-        let paint = PlannedFor::device(&gpu).paint_traffic(&comms.grid(), sites);
+        let capabilities = gpu.capabilities();
+        let painting = painting(capabilities.profile, capabilities.painting, sites);
+        let paint = PaintTraffic::new(painting, comms.grid().ranks() == 1);
         let faults = gpu.array("pm::faults", 1)?;
         recorder.clear(&faults);
         Ok(Force {

@@ -51,8 +51,8 @@ fn takers(tile: u64, bits: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// What painting by tiles moves, the sectors of counters that a warp adds to, for each particle, and
-/// the most particles of a tile.
+/// Traffic of painting by tiles; for each particle the sectors of counters that its warp adds to,
+/// and runs of lanes with one counter; and the most particles of a tile.
 struct Tiled {
     moved: Moved,
     sectors: f64,

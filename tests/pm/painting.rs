@@ -28,8 +28,8 @@ fn mesh_part(shape: [u64; 3], grid: [usize; 2], rank: usize, ghosts: [[u64; 2]; 
     Mesh::new(&options, grid[0] * grid[1], rank).unwrap()
 }
 
-/// Returns what the particles of a case paint: painted cells and faults. Sites are listed in reverse
-/// order if `listed`.
+/// Returns what the particles of a case paint: painted cells and faults. Sites are listed in
+/// reverse order if `listed`.
 fn painted(options: &Options, window: Window, case: &Case, listed: bool) -> (Vec<u32>, u32) {
     let gpu = Gpu::open(options, 0).unwrap();
     let mut recorder = Recorder::new(&gpu).unwrap();
@@ -119,8 +119,8 @@ fn tiles_leave_out_what_reaches_beyond_ghost_cells() {
 
 #[test]
 fn crowded_tiles_are_split() {
-    // All particles in one cell: at the corner of eight tiles, which they all reach; in the middle of
-    // a tile; and in a mesh of one tile.
+    // All particles in one cell: at the corner of eight tiles, which they all reach; in the middle
+    // of a tile; and in a mesh of one tile.
     let sites = [40, 40, 41];
     for (shape, cell) in
         [([16, 16, 64], [7.25f32, 7.5, 31.75]), ([16, 16, 64], [3.5, 11.25, 40.0]), ([8, 4, 16], [7.5, 3.5, 15.5])]
@@ -135,7 +135,7 @@ fn crowded_tiles_are_split() {
     }
 }
 
-/// Where a kernel can bind the arrays of additions to memory, but not those of tiles.
+/// Kernels can bind the arrays of additions to memory here, but not those of tiles.
 #[test]
 fn few_bindings_are_enough() {
     let case = case([16, 16, 32], [8; 3], scattered);
