@@ -168,7 +168,7 @@ impl ParticleKernels {
 /// - Painting is exact: a particle is [`UNITS`] integer units shared among its nodes without loss,
 ///   cells are 64-bit integers (two `u32`, low word first). Any order, any number of ranks gives
 ///   the same bits, and cells cannot overflow below 2^36 particles per cell.
-/// - Public functions record, and submit nothing.
+/// - Everything is recorded; only [`cells`](Self::cells) may submit.
 pub struct Painter {
     window: Window,
     /// By the number of the kind.

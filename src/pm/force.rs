@@ -17,7 +17,9 @@ use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, FilterOptions, Spec, Transform, VectorFilter};
 use crate::gpu::{Array, Callback, DeviceError, Recorder};
 use crate::grid::{FieldLayout, GhostWidths, Mesh, volume};
-use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, PaintTraffic, PaintedDensity, Painter, Push, Window};
+use crate::mesh::{
+    Axpby, KickDrift, Lattice, MeshParticles, PaintTraffic, PaintedDensity, Painter, Push, Window, painting,
+};
 
 use super::{Config, SimulationError, force_modes};
 
