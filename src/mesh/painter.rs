@@ -239,7 +239,7 @@ impl Painter {
     ) -> Result<Array<u32>, DeviceError> {
         checked("Painter::cells", &particles, mesh)?;
         let cells = recorder.gpu().array::<u32>("mesh::cells", 2 * mesh.array_len())?;
-        if !self.paints_tiles(recorder, particles, mesh, Output::Cells(&cells), faults)? {
+        if !self.try_tiles(recorder, particles, mesh, Output::Cells(&cells), faults)? {
             recorder.clear(&cells);
             self.paint(recorder, particles, mesh, &cells, faults)?;
         }
@@ -247,7 +247,7 @@ impl Painter {
     }
 
     /// Paints by tiles, and returns `true`, if that pays and the device has room for the arrays.
-    fn paints_tiles(
+    fn try_tiles(
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
@@ -291,7 +291,7 @@ impl Painter {
             checked(WHAT, &particles, mesh)?;
             holds(WHAT, "results", out, mesh.own_cells())?;
             let output = Output::Density(out, scale_and_shift(scale, shift));
-            if self.paints_tiles(recorder, particles, mesh, output, faults)? {
+            if self.try_tiles(recorder, particles, mesh, output, faults)? {
                 return Ok(());
             }
         }
