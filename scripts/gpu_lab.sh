@@ -80,6 +80,7 @@ if [ -n "$small" ]; then
     step fft-8-16 60 fft --size 32 --complex --columns 8 --points 16 --kernels
     for bytes in 0 100000; do step "fft-cache-$bytes" 60 fft --size 32 --cache-bytes $bytes; done
     step pm 60 pm --size 16 --kernels
+    MESHLOOM_PAINTING=tiles step pm-tiles 60 pm --size 16 --kernels
     step sort 60 sort --size 10000 --kernels
     step infer 60 infer --size 16 --samples 1 --kernels
     step exchange 60 exchange --size 16 --ranks 2
@@ -105,6 +106,10 @@ else
     # since those of two layers overlap where they can. Decides the default, and whether ordered workgroups of one dispatch are worth their text.
     for bytes in 0 9000000 17500000 35000000; do step "fft-cache-$bytes" 30 fft --size 256,512,1024 --cache-bytes $bytes; done
     step pm 60 pm --size 512 --kernels
+    # Painting by additions to memory, where the step above takes tiles; and with few particles, for which tiles may not pay.
+    MESHLOOM_PAINTING=memory step pm-memory 60 pm --size 512 --kernels
+    MESHLOOM_PAINTING=memory step pm-small-memory 20 pm --size 64,96,128,192 --kernels
+    MESHLOOM_PAINTING=tiles step pm-small-tiles 20 pm --size 64,96,128,192 --kernels
     step sort 40 sort --size 100000,1000000,100000000 --kernels
     step knn 50 knn -k 8,16,30 --size 10000000 --kernels
     step fof 30 fof --box 1 --linking-parameter 0.2 --size 10000000 --kernels

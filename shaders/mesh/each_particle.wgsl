@@ -27,10 +27,15 @@ fn particle_at(i: u32) -> u32 {
 var<private> is_second: bool;
 /// Whether it has a particle of its own.
 var<private> is_there: bool;
+/// The place in the subgroup, and the lanes that this has.
+var<private> subgroup_place: u32;
+var<private> subgroup_lanes: u32;
 
 fn each_subgroup(number: u32, lane: u32, size: u32, place: u32) {
     let i = number * GROUP + lane;
     is_second = (place & 1u) == 1u;
+    subgroup_place = place;
+    subgroup_lanes = size;
     is_there = i < params.first.w;
     each_particle(particle_at(min(i, params.first.w - 1u)));
 }

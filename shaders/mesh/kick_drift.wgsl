@@ -24,7 +24,10 @@ var<storage, read> mesh: array<vec4<f32>>;
 #import mesh::interpolate
 
 fn each_particle(particle: u32) {
-    let force = interpolate(locate(particle));
+    // Another invocation may be moving the particle of those that have none of their own.
+    var at = Located(false, Nodes(0, 0.0), Nodes(0, 0.0), Nodes(0, 0.0));
+    if is_there { at = locate(particle); }
+    let force = interpolate(at);
     if !is_there { return; }
     var p = vec3<f32>(load_p0(particle), load_p1(particle), load_p2(particle));
     for (var n = 0u; n < params.kicks; n++) {

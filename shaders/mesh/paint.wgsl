@@ -3,10 +3,7 @@
 // Layout: particles as in particle.wgsl; `mesh` holds two u32 per cell, low word first; `faults[0]`
 // counts particles that were not painted: not a finite position, or a node outside the array.
 //
-// A particle is UNIT integer units. They are shared out along x, then y, then z, the remainder of
-// each rounding going to the heaviest node: the shares add up to UNIT exactly, and integer sums do
-// not depend on their order, so mass is conserved to the last bit and the mesh is the same for any
-// order of the atomics and any number of ranks. The high word takes a carry when the low one wraps.
+// Shares are those of shares.wgsl. The high word takes a carry when the low one wraps.
 //
 // With `wide` a cell is one u64: where a device adds to these, an addition returns nothing and has
 // no carry. The cells are the same.
@@ -34,32 +31,7 @@ var<storage, read_write> faults: array<atomic<u32>>;
 
 #import mesh::particle
 #import mesh::each_particle
-
-const UNIT: u32 = 268435456u;
-
-/// Nodes along an axis in the order in which they take their shares, the heaviest last.
-struct Takers {
-    weights: vec4<f32>,
-    places: vec4<u32>,
-}
-
-fn takers(nodes: Nodes, axis: u32) -> Takers {
-    let last = heaviest(nodes.at);
-    let places = places(nodes.first, axis);
-    var found: Takers;
-    let node@ = (last + @ + 1) % WIDTH;
-    found.weights[@] = weight(nodes.at, node@);
-    found.places[@] = places[node@];
-    return found;
-}
-
-/// Shares of `whole` units by weight, each at most what is left; the last node takes all of that.
-fn shares(whole: u32, weights: vec4<f32>) -> vec4<u32> {
-    var left = whole;
-    var found = vec4<u32>(0u);
-    found[@] = select(min(u32(fma(f32(whole), weights[@], 0.5)), left), left, @ + 1 == WIDTH); left -= found[@];
-    return found;
-}
+#import mesh::shares
 
 #if pairs
 /// Adds the shares of two nodes of this lane's particle: this lane and its partner add the shares

@@ -1,6 +1,6 @@
 //! Features, limits and preferences of a device.
 
-use super::options::{ExchangePath, Options};
+use super::options::{ExchangePath, Options, Painting};
 use super::profile::Profile;
 
 /// Features, limits and preferences of a device.
@@ -21,6 +21,8 @@ pub struct Capabilities {
     pub workgroups: u32,
     /// GPU or software renderer, or what [`Options::profile`] says.
     pub profile: Profile,
+    /// The method of painting, if [`Options::painting`] chooses one.
+    pub painting: Option<Painting>,
     /// Device memory that the host maps directly, so that an exchange needs no staging buffers.
     pub host_visible: bool,
     /// Host memory that ranks share can be imported, so that exchanges can use a ring of pages.
@@ -99,6 +101,7 @@ impl Capabilities {
             invocations: limits.max_compute_invocations_per_workgroup.min(limits.max_compute_workgroup_size_x),
             workgroups: limits.max_compute_workgroups_per_dimension,
             profile,
+            painting: options.painting,
             host_visible: features.contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS)
                 && matches!(options.exchange, None | Some(ExchangePath::Mapped)),
             host_import: false,

@@ -109,6 +109,14 @@ impl Kernel {
         });
     }
 
+    /// Checks that it can be dispatched with these arrays, and compiles it.
+    ///
+    /// # Errors
+    /// Same as [`Recorder::dispatch`](super::Recorder::dispatch).
+    pub(crate) fn prepare(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<(), DeviceError> {
+        self.pipeline(gpu, arrays).map(|_| ())
+    }
+
     /// Returns the compiled form for these arrays.
     pub(super) fn pipeline(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<Arc<Pipeline>, DeviceError> {
         let assembled = self.assembled.as_ref().map_err(Clone::clone)?;

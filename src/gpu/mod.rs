@@ -70,7 +70,7 @@ pub use error::{DeviceError, bytes};
 pub(crate) use host_pages::HostPages;
 pub use kernel::Kernel;
 pub use observer::{DispatchObserver, Inspection, ObservedDispatch, ObservedKernel, Verdict};
-pub use options::{CopyQueueChoice, ExchangePath, Options};
+pub use options::{CopyQueueChoice, ExchangePath, Options, Painting};
 pub use params::{KernelParams, ParamField, ParamType};
 pub(crate) use peer_memory::{IS_BUILT as HAS_PEER_MEMORY, MemoryFile, PeerCopies, PeerCopy, PeerDriver, PeerMemory};
 pub(crate) use pipeline::Trust;

@@ -64,6 +64,15 @@ pub enum CopyQueueChoice {
     Shared,
 }
 
+/// Method of painting particles onto meshes. Results have the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Painting {
+    /// Each particle adds to the cells around it in device memory.
+    Memory,
+    /// A workgroup adds up the cells of a tile, and writes each once.
+    Tiles,
+}
+
 /// Options for opening a device.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -103,6 +112,8 @@ pub struct Options {
     pub exchange: Option<ExchangePath>,
     /// The queue of the copies of exchanges.
     pub copy_queues: CopyQueueChoice,
+    /// The method of painting; `None`, the default, paints many particles by tiles on GPUs.
+    pub painting: Option<Painting>,
 }
 
 impl PartialEq for Options {
@@ -120,14 +131,15 @@ impl PartialEq for Options {
             cache,
             exchange,
             copy_queues,
+            painting,
         } = self;
         let same_observer = match (observer, &other.observer) {
             (None, None) => true,
             (Some(one), Some(another)) => Arc::ptr_eq(one, another),
             _ => false,
         };
-        let same_kernels =
-            (checked, profile, kernels, cache) == (&other.checked, &other.profile, &other.kernels, &other.cache);
+        let same_kernels = (checked, profile, kernels, cache, painting)
+            == (&other.checked, &other.profile, &other.kernels, &other.cache, &other.painting);
         let same_device = (adapter, window_bytes, floor, poison, exchange, copy_queues)
             == (&other.adapter, &other.window_bytes, &other.floor, &other.poison, &other.exchange, &other.copy_queues);
         same_observer && same_kernels && same_device
@@ -148,6 +160,7 @@ impl Default for Options {
             cache: None,
             exchange: None,
             copy_queues: CopyQueueChoice::default(),
+            painting: None,
         }
     }
 }
@@ -157,7 +170,8 @@ impl Options {
     /// PCI address), `MESHLOOM_CHECKED=1`, `MESHLOOM_FLOOR=1`, `MESHLOOM_PROFILE=gpu|software`,
     /// `MESHLOOM_POISON=0|1`, `MESHLOOM_WINDOW_BYTES=n`, `MESHLOOM_KERNELS=n`, `MESHLOOM_CACHE` (a
     /// directory for compiled kernels), `MESHLOOM_EXCHANGE=mapped|peer|ring|staging`,
-    /// `MESHLOOM_COPY_QUEUES=own|kernels|shared`. Empty variables are as none.
+    /// `MESHLOOM_COPY_QUEUES=own|kernels|shared`, `MESHLOOM_PAINTING=memory|tiles`. Empty variables
+    /// are as none.
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] if a variable has another value, or if `MESHLOOM_SANITIZE` asks for
@@ -193,6 +207,7 @@ impl Options {
             poison: flag("MESHLOOM_POISON", defaults.poison)?,
             exchange: exchange()?,
             copy_queues: copy_queues()?,
+            painting: painting()?,
             ..defaults
         };
         if let Some(words) = variable("MESHLOOM_SANITIZE")?.filter(|words| words != "0") {
@@ -276,6 +291,19 @@ fn copy_queues() -> Result<CopyQueueChoice, DeviceError> {
         Some(other) => {
             let why = format!("expected `own`, `kernels` or `shared`, got `{other}`");
             Err(DeviceError::Misuse { what: "MESHLOOM_COPY_QUEUES".into(), why })
+        }
+    }
+}
+
+/// Returns the method that `MESHLOOM_PAINTING` names, if it is set.
+fn painting() -> Result<Option<Painting>, DeviceError> {
+    match variable("MESHLOOM_PAINTING")?.as_deref() {
+        None => Ok(None),
+        Some("memory") => Ok(Some(Painting::Memory)),
+        Some("tiles") => Ok(Some(Painting::Tiles)),
+        Some(other) => {
+            let why = format!("expected `memory` or `tiles`, got `{other}`");
+            Err(DeviceError::Misuse { what: "MESHLOOM_PAINTING".into(), why })
         }
     }
 }

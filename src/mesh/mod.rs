@@ -27,6 +27,7 @@ mod position_adjoint;
 mod power;
 mod push;
 mod spectrum;
+mod tiles;
 mod value_painter;
 mod window;
 
@@ -38,6 +39,7 @@ pub use kick_drift::KickDrift;
 pub use mode_binner::{ModeBinner, Modes};
 pub(crate) use moved_particles::{MovedParticles, Movements};
 pub(crate) use owners::{Owners, parts_of_cells};
+pub(crate) use painter::PaintedDensity;
 pub use painter::{Painter, UNITS};
 pub use particles::{Lattice, MeshParticles};
 pub use points_in_cells::PointsInCells;
@@ -45,6 +47,7 @@ pub use position_adjoint::{ForceMeshes, PositionAdjoint};
 pub use power::{Bin, density_contrast, field_contrast, power_spectrum};
 pub use push::Push;
 pub use spectrum::SpectrumGeometry;
+pub(crate) use tiles::{PaintTraffic, TilePlan, painting};
 pub use value_painter::{PaintedValues, ValuePainter};
 pub use window::Window;
 

@@ -3,7 +3,7 @@
 use super::axpby::Axpby;
 use super::error::MeshError;
 use super::owners::parts_of_cells;
-use super::painter::Painter;
+use super::painter::{PaintedDensity, Painter};
 use super::particles::{MeshParticles, check_mesh};
 use super::position_adjoint::PositionAdjoint;
 use super::value_painter::{PaintedValues, ValuePainter};
@@ -191,13 +191,10 @@ impl MovedParticles {
                 PaintedValues { particles, values: &self.mass, first: 0, greatest: &greatest, total: self.total };
             return Ok(values.paint(recorder, comms, (mesh, ghosts), painted, (out, 0))?);
         }
-        let cells = recorder.gpu().array::<u32>("mesh::cells", 2 * mesh.array_len())?;
         // All positions are finite, and no window reaches beyond the ghost cells.
-        let faults = recorder.gpu().array::<u32>("mesh::faults", 1)?;
-        recorder.clear(&cells);
-        painter.paint(recorder, particles, mesh, &cells, &faults)?;
-        ghosts.reduce_wide(recorder, comms, &cells)?;
-        Ok(painter.density(recorder, mesh, &cells, out, self.unit, 0.0)?)
+        let faults = &recorder.gpu().array::<u32>("mesh::faults", 1)?;
+        let painted = PaintedDensity { mesh, ghosts, faults, scale: self.unit, shift: 0.0 };
+        Ok(painter.density_of(recorder, comms, particles, &painted, out)?)
     }
 
     /// Computes `out` = the change of the density where vectors change by `vectors` and weights by

@@ -3,11 +3,14 @@
 use std::ops::Range;
 
 use super::particles::{
-    Lanes, MeshParticles, ParticleKernel, ParticleParams, check_mesh, checked, holds, over_particles,
-    particle_kernel_of,
+    Kind, Lanes, MeshParticles, ParticleKernel, ParticleParams, check_mesh, checked, holds, over_particles,
+    particle_kernel_of, wrapped_axes,
 };
+use super::tiles::{self, Output, PAINTED_DENSITY, TilePainter};
 use super::window::Window;
-use crate::gpu::{Array, Callback, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::exchange::ghost_cells::GhostCells;
+use crate::exchange::{ExchangeError, GridComms};
+use crate::gpu::{Array, Callback, DeviceError, Element, Gpu, Kernel, KernelSource, Painting, Recorder};
 use crate::grid::{FieldLayout, Mesh, extent};
 
 /// Integer units that one particle is painted as; see `shaders/mesh/paint.wgsl`.
@@ -33,6 +36,12 @@ crate::gpu::kernel_params! {
     }
 }
 
+crate::gpu::kernel_params! {
+    struct ValuesParams {
+        density_strides: [u32; 4],
+    }
+}
+
 over_particles! {
     struct VectorParams {
         /// The first component that is read, and the end of these.
@@ -48,18 +57,6 @@ struct ParticleKernels {
     readout: ParticleKernel,
     readout_vectors: ParticleKernel,
     reach: Kernel,
-}
-
-/// A variant of [`MeshParticles`].
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    Displaced,
-    Listed,
-    InCells,
-}
-
-impl Kind {
-    const ALL: [Kind; 3] = [Kind::Displaced, Kind::Listed, Kind::InCells];
 }
 
 /// A kind of particles, a window, and how invocations share nodes.
@@ -78,9 +75,7 @@ impl Form {
     }
 
     fn kernel(self, label: &str, text: &'static str) -> KernelSource {
-        let is = |kind: Kind| self.kind == kind;
-        let source = particle_kernel_of(label, text, self.window, self.lanes);
-        source.flag("in_cells", is(Kind::InCells)).flag("listed", is(Kind::Listed))
+        self.kind.flags(particle_kernel_of(label, text, self.window, self.lanes))
     }
 
     /// Returns what paints into cells of two words, or, if `wide`, into integers of 64 bits.
@@ -109,8 +104,29 @@ fn density_kernel() -> KernelSource {
     source.module("mesh::painted_density", PAINTED_DENSITY).params::<DensityParams>()
 }
 
-const PAINTED_DENSITY: &str = include_str!("../../shaders/mesh/painted_density.wgsl");
 const DENSITY_SOURCE: &str = include_str!("../../shaders/mesh/density_source.wgsl");
+const DENSITY_VALUES: &str = include_str!("../../shaders/mesh/density_values.wgsl");
+
+/// Mesh, ghost cells, faults, scale and shift of a [density](Painter::density_of).
+#[derive(Clone, Copy)]
+pub(crate) struct PaintedDensity<'a> {
+    /// The mesh, with ghost cells as far as particles reach.
+    pub mesh: &'a Mesh,
+    /// Its ghost cells.
+    pub ghosts: &'a GhostCells,
+    /// A word, to which particles that cannot be painted are added.
+    pub faults: &'a Array<u32>,
+    /// The density of a cell with one particle.
+    pub scale: f64,
+    /// A number that is added to the density.
+    pub shift: f32,
+}
+
+/// Returns how `gpu` paints these particles.
+fn painting(gpu: &Gpu, particles: &MeshParticles<'_>) -> Painting {
+    let capabilities = gpu.capabilities();
+    tiles::painting(capabilities.profile, capabilities.painting, particles.len())
+}
 
 /// Scale and shift of painted units.
 fn scale_and_shift(scale: f64, shift: f32) -> [f32; 2] {
@@ -125,13 +141,13 @@ pub(super) fn wide_kernels() -> Vec<KernelSource> {
 /// Returns the kernels for GPUs with subgroups.
 pub(super) fn paired_kernels() -> Vec<KernelSource> {
     let of = |form: Form| [form.paint(false), form.paint(true), form.readout(), form.readout_vectors()];
-    Form::all(Lanes::Paired).flat_map(of).collect()
+    Form::all(Lanes::Paired).flat_map(of).chain(tiles::paired_kernels()).collect()
 }
 
 /// Returns the kernels that every device runs, for all windows.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let of = |form: Form| [form.paint(false), form.readout(), form.reach(), form.readout_vectors()];
-    Form::all(Lanes::Alone).flat_map(of).chain([density_kernel()]).collect()
+    Form::all(Lanes::Alone).flat_map(of).chain([density_kernel()]).chain(tiles::kernels()).collect()
 }
 
 impl ParticleKernels {
@@ -152,21 +168,21 @@ impl ParticleKernels {
 /// - Painting is exact: a particle is [`UNITS`] integer units shared among its nodes without loss,
 ///   cells are 64-bit integers (two `u32`, low word first). Any order, any number of ranks gives
 ///   the same bits, and cells cannot overflow below 2^36 particles per cell.
-/// - Everything is recorded, nothing submitted.
+/// - Everything is recorded; only [`cells`](Self::cells) may submit.
 pub struct Painter {
     window: Window,
-    displaced: ParticleKernels,
-    listed: ParticleKernels,
-    in_cells: ParticleKernels,
+    /// By the number of the kind.
+    kernels: [ParticleKernels; 3],
     density: Kernel,
+    tiles: TilePainter,
 }
 
 impl Painter {
     /// Creates a painter with this window.
     #[must_use]
     pub fn new(window: Window) -> Self {
-        let [displaced, listed, in_cells] = Kind::ALL.map(|kind| ParticleKernels::new(window, kind));
-        Painter { window, displaced, listed, in_cells, density: Kernel::trusted(density_kernel()) }
+        let kernels = Kind::ALL.map(|kind| ParticleKernels::new(window, kind));
+        Painter { window, kernels, density: Kernel::trusted(density_kernel()), tiles: TilePainter::new(window) }
     }
 
     /// Returns its window.
@@ -175,11 +191,7 @@ impl Painter {
     }
 
     fn kernels(&self, particles: &MeshParticles<'_>) -> &ParticleKernels {
-        match particles {
-            MeshParticles::Displaced { .. } => &self.displaced,
-            MeshParticles::Listed { .. } => &self.listed,
-            MeshParticles::InCells { .. } => &self.in_cells,
-        }
+        &self.kernels[Kind::of(particles) as usize]
     }
 
     /// Adds `particles` to `cells` (two words per cell of `mesh`, ghosts included). A particle that
@@ -210,6 +222,82 @@ impl Painter {
         }
         arrays.extend([cells.raw(), faults.raw()]);
         kernels.paint.record(recorder, &arrays, &geometry, particles.len())
+    }
+
+    /// Returns what `particles` paint on the cells of `mesh`, ghost cells included, and adds those
+    /// that it cannot paint to `faults[0]`, as [`paint`](Self::paint) does. Submits where it paints
+    /// by tiles.
+    ///
+    /// # Errors
+    /// Same as [`paint`](Self::paint).
+    pub fn cells(
+        &self,
+        recorder: &mut Recorder,
+        particles: MeshParticles<'_>,
+        mesh: &Mesh,
+        faults: &Array<u32>,
+    ) -> Result<Array<u32>, DeviceError> {
+        checked("Painter::cells", &particles, mesh)?;
+        let cells = recorder.gpu().array::<u32>("mesh::cells", 2 * mesh.array_len())?;
+        if !self.try_tiles(recorder, particles, mesh, Output::Cells(&cells), faults)? {
+            recorder.clear(&cells);
+            self.paint(recorder, particles, mesh, &cells, faults)?;
+        }
+        Ok(cells)
+    }
+
+    /// Paints by tiles, and returns `true`, if that pays and the device has room for the arrays.
+    fn try_tiles(
+        &self,
+        recorder: &mut Recorder,
+        particles: MeshParticles<'_>,
+        mesh: &Mesh,
+        output: Output<'_>,
+        faults: &Array<u32>,
+    ) -> Result<bool, DeviceError> {
+        if painting(recorder.gpu(), &particles) == Painting::Memory {
+            return Ok(false);
+        }
+        match self.tiles.paint(recorder, particles, mesh, output, faults) {
+            Err(DeviceError::TooManyWindows { .. }) => Ok(false),
+            painted => painted.map(|()| true),
+        }
+    }
+
+    /// Returns `true` if [`density_of`](Self::density_of) paints densities without painted cells:
+    /// by tiles, where no cell has a part on another rank.
+    pub(crate) fn paints_densities(gpu: &Gpu, particles: &MeshParticles<'_>, mesh: &Mesh) -> bool {
+        wrapped_axes(mesh) == [true; 3] && painting(gpu, particles) == Painting::Tiles
+    }
+
+    /// `out` (this rank's own cells, C order) = units * `scale` / [`UNITS`] + `shift`, where units
+    /// are those that the particles of all ranks paint. Adds particles that cannot be painted to
+    /// `faults[0]`. `ghosts` are those of `mesh`. Collective; waits for exchanges only. Submits for
+    /// these, and where it paints by tiles.
+    ///
+    /// # Errors
+    /// Same as [`paint`](Self::paint); [`ExchangeError`](crate::exchange::ExchangeError).
+    pub(crate) fn density_of(
+        &self,
+        recorder: &mut Recorder,
+        comms: &mut GridComms,
+        particles: MeshParticles<'_>,
+        painted: &PaintedDensity<'_>,
+        out: &Array<f32>,
+    ) -> Result<(), ExchangeError> {
+        const WHAT: &str = "Painter::density_of";
+        let &PaintedDensity { mesh, ghosts, faults, scale, shift } = painted;
+        if Self::paints_densities(recorder.gpu(), &particles, mesh) {
+            checked(WHAT, &particles, mesh)?;
+            holds(WHAT, "results", out, mesh.own_cells())?;
+            let output = Output::Density(out, scale_and_shift(scale, shift));
+            if self.try_tiles(recorder, particles, mesh, output, faults)? {
+                return Ok(());
+            }
+        }
+        let cells = self.cells(recorder, particles, mesh, faults)?;
+        ghosts.reduce_wide(recorder, comms, &cells)?;
+        Ok(self.density(recorder, mesh, &cells, out, scale, shift)?)
     }
 
     /// `out[n]` = `field` at particle `n`, with the same window. Particles that
@@ -323,6 +411,13 @@ impl Painter {
         };
         let cells = cells.raw().seen_as(Element::Words2);
         recorder.each(&self.density, &[&cells, out.raw()], &params, mesh.own_cells())
+    }
+
+    /// Returns a density on all cells of a mesh of one rank, C order, as the source of a transform.
+    pub(crate) fn density_values(mesh: &Mesh, density: &Array<f32>) -> Callback {
+        let [i, j, k] = mesh.layout().strides().map(|stride| stride as u32);
+        let params = ValuesParams { density_strides: [i, j, k, 0] };
+        Callback::trusted(DENSITY_VALUES).read_raw("density", Element::F32, density.raw()).params(&params)
     }
 
     /// Returns [`density`](Self::density) as the source of a transform, which reads the cells in its

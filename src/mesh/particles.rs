@@ -113,6 +113,31 @@ pub enum MeshParticles<'a> {
     },
 }
 
+/// A variant of [`MeshParticles`].
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Kind {
+    Displaced,
+    Listed,
+    InCells,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 3] = [Kind::Displaced, Kind::Listed, Kind::InCells];
+
+    pub fn of(particles: &MeshParticles<'_>) -> Self {
+        match particles {
+            MeshParticles::Displaced { .. } => Kind::Displaced,
+            MeshParticles::Listed { .. } => Kind::Listed,
+            MeshParticles::InCells { .. } => Kind::InCells,
+        }
+    }
+
+    /// Sets the flags of a kernel over such particles.
+    pub fn flags(self, source: KernelSource) -> KernelSource {
+        source.flag("in_cells", self == Kind::InCells).flag("listed", self == Kind::Listed)
+    }
+}
+
 impl MeshParticles<'_> {
     /// Returns the number of particles.
     #[must_use]
@@ -334,6 +359,7 @@ pub(super) fn particle_kernel_of(label: &str, text: &'static str, window: Window
         .module("mesh::particle", include_str!("../../shaders/mesh/particle.wgsl"))
         .module("mesh::each_particle", include_str!("../../shaders/mesh/each_particle.wgsl"))
         .module("mesh::interpolate", include_str!("../../shaders/mesh/interpolate.wgsl"))
+        .module("mesh::shares", include_str!("../../shaders/mesh/shares.wgsl"))
         .module("mesh::slope", include_str!("../../shaders/mesh/slope.wgsl"))
         .module("mesh::window", include_str!("../../shaders/mesh/window.wgsl"))
         .flag("tsc", window == Window::Tsc)

@@ -2,7 +2,7 @@
 
 use super::error::MeshError;
 use super::fixed_point::Unit;
-use super::painter::Painter;
+use super::painter::{PaintedDensity, Painter};
 use super::particles::{MeshParticles, check_mesh, wrapped_axes};
 use super::power::{all_finite, first_of_all};
 use super::value_painter::{PaintedValues, ValuePainter};
@@ -434,15 +434,13 @@ impl PointsInCells {
         if let Some(weights) = &self.weights {
             return self.weighted_density(recorder, comms, painter.window(), weights, (out, shift));
         }
-        let (gpu, mesh) = (recorder.gpu().clone(), &self.mesh);
-        let cells = gpu.array::<u32>("mesh::cells", 2 * mesh.array_len())?;
-        let faults = gpu.array::<u32>("mesh::faults", 1)?;
-        recorder.clear(&cells);
+        let mesh = &self.mesh;
+        let faults = recorder.gpu().array::<u32>("mesh::faults", 1)?;
         recorder.clear(&faults);
-        painter.paint(recorder, self.particles(), mesh, &cells, &faults)?;
-        GhostCells::new(mesh.ghost_plan()?).reduce_wide(recorder, comms, &cells)?;
+        let ghosts = GhostCells::new(mesh.ghost_plan()?);
         let scale = mesh.shape().iter().map(|&n| n as f64).product::<f64>() / self.total.max(1) as f64;
-        painter.density(recorder, mesh, &cells, out, scale, shift)?;
+        let painted = PaintedDensity { mesh, ghosts: &ghosts, faults: &faults, scale, shift };
+        painter.density_of(recorder, comms, self.particles(), &painted, out)?;
         let mut missed = [u64::from(recorder.download(&faults, 0, 1)?[0])];
         comms.world().all_reduce(&mut missed, Op::Sum)?;
         if missed[0] > 0 {

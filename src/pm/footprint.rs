@@ -8,8 +8,9 @@ use std::fmt;
 
 use crate::cosmology::LptOrder;
 use crate::fft::{FftError, Limits, Plan, Spec, TransformTuning};
-use crate::gpu::{Gpu, Profile, bytes, pooled};
+use crate::gpu::{Gpu, Painting, Profile, bytes, pooled};
 use crate::grid::{Grid, extent, volume};
+use crate::mesh::{PaintTraffic, TilePlan, painting};
 
 use super::Config;
 use super::expected_moves::ExpectedMoves;
@@ -19,19 +20,34 @@ use super::expected_moves::ExpectedMoves;
 pub(super) struct PlannedFor {
     pub tuning: TransformTuning,
     pub limits: Limits,
+    profile: Profile,
+    /// The method of painting, if options choose one.
+    painting: Option<Painting>,
 }
 
 impl PlannedFor {
     /// Returns the plan target of this device, together with the devices of the other ranks.
     pub fn device(gpu: &Gpu) -> Self {
         let tuning = TransformTuning::of(gpu);
-        PlannedFor { tuning, limits: tuning.limits(gpu.common()) }
+        let capabilities = gpu.capabilities();
+        let (profile, painting) = (capabilities.profile, capabilities.painting);
+        PlannedFor { tuning, limits: tuning.limits(gpu.common()), profile, painting }
     }
 
     /// A GPU of which nothing else is known.
     pub fn any_gpu() -> Self {
         let tuning = TransformTuning::profile(Profile::Gpu);
-        PlannedFor { tuning, limits: tuning.usual_limits() }
+        PlannedFor { tuning, limits: tuning.usual_limits(), profile: Profile::Gpu, painting: None }
+    }
+
+    /// Returns how a rank with these particles paints.
+    fn painting(&self, particles: u64) -> Painting {
+        painting(self.profile, self.painting, particles)
+    }
+
+    /// Returns what a rank of `grid` with these particles moves when it paints.
+    pub fn paint_traffic(&self, grid: &Grid, particles: u64) -> PaintTraffic {
+        PaintTraffic::new(self.painting(particles), grid.ranks() == 1)
     }
 }
 
@@ -88,6 +104,10 @@ pub(super) struct Footprint {
     sent: [u64; 2],
     /// Working arrays of the filter of one result and of that of a force.
     pub filters: [u64; 2],
+    /// Arrays of painting by tiles beside the cells, if the rank does so.
+    tiles: Option<u64>,
+    /// Whether there is one rank.
+    is_alone: bool,
 }
 
 impl Footprint {
@@ -99,7 +119,7 @@ impl Footprint {
         widths: [u64; 2],
         planned: &PlannedFor,
     ) -> Result<Self, FftError> {
-        let (PlannedFor { tuning, limits }, ghosts) = (*planned, widths[0] + widths[1]);
+        let (PlannedFor { tuning, limits, .. }, ghosts) = (*planned, widths[0] + widths[1]);
         let plan = |side: u64| Plan::new(&Spec::of::<f32>([side; 3]), grid, rank, limits, tuning.pieces);
         let (lattice, mesh) = (plan(config.particles)?, plan(config.mesh)?);
         let filter = mesh.filter_working(1, limits, tuning.pieces, &complex)?;
@@ -109,9 +129,13 @@ impl Footprint {
         let wide = |axis: usize| part[axis] + if cut(axis) { ghosts } else { 0 };
         // The second axis takes the ghost cells of the first along.
         let across = [part[1], wide(0)];
+        let particles = volume(&lattice.field);
+        let tiles = || TilePlan::new([wide(0), wide(1), part[2]], particles).bytes();
         Ok(Footprint {
             order: config.lpt,
-            particles: volume(&lattice.field),
+            particles,
+            tiles: (planned.painting(particles) == Painting::Tiles).then(tiles),
+            is_alone: grid.ranks() == 1,
             lattice: Transformed::new(&lattice),
             mesh: Transformed::new(&mesh),
             ghosted: wide(0) * wide(1) * part[2],
@@ -170,11 +194,14 @@ impl Footprint {
         (2 * self.lattice.field + self.lattice.back()).max(self.lattice.there())
     }
 
-    /// Returns the bytes of a force: three components, and the painted integers with the output of
-    /// the first pass, or the arrays of the other passes.
+    /// Returns the bytes of a force: what is painted and the arrays of painting by tiles; or three
+    /// components, and what is painted with the output of the first pass, or the arrays of the
+    /// other passes.
     pub fn force(&self) -> u64 {
-        let first = self.of_cells(8) + self.mesh.modes + self.mesh.forward;
-        self.of_force() + first.max(self.filters[1])
+        // One rank that paints by tiles paints densities.
+        let painted = if self.is_alone && self.tiles.is_some() { self.mesh.field } else { self.of_cells(8) };
+        let first = painted + self.mesh.modes + self.mesh.forward;
+        (painted + self.tiles.unwrap_or(0)).max(self.of_force() + first.max(self.filters[1]))
     }
 }
 

@@ -16,8 +16,10 @@ use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, FilterOptions, Spec, Transform, VectorFilter};
 use crate::gpu::{Array, Callback, DeviceError, Recorder};
-use crate::grid::{FieldLayout, GhostWidths, Mesh};
-use crate::mesh::{Axpby, KickDrift, Lattice, MeshParticles, Painter, Push, Window};
+use crate::grid::{FieldLayout, GhostWidths, Mesh, volume};
+use crate::mesh::{
+    Axpby, KickDrift, Lattice, MeshParticles, PaintTraffic, PaintedDensity, Painter, Push, Window, painting,
+};
 
 use super::{Config, SimulationError, force_modes};
 
@@ -35,6 +37,8 @@ pub struct Force {
     widths: GhostWidths,
     ghosts: GhostCells,
     sites: u64,
+    /// Bytes of painting as many particles as the rank has sites.
+    paint: PaintTraffic,
     reach: Array<u32>,
     /// Particles that could not be painted so far.
     faults: Array<u32>,
@@ -64,6 +68,10 @@ impl Force {
         let callbacks = force_modes::callbacks(config, recorder, form, &part)?;
         let filter = VectorFilter::new(&gpu, shape, comms, callbacks, &options)?;
         let mesh = config.cell_mesh(comms.grid(), comms.rank())?;
+        let sites = volume(&comms.grid().part(config.sites(), comms.rank()));
+        let capabilities = gpu.capabilities();
+        let painting = painting(capabilities.profile, capabilities.painting, sites);
+        let paint = PaintTraffic::new(painting, comms.grid().ranks() == 1);
         let faults = gpu.array("pm::faults", 1)?;
         recorder.clear(&faults);
         Ok(Force {
@@ -76,6 +84,7 @@ impl Force {
             mesh,
             widths: GhostWidths::new(comms.grid(), comms.rank(), [[0; 2]; 3])?,
             sites: config.particles.pow(3),
+            paint,
             reach: gpu.array("pm::reach", 7)?,
             faults,
             field: None,
@@ -92,6 +101,11 @@ impl Force {
     /// bytes a cell as its input.
     pub fn filter_traffic(&self) -> u64 {
         self.filter.traffic()
+    }
+
+    /// Returns the bytes of painting in device memory.
+    pub(super) fn paint_traffic(&self) -> PaintTraffic {
+        self.paint
     }
 
     /// Returns the mesh of this rank, and its ghost cells as wide as they are now.
@@ -189,35 +203,31 @@ impl Force {
         shift: f32,
         out: &Array<f32>,
     ) -> Result<(), SimulationError> {
-        let cells = self.painted(recorder, comms, particles)?;
-        self.painter.density(recorder, &self.mesh, &cells, out, self.scale(), shift)?;
-        // The painted integers, the largest array of all, are free again for what follows.
+        self.widen(recorder, comms, particles)?;
+        let painted =
+            PaintedDensity { mesh: &self.mesh, ghosts: &self.ghosts, faults: &self.faults, scale: self.scale(), shift };
+        self.painter.density_of(recorder, comms, particles, &painted, out)?;
+        // What painting took beside the density is free again for what follows.
         Ok(recorder.submit()?)
     }
 
-    /// Returns the painted cells, complete on this rank's own cells.
-    fn painted(
-        &mut self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        particles: MeshParticles<'_>,
-    ) -> Result<Array<u32>, SimulationError> {
-        self.widen(recorder, comms, particles)?;
-        let cells = recorder.gpu().array::<u32>("pm::cells", 2 * self.mesh.array_len())?;
-        recorder.clear(&cells);
-        self.painter.paint(recorder, particles, &self.mesh, &cells, &self.faults)?;
-        self.ghosts.reduce_wide(recorder, comms, &cells)?;
-        Ok(cells)
-    }
-
-    /// Returns the density contrast as the source of a transform.
+    /// Returns the density contrast as the source of a transform: painted cells, or, where one rank
+    /// paints by tiles, densities. It is the same in all calls, as transforms need it: one rank
+    /// always has the same number of particles.
     fn contrast_source(
         &mut self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
         particles: MeshParticles<'_>,
     ) -> Result<Callback, SimulationError> {
-        let cells = self.painted(recorder, comms, particles)?;
+        if Painter::paints_densities(recorder.gpu(), &particles, &self.mesh) {
+            let density = recorder.gpu().array::<f32>("pm::density", self.mesh.own_cells())?;
+            self.density(recorder, comms, particles, -1.0, &density)?;
+            return Ok(Painter::density_values(&self.mesh, &density));
+        }
+        self.widen(recorder, comms, particles)?;
+        let cells = self.painter.cells(recorder, particles, &self.mesh, &self.faults)?;
+        self.ghosts.reduce_wide(recorder, comms, &cells)?;
         Ok(Painter::density_source(&self.mesh, &cells, self.scale(), -1.0)?)
     }
 

@@ -628,7 +628,8 @@ impl Simulation {
     /// Returns what its bytes depend on.
     fn force_traffic(&self) -> Traffic {
         let cells = extent(&self.force.layout().own).iter().product();
-        Traffic { particles: self.lattice.len(), cells, filter: self.force.filter_traffic() }
+        let (paint, filter) = (self.force.paint_traffic(), self.force.filter_traffic());
+        Traffic { particles: self.lattice.len(), cells, paint, filter }
     }
 
     /// Returns the scale factor that the run reaches after the present one.

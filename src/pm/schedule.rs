@@ -20,7 +20,8 @@ impl Config {
             Some(route) => route.traffic(),
             None => plan.forward.traffic() + 3 * plan.inverse_to_vectors(limits, pieces)?.traffic(),
         };
-        Ok(Traffic { particles, cells: volume(&plan.field), filter })
+        let paint = planned.paint_traffic(&plan.grid, particles);
+        Ok(Traffic { particles, cells: volume(&plan.field), paint, filter })
     }
 
     /// Returns the plan of the transforms of the force mesh.

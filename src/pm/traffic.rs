@@ -4,7 +4,7 @@
 //! a mesh counts once for all of them.
 
 use crate::cosmology::StepOp;
-use crate::mesh::Push;
+use crate::mesh::{PaintTraffic, Push};
 
 /// Parameters of the bytes of a rank's step.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +13,8 @@ pub(super) struct Traffic {
     pub particles: u64,
     /// Cells of its part of the force mesh.
     pub cells: u64,
+    /// Bytes of painting.
+    pub paint: PaintTraffic,
     /// Bytes of the filter that makes vectors of 16 bytes a cell of a density of 4 bytes.
     pub filter: u64,
 }
@@ -40,11 +42,10 @@ impl Traffic {
         (1 + 3 * 2 + 2 * 3 + 5 + 1, 12 * self.particles + paint + modes + read)
     }
 
-    /// Returns the bytes of a force: positions are read and painted into cells of 8 bytes, cleared
-    /// before; these are what the filter reads.
+    /// Returns the bytes of a force: of painting, and of the filter, which reads what is painted.
     pub fn force(&self) -> u64 {
-        let paint = 12 * self.particles + (8 + 8 + 8) * self.cells;
-        paint + self.filter + (8 - 4) * self.cells
+        let PaintTraffic { particle, cell, density } = self.paint;
+        particle * self.particles + (cell + density - 4) * self.cells + self.filter
     }
 
     /// Returns the bytes of a push: the force and positions are read for kicks; momenta are read,
@@ -86,6 +87,7 @@ mod tests {
     use super::*;
     use crate::cosmology::{Cosmology, Growth, Scheme, schedule};
     use crate::fft::{Limits, Plan, Spec};
+    use crate::gpu::Painting;
     use crate::grid::Grid;
 
     /// Limits of workgroups on GPUs.
@@ -105,7 +107,8 @@ mod tests {
         let grid = Grid::new([1, 1], 1).unwrap();
         let plan = Plan::new(&Spec::of::<f32>([m; 3]), grid, 0, LIMITS, 1).unwrap();
         let filter = plan.vector_filter(3, LIMITS, 1).unwrap().unwrap().traffic();
-        let traffic = Traffic { particles: n.pow(3), cells: m.pow(3), filter };
+        let paint = PaintTraffic::new(Painting::Tiles, true);
+        let traffic = Traffic { particles: n.pow(3), cells: m.pow(3), paint, filter };
         // Each axis of the mesh once there and three times back. Beside that: positions are read
         // and a density of 4 bytes a cell is written; forces of 16 bytes a cell, positions and
         // momenta are read, and positions and momenta written.
@@ -126,7 +129,8 @@ mod tests {
 
     #[test]
     fn kicks_and_drifts_at_once_count_the_particles_once() {
-        let traffic = Traffic { particles: 1, cells: 0, filter: 0 };
+        let paint = PaintTraffic::new(Painting::Memory, true);
+        let traffic = Traffic { particles: 1, cells: 0, paint, filter: 0 };
         let kick = StepOp::Kick { keep: 1.0, factor: 0.5 };
         let drift = StepOp::Drift { factor: 0.5 };
         assert_eq!(traffic.schedule(&[kick, kick, drift, drift]), 48);
@@ -135,7 +139,12 @@ mod tests {
         assert_eq!(traffic.schedule(&[drift, StepOp::Force, kick]), 36 + 12 + 36);
         // A cell of 8 bytes is cleared, read and written by painting, and read by the filter, which
         // reads 4 bytes of a density.
-        let traffic = Traffic { particles: 0, cells: 1, filter: 80 };
+        let traffic = Traffic { particles: 0, cells: 1, filter: 80, ..traffic };
         assert_eq!(traffic.schedule(&[StepOp::Force]), 3 * 8 + 8 + (80 - 4));
+        // A tile writes each cell once, as a density or, for other ranks to add to, in 8 bytes.
+        for (is_alone, cell) in [(true, 4), (false, 8)] {
+            let traffic = Traffic { paint: PaintTraffic::new(Painting::Tiles, is_alone), ..traffic };
+            assert_eq!(traffic.schedule(&[StepOp::Force]), 2 * cell + (80 - 4));
+        }
     }
 }

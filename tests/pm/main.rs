@@ -16,6 +16,8 @@ mod mass_function;
 mod memory_traffic;
 mod mesh;
 mod migration;
+mod paint_traffic;
+mod painting;
 mod simulation;
 mod simulation_operator;
 mod third_order;

@@ -3,24 +3,33 @@
 
 use std::collections::HashSet;
 use std::io::Write as _;
+use std::sync::LazyLock;
 
 use meshloom::gpu::Options;
 use meshloom::pm::{Config, Noise, Simulation};
 use meshloom::{Error, Launch, launch};
-use meshloom_sanitizer::memory_system::{H100_MEMORY, Moved, Replay};
+use meshloom_sanitizer::memory_system::{H100_MEMORY, MemorySystem, Moved, Replay};
 
 /// Particles of an axis of the run.
 const N: u64 = 64;
 /// Particles of each axis of the replay: copies of the periodic run side by side along y and z.
-const SITES: [u64; 3] = [N, 2 * N, 4 * N];
+pub const SITES: [u64; 3] = [N, 2 * N, 4 * N];
 /// Cells of the mesh of the replay.
-const CELLS: [u64; 3] = [2 * SITES[0], 2 * SITES[1], 2 * SITES[2]];
+pub const CELLS: [u64; 3] = [2 * SITES[0], 2 * SITES[1], 2 * SITES[2]];
 /// Steps of the run.
 const STEPS: usize = 6;
 
-/// Returns the displacements of particles at a = 1, in cells of a mesh of twice as many, in C order
-/// of their sites; and the bytes of a step that kernels read and write for a cell.
-fn late_displacements() -> (Vec<f32>, f64) {
+/// A run at a = 1.
+pub struct Late {
+    /// Displacements in cells of a mesh with twice as many cells as sites, in C order of the sites.
+    pub displacements: Vec<f32>,
+    /// Bytes of a step that kernels read and write for a cell.
+    step: f64,
+}
+
+pub static LATE: LazyLock<Late> = LazyLock::new(late);
+
+fn late() -> Late {
     let config = Config { particles: N, mesh: 2 * N, box_size: N as f64, steps: STEPS, ..Config::default() };
     let parts = launch(Launch::Threads(1), &Options::from_env().unwrap(), |rank| {
         let mut simulation = Simulation::new(rank, config.clone(), Noise::Seed)?;
@@ -30,7 +39,7 @@ fn late_displacements() -> (Vec<f32>, f64) {
     });
     let (displacements, bytes) = parts.unwrap().remove(0);
     let of_cell = bytes as f64 / STEPS as f64 / (2 * N).pow(3) as f64;
-    (displacements.iter().map(|displacement| displacement * 2.0).collect(), of_cell)
+    Late { displacements: displacements.iter().map(|displacement| displacement * 2.0).collect(), step: of_cell }
 }
 
 /// Returns the site of the particle that invocation `i` takes: in C order, or block by block in
@@ -46,8 +55,14 @@ fn site(i: u64, bricks: bool) -> [u64; 3] {
     [corner[0] + brick / 16 * 4 + lane / 64, corner[1] + brick % 16 * 2 + lane / 32 % 2, corner[2] + lane % 32]
 }
 
+/// Returns the particle of invocation `i`: the number of its site in C order.
+pub fn particle_of(i: u64, bricks: bool) -> u64 {
+    let [x, y, z] = site(i, bricks);
+    (x * SITES[1] + y) * SITES[2] + z
+}
+
 /// Returns the cells that the particle of invocation `i` reads, along z in pairs.
-fn cells_of(displacements: &[f32], i: u64, bricks: bool) -> [u64; 8] {
+pub fn cells_of(displacements: &[f32], i: u64, bricks: bool) -> [u64; 8] {
     let (cells, site) = (CELLS, site(i, bricks));
     let number = ((site[0] % N * N + site[1] % N) * N + site[2] % N) as usize;
     let first = [0, 1, 2].map(|axis| {
@@ -72,10 +87,14 @@ struct Replayed {
     rows: u64,
 }
 
+/// Returns the memory of an H100 for planes of an eighth of those of a force mesh of 1024^3.
+pub fn system() -> MemorySystem {
+    H100_MEMORY.scaled((CELLS[1] * CELLS[2]) as f64 / 1024.0f64.powi(2))
+}
+
 fn replayed(displacements: &[f32], bricks: bool) -> Replayed {
-    // Planes of a force mesh of 1024^3 are eight times as large. All fields are read alike, so that
-    // one of them is read through a third of the cache.
-    let system = H100_MEMORY.scaled((CELLS[1] * CELLS[2]) as f64 / 1024.0f64.powi(2));
+    // All fields are read alike, so that one of them is read through a third of the cache.
+    let system = system();
     let (mut paint, mut field, mut vectors) = (system.replay(), system.scaled(1.0 / 3.0).replay(), system.replay());
     for i in 0..SITES.iter().product() {
         for cell in cells_of(displacements, i, bricks) {
@@ -120,13 +139,13 @@ fn lookups(displacements: &[f32]) -> [[f64; 2]; 2] {
 
 #[test]
 fn bricks_of_particles_keep_their_cells_in_the_cache() {
-    let (displacements, step) = late_displacements();
-    let [rows, bricks] = [false, true].map(|bricks| replayed(&displacements, bricks));
+    let Late { displacements, step } = &*LATE;
+    let [rows, bricks] = [false, true].map(|bricks| replayed(displacements, bricks));
     // Every cell is moved once at least, if a particle touches it: the count of a step has 16 bytes
     // for painting and 16 for the readout.
     let ratio = |found: &Replayed| (step - 32.0 + found.paint + found.vectors) / step;
     let of = |Replayed { paint, fields, vectors, .. }: &Replayed| format!("{paint:.2} {fields:.2} {vectors:.2}");
-    let [tags, sectors] = [0, 1].map(|unit| lookups(&displacements).map(|of| of[unit]));
+    let [tags, sectors] = [0, 1].map(|unit| lookups(displacements).map(|of| of[unit]));
     let found = format!(
         "{} in rows, {} in bricks, {step:.1} of a step; tags {tags:.2?}, sectors {sectors:.2?} of fields and vectors",
         of(&rows),

@@ -7,7 +7,7 @@ use super::reference_pm::{Setup, Vector, displacements, linear_density, start, w
 use meshloom::cluster::Machine;
 use meshloom::comm::Communicator;
 use meshloom::cosmology::{Cosmology, LinearPower, LptOrder, Scheme, TransferKind, schedule};
-use meshloom::gpu::{DeviceError, Gpu, Options, Recorder};
+use meshloom::gpu::{DeviceError, Gpu, Options, Painting, Recorder};
 use meshloom::grid::{Box3, Grid, Shares, volume};
 use meshloom::mesh::{Bin, Window};
 use meshloom::pm::{
@@ -404,6 +404,8 @@ fn a_run_takes_the_memory_that_was_said() {
     let cases = [
         (1, Config { scheme: Scheme::FastPm, ..base.clone() }),
         (1, Config { particles: 84, mesh: 84, ..base.clone() }),
+        // As many particles as GPUs paint by tiles, for which forecasts are.
+        (1, Config { particles: 102, mesh: 102, ..base.clone() }),
         (2, cut([2, 1])),
         (2, cut([1, 2])),
         (2, Config { migrate: Migrate::Every(NonZeroUsize::MIN), ..cut([2, 1]) }),
@@ -411,7 +413,8 @@ fn a_run_takes_the_memory_that_was_said() {
     ];
     for (number, (ranks, config)) in cases.into_iter().enumerate() {
         // A device of its own, whose memory is not used by others.
-        let options = Options { kernels: 300 + number, ..meshloom_sanitizer::options().unwrap() };
+        let painting = (config.particles > 100).then_some(Painting::Tiles);
+        let options = Options { kernels: 300 + number, painting, ..meshloom_sanitizer::options().unwrap() };
         let forecast = config.forecast(ranks, &Machine::default()).unwrap();
         let found = launch(Launch::Threads(ranks), &options, |context| {
             let mut simulation = Simulation::new(context, config.clone(), Noise::Seed)?;

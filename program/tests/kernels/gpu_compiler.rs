@@ -274,6 +274,10 @@ const BUDGETS: &[Budget] = &[
     budget("mesh::paint", 0, [24, 5], 10240),
     budget("mesh::readout_vectors", 0, [24, 5], 9216),
     budget("mesh::readout", 0, [24, 4], 7168),
+    budget("mesh::tile_count", 0, [24, 5], 10240),
+    budget("mesh::tile_order", 0, [24, 8], 2048),
+    // Workgroup memory leaves that many.
+    budget("mesh::tile_", 0, [20, 5], 10240),
     budget("mesh::", 0, [24, 8], 6144),
     budget("shallow_water::step", 0, [20, 4], 4096),
     budget("shallow_water::", 0, [24, 8], 2304),
