@@ -229,7 +229,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         Ok(tau)
     }
 
-    /// Returns the residual of a bent sample of this sign (1 or -1), starting from `residual`.
+    /// Returns the residual of a curved sample of this sign (1 or -1), starting from `residual`.
     ///
     /// # Errors
     /// - [`InferenceError::NoTransformation`], and errors of the likelihood.
@@ -250,7 +250,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         curve.residual(space, one.found)
     }
 
-    /// Returns the residuals of samples that are bent together.
+    /// Returns the residuals of samples that are curved together.
     pub(super) fn bend(
         &self,
         space: &mut S,
@@ -308,7 +308,7 @@ impl<S: VectorSpace> Curve<'_, S> {
         Minimization::new(space, self, x)
     }
 
-    /// Returns the residual of a sample that is bent.
+    /// Returns the residual of a sample that is curved.
     fn residual(
         &self,
         space: &mut S,

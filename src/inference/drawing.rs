@@ -30,7 +30,7 @@ pub enum Sampling {
     Linear(Draw),
     /// Bent samples (geoVI): straight ones that follow the posterior, each sign by itself.
     Curved(Draw),
-    /// The samples of the iteration before, bent about the new position. If their number changes,
+    /// The samples of the iteration before, curved about the new position. If their number changes,
     /// they are drawn again with the same random numbers.
     Update,
 }
@@ -65,7 +65,7 @@ impl<S: VectorSpace> Drawing<'_, S> {
     /// collective over groups.
     ///
     /// The straight residuals of some pairs are solved together. `told` is called for each sample
-    /// in order, after all of its pairs are solved and it is bent.
+    /// in order, after all of its pairs are solved and it is curved.
     pub fn draw(
         &self,
         space: &mut S,
@@ -183,7 +183,7 @@ impl<S: VectorSpace> Drawing<'_, S> {
         Ok(Pairs { metric_samples, straight })
     }
 
-    /// Returns `true` if samples are bent. Without steps none is, and likelihoods need no
+    /// Returns `true` if samples are curved. Without steps none is, and likelihoods need no
     /// coordinates.
     fn bends(&self) -> bool {
         !matches!(self.sampling, Sampling::Linear(_)) && self.curve.maxiter > 0

@@ -29,7 +29,7 @@ pub enum InferenceError {
         /// The fault and the expectation.
         why: String,
     },
-    /// A likelihood has no coordinates, which bent samples need.
+    /// A likelihood has no coordinates, which curved samples need.
     #[error(
         "the likelihood `{likelihood}` has no transformation, which geoVI needs; take linear samples (MGVI), or another likelihood"
     )]

@@ -414,7 +414,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         let (mut most, position) = (0, &self.saved.samples.position);
         for options in &self.each {
             options.linear.check("straight samples")?;
-            options.curve.check("bent samples")?;
+            options.curve.check("curved samples")?;
             options.position.check("the position")?;
             if !(options.temperature.is_finite() && options.temperature > 0.0) {
                 let why = format!("{}; it must be above 0", options.temperature);

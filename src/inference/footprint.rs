@@ -16,7 +16,7 @@ const PRECONDITIONER: u64 = 24;
 /// Vectors of a solve, and of the position and gradient of the sample that it bends.
 const SOLVE: u64 = 10;
 
-/// Vectors of noise and coordinates for a bent sample.
+/// Vectors of noise and coordinates for a curved sample.
 const EXCITATIONS: u64 = 6;
 
 /// Bytes of device memory of the parts of a fit, on the rank with the most; threads that share a
@@ -92,13 +92,13 @@ impl Footprint {
         let levels = u64::from(samples.max(1).next_power_of_two().ilog2()) + 1;
         let vectors = 2 * samples + levels + VECTORS + PRECONDITIONER;
         let vectors = vectors * self.vector + EXCITATIONS * self.excitation;
-        // One more for samples that are not kept. A bent sample needs two, and submits two products
+        // One more for samples that are not kept. A curved sample needs two, and submits two products
         // together.
         let linearizations = (kept + u64::from(kept < samples)).max(2);
         vectors + linearizations * self.linearization + 2 * self.work + more * self.solve()
     }
 
-    /// Returns the bytes of a solve beside the first: a bent sample has a linearization, and so has
+    /// Returns the bytes of a solve beside the first: a curved sample has a linearization, and so has
     /// a product of a sample that is not kept.
     fn solve(&self) -> u64 {
         SOLVE * self.vector + self.work + self.linearization

@@ -33,7 +33,7 @@ pub trait LogLikelihood<S: VectorSpace> {
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>, InferenceError>;
 
     /// Returns `true` if the likelihood has [`coordinates`](LogLikelihoodAt::coordinates), which
-    /// bent samples need.
+    /// curved samples need.
     fn has_coordinates(&self) -> bool {
         true
     }
@@ -83,9 +83,9 @@ pub trait LogLikelihoodAt<S: VectorSpace> {
         Ok(Vec::new())
     }
 
-    /// Computes coordinates of `x`, along which samples are bent, in the space of the data.
+    /// Computes coordinates of `x`, along which samples are curved, in the space of the data.
     ///
-    /// Their derivative at the point must be the right square root; otherwise bent samples have a
+    /// Their derivative at the point must be the right square root; otherwise curved samples have a
     /// wrong width. [`check_metric`](super::check_metric) compares the two. Fails with
     /// [`InferenceError::NoTransformation`] if the likelihood has no coordinates.
     fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;

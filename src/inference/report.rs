@@ -73,7 +73,7 @@ impl fmt::Display for IterationReport {
             write!(f, ", {failed} samples without descent")?;
         }
         if *limited > 0 {
-            write!(f, ", {limited} samples bent in part (limit of steps)")?;
+            write!(f, ", {limited} samples curved in part (limit of steps)")?;
         }
         if *idle > 0 { write!(f, ", {idle} groups idle") } else { Ok(()) }
     }
@@ -125,7 +125,7 @@ pub struct SampleOutcome {
     /// Error of the straight sample over its target
     /// ([`CgOutcome::error_ratio`](super::CgOutcome::error_ratio)), when it was drawn.
     pub error_ratio: f64,
-    /// End of the last Newton iteration that bent the sample; `None` for a straight sample.
+    /// End of the last Newton iteration that curved the sample; `None` for a straight sample.
     pub curve: Option<NewtonStop>,
 }
 
@@ -144,7 +144,7 @@ pub struct Convergence {
     /// Bent samples for which Newton's method failed ([`NewtonStop::is_failure`]): they are not
     /// samples of the posterior.
     pub failed: u64,
-    /// Bent samples for which Newton's method took all steps that it may: they are bent in part.
+    /// Bent samples for which Newton's method took all steps that it may: they are curved in part.
     pub limited: u64,
 }
 
@@ -188,7 +188,7 @@ impl Convergence {
         }
         if *limited > 0 {
             doubts.push(format!(
-                "Newton's method reached its limit of steps for {limited} of {samples}, which are bent in part; {curve}"
+                "Newton's method reached its limit of steps for {limited} of {samples}, which are curved in part; {curve}"
             ));
         }
         doubts

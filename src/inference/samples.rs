@@ -208,7 +208,7 @@ impl<S: VectorSpace> Samples<S> {
     /// it is 0 for `n <= ddof`. `ddof` are the delta degrees of freedom, 0 or 1. Straight samples
     /// (MGVI) are mirrored about the position, so the mean of a linear function is known without an
     /// error and 0 is right; 1 is too large by `sqrt(n / (n - 1))`, 15 % for two pairs. For other
-    /// functions and bent samples the mean has an error, and 0 is too small. The function is
+    /// functions and curved samples the mean has an error, and 0 is too small. The function is
     /// computed twice for each sample. Collective over all groups.
     ///
     /// # Errors

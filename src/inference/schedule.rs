@@ -73,14 +73,14 @@ impl Default for IterationOptions {
     }
 }
 
-/// The default iterations of a fit: few straight samples at first, then more and bent ones.
+/// The default iterations of a fit: few straight samples at first, then more and curved ones.
 ///
 /// | iterations | pairs | samples |
 /// |---|---|---|
 /// | 0, 1 | 2 | straight, with new random numbers, that vary the largest part of the latent values only |
-/// | 2, 3 | 6 | bent, with new random numbers |
-/// | 4 | 12 | bent, with new random numbers |
-/// | from 5 on | 12 | those of iteration 4, bent again about the new position |
+/// | 2, 3 | 6 | curved, with new random numbers |
+/// | 4 | 12 | curved, with new random numbers |
+/// | from 5 on | 12 | those of iteration 4, curved again about the new position |
 ///
 /// The last stage repeats its random numbers, so that its samples follow the position, their
 /// energies become comparable and the position converges. Samples of a likelihood without
@@ -94,7 +94,7 @@ impl Default for IterationOptions {
 pub struct Schedule {
     /// Latent values over all ranks of a group.
     numbers: u64,
-    /// Whether the likelihood has the coordinates that bent samples need.
+    /// Whether the likelihood has the coordinates that curved samples need.
     bends: bool,
     /// Parts with fewer values than the largest one.
     small_parts: Vec<String>,
@@ -103,7 +103,7 @@ pub struct Schedule {
 /// Pairs of samples of the last stage.
 const PAIRS: usize = 12;
 
-/// The first iteration of the stages of bent samples, of all pairs, and of repeated random numbers.
+/// The first iteration of the stages of curved samples, of all pairs, and of repeated random numbers.
 const BENT: u32 = 2;
 const ALL: u32 = 4;
 const REPEATED: u32 = 5;

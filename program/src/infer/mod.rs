@@ -193,7 +193,7 @@ fn remedy(problem: &Problem) -> String {
     format!(
         "a priori the field varies by {fluctuations} around {:.3e}, and as a whole by {offset_std}: where data or noise are powers of ten from that, give --set \
          offset_mean=data, and --set fluctuations=MEAN,STD and --set offset_std=MEAN,STD of their size; where noise is far below the signal --mode geovi, whose samples \
-         are bent; else more --iterations, or --noise as it is",
+         are curved; else more --iterations, or --noise as it is",
         offset_mean.unwrap_or_default()
     )
 }

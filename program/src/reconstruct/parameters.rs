@@ -73,7 +73,7 @@ impl Parameters {
         self.options.checkpoint_every as usize
     }
 
-    /// Returns `true` if samples of the last iteration are bent.
+    /// Returns `true` if samples of the last iteration are curved.
     pub fn is_geovi(&self) -> bool {
         self.options.mode == Mode::Geovi
     }

@@ -32,7 +32,7 @@ pub(super) struct Density {
     exposure: Option<Vector>,
 }
 
-/// Coordinates of the values of a model, along which samples are bent.
+/// Coordinates of the values of a model, along which samples are curved.
 #[derive(Clone)]
 pub(super) enum Coordinates {
     /// A function whose derivative is the right square root of the metric everywhere.
