@@ -1,5 +1,8 @@
 //! Parameters of a kernel: one definition for Rust and for WGSL.
 
+/// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
+pub(super) const PARAMS: u64 = 256;
+
 /// One field of a kernel's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamField {

@@ -10,8 +10,7 @@ use super::command::{Command, Encoding, folded, inside};
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::kernel::Kernel;
-use super::params::KernelParams;
-use super::pipeline::PARAMS;
+use super::params::{KernelParams, PARAMS};
 use super::schedule::{Schedule, least_of_pass};
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
@@ -162,12 +161,11 @@ impl Recorder {
         if workgroups == 0 {
             return Ok(());
         }
-        let pipeline = kernel.pipeline(&self.gpu, arrays)?;
         let given = bytes.len() as u64;
-        let most = given.max(pipeline.params.as_ref().map_or(0, |extent| *extent.end()));
-        if most > PARAMS {
-            return Err(kernel.misuse(format!("{most} bytes of parameters, {PARAMS} are allowed")));
+        if given > PARAMS {
+            return Err(kernel.misuse(format!("{given} bytes of parameters, {PARAMS} are allowed")));
         }
+        let pipeline = kernel.pipeline(&self.gpu, arrays)?;
         if let Some(extent) = pipeline.params.as_ref().filter(|extent| !extent.contains(&given)) {
             let why = format!("{given} bytes of parameters are given, those of its text take {}", extent.end());
             return Err(kernel.misuse(why));
@@ -416,10 +414,11 @@ impl Recorder {
     /// returns the number of passes.
     fn encode(&self, encoder: &mut wgpu::CommandEncoder, schedule: &Schedule<'_>, timer: Option<&Timer>) -> u32 {
         let start = self.encoded_params;
-        if self.params.len() > start {
+        if self.commands.iter().any(Command::stages_params) {
             self.gpu.queue().write_buffer(&self.uniforms, start as u64, &self.params[start..]);
         }
-        Encoding { gpu: &self.gpu, uniforms: &self.uniforms, timer }.encode(encoder, &schedule.steps)
+        let encoding = Encoding { gpu: &self.gpu, params: &self.params, buffer: &self.uniforms, timer };
+        encoding.encode(encoder, &schedule.steps)
     }
 
     /// Submits and waits until everything submitted is done.
