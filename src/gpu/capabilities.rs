@@ -44,8 +44,9 @@ pub struct Capabilities {
     /// cannot, and where that was never tried: through other interfaces than Vulkan, and on
     /// software renderers, which gain nothing by it.
     pub binding_arrays: u32,
-    /// Bytes of immediate data that commands carry to kernels: parameters that need no buffer. 0
-    /// where there are none, and where that was never tried: through other interfaces than Vulkan.
+    /// Bytes of immediate data, which commands carry to kernels: parameters that need no buffer. 0
+    /// where there are none, on lavapipe, which would compile kernels again for other parameters,
+    /// and through other interfaces than Vulkan, where that was never tried.
     pub immediate_bytes: u32,
     /// Iterations after which the driver silently ends all loops of an invocation, counted
     /// together; llvmpipe does so.
@@ -117,7 +118,10 @@ impl Capabilities {
             } else {
                 0
             },
-            immediate_bytes: if features.contains(wgpu::Features::IMMEDIATES) && info.backend == wgpu::Backend::Vulkan {
+            immediate_bytes: if features.contains(wgpu::Features::IMMEDIATES)
+                && info.backend == wgpu::Backend::Vulkan
+                && !info.name.starts_with("llvmpipe")
+            {
                 limits.max_immediate_size
             } else {
                 0

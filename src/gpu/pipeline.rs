@@ -244,10 +244,10 @@ impl Pipelines {
 /// Returns the address space of the parameters, of `bytes` bytes, of a kernel that binds `windows`
 /// windows.
 fn params_space(capabilities: &Capabilities, windows: u32, bytes: u64) -> ParamsSpace {
-    let lavapipe = capabilities.loop_rounds.is_some();
-    if bytes <= u64::from(capabilities.immediate_bytes) && std::env::var("IMM").is_ok() {
+    if bytes <= u64::from(capabilities.immediate_bytes) {
         ParamsSpace::Immediate
-    } else if lavapipe && windows < capabilities.bindings {
+    } else if capabilities.loop_rounds.is_some() && windows < capabilities.bindings {
+        // Lavapipe: see `ParamsSpace::Storage`.
         ParamsSpace::Storage
     } else {
         ParamsSpace::Uniform

@@ -186,8 +186,8 @@ pub enum ParamsSpace {
     Uniform,
     /// Immediate data, which is part of the commands: no buffer holds it.
     Immediate,
-    /// A storage buffer. Lavapipe recompiles a kernel for every set of uniforms that its loops and
-    /// conditions depend on, which takes longer than most kernels run.
+    /// A storage buffer. Lavapipe recompiles a kernel for every set of uniforms, or of immediate
+    /// data, that its loops and conditions depend on, which takes longer than most kernels run.
     Storage,
 }
 
