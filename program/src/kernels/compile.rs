@@ -135,6 +135,7 @@ impl Parsed {
         let options = hlsl::Options {
             shader_model: hlsl::ShaderModel::V6_0,
             fake_missing_bindings: true,
+            immediates_target: Some(hlsl::BindTarget::default()),
             restrict_indexing: false,
             zero_initialize_workgroup_memory: false,
             force_loop_bounding: false,

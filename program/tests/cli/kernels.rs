@@ -67,8 +67,10 @@ fn profiles_and_limits_shape_the_text() {
     assert!(bindings(&shaped) > bindings(&text("floor")), "{shaped}");
     let immediate = scratch.file("immediate.toml", "params = \"immediate\"\n");
     assert!(text(&immediate).contains("var<immediate> params: Params;"), "{}", text(&immediate));
-    let spirv = Call::new(&["kernels", KERNEL, "--profile", &immediate, "--stage", "spirv"]).succeeds().stdout;
-    assert!(spirv.contains("Params"), "{spirv}");
+    for stage in ["spirv", "msl", "hlsl"] {
+        let text = Call::new(&["kernels", KERNEL, "--profile", &immediate, "--stage", stage]).succeeds().stdout;
+        assert!(text.contains("Params"), "{stage}: {text}");
+    }
 }
 
 #[test]

@@ -279,6 +279,7 @@ fn write(module: &Module, info: &ModuleInfo, checked: bool, needs: Needs) -> Res
         let options = hlsl::Options {
             shader_model: if subgroups { hlsl::ShaderModel::V6_0 } else { hlsl::ShaderModel::V5_1 },
             fake_missing_bindings: true,
+            immediates_target: Some(hlsl::BindTarget::default()),
             restrict_indexing: checked,
             zero_initialize_workgroup_memory: false,
             force_loop_bounding: checked,
