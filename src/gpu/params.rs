@@ -14,7 +14,7 @@ pub struct ParamField {
     pub offset: usize,
 }
 
-/// A Rust struct that a kernel sees as its uniform `params`. Made by
+/// A Rust struct that a kernel sees as its variable `params`. Made by
 /// [`kernel_params!`](crate::kernel_params).
 ///
 /// # Safety
