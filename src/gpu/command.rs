@@ -83,7 +83,7 @@ pub(super) struct Encoding<'a> {
     pub gpu: &'a Gpu,
     /// The parameters of all dispatches.
     pub params: &'a [u8],
-    /// The same in a buffer, for the kernels that read them there.
+    /// A buffer that holds them for kernels that read them there.
     pub buffer: &'a wgpu::Buffer,
     /// The timer of the passes, if there is one.
     pub timer: Option<&'a Timer>,
@@ -132,8 +132,11 @@ impl Encoding<'_> {
                 }
                 ParamsPlace::Immediate(bytes) => {
                     pass.set_bind_group(0, &self.group(pipeline, None, arrays), &[]);
-                    let start = *params as usize;
-                    pass.set_immediates(0, &self.params[start..start + *bytes as usize]);
+                    // Vulkan allows no empty range.
+                    if *bytes > 0 {
+                        let start = *params as usize;
+                        pass.set_immediates(0, &self.params[start..start + *bytes as usize]);
+                    }
                 }
             }
             pass.dispatch_workgroups(groups[0], groups[1], 1);

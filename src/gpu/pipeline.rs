@@ -34,7 +34,7 @@ pub(super) enum ParamsPlace {
     WithArrays,
     /// In a buffer, in a group of this layout, because windows are bound together.
     OwnGroup(wgpu::BindGroupLayout),
-    /// Immediate data of this number of bytes.
+    /// In immediate data of this number of bytes, 0 if there are no parameters.
     Immediate(u32),
 }
 
@@ -43,6 +43,7 @@ pub(super) struct Pipeline {
     pub pipeline: wgpu::ComputePipeline,
     /// Layout of the group of the arrays.
     pub layout: wgpu::BindGroupLayout,
+    /// Binding of the windows of the arrays.
     pub binding: WindowBinding,
     pub place: ParamsPlace,
     pub label: String,

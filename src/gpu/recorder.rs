@@ -367,7 +367,7 @@ impl Recorder {
     ///   [`discarded`](Self::discarded). Until then more can be recorded and put into the same
     ///   encoder or one that is submitted after it, but calls that submit (`submit`, `upload`,
     ///   `download`, `wait`, exchanges) are refused: their work would come before the encoder's.
-    /// - Parameters that are no immediate data lie in one buffer, of which a submission has a part
+    /// - Parameters other than immediate data lie in one buffer, of which a submission has a part
     ///   for each dispatch: up to 256 can be recorded before the encoder must be submitted.
     /// - The recorder keeps the arrays of the work until it hears of the encoder. Until it has been
     ///   submitted, neither their [`bindings`](Array::bindings) may be mapped nor may they be given
