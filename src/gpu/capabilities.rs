@@ -46,6 +46,10 @@ pub struct Capabilities {
     /// cannot, and where that was never tried: through other interfaces than Vulkan, and on
     /// software renderers, which gain nothing by it.
     pub binding_arrays: u32,
+    /// Bytes of immediate data, which commands carry to kernels: parameters that need no buffer. 0
+    /// where there are none, on lavapipe, which would compile kernels again for other parameters,
+    /// and through other interfaces than Vulkan, where that was never tried.
+    pub immediate_bytes: u32,
     /// Iterations after which the driver silently ends all loops of an invocation, counted
     /// together; llvmpipe does so.
     pub loop_rounds: Option<u32>,
@@ -117,6 +121,14 @@ impl Capabilities {
                 && info.backend == wgpu::Backend::Vulkan
             {
                 limits.max_binding_array_elements_per_shader_stage
+            } else {
+                0
+            },
+            immediate_bytes: if features.contains(wgpu::Features::IMMEDIATES)
+                && info.backend == wgpu::Backend::Vulkan
+                && !info.name.starts_with("llvmpipe")
+            {
+                limits.max_immediate_size
             } else {
                 0
             },

@@ -6,7 +6,9 @@ use super::array::RawArray;
 use super::bind_groups::Bound;
 use super::device::Gpu;
 use super::error::DeviceError;
-use super::pipeline::{PARAMS, Pipeline};
+use super::params::PARAMS;
+use super::pipeline::{ParamsPlace, Pipeline};
+use super::source::WindowBinding;
 use super::timer::Timer;
 
 /// Work that is recorded.
@@ -31,6 +33,11 @@ pub(super) enum Command {
 impl Command {
     pub fn is_dispatch(&self) -> bool {
         matches!(self, Command::Dispatch { .. })
+    }
+
+    /// Returns `true` if it reads parameters from a buffer.
+    pub fn stages_params(&self) -> bool {
+        matches!(self, Command::Dispatch { pipeline, .. } if !matches!(pipeline.place, ParamsPlace::Immediate(_)))
     }
 
     /// Returns the arrays it works on.
@@ -75,7 +82,9 @@ pub(super) type Step<'a> = Vec<&'a Command>;
 pub(super) struct Encoding<'a> {
     pub gpu: &'a Gpu,
     /// The parameters of all dispatches.
-    pub uniforms: &'a wgpu::Buffer,
+    pub params: &'a [u8],
+    /// A buffer that holds them for kernels that read them there.
+    pub buffer: &'a wgpu::Buffer,
     /// The timer of the passes, if there is one.
     pub timer: Option<&'a Timer>,
 }
@@ -111,49 +120,59 @@ impl Encoding<'_> {
         let mut pass = encoder.begin_compute_pass(&descriptor);
         for command in dispatches {
             let Command::Dispatch { pipeline, arrays, params, groups } = command else { continue };
-            let uniform = wgpu::BufferBinding { buffer: self.uniforms, offset: 0, size: wgpu::BufferSize::new(PARAMS) };
-            let windows = || arrays.iter().flat_map(RawArray::bindings);
+            let buffer = wgpu::BufferBinding { buffer: self.buffer, offset: 0, size: wgpu::BufferSize::new(PARAMS) };
             pass.set_pipeline(&pipeline.pipeline);
-            match &pipeline.params_layout {
-                None => {
-                    let bound = Bound::new(&pipeline.layout, std::iter::once(uniform.clone()).chain(windows()));
-                    let group = self.gpu.bind_groups().get(bound, || {
-                        let windows = windows().map(wgpu::BindingResource::Buffer);
-                        let uniform = wgpu::BindingResource::Buffer(uniform);
-                        self.bind_group(pipeline, &pipeline.layout, 0, std::iter::once(uniform).chain(windows))
-                    });
-                    pass.set_bind_group(0, &group, &[*params]);
+            match &pipeline.place {
+                ParamsPlace::WithArrays => {
+                    pass.set_bind_group(0, &self.group(pipeline, Some(buffer), arrays), &[*params]);
                 }
-                Some(params_layout) => {
-                    let group = self.gpu.bind_groups().get(Bound::new(&pipeline.layout, windows()), || {
-                        let windows: Vec<Vec<_>> = arrays.iter().map(|array| array.bindings().collect()).collect();
-                        self.bind_group(pipeline, &pipeline.layout, 1, windows.iter().map(|of| resource(of)))
-                    });
-                    pass.set_bind_group(0, &group, &[]);
-                    let bound = Bound::new(params_layout, std::iter::once(uniform.clone()));
-                    let group = self.gpu.bind_groups().get(bound, || {
-                        let uniform = wgpu::BindingResource::Buffer(uniform);
-                        self.bind_group(pipeline, params_layout, 0, std::iter::once(uniform))
-                    });
-                    pass.set_bind_group(1, &group, &[*params]);
+                ParamsPlace::OwnGroup(layout) => {
+                    pass.set_bind_group(0, &self.group(pipeline, None, arrays), &[]);
+                    pass.set_bind_group(1, &self.group_of_params(layout, buffer), &[*params]);
+                }
+                ParamsPlace::Immediate(bytes) => {
+                    pass.set_bind_group(0, &self.group(pipeline, None, arrays), &[]);
+                    // Vulkan allows no empty range.
+                    if *bytes > 0 {
+                        let start = *params as usize;
+                        pass.set_immediates(0, &self.params[start..start + *bytes as usize]);
+                    }
                 }
             }
             pass.dispatch_workgroups(groups[0], groups[1], 1);
         }
     }
 
-    /// Makes a bind group of resources for bindings from `first` on.
-    fn bind_group<'r>(
+    /// Returns the bind group of arrays, with the buffer of parameters at binding 0 if it is given.
+    fn group(
         &self,
         pipeline: &Pipeline,
-        layout: &wgpu::BindGroupLayout,
-        first: u32,
-        resources: impl Iterator<Item = wgpu::BindingResource<'r>>,
+        params: Option<wgpu::BufferBinding<'_>>,
+        arrays: &[RawArray],
     ) -> wgpu::BindGroup {
-        let entry = |(binding, resource)| wgpu::BindGroupEntry { binding, resource };
-        let entries = &(first..).zip(resources).map(entry).collect::<Vec<_>>();
-        let label = Some(pipeline.label.as_str());
-        self.gpu.device().create_bind_group(&wgpu::BindGroupDescriptor { label, layout, entries })
+        let Pipeline { layout, binding, label, .. } = pipeline;
+        let windows = || arrays.iter().flat_map(RawArray::bindings);
+        self.gpu.bind_groups().get(Bound::new(layout, params.iter().cloned().chain(windows())), || {
+            let of_arrays: Vec<Vec<_>> = arrays.iter().map(|array| array.bindings().collect()).collect();
+            let resources: Vec<_> = match binding {
+                WindowBinding::Switch => windows().map(wgpu::BindingResource::Buffer).collect(),
+                WindowBinding::BindingArray => of_arrays.iter().map(|windows| resource(windows)).collect(),
+            };
+            let resources = (1..).zip(resources);
+            let params = params.clone().map(|params| (0, wgpu::BindingResource::Buffer(params)));
+            let entry = |(binding, resource)| wgpu::BindGroupEntry { binding, resource };
+            let entries = &params.into_iter().chain(resources).map(entry).collect::<Vec<_>>();
+            self.gpu.device().create_bind_group(&wgpu::BindGroupDescriptor { label: Some(label), layout, entries })
+        })
+    }
+
+    /// Returns the bind group of the buffer of parameters alone.
+    fn group_of_params(&self, layout: &wgpu::BindGroupLayout, params: wgpu::BufferBinding<'_>) -> wgpu::BindGroup {
+        self.gpu.bind_groups().get(Bound::new(layout, std::iter::once(params.clone())), || {
+            let entries = &[wgpu::BindGroupEntry { binding: 0, resource: wgpu::BindingResource::Buffer(params) }];
+            let label = Some("meshloom::params");
+            self.gpu.device().create_bind_group(&wgpu::BindGroupDescriptor { label, layout, entries })
+        })
     }
 }
 

@@ -81,7 +81,7 @@ impl Gpu {
         let limits = if options.floor { adapter::floor() } else { adapter.limits() };
         let shared = matches!(info.device_type, wgpu::DeviceType::Cpu | wgpu::DeviceType::IntegratedGpu);
         let mut wanted = wgpu::Features::SHADER_F64 | wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY;
-        wanted |= ATOMIC_U64 | BINDING_ARRAYS | wgpu::Features::SUBGROUP_BARRIER;
+        wanted |= ATOMIC_U64 | BINDING_ARRAYS | wgpu::Features::SUBGROUP_BARRIER | wgpu::Features::IMMEDIATES;
         if options.cache.is_some() {
             wanted |= wgpu::Features::PIPELINE_CACHE;
         }

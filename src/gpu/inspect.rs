@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use wgpu::naga::{Handle, Module, Type, TypeInner, front::wgsl};
+use wgpu::naga::{AddressSpace, GlobalVariable, Handle, Module, Type, TypeInner, front::wgsl};
 
 use super::params::ParamField;
 
@@ -11,11 +11,12 @@ use super::params::ParamField;
 pub(super) type Extent = RangeInclusive<u64>;
 
 /// Returns the bytes that the parameters of the kernel `text` take. It binds `arrays` windows, and
-/// parameters if `has_params`, which begin with the fields of `layout`.
+/// has parameters if `has_params`, at binding 0 or as immediate data, which begin with the fields
+/// of `layout`.
 ///
-/// Refuses fields that Rust has at other offsets, entry points besides `main`, and bindings that
-/// the text makes for itself: they would reach arrays without the accessors, or have no array at
-/// all.
+/// Refuses fields that Rust has at other offsets, entry points besides `main`, and bindings or
+/// immediate data that the text declares itself: they would reach arrays without the accessors, or
+/// have no contents at all.
 pub(super) fn params(text: &str, arrays: u32, has_params: bool, layout: &[ParamField]) -> Result<Extent, String> {
     let module = wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
     if let Some(other) = module.entry_points.iter().find(|entry| entry.name != "main") {
@@ -24,22 +25,37 @@ pub(super) fn params(text: &str, arrays: u32, has_params: bool, layout: &[ParamF
     let (mut seen, mut extent) = (vec![false; arrays as usize + 1], 0..=0);
     seen[0] = !has_params;
     for (_, variable) in module.global_variables.iter() {
-        let Some(place) = variable.binding else { continue };
-        let name = variable.name.as_deref().unwrap_or("a variable");
-        let free = seen.get_mut(place.binding as usize).filter(|seen| place.group == 0 && !**seen);
-        let Some(seen) = free else {
-            return Err(format!(
-                "`{name}` has a binding of its own, @group({}) @binding({}); declare it without, and use its accessors",
-                place.group, place.binding
-            ));
-        };
+        let Some(binding) = binding_of(variable) else { continue };
+        let free = seen.get_mut(binding).filter(|seen| !**seen);
+        let Some(seen) = free else { return Err(own_binding(variable)) };
         *seen = true;
-        if place.binding == 0 {
+        if binding == 0 {
             offsets_agree(&module, variable.ty, layout)?;
             extent = extent_of(&module, variable.ty);
         }
     }
     Ok(extent)
+}
+
+/// Returns the binding of a variable in group 0, and the one of parameters for immediate data; no
+/// kernel has the greatest number, which stands for other groups.
+fn binding_of(variable: &GlobalVariable) -> Option<usize> {
+    if variable.space == AddressSpace::Immediate {
+        return Some(0);
+    }
+    variable.binding.map(|place| if place.group == 0 { place.binding as usize } else { usize::MAX })
+}
+
+/// Explains why a variable is refused that has a place of its own.
+fn own_binding(variable: &GlobalVariable) -> String {
+    let name = variable.name.as_deref().unwrap_or("a variable");
+    match variable.binding {
+        Some(place) => format!(
+            "`{name}` has a binding of its own, @group({}) @binding({}); declare it without, and use its accessors",
+            place.group, place.binding
+        ),
+        None => format!("`{name}` is immediate data of its own; declare `var<uniform> params: Params;`"),
+    }
 }
 
 /// Compares where Rust and WGSL have the fields of parameters.
@@ -82,6 +98,9 @@ mod tests {
         assert_eq!(extent("side: vec3<f32>, count: u32"), 16..=16);
         assert_eq!(extent("count: u32, side: vec3<f32>"), 28..=32);
         assert_eq!(extent("starts: array<vec4<u32>, 3>, count: u32"), 52..=64);
+        let immediate = format!("struct Params {{ count: u32, factor: f32 }}\nvar<immediate> params: Params;\n{MAIN}");
+        assert_eq!(params(&immediate, 0, true, &[]), Ok(8..=8));
+        assert!(params(&(immediate + "var<immediate> more: u32;"), 0, true, &[]).unwrap_err().contains("`more`"));
         assert_eq!(params(MAIN, 0, false, &[]), Ok(0..=0));
     }
 
@@ -113,6 +132,7 @@ mod tests {
             ("@group(1) @binding(1) var<storage, read_write> elsewhere: array<u32>;", "elsewhere"),
             ("@group(0) @binding(4000000000) var<uniform> far: u32;", "far"),
             ("@group(0) @binding(0) var<uniform> undeclared: array<vec4<u32>, 100>;", "undeclared"),
+            ("var<immediate> smuggled: u32;", "smuggled"),
             ("@compute @workgroup_size(1) fn second() {}", "second"),
         ] {
             let why = with(more).unwrap_err();

@@ -4,7 +4,7 @@ use super::array::RawArray;
 use super::command::Command;
 use super::error::DeviceError;
 use super::observer::{ObservedDispatch, Verdict};
-use super::pipeline::PARAMS;
+use super::params::PARAMS;
 use super::recorder::Recorder;
 
 impl Recorder {

@@ -1,5 +1,8 @@
 //! Parameters of a kernel: one definition for Rust and for WGSL.
 
+/// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
+pub(super) const PARAMS: u64 = 256;
+
 /// One field of a kernel's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamField {
@@ -11,7 +14,7 @@ pub struct ParamField {
     pub offset: usize,
 }
 
-/// A Rust struct that a kernel sees as its uniform `params`. Made by
+/// A Rust struct that a kernel sees as its variable `params`. Made by
 /// [`kernel_params!`](crate::kernel_params).
 ///
 /// # Safety

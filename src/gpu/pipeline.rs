@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::capabilities::Capabilities;
 use super::error::DeviceError;
 use super::inspect::{self, Extent};
 use super::observer::{DispatchObserver, ObservedKernel};
@@ -14,9 +15,6 @@ use super::options::Options;
 use super::pipeline_cache::PipelineCache;
 use super::source::{Access, Assembled, ParamsSpace, Shader, Slot, Variant, WindowBinding};
 use crate::timeline;
-
-/// Largest `params` of a kernel in bytes; also the alignment of a dispatch's parameters.
-pub(super) const PARAMS: u64 = 256;
 
 /// The guarantee that a kernel's text stays within its arrays, ends its loops and does not divide
 /// by zero.
@@ -30,13 +28,24 @@ pub(crate) enum Trust {
     Nobody,
 }
 
+/// Place of the parameters of a compiled kernel.
+pub(super) enum ParamsPlace {
+    /// In a buffer, at binding 0 of the group of the arrays.
+    WithArrays,
+    /// In a buffer, in a group of this layout, because windows are bound together.
+    OwnGroup(wgpu::BindGroupLayout),
+    /// In immediate data of this number of bytes, 0 if there are no parameters.
+    Immediate(u32),
+}
+
 /// A compiled kernel for given numbers of windows.
 pub(super) struct Pipeline {
     pub pipeline: wgpu::ComputePipeline,
+    /// Layout of the group of the arrays.
     pub layout: wgpu::BindGroupLayout,
-    /// Layout of the parameters, where they have a group of their own because windows are bound
-    /// together.
-    pub params_layout: Option<wgpu::BindGroupLayout>,
+    /// Binding of the windows of the arrays.
+    pub binding: WindowBinding,
+    pub place: ParamsPlace,
     pub label: String,
     /// Whether it may write each array.
     pub writes: Vec<bool>,
@@ -137,7 +146,7 @@ impl Pipelines {
             return Err(DeviceError::TooManyWindows { kernel, needed, limit, window });
         }
         let window = (1u64 << capabilities.window_bytes.ilog2()) / 4;
-        let params = params_space(open, needed);
+        let params = params_space(capabilities, needed, source.params_bytes);
         let (shape, subgroup_barrier) = (capabilities.profile.workgroup_shape(), capabilities.subgroup_barrier);
         let variant = Variant { windows, window, shape, params, binding, subgroup_barrier };
         let shader = source.wgsl(&variant)?;
@@ -192,15 +201,20 @@ impl Pipelines {
         let checked = trust == Trust::Nobody || self.checked;
         // A driver that fails on a text fails as an internal error.
         let made = open.attempt(|| {
-            let (layout, params_layout) = bind_group_layouts(device, source, variant);
-            let layouts: Vec<_> = std::iter::once(&layout).chain(&params_layout).map(Some).collect();
+            let (layout, place) = bind_group_layouts(device, source, variant);
+            let (params_layout, immediate_size) = match &place {
+                ParamsPlace::WithArrays => (None, 0),
+                ParamsPlace::OwnGroup(layout) => (Some(layout), 0),
+                ParamsPlace::Immediate(bytes) => (None, *bytes),
+            };
+            let layouts: Vec<_> = std::iter::once(&layout).chain(params_layout).map(Some).collect();
             let module = shader_module(device, label, text, checked);
             let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label,
                 layout: Some(&device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                     label,
                     bind_group_layouts: &layouts,
-                    ..Default::default()
+                    immediate_size,
                 })),
                 module: &module,
                 entry_point: Some("main"),
@@ -212,9 +226,9 @@ impl Pipelines {
                 },
                 cache: self.cache.as_ref().map(PipelineCache::handle),
             });
-            (pipeline, layout, params_layout)
+            (pipeline, layout, place)
         });
-        let (pipeline, layout, params_layout) = made.map_err(|error| match error {
+        let (pipeline, layout, place) = made.map_err(|error| match error {
             wgpu::Error::OutOfMemory { .. } => DeviceError::Lost(error.to_string()),
             error => refused(error.to_string()),
         })?;
@@ -224,24 +238,30 @@ impl Pipelines {
         self.note_compilation(open, took);
         let writes = source.slots.iter().map(|slot| slot.access != Access::Read).collect();
         let (label, used) = (source.label.clone(), AtomicU64::new(0));
-        Ok(Pipeline { pipeline, layout, params_layout, label, writes, params, observed, used })
+        Ok(Pipeline { pipeline, layout, binding: variant.binding, place, label, writes, params, observed, used })
     }
 }
 
-/// Returns the address space of the parameters of a kernel that binds `windows` windows on this
-/// device.
-fn params_space(open: &OpenDevice, windows: u32) -> ParamsSpace {
-    let lavapipe = open.capabilities.loop_rounds.is_some();
-    if lavapipe && windows < open.capabilities.bindings { ParamsSpace::Storage } else { ParamsSpace::Uniform }
+/// Returns the address space of the parameters, of `bytes` bytes, of a kernel that binds `windows`
+/// windows.
+fn params_space(capabilities: &Capabilities, windows: u32, bytes: u64) -> ParamsSpace {
+    if bytes <= u64::from(capabilities.immediate_bytes) {
+        ParamsSpace::Immediate
+    } else if capabilities.loop_rounds.is_some() && windows < capabilities.bindings {
+        // Lavapipe: see `ParamsSpace::Storage`.
+        ParamsSpace::Storage
+    } else {
+        ParamsSpace::Uniform
+    }
 }
 
-/// Returns the parameters at binding 0, then the windows of each array; where windows are bound
-/// together the parameters are in the second group.
+/// Returns the layout of the bindings of arrays from 1 on, and the place of the parameters: those
+/// in a buffer are at binding 0, or in the second group where windows are bound together.
 fn bind_group_layouts(
     device: &wgpu::Device,
     source: &Assembled,
     variant: &Variant<'_>,
-) -> (wgpu::BindGroupLayout, Option<wgpu::BindGroupLayout>) {
+) -> (wgpu::BindGroupLayout, ParamsPlace) {
     let entry = |binding: u32, ty: wgpu::BufferBindingType| wgpu::BindGroupLayoutEntry {
         binding,
         visibility: wgpu::ShaderStages::COMPUTE,
@@ -253,23 +273,27 @@ fn bind_group_layouts(
         device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries })
     };
     let params = match variant.params {
-        ParamsSpace::Uniform => wgpu::BufferBindingType::Uniform,
-        ParamsSpace::Storage => wgpu::BufferBindingType::Storage { read_only: true },
+        ParamsSpace::Uniform => Some(entry(0, wgpu::BufferBindingType::Uniform)),
+        ParamsSpace::Storage => Some(entry(0, wgpu::BufferBindingType::Storage { read_only: true })),
+        ParamsSpace::Immediate => None,
     };
-    let (params, slots) = ([entry(0, params)], source.slots.iter().zip(variant.windows));
+    let immediate = ParamsPlace::Immediate(source.params_bytes as u32);
+    let slots = source.slots.iter().zip(variant.windows);
     let of_slot = |slot: &Slot| wgpu::BufferBindingType::Storage { read_only: slot.access == Access::Read };
     match variant.binding {
         WindowBinding::Switch => {
             let windows = slots.flat_map(|(slot, &windows)| (0..windows).map(move |_| of_slot(slot)));
             let windows = (1..).zip(windows).map(|(binding, ty)| entry(binding, ty));
-            (layout(&params.into_iter().chain(windows).collect::<Vec<_>>()), None)
+            let place = if params.is_some() { ParamsPlace::WithArrays } else { immediate };
+            (layout(&params.into_iter().chain(windows).collect::<Vec<_>>()), place)
         }
         WindowBinding::BindingArray => {
             let array = |(binding, (slot, &windows)): (u32, (&Slot, &u32))| {
                 let count = NonZeroU32::new(windows).filter(|_| windows > 1);
                 wgpu::BindGroupLayoutEntry { count, ..entry(binding, of_slot(slot)) }
             };
-            (layout(&(1..).zip(slots).map(array).collect::<Vec<_>>()), Some(layout(&params)))
+            let place = params.map_or(immediate, |params| ParamsPlace::OwnGroup(layout(&[params])));
+            (layout(&(1..).zip(slots).map(array).collect::<Vec<_>>()), place)
         }
     }
 }

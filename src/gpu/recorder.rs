@@ -10,8 +10,7 @@ use super::command::{Command, Encoding, folded, inside};
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::kernel::Kernel;
-use super::params::KernelParams;
-use super::pipeline::PARAMS;
+use super::params::{KernelParams, PARAMS};
 use super::schedule::{Schedule, least_of_pass};
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
@@ -33,6 +32,9 @@ pub struct RecorderCounts {
     pub downloads: u64,
     /// Uploads.
     pub uploads: u64,
+    /// Bytes of parameters that were copied to a buffer on the device, 256 a dispatch; 0 where all
+    /// kernels take them as immediate data ([`Capabilities`](super::Capabilities)).
+    pub parameter_bytes: u64,
     /// Bytes of clears and copies that were recorded as commands of the queue; on GPUs, kernels
     /// serve for 64 KiB and more.
     pub moved_by_commands: u64,
@@ -165,12 +167,11 @@ impl Recorder {
         if workgroups == 0 {
             return Ok(());
         }
-        let pipeline = kernel.pipeline(&self.gpu, arrays)?;
         let given = bytes.len() as u64;
-        let most = given.max(pipeline.params.as_ref().map_or(0, |extent| *extent.end()));
-        if most > PARAMS {
-            return Err(kernel.misuse(format!("{most} bytes of parameters, {PARAMS} are allowed")));
+        if given > PARAMS {
+            return Err(kernel.misuse(format!("{given} bytes of parameters, {PARAMS} are allowed")));
         }
+        let pipeline = kernel.pipeline(&self.gpu, arrays)?;
         if let Some(extent) = pipeline.params.as_ref().filter(|extent| !extent.contains(&given)) {
             let why = format!("{given} bytes of parameters are given, those of its text take {}", extent.end());
             return Err(kernel.misuse(why));
@@ -329,7 +330,7 @@ impl Recorder {
             Some(_) => Schedule::one_by_one(&self.commands),
             None => Schedule::by_levels(&self.commands, least_of_pass(&gpu)),
         };
-        let levels = schedule.levels;
+        let (levels, staged) = (schedule.levels, self.staged_params().len());
         let (submission, passes) = gpu.guarded(|| {
             let mut encoder = gpu.device().create_command_encoder(&descriptor);
             let passes = self.encode(&mut encoder, &schedule, self.timer.as_ref());
@@ -341,6 +342,7 @@ impl Recorder {
         });
         self.counts.dispatches += self.commands.iter().filter(|command| command.is_dispatch()).count() as u64;
         self.counts.passes += u64::from(passes);
+        self.counts.parameter_bytes += staged as u64;
         self.counts.levels += levels;
         // The commands hold the arrays they use until here: only now may their memory be used for
         // other arrays.
@@ -383,8 +385,8 @@ impl Recorder {
     ///   [`discarded`](Self::discarded). Until then more can be recorded and put into the same
     ///   encoder or one that is submitted after it, but calls that submit (`submit`, `upload`,
     ///   `download`, `wait`, exchanges) are refused: their work would come before the encoder's.
-    /// - The parameters of dispatches lie in one buffer, of which a submission has a part for each:
-    ///   up to 256 dispatches can be recorded before the encoder must be submitted.
+    /// - Parameters other than immediate data lie in one buffer, of which a submission has a part
+    ///   for each dispatch: up to 256 can be recorded before the encoder must be submitted.
     /// - The recorder keeps the arrays of the work until it hears of the encoder. Until it has been
     ///   submitted, neither their [`bindings`](Array::bindings) may be mapped nor may they be given
     ///   to an exchange.
@@ -438,14 +440,21 @@ impl Recorder {
         self.commands.iter().try_for_each(Command::at_rest)
     }
 
+    /// Returns the parameters of the commands that lie in the buffer, if a kernel reads any there.
+    fn staged_params(&self) -> &[u8] {
+        let is_staged = self.commands.iter().any(Command::stages_params);
+        if is_staged { &self.params[self.encoded_params..] } else { &[] }
+    }
+
     /// Encodes all commands, with their parameters in place for the next submission to the queue;
     /// returns the number of passes.
     fn encode(&self, encoder: &mut wgpu::CommandEncoder, schedule: &Schedule<'_>, timer: Option<&Timer>) -> u32 {
-        let start = self.encoded_params;
-        if self.params.len() > start {
-            self.gpu.queue().write_buffer(&self.uniforms, start as u64, &self.params[start..]);
+        let staged = self.staged_params();
+        if !staged.is_empty() {
+            self.gpu.queue().write_buffer(&self.uniforms, self.encoded_params as u64, staged);
         }
-        Encoding { gpu: &self.gpu, uniforms: &self.uniforms, timer }.encode(encoder, &schedule.steps)
+        let encoding = Encoding { gpu: &self.gpu, params: &self.params, buffer: &self.uniforms, timer };
+        encoding.encode(encoder, &schedule.steps)
     }
 
     /// Submits and waits until everything submitted is done.

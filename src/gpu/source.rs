@@ -40,7 +40,7 @@ use std::fmt::Write as _;
 
 use super::assemble::{Module, Origin, Parts, Text, assemble};
 use super::error::DeviceError;
-use super::params::{KernelParams, ParamField};
+use super::params::{KernelParams, PARAMS, ParamField};
 use super::profile::WorkgroupShape;
 
 /// Element type of an array in WGSL.
@@ -184,8 +184,10 @@ fn is_alone(line: &str) -> Result<(), String> {
 pub enum ParamsSpace {
     /// In a uniform buffer, as kernels are written.
     Uniform,
-    /// A storage buffer. Lavapipe recompiles a kernel for every set of uniforms that its loops and
-    /// conditions depend on, which takes longer than most kernels run.
+    /// Immediate data, which is part of the commands: no buffer holds it.
+    Immediate,
+    /// A storage buffer. Lavapipe recompiles a kernel for every set of uniforms, or of immediate
+    /// data, that its loops and conditions depend on, which takes longer than most kernels run.
     Storage,
 }
 
@@ -267,6 +269,7 @@ pub struct KernelSource {
     fields: String,
     layout: Vec<ParamField>,
     params_type: Option<TypeId>,
+    params_bytes: u64,
     modules: Vec<Module>,
     flags: Vec<(&'static str, bool)>,
     constants: String,
@@ -285,6 +288,7 @@ impl KernelSource {
             fields: String::new(),
             layout: Vec::new(),
             params_type: None,
+            params_bytes: 0,
             modules: Vec::new(),
             flags: Vec::new(),
             constants: String::new(),
@@ -300,6 +304,7 @@ impl KernelSource {
     #[must_use]
     pub fn params<P: KernelParams>(mut self) -> Self {
         (self.layout, self.params_type) = (P::fields(), Some(TypeId::of::<P>()));
+        self.params_bytes = (size_of::<P>() as u64).next_multiple_of(16);
         let field = |field: &ParamField| format!("{}: {}", field.name, field.wgsl);
         self.fields = self.layout.iter().map(field).collect::<Vec<_>>().join(", ");
         self
@@ -308,10 +313,14 @@ impl KernelSource {
     /// More parameters behind the others, as WGSL.
     #[must_use]
     pub(crate) fn more_params(mut self, fields: &str) -> Self {
-        if !self.fields.is_empty() && !fields.is_empty() {
+        if fields.is_empty() {
+            return self;
+        }
+        if !self.fields.is_empty() {
             self.fields.push_str(", ");
         }
         self.fields.push_str(fields);
+        self.params_bytes = PARAMS;
         self
     }
 
@@ -437,9 +446,10 @@ impl KernelSource {
             let _ = writeln!(constants, "alias {name} = {};", element.wgsl());
         }
         origins.splice(0..0, constants.lines().map(|_| None));
-        let (label, fields, group) = (self.label.clone(), self.fields.clone(), self.group);
-        let (layout, loop_rounds, text) = (self.layout.clone(), self.loop_rounds, constants + &text);
-        Ok(Assembled { label, slots, fields, layout, group, loop_rounds, is_elementwise, text, origins })
+        let &KernelSource { params_bytes, group, loop_rounds, .. } = self;
+        let (label, fields, layout) = (self.label.clone(), self.fields.clone(), self.layout.clone());
+        let text = constants + &text;
+        Ok(Assembled { label, slots, fields, layout, params_bytes, group, loop_rounds, is_elementwise, text, origins })
     }
 }
 
@@ -451,6 +461,9 @@ pub(super) struct Assembled {
     /// Fields of the parameters in WGSL, and the Rust layout of the kernel's own fields.
     pub fields: String,
     pub layout: Vec<ParamField>,
+    /// Bytes that hold the parameters: whole vectors of four, and the most that a kernel may have
+    /// where a caller's text adds fields.
+    pub params_bytes: u64,
     group: Option<u32>,
     loop_rounds: u32,
     is_elementwise: bool,
@@ -530,13 +543,13 @@ impl Assembled {
             text.push_str("enable wgpu_binding_array;\n");
         }
         if !self.fields.is_empty() {
-            let space = if params == ParamsSpace::Uniform { "uniform" } else { "storage, read" };
-            let _ = writeln!(
-                text,
-                "struct Params {{ {} }}\n@group({}) @binding(0) var<{space}> params: Params;",
-                self.fields,
-                u32::from(binding == WindowBinding::BindingArray)
-            );
+            let group = u32::from(binding == WindowBinding::BindingArray);
+            let declaration = match params {
+                ParamsSpace::Uniform => format!("@group({group}) @binding(0) var<uniform>"),
+                ParamsSpace::Storage => format!("@group({group}) @binding(0) var<storage, read>"),
+                ParamsSpace::Immediate => "var<immediate>".into(),
+            };
+            let _ = writeln!(text, "struct Params {{ {} }}\n{declaration} params: Params;", self.fields);
         }
         let _ = writeln!(
             text,

@@ -55,6 +55,56 @@ fn a_kernel_sees_one_array_whatever_its_windows() {
     }
 }
 
+meshloom::kernel_params! {
+    struct Row {
+        count: u32,
+        row: u32,
+        pad: [u32; 2],
+        rows: [[f32; 4]; 15],
+    }
+}
+
+/// Returns the sums of parameters that `dispatches` dispatches of two kernels, with 8 and with 256
+/// bytes of parameters, add to arrays, and the bytes that were staged for them.
+fn sums_of_params(gpu: &Gpu, dispatches: u32) -> ([Vec<f32>; 2], u64) {
+    const ROW: &str = r"
+        var<uniform> params: Params;
+        var<storage, read_write> y: array<f32>;
+        fn each(i: u32) { store_y(i, load_y(i) + params.rows[params.row][i & 3u]); }
+        #each params.count";
+    let row = Kernel::new(KernelSource::new("test::row", ROW).params::<Row>());
+    let (scale, mut recorder) = (scale(), Recorder::new(gpu).unwrap());
+    let [x, y, z] = ["x", "y", "z"].map(|label| gpu.array::<f32>(label, 4).unwrap());
+    recorder.upload(&x, 0, &[1.0, 2.0, 3.0, 4.0]).unwrap();
+    recorder.clear(&y);
+    recorder.clear(&z);
+    for n in 0..dispatches {
+        recorder.each(&scale, &[x.raw(), y.raw()], &Params { count: 4, factor: n as f32 }, 4).unwrap();
+        let rows = std::array::from_fn(|k| [(n + 16 * k as u32) as f32; 4]);
+        recorder.each(&row, &[z.raw()], &Row { count: 4, row: n % 15, pad: [0; 2], rows }, 4).unwrap();
+    }
+    let sums = [&y, &z].map(|array| recorder.download(array, 0, 4).unwrap());
+    (sums, recorder.counts().parameter_bytes)
+}
+
+#[test]
+fn parameters_arrive_as_immediate_data_and_in_a_buffer() {
+    const DISPATCHES: u32 = 200;
+    let sum: u32 = (0..DISPATCHES).sum();
+    let rows: u32 = (0..DISPATCHES).map(|n| n + 16 * (n % 15)).sum();
+    let expected = [(1..=4).map(|x| (x * sum) as f32).collect(), vec![rows as f32; 4]];
+    for floor in [false, true] {
+        let gpu = Gpu::open(&Options { floor, ..meshloom_sanitizer::options().unwrap() }, 0).unwrap();
+        let (sums, staged) = sums_of_params(&gpu, DISPATCHES);
+        assert_eq!(sums, expected, "{:?}", gpu.capabilities());
+        // Submissions of up to 256 dispatches: where only the larger parameters lie in the buffer,
+        // the smaller ones keep their places.
+        let bytes = if gpu.capabilities().immediate_bytes >= 256 { 0 } else { 2 * 256 * u64::from(DISPATCHES) };
+        assert_eq!(staged, bytes, "{:?}", gpu.capabilities());
+        assert!(!floor || bytes > 0);
+    }
+}
+
 #[test]
 fn warmed_work_allocates_nothing_and_submits_once() {
     // A device of its own, so that no other test allocates on it meanwhile.

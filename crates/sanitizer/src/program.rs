@@ -78,6 +78,8 @@ impl Program {
             match (variable.space, &variable.binding) {
                 (AddressSpace::WorkGroup, _) => Ok(Global::Workgroup { bytes }),
                 (AddressSpace::Private, _) => Ok(Global::Private { bytes }),
+                // The parameters, which an observer is given as buffer 0 wherever they are.
+                (AddressSpace::Immediate, _) => Ok(Global::Buffer { binding: 0, written: false }),
                 (space, Some(binding)) => {
                     let written =
                         matches!(space, AddressSpace::Storage { access } if access.contains(StorageAccess::STORE));

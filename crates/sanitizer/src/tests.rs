@@ -55,6 +55,15 @@ fn results(body: &str) -> Vec<u32> {
 }
 
 #[test]
+fn immediate_data_is_the_first_buffer() {
+    let text = kernel("x[i] += n;").replace("@group(0) @binding(0) var<uniform> n", "var<immediate> n");
+    let mut buffers = [vec![3], (0..64).collect(), vec![7; 64], vec![0]];
+    let report = run_over(&text, [2, 1], &mut buffers);
+    assert!(report.findings.is_empty() && report.unknown.is_none() && report.unfinished.is_none(), "{report:?}");
+    assert_eq!(buffers[1], (3..67).collect::<Vec<_>>());
+}
+
+#[test]
 fn results_are_those_of_the_text() {
     let each = |f: &dyn Fn(u32) -> u32| (0..64).map(f).collect::<Vec<_>>();
     for (body, expected) in [

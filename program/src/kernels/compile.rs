@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
-use naga::{Module, ShaderStage};
+use naga::{AddressSpace, Module, ShaderStage};
 
 /// A language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -80,7 +80,9 @@ impl Parsed {
 
     /// Returns the bytes of the parameters.
     pub fn param_bytes(&self) -> u32 {
-        let is_params = |variable: &&naga::GlobalVariable| variable.binding.is_some_and(|place| place.binding == 0);
+        let is_params = |variable: &&naga::GlobalVariable| {
+            variable.space == AddressSpace::Immediate || variable.binding.is_some_and(|place| place.binding == 0)
+        };
         let params = self.module.global_variables.iter().map(|(_, variable)| variable).find(is_params);
         params.map_or(0, |params| self.module.types[params.ty].inner.size(self.module.to_ctx()))
     }
@@ -133,6 +135,7 @@ impl Parsed {
         let options = hlsl::Options {
             shader_model: hlsl::ShaderModel::V6_0,
             fake_missing_bindings: true,
+            immediates_target: Some(hlsl::BindTarget::default()),
             restrict_indexing: false,
             zero_initialize_workgroup_memory: false,
             force_loop_bounding: false,

@@ -29,6 +29,7 @@ pub struct Shape {
 #[serde(rename_all = "lowercase")]
 enum Space {
     Uniform,
+    Immediate,
     Storage,
 }
 
@@ -90,6 +91,7 @@ impl Shape {
     pub fn variant<'a>(&self, windows: &'a [u32]) -> Variant<'a> {
         let params = match self.params {
             Space::Uniform => ParamsSpace::Uniform,
+            Space::Immediate => ParamsSpace::Immediate,
             Space::Storage => ParamsSpace::Storage,
         };
         let shape = WorkgroupShape { group: self.workgroup_size, items: self.items };

@@ -65,6 +65,12 @@ fn profiles_and_limits_shape_the_text() {
     assert!(shaped.contains("const GROUP: u32 = 32u;") && shaped.contains("const ITEMS: u32 = 3u;"), "{shaped}");
     let bindings = |text: &str| text.matches("@binding(").count();
     assert!(bindings(&shaped) > bindings(&text("floor")), "{shaped}");
+    let immediate = scratch.file("immediate.toml", "params = \"immediate\"\n");
+    assert!(text(&immediate).contains("var<immediate> params: Params;"), "{}", text(&immediate));
+    for stage in ["spirv", "msl", "hlsl"] {
+        let text = Call::new(&["kernels", KERNEL, "--profile", &immediate, "--stage", stage]).succeeds().stdout;
+        assert!(text.contains("Params"), "{stage}: {text}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use super::uniformity::{Scope, check as check_meetings};
 use meshloom::fft::{self, Limits, Precision};
 use meshloom::gpu::Variant as Form;
-use meshloom::gpu::{Access, KernelSource, Profile, Slot, WindowBinding, WorkgroupShape};
+use meshloom::gpu::{Access, KernelSource, ParamsSpace, Profile, Slot, WindowBinding, WorkgroupShape};
 use meshloom::points::neighbors::{self, GroupShape, Lanes};
 use naga::back::{hlsl, msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
@@ -286,6 +286,7 @@ fn write(module: &Module, info: &ModuleInfo, checked: bool, needs: Needs) -> Res
         let options = hlsl::Options {
             shader_model: if subgroups { hlsl::ShaderModel::V6_0 } else { hlsl::ShaderModel::V5_1 },
             fake_missing_bindings: true,
+            immediates_target: Some(hlsl::BindTarget::default()),
             restrict_indexing: checked,
             zero_initialize_workgroup_memory: false,
             force_loop_bounding: checked,
@@ -318,6 +319,25 @@ fn every_kernel_is_written_for_vulkan_metal_and_direct3d_unchecked() {
 #[test]
 fn every_kernel_is_written_for_vulkan_metal_and_direct3d_checked() {
     over_all(|v, module, info| write(module, info, true, Needs::of(v)));
+}
+
+/// Checks the kernels with parameters as immediate data, which differ in a line from the others.
+#[test]
+fn every_kernel_takes_its_parameters_as_immediate_data() {
+    let sources: Vec<_> = meshloom_program::kernels().into_iter().filter(|source| !has_subgroups(source)).collect();
+    let mut immediate = 0;
+    for source in sources {
+        let windows = vec![1; slots(&source).len()];
+        let plain = form(&windows, Profile::Gpu.workgroup_shape(), false);
+        let text = source.wgsl(&Form { params: ParamsSpace::Immediate, ..plain }).unwrap();
+        immediate += u32::from(text.contains("\nvar<immediate> params: Params;"));
+        assert!(!text.contains("@binding(0)"), "{}", source.label());
+        let (module, info) = check_with(&text, Capabilities::IMMEDIATES).unwrap_or_else(|why| panic!("{why}"));
+        for checked in [false, true] {
+            write(&module, &info, checked, Needs::Nothing).unwrap_or_else(|why| panic!("{}: {why}", source.label()));
+        }
+    }
+    assert!(immediate > 100, "{immediate}");
 }
 
 #[test]
