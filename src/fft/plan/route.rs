@@ -26,6 +26,7 @@ impl Route {
     /// Returns the bytes that device memory moves for the passes, reading and writing. Counts whole
     /// sectors of [`SECTOR`](crate::gpu::SECTOR) bytes, of which a narrow tile of lines uses only a
     /// part.
+    #[must_use]
     pub fn traffic(&self) -> u64 {
         let computing = || self.stages.iter().filter(|stage| !stage.passes.is_empty());
         match (&self.whole, computing().next(), computing().next_back()) {
