@@ -39,7 +39,7 @@ fn painted(options: &Options, window: Window, case: &Case, listed: bool) -> (Vec
         order.reverse();
     }
     let sites: Vec<[u32; 2]> =
-        order.iter().map(|n| [((n / n2 / n1) << 16 | n / n2 % n1) as u32, (n % n2) as u32]).collect();
+        order.iter().map(|n| [(((n / n2 / n1) << 16) | (n / n2 % n1)) as u32, (n % n2) as u32]).collect();
     let site = gpu.array::<[u32; 2]>("site", sites.len() as u64).unwrap();
     recorder.upload(&site, 0, &sites).unwrap();
     let displacement = case.displacement.each_ref().map(|values| {
