@@ -32,10 +32,12 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         &mut self,
         layers: &Layers,
         buffers: [Buffer; 2],
-        input: StageInput<'a>,
+        mut input: StageInput<'a>,
     ) -> Result<StageInput<'a>, ExchangeError> {
         let ReadyRoute { route, .. } = self.run.ready;
         let [first, second] = [layers.first, layers.first + 1];
+        // The memory of the pieces that were sent is free then.
+        input.wait_for(usize::MAX, self.recorder)?;
         let (between, views) = self.arrays(layers, buffers, &input)?;
         let tiles = self.tiles(first, input)?;
         let is_source = tiles.iter().any(|tile| matches!(tile.elements, Elements::Source(_)));

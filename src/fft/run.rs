@@ -222,12 +222,14 @@ impl<'a> StageInput<'a> {
         }
     }
 
-    /// Waits for the first piece of an exchange, if the input comes in pieces.
-    fn wait_for_first(&mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
-        match self {
-            StageInput::Whole(_) => Ok(()),
-            StageInput::Pieces(Pieces { pending, .. }) => PendingExchange::finish_first(pending, recorder).map(|_| ()),
+    /// Waits for at most `pieces` pieces of an exchange, if the input comes in pieces.
+    pub fn wait_for(&mut self, pieces: usize, recorder: &mut Recorder) -> Result<(), ExchangeError> {
+        if let StageInput::Pieces(Pieces { pending, .. }) = self {
+            for _ in 0..pieces.min(pending.len()) {
+                PendingExchange::finish_first(pending, recorder)?;
+            }
         }
+        Ok(())
     }
 }
 
@@ -252,7 +254,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
             return Ok(input);
         }
         // The memory of the first piece that was sent is free then.
-        input.wait_for_first(self.recorder)?;
+        input.wait_for(1, self.recorder)?;
         let outputs = self.outputs(i, buffer, &input)?;
         let is_source = matches!(input, StageInput::Whole(Some(Elements::Source(_))));
         let (mut pieces, last) = (Pieces::default(), passes[i].len() - 1);
