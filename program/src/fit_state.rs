@@ -46,7 +46,7 @@ impl Found {
     pub fn of_another(&self, problem: &Value) -> Option<Failure> {
         let path = printable_path(&self.path);
         if self.problem.is_null() {
-            let message = format!("{path} is missing, which says what the state is of; start anew, without --resume");
+            let message = format!("{path} is missing, which says what the state is of; start again, without --resume");
             return Some(Failure::Failed(message));
         }
         let (name, theirs, ours) = described::difference(&self.problem, problem)?;

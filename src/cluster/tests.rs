@@ -118,8 +118,8 @@ fn many_chunks_overlap_on_unlike_resources() {
         let found = seconds(&machine, two, exchange);
         assert!(found > kept + 0.999 * least * unit && found < kept + 1.1 * least * unit, "{copy_queues}: {found}");
     }
-    // Two devices share the memory of a node. Copies that wait for their queue do not hold it; if it
-    // is as fast as one of four copies, it takes them one after the other, the first of them while
+    // Two devices share the memory of a node. Copies that wait for their queue do not hold it. If
+    // it is as slow as one copy, it takes all four one after the other, the first of them while
     // devices copy what they keep.
     for depth in [2, 8, 64] {
         for (host_memory_rate, least, most) in [(4e9, kept + 2.0 * unit, 2.0), (1e9, 4.0 * unit, 4.0)] {

@@ -34,7 +34,7 @@ pub(super) enum ParamsPlace {
     WithArrays,
     /// In a buffer, in a group of this layout, because windows are bound together.
     OwnGroup(wgpu::BindGroupLayout),
-    /// In immediate data of this number of bytes, 0 if there are no parameters.
+    /// In immediate data of this number of bytes; 0 without parameters.
     Immediate(u32),
 }
 

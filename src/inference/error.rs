@@ -38,7 +38,9 @@ pub enum InferenceError {
         likelihood: String,
     },
     /// A result is NaN or infinite.
-    #[error("{what} is {value}; begin nearer to the data, or look for overflow in the model")]
+    #[error(
+        "{what} is {value}; begin nearer to the data, or look for overflow in the model and for rates of counts below zero (take the exponential)"
+    )]
     NotFinite {
         /// The result.
         what: String,

@@ -92,14 +92,14 @@ impl Footprint {
         let levels = u64::from(samples.max(1).next_power_of_two().ilog2()) + 1;
         let vectors = 2 * samples + levels + VECTORS + PRECONDITIONER;
         let vectors = vectors * self.vector + EXCITATIONS * self.excitation;
-        // One more for samples that are not kept. A curved sample needs two, and submits two products
-        // together.
+        // One more for samples that are not kept. A curved sample needs two, and submits two
+        // products together.
         let linearizations = (kept + u64::from(kept < samples)).max(2);
         vectors + linearizations * self.linearization + 2 * self.work + more * self.solve()
     }
 
-    /// Returns the bytes of a solve beside the first: a curved sample has a linearization, and so has
-    /// a product of a sample that is not kept.
+    /// Returns the bytes of a solve beside the first: a curved sample has a linearization, and so
+    /// has a product of a sample that is not kept.
     fn solve(&self) -> u64 {
         SOLVE * self.vector + self.work + self.linearization
     }

@@ -103,8 +103,9 @@ pub struct Schedule {
 /// Pairs of samples of the last stage.
 const PAIRS: usize = 12;
 
-/// The first iteration of the stages of curved samples, of all pairs, and of repeated random numbers.
-const BENT: u32 = 2;
+/// The first iteration of the stages of curved samples, of all pairs, and of repeated random
+/// numbers.
+const CURVED: u32 = 2;
 const ALL: u32 = 4;
 const REPEATED: u32 = 5;
 
@@ -143,8 +144,8 @@ impl Schedule {
     #[must_use]
     pub fn pairs(iteration: u32) -> usize {
         match iteration {
-            ..BENT => 2,
-            BENT..ALL => PAIRS / 2,
+            ..CURVED => 2,
+            CURVED..ALL => PAIRS / 2,
             _ => PAIRS,
         }
     }
@@ -157,7 +158,7 @@ impl Schedule {
         let [linear, newton] = [(1e-5, 0.02), (1e-4, 0.1)].map(|(each, most)| (each * self.numbers as f64).min(most));
         IterationOptions {
             pairs: Self::pairs(iteration),
-            sampling: if iteration < BENT || !self.bends {
+            sampling: if iteration < CURVED || !self.bends {
                 Sampling::Linear(draw)
             } else if draw == Draw::New {
                 Sampling::Curved(draw)
@@ -168,7 +169,7 @@ impl Schedule {
             curve: NewtonOptions { xtol: 1e-4, ..NewtonOptions::default().absdelta(newton).steps(20) },
             // Steps are inexact, so a short one does not say that the minimum is near.
             position: NewtonOptions { xtol: 0.0, ..NewtonOptions::default().absdelta(newton).steps(50) },
-            point_estimates: if iteration < BENT { self.small_parts.clone() } else { Vec::new() },
+            point_estimates: if iteration < CURVED { self.small_parts.clone() } else { Vec::new() },
             ..IterationOptions::default()
         }
     }

@@ -132,7 +132,7 @@ impl StateFile {
 
     /// Returns the error of a file that cannot be read.
     pub fn broken(&self, error: IoError) -> InferenceError {
-        self.wrong(format!("{error}; remove it to start anew"))
+        self.wrong(format!("{error}; remove it to start again"))
     }
 
     /// Opens the file and checks that it is whole; `None` if it does not exist. Collective over all
@@ -238,7 +238,7 @@ impl StateFile {
         match saved {
             &[saved] if saved == found || (saved - found).abs() <= most => Ok(()),
             _ => Err(self.wrong(format!(
-                "it is of other data or another model: the energy of its position was {saved:?} and is {found} here; give another directory, or start anew"
+                "it is of other data or another model: the energy of its position was {saved:?} and is {found} here; give another directory, or start again"
             ))),
         }
     }
@@ -253,7 +253,7 @@ impl StateFile {
         let outcomes: Option<Vec<_>> = rows.iter().map(of_numbers).collect();
         outcomes.filter(|outcomes| outcomes.len() == count).ok_or_else(|| {
             self.wrong(format!(
-                "expected {OUTCOME} valid numbers in `outcomes` for each of {count} samples; remove it to start anew"
+                "expected {OUTCOME} valid numbers in `outcomes` for each of {count} samples; remove it to start again"
             ))
         })
     }
@@ -266,7 +266,7 @@ impl StateFile {
         }
         match parts.iter().zip(saved).find(|((_, mark), saved)| *mark as i64 != **saved) {
             Some(((name, _), _)) => Err(self.wrong(format!(
-                "it is of another posterior, whose {name} differ from this one's; give the same, another directory, or start anew"
+                "it is of another posterior, whose {name} differ from this one's; give the same, another directory, or start again"
             ))),
             None => Ok(()),
         }
@@ -278,17 +278,17 @@ impl StateFile {
         if let Some(&version) = head.first()
             && version != VERSION
         {
-            return Err(self.wrong(format!("it has version {version}, this program reads {VERSION}; start anew")));
+            return Err(self.wrong(format!("it has version {version}, this program reads {VERSION}; start again")));
         }
         let &[_, seed, count, drawn_in] = head else {
             return Err(self.wrong("it is no state of a fit; give another directory"));
         };
         if seed as u64 != self.seed {
-            return Err(self.wrong(format!("it was made with seed {}; give that one, or start anew", seed as u64)));
+            return Err(self.wrong(format!("it was made with seed {}; give that one, or start again", seed as u64)));
         }
         match (usize::try_from(count), u32::try_from(drawn_in)) {
             (Ok(count), Ok(drawn_in)) => Ok((count, drawn_in)),
-            _ => Err(self.wrong(format!("it has {count} samples of iteration {drawn_in}; remove it to start anew"))),
+            _ => Err(self.wrong(format!("it has {count} samples of iteration {drawn_in}; remove it to start again"))),
         }
     }
 }

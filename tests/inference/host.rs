@@ -1149,10 +1149,10 @@ fn a_broken_state_is_an_error_and_stays() {
     // The last byte of the last array, before the archive's directory.
     let last = bytes.windows(4).position(|window| window == b"PK\x01\x02").unwrap() - 1;
     for (broken, text) in [
-        (bytes[..bytes.len() / 2].to_vec(), "start anew"),
-        (b"no state".to_vec(), "start anew"),
-        (Vec::new(), "start anew"),
-        (bytes.iter().enumerate().map(|(i, &b)| if i == last { !b } else { b }).collect(), "start anew"),
+        (bytes[..bytes.len() / 2].to_vec(), "start again"),
+        (b"no state".to_vec(), "start again"),
+        (Vec::new(), "start again"),
+        (bytes.iter().enumerate().map(|(i, &b)| if i == last { !b } else { b }).collect(), "start again"),
     ] {
         std::fs::write(&file, &broken).unwrap();
         of_state(run(1, &problem, 6), text);

@@ -448,7 +448,7 @@ fn chains_resume_to_the_same_bits() {
         refused(&mut host, with(12, Existing::Resume), "raise the number of draws");
         refused(&mut host, with(20, Existing::Refuse), "it would be lost");
         std::fs::write(directory.join("chains.npz"), "no archive").unwrap();
-        refused(&mut host, saving.clone(), "remove it to start anew");
+        refused(&mut host, saving.clone(), "remove it to start again");
     }
     std::fs::remove_dir_all(&directory).unwrap();
 }

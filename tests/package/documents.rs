@@ -142,10 +142,17 @@ fn documents_are_short() {
 fn outputs_are_compared_by_lines_and_numbers() {
     assert!(markdown::is_same_output("a  1.00 b\n\nc 3\n", "a 1.01 b\nc 3\n"));
     assert!(markdown::is_same_output("a\nb\nc\nd\n", "a\n..\nd\n"));
+    assert!(markdown::is_same_output("-148.411 680 2.2e-4\n", "-148.4 670 2.1e-4\n"));
     assert!(markdown::is_same_output("a\nb\n", "..\nb\n"));
-    for (printed, shown) in
-        [("a 1.1\n", "a 1.0\n"), ("a 3\n", "a 4\n"), ("a\nb\n", "a\n"), ("a\n", "a\nb\n"), ("b\na\n", "a\n")]
-    {
+    for (printed, shown) in [
+        ("a 1.2\n", "a 1.0\n"),
+        ("-148.411\n", "-148.7\n"),
+        ("a 700\n", "a 670\n"),
+        ("a 3\n", "a 4\n"),
+        ("a\nb\n", "a\n"),
+        ("a\n", "a\nb\n"),
+        ("b\na\n", "a\n"),
+    ] {
         assert!(!markdown::is_same_output(printed, shown), "{printed} {shown}");
     }
 }

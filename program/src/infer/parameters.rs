@@ -113,8 +113,8 @@ pub struct RunOptions {
     #[command(flatten)]
     #[serde(flatten)]
     pub limit: LimitOptions,
-    /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow; with --grid,
-    /// so many that each has the ranks of the grid
+    /// Groups of ranks that samples are dealt to; auto: as many as ranks and samples allow,
+    /// or groups of the ranks of --grid
     #[arg(long, value_name = "G|auto", default_value = "auto")]
     sample_groups: SampleGroups,
     /// Bytes of device memory that a rank may take; what samples cannot keep of it is computed

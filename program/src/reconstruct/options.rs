@@ -66,8 +66,8 @@ pub struct Options {
     #[command(flatten)]
     #[serde(flatten)]
     pub limit: LimitOptions,
-    /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow; with
-    /// --grid, so many that each has the ranks of the grid
+    /// Groups of ranks that samples are dealt to; auto: as many as ranks, samples and memory allow,
+    /// or groups of the ranks of --grid
     #[arg(long, value_name = "G|auto", default_value = "auto")]
     pub sample_groups: SampleGroups,
     /// Particles along each axis [default: as many as cells]

@@ -219,7 +219,7 @@ pub fn last_whole(outputs: &Outputs, rank: &Rank, config: &Config) -> Result<Opt
         let whole = |directory: &PathBuf| directory.join(DESCRIPTION).is_file();
         return match outputs.states.directories()?.into_iter().find(whole) {
             Some(other) => Err(refused(format!(
-                "{}: it is a snapshot of a run with other --snapshots; name its moment there, or use another --out to begin anew",
+                "{}: it is a snapshot of a run with other --snapshots; name its moment there, or use another --out to start again",
                 printable_path(&other)
             ))),
             None => Ok(None),

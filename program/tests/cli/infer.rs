@@ -459,7 +459,7 @@ fn a_broken_state_is_refused_and_left_as_it_is() {
     let broken = scratch.word("broken");
     fs::create_dir_all(scratch.join("broken/state")).unwrap();
     fs::write(scratch.join("broken/state/state.npz"), "no state").unwrap();
-    let cases = [(&blocked, "state"), (&broken, "start anew")];
+    let cases = [(&blocked, "state"), (&broken, "start again")];
     scratch.all_fail(cases.iter().map(|(out, what)| (call(&data, out, words), 1, *what)));
     assert_eq!(fs::read(scratch.join("blocked/state")).unwrap(), b"no directory");
     assert_eq!(fs::read(scratch.join("broken/state/state.npz")).unwrap(), b"no state");

@@ -145,7 +145,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let (all_numbers, all_statistics) = (member("numbers")?, member("statistics")?);
         let all_scales = member("scales")?;
         let scales = all_scales.len() / chains;
-        let wrong = || file.wrong("its numbers are not those of chains; remove it to start anew");
+        let wrong = || file.wrong("its numbers are not those of chains; remove it to start again");
         for chain in self.own() {
             let first = chain as u64 * NUMBERS as u64;
             let numbers = all_numbers.read_f64(first..first + NUMBERS as u64).map_err(broken)?;
