@@ -6,7 +6,7 @@ use super::callback::{self, FoldedLists, FoldedPoints, Folder};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::lists::Fixed;
-use super::loop_budget::{LoopBudget, Portions, any_unfinished, scan};
+use super::loop_budget::{FEW, LoopBudget, Portions, any_unfinished, is_complete, scan};
 use super::nearest_kernels::{RootParams, in_registers, refine, root, stored};
 use super::query::{Nearest, RowOrder};
 use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal};
@@ -15,6 +15,7 @@ use super::units::{LEAST, Units};
 use crate::gpu::primitives::Reduce;
 use crate::gpu::{Array, Callback, CallbackKey, DeviceError, Gpu, Kernel, Recorder, Trust};
 use crate::points::tree::{LEAF, Tree};
+use crate::points::u64_array::U64Array;
 
 /// Entries that a list can have; longer ones take several passes.
 const LENGTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
@@ -73,7 +74,8 @@ struct UnitPass<'a> {
 ///   among coincident points.
 /// - Everything is recorded; nothing submits or waits, except in large trees on drivers that limit
 ///   loops ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there a search
-///   asks whether it is done.
+///   asks whether it is done. For a few queries whose lists are wanted on the host,
+///   [`download_lists`](Self::download_lists) asks for both at once.
 ///
 /// ```
 /// use meshloom::gpu::{Gpu, Options, Recorder};
@@ -173,6 +175,55 @@ impl NearestSearch {
         let search = ListPass { tree, queries, knn: *knn, rows: RowOrder::Curve, lists, part };
         self.fill(recorder, &search)?;
         Ok(search.lists)
+    }
+
+    /// Returns the lists of all queries on the host, in the order of the input.
+    ///
+    /// Blocks: once, with one submission, for up to 64 groups of queries and 60 KiB of lists, if
+    /// `k` is at most 32 and one unit suits all coordinates. On drivers that limit loops
+    /// ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)), a traversal that
+    /// does not end in its first portion submits, blocks and downloads the lists once per portion.
+    ///
+    /// # Errors
+    /// Same as [`lists`](Self::lists).
+    pub fn download_lists(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        knn: &Nearest,
+    ) -> Result<Fixed<Vec<u64>, Vec<f32>>, NeighborError> {
+        knn.check()?;
+        let (k, rows) = (knn.k, queries.len(tree));
+        let units = queries.units(tree, knn.within, f32::INFINITY);
+        let one_traversal = (1..=LONGEST).contains(&k) && units.finer(&queries.extent(tree)).is_none();
+        if !one_traversal || rows.div_ceil(self.form.queries()) > FEW {
+            let lists = self.lists(recorder, tree, queries, knn)?;
+            let (index, distance) = U64Array::of_words(&lists.index).download_with(recorder, Some(&lists.distance))?;
+            return Ok(Fixed { k, index, distance });
+        }
+        let lists = empty_lists(&recorder.gpu().clone(), rows, k)?;
+        let search = ListPass { tree, queries, knn: *knn, rows: RowOrder::Input, lists, part: 0..rows };
+        let in_unit = self.in_unit(recorder, &search, &units)?;
+        let params = SearchParams { write: k, ..in_unit.params };
+        let mut traversal = in_unit.first();
+        loop {
+            self.traverse(recorder, &in_unit, traversal, params)?;
+            // The cursor tells whether the lists that come with it are complete.
+            let arrays = [search.lists.index.raw(), search.lists.distance.raw()];
+            let arrays: Vec<_> = arrays.into_iter().chain(in_unit.cursor.iter().map(Array::raw)).collect();
+            let mut words: [Vec<u32>; 3] = Default::default();
+            recorder.download_together(&arrays, |array, piece| {
+                words[array].extend(bytemuck::cast_slice::<_, u32>(piece));
+            })?;
+            let [index, distance, cursor] = words;
+            if is_complete(&cursor) {
+                let index = index.into_iter().map(|word| if word == u32::MAX { u64::MAX } else { word.into() });
+                let distance = distance.into_iter().map(f32::from_bits);
+                return Ok(Fixed { k, index: index.collect(), distance: distance.collect() });
+            }
+            traversal = RESUMED;
+        }
     }
 
     /// Returns the number of leaves of the tree that each group of queries along the curve
