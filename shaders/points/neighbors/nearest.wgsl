@@ -3,9 +3,9 @@
 //
 // Layout: as in search.wgsl. Results are rows of `params.k` entries in `index` and `distance`, of
 // which this dispatch writes `params.write` from `params.done` on; missing entries have index NONE
-// and distance infinity. If there are more passes to come (`params.unit` is 0), or the traversal has
-// stopped and goes on in the next dispatch, `distance` holds squares. With a `callback` nothing is
-// stored: it runs over the list of each query, and is given no displacements.
+// and distance infinity. If there are more passes to come (`params.unit` is 0), or the traversal
+// has stopped and goes on in the next dispatch, `distance` holds squares. With a `callback` nothing
+// is stored: it runs over the list of each query, and is given no displacements.
 
 #import neighbors::search
 #if callback

@@ -7,7 +7,7 @@ use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::lists::Fixed;
 use super::loop_budget::{FEW, LoopBudget, Portions, any_unfinished, is_complete, scan};
-use super::nearest_kernels::{RootParams, in_registers, refine, root, stored};
+use super::nearest_kernels::{RESUMED, RootParams, in_registers, refine, root, stored};
 use super::query::{Nearest, RowOrder};
 use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal};
 use super::targets::Queries;
@@ -31,9 +31,6 @@ const LONGEST: u32 = LENGTHS[LENGTHS.len() - 1];
 fn list_length(k: u32) -> u32 {
     LENGTHS.into_iter().find(|&length| length >= k).unwrap_or(LONGEST)
 }
-
-/// The second portion of a traversal and later ones.
-pub(super) const RESUMED: Traversal = Traversal::CURVE.with(Cursor::Resume);
 
 /// Bytes of scratch memory that lists for a callback take at a time.
 const SCRATCH: u64 = 64 << 20;

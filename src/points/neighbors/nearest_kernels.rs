@@ -2,9 +2,11 @@
 
 use super::callback::MODULE;
 use super::group_shape::GroupShape;
-use super::nearest::RESUMED;
 use super::search_kernel::{Cursor, SearchVariant, Traversal, search};
 use crate::gpu::{Callback, KernelSource};
+
+/// The second portion of a traversal and later ones.
+pub(super) const RESUMED: Traversal = Traversal::CURVE.with(Cursor::Resume);
 
 crate::gpu::kernel_params! {
     /// Parameters of the conversion of squares to distances.
