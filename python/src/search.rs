@@ -78,7 +78,7 @@ impl Search {
         let Fixed { index, distance, .. } = self.run(py, queries, move |work, search, queries| {
             let all = Predicate::nearest(k).within(within);
             let knn = if without_self { all.exclude_self() } else { all };
-            let mut found = work.context.query(search, queries, knn, points::Lists)?.download(&mut work.context)?;
+            let mut found = work.context.query(search, queries, knn, points::HostLists)?;
             found.index.iter_mut().filter(|index| **index == u64::MAX).for_each(|index| *index = missing);
             Ok(found)
         })?;
@@ -111,7 +111,7 @@ impl Search {
     ) -> PyResult<Lists<'py>> {
         let Ragged { offsets, index, distance } = self.run(py, queries, move |work, search, queries| {
             let within = if above { Predicate::within(radius).half() } else { Predicate::within(radius) };
-            Ok(work.context.query(search, queries, within, points::Lists)?.download(&mut work.context)?)
+            Ok(work.context.query(search, queries, within, points::HostLists)?)
         })?;
         Ok((indices(py, offsets), indices(py, index), to_numpy(py, distance)))
     }

@@ -41,7 +41,7 @@ pub use curve::{Curve, CurveKeys, Frame};
 pub use domain::{Bounds, Domain};
 pub use error::{ParticleError, ParticleFileError};
 pub(crate) use extent::Extent;
-pub use neighbors::output::{Counts, Histogram, Lists, Output, Targets, WeightedHistogram};
+pub use neighbors::output::{Counts, Histogram, HostLists, Lists, Output, Targets, WeightedHistogram};
 pub use neighbors::visitor::Visit;
 pub use neighbors::{Bins, Fixed, Nearest, Overdense, Predicate, Ragged, Search, Within};
 pub use particles::{Attributes, Particles};

@@ -3,7 +3,7 @@
 
 use super::clouds::{self, Kind, distance, points, uniform};
 use super::searches;
-use meshloom::comm::{CommError, run_threads};
+use meshloom::comm::{CommError, Communicator, run_threads};
 use meshloom::gpu::Gpu;
 use meshloom::points::ghosts::Ghosts;
 use meshloom::points::neighbors::{
@@ -11,7 +11,7 @@ use meshloom::points::neighbors::{
 };
 use meshloom::points::sort::distribute;
 use meshloom::points::tree::Builder;
-use meshloom::points::{Cloud, Curve, Domain, Frame, Particles};
+use meshloom::points::{Cloud, Curve, Domain, Frame, HostLists, Lists, Particles, Targets};
 use meshloom::{Error, Rank};
 
 /// Distribution of the input.
@@ -60,11 +60,14 @@ fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f3
         let limited = Predicate::nearest(6).within(radius).exclude_self();
         let others = Predicate::within(radius).exclude_self();
         let bins = Bins::new(&[0.0, 0.3, 1.0].map(|x| x * f64::from(radius)))?;
+        let lists = searches::nearest(&mut context, &search, Some(&places), &Predicate::nearest(8))?;
+        let elsewhere = context.query(&search, Targets::Of(&places), Predicate::nearest(8), HostLists)?;
+        assert_eq!(elsewhere, lists);
         Ok::<_, Error>(Told {
             nearest: searches::nearest(&mut context, &search, None, &Predicate::nearest(8))?,
             limited: searches::nearest(&mut context, &search, None, &limited)?,
-            elsewhere: searches::nearest(&mut context, &search, Some(&places), &Predicate::nearest(8))?,
-            within: searches::within(&mut context, &search, None, &others)?,
+            elsewhere,
+            within: context.query(&search, Targets::Own, others, HostLists)?,
             counts: searches::counts(&mut context, &search, Some(&places), &Predicate::within(radius))?,
             pairs: searches::pairs(&mut context, &search, None, &bins)?,
             cross: searches::pairs(&mut context, &search, Some(&places), &bins)?,
@@ -89,6 +92,26 @@ fn told(ranks: usize, share: Share, domain: Domain, points: &[f32], places: &[f3
         (all.pairs, all.cross) = (part.pairs, part.cross);
     }
     all
+}
+
+#[test]
+fn one_query_takes_one_submission_and_one_wait() {
+    let gpu = Gpu::open(&meshloom_sanitizer::options().unwrap(), 0).unwrap();
+    let mut rank = Rank::new(Communicator::solo(), gpu).unwrap();
+    let domain = Domain::open(3).unwrap();
+    // Some drivers limit loops, and this tree could take more rounds than they allow.
+    let points = Particles::from_host(&mut rank, &domain, &points(Kind::Uniform, 30_000, 3, 23)).unwrap();
+    let search = rank.search(&points).unwrap();
+    for (number, place) in [[0.5f32; 3], [0.1, 0.7, 0.4], [-3.0, 0.2, 0.9]].into_iter().enumerate() {
+        let before = rank.recorder.counts();
+        let place = Particles::from_host(&mut rank, &domain, &place).unwrap();
+        let found = rank.query(&search, Targets::Of(&place), Predicate::nearest(8), HostLists).unwrap();
+        let after = rank.recorder.counts();
+        let lists = rank.query(&search, Targets::Of(&place), Predicate::nearest(8), Lists).unwrap();
+        assert_eq!(found, lists.download(&mut rank).unwrap());
+        let taken = [after.submits - before.submits, after.downloads - before.downloads];
+        assert!(number == 0 || taken == [1, 1], "{taken:?}");
+    }
 }
 
 #[test]

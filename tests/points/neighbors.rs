@@ -683,6 +683,60 @@ fn walks_in_portions_end_with_the_same() {
     }
 }
 
+/// Returns the lists of a search on the host, and its submissions and downloads.
+fn on_host(bench: &mut Bench, tree: &Tree, queries: Queries<'_>, ask: &Nearest) -> (Found, [u64; 2]) {
+    let counts = |recorder: &Recorder| [recorder.counts().submits, recorder.counts().downloads];
+    bench.recorder.submit().unwrap();
+    let before = counts(&bench.recorder);
+    let lists = bench.nearest.download_lists(&mut bench.recorder, tree, queries, ask).unwrap();
+    let after = counts(&bench.recorder);
+    let index = lists.index.iter().map(|&index| if index == u64::MAX { u32::MAX } else { index as u32 });
+    let entries: Vec<_> = index.zip(lists.distance).collect();
+    let rows = entries.chunks(ask.k.max(1) as usize).map(<[_]>::to_vec).collect();
+    (rows, [after[0] - before[0], after[1] - before[1]])
+}
+
+#[test]
+fn one_wait_gives_the_lists_of_few_queries() {
+    let mut bench = Bench::own();
+    let gpu = bench.recorder.gpu().clone();
+    let rounds = |rounds| NearestSearch::with(&gpu, GroupShape::of(&gpu)).with_rounds(rounds);
+    let domain = Domain::new(&[1.0; 3]).unwrap();
+    let places = Cloud::from_host(&mut bench.recorder, &domain, &[0.3, 0.9, 0.1]).unwrap();
+    let none = Cloud::from_host(&mut bench.recorder, &domain, &[]).unwrap();
+    // Trees of this size are traversed in portions with these rounds, of which one is enough.
+    let (tree, _) = own(&domain, &points(Kind::Uniform, 30_000, 3, 31), &mut bench);
+    let at = |bench: &mut Bench, tree: &Tree, places: &Cloud| {
+        QueryPoints::new(&mut bench.recorder, &bench.builder, places, tree).unwrap()
+    };
+    let (one, empty) = (at(&mut bench, &tree, &places), at(&mut bench, &tree, &none));
+    for ask in [Predicate::nearest(1), Predicate::nearest(8), Predicate::nearest(32).within(0.02)] {
+        bench.nearest = rounds(None);
+        let whole = bench.nearest(&tree, Queries::At(&one), &ask);
+        assert_eq!(on_host(&mut bench, &tree, Queries::At(&one), &ask), (whole.clone(), [1, 1]));
+        bench.nearest = rounds(Some(57_343));
+        assert_eq!(on_host(&mut bench, &tree, Queries::At(&one), &ask), (whole, [1, 1]));
+    }
+    assert_eq!(on_host(&mut bench, &tree, Queries::At(&one), &Predicate::nearest(0)).0, Found::new());
+    assert_eq!(on_host(&mut bench, &tree, Queries::At(&empty), &Predicate::nearest(3)).0, Found::new());
+    let too_many = bench.nearest.download_lists(&mut bench.recorder, &tree, Queries::Own, &Predicate::nearest(1025));
+    assert!(matches!(too_many, Err(NeighborError::TooManyNeighbors { .. })), "{too_many:?}");
+    // Nearest points that all lie at one distance: the first portion ends before the tree does.
+    for n in [20, 3000] {
+        let (tree, _) = own(&domain, &points(Kind::Same, n, 3, 32), &mut bench);
+        let one = at(&mut bench, &tree, &places);
+        for (k, queries) in [(24, Queries::At(&one)), (40, Queries::At(&one)), (5, Queries::Own)] {
+            let ask = Predicate::nearest(k);
+            bench.nearest = rounds(None);
+            let whole = bench.nearest(&tree, queries, &ask);
+            bench.nearest = rounds(Some(1024));
+            let (found, [submits, downloads]) = on_host(&mut bench, &tree, queries, &ask);
+            assert!(found == whole, "{n} points, {k} neighbors");
+            assert!(k != 24 || (submits == downloads && (downloads > 1) == (n > 20)), "{submits} {downloads}");
+        }
+    }
+}
+
 #[test]
 fn a_walk_through_more_than_a_driver_allows_at_once() {
     // 65,535 rounds are reached after some 850 leaves; here every query sees 2,500 of them.

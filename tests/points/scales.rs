@@ -296,6 +296,8 @@ fn lists_of_several_units_are_the_same_by_every_way() {
     // Walks that stop all the time, and queries each by itself.
     assert!(found(&NearestSearch::new(&gpu).with_rounds(Some(1024)), 7) == whole);
     assert!(found(&NearestSearch::with(&gpu, GroupShape { lanes: Lanes::Alone, slots: 4 }), 7) == whole);
+    let lists = nearest.download_lists(&mut recorder, &tree, Queries::Own, &Predicate::nearest(7)).unwrap();
+    assert!(lists.index.into_iter().zip(lists.distance).eq(whole.iter().copied()));
     let sum = gpu.array::<f32>("sum", 1200).unwrap();
     let text = "
         alias State = f32;

@@ -3,9 +3,9 @@
 //
 // Layout: as in search.wgsl. Results are rows of `params.k` entries in `index` and `distance`, of
 // which this dispatch writes `params.write` from `params.done` on; missing entries have index NONE
-// and distance infinity. If there are more passes to come (`params.unit` is 0), `distance` holds
-// squares. With a `callback` nothing is stored: it runs over the list of each query, and is given
-// no displacements.
+// and distance infinity. If there are more passes to come (`params.unit` is 0), or the traversal
+// has stopped and goes on in the next dispatch, `distance` holds squares. With a `callback` nothing
+// is stored: it runs over the list of each query, and is given no displacements.
 
 #import neighbors::search
 #if callback
@@ -75,9 +75,12 @@ fn end_query#(row: u32) {
     }
 }
 
-/// Stores an entry: the square if there are more passes to come.
+/// Stores an entry: the square if there are more passes to come or the traversal has stopped.
 fn put(at: u32, d: f32, s: u32) {
     store_index(at, s);
+#if cursor
+    if stopped { store_distance(at, d); return; }
+#endif
     if params.unit == 0.0 { store_distance(at, d); return; }
     store_distance(at, select(params.infinity, params.unit * sqrt(d), s != NONE));
 }

@@ -17,7 +17,7 @@ const VECTOR: u32 = 16;
 const LEAST: u32 = 1024;
 
 /// Groups whose cursors are downloaded rather than reduced on the device first.
-const FEW: u64 = 64;
+pub(super) const FEW: u64 = 64;
 
 /// After how many rounds a traversal stops, if ever; see
 /// [`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds).
@@ -48,14 +48,19 @@ pub(super) fn link(form: GroupShape) -> u32 {
     scan(form) + 3 * LEAF as u32 + form.slots + 1
 }
 
-/// Returns whether any group of queries has to go on. Waits for the device.
+/// Returns `true` if no group of queries has to go on.
+pub(super) fn is_complete(cursor: &[u32]) -> bool {
+    cursor.iter().all(|&leaf| leaf == u32::MAX)
+}
+
+/// Returns `true` if any group of queries has to go on. Blocks.
 pub(super) fn any_unfinished(
     recorder: &mut Recorder,
     reduce: &Reduce,
     cursor: &Array<u32>,
 ) -> Result<bool, DeviceError> {
     if cursor.len() <= FEW {
-        return Ok(recorder.download(cursor, 0, cursor.len())?.into_iter().any(|leaf| leaf != u32::MAX));
+        return Ok(!is_complete(&recorder.download(cursor, 0, cursor.len())?));
     }
     let least = recorder.gpu().array::<u32>("neighbors::least", 1)?;
     reduce.min(recorder, cursor, &least, Count::All)?;

@@ -62,6 +62,7 @@ mod group_shape;
 mod lists;
 mod loop_budget;
 mod nearest;
+mod nearest_kernels;
 pub(super) mod output;
 mod overdensity;
 mod pairs;
@@ -106,7 +107,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 #[doc(hidden)]
 #[must_use]
 pub fn kernels_in(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
-    let search = nearest::kernels(form, lengths).into_iter().chain(radius::kernels(form));
+    let search = nearest_kernels::kernels(form, lengths).into_iter().chain(radius::kernels(form));
     let histograms = pairs::kernels(form).into_iter().chain(weighted_pairs::kernels(form));
     search.chain(histograms).chain(components::kernels(form)).collect()
 }

@@ -2,27 +2,23 @@
 
 use std::ops::Range;
 
-use super::callback::{self, MODULE};
-use super::callback::{FoldedLists, FoldedPoints, Folder};
+use super::callback::{self, FoldedLists, FoldedPoints, Folder};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
-
 use super::lists::Fixed;
-use super::loop_budget::{LoopBudget, Portions, any_unfinished, scan};
+use super::loop_budget::{FEW, LoopBudget, Portions, any_unfinished, is_complete, scan};
+use super::nearest_kernels::{RESUMED, RootParams, in_registers, refine, root, stored};
 use super::query::{Nearest, RowOrder};
-use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal, search};
+use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal};
 use super::targets::Queries;
 use super::units::{LEAST, Units};
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Array, Callback, CallbackKey, DeviceError, Gpu, Kernel, KernelSource, Recorder, Trust};
+use crate::gpu::{Array, Callback, CallbackKey, DeviceError, Gpu, Kernel, Recorder, Trust};
 use crate::points::tree::{LEAF, Tree};
+use crate::points::u64_array::U64Array;
 
 /// Entries that a list can have; longer ones take several passes.
 const LENGTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-
-/// Lengths of lists whose entries wait to be inserted together, where they do: a queue besides
-/// longer ones would spill registers on RDNA 3.
-const QUEUED: std::ops::RangeInclusive<u32> = 4..=16;
 
 /// Most rounds of loops per accepted source where entries wait. A leaf takes up to ten times those
 /// that the kernel counts: a lane that has sources left afterwards has inserted four.
@@ -48,17 +44,6 @@ enum Key {
     Callback { variant: SearchVariant, length: u32, callback: CallbackKey },
 }
 
-crate::gpu::kernel_params! {
-    /// Parameters of the conversion of squares to distances.
-    struct RootParams {
-        count: u32,
-        unit: f32,
-        infinity: f32,
-        /// Lesser squares are replaced by results in a finer unit (`refine.wgsl` only).
-        least: f32,
-    }
-}
-
 /// A search whose results are stored: the lists of `part` of the queries along the curve.
 struct ListPass<'a> {
     tree: &'a Tree,
@@ -69,6 +54,15 @@ struct ListPass<'a> {
     part: Range<u64>,
 }
 
+/// The traversals of a search in one unit.
+struct UnitPass<'a> {
+    search: &'a ListPass<'a>,
+    units: &'a Units,
+    params: SearchParams,
+    /// A word per group of queries if traversals are cut into portions.
+    cursor: Option<Array<u32>>,
+}
+
 /// Searches of the nearest sources (k nearest neighbors).
 ///
 /// - Any `k` up to 1024 at run time: lists of up to 32 are kept in registers (kernels are compiled
@@ -77,7 +71,8 @@ struct ListPass<'a> {
 ///   among coincident points.
 /// - Everything is recorded; nothing submits or waits, except in large trees on drivers that limit
 ///   loops ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)): there a search
-///   asks whether it is done.
+///   asks whether it is done. For a few queries whose lists are wanted on the host,
+///   [`download_lists`](Self::download_lists) asks for both at once.
 ///
 /// ```
 /// use meshloom::gpu::{Gpu, Options, Recorder};
@@ -177,6 +172,55 @@ impl NearestSearch {
         let search = ListPass { tree, queries, knn: *knn, rows: RowOrder::Curve, lists, part };
         self.fill(recorder, &search)?;
         Ok(search.lists)
+    }
+
+    /// Returns the lists of all queries on the host, in the order of the input.
+    ///
+    /// Blocks: once, with one submission, for up to 64 groups of queries and 60 KiB of lists, if
+    /// `k` is at most 32 and one unit suits all coordinates. On drivers that limit loops
+    /// ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)), a traversal that
+    /// does not end in its first portion submits, blocks and downloads the lists once per portion.
+    ///
+    /// # Errors
+    /// Same as [`lists`](Self::lists).
+    pub fn download_lists(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        queries: Queries<'_>,
+        knn: &Nearest,
+    ) -> Result<Fixed<Vec<u64>, Vec<f32>>, NeighborError> {
+        knn.check()?;
+        let (k, rows) = (knn.k, queries.len(tree));
+        let units = queries.units(tree, knn.within, f32::INFINITY);
+        let one_traversal = (1..=LONGEST).contains(&k) && units.finer(&queries.extent(tree)).is_none();
+        if !one_traversal || rows.div_ceil(self.form.queries()) > FEW {
+            let lists = self.lists(recorder, tree, queries, knn)?;
+            let (index, distance) = U64Array::of_words(&lists.index).download_with(recorder, Some(&lists.distance))?;
+            return Ok(Fixed { k, index, distance });
+        }
+        let lists = empty_lists(&recorder.gpu().clone(), rows, k)?;
+        let search = ListPass { tree, queries, knn: *knn, rows: RowOrder::Input, lists, part: 0..rows };
+        let in_unit = self.in_unit(recorder, &search, &units)?;
+        let params = SearchParams { write: k, ..in_unit.params };
+        let mut traversal = in_unit.first();
+        loop {
+            self.traverse(recorder, &in_unit, traversal, params)?;
+            // The cursor tells whether the lists that come with it are complete.
+            let arrays = [search.lists.index.raw(), search.lists.distance.raw()];
+            let arrays: Vec<_> = arrays.into_iter().chain(in_unit.cursor.iter().map(Array::raw)).collect();
+            let mut words: [Vec<u32>; 3] = Default::default();
+            recorder.download_together(&arrays, |array, piece| {
+                words[array].extend(bytemuck::cast_slice::<_, u32>(piece));
+            })?;
+            let [index, distance, cursor] = words;
+            if is_complete(&cursor) {
+                let index = index.into_iter().map(|word| if word == u32::MAX { u64::MAX } else { word.into() });
+                let distance = distance.into_iter().map(f32::from_bits);
+                return Ok(Fixed { k, index: index.collect(), distance: distance.collect() });
+            }
+            traversal = RESUMED;
+        }
     }
 
     /// Returns the number of leaves of the tree that each group of queries along the curve
@@ -291,7 +335,7 @@ impl NearestSearch {
         Ok(portions.map(|portions| Portions { leaf: scan(self.form), ..portions }))
     }
 
-    /// Stores lists, in as many units as the coordinates knn for.
+    /// Stores lists, in as many units as the coordinates ask for.
     fn fill(&self, recorder: &mut Recorder, search: &ListPass<'_>) -> Result<(), NeighborError> {
         let ListPass { tree, queries, knn, lists, part, .. } = search;
         let extent = queries.extent(tree);
@@ -328,45 +372,74 @@ impl NearestSearch {
         units: &Units,
         keep_squares: bool,
     ) -> Result<(), NeighborError> {
-        let ListPass { tree, queries, knn, rows, lists, part } = search;
-        let portions = self.portions(tree)?;
-        let params = SearchParams { by_number: rows.by_number(), ..queries.params(tree, knn, units)? };
-        // Later passes and portions go on from squares.
-        let squares = knn.k > LONGEST || portions.is_some();
-        let groups = (part.end - part.start).div_ceil(self.form.queries());
-        let cursor = match portions {
-            Some(_) => Some(recorder.gpu().array::<u32>("neighbors::cursor", groups)?),
-            None => None,
-        };
-        for done in (0..knn.k).step_by(LONGEST as usize) {
-            let write = (knn.k - done).min(LONGEST);
-            let unit = if squares || keep_squares { 0.0 } else { params.unit };
-            let params = SearchParams { done, write, unit, ..params };
-            let traverse = |recorder: &mut Recorder, traversal: Traversal, params: SearchParams| {
-                let variant = queries.variant(self.form, tree, traversal, units);
-                let (length, later_pass) = (list_length(write), done > 0);
-                let key = Key::Lists { variant, length, later_pass };
-                let kernel = self.kernels.get(key, Trust::Library, || stored(variant, length, later_pass));
-                let mut arrays = queries.arrays(tree);
-                arrays.extend(cursor.iter().map(Array::raw).chain([lists.index.raw(), lists.distance.raw()]));
-                queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &[]), part.clone())
-            };
-            let (Some(portions), Some(cursor)) = (portions, &cursor) else {
-                traverse(recorder, Traversal::NEAREST, params)?;
-                continue;
-            };
-            let params = SearchParams { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
-            traverse(recorder, Traversal::NEAREST.with(Cursor::Mark), params)?;
+        let k = search.knn.k;
+        let in_unit = self.in_unit(recorder, search, units)?;
+        // Later passes go on from squares.
+        let unit = if k > LONGEST || keep_squares { 0.0 } else { units.unit() };
+        for done in (0..k).step_by(LONGEST as usize) {
+            let params = SearchParams { done, write: (k - done).min(LONGEST), unit, ..in_unit.params };
+            self.traverse(recorder, &in_unit, in_unit.first(), params)?;
             // Few groups have to go on, if any.
-            while groups > 0 && any_unfinished(recorder, &self.reduce, cursor)? {
-                traverse(recorder, Traversal::CURVE.with(Cursor::Resume), params)?;
+            while in_unit.is_unfinished(recorder, &self.reduce)? {
+                self.traverse(recorder, &in_unit, RESUMED, params)?;
             }
         }
-        if squares && !keep_squares {
-            let arrays = [lists.index.raw(), lists.distance.raw()];
-            recorder.each(&self.root, &arrays, &search.root_params(params.unit, 0.0), search.entries())?;
+        if k > LONGEST && !keep_squares {
+            let arrays = [search.lists.index.raw(), search.lists.distance.raw()];
+            recorder.each(&self.root, &arrays, &search.root_params(units.unit(), 0.0), search.entries())?;
         }
         Ok(())
+    }
+
+    /// Prepares the traversals of a search in one unit, in portions where a driver limits loops.
+    fn in_unit<'a>(
+        &self,
+        recorder: &Recorder,
+        search: &'a ListPass<'a>,
+        units: &'a Units,
+    ) -> Result<UnitPass<'a>, NeighborError> {
+        let ListPass { tree, queries, knn, rows, part, .. } = search;
+        let params = SearchParams { by_number: rows.by_number(), ..queries.params(tree, knn, units)? };
+        let Some(portions) = self.portions(tree)? else { return Ok(UnitPass { search, units, params, cursor: None }) };
+        let params = SearchParams { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
+        let groups = (part.end - part.start).div_ceil(self.form.queries());
+        let cursor = Some(recorder.gpu().array("neighbors::cursor", groups)?);
+        Ok(UnitPass { search, units, params, cursor })
+    }
+
+    /// Records a traversal, or a portion of one, that stores the entries
+    /// `params.done..params.done + params.write` of each list.
+    fn traverse(
+        &self,
+        recorder: &mut Recorder,
+        in_unit: &UnitPass<'_>,
+        traversal: Traversal,
+        params: SearchParams,
+    ) -> Result<(), NeighborError> {
+        let ListPass { tree, queries, lists, part, .. } = in_unit.search;
+        let variant = queries.variant(self.form, tree, traversal, in_unit.units);
+        let (length, later_pass) = (list_length(params.write), params.done > 0);
+        let key = Key::Lists { variant, length, later_pass };
+        let kernel = self.kernels.get(key, Trust::Library, || stored(variant, length, later_pass));
+        let mut arrays = queries.arrays(tree);
+        arrays.extend(in_unit.cursor.iter().map(Array::raw).chain([lists.index.raw(), lists.distance.raw()]));
+        queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &[]), part.clone())
+    }
+}
+
+impl UnitPass<'_> {
+    /// Returns the traversal to begin with.
+    fn first(&self) -> Traversal {
+        Traversal::NEAREST.with(if self.cursor.is_some() { Cursor::Mark } else { Cursor::None })
+    }
+
+    /// Returns `true` if a group of queries has to go on. Blocks if the traversal is cut into
+    /// portions.
+    fn is_unfinished(&self, recorder: &mut Recorder, reduce: &Reduce) -> Result<bool, DeviceError> {
+        match self.cursor.as_ref().filter(|cursor| !cursor.is_empty()) {
+            Some(cursor) => any_unfinished(recorder, reduce, cursor),
+            None => Ok(false),
+        }
     }
 }
 
@@ -392,65 +465,4 @@ pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<Fixed<Array<u3
         index: gpu.array("neighbors::index", entries)?,
         distance: gpu.array("neighbors::distance", entries)?,
     })
-}
-
-fn root() -> KernelSource {
-    KernelSource::new("neighbors::root", include_str!("../../../shaders/points/neighbors/root.wgsl"))
-        .params::<RootParams>()
-}
-
-fn refine() -> KernelSource {
-    KernelSource::new("neighbors::refine", include_str!("../../../shaders/points/neighbors/refine.wgsl"))
-        .params::<RootParams>()
-}
-
-/// Returns the search that stores lists of up to `length` entries.
-fn stored(variant: SearchVariant, length: u32, later_pass: bool) -> KernelSource {
-    nearest("neighbors::nearest", variant, length).flag("callback", false).flag("later_pass", later_pass)
-}
-
-/// Returns the search that runs `callback` over lists of up to `length` entries.
-fn in_registers(variant: SearchVariant, length: u32, callback: &Callback) -> KernelSource {
-    let source = nearest("neighbors::nearest_callback", variant, length);
-    callback.bind(source.flag("callback", true).flag("later_pass", false), MODULE)
-}
-
-fn nearest(label: &str, variant: SearchVariant, length: u32) -> KernelSource {
-    search(label, include_str!("../../../shaders/points/neighbors/nearest.wgsl"), variant)
-        .module("neighbors::knn_list", include_str!("../../../shaders/points/neighbors/knn_list.wgsl"))
-        .flag("links", false)
-        .flag("histogram", false)
-        .flag("offsets", false)
-        .flag("network", variant.form.queues())
-        .flag("queued", variant.form.queues() && QUEUED.contains(&length))
-        .flag("whole", false)
-        .constant("LENGTH", length)
-        .repeat('@', length)
-}
-
-/// Returns the kernels of this file in one form of groups, with lists of these lengths.
-pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
-    let mut kernels = vec![root(), refine()];
-    let marked = Traversal::NEAREST.with(Cursor::Mark);
-    let resumed = Traversal::CURVE.with(Cursor::Resume);
-    for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
-        let variant = |traversal| SearchVariant { form, dims, own, traversal, wide };
-        for &length in lengths {
-            for traversal in [Traversal::NEAREST, marked, resumed] {
-                kernels.push(stored(variant(traversal), length, dims == 2));
-            }
-            kernels.push(in_registers(variant(Traversal::NEAREST), length, &sum_of_distances()));
-        }
-    }
-    kernels
-}
-
-/// Returns a callback for lists of kernels: sums of distances. It declares its array itself,
-/// because no device is open.
-fn sum_of_distances() -> Callback {
-    Callback::trusted(
-        "var<storage, read_write> sums: array<f32>;\nalias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\
-         fn each(state: State, near: Neighbor) -> State { return state + near.distance; }\n\
-         fn end(query: u32, state: State) { store_sums(query, state); }",
-    )
 }

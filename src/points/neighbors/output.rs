@@ -52,6 +52,7 @@ mod sealed {
     /// Keeps [`Output`](super::Output) to the types of this module.
     pub trait Sealed {}
     impl Sealed for super::Lists {}
+    impl Sealed for super::HostLists {}
     impl Sealed for super::Counts {}
     impl Sealed for super::Histogram<'_> {}
     impl Sealed for super::WeightedHistogram<'_> {}
@@ -61,6 +62,29 @@ mod sealed {
 /// Lists of neighbors: [`Fixed`] for the nearest, [`Ragged`] for all within a radius.
 #[derive(Clone, Copy, Debug)]
 pub struct Lists;
+
+/// Lists of neighbors on the host: [`Fixed`] for the nearest, [`Ragged`] for all within a radius.
+///
+/// Blocks. The entries are those of [`Lists`] after its download. The nearest of a few targets on
+/// one rank cost one submission and one wait. [`Lists`] and a download wait twice on drivers that
+/// limit loops ([`Capabilities::loop_rounds`](crate::gpu::Capabilities::loop_rounds)).
+///
+/// ```
+/// use meshloom::points::{Domain, HostLists, Particles, Predicate, Targets};
+///
+/// meshloom::run(|rank| {
+///     let rows: &[f32] = if rank.comm.rank() == 0 { &[0.0, 0.0, 1.0, 0.0, 3.0, 0.0] } else { &[] };
+///     let points = Particles::from_host(rank, &Domain::open(2)?, rows)?;
+///     let search = rank.search(&points)?;
+///     let place = Particles::from_host(rank, &Domain::open(2)?, &[2.5, 0.0])?;
+///     let found = rank.query(&search, Targets::Of(&place), Predicate::nearest(2), HostLists)?;
+///     assert_eq!((found.index, found.distance), (vec![2, 1], vec![0.5, 1.5]));
+///     Ok(())
+/// })?;
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct HostLists;
 
 /// The number of neighbors of each target.
 #[derive(Clone, Copy, Debug)]
@@ -137,10 +161,16 @@ macro_rules! outputs {
 outputs! {
     Nearest, Lists => Fixed,
         |_this, rank, search, targets, query| search.nearest_lists(rank, targets.cloud(), &query);
+    Nearest, HostLists => Fixed<Vec<u64>, Vec<f32>>,
+        |_this, rank, search, targets, query| search.nearest_on_host(rank, targets.cloud(), &query);
     Nearest, Visit => Attributes,
         |this, rank, search, targets, query| search.visit_nearest(rank, targets.particles(), &query, &this);
     Within, Lists => Ragged,
         |_this, rank, search, targets, query| search.within_lists(rank, targets.cloud(), &query);
+    Within, HostLists => Ragged<Vec<u64>, Vec<u64>, Vec<f32>>,
+        |_this, rank, search, targets, query| {
+            Ok(search.within_lists(rank, targets.cloud(), &query)?.download(rank)?)
+        };
     Within, Counts => Array<u32>,
         |_this, rank, search, targets, query| search.count_rows(rank, targets.cloud(), &query);
     Within, Histogram<'_> => Vec<u64>,
@@ -175,16 +205,17 @@ impl Rank {
 
     /// Finds neighbors of `targets` among the points of a search and makes `output` of them.
     ///
-    /// Collective; blocks only if ranks exchange points, or for the lengths of lists. Rows of
-    /// results belong to the targets on this rank; indices count the rows of the points of all
-    /// ranks, in rank order. The same bits on any number of ranks, except for visits within a
-    /// radius whose result depends on the order of neighbors and that are not
+    /// Collective; blocks only if ranks exchange points, for the lengths of lists, and for results
+    /// on the host. Rows of results belong to the targets on this rank; indices count the rows of
+    /// the points of all ranks, in rank order. The same bits on any number of ranks, except for
+    /// visits within a radius whose result depends on the order of neighbors and that are not
     /// [`ordered`](Visit::ordered).
     ///
     /// | predicate | output | result |
     /// |---|---|---|
     /// | [`Predicate::nearest`](crate::points::Predicate::nearest) | [`Lists`] | [`Fixed`] |
     /// | [`Predicate::within`](crate::points::Predicate::within) | [`Lists`] | [`Ragged`] |
+    /// | nearest or within | [`HostLists`] | [`Fixed`] or [`Ragged`] on the host |
     /// | [`Predicate::within`](crate::points::Predicate::within) | [`Counts`] | [`Array<u32>`](Array) |
     /// | [`Predicate::within`](crate::points::Predicate::within) | [`Histogram`] | `Vec<u64>`, the same on all ranks |
     /// | [`Predicate::within`](crate::points::Predicate::within) | [`WeightedHistogram`] | [`WeightedPairs`], the same on all ranks |

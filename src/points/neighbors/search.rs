@@ -123,9 +123,7 @@ impl Search {
         queries: Option<&Cloud>,
         knn: &Nearest,
     ) -> Result<Fixed, NeighborError> {
-        self.agree("nearest neighbors", queries, &[("query", knn)])?;
-        knn.check()?;
-        refuse_self_filter(queries, knn.excludes_self)?;
+        self.check_nearest(queries, knn)?;
         let local = self.arrange_queries(rank, queries)?;
         let (lists, ghosts) = self.nearest_rows(rank, &local, knn)?;
         let points =
@@ -137,6 +135,30 @@ impl Search {
             index: index.map(|words| self.home(rank, &local, words, width))?,
             distance: self.home(rank, &local, &lists.distance, width)?,
         })
+    }
+
+    /// Same as [`nearest_lists`](Self::nearest_lists), on the host. Blocks.
+    pub(super) fn nearest_on_host(
+        &self,
+        rank: &mut Rank,
+        queries: Option<&Cloud>,
+        knn: &Nearest,
+    ) -> Result<Fixed<Vec<u64>, Vec<f32>>, NeighborError> {
+        if self.is_shared() {
+            return Ok(self.nearest_lists(rank, queries, knn)?.download(rank)?);
+        }
+        // On one rank the rows of points are their indices.
+        self.check_nearest(queries, knn)?;
+        let local = self.arrange_queries(rank, queries)?;
+        let queries = queries_at(local.targets.as_ref());
+        self.nearest.download_lists(&mut rank.recorder, &self.points.own.tree, queries, knn)
+    }
+
+    /// Checks that all ranks look for the same nearest neighbors, and that these exist. Collective.
+    fn check_nearest(&self, queries: Option<&Cloud>, knn: &Nearest) -> Result<(), NeighborError> {
+        self.agree("nearest neighbors", queries, &[("query", knn)])?;
+        knn.check()?;
+        refuse_self_filter(queries, knn.excludes_self)
     }
 
     /// Values of the queries' rows here in their rows of the input: on the ranks that gave the
