@@ -149,6 +149,26 @@ fn factors_that_are_not_finite_are_an_error_of_all_ranks() {
     assert!(texts.iter().all(|text| text.contains("the factor of the mode k = [1.0, 0.0, ")), "{texts:?}");
 }
 
+/// Without its factor i a derivative of a real field would be another field, or 0.
+#[test]
+fn factors_that_make_real_fields_complex_are_an_error_of_all_ranks() {
+    for (ranks, shape) in [(1, [1, 6, 3]), (3, [4, 5, 6])] {
+        let texts = texts(ranks, |rank| {
+            let mesh = rank.mesh(shape).periodic([2.0, 1.0, 3.0]).build()?;
+            let field = rank.fill(&mesh, |[_, y, _]| y)?;
+            rank.filter(&field, |k| [0.0, k[1]])?;
+            rank.filter(&field, |k| [k[1] * k[2], 0.0])?;
+            let complex = rank.zeros::<[f32; 2]>(&mesh)?;
+            rank.filter(&complex, |k| k[1])?;
+            rank.filter(&field, |k| k[1]).map(drop)?;
+            Ok(())
+        });
+        let is_told =
+            |text: &String| ["at -k", "complex conjugates", "[0.0, k[0]]"].iter().all(|word| text.contains(word));
+        assert!(texts.len() == ranks && texts.iter().all(is_told), "{texts:?}");
+    }
+}
+
 #[test]
 fn cells_are_gathered_and_scattered_in_c_order() {
     for (shape, ranks) in [([5, 3, 4], 2), ([2, 3, 4], 5), ([1, 1, 9], 3), ([7, 2, 3], 4)] {

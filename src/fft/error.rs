@@ -128,6 +128,19 @@ pub enum TransformError {
         /// The real and the imaginary part of the factor.
         value: [f64; 2],
     },
+    /// A factor that makes real fields complex.
+    #[error(
+        "the factor is {value:?} at k = {k:?} and {opposite:?} at -k, but of real fields these must be complex conjugates; \
+         make odd factors imaginary, as `[0.0, k[0]]`, or filter a complex field"
+    )]
+    NotConjugate {
+        /// The wavevector.
+        k: [f64; 3],
+        /// The real and the imaginary part of its factor.
+        value: [f64; 2],
+        /// Those of the opposite wavevector.
+        opposite: [f64; 2],
+    },
 }
 
 message_debug!(TransformError);

@@ -13,7 +13,7 @@ use super::options::{FilterOptions, PassCallbacks, TransformTuning};
 use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
 use super::run::{Checked, ReadyRoute, Run, RunInput, UserArray};
-use super::spec::{Distribution, Precision, Spec, Value};
+use super::spec::{Distribution, Precision, Spec, Value, Values};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::field::Field;
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, Recorder};
@@ -401,6 +401,8 @@ impl<T: Value> Filter<T> {
     ///
     /// # Errors
     /// - [`TransformError::Factor`] if a factor of another mode than `k = 0` is not finite.
+    /// - [`TransformError::NotConjugate`] if the field is real and the factors of the largest waves
+    ///   are not complex conjugates of those of opposite wavevectors.
     /// - [`TransformError::Fft`] if the device cannot transform fields of this shape or element.
     /// - [`TransformError::Exchange`] if the device or another rank fails.
     pub fn of_modes<F: ModeFactor>(
@@ -427,6 +429,9 @@ impl<T: Value> Filter<T> {
         let (spec, options) = (Spec::of::<T>(mesh.shape()).fields(components), FilterOptions::default());
         comm.together(|| {
             let part = Self::part_of(gpu, &spec, comms, &options)?;
+            if T::VALUES == Values::Real {
+                check_conjugates(mesh, &factor)?;
+            }
             let factors = factors(mesh, &part, &factor)?;
             let callback = match (F::COMPLEX, T::PRECISION) {
                 (false, Precision::Single) => {
@@ -465,6 +470,30 @@ fn table<V: DeviceElement>(
     let [x, y, z] = [0, 1, 2].map(|a| part[a].start as u32);
     let params = FactorsParams { factors_first: [x, y, z, 0], factors_extent: [i, j, k, 0] };
     Ok(Callback::trusted([PLACE, text].concat()).read("factors", &array).params(&params))
+}
+
+/// Refuses a factor that makes real fields complex. Checks waves of up to two periods along each
+/// axis: at most 62 pairs of opposite wavevectors. Parts may differ by 1e-5 of the largest, as
+/// tables in single precision do.
+fn check_conjugates<F: ModeFactor>(mesh: &Mesh, factor: &impl Fn(Wavevector) -> F) -> Result<(), TransformError> {
+    let (shape, size) = (mesh.shape(), mesh.size());
+    let numbers = |axis: usize| (-2i32..=2).filter(move |m| 2 * u64::from(m.unsigned_abs()) < shape[axis]);
+    let wavenumber = |axis: usize, m: i32| std::f64::consts::TAU * f64::from(m) / size[axis];
+    for x in numbers(0) {
+        for y in numbers(1) {
+            for z in numbers(2).filter(|z| [x, y, *z] > [0; 3]) {
+                let k = [wavenumber(0, x), wavenumber(1, y), wavenumber(2, z)];
+                let [value, opposite] = [k, k.map(|k| -k)].map(|k| factor(Wavevector(k)).parts());
+                let most = value.iter().chain(&opposite).fold(0.0f64, |most, part| most.max(part.abs()));
+                // Values that are not finite have an error of their own.
+                let is_close = |a: f64, b: f64| (a - b).abs() <= 1e-5 * most || !(a - b).is_finite();
+                if !is_close(value[0], opposite[0]) || !is_close(value[1], -opposite[1]) {
+                    return Err(TransformError::NotConjugate { k, value, opposite });
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the factors of the modes of `part`, in C order.

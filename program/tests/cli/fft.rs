@@ -313,14 +313,17 @@ fn all_numbers_and_byte_orders_are_read() {
 }
 
 #[test]
-fn the_output_may_be_the_input() {
+fn an_input_is_not_replaced() {
     let scratch = Scratch::new();
-    let whole = Whole::complex(&[4, 6]);
-    let input = save(&scratch, "in.npy", &whole, Dtype::C64);
-    call(&input, &scratch.word("out.npy"), "").succeeds();
-    call(&input, &input, "--ranks 2").succeeds();
-    assert_eq!(fs::read(&input).unwrap(), fs::read(scratch.join("out.npy")).unwrap());
-    assert_eq!(files(scratch.path()).len(), 2);
+    let input = save(&scratch, "in.npy", &Whole::complex(&[4, 6]), Dtype::C64);
+    let before = fs::read(&input).unwrap();
+    call(&input, &input, "--ranks 2").run().is_error(
+        "input and output",
+        2,
+        &["in.npy", "give the output another name"],
+    );
+    assert_eq!(fs::read(&input).unwrap(), before);
+    assert_eq!(files(scratch.path()).len(), 1);
 }
 
 #[test]

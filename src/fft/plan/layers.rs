@@ -298,7 +298,6 @@ mod tests {
             // 50 and 25 MB, in numbers of sets over which the model spreads lines evenly.
             let [plain, layered, half] = [of(384, None), of(384, Some(layers)), of(192, Some(layers))];
             let found = format!("{name}: plain {plain:.2}, layers {layered:.2}, with half of the cache {half:.2}");
-            println!("{found}");
             assert!((3.8..4.01).contains(&plain) && layered < 2.4 && half < 3.3, "{found}");
         }
     }
