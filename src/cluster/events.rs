@@ -306,7 +306,7 @@ impl<'a> Model<'a> {
             let Half { left, front, next } = &mut self.exchanges[exchange][rank].send;
             let first = *next;
             let room = match self.machine.path {
-                ExchangePath::Mapped => (self.chunking.depth - (first - *front)).min(left.len() - first),
+                ExchangePath::Mapped => left.len() - first,
                 _ => self.chunking.batch(left.len() - first, first - *front),
             };
             if room == 0 {
@@ -340,7 +340,8 @@ impl<'a> Model<'a> {
     fn request(&mut self, rank: usize, exchange: usize) {
         loop {
             let Half { left, front, next } = &mut self.exchanges[exchange][rank].receive;
-            if *next == left.len() || *next - *front >= self.chunking.depth {
+            let is_full = self.machine.path != ExchangePath::Mapped && *next - *front >= self.chunking.depth;
+            if *next == left.len() || is_full {
                 return;
             }
             let chunk = *next;

@@ -25,6 +25,12 @@ impl Backoff {
         self.since.is_some()
     }
 
+    /// Pauses a wait for a device that computes on the cores of this host, and needs them more than
+    /// polls do: transforms of 128^3 on two ranks and two cores take 45 ms instead of 80.
+    pub fn pause_for_cores(&mut self) {
+        if self.is_long() { nap(Duration::from_micros(200)) } else { self.pause() }
+    }
+
     /// Pauses after a poll that found nothing.
     pub fn pause(&mut self) {
         self.polls = self.polls.saturating_add(1);

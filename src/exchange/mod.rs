@@ -147,7 +147,7 @@ impl Exchange {
     /// Most bytes of a chunk, unless [`with_chunks`](Self::with_chunks) says otherwise.
     pub const CHUNK_BYTES: u64 = Chunking::USUAL.bytes;
 
-    /// Exchanges over `comm` in chunks of 8 MiB, four in flight each way, with [`Wire::Exact`].
+    /// Exchanges over `comm` in chunks of 2 MiB, eight in flight each way, with [`Wire::Exact`].
     ///
     /// Exchanges that are in flight together over one communicator must be started by one
     /// `Exchange` or its clones.

@@ -10,7 +10,7 @@ use super::receiver::Receiver;
 use super::sender::Sender;
 use super::wire::Decoding;
 use crate::comm::{Backoff, Blocked, ExchangeWait};
-use crate::gpu::Recorder;
+use crate::gpu::{Gpu, Profile, Recorder};
 use crate::timeline;
 
 /// An exchange in flight; see [`Exchange::start`](super::Exchange::start).
@@ -144,7 +144,7 @@ impl PendingExchange {
                 pauses = Pauses::default();
             } else {
                 recorder.submit_meanwhile()?;
-                pauses.pause([&self]);
+                pauses.pause(recorder.gpu(), [&self]);
             }
         }
         Ok(())
@@ -172,7 +172,7 @@ impl PendingExchange {
                 pauses = Pauses::default();
             } else {
                 recorder.submit_meanwhile()?;
-                pauses.pause(&*in_flight);
+                pauses.pause(recorder.gpu(), &*in_flight);
             }
         }
         drop(pauses);
@@ -192,13 +192,14 @@ pub(super) struct Pauses {
 impl Pauses {
     /// Pauses a wait for the first of `in_flight`. If it is a long one, and for other ranks, they
     /// can see that this rank waits for them.
-    pub fn pause<'a>(&mut self, in_flight: impl IntoIterator<Item = &'a PendingExchange> + Copy) {
+    pub fn pause<'a>(&mut self, gpu: &Gpu, in_flight: impl IntoIterator<Item = &'a PendingExchange> + Copy) {
+        let awaits_device = in_flight.into_iter().any(PendingExchange::awaits_device);
         if let Some(first) = in_flight.into_iter().next() {
             self.activity.get_or_insert_with(|| first.waiting());
         }
         if self.backoff.is_long() {
             // An exchange that awaits the device may do the next step without another rank.
-            let waits = match in_flight.into_iter().any(PendingExchange::awaits_device) {
+            let waits = match awaits_device {
                 true => Vec::new(),
                 false => in_flight.into_iter().filter_map(PendingExchange::wait).collect(),
             };
@@ -207,6 +208,10 @@ impl Pauses {
                 self.waits = waits;
             }
         }
-        self.backoff.pause();
+        if awaits_device && gpu.capabilities().profile == Profile::Software {
+            self.backoff.pause_for_cores();
+        } else {
+            self.backoff.pause();
+        }
     }
 }

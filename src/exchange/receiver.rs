@@ -184,8 +184,8 @@ impl Receiver {
         match &mut self.target {
             Target::Mapped(mapped) => {
                 let Some(whole) = mapped.span()? else { return Ok(()) };
-                while arriving.len() < channel.chunking.depth {
-                    let Some(chunk) = self.chunks.pop_front() else { break };
+                // All at once: they take no buffers.
+                while let Some(chunk) = self.chunks.pop_front() {
                     let receive = |message: &Message| channel.receive(message, &part_of(array, &message.part, whole));
                     let messages = chunk.messages.iter().map(receive).collect::<Result<_, _>>()?;
                     arriving.push_back(Arriving { chunk, messages, awaited: Vec::new(), memory: None, landing: None });

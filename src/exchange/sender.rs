@@ -158,8 +158,8 @@ impl Sender {
         match &mut self.source {
             Source::Mapped(mapped) => {
                 let Some(whole) = mapped.span()? else { return Ok(false) };
-                while sending.len() < channel.chunking.depth {
-                    let Some(chunk) = self.chunks.pop_front() else { break };
+                // All at once: they take no buffers.
+                while let Some(chunk) = self.chunks.pop_front() {
                     let send = |message: &Message| {
                         channel.send(message, &part_of(array, &message.part, whole)).map(Outgoing::Sent)
                     };

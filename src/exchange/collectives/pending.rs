@@ -103,7 +103,7 @@ impl<O> PendingCollective<O> {
             } else {
                 recorder.submit_meanwhile()?;
                 if let Some(Stage::Moving(pending, _)) = &self.stage {
-                    pauses.pause([&**pending]);
+                    pauses.pause(recorder.gpu(), [&**pending]);
                 }
             }
         }
