@@ -138,7 +138,7 @@ pub enum TransformError {
         k: [f64; 3],
         /// The real and the imaginary part of its factor.
         value: [f64; 2],
-        /// Those of the opposite wavevector.
+        /// The parts of the factor of `-k`.
         opposite: [f64; 2],
     },
 }
