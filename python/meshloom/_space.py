@@ -482,8 +482,8 @@ class Fields(dict):
 
         Parameters
         ----------
-        vector : array_like, shape (size,)
-            Real numbers, the same on all ranks.
+        vector : array_like, shape (N,)
+            The N numbers of `flatten`, the same on all ranks.
 
         Returns
         -------
