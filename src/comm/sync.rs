@@ -25,8 +25,8 @@ impl Backoff {
         self.since.is_some()
     }
 
-    /// Pauses a wait for a device that computes on the cores of this host, and needs them more than
-    /// polls do: transforms of 128^3 on two ranks and two cores take 45 ms instead of 80.
+    /// Pauses a wait for a device that computes on the cores of this host, which short pauses would
+    /// take from it.
     pub fn pause_for_cores(&mut self) {
         match self.since {
             Some(since) if since.elapsed() >= Duration::from_millis(2) => nap(Duration::from_micros(200)),

@@ -164,7 +164,8 @@ impl Exchange {
     }
 
     /// Sets the chunks: `chunk_bytes` per chunk (rounded to whole elements, at least one) and
-    /// `depth` of them in flight each way. Must be equal on all ranks.
+    /// `depth` of them in flight each way. Arrays that are mapped take no buffers, and send all at
+    /// once. Must be equal on all ranks.
     #[must_use]
     pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
         self.chunking = Chunking { bytes: chunk_bytes.max(1), depth: depth.max(1) };
@@ -199,7 +200,7 @@ impl Exchange {
         if self.codec.is_some() { Wire::Block16 } else { Wire::Exact }
     }
 
-    /// Chunks in flight each way.
+    /// Chunks in flight each way, of arrays that are not mapped.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.chunking.depth

@@ -394,9 +394,8 @@ impl Recorder {
     ///
     /// # Errors
     /// - Same as [`submit`](Self::submit); the encoder is as it was then.
-    /// - [`DeviceError::Misuse`] if a transform in layers
-    ///   (`fft::TransformTuning::cache_bytes`) has submitted
-    ///   its first layers: they would run before the passes of the caller.
+    /// - [`DeviceError::Misuse`] if a transform in layers (`fft::TransformTuning::cache_bytes`) has
+    ///   submitted its first layers: they would run before the passes of the caller.
     pub fn encode_into(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), DeviceError> {
         self.ready()?;
         if self.in_parts {

@@ -181,6 +181,8 @@ mod tests {
             let error = read_numbers(&path).unwrap_err().to_string();
             assert!(error.contains(&format!(": line {line}: ")), "{text}: {error}");
         }
+        std::fs::write(&path, b"\x93NUMPY\x01\x00v\x00{'descr': '<f8'").unwrap();
+        assert!(read_numbers(&path).unwrap_err().to_string().contains("not text"));
         std::fs::write(&path, "").unwrap();
         assert_eq!(read_numbers(&path).unwrap().line_count, 0);
         assert!(

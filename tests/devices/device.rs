@@ -507,6 +507,7 @@ fn variables_that_cannot_be_followed_are_errors() {
     for (name, value, expected) in [
         ("MESHLOOM_SANITIZE", "1", "MESHLOOM_SANITIZE meshloom-sanitizer"),
         ("MESHLOOM_COPY_QUEUES", "two", "MESHLOOM_COPY_QUEUES own kernels `two`"),
+        ("MESHLOOM_PAINTING", "cells", "MESHLOOM_PAINTING memory tiles `cells`"),
         ("MESHLOOM_EXCHANGE", "pigeon", "MESHLOOM_EXCHANGE peer staging `pigeon`"),
     ] {
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());

@@ -33,8 +33,8 @@ pub(super) const SLOTS: usize = 8;
 /// Returns the bytes of a slot for `bytes` bytes: 2, 8, 32, .. MiB, so that exchanges of many sizes
 /// share few segments.
 pub(super) fn slot_bytes_for(bytes: usize) -> usize {
-    let sizes = std::iter::successors(Some(LEAST_SLOT_BYTES), |size| size.checked_mul(4));
-    sizes.into_iter().find(|size| *size >= bytes).unwrap_or_else(|| bytes.next_multiple_of(HEADER_BYTES))
+    let mut sizes = std::iter::successors(Some(LEAST_SLOT_BYTES), |size| size.checked_mul(4));
+    sizes.find(|size| *size >= bytes).unwrap_or_else(|| bytes.next_multiple_of(HEADER_BYTES))
 }
 
 /// The place of a message in the memory of its sender.

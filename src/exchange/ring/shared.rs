@@ -136,7 +136,10 @@ mod tests {
         let taken: Vec<Slot> = (0..=SLOTS).map(|_| ring.take(Storage::Pages, 1).unwrap()).collect();
         assert_eq!(locked(&ring.segments).len(), 2);
         let large = ring.take(Storage::Pages, 3 << 20).unwrap();
-        assert!(large.bytes() >= 3 << 20);
+        assert_eq!(large.bytes(), 8 << 20);
+        // A slot of another size serves if it is large enough.
+        assert_eq!(ring.take(Storage::Pages, 5 << 20).unwrap().bytes(), 8 << 20);
+        assert_eq!(locked(&ring.segments).len(), 3);
         drop((taken, large));
         let taken: Vec<Slot> = (0..2 * SLOTS).map(|_| ring.take(Storage::Pages, 100).unwrap()).collect();
         assert_eq!(locked(&ring.segments).len(), 3);
