@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::error::require;
+use super::error::given;
 use super::{Cosmology, CosmologyError};
 
 /// The earliest scale factor. There a cosmological constant changes growth by less than 1e-15, so
@@ -125,13 +125,7 @@ impl Growth {
     /// # Errors
     /// [`CosmologyError::OutOfRange`] unless [`A_MIN`] <= a <= 1.
     pub fn at(&self, a: f64) -> Result<GrowthFactors, CosmologyError> {
-        require(
-            (A_MIN..=1.0).contains(&a),
-            "a",
-            a,
-            format!("in [{A_MIN}, 1]"),
-            "give a scale factor, a = 1/(1+z), between the matter era and today",
-        )?;
+        given("a", a).within(A_MIN..=1.0, "give a scale factor, a = 1/(1+z), between the matter era and today")?;
         let y = a.ln();
         let below = ((y - node(0)) / (node(1) - node(0))) as usize;
         let below = below.min(NODES);

@@ -1,6 +1,6 @@
 //! Time integration: the sequence of forces, kicks and drifts of a run, with their factors.
 
-use super::error::require;
+use super::error::given;
 use super::{A_MIN, CosmologyError, Growth, GrowthFactors};
 
 /// Splitting of a step into kicks and drifts.
@@ -225,32 +225,20 @@ pub fn fastpm_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftK
 /// Returns the ascending scale factors of all step boundaries: those of equal steps, and the
 /// snapshots.
 fn epochs(a_start: f64, a_end: f64, steps: usize, snapshots: &[f64]) -> Result<Vec<f64>, CosmologyError> {
-    require(
+    given("a_start", a_start).require(
         (A_MIN..1.0).contains(&a_start),
-        "a_start",
-        a_start,
         format!("in [{A_MIN}, 1)"),
         "give the scale factor of the initial conditions, before today",
     )?;
-    require(
+    given("a_end", a_end).require(
         a_end > a_start && a_end <= 1.0,
-        "a_end",
-        a_end,
         format!("in (a_start = {a_start}, 1]"),
         "give a scale factor after the start, up to today (1)",
     )?;
-    require(
-        (1..=MAX_STEPS).contains(&steps),
-        "steps",
-        steps as f64,
-        format!("in [1, {MAX_STEPS}]"),
-        "give the number of time steps",
-    )?;
+    given("steps", steps as f64).within(1.0..=MAX_STEPS as f64, "give the number of time steps")?;
     for &a in snapshots {
-        require(
+        given("snapshots", a).require(
             (a_start..=a_end).contains(&a),
-            "snapshots",
-            a,
             format!("in [a_start = {a_start}, a_end = {a_end}]"),
             "leave this snapshot out, or let the run cover it",
         )?;
