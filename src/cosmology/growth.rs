@@ -326,7 +326,8 @@ mod tests {
         for (cosmology, a) in others.iter().flat_map(|c| [1e-6, 1e-3, 0.1, 0.37, 0.8, 1.0].map(|a| (*c, a))) {
             let growth = Growth::new(cosmology);
             let g = growth.at(a).unwrap();
-            let (h, o) = (cosmology.expansion_slope(a), 1.5 * cosmology.matter_fraction(a));
+            let [matter, h] = cosmology.matter_fraction_and_slope(a);
+            let o = 1.5 * matter;
             let first = g.d1_second + (2.0 + h) * g.d1_prime - o * g.d1;
             let second = g.d2_second + (2.0 + h) * g.d2_prime - o * g.d2 - o * g.d1 * g.d1;
             assert!(first.abs() < 1e-13 * g.d1 && second.abs() < 1e-13 * g.d1 * g.d1);

@@ -42,6 +42,19 @@ pub enum StepOp {
     },
 }
 
+impl StepOp {
+    /// Returns the scale factor that is [reached](Self::Reached); `None` for other operations.
+    #[must_use]
+    pub fn epoch(&self) -> Option<f64> {
+        if let StepOp::Reached { a, .. } = self { Some(*a) } else { None }
+    }
+}
+
+/// Returns the last step of a schedule.
+pub(crate) fn last_step(ops: &[StepOp]) -> usize {
+    if let Some(StepOp::Reached { step, .. }) = ops.last() { *step } else { 0 }
+}
+
 /// Factors of one step that kicks, drifts and kicks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KickDriftKick {
@@ -92,7 +105,7 @@ const SAME_EPOCH: f64 = 1e-12;
 ///
 /// let growth = Growth::new(Cosmology::simple());
 /// let ops = schedule(&growth, Scheme::BullFrog, 0.1, 1.0, 3, &[0.5])?;
-/// let epochs: Vec<f64> = ops.iter().filter_map(|op| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None }).collect();
+/// let epochs: Vec<f64> = ops.iter().filter_map(StepOp::epoch).collect();
 /// assert_eq!(epochs, [0.1, 0.4, 0.5, 0.7, 1.0]);
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
@@ -162,15 +175,9 @@ pub fn schedule(
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
 pub fn resume_from(ops: &[StepOp], step: usize) -> Result<Vec<StepOp>, CosmologyError> {
-    let steps = || {
-        ops.iter().enumerate().filter_map(|(i, op)| match op {
-            StepOp::Reached { step, .. } => Some((i, *step)),
-            _ => None,
-        })
-    };
-    let Some((place, _)) = steps().find(|&(_, reached)| reached == step) else {
-        let last = steps().map(|(_, reached)| reached).max().unwrap_or(0);
-        return Err(CosmologyError::UnknownStep { step, last });
+    let ends_step = |op: &StepOp| matches!(op, StepOp::Reached { step: reached, .. } if *reached == step);
+    let Some(place) = ops.iter().position(ends_step) else {
+        return Err(CosmologyError::UnknownStep { step, last: last_step(ops) });
     };
     let rest = &ops[place + 1..];
     let first = rest.iter().find(|op| matches!(op, StepOp::Kick { .. } | StepOp::Force));
@@ -211,15 +218,6 @@ pub fn bullfrog_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> Drif
     let at_middle = (-begin.d2 + slope(begin) * half_drift) / middle - middle;
     let alpha = (slope(end) - at_middle) / (slope(begin) - at_middle);
     DriftKickDrift { alpha, beta: (1.0 - alpha) / middle, half_drift }
-}
-
-/// Coefficients of FastPM as drift, kick and drift: exact to first order only, for comparison with
-/// [`bullfrog_coefficients`].
-#[must_use]
-pub fn fastpm_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftKickDrift {
-    let half_drift = 0.5 * (end.d1 - begin.d1);
-    let alpha = begin.momentum() / end.momentum();
-    DriftKickDrift { alpha, beta: (1.0 - alpha) / (begin.d1 + half_drift), half_drift }
 }
 
 /// Returns the ascending scale factors of all step boundaries: those of equal steps, and the

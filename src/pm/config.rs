@@ -202,7 +202,12 @@ impl Config {
 
     /// Returns the operations of the run.
     pub(super) fn schedule(&self) -> Result<Vec<StepOp>, CosmologyError> {
-        schedule(&Growth::new(self.cosmology), self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)
+        self.schedule_by(&Growth::new(self.cosmology))
+    }
+
+    /// Returns the operations of the run with the factors of `growth`.
+    pub(super) fn schedule_by(&self, growth: &Growth) -> Result<Vec<StepOp>, CosmologyError> {
+        schedule(growth, self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)
     }
 
     /// Returns the step that ends at scale factor `a`, if one does.
@@ -210,9 +215,7 @@ impl Config {
     /// # Errors
     /// [`CosmologyError`] for scale factors and steps that make no schedule.
     pub fn step_at(&self, a: f64) -> Result<Option<usize>, CosmologyError> {
-        let step =
-            |op: StepOp| if let StepOp::Reached { a: there, step } = op { (there == a).then_some(step) } else { None };
-        Ok(self.schedule()?.into_iter().find_map(step))
+        Ok(self.schedule()?.iter().filter_map(StepOp::epoch).position(|reached| reached == a))
     }
 
     /// Returns the process grid of a run on a number of ranks, or on ranks with [`Shares`], of the

@@ -1,7 +1,7 @@
 //! Forecast of a run without a device: memory, bytes and time. Pure.
 
 use crate::cluster::{Machine, Start, Step, Work, least_seconds, simulate};
-use crate::cosmology::{LptOrder, StepOp};
+use crate::cosmology::{LptOrder, StepOp, last_step};
 use crate::fft::{Forecast, Spec};
 use crate::grid::{Chunking, Cost, Grid, Shares};
 
@@ -132,7 +132,7 @@ impl Config {
         let pushes = machine.pass_seconds(Work::Particles, forces, slowest.schedule(ops) - forces * slowest.force());
         Ok(RunForecast {
             grid,
-            steps: ops.iter().filter(|op| matches!(op, StepOp::Reached { .. })).count() - 1,
+            steps: last_step(ops),
             moves: moves.reaches.len(),
             particle_memory: memory.particles,
             start: Cost { memory_bytes: memory.start, dispatches: 0, ..start },

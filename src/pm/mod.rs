@@ -85,7 +85,7 @@ pub use white_noise::{NoiseBy, device_mode_noise, device_point_noise, device_whi
 
 use std::fmt;
 
-use crate::cosmology::{LinearPower, StepOp, lpt_factors, mode_amplitudes, resume_from, schedule};
+use crate::cosmology::{LinearPower, StepOp, last_step, lpt_factors, mode_amplitudes, resume_from};
 use crate::exchange::GridComms;
 use crate::fft::Transform;
 use crate::field::{Field, on_mesh};
@@ -293,11 +293,8 @@ impl Simulation {
         // Chosen once, so that later queries of the configuration need no forecast.
         let config = Config { grid: Some(grid.parts()), ..config };
         let power = config.linear_power(config.cosmology)?;
-        let ops =
-            schedule(power.growth(), config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
-        let ops = resume_from(&ops, step)?;
-        let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
-        let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
+        let ops = resume_from(&config.schedule_by(power.growth())?, step)?;
+        let scale_factor = ops.iter().find_map(StepOp::epoch).unwrap_or(config.a_start);
         let checked = (grid, grid.rank_to_check(config.cells(), rank.index()));
         let memory = config.memory(checked, &config.expected_moves(grid, &ops)?, &PlannedFor::device(&rank.gpu))?;
         let staging = rank.exchange.staging_bytes(&rank.gpu);
@@ -436,11 +433,7 @@ impl Simulation {
 
     /// Returns the last step of its schedule; more than [`Config::steps`] when snapshots cut steps.
     pub fn steps(&self) -> usize {
-        self.ops
-            .iter()
-            .filter_map(|op| if let StepOp::Reached { step, .. } = op { Some(*step) } else { None })
-            .max()
-            .unwrap_or(0)
+        last_step(&self.ops)
     }
 
     /// Bytes and messages that this rank has exchanged with others for the run: transforms, ghost
@@ -634,8 +627,7 @@ impl Simulation {
 
     /// Returns the scale factor that the run reaches after the present one.
     fn next_epoch(&self) -> Option<f64> {
-        let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
-        self.ops.get(self.done + 1..)?.iter().find_map(reached)
+        self.ops.get(self.done + 1..)?.iter().find_map(StepOp::epoch)
     }
 
     /// Present scale factor of the particles.

@@ -199,7 +199,7 @@ impl SimulationOperator {
         let mut epochs = Vec::new();
         for (number, &wanted) in self.config.snapshots.iter().enumerate() {
             let [positions, momenta] = snapshot_names(number).map(|name| self.array(y, &name).cloned());
-            let at = ops.iter().position(|op| matches!(*op, StepOp::Reached { a, .. } if a == wanted));
+            let at = ops.iter().position(|op| op.epoch() == Some(wanted));
             if let (Some(positions), Some(momenta), Some(at)) = (positions, momenta, at) {
                 epochs.push(Epoch { at, positions, momenta });
             }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::cosmology::{
     Amplitude, Cosmology, CosmologyError, Growth, LinearPower, LptFactors, Parameters, StepOp, TransferKind,
-    lpt_factors, mode_amplitudes, schedule,
+    lpt_factors, mode_amplitudes,
 };
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::parallel;
@@ -154,7 +154,7 @@ fn derivative(
 /// than that of `config`: the force is computed with the matter density of `config`, and its kicks
 /// are as much stronger as there is more matter.
 fn run_of(config: &Config, growth: &Growth) -> Result<(Vec<StepOp>, LptFactors), CosmologyError> {
-    let mut ops = schedule(growth, config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
+    let mut ops = config.schedule_by(growth)?;
     let stronger = growth.cosmology().omega_m() / config.cosmology.omega_m();
     for op in &mut ops {
         if let StepOp::Kick { factor, .. } = op {

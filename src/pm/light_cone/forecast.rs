@@ -53,8 +53,7 @@ impl Cone {
         let crossed = shares.len_of(particles, rank);
         few_enough("particles of a rank beside a light cone", count, LONGEST / 3)?;
         few_enough("particles of a light cone on a rank", crossed, LONGEST)?;
-        let epoch = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
-        let epochs: Vec<f64> = config.schedule()?.iter().filter_map(epoch).collect();
+        let epochs: Vec<f64> = config.schedule()?.iter().filter_map(StepOp::epoch).collect();
         let (mut device, mut steps) = (0, 0);
         for pair in epochs.windows(2) {
             let shell = Shell::new(config, self, [pair[0], pair[1]])?;
