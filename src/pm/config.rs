@@ -12,6 +12,7 @@ use crate::fft::{GradientSymbol, LaplacianSymbol};
 use crate::grid::{Box3, Grid, LayoutError, Mesh, MeshOptions, Shares};
 use crate::mesh::Window;
 
+use super::error::require;
 use super::{Migrate, NoiseBy, SimulationError};
 
 /// A cosmological particle-mesh run. Lengths in Mpc/h.
@@ -169,25 +170,15 @@ impl Config {
     /// transformed, [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors and
     /// steps that make no schedule.
     pub fn validate(&self) -> Result<(), SimulationError> {
-        let range = |what: &'static str, value: String, ok: bool, allowed: &str| {
-            if ok { Ok(()) } else { Err(SimulationError::OutOfRange { what, value, allowed: allowed.into() }) }
-        };
-        let counts = format!("a whole number from 1 to {MAX_SIDE}");
-        range("particles", self.particles.to_string(), (1..=MAX_SIDE).contains(&self.particles), &counts)?;
-        range("mesh", self.mesh.to_string(), (1..=MAX_SIDE).contains(&self.mesh), &counts)?;
-        let coarse = format!(
-            "at least the number of particles along an axis ({}): a coarser mesh loses their forces",
-            self.particles
-        );
-        range("mesh", self.mesh.to_string(), self.mesh >= self.particles, &coarse)?;
-        range(
-            "mesh",
-            self.mesh.to_string(),
-            self.mesh >= u64::from(self.window.order()),
-            "as wide as the window at least",
-        )?;
-        let positive = self.box_size.is_finite() && (1e-6..=1e9).contains(&self.box_size);
-        range("box", self.box_size.to_string(), positive, "from 1e-6 to 1e9 Mpc/h")?;
+        let Config { particles, mesh, box_size, window, .. } = *self;
+        for (what, side) in [("particles", particles), ("mesh", mesh)] {
+            require((1..=MAX_SIDE).contains(&side), what, side, format!("a whole number from 1 to {MAX_SIDE}"))?;
+        }
+        let fine =
+            format!("at least the number of particles along an axis ({particles}): a coarser mesh loses their forces");
+        require(mesh >= particles, "mesh", mesh, fine)?;
+        require(mesh >= u64::from(window.order()), "mesh", mesh, "as wide as the window at least")?;
+        require((1e-6..=1e9).contains(&box_size), "box", box_size, "from 1e-6 to 1e9 Mpc/h")?;
         self.schedule()?;
         Ok(())
     }

@@ -89,12 +89,12 @@ use crate::cosmology::{LinearPower, StepOp, last_step, lpt_factors, mode_amplitu
 use crate::exchange::GridComms;
 use crate::fft::Transform;
 use crate::field::{Field, on_mesh};
-use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
+use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
 use crate::grid::{Cost, Grid, Mesh, extent};
 use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Push, SpectrumGeometry};
 use crate::rank::Rank;
 use crate::timeline;
-use footprint::PlannedFor;
+use footprint::{PlannedFor, check_memory};
 use force::Force;
 use lattice_fields::{LatticeFields, Perturbation};
 use migration::{Migration, particles_at};
@@ -297,14 +297,7 @@ impl Simulation {
         let scale_factor = ops.iter().find_map(StepOp::epoch).unwrap_or(config.a_start);
         let checked = (grid, grid.rank_to_check(config.cells(), rank.index()));
         let memory = config.memory(checked, &config.expected_moves(grid, &ops)?, &PlannedFor::device(&rank.gpu))?;
-        let staging = rank.exchange.staging_bytes(&rank.gpu);
-        let (needed, sharing) = (memory.total() + staging, rank.sharing);
-        if let Some(available) = rank.memory_share()
-            && needed > available
-        {
-            let detail = format!("{memory}, {} for staging buffers", bytes(staging));
-            return Err(SimulationError::Memory { needed, detail, available, sharing });
-        }
+        check_memory(rank, memory.total(), &memory)?;
         let comms = GridComms::new(&rank.comm, grid)?;
         let cell_mesh = config.cell_mesh(grid, rank.index())?;
         let site_mesh = config.site_mesh(grid, rank.index())?;

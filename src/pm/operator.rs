@@ -4,7 +4,8 @@ use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::rc::Rc;
 
-use super::footprint::PlannedFor;
+use super::error::require;
+use super::footprint::{PlannedFor, check_memory};
 use super::gradient::{
     AMPLITUDE, COUNT, Derivatives, Epoch, GradientMemory, Numbers, NumbersTangent, RunTangent, Sweeps, Tape, by_sigma8,
     cosmology_values, sigma8_of, uploaded, vectors, with_amplitude,
@@ -118,14 +119,8 @@ impl SimulationOperator {
         observables: &[Observable],
     ) -> Result<Self, OperatorError> {
         let repeated = (1..observables.len()).any(|at| observables[..at].contains(&observables[at]));
-        let wrong = match (checkpoint_every, observables.is_empty() || repeated) {
-            (0, _) => Some(("checkpoint_every", "0".into(), "1 or more")),
-            (_, true) => Some(("observables", format!("{observables:?}"), "one or more, each once")),
-            _ => None,
-        };
-        if let Some((what, value, allowed)) = wrong {
-            return Err(failed(SimulationError::OutOfRange { what, value, allowed: allowed.into() }));
-        }
+        let (ok, named) = (!observables.is_empty() && !repeated, format!("{observables:?}"));
+        require(ok, "observables", named, "one or more, each once").map_err(failed)?;
         let sweeps = Sweeps::new(rank, config.clone()).map_err(failed)?;
         let grid = sweeps.run.grid();
         let config = Config { grid: Some(grid.parts()), ..config };
@@ -133,7 +128,7 @@ impl SimulationOperator {
         let part = (grid, grid.rank_to_check(config.cells(), rank.index()));
         let memory = sweeps.memory(&rank.gpu, checkpoint_every);
         let memory = memory.and_then(|memory| memory.of_operator(&config, part, &planned)).map_err(failed)?;
-        memory.check(rank).map_err(failed)?;
+        check_memory(rank, memory.total(), &memory).map_err(failed)?;
         let sites = config.site_mesh(grid, rank.index()).map_err(|error| failed(error.into()))?;
         let cells = config.cell_mesh(grid, rank.index()).map_err(|error| failed(error.into()))?;
         let leaf = |observable: &Observable| match observable {

@@ -54,6 +54,7 @@ pub(super) use sweeps::{Epoch, NumbersTangent, RunTangent, Sweeps, Tape};
 use std::fmt;
 use std::rc::Rc;
 
+use super::footprint::check_memory;
 use super::{Config, Noise, SimulationError};
 use crate::field::Field;
 use crate::gpu::Array;
@@ -115,13 +116,9 @@ impl Gradient {
     /// Same as [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for
     /// 0; [`SimulationError::Memory`] before anything is computed.
     pub fn new(rank: &mut Rank, config: Config, checkpoint_every: usize) -> Result<Self, SimulationError> {
-        if checkpoint_every == 0 {
-            let (what, value) = ("checkpoint_every", "0".into());
-            return Err(SimulationError::OutOfRange { what, value, allowed: "1 or more".into() });
-        }
         let sweeps = Sweeps::new(rank, config)?;
         let memory = sweeps.memory(&rank.gpu, checkpoint_every)?;
-        memory.check(rank)?;
+        check_memory(rank, memory.total(), &memory)?;
         let (config, recorder) = (&sweeps.run.config, &mut rank.recorder);
         let numbers = Rc::new(Numbers::new(recorder, config, config.cosmology)?);
         let derivatives = Rc::new(Derivatives::new(recorder, config, &numbers)?);

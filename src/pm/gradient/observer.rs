@@ -6,6 +6,7 @@ use super::sweeps::Sweeps;
 use crate::field::{Field, on_mesh};
 use crate::grid::volume;
 use crate::mesh::Bin;
+use crate::pm::error::require;
 use crate::pm::{Simulation, SimulationError};
 use crate::rank::Rank;
 
@@ -59,14 +60,8 @@ impl Observer<'_> {
     /// Same as [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of
     /// values than bins.
     pub fn add_power(&mut self, rank: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<(), SimulationError> {
-        if spectrum.len() != by.len() {
-            let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());
-            return Err(SimulationError::OutOfRange {
-                what: "derivatives by power",
-                value: by.len().to_string(),
-                allowed,
-            });
-        }
+        let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());
+        require(spectrum.len() == by.len(), "derivatives by power", by.len(), allowed)?;
         let run = &mut self.sweeps.run;
         run.settle(rank)?;
         let particles = crate::pm::particles_at(&run.lattice, None, &run.displacement);

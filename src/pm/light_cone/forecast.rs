@@ -8,6 +8,7 @@ use super::shell::Shell;
 use crate::cosmology::StepOp;
 use crate::gpu::LONGEST;
 use crate::grid::{Cost, Shares, volume};
+use crate::pm::error::require;
 use crate::pm::{Config, SimulationError};
 
 /// Forecast of the memory and cost of a light cone, for uniform matter and the rank with the most
@@ -51,6 +52,9 @@ impl Cone {
         let density = (config.particles as f64 / config.box_size).powi(3);
         let particles = (density * self.volume([near, self.distance])) as u64;
         let crossed = shares.len_of(particles, rank);
+        let few_enough = |what: &'static str, count: u64, most: u64| {
+            require(count <= most, what, count, format!("at most {most}; use more ranks"))
+        };
         few_enough("particles of a rank beside a light cone", count, LONGEST / 3)?;
         few_enough("particles of a light cone on a rank", crossed, LONGEST)?;
         let epochs: Vec<f64> = config.schedule()?.iter().filter_map(StepOp::epoch).collect();
@@ -93,15 +97,6 @@ fn sorting(rows: u64, ranks: usize) -> u64 {
     let (ordering, arrays) = if ranks == 1 { (31, 2) } else { (51, 4) };
     let moving = 8 + 4 * arrays * words_at_once(rows, AT_ONCE) as u64;
     rows * moving.max(ordering)
-}
-
-fn few_enough(what: &'static str, count: u64, most: u64) -> Result<(), SimulationError> {
-    let allowed = || format!("at most {most}; use more ranks");
-    if count <= most {
-        Ok(())
-    } else {
-        Err(SimulationError::OutOfRange { what, value: count.to_string(), allowed: allowed() })
-    }
 }
 
 #[cfg(test)]
