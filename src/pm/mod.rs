@@ -95,7 +95,7 @@ use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Push, SpectrumGeometry};
 use crate::rank::Rank;
 use crate::timeline;
 use footprint::{PlannedFor, check_memory};
-use force::Force;
+use force::{Force, ForceContext};
 use lattice_fields::{LatticeFields, Perturbation};
 use migration::{Migration, particles_at};
 use start::Source;
@@ -278,8 +278,7 @@ impl Simulation {
             self.set_columns(rank, columns, values)?;
         }
         let uses_force = |op: &&StepOp| matches!(op, StepOp::Kick { .. } | StepOp::Force);
-        if self.force.field().is_none()
-            && matches!(self.ops[self.done..].iter().find(uses_force), Some(StepOp::Kick { .. }))
+        if !self.force.is_solved() && matches!(self.ops[self.done..].iter().find(uses_force), Some(StepOp::Kick { .. }))
         {
             self.solve(rank)?;
         }
@@ -500,8 +499,15 @@ impl Simulation {
         self.settle(rank)?;
         // The array of the force before, which these kicks read, is free again.
         rank.recorder.submit()?;
-        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
-        self.force.solve(&mut rank.recorder, &mut self.comms, particles)
+        let (force, mut at) = self.force_at(rank);
+        force.solve(&mut at)
+    }
+
+    /// Returns the force and its context with the particles where they are.
+    fn force_at<'a>(&'a mut self, rank: &'a mut Rank) -> (&'a mut Force, ForceContext<'a>) {
+        let Simulation { force, comms, lattice, sites, displacement, .. } = self;
+        let particles = particles_at(lattice, sites.as_ref(), displacement);
+        (force, ForceContext { recorder: &mut rank.recorder, comms, particles })
     }
 
     /// Adds a kick or drift to those that were not recorded yet, and records these before where
@@ -551,9 +557,9 @@ impl Simulation {
         self.solve(rank)?;
         let way = self.way_to_sites(rank)?;
         let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
-        let mut of_axis = |axis: usize| {
+        let mut of_axis = |axis: u32| {
             let out = rank.gpu.array::<f32>("pm::acceleration", particles.len())?;
-            self.force.readout(&mut rank.recorder, particles, axis, &out)?;
+            self.force.readout(&mut rank.recorder, particles, axis..axis + 1, &out)?;
             Ok::<_, SimulationError>(out)
         };
         let here = [of_axis(0)?, of_axis(1)?, of_axis(2)?];
@@ -578,14 +584,14 @@ impl Simulation {
     /// Records the [density](Self::density).
     fn record_density(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
         self.settle(rank)?;
-        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
-        self.force.density(&mut rank.recorder, &mut self.comms, particles, 0.0, out)
+        let (force, mut at) = self.force_at(rank);
+        force.density(&mut at, 0.0, out)
     }
 
     /// Widens the ghost cells of the force mesh to what the particles need.
     fn widen(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
-        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
-        self.force.widen(&mut rank.recorder, &mut self.comms, particles)
+        let (force, mut at) = self.force_at(rank);
+        force.widen(&mut at)
     }
 
     /// Returns the power spectrum of the density on the force mesh, without correction for the
@@ -595,8 +601,8 @@ impl Simulation {
     /// Same as [`phase_space`](Self::phase_space), and errors of [`ModeBinner::measure`].
     pub fn power(&mut self, rank: &mut Rank) -> Result<Vec<Bin>, SimulationError> {
         self.settle(rank)?;
-        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
-        let spectrum = self.force.contrast(&mut rank.recorder, &mut self.comms, particles)?;
+        let (force, mut at) = self.force_at(rank);
+        let spectrum = force.contrast(&mut at)?;
         self.force.check(&mut rank.recorder, &self.comms)?;
         let part = self.force.transform().spectrum_part();
         let geometry = SpectrumGeometry { shape: self.config.cells(), size: self.config.size(), part };

@@ -6,6 +6,7 @@ use crate::points::sort::{Route, route_to};
 use crate::rank::Rank;
 use crate::timeline;
 
+use super::force::ForceContext;
 use super::migrate::{MOVED_BYTES, PASSED_BYTES};
 use super::migration::{bytes_of, particles_at};
 use super::sites::{own_sites, route_to_sites};
@@ -47,7 +48,7 @@ impl Simulation {
             Migrate::Never => false,
             Migrate::Every(forces) => (migration.forces - 1).is_multiple_of(forces.get()),
             Migrate::Auto => {
-                let widths = force.widths_for(&mut rank.recorder, comms, particles)?;
+                let widths = force.widths_for(&mut ForceContext { recorder: &mut rank.recorder, comms, particles })?;
                 let leaving = u64::from(rank.recorder.download(&leaving, 0, 1)?[0]);
                 let excess = bytes_of(force.mesh().0, &widths)?.saturating_sub(migration.least_bytes);
                 let mut sums = [excess, MOVED_BYTES * leaving + PASSED_BYTES * particles.len()];

@@ -64,9 +64,9 @@ impl Observer<'_> {
         require(spectrum.len() == by.len(), "derivatives by power", by.len(), allowed)?;
         let run = &mut self.sweeps.run;
         run.settle(rank)?;
-        let particles = crate::pm::particles_at(&run.lattice, None, &run.displacement);
+        let (force, mut at) = run.force_at(rank);
+        let modes = force.contrast(&mut at)?;
         let (recorder, comms) = (&mut rank.recorder, &mut run.comms);
-        let modes = run.force.contrast(recorder, comms, particles)?;
         let table = uploaded(recorder, &power_table(run.config.mesh, run.config.box_size, spectrum, by))?;
         let transform = run.force.transform();
         transform.scale_radially(recorder, &modes, &table)?;

@@ -18,7 +18,7 @@ use crate::mesh::Axpby;
 use crate::pm::footprint::PlannedFor;
 use crate::pm::lattice_fields::{LatticeFields, Perturbation};
 use crate::pm::start::Source;
-use crate::pm::{Config, Migrate, Simulation, SimulationError};
+use crate::pm::{Config, Migrate, Simulation, SimulationError, particles_at};
 use crate::rank::Rank;
 
 /// Positions and momenta at an operation of a run, between its start and its end: vectors in one
@@ -193,8 +193,7 @@ impl Sweeps {
         let Sweeps { run, force, bars, .. } = self;
         run.settle(rank)?;
         run.widen(rank)?;
-        let (placed, comms) = Placed::of(run);
-        force.density(&mut rank.recorder, comms, placed, [by, &bars.positions])
+        force.density(Placed::of(rank, run), [by, &bars.positions])
     }
 
     /// Records how the density of the particles where they are changes on this rank's own cells, by
@@ -203,8 +202,7 @@ impl Sweeps {
         let Sweeps { run, force, bars, .. } = self;
         run.settle(rank)?;
         run.widen(rank)?;
-        let (placed, comms) = Placed::of(run);
-        force.density_tangent(&mut rank.recorder, comms, placed, [&bars.positions, out])
+        force.density_tangent(Placed::of(rank, run), [&bars.positions, out])
     }
 
     /// Brings cotangents of the end to the start, and those of `epochs`. Gives that of the white
@@ -229,9 +227,7 @@ impl Sweeps {
             }
             self.reverse(rank, tape, epochs, (at + 1..end, number))?;
             let Sweeps { run, force, bars, .. } = self;
-            let (placed, comms) = Placed::of(run);
-            let bars = [&self.accelerations[0], &bars.positions];
-            force.accelerations(&mut rank.recorder, comms, placed, bars)?;
+            force.accelerations(Placed::of(rank, run), [&self.accelerations[0], &bars.positions])?;
             rank.recorder.clear(&self.accelerations[0]);
             rank.recorder.submit()?;
             end = at;
@@ -252,7 +248,8 @@ impl Sweeps {
     /// Reads the accelerations of the force that was solved last.
     fn read_accelerations(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
         let Sweeps { run, accelerations, .. } = self;
-        run.force.accelerations(&mut rank.recorder, &run.lattice, &run.displacement, &accelerations[1])
+        let particles = particles_at(&run.lattice, None, &run.displacement);
+        run.force.readout(&mut rank.recorder, particles, 0..3, &accelerations[1])
     }
 
     /// Goes back over kicks and drifts, all by the accelerations at force `number`.
@@ -371,9 +368,7 @@ impl Sweeps {
         let Sweeps { run, force, bars, accelerations, .. } = self;
         // What was for the force is free again for its tangent.
         rank.recorder.submit()?;
-        let (placed, comms) = Placed::of(run);
-        let moved = [&bars.positions, &accelerations[0]];
-        force.accelerations_tangent(&mut rank.recorder, comms, placed, moved)
+        force.accelerations_tangent(Placed::of(rank, run), [&bars.positions, &accelerations[0]])
     }
 
     /// Records what a kick or drift, which is still to be done, makes of the tangents; `change` is
