@@ -1,13 +1,14 @@
 //! Fields on the particles' lattice, their spectra, and the displacements and strains of these.
 
+use std::ops::Range;
+
 use crate::cosmology::LptOrder;
 use crate::exchange::GridComms;
 use crate::fft::{Operator, Spectral, Transform, Wave};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::mesh::Axpby;
 
-use super::Config;
-use super::SimulationError;
+use super::{Config, SimulationError};
 
 /// Pairs of axes of the second derivatives of the displacement potential: the diagonal, then the
 /// others.
@@ -187,14 +188,18 @@ impl LatticeFields<'_> {
         Ok(field)
     }
 
-    /// Returns all six second derivatives, in the order of [`STRAINS`].
-    pub fn strains(&mut self, delta: &Array<[f32; 2]>) -> Result<Vec<Array<f32>>, SimulationError> {
-        let mut strain = |which: usize| {
+    /// Returns the second derivatives with these places in [`STRAINS`].
+    pub fn strains(
+        &mut self,
+        which: Range<usize>,
+        delta: &Array<[f32; 2]>,
+    ) -> Result<Vec<Array<f32>>, SimulationError> {
+        let strain = |which: usize| {
             let strain = self.strain(which, delta)?;
             self.recorder.submit()?;
             Ok(strain)
         };
-        (0..STRAINS.len()).map(&mut strain).collect()
+        which.map(strain).collect()
     }
 
     /// Returns the modes of `L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)`.

@@ -6,6 +6,7 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, TWO_FLO
 use crate::rank::Rank;
 
 use super::moves::WayToSites;
+use super::sites::box_words;
 use super::{Simulation, SimulationError};
 use crate::host_memory;
 
@@ -165,13 +166,13 @@ impl Rows {
                 self.each(rank, &[x, y, z, rows.raw()], &params, count)
             }
             Quantity::Position => {
-                let [i, j, k] = &lattice.own;
+                let [corner, [_, width, depth, _]] = box_words(&lattice.own, 0);
                 let params = PositionParams {
-                    corner: [i.start as u32, j.start as u32, k.start as u32, 0],
+                    corner,
                     first,
                     count,
-                    width: (j.end - j.start) as u32,
-                    depth: (k.end - k.start) as u32,
+                    width,
+                    depth,
                     side: two_floats(config.box_size),
                     nothing: 0,
                 };

@@ -30,7 +30,8 @@ pub(super) struct Strains {
 impl Strains {
     /// Computes the strains of the contrast and L, which `sources` begins with.
     pub fn new(fields: &mut LatticeFields<'_>, sources: &Sources) -> Result<Self, SimulationError> {
-        Ok(Strains { h: fields.strains(&sources[0])?, g: fields.strains(&sources[1])? })
+        let mut all = |source: usize| fields.strains(0..STRAINS.len(), &sources[source]);
+        Ok(Strains { h: all(0)?, g: all(1)? })
     }
 }
 

@@ -77,23 +77,13 @@ pub fn tangent(
     Ok(())
 }
 
-/// Returns the strains with equal indices.
-fn diagonal(fields: &mut LatticeFields<'_>, delta: &Array<[f32; 2]>) -> Result<[Array<f32>; 3], SimulationError> {
-    let mut strain = |which: usize| {
-        let strain = fields.strain(which, delta)?;
-        fields.recorder.submit()?;
-        Ok::<_, SimulationError>(strain)
-    };
-    Ok([strain(0)?, strain(1)?, strain(2)?])
-}
-
 /// Returns the modes of the source of the second order, and of its change.
 fn source_and_tangent(
     fields: &mut LatticeFields<'_>,
     [delta, change]: [&Array<[f32; 2]>; 2],
 ) -> Result<[Array<[f32; 2]>; 2], SimulationError> {
     let (source, tangent) = (fields.zeros()?, fields.zeros()?);
-    let diagonal = diagonal(fields, delta)?;
+    let diagonal = fields.strains(0..3, delta)?;
     for axis in 0..3 {
         let (next, last) = (&diagonal[(axis + 1) % 3], &diagonal[(axis + 2) % 3]);
         let changed = fields.strain(axis, change)?;
@@ -210,7 +200,7 @@ fn second_order(
     delta: &Array<[f32; 2]>,
     [density, source_bar]: [&Array<f32>; 2],
 ) -> Result<(), SimulationError> {
-    let diagonal = diagonal(fields, delta)?;
+    let diagonal = fields.strains(0..3, delta)?;
     for axis in 0..3 {
         let bar = fields.field()?;
         fields.add_product(1.0, [source_bar, &diagonal[(axis + 1) % 3]], 0.0, &bar)?;

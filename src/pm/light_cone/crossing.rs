@@ -8,8 +8,9 @@ use super::state::State;
 use crate::comm::Op;
 use crate::gpu::primitives::{Count, Scan};
 use crate::gpu::{Array, Kernel, KernelSource, LONGEST, Recorder};
-use crate::grid::{Box3, extent, volume};
+use crate::grid::{Box3, volume};
 use crate::host_memory::{self, HostMemoryError};
+use crate::pm::sites::box_words;
 use crate::pm::{Config, Simulation, SimulationError};
 use crate::points::rows::upload_u32;
 use crate::points::sort::route_by_key;
@@ -196,8 +197,7 @@ impl LightCone {
     /// Returns the parameters of the kernel, without replicas and rows.
     fn params(&self, config: &Config, own: &Box3, shell: &Shell) -> LightConeParams {
         let spacing = config.box_size / config.particles as f64;
-        let [i, j, k] = own.each_ref().map(|range| range.start as u32);
-        let [x, y, z] = extent(own).map(|n| n as u32);
+        let [first, local] = box_words(own, volume(own));
         let place = self.cone.observer.map(|x| x / spacing);
         let [ox, oy, oz] = place.map(|x| x.floor() as i32);
         let [rx, ry, rz] = place.map(|x| (x.floor() - x) as f32);
@@ -211,8 +211,8 @@ impl LightCone {
         let roots = shell.a.map(f64::sqrt);
         let term = |n: usize| (shell.polynomial[n] / spacing) as f32;
         LightConeParams {
-            first: [i, j, k, volume(own) as u32],
-            local: [x, y, z, 0],
+            first,
+            local,
             observer: [ox, oy, oz, 0],
             rest: [rx, ry, rz, (1.0 / spacing) as f32],
             opening: [unit[0] as f32, unit[1] as f32, unit[2] as f32, cosine as f32],
