@@ -8,7 +8,7 @@ use crate::cosmology::LptFactors;
 use crate::exchange::{ExactSum, Terms};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::pm::SimulationError;
-use crate::pm::lattice_fields::LatticeFields;
+use crate::rank::Rank;
 
 /// Words that come along with the products at most.
 const ALONG: u64 = 2;
@@ -17,6 +17,7 @@ const ALONG: u64 = 2;
 /// cotangent of. They are fetched together, at the end.
 pub struct Dots {
     sum: ExactSum,
+    comm: Communicator,
     derivatives: Rc<Derivatives>,
     /// Recorded products.
     products: Array<f32>,
@@ -28,12 +29,13 @@ pub struct Dots {
 
 impl Dots {
     /// Creates an empty sum, for a run with `numbers` numbers and `sites` particles.
-    pub fn new(recorder: &Recorder, numbers: usize, sites: u64) -> Result<Self, DeviceError> {
+    pub fn new(rank: &Rank, numbers: usize, sites: u64) -> Result<Self, DeviceError> {
         // Numbers of the start have a product for each axis; a few words come along.
         let start = 2 * (2 * LptFactors::COUNT);
-        let products = recorder.gpu().array("pm::products", (numbers + start + COUNT) as u64 + ALONG)?;
+        let products = rank.gpu.array("pm::products", (numbers + start + COUNT) as u64 + ALONG)?;
         let derivatives = Rc::new(Derivatives::none(numbers));
-        Ok(Dots { sum: ExactSum::default(), derivatives, products, worth: Vec::new(), sites })
+        let comm = rank.comm.clone();
+        Ok(Dots { sum: ExactSum::default(), comm, derivatives, products, worth: Vec::new(), sites })
     }
 
     /// Returns what adds without an order.
@@ -57,50 +59,47 @@ impl Dots {
     pub fn vectors(
         &mut self,
         recorder: &mut Recorder,
-        comm: &Communicator,
         number: usize,
-        values: [&Array<f32>; 2],
+        xy: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
-        let by = self.derivatives.numbers[number];
-        self.record(recorder, comm, by, (values, 3 * self.sites))
+        self.record(recorder, self.derivatives.numbers[number], 3 * self.sites, xy)
     }
 
     /// Same as above, for fields with one value per site.
-    pub fn add(
+    pub fn fields(
         &mut self,
-        fields: &mut LatticeFields<'_>,
+        recorder: &mut Recorder,
         number: usize,
-        values: [&Array<f32>; 2],
+        xy: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
-        let by = self.derivatives.numbers[number];
-        self.record(fields.recorder, fields.comms.world(), by, (values, self.sites))
+        self.record(recorder, self.derivatives.numbers[number], self.sites, xy)
     }
 
     /// Same as above, if the product is the derivative with respect to a parameter itself.
     pub fn parameter(
         &mut self,
-        fields: &mut LatticeFields<'_>,
+        recorder: &mut Recorder,
         which: usize,
-        values: [&Array<f32>; 2],
+        xy: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
         let mut by = [0.0; COUNT];
         by[which] = 1.0;
-        self.record(fields.recorder, fields.comms.world(), by, (values, self.sites))
+        self.record(recorder, by, self.sites, xy)
     }
 
     fn record(
         &mut self,
         recorder: &mut Recorder,
-        comm: &Communicator,
         by: [f64; COUNT],
-        ([x, y], total): ([&Array<f32>; 2], u64),
+        total: u64,
+        [x, y]: [&Array<f32>; 2],
     ) -> Result<(), SimulationError> {
         if by == [0.0; COUNT] {
             return Ok(());
         }
         let product = recorder.gpu().array("pm::product", 1)?;
         let terms = Terms { x, y: Some(y), index: None, sums: 1, batches: 1, total };
-        self.sum.record(recorder, Some(comm), &terms, &product)?;
+        self.sum.record(recorder, Some(&self.comm), &terms, &product)?;
         recorder.copy(&product, 0, &self.products, self.worth.len() as u64, 1)?;
         self.worth.push(by);
         Ok(())

@@ -152,7 +152,7 @@ pub fn adjoint(
     drop(source_bars);
     for (which, derivative) in bars.amplitudes.iter().enumerate() {
         let change = fields.filtered(at.noise, derivative)?;
-        dots.parameter(fields, which, [&density, &change])?;
+        dots.parameter(fields.recorder, which, [&density, &change])?;
         fields.recorder.submit()?;
     }
     fields.filtered(&density, at.amplitudes)
@@ -177,8 +177,8 @@ fn displacements(
         if numbers.iter().any(|&number| dots.wants(number)) {
             // The displacement itself is what its factors count for.
             let displacement = fields.displacement(axis, number, sources)?;
-            dots.add(fields, numbers[0], [&bars.positions[axis], &displacement])?;
-            dots.add(fields, numbers[1], [&bars.momenta[axis], &displacement])?;
+            dots.fields(fields.recorder, numbers[0], [&bars.positions[axis], &displacement])?;
+            dots.fields(fields.recorder, numbers[1], [&bars.momenta[axis], &displacement])?;
             fields.recorder.submit()?;
         }
         let bar = fields.field()?;

@@ -267,8 +267,8 @@ impl Sweeps {
                     if self.moves_with_parameters(tape, at..at + 1) {
                         self.momenta_before(rank, tape, range.start..at, number)?;
                         let (pi, recorder) = (&self.bars.momenta, &mut rank.recorder);
-                        self.dots.vectors(recorder, &rank.comm, first, [pi, &self.momenta])?;
-                        self.dots.vectors(recorder, &rank.comm, first + 1, [pi, &self.accelerations[1]])?;
+                        self.dots.vectors(recorder, first, [pi, &self.momenta])?;
+                        self.dots.vectors(recorder, first + 1, [pi, &self.accelerations[1]])?;
                     }
                     let (pi, recorder) = (&self.bars.momenta, &mut rank.recorder);
                     self.axpby.record(recorder, factor, pi, 1.0, &self.accelerations[0])?;
@@ -281,7 +281,7 @@ impl Sweeps {
                     if self.moves_with_parameters(tape, at..at + 1) {
                         self.momenta_before(rank, tape, range.start..at, number)?;
                         let xi = [&self.bars.positions, &self.momenta];
-                        self.dots.vectors(&mut rank.recorder, &rank.comm, first, xi)?;
+                        self.dots.vectors(&mut rank.recorder, first, xi)?;
                     }
                     let Cotangents { positions, momenta } = &self.bars;
                     self.axpby.record(&mut rank.recorder, factor, positions, 1.0, momenta)?;
