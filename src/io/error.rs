@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::printable_path;
-use crate::host_memory::HostMemoryError;
+use crate::host_memory::{ByteCount, HostMemoryError};
 
 /// An error about a file or directory.
 ///
@@ -247,7 +247,7 @@ impl IoError {
     pub fn memory(path: impl Into<PathBuf>, bytes: u64) -> Self {
         let message = format!(
             "out of host memory: {} needed for its elements; use more ranks, each reads only its part",
-            size(bytes)
+            ByteCount(bytes)
         );
         Self::new(IoErrorKind::Memory, path, message)
     }
@@ -273,20 +273,6 @@ fn transposed(found: &[u64], wanted: &str) -> &'static str {
         [2 | 3, count] if *count > 3 && wanted.contains("(N, 3)") => "; it looks transposed: save array.T",
         _ => "",
     }
-}
-
-/// Returns a size in binary units, with the exact number of bytes.
-fn size(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    let mut unit = "bytes";
-    for larger in ["KiB", "MiB", "GiB", "TiB", "PiB"] {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = larger;
-    }
-    if unit == "bytes" { format!("{bytes} bytes") } else { format!("{value:.1} {unit} ({bytes} bytes)") }
 }
 
 /// Returns `true` if the process or the machine cannot open another file.
@@ -324,7 +310,7 @@ fn create_text(path: &Path, source: &io::Error) -> String {
 }
 
 fn write_text(bytes: u64, source: &io::Error) -> String {
-    let wanted = size(bytes);
+    let wanted = ByteCount(bytes);
     match source.kind() {
         ErrorKind::StorageFull => {
             format!("the disk is full, the file needs {wanted}; free some space or choose another disk")
@@ -350,14 +336,6 @@ mod tests {
         assert_eq!(tuple(&[]), "()");
         assert_eq!(tuple(&[7]), "(7,)");
         assert_eq!(tuple(&[7, 3]), "(7, 3)");
-    }
-
-    #[test]
-    fn sizes_are_readable() {
-        assert_eq!(size(0), "0 bytes");
-        assert_eq!(size(1023), "1023 bytes");
-        assert_eq!(size(1536), "1.5 KiB (1536 bytes)");
-        assert!(size(u64::MAX).contains("PiB"));
     }
 
     #[cfg(unix)]

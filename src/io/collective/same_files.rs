@@ -9,8 +9,8 @@ use super::{host_of, shared_token};
 use crate::comm::{CommError, Communicator};
 use crate::hash::{START, fnv1a};
 use crate::io::input::Input;
-use crate::io::temporary::temporary_name;
-use crate::io::{IoError, IoErrorKind, cleanup, printable};
+use crate::io::temporary::{Probe, temporary_name};
+use crate::io::{IoError, IoErrorKind, printable};
 
 /// Number of blocks that are compared, evenly from the first to the last byte, and bytes of each.
 const BLOCKS: u64 = 16;
@@ -124,26 +124,6 @@ fn is_seen(path: &Path) -> bool {
         // Opening makes a network file system ask its server.
         File::open(path).is_ok()
     })
-}
-
-/// A file that is removed when this is dropped.
-struct Probe {
-    path: PathBuf,
-    /// Its lock tells other runs that it is in use.
-    _file: File,
-}
-
-impl Probe {
-    fn create(path: PathBuf) -> std::io::Result<Self> {
-        let file = cleanup::create_file(&path)?;
-        Ok(Self { path, _file: file })
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        cleanup::remove_file(&self.path);
-    }
 }
 
 #[cfg(test)]
