@@ -183,9 +183,7 @@ impl Config {
         let line = Line::world(&grid, rank);
         let passes = self.move_traffic(grid, rank) / EXCHANGES.len() as u64;
         let exchange = |words: u64| {
-            let scaled =
-                |part: &Transfer| Transfer { peer: part.peer, start: words * part.start, len: words * part.len };
-            let parts: Vec<Transfer> = leaving.iter().map(scaled).collect();
+            let parts: Vec<Transfer> = leaving.iter().map(|part| part.in_words(words)).collect();
             let transfers = Transfers { send: parts.clone(), receive: parts };
             [
                 Step::Pass { work: Work::Particles, bytes: passes },

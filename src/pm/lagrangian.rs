@@ -77,12 +77,7 @@ impl LinePlan {
 
     /// Returns the transfers in elements, `per` a line.
     fn elements(&self, per: u64) -> Transfers {
-        let scaled = |parts: &[Transfer]| {
-            parts
-                .iter()
-                .map(|&Transfer { peer, start, len }| Transfer { peer, start: per * start, len: per * len })
-                .collect()
-        };
+        let scaled = |parts: &[Transfer]| parts.iter().map(|part| part.in_words(per)).collect();
         Transfers { send: scaled(&self.transfers.send), receive: scaled(&self.transfers.receive) }
     }
 }

@@ -187,8 +187,7 @@ impl Simulation {
         let recorder = &mut rank.recorder;
         let lpt = Perturbation::new(config, recorder, &simulation.comms)?;
         let table = mode_amplitudes(&simulation.power, config.particles as usize, config.box_size)?;
-        let amplitudes = recorder.gpu().array("pm::amplitudes", table.len() as u64)?;
-        recorder.upload(&amplitudes, 0, &table)?;
+        let amplitudes = gradient::uploaded(recorder, &table)?;
         let factors = lpt_factors(&simulation.power.growth().at(config.a_start)?, config.lpt);
         simulation.begin(rank, &lpt, Source { noise: &noise, amplitudes: &amplitudes, factors })?;
         Ok(simulation)

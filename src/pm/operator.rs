@@ -456,11 +456,23 @@ impl Linearized for SimulationAt {
 }
 
 /// Returns the names of the leaves of a snapshot.
-fn snapshot_names(number: usize) -> [String; 2] {
+pub(super) fn snapshot_names(number: usize) -> [String; 2] {
     ["displacement", "momentum"].map(|name| format!("snapshot_{number}/{name}"))
 }
 
 /// Returns an error of the run as one of the operator.
+/// Returns a leaf of what a run observes; `expected` says in words what that should be.
+pub(super) fn observed_leaf(
+    observed: &Space,
+    operator: &str,
+    name: &str,
+    expected: &str,
+) -> Result<Leaf, OperatorError> {
+    let why = || format!("expected {expected}, got {observed}");
+    let missing = || OperatorError::Fit { operator: operator.into(), leaf: name.into(), why: why() };
+    observed.leaf(name).cloned().ok_or_else(missing)
+}
+
 fn failed(error: SimulationError) -> OperatorError {
     match error {
         SimulationError::Device(error) => OperatorError::Device(error),
