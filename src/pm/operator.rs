@@ -315,10 +315,7 @@ impl Differentiable for SimulationOperator {
         let epochs = self.epochs(y, &self.numbers.ops)?;
         let mut at = || {
             let numbers = self.numbers(rank, parameters)?;
-            let by_sigma8 = match self.is_by_sigma8() {
-                true => Some(by_sigma8(numbers.cosmology())?),
-                false => None,
-            };
+            let by_sigma8 = self.is_by_sigma8().then(|| by_sigma8(numbers.cosmology())).transpose()?;
             let derivatives = match parameters {
                 None => self.constant.clone(),
                 Some(_) => Rc::new(Derivatives::new(&mut rank.recorder, &self.config, &numbers)?),
@@ -334,13 +331,11 @@ impl Differentiable for SimulationOperator {
         let mut sweeps = self.sweeps();
         self.observe(&mut sweeps, rank, y)?;
         let run = &sweeps.run;
-        let end = if self.observables.contains(&Observable::Density) {
-            let end = rank.gpu.array("pm::end", 3 * run.displacement[0].len())?;
-            vectors::pack(&mut rank.recorder, &run.displacement, &end, 0)?;
-            Some(end)
-        } else {
-            None
-        };
+        let has_density = self.observables.contains(&Observable::Density);
+        let end = has_density.then(|| rank.gpu.array("pm::end", 3 * run.displacement[0].len())).transpose()?;
+        if let Some(end) = &end {
+            vectors::pack(&mut rank.recorder, &run.displacement, end, 0)?;
+        }
         drop(sweeps);
         Ok(Box::new(SimulationAt { operator: self, tape: RefCell::new(tape), by_sigma8, end }))
     }
@@ -414,9 +409,7 @@ impl Linearized for SimulationAt {
         for (observable, by) in operator.observed(dy)? {
             match observable {
                 Observable::Density => density = Some(by),
-                Observable::Displacement => {
-                    rank.recorder.copy(by, 0, sweeps.bars.positions(), 0, by.len())?;
-                }
+                Observable::Displacement => rank.recorder.copy(by, 0, sweeps.bars.positions(), 0, by.len())?,
                 Observable::Momentum => rank.recorder.copy(by, 0, sweeps.bars.momenta(), 0, by.len())?,
             }
         }

@@ -2,7 +2,7 @@
 //! run's columns, and takes them back.
 
 use crate::cosmology::peculiar_velocity;
-use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, TWO_FLOATS};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, TWO_FLOATS};
 use crate::rank::Rank;
 
 use super::moves::WayToSites;
@@ -151,19 +151,20 @@ impl Rows {
         &self,
         rank: &mut Rank,
         simulation: &Simulation,
-        Piece { first, count }: Piece,
+        piece: Piece,
         rows: &Array<f32>,
     ) -> Result<(), DeviceError> {
         let Simulation { lattice, config, .. } = simulation;
         let [x, y, z] = self.columns.each_ref().map(Array::raw);
-        let (first, count) = (first as u32, count as u32);
+        let (first, count) = (piece.first as u32, piece.count as u32);
+        let (recorder, kernel) = (&mut rank.recorder, &self.kernel);
         match self.quantity {
             Quantity::Displacement | Quantity::Momentum => {
-                self.each(rank, &[x, y, z, rows.raw()], &RowParams { first, count }, count)
+                recorder.each(kernel, &[x, y, z, rows.raw()], &RowParams { first, count }, piece.count)
             }
             Quantity::Velocity => {
                 let params = VelocityParams { first, count, factor: two_floats(self.factor), nothing: 0 };
-                self.each(rank, &[x, y, z, rows.raw()], &params, count)
+                recorder.each(kernel, &[x, y, z, rows.raw()], &params, piece.count)
             }
             Quantity::Position => {
                 let [corner, [_, width, depth, _]] = box_words(&lattice.own, 0);
@@ -176,19 +177,9 @@ impl Rows {
                     side: two_floats(config.box_size),
                     nothing: 0,
                 };
-                self.each(rank, &[x, y, z, self.sites.raw(), rows.raw()], &params, count)
+                recorder.each(kernel, &[x, y, z, self.sites.raw(), rows.raw()], &params, piece.count)
             }
         }
-    }
-
-    fn each<P: KernelParams>(
-        &self,
-        rank: &mut Rank,
-        arrays: &[&crate::gpu::RawArray],
-        params: &P,
-        count: u32,
-    ) -> Result<(), DeviceError> {
-        rank.recorder.each(&self.kernel, arrays, params, u64::from(count))
     }
 }
 

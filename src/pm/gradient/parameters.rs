@@ -192,16 +192,12 @@ pub struct Layout {
 
 impl Layout {
     pub fn new(ops: &[StepOp]) -> Self {
-        let mut next = 0;
-        let operations = ops
-            .iter()
-            .map(|op| {
-                let first = next;
-                next += of_operation(op).len();
-                first
-            })
-            .collect();
-        Layout { operations, start: next }
+        let (mut operations, mut start) = (Vec::new(), 0);
+        for op in ops {
+            operations.push(start);
+            start += of_operation(op).len();
+        }
+        Layout { operations, start }
     }
 
     /// Returns the numbers of the factors of displacement `number` in positions and momenta.
