@@ -7,8 +7,8 @@ use std::rc::Rc;
 use super::error::require;
 use super::footprint::{PlannedFor, check_memory};
 use super::gradient::{
-    AMPLITUDE, COUNT, Derivatives, Epoch, GradientMemory, Numbers, NumbersTangent, RunTangent, Sweeps, Tape, by_sigma8,
-    cosmology_values, sigma8_of, uploaded, vectors, with_amplitude,
+    AMPLITUDE, COUNT, Derivatives, Epoch, GradientMemory, Numbers, NumbersTangent, RunTangent, States, Sweeps, Tape,
+    by_sigma8, cosmology_values, sigma8_of, uploaded, vectors, with_amplitude,
 };
 use super::traffic::Traffic;
 use super::{Config, Migrate, SimulationError};
@@ -321,8 +321,8 @@ impl Differentiable for SimulationOperator {
                 Some(_) => Rc::new(Derivatives::new(&mut rank.recorder, &self.config, &numbers)?),
             };
             let mut sweeps = self.sweeps();
-            let recorder = &rank.recorder;
-            let mut tape = Tape::new(&sweeps, recorder, noise.clone(), (&numbers, &derivatives), self.memory.clone())?;
+            let states = States::new(&rank.gpu, sweeps.run.lattice.len(), &numbers.ops, self.memory.clone())?;
+            let mut tape = Tape { noise: noise.clone(), numbers, derivatives, states };
             sweeps.forward(rank, &mut tape, &epochs)?;
             sweeps.check(rank)?;
             Ok((tape, by_sigma8))

@@ -49,6 +49,7 @@ pub use parameters::CosmologyGradient;
 pub(super) use parameters::{
     AMPLITUDE, COUNT, Derivatives, Numbers, by_sigma8, cosmology_values, sigma8_of, uploaded, with_amplitude,
 };
+pub(super) use states::States;
 pub(super) use sweeps::{Epoch, NumbersTangent, RunTangent, Sweeps, Tape};
 
 use std::fmt;
@@ -123,8 +124,8 @@ impl Gradient {
         let numbers = Rc::new(Numbers::new(recorder, config, config.cosmology)?);
         let derivatives = Rc::new(Derivatives::new(recorder, config, &numbers)?);
         let noise = recorder.gpu().array("pm::noise", sweeps.run.lattice.len())?;
-        let tape = Tape::new(&sweeps, recorder, noise, (&numbers, &derivatives), memory)?;
-        Ok(Gradient { sweeps, tape })
+        let states = States::new(recorder.gpu(), sweeps.run.lattice.len(), &numbers.ops, memory)?;
+        Ok(Gradient { sweeps, tape: Tape { noise, numbers, derivatives, states } })
     }
 
     /// Device memory that an evaluation takes, which was there when it was made.

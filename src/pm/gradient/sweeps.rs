@@ -13,7 +13,7 @@ use super::start::{self, StartCotangents, StartTangent};
 use super::states::States;
 use super::vectors::{pack, unpack};
 use crate::cosmology::{LptFactors, StepOp};
-use crate::gpu::{Array, Gpu, Recorder};
+use crate::gpu::{Array, Gpu};
 use crate::mesh::Axpby;
 use crate::pm::footprint::PlannedFor;
 use crate::pm::lattice_fields::{LatticeFields, Perturbation};
@@ -36,22 +36,10 @@ pub struct Tape {
     pub noise: Array<f32>,
     pub numbers: Rc<Numbers>,
     pub derivatives: Rc<Derivatives>,
-    states: States,
+    pub states: States,
 }
 
 impl Tape {
-    /// Room for a run with these numbers.
-    pub fn new(
-        sweeps: &Sweeps,
-        recorder: &Recorder,
-        noise: Array<f32>,
-        (numbers, derivatives): (&Rc<Numbers>, &Rc<Derivatives>),
-        memory: GradientMemory,
-    ) -> Result<Self, SimulationError> {
-        let states = States::new(recorder.gpu(), sweeps.run.lattice.len(), &numbers.ops, memory)?;
-        Ok(Tape { noise, numbers: numbers.clone(), derivatives: derivatives.clone(), states })
-    }
-
     /// Returns what its start follows from.
     fn source(&self) -> Source<'_> {
         source(&self.noise, &self.numbers)
