@@ -13,7 +13,7 @@ use crate::grid::{Box3, Grid, LayoutError, Mesh, MeshOptions, Shares};
 use crate::mesh::Window;
 
 use super::error::require;
-use super::{Migrate, NoiseBy, SimulationError};
+use super::{Migrate, NoiseBy, Result};
 
 /// A cosmological particle-mesh run. Lengths in Mpc/h.
 #[derive(Clone, Debug)]
@@ -166,10 +166,10 @@ impl Config {
     /// Checks the parameters as far as neither device nor ranks are needed.
     ///
     /// # Errors
-    /// [`SimulationError::OutOfRange`], [`FftError`](crate::fft::FftError) for sizes that cannot be
-    /// transformed, [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors and
-    /// steps that make no schedule.
-    pub fn validate(&self) -> Result<(), SimulationError> {
+    /// [`OutOfRange`](super::SimulationError::OutOfRange), [`FftError`](crate::fft::FftError) for
+    /// sizes that cannot be transformed, [`CosmologyError`](crate::cosmology::CosmologyError) for
+    /// scale factors and steps that make no schedule.
+    pub fn validate(&self) -> Result<()> {
         let Config { particles, mesh, box_size, window, .. } = *self;
         for (what, side) in [("particles", particles), ("mesh", mesh)] {
             require((1..=MAX_SIDE).contains(&side), what, side, format!("a whole number from 1 to {MAX_SIDE}"))?;

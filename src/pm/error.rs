@@ -123,13 +123,11 @@ pub enum SimulationError {
 
 message_debug!(SimulationError);
 
+/// The result of a call on a simulation.
+pub type Result<T, E = SimulationError> = std::result::Result<T, E>;
+
 /// Returns an error unless `ok`: `what` is `value`, and must be `allowed`.
-pub(super) fn require(
-    ok: bool,
-    what: &'static str,
-    value: impl Display,
-    allowed: impl Into<String>,
-) -> Result<(), SimulationError> {
+pub(super) fn require(ok: bool, what: &'static str, value: impl Display, allowed: impl Into<String>) -> Result<()> {
     let out_of_range = || SimulationError::OutOfRange { what, value: value.to_string(), allowed: allowed.into() };
     if ok { Ok(()) } else { Err(out_of_range()) }
 }

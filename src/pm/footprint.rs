@@ -14,7 +14,7 @@ use crate::mesh::{PaintTraffic, TilePlan, painting};
 use crate::rank::Rank;
 
 use super::expected_moves::ExpectedMoves;
-use super::{Config, SimulationError};
+use super::{Config, Result, SimulationError};
 
 /// Device that transforms are planned for.
 #[derive(Clone, Copy)]
@@ -244,7 +244,7 @@ impl MemoryEstimate {
 
 /// Refuses more than this rank's part of the device has, staging buffers included; the same on all
 /// ranks if devices and shares are equal.
-pub(super) fn check_memory(rank: &Rank, needed: u64, detail: &dyn fmt::Display) -> Result<(), SimulationError> {
+pub(super) fn check_memory(rank: &Rank, needed: u64, detail: &dyn fmt::Display) -> Result<()> {
     let staging = rank.exchange.staging_bytes(&rank.gpu);
     let (needed, sharing) = (needed + staging, rank.sharing);
     match rank.memory_share() {

@@ -22,7 +22,7 @@ use crate::grid::{FieldLayout, GhostWidths, Mesh, volume};
 use crate::mesh::{Axpby, KickDrift, MeshParticles, PaintTraffic, PaintedDensity, Painter, Push, Window};
 
 use super::footprint::PlannedFor;
-use super::{Config, SimulationError, force_modes};
+use super::{Config, Result, SimulationError, force_modes};
 
 /// The particles that a force is of, wherever they are, and what records the work of all ranks.
 pub(super) struct ForceContext<'a> {
@@ -65,7 +65,7 @@ impl Force {
     ///
     /// # Errors
     /// [`SimulationError`] of the transform or the device.
-    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
+    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self> {
         let (shape, gpu) = (config.cells(), recorder.gpu().clone());
         let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
         let (spec, options) = (Spec::of::<f32>(shape), FilterOptions::default().results(3));
@@ -127,7 +127,7 @@ impl Force {
     ///
     /// # Errors
     /// [`SimulationError::NoForce`] if there is none.
-    pub(super) fn field(&self) -> Result<&Array<[f32; 4]>, SimulationError> {
+    pub(super) fn field(&self) -> Result<&Array<[f32; 4]>> {
         self.field.as_ref().ok_or(SimulationError::NoForce)
     }
 
@@ -139,7 +139,7 @@ impl Force {
     /// Widens the ghost cells to what the particles need: those of this rank, and of those with the
     /// same planes, to what theirs do. Waits for the device, unless no axis is cut and there are
     /// none, or the cells are known to be wide enough.
-    pub fn widen(&mut self, at: &mut ForceContext<'_>) -> Result<(), SimulationError> {
+    pub fn widen(&mut self, at: &mut ForceContext<'_>) -> Result<()> {
         if self.reaches || at.comms.grid().ranks() == 1 {
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl Force {
 
     /// Returns the widths of the ghost cells that the particles need, none less than now. Waits for
     /// the device and the ranks of the lines.
-    pub(super) fn widths_for(&self, at: &mut ForceContext<'_>) -> Result<GhostWidths, SimulationError> {
+    pub(super) fn widths_for(&self, at: &mut ForceContext<'_>) -> Result<GhostWidths> {
         let ForceContext { recorder, comms, particles } = at;
         self.painter.reach(recorder, *particles, &self.mesh, &self.reach)?;
         let reach = recorder.download(&self.reach, 0, 7)?;
@@ -166,13 +166,13 @@ impl Force {
     }
 
     /// Takes ghost cells of these widths, which reach as far as the particles.
-    pub(super) fn take_widths(&mut self, widths: GhostWidths) -> Result<(), SimulationError> {
+    pub(super) fn take_widths(&mut self, widths: GhostWidths) -> Result<()> {
         self.set_widths(widths)?;
         self.reaches = true;
         Ok(())
     }
 
-    fn set_widths(&mut self, widths: GhostWidths) -> Result<(), SimulationError> {
+    fn set_widths(&mut self, widths: GhostWidths) -> Result<()> {
         if widths != self.widths {
             tracing::debug!(own = ?widths.own(), "ghost cells of other widths");
             self.mesh = self.mesh.with_ghost_widths(&widths)?;
@@ -183,7 +183,7 @@ impl Force {
     }
 
     /// Forgets the force and the ghost cells: other particles came to this rank.
-    pub(super) fn restart(&mut self) -> Result<(), SimulationError> {
+    pub(super) fn restart(&mut self) -> Result<()> {
         self.forget();
         self.set_widths(GhostWidths::new(self.mesh.grid(), self.mesh.rank(), [[0; 2]; 3])?)
     }
@@ -198,7 +198,7 @@ impl Force {
     ///
     /// # Errors
     /// [`SimulationError`]; [`SimulationError::Lost`] when particles have no finite position.
-    pub fn density(&mut self, at: &mut ForceContext<'_>, shift: f32, out: &Array<f32>) -> Result<(), SimulationError> {
+    pub fn density(&mut self, at: &mut ForceContext<'_>, shift: f32, out: &Array<f32>) -> Result<()> {
         self.widen(at)?;
         let painted =
             PaintedDensity { mesh: &self.mesh, ghosts: &self.ghosts, faults: &self.faults, scale: self.scale(), shift };
@@ -210,7 +210,7 @@ impl Force {
     /// Returns the density contrast as the source of a transform: painted cells, or, where one rank
     /// paints by tiles, densities. It is the same in all calls, as transforms need it: one rank
     /// always has the same number of particles.
-    fn contrast_source(&mut self, at: &mut ForceContext<'_>) -> Result<Callback, SimulationError> {
+    fn contrast_source(&mut self, at: &mut ForceContext<'_>) -> Result<Callback> {
         if Painter::paints_densities(at.recorder.gpu(), &at.particles, &self.mesh) {
             let density = at.recorder.gpu().array::<f32>("pm::density", self.mesh.own_cells())?;
             self.density(at, -1.0, &density)?;
@@ -231,7 +231,7 @@ impl Force {
     ///
     /// # Errors
     /// Same as [`density`](Self::density).
-    pub fn contrast(&mut self, at: &mut ForceContext<'_>) -> Result<Array<[f32; 2]>, SimulationError> {
+    pub fn contrast(&mut self, at: &mut ForceContext<'_>) -> Result<Array<[f32; 2]>> {
         let source = self.contrast_source(at)?;
         let spectrum = self.transform.spectrum(at.recorder.gpu())?;
         self.transform.forward_from(at.recorder, at.comms, source, &spectrum)?;
@@ -243,7 +243,7 @@ impl Force {
     ///
     /// # Errors
     /// Same as [`density`](Self::density).
-    pub fn solve(&mut self, at: &mut ForceContext<'_>) -> Result<(), SimulationError> {
+    pub fn solve(&mut self, at: &mut ForceContext<'_>) -> Result<()> {
         // Its memory is for painting.
         self.field = None;
         let source = self.contrast_source(at)?;
@@ -264,7 +264,7 @@ impl Force {
         recorder: &mut Recorder,
         comms: &mut GridComms,
         density: &Array<f32>,
-    ) -> Result<Array<[f32; 4]>, SimulationError> {
+    ) -> Result<Array<[f32; 4]>> {
         let field = recorder.gpu().array::<[f32; 4]>("pm::force", self.mesh.array_len())?;
         self.filter.apply(recorder, comms, density, &self.transform.field_layout(), &field, self.mesh.layout())?;
         self.ghosts.exchange_vectors(recorder, comms, &field)?;
@@ -282,7 +282,7 @@ impl Force {
         particles: MeshParticles<'_>,
         [displacement, momentum]: [&[Array<f32>; 3]; 2],
         push: &Push,
-    ) -> Result<(), SimulationError> {
+    ) -> Result<()> {
         let mut drifts = push.drifts();
         if !push.kicks().is_empty() {
             let field = self.field()?;
@@ -335,7 +335,7 @@ impl Force {
         particles: MeshParticles<'_>,
         momentum: &[Array<f32>; 3],
         push: &Push,
-    ) -> Result<(), SimulationError> {
+    ) -> Result<()> {
         let acceleration = recorder.gpu().array::<f32>("pm::acceleration", particles.len())?;
         for (axis, momentum) in (0..).zip(momentum) {
             self.readout(recorder, particles, axis..axis + 1, &acceleration)?;
@@ -357,7 +357,7 @@ impl Force {
         particles: MeshParticles<'_>,
         components: Range<u32>,
         out: &Array<f32>,
-    ) -> Result<(), SimulationError> {
+    ) -> Result<()> {
         Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, self.field()?, components, out)?)
     }
 
@@ -366,7 +366,7 @@ impl Force {
     ///
     /// # Errors
     /// [`SimulationError::Lost`], the same on all ranks.
-    pub fn check(&self, recorder: &mut Recorder, comms: &GridComms) -> Result<(), SimulationError> {
+    pub fn check(&self, recorder: &mut Recorder, comms: &GridComms) -> Result<()> {
         let mut lost = [u64::from(recorder.download(&self.faults, 0, 1)?[0])];
         comms.world().all_reduce(&mut lost, Op::Sum)?;
         if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
@@ -395,7 +395,7 @@ fn spared(width: u64) -> u64 {
 fn needed_widths(
     comms: &mut GridComms,
     [x_below, x_above, y_below, y_above, _, _, lost]: [u64; 7],
-) -> Result<([Vec<[u64; 2]>; 2], u64), SimulationError> {
+) -> Result<([Vec<[u64; 2]>; 2], u64)> {
     // Ranks with the same planes have the same widths along x.
     let planes = comms.along(1).comm().all_gather(&[x_below, x_above, y_below, y_above, lost])?;
     let (planes, _) = planes.as_chunks::<5>();

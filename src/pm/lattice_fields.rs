@@ -8,7 +8,7 @@ use crate::fft::{Operator, Spectral, Transform, Wave};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::mesh::Axpby;
 
-use super::{Config, SimulationError};
+use super::{Config, Result};
 
 /// Pairs of axes of the second derivatives of the displacement potential: the diagonal, then the
 /// others.
@@ -30,8 +30,8 @@ impl Perturbation {
     /// For the lattice of `config` over the process grid of `comms`.
     ///
     /// # Errors
-    /// [`SimulationError`] of the transform or the device.
-    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
+    /// [`SimulationError`](crate::pm::SimulationError) of the transform or the device.
+    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self> {
         let transform = Transform::new(recorder.gpu(), config.sites(), comms.grid(), comms.rank())?;
         let part = transform.spectrum_part();
         let mut operator = |constant: [f64; 2], factor: &dyn Fn(usize, Wave) -> f64| {
@@ -112,7 +112,7 @@ impl LatticeFields<'_> {
     }
 
     /// Returns the modes of a field.
-    pub fn spectrum(&mut self, field: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
+    pub fn spectrum(&mut self, field: &Array<f32>) -> Result<Array<[f32; 2]>> {
         let LatticeFields { recorder, comms, lpt } = self;
         let spectrum = lpt.transform.spectrum(recorder.gpu())?;
         lpt.transform.forward(recorder, comms, field, &lpt.transform.field_layout(), &spectrum)?;
@@ -120,14 +120,14 @@ impl LatticeFields<'_> {
     }
 
     /// Returns the modes of a field, scaled by a table over their numbers squared.
-    pub fn scaled(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
+    pub fn scaled(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<[f32; 2]>> {
         let modes = self.spectrum(field)?;
         self.lpt.transform.scale_radially(self.recorder, &modes, amplitudes)?;
         Ok(modes)
     }
 
     /// Returns the field of modes.
-    pub fn of_modes(&mut self, modes: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+    pub fn of_modes(&mut self, modes: &Array<[f32; 2]>) -> Result<Array<f32>> {
         let field = self.field()?;
         let LatticeFields { recorder, comms, lpt } = self;
         lpt.transform.inverse(recorder, comms, modes, &field, &lpt.transform.field_layout())?;
@@ -135,18 +135,13 @@ impl LatticeFields<'_> {
     }
 
     /// Returns the field of a table times the modes of a field.
-    pub fn filtered(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<f32>, SimulationError> {
+    pub fn filtered(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<f32>> {
         let modes = self.scaled(field, amplitudes)?;
         self.of_modes(&modes)
     }
 
     /// `s_axis`, displacement `number` along an axis.
-    pub fn displacement(
-        &mut self,
-        axis: usize,
-        number: usize,
-        sources: &Sources,
-    ) -> Result<Array<f32>, SimulationError> {
+    pub fn displacement(&mut self, axis: usize, number: usize, sources: &Sources) -> Result<Array<f32>> {
         let mut sum: Option<Array<f32>> = None;
         for (source, gradient, sign) in gradients(axis, number) {
             let part = self.gradient(gradient, &sources[source])?;
@@ -160,28 +155,28 @@ impl LatticeFields<'_> {
 
     /// `i k_axis / k^2` times the modes of a source. It is antisymmetric: minus itself is its
     /// adjoint.
-    pub fn gradient(&mut self, axis: usize, source: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+    pub fn gradient(&mut self, axis: usize, source: &Array<[f32; 2]>) -> Result<Array<f32>> {
         let lpt = self.lpt;
         self.multiplied(source, &lpt.gradients[axis])
     }
 
     /// `phi_ij`, the second derivative of the displacement potential of `delta`, of pair `which` of
     /// [`STRAINS`].
-    pub fn strain(&mut self, which: usize, delta: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+    pub fn strain(&mut self, which: usize, delta: &Array<[f32; 2]>) -> Result<Array<f32>> {
         let lpt = self.lpt;
         self.multiplied(delta, &lpt.strains[which])
     }
 
     /// `out = out + H_ij bar`, of pair `which` of [`STRAINS`]: the kernels of strains are real and
     /// symmetric.
-    pub fn strain_adjoint(&mut self, which: usize, bar: &Array<f32>, out: &Array<f32>) -> Result<(), SimulationError> {
+    pub fn strain_adjoint(&mut self, which: usize, bar: &Array<f32>, out: &Array<f32>) -> Result<()> {
         let modes = self.spectrum(bar)?;
         let part = self.strain(which, &modes)?;
         self.add(1.0, &part, 1.0, out)?;
         Ok(self.recorder.submit()?)
     }
 
-    fn multiplied(&mut self, modes: &Array<[f32; 2]>, operator: &Spectral) -> Result<Array<f32>, SimulationError> {
+    fn multiplied(&mut self, modes: &Array<[f32; 2]>, operator: &Spectral) -> Result<Array<f32>> {
         let field = self.field()?;
         let LatticeFields { recorder, comms, lpt } = self;
         lpt.transform.inverse_multiplied(recorder, comms, modes, operator, &field, &lpt.transform.field_layout())?;
@@ -189,11 +184,7 @@ impl LatticeFields<'_> {
     }
 
     /// Returns the second derivatives with these places in [`STRAINS`].
-    pub fn strains(
-        &mut self,
-        which: Range<usize>,
-        delta: &Array<[f32; 2]>,
-    ) -> Result<Vec<Array<f32>>, SimulationError> {
+    pub fn strains(&mut self, which: Range<usize>, delta: &Array<[f32; 2]>) -> Result<Vec<Array<f32>>> {
         let strain = |which: usize| {
             let strain = self.strain(which, delta)?;
             self.recorder.submit()?;
@@ -203,7 +194,7 @@ impl LatticeFields<'_> {
     }
 
     /// Returns the modes of `L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)`.
-    pub fn second_order_source(&mut self, delta: &Array<[f32; 2]>) -> Result<Array<[f32; 2]>, SimulationError> {
+    pub fn second_order_source(&mut self, delta: &Array<[f32; 2]>) -> Result<Array<[f32; 2]>> {
         let (source, trace) = (self.field()?, self.strain(0, delta)?);
         self.recorder.submit()?;
         let second = self.strain(1, delta)?;

@@ -68,7 +68,7 @@ mod traffic;
 mod white_noise;
 
 pub use config::Config;
-pub use error::SimulationError;
+pub use error::{Result, SimulationError};
 pub use forecast::RunForecast;
 pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Observer, Sensitivity};
 pub use light_cone::{
@@ -175,7 +175,7 @@ impl Simulation {
     /// [`SimulationError`] on all ranks for parameters that differ between ranks; for parameters
     /// out of range, too little memory, noise that is not finite or not one value per site; errors
     /// of the layers below.
-    pub fn new(rank: &mut Rank, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
+    pub fn new(rank: &mut Rank, config: Config, noise: Noise<'_>) -> Result<Self> {
         let _activity = timeline::activity!("initial conditions");
         let start = match noise {
             Noise::Seed => "noise of the seed",
@@ -195,7 +195,7 @@ impl Simulation {
 
     /// Records the initial conditions that follow from `source`, and goes to the beginning of the
     /// schedule.
-    fn begin(&mut self, rank: &mut Rank, lpt: &Perturbation, source: Source<'_>) -> Result<(), SimulationError> {
+    fn begin(&mut self, rank: &mut Rank, lpt: &Perturbation, source: Source<'_>) -> Result<()> {
         let mut fields = LatticeFields { recorder: &mut rank.recorder, comms: &mut self.comms, lpt };
         start::start(&mut fields, source, [&self.displacement, &self.momentum])?;
         self.push = Push::default();
@@ -217,12 +217,7 @@ impl Simulation {
     /// # Errors
     /// Same as [`new`](Self::new), of the state instead of noise;
     /// [`CosmologyError`](crate::cosmology::CosmologyError) when the schedule has no such step.
-    pub fn resume(
-        rank: &mut Rank,
-        config: Config,
-        step: usize,
-        state: &[Vec<f32>; 2],
-    ) -> Result<Self, SimulationError> {
+    pub fn resume(rank: &mut Rank, config: Config, step: usize, state: &[Vec<f32>; 2]) -> Result<Self> {
         let _activity = timeline::activity!("resume", step);
         config.agree(&rank.comm, &step)?;
         let mut simulation = Self::plan(rank, config, step)?;
@@ -237,7 +232,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError`] of the device.
-    pub fn release(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+    pub fn release(&mut self, rank: &mut Rank) -> Result<()> {
         self.settle(rank)?;
         // A buffer is free when what was recorded with it has been submitted.
         rank.recorder.submit()?;
@@ -258,7 +253,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError`] of the state and the device.
-    pub fn upload(&mut self, rank: &mut Rank, state: &[Vec<f32>; 2]) -> Result<(), SimulationError> {
+    pub fn upload(&mut self, rank: &mut Rank, state: &[Vec<f32>; 2]) -> Result<()> {
         for (what, values) in ["displacements", "momenta"].into_iter().zip(state) {
             self.check_length(what, values.len() as u64, 3)?;
             self.check_finite(what, values, 3)?;
@@ -285,7 +280,7 @@ impl Simulation {
     }
 
     /// Creates a run that begins after step `step`, without the values of its particles.
-    fn plan(rank: &mut Rank, config: Config, step: usize) -> Result<Self, SimulationError> {
+    fn plan(rank: &mut Rank, config: Config, step: usize) -> Result<Self> {
         config.validate()?;
         let grid = config.grid(rank.comm.shares())?;
         // Chosen once, so that later queries of the configuration need no forecast.
@@ -324,7 +319,7 @@ impl Simulation {
     }
 
     /// Returns the white noise of this rank's sites on the device.
-    fn noise(&mut self, rank: &mut Rank, noise: Noise<'_>) -> Result<Array<f32>, SimulationError> {
+    fn noise(&mut self, rank: &mut Rank, noise: Noise<'_>) -> Result<Array<f32>> {
         let (config, own) = (&self.config, &self.lattice.own);
         let field = || rank.gpu.array("pm::noise", self.lattice.len());
         match noise {
@@ -351,7 +346,7 @@ impl Simulation {
     }
 
     /// Records the white noise of the seed by modes.
-    fn noise_of_modes(&mut self, recorder: &mut Recorder, field: &Array<f32>) -> Result<(), SimulationError> {
+    fn noise_of_modes(&mut self, recorder: &mut Recorder, field: &Array<f32>) -> Result<()> {
         let (config, comms) = (&self.config, &mut self.comms);
         let transform = Transform::<f32>::new(recorder.gpu(), config.sites(), comms.grid(), comms.rank())?;
         let modes = transform.spectrum(recorder.gpu())?;
@@ -360,14 +355,14 @@ impl Simulation {
     }
 
     /// Checks that there are `per` values for each site of this rank.
-    fn check_length(&self, what: &'static str, have: u64, per: u64) -> Result<(), SimulationError> {
+    fn check_length(&self, what: &'static str, have: u64, per: u64) -> Result<()> {
         let want = per * self.lattice.len();
         if have == want { Ok(()) } else { Err(SimulationError::WrongLength { what, have, want }) }
     }
 
     /// Checks that the values of all ranks' sites are finite, `per` values for each. The error is
     /// the same on all ranks and names the first bad site of all.
-    fn check_finite(&self, what: &'static str, values: &[f32], per: u64) -> Result<(), SimulationError> {
+    fn check_finite(&self, what: &'static str, values: &[f32], per: u64) -> Result<()> {
         let n = self.config.particles;
         let bad = values.iter().position(|value| !value.is_finite()).map(|at| (at as u64 / per, values[at].to_bits()));
         let index = bad.map(|(site, _)| self.rows().nth((site / n) as usize).unwrap_or(0) + site % n);
@@ -382,7 +377,7 @@ impl Simulation {
     }
 
     /// Checks that all ranks' particles have finite positions that can be painted.
-    fn check_paintable(&self, displacement: &[f32]) -> Result<(), SimulationError> {
+    fn check_paintable(&self, displacement: &[f32]) -> Result<()> {
         let per_cell = (self.config.mesh as f64 / self.config.box_size) as f32;
         let is_lost = |row: &&[f32; 3]| !row.iter().all(|d| (d * per_cell).abs() < PAINTABLE_CELLS);
         let mut lost = [displacement.as_chunks().0.iter().filter(is_lost).count() as u64];
@@ -463,7 +458,7 @@ impl Simulation {
     }
 
     /// Does the next operation of a run from its start to its end, in which particles may move.
-    fn take_operation(&mut self, rank: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
+    fn take_operation(&mut self, rank: &mut Rank, op: StepOp) -> Result<()> {
         if op == StepOp::Force {
             self.migrate_if_due(rank)?;
         }
@@ -471,7 +466,7 @@ impl Simulation {
     }
 
     /// Does an operation of the schedule; where a step ends, the work so far is submitted.
-    fn execute(&mut self, rank: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
+    fn execute(&mut self, rank: &mut Rank, op: StepOp) -> Result<()> {
         match op {
             StepOp::Force => self.solve(rank)?,
             StepOp::Kick { keep, factor } => self.then(rank, |push| push.kick(keep, factor))?,
@@ -485,7 +480,7 @@ impl Simulation {
     }
 
     /// Does an operation that has been done from the same state before.
-    fn repeat(&mut self, rank: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
+    fn repeat(&mut self, rank: &mut Rank, op: StepOp) -> Result<()> {
         if op == StepOp::Force {
             self.settle(rank)?;
             self.force.seen();
@@ -494,7 +489,7 @@ impl Simulation {
     }
 
     /// Computes the force of where the particles are.
-    fn solve(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+    fn solve(&mut self, rank: &mut Rank) -> Result<()> {
         self.settle(rank)?;
         // The array of the force before, which these kicks read, is free again.
         rank.recorder.submit()?;
@@ -511,7 +506,7 @@ impl Simulation {
 
     /// Adds a kick or drift to those that were not recorded yet, and records these before where
     /// they do not go together.
-    fn then(&mut self, rank: &mut Rank, add: impl Fn(&mut Push) -> bool) -> Result<(), SimulationError> {
+    fn then(&mut self, rank: &mut Rank, add: impl Fn(&mut Push) -> bool) -> Result<()> {
         if !add(&mut self.push) {
             self.settle(rank)?;
             add(&mut self.push);
@@ -521,7 +516,7 @@ impl Simulation {
 
     /// Records the kicks and drifts that were not yet: for all that looks at particles. Local to
     /// this rank.
-    fn settle(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+    fn settle(&mut self, rank: &mut Rank) -> Result<()> {
         if self.is_released {
             let why = "its particles were released, and what was called needs them; upload them first".into();
             return Err(DeviceError::Misuse { what: "Simulation".into(), why }.into());
@@ -537,7 +532,7 @@ impl Simulation {
     /// # Errors
     /// [`DeviceError`]; [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
     /// the same on all ranks.
-    pub fn phase_space(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 2], SimulationError> {
+    pub fn phase_space(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 2]> {
         let way = self.way_to_sites(rank)?;
         self.force.check(&mut rank.recorder, &self.comms)?;
         let displacement = self.rows_of(rank, &way, Quantity::Displacement)?;
@@ -552,7 +547,7 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`phase_space`](Self::phase_space).
-    pub fn accelerations(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 3], SimulationError> {
+    pub fn accelerations(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 3]> {
         self.solve(rank)?;
         let way = self.way_to_sites(rank)?;
         let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
@@ -573,7 +568,7 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`phase_space`](Self::phase_space).
-    pub fn density(&mut self, rank: &mut Rank) -> Result<Field, SimulationError> {
+    pub fn density(&mut self, rank: &mut Rank) -> Result<Field> {
         let density = rank.new_field(&self.cell_mesh, 1)?;
         self.record_density(rank, density.array())?;
         self.force.check(&mut rank.recorder, &self.comms)?;
@@ -581,14 +576,14 @@ impl Simulation {
     }
 
     /// Records the [density](Self::density).
-    fn record_density(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
+    fn record_density(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<()> {
         self.settle(rank)?;
         let (force, mut at) = self.force_at(rank);
         force.density(&mut at, 0.0, out)
     }
 
     /// Widens the ghost cells of the force mesh to what the particles need.
-    fn widen(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+    fn widen(&mut self, rank: &mut Rank) -> Result<()> {
         let (force, mut at) = self.force_at(rank);
         force.widen(&mut at)
     }
@@ -598,7 +593,7 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`phase_space`](Self::phase_space), and errors of [`ModeBinner::measure`].
-    pub fn power(&mut self, rank: &mut Rank) -> Result<Vec<Bin>, SimulationError> {
+    pub fn power(&mut self, rank: &mut Rank) -> Result<Vec<Bin>> {
         self.settle(rank)?;
         let (force, mut at) = self.force_at(rank);
         let spectrum = force.contrast(&mut at)?;

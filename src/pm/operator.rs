@@ -11,7 +11,7 @@ use super::gradient::{
     by_sigma8, cosmology_values, sigma8_of, uploaded, vectors, with_amplitude,
 };
 use super::traffic::Traffic;
-use super::{Config, Migrate, SimulationError};
+use super::{Config, Migrate, Result, SimulationError};
 use crate::cosmology::{Amplitude, StepOp};
 use crate::gpu::Array;
 use crate::grid::{Cost, Mesh};
@@ -253,7 +253,7 @@ impl SimulationOperator {
     }
 
     /// Computes the numbers at these parameters.
-    fn numbers(&self, rank: &mut Rank, parameters: Option<[f64; COUNT]>) -> Result<Rc<Numbers>, SimulationError> {
+    fn numbers(&self, rank: &mut Rank, parameters: Option<[f64; COUNT]>) -> Result<Rc<Numbers>> {
         match parameters {
             None => Ok(self.numbers.clone()),
             Some(values) => {

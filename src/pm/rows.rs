@@ -7,7 +7,7 @@ use crate::rank::Rank;
 
 use super::moves::WayToSites;
 use super::sites::box_words;
-use super::{Simulation, SimulationError};
+use super::{Result, Simulation};
 use crate::host_memory;
 
 /// Particles whose rows are on the way between device and host at a time, about: 12 MiB.
@@ -114,12 +114,7 @@ pub(super) struct Rows {
 impl Rows {
     /// Takes columns of the particles along `way`, and uploads two numbers for each site of an
     /// axis, where positions are wanted. Collective; blocks if particles have moved.
-    pub fn new(
-        rank: &mut Rank,
-        simulation: &Simulation,
-        way: &WayToSites,
-        quantity: Quantity,
-    ) -> Result<Self, SimulationError> {
+    pub fn new(rank: &mut Rank, simulation: &Simulation, way: &WayToSites, quantity: Quantity) -> Result<Self> {
         let columns = match quantity {
             Quantity::Displacement | Quantity::Position => &simulation.displacement,
             Quantity::Momentum | Quantity::Velocity => &simulation.momentum,
@@ -190,8 +185,8 @@ impl Simulation {
         &mut self,
         rank: &mut Rank,
         kinds: [&Rows; N],
-        mut take: impl FnMut(Piece, [&[f32]; N]) -> Result<(), SimulationError>,
-    ) -> Result<(), SimulationError> {
+        mut take: impl FnMut(Piece, [&[f32]; N]) -> Result<()>,
+    ) -> Result<()> {
         let (count, n) = (self.lattice.len(), self.config.particles);
         let mut values = [(); N].map(|()| Vec::new());
         for values in &mut values {
@@ -216,19 +211,14 @@ impl Simulation {
     /// [`phase_space`](Self::phase_space) does.
     ///
     /// # Errors
-    /// [`SimulationError`] of the device and the ranks.
-    pub fn particles(&mut self, rank: &mut Rank, quantity: Quantity) -> Result<Vec<f32>, SimulationError> {
+    /// [`SimulationError`](crate::pm::SimulationError) of the device and the ranks.
+    pub fn particles(&mut self, rank: &mut Rank, quantity: Quantity) -> Result<Vec<f32>> {
         let way = self.way_to_sites(rank)?;
         self.rows_of(rank, &way, quantity)
     }
 
     /// Returns rows of this rank's particles along `way`.
-    pub(super) fn rows_of(
-        &mut self,
-        rank: &mut Rank,
-        way: &WayToSites,
-        quantity: Quantity,
-    ) -> Result<Vec<f32>, SimulationError> {
+    pub(super) fn rows_of(&mut self, rank: &mut Rank, way: &WayToSites, quantity: Quantity) -> Result<Vec<f32>> {
         let mut all = host_memory::reserve("rows of particles", 3 * self.lattice.len() as usize)?;
         let rows = Rows::new(rank, self, way, quantity)?;
         self.each_piece(rank, [&rows], |_, [values]| {

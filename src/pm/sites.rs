@@ -7,7 +7,7 @@ use crate::mesh::{Lattice, parts_of_cells};
 use crate::points::sort::{Route, route_to};
 use crate::rank::Rank;
 
-use super::SimulationError;
+use super::Result;
 
 crate::gpu::kernel_params! {
     struct BoxParams {
@@ -66,7 +66,7 @@ pub(super) fn route_to_sites(
     lattice: &Lattice,
     grid: crate::grid::Grid,
     sites: &Array<[u32; 2]>,
-) -> Result<Route, SimulationError> {
+) -> Result<Route> {
     let (gpu, comm, count) = (rank.gpu.clone(), rank.comm.clone(), sites.len());
     let [_, owners, places] = kernels().map(Kernel::trusted);
     let rank_of = parts_of_cells(&mut rank.recorder, lattice.sites, grid)?;

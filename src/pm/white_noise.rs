@@ -11,7 +11,7 @@ use crate::host_memory;
 use crate::random::{mode_noise, white_noise};
 use crate::rank::Rank;
 
-use super::SimulationError;
+use super::Result;
 use super::sites::box_words;
 
 /// Index that the white noise of a lattice is a function of.
@@ -104,10 +104,11 @@ impl Rank {
     /// ```
     ///
     /// # Errors
-    /// - [`SimulationError::Comm`] if ranks pass different seeds or meshes, or another rank fails.
-    /// - [`SimulationError::Device`] if device memory is short, or the mesh has more than 2^32
-    ///   rows or cells of a row.
-    pub fn fill_white_noise(&mut self, mesh: &Mesh, seed: u64) -> Result<Field, SimulationError> {
+    /// - [`Comm`](super::SimulationError::Comm) if ranks pass different seeds or meshes, or another
+    ///   rank fails.
+    /// - [`Device`](super::SimulationError::Device) if device memory is short, or the mesh has more
+    ///   than 2^32 rows or cells of a row.
+    pub fn fill_white_noise(&mut self, mesh: &Mesh, seed: u64) -> Result<Field> {
         self.comm.agree("Rank::fill_white_noise", &[("mesh", &mesh.to_string()), ("seed", &seed)])?;
         let values = self.gpu.array::<f32>("white_noise", mesh.own_cells())?;
         device_white_noise(&mut self.recorder, seed, mesh.shape(), mesh.own(), &values)?;

@@ -7,7 +7,7 @@ use crate::comm::Communicator;
 use crate::cosmology::LptFactors;
 use crate::exchange::{ExactSum, Terms};
 use crate::gpu::{Array, DeviceError, Recorder};
-use crate::pm::SimulationError;
+use crate::pm::Result;
 use crate::rank::Rank;
 
 /// Words that come along with the products at most.
@@ -56,32 +56,17 @@ impl Dots {
 
     /// Records `x . y` of vectors over all ranks, the cotangent of number `number`. Numbers that no
     /// parameter changes cost nothing.
-    pub fn vectors(
-        &mut self,
-        recorder: &mut Recorder,
-        number: usize,
-        xy: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
+    pub fn vectors(&mut self, recorder: &mut Recorder, number: usize, xy: [&Array<f32>; 2]) -> Result<()> {
         self.record(recorder, self.derivatives.numbers[number], 3 * self.sites, xy)
     }
 
     /// Same as above, for fields with one value per site.
-    pub fn fields(
-        &mut self,
-        recorder: &mut Recorder,
-        number: usize,
-        xy: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
+    pub fn fields(&mut self, recorder: &mut Recorder, number: usize, xy: [&Array<f32>; 2]) -> Result<()> {
         self.record(recorder, self.derivatives.numbers[number], self.sites, xy)
     }
 
     /// Same as above, if the product is the derivative with respect to a parameter itself.
-    pub fn parameter(
-        &mut self,
-        recorder: &mut Recorder,
-        which: usize,
-        xy: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
+    pub fn parameter(&mut self, recorder: &mut Recorder, which: usize, xy: [&Array<f32>; 2]) -> Result<()> {
         let mut by = [0.0; COUNT];
         by[which] = 1.0;
         self.record(recorder, by, self.sites, xy)
@@ -93,7 +78,7 @@ impl Dots {
         by: [f64; COUNT],
         total: u64,
         [x, y]: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
+    ) -> Result<()> {
         if by == [0.0; COUNT] {
             return Ok(());
         }
@@ -107,11 +92,7 @@ impl Dots {
 
     /// Returns the derivatives by the parameters, and the first word of each array of `along`. One
     /// wait for the device, where there is anything.
-    pub fn fetch(
-        &mut self,
-        recorder: &mut Recorder,
-        along: &[&Array<u32>],
-    ) -> Result<([f64; COUNT], Vec<u32>), SimulationError> {
+    pub fn fetch(&mut self, recorder: &mut Recorder, along: &[&Array<u32>]) -> Result<([f64; COUNT], Vec<u32>)> {
         let (mut total, made) = ([0.0; COUNT], self.worth.len());
         if made + along.len() == 0 {
             return Ok((total, Vec::new()));

@@ -23,7 +23,7 @@ use crate::mesh::{Axpby, ForceMeshes, ForceTangent, Lattice, PaintedValues, Posi
 use crate::operators::Ghosted;
 use crate::pm::force::{Force, ForceContext};
 use crate::pm::force_modes::kernel;
-use crate::pm::{Config, Simulation, SimulationError, particles_at};
+use crate::pm::{Config, Result, Simulation, particles_at};
 use crate::rank::Rank;
 
 /// The particles of a rank at their sites' displacements, and the mesh of their force with ghost
@@ -64,8 +64,8 @@ impl ForceDerivative {
     /// Creates the adjoint of the force of `config`.
     ///
     /// # Errors
-    /// [`SimulationError`] of the transform or the device.
-    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
+    /// [`SimulationError`](crate::pm::SimulationError) of the transform or the device.
+    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self> {
         let sites = config.particles.pow(3);
         let (gpu, shape, options) = (recorder.gpu().clone(), config.cells(), FilterOptions::default());
         let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
@@ -95,9 +95,9 @@ impl ForceDerivative {
     /// solved. Collective. Waits for exchanges only.
     ///
     /// # Errors
-    /// [`SimulationError::NoForce`] without a force; [`SimulationError`] of the device or the
+    /// [`NoForce`](crate::pm::SimulationError::NoForce) without a force; errors of the device or the
     /// ranks.
-    pub fn accelerations(&self, placed: Placed<'_>, [by, bar]: [&Array<f32>; 2]) -> Result<(), SimulationError> {
+    pub fn accelerations(&self, placed: Placed<'_>, [by, bar]: [&Array<f32>; 2]) -> Result<()> {
         let Placed { force, sites, at: ForceContext { recorder, comms, particles } } = placed;
         let (field, (mesh, ghosts)) = (force.field()?, force.mesh());
         let (gpu, own) = (recorder.gpu().clone(), self.filter.field_layout());
@@ -127,7 +127,7 @@ impl ForceDerivative {
         comms: &mut GridComms,
         painted: &Array<f32>,
         axis: u64,
-    ) -> Result<(), SimulationError> {
+    ) -> Result<()> {
         let (own, modes) = (self.filter.field_layout(), self.spectra.len() / 2);
         if let Some(place) = self.spectra.part(axis * modes, modes) {
             return Ok(self.transform.forward(recorder, comms, painted, &own, &place)?);
@@ -143,8 +143,8 @@ impl ForceDerivative {
     /// the density has the mean 1. Collective. Waits for exchanges only.
     ///
     /// # Errors
-    /// [`SimulationError`] of the device or the ranks.
-    pub fn density(&self, placed: Placed<'_>, [by, bar]: [&Array<f32>; 2]) -> Result<(), SimulationError> {
+    /// [`SimulationError`](crate::pm::SimulationError) of the device or the ranks.
+    pub fn density(&self, placed: Placed<'_>, [by, bar]: [&Array<f32>; 2]) -> Result<()> {
         let Placed { force, sites, at: ForceContext { recorder, comms, .. } } = placed;
         let (mesh, ghosts) = force.mesh();
         let whole = recorder.gpu().array::<f32>("pm::density_cotangent", mesh.array_len())?;
@@ -157,11 +157,7 @@ impl ForceDerivative {
     ///
     /// # Errors
     /// Same as [`accelerations`](Self::accelerations).
-    pub fn accelerations_tangent(
-        &self,
-        mut placed: Placed<'_>,
-        [by, out]: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
+    pub fn accelerations_tangent(&self, mut placed: Placed<'_>, [by, out]: [&Array<f32>; 2]) -> Result<()> {
         let field = placed.force.field()?;
         let painted = placed.at.recorder.gpu().array::<f32>("pm::painted", self.filter.field_layout().len())?;
         self.paint_tangent(&mut placed, [by, &painted])?;
@@ -176,15 +172,15 @@ impl ForceDerivative {
     /// `by`. Collective. Waits for exchanges only.
     ///
     /// # Errors
-    /// [`SimulationError`] of the device or the ranks.
-    pub fn density_tangent(&self, mut placed: Placed<'_>, [by, out]: [&Array<f32>; 2]) -> Result<(), SimulationError> {
+    /// [`SimulationError`](crate::pm::SimulationError) of the device or the ranks.
+    pub fn density_tangent(&self, mut placed: Placed<'_>, [by, out]: [&Array<f32>; 2]) -> Result<()> {
         let painted = placed.at.recorder.gpu().array::<f32>("pm::painted", out.len())?;
         self.paint_tangent(&mut placed, [by, &painted])?;
         Ok(self.axpby.record(placed.at.recorder, self.scale, &painted, 0.0, out)?)
     }
 
     /// Records the tangent of painting units.
-    fn paint_tangent(&self, placed: &mut Placed<'_>, [by, out]: [&Array<f32>; 2]) -> Result<(), SimulationError> {
+    fn paint_tangent(&self, placed: &mut Placed<'_>, [by, out]: [&Array<f32>; 2]) -> Result<()> {
         let Placed { force, at: ForceContext { recorder, comms, particles }, .. } = placed;
         let greatest = &self.painter.greatest(recorder, comms.world(), by)?;
         let moved = PaintedValues { particles: *particles, values: by, first: 0, greatest, total: self.sites };

@@ -56,7 +56,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::footprint::check_memory;
-use super::{Config, Noise, SimulationError};
+use super::{Config, Noise, Result, SimulationError};
 use crate::field::Field;
 use crate::gpu::Array;
 use crate::rank::Rank;
@@ -116,7 +116,7 @@ impl Gradient {
     /// # Errors
     /// Same as [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for
     /// 0; [`SimulationError::Memory`] before anything is computed.
-    pub fn new(rank: &mut Rank, config: Config, checkpoint_every: usize) -> Result<Self, SimulationError> {
+    pub fn new(rank: &mut Rank, config: Config, checkpoint_every: usize) -> Result<Self> {
         let sweeps = Sweeps::new(rank, config)?;
         let memory = sweeps.memory(&rank.gpu, checkpoint_every)?;
         check_memory(rank, memory.total(), &memory)?;
@@ -160,7 +160,7 @@ impl Gradient {
     }
 
     /// From the cotangents of the end to the results.
-    fn backward(&mut self, rank: &mut Rank, loss: f64) -> Result<Sensitivity, SimulationError> {
+    fn backward(&mut self, rank: &mut Rank, loss: f64) -> Result<Sensitivity> {
         let white_noise = self.sweeps.backward(rank, &mut self.tape, &[])?;
         let bars = &self.sweeps.bars;
         let recorder = &mut rank.recorder;
@@ -177,12 +177,7 @@ impl Gradient {
     /// Returns the derivatives by the parameters; refuses lost particles, and losses and
     /// derivatives that are not finite, the same on all ranks. All of it comes from the device at
     /// once.
-    fn checked(
-        &mut self,
-        rank: &mut Rank,
-        loss: f64,
-        white_noise: &Array<f32>,
-    ) -> Result<CosmologyGradient, SimulationError> {
+    fn checked(&mut self, rank: &mut Rank, loss: f64, white_noise: &Array<f32>) -> Result<CosmologyGradient> {
         let Sweeps { dots, run, .. } = &mut self.sweeps;
         let most = rank.gpu.array::<u32>("pm::most", 1)?;
         dots.sums().magnitude(&mut rank.recorder, None, white_noise, &most)?;

@@ -7,7 +7,7 @@ use crate::field::{Field, on_mesh};
 use crate::grid::volume;
 use crate::mesh::Bin;
 use crate::pm::error::require;
-use crate::pm::{Simulation, SimulationError};
+use crate::pm::{Result, Simulation};
 use crate::rank::Rank;
 
 /// Access to the final state for a loss.
@@ -33,8 +33,8 @@ impl Observer<'_> {
     /// [`Gradient::evaluate`](crate::pm::Gradient::evaluate).
     ///
     /// # Errors
-    /// [`SimulationError::Lost`], and errors of the device and the ranks.
-    pub fn density(&mut self, rank: &mut Rank) -> Result<Field, SimulationError> {
+    /// [`Lost`](crate::pm::SimulationError::Lost), and errors of the device and the ranks.
+    pub fn density(&mut self, rank: &mut Rank) -> Result<Field> {
         let run = &mut self.sweeps.run;
         let density = rank.new_field(&run.cell_mesh, 1)?;
         run.record_density(rank, density.array())?;
@@ -45,9 +45,9 @@ impl Observer<'_> {
     /// each cell. [Collective](Rank); blocks only for exchanges between ranks.
     ///
     /// # Errors
-    /// Same as [`density`](Self::density); [`SimulationError::Layout`] if `by` is on another mesh
-    /// than [`Simulation::cell_mesh`].
-    pub fn add_density(&mut self, rank: &mut Rank, by: &Field) -> Result<(), SimulationError> {
+    /// Same as [`density`](Self::density); [`Layout`](crate::pm::SimulationError::Layout) if `by` is
+    /// on another mesh than [`Simulation::cell_mesh`].
+    pub fn add_density(&mut self, rank: &mut Rank, by: &Field) -> Result<()> {
         on_mesh("derivatives by the density", &self.sweeps.run.cell_mesh, by.mesh())?;
         self.sweeps.density_adjoint(rank, by.array())
     }
@@ -57,9 +57,9 @@ impl Observer<'_> {
     /// with the same values. Waits for exchanges only.
     ///
     /// # Errors
-    /// Same as [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of
-    /// values than bins.
-    pub fn add_power(&mut self, rank: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<(), SimulationError> {
+    /// Same as [`density`](Self::density);
+    /// [`OutOfRange`](crate::pm::SimulationError::OutOfRange) for another number of values than bins.
+    pub fn add_power(&mut self, rank: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<()> {
         let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());
         require(spectrum.len() == by.len(), "derivatives by power", by.len(), allowed)?;
         let run = &mut self.sweeps.run;

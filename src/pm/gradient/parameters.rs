@@ -11,7 +11,7 @@ use crate::cosmology::{
 };
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::parallel;
-use crate::pm::{Config, SimulationError};
+use crate::pm::{Config, Result};
 
 /// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of
 /// scale factors; where the power is tabulated, at fixed power today.
@@ -228,7 +228,7 @@ pub struct Numbers {
 
 impl Numbers {
     /// Computes the numbers of `config` in a universe of `cosmology`.
-    pub fn new(recorder: &mut Recorder, config: &Config, cosmology: Cosmology) -> Result<Self, SimulationError> {
+    pub fn new(recorder: &mut Recorder, config: &Config, cosmology: Cosmology) -> Result<Self> {
         let began = Instant::now();
         let power = config.linear_power(cosmology)?;
         let (ops, start) = run_of(config, power.growth())?;
@@ -268,7 +268,7 @@ pub struct Derivatives {
 
 impl Derivatives {
     /// Computes the derivatives of the numbers of `config`.
-    pub fn new(recorder: &mut Recorder, config: &Config, numbers: &Numbers) -> Result<Self, SimulationError> {
+    pub fn new(recorder: &mut Recorder, config: &Config, numbers: &Numbers) -> Result<Self> {
         let began = Instant::now();
         let tables = amplitude_derivatives(config, &numbers.power, &numbers.table)?;
         let rows = jacobian(config, numbers.power.cosmology())?;

@@ -18,7 +18,7 @@ use super::dots::Dots;
 use super::parameters::Layout;
 use crate::cosmology::{LptFactors, LptOrder};
 use crate::gpu::Array;
-use crate::pm::SimulationError;
+use crate::pm::Result;
 use crate::pm::lattice_fields::{LatticeFields, STRAINS, Sources, gradients};
 use crate::pm::start::{Source, add_sources};
 use crate::pm::third_order;
@@ -40,7 +40,7 @@ pub fn tangent(
     at: Source<'_>,
     by: &StartTangent<'_>,
     out: [&[Array<f32>; 3]; 2],
-) -> Result<(), SimulationError> {
+) -> Result<()> {
     let delta = fields.scaled(at.noise, at.amplitudes)?;
     let change = fields.scaled(by.noise, at.amplitudes)?;
     if let Some(amplitudes) = by.amplitudes {
@@ -81,7 +81,7 @@ pub fn tangent(
 fn source_and_tangent(
     fields: &mut LatticeFields<'_>,
     [delta, change]: [&Array<[f32; 2]>; 2],
-) -> Result<[Array<[f32; 2]>; 2], SimulationError> {
+) -> Result<[Array<[f32; 2]>; 2]> {
     let (source, tangent) = (fields.zeros()?, fields.zeros()?);
     let diagonal = fields.strains(0..3, delta)?;
     for axis in 0..3 {
@@ -119,7 +119,7 @@ pub fn adjoint(
     at: Source<'_>,
     bars: &StartCotangents<'_>,
     dots: (&mut Dots, &Layout),
-) -> Result<Array<f32>, SimulationError> {
+) -> Result<Array<f32>> {
     let (dots, layout) = dots;
     let order = fields.lpt.order;
     let mut sources = vec![fields.scaled(at.noise, at.amplitudes)?];
@@ -171,7 +171,7 @@ fn displacements(
     (number, sources): (usize, &Sources),
     source_bars: &[Array<f32>],
     (dots, layout): (&mut Dots, &Layout),
-) -> Result<(), SimulationError> {
+) -> Result<()> {
     let numbers = layout.start_numbers(number);
     for axis in 0..3 {
         if numbers.iter().any(|&number| dots.wants(number)) {
@@ -199,7 +199,7 @@ fn second_order(
     fields: &mut LatticeFields<'_>,
     delta: &Array<[f32; 2]>,
     [density, source_bar]: [&Array<f32>; 2],
-) -> Result<(), SimulationError> {
+) -> Result<()> {
     let diagonal = fields.strains(0..3, delta)?;
     for axis in 0..3 {
         let bar = fields.field()?;

@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use crate::pm::error::require;
-use crate::pm::{Config, SimulationError};
+use crate::pm::{Config, Result};
 
 /// The part of an observer's past light cone that is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,10 +47,10 @@ impl Cone {
     /// Checks the cone of a run.
     ///
     /// # Errors
-    /// [`SimulationError::OutOfRange`] for an observer outside of the box, a distance that the run
-    /// does not cover or that spans too many boxes, no direction and no opening;
-    /// [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors out of range.
-    pub fn validate(&self, config: &Config) -> Result<(), SimulationError> {
+    /// [`OutOfRange`](crate::pm::SimulationError::OutOfRange) for an observer outside of the box, a
+    /// distance that the run does not cover or that spans too many boxes, no direction and no
+    /// opening; [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors out of range.
+    pub fn validate(&self, config: &Config) -> Result<()> {
         let (side, cosmology) = (config.box_size, &config.cosmology);
         let inside = self.observer.iter().all(|x| (0.0..=side).contains(x));
         let place = format!("{:?}", self.observer);

@@ -9,7 +9,7 @@ use crate::cosmology::StepOp;
 use crate::gpu::LONGEST;
 use crate::grid::{Cost, Shares, volume};
 use crate::pm::error::require;
-use crate::pm::{Config, SimulationError};
+use crate::pm::{Config, Result};
 
 /// Forecast of the memory and cost of a light cone, for uniform matter and the rank with the most
 /// particles.
@@ -35,8 +35,9 @@ impl Cone {
     ///
     /// # Errors
     /// Same as [`validate`](Self::validate), errors of the configuration, and
-    /// [`SimulationError::OutOfRange`] for more particles than a rank can number.
-    pub fn forecast(&self, config: &Config, ranks: impl Into<Shares>) -> Result<ConeForecast, SimulationError> {
+    /// [`OutOfRange`](crate::pm::SimulationError::OutOfRange) for more particles than a rank can
+    /// number.
+    pub fn forecast(&self, config: &Config, ranks: impl Into<Shares>) -> Result<ConeForecast> {
         let shares = ranks.into();
         self.forecast_rank(config, shares, config.grid(shares)?.largest(config.sites()))
     }
@@ -45,7 +46,7 @@ impl Cone {
     ///
     /// # Errors
     /// Same as [`forecast`](Self::forecast).
-    pub fn forecast_rank(&self, config: &Config, shares: Shares, rank: usize) -> Result<ConeForecast, SimulationError> {
+    pub fn forecast_rank(&self, config: &Config, shares: Shares, rank: usize) -> Result<ConeForecast> {
         self.validate(config)?;
         let own = config.grid(shares)?.part(config.sites(), rank);
         let (count, near) = (volume(&own), config.cosmology.comoving_distance(config.a_end)?);

@@ -2,8 +2,8 @@
 
 use crate::exchange::ExactSum;
 use crate::gpu::{Array, Recorder};
-use crate::pm::SimulationError;
 use crate::pm::gradient::vectors::pack;
+use crate::pm::{Result, SimulationError};
 
 /// Displacements and momenta at an end of a step, in one array each: along x, then y, then z.
 pub(super) struct State {
@@ -16,7 +16,7 @@ pub(super) struct State {
 
 impl State {
     /// Copies of `arrays`. Waits for a word of each.
-    pub fn new(recorder: &mut Recorder, a: f64, arrays: [&[Array<f32>; 3]; 2]) -> Result<Self, SimulationError> {
+    pub fn new(recorder: &mut Recorder, a: f64, arrays: [&[Array<f32>; 3]; 2]) -> Result<Self> {
         let gpu = recorder.gpu().clone();
         let mut joined = |label: &str, arrays: &[Array<f32>; 3]| {
             let all = gpu.array::<f32>(label, 3 * arrays[0].len())?;
