@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::probe::Probe;
 use super::run_lock::RunLock;
-use super::temporary::{Probe, temporary_name};
 use super::{IoError, IoErrorKind, cleanup, stripes, temporary, token};
 use crate::timeline;
 
@@ -73,7 +73,7 @@ impl OutputDir {
 
     /// Creates a file that is removed when it is dropped.
     fn probe(&self) -> io::Result<Probe> {
-        Probe::create(temporary_name(&self.join("meshloom"), &token()))
+        Probe::beside(&self.join("meshloom"), &token())
     }
 
     /// Keeps other runs from writing here until the value is dropped or the process ends, since two

@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use super::temporary::{Probe, temporary_name};
+use super::probe::Probe;
 use super::{IoError, IoErrorKind, cleanup, read_text, token};
 use crate::host;
 
@@ -134,7 +134,7 @@ impl RunLock {
 /// Returns the time since the last heartbeat of a claim, by the clock of the file system, which all
 /// hosts share.
 fn silence(claim: &Path) -> Option<Duration> {
-    let probe = Probe::create(temporary_name(claim, &token())).ok()?;
+    let probe = Probe::beside(claim, &token()).ok()?;
     let now = probe.file.metadata().and_then(|data| data.modified()).ok()?;
     let beat = claim.metadata().and_then(|data| data.modified()).ok()?;
     now.duration_since(beat).ok()

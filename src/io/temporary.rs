@@ -21,7 +21,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::hash::{START, fnv1a};
 use crate::host;
-use crate::io::cleanup;
 
 /// Returns a short string that no other call returns, in this or any other process. Rank 0 creates
 /// one for each file that ranks write together, and shares it.
@@ -39,26 +38,6 @@ pub(super) fn temporary_name(path: &Path, token: &str) -> PathBuf {
     let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     name.push(format!(".{}.part", token.chars().take(80).map(safe).collect::<String>()));
     path.with_file_name(name)
-}
-
-/// A new file that is removed when this is dropped.
-pub(super) struct Probe {
-    pub path: PathBuf,
-    /// Its lock tells other runs that it is in use.
-    pub file: File,
-}
-
-impl Probe {
-    pub fn create(path: PathBuf) -> std::io::Result<Self> {
-        let file = cleanup::create_file(&path)?;
-        Ok(Probe { path, file })
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        cleanup::remove_file(&self.path);
-    }
 }
 
 /// Returns the common beginning of the names of all temporary files of an output, up to the token.

@@ -124,7 +124,7 @@ pub enum SimulationError {
 message_debug!(SimulationError);
 
 /// The result of a call on a simulation.
-pub type Result<T, E = SimulationError> = std::result::Result<T, E>;
+pub(super) type Result<T, E = SimulationError> = std::result::Result<T, E>;
 
 /// Returns an error unless `ok`: `what` is `value`, and must be `allowed`.
 pub(super) fn require(ok: bool, what: &'static str, value: impl Display, allowed: impl Into<String>) -> Result<()> {

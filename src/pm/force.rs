@@ -19,9 +19,8 @@ use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, FilterOptions, Spec, Transform, VectorFilter};
 use crate::gpu::{Array, Callback, DeviceError, Recorder};
 use crate::grid::{FieldLayout, GhostWidths, Mesh, volume};
-use crate::mesh::{Axpby, KickDrift, MeshParticles, PaintTraffic, PaintedDensity, Painter, Push, Window};
+use crate::mesh::{Axpby, KickDrift, MeshParticles, PaintTraffic, PaintedDensity, Painter, Push, Window, painting};
 
-use super::footprint::PlannedFor;
 use super::{Config, Result, SimulationError, force_modes};
 
 /// The particles that a force is of, wherever they are, and what records the work of all ranks.
@@ -75,7 +74,9 @@ impl Force {
         let filter = VectorFilter::new(&gpu, shape, comms, callbacks, &options)?;
         let mesh = config.cell_mesh(comms.grid(), comms.rank())?;
         let sites = volume(&comms.grid().part(config.sites(), comms.rank()));
-        let paint = PlannedFor::device(&gpu).paint_traffic(&comms.grid(), sites);
+        let capabilities = gpu.capabilities();
+        let painting = painting(capabilities.profile, capabilities.painting, sites);
+        let paint = PaintTraffic::new(painting, comms.grid().ranks() == 1);
         let faults = gpu.array("pm::faults", 1)?;
         recorder.clear(&faults);
         Ok(Force {

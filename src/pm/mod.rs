@@ -68,7 +68,7 @@ mod traffic;
 mod white_noise;
 
 pub use config::Config;
-pub use error::{Result, SimulationError};
+pub use error::SimulationError;
 pub use forecast::RunForecast;
 pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Observer, Sensitivity};
 pub use light_cone::{
@@ -94,9 +94,10 @@ use crate::grid::{Cost, Grid, Mesh, extent};
 use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Push, SpectrumGeometry};
 use crate::rank::Rank;
 use crate::timeline;
+use error::Result;
 use footprint::{PlannedFor, check_memory};
 use force::{Force, ForceContext};
-use lattice_fields::{LatticeFields, Perturbation};
+use lattice_fields::{LatticeFields, Perturbation, uploaded};
 use migration::{Migration, particles_at};
 use start::Source;
 use traffic::Traffic;
@@ -187,7 +188,7 @@ impl Simulation {
         let recorder = &mut rank.recorder;
         let lpt = Perturbation::new(config, recorder, &simulation.comms)?;
         let table = mode_amplitudes(&simulation.power, config.particles as usize, config.box_size)?;
-        let amplitudes = gradient::uploaded(recorder, &table)?;
+        let amplitudes = uploaded(recorder, &table)?;
         let factors = lpt_factors(&simulation.power.growth().at(config.a_start)?, config.lpt);
         simulation.begin(rank, &lpt, Source { noise: &noise, amplitudes: &amplitudes, factors })?;
         Ok(simulation)

@@ -8,8 +8,9 @@ use super::error::require;
 use super::footprint::{PlannedFor, check_memory};
 use super::gradient::{
     AMPLITUDE, COUNT, Derivatives, Epoch, GradientMemory, Numbers, NumbersTangent, RunTangent, States, Sweeps, Tape,
-    by_sigma8, cosmology_values, sigma8_of, uploaded, vectors, with_amplitude,
+    by_sigma8, cosmology_values, sigma8_of, vectors, with_amplitude,
 };
+use super::lattice_fields::uploaded;
 use super::traffic::Traffic;
 use super::{Config, Migrate, Result, SimulationError};
 use crate::cosmology::{Amplitude, StepOp};

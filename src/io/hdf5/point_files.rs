@@ -192,7 +192,7 @@ impl PointFiles {
     /// Returns the files with some of `rows`: their paths, their rows, and which of these are asked
     /// for.
     pub(super) fn parts_with(&self, rows: &Range<u64>) -> impl Iterator<Item = (&Path, &Range<u64>, Range<u64>)> {
-        self.parts.iter().filter_map(|(path, part)| {
+        self.parts.iter().filter_map(move |(path, part)| {
             let own = rows.start.max(part.start)..rows.end.min(part.end);
             (!own.is_empty()).then_some((path.as_path(), part, own))
         })

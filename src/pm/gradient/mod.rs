@@ -47,7 +47,7 @@ pub use memory::GradientMemory;
 pub use observer::Observer;
 pub use parameters::CosmologyGradient;
 pub(super) use parameters::{
-    AMPLITUDE, COUNT, Derivatives, Numbers, by_sigma8, cosmology_values, sigma8_of, uploaded, with_amplitude,
+    AMPLITUDE, COUNT, Derivatives, Numbers, by_sigma8, cosmology_values, sigma8_of, with_amplitude,
 };
 pub(super) use states::States;
 pub(super) use sweeps::{Epoch, NumbersTangent, RunTangent, Sweeps, Tape};

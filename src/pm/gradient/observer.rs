@@ -1,12 +1,12 @@
 //! Input and output of a loss of a run.
 
 use super::cotangents::Cotangents;
-use super::parameters::uploaded;
 use super::sweeps::Sweeps;
 use crate::field::{Field, on_mesh};
 use crate::grid::volume;
 use crate::mesh::Bin;
 use crate::pm::error::require;
+use crate::pm::lattice_fields::uploaded;
 use crate::pm::{Result, Simulation};
 use crate::rank::Rank;
 

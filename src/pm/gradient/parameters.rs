@@ -11,6 +11,7 @@ use crate::cosmology::{
 };
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::parallel;
+use crate::pm::lattice_fields::uploaded;
 use crate::pm::{Config, Result};
 
 /// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of
@@ -246,13 +247,6 @@ impl Numbers {
     pub fn len(&self) -> usize {
         self.layout.len()
     }
-}
-
-/// Returns a table on the device.
-pub fn uploaded(recorder: &mut Recorder, table: &[f32]) -> Result<Array<f32>, DeviceError> {
-    let array = recorder.gpu().array("pm::amplitudes", table.len() as u64)?;
-    recorder.upload(&array, 0, table)?;
-    Ok(array)
 }
 
 /// Derivatives of [`Numbers`] with respect to the parameters.
