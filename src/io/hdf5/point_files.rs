@@ -14,8 +14,8 @@ use crate::io::{Dtype, IoError};
 /// Largest number of names in an error.
 const MOST_NAMES: u64 = 100;
 
-/// The files of a [`Snapshot`](super::Snapshot) or of a [catalog](super::open_centers): their header,
-/// and the points of all of them as one array.
+/// The files of a [`Snapshot`](super::Snapshot) or of a [catalog](super::open_centers): their
+/// header, and the points of all of them as one array.
 #[derive(Clone, Debug)]
 pub struct PointFiles {
     pub(super) path: PathBuf,

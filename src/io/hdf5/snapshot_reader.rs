@@ -107,8 +107,8 @@ impl Snapshot {
     /// Reads velocities in the units of the files, with as many numbers per row as coordinates.
     ///
     /// # Errors
-    /// Same as [`positions_f32`](PointFiles::positions_f32), and `IoErrorKind::Missing` if there are
-    /// none.
+    /// Same as [`positions_f32`](PointFiles::positions_f32), and `IoErrorKind::Missing` if there
+    /// are none.
     pub fn velocities_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         self.floats_f32(&self.name("Velocities"), self.dims, rows)
     }
@@ -142,9 +142,9 @@ impl Snapshot {
     /// particles must have both.
     ///
     /// # Errors
-    /// Same as [`positions_f32`](PointFiles::positions_f32); `IoErrorKind::Missing` if there are neither,
-    /// `IoErrorKind::Value` and `IoErrorKind::Format` for masses that are negative or not finite,
-    /// and `IoErrorKind::Format` if both exist and differ.
+    /// Same as [`positions_f32`](PointFiles::positions_f32); `IoErrorKind::Missing` if there are
+    /// neither, `IoErrorKind::Value` and `IoErrorKind::Format` for masses that are negative or not
+    /// finite, and `IoErrorKind::Format` if both exist and differ.
     pub fn masses_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         let Some(&mass) = self.header.masses.get(self.particle_type).filter(|&&mass| mass > 0.0) else {
             return self.masses_of_dataset(rows);
@@ -206,9 +206,9 @@ impl Snapshot {
     /// Reads `ParticleIDs`.
     ///
     /// # Errors
-    /// Same as [`positions_f64`](PointFiles::positions_f64), `IoErrorKind::Missing` if there are none,
-    /// `IoErrorKind::ElementType` if they are not integers, and `IoErrorKind::Format` for one below
-    /// 0.
+    /// Same as [`positions_f64`](PointFiles::positions_f64), `IoErrorKind::Missing` if there are
+    /// none, `IoErrorKind::ElementType` if they are not integers, and `IoErrorKind::Format` for one
+    /// below 0.
     pub fn ids(&self, rows: Range<u64>) -> Result<Vec<u64>, IoError> {
         let mut below = None;
         let ids = self.read(&rows, &self.name("ParticleIDs"), 1, |dataset, at, dtype, out| {

@@ -95,8 +95,8 @@ impl ForceDerivative {
     /// solved. Collective. Waits for exchanges only.
     ///
     /// # Errors
-    /// [`NoForce`](crate::pm::SimulationError::NoForce) without a force; errors of the device or the
-    /// ranks.
+    /// [`NoForce`](crate::pm::SimulationError::NoForce) without a force; errors of the device or
+    /// the ranks.
     pub fn accelerations(&self, placed: Placed<'_>, [by, bar]: [&Array<f32>; 2]) -> Result<()> {
         let Placed { force, sites, at: ForceContext { recorder, comms, particles } } = placed;
         let (field, (mesh, ghosts)) = (force.field()?, force.mesh());

@@ -45,8 +45,8 @@ impl Observer<'_> {
     /// each cell. [Collective](Rank); blocks only for exchanges between ranks.
     ///
     /// # Errors
-    /// Same as [`density`](Self::density); [`Layout`](crate::pm::SimulationError::Layout) if `by` is
-    /// on another mesh than [`Simulation::cell_mesh`].
+    /// Same as [`density`](Self::density); [`Layout`](crate::pm::SimulationError::Layout) if `by`
+    /// is on another mesh than [`Simulation::cell_mesh`].
     pub fn add_density(&mut self, rank: &mut Rank, by: &Field) -> Result<()> {
         on_mesh("derivatives by the density", &self.sweeps.run.cell_mesh, by.mesh())?;
         self.sweeps.density_adjoint(rank, by.array())
@@ -58,7 +58,8 @@ impl Observer<'_> {
     ///
     /// # Errors
     /// Same as [`density`](Self::density);
-    /// [`OutOfRange`](crate::pm::SimulationError::OutOfRange) for another number of values than bins.
+    /// [`OutOfRange`](crate::pm::SimulationError::OutOfRange) for another number of values than
+    /// bins.
     pub fn add_power(&mut self, rank: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<()> {
         let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());
         require(spectrum.len() == by.len(), "derivatives by power", by.len(), allowed)?;
