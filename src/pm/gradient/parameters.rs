@@ -9,7 +9,7 @@ use crate::cosmology::{
     Amplitude, Cosmology, CosmologyError, Growth, LinearPower, LptFactors, Parameters, StepOp, TransferKind,
     lpt_factors, mode_amplitudes,
 };
-use crate::gpu::{Array, DeviceError, Recorder};
+use crate::gpu::{Array, Recorder};
 use crate::parallel;
 use crate::pm::lattice_fields::uploaded;
 use crate::pm::{Config, Result};
@@ -352,7 +352,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::cosmology::{PowerTable, Scheme, TransferKind};
+    use crate::cosmology::{PowerTable, Scheme, TransferKind, schedule};
 
     #[test]
     fn derivatives_of_amplitudes_are_their_differences() {

@@ -102,7 +102,7 @@ impl Sweeps {
             bars: Cotangents::new(&gpu, particles)?,
             accelerations: [vectors("pm::acceleration_cotangents")?, vectors("pm::accelerations")?],
             momenta: vectors("pm::momenta")?,
-            dots: Dots::new(recorder, count, config.particles.pow(3))?,
+            dots: Dots::new(rank, count, config.particles.pow(3))?,
             axpby: Axpby::default(),
             run,
         })
