@@ -247,7 +247,7 @@ impl IoError {
     pub fn memory(path: impl Into<PathBuf>, bytes: u64) -> Self {
         let message = format!(
             "out of host memory: {} needed for its elements; use more ranks, each reads only its part",
-            ByteCount(bytes)
+            size(bytes)
         );
         Self::new(IoErrorKind::Memory, path, message)
     }
@@ -273,6 +273,11 @@ fn transposed(found: &[u64], wanted: &str) -> &'static str {
         [2 | 3, count] if *count > 3 && wanted.contains("(N, 3)") => "; it looks transposed: save array.T",
         _ => "",
     }
+}
+
+/// Returns a size in the unit that reads best, with the exact number of bytes.
+fn size(bytes: u64) -> String {
+    format!("{} ({bytes} bytes)", ByteCount(bytes))
 }
 
 /// Returns `true` if the process or the machine cannot open another file.
@@ -310,7 +315,7 @@ fn create_text(path: &Path, source: &io::Error) -> String {
 }
 
 fn write_text(bytes: u64, source: &io::Error) -> String {
-    let wanted = ByteCount(bytes);
+    let wanted = size(bytes);
     match source.kind() {
         ErrorKind::StorageFull => {
             format!("the disk is full, the file needs {wanted}; free some space or choose another disk")
@@ -353,5 +358,6 @@ mod tests {
     fn a_full_disk_is_named_with_the_bytes_wanted() {
         let text = IoError::write("out.npy", 2048, ErrorKind::StorageFull.into()).to_string();
         assert!(text.contains("out.npy") && text.contains("disk is full") && text.contains("2048 bytes"), "{text}");
+        assert_eq!([size(1023), size(1536)], ["1023 B (1023 bytes)", "1.5 KiB (1536 bytes)"]);
     }
 }
