@@ -104,8 +104,8 @@ impl PendingExchange {
         self.sender.awaits_device() || self.receiver.awaits_device()
     }
 
-    /// Returns the wait for other ranks, if there are any.
-    fn wait(&self) -> Option<ExchangeWait> {
+    /// Returns the wait for other ranks.
+    fn wait(&self) -> ExchangeWait {
         let Channel { comm, tag, subject, .. } = &self.channel;
         comm.exchange_wait(*tag, *subject, self.sender.peer(), self.receiver.peer())
     }
@@ -201,7 +201,7 @@ impl Pauses {
             // An exchange that awaits the device may do the next step without another rank.
             let waits = match awaits_device {
                 true => Vec::new(),
-                false => in_flight.into_iter().filter_map(PendingExchange::wait).collect(),
+                false => in_flight.into_iter().map(PendingExchange::wait).collect(),
             };
             if waits != self.waits {
                 self.blocked = ExchangeWait::begin(&waits);

@@ -218,8 +218,8 @@ impl Transport for Mpi {
         self.comm.context
     }
 
-    fn waits(&self) -> Option<&Arc<Waits>> {
-        Some(&self.comm.waits)
+    fn waits(&self) -> &Arc<Waits> {
+        &self.comm.waits
     }
 
     fn new_context(&self) -> u64 {
