@@ -136,18 +136,8 @@ impl PendingExchange {
     /// - [`CommError::Deadlock`](crate::comm::CommError::Deadlock) if ranks wait for each other here
     ///   and in other calls.
     /// - As [`progress`](Self::progress).
-    pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
-        let _activity = timeline::activity!("exchange");
-        let mut pauses = Pauses::default();
-        while !self.is_done() {
-            if self.progress(recorder)? {
-                pauses = Pauses::default();
-            } else {
-                recorder.submit_meanwhile()?;
-                pauses.pause(recorder.gpu(), [&self]);
-            }
-        }
-        Ok(())
+    pub fn finish(self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
+        Self::finish_first(&mut VecDeque::from([self]), recorder).map(drop)
     }
 
     /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile.
