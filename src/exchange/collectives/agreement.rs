@@ -34,7 +34,7 @@ pub(super) struct Call {
 }
 
 /// Returns the bytes of `name`, as many as fit, and zeros.
-fn bytes_of<const N: usize>(name: &str) -> [u8; N] {
+fn padded<const N: usize>(name: &str) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.iter_mut().zip(name.bytes()).for_each(|(byte, of_name)| *byte = of_name);
     bytes
@@ -44,7 +44,7 @@ impl Call {
     /// Returns a call of the collective `operation` for `fields` fields of elements of the type
     /// `ty`, with `own` elements per field on this rank.
     pub fn new(operation: &str, ty: &str, fields: u64, own: u64) -> Call {
-        let (operation, ty) = (bytes_of(operation), bytes_of(ty));
+        let (operation, ty) = (padded(operation), padded(ty));
         Call { operation, ty, op: NONE, root: NONE, peers: [NONE; 2], fields, own, ..Call::zeroed() }
     }
 
