@@ -261,18 +261,6 @@ impl Exchange {
         self.start(recorder, transfers, outgoing, incoming)?.finish(recorder)
     }
 
-    /// [`run`](Self::run) for what `subject` says.
-    pub(crate) fn run_for<T: DeviceElement>(
-        &mut self,
-        subject: Subject,
-        recorder: &mut Recorder,
-        transfers: &Transfers,
-        outgoing: &Array<T>,
-        incoming: &Array<T>,
-    ) -> Result<(), ExchangeError> {
-        self.start_for(subject, recorder, transfers, outgoing, incoming)?.finish(recorder)
-    }
-
     /// Begins to move the parts of `transfers` from `outgoing` to `incoming`, two different arrays.
     /// Does not wait.
     ///

@@ -100,7 +100,7 @@ impl Reshape {
         }
         let subject = Subject::new(&format!("redistribution of {fields} meshes of {}", T::ELEMENT.wgsl()));
         let subject = subject.with(&self.plan.alike()).with(&[fields]);
-        exchange.run_for(subject, recorder, &transfers, &outgoing, &incoming)?;
+        exchange.start_for(subject, recorder, &transfers, &outgoing, &incoming)?.finish(recorder)?;
         for copy in self.plan.unpack() {
             self.copies.record(
                 recorder,

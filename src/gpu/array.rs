@@ -235,6 +235,19 @@ impl RawArray {
         if self.element == element { self.len } else { 0 }
     }
 
+    /// Returns the same memory as whole elements of another size; see [`Array::cast`].
+    pub(crate) fn cast(&self, element: Element) -> Result<RawArray, DeviceError> {
+        let (raw, from, to) = (self.seen_as(element), self.element.bytes(), element.bytes());
+        if raw.len * to != self.len * from {
+            let why = format!("{} elements of {from} bytes are no whole number of {to} bytes", self.len);
+            return Err(DeviceError::misuse("Array::cast", why));
+        }
+        if raw.len > LONGEST {
+            return Err(DeviceError::TooLong { label: "Array::cast".into(), len: raw.len });
+        }
+        Ok(raw)
+    }
+
     /// Returns the same memory as elements of another size, as many as fit.
     pub(crate) fn seen_as(&self, element: Element) -> RawArray {
         let (from, to) = (self.element.bytes(), element.bytes());
@@ -497,15 +510,6 @@ impl<T: DeviceElement> Array<T> {
     /// [`DeviceError::Misuse`] when it does not divide, [`DeviceError::TooLong`] for more than
     /// [`LONGEST`] elements.
     pub fn cast<U: DeviceElement>(&self) -> Result<Array<U>, DeviceError> {
-        let (from, to) = (T::ELEMENT.bytes(), U::ELEMENT.bytes());
-        let raw = self.raw.seen_as(U::ELEMENT);
-        if raw.len * to != self.raw.len * from {
-            let why = format!("{} elements of {from} bytes are no whole number of {to} bytes", self.raw.len);
-            return Err(DeviceError::Misuse { what: "Array::cast".into(), why });
-        }
-        if raw.len > LONGEST {
-            return Err(DeviceError::TooLong { label: "Array::cast".into(), len: raw.len });
-        }
-        Ok(Array::new(raw))
+        self.raw.cast(U::ELEMENT).map(Array::new)
     }
 }
