@@ -102,10 +102,7 @@ impl Rank {
         let output = self.gpu.array("field::extreme", 1)?;
         let reduce = self.reductions();
         let recorder = &mut self.recorder;
-        match op {
-            Op::Min => reduce.min(recorder, &own, &output, Count::All)?,
-            _ => reduce.max(recorder, &own, &output, Count::All)?,
-        }
+        reduce.record(recorder, op, &own, &output, Count::All)?;
         let mut found = recorder.download(&output, 0, 1)?;
         self.comm_on(call, field.mesh(), field.components()).all_reduce(&mut found, op)?;
         Ok(found[0])

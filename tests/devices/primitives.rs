@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use meshloom::comm::Op;
 use meshloom::gpu::primitives::{
     AxisReduce, Count, Elementwise, Form, Keys, MatrixProduct, Number, Operand, Operation, Permute, Reduce, Reduction,
     Scan, Sort, View,
@@ -148,9 +149,9 @@ fn tree(values: &[f32]) -> f32 {
 
 fn reduced<T: Number>(bench: &mut Bench, reduce: &Reduce, data: &Array<T>, count: Count<'_>) -> [T; 3] {
     let output = [(); 3].map(|()| bench.recorder.gpu().array::<T>("output", 1).unwrap());
-    reduce.sum(&mut bench.recorder, data, &output[0], count).unwrap();
-    reduce.min(&mut bench.recorder, data, &output[1], count).unwrap();
-    reduce.max(&mut bench.recorder, data, &output[2], count).unwrap();
+    reduce.record(&mut bench.recorder, Op::Sum, data, &output[0], count).unwrap();
+    reduce.record(&mut bench.recorder, Op::Min, data, &output[1], count).unwrap();
+    reduce.record(&mut bench.recorder, Op::Max, data, &output[2], count).unwrap();
     output.map(|output| bench.down(&output)[0])
 }
 
@@ -684,7 +685,7 @@ fn wrong_calls_are_errors() {
     is_misuse(sort.order(recorder, Keys::U32(&two), &two, Count::All), "given twice");
     is_misuse(sort.order(recorder, Keys::U64 { high: &two, low: &three }, &three, Count::All), "low words");
     is_misuse(sort.pairs(recorder, Keys::U32(&three), &two, Count::All), "`values`");
-    is_misuse(Reduce::new().sum(recorder, &two, &empty, Count::All), "`output`");
+    is_misuse(Reduce::new().record(recorder, Op::Sum, &two, &empty, Count::All), "`output`");
     is_misuse(Permute::new().gather(recorder, &two, &three, &empty, 1, Count::All), "`target`");
     is_misuse(
         Permute::new().gather(recorder, &two, &three, &bench_ones(&gpu, &mut None, 3), 0, Count::All),

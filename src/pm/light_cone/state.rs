@@ -1,5 +1,6 @@
 //! A run's state at an end of a step, kept on the device.
 
+use crate::comm::Op;
 use crate::gpu::primitives::{Count, Reduce};
 use crate::gpu::{Array, Recorder};
 use crate::pm::SimulationError;
@@ -30,8 +31,8 @@ impl State {
         let (reduce, mut most) = (Reduce::new(), [0.0f64; 2]);
         for (most, array) in most.iter_mut().zip([&position, &momentum]) {
             let ends = [gpu.array::<f32>("pm::cone_least", 1)?, gpu.array::<f32>("pm::cone_most", 1)?];
-            reduce.min(recorder, array, &ends[0], Count::All)?;
-            reduce.max(recorder, array, &ends[1], Count::All)?;
+            reduce.record(recorder, Op::Min, array, &ends[0], Count::All)?;
+            reduce.record(recorder, Op::Max, array, &ends[1], Count::All)?;
             for end in ends {
                 *most = most.max(f64::from(recorder.download(&end, 0, 1)?[0].abs()));
             }

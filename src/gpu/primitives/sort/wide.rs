@@ -63,10 +63,10 @@ impl Sort {
             _ => {
                 self.runs.sort_short(recorder, &sorted, counted, order, None)?;
                 let long = self.runs.find_long(recorder, &sorted, counted)?;
-                self.runs.take(recorder, &long, order, keys.low, [&indices[0], &words[0]])?;
+                long.copy(recorder, &self.runs.take, &[order, keys.low, &indices[0], &words[0]])?;
                 let tied = Counted::at_most(counted.most, &long.total);
                 let index = self.by_both_words(recorder, keys, (&tied, &table), &indices, &words)?;
-                self.runs.restore(recorder, &long, index, order)?;
+                long.copy(recorder, &self.runs.restore, &[index, order])?;
                 Ok(long.total)
             }
         }
