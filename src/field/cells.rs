@@ -1,26 +1,15 @@
 //! Values of the cells, between host and device.
 
-use std::convert::Infallible;
-use std::sync::Arc;
-
 use super::error::FieldError;
 use super::{Field, on_mesh};
 use crate::exchange::{BlockCopies, FieldBlocks};
 use crate::gpu::{Array, DeviceElement, DeviceError};
 use crate::grid::{Block, Mesh, extent};
 use crate::host_memory;
-use crate::rank::{PlanKey, Rank};
+use crate::rank::Rank;
 
 /// Elements that are evaluated on the host and uploaded at a time, about.
 const CHUNK: u64 = 1 << 20;
-
-/// Kernels that copy the own cells of fields.
-#[derive(PartialEq)]
-struct Copies;
-
-impl PlanKey for Copies {
-    type Plan = BlockCopies;
-}
 
 /// Returns the own cells of a rank as a block of an array with ghost cells.
 fn own_block(mesh: &Mesh) -> Block {
@@ -160,11 +149,6 @@ impl Rank {
         Ok(self.recorder.copy(&from.array, 0, &to.array, 0, from.array.len())?)
     }
 
-    fn copies(&mut self) -> Arc<BlockCopies> {
-        let Ok(copies) = self.plan(Copies, |_| Ok::<_, Infallible>(BlockCopies::default()));
-        copies
-    }
-
     /// Returns the own cells of `field` without gaps: its array, or a copy if it has ghost cells.
     /// Records only.
     pub(crate) fn own_cells<T: DeviceElement>(&mut self, field: &Field<T>) -> Result<Array<T>, FieldError> {
@@ -173,7 +157,7 @@ impl Rank {
         }
         let block = own_block(&field.mesh);
         let packed = self.gpu.array("field::own", block.len() * field.components)?;
-        let copies = self.copies();
+        let copies = self.shared::<BlockCopies>();
         let from = FieldBlocks { array: &field.array, block, stride: field.mesh.array_len() };
         copies.record(&mut self.recorder, field.components, from, FieldBlocks::packed(&packed, 0, block))?;
         Ok(packed)
@@ -186,7 +170,7 @@ impl Rank {
         field: &Field<T>,
     ) -> Result<(), FieldError> {
         let block = own_block(&field.mesh);
-        let copies = self.copies();
+        let copies = self.shared::<BlockCopies>();
         let to = FieldBlocks { array: &field.array, block, stride: field.mesh.array_len() };
         Ok(copies.record(&mut self.recorder, field.components, FieldBlocks::packed(packed, 0, block), to)?)
     }

@@ -2,6 +2,7 @@
 
 mod plan_cache;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,8 +13,8 @@ use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
 use crate::grid::{Cost, Grid, Shares};
 use crate::hash::fnv1a;
 use crate::timeline;
-use plan_cache::PlanCache;
 pub(crate) use plan_cache::PlanKey;
+use plan_cache::{PlanCache, Shared};
 
 /// One rank of a program: its communicator, its device, and the methods of all modules.
 ///
@@ -172,9 +173,7 @@ impl Rank {
     /// Returns the cost of all exchanges along process grids so far, for this rank.
     #[must_use]
     pub fn exchange_cost(&self) -> Cost {
-        let mut cost = Cost::default();
-        self.grids.iter().for_each(|comms| cost += comms.cost());
-        cost
+        self.grids.iter().map(GridComms::cost).sum()
     }
 
     /// Returns the plan of `key`, created by `make` unless the rank has one.
@@ -193,6 +192,12 @@ impl Rank {
         let (key_type, seconds) = (std::any::type_name::<K>(), start.elapsed().as_secs_f64());
         tracing::debug!(rank = self.index(), key = key_type, seconds, "plan created");
         Ok(self.plans.insert(key, plan))
+    }
+
+    /// Returns the default `T` that all uses on this rank share, such as a set of kernels.
+    pub(crate) fn shared<T: Default + Send + Sync + 'static>(&mut self) -> Arc<T> {
+        let Ok(shared) = self.plan(Shared::<T>::default(), |_| Ok::<_, Infallible>(T::default()));
+        shared
     }
 
     /// Returns the device memory that plans kept for later calls hold, in bytes.
