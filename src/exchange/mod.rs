@@ -227,7 +227,7 @@ impl Exchange {
         let path = match SharedRing::of(&self.comm, gpu) {
             Some(ring) if ring.has_peer_memory() => ExchangePath::Peer,
             Some(_) => ExchangePath::Ring,
-            None if gpu.host_visible() => ExchangePath::Mapped,
+            None if gpu.capabilities().host_visible => ExchangePath::Mapped,
             None => ExchangePath::Staging,
         };
         (self.comm.size() > 1).then_some(path)

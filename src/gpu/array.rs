@@ -93,9 +93,9 @@ impl Drop for Storage {
     fn drop(&mut self) {
         for buffer in self.buffers.drain(..) {
             match self.owner {
-                BufferOwner::Caller => self.gpu.unbind(&buffer),
+                BufferOwner::Caller => self.gpu.0.pool.groups.remove(&buffer),
                 BufferOwner::Pool(_) if *self.shared.get_mut() => self.gpu.forget(&buffer),
-                BufferOwner::Pool(kind) => self.gpu.recycle(kind, buffer),
+                BufferOwner::Pool(kind) => self.gpu.0.pool.give(kind, buffer),
             }
         }
     }

@@ -152,7 +152,7 @@ impl Encoding<'_> {
     ) -> wgpu::BindGroup {
         let Pipeline { layout, binding, label, .. } = pipeline;
         let windows = || arrays.iter().flat_map(RawArray::bindings);
-        self.gpu.bind_groups().get(Bound::new(layout, params.iter().cloned().chain(windows())), || {
+        self.gpu.0.pool.groups.get(Bound::new(layout, params.iter().cloned().chain(windows())), || {
             let of_arrays: Vec<Vec<_>> = arrays.iter().map(|array| array.bindings().collect()).collect();
             let resources: Vec<_> = match binding {
                 WindowBinding::Switch => windows().map(wgpu::BindingResource::Buffer).collect(),
@@ -168,7 +168,7 @@ impl Encoding<'_> {
 
     /// Returns the bind group of the buffer of parameters alone.
     fn group_of_params(&self, layout: &wgpu::BindGroupLayout, params: wgpu::BufferBinding<'_>) -> wgpu::BindGroup {
-        self.gpu.bind_groups().get(Bound::new(layout, std::iter::once(params.clone())), || {
+        self.gpu.0.pool.groups.get(Bound::new(layout, std::iter::once(params.clone())), || {
             let entries = &[wgpu::BindGroupEntry { binding: 0, resource: wgpu::BindingResource::Buffer(params) }];
             let label = Some("meshloom::params");
             self.gpu.device().create_bind_group(&wgpu::BindGroupDescriptor { label, layout, entries })

@@ -1,10 +1,10 @@
 //! A device: opened once, shared by all who work on it.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::adapter;
-use super::bind_groups::BindGroups;
 use super::capabilities::{ATOMIC_U64, BINDING_ARRAYS, Capabilities};
 use super::common::CommonLimits;
 use super::copy_queues::CopyQueues;
@@ -22,7 +22,7 @@ use super::profile::WorkgroupShape;
 pub(super) struct Inner {
     pub open: OpenDevice,
     pub pipelines: Pipelines,
-    pool: Pool,
+    pub pool: Pool,
     /// See [`Options::poison`].
     poison: bool,
     /// See [`Options::exchange`].
@@ -222,13 +222,6 @@ impl Gpu {
         self.0.pipelines.checked
     }
 
-    /// Returns `true` if arrays of [`MemoryKind::Outgoing`] and [`MemoryKind::Incoming`] can be
-    /// mapped without a copy.
-    #[must_use]
-    pub fn host_visible(&self) -> bool {
-        self.capabilities().host_visible
-    }
-
     /// Returns the device underneath.
     #[must_use]
     pub fn device(&self) -> &wgpu::Device {
@@ -250,13 +243,13 @@ impl Gpu {
     /// Returns how many compiled kernels are kept, of [`Options::kernels`] at most.
     #[must_use]
     pub fn kernels_kept(&self) -> usize {
-        self.0.pipelines.len()
+        self.0.pipelines.kept().len()
     }
 
     /// Returns how many buffers were asked of the driver so far (a warmed step asks for none).
     #[must_use]
     pub fn allocations(&self) -> u64 {
-        self.0.pool.allocations()
+        self.0.pool.allocations.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes of buffers held at present, in use or pooled.
@@ -268,7 +261,7 @@ impl Gpu {
     /// Returns the most bytes of buffers that were in use at a time since it was opened.
     #[must_use]
     pub fn most_used(&self) -> u64 {
-        self.0.pool.most_used()
+        self.0.pool.most_used.load(Ordering::Relaxed)
     }
 
     /// Writes kernels that were compiled since the device was opened to [`Options::cache`], if the
@@ -358,11 +351,6 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// Takes a buffer of [`buffer`](Self::buffer) back into the pool.
-    pub(super) fn recycle(&self, kind: MemoryKind, buffer: wgpu::Buffer) {
-        self.0.pool.give(kind, buffer);
-    }
-
     /// A buffer that is in no pool; see [`forget`](Self::forget).
     pub(super) fn new_buffer(
         &self,
@@ -377,16 +365,6 @@ impl Gpu {
     /// that does not return to the pool, from the count.
     pub(super) fn forget(&self, buffer: &wgpu::Buffer) {
         self.0.pool.forget(buffer);
-    }
-
-    /// Returns the bind groups of the device's buffers.
-    pub(super) fn bind_groups(&self) -> &BindGroups {
-        &self.0.pool.groups
-    }
-
-    /// Keeps a buffer alive no longer.
-    pub(super) fn unbind(&self, buffer: &wgpu::Buffer) {
-        self.0.pool.groups.remove(buffer);
     }
 
     /// Binds a buffer, for nothing but the driver's verdict.
@@ -409,11 +387,6 @@ impl Gpu {
         })
     }
 
-    /// See [`OpenDevice::write`].
-    pub(super) fn write(&self, buffer: &wgpu::Buffer, offset: u64, data: &[u8]) {
-        self.0.open.write(buffer, offset, data);
-    }
-
     /// See [`OpenDevice::guarded`].
     pub(super) fn guarded<R>(&self, work: impl FnOnce() -> R) -> R {
         self.0.open.guarded(work)
@@ -422,11 +395,6 @@ impl Gpu {
     /// See [`OpenDevice::poll`].
     pub(super) fn poll(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
         self.0.open.poll(how)
-    }
-
-    /// See [`OpenDevice::poll_once`].
-    pub(super) fn poll_once(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
-        self.0.open.poll_once(how)
     }
 }
 

@@ -92,12 +92,8 @@ impl Pipelines {
         self.built.load(Ordering::Relaxed)
     }
 
-    /// Returns how many are kept.
-    pub fn len(&self) -> usize {
-        self.kept().len()
-    }
-
-    fn kept(&self) -> MutexGuard<'_, HashMap<(String, Trust), Compiled>> {
+    /// Returns the pipelines that are kept.
+    pub fn kept(&self) -> MutexGuard<'_, HashMap<(String, Trust), Compiled>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

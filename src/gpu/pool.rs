@@ -43,11 +43,12 @@ type Free = HashMap<(MemoryKind, u64), Vec<wgpu::Buffer>>;
 pub(super) struct Pool {
     free: Mutex<Free>,
     allocated: AtomicU64,
-    allocations: AtomicU64,
+    /// Buffers that were asked of the driver so far.
+    pub allocations: AtomicU64,
     /// Bytes of free buffers.
     waiting: AtomicU64,
     /// The most bytes that were in use at a time.
-    most_used: AtomicU64,
+    pub most_used: AtomicU64,
     /// Bind groups of the buffers.
     pub groups: BindGroups,
 }
@@ -160,19 +161,9 @@ impl Pool {
         self.waiting.fetch_sub(freed, Ordering::Relaxed);
     }
 
-    /// Returns the most bytes that were in use at a time so far.
-    pub fn most_used(&self) -> u64 {
-        self.most_used.load(Ordering::Relaxed)
-    }
-
     /// Returns the bytes of buffers that are in use or free.
     pub fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
-    }
-
-    /// Buffers that were asked of the driver so far.
-    pub fn allocations(&self) -> u64 {
-        self.allocations.load(Ordering::Relaxed)
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {

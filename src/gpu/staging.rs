@@ -199,7 +199,7 @@ impl Drop for Map {
         // waits for, and would grant a later mapping of the same buffer too early.
         while self.state.load(Ordering::Acquire) == PENDING {
             let wait = wgpu::PollType::Wait { submission_index: None, timeout: None };
-            if self.gpu.poll_once(wait).is_err() {
+            if self.gpu.0.open.poll_once(wait).is_err() {
                 break;
             }
             std::thread::yield_now();

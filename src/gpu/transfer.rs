@@ -126,7 +126,7 @@ impl Recorder {
     pub(crate) fn write(&self, array: &RawArray, start: u64, mut data: &[u8]) {
         for (buffer, offset, bytes) in array.pieces(start, data.len() as u64 / array.element_bytes()) {
             let (piece, rest) = data.split_at(bytes as usize);
-            self.gpu().write(buffer, offset, piece);
+            self.gpu.0.open.write(buffer, offset, piece);
             data = rest;
         }
     }
