@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::channel::{Channel, ChunkedArray, InFlight, span_in_chunk, staged_copies};
 use super::chunk_slots::staged_copy;
 use super::error::ExchangeError;
-use super::host_memory::{slot_span, span};
+use super::host_memory::span;
 use super::mapped_array::{MappedArray, part_of};
 use super::ring::{PeerMessage, Pull, Slot, Storage};
 use crate::comm::{Receiving, Span};
@@ -381,7 +381,7 @@ fn receive_with_ring(channel: &Channel, bytes: u64, chunk: Chunk) -> Result<Arri
     };
     let slot = slot_for(None, Storage::Pages)?;
     let landing = slot_for(Some(Storage::Device), Storage::Device)?;
-    let whole = slot.as_ref().map(slot_span);
+    let whole = slot.clone().map(|slot| Span::new(slot));
     let (mut messages, mut awaited) = (VecDeque::new(), Vec::new());
     for message in &chunk.messages {
         match &whole {

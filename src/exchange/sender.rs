@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::channel::{Channel, ChunkedArray, InFlight, Lent, span_in_chunk, staged_copies};
 use super::chunk_slots::ChunkSlots;
 use super::error::ExchangeError;
-use super::host_memory::{slot_span, span};
+use super::host_memory::span;
 use super::mapped_array::{MappedArray, part_of};
 use crate::comm::{CommError, Sending, Span};
 use crate::gpu::{
@@ -280,7 +280,7 @@ fn send_from_slots(
         Ok(if channel.storage(message.part.peer).is_some() {
             Outgoing::Lent(Box::new(channel.lend(message, element_bytes, slot)?))
         } else {
-            Outgoing::Sent(channel.send(message, &span_in_chunk(message, element_bytes, &slot_span(slot)))?)
+            Outgoing::Sent(channel.send(message, &span_in_chunk(message, element_bytes, &Span::new(slot.clone())))?)
         })
     };
     chunk.messages.iter().map(send).collect()

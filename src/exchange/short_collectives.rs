@@ -50,14 +50,10 @@ pub fn all_reduce_wide(
     if comm.size() == 1 {
         return Ok(());
     }
-    let words = recorder.download(array, range.start, len)?;
-    let (pairs, _) = words.as_chunks::<2>();
-    let sums = pairs.iter().map(|&[low, high]| u64::from(high) << 32 | u64::from(low));
-    let mut sums = host_memory::collect("sums over ranks", sums)?;
+    let mut sums: Vec<u64> = host_memory::zeros("sums over ranks", (len / 2) as usize)?;
+    recorder.download_into(array, range.start, bytemuck::cast_slice_mut(&mut sums))?;
     comm.all_reduce(&mut sums, Op::Sum)?;
-    let mut words: Vec<u32> = host_memory::reserve("sums over ranks", 2 * sums.len())?;
-    words.extend(sums.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]));
-    Ok(recorder.upload(array, range.start, &words)?)
+    Ok(recorder.upload(array, range.start, bytemuck::cast_slice(&sums))?)
 }
 
 /// Replaces the elements of `range` by the values of the rank `root`.

@@ -10,8 +10,8 @@ use super::common::CommonLimits;
 use super::copy_queues::CopyQueues;
 use super::error::DeviceError;
 use super::host_pages::HostPages;
-use super::import::{self, ImportingDevice};
-use super::open_device::{DeviceOwner, OpenDevice};
+use super::import;
+use super::open_device::{DeviceOwner, OpenDevice, RawDevice};
 use super::options::{ExchangePath, Options};
 use super::peer_memory::PeerMemory;
 use super::pipeline::Pipelines;
@@ -106,23 +106,23 @@ impl Gpu {
             None
         };
         let host_import = importing.is_some();
-        let ImportingDevice { device, queue, copies } = match importing {
-            Some(open) => open,
+        let raw = match importing {
+            Some(raw) => raw,
             None => {
                 let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
                     .map_err(|e| DeviceError::Open { adapter: info.name.clone(), why: e.to_string() })?;
-                ImportingDevice { device, queue, copies: None }
+                RawDevice { device, queue, copies: None }
             }
         };
-        let cache = options.cache.as_ref().and_then(|directory| PipelineCache::open(&device, &info, directory));
-        let mut capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
+        let cache = options.cache.as_ref().and_then(|directory| PipelineCache::open(&raw.device, &info, directory));
+        let mut capabilities = Capabilities::of(&raw.device, &info, options, adapter::memory(adapter));
         capabilities.host_import = host_import;
-        capabilities.copy_queues = copies.as_ref().map_or(0, CopyQueues::count);
+        capabilities.copy_queues = raw.copies.as_ref().map_or(0, CopyQueues::count);
         if options.exchange == Some(ExchangePath::Mapped) && !capabilities.host_visible {
             let why = "the host cannot map its arrays, as exchange path `mapped` needs".into();
             return Err(DeviceError::Unsuitable { adapter: info.name, why });
         }
-        let open = OpenDevice::new((device, queue), copies, info, capabilities, DeviceOwner::Library);
+        let open = OpenDevice::new(raw, info, capabilities, DeviceOwner::Library);
         Ok(Self::with(open, options, cache))
     }
 
@@ -153,7 +153,7 @@ impl Gpu {
             return Err(DeviceError::Unsuitable { adapter: info.name, why });
         }
         let capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
-        let open = OpenDevice::new((device, queue), None, info, capabilities, DeviceOwner::Caller);
+        let open = OpenDevice::new(RawDevice { device, queue, copies: None }, info, capabilities, DeviceOwner::Caller);
         Ok(Self::with(open, options, None))
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::array::RawArray;
 use super::device::Gpu;
 use super::error::DeviceError;
-use super::params::{KernelParams, ParamField};
+use super::params::{KernelParams, declarations};
 use super::pipeline::{Pipeline, Trust};
 use super::source::{Access, Assembled, KernelSource, Slot};
 use crate::parallel;
@@ -88,10 +88,7 @@ impl Kernel {
         if declared == Some(TypeId::of::<P>()) || self.source.param_fields() == P::fields() {
             return Ok(());
         }
-        let names = |fields: &[ParamField]| {
-            fields.iter().map(|f| format!("{}: {}", f.name, f.wgsl)).collect::<Vec<_>>().join(", ")
-        };
-        let (have, want) = (names(&P::fields()), names(self.source.param_fields()));
+        let (have, want) = (declarations(&P::fields()), declarations(self.source.param_fields()));
         Err(self.misuse(format!("the parameters ({have}) are given, it takes ({want})")))
     }
 

@@ -33,6 +33,14 @@ struct Uploads {
     last: Option<wgpu::SubmissionIndex>,
 }
 
+/// A device as wgpu opens it.
+pub(super) struct RawDevice {
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    /// Queues for copies that ranks share, if it was opened with any.
+    pub copies: Option<CopyQueues>,
+}
+
 /// A device with its queue.
 pub(super) struct OpenDevice {
     /// No other device of this process ever has it.
@@ -87,13 +95,8 @@ impl Drop for Scopes {
 }
 
 impl OpenDevice {
-    pub fn new(
-        (device, queue): (wgpu::Device, wgpu::Queue),
-        copies: Option<CopyQueues>,
-        info: wgpu::AdapterInfo,
-        capabilities: Capabilities,
-        owner: DeviceOwner,
-    ) -> Self {
+    pub fn new(raw: RawDevice, info: wgpu::AdapterInfo, capabilities: Capabilities, owner: DeviceOwner) -> Self {
+        let RawDevice { device, queue, copies } = raw;
         let failure = FirstFailure::default();
         if owner == DeviceOwner::Library {
             let seen = failure.clone();
