@@ -215,10 +215,7 @@ pub(super) fn folded(workgroups: u64, most: u32) -> Option<[u32; 2]> {
 pub(super) fn inside(what: &str, have: u64, start: u64, len: u64) -> Result<(), DeviceError> {
     match start.checked_add(len) {
         Some(end) if end <= have => Ok(()),
-        _ => Err(DeviceError::Misuse {
-            what: what.into(),
-            why: format!("{len} elements from {start} of an array of {have}"),
-        }),
+        _ => Err(DeviceError::misuse(what, format!("{len} elements from {start} of an array of {have}"))),
     }
 }
 
