@@ -69,9 +69,7 @@ impl Transport for Threads {
 
     fn send(&self, to: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>> {
         // A rank that only sends has to learn of a failure, too.
-        if let Some((rank, message)) = self.world.first_failure() {
-            return Err(CommError::PeerFailed { rank, message });
-        }
+        self.world.failure().map_or(Ok(()), Err)?;
         #[cfg(test)]
         super::traffic::count(match &data {
             Payload::Bytes(data) => data.len(),
@@ -159,15 +157,12 @@ impl Pending for ThreadSend {
     fn is_done(&mut self) -> Result<bool> {
         let to = self.context.members[self.to];
         let last_call = *locked(&self.context.last_calls[self.to]);
-        let (failure, gone) = (self.world.first_failure(), self.world.gone(to, last_call, &self.grace));
+        let (failure, gone) = (self.world.failure(), self.world.gone(to, last_call, &self.grace));
         // Asked last: a receiver that takes it and then leaves has taken it.
         if self.taken.load(Ordering::Acquire) {
             return Ok(true);
         }
-        match failure {
-            Some((rank, message)) => Err(CommError::PeerFailed { rank, message }),
-            None => self.stop(gone).map_or(Ok(false), Err),
-        }
+        failure.or_else(|| self.stop(gone)).map_or(Ok(false), Err)
     }
 
     fn wait(mut self: Box<Self>) -> Result<Arrived> {
@@ -235,10 +230,7 @@ impl ThreadReceive {
     /// Why the message, which is not in the mailbox, cannot come any more. Sends put it there at
     /// once, so the sender's present state decides.
     fn stop(&self) -> Option<CommError> {
-        if let Some((rank, message)) = self.world.first_failure() {
-            return Some(CommError::PeerFailed { rank, message });
-        }
-        if let Some(error) = self.world.deadlock() {
+        if let Some(error) = self.world.failure().or_else(|| self.world.deadlock()) {
             return Some(error);
         }
         let from = self.context.members[self.key.from];
