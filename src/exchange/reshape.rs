@@ -47,12 +47,12 @@ impl Reshape {
 
     /// Elements of the array before: [`Reshape::fields`] times this rank's box.
     pub fn input_len(&self) -> u64 {
-        volume(self.plan.from()) * self.fields
+        volume(&self.plan.from) * self.fields
     }
 
     /// Elements of the array after.
     pub fn output_len(&self) -> u64 {
-        volume(self.plan.to()) * self.fields
+        volume(&self.plan.to) * self.fields
     }
 
     /// Fills `output`, this rank's part after, from the ranks' `input`, their parts before; two
@@ -79,18 +79,18 @@ impl Reshape {
     ) -> Result<(), ExchangeError> {
         let (gpu, fields) = (recorder.gpu().clone(), self.fields);
         self.check(&gpu, exchange, input, output)?;
-        let before = |block: Block| FieldBlocks { array: input, block, stride: volume(self.plan.from()) };
-        let after = |block: Block| FieldBlocks { array: output, block, stride: volume(self.plan.to()) };
-        if let Some(kept) = self.plan.kept() {
+        let before = |block: Block| FieldBlocks { array: input, block, stride: volume(&self.plan.from) };
+        let after = |block: Block| FieldBlocks { array: output, block, stride: volume(&self.plan.to) };
+        if let Some(kept) = self.plan.kept {
             self.copies.record(recorder, fields, before(kept.from), after(kept.to))?;
         }
-        let transfers = self.plan.transfers_of(fields);
+        let transfers = self.plan.transfers(fields);
         // A rank with nothing to move takes part, too, because exchanges are identified by counting
         // them.
         let total = |copies: &[crate::grid::BoxCopy]| copies.iter().map(|copy| copy.block.len()).sum::<u64>() * fields;
-        let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), MemoryKind::Outgoing)?;
-        let incoming = gpu.array_in::<T>("reshape::incoming", total(self.plan.unpack()), MemoryKind::Incoming)?;
-        for copy in self.plan.pack() {
+        let outgoing = gpu.array_in::<T>("reshape::outgoing", total(&self.plan.pack), MemoryKind::Outgoing)?;
+        let incoming = gpu.array_in::<T>("reshape::incoming", total(&self.plan.unpack), MemoryKind::Incoming)?;
+        for copy in &self.plan.pack {
             self.copies.record(
                 recorder,
                 fields,
@@ -99,9 +99,9 @@ impl Reshape {
             )?;
         }
         let subject = Subject::new(&format!("redistribution of {fields} meshes of {}", T::ELEMENT.wgsl()));
-        let subject = subject.with(&self.plan.alike()).with(&[fields]);
+        let subject = subject.with(&self.plan.alike).with(&[fields]);
         exchange.start_for(subject, recorder, &transfers, &outgoing, &incoming)?.finish(recorder)?;
-        for copy in self.plan.unpack() {
+        for copy in &self.plan.unpack {
             self.copies.record(
                 recorder,
                 fields,
@@ -124,7 +124,7 @@ impl Reshape {
         if have != want {
             return misuse(format!("arrays of {} and {} elements, not {} and {}", have[0], have[1], want[0], want[1]));
         }
-        let (have, want) = ((exchange.comm().rank(), exchange.comm().size()), (self.plan.rank(), self.plan.ranks()));
+        let (have, want) = ((exchange.comm().rank(), exchange.comm().size()), (self.plan.rank, self.plan.ranks));
         if have != want {
             let why = format!("rank {} of {} in the exchange, {} of {} in the plan", have.0, have.1, want.0, want.1);
             return misuse(why);
