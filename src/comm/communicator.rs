@@ -9,7 +9,6 @@ use bytemuck::{Pod, Zeroable};
 
 use super::call::{Call, HEADER_BYTES};
 use super::subject::Subject;
-use super::sync::locked;
 use super::threads::Threads;
 use super::transport::Transport;
 use super::waits::{BlockingOperation, ExchangeWait};
@@ -17,6 +16,7 @@ use super::world::World;
 use super::{CommError, Result};
 use crate::grid::Shares;
 use crate::host_memory::{self, HostMemoryError};
+use crate::parallel::locked;
 
 /// The most bytes that travel in one piece of a message, unless set otherwise: 1 GiB.
 pub const DEFAULT_MAX_MESSAGE: u64 = 1 << 30;

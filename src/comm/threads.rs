@@ -10,11 +10,12 @@ use super::gone::Gone;
 use super::lane::Lane;
 use super::mailbox::{Key, Mailbox};
 use super::mismatch::{Did, Differing, Mismatch};
-use super::sync::{Backoff, locked};
+use super::sync::Backoff;
 use super::transport::{Arrived, Group, Payload, Pending, Sent, Target, Transport};
 use super::waits::{Blocked, BlockingOperation, LastUser, Side, Waits};
 use super::world::{CommState, CycleSearch, Grace, LastCall, World};
 use super::{CommError, Result};
+use crate::parallel::locked;
 
 /// One rank's end of a communicator among threads.
 pub(super) struct Threads {

@@ -13,8 +13,8 @@ use super::gone::Gone;
 use super::lane::Lane;
 use super::mailbox::Mailbox;
 use super::mismatch::Mismatch;
-use super::sync::locked;
 use super::waits::{Side, Wait, Waits};
+use crate::parallel::locked;
 
 /// Time for a rank that has dropped a communicator, or has found a mismatch in it, to report why.
 const GRACE: Duration = Duration::from_secs(2);

@@ -69,6 +69,7 @@ pub use device::Gpu;
 pub use error::{DeviceError, bytes};
 pub(crate) use host_pages::HostPages;
 pub use kernel::Kernel;
+pub(crate) use kernel::KernelCache;
 pub use observer::{DispatchObserver, Inspection, ObservedDispatch, ObservedKernel, Verdict};
 pub use options::{CopyQueueChoice, ExchangePath, Options, Painting};
 pub use params::{KernelParams, ParamField, ParamType};

@@ -6,12 +6,13 @@
 //! MiB only to whole MiB, so that they do not waste memory.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::bind_groups::BindGroups;
 use super::error::DeviceError;
 use super::open_device::OpenDevice;
+use crate::parallel::locked;
 
 /// Memory of an array, by its users besides kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,7 +67,7 @@ impl Pool {
         bytes: u64,
     ) -> Result<wgpu::Buffer, DeviceError> {
         let size = class(bytes).min(open.capabilities.buffer_bytes);
-        if let Some(buffer) = self.free().get_mut(&(kind, size)).and_then(Vec::pop) {
+        if let Some(buffer) = locked(&self.free).get_mut(&(kind, size)).and_then(Vec::pop) {
             self.waiting.fetch_sub(size, Ordering::Relaxed);
             self.note_use();
             return Ok(buffer);
@@ -90,7 +91,7 @@ impl Pool {
     /// Keeps a buffer of [`take`](Self::take) for the next who asks.
     pub fn give(&self, kind: MemoryKind, buffer: wgpu::Buffer) {
         self.waiting.fetch_add(buffer.size(), Ordering::Relaxed);
-        self.free().entry((kind, buffer.size())).or_default().push(buffer);
+        locked(&self.free).entry((kind, buffer.size())).or_default().push(buffer);
     }
 
     /// Returns a buffer straight from the driver, counted. Where memory is short, free buffers are
@@ -156,7 +157,7 @@ impl Pool {
     /// uses it.
     pub fn trim(&self) {
         self.groups.clear();
-        let freed: u64 = self.free().drain().flat_map(|(_, buffers)| buffers).map(|buffer| buffer.size()).sum();
+        let freed: u64 = locked(&self.free).drain().flat_map(|(_, buffers)| buffers).map(|buffer| buffer.size()).sum();
         self.allocated.fetch_sub(freed, Ordering::Relaxed);
         self.waiting.fetch_sub(freed, Ordering::Relaxed);
     }
@@ -164,10 +165,6 @@ impl Pool {
     /// Returns the bytes of buffers that are in use or free.
     pub fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
-    }
-
-    fn free(&self) -> MutexGuard<'_, Free> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

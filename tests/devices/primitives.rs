@@ -228,7 +228,7 @@ fn rows_are_gathered_and_scattered() {
 fn strided_functions_are_those_of_each_element() {
     for window_bytes in [None, Some(1024)] {
         let mut bench = Bench::new(&open(window_bytes));
-        let elementwise = Elementwise::new();
+        let elementwise = Elementwise::default();
         let numbers =
             |seed, n| words(seed, n).into_iter().map(|word| (word % 2001) as f32 - 1000.0).collect::<Vec<_>>();
         let (x, y) = (numbers(1, 600), numbers(2, 40));
@@ -284,7 +284,7 @@ fn axes_are_reduced_in_more_than_single_precision() {
         let mut bench = Bench::new(&open(window_bytes));
         let shape = [7u64, 33, 5, 70];
         let x: Vec<f32> = words(3, 7 * 33 * 5 * 70).into_iter().map(|word| word as f32 * 1e-3 - 2e6).collect();
-        let (input, reduce) = (bench.up(&x), AxisReduce::new());
+        let (input, reduce) = (bench.up(&x), AxisReduce::default());
         for mask in 1..16 {
             let reduced = [0, 1, 2, 3].map(|axis| mask >> axis & 1 == 1);
             let kept: u64 = (0..4).filter(|&axis| !reduced[axis]).map(|axis| shape[axis]).product();
@@ -320,7 +320,7 @@ fn axes_are_reduced_in_more_than_single_precision() {
 fn products_of_matrices_are_those_of_the_host() {
     for window_bytes in [None, Some(1 << 16)] {
         let mut bench = Bench::new(&open(window_bytes));
-        let product = MatrixProduct::new();
+        let product = MatrixProduct::default();
         // Several segments, one, and a vector; the second matrix is transposed and read backward.
         for [rows, inner, columns] in [[3, 700, 5], [40, 40, 33], [257, 3, 1]] {
             let numbers = |seed, n: usize| words(seed, n).into_iter().map(|word| word as f32 * 1e-9 - 2.0);

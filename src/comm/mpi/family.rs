@@ -16,9 +16,10 @@ use super::reduction::Reduction;
 use super::status::{Answer, LastCalls, StatusProtocol, Stream};
 use crate::comm::cycle::Cycle;
 use crate::comm::mismatch::Mismatch;
-use crate::comm::sync::{Backoff, locked};
+use crate::comm::sync::Backoff;
 use crate::comm::waits::Wait;
 use crate::comm::{CommError, Result};
+use crate::parallel::locked;
 
 /// Time for detached messages to complete when the last communicator is dropped.
 const DRAIN_TIME: Duration = Duration::from_secs(1);

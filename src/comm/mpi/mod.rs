@@ -45,11 +45,11 @@ use super::error::with_rank;
 use super::lane::Lane;
 use super::mismatch::Mismatch;
 use super::subject::SUBJECT_BYTES;
-use super::sync::locked;
 use super::transport::{Group, Native, Payload, Pending, Target, Transport};
 use super::waits::Waits;
 use super::{CommError, Result};
 use crate::host_memory;
+use crate::parallel::locked;
 use crate::printable::printable;
 pub(super) use errors_return::library_version;
 

@@ -25,9 +25,9 @@ use crate::comm::ending;
 use crate::comm::gone::Gone;
 use crate::comm::mismatch::{Did, Differing, Mismatch};
 use crate::comm::subject::Subject;
-use crate::comm::sync::locked;
 use crate::comm::waits::{Wait, Waits};
 use crate::comm::{CommError, Result};
+use crate::parallel::locked;
 
 const TAG: c_int = 0;
 

@@ -3,17 +3,14 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytemuck::{Pod, Zeroable};
 
 use super::memory_files::MemoryFiles;
 use crate::comm::Memory;
 use crate::gpu::{Gpu, HostPages, PeerDriver, PeerMemory};
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::parallel::locked;
 
 /// Bytes before the slots of a segment: its words. A multiple of the pages of all systems.
 pub(super) const HEADER_BYTES: usize = 1 << 16;

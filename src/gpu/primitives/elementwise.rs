@@ -1,11 +1,10 @@
 //! Functions of each element of strided arrays.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use super::count::misuse;
 use super::strided::{AXES, Axis, View, elements, merged, rows};
-use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder, TWO_FLOATS};
+use crate::gpu::{
+    Array, DeviceElement, DeviceError, Element, KernelCache, KernelSource, RawArray, Recorder, TWO_FLOATS, Trust,
+};
 
 crate::gpu::kernel_params! {
     struct ElementwiseParams {
@@ -350,22 +349,16 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 ///     let row = View { array: y.raw(), start: 2, strides: vec![0, -1] };
 ///     let operands = [Operand::Array(column), Operand::Array(row)];
 ///     let target = View::contiguous(sum.raw(), &[2, 3]);
-///     Elementwise::new().record(recorder, add, &[2, 3], &target, &operands, None)?;
+///     Elementwise::default().record(recorder, add, &[2, 3], &target, &operands, None)?;
 ///     assert_eq!(recorder.download(&sum, 0, 6)?, [31.0, 21.0, 11.0, 32.0, 22.0, 12.0]);
 ///     Ok(())
 /// })?;
 /// # Ok::<(), meshloom::Error>(())
 /// ```
 #[derive(Default)]
-pub struct Elementwise(Mutex<HashMap<Form, Arc<Kernel>>>);
+pub struct Elementwise(KernelCache<Form>);
 
 impl Elementwise {
-    /// Creates an instance without compiled kernels.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Records `out = operation(operands)` for each element of `shape`. Operands that share memory
     /// with `out` are copied first, unless the first operand is `out` itself. With `index`, an axis
     /// and its rows, element `k` along the axis is that of the first operand's row `rows[k]`.
@@ -481,10 +474,7 @@ impl Elementwise {
             is_in_place,
             has_index: index.is_some(),
         };
-        let kernel = {
-            let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            kernels.entry(form).or_insert_with(|| Arc::new(Kernel::trusted(source(form)))).clone()
-        };
+        let kernel = self.0.get(form, Trust::Library, || source(form));
         let index = match index {
             Some((_, rows)) => {
                 let array = recorder.gpu().array::<u32>("primitives::elementwise", rows.len() as u64)?;
