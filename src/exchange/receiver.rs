@@ -205,7 +205,7 @@ impl Receiver {
                     let Some(chunk) = self.chunks.pop_front() else { break };
                     let bytes = chunk.len() * array.element_bytes();
                     let staging = recorder.staging_buffer(direction, bytes)?;
-                    let map = Map::begin(recorder.gpu(), staging.buffer(), direction.map_mode(), bytes);
+                    let map = Map::begin(recorder.gpu(), &staging.buffer, direction.map_mode(), bytes);
                     empty.push_back(EmptyBuffer { chunk, map, staging });
                 }
                 while empty.front().map_or(Ok(false), |first| first.map.is_ready())? {
@@ -327,7 +327,7 @@ impl Receiver {
         copies.extend(landed.iter().map(|pulled| staged_copy(&pulled.message, bytes, &pulled.landing)));
         for (chunk, memory) in &received {
             match memory {
-                ChunkMemory::Staging(staging) => staged.extend(staged_copies(chunk, bytes, (staging.buffer(), 0))),
+                ChunkMemory::Staging(staging) => staged.extend(staged_copies(chunk, bytes, (&staging.buffer, 0))),
                 ChunkMemory::Slot(slot) => {
                     let own = chunk.messages.iter().filter(|message| self.channel.storage(message.part.peer).is_none());
                     copies.extend(own.map(|message| staged_copy(message, bytes, slot)));

@@ -222,12 +222,12 @@ fn copy(
     };
     let staged: Vec<(Chunk, Staging)> = chunks.map(stage).collect::<Result<_, DeviceError>>()?;
     let element_bytes = array.element_bytes();
-    let of_chunk = |(chunk, staging)| staged_copies(chunk, element_bytes, (Staging::buffer(staging), 0));
-    let copies: Vec<StagedCopy<'_>> = staged.iter().map(|(a, b)| (a, b)).flat_map(of_chunk).collect();
+    let of_chunks = staged.iter().map(|(chunk, staging)| staged_copies(chunk, element_bytes, (&staging.buffer, 0)));
+    let copies: Vec<StagedCopy<'_>> = of_chunks.flatten().collect();
     let begin = timeline::now();
     recorder.stage(direction, array, &copies)?;
     let map = |(chunk, staging): (Chunk, Staging)| {
-        let map = Map::begin(recorder.gpu(), staging.buffer(), direction.map_mode(), bytes(&chunk));
+        let map = Map::begin(recorder.gpu(), &staging.buffer, direction.map_mode(), bytes(&chunk));
         StagedChunk { chunk, copy: HostCopy::Staging { map, staging }, begin }
     };
     Ok(staged.into_iter().map(map).collect())

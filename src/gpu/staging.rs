@@ -34,7 +34,7 @@ impl Drop for StagingPool {
 /// dropped, and must not be mapped then.
 pub(crate) struct Staging {
     pool: Arc<StagingPool>,
-    buffer: wgpu::Buffer,
+    pub buffer: wgpu::Buffer,
 }
 
 /// Returns the size of the buffer that [`Staging::take`] uses for `bytes` bytes.
@@ -64,10 +64,6 @@ impl Staging {
             }
         };
         Ok(Staging { pool: pool.clone(), buffer })
-    }
-
-    pub fn buffer(&self) -> &wgpu::Buffer {
-        &self.buffer
     }
 }
 

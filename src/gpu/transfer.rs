@@ -212,14 +212,14 @@ impl Recorder {
             for (&(array, start, len), &begin) in ranges.iter().zip(&begins) {
                 let mut at = begin;
                 for (buffer, offset, bytes) in array.pieces(start, len) {
-                    copies.push(BufferCopy { from: (buffer, offset), to: (staging.buffer(), at), bytes });
+                    copies.push(BufferCopy { from: (buffer, offset), to: (&staging.buffer, at), bytes });
                     at += bytes;
                 }
             }
             self.submit_with(&copies)?;
-            let map = Map::begin(self.gpu(), staging.buffer(), wgpu::MapMode::Read, total);
+            let map = Map::begin(self.gpu(), &staging.buffer, wgpu::MapMode::Read, total);
             map.wait(self.last.as_ref())?;
-            read_mapped(staging.buffer(), total, |view| {
+            read_mapped(&staging.buffer, total, |view| {
                 for (number, (&(array, _, len), &begin)) in ranges.iter().zip(&begins).enumerate() {
                     take(number, &view[begin as usize..(begin + len * array.element_bytes()) as usize]);
                 }
@@ -264,10 +264,10 @@ impl Recorder {
         // Arrays of recorded work give their memory back before the staging buffer takes any.
         self.submit()?;
         let staging = self.staging_buffer(StagingDirection::ToHost, bytes)?;
-        self.submit_copies([BufferCopy { from: (buffer, offset), to: (staging.buffer(), 0), bytes }]);
-        let map = Map::begin(self.gpu(), staging.buffer(), wgpu::MapMode::Read, bytes);
+        self.submit_copies([BufferCopy { from: (buffer, offset), to: (&staging.buffer, 0), bytes }]);
+        let map = Map::begin(self.gpu(), &staging.buffer, wgpu::MapMode::Read, bytes);
         map.wait(self.last.as_ref())?;
-        read_mapped(staging.buffer(), bytes, body)
+        read_mapped(&staging.buffer, bytes, body)
     }
 
     /// Takes a staging buffer of at least `bytes` bytes, exclusively until it is dropped.

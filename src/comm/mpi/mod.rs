@@ -25,6 +25,7 @@ mod status;
 mod watchdog;
 
 use std::os::raw::c_int;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -173,7 +174,7 @@ impl Transport for Mpi {
         };
         ok(self.rank, "MPI_Isend", code)?;
         if lane == Lane::Collective {
-            self.family.count_sent();
+            self.family.untaken.fetch_add(1, Ordering::Relaxed);
         }
         Ok(self.pending(request, buffer, to, lane, Direction::Send))
     }
