@@ -19,7 +19,7 @@ use crate::comm::Subject;
 use crate::exchange::block_copy::{BlockCopy, CopyAction, FieldBlocks};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorder};
-use crate::grid::{FieldLayout, GhostPlan, Link, Sweep, Transfer};
+use crate::grid::{GhostPlan, Link, Sweep, Transfer};
 
 /// Elements that are added.
 pub(super) const ADDED: [Element; 7] =
@@ -27,7 +27,8 @@ pub(super) const ADDED: [Element; 7] =
 
 /// Moves the ghost cells of fields between ranks.
 pub struct GhostCells {
-    plan: GhostPlan,
+    /// Which cells go where. With another plan, kernels stay compiled.
+    pub plan: GhostPlan,
     copy: BlockCopy,
     /// By element.
     add: [BlockCopy; ADDED.len()],
@@ -55,21 +56,6 @@ impl GhostCells {
         let [pack, unpack] = [CopyAction::Pack, CopyAction::Unpack].map(|action| BlockCopy::new(Element::Vec4, action));
         let add = ADDED.map(|element| BlockCopy::new(element, CopyAction::Add));
         GhostCells { plan, copy, add, add_wide, pack, unpack }
-    }
-
-    /// Takes another plan; kernels stay compiled.
-    pub fn replace(&mut self, plan: GhostPlan) {
-        self.plan = plan;
-    }
-
-    /// Which cells go where.
-    pub fn plan(&self) -> &GhostPlan {
-        &self.plan
-    }
-
-    /// Returns where the cells of its fields lie.
-    pub fn layout(&self) -> &FieldLayout {
-        &self.plan.layout
     }
 
     /// Fills the ghost cells of `field`, or of all fields that the array holds one after the other,

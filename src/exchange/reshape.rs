@@ -17,8 +17,10 @@ use crate::grid::{Block, Redistribution, volume};
 
 /// A redistribution of `fields` meshes at once, for arrays of any element.
 pub struct Reshape {
-    plan: Redistribution,
-    fields: u64,
+    /// What goes where.
+    pub plan: Redistribution,
+    /// Meshes moved at once.
+    pub fields: u64,
     copies: BlockCopies,
 }
 
@@ -27,16 +29,6 @@ impl Reshape {
     #[must_use]
     pub fn new(plan: Redistribution, fields: u64) -> Self {
         Reshape { plan, fields, copies: BlockCopies::default() }
-    }
-
-    /// Returns what goes where.
-    pub fn plan(&self) -> &Redistribution {
-        &self.plan
-    }
-
-    /// Meshes moved at once.
-    pub fn fields(&self) -> u64 {
-        self.fields
     }
 
     /// Returns the redistribution in the other direction, which is the inverse and the adjoint.

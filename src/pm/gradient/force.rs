@@ -171,7 +171,7 @@ impl ForceDerivative {
     ) -> Result<(), SimulationError> {
         let (mesh, ghosts) = placed.force.mesh();
         let whole = recorder.gpu().array::<f32>("pm::density_cotangent", mesh.array_len())?;
-        Ghosted::of(ghosts.plan().clone(), 1).fill(recorder, comms, by, &whole)?;
+        Ghosted::of(ghosts.plan.clone(), 1).fill(recorder, comms, by, &whole)?;
         Ok(self.positions.paint(recorder, placed.sites(), (mesh, &whole), self.scale, bar)?)
     }
 
