@@ -110,10 +110,7 @@ impl GhostCells {
         field: &Array<T>,
     ) -> Result<(), ExchangeError> {
         const WHAT: &str = "GhostCells::reduce";
-        let gpu = recorder.gpu();
-        if T::ELEMENT.is_double() && !gpu.capabilities().f64 {
-            return Err(DeviceError::misuse(WHAT, format!("`{}` has no double precision", gpu.info().name)).into());
-        }
+        recorder.gpu().supports(T::ELEMENT, WHAT)?;
         let Some(kind) = ADDED.iter().position(|added| *added == T::ELEMENT) else {
             return Err(DeviceError::misuse(WHAT, format!("no kernel adds {:?}", T::ELEMENT)).into());
         };

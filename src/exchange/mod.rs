@@ -103,14 +103,12 @@ use crate::grid::{Chunking, Cost, Transfer, Transfers, chunks, peers};
 /// precision are left out.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     use block_copy::{CopyAction, kernel};
-    let single =
-        |elements: &[Element]| elements.iter().copied().filter(|element| !element.is_double()).collect::<Vec<_>>();
-    let copies = single(&block_copy::COPIED).into_iter().map(|element| kernel(element, CopyAction::Replace));
-    let sums = single(&ghost_cells::ADDED).into_iter().map(|element| kernel(element, CopyAction::Add));
-    copies
-        .chain(sums)
-        .chain([kernel(Element::U32, CopyAction::AddWide)])
-        .chain([CopyAction::Pack, CopyAction::Unpack].map(|action| kernel(Element::Vec4, action)))
+    let copies = block_copy::COPIED.map(|element| (element, CopyAction::Replace));
+    let sums = ghost_cells::ADDED.map(|element| (element, CopyAction::Add));
+    let others =
+        [(Element::U32, CopyAction::AddWide), (Element::Vec4, CopyAction::Pack), (Element::Vec4, CopyAction::Unpack)];
+    let all = copies.into_iter().chain(sums).chain(others).filter(|(element, _)| !element.is_double());
+    all.map(|(element, action)| kernel(element, action))
         .chain(wire::kernels())
         .chain(exact_sum::kernels())
         .chain(several_sums::kernels())

@@ -121,9 +121,6 @@ impl Reshape {
             let why = format!("rank {} of {} in the exchange, {} of {} in the plan", have.0, have.1, want.0, want.1);
             return misuse(why);
         }
-        if T::ELEMENT.is_double() && !gpu.capabilities().f64 {
-            return misuse(format!("`{}` has no double precision", gpu.info().name));
-        }
-        Ok(())
+        gpu.supports(T::ELEMENT, "Reshape::run")
     }
 }

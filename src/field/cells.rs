@@ -42,10 +42,7 @@ impl Rank {
 
     /// Creates a field whose own cells are not set yet; ghost cells are 0.
     pub(crate) fn new_field<T: DeviceElement>(&mut self, mesh: &Mesh, components: u64) -> Result<Field<T>, FieldError> {
-        if T::ELEMENT.is_double() && !self.gpu.capabilities().f64 {
-            let why = format!("device `{}` does not support f64 in shaders; use f32", self.gpu.info().name);
-            return Err(DeviceError::Misuse { what: "field".into(), why }.into());
-        }
+        self.gpu.supports(T::ELEMENT, "field")?;
         let array = self.gpu.array("field", mesh.array_len().saturating_mul(components))?;
         if mesh.has_ghosts() {
             self.recorder.clear(&array);
@@ -110,13 +107,7 @@ impl Rank {
     /// - [`FieldError::Device`] if the device fails.
     pub fn upload<T: DeviceElement>(&mut self, field: &mut Field<T>, values: &[T]) -> Result<(), FieldError> {
         let expected = field.mesh.own_cells() * field.components;
-        if values.len() as u64 != expected {
-            return Err(FieldError::Length {
-                what: "Rank::upload: number of values",
-                expected,
-                found: values.len() as u64,
-            });
-        }
+        FieldError::check_length("Rank::upload: number of values", expected, values.len() as u64)?;
         if !field.mesh.has_ghosts() {
             return Ok(self.recorder.upload(&field.array, 0, values)?);
         }
@@ -142,10 +133,7 @@ impl Rank {
     /// - [`FieldError::Length`] if they have different numbers of components.
     pub fn copy<T: DeviceElement>(&mut self, from: &Field<T>, to: &mut Field<T>) -> Result<(), FieldError> {
         on_mesh("Rank::copy", &from.mesh, &to.mesh)?;
-        if from.components != to.components {
-            let (expected, found) = (from.components, to.components);
-            return Err(FieldError::Length { what: "Rank::copy: number of components", expected, found });
-        }
+        FieldError::check_length("Rank::copy: number of components", from.components, to.components)?;
         Ok(self.recorder.copy(&from.array, 0, &to.array, 0, from.array.len())?)
     }
 

@@ -77,13 +77,7 @@ impl Rank {
                 return Ok(Vec::new());
             }
             let (expected, values) = (mesh.total_cells(), values.unwrap_or_default());
-            if values.len() as u64 != expected {
-                return Err(FieldError::Length {
-                    what: "Rank::scatter: number of values",
-                    expected,
-                    found: values.len() as u64,
-                });
-            }
+            FieldError::check_length("Rank::scatter: number of values", expected, values.len() as u64)?;
             let mut packed = host_memory::zeros("cells of all ranks", values.len())?;
             let mut rest = packed.as_mut_slice();
             for part in &parts {

@@ -34,10 +34,7 @@ impl Rank {
     /// - Same as [`sum`](Self::sum).
     pub fn dot(&mut self, a: &Field, b: &Field) -> Result<f64, FieldError> {
         a.same_mesh("Rank::dot", b)?;
-        if a.components() != b.components() {
-            let (expected, found) = (a.components(), b.components());
-            return Err(FieldError::Length { what: "Rank::dot: number of components", expected, found });
-        }
+        FieldError::check_length("Rank::dot: number of components", a.components(), b.components())?;
         let own = [self.own_cells(a)?, self.own_cells(b)?];
         self.exact_sum("Rank::dot", &own[0], Some(&own[1]), a)
     }

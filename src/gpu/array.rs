@@ -16,6 +16,11 @@ use super::source::Element;
 /// such count wraps around.
 pub const LONGEST: u64 = (1 << 32) - (1 << 17);
 
+/// Returns `len` unless an array called `label` would be longer than [`LONGEST`].
+pub(crate) fn allowed_len(label: &str, len: u64) -> Result<u64, DeviceError> {
+    if len > LONGEST { Err(DeviceError::TooLong { label: label.into(), len }) } else { Ok(len) }
+}
+
 /// Alignment of bindings in bytes, which every device supports.
 const ALIGNMENT: u64 = 256;
 
@@ -242,10 +247,7 @@ impl RawArray {
             let why = format!("{} elements of {from} bytes are no whole number of {to} bytes", self.len);
             return Err(DeviceError::misuse("Array::cast", why));
         }
-        if raw.len > LONGEST {
-            return Err(DeviceError::TooLong { label: "Array::cast".into(), len: raw.len });
-        }
-        Ok(raw)
+        allowed_len("Array::cast", raw.len).map(|_| raw)
     }
 
     /// Returns the same memory as elements of another size, as many as fit.
@@ -367,9 +369,7 @@ impl Gpu {
     /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
     pub fn array_in<T: DeviceElement>(&self, label: &str, len: u64, kind: MemoryKind) -> Result<Array<T>, DeviceError> {
         self.check()?;
-        if len > LONGEST {
-            return Err(DeviceError::TooLong { label: label.into(), len });
-        }
+        allowed_len(label, len)?;
         let bytes = T::ELEMENT.bytes();
         let cut @ [window, per_buffer] = cut(self, len, bytes);
         let per = window * per_buffer;
@@ -425,10 +425,7 @@ impl<T: DeviceElement> Array<T> {
         if buffer.size() == 0 || !buffer.size().is_multiple_of(bytes) {
             return misuse(format!("a buffer of {} bytes, not some elements of {bytes} bytes", buffer.size()));
         }
-        let len = buffer.size() / bytes;
-        if len > LONGEST {
-            return Err(DeviceError::TooLong { label: WHAT.into(), len });
-        }
+        let len = allowed_len(WHAT, buffer.size() / bytes)?;
         if let Err(why) = gpu.try_binding(&buffer) {
             return misuse(format!("the device cannot bind the buffer ({why})"));
         }

@@ -18,6 +18,7 @@ use super::pipeline::Pipelines;
 use super::pipeline_cache::PipelineCache;
 use super::pool::{MemoryKind, Pool};
 use super::profile::WorkgroupShape;
+use super::source::Element;
 
 pub(super) struct Inner {
     pub open: OpenDevice,
@@ -284,6 +285,15 @@ impl Gpu {
     /// Gives the buffers that wait to be used again back to the driver.
     pub fn trim(&self) {
         self.0.pool.trim();
+    }
+
+    /// Refuses, for `what`, elements that the device cannot calculate with.
+    pub(crate) fn supports(&self, element: Element, what: &str) -> Result<(), DeviceError> {
+        if !element.is_double() || self.capabilities().f64 {
+            return Ok(());
+        }
+        let why = format!("device `{}` does not support f64 in shaders; use f32", self.info().name);
+        Err(DeviceError::misuse(what, why))
     }
 
     /// Checks for errors that the driver reported asynchronously.

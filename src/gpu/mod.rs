@@ -58,8 +58,8 @@ mod words;
 
 pub use crate::kernel_params;
 pub use adapter::{AdapterSelector, adapters, choose, memory, unsuitable};
-pub(crate) use array::Loan;
 pub use array::{Array, DeviceElement, LONGEST, RawArray};
+pub(crate) use array::{Loan, allowed_len};
 pub(crate) use buffer_copy::StagingDirection;
 pub use callback::Callback;
 pub(crate) use callback::CallbackKey;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::array::{Array, DeviceElement, LONGEST, RawArray};
+use super::array::{Array, DeviceElement, RawArray, allowed_len};
 use super::buffer_copy::BufferCopy;
 use super::command::{Command, Encoding, folded, inside};
 use super::device::Gpu;
@@ -222,9 +222,7 @@ impl Recorder {
         bytes: &[u8],
         count: u64,
     ) -> Result<(), DeviceError> {
-        if count > LONGEST {
-            return Err(DeviceError::TooLong { label: kernel.source().label().into(), len: count });
-        }
+        allowed_len(kernel.source().label(), count)?;
         let shape = self.gpu.workgroup_shape();
         let group = u64::from(kernel.source().fixed_group().unwrap_or(shape.group)).max(1);
         self.dispatch_bytes(kernel, arrays, bytes, count.div_ceil(group * u64::from(shape.items)))

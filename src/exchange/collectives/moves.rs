@@ -3,10 +3,10 @@
 use super::agreement::Call;
 use super::batch::Batch;
 use super::pending::{PendingCollective, Stage};
-use super::{Collectives, allowed, are_short, misuse, per_field};
+use super::{Collectives, are_short, misuse, per_field};
 use crate::comm::{CommError, Op};
 use crate::exchange::{ExchangeError, short_collectives};
-use crate::gpu::{Array, DeviceElement, LONGEST, MemoryKind, Recorder};
+use crate::gpu::{Array, DeviceElement, LONGEST, MemoryKind, Recorder, allowed_len};
 use crate::grid::{Transfer, Transfers, split};
 
 /// Parts of all ranks in one array: of each field, the parts in the order of ranks.
@@ -228,7 +228,7 @@ impl Collectives {
         if calls.iter().fold(0u64, |sum, call| sum.saturating_add(call.own)).saturating_mul(fields) > LONGEST {
             let mut most = [incoming.iter().fold(0u64, |sum, &count| sum.saturating_add(count)).saturating_mul(fields)];
             self.comm().all_reduce(&mut most, Op::Max)?;
-            allowed("all_to_all", most[0])?;
+            allowed_len("all_to_all", most[0])?;
         }
         self.exchange_parts(recorder, array, fields, [counts, &incoming])
     }
@@ -280,7 +280,7 @@ impl Collectives {
     ) -> Pending<DeviceParts<T>> {
         let counts: Vec<u64> = calls.iter().map(|call| call.own).collect();
         let batch = Batch::new(fields, counts.iter().copied());
-        let len = allowed("all_gather", batch.len())?;
+        let len = allowed_len("all_gather", batch.len())?;
         let incoming = recorder.gpu().array_in("collectives::incoming", len, MemoryKind::Incoming)?;
         let copies = self.copies.clone();
         if are_short(len * T::ELEMENT.bytes(), self.comm().size()) {
@@ -308,7 +308,7 @@ impl Collectives {
     ) -> Pending<Option<DeviceParts<T>>> {
         let counts: Vec<u64> = calls.iter().map(|call| call.own).collect();
         let (batch, at_root) = (Batch::new(fields, counts.iter().copied()), self.comm().rank() == root);
-        let len = allowed("gather", batch.len())?;
+        let len = allowed_len("gather", batch.len())?;
         let (len, receive) = if at_root { (len, batch.transfers()) } else { (0, Vec::new()) };
         let incoming = recorder.gpu().array_in("collectives::incoming", len, MemoryKind::Incoming)?;
         let transfers = Transfers { send: vec![Transfer { peer: root, start: 0, len: own.len() }], receive };

@@ -14,10 +14,10 @@ use super::combine::{Blocks, DeviceNumber};
 use super::moves::both;
 use super::pending::{PendingCollective, Stage};
 use super::scan_range::{Order, ScanRange};
-use super::{Collectives, allowed, are_short, misuse, per_field};
+use super::{Collectives, are_short, misuse, per_field};
 use crate::comm::Op;
 use crate::exchange::{ExchangeError, PendingExchange};
-use crate::gpu::{Array, DeviceElement, MemoryKind, Recorder};
+use crate::gpu::{Array, DeviceElement, MemoryKind, Recorder, allowed_len};
 use crate::grid::{Transfer, Transfers, split};
 use crate::hash::{START, fnv1a};
 use crate::host_memory;
@@ -129,7 +129,7 @@ impl Collectives {
         // The longest part comes from every rank. All know it, so that what is too long for one is
         // refused by all.
         let longest = words.iter().copied().max().unwrap_or(0).saturating_mul(fields);
-        let blocks = allowed("reduce_scatter", longest.saturating_mul(self.comm().size() as u64));
+        let blocks = allowed_len("reduce_scatter", longest.saturating_mul(self.comm().size() as u64));
         let valid = self.valid_counts(array.len(), &words, fields).and(blocks.map(drop).map_err(Into::into));
         let call = Call::new("reduce_scatter_v", N::NAME, fields, array.len() / fields.max(1) / N::WORDS);
         let call = call.agreeing(fnv1a(START, bytemuck::cast_slice(counts))).reducing(op);

@@ -1,7 +1,7 @@
 //! Views of arrays with a start and a stride along each axis, as kernels take them.
 
 use super::count::misuse;
-use crate::gpu::{DeviceError, LONGEST, RawArray};
+use crate::gpu::{DeviceError, RawArray, allowed_len};
 
 /// Axes that a kernel can have, after adjacent ones were merged.
 pub(super) const AXES: usize = 12;
@@ -53,7 +53,7 @@ pub(super) fn elements(what: &str, shape: &[u64]) -> Result<u64, DeviceError> {
         return Ok(0);
     }
     let len = shape.iter().fold(1, |len: u64, &extent| len.saturating_mul(extent));
-    if len > LONGEST { Err(DeviceError::TooLong { label: what.into(), len }) } else { Ok(len) }
+    allowed_len(what, len)
 }
 
 /// Returns the strides of an array whose last axis is fastest.
