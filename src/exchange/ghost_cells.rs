@@ -161,16 +161,12 @@ impl GhostCells {
         subject: Subject,
     ) -> Result<Fields<T>, DeviceError> {
         let GhostPlan { layout, grid, rank, .. } = &self.plan;
-        if (comms.grid(), comms.rank()) != (*grid, *rank) {
-            let why = format!("rank {} of {} in the comms, {rank} of {grid} in the plan", comms.rank(), comms.grid());
-            return Err(DeviceError::misuse(what, why));
-        }
+        let why = || format!("rank {} of {} in the comms, {rank} of {grid} in the plan", comms.rank(), comms.grid());
+        DeviceError::ensure((comms.grid(), comms.rank()) == (*grid, *rank), what, why)?;
         let (stride, each) = (layout.len(), layout.len().saturating_mul(elements));
         let number = field.len().checked_div(each).unwrap_or(0);
-        if field.len() != number.saturating_mul(each) {
-            let why = format!("fields of {} elements, the layout has {stride} cells of {elements}", field.len());
-            return Err(DeviceError::misuse(what, why));
-        }
+        let why = || format!("fields of {} elements, the layout has {stride} cells of {elements}", field.len());
+        DeviceError::ensure(field.len() == number.saturating_mul(each), what, why)?;
         let words = elements * T::ELEMENT.bytes() / 4;
         let subject = subject.with(&[number, words]);
         Ok(Fields { array: field.clone(), number, words, stride, subject })

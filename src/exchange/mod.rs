@@ -320,9 +320,8 @@ impl Exchange {
         outgoing.raw().on(recorder.gpu(), "Exchange (outgoing)")?;
         incoming.raw().on(recorder.gpu(), "Exchange (incoming)")?;
         incoming.raw().written("Exchange (incoming)")?;
-        if outgoing.raw().shares(incoming.raw()) {
-            return Err(misuse("what leaves and what comes are one array; give two".into()));
-        }
+        let why = || "what leaves and what comes are one array; give two".into();
+        DeviceError::ensure(!outgoing.raw().shares(incoming.raw()), "Exchange", why)?;
         let me = self.comm.rank();
         let own_send = self.own_part(&transfers.send, outgoing.len())?;
         let own_receive = self.own_part(&transfers.receive, incoming.len())?;

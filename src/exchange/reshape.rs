@@ -111,16 +111,13 @@ impl Reshape {
         input: &Array<T>,
         output: &Array<T>,
     ) -> Result<(), DeviceError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: "Reshape::run".into(), why });
+        const WHAT: &str = "Reshape::run";
         let (have, want) = ([input.len(), output.len()], [self.input_len(), self.output_len()]);
-        if have != want {
-            return misuse(format!("arrays of {} and {} elements, not {} and {}", have[0], have[1], want[0], want[1]));
-        }
+        let why = || format!("arrays of {} and {} elements, not {} and {}", have[0], have[1], want[0], want[1]);
+        DeviceError::ensure(have == want, WHAT, why)?;
         let (have, want) = ((exchange.comm().rank(), exchange.comm().size()), (self.plan.rank, self.plan.ranks));
-        if have != want {
-            let why = format!("rank {} of {} in the exchange, {} of {} in the plan", have.0, have.1, want.0, want.1);
-            return misuse(why);
-        }
-        gpu.supports(T::ELEMENT, "Reshape::run")
+        let why = || format!("rank {} of {} in the exchange, {} of {} in the plan", have.0, have.1, want.0, want.1);
+        DeviceError::ensure(have == want, WHAT, why)?;
+        gpu.supports(T::ELEMENT, WHAT)
     }
 }

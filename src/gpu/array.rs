@@ -243,10 +243,8 @@ impl RawArray {
     /// Returns the same memory as whole elements of another size; see [`Array::cast`].
     pub(crate) fn cast(&self, element: Element) -> Result<RawArray, DeviceError> {
         let (raw, from, to) = (self.seen_as(element), self.element.bytes(), element.bytes());
-        if raw.len * to != self.len * from {
-            let why = format!("{} elements of {from} bytes are no whole number of {to} bytes", self.len);
-            return Err(DeviceError::misuse("Array::cast", why));
-        }
+        let why = || format!("{} elements of {from} bytes are no whole number of {to} bytes", self.len);
+        DeviceError::ensure(raw.len * to == self.len * from, "Array::cast", why)?;
         allowed_len("Array::cast", raw.len).map(|_| raw)
     }
 
@@ -415,20 +413,18 @@ impl<T: DeviceElement> Array<T> {
     /// than [`LONGEST`] elements.
     pub fn from_buffer(gpu: &Gpu, buffer: wgpu::Buffer) -> Result<Self, DeviceError> {
         const WHAT: &str = "Array::from_buffer";
-        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
         gpu.check()?;
         let bytes = T::ELEMENT.bytes();
         let needed = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
-        if !buffer.usage().contains(needed) {
-            return misuse(format!("the buffer has the usages {:?}, {needed:?} are needed", buffer.usage()));
-        }
-        if buffer.size() == 0 || !buffer.size().is_multiple_of(bytes) {
-            return misuse(format!("a buffer of {} bytes, not some elements of {bytes} bytes", buffer.size()));
-        }
-        let len = allowed_len(WHAT, buffer.size() / bytes)?;
-        if let Err(why) = gpu.try_binding(&buffer) {
-            return misuse(format!("the device cannot bind the buffer ({why})"));
-        }
+        let (usage, size) = (buffer.usage(), buffer.size());
+        let why = || format!("the buffer has the usages {usage:?}, {needed:?} are needed");
+        DeviceError::ensure(usage.contains(needed), WHAT, why)?;
+        let why = || format!("a buffer of {size} bytes, not some elements of {bytes} bytes");
+        DeviceError::ensure(size > 0 && size.is_multiple_of(bytes), WHAT, why)?;
+        let len = allowed_len(WHAT, size / bytes)?;
+        let refused =
+            |why: wgpu::Error| DeviceError::misuse(WHAT, format!("the device cannot bind the buffer ({why})"));
+        gpu.try_binding(&buffer).map_err(refused)?;
         let [window, _] = cut(gpu, len, bytes);
         let mut storage = Storage::new(gpu, BufferOwner::Caller);
         storage.buffers.push(buffer);

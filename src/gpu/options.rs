@@ -203,10 +203,8 @@ impl Options {
     /// Refuses windows of another size than arrays can be cut into, and devices that keep no
     /// kernel.
     pub(super) fn check(&self) -> Result<(), DeviceError> {
-        if self.kernels == 0 {
-            let why = "it is 0; a device keeps at least the kernel that it runs";
-            return Err(DeviceError::misuse("Options::kernels", why));
-        }
+        let why = || "it is 0; a device keeps at least the kernel that it runs".into();
+        DeviceError::ensure(self.kernels > 0, "Options::kernels", why)?;
         let is_possible = |lanes: u32| lanes.is_power_of_two() && (4..=64).contains(&lanes);
         let subgroup = self.observer.as_ref().and_then(|observer| observer.subgroup());
         if let Some(lanes) = subgroup.filter(|&lanes| !is_possible(lanes)) {

@@ -519,10 +519,8 @@ impl Assembled {
     pub fn wgsl(&self, variant: &Variant<'_>) -> Result<Shader, DeviceError> {
         let &Variant { windows, window, shape: WorkgroupShape { group, items }, params, binding, subgroup_barrier } =
             variant;
-        if windows.len() != self.slots.len() {
-            let why = format!("{} numbers of windows for {} arrays", windows.len(), self.slots.len());
-            return Err(DeviceError::Misuse { what: self.label.clone(), why });
-        }
+        let why = || format!("{} numbers of windows for {} arrays", windows.len(), self.slots.len());
+        DeviceError::ensure(windows.len() == self.slots.len(), &self.label, why)?;
         let mut text = String::with_capacity(self.text.len() + 4096);
         if binding == WindowBinding::BindingArray && windows.iter().any(|&windows| windows > 1) {
             text.push_str("enable wgpu_binding_array;\n");

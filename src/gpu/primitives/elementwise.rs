@@ -1,6 +1,5 @@
 //! Functions of each element of strided arrays.
 
-use super::count::misuse;
 use super::strided::{AXES, Axis, View, elements, merged, rows};
 use crate::gpu::{
     Array, DeviceElement, DeviceError, Element, KernelCache, KernelSource, RawArray, Recorder, TWO_FLOATS, Trust,
@@ -377,22 +376,16 @@ impl Elementwise {
         index: Option<(usize, &[u32])>,
     ) -> Result<(), DeviceError> {
         let what = operation.definition().name;
-        let misused = |why: String| Err(misuse(what, why));
         let count = elements(what, shape)?;
-        if operands.len() != 1 + usize::from(operation.is_binary()) {
-            return misused(format!(
-                "expected {} operands, got {}",
-                1 + u8::from(operation.is_binary()),
-                operands.len()
-            ));
-        }
+        let (expected, got) = (1 + usize::from(operation.is_binary()), operands.len());
+        DeviceError::ensure(expected == got, what, || format!("expected {expected} operands, got {got}"))?;
         if count == 0 {
             return Ok(());
         }
         out.check(what, shape)?;
-        if shape.iter().zip(&out.strides).any(|(&extent, &stride)| extent > 1 && stride == 0) {
-            return misused(format!("the result has elements twice: shape {shape:?} with strides {:?}", out.strides));
-        }
+        let has_each_once = shape.iter().zip(&out.strides).all(|(&extent, &stride)| extent <= 1 || stride != 0);
+        let why = || format!("the result has elements twice: shape {shape:?} with strides {:?}", out.strides);
+        DeviceError::ensure(has_each_once, what, why)?;
         let views = [0, 1].map(|place| match operands.get(place) {
             Some(Operand::Array(view)) => Some(view),
             _ => None,
@@ -404,15 +397,15 @@ impl Elementwise {
         }
         let (value, narrow) = (number(complex, double), number(is_complex(out.array.element), double));
         let result = operation.result(value);
-        if result != Some(out.array.element) && !(operation == Operation::COPY && result == Some(narrow)) {
-            return misused(format!("the result is {result:?} for operands of {value:?}, not {:?}", out.array.element));
-        }
+        let fits = result == Some(out.array.element) || (operation == Operation::COPY && result == Some(narrow));
+        let why = || format!("the result is {result:?} for operands of {value:?}, not {:?}", out.array.element);
+        DeviceError::ensure(fits, what, why)?;
         let mut is_in_place = false;
         for (place, operand) in operands.iter().enumerate() {
             match operand {
                 Operand::Scalar(scalar) => match scalar.map(|part| parts(part, double)) {
                     [Some(_), Some(imaginary)] if complex || imaginary[0] == 0.0 => {}
-                    [Some(_), Some(_)] => return misused("a complex scalar and a real result".into()),
+                    [Some(_), Some(_)] => return Err(DeviceError::misuse(what, "a complex scalar and a real result")),
                     _ => {
                         let one = fresh(recorder, number(complex, true), 1)?;
                         let scalar = &scalar[..1 + usize::from(complex)];
@@ -425,9 +418,10 @@ impl Elementwise {
                 Operand::Array(view) => {
                     let mut extents = shape.to_vec();
                     if let Some((axis, rows)) = index.filter(|_| place == 0) {
-                        if shape.get(axis) != Some(&(rows.len() as u64)) {
-                            return misused(format!("{} rows along axis {axis} of {shape:?}", rows.len()));
-                        }
+                        let fits = shape.get(axis) == Some(&(rows.len() as u64));
+                        DeviceError::ensure(fits, what, || {
+                            format!("{} rows along axis {axis} of {shape:?}", rows.len())
+                        })?;
                         extents[axis] = u64::from(rows.iter().copied().max().unwrap_or(0)) + 1;
                     }
                     view.check(what, &extents)?;

@@ -1,6 +1,5 @@
 //! Reductions along axes of arrays.
 
-use super::count::misuse;
 use super::elementwise::{fresh, is_complex, number};
 use super::strided::{AXES, contiguous_strides, elements, merged, rows};
 use crate::gpu::{DeviceError, Element, KernelCache, KernelSource, RawArray, Recorder, TWO_FLOATS, Trust};
@@ -140,18 +139,12 @@ impl AxisReduce {
         let kept: Vec<u64> = shape.iter().zip(reduced).filter(|(_, reduced)| !**reduced).map(|(n, _)| *n).collect();
         let kept = elements(WHAT, &kept)?;
         let fits = shape.len() == reduced.len() && input.len == len && output.len == kept && output.element == value;
-        if !is_known || !fits {
-            return Err(misuse(
-                WHAT,
-                format!("{reduction:?} of {shape:?} along {reduced:?} in arrays that do not fit"),
-            ));
-        }
+        let why = || format!("{reduction:?} of {shape:?} along {reduced:?} in arrays that do not fit");
+        DeviceError::ensure(is_known && fits, WHAT, why)?;
         if kept == 0 {
             return Ok(());
         }
-        if len == 0 {
-            return Err(misuse(WHAT, format!("{reduction:?} of no elements")));
-        }
+        DeviceError::ensure(len > 0, WHAT, || format!("{reduction:?} of no elements"))?;
         // Adjacent axes that are both reduced or both kept are one.
         let mut axes: Vec<(u64, bool)> = Vec::new();
         for (&extent, &is_reduced) in shape.iter().zip(reduced) {

@@ -1,6 +1,5 @@
 //! Products of matrices.
 
-use super::count::misuse;
 use super::elementwise::{fresh, is_complex, number};
 use super::fold::{AxisReduce, Reduction};
 use super::strided::{View, elements};
@@ -91,19 +90,16 @@ impl MatrixProduct {
         let value = out.element;
         let count = elements(WHAT, &[rows, columns])?;
         let is_number = value == number(is_complex(value), value.is_double());
-        if !is_number || [a, b].iter().any(|view| view.array.element != value) || out.len != count {
-            let why = format!(
-                "{rows} x {inner} x {columns} elements of {:?} and {:?} in an array of {} of {value:?}",
-                a.array.element, b.array.element, out.len
-            );
-            return Err(misuse(WHAT, why));
-        }
+        let [of_a, of_b] = [a, b].map(|view| view.array.element);
+        let fits = is_number && of_a == value && of_b == value && out.len == count;
+        DeviceError::ensure(fits, WHAT, || {
+            let len = out.len;
+            format!("{rows} x {inner} x {columns} elements of {of_a:?} and {of_b:?} in an array of {len} of {value:?}")
+        })?;
         if count == 0 {
             return Ok(());
         }
-        if inner == 0 {
-            return Err(misuse(WHAT, "a product without inner elements".into()));
-        }
+        DeviceError::ensure(inner > 0, WHAT, || "a product without inner elements".into())?;
         a.check(WHAT, &[rows, inner])?;
         b.check(WHAT, &[inner, columns])?;
         let segment = (inner * count).div_ceil(BUSY).clamp(SEGMENTS[0], SEGMENTS[1]);

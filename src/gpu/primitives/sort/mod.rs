@@ -15,7 +15,7 @@ mod wide;
 pub use keys::{Keys, KeysOfBits};
 pub use plan::Form;
 
-use super::count::{Count, Counted, distinct, holds, misuse};
+use super::count::{Count, Counted, distinct, holds};
 use super::permute::Permute;
 use crate::gpu::{Array, DeviceError, Gpu, KernelSource, Profile, Recorder};
 use codes::{Codes, WideKeys};
@@ -358,8 +358,6 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 }
 
 fn equally_long(what: &str, high: &Array<u32>, low: &Array<u32>) -> Result<(), DeviceError> {
-    match high.len() == low.len() {
-        true => Ok(()),
-        false => Err(misuse(what, format!("{} high words and {} low words", high.len(), low.len()))),
-    }
+    let why = || format!("{} high words and {} low words", high.len(), low.len());
+    DeviceError::ensure(high.len() == low.len(), what, why)
 }
