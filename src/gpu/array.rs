@@ -202,26 +202,20 @@ impl RawArray {
             "an array of another device was given (the array is on `{own}`, the work on `{gpu}`, opened apart from it); \
              allocate arrays from the `Gpu` of the recorder"
         );
-        Err(DeviceError::Misuse { what: what.into(), why })
+        Err(DeviceError::misuse(what, why))
     }
 
     /// Refuses, for `what`, an array that is on its way between ranks.
     pub(crate) fn at_rest(&self, what: &str) -> Result<(), DeviceError> {
-        if !self.storage.lent.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let why = "the array is on its way between ranks; finish the exchange first".into();
-        Err(DeviceError::Misuse { what: what.into(), why })
+        let why = || "the array is on its way between ranks; finish the exchange first".into();
+        DeviceError::ensure(!self.storage.lent.load(Ordering::Acquire), what, why)
     }
 
     /// Refuses, for `what`, to write through a handle that was lent for reading; see
     /// [`Array::shown`].
     pub(crate) fn written(&self, what: &str) -> Result<(), DeviceError> {
-        if self.writable {
-            return Ok(());
-        }
-        let why = "the array is lent for reading, since kernels index by what it holds; copy it".into();
-        Err(DeviceError::Misuse { what: what.into(), why })
+        let why = || "the array is lent for reading, since kernels index by what it holds; copy it".into();
+        DeviceError::ensure(self.writable, what, why)
     }
 
     /// Withdraws the array from the device until the loan is dropped, so that its buffers can be

@@ -213,10 +213,8 @@ pub(super) fn folded(workgroups: u64, most: u32) -> Option<[u32; 2]> {
 
 /// Refuses a range that does not lie in an array of `have` elements.
 pub(super) fn inside(what: &str, have: u64, start: u64, len: u64) -> Result<(), DeviceError> {
-    match start.checked_add(len) {
-        Some(end) if end <= have => Ok(()),
-        _ => Err(DeviceError::misuse(what, format!("{len} elements from {start} of an array of {have}"))),
-    }
+    let is_inside = start.checked_add(len).is_some_and(|end| end <= have);
+    DeviceError::ensure(is_inside, what, || format!("{len} elements from {start} of an array of {have}"))
 }
 
 #[cfg(test)]

@@ -181,14 +181,12 @@ impl LaterExchange {
 
 /// Elements of each of `fields` fields of `len` elements in all.
 fn per_field(len: u64, fields: u64) -> Result<u64, ExchangeError> {
-    match len.checked_div(fields) {
-        Some(count) if count * fields == len => Ok(count),
-        _ => Err(misuse(format!("{len} elements are no {fields} fields"))),
-    }
+    let count = len.checked_div(fields).filter(|count| count * fields == len);
+    count.ok_or_else(|| misuse(format!("{len} elements are no {fields} fields")))
 }
 
 fn misuse(why: String) -> ExchangeError {
-    DeviceError::Misuse { what: "Collectives".into(), why }.into()
+    DeviceError::misuse("Collectives", why).into()
 }
 
 #[cfg(test)]
