@@ -53,15 +53,10 @@ impl Summed {
     }
 
     fn check(&self) -> Result<(), DeviceError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
-        for terms in &self.terms {
-            match &terms.y {
-                Some(y) if y.len() != terms.x.len() => {
-                    return misuse(format!("{} terms and {} factors", terms.x.len(), y.len()));
-                }
-                y if y.is_none() != self.is_norm() => return misuse("terms with and without factors".into()),
-                _ => {}
-            }
+        for SummedTerms { x, y } in &self.terms {
+            let (terms, factors) = (x.len(), y.as_ref().map_or(x.len(), Array::len));
+            DeviceError::ensure(terms == factors, WHAT, || format!("{terms} terms and {factors} factors"))?;
+            DeviceError::ensure(y.is_none() == self.is_norm(), WHAT, || "terms with and without factors".into())?;
         }
         Ok(())
     }
