@@ -200,9 +200,7 @@ impl OpenDevice {
         let polled = caught(|| self.spin(&how).unwrap_or_else(|| self.device.poll(how))).map_err(failed)?;
         polled.map(drop).map_err(|error| DeviceError::Lost(error.to_string()))
     }
-}
 
-impl OpenDevice {
     /// Polls for [`SPIN`] before a wait; returns what the last poll found if nothing is left to
     /// wait for. A thread that sleeps until the driver wakes it takes some tens of microseconds
     /// longer.

@@ -180,10 +180,7 @@ impl Transport for Mpi {
     }
 
     fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>> {
-        let room = |bytes: usize| {
-            let buffer: Result<Vec<u8>, _> = host_memory::reserve("a message", bytes);
-            buffer.map_err(CommError::from)
-        };
+        let room = |bytes: usize| -> Result<Vec<u8>> { Ok(host_memory::reserve("a message", bytes)?) };
         let (buffer, place, bytes) = match target {
             Target::Bytes(bytes) => {
                 let mut buffer = room(bytes)?;
