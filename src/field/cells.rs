@@ -3,7 +3,7 @@
 use super::error::FieldError;
 use super::{Field, on_mesh};
 use crate::exchange::{BlockCopies, FieldBlocks};
-use crate::gpu::{Array, DeviceElement, DeviceError};
+use crate::gpu::{Array, DeviceElement};
 use crate::grid::{Block, Mesh, extent};
 use crate::host_memory;
 use crate::rank::Rank;

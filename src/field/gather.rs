@@ -72,7 +72,7 @@ impl Rank {
     ) -> Result<Field<T>, FieldError> {
         let comm = self.comm_on("Rank::scatter", mesh, 1);
         let parts = parts(mesh);
-        let packed = comm.together(|| {
+        let packed = comm.together(|| -> Result<_, FieldError> {
             if comm.rank() != root {
                 return Ok(Vec::new());
             }
