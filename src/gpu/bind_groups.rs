@@ -107,6 +107,6 @@ mod tests {
             assert!(n % 100 > 0 || !is_new(&second, 4));
         }
         assert!(is_new(&first, 4) && !is_new(&second, 4));
-        assert!(groups.groups().iter().map(Groups::len).sum::<usize>() <= 2 * MOST);
+        assert!(locked(&groups.0).iter().map(Groups::len).sum::<usize>() <= 2 * MOST);
     }
 }

@@ -119,6 +119,7 @@ pub(in crate::exchange) fn refused(storage: Storage, rank: usize, why: String) -
 mod tests {
     use super::super::segments::SLOTS;
     use super::*;
+    use crate::comm::Memory as _;
     use crate::comm::run_threads;
     use crate::exchange::{Exchange, ExchangeError};
     use crate::gpu::{ExchangePath, Options, Recorder};
