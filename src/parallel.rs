@@ -8,8 +8,8 @@ use std::thread;
 /// Threads at most: ranks of one host share its cores.
 const THREADS: usize = 8;
 
-/// Locks a mutex, also one that a thread which panicked has left. Such a thread leaves no state half
-/// changed: what runs under locks does not panic.
+/// Locks a mutex, also one that a thread which panicked has left. Such a thread leaves no state
+/// half changed: what runs under locks does not panic.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -37,7 +37,7 @@ pub struct GhostCells {
     unpack: BlockCopy,
 }
 
-/// The way of cells in a sweep: into messages, and out of them.
+/// The two copies of each cell in a sweep: into messages, and out of them.
 struct Move<'a> {
     pack: &'a BlockCopy,
     unpack: &'a BlockCopy,

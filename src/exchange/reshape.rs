@@ -17,7 +17,7 @@ use crate::grid::{Block, Redistribution, volume};
 
 /// A redistribution of `fields` meshes at once, for arrays of any element.
 pub struct Reshape {
-    /// What goes where.
+    /// Which cells go where.
     pub plan: Redistribution,
     /// Meshes moved at once.
     pub fields: u64,

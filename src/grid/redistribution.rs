@@ -85,14 +85,15 @@ pub struct Redistribution {
     /// Whether *every* rank keeps its box: no messages, and the arrays before and after are the
     /// same.
     pub is_identity: bool,
-    /// What all ranks must have alike: numbers of their boxes before and after.
+    /// Alike on all ranks: numbers of their boxes before and after.
     pub(crate) alike: [u64; 2],
     /// The cells that this rank keeps, if there are any.
     pub kept: Option<Kept>,
-    /// What it sends, by peer: blocks of the array before, and their place in the outgoing array.
+    /// The cells that it sends, by peer: blocks of the array before, and their place in the
+    /// outgoing array.
     pub pack: Vec<BoxCopy>,
-    /// What it receives, by peer: blocks of the array after, and their place in the incoming
-    /// array.
+    /// The cells that it receives, by peer: blocks of the array after, and their place in the
+    /// incoming array.
     pub unpack: Vec<BoxCopy>,
 }
 
