@@ -91,7 +91,7 @@ const fn truth(name: &'static str, real: &'static str, complex: &'static str) ->
     Definition { kind: Kind::Truth, ..exact(name, real, complex) }
 }
 
-/// All operations. An empty expression: none for such numbers.
+/// All operations. An empty expression: none for such numbers. Those of two operands name `y`.
 const DEFINITIONS: [Definition; 55] = [
     exact("copy", "x", "x"),
     exact("add", "x + y", "x + y"),
@@ -152,26 +152,6 @@ const DEFINITIONS: [Definition; 55] = [
     single("arctanh", "arctanh_of(x)", ""),
 ];
 
-/// Names of the operations that have two operands.
-const BINARY: [&str; 16] = [
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "maximum",
-    "minimum",
-    "hypot",
-    "conjugate_multiply",
-    "power",
-    "arctan2",
-    "equal",
-    "not_equal",
-    "less",
-    "less_equal",
-    "where_true",
-    "where_false",
-];
-
 /// Returns `true` if an element is complex.
 pub(super) fn is_complex(element: Element) -> bool {
     matches!(element, Element::Complex32 | Element::Complex64)
@@ -210,7 +190,8 @@ impl Operation {
     /// Returns `true` if it has two operands.
     #[must_use]
     pub fn is_binary(self) -> bool {
-        BINARY.contains(&self.definition().name)
+        let mut words = self.definition().real.split(|c: char| !(c.is_alphanumeric() || "._".contains(c)));
+        words.any(|word| word == "y")
     }
 
     /// Returns the type of its results for operands whose common type is `operands`; `None` if it
