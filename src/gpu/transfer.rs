@@ -210,11 +210,8 @@ impl Recorder {
             let staging = self.staging_buffer(StagingDirection::ToHost, total)?;
             let mut copies = Vec::new();
             for (&(array, start, len), &begin) in ranges.iter().zip(&begins) {
-                let mut at = begin;
-                for (buffer, offset, bytes) in array.pieces(start, len) {
-                    copies.push(BufferCopy { from: (buffer, offset), to: (&staging.buffer, at), bytes });
-                    at += bytes;
-                }
+                let copy = StagedCopy { start, len, host: &staging.buffer, at_bytes: begin };
+                copies.extend(pieces(StagingDirection::ToHost, array, &[copy]));
             }
             self.submit_with(&copies)?;
             let map = Map::begin(self.gpu(), &staging.buffer, wgpu::MapMode::Read, total);
@@ -300,24 +297,22 @@ impl Recorder {
     ) -> Result<Completion, DeviceError> {
         self.gpu().check()?;
         let all = pieces(direction, array, copies);
+        let mut hosts: Vec<wgpu::Buffer> = copies.iter().map(|copy| copy.host.clone()).collect();
+        hosts.dedup();
         if let Some(queues) = self.gpu().copies().filter(|_| array.is_for_exchanges()) {
             let _activity = timeline::activity!("submit", name = "submit copies");
             let completion = queues.copy(direction, &all)?;
-            let mut hosts: Vec<wgpu::Buffer> = copies.iter().map(|copy| copy.host.clone()).collect();
-            hosts.dedup();
             let (gpu, array) = (self.gpu().clone(), array.clone());
             let copies = QueuedCopies { completion, gpu, _array: array, _hosts: hosts };
             return Ok(Completion::Queued(Arc::new(copies)));
         }
-        let mut imported: Vec<&wgpu::Buffer> = copies.iter().map(|copy| copy.host).collect();
-        imported.dedup();
         let state = match direction {
             StagingDirection::ToHost => wgpu::BufferUses::MAP_READ,
             StagingDirection::ToDevice => wgpu::BufferUses::MAP_WRITE,
         };
         // As wgpu does not map imported memory, a barrier must order accesses of device and host.
         let hand_over = |encoder: &mut wgpu::CommandEncoder| {
-            let transitions = imported.iter().map(|&buffer| wgpu::BufferTransition { buffer, state });
+            let transitions = hosts.iter().map(|buffer| wgpu::BufferTransition { buffer, state });
             encoder.transition_resources(transitions, [].into_iter());
         };
         self.submit_encoded(|encoder| {
