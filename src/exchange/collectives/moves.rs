@@ -249,12 +249,9 @@ impl Collectives {
     ) -> Pending<Option<Array<T>>> {
         let array = to.map(|(_, array)| array);
         let call = Call::new("send_receive", T::ELEMENT.wgsl(), 1, array.map_or(0, Array::len));
-        let peers = to.map(|(to, _)| to).into_iter().chain(from);
-        let mut valid = Ok(());
-        for peer in peers {
-            valid = valid.and_then(|()| self.valid_rank("send_receive", peer));
-        }
-        let calls = self.agree(recorder, call.between(to.map(|(to, _)| to), from), array, valid)?;
+        let peer = to.map(|(peer, _)| peer);
+        let valid = peer.into_iter().chain(from).try_for_each(|peer| self.valid_rank("send_receive", peer));
+        let calls = self.agree(recorder, call.between(peer, from), array, valid)?;
         fitting(&calls)?;
         let gpu = recorder.gpu();
         let len = from.map_or(0, |from| calls[from].own);
@@ -415,14 +412,11 @@ pub(super) fn both(
 fn fitting(calls: &[Call]) -> Result<(), ExchangeError> {
     for (rank, call) in calls.iter().enumerate() {
         let [to, from] = call.named_peers();
-        if let Some(to) = to
-            && calls[to].named_peers()[1] != Some(rank)
-        {
+        let names = |peer: usize, direction: usize| calls[peer].named_peers()[direction] == Some(rank);
+        if let Some(to) = to.filter(|&to| !names(to, 1)) {
             return Err(misuse(format!("rank {rank} sends to rank {to}, which does not receive from it")));
         }
-        if let Some(from) = from
-            && calls[from].named_peers()[0] != Some(rank)
-        {
+        if let Some(from) = from.filter(|&from| !names(from, 0)) {
             return Err(misuse(format!("rank {rank} receives from rank {from}, which does not send to it")));
         }
     }
