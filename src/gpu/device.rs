@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::adapter;
 use super::capabilities::{ATOMIC_U64, BINDING_ARRAYS, Capabilities};
@@ -19,6 +19,7 @@ use super::pipeline_cache::PipelineCache;
 use super::pool::{MemoryKind, Pool};
 use super::profile::WorkgroupShape;
 use super::source::Element;
+use crate::parallel::locked;
 
 pub(super) struct Inner {
     pub open: OpenDevice,
@@ -65,7 +66,7 @@ impl Gpu {
         // Opening one at a time: drivers crash when devices are created in parallel.
         static OPEN: Mutex<Open> = Mutex::new(Vec::new());
         let adapter = adapter::choose(&options.adapter, local_rank)?;
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = locked(&OPEN);
         open.retain(|(_, _, inner)| inner.upgrade().is_some_and(|inner| inner.open.check().is_ok()));
         if let Some(inner) =
             open.iter().find(|(a, o, _)| a == adapter && o == options).and_then(|(_, _, weak)| weak.upgrade())
@@ -244,7 +245,7 @@ impl Gpu {
     /// Returns how many compiled kernels are kept, of [`Options::kernels`] at most.
     #[must_use]
     pub fn kernels_kept(&self) -> usize {
-        self.0.pipelines.kept().len()
+        locked(&self.0.pipelines.kept).len()
     }
 
     /// Returns how many buffers were asked of the driver so far (a warmed step asks for none).

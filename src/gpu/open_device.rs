@@ -3,12 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::capabilities::Capabilities;
 use super::copy_queues::CopyQueues;
 use super::error::DeviceError;
+use crate::parallel::locked;
 use crate::timeline;
 
 /// Whose device it is, and so who hears of its errors.
@@ -140,7 +141,7 @@ impl OpenDevice {
 
     /// Records written bytes; if they are many by now, submits them and waits for those before.
     fn flush(&self, bytes: usize) {
-        let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut uploads = locked(&self.uploads);
         uploads.bytes += bytes;
         if uploads.bytes >= UPLOAD {
             uploads.bytes = 0;
