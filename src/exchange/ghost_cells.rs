@@ -41,7 +41,7 @@ pub struct GhostCells {
 struct Move<'a> {
     pack: &'a BlockCopy,
     unpack: &'a BlockCopy,
-    /// Elements of a cell that each of the two copies.
+    /// Elements of a cell, as each of the two counts them.
     words: [u64; 2],
     /// Whether cells go from ghosts to own cells, to which they are added.
     is_reduction: bool,
