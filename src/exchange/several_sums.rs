@@ -1,13 +1,10 @@
 //! Several sums at once, each as [`ExactSum`](super::ExactSum) makes one: those of arrays of one
 //! length in one pass.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
 use super::ExchangeError;
 use super::exact_sum::{ELEMENT, FIXED, SumParams, bits_for, groups, per, sum_value};
 use crate::comm::{Communicator, Op};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceError, KernelCache, KernelSource, RawArray, Recorder, Trust};
 
 const WHAT: &str = "SeveralSums";
 
@@ -53,15 +50,10 @@ impl Summed {
     }
 
     fn check(&self) -> Result<(), DeviceError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
-        for terms in &self.terms {
-            match &terms.y {
-                Some(y) if y.len() != terms.x.len() => {
-                    return misuse(format!("{} terms and {} factors", terms.x.len(), y.len()));
-                }
-                y if y.is_none() != self.is_norm() => return misuse("terms with and without factors".into()),
-                _ => {}
-            }
+        for SummedTerms { x, y } in &self.terms {
+            let (terms, factors) = (x.len(), y.as_ref().map_or(x.len(), Array::len));
+            DeviceError::ensure(terms == factors, WHAT, || format!("{terms} terms and {factors} factors"))?;
+            DeviceError::ensure(y.is_none() == self.is_norm(), WHAT, || "terms with and without factors".into())?;
         }
         Ok(())
     }
@@ -126,8 +118,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// a word and two words for each sum.
 #[derive(Default)]
 pub struct SeveralSums {
-    /// By what they add: the greatest magnitudes, and the sums.
-    kernels: Mutex<HashMap<Vec<Term>, [Kernel; 2]>>,
+    /// By what they add, the greatest magnitudes, or the sums (`true`).
+    kernels: KernelCache<(Vec<Term>, bool)>,
 }
 
 /// Returns the numbers of sums that are made in one pass with `most` arrays or fewer: products
@@ -260,12 +252,10 @@ impl SeveralSums {
                     bits: bits_for(WHAT, one.total)?,
                     per: per(recorder, count) as u32,
                 };
-                let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-                let kernels = kernels.entry(terms).or_insert_with_key(|terms| {
-                    [false, true].map(|adds| Kernel::trusted(source(adds, arrays.len(), terms)))
-                });
+                let make = || source(adds, arrays.len(), &terms);
+                let kernel = self.kernels.get((terms.clone(), adds), Trust::Library, make);
                 arrays.push(words.raw());
-                recorder.dispatch(&kernels[usize::from(adds)], &arrays, &params, groups(recorder, count))?;
+                recorder.dispatch(&kernel, &arrays, &params, groups(recorder, count))?;
             }
             first += pass.len();
         }

@@ -58,8 +58,8 @@ mod words;
 
 pub use crate::kernel_params;
 pub use adapter::{AdapterSelector, adapters, choose, memory, unsuitable};
-pub(crate) use array::Loan;
 pub use array::{Array, DeviceElement, LONGEST, RawArray};
+pub(crate) use array::{Loan, allowed_len};
 pub(crate) use buffer_copy::StagingDirection;
 pub use callback::Callback;
 pub(crate) use callback::CallbackKey;
@@ -69,6 +69,7 @@ pub use device::Gpu;
 pub use error::{DeviceError, bytes};
 pub(crate) use host_pages::HostPages;
 pub use kernel::Kernel;
+pub(crate) use kernel::KernelCache;
 pub use observer::{DispatchObserver, Inspection, ObservedDispatch, ObservedKernel, Verdict};
 pub use options::{CopyQueueChoice, ExchangePath, Options, Painting};
 pub use params::{KernelParams, ParamField, ParamType};

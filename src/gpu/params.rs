@@ -14,6 +14,25 @@ pub struct ParamField {
     pub offset: usize,
 }
 
+impl ParamField {
+    /// Refuses a field that WGSL has at another byte, which is `expected`.
+    pub(super) fn check_offset(&self, expected: usize) -> Result<(), String> {
+        let ParamField { name, wgsl, offset } = self;
+        if *offset == expected {
+            return Ok(());
+        }
+        Err(format!(
+            "the parameter `{name}: {wgsl}` is at byte {offset} in Rust and at byte {expected} in WGSL; reorder the fields, \
+             or add some before it"
+        ))
+    }
+}
+
+/// Returns the declarations of `fields` in WGSL, with commas between them.
+pub(super) fn declarations(fields: &[ParamField]) -> String {
+    fields.iter().map(|field| format!("{}: {}", field.name, field.wgsl)).collect::<Vec<_>>().join(", ")
+}
+
 /// A Rust struct that a kernel sees as its variable `params`. Made by
 /// [`kernel_params!`](crate::kernel_params).
 ///

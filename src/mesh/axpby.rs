@@ -1,12 +1,11 @@
 //! Linear updates of arrays.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::error::MeshError;
 use crate::field::Field;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
-use crate::rank::{PlanKey, Rank};
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct AxpbyParams {
@@ -141,14 +140,6 @@ impl Axpby {
     }
 }
 
-/// The kernels of linear updates.
-#[derive(PartialEq)]
-struct Updates;
-
-impl PlanKey for Updates {
-    type Plan = Axpby;
-}
-
 impl Rank {
     /// Computes `y = a x + b y` in every cell, ghost cells included; `a` and `b` are rounded to
     /// f32. With `b == 0` the values of `y` do not matter. Records only.
@@ -163,8 +154,7 @@ impl Rank {
 
     /// Returns the kernels of linear updates.
     pub(crate) fn updates(&mut self) -> Arc<Axpby> {
-        let Ok(updates) = self.plan(Updates, |_| Ok::<_, Infallible>(Axpby::default()));
-        updates
+        self.shared()
     }
 }
 

@@ -236,8 +236,8 @@ impl ValuePainter {
         let PaintedValues { particles, values, first, greatest: most, total } = painted;
         holds(WHAT, "the greatest value", most, 1)?;
         holds(WHAT, "results", out, start.saturating_add(mesh.own_cells()))?;
-        if ghosts.layout() != mesh.layout() {
-            let why = format!("ghosts of {:?} for a mesh of {:?}", ghosts.layout(), mesh.layout());
+        if ghosts.plan.layout != *mesh.layout() {
+            let why = format!("ghosts of {:?} for a mesh of {:?}", ghosts.plan.layout, mesh.layout());
             return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
         }
         let bits = match form {

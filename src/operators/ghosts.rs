@@ -60,7 +60,7 @@ impl Ghosted {
 
     /// Returns the layout of a field with its ghost cells.
     pub fn layout(&self) -> &FieldLayout {
-        self.ghosts.layout()
+        &self.ghosts.plan.layout
     }
 
     /// Returns the exchange of ghost cells.
@@ -108,7 +108,7 @@ impl Ghosted {
 
     /// Returns the cost of either for this rank.
     pub fn cost(&self) -> Cost {
-        let plan = self.ghosts.plan();
+        let plan = &self.ghosts.plan;
         let (mut cost, mut cells) = (Cost::default(), 0);
         for sweep in &plan.sweeps {
             for link in &sweep.owned {

@@ -12,13 +12,6 @@ use super::leaf::{Leaf, Support};
 use super::vector::{Contents, Vector};
 
 #[derive(PartialEq)]
-struct VectorSums;
-
-impl PlanKey for VectorSums {
-    type Plan = SeveralSums;
-}
-
-#[derive(PartialEq)]
 struct RankCollectives;
 
 impl PlanKey for RankCollectives {
@@ -165,8 +158,7 @@ impl Rank {
             sums.push(Summed { terms: terms.collect(), total });
             on_host.push(host_sum(x, *y));
         }
-        let Ok(several) = self.plan(VectorSums, |_| Ok::<_, Infallible>(SeveralSums::default()));
-        let mut found = several.make(&mut self.recorder, &self.comm, &sums)?;
+        let mut found = self.shared::<SeveralSums>().make(&mut self.recorder, &self.comm, &sums)?;
         if on_host.iter().any(Option::is_some) {
             let mut values: Vec<f64> = on_host.into_iter().map(Option::unwrap_or_default).collect();
             self.take_from_first(&mut values)?;

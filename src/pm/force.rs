@@ -177,7 +177,7 @@ impl Force {
         if widths != self.widths {
             tracing::debug!(own = ?widths.own(), "ghost cells of other widths");
             self.mesh = self.mesh.with_ghost_widths(&widths)?;
-            self.ghosts.replace(self.mesh.ghost_plan()?);
+            self.ghosts.plan = self.mesh.ghost_plan()?;
             self.widths = widths;
         }
         Ok(())

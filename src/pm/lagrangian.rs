@@ -117,7 +117,9 @@ impl Simulation {
         ]);
         // As words, exactly, whatever the wire.
         let (out, into) = (rows.cast::<u32>()?, incoming.cast::<u32>()?);
-        rank.exchange.run_for(subject, &mut rank.recorder, &plan.elements(3 * n), &out, &into)?;
+        rank.exchange
+            .start_for(subject, &mut rank.recorder, &plan.elements(3 * n), &out, &into)?
+            .finish(&mut rank.recorder)?;
         drop(out);
         let Some(arrivals) = &plan.arrivals else { return Ok(incoming) };
         drop(rows);

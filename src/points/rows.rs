@@ -75,7 +75,7 @@ pub(crate) fn exchange_rows<T: DeviceElement>(
     let incoming = rank.gpu.array_in("points::incoming", receives.iter().sum::<u64>() * width, MemoryKind::Incoming)?;
     let subject = Subject::new(&format!("{what}, {width} {} each", T::ELEMENT.wgsl()));
     let (out, into) = (outgoing.cast::<u32>()?, incoming.cast::<u32>()?);
-    rank.exchange.run_for(subject, &mut rank.recorder, &transfers, &out, &into)?;
+    rank.exchange.start_for(subject, &mut rank.recorder, &transfers, &out, &into)?.finish(&mut rank.recorder)?;
     Ok(incoming)
 }
 

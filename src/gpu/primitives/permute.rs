@@ -1,6 +1,6 @@
 //! Rows moved by an index.
 
-use super::count::{COUNTED, Count, Counted, distinct, holds, misuse};
+use super::count::{COUNTED, Count, Counted, distinct, holds};
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
 crate::gpu::kernel_params! {
@@ -114,9 +114,8 @@ fn record<T: DeviceElement>(
 ) -> Result<(), DeviceError> {
     distinct(what, target.raw(), &[source.raw(), index.raw(), counted.raw()])?;
     let words = width * (T::ELEMENT.bytes() / 4);
-    if words == 0 || words > u64::from(u32::MAX) {
-        return Err(misuse(what, format!("rows of {width} elements")));
-    }
+    let most = u64::from(u32::MAX);
+    DeviceError::ensure((1..=most).contains(&words), what, || format!("rows of {width} elements"))?;
     // A software renderer reads the index once per row; GPUs want adjacent invocations at adjacent
     // words.
     let serial = recorder.gpu().capabilities().profile == Profile::Software;
@@ -124,9 +123,8 @@ fn record<T: DeviceElement>(
     let run = (1..=run).rev().find(|run| words.is_multiple_of(*run)).unwrap_or(1);
     let (source, target) = (source.cast::<u32>()?, target.cast::<u32>()?);
     let items = u64::from(counted.most) * (words / run);
-    if items > u64::from(u32::MAX) {
-        return Err(misuse(what, format!("{items} items are more than a kernel counts; use more ranks")));
-    }
+    let why = || format!("{items} items are more than a kernel counts; use more ranks");
+    DeviceError::ensure(items <= most, what, why)?;
     let params = [u64::from(counted.most), u64::from(counted.device), rows, words, run].map(|n| n as u32);
     let [count, device, rows, width, run] = params;
     let arrays = [source.raw(), index.raw(), counted.raw(), target.raw()];

@@ -148,7 +148,7 @@ impl ForceDerivative {
         let Placed { force, sites, at: ForceContext { recorder, comms, .. } } = placed;
         let (mesh, ghosts) = force.mesh();
         let whole = recorder.gpu().array::<f32>("pm::density_cotangent", mesh.array_len())?;
-        Ghosted::of(ghosts.plan().clone(), 1).fill(recorder, comms, by, &whole)?;
+        Ghosted::of(ghosts.plan.clone(), 1).fill(recorder, comms, by, &whole)?;
         Ok(self.positions.paint(recorder, sites, (mesh, &whole), self.scale, bar)?)
     }
 

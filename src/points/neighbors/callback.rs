@@ -1,10 +1,10 @@
 //! Callbacks on neighbors: what their text must define, and their run over finished lists.
 
 use super::error::NeighborError;
-use super::search_kernel::{IMAGE, KernelCache, NEIGHBOR};
+use super::search_kernel::{IMAGE, NEIGHBOR};
 use super::targets::loaded_sides;
 use super::units::Units;
-use crate::gpu::{Array, Callback, CallbackKey, DeviceError, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, Callback, CallbackKey, DeviceError, KernelCache, KernelSource, RawArray, Recorder};
 use crate::points::Domain;
 
 /// Name by which kernels import the text.
@@ -90,7 +90,7 @@ pub(super) struct Folder(KernelCache<(FoldVariant, CallbackKey)>);
 
 impl Folder {
     pub fn new() -> Self {
-        Folder(KernelCache::new())
+        Folder(KernelCache::default())
     }
 
     /// Records one dispatch over the rows of `lists`.

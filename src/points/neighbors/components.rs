@@ -5,10 +5,10 @@ use super::group_shape::GroupShape;
 
 use super::loop_budget::{self, LoopBudget, any_unfinished};
 use super::query::{Predicate, RowOrder, check_radius};
-use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal, measured, search};
+use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, measured, search};
 use super::targets::Queries;
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Array, Gpu, Kernel, KernelSource, Recorder, Trust};
+use crate::gpu::{Array, Gpu, Kernel, KernelCache, KernelSource, Recorder, Trust};
 use crate::points::tree::Tree;
 
 /// Steps towards its root that a point takes per dispatch where drivers limit loops.
@@ -95,7 +95,7 @@ impl Components {
     /// In a given form, as far as the device allows it.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let form = form.on(gpu);
-        let links = KernelCache::new();
+        let links = KernelCache::default();
         let [begin, flatten, least, label] = [begin(), flatten(), least(), label()].map(Kernel::trusted);
         Components { form, budget: LoopBudget::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
     }

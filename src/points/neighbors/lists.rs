@@ -2,6 +2,7 @@
 //! asked.
 
 use super::error::NeighborError;
+use crate::comm::Op;
 use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
 use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Kernel, KernelSource, Recorder};
 use crate::points::rows::{exchange_rows, offsets, upload_u32};
@@ -235,7 +236,7 @@ impl ListOrder {
         let offset = gpu.array("neighbors::offset", rows + 1)?;
         self.scan.exclusive(recorder, counts, &offset, Count::All)?;
         let longest = gpu.array::<u32>("neighbors::longest", 1)?;
-        self.reduce.max(recorder, counts, &longest, Count::All)?;
+        self.reduce.record(recorder, Op::Max, counts, &longest, Count::All)?;
         let longest = recorder.download(&longest, 0, 1)?[0];
         let words = recorder.download(&total, 0, 2)?;
         if words[1] > 0 {

@@ -9,11 +9,11 @@ use super::lists::Fixed;
 use super::loop_budget::{FEW, LoopBudget, Portions, any_unfinished, is_complete, scan};
 use super::nearest_kernels::{RESUMED, RootParams, in_registers, refine, root, stored};
 use super::query::{Nearest, RowOrder};
-use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal};
+use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal};
 use super::targets::Queries;
 use super::units::{LEAST, Units};
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Array, Callback, CallbackKey, DeviceError, Gpu, Kernel, Recorder, Trust};
+use crate::gpu::{Array, Callback, CallbackKey, DeviceError, Gpu, Kernel, KernelCache, Recorder, Trust};
 use crate::points::tree::{LEAF, Tree};
 use crate::points::u64_array::U64Array;
 
@@ -114,7 +114,7 @@ impl NearestSearch {
         NearestSearch {
             form,
             budget: LoopBudget::of(gpu),
-            kernels: KernelCache::new(),
+            kernels: KernelCache::default(),
             root: Kernel::trusted(root()),
             refine: Kernel::trusted(refine()),
             reduce: Reduce::new(),

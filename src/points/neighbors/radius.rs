@@ -9,11 +9,11 @@ use super::group_shape::GroupShape;
 use super::lists::{ListOrder, LocalLists};
 use super::loop_budget::{LoopBudget, any_unfinished};
 use super::query::{Predicate, RowOrder, Within, check_radius};
-use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal};
+use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal};
 use super::targets::{Queries, queries_per_dispatch};
 use super::units::Units;
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Array, Callback, Gpu, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, Callback, Gpu, KernelCache, KernelSource, RawArray, Recorder};
 use crate::points::tree::{LEAF, Tree};
 
 /// One search, with all that it takes beside the queries' radius.
@@ -100,7 +100,7 @@ impl RadiusSearch {
             form,
             budget: LoopBudget::of(gpu),
             histograms: HISTOGRAMS,
-            kernels: KernelCache::new(),
+            kernels: KernelCache::default(),
             reduce: Reduce::new(),
             folder: Folder::new(),
             order: ListOrder::new(gpu),
