@@ -6,7 +6,6 @@ use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, ExcitedModes, Linearized, Model};
 use super::part::Part;
-use super::pointwise_map::PointwiseMap;
 use super::pointwise_operator::PointwiseOperator;
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
@@ -32,7 +31,7 @@ impl Model {
     pub fn then(&self, next: &Model) -> Result<Model, OperatorError> {
         next.domain().admits(self.target(), next.name())?;
         if let (Some(first), Some(second)) = (self.0.as_pointwise(), next.0.as_pointwise()) {
-            return Ok(Model::new(PointwiseOperator::new(first.then(second)?)));
+            return Ok(Model::new(first.then(second)?));
         }
         // Appends step by step, so that adjacent pointwise functions fuse.
         if let Some([first, last]) = next.0.parted() {
@@ -56,12 +55,11 @@ impl Model {
         if let (Some(first), Some(second)) = (self.0.as_pointwise(), other.0.as_pointwise())
             && let Some(both) = first.beside(second)?
         {
-            return Ok(Model::new(PointwiseOperator::new(both)));
+            return Ok(Model::new(both));
         }
         let name = format!("({}, {})", self.name(), other.name());
         let domain = self.domain().joined(other.domain(), &name)?;
-        let leaves = self.target().leaves().chain(other.target().leaves());
-        let target = Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?;
+        let target = self.target().beside(other.target())?;
         Ok(Model::new(Zip {
             signature: Signature::new(name, &domain, &target),
             first: self.0.clone(),
@@ -103,7 +101,7 @@ impl Model {
         }
         match self.0.giving(target)? {
             Some(less) => Ok(less),
-            None => Ok(Model::new(Part::new(&self.0, target)?)),
+            None => Ok(Model::new(Part::new(&self.0, target))),
         }
     }
 
@@ -152,7 +150,7 @@ impl Model {
     pub(super) fn arranged(&self, domain: Arranged, target: Arranged) -> Result<Model, OperatorError> {
         if let Some(map) = self.0.as_pointwise() {
             let map = map.renamed([&domain.space, &target.space], [&domain.order, &target.order]);
-            return Ok(Model::new(PointwiseOperator::new(map)));
+            return Ok(Model::new(map));
         }
         if let (Some([first, last]), true) = (self.0.parted(), domain.space == *self.domain()) {
             let between = last.domain().names().map(Into::into).collect();
@@ -168,8 +166,8 @@ impl Model {
     /// # Errors
     /// - [`OperatorError::Invalid`] if leaves are at different places.
     pub fn identity(space: &Space) -> Result<Model, OperatorError> {
-        match PointwiseMap::identity(space) {
-            Some(map) => Ok(Model::new(PointwiseOperator::new(map))),
+        match PointwiseOperator::identity(space) {
+            Some(map) => Ok(Model::new(map)),
             None => Err(OperatorError::invalid("identity", format!("{space} has leaves at different places"))),
         }
     }
@@ -347,8 +345,7 @@ impl Differentiable for Zip {
 
     fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
         let of = |one: &Rc<dyn Differentiable>| {
-            let own = target.leaves().filter(|(name, _)| one.target().position(name).is_some());
-            let own = Space::new(own.map(|(name, leaf)| (name, leaf.clone())))?;
+            let own = target.filtered(|name| one.target().position(name).is_some());
             if own.is_empty() { Ok(None) } else { Model(one.clone()).giving(&own).map(Some) }
         };
         match (of(&self.first)?, of(&self.second)?) {
@@ -384,8 +381,7 @@ impl Linearized for ZipAt {
         dx.put(own);
         // Cotangents of shared arguments are added through arrays of their own.
         let name = second.name();
-        let shared = second.domain().leaves().filter(|(name, _)| first.domain().position(name).is_some());
-        let shared = Space::new(shared.map(|(name, leaf)| (name, leaf.clone())))?;
+        let shared = second.domain().filtered(|name| first.domain().position(name).is_some());
         let mut both = dx.part(&shared, name)?;
         let added = Vector::new(&rank.gpu, &shared)?;
         let mut own = dx.part(second.domain(), name)?.with(&added);

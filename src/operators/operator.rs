@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::pointwise_map::PointwiseMap;
+use super::pointwise_operator::PointwiseOperator;
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
@@ -88,7 +88,7 @@ pub trait Differentiable {
     }
 
     /// Returns the function of a pointwise operator, for fusion with its neighbors.
-    fn as_pointwise(&self) -> Option<&PointwiseMap> {
+    fn as_pointwise(&self) -> Option<&PointwiseOperator> {
         None
     }
 

@@ -21,14 +21,10 @@ pub(super) struct Part {
 
 impl Part {
     /// Restricts `inner` to the leaves of `target`.
-    pub fn new(inner: &Rc<dyn Differentiable>, target: &Space) -> Result<Self, OperatorError> {
-        let rest = inner.target().leaves().filter(|(name, _)| target.position(name).is_none());
-        let rest = Space::new(rest.map(|(name, leaf)| (name, leaf.clone())))?;
-        Ok(Part {
-            inner: inner.clone(),
-            signature: Signature::new(inner.signature().name.clone(), inner.domain(), target),
-            rest,
-        })
+    pub fn new(inner: &Rc<dyn Differentiable>, target: &Space) -> Self {
+        let rest = inner.target().filtered(|name| target.position(name).is_none());
+        let signature = Signature::new(inner.signature().name.clone(), inner.domain(), target);
+        Part { inner: inner.clone(), signature, rest }
     }
 
     /// Returns a vector of all leaves of the inner target.

@@ -118,8 +118,17 @@ impl Space {
     /// Returns the leaves below `branch`: `under("prior")` has `prior/slope` and not `prior`.
     #[must_use]
     pub fn under(&self, branch: &str) -> Self {
-        let below = |name: &str| name.strip_prefix(branch).is_some_and(|rest| rest.starts_with('/'));
-        Space { leaves: self.leaves.iter().filter(|(name, _)| below(name)).cloned().collect() }
+        self.filtered(|name| name.strip_prefix(branch).is_some_and(|rest| rest.starts_with('/')))
+    }
+
+    /// Returns the leaves whose names `keeps` accepts.
+    pub(crate) fn filtered(&self, keeps: impl Fn(&str) -> bool) -> Self {
+        Space { leaves: self.leaves.iter().filter(|(name, _)| keeps(name)).cloned().collect() }
+    }
+
+    /// Returns the leaves of both spaces, which have different names.
+    pub(super) fn beside(&self, other: &Space) -> Result<Self, OperatorError> {
+        Space::new([&self.leaves[..], &other.leaves].concat())
     }
 
     /// Returns the leaves of both spaces. Errors name `operator`.

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 
 use crate::comm::CommError;
 use crate::exchange::collectives::Collectives;
-use crate::exchange::{SeveralSums, Summed, SummedTerms};
+use crate::exchange::{ExchangeError, SeveralSums, Summed, SummedTerms, Terms};
+use crate::gpu::Array;
 use crate::rank::{PlanKey, Rank};
 
 use super::error::OperatorError;
@@ -30,6 +31,29 @@ impl Rank {
     /// same bits: devices round differently. [Collective](Self).
     pub(crate) fn take_from_first(&self, values: &mut [f64]) -> Result<(), CommError> {
         if self.size() == 1 { Ok(()) } else { self.comm.broadcast(0, values) }
+    }
+
+    /// Records exact sums of `terms` into `out`: over all ranks if the terms are distributed.
+    pub(super) fn exact_sum(
+        &mut self,
+        is_distributed: bool,
+        terms: &Terms<'_>,
+        out: &Array<f32>,
+    ) -> Result<(), ExchangeError> {
+        let sums = self.exact_sums();
+        sums.record(&mut self.recorder, is_distributed.then_some(&self.comm), terms, out)
+    }
+
+    /// Returns the exact sum of the values `x`, of which all ranks have `total`: over all ranks if
+    /// the values are distributed.
+    pub(crate) fn exact_total(
+        &mut self,
+        is_distributed: bool,
+        x: &Array<f32>,
+        total: u64,
+    ) -> Result<f64, ExchangeError> {
+        let (sums, terms) = (self.exact_sums(), Terms { x, y: None, index: None, sums: 1, batches: 1, total });
+        sums.value(&mut self.recorder, is_distributed.then_some(&self.comm), &terms)
     }
 
     /// Returns the collectives of device arrays among all ranks.
