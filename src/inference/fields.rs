@@ -66,7 +66,7 @@ impl VectorSpace for Rank {
         terms: &[(f64, &Vector)],
         y: &mut Vector,
     ) -> Result<(), InferenceError> {
-        let space = parts.map_or_else(|| Ok(y.space().clone()), |parts| among(y.space(), parts))?;
+        let space = parts.map_or_else(|| y.space().clone(), |parts| among(y.space(), parts));
         let mut own = y.part(&space, "add")?;
         let parts = terms.iter().map(|(a, x)| Ok((*a, x.part(&space, "add")?)));
         let parts: Vec<(f64, Vector)> = parts.collect::<Result<_, OperatorError>>()?;
@@ -79,7 +79,7 @@ impl VectorSpace for Rank {
         // Vectors of the parts of reductions over some parts.
         let restricted = |reduction: &Reduction<'_, Vector>| match reduction {
             Reduction::DotOver(parts, x, y) => {
-                let space = among(x.space(), parts)?;
+                let space = among(x.space(), parts);
                 Ok(Some([x.part(&space, "dot")?, y.part(&space, "dot")?]))
             }
             _ => Ok::<_, InferenceError>(None),
@@ -257,9 +257,8 @@ impl VectorSpace for Rank {
 }
 
 /// Returns the leaves of some parts, in the order of the space.
-fn among(space: &Space, parts: &[String]) -> Result<Space, InferenceError> {
-    let leaves = space.leaves().filter(|(name, _)| parts.iter().any(|part| part == name));
-    Ok(Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?)
+fn among(space: &Space, parts: &[String]) -> Space {
+    space.filtered(|name| parts.iter().any(|part| part == name))
 }
 
 /// Returns the part of a leaf on this rank.

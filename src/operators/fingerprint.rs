@@ -166,7 +166,7 @@ impl Fingerprint {
 }
 
 /// Calls `visit` with each place of this rank and its number among those of all ranks.
-fn for_each_place(rank: &Rank, leaf: &Leaf, visit: &mut dyn FnMut(u64, u64)) -> Result<(), OperatorError> {
+pub(super) fn for_each_place(rank: &Rank, leaf: &Leaf, visit: &mut dyn FnMut(u64, u64)) -> Result<(), OperatorError> {
     let mut in_box = |own: &Box3, [n1, n2]: [u64; 2], (offset, strides): (u64, [u64; 3])| {
         for i in own[0].clone() {
             for j in own[1].clone() {

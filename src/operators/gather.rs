@@ -249,9 +249,7 @@ impl Linear for Gather {
             batches: to.fields(),
             total: to.total() / to.fields(),
         };
-        let sum = rank.exact_sums();
-        let (recorder, comm) = (&mut rank.recorder, &rank.comm);
-        Ok(sum.record(recorder, to.is_distributed().then_some(comm), &terms, out)?)
+        Ok(rank.exact_sum(to.is_distributed(), &terms, out)?)
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {

@@ -436,8 +436,7 @@ struct AmplitudeModel {
 impl AmplitudeModel {
     /// Creates the model of a group of axes, with the leaf `amplitude`.
     fn new(rank: &mut Rank, field: &CorrelatedField, group: usize) -> Result<Self, OperatorError> {
-        let leaves = field.0.signature.domain.leaves().filter(|(name, _)| *name != field.0.xi);
-        let domain = Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?;
+        let domain = field.0.signature.domain.filtered(|name| name != field.0.xi);
         let bins = field.0.groups[group].amplitude.len();
         let target = Space::of("amplitude", Leaf::vector(bins))?;
         let index = rank.gpu.array("inference::bins", bins)?;

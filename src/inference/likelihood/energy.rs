@@ -1,6 +1,5 @@
 //! Energies: a term of two floats for each datum, and their exact sum.
 
-use crate::exchange::Terms;
 use crate::gpu::{Array, Kernel, KernelSource, RawArray, TWO_FLOATS};
 use crate::inference::error::InferenceError;
 use crate::operators::{Leaf, Vector};
@@ -83,12 +82,9 @@ impl Energy {
         arrays.extend(self.weights.as_ref().map(Array::raw));
         arrays.push(terms.raw());
         rank.recorder.each(&self.kernel, &arrays, &self.params, self.leaf.entries())?;
-        let total = 2 * self.leaf.total();
-        let terms = Terms { x: &terms, y: None, index: None, sums: 1, batches: 1, total };
-        let sum = rank.exact_sums();
-        let (recorder, comm) = (&mut rank.recorder, &rank.comm);
-        let mut found = [sum.value(recorder, self.leaf.is_distributed().then_some(comm), &terms)?];
-        if !self.leaf.is_distributed() {
+        let is_distributed = self.leaf.is_distributed();
+        let mut found = [rank.exact_total(is_distributed, &terms, 2 * self.leaf.total())?];
+        if !is_distributed {
             rank.take_from_first(&mut found)?;
         }
         InferenceError::finite(&format!("the energy of `{}`", self.name), found[0])

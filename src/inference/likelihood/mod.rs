@@ -290,11 +290,7 @@ impl Likelihood {
             let squares = rank.vector_dot(&found, &found)?;
             let array = found.single()?;
             let Some((_, leaf)) = found.space().only() else { return Ok(()) };
-            let terms =
-                crate::exchange::Terms { x: array, y: None, index: None, sums: 1, batches: 1, total: leaf.total() };
-            let sum = rank.exact_sums();
-            let (recorder, comm) = (&mut rank.recorder, &rank.comm);
-            let sum = sum.value(recorder, leaf.is_distributed().then_some(comm), &terms)?;
+            let sum = rank.exact_total(leaf.is_distributed(), array, leaf.total())?;
             let count = term.density.count;
             let (reduced_chi_squared, mean) = (squares / count as f64, sum / count as f64);
             reports.push(DataSetReport { name: term.density.name.clone(), reduced_chi_squared, mean, count });
