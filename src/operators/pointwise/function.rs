@@ -194,48 +194,22 @@ impl Pointwise {
         self.graph.needed(self.outputs.iter().copied()).len()
     }
 
-    /// Returns `next` with the result of this function as its argument number `argument`, as one
-    /// function. Its arguments are those of this function, then the others of `next`.
+    /// Returns `next` of the results of this function, its first arguments, as one function. The
+    /// other arguments of `next` follow those of this function.
     ///
-    /// # Errors
-    /// - [`PointwiseError::Mismatch`] if the argument does not exist or has other components.
-    pub fn then(&self, next: &Pointwise, argument: usize) -> Result<Pointwise, PointwiseError> {
-        let Some(wanted) = next.arguments.get(argument) else {
-            let why = format!("a function of {} arguments has no argument number {argument}", next.arguments.len());
-            return Err(PointwiseError::Mismatch(why));
-        };
-        if wanted.width != self.width() {
-            let Argument { name, width } = wanted;
-            let why = format!("`{name}` has {width} components, the result before it {}", self.width());
-            return Err(PointwiseError::Mismatch(why));
-        }
-        let (mut graph, mut arguments) = (self.graph.clone(), self.arguments.clone());
-        let (mut inputs, mut component) = (Vec::new(), self.components());
-        for (number, other) in next.arguments.iter().enumerate() {
-            if number == argument {
-                inputs.extend(&self.outputs);
-                continue;
-            }
+    /// # Panics
+    /// If the first arguments of `next` have other components than the results.
+    #[must_use]
+    pub fn then(&self, next: &Pointwise) -> Self {
+        let (taken, others) = next.arguments.split_at(self.results.len());
+        assert_eq!(total(taken), self.width(), "components of the first arguments and of the results");
+        let (mut graph, mut inputs, mut component) = (self.graph.clone(), self.outputs.clone(), self.components());
+        for other in others {
             inputs.extend((component..component + other.width).map(|number| graph.input(number)));
             component += other.width;
-            arguments.push(other.clone());
         }
         let outputs = graph.graft(&next.graph, &inputs, &next.outputs);
-        Ok(Pointwise { graph, arguments, results: next.results.clone(), outputs })
-    }
-
-    /// Returns `next` of the results of this function, its first arguments. The other arguments of
-    /// `next` follow those of this function.
-    pub(in crate::operators) fn followed_by(&self, next: &Pointwise) -> Self {
-        let (mut graph, mut arguments, mut inputs) = (self.graph.clone(), self.arguments.clone(), self.outputs.clone());
-        let mut component = self.components();
-        for other in &next.arguments[self.results.len()..] {
-            inputs.extend((component..component + other.width).map(|number| graph.input(number)));
-            component += other.width;
-            arguments.push(other.clone());
-        }
-        let outputs = graph.graft(&next.graph, &inputs, &next.outputs);
-        Pointwise { graph, arguments, results: next.results.clone(), outputs }
+        Pointwise { graph, arguments: [&self.arguments, others].concat(), results: next.results.clone(), outputs }
     }
 
     /// Returns the results of this function and then of `other`, whose argument `i` is argument
