@@ -37,25 +37,19 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     [(false, false), (false, true), (true, false)].map(|(sums, sparse)| source(sums, sparse)).into()
 }
 
-/// The operator `y = A x` with a dense matrix. It is stored twice, also transposed for the adjoint.
-///
-/// Sums are added in a fixed order: the same bits on any number of ranks. Cost: 8 bytes per entry
-/// and direction.
-pub struct Matrix(SparseMatrix);
-
-/// The operator `y = A x` with a sparse matrix in compressed rows (CSR). It is stored twice, also
+/// The operator `y = A x` with a matrix, dense or in compressed rows (CSR). It is stored twice, also
 /// transposed for the adjoint.
 ///
-/// Sums are added in a fixed order: the same bits on any number of ranks. Cost: 12 bytes per entry
-/// and direction.
+/// Sums are added in a fixed order: the same bits on any number of ranks. Cost: 8 bytes per entry
+/// and direction, 12 if it is sparse.
 ///
 /// ```
-/// use meshloom::operators::{Leaf, Model, Space, SparseMatrix, Vector};
+/// use meshloom::operators::{Leaf, Matrix, Model, Space, Vector};
 ///
 /// meshloom::run(|rank| {
 ///     let (domain, target) = (Space::of("x", Leaf::vector(3))?, Space::of("y", Leaf::vector(2))?);
 ///     // [[1, 0, 2], [0, 3, 0]]
-///     let matrix = SparseMatrix::new(rank, &domain, &target, &[0, 2, 3], &[0, 2, 1], &[1.0, 2.0, 3.0])?;
+///     let matrix = Matrix::sparse(rank, &domain, &target, &[0, 2, 3], &[0, 2, 1], &[1.0, 2.0, 3.0])?;
 ///     let mut x = Vector::new(&rank.gpu, &domain)?;
 ///     x.set(&mut rank.recorder, "x", &[1.0, 10.0, 100.0])?;
 ///     let y = Model::new(matrix).value(rank, &x)?;
@@ -64,7 +58,7 @@ pub struct Matrix(SparseMatrix);
 /// })?;
 /// # Ok::<(), meshloom::Error>(())
 /// ```
-pub struct SparseMatrix {
+pub struct Matrix {
     signature: Signature,
     hash: u64,
     forward: Rows,
@@ -208,21 +202,19 @@ impl Matrix {
         let ends = |rows: u64, len: u64| (1..=rows).map(|row| row * len).collect::<Vec<_>>();
         let forward = Rows::new(rank, values, None, &ends(rows, columns), columns)?;
         let adjoint = Rows::new(rank, &turned, None, &ends(columns, rows), rows)?;
-        Ok(Matrix(SparseMatrix { signature: Signature::new(NAME, domain, target), hash, forward, adjoint }))
+        Ok(Matrix { signature: Signature::new(NAME, domain, target), hash, forward, adjoint })
     }
-}
 
-impl SparseMatrix {
     /// Creates the operator from compressed rows: row `r` has the entries
     /// `offsets[r]..offsets[r + 1]` of `columns` and `values`. Entries at the same place are added.
-    /// Spaces as for [`Matrix::new`]. Collective.
+    /// Spaces as for [`new`](Self::new). Collective.
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces; offsets that are not one more than rows, do
     ///   not begin at 0, decrease, or do not end at the number of entries; columns out of range; or
     ///   values that are not finite.
     /// - [`OperatorError::Comm`] if matrices of ranks differ.
-    pub fn new(
+    pub fn sparse(
         rank: &mut Rank,
         domain: &Space,
         target: &Space,
@@ -267,11 +259,11 @@ impl SparseMatrix {
         }
         let forward = Rows::new(rank, values, Some(columns), &offsets[1..], 1)?;
         let adjoint = Rows::new(rank, &turned, Some(&turned_rows), &ends, 1)?;
-        Ok(SparseMatrix { signature: Signature::new(NAME, domain, target), hash, forward, adjoint })
+        Ok(Matrix { signature: Signature::new(NAME, domain, target), hash, forward, adjoint })
     }
 }
 
-impl Linear for SparseMatrix {
+impl Linear for Matrix {
     fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -288,23 +280,5 @@ impl Linear for SparseMatrix {
 
     fn costs(&self) -> [Cost; 2] {
         [self.forward.cost(), self.adjoint.cost()]
-    }
-}
-
-impl Linear for Matrix {
-    fn signature(&self) -> &Signature {
-        &self.0.signature
-    }
-
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
-        self.0.run(rank, direction, v, out)
-    }
-
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        self.0.constants(rank, out)
-    }
-
-    fn costs(&self) -> [Cost; 2] {
-        self.0.costs()
     }
 }

@@ -71,7 +71,7 @@ pub use kernel_operator::KernelOperator;
 pub use leaf::{Leaf, Support};
 pub use linear::{Adjoint, Direction, Linear, ToDevice};
 pub use lines_of_sight::{Line, LinesOfSight};
-pub use matrix::{Matrix, SparseMatrix};
+pub use matrix::Matrix;
 pub use operator::{Derivative, Differentiable, ExcitedModes, Linearization, Linearized, Model};
 pub use paint::Paint;
 pub use point_numbers::{PointNumbers, PointOrder};
