@@ -227,8 +227,7 @@ impl VectorSpace for Rank {
             let why = format!("{have} numbers are given, a rank has {want}; was it written on other ranks?");
             InferenceError::Invalid { what: "staged fields".into(), why }
         };
-        let all = self.gpu.array("inference::staged", from.singles.len() as u64)?;
-        self.recorder.upload(&all, 0, &from.singles)?;
+        let all = self.recorder.uploaded("inference::staged", &from.singles)?;
         for own in x.contents() {
             contents.push(match own {
                 Contents::Device(array) => {

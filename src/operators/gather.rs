@@ -163,9 +163,7 @@ impl Gather {
                 }));
             }
         }
-        let array = rank.gpu.array("operators::cells", index.len() as u64)?;
-        rank.recorder.upload(&array, 0, &index)?;
-        Ok(Self::indexed(domain, target, array))
+        Ok(Self::indexed(domain, target, rank.recorder.uploaded("operators::cells", &index)?))
     }
 
     /// Returns the number of entries of the domain and the leaf of the target.

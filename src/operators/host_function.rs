@@ -237,8 +237,7 @@ pub(crate) fn upload(rank: &mut Rank, found: &[Vec<f64>], out: &mut Vector) -> R
     if let [only] = &arrays[..] {
         return Ok(rank.recorder.upload(only, 0, &numbers)?);
     }
-    let (staged, mut at) = (rank.gpu.array("operators::staged", numbers.len() as u64)?, 0);
-    rank.recorder.upload(&staged, 0, &numbers)?;
+    let (staged, mut at) = (rank.recorder.uploaded("operators::staged", &numbers)?, 0);
     for array in &arrays {
         rank.recorder.copy(&staged, at, array, 0, array.len())?;
         at += array.len();

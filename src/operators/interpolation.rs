@@ -85,10 +85,9 @@ impl Interpolation {
             let why = format!("expected ascending abscissae, got {:?} and {:?} at node {at}", x[at], x[at + 1]);
             return Err(OperatorError::invalid(NAME, why));
         }
-        let array = rank.gpu.array("operators::nodes", nodes.len() as u64)?;
-        rank.recorder.upload(&array, 0, &nodes)?;
+        let nodes = rank.recorder.uploaded("operators::nodes", &nodes)?;
         let kernels = [false, true].map(|slope| Kernel::trusted(source(slope)));
-        Ok(Interpolation { signature: Signature::new(NAME, domain, domain), nodes: array, kernels })
+        Ok(Interpolation { signature: Signature::new(NAME, domain, domain), nodes, kernels })
     }
 
     /// Records the value, and the derivative where `slope` is given.

@@ -74,13 +74,8 @@ impl LinesOfSight {
             }
         }
         let readout = Readout::at_points(rank, domain, Window::Cic, &positions, PointOrder::Ranks)?;
-        let upload = |rank: &mut Rank, words: &[u32]| -> Result<Array<u32>, OperatorError> {
-            let array = rank.gpu.array("operators::lines", words.len() as u64)?;
-            rank.recorder.upload(&array, 0, words)?;
-            Ok(array)
-        };
-        let weights = upload(rank, bytemuck::cast_slice(&steps))?.cast()?;
-        let index = upload(rank, &numbers)?;
+        let weights = rank.recorder.uploaded("operators::lines", &steps)?;
+        let index = rank.recorder.uploaded("operators::lines", &numbers)?;
         let target = Space::of(name, Leaf::vector(lines.len() as u64))?;
         let sums = Adjoint::new(Gather::new(&target, readout.target(), index)?);
         Ok(LinesOfSight {

@@ -24,9 +24,10 @@ crate::gpu::kernel_params! {
 /// Entries that one invocation adds. Longer rows are added in several segments, then the sums of
 /// the segments: loops stay short, and rounding grows with the logarithm of the row.
 const SEGMENT: u64 = 256;
+const LABEL: &str = "operators::matrix";
 
 fn source(sums: bool, sparse: bool) -> KernelSource {
-    KernelSource::new("operators::matrix", include_str!("../../shaders/operators/matrix.wgsl"))
+    KernelSource::new(LABEL, include_str!("../../shaders/operators/matrix.wgsl"))
         .params::<MatrixParams>()
         .flag("sums", sums)
         .flag("sparse", sparse)
@@ -88,7 +89,7 @@ impl Rows {
         row_len: u64,
     ) -> Result<Self, OperatorError> {
         let recorder = &mut rank.recorder;
-        let columns = columns.map(|columns| uploaded(recorder, columns)).transpose()?;
+        let columns = columns.map(|columns| recorder.uploaded(LABEL, columns)).transpose()?;
         let (mut offsets, mut partial) = (Vec::new(), Vec::new());
         let mut ends = host_memory::copy("rows of a matrix", ends)?;
         loop {
@@ -100,15 +101,15 @@ impl Rows {
                 (begin, segments) = (end, segments + count);
                 next.push(segments);
             }
-            offsets.push(uploaded(recorder, &level)?);
+            offsets.push(recorder.uploaded(LABEL, &level)?);
             if segments == ends.len() as u64 {
                 break;
             }
-            partial.push(recorder.gpu().array("operators::matrix", segments)?);
+            partial.push(recorder.gpu().array(LABEL, segments)?);
             ends = next;
         }
         let kernels = [source(false, columns.is_some()), source(true, false)].map(Kernel::trusted);
-        Ok(Rows { values: uploaded(recorder, values)?, columns, row_len, offsets, partial, kernels })
+        Ok(Rows { values: recorder.uploaded(LABEL, values)?, columns, row_len, offsets, partial, kernels })
     }
 
     fn record(&self, recorder: &mut Recorder, x: &Array<f32>, out: &Array<f32>) -> Result<(), OperatorError> {
@@ -133,12 +134,6 @@ impl Rows {
         let entry = if self.columns.is_some() { 12 } else { 8 };
         Cost::kernels(self.offsets.len() as u64, entry * self.values.len() + 12 * segments)
     }
-}
-
-fn uploaded<T: crate::gpu::DeviceElement>(recorder: &mut Recorder, values: &[T]) -> Result<Array<T>, OperatorError> {
-    let array = recorder.gpu().array("operators::matrix", values.len() as u64)?;
-    recorder.upload(&array, 0, values)?;
-    Ok(array)
 }
 
 /// Returns the rows and columns of a matrix between two spaces. Errors name `operator`.

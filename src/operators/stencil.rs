@@ -112,11 +112,7 @@ impl StencilOperator {
                 taps: taps.len() as u32,
             });
         }
-        let mut upload = |words: &[i32]| -> Result<Array<i32>, OperatorError> {
-            let array = rank.gpu.array("operators::taps", words.len() as u64)?;
-            rank.recorder.upload(&array, 0, words)?;
-            Ok(array)
-        };
+        let mut upload = |words: &[i32]| rank.recorder.uploaded("operators::taps", words);
         let [(there, words), (back, reversed)] = sides;
         let taps = [upload(&words)?, upload(&reversed)?];
         let (params, kernel) = ([params[0], params[1]], Kernel::trusted(source()));

@@ -168,12 +168,11 @@ impl Amplitude {
             AmplitudePrior::Matern { .. } => Form { wiener: false, rough: false, matern: true, alone },
         };
         let table = table(parts.wavenumbers, form.matern);
-        let array = recorder.gpu().array("inference::wavenumbers", table.len() as u64)?;
-        recorder.upload(&array, 0, &table)?;
+        let table = recorder.uploaded("inference::wavenumbers", &table)?;
         let profile = recorder.gpu().capabilities().profile;
         let kernels = TEXTS.map(|text| Kernel::trusted(source(text, form, profile)));
         let spectrum = form.wiener.then(|| format!("{}spectrum", parts.branch));
-        Ok(Amplitude { params, table: array, multiplicity: parts.multiplicity, spectrum, kernels })
+        Ok(Amplitude { params, table, multiplicity: parts.multiplicity, spectrum, kernels })
     }
 
     /// Returns the kernels of value, tangent and cotangent.

@@ -307,9 +307,7 @@ fn multiplicity(
     let (recorder, comm) = (&mut rank.recorder, &rank.comm);
     let counts = sum.totals(recorder, Some(comm), &terms)?;
     let counts: Vec<f32> = counts.into_iter().map(|count| (count / others as f64) as f32).collect();
-    let array = recorder.gpu().array("inference::multiplicity", bins as u64)?;
-    recorder.upload(&array, 0, &counts)?;
-    Ok(array)
+    Ok(recorder.uploaded("inference::multiplicity", &counts)?)
 }
 
 /// The inputs of the derivatives at a point.
@@ -439,8 +437,7 @@ impl AmplitudeModel {
         let domain = field.0.signature.domain.filtered(|name| name != field.0.xi);
         let bins = field.0.groups[group].amplitude.len();
         let target = Space::of("amplitude", Leaf::vector(bins))?;
-        let index = rank.gpu.array("inference::bins", bins)?;
-        rank.recorder.upload(&index, 0, &host_memory::collect("wavenumbers", 0..bins as u32)?)?;
+        let index = rank.recorder.uploaded("inference::bins", &host_memory::collect("wavenumbers", 0..bins as u32)?)?;
         Ok(AmplitudeModel {
             signature: Signature::new("amplitude", &domain, &target),
             field: field.clone(),

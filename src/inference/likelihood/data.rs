@@ -82,9 +82,7 @@ impl Data<'_> {
         value: impl Fn(usize) -> f64,
     ) -> Result<Vector, InferenceError> {
         let values = (0..self.values.len()).map(|at| if self.counts(at) { value(at) as f32 } else { 0.0 });
-        let values = host_memory::collect("data", values)?;
-        let array = rank.gpu.array("inference::data", values.len() as u64)?;
-        rank.recorder.upload(&array, 0, &values)?;
+        let array = rank.recorder.uploaded("inference::data", &host_memory::collect("data", values)?)?;
         Ok(Vector::over(&Space::of(name, self.leaf.clone())?, vec![Contents::Device(array)])?)
     }
 }

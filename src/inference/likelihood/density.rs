@@ -351,9 +351,7 @@ pub(super) fn categorical(rank: &mut Rank, data: &Data<'_>, classes: u32) -> Res
 /// Returns the exposures of a rank's places; 1 where nothing counts.
 pub(super) fn exposures(rank: &mut Rank, data: &Data<'_>, exposure: &[f64]) -> Result<Vector, InferenceError> {
     let values = (0..exposure.len()).map(|at| if data.counts(at) { exposure[at] as f32 } else { 1.0 });
-    let values = host_memory::collect("exposures", values)?;
-    let array = rank.gpu.array("inference::exposure", values.len() as u64)?;
-    rank.recorder.upload(&array, 0, &values)?;
+    let array = rank.recorder.uploaded("inference::exposure", &host_memory::collect("exposures", values)?)?;
     Ok(Vector::over(&Space::of("exposure", data.leaf.clone())?, vec![Contents::Device(array)])?)
 }
 
