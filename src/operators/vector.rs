@@ -26,6 +26,14 @@ pub enum Contents {
 }
 
 impl Contents {
+    /// Returns the array on the device.
+    pub(crate) fn on_device(&self) -> Option<&Array<f32>> {
+        match self {
+            Contents::Device(array) => Some(array),
+            Contents::Host(_) => None,
+        }
+    }
+
     /// Returns the parameters on the host.
     pub(crate) fn on_host(&self) -> Option<&[f64]> {
         match self {
@@ -149,10 +157,7 @@ impl Vector {
     /// does not keep.
     pub(crate) fn runs(&self, others: &[&Vector], keeps: impl Fn(&Leaf) -> bool) -> Vec<Vec<Array<f32>>> {
         let arrays = |place: usize| {
-            let of = |vector: &&Vector| match &vector.contents[place] {
-                Contents::Device(array) => Some(array.clone()),
-                Contents::Host(_) => None,
-            };
+            let of = |vector: &&Vector| vector.contents[place].on_device().cloned();
             std::iter::once(&self).chain(others).map(of).collect::<Option<Vec<_>>>()
         };
         let places = self.space.leaves().enumerate().filter(|(_, (_, leaf))| !leaf.is_empty() && keeps(leaf));
@@ -175,6 +180,35 @@ impl Vector {
 
     pub(crate) fn contents_mut(&mut self) -> &mut [Contents] {
         &mut self.contents
+    }
+
+    /// Returns the numbers of all leaves on the device, one leaf after the other. Waits once.
+    pub(crate) fn download(&self, recorder: &mut Recorder) -> Result<Vec<f32>, DeviceError> {
+        let arrays: Vec<&Array<f32>> = self.contents.iter().filter_map(Contents::on_device).collect();
+        if let [only] = arrays[..] {
+            return recorder.download(only, 0, only.len());
+        }
+        let staged = recorder.gpu().array("operators::staged", arrays.iter().map(|array| array.len()).sum())?;
+        let mut at = 0;
+        for array in arrays {
+            recorder.copy(array, 0, &staged, at, array.len())?;
+            at += array.len();
+        }
+        recorder.download(&staged, 0, at)
+    }
+
+    /// Writes the numbers of all leaves on the device, one leaf after the other, by one upload.
+    pub(crate) fn upload(&self, recorder: &mut Recorder, numbers: &[f32]) -> Result<(), DeviceError> {
+        let arrays: Vec<&Array<f32>> = self.contents.iter().filter_map(Contents::on_device).collect();
+        if let [only] = arrays[..] {
+            return recorder.upload(only, 0, numbers);
+        }
+        let (staged, mut at) = (recorder.uploaded("operators::staged", numbers)?, 0);
+        for array in arrays {
+            recorder.copy(&staged, at, array, 0, array.len())?;
+            at += array.len();
+        }
+        Ok(())
     }
 
     /// Returns the leaves below `branch`, which share their arrays.
