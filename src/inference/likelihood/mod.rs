@@ -12,6 +12,7 @@
 //! Constants that do not depend on the model are left out.
 
 mod check;
+mod constructors;
 mod data;
 mod density;
 mod energy;
@@ -27,7 +28,6 @@ use super::error::InferenceError;
 use super::filter_preconditioner::FilterPreconditioner;
 use super::log_likelihood::{FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
 use super::mode_preconditioner::ModePreconditioner;
-use crate::host_memory;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
 use density::{Density, Squares};
@@ -71,106 +71,11 @@ pub struct DataSetReport {
     pub count: u64,
 }
 
-/// Refuses invalid counts and exposures, and counts without exposure.
-fn check_exposed(data: &Data<'_>, exposure: &[f64]) -> Result<(), String> {
-    data.check("counts are finite numbers", |_| true)?;
-    data.check_len("exposures", exposure.len())?;
-    let counted = || (0..exposure.len()).filter(|&at| data.counts(at));
-    if let Some(at) = counted().find(|&at| !(exposure[at].is_finite() && exposure[at] >= 0.0)) {
-        return Err(format!("the exposure of number {at} is {}; it must be 0 or more, or mask it", exposure[at]));
-    }
-    match counted().find(|&at| exposure[at] == 0.0 && data.values[at] != 0.0) {
-        Some(at) => Err(format!("number {at} is {} at an exposure of 0; mask it", data.values[at])),
-        None => Ok(()),
-    }
-}
-
 impl Likelihood {
     fn of(density: Density) -> Self {
         let space = density.space.clone();
         let group = Group { shared: None, terms: vec![Term::new(density)], domain: space.clone() };
         Likelihood { groups: vec![group], domain: space.clone(), data: space }
-    }
-
-    /// Creates the likelihood of data with Gaussian noise around the values of a model. Collective.
-    ///
-    /// # Errors
-    /// - [`InferenceError::Invalid`] for another number of data than places, values that are not
-    ///   finite, noise that is not positive, or if no datum counts.
-    pub fn gaussian(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::gaussian(rank, data, noise)?))
-    }
-
-    /// Creates the likelihood of counts with a positive rate. Collective.
-    ///
-    /// With `exposure` the model gives the rate for an exposure of 1; counts at exposure 0 do not
-    /// count.
-    ///
-    /// # Errors
-    /// - Same as [`gaussian`](Self::gaussian).
-    /// - [`InferenceError::Invalid`] for invalid counts or exposures, or counts at exposure 0.
-    pub fn poisson(rank: &mut Rank, data: &Data<'_>, exposure: Option<&[f64]>) -> Result<Self, InferenceError> {
-        let Some(exposure) = exposure else { return Ok(Self::of(density::poisson(rank, data, None)?)) };
-        data.total(rank, check_exposed(data, exposure))?;
-        let mask = (0..exposure.len()).map(|at| data.counts(at) && exposure[at] > 0.0);
-        let mask = host_memory::collect("the mask of data", mask)?;
-        // Ranks have kernels alike, so a mask that one needs all have.
-        let own = u64::from(data.mask.is_some() || mask.contains(&false));
-        let mut any = [own];
-        rank.comm.all_reduce(&mut any, crate::comm::Op::Max)?;
-        let masked = Data { mask: (any[0] == 1).then_some(&mask[..]), ..*data };
-        let exposures = density::exposures(rank, &masked, exposure)?;
-        let exposed = density::exposed(&masked, &exposures)?;
-        Self::of(density::poisson(rank, &masked, Some(exposures))?).amend(&exposed)
-    }
-
-    /// Creates the likelihood of data with outliers: Student's t distribution with `dof` degrees of
-    /// freedom.
-    ///
-    /// Normalized residuals are `sqrt((t + 1) / (t + 3)) (d - s) / sigma` as in NIFTy. For a right
-    /// model their mean square is `(t + 1) / (t + 3) * t / (t - 2)`; it is infinite for `t <= 2`.
-    /// Collective.
-    ///
-    /// # Errors
-    /// - Same as [`gaussian`](Self::gaussian).
-    /// - [`InferenceError::Invalid`] for degrees of freedom that are not positive.
-    pub fn student_t(
-        rank: &mut Rank,
-        data: &Data<'_>,
-        noise: NoiseLevel<'_>,
-        dof: f64,
-    ) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::student_t(rank, data, noise, dof)?))
-    }
-
-    /// Creates the likelihood of data whose noise the model gives: mean and inverse standard
-    /// deviation.
-    ///
-    /// The two are the components of the leaf. Collective.
-    ///
-    /// # Errors
-    /// Same as [`gaussian`](Self::gaussian).
-    pub fn gaussian_inferred(rank: &mut Rank, data: &Data<'_>) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::gaussian_inferred(rank, data)?))
-    }
-
-    /// Creates the likelihood of Student's t distribution of which the model gives mean and
-    /// standard deviation.
-    ///
-    /// # Errors
-    /// Same as [`student_t`](Self::student_t).
-    pub fn student_t_inferred(rank: &mut Rank, data: &Data<'_>, dof: f64) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::student_t_inferred(rank, data, dof)?))
-    }
-
-    /// Creates the likelihood of classes `0..classes`, of which the model gives the logits as
-    /// components.
-    ///
-    /// # Errors
-    /// - Same as [`gaussian`](Self::gaussian).
-    /// - [`InferenceError::Invalid`] for fewer than two classes, or data that are not a class.
-    pub fn categorical(rank: &mut Rank, data: &Data<'_>, classes: u32) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::categorical(rank, data, classes)?))
     }
 
     /// Returns the likelihood as a function of the domain of `model`, which gives its former
@@ -219,12 +124,6 @@ impl Likelihood {
         self.groups.iter().flat_map(|group| &group.terms)
     }
 
-    /// Returns the names of the data sets.
-    #[must_use]
-    pub fn name(&self) -> String {
-        self.terms().map(|term| term.density.name.as_str()).collect::<Vec<_>>().join(" + ")
-    }
-
     /// Returns the domain.
     #[must_use]
     pub fn domain(&self) -> &Space {
@@ -235,28 +134,6 @@ impl Likelihood {
     #[must_use]
     pub fn data_space(&self) -> &Space {
         &self.data
-    }
-
-    /// Returns the number of data that count, over all data sets and ranks.
-    #[must_use]
-    pub fn degrees_of_freedom(&self) -> u64 {
-        self.terms().map(|term| term.density.count).sum()
-    }
-
-    /// Returns the range of reduced chi-squared over samples of a right model.
-    ///
-    /// That is 1 up to five standard errors `sqrt(2 / n)`, and a factor of two for approximations;
-    /// counts have no lower end. `None` for Student's t distribution, and without residuals.
-    #[must_use]
-    pub fn expected_chi_squared(&self) -> Option<[f64; 2]> {
-        let terms: Vec<_> = self.terms().map(|term| &term.density).filter(|one| one.residual.is_some()).collect();
-        if terms.is_empty() || terms.iter().any(|one| one.squares == Squares::Wild) {
-            return None;
-        }
-        let n: u64 = terms.iter().map(|one| one.count).sum();
-        let error = 5.0 * (2.0 / n as f64).sqrt();
-        let least = if terms.iter().any(|one| one.squares == Squares::Counts) { 0.0 } else { (1.0 - error).max(0.0) };
-        Some([least / 2.0, 2.0 * (1.0 + error)])
     }
 
     /// Computes data minus model over the standard deviation of the noise, with a leaf for each
@@ -309,7 +186,7 @@ impl Likelihood {
         for group in &self.groups {
             let values = group.values(rank, x)?;
             for term in &group.terms {
-                let Some(residual) = &term.density.residual else { continue };
+                let Some(residual) = &term.density.functions.residual else { continue };
                 let signal = term.signal(rank, &values.part(term.domain(), "likelihood")?)?;
                 let found = residual.value(rank, &signal)?;
                 take(rank, term, found)?;
@@ -335,7 +212,7 @@ struct LikelihoodAt {
 
 impl LogLikelihood<Rank> for Likelihood {
     fn name(&self) -> String {
-        Likelihood::name(self)
+        self.terms().map(|term| term.density.name.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
     fn identity(&self, rank: &mut Rank) -> Result<Identity, InferenceError> {
@@ -382,16 +259,28 @@ impl LogLikelihood<Rank> for Likelihood {
     }
 
     fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<(Vector, u64)>, InferenceError> {
-        let counts = self.terms().filter(|term| term.density.residual.is_some()).map(|term| term.density.count);
+        let counts =
+            self.terms().filter(|term| term.density.functions.residual.is_some()).map(|term| term.density.count);
         Ok(Likelihood::normalized_residual(self, rank, x)?.map(|residual| (residual, counts.sum())))
     }
 
     fn degrees_of_freedom(&self) -> u64 {
-        Likelihood::degrees_of_freedom(self)
+        self.terms().map(|term| term.density.count).sum()
     }
 
+    /// Returns 1 up to five standard errors `sqrt(2 / n)`, and a factor of two for approximations.
+    ///
+    /// Counts have no lower end. `None` for Student's t distribution, and without residuals.
     fn expected_chi_squared(&self) -> Option<[f64; 2]> {
-        Likelihood::expected_chi_squared(self)
+        let terms: Vec<_> =
+            self.terms().map(|term| &term.density).filter(|one| one.functions.residual.is_some()).collect();
+        if terms.is_empty() || terms.iter().any(|one| one.squares == Squares::Wild) {
+            return None;
+        }
+        let n: u64 = terms.iter().map(|one| one.count).sum();
+        let error = 5.0 * (2.0 / n as f64).sqrt();
+        let least = if terms.iter().any(|one| one.squares == Squares::Counts) { 0.0 } else { (1.0 - error).max(0.0) };
+        Some([least / 2.0, 2.0 * (1.0 + error)])
     }
 }
 
