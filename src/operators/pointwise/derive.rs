@@ -43,7 +43,7 @@ struct Carried {
 impl Graph {
     /// Returns the tangents of `outputs`, if input `i` has the tangent `tangents[i]`; `None` is
     /// zero.
-    pub fn forward(&mut self, outputs: &[Node], tangents: &[Option<Node>]) -> Vec<Option<Node>> {
+    pub fn forward(&mut self, outputs: &[Node], tangents: &[Option<Node>]) -> Vec<Node> {
         let needed = self.needed(outputs.iter().copied());
         let mut carried = Carrying::default();
         for &node in &needed {
@@ -61,12 +61,12 @@ impl Graph {
                 }
             }
         }
-        outputs.iter().map(|&node| carried.get(node).map(|carried| carried.node)).collect()
+        outputs.iter().map(|&node| carried.get(node).map_or_else(|| self.number(0.0), |own| own.node)).collect()
     }
 
-    /// Returns the adjoints of `inputs` inputs, if output `i` has the adjoint `adjoints[i]`; `None`
-    /// is zero.
-    pub fn reverse(&mut self, outputs: &[Node], adjoints: &[Node], inputs: u32) -> Vec<Option<Node>> {
+    /// Returns the adjoints of the first `inputs` inputs, if output `i` has the adjoint
+    /// `adjoints[i]`.
+    pub fn reverse(&mut self, outputs: &[Node], adjoints: &[Node], inputs: u32) -> Vec<Node> {
         let needed = self.needed(outputs.iter().copied());
         let mut carried = Carrying::default();
         for (&output, &adjoint) in outputs.iter().zip(adjoints) {
@@ -76,7 +76,9 @@ impl Graph {
         for &node in needed.iter().rev() {
             let Some(adjoint) = carried.get(node) else { continue };
             if let Op::Input(number) = self.op(node) {
-                found[number as usize] = Some(adjoint.node);
+                if let Some(found) = found.get_mut(number as usize) {
+                    *found = Some(adjoint.node);
+                }
                 continue;
             }
             for (operand, partial) in self.partials(node) {
@@ -84,7 +86,7 @@ impl Graph {
                 carried.add(self, operand, term);
             }
         }
-        found
+        found.into_iter().map(|node| node.unwrap_or_else(|| self.number(0.0))).collect()
     }
 
     /// Returns a tangent or adjoint times a partial derivative.

@@ -118,9 +118,14 @@ impl Pointwise {
             graph.binary(function, a, b)
         };
         let outputs: Vec<Node> = (0..widths[0].max(widths[1])).map(&mut of).collect();
-        let argument = |(name, width): (&str, u32)| Argument { name: name.into(), width };
-        let results = vec![argument(("result", outputs.len() as u32))];
-        Pointwise { graph, arguments: ["a", "b"].into_iter().zip(widths).map(argument).collect(), results, outputs }
+        let arguments = ["a", "b"].into_iter().zip(widths).map(|(name, width)| Argument { name: name.into(), width });
+        Pointwise { arguments: arguments.collect(), ..Self::of_x(graph, outputs) }
+    }
+
+    /// Creates a function of one argument, with as many components as its result.
+    fn of_x(graph: Graph, outputs: Vec<Node>) -> Self {
+        let argument = |name: &str| vec![Argument { name: name.into(), width: outputs.len() as u32 }];
+        Pointwise { graph, arguments: argument("x"), results: argument("result"), outputs }
     }
 
     /// Creates `function(x, number)` of one component.
@@ -128,8 +133,7 @@ impl Pointwise {
         let mut graph = Graph::default();
         let (x, number) = (graph.input(0), graph.number(number));
         let outputs = vec![graph.binary(function, x, number)];
-        let argument = |name: &str| vec![Argument { name: name.into(), width: 1 }];
-        Pointwise { graph, arguments: argument("x"), results: argument("result"), outputs }
+        Self::of_x(graph, outputs)
     }
 
     /// Creates `x^exponent` of one component by products, and a quotient for a negative exponent.
@@ -148,8 +152,7 @@ impl Pointwise {
         let one = graph.number(1.0);
         let product = product.unwrap_or(one);
         let outputs = vec![if exponent < 0 { graph.over(one, product) } else { product }];
-        let argument = |name: &str| vec![Argument { name: name.into(), width: 1 }];
-        Pointwise { graph, arguments: argument("x"), results: argument("result"), outputs }
+        Self::of_x(graph, outputs)
     }
 
     /// Returns this function of one component applied to each of `width` components.
@@ -160,8 +163,7 @@ impl Pointwise {
             graph.graft(&self.graph, &[input], &self.outputs)
         });
         let outputs = outputs.collect();
-        let argument = |name: &str| vec![Argument { name: name.into(), width }];
-        Pointwise { graph, arguments: argument("x"), results: argument("result"), outputs }
+        Self::of_x(graph, outputs)
     }
 
     /// Returns the arguments, in order.
@@ -276,14 +278,9 @@ impl Pointwise {
         let (count, varied) = (self.components(), total(&self.arguments[..variables]));
         let mut tangents: Vec<_> = (count..count + varied).map(|number| Some(graph.input(number))).collect();
         tangents.resize(count as usize, None);
-        let found = graph.forward(&self.outputs, &tangents);
-        let outputs = found.into_iter().map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
-        let tangents = self.arguments[..variables].iter();
-        let tangents = tangents.map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
-        let arguments = self.arguments.iter().cloned().chain(tangents).collect();
-        let results = self.results.iter();
-        let results = results.map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
-        Pointwise { graph, arguments, results: results.collect(), outputs }
+        let outputs = graph.forward(&self.outputs, &tangents);
+        let arguments = [&self.arguments[..], &prefixed("d_", &self.arguments[..variables])].concat();
+        Pointwise { graph, arguments, results: prefixed("d_", &self.results), outputs }
     }
 
     /// Returns a vector times the derivative: a function of the arguments and the adjoint of each
@@ -298,12 +295,10 @@ impl Pointwise {
         let mut graph = self.graph.clone();
         let (count, width) = (self.components(), self.width());
         let adjoints: Vec<_> = (count..count + width).map(|number| graph.input(number)).collect();
-        let found = graph.reverse(&self.outputs, &adjoints, count);
-        let varied = total(&self.arguments[..variables]) as usize;
-        let outputs = found.into_iter().take(varied).map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
-        let adjoint = |Argument { name, width }: &Argument| Argument { name: format!("adjoint_{name}"), width: *width };
-        let arguments = self.arguments.iter().cloned().chain(self.results.iter().map(adjoint)).collect();
-        Pointwise { graph, arguments, results: self.arguments[..variables].iter().map(adjoint).collect(), outputs }
+        let varied = &self.arguments[..variables];
+        let outputs = graph.reverse(&self.outputs, &adjoints, total(varied));
+        let arguments = [&self.arguments[..], &prefixed("adjoint_", &self.results)].concat();
+        Pointwise { graph, arguments, results: prefixed("adjoint_", varied), outputs }
     }
 
     /// Returns the product of the derivative by the first `variables` arguments and its transpose:
@@ -311,10 +306,9 @@ impl Pointwise {
     /// cotangents. The value is computed once for both.
     pub(in crate::operators) fn normal_by(&self, variables: usize) -> Pointwise {
         let Pointwise { mut graph, arguments, outputs: tangents, .. } = self.jvp_by(variables);
-        let found = graph.reverse(&self.outputs, &tangents, self.components());
-        let varied = total(&self.arguments[..variables]) as usize;
-        let outputs = found.into_iter().take(varied).map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
-        Pointwise { graph, arguments, results: self.arguments[..variables].to_vec(), outputs }
+        let varied = &self.arguments[..variables];
+        let outputs = graph.reverse(&self.outputs, &tangents, total(varied));
+        Pointwise { graph, arguments, results: varied.to_vec(), outputs }
     }
 
     /// Returns the result at one place, computed on the host in f64 from the components of all
@@ -339,6 +333,11 @@ impl Pointwise {
             read(argument, component)
         })
     }
+}
+
+fn prefixed(prefix: &str, arguments: &[Argument]) -> Vec<Argument> {
+    let argument = |Argument { name, width }: &Argument| Argument { name: format!("{prefix}{name}"), width: *width };
+    arguments.iter().map(argument).collect()
 }
 
 /// Returns the components of all arguments.
