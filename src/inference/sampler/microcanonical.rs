@@ -10,7 +10,8 @@
 
 use std::rc::Rc;
 
-use super::hamiltonian::DIVERGENT;
+use super::DrawStatistics;
+use super::hamiltonian::{DIVERGENT, Moved};
 use super::phase::{Phase, Target, finite};
 use super::random::Uniforms;
 use crate::inference::error::InferenceError;
@@ -179,26 +180,15 @@ impl<V> Flight<V> {
     }
 }
 
-/// The end of a trajectory.
-pub(super) struct Trajectory<V> {
-    /// The place where it ends; `None` if the chain stays.
-    pub end: Option<Flight<V>>,
-    pub acceptance: f64,
-    /// Gradients that it took.
-    pub gradients: u32,
-    /// Whether the integration left the posterior.
-    pub is_divergent: bool,
-}
-
 /// Follows a trajectory from the place of a flight in a random direction, and accepts its end or
-/// stays. Its number of steps is uniform, with the mean `length / step` or `most` if that is less.
+/// stays, with the place `None`. Its number of steps is uniform, with the mean `length / step` or `most` if that is less.
 pub(super) fn adjusted<S: VectorSpace>(
     space: &mut S,
     target: &Target<'_, S>,
     from: &Flight<S::Vector>,
     (step, length, most): (f64, f64, f64),
     (stream, uniforms): (Stream, &mut Uniforms),
-) -> Result<Trajectory<S::Vector>, InferenceError> {
+) -> Result<Moved<Option<Flight<S::Vector>>>, InferenceError> {
     let mean = (length / step).round().clamp(1.0, most);
     let steps = 1 + (uniforms.next() * (2.0 * mean - 1.0)) as u32;
     let mut at = from.restart(space, stream.below([u32::MAX, 0, 0]))?;
@@ -209,10 +199,10 @@ pub(super) fn adjusted<S: VectorSpace>(
         error += next.as_ref().map_or(f64::INFINITY, |(_, error)| *error);
         match next {
             Some((next, _)) if error < DIVERGENT => at = next,
-            _ => return Ok(Trajectory { end: None, acceptance: 0.0, gradients: number + 1, is_divergent: true }),
+            _ => return Ok(Moved { place: None, statistics: DrawStatistics::divergent(number + 1) }),
         }
     }
     let acceptance = (-error).exp().min(1.0);
-    let end = (uniforms.next() < acceptance).then_some(at);
-    Ok(Trajectory { end, acceptance, gradients: steps, is_divergent: false })
+    let place = (uniforms.next() < acceptance).then_some(at);
+    Ok(Moved { place, statistics: DrawStatistics { acceptance, gradients: steps, ..DrawStatistics::default() } })
 }

@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 use adaptation::{Batches, DualAverage, EnergyAverage, Moments};
 use hamiltonian::{Moved, hmc, nuts};
-use microcanonical::{Flight, Trajectory, adjusted};
+use microcanonical::{Flight, adjusted};
 pub use options::{Algorithm, SamplerOptions};
 use phase::{Phase, Target};
 use random::Uniforms;
@@ -59,6 +59,13 @@ pub struct DrawStatistics {
     /// Whether the integration failed: the step is too large for a part of the posterior, which
     /// draws miss.
     pub is_divergent: bool,
+}
+
+impl DrawStatistics {
+    /// Returns the statistics of a trajectory that left the posterior.
+    fn divergent(gradients: u32) -> Self {
+        DrawStatistics { gradients, is_divergent: true, ..DrawStatistics::default() }
+    }
 }
 
 /// Count of the numbers of statistics.
@@ -106,12 +113,17 @@ struct Chain<S: VectorSpace> {
 }
 
 impl<S: VectorSpace> Chain<S> {
-    /// Sets the place at the end of a trajectory of NUTS or HMC.
-    fn arrive(&mut self, moved: Moved<S::Vector>) {
-        let Moved { place, acceptance, gradients, depth, is_divergent } = moved;
-        let (energy, step) = (place.potential, self.step);
-        self.statistics = DrawStatistics { energy, acceptance, step, length: 0.0, gradients, depth, is_divergent };
+    /// Sets the place at the end of a trajectory.
+    fn arrive(&mut self, Moved { place, statistics }: Moved<Rc<Phase<S::Vector>>>) {
+        self.statistics = DrawStatistics { energy: place.potential, step: self.step, ..statistics };
         self.place = place;
+    }
+
+    /// Sets the place at the end of a trajectory of MCLMC.
+    fn land(&mut self, flight: Flight<S::Vector>, statistics: DrawStatistics) {
+        let statistics = DrawStatistics { length: self.length, ..statistics };
+        self.arrive(Moved { place: flight.place().clone(), statistics });
+        self.flight = Some(flight);
     }
 }
 
@@ -431,13 +443,13 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             Algorithm::AdjustedMclmc { .. } => self.fly_adjusted(space, chain, uniforms)?,
             Algorithm::Nuts { depth, .. } => {
                 let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
-                let start = self.with_momentum(space, &target, chain)?;
+                let start = self.with_momentum(space, &target, chain, MOMENTUM)?;
                 let moved = nuts(space, &target, &start, (chain.step, depth), uniforms)?;
                 chain.arrive(moved);
             }
             Algorithm::Hmc { steps, .. } => {
                 let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
-                let start = self.with_momentum(space, &target, chain)?;
+                let start = self.with_momentum(space, &target, chain, MOMENTUM)?;
                 let steps = 1 + (uniforms.next() * f64::from(2 * steps - 1)) as u32;
                 let moved = hmc(space, &target, &start, (chain.step, steps), uniforms)?;
                 chain.arrive(moved);
@@ -452,15 +464,16 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         self.adapt(space, chain)
     }
 
-    /// Returns the place of a chain with a random momentum.
+    /// Returns the place of a chain with a random momentum from a kind of stream.
     fn with_momentum(
         &self,
         space: &mut S,
         target: &Target<'_, S>,
         chain: &Chain<S>,
+        kind: u32,
     ) -> Result<Rc<Phase<S::Vector>>, InferenceError> {
         let mut momentum = space.like(&chain.place.x)?;
-        space.white_noise(self.stream(chain.number, MOMENTUM), &mut momentum)?;
+        space.white_noise(self.stream(chain.number, kind), &mut momentum)?;
         target.with_momentum(space, &chain.place, momentum).map(Rc::new)
     }
 
@@ -506,11 +519,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                 chain.batches.insert(batches).add(space, &flight.place().x, size)?;
             }
         }
-        chain.place = flight.place().clone();
-        chain.flight = Some(flight);
-        let (energy, step) = (chain.place.potential, chain.step);
-        chain.statistics =
-            DrawStatistics { energy, acceptance: 1.0, step, length, gradients: steps, depth: 0, is_divergent };
+        let flown = DrawStatistics { acceptance: 1.0, gradients: steps, is_divergent, ..DrawStatistics::default() };
+        chain.land(flight, flown);
         Ok(())
     }
 
@@ -519,18 +529,14 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
         // Steps of a warm-up may be far too small.
         let most = if self.done < self.options.warmup { 64.0 } else { 1024.0 };
-        let (stream, step, length) = (self.stream(chain.number, MOMENTUM), chain.step, chain.length);
+        let stream = self.stream(chain.number, MOMENTUM);
         let flight = match chain.flight.take() {
             Some(flight) => flight,
             None => Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 1, 0]))?,
         };
-        let Trajectory { end, acceptance, gradients, is_divergent } =
-            adjusted(space, &target, &flight, (step, length, most), (stream, uniforms))?;
-        let flight = end.unwrap_or(flight);
-        chain.place = flight.place().clone();
-        chain.flight = Some(flight);
-        let energy = chain.place.potential;
-        chain.statistics = DrawStatistics { energy, acceptance, step, length, gradients, depth: 0, is_divergent };
+        let Moved { place, statistics } =
+            adjusted(space, &target, &flight, (chain.step, chain.length, most), (stream, uniforms))?;
+        chain.land(place.unwrap_or(flight), statistics);
         Ok(())
     }
 }

@@ -47,9 +47,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     /// Returns a step size at which one step is accepted about half of the time, to a factor of 2
     /// (Hoffman & Gelman 2014, algorithm 4).
     fn first_step(&self, space: &mut S, target: &Target<'_, S>, chain: &Chain<S>) -> Result<f64, InferenceError> {
-        let mut momentum = space.like(&chain.place.x)?;
-        space.white_noise(self.stream(chain.number, TRIALS), &mut momentum)?;
-        let start = target.with_momentum(space, &chain.place, momentum)?;
+        let start = self.with_momentum(space, target, chain, TRIALS)?;
         let is_accepted = |space: &mut S, step: f64| {
             let end = target.leapfrog(space, &start, step)?;
             Ok::<_, InferenceError>(end.is_some_and(|end| start.energy() - end.energy() > 0.5_f64.ln()))
