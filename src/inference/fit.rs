@@ -357,25 +357,28 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         Ok(is_over[0] == 1)
     }
 
+    /// Returns the memory of computations and their budget, if there is one.
+    fn budget(&self) -> Option<(Footprint, u64)> {
+        self.footprint.zip(self.options.memory)
+    }
+
+    /// Returns the most samples that a group has of `pairs` pairs of all groups.
+    fn of_group(&self, pairs: usize) -> usize {
+        (2 * pairs).max(1).div_ceil(self.groups.count())
+    }
+
     /// Returns how many samples of a group keep the inputs of their derivatives, for `pairs` pairs
     /// of all groups.
     fn kept(&self, pairs: usize) -> Result<usize, InferenceError> {
-        match (&self.footprint, self.options.memory) {
-            (Some(footprint), Some(budget)) => footprint.kept((2 * pairs).max(1).div_ceil(self.groups.count()), budget),
-            _ => Ok(usize::MAX),
-        }
+        self.budget().map_or(Ok(usize::MAX), |(footprint, budget)| footprint.kept(self.of_group(pairs), budget))
     }
 
     /// Returns how many solves or products of a group are computed together, for `pairs` pairs of
     /// all groups of which a group keeps `kept` samples.
     fn concurrency(&self, space: &S, pairs: usize, kept: usize) -> usize {
         let most = space.concurrency(&self.saved.samples.position);
-        match (&self.footprint, self.options.memory) {
-            (Some(footprint), Some(budget)) => {
-                most.min(footprint.concurrency((2 * pairs).max(1).div_ceil(self.groups.count()), kept, budget))
-            }
-            _ => most,
-        }
+        let Some((footprint, budget)) = self.budget() else { return most };
+        most.min(footprint.concurrency(self.of_group(pairs), kept, budget))
     }
 
     /// Measures the memory of a fit with a budget; refuses a fit that exceeds it in any iteration.
@@ -391,7 +394,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
             let kept = self.kept(options.pairs)?;
             let together = self.concurrency(space, options.pairs, kept);
             if self.groups.all().rank() == 0 {
-                let own = (2 * options.pairs).max(1).div_ceil(self.groups.count());
+                let own = self.of_group(options.pairs);
                 let bytes = footprint.bytes(own, kept, together);
                 tracing::info!(
                     "iteration {iteration}: {kept} of {own} samples are kept, {} are computed together, {bytes} of \

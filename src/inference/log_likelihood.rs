@@ -264,9 +264,7 @@ impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
 
     fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>, InferenceError> {
         let Some((whole, count)) = self.likelihood.normalized_residual(space, x)? else { return Ok(None) };
-        let mut residual = space.like(&whole)?;
-        space.axpby(1.0 / self.temperature.sqrt(), &whole, 0.0, &mut residual)?;
-        Ok(Some((residual, count)))
+        Ok(Some((space.scaled(1.0 / self.temperature.sqrt(), &whole)?, count)))
     }
 
     fn degrees_of_freedom(&self) -> u64 {

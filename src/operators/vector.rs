@@ -219,15 +219,17 @@ impl Vector {
         Vector { contents: contents.collect(), space }
     }
 
+    fn leaf(&self, name: &str) -> Option<&Contents> {
+        self.space.position(name).map(|at| &self.contents[at])
+    }
+
     /// Returns the array of a leaf.
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if no leaf on the device has this name.
     pub fn array(&self, name: &str) -> Result<&Array<f32>, OperatorError> {
-        match self.space.position(name).map(|at| &self.contents[at]) {
-            Some(Contents::Device(array)) => Ok(array),
-            _ => Err(OperatorError::missing("Vector::array", name, &self.space)),
-        }
+        let array = self.leaf(name).and_then(Contents::on_device);
+        array.ok_or_else(|| OperatorError::missing("Vector::array", name, &self.space))
     }
 
     /// Creates a vector of one leaf for each named field, which shares its array.
@@ -274,10 +276,8 @@ impl Vector {
     /// # Errors
     /// - [`OperatorError::Fit`] if no leaf on the host has this name.
     pub fn parameters(&self, name: &str) -> Result<&[f64], OperatorError> {
-        match self.space.position(name).map(|at| &self.contents[at]) {
-            Some(Contents::Host(values)) => Ok(values),
-            _ => Err(OperatorError::missing("Vector::parameters", name, &self.space)),
-        }
+        let values = self.leaf(name).and_then(Contents::on_host);
+        values.ok_or_else(|| OperatorError::missing("Vector::parameters", name, &self.space))
     }
 
     /// Sets the values of this rank of a leaf; values on the device are rounded to f32. Submits.
@@ -309,7 +309,7 @@ impl Vector {
     /// - [`OperatorError::Fit`] if no leaf has this name.
     /// - [`OperatorError::Device`] if the device fails.
     pub fn get(&self, recorder: &mut Recorder, name: &str) -> Result<Vec<f64>, OperatorError> {
-        match self.space.position(name).map(|at| &self.contents[at]) {
+        match self.leaf(name) {
             Some(Contents::Device(array)) => {
                 let values = recorder.download(array, 0, array.len())?;
                 Ok(host_memory::collect("values of a field", values.into_iter().map(f64::from))?)

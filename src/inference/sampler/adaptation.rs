@@ -159,8 +159,7 @@ impl<V> Batches<V> {
         /// Variances far below the inverse of this number count little.
         const LARGE: f64 = 1e6;
         let [of_means, of_places] = [&self.means, moments].map(|of| f64::from(of.count.max(2) - 1));
-        let mut inverse = space.like(&self.sum)?;
-        space.axpby(LARGE / of_places, &moments.squares, 0.0, &mut inverse)?;
+        let mut inverse = space.scaled(LARGE / of_places, &moments.squares)?;
         space.map(Elementwise::Deviation, &mut inverse)?;
         let mut ratio = space.like(&self.sum)?;
         space.multiply(LARGE / of_means, [&inverse, &self.means.squares], 0.0, &mut ratio)?;

@@ -416,8 +416,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let like = draw(first * each as usize);
         let mut copy = |space: &mut S, number: usize| space.copy(draw(number));
         let sum = self.groups.sum(space, count, &mut copy, like)?;
-        let mut mean = space.like(like)?;
-        space.axpby(1.0 / count as f64, &sum, 0.0, &mut mean)?;
+        let mean = space.scaled(1.0 / count as f64, &sum)?;
         let mut residuals = Vec::new();
         for number in self.groups.block(count) {
             let mut residual = space.copy(draw(number))?;
