@@ -104,7 +104,7 @@ impl SavedRows {
         let [single, double] = theirs.len();
         let at = |range: Range<u64>, len: u64| number * len + range.start..number * len + range.end;
         let mut staged = Staged::default();
-        for (part, share) in own.shares(*place).iter().enumerate() {
+        for (part, share) in own.ranks[*place].iter().enumerate() {
             if share.is_double {
                 let mut read = |range| doubles.read_finite_f64(at(range, double)).map_err(broken);
                 staged.doubles.extend(theirs.gather(part, share, &mut read)?);
@@ -184,11 +184,6 @@ impl RowLayout {
     /// Returns where the numbers of a rank begin in a row.
     fn first(&self, rank: usize) -> [u64; 2] {
         [false, true].map(|is_double| self.ranks[..rank].iter().map(|shares| len(shares, is_double)).sum())
-    }
-
-    /// Returns the shares of a rank.
-    fn shares(&self, rank: usize) -> &[Share] {
-        &self.ranks[rank]
     }
 
     /// Returns the numbers of a share of part `part` from a row of this layout, of which `read`

@@ -72,8 +72,9 @@ pub enum Existing {
 
 /// The file of a fit's state.
 pub(super) struct StateFile {
-    path: PathBuf,
-    identity: Identity,
+    pub path: PathBuf,
+    /// Identity of the likelihood.
+    pub identity: Identity,
     seed: u64,
 }
 
@@ -118,16 +119,6 @@ impl StateFile {
 
     pub fn wrong(&self, why: impl Into<String>) -> InferenceError {
         InferenceError::State { path: self.path.clone(), why: why.into() }
-    }
-
-    /// Returns the path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns the identity of the likelihood.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
     }
 
     /// Returns the error of a file that cannot be read.

@@ -130,7 +130,8 @@ pub(super) struct Amplitude {
     multiplicity: Array<f32>,
     /// The leaf of the excitations of its Wiener process, if it has one.
     pub spectrum: Option<String>,
-    kernels: [Kernel; 3],
+    /// Kernels of value, tangent and cotangent.
+    pub kernels: [Kernel; 3],
 }
 
 /// The inputs of an amplitude beside its prior.
@@ -173,11 +174,6 @@ impl Amplitude {
         let kernels = TEXTS.map(|text| Kernel::trusted(source(text, form, profile)));
         let spectrum = form.wiener.then(|| format!("{}spectrum", parts.branch));
         Ok(Amplitude { params, table, multiplicity: parts.multiplicity, spectrum, kernels })
-    }
-
-    /// Returns the kernels of value, tangent and cotangent.
-    pub fn kernels(&self) -> &[Kernel; 3] {
-        &self.kernels
     }
 
     /// Creates an array of `each` numbers for each wavenumber.

@@ -178,8 +178,8 @@ impl CorrelatedField {
             groups.push(Group { wavenumbers, amplitude, modulation, volume });
         }
         // A fit uses all of them.
-        let of_amplitudes = groups.iter().flat_map(|group| group.amplitude.kernels());
-        let of_modulations = groups.iter().flat_map(|group| group.modulation.kernels());
+        let of_amplitudes = groups.iter().flat_map(|group| &group.amplitude.kernels);
+        let of_modulations = groups.iter().flat_map(|group| &group.modulation.kernels);
         let kernels: Vec<&Kernel> = of_amplitudes.chain(of_modulations).collect();
         Kernel::compile_ahead(&rank.gpu, &kernels);
         let (offset_mean, prior) = (prior.offset_mean, format!("{prior:?}"));

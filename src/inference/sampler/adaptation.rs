@@ -41,17 +41,13 @@ impl DualAverage {
 
 /// Step sizes of MCLMC, at which the variance of the energy's error per number has a given value
 /// (Robnik et al. 2023).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EnergyAverage {
     pub sum: f64,
     pub weight: f64,
 }
 
 impl EnergyAverage {
-    pub fn new() -> Self {
-        EnergyAverage { sum: 0.0, weight: 0.0 }
-    }
-
     /// Returns the next step size, after a step of size `step` with `relative`, the square of the
     /// energy's error over the wanted one.
     pub fn next(&mut self, step: f64, relative: f64) -> f64 {
@@ -70,29 +66,16 @@ impl EnergyAverage {
 
 /// The mean and the variance of each number over the draws of a window (Welford 1962).
 pub(super) struct Moments<V> {
-    count: u32,
-    mean: V,
-    squares: V,
+    /// Number of draws.
+    pub count: u32,
+    pub mean: V,
+    /// Sum of squared distances from the mean.
+    pub squares: V,
 }
 
 impl<V> Moments<V> {
     pub fn new<S: VectorSpace<Vector = V>>(space: &mut S, like: &V) -> Result<Self, InferenceError> {
         Ok(Moments { count: 0, mean: space.zeros(like)?, squares: space.zeros(like)? })
-    }
-
-    /// Returns those of a state.
-    pub fn resume(count: u32, mean: V, squares: V) -> Self {
-        Moments { count, mean, squares }
-    }
-
-    /// Returns the number of draws.
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// Returns the mean, and the sum of squared distances from it.
-    pub fn parts(&self) -> [&V; 2] {
-        [&self.mean, &self.squares]
     }
 
     /// Adds a draw.
@@ -225,7 +208,7 @@ mod tests {
     #[test]
     fn energy_averages_find_the_step_of_the_wanted_error() {
         // The relative square grows by the sixth power and is 1 at 0.5.
-        let (mut average, mut step) = (EnergyAverage::new(), 0.1);
+        let (mut average, mut step) = (EnergyAverage::default(), 0.1);
         for _ in 0..100 {
             step = average.next(step, (step / 0.5_f64).powi(6));
         }

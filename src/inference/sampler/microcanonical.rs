@@ -20,10 +20,11 @@ use crate::inference::vector_space::{Reduction, Stream, VectorSpace};
 /// A place and a direction. The momentum of the phase is the direction, and its gradient is that by
 /// the scaled numbers.
 pub(super) struct Flight<V> {
-    place: Rc<Phase<V>>,
+    /// The place; its momentum is the direction.
+    pub place: Rc<Phase<V>>,
     /// `g.g` and `g.u`.
-    square: f64,
-    along: f64,
+    pub square: f64,
+    pub along: f64,
 }
 
 /// A kick of the direction by the gradient: `u' = a g + b u`, of length 1.
@@ -98,26 +99,11 @@ impl<V> Flight<V> {
         Ok(Flight { place, square, along })
     }
 
-    /// Returns the numbers of a state: `g.g` and `g.u`.
-    pub fn numbers(&self) -> [f64; 2] {
-        [self.square, self.along]
-    }
-
-    /// Returns the direction.
-    pub fn direction(&self) -> &V {
-        &self.place.momentum
-    }
-
     /// Starts again at the place of a flight, in a random direction.
     pub fn restart<S: VectorSpace<Vector = V>>(&self, space: &mut S, stream: Stream) -> Result<Self, InferenceError> {
         let Phase { x, gradient, potential, .. } = &*self.place;
         let (x, gradient) = (space.copy(x)?, space.copy(gradient)?);
         Flight::turn(space, (x, gradient, *potential), stream)
-    }
-
-    /// Returns the place.
-    pub fn place(&self) -> &Rc<Phase<V>> {
-        &self.place
     }
 
     /// Takes a step of size `step` through `n` numbers, and turns the direction at random so that

@@ -122,7 +122,7 @@ impl<S: VectorSpace> Chain<S> {
     /// Sets the place at the end of a trajectory of MCLMC.
     fn land(&mut self, flight: Flight<S::Vector>, statistics: DrawStatistics) {
         let statistics = DrawStatistics { length: self.length, ..statistics };
-        self.arrive(Moved { place: flight.place().clone(), statistics });
+        self.arrive(Moved { place: flight.place.clone(), statistics });
         self.flight = Some(flight);
     }
 }
@@ -313,7 +313,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             scale,
             step: 1.0,
             length,
-            average: StepAverage::Energy(EnergyAverage::new()),
+            average: StepAverage::Energy(EnergyAverage::default()),
             moments,
             batches: None,
             statistics: DrawStatistics::default(),
@@ -515,7 +515,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                     Some(batches) => batches,
                     None => Batches::new(space, &chain.place.x)?,
                 };
-                chain.batches.insert(batches).add(space, &flight.place().x, size)?;
+                chain.batches.insert(batches).add(space, &flight.place.x, size)?;
             }
         }
         let flown = DrawStatistics { acceptance: 1.0, gradients: steps, is_divergent, ..DrawStatistics::default() };

@@ -67,7 +67,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let like = &self.chains[0].place.x;
         let scales = self.chains[0].scale.numbers().len() as u64;
         let rows = NewRows::new(space, &self.groups, like, chains * each)?;
-        let identity = file.identity().parts().map(|(_, mark)| mark as i64);
+        let identity = file.identity.parts().map(|(_, mark)| mark as i64);
         let head = self.head();
         let members = [
             Member::new::<i64>("head", &[head.len() as u64]),
@@ -79,7 +79,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let vectors = members.len();
         let members: Vec<Member> = members.into_iter().chain(rows.members()).collect();
         let is_first = self.groups.place() == 0;
-        write_npz::<InferenceError>(self.groups.all(), file.path(), &members, |archive| {
+        write_npz::<InferenceError>(self.groups.all(), &file.path, &members, |archive| {
             if self.groups.all().rank() == 0 {
                 archive.write(0, 0, &head)?;
                 archive.write(1, 0, &identity)?;
@@ -94,11 +94,11 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                     archive.write(3, number * (kept + 1) * STATISTICS as u64, &statistics)?;
                     archive.write(4, number * scales, &chain.scale.numbers())?;
                 }
-                let direction = chain.flight.as_ref().map_or(&chain.place.momentum, Flight::direction);
-                let [mean, squares] = chain.moments.parts();
+                let direction = chain.flight.as_ref().map_or(&chain.place.momentum, |flight| &flight.place.momentum);
+                let Moments { mean, squares, .. } = &chain.moments;
                 let own = [&chain.place.x, &chain.scale.diagonal, mean, squares, direction];
                 let batches = chain.batches.iter().flat_map(|batches| {
-                    let [mean, squares] = batches.means.parts();
+                    let Moments { mean, squares, .. } = &batches.means;
                     [&batches.sum, mean, squares]
                 });
                 for (row, vector) in own.into_iter().chain(batches).chain(&chain.kept).enumerate() {
@@ -162,7 +162,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             let [x, scale, mean, squares, direction] = [row(0)?, row(1)?, row(2)?, row(3)?, row(4)?];
             let batches = match before > ROWS {
                 true => {
-                    let means = Moments::resume(means as u32, row(ROWS + 1)?, row(ROWS + 2)?);
+                    let means = Moments { count: means as u32, mean: row(ROWS + 1)?, squares: row(ROWS + 2)? };
                     Some(Batches { steps: steps as u32, sum: row(ROWS)?, means })
                 }
                 false => None,
@@ -182,13 +182,13 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             };
             self.chains.push(Chain {
                 number: chain as u32,
-                place: flight.as_ref().map_or(place, |flight| flight.place().clone()),
+                place: flight.as_ref().map_or(place, |flight| flight.place.clone()),
                 flight,
                 scale,
                 step,
                 length,
                 average,
-                moments: Moments::resume(count as u32, mean, squares),
+                moments: Moments { count: count as u32, mean, squares },
                 batches,
                 statistics: last,
                 kept,
@@ -218,10 +218,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
 
 /// Returns the numbers of a chain.
 fn numbers<S: VectorSpace>(chain: &Chain<S>) -> [f64; NUMBERS] {
-    let flight = chain.flight.as_ref().map_or([0.0; 3], |flight| {
-        let [square, along] = flight.numbers();
-        [1.0, square, along]
-    });
+    let flight = chain.flight.as_ref().map_or([0.0; 3], |flight| [1.0, flight.square, flight.along]);
     let average = match chain.average {
         StepAverage::Energy(EnergyAverage { sum, weight }) => [sum, weight, 0.0, 0.0, 0.0],
         StepAverage::Acceptance(DualAverage { center, target, count, error, mean }) => {
@@ -230,7 +227,7 @@ fn numbers<S: VectorSpace>(chain: &Chain<S>) -> [f64; NUMBERS] {
     };
     let [is_flying, square, along] = flight;
     let [a, b, c, d, e] = average;
-    let [steps, means] = chain.batches.as_ref().map_or([0, 0], |batches| [batches.steps, batches.means.count()]);
-    let [steps, means, count] = [steps, means, chain.moments.count()].map(f64::from);
+    let [steps, means] = chain.batches.as_ref().map_or([0, 0], |batches| [batches.steps, batches.means.count]);
+    let [steps, means, count] = [steps, means, chain.moments.count].map(f64::from);
     [chain.step, chain.length, is_flying, square, along, a, b, c, d, e, steps, means, count]
 }

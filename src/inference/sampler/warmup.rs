@@ -28,7 +28,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         match self.options.algorithm {
             Algorithm::Mclmc { .. } => {
                 chain.step = 0.25 * deviation;
-                chain.average = StepAverage::Energy(EnergyAverage::new());
+                chain.average = StepAverage::Energy(EnergyAverage::default());
             }
             Algorithm::AdjustedMclmc { acceptance, .. } => {
                 chain.step = deviation * self.first_step(space, &target, chain)?;
