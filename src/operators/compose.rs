@@ -93,11 +93,7 @@ impl Model {
             return Ok(self.clone());
         }
         for (name, leaf) in target.leaves() {
-            match self.target().leaf(name) {
-                Some(own) if own == leaf => {}
-                Some(own) => return Err(OperatorError::fit(self.name(), name, leaf, own)),
-                None => return Err(OperatorError::missing(self.name(), name, self.target())),
-            }
+            self.target().find(name, leaf, self.name())?;
         }
         match self.0.giving(target)? {
             Some(less) => Ok(less),

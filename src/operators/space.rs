@@ -147,6 +147,15 @@ impl Space {
         Space::new(leaves)
     }
 
+    /// Returns the index of the leaf `name`, which must equal `wanted`. Errors name `operator`.
+    pub(super) fn find(&self, name: &str, wanted: &Leaf, operator: &str) -> Result<usize, OperatorError> {
+        match self.position(name).map(|at| (at, &self.leaves[at].1)) {
+            Some((at, own)) if own == wanted => Ok(at),
+            Some((_, own)) => Err(OperatorError::fit(operator, name, wanted, own)),
+            None => Err(OperatorError::missing(operator, name, self)),
+        }
+    }
+
     /// Borrows the recorder and the exchanges of the process grid that the leaves are cut by.
     pub(super) fn parts<'a>(&self, rank: &'a mut Rank) -> Result<(&'a mut Recorder, &'a mut GridComms), OperatorError> {
         let Some(mesh) = self.leaves().find_map(|(_, leaf)| leaf.mesh()) else {
@@ -169,11 +178,7 @@ impl Space {
             return if own == leaf { Ok(()) } else { Err(OperatorError::fit(operator, name, own, leaf)) };
         }
         for (name, own) in self.leaves() {
-            match other.leaf(name) {
-                Some(leaf) if leaf == own => {}
-                Some(leaf) => return Err(OperatorError::fit(operator, name, own, leaf)),
-                None => return Err(OperatorError::missing(operator, name, other)),
-            }
+            other.find(name, own, operator)?;
         }
         match other.names().find(|name| self.position(name).is_none()) {
             Some(name) => Err(OperatorError::surplus(operator, name, self)),

@@ -342,14 +342,8 @@ impl Vector {
             space.admits(&self.space, operator)?;
             return Ok(Vector { space: space.clone(), contents: self.contents.clone() });
         }
-        let of = |(name, leaf): (&str, &super::leaf::Leaf)| match self.space.position(name) {
-            None => Err(OperatorError::missing(operator, name, &self.space)),
-            Some(at) => match self.space.leaf(name) {
-                Some(own) if own != leaf => Err(OperatorError::fit(operator, name, leaf, own)),
-                _ => Ok(self.contents[at].clone()),
-            },
-        };
-        let contents = space.leaves().map(of).collect::<Result<_, _>>()?;
+        let of = |(name, leaf): (&str, &Leaf)| Ok(self.contents[self.space.find(name, leaf, operator)?].clone());
+        let contents = space.leaves().map(of).collect::<Result<_, OperatorError>>()?;
         Ok(Vector { space: space.clone(), contents })
     }
 
