@@ -19,9 +19,9 @@ use crate::inference::vector_space::{Reduction, Stream, VectorSpace};
 
 /// A place and a direction. The momentum of the phase is the direction, and its gradient is that by
 /// the scaled numbers.
-pub(super) struct Flight<V> {
+pub(super) struct Flight<S: VectorSpace> {
     /// The place; its momentum is the direction.
-    pub place: Rc<Phase<V>>,
+    pub place: Rc<Phase<S::Vector>>,
     /// `g.g` and `g.u`.
     pub square: f64,
     pub along: f64,
@@ -53,12 +53,12 @@ impl Kick {
     }
 }
 
-impl<V> Flight<V> {
+impl<S: VectorSpace> Flight<S> {
     /// Starts at a place in a random direction.
-    pub fn start<S: VectorSpace<Vector = V>>(
+    pub fn start(
         space: &mut S,
         target: &Target<'_, S>,
-        from: &Phase<V>,
+        from: &Phase<S::Vector>,
         stream: Stream,
     ) -> Result<Self, InferenceError> {
         let (x, mut gradient) = (space.copy(&from.x)?, space.like(&from.x)?);
@@ -67,9 +67,9 @@ impl<V> Flight<V> {
     }
 
     /// Takes a random direction at a place with a scaled gradient and a potential.
-    fn turn<S: VectorSpace<Vector = V>>(
+    fn turn(
         space: &mut S,
-        (x, gradient, potential): (V, V, f64),
+        (x, gradient, potential): (S::Vector, S::Vector, f64),
         stream: Stream,
     ) -> Result<Self, InferenceError> {
         let (mut noise, mut direction) = (space.like(&x)?, space.like(&x)?);
@@ -86,11 +86,11 @@ impl<V> Flight<V> {
     }
 
     /// Returns the flight of a state from its place, direction and numbers.
-    pub fn resume<S: VectorSpace<Vector = V>>(
+    pub fn resume(
         space: &mut S,
         target: &Target<'_, S>,
-        from: &Phase<V>,
-        momentum: V,
+        from: &Phase<S::Vector>,
+        momentum: S::Vector,
         [square, along]: [f64; 2],
     ) -> Result<Self, InferenceError> {
         let (x, mut gradient) = (space.copy(&from.x)?, space.like(&from.x)?);
@@ -100,7 +100,7 @@ impl<V> Flight<V> {
     }
 
     /// Starts again at the place of a flight, in a random direction.
-    pub fn restart<S: VectorSpace<Vector = V>>(&self, space: &mut S, stream: Stream) -> Result<Self, InferenceError> {
+    pub fn restart(&self, space: &mut S, stream: Stream) -> Result<Self, InferenceError> {
         let Phase { x, gradient, potential, .. } = &*self.place;
         let (x, gradient) = (space.copy(x)?, space.copy(gradient)?);
         Flight::turn(space, (x, gradient, *potential), stream)
@@ -109,7 +109,7 @@ impl<V> Flight<V> {
     /// Takes a step of size `step` through `n` numbers, and turns the direction at random so that
     /// it is forgotten after a distance of `length`. Returns the error of the energy; `None` if the
     /// posterior is not finite there. Takes one gradient and blocks twice.
-    pub fn step<S: VectorSpace<Vector = V>>(
+    pub fn step(
         &self,
         space: &mut S,
         target: &Target<'_, S>,
@@ -171,10 +171,10 @@ impl<V> Flight<V> {
 pub(super) fn adjusted<S: VectorSpace>(
     space: &mut S,
     target: &Target<'_, S>,
-    from: &Flight<S::Vector>,
+    from: &Flight<S>,
     (step, length, most): (f64, f64, f64),
     (stream, uniforms): (Stream, &mut Uniforms),
-) -> Result<Moved<Option<Flight<S::Vector>>>, InferenceError> {
+) -> Result<Moved<Option<Flight<S>>>, InferenceError> {
     let mean = (length / step).round().clamp(1.0, most);
     let steps = 1 + (uniforms.next() * (2.0 * mean - 1.0)) as u32;
     let mut at = from.restart(space, stream.below([u32::MAX, 0, 0]))?;

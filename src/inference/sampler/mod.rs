@@ -98,15 +98,15 @@ struct Chain<S: VectorSpace> {
     number: u32,
     place: Rc<Phase<S::Vector>>,
     /// The direction of MCLMC.
-    flight: Option<Flight<S::Vector>>,
+    flight: Option<Flight<S>>,
     scale: Scale<S>,
     step: f64,
     /// Length of MCLMC.
     length: f64,
     average: StepAverage,
-    moments: Moments<S::Vector>,
+    moments: Moments<S>,
     /// Means that give the length, in the window that finds it.
-    batches: Option<Batches<S::Vector>>,
+    batches: Option<Batches<S>>,
     statistics: DrawStatistics,
     kept: Vec<S::Vector>,
     of_kept: Vec<DrawStatistics>,
@@ -120,7 +120,7 @@ impl<S: VectorSpace> Chain<S> {
     }
 
     /// Sets the place at the end of a trajectory of MCLMC.
-    fn land(&mut self, flight: Flight<S::Vector>, statistics: DrawStatistics) {
+    fn land(&mut self, flight: Flight<S>, statistics: DrawStatistics) {
         let statistics = DrawStatistics { length: self.length, ..statistics };
         self.arrive(Moved { place: flight.place.clone(), statistics });
         self.flight = Some(flight);

@@ -73,9 +73,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let (first, ends) = windows(self.options.warmup);
         let (last, others) = ends.split_last()?;
         let window = *others.last().unwrap_or(&first)..*last;
-        window
-            .contains(&draw)
-            .then(|| ((window.end - window.start).saturating_mul(steps) / Batches::<()>::COUNT).max(1))
+        window.contains(&draw).then(|| ((window.end - window.start).saturating_mul(steps) / Batches::<S>::COUNT).max(1))
     }
 
     /// Takes a draw of the warm-up into the scales, and ends windows.
