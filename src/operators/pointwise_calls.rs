@@ -15,7 +15,7 @@ use crate::gpu::{Kernel, RawArray};
 use crate::grid::Cost;
 use crate::rank::Rank;
 
-/// What is computed of a pointwise function.
+/// A computation with a pointwise function.
 #[derive(Clone, Copy)]
 enum Evaluation {
     Value,
