@@ -71,21 +71,7 @@ impl Fingerprint {
     }
 
     fn leaf(&mut self, rank: &Rank, leaf: &Leaf) -> Result<(), OperatorError> {
-        let kind = match &leaf.support {
-            Support::Cells { .. } => "cells",
-            Support::Modes { half, .. } => {
-                if *half {
-                    "half spectrum"
-                } else {
-                    "modes"
-                }
-            }
-            Support::Points { order: PointOrder::Ranks, .. } => "points",
-            Support::Points { order: PointOrder::Numbers(_), .. } => "numbered points",
-            Support::Vector { .. } => "vector",
-            Support::Parameters { .. } => "parameters",
-        };
-        self.text(kind);
+        self.text(leaf.support.kind());
         self.number(u64::from(leaf.values == Values::Complex));
         self.number(u64::from(leaf.components));
         self.number(leaf.batch);

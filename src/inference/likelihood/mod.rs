@@ -21,7 +21,7 @@ mod local_root;
 mod term;
 
 use crate::gpu::KernelSource;
-use crate::operators::{Contents, ExcitedModes, Fingerprint, Leaf, Model, Space, Vector};
+use crate::operators::{ExcitedModes, Fingerprint, Model, Space, Vector};
 use crate::rank::Rank;
 
 use super::error::InferenceError;
@@ -144,16 +144,12 @@ impl Likelihood {
     /// # Errors
     /// - Errors of the model, the device and the ranks.
     pub fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<Vector>, InferenceError> {
-        let (mut leaves, mut contents) = (Vec::new(), Vec::new());
-        self.residuals(rank, x, |_, term, found| {
-            leaves.extend(found.space().leaves().map(|(_, leaf)| (term.density.name.clone(), leaf.clone())));
-            contents.extend(found.contents().to_vec());
+        let mut residuals = Vec::new();
+        self.residuals(rank, x, |_, _, found| {
+            residuals.push(found);
             Ok(())
         })?;
-        if leaves.is_empty() {
-            return Ok(None);
-        }
-        ordered(leaves, contents).map(Some)
+        united(&residuals)
     }
 
     /// Returns the residuals of each data set that has them. Collective; blocks.
@@ -196,12 +192,14 @@ impl Likelihood {
     }
 }
 
-/// Returns a vector of leaves in the order of their names.
-fn ordered(leaves: Vec<(String, Leaf)>, contents: Vec<Contents>) -> Result<Vector, InferenceError> {
-    let mut both: Vec<_> = leaves.into_iter().zip(contents).collect();
-    both.sort_by(|a, b| a.0.0.cmp(&b.0.0));
-    let (leaves, contents): (Vec<_>, Vec<_>) = both.into_iter().unzip();
-    Ok(Vector::over(&Space::new(leaves)?, contents)?)
+/// Returns the leaves of several vectors as one vector; `None` without vectors.
+fn united(vectors: &[Vector]) -> Result<Option<Vector>, InferenceError> {
+    let leaves = vectors.iter().flat_map(|vector| vector.space().leaves().zip(vector.contents()));
+    let mut leaves: Vec<_> = leaves.collect();
+    leaves.sort_by(|((a, _), _), ((b, _), _)| a.cmp(b));
+    let space = Space::new(leaves.iter().map(|((name, leaf), _)| (*name, (*leaf).clone())))?;
+    let contents = leaves.into_iter().map(|(_, contents)| contents.clone()).collect();
+    if vectors.is_empty() { Ok(None) } else { Ok(Some(Vector::over(&space, contents)?)) }
 }
 
 /// The derivatives of a [`Likelihood`] at a point.
@@ -401,13 +399,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
     }
 
     fn model_value(&self) -> Result<Option<Vector>, InferenceError> {
-        let values = self.terms().filter_map(|term| term.at.expansion_value());
-        let values = values.map(|value| (value.space().clone(), value.contents().to_vec()));
-        let (mut leaves, mut contents) = (Vec::new(), Vec::new());
-        for (space, own) in values {
-            leaves.extend(space.leaves().map(|(name, leaf)| (name.to_string(), leaf.clone())));
-            contents.extend(own);
-        }
-        if leaves.is_empty() { Ok(None) } else { ordered(leaves, contents).map(Some) }
+        let values: Vec<Vector> = self.terms().filter_map(|term| term.at.expansion_value().cloned()).collect();
+        united(&values)
     }
 }
