@@ -31,8 +31,8 @@ use super::mode_preconditioner::ModePreconditioner;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
 use density::{Density, Squares};
-use group::{Group, GroupAt, OneAt, summed};
-use term::Term;
+use group::{Group, GroupAt, summed};
+use term::{Term, TermAt};
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
@@ -295,37 +295,33 @@ impl LikelihoodAt {
         summed(rank, &parts, out, |rank, number, out| give(rank, &self.groups[number], out))
     }
 
-    fn terms(&self) -> impl Iterator<Item = &OneAt> {
+    fn terms(&self) -> impl Iterator<Item = &TermAt> {
         self.groups.iter().flat_map(|group| &group.terms)
     }
 }
 
 impl LogLikelihoodAt<Rank> for LikelihoodAt {
     fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
-        self.terms().map(|term| term.at.energy(rank)).sum()
+        self.terms().map(|at| at.energy(rank)).sum()
     }
 
     fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), InferenceError> {
-        self.summed(rank, out, |rank, group, out| {
-            group.back(rank, out, |rank, number, out| Ok(group.terms[number].at.gradient(rank, out)?))
-        })
+        self.summed(rank, out, |rank, group, out| group.back(rank, out, |rank, at, out| Ok(at.gradient(rank, out)?)))
     }
 
     fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         self.summed(rank, out, |rank, group, out| {
             let tangent = group.tangent(rank, v)?;
-            group.back(rank, out, |rank, number, out| {
-                let OneAt { domain, at, .. } = &group.terms[number];
-                Ok(at.metric(rank, &tangent.part(domain, "likelihood")?, out)?)
+            group.back(rank, out, |rank, at, out| {
+                Ok(at.metric(rank, &tangent.part(at.term.domain(), "likelihood")?, out)?)
             })
         })
     }
 
     fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         self.summed(rank, out, |rank, group, out| {
-            group.back(rank, out, |rank, number, out| {
-                let OneAt { data, at, .. } = &group.terms[number];
-                Ok(at.left_sqrt(rank, &eta.part(data, "likelihood")?, out)?)
+            group.back(rank, out, |rank, at, out| {
+                Ok(at.left_sqrt(rank, &eta.part(&at.term.density.space, "likelihood")?, out)?)
             })
         })
     }
@@ -333,9 +329,9 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
     fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         for group in &self.groups {
             let tangent = group.tangent(rank, v)?;
-            for OneAt { domain, data, at } in &group.terms {
-                let mut part = out.part(data, "likelihood")?;
-                at.right_sqrt(rank, &tangent.part(domain, "likelihood")?, &mut part)?;
+            for at in &group.terms {
+                let mut part = out.part(&at.term.density.space, "likelihood")?;
+                at.right_sqrt(rank, &tangent.part(at.term.domain(), "likelihood")?, &mut part)?;
             }
         }
         Ok(())
@@ -346,7 +342,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         for group in &self.groups {
             let excited = match &group.shared {
                 Some(shared) => shared.excited(rank)?,
-                None => group.terms.iter().map(|term| term.at.excited(rank)).collect::<Result<Vec<_>, _>>()?.concat(),
+                None => group.terms.iter().map(|at| at.excited(rank)).collect::<Result<Vec<_>, _>>()?.concat(),
             };
             for modes in excited {
                 if all.iter().all(|other| other.leaf != modes.leaf) {
@@ -371,9 +367,9 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
                 Some(shared) => shared.model().value(rank, &own)?,
                 None => own,
             };
-            for OneAt { domain, data, at } in &group.terms {
-                let own = values.part(domain, "likelihood")?;
-                at.coordinates(rank, &own, &mut out.part(data, "likelihood")?)?;
+            for at in &group.terms {
+                let own = values.part(at.term.domain(), "likelihood")?;
+                at.coordinates(rank, &own, &mut out.part(&at.term.density.space, "likelihood")?)?;
             }
         }
         Ok(())
@@ -386,7 +382,8 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         out: &mut Vector,
     ) -> Result<bool, InferenceError> {
         let expansion = expansion.model_value()?;
-        for OneAt { data, at, .. } in self.terms() {
+        for at in self.terms() {
+            let data = &at.term.density.space;
             let value = match (&expansion, at.expansion_value()) {
                 (Some(expansion), Some(_)) => Some(expansion.part(data, "likelihood")?),
                 _ => None,
@@ -399,7 +396,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
     }
 
     fn model_value(&self) -> Result<Option<Vector>, InferenceError> {
-        let values: Vec<Vector> = self.terms().filter_map(|term| term.at.expansion_value().cloned()).collect();
+        let values: Vec<Vector> = self.terms().filter_map(|at| at.expansion_value().cloned()).collect();
         united(&values)
     }
 }

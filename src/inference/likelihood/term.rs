@@ -102,7 +102,7 @@ fn about(rank: &mut Rank, coordinates: &Model, values: [&Vector; 2], out: &mut V
 
 /// The derivatives of a term at a point.
 pub(super) struct TermAt {
-    term: Term,
+    pub term: Term,
     /// The value of the model.
     signal: Vector,
     /// The argument of the root: the value of the head, or the latent values.
