@@ -101,8 +101,8 @@ impl Linear for LinesOfSight {
         };
         let mut samples = Vector::new(&rank.gpu, self.weights.space())?;
         first.run(rank, direction, v, &mut samples)?;
-        let weighted = Vector::new(&rank.gpu, self.weights.space())?;
-        rank.vector_product(&samples, &self.weights, &weighted)?;
+        let mut weighted = Vector::new(&rank.gpu, self.weights.space())?;
+        rank.vector_multiply(1.0, [&samples, &self.weights], 0.0, &mut weighted)?;
         last.run(rank, direction, &weighted, out)
     }
 

@@ -109,13 +109,6 @@ impl Rank {
         Ok(())
     }
 
-    /// Computes `z = x y`, number by number, for one leaf on the device.
-    pub(crate) fn vector_product(&mut self, x: &Vector, y: &Vector, z: &Vector) -> Result<(), OperatorError> {
-        let (arrays, z) = ([x.single()?, y.single()?], z.single()?);
-        let updates = self.updates();
-        Ok(updates.record_product(&mut self.recorder, 1.0, arrays, 0.0, z)?)
-    }
-
     /// Computes `y = a x z + b y`, number by number; `x` and `z` may be equal. With `b == 0` the
     /// values of `y` do not matter. Records only.
     ///

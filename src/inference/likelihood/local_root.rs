@@ -135,9 +135,9 @@ struct At {
 
 impl At {
     /// Records the product of `u` with the right root, or with the left one.
-    fn record(&self, rank: &mut Rank, u: &Vector, y: &Vector, is_left: bool) -> Result<(), OperatorError> {
+    fn record(&self, rank: &mut Rank, u: &Vector, y: &mut Vector, is_left: bool) -> Result<(), OperatorError> {
         match &self.root.form {
-            Form::Diagonal(_) => rank.vector_product(&self.kept, u, y),
+            Form::Diagonal(_) => rank.vector_multiply(1.0, [&self.kept, u], 0.0, y),
             Form::Categorical(own) => {
                 let kernel = &own.kernels[1 + usize::from(is_left)];
                 own.record(rank, kernel, [self.kept.single()?, u.single()?, y.single()?])
