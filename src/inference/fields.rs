@@ -258,7 +258,7 @@ fn share_of(rank: &Rank, name: &str, leaf: &Leaf) -> Result<Share, InferenceErro
     let numbers = leaf.numbers();
     shape[2] *= numbers;
     own[2] = numbers * own[2].start..numbers * own[2].end;
-    let is_double = matches!(leaf.support, Support::Parameters { .. });
+    let is_double = leaf.is_on_host();
     Ok(Share { shape, own, fields: leaf.fields(), is_replicated: !leaf.is_distributed(), is_double })
 }
 

@@ -176,7 +176,7 @@ impl Gather {
                     && from.components == to.components
                     && from.batch == to.batch
                     && matches!(from.support, Support::Vector { .. })
-                    && !matches!(to.support, Support::Parameters { .. }) =>
+                    && !to.is_on_host() =>
             {
                 Ok([from, to])
             }

@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::Support;
 use super::operator::{Differentiable, Linearized};
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
@@ -164,7 +163,7 @@ pub(crate) fn check_numbers(
     found: &[Vec<f64>],
 ) -> Result<(), OperatorError> {
     let wrong = space.leaves().zip(found).find_map(|((name, leaf), found)| {
-        let is_double = matches!(leaf.support, Support::Parameters { .. });
+        let is_double = leaf.is_on_host();
         let rounded = |value: f64| if is_double { value } else { f64::from(value as f32) };
         let at = found.iter().position(|&value| !rounded(value).is_finite())?;
         Some((format!("number {at} of leaf `{name}` of its {which}"), rounded(found[at])))

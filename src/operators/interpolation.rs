@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::Support;
 use super::operator::{Differentiable, Linearized};
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
@@ -68,7 +67,7 @@ impl Interpolation {
     pub fn new(rank: &mut Rank, domain: &Space, x: &[f64], y: &[f64]) -> Result<Self, OperatorError> {
         const NAME: &str = "interpolation";
         match domain.only() {
-            Some((_, leaf)) if leaf.values == Values::Real && !matches!(leaf.support, Support::Parameters { .. }) => {}
+            Some((_, leaf)) if leaf.values == Values::Real && !leaf.is_on_host() => {}
             _ => return Err(OperatorError::invalid(NAME, format!("{domain} is not one real leaf on the device"))),
         }
         if x.len() < 2 || x.len() != y.len() || u32::try_from(2 * x.len()).is_err() {

@@ -210,6 +210,12 @@ impl Leaf {
         places.saturating_mul(self.fields()).saturating_mul(self.numbers())
     }
 
+    /// Returns `true` for parameters, which are on the host in f64.
+    #[must_use]
+    pub fn is_on_host(&self) -> bool {
+        matches!(self.support, Support::Parameters { .. })
+    }
+
     /// Returns `true` if each rank has a part, `false` if each has the whole.
     #[must_use]
     pub fn is_distributed(&self) -> bool {

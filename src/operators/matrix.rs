@@ -2,7 +2,7 @@
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::{Leaf, Support};
+use super::leaf::Leaf;
 use super::linear::{Direction, Linear};
 use super::signature::Signature;
 use super::space::Space;
@@ -140,9 +140,7 @@ impl Rows {
 fn shape(rank: &Rank, operator: &str, domain: &Space, target: &Space) -> Result<[u64; 2], OperatorError> {
     let len = |which: &str, space: &Space| {
         let fits = |leaf: &&Leaf| {
-            leaf.values == Values::Real
-                && !matches!(leaf.support, Support::Parameters { .. })
-                && (rank.size() == 1 || !leaf.is_distributed())
+            leaf.values == Values::Real && !leaf.is_on_host() && (rank.size() == 1 || !leaf.is_distributed())
         };
         match space.only().map(|(_, leaf)| leaf).filter(fits) {
             Some(leaf) => Ok(leaf.len()),

@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::Support;
 use super::operator::{Derivative, Differentiable, ExcitedModes, Linearized, Model};
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
@@ -85,7 +84,7 @@ impl Differentiable for Part {
     fn cost(&self) -> OperatorCost {
         let mut cost = self.inner.cost();
         // Cotangents of the other leaves are cleared.
-        for (_, leaf) in self.rest.leaves().filter(|(_, leaf)| !matches!(leaf.support, Support::Parameters { .. })) {
+        for (_, leaf) in self.rest.leaves().filter(|(_, leaf)| !leaf.is_on_host()) {
             cost.vjp.dispatches += 1;
             cost.vjp.device_bytes += 4 * leaf.len();
         }

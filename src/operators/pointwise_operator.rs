@@ -46,11 +46,6 @@ fn is_single(leaf: &Leaf) -> bool {
     matches!(leaf.support, Support::Vector { len: 1 })
 }
 
-/// Returns `true` for parameters, which are computed on the host in f64.
-fn is_on_host(leaf: &Leaf) -> bool {
-    matches!(leaf.support, Support::Parameters { .. })
-}
-
 /// Returns the leaf whose places the function runs over: the first that is not a single number.
 fn main_of<'a>(mut leaves: impl Iterator<Item = &'a Leaf> + Clone) -> Option<&'a Leaf> {
     leaves.clone().find(|leaf| !is_single(leaf)).or_else(|| leaves.next())
@@ -152,10 +147,10 @@ impl PointwiseOperator {
                     return fault("complex vectors; make each component a leaf".into());
                 }
                 let Some(other) = main else { continue };
-                if is_on_host(leaf) && (!is_on_host(other) || leaf.fields() > 1) {
+                if leaf.is_on_host() && (!other.is_on_host() || leaf.fields() > 1) {
                     return fault("parameters are on the host; bring them to the device first".into());
                 }
-                let counts_for_all = side == 0 && is_single(leaf) && leaf.numbers() == 1 && !is_on_host(other);
+                let counts_for_all = side == 0 && is_single(leaf) && leaf.numbers() == 1 && !other.is_on_host();
                 let places = leaf.support == other.support || counts_for_all;
                 if !places || leaf.batch != other.batch {
                     return fault(format!(
@@ -179,7 +174,7 @@ impl PointwiseOperator {
 
     /// Returns `true` if the leaves are parameters on the host.
     pub(super) fn is_on_host(&self) -> bool {
-        self.main().is_some_and(is_on_host)
+        self.main().is_some_and(Leaf::is_on_host)
     }
 
     /// Returns the forms of the leaves of the domain and the constants, and of the target.

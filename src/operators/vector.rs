@@ -81,7 +81,7 @@ impl Vector {
     /// errors.
     pub(crate) fn joined(recorder: &mut Recorder, space: &Space) -> Result<Self, DeviceError> {
         let mut order: Vec<(usize, &Leaf)> = space.leaves().map(|(_, leaf)| leaf).enumerate().collect();
-        order.retain(|(_, leaf)| !matches!(leaf.support, Support::Parameters { .. }));
+        order.retain(|(_, leaf)| !leaf.is_on_host());
         order.sort_by_key(|(_, leaf)| match leaf.is_distributed() {
             true => (0, Reverse(0)),
             false => (1, Reverse(leaf.len())),
@@ -130,7 +130,7 @@ impl Vector {
                 Contents::Device(array) => (array.len(), false),
                 Contents::Host(values) => (values.len() as u64, true),
             };
-            if len != leaf.len() || on_host != matches!(leaf.support, Support::Parameters { .. }) {
+            if len != leaf.len() || on_host != leaf.is_on_host() {
                 let place = if on_host { "the host" } else { "the device" };
                 let why = format!("{len} numbers on {place} are given for {leaf}, which is {} numbers", leaf.len());
                 return Err(OperatorError::Fit { operator: WHAT.into(), leaf: name.into(), why });

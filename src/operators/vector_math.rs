@@ -9,7 +9,7 @@ use crate::gpu::Array;
 use crate::rank::{PlanKey, Rank};
 
 use super::error::OperatorError;
-use super::leaf::{Leaf, Support};
+use super::leaf::Leaf;
 use super::vector::{Contents, Vector};
 
 #[derive(PartialEq)]
@@ -177,7 +177,7 @@ impl Rank {
                 SummedTerms { x: run.swap_remove(0), y }
             });
             let leaves = x.space().leaves().map(|(_, leaf)| leaf);
-            let on_device = leaves.filter(|leaf| !matches!(leaf.support, Support::Parameters { .. }));
+            let on_device = leaves.filter(|leaf| !leaf.is_on_host());
             let total = on_device.map(Leaf::total).fold(0, u64::saturating_add);
             sums.push(Summed { terms: terms.collect(), total });
             on_host.push(host_sum(x, *y));

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::error::InferenceError;
 use crate::operators::{
     Contents, Differentiable, Fingerprint, Linearized, Model, OperatorCost, OperatorError, PointwiseOperator,
-    Signature, Space, Support, Vector,
+    Signature, Space, Vector,
 };
 use crate::rank::Rank;
 use functions::{
@@ -209,7 +209,7 @@ impl Prior {
     pub fn operator(&self, domain: &Space, result: &str) -> Result<Model, InferenceError> {
         self.check()?;
         match domain.only() {
-            Some((_, leaf)) if matches!(leaf.support, Support::Parameters { .. }) => {
+            Some((_, leaf)) if leaf.is_on_host() => {
                 let target = Space::of(result, leaf.clone())?;
                 Ok(Model::new(OnHost { prior: *self, signature: Signature::new("prior", domain, &target) }))
             }
