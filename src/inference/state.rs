@@ -16,7 +16,7 @@ use super::rows::{NewRows, RowLayout, SavedRows};
 use super::samples::Samples;
 use super::vector_space::VectorSpace;
 use crate::io::collective::write_npz;
-use crate::io::{IoError, Member, NpzFile, OutputDir};
+use crate::io::{IoError, Member, NpyFile, NpzFile, OutputDir};
 
 /// The state from which a fit is resumed.
 pub(super) struct Saved<S: VectorSpace> {
@@ -122,23 +122,23 @@ impl StateFile {
     }
 
     /// Returns the error of a file that cannot be read.
-    pub fn broken(&self, error: IoError) -> InferenceError {
+    fn broken(&self, error: IoError) -> InferenceError {
         self.wrong(format!("{error}; remove it to start again"))
     }
 
     /// Opens the file and checks that it is whole; `None` if it does not exist. Collective over all
     /// groups.
-    pub fn open(&self, groups: &SampleGroups) -> Result<Option<NpzFile>, InferenceError> {
+    pub fn open(&self, groups: &SampleGroups) -> Result<Option<OpenState<'_>>, InferenceError> {
         let mut is_there = [u32::from(groups.all().rank() == 0 && self.path.exists())];
         groups.all().broadcast(0, &mut is_there)?;
         if is_there[0] == 0 {
             return Ok(None);
         }
-        let file = NpzFile::open(&self.path).map_err(|error| self.broken(error))?;
+        let archive = NpzFile::open(&self.path).map_err(|error| self.broken(error))?;
         if groups.all().rank() == 0 {
-            file.check().map_err(|error| self.broken(error))?;
+            archive.check().map_err(|error| self.broken(error))?;
         }
-        Ok(Some(file))
+        Ok(Some(OpenState { state: self, archive }))
     }
 
     /// Writes the state in place of the one before. Collective over all groups.
@@ -152,36 +152,34 @@ impl StateFile {
         let samples = &saved.samples;
         let energy = energy_of(space, likelihood, &samples.position)?;
         let position = space.stage(&samples.position)?;
-        let rows = NewRows::new(space, groups, &samples.position, 1 + samples.count() as u64)?;
         let identity = self.identity.parts().map(|(_, mark)| mark as i64);
         let head = [VERSION, self.seed as i64, samples.count() as i64, i64::from(saved.drawn_in)];
         let history: Vec<f64> = saved.history.iter().flat_map(IterationReport::numbers).collect();
         let outcomes = gather(groups, samples.outcomes())?;
         let outcomes: Vec<f64> = outcomes.iter().flat_map(SampleOutcome::numbers).collect();
-        let members = [
+        let members = vec![
             Member::new::<i64>("head", &[head.len() as u64]),
             Member::new::<i64>("identity", &[identity.len() as u64]),
             Member::new::<f64>("energy", &[1]),
             Member::new::<f64>("history", &[saved.history.len() as u64, REPORT as u64]),
             Member::new::<f64>("outcomes", &[samples.count() as u64, OUTCOME as u64]),
         ];
-        let vectors = members.len();
-        let members: Vec<Member> = members.into_iter().chain(rows.members()).collect();
-        write_npz::<InferenceError>(groups.all(), &self.path, &members, |archive| {
+        let rows = NewRows::new(space, groups, &samples.position, 1 + samples.count() as u64, members)?;
+        write_npz::<InferenceError>(groups.all(), &self.path, &rows.members, |archive| {
             if groups.all().rank() == 0 {
                 archive.write(0, 0, &head)?;
                 archive.write(1, 0, &identity)?;
                 archive.write(2, 0, &[energy])?;
                 archive.write(3, 0, &history)?;
                 archive.write(4, 0, &outcomes)?;
-                rows.write_boxes(archive, vectors)?;
+                rows.write_boxes(archive)?;
             }
             if groups.index() == 0 {
-                rows.write(archive, vectors, 0, &position)?;
+                rows.write(archive, 0, &position)?;
             }
             for sample in samples.own() {
                 if let Some(residual) = samples.residual(sample) {
-                    rows.write(archive, vectors, 1 + sample as u64, &space.stage(residual)?)?;
+                    rows.write(archive, 1 + sample as u64, &space.stage(residual)?)?;
                 }
             }
             Ok(())
@@ -198,19 +196,14 @@ impl StateFile {
     ) -> Result<Option<Saved<S>>, InferenceError> {
         let layout = RowLayout::of(space, groups, like)?;
         let Some(file) = self.open(groups)? else { return Ok(None) };
-        let broken = |error: IoError| self.broken(error);
-        let member = |name: &str| file.member(name).map_err(broken);
-        let integers = |name: &str| member(name).and_then(|own| own.read_i64(0..own.len()).map_err(broken));
-        let numbers = |name: &str| member(name).and_then(|own| own.read_f64(0..own.len()).map_err(broken));
-        let (count, drawn_in) = self.check_head(&integers("head")?)?;
-        self.check_identity(&integers("identity")?)?;
+        let (count, drawn_in) = self.check_head(&file.integers("head")?)?;
+        self.check_identity(&file.integers("identity")?)?;
         let rows = 1 + count as u64;
-        let history = numbers("history")?;
-        let outcomes = self.check_outcomes(&numbers("outcomes")?, count)?;
-        let energy = numbers("energy")?;
-        let saved = SavedRows::open((layout, groups.place()), rows, &file, &broken)?;
-        let saved = saved.map_err(|why| self.wrong(why))?;
-        let mut read = |number: u64| saved.read(space, like, number, &broken);
+        let history = file.numbers("history")?;
+        let outcomes = self.check_outcomes(&file.numbers("outcomes")?, count)?;
+        let energy = file.numbers("energy")?;
+        let saved = SavedRows::open((layout, groups.place()), rows, &file)?;
+        let mut read = |number: u64| saved.read(space, like, number);
         let position = read(0)?;
         let block = groups.block(count);
         let residuals = block.clone().map(|sample| read(1 + sample as u64)).collect::<Result<Vec<_>, _>>()?;
@@ -281,5 +274,32 @@ impl StateFile {
             (Ok(count), Ok(drawn_in)) => Ok((count, drawn_in)),
             _ => Err(self.wrong(format!("it has {count} samples of iteration {drawn_in}; remove it to start again"))),
         }
+    }
+}
+
+/// A state that is read.
+pub(super) struct OpenState<'a> {
+    pub state: &'a StateFile,
+    archive: NpzFile,
+}
+
+impl OpenState<'_> {
+    pub fn member(&self, name: &str) -> Result<NpyFile, InferenceError> {
+        self.or_broken(self.archive.member(name))
+    }
+
+    pub fn integers(&self, name: &str) -> Result<Vec<i64>, InferenceError> {
+        let member = self.member(name)?;
+        self.or_broken(member.read_i64(0..member.len()))
+    }
+
+    pub fn numbers(&self, name: &str) -> Result<Vec<f64>, InferenceError> {
+        let member = self.member(name)?;
+        self.or_broken(member.read_f64(0..member.len()))
+    }
+
+    /// Returns what was read, or the error of a file that cannot be read.
+    pub fn or_broken<T>(&self, read: Result<T, IoError>) -> Result<T, InferenceError> {
+        read.map_err(|error| self.state.broken(error))
     }
 }
