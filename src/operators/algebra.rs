@@ -258,8 +258,8 @@ impl Model {
                     true => ["", ""],
                     false => ["a/", "b/"],
                 };
-                let first = first.between(&head, before_first, "a/")?;
-                let second = second.between(&others, before_second, "b/")?;
+                let first = first.between(head.target(), before_first, "a/")?;
+                let second = second.between(others.target(), before_second, "b/")?;
                 let tails = first.zip(&second)?;
                 match (is_common, tails.is_pointwise()) {
                     (true, _) => head.then(&tails),
@@ -273,16 +273,14 @@ impl Model {
 
     /// Puts `branch` before the names of the results.
     fn below(&self, branch: &str) -> Result<Model, OperatorError> {
-        let names = |space: &Space, branch: &str| space.names().map(|name| format!("{branch}{name}")).collect();
-        let (domain, target) = (self.domain(), self.target());
-        self.arranged(Arranged::new(domain, names(domain, ""))?, Arranged::new(target, names(target, branch))?)
+        self.between(self.domain(), "", branch)
     }
 
-    /// Gives the arguments the names of the results of `head` below the branch `before`, and puts
+    /// Gives the arguments the names of the leaves of `space` below the branch `before`, and puts
     /// `branch` before the names of the results.
-    fn between(&self, head: &Model, before: &str, branch: &str) -> Result<Model, OperatorError> {
+    fn between(&self, space: &Space, before: &str, branch: &str) -> Result<Model, OperatorError> {
         let names = |space: &Space, branch: &str| space.names().map(|name| format!("{branch}{name}")).collect();
-        let domain = Arranged::new(self.domain(), names(head.target(), before))?;
+        let domain = Arranged::new(self.domain(), names(space, before))?;
         self.arranged(domain, Arranged::new(self.target(), names(self.target(), branch))?)
     }
 }
