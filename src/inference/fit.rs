@@ -11,7 +11,7 @@ use super::error::InferenceError;
 use super::footprint::Footprint;
 use super::groups::SampleGroups;
 use super::kl::Kl;
-use super::log_likelihood::{Identity, LogLikelihood, Tempered};
+use super::log_likelihood::{LogLikelihood, Tempered};
 use super::newton_cg::{NewtonOutcome, NewtonStep, newton_cg};
 use super::preconditioner::Preconditioner;
 use super::report::{Convergence, IterationReport};
@@ -141,7 +141,7 @@ const FIT: &str = "fit";
 ///
 /// A fit that resumes from a state has the same bits as without an interruption. The number of
 /// iterations, their options, the number of groups and of ranks may differ. The seed and the
-/// [`Identity`] of the likelihood must be the same.
+/// [`Identity`](super::Identity) of the likelihood must be the same.
 pub struct Fit<S: VectorSpace, L> {
     likelihood: L,
     groups: SampleGroups,
@@ -199,12 +199,12 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         };
         fit.check(space)?;
         fit.check_start(space, start)?;
-        if let Some(directory) = &options.directory {
-            let identity = fit.identity(space)?;
-            fit.state =
-                Some(StateFile::new((directory, "state.npz"), options.existing, groups, identity, options.seed)?);
-        } else if groups.count() > 1 {
-            fit.identity(space)?;
+        if options.directory.is_some() || groups.count() > 1 {
+            let identity = fit.likelihood.identity(space)?;
+            identity.agree(groups.all(), FIT)?;
+            let open =
+                |own: &PathBuf| StateFile::new((own, "state.npz"), options.existing, groups, identity, options.seed);
+            fit.state = options.directory.as_ref().map(open).transpose()?;
         }
         fit.weigh(space)?;
         if let Some(state) = fit.state.as_ref().filter(|_| options.existing == Existing::Resume)
@@ -462,16 +462,6 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         }
         let arguments: Vec<_> = arguments.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         Ok(self.groups.all().agree(FIT, &arguments)?)
-    }
-
-    /// Returns the identity of the likelihood, which must be the same on all ranks of all groups.
-    /// Collective.
-    fn identity(&self, space: &mut S) -> Result<Identity, InferenceError> {
-        let identity = self.likelihood.identity(space)?;
-        let parts = identity.parts().map(|(name, mark)| (name, format!("fingerprint {mark:016x}")));
-        let arguments = parts.each_ref().map(|(name, mark)| (*name, mark as &dyn Debug));
-        self.groups.all().agree(FIT, &arguments)?;
-        Ok(identity)
     }
 
     /// Refuses starts that are not finite, and groups with another start than the first one.

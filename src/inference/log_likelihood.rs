@@ -1,9 +1,12 @@
 //! The interface between likelihoods and inference.
 
+use std::fmt::Debug;
+
 use super::conjugate_gradient::{Metric, Precondition};
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::vector_space::{Stream, VectorSpace};
+use crate::comm::Communicator;
 
 /// `-ln p(data | x)` of latent vectors `x`, up to a constant.
 ///
@@ -205,6 +208,13 @@ impl Identity {
             ("names or shapes of the latent values", self.latent),
             ("model or its priors", self.model),
         ]
+    }
+
+    /// Checks that all ranks have the same likelihood. Collective.
+    pub(super) fn agree(&self, comm: &Communicator, call: &str) -> Result<(), InferenceError> {
+        let parts = self.parts().map(|(name, mark)| (name, format!("fingerprint {mark:016x}")));
+        let arguments = parts.each_ref().map(|(name, mark)| (*name, mark as &dyn Debug));
+        Ok(comm.agree(call, &arguments)?)
     }
 }
 

@@ -218,9 +218,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let SamplerOptions { algorithm, chains, warmup, draws, thinning, seed, directory, existing, save_every } =
             options;
         let place = directory.as_ref().map(|directory| (directory, existing, save_every));
-        let identity = likelihood.identity(space)?;
-        let marks = identity.parts().map(|(name, mark)| (name, format!("fingerprint {mark:016x}")));
-        let mut arguments: Vec<(&str, &dyn fmt::Debug)> = vec![
+        let arguments: [(&str, &dyn fmt::Debug); 7] = [
             ("algorithm", algorithm),
             ("chains", chains),
             ("warm-up", warmup),
@@ -229,14 +227,13 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             ("seed", seed),
             ("state", &place),
         ];
-        arguments.extend(marks.iter().map(|(name, mark)| (*name, mark as &dyn fmt::Debug)));
         groups.all().agree(SAMPLER, &arguments)?;
+        let identity = likelihood.identity(space)?;
+        identity.agree(groups.all(), SAMPLER)?;
         algorithm.check()?;
-        if *chains == 0 {
-            return Err(InferenceError::options("chains", "expected at least 1, got 0"));
-        }
-        if *thinning == Some(0) {
-            return Err(InferenceError::options("thinning", "expected at least 1, got 0"));
+        let counts = [("chains", *chains), ("thinning", thinning.unwrap_or(1)), ("save_every", *save_every)];
+        if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
+            return Err(InferenceError::options(name, "expected at least 1, got 0"));
         }
         if !(*chains as usize).is_multiple_of(groups.count()) {
             let why = format!("each needs the same number of chains; give a number of groups that divides {chains}");
@@ -250,9 +247,6 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             let why = format!("{} starts are given; expected 1, or one for each of {} chains", starts.len(), own.len());
             Err(InferenceError::Invalid { what: "Sampler".into(), why })
         })?;
-        if *save_every == 0 {
-            return Err(InferenceError::options("save_every", "expected at least 1, got 0"));
-        }
         let open = |directory: &PathBuf| StateFile::new((directory, "chains.npz"), *existing, groups, identity, *seed);
         let state = directory.as_ref().map(open).transpose()?;
         let (groups, options) = (groups.clone(), options.clone());
@@ -288,22 +282,13 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
 
     fn chain(&self, space: &mut S, number: u32, start: S::Vector) -> Result<Chain<S>, InferenceError> {
         let likelihood: &dyn LogLikelihood<S> = &*self.likelihood;
-        let scale = match phase::finite(Scale::new(space, likelihood, &start))? {
-            Some(scale) => scale,
-            None => {
-                return Err(InferenceError::NotFinite {
-                    what: format!("the metric at the start of chain {number}"),
-                    value: f64::NAN,
-                });
-            }
+        let not_finite = |what: &str| {
+            let what = format!("the {what} at the start of chain {number}");
+            InferenceError::NotFinite { what, value: f64::NAN }
         };
+        let scale = phase::finite(Scale::new(space, likelihood, &start))?.ok_or_else(|| not_finite("metric"))?;
         let target = Target { likelihood, scale: &scale };
-        let Some(place) = target.place(space, start)? else {
-            return Err(InferenceError::NotFinite {
-                what: format!("the energy at the start of chain {number}"),
-                value: f64::NAN,
-            });
-        };
+        let place = target.place(space, start)?.ok_or_else(|| not_finite("energy"))?;
         let moments = Moments::new(space, &place.x)?;
         let length = self.options.algorithm.length(space.len(&place.x) as f64);
         let mut chain = Chain {
