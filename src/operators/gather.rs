@@ -242,7 +242,7 @@ impl Linear for Gather {
             batches: to.fields(),
             total: to.total() / to.fields(),
         };
-        Ok(rank.exact_sum(to.is_distributed(), &terms, out)?)
+        Ok(rank.record_sum(to.is_distributed(), &terms, out)?)
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {

@@ -230,7 +230,7 @@ impl Linearized for At {
         let total = main.total() / (main.fields() * main.numbers());
         for (apart, own) in sums {
             let terms = Terms { x: &apart, y: None, index: None, sums: 1, batches: own.len(), total };
-            rank.exact_sum(main.is_distributed(), &terms, &own)?;
+            rank.record_sum(main.is_distributed(), &terms, &own)?;
         }
         Ok(())
     }

@@ -34,7 +34,7 @@ impl Rank {
     }
 
     /// Records exact sums of `terms` into `out`: over all ranks if the terms are distributed.
-    pub(super) fn exact_sum(
+    pub(super) fn record_sum(
         &mut self,
         is_distributed: bool,
         terms: &Terms<'_>,
