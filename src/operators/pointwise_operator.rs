@@ -16,8 +16,7 @@ use crate::gpu::Kernel;
 /// again, so only the arguments are kept. Functions of parameters are computed on the host in f64.
 pub struct PointwiseOperator {
     pub(super) signature: Signature,
-    /// The function of the leaves of the domain, in order, and then the constants. Its results are
-    /// the leaves of the target.
+    /// Its results are the leaves of the target.
     pub(super) function: Pointwise,
     /// Handles of arguments that are not varied.
     pub(super) constants: Vec<Vector>,
@@ -102,6 +101,12 @@ impl PointwiseOperator {
         let function = parsed(text, name)?;
         let target = target_of(name, &function, domain, result)?;
         Self::bound(name, function, domain, Some(constants), &target)
+    }
+
+    /// Returns the function of the leaves of the domain, and then of the constants.
+    #[must_use]
+    pub fn function(&self) -> &Pointwise {
+        &self.function
     }
 
     /// Creates the operator of `function` with the leaves of `constants` as further arguments, by

@@ -65,7 +65,7 @@ fn pointwise_functions_and_their_derivatives_are_those_of_the_host() {
             let leaves = [("x", cells.clone()), ("v", cells.clone().components(3)), ("z", cells.clone().complex())];
             let (domain, target) = (Space::new(leaves)?, Space::of("turned", cells.clone().complex())?);
             let operator = PointwiseOperator::wgsl_onto(FLOW, "flow", &domain, &target)?;
-            let function = operator.map().function().clone();
+            let function = operator.function().clone();
             let model = Model::new(operator);
             let (x, dx) = (random_field(rank, &domain, 3)?, random_field(rank, &domain, 4)?);
             let dy = random_field(rank, &target, 5)?;
