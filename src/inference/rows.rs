@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::error::InferenceError;
 use super::groups::SampleGroups;
-use super::state::OpenState;
+use super::state_file::OpenState;
 use super::vector_space::{Share, Staged, VectorSpace};
 use crate::grid::{Box3, extent, volume};
 use crate::host_memory;

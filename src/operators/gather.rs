@@ -168,7 +168,7 @@ impl Gather {
         Ok(Self::indexed(domain, target, rank.recorder.uploaded("operators::cells", &index)?))
     }
 
-    /// Returns the number of entries of the domain and the leaf of the target.
+    /// Returns the leaves of the domain and of the target.
     fn leaves<'a>(domain: &'a Space, target: &'a Space) -> Result<[&'a Leaf; 2], OperatorError> {
         match (domain.only(), target.only()) {
             (Some((_, from)), Some((_, to)))

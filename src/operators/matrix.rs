@@ -38,8 +38,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     [(false, false), (false, true), (true, false)].map(|(sums, sparse)| source(sums, sparse)).into()
 }
 
-/// The operator `y = A x` with a matrix, dense or in compressed rows (CSR). It is stored twice, also
-/// transposed for the adjoint.
+/// The operator `y = A x` with a matrix, dense or in compressed rows (CSR). It is stored twice,
+/// also transposed for the adjoint.
 ///
 /// Sums are added in a fixed order: the same bits on any number of ranks. Cost: 8 bytes per entry
 /// and direction, 12 if it is sparse.

@@ -36,8 +36,8 @@ impl Part {
         Vector::over(space, space.names().filter_map(of).collect())
     }
 
-    /// Calls `run` with a vector of all leaves, with new arrays for the unwanted ones, and takes over
-    /// the wanted ones.
+    /// Calls `run` with a vector of all leaves, with new arrays for the unwanted ones, and takes
+    /// over the wanted ones.
     fn forward<T>(
         &self,
         rank: &mut Rank,

@@ -167,7 +167,8 @@ impl<S: VectorSpace> Flight<S> {
 }
 
 /// Follows a trajectory from the place of a flight in a random direction, and accepts its end or
-/// stays, with the place `None`. Its number of steps is uniform, with the mean `length / step` or `most` if that is less.
+/// stays, with the place `None`. Its number of steps is uniform, with the mean `length / step` or
+/// `most` if that is less.
 pub(super) fn adjusted<S: VectorSpace>(
     space: &mut S,
     target: &Target<'_, S>,

@@ -37,7 +37,7 @@ use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::report::{Number, Numbers};
 use super::samples::Samples;
-use super::state::{Existing, StateFile};
+use super::state_file::{Existing, StateFile};
 use super::vector_space::{Stream, VectorSpace};
 use crate::timeline;
 

@@ -16,7 +16,7 @@ use crate::inference::error::InferenceError;
 use crate::inference::log_likelihood::LogLikelihood;
 use crate::inference::report::Numbers;
 use crate::inference::rows::{NewRows, RowLayout, SavedRows};
-use crate::inference::state::StateFile;
+use crate::inference::state_file::StateFile;
 use crate::inference::vector_space::VectorSpace;
 use crate::io::collective::write_npz;
 use crate::io::{Member, NpyFile};
