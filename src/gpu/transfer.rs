@@ -121,6 +121,16 @@ impl Recorder {
         Ok(())
     }
 
+    /// Creates an array that holds `data`. Submits; does not wait.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`], [`DeviceError::Lost`].
+    pub fn uploaded<T: DeviceElement>(&mut self, label: &str, data: &[T]) -> Result<Array<T>, DeviceError> {
+        let array = self.gpu().array(label, data.len() as u64)?;
+        self.upload(&array, 0, data)?;
+        Ok(array)
+    }
+
     /// Writes bytes to elements `start..` of `array`, after everything submitted before and before
     /// everything submitted later.
     pub(crate) fn write(&self, array: &RawArray, start: u64, mut data: &[u8]) {

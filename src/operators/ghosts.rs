@@ -2,7 +2,7 @@
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::fourier::{cells_of, cut_alike};
+use super::fourier::cells_of;
 use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
 use super::signature::Signature;
@@ -155,8 +155,7 @@ pub(super) fn real_cells<'a>(
     space: &'a Space,
     operator: &str,
 ) -> Result<(&'a str, &'a Leaf, &'a Mesh), OperatorError> {
-    let found = cells_of(space, operator)?;
-    cut_alike(found.2, rank, operator)?;
+    let found = cells_of(rank, space, operator)?;
     let periodic = found.2.periodic();
     if periodic != [true; 3] {
         let why = format!("expected a mesh that is periodic along all axes, got {periodic:?}");

@@ -9,20 +9,20 @@ crate::gpu::kernel_params! {
     }
 }
 
-fn source(tangent: bool) -> KernelSource {
-    KernelSource::new("inference::modulate", include_str!("../../../shaders/inference/modulate.wgsl"))
-        .params::<ModulateParams>()
-        .flag("tangent", tangent)
-}
-
-fn cotangent_source() -> KernelSource {
+/// Returns the kernels of value, tangent and cotangent.
+fn sources() -> [KernelSource; 3] {
     let text = include_str!("../../../shaders/inference/modulate_cotangent.wgsl");
-    KernelSource::new("inference::modulate_cotangent", text).params::<ModulateParams>()
+    let cotangent = KernelSource::new("inference::modulate_cotangent", text).params::<ModulateParams>();
+    let text = include_str!("../../../shaders/inference/modulate.wgsl");
+    let modulate = |tangent: bool| {
+        KernelSource::new("inference::modulate", text).params::<ModulateParams>().flag("tangent", tangent)
+    };
+    [modulate(false), modulate(true), cotangent]
 }
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    vec![source(false), source(true), cotangent_source()]
+    sources().into()
 }
 
 /// `y = amplitude[index] x` and its derivative.
@@ -31,27 +31,20 @@ pub(super) struct Modulation {
     pub index: Array<u32>,
     /// Number of wavenumbers.
     bins: u64,
-    value: Kernel,
-    tangent: Kernel,
-    cotangent: Kernel,
+    /// Kernels of value, tangent and cotangent.
+    pub kernels: [Kernel; 3],
 }
 
 impl Modulation {
     /// Creates the product by the wavenumber of each mode, of `bins`.
     pub fn new(index: Array<u32>, bins: u64) -> Self {
-        let [value, tangent] = [false, true].map(|tangent| Kernel::trusted(source(tangent)));
-        Modulation { index, bins, value, tangent, cotangent: Kernel::trusted(cotangent_source()) }
+        Modulation { index, bins, kernels: sources().map(Kernel::trusted) }
     }
 
-    /// Returns the kernels of value, tangent and cotangent.
-    pub fn kernels(&self) -> [&Kernel; 3] {
-        [&self.value, &self.tangent, &self.cotangent]
-    }
-
-    fn record(&self, recorder: &mut Recorder, kernel: &Kernel, arrays: &[&RawArray]) -> Result<(), DeviceError> {
+    fn record(&self, recorder: &mut Recorder, kernel: usize, arrays: &[&RawArray]) -> Result<(), DeviceError> {
         let count = self.index.len();
         let params = ModulateParams { count: count as u32, bins: self.bins as u32 };
-        recorder.each(kernel, arrays, &params, count)
+        recorder.each(&self.kernels[kernel], &[&[self.index.raw()], arrays].concat(), &params, count)
     }
 
     /// Records `y = amplitude[index] x`.
@@ -62,8 +55,7 @@ impl Modulation {
         x: &Array<f32>,
         y: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        let arrays = [self.index.raw(), amplitude.raw(), x.raw(), y.raw()];
-        self.record(recorder, &self.value, &arrays)
+        self.record(recorder, 0, &[amplitude, x, y].map(Array::raw))
     }
 
     /// Records the tangent `dy` for those of amplitudes and excitations, each a pair of value and
@@ -75,9 +67,7 @@ impl Modulation {
         x: [&Array<f32>; 2],
         dy: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        let arrays = [amplitude[0], x[0], amplitude[1], x[1], dy].map(Array::raw);
-        let arrays = [&[self.index.raw()][..], &arrays].concat();
-        self.record(recorder, &self.tangent, &arrays)
+        self.record(recorder, 1, &[amplitude[0], x[0], amplitude[1], x[1], dy].map(Array::raw))
     }
 
     /// Records the cotangent `dx` of the excitations for the cotangent of the modes, and in the
@@ -90,7 +80,6 @@ impl Modulation {
         [dy, dx]: [&Array<f32>; 2],
         words: &Array<u32>,
     ) -> Result<(), DeviceError> {
-        let arrays = [self.index.raw(), amplitude.raw(), x.raw(), dy.raw(), dx.raw(), words.raw()];
-        self.record(recorder, &self.cotangent, &arrays)
+        self.record(recorder, 2, &[amplitude.raw(), x.raw(), dy.raw(), dx.raw(), words.raw()])
     }
 }
