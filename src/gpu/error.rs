@@ -147,6 +147,13 @@ pub enum DeviceError {
 
 message_debug!(DeviceError);
 
+impl DeviceError {
+    /// Returns the error of a wrong use of `what`.
+    pub(crate) fn misuse(what: impl Into<String>, why: impl Into<String>) -> Self {
+        DeviceError::Misuse { what: what.into(), why: why.into() }
+    }
+}
+
 /// Bytes in the unit that reads best.
 #[must_use]
 pub fn bytes(n: u64) -> String {

@@ -58,8 +58,8 @@ mod words;
 
 pub use crate::kernel_params;
 pub use adapter::{AdapterSelector, adapters, choose, memory, unsuitable};
-pub(crate) use array::Loan;
 pub use array::{Array, DeviceElement, LONGEST, RawArray};
+pub(crate) use array::{Loan, holds};
 pub(crate) use buffer_copy::StagingDirection;
 pub use callback::Callback;
 pub(crate) use callback::CallbackKey;
@@ -71,6 +71,7 @@ pub(crate) use host_pages::HostPages;
 pub use kernel::Kernel;
 pub use observer::{DispatchObserver, Inspection, ObservedDispatch, ObservedKernel, Verdict};
 pub use options::{CopyQueueChoice, ExchangePath, Options, Painting};
+pub(crate) use params::{CountParams, JointParams};
 pub use params::{KernelParams, ParamField, ParamType};
 pub(crate) use peer_memory::{IS_BUILT as HAS_PEER_MEMORY, MemoryFile, PeerCopies, PeerCopy, PeerDriver, PeerMemory};
 pub(crate) use pipeline::Trust;

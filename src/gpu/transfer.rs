@@ -121,6 +121,13 @@ impl Recorder {
         Ok(())
     }
 
+    /// Creates an array with the elements of `data`; otherwise same as [`upload`](Self::upload).
+    pub(crate) fn array_of<T: DeviceElement>(&mut self, label: &str, data: &[T]) -> Result<Array<T>, DeviceError> {
+        let array = self.gpu().array(label, data.len() as u64)?;
+        self.upload(&array, 0, data)?;
+        Ok(array)
+    }
+
     /// Writes bytes to elements `start..` of `array`, after everything submitted before and before
     /// everything submitted later.
     pub(crate) fn write(&self, array: &RawArray, start: u64, mut data: &[u8]) {
