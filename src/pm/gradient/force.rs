@@ -19,9 +19,7 @@ use crate::exchange::GridComms;
 use crate::fft::{Filter, FilterOptions, Spec, Spectral, Transform};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::volume;
-use crate::mesh::{
-    Axpby, ForceMeshes, ForceTangent, Lattice, MeshParticles, PaintedValues, PositionAdjoint, ValuePainter,
-};
+use crate::mesh::{Axpby, ForceMeshes, Lattice, MeshParticles, PaintedValues, PositionDerivatives, ValuePainter};
 use crate::operators::Ghosted;
 use crate::pm::force::Force;
 use crate::pm::force_modes::kernel;
@@ -65,8 +63,7 @@ pub struct ForceDerivative {
     filter: Filter<f32>,
     /// The modes of the painted components along x and y.
     spectra: Array<[f32; 2]>,
-    positions: PositionAdjoint,
-    reader: ForceTangent,
+    positions: PositionDerivatives,
     axpby: Axpby,
     /// Cells for one particle: the density that a painted unit counts for.
     scale: f64,
@@ -96,8 +93,7 @@ impl ForceDerivative {
             transform,
             filter: Filter::new(&gpu, &spec, comms, &callback, &options)?,
             spectra,
-            positions: PositionAdjoint::new(config.window),
-            reader: ForceTangent::new(config.window),
+            positions: PositionDerivatives::new(config.window),
             axpby: Axpby::default(),
             scale: config.mesh.pow(3) as f64 / sites as f64,
             sites,
@@ -135,7 +131,7 @@ impl ForceDerivative {
         self.filter.apply(recorder, comms, &painted, &own, &density, mesh.layout())?;
         ghosts.exchange(recorder, comms, &density)?;
         let meshes = ForceMeshes { force: field, density: &density };
-        Ok(self.positions.force(recorder, placed.sites(), (mesh, meshes), self.scale, [by, bar])?)
+        Ok(self.positions.force_adjoint(recorder, placed.sites(), (mesh, meshes), self.scale, [by, bar])?)
     }
 
     /// Records the modes of a component's mesh in its place among [`spectra`](Self::spectra).
@@ -172,7 +168,7 @@ impl ForceDerivative {
         let (mesh, ghosts) = placed.force.mesh();
         let whole = recorder.gpu().array::<f32>("pm::density_cotangent", mesh.array_len())?;
         Ghosted::of(ghosts.plan().clone(), 1).fill(recorder, comms, by, &whole)?;
-        Ok(self.positions.paint(recorder, placed.sites(), (mesh, &whole), self.scale, bar)?)
+        Ok(self.positions.paint_adjoint(recorder, placed.sites(), (mesh, &whole), self.scale, bar)?)
     }
 
     /// Records `out` = how accelerations change where particles, whose force is there, move by
@@ -193,7 +189,7 @@ impl ForceDerivative {
         recorder.submit()?;
         let change = placed.force.field_of(recorder, comms, &painted)?;
         let fields = (placed.force.mesh().0, [field, &change]);
-        Ok(self.reader.record(recorder, placed.sites(), fields, self.scale, [by, out])?)
+        Ok(self.positions.force_tangent(recorder, placed.sites(), fields, self.scale, [by, out])?)
     }
 
     /// Records `out` = how the density on this rank's own cells changes where particles move by
