@@ -500,3 +500,19 @@ impl<T: DeviceElement> Array<T> {
         self.raw.cast(U::ELEMENT).map(Array::new)
     }
 }
+
+/// Refuses an array of fewer elements than are needed; `name` says what its elements are.
+///
+/// # Errors
+/// [`DeviceError::Misuse`] of `what`.
+pub(crate) fn holds<T: DeviceElement>(
+    what: &str,
+    name: &str,
+    array: &Array<T>,
+    needed: u64,
+) -> Result<(), DeviceError> {
+    if array.len() >= needed {
+        return Ok(());
+    }
+    Err(DeviceError::misuse(what, format!("{} {name}, {needed} are needed", array.len())))
+}

@@ -51,6 +51,29 @@ unsafe impl KernelParams for () {
     }
 }
 
+/// Parameters in two parts, such as those that several kernels share and those of one of them: all
+/// fields are in one struct in WGSL.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct JointParams<A, B> {
+    pub common: A,
+    pub own: B,
+}
+
+// SAFETY: both parts consist of numbers of four bytes, so that no padding lies between or behind
+// them.
+unsafe impl<A: KernelParams, B: KernelParams> bytemuck::NoUninit for JointParams<A, B> {}
+
+// SAFETY: all fields of both parts, each with its offset in its part and that of the part.
+unsafe impl<A: KernelParams, B: KernelParams> KernelParams for JointParams<A, B> {
+    fn fields() -> Vec<ParamField> {
+        const { assert!(size_of::<Self>() <= PARAMS as usize, "parameters of a kernel have at most 256 bytes") };
+        let begin = std::mem::offset_of!(Self, own);
+        let own = B::fields().into_iter().map(|field| ParamField { offset: begin + field.offset, ..field });
+        A::fields().into_iter().chain(own).collect()
+    }
+}
+
 /// Types of fields of parameters: a number, two or four of them (a vector), or rows of four (an
 /// array of vectors). The trait is sealed.
 pub trait ParamType: bytemuck::NoUninit + sealed::Sealed {
@@ -138,4 +161,11 @@ macro_rules! kernel_params {
             }
         }
     };
+}
+
+kernel_params! {
+    /// The number of elements, for kernels that take no more.
+    pub(crate) struct CountParams {
+        pub count: u32,
+    }
 }

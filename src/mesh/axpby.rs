@@ -161,9 +161,6 @@ impl Rank {
 fn params(what: &str, a: f64, b: f64, y: &Array<f32>, others: &[&Array<f32>]) -> Result<AxpbyParams, DeviceError> {
     match others.iter().find(|other| other.len() != y.len()) {
         None => Ok(AxpbyParams { count: y.len() as u32, a: a as f32, b: b as f32 }),
-        Some(other) => {
-            let why = format!("arrays of {} and {} elements", y.len(), other.len());
-            Err(DeviceError::Misuse { what: what.into(), why })
-        }
+        Some(other) => Err(DeviceError::misuse(what, format!("arrays of {} and {} elements", y.len(), other.len()))),
     }
 }

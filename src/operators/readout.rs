@@ -65,7 +65,7 @@ impl Readout {
         let with_ghosts = PointsInCells::with_ghosts(mesh, window, false).map_err(MeshError::from)?;
         let ghosted = Ghosted::new(NAME, &with_ghosts, leaf.fields())?;
         let comm = rank.comm.clone();
-        let points = PointsInCells::distribute(&mut rank.recorder, &comm, &with_ghosts, positions)?;
+        let points = PointsInCells::distribute(&mut rank.recorder, &comm, &with_ghosts, positions, None)?;
         let support = Support::Points { own: points.len(), total: points.total(), order };
         let target = Leaf { support, ..leaf.clone() };
         let (painter, values) = (Painter::new(window), ValuePainter::new(window));

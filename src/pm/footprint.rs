@@ -123,8 +123,8 @@ impl Footprint {
         let (PlannedFor { tuning, limits, .. }, ghosts) = (*planned, widths[0] + widths[1]);
         let plan = |side: u64| Plan::new(&Spec::of::<f32>([side; 3]), grid, rank, limits, tuning.pieces);
         let (lattice, mesh) = (plan(config.particles)?, plan(config.mesh)?);
-        let filter = mesh.filter_working(1, limits, tuning.pieces, &complex)?;
-        let vectors = mesh.vector_filter_working(3, limits, tuning.pieces, &complex)?;
+        let filter = mesh.filter_working(mesh.filter(1, limits, tuning.pieces)?, 1, &complex);
+        let vectors = mesh.filter_working(mesh.vector_filter(3, limits, tuning.pieces)?, 3, &complex);
         let part = extent(&mesh.field);
         let cut = |axis: usize| grid.parts()[axis] > 1;
         let wide = |axis: usize| part[axis] + if cut(axis) { ghosts } else { 0 };

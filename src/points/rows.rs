@@ -15,9 +15,7 @@ pub(crate) fn offsets(counts: &[u64]) -> Vec<u64> {
 
 /// Words of the host in a new array of the device.
 pub(crate) fn upload_u32(recorder: &mut Recorder, words: &[u32]) -> Result<Array<u32>, DeviceError> {
-    let array = recorder.gpu().array("points::rows", words.len() as u64)?;
-    recorder.upload(&array, 0, words)?;
-    Ok(array)
+    recorder.uploaded("points::rows", words)
 }
 
 crate::gpu::kernel_params! {

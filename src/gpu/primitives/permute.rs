@@ -64,6 +64,35 @@ impl Permute {
         self.gather_counted(recorder, source, index, target, width, &counted)
     }
 
+    /// Gathers all rows of `index` into a new array; otherwise same as [`gather`](Self::gather).
+    pub(crate) fn gathered<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        label: &str,
+        source: &Array<T>,
+        index: &Array<u32>,
+        width: u64,
+    ) -> Result<Array<T>, DeviceError> {
+        let target = recorder.gpu().array(label, index.len() * width)?;
+        self.gather(recorder, source, index, &target, width, Count::All)?;
+        Ok(target)
+    }
+
+    /// Scatters all rows of `source` into a new array of as many rows; otherwise same as
+    /// [`scatter`](Self::scatter).
+    pub(crate) fn scattered<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        label: &str,
+        source: &Array<T>,
+        index: &Array<u32>,
+        width: u64,
+    ) -> Result<Array<T>, DeviceError> {
+        let target = recorder.gpu().array(label, index.len() * width)?;
+        self.scatter(recorder, source, index, &target, width, Count::All)?;
+        Ok(target)
+    }
+
     /// Same as [`Permute::gather`].
     pub(super) fn gather_counted<T: DeviceElement>(
         &self,

@@ -19,7 +19,7 @@ use crate::exchange::GridComms;
 use crate::fft::{Filter, FilterOptions, Spec, Spectral, Transform};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::volume;
-use crate::mesh::{Axpby, ForceMeshes, ForceTangent, Lattice, PaintedValues, PositionAdjoint, ValuePainter};
+use crate::mesh::{Axpby, ForceMeshes, Lattice, PaintedValues, PositionDerivatives, ValuePainter};
 use crate::operators::Ghosted;
 use crate::pm::force::{Force, ForceContext};
 use crate::pm::force_modes::kernel;
@@ -52,8 +52,7 @@ pub struct ForceDerivative {
     filter: Filter<f32>,
     /// The modes of the painted components along x and y.
     spectra: Array<[f32; 2]>,
-    positions: PositionAdjoint,
-    reader: ForceTangent,
+    positions: PositionDerivatives,
     axpby: Axpby,
     /// Cells for one particle: the density that a painted unit counts for.
     scale: f64,
@@ -83,8 +82,7 @@ impl ForceDerivative {
             transform,
             filter: Filter::new(&gpu, &spec, comms, &callback, &options)?,
             spectra,
-            positions: PositionAdjoint::new(config.window),
-            reader: ForceTangent::new(config.window),
+            positions: PositionDerivatives::new(config.window),
             axpby: Axpby::default(),
             scale: config.mesh.pow(3) as f64 / sites as f64,
             sites,
@@ -117,7 +115,7 @@ impl ForceDerivative {
         self.filter.apply(recorder, comms, &painted, &own, &density, mesh.layout())?;
         ghosts.exchange(recorder, comms, &density)?;
         let meshes = ForceMeshes { force: field, density: &density };
-        Ok(self.positions.force(recorder, sites, (mesh, meshes), self.scale, [by, bar])?)
+        Ok(self.positions.force_adjoint(recorder, sites, (mesh, meshes), self.scale, [by, bar])?)
     }
 
     /// Records the modes of a component's mesh in its place among [`spectra`](Self::spectra).
@@ -149,7 +147,7 @@ impl ForceDerivative {
         let (mesh, ghosts) = force.mesh();
         let whole = recorder.gpu().array::<f32>("pm::density_cotangent", mesh.array_len())?;
         Ghosted::of(ghosts.plan.clone(), 1).fill(recorder, comms, by, &whole)?;
-        Ok(self.positions.paint(recorder, sites, (mesh, &whole), self.scale, bar)?)
+        Ok(self.positions.paint_adjoint(recorder, sites, (mesh, &whole), self.scale, bar)?)
     }
 
     /// Records `out` = how accelerations change where particles, whose force is there, move by
@@ -165,7 +163,7 @@ impl ForceDerivative {
         recorder.submit()?;
         let change = force.field_of(recorder, comms, &painted)?;
         let fields = (force.mesh().0, [field, &change]);
-        Ok(self.reader.record(recorder, sites, fields, self.scale, [by, out])?)
+        Ok(self.positions.force_tangent(recorder, sites, fields, self.scale, [by, out])?)
     }
 
     /// Records `out` = how the density on this rank's own cells changes where particles move by

@@ -128,7 +128,7 @@ impl LoopBudget {
         if leaf > usable {
             let most = (usable.saturating_sub(scan(form)) / accepted).saturating_sub(1);
             let why = format!("this driver ends loops early: a neighbor can have {most} rounds here, not {each}");
-            return Err(DeviceError::Misuse { what: "Callback::loop_rounds".into(), why });
+            return Err(DeviceError::misuse("Callback::loop_rounds", why));
         }
         Ok(Some(Portions { rounds, leaf }))
     }

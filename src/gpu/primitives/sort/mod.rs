@@ -173,6 +173,19 @@ impl Sort {
         self.order_and_ties(recorder, keys, order, count).map(drop)
     }
 
+    /// Returns the order of all keys in a new array; otherwise same as [`order`](Self::order).
+    pub(crate) fn ordered<'a>(
+        &self,
+        recorder: &mut Recorder,
+        label: &str,
+        keys: impl Into<KeysOfBits<'a>>,
+    ) -> Result<Array<u32>, DeviceError> {
+        let keys = keys.into();
+        let order = recorder.gpu().array(label, keys.keys.len())?;
+        self.order(recorder, keys, &order, Count::All)?;
+        Ok(order)
+    }
+
     /// Same as [`order`](Self::order). Also returns, in the first word of an array, the number of keys
     /// that were still tied after the passes over codes and were sorted by both words; `None` for
     /// keys that have no codes.
