@@ -196,7 +196,7 @@ impl Likelihood {
 fn united(vectors: &[Vector]) -> Result<Option<Vector>, InferenceError> {
     let leaves = vectors.iter().flat_map(|vector| vector.space().leaves().zip(vector.contents()));
     let mut leaves: Vec<_> = leaves.collect();
-    leaves.sort_by(|((a, _), _), ((b, _), _)| a.cmp(b));
+    leaves.sort_by_key(|((name, _), _)| *name);
     let space = Space::new(leaves.iter().map(|((name, leaf), _)| (*name, (*leaf).clone())))?;
     let contents = leaves.into_iter().map(|(_, contents)| contents.clone()).collect();
     if vectors.is_empty() { Ok(None) } else { Ok(Some(Vector::over(&space, contents)?)) }
