@@ -200,8 +200,8 @@ impl Recorder {
     /// many workgroups of the device's tuned shape as cover them.
     ///
     /// # Errors
-    /// Same as [`dispatch`](Self::dispatch); [`DeviceError::TooLong`] for more than [`LONGEST`]
-    /// elements.
+    /// Same as [`dispatch`](Self::dispatch); [`DeviceError::TooLong`] for more than
+    /// [`LONGEST`](crate::gpu::LONGEST) elements.
     pub fn each<P: KernelParams>(
         &mut self,
         kernel: &Kernel,

@@ -71,7 +71,7 @@ fn are_short(bytes: u64, ranks: usize) -> bool {
 ///   of `broadcast`, `all_gather` and `all_reduce` travel along trees of the host, before the call
 ///   returns.
 /// - Counts are `u64` and messages are cut, without a limit of 2^31 bytes; arrays have
-///   [`LONGEST`] elements at most.
+///   [`LONGEST`](crate::gpu::LONGEST) elements at most.
 /// - Where several fields lie in an array one after the other (`fields`), each is gathered,
 ///   scattered and so on by itself.
 /// - Submits what was recorded before, where data leave the rank.

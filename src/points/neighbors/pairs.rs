@@ -91,7 +91,8 @@ impl RadiusSearch {
     /// number of pairs below 2^64. Recorded only, except the upload of the edges, which submits.
     ///
     /// # Errors
-    /// Errors of [`Queries`] and of the device; [`DeviceError::Misuse`] if `counts` is too short.
+    /// Errors of [`Queries`] and of the device; [`DeviceError::Misuse`](crate::gpu::DeviceError) if
+    /// `counts` is too short.
     pub fn pairs(
         &self,
         recorder: &mut Recorder,
