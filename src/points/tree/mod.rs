@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | [`Builder::build`] | keys, sort, one per level | no |
 //! | [`Tree::refit`] | one per level | no |
+//! | [`Builder::moments`] | one per level | no |
 //!
 //! Memory per point: 4 bytes for the order, 4 per coordinate for the sorted points and 1.2 for
 //! boxes; during the build also 16 to 18 for the sort. Keys use the positions buffer before it is
@@ -94,13 +95,7 @@ impl BoxKernels {
         if !is_done {
             recorder.dispatch(in_order, &[positions, order, boxes], &points, groups)?;
         }
-        for level in 1..levels.count() {
-            let count = levels.nodes(level);
-            let [first, below] = [level, level - 1].map(|level| levels.start(level) as u32);
-            let params = LevelParams { first, below, count: count as u32 };
-            recorder.dispatch(&self.nodes, &[boxes], &params, count.div_ceil(u64::from(GROUP)))?;
-        }
-        Ok(())
+        upwards(recorder, levels, &self.nodes, boxes)
     }
 }
 
@@ -109,6 +104,9 @@ pub struct Builder {
     keys: CurveKeys,
     sort: Sort,
     boxes: Arc<BoxKernels>,
+    /// With masses, and without.
+    leaf_moments: [Kernel; 2],
+    node_moments: Kernel,
     /// The numbers from 0 to [`LEAF`] - 1.
     indices: Mutex<Option<Array<u32>>>,
 }
@@ -142,6 +140,8 @@ impl Builder {
             keys: CurveKeys::default(),
             sort: Sort::new(gpu),
             boxes: Arc::new(BoxKernels::new(gpu.capabilities().profile)),
+            leaf_moments: [true, false].map(|masses| Kernel::trusted(leaf_moments(masses))),
+            node_moments: Kernel::trusted(node_moments()),
             indices: Mutex::default(),
         }
     }
@@ -282,6 +282,35 @@ impl Builder {
         let keys = Keys::U64 { high: &high, low: &low }.bits(bits(dims) * dims as u32);
         Ok(self.sort.ordered(recorder, "tree::order", keys)?.shown())
     }
+
+    /// Computes the mass and center of mass of every node, four words each (mass, x, y, z), in the
+    /// order of [`Tree::boxes`]. `masses` are in the order of the points of the cloud;
+    /// without them every point has mass 1. The center of a node without mass is the middle of its
+    /// box. Recorded only.
+    ///
+    /// Centers are means of the coordinates in `[0, side)`, without periodic images.
+    ///
+    /// # Errors
+    /// [`DeviceError`] when memory is short or `masses` has another length.
+    pub fn moments(
+        &self,
+        recorder: &mut Recorder,
+        tree: &Tree,
+        masses: Option<&Array<f32>>,
+    ) -> Result<Array<f32>, DeviceError> {
+        if let Some(masses) = masses.filter(|masses| masses.len() != tree.len()) {
+            let why = format!("{} masses for {} points", masses.len(), tree.len());
+            return Err(DeviceError::misuse("tree::Builder::moments", why));
+        }
+        let moment = recorder.gpu().array("tree::moments", 4 * tree.levels.total())?;
+        let mut arrays = vec![tree.positions.raw(), tree.order.raw(), tree.boxes.raw(), moment.raw()];
+        arrays.extend(masses.map(Array::raw));
+        let kernel = &self.leaf_moments[usize::from(masses.is_none())];
+        let groups = tree.len().div_ceil(LEAF * u64::from(GROUP));
+        recorder.dispatch(kernel, &arrays, &tree.params(), groups)?;
+        upwards(recorder, &tree.levels, &self.node_moments, moment.raw())?;
+        Ok(moment)
+    }
 }
 
 fn arrange() -> KernelSource {
@@ -302,6 +331,17 @@ fn nodes() -> KernelSource {
     with_shape("tree::nodes", include_str!("../../../shaders/points/tree/nodes.wgsl")).params::<LevelParams>()
 }
 
+fn leaf_moments(masses: bool) -> KernelSource {
+    with_shape("tree::leaf_moments", include_str!("../../../shaders/points/tree/leaf_moments.wgsl"))
+        .params::<PointsParams>()
+        .flag("masses", masses)
+}
+
+fn node_moments() -> KernelSource {
+    with_shape("tree::node_moments", include_str!("../../../shaders/points/tree/node_moments.wgsl"))
+        .params::<LevelParams>()
+}
+
 /// Returns a kernel over the leaves or nodes of a tree.
 fn with_shape(label: &str, text: &'static str) -> KernelSource {
     KernelSource::new(label, text)
@@ -313,9 +353,10 @@ fn with_shape(label: &str, text: &'static str) -> KernelSource {
 
 /// Returns all kernels of this module.
 pub(super) fn kernels() -> Vec<KernelSource> {
+    let moments = [leaf_moments(true), leaf_moments(false), node_moments()];
     let forms = [Profile::Gpu, Profile::Software].into_iter().flat_map(|profile| [(profile, false), (profile, true)]);
     let leaves = forms.map(|(profile, gathers)| leaves(profile, gathers));
-    leaves.chain([arrange(), nodes(), leaf_ranges::kernel()]).collect()
+    leaves.chain([arrange(), nodes(), leaf_ranges::kernel()]).chain(moments).collect()
 }
 
 impl Tree {
@@ -415,4 +456,15 @@ impl Tree {
     fn params(&self) -> PointsParams {
         PointsParams { count: self.len() as u32, dims: self.domain.dims() as u32 }
     }
+}
+
+/// Records a dispatch for each level above the leaves, from below.
+fn upwards(recorder: &mut Recorder, levels: &Levels, kernel: &Kernel, array: &RawArray) -> Result<(), DeviceError> {
+    for level in 1..levels.count() {
+        let count = levels.nodes(level);
+        let [first, below] = [level, level - 1].map(|level| levels.start(level) as u32);
+        let params = LevelParams { first, below, count: count as u32 };
+        recorder.dispatch(kernel, &[array], &params, count.div_ceil(u64::from(GROUP)))?;
+    }
+    Ok(())
 }
