@@ -214,7 +214,8 @@ impl PointwiseOperator {
     /// Returns `next` after this function, as one function.
     pub(super) fn then(&self, next: &Self) -> Result<Self, OperatorError> {
         next.signature.domain.admits(&self.signature.target, &next.signature.name)?;
-        let function = self.function.then(&next.function);
+        let refused = |error| OperatorError::Pointwise { operator: next.signature.name.clone().into_owned(), error };
+        let function = self.function.then(&next.function).map_err(refused)?;
         let name = format!("{} -> {}", self.signature.name, next.signature.name);
         let constants = [&self.constants[..], &next.constants].concat();
         Ok(Self::new(Signature::new(name, &self.signature.domain, &next.signature.target), function, constants))

@@ -215,7 +215,7 @@ fn chains_are_one_function() {
         x
     };
     for _ in 0..9 {
-        chain = chain.then(&step);
+        chain = chain.then(&step).unwrap();
     }
     assert_eq!(chain.arguments().len(), 11);
     let factors: Vec<f64> = (1..=10).map(|k| 1.0 / f64::from(k)).collect();
@@ -230,6 +230,11 @@ fn chains_are_one_function() {
     let adjoints = chain.vjp().evaluate(&[&values[..], &[1.0]].concat());
     assert!((adjoints[0] - product).abs() < 1e-13);
     assert_eq!(adjoints.len(), 11);
+    let fails = |after: &Pointwise, words: &str| {
+        assert!(matches!(step.then(after), Err(PointwiseError::Mismatch(why)) if why.contains(words)), "{words}");
+    };
+    fails(&Pointwise::new("fn f(v: vec2<f32>) -> f32 { return v.x; }", "f").unwrap(), "`v` has 2 components");
+    fails(&Pointwise::new("fn f() -> f32 { return 1.0; }", "f").unwrap(), "a function of 0 arguments");
 }
 
 #[test]

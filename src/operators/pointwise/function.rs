@@ -199,19 +199,26 @@ impl Pointwise {
     /// Returns `next` of the results of this function, its first arguments, as one function. The
     /// other arguments of `next` follow those of this function.
     ///
-    /// # Panics
-    /// If the first arguments of `next` have other components than the results.
-    #[must_use]
-    pub fn then(&self, next: &Pointwise) -> Self {
-        let (taken, others) = next.arguments.split_at(self.results.len());
-        assert_eq!(total(taken), self.width(), "components of the first arguments and of the results");
+    /// # Errors
+    /// [`PointwiseError::Mismatch`] if the first arguments of `next` have other components than the
+    /// results.
+    pub fn then(&self, next: &Pointwise) -> Result<Self, PointwiseError> {
+        let Some((taken, others)) = next.arguments.split_at_checked(self.results.len()) else {
+            let (results, arguments) = (self.results.len(), next.arguments.len());
+            let why = format!("{results} results before a function of {arguments} arguments; it must take them all");
+            return Err(PointwiseError::Mismatch(why));
+        };
+        if let Some((to, from)) = taken.iter().zip(&self.results).find(|(to, from)| to.width != from.width) {
+            let why = format!("`{}` has {} components, the result before it {}", to.name, to.width, from.width);
+            return Err(PointwiseError::Mismatch(why));
+        }
         let (mut graph, mut inputs, mut component) = (self.graph.clone(), self.outputs.clone(), self.components());
         for other in others {
             inputs.extend((component..component + other.width).map(|number| graph.input(number)));
             component += other.width;
         }
         let outputs = graph.graft(&next.graph, &inputs, &next.outputs);
-        Pointwise { graph, arguments: [&self.arguments, others].concat(), results: next.results.clone(), outputs }
+        Ok(Pointwise { graph, arguments: [&self.arguments, others].concat(), results: next.results.clone(), outputs })
     }
 
     /// Returns the results of this function and then of `other`, whose argument `i` is argument
