@@ -585,6 +585,17 @@ fn centres_of_groups_are_points() {
     assert!(
         matches!(centers.positions_f64(0..count + 1), Err(IoError { kind: IoErrorKind::Misuse, ref message, .. }) if message.contains("was asked for"))
     );
+    let file = File::open_rw(&path).unwrap();
+    file.unlink("Group/GroupPos").unwrap();
+    let mut far = wanted.clone();
+    far[4] = 1e300;
+    let shape = [count as usize, 3];
+    file.new_dataset::<f64>().shape(shape).create("Group/GroupPos").unwrap().write_raw(&far).unwrap();
+    drop(file);
+    let centers = open_centers(&path).unwrap().unwrap();
+    assert_eq!(centers.positions_f64(0..count).unwrap(), far);
+    let error = centers.positions_f32(0..count).unwrap_err().to_string();
+    assert!(error.contains("the element at (1, 1) is 1e300, beyond the range of f32"), "{error}");
     // A snapshot is none, nor is what is not there or no HDF5.
     save_empty(&scratch.file("snapshot.hdf5"));
     fs::write(scratch.file("text.hdf5"), "no HDF5").unwrap();
