@@ -51,7 +51,7 @@ impl<'a, T: DeviceElement> FieldBlocks<'a, T> {
 /// Copies blocks between arrays.
 pub(super) struct BlockCopy {
     kernel: Kernel,
-    /// The elements as which it takes the source and the target.
+    /// The element types of the source and the target in the kernel.
     elements: [Element; 2],
 }
 

@@ -320,7 +320,7 @@ impl Exchange {
         outgoing.raw().on(recorder.gpu(), "Exchange (outgoing)")?;
         incoming.raw().on(recorder.gpu(), "Exchange (incoming)")?;
         incoming.raw().written("Exchange (incoming)")?;
-        let why = || "what leaves and what comes are one array; give two".into();
+        let why = || "the outgoing and the incoming array are the same; give two arrays".into();
         DeviceError::ensure(!outgoing.raw().shares(incoming.raw()), "Exchange", why)?;
         let me = self.comm.rank();
         let own_send = self.own_part(&transfers.send, outgoing.len())?;

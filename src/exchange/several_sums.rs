@@ -118,7 +118,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// a word and two words for each sum.
 #[derive(Default)]
 pub struct SeveralSums {
-    /// By what they add, the greatest magnitudes, or the sums (`true`).
+    /// By the terms; `true` for kernels that add, `false` for those that find the greatest
+    /// magnitudes.
     kernels: KernelCache<(Vec<Term>, bool)>,
 }
 

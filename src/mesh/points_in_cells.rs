@@ -144,8 +144,9 @@ impl PointsInCells {
     }
 
     /// Sends each of this rank's `positions` to the rank that owns its cell of `mesh`. Positions
-    /// outside the box are wrapped. With weights, such as masses, [`density`](Self::density) is
-    /// that of the weights. Collective, with any number of positions.
+    /// outside the box are wrapped. Given weights, such as masses, [`density`](Self::density)
+    /// returns the density of the weights. Collective; ranks may give different numbers of
+    /// positions.
     ///
     /// # Errors
     /// On all ranks:

@@ -177,7 +177,8 @@ impl Config {
         let fine =
             format!("at least the number of particles along an axis ({particles}): a coarser mesh loses their forces");
         require(mesh >= particles, "mesh", mesh, fine)?;
-        require(mesh >= u64::from(window.order()), "mesh", mesh, "as wide as the window at least")?;
+        let wide = format!("at least the width of the window, {} cells", window.order());
+        require(mesh >= u64::from(window.order()), "mesh", mesh, wide)?;
         require((1e-6..=1e9).contains(&box_size), "box", box_size, "from 1e-6 to 1e9 Mpc/h")?;
         self.schedule()?;
         Ok(())

@@ -23,7 +23,7 @@ use crate::mesh::{Axpby, KickDrift, MeshParticles, PaintTraffic, PaintedDensity,
 
 use super::{Config, Result, SimulationError, force_modes};
 
-/// The particles that a force is of, wherever they are, and what records the work of all ranks.
+/// The particles on which a force acts, and the recorder and the exchanges that compute it.
 pub(super) struct ForceContext<'a> {
     pub recorder: &'a mut Recorder,
     /// The exchanges of the process grid that the solver was made with.
@@ -118,12 +118,12 @@ impl Force {
         (&self.mesh, &self.ghosts)
     }
 
-    /// Returns `true` if there is a force of where particles are.
+    /// Returns `true` if the force at the present positions is there.
     pub(super) fn is_solved(&self) -> bool {
         self.field.is_some()
     }
 
-    /// Returns the force of where particles are: its three components in each cell, ghost cells
+    /// Returns the force at the present positions: its three components in each cell, ghost cells
     /// included.
     ///
     /// # Errors

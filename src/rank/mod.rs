@@ -265,7 +265,7 @@ fn device_number(gpu: &Gpu, host: u64) -> u64 {
     fnv1a(fnv1a(host, &std::process::id().to_le_bytes()), &gpu.number().to_le_bytes())
 }
 
-/// Returns how often the number that is most often among `numbers` is there.
+/// Returns the number of times that the most frequent of `numbers` occurs.
 fn most_equal(mut numbers: Vec<u64>) -> usize {
     numbers.sort_unstable();
     numbers.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(1)

@@ -259,7 +259,7 @@ fn a_kernel_serves_every_device_and_an_array_its_own() {
     };
     let mut exchange = Exchange::new(Communicator::solo());
     for (outgoing, incoming, about) in
-        [(&theirs, &mine, foreign), (&mine, &theirs, foreign), (&mine, &mine, "one array")]
+        [(&theirs, &mine, foreign), (&mine, &theirs, foreign), (&mine, &mine, "are the same")]
     {
         let Err(ExchangeError::Device(error)) = exchange.run(here, &own_part, outgoing, incoming) else {
             panic!("{about} is no error")

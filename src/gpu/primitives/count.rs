@@ -31,7 +31,7 @@ impl Counted {
     /// Creates the count for an array of `len` elements; `what` names the operation in errors.
     pub fn new(gpu: &Gpu, what: &str, count: Count<'_>, len: u64) -> Result<Self, DeviceError> {
         let most = if let Count::First(number) = count { number } else { len };
-        DeviceError::ensure(most <= len, what, || format!("the first {most} of {len} elements were to count"))?;
+        DeviceError::ensure(most <= len, what, || format!("cannot take the first {most} of {len} elements"))?;
         let Count::Device(array) = count else { return Self::known(gpu, what, most) };
         DeviceError::ensure(!array.is_empty(), what, || "the array that is to hold the count is empty".into())?;
         Ok(Self::at_most(index(what, most)?, array))

@@ -91,7 +91,8 @@ const fn truth(name: &'static str, real: &'static str, complex: &'static str) ->
     Definition { kind: Kind::Truth, ..exact(name, real, complex) }
 }
 
-/// All operations. An empty expression: none for such numbers. Those of two operands name `y`.
+/// All operations, with an expression for real and one for complex numbers. An empty expression
+/// means that the operation does not exist for these. Expressions of two operands contain `y`.
 const DEFINITIONS: [Definition; 55] = [
     exact("copy", "x", "x"),
     exact("add", "x + y", "x + y"),

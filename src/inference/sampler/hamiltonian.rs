@@ -17,7 +17,7 @@ pub(super) const DIVERGENT: f64 = 1000.0;
 pub(super) struct Moved<P> {
     /// The next place.
     pub place: P,
-    /// Statistics of the trajectory, without those of the place.
+    /// Statistics of the trajectory; the chain adds those of `place`.
     pub statistics: DrawStatistics,
 }
 

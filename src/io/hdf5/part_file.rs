@@ -149,8 +149,8 @@ impl Opened {
         Ok(None)
     }
 
-    /// Returns the first of these attributes of a dataset, with its number; `name` is the full one
-    /// of the dataset.
+    /// Returns the first of `attributes` that a dataset has, with its number. Errors call the
+    /// dataset `name`.
     pub fn first_of(
         &self,
         name: &str,

@@ -61,8 +61,8 @@ impl Observer<'_> {
     /// [`OutOfRange`](crate::pm::SimulationError::OutOfRange) for another number of values than
     /// bins.
     pub fn add_power(&mut self, rank: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<()> {
-        let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());
-        require(spectrum.len() == by.len(), "derivatives by power", by.len(), allowed)?;
+        let allowed = format!("the number of bins of the spectrum, {}", spectrum.len());
+        require(spectrum.len() == by.len(), "number of derivatives by power", by.len(), allowed)?;
         let run = &mut self.sweeps.run;
         run.settle(rank)?;
         let (force, mut at) = run.force_at(rank);
