@@ -239,7 +239,7 @@ fn a_hangup_that_is_ignored_stays_so() {
 }
 
 #[test]
-fn an_interrupt_of_the_launcher_leaves_nothing_unfinished() {
+fn what_an_interrupt_of_the_launcher_leaves_is_cleared_by_the_next_run() {
     if !has_mpi() {
         return;
     }
@@ -251,10 +251,15 @@ fn an_interrupt_of_the_launcher_leaves_nothing_unfinished() {
     let outcome = run.wait(Duration::from_secs(20));
     assert!(!outcome.status.success() && !outcome.stderr.contains("panicked"), "{outcome:#?}");
     // It passes SIGTERM on, which ranks answer with a checkpoint if there is time for one. If not,
-    // it kills them, and the lock of a run stays without a holder.
-    let may_stay = [out.join("checkpoint"), out.join(".meshloom.lock")];
+    // it kills them. Then the lock of a run stays without a holder, and a part of the checkpoint.
+    let may_stay = ["checkpoint", "checkpoint.next", ".meshloom.lock"].map(|name| out.join(name));
     let left = files(scratch.path());
     assert!(left.iter().all(|path| may_stay.iter().any(|may| path.starts_with(may))), "{left:?}");
+    // The next run clears them.
+    Call::simulate(&out, &["--steps", "1"]).succeeds();
+    let left = names(scratch.path());
+    let unfinished = |name: &&String| name.ends_with(".part") || name.contains("checkpoint") || name.ends_with(".lock");
+    assert_eq!(left.iter().find(unfinished), None, "{left:?}");
 }
 
 /// Scripts find the same under the same names in the report of every command.
