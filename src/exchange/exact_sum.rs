@@ -14,7 +14,7 @@
 use super::ExchangeError;
 use super::short_collectives::{all_reduce, all_reduce_wide};
 use crate::comm::{Communicator, Op};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, RawArray, Recorder};
 
 /// Values as 64-bit integers: the module `gpu::fixed`.
 pub(crate) const FIXED: &str = include_str!("../../shaders/gpu/fixed.wgsl");
@@ -159,6 +159,16 @@ fn accumulate([product, binned, local]: [bool; 3]) -> KernelSource {
         .constant("LOCAL", if binned { LOCAL } else { 1 })
 }
 
+/// Products added to sums whose terms are in an order.
+fn gather() -> KernelSource {
+    KernelSource::new("exchange::gather_terms", include_str!("../../shaders/exchange/gather_terms.wgsl"))
+        .params::<SumParams>()
+        .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
+        .module("gpu::fixed", FIXED)
+        .flag("product", true)
+        .loop_rounds(LONGEST)
+}
+
 fn value() -> KernelSource {
     KernelSource::new("exchange::sum_value", include_str!("../../shaders/exchange/sum_value.wgsl"))
         .params::<SumParams>()
@@ -177,7 +187,7 @@ const FORMS: [[bool; 3]; 6] = [
 
 /// Returns all kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    FORMS.into_iter().map(accumulate).chain([magnitude(false), magnitude(true), value()]).collect()
+    FORMS.into_iter().map(accumulate).chain([magnitude(false), magnitude(true), gather(), value()]).collect()
 }
 
 /// Returns the elements per invocation, for `count` terms.
@@ -190,10 +200,53 @@ pub(super) fn groups(recorder: &Recorder, count: u64) -> u64 {
     count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * per(recorder, count))
 }
 
+/// Terms of one sum, up to which a sum of an order is one loop: llvmpipe ends loops of an
+/// invocation after 65,535 rounds.
+const LONGEST: u32 = 1 << 15;
+
+/// The terms of each sum, one sum after the other.
+pub(crate) struct SumOrder {
+    starts: Array<u32>,
+    order: Array<u32>,
+}
+
+impl SumOrder {
+    /// Creates the order of terms from the number of the sum of each. Terms without a valid number
+    /// are skipped. `None` on GPUs, where atomics are fast, and for sums of many terms. Blocks.
+    pub fn new(recorder: &mut Recorder, index: &Array<u32>, sums: u64) -> Result<Option<Self>, DeviceError> {
+        if recorder.gpu().capabilities().profile == Profile::Gpu || index.is_empty() {
+            return Ok(None);
+        }
+        let index = recorder.download(index, 0, index.len())?;
+        let mut starts = vec![0_u32; sums as usize + 2];
+        // Terms of no sum come last, and no sum reads them.
+        let place = |sum: u32| (u64::from(sum).min(sums) + 1) as usize;
+        index.iter().for_each(|&sum| starts[place(sum)] += 1);
+        if starts.iter().any(|&terms| terms > LONGEST) {
+            return Ok(None);
+        }
+        (1..starts.len()).for_each(|sum| starts[sum] += starts[sum - 1]);
+        let (mut next, mut order) = (starts.clone(), vec![0_u32; index.len()]);
+        for (term, &sum) in (0..).zip(&index) {
+            let next = &mut next[place(sum) - 1];
+            order[*next as usize] = term;
+            *next += 1;
+        }
+        let arrays = [&starts, &order].map(|values| {
+            let array = recorder.gpu().array("exchange::sum_order", values.len() as u64)?;
+            recorder.upload(&array, 0, values)?;
+            Ok(array)
+        });
+        let [starts, order] = arrays;
+        Ok(Some(SumOrder { starts: starts?, order: order? }))
+    }
+}
+
 /// Sums in an order that does not matter.
 pub struct ExactSum {
     magnitude: [Kernel; 2],
     accumulate: [Kernel; 6],
+    gather: Kernel,
     value: Kernel,
 }
 
@@ -202,6 +255,7 @@ impl Default for ExactSum {
         ExactSum {
             magnitude: [false, true].map(|product| Kernel::trusted(magnitude(product))),
             accumulate: FORMS.map(|form| Kernel::trusted(accumulate(form))),
+            gather: Kernel::trusted(gather()),
             value: Kernel::trusted(value()),
         }
     }
@@ -243,6 +297,41 @@ impl ExactSum {
         if let Some(comm) = comm {
             all_reduce(recorder, comm, words, 0..terms.batches, Op::Max)?;
         }
+        self.add_terms(recorder, terms, words)?;
+        if let Some(comm) = comm {
+            all_reduce_wide(recorder, comm, words, terms.batches..words.len())?;
+        }
+        Ok(bits_for(WHAT, terms.total)?)
+    }
+
+    /// Records the sums like [`accumulate`](Self::accumulate), for one batch of products whose
+    /// terms are in an order.
+    ///
+    /// # Errors
+    /// Same as [`record`](Self::record).
+    pub(crate) fn accumulate_in_order(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        (terms, order): (&Terms<'_>, &SumOrder),
+        words: &Array<u32>,
+    ) -> Result<u32, ExchangeError> {
+        terms.check()?;
+        let Some(y) = terms.y else { return self.accumulate(recorder, comm, terms, words) };
+        if let Some(comm) = comm {
+            all_reduce(recorder, comm, words, 0..terms.batches, Op::Max)?;
+        }
+        let arrays = [terms.x.raw(), y.raw(), order.starts.raw(), order.order.raw(), words.raw()];
+        let groups = terms.sums.div_ceil(recorder.gpu().workgroup_shape().group.into());
+        recorder.dispatch(&self.gather, &arrays, &terms.params(recorder, 0)?, groups)?;
+        if let Some(comm) = comm {
+            all_reduce_wide(recorder, comm, words, terms.batches..words.len())?;
+        }
+        Ok(bits_for(WHAT, terms.total)?)
+    }
+
+    /// Records the terms of this rank.
+    fn add_terms(&self, recorder: &mut Recorder, terms: &Terms<'_>, words: &Array<u32>) -> Result<(), DeviceError> {
         let groups = groups(recorder, terms.count());
         let mut arrays: Vec<&RawArray> = std::iter::once(terms.x.raw()).chain(terms.y.map(Array::raw)).collect();
         arrays.extend(terms.index.map(Array::raw));
@@ -256,10 +345,7 @@ impl ExactSum {
         for batch in 0..terms.batches {
             recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch)?, groups)?;
         }
-        if let Some(comm) = comm {
-            all_reduce_wide(recorder, comm, words, terms.batches..words.len())?;
-        }
-        Ok(bits_for(WHAT, terms.total)?)
+        Ok(())
     }
 
     /// Records, for each batch, the bits of the greatest magnitude of this rank's terms in a word

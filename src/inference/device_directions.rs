@@ -22,6 +22,10 @@ use crate::rank::{PlanKey, Rank};
 /// Directions at most.
 const MOST: usize = 16;
 
+/// Directions that kernels are written for: a software renderer takes as long for a direction that
+/// is not there, and the first preconditioner of a fit has few.
+const WRITTEN: [usize; 2] = [4, MOST];
+
 /// Words of `direction_words.wgsl`.
 const WORDS: usize = 12 * MOST;
 
@@ -71,7 +75,7 @@ enum Pass {
 
 const PASSES: [Pass; 4] = [Pass::Measure, Pass::Add, Pass::UpdateAndMeasure, Pass::Update];
 
-fn pass(pass: Pass) -> KernelSource {
+fn pass(pass: Pass, written: usize) -> KernelSource {
     KernelSource::new("inference::directions", include_str!("../../shaders/inference/directions.wgsl"))
         .params::<DirectionParams>()
         .module("gpu::fixed", FIXED)
@@ -81,7 +85,7 @@ fn pass(pass: Pass) -> KernelSource {
         .flag("adds", pass == Pass::Add)
         .constant("DIRECTIONS", MOST as u32)
         .constant("TILE", PART_BEGINS as u32)
-        .repeat('$', MOST as u32)
+        .repeat('$', written as u32)
 }
 
 fn factors(first: bool) -> KernelSource {
@@ -98,15 +102,16 @@ fn factors(first: bool) -> KernelSource {
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    PASSES.into_iter().map(pass).chain([true, false].map(factors)).collect()
+    let passes = WRITTEN.into_iter().flat_map(|written| PASSES.map(|own| pass(own, written)));
+    passes.chain([true, false].map(factors)).collect()
 }
 
 #[derive(PartialEq)]
 struct DirectionKernelsKey;
 
 struct DirectionKernels {
-    /// In the order of [`PASSES`].
-    passes: [Kernel; 4],
+    /// By [`WRITTEN`], in the order of [`PASSES`].
+    passes: [[Kernel; 4]; 2],
     /// From the sums with `r`, and from those with the updated vector.
     factors: [Kernel; 2],
 }
@@ -160,7 +165,7 @@ impl DeviceDirections {
         };
         let Ok(kernels) = rank.plan(DirectionKernelsKey, |_| {
             Ok::<_, Infallible>(DirectionKernels {
-                passes: PASSES.map(|own| Kernel::trusted(pass(own))),
+                passes: WRITTEN.map(|written| PASSES.map(|own| Kernel::trusted(pass(own, written)))),
                 factors: [true, false].map(|first| Kernel::trusted(factors(first))),
             })
         });
@@ -190,8 +195,9 @@ impl DeviceDirections {
         let field_groups = if over_all { groups(fields) } else { 0 };
         let params = DirectionParams { field_groups: field_groups as u32, per: per as u32, ..self.params };
         let arrays = [self.directions.raw(), self.tiles.raw(), y.raw(), words.raw()];
+        let written = usize::from(self.params.directions as usize > WRITTEN[0]);
         rank.recorder.dispatch(
-            &self.kernels.passes[pass as usize],
+            &self.kernels.passes[written][pass as usize],
             &arrays,
             &params,
             field_groups + groups(all - fields),

@@ -174,7 +174,7 @@ impl CorrelatedField {
                 volume,
             };
             let amplitude = Amplitude::new(&mut rank.recorder, &group.amplitude, parts)?;
-            let modulation = Modulation::new(index, amplitude.len());
+            let modulation = Modulation::new(&mut rank.recorder, index, amplitude.len())?;
             groups.push(Group { wavenumbers, amplitude, modulation, volume });
         }
         // A fit uses all of them.
@@ -403,7 +403,10 @@ impl Linearized for At {
             let (recorder, comm) = (&mut rank.recorder, &rank.comm);
             let words = terms.words(recorder)?;
             group.modulation.vjp(recorder, &at.amplitude, modes, [&cotangent, &next], &words)?;
-            let bits = sum.accumulate(recorder, Some(comm), &terms, &words)?;
+            let bits = match &group.modulation.order {
+                Some(order) => sum.accumulate_in_order(recorder, Some(comm), (&terms, order), &words)?,
+                None => sum.accumulate(recorder, Some(comm), &terms, &words)?,
+            };
             group.amplitude.vjp(recorder, (&self.point.packed, at), (&words, bits), (dx, &packed))?;
             cotangent = next;
         }

@@ -1,5 +1,6 @@
 //! Excitations of modes times the amplitude of their wavenumber.
 
+use crate::exchange::SumOrder;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
 crate::gpu::kernel_params! {
@@ -29,6 +30,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 pub(super) struct Modulation {
     /// The wavenumber of each mode of this rank.
     pub index: Array<u32>,
+    /// The modes of each wavenumber, where that is faster than atomics.
+    pub order: Option<SumOrder>,
     /// Number of wavenumbers.
     bins: u64,
     value: Kernel,
@@ -37,10 +40,11 @@ pub(super) struct Modulation {
 }
 
 impl Modulation {
-    /// Creates the product by the wavenumber of each mode, of `bins`.
-    pub fn new(index: Array<u32>, bins: u64) -> Self {
+    /// Creates the product by the wavenumber of each mode, of `bins`. Blocks.
+    pub fn new(recorder: &mut Recorder, index: Array<u32>, bins: u64) -> Result<Self, DeviceError> {
+        let order = SumOrder::new(recorder, &index, bins)?;
         let [value, tangent] = [false, true].map(|tangent| Kernel::trusted(source(tangent)));
-        Modulation { index, bins, value, tangent, cotangent: Kernel::trusted(cotangent_source()) }
+        Ok(Modulation { index, order, bins, value, tangent, cotangent: Kernel::trusted(cotangent_source()) })
     }
 
     /// Returns the kernels of value, tangent and cotangent.
