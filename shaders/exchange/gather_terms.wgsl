@@ -8,7 +8,6 @@
 
 var<uniform> params: Params;
 var<storage, read> x: array<f32>;
-var<storage, read> y: array<f32>;
 var<storage, read> starts: array<u32>;
 var<storage, read> order: array<u32>;
 var<storage, read_write> words: array<u32>;

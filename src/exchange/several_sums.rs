@@ -5,30 +5,46 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use super::ExchangeError;
-use super::exact_sum::{ELEMENT, FIXED, SumParams, bits_for, groups, per, sum_value};
+use super::exact_sum::{Division, ELEMENT, PER, SumParams, bits_for, of_values, sum_value};
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
 
 const WHAT: &str = "SeveralSums";
 
-/// Sums of products of one pass at most, beside one of magnitudes.
+/// Sums of products or values of one pass at most, beside one of magnitudes.
 ///
 /// Devices that bind fewer arrays make fewer.
 const PRODUCTS: usize = 8;
 
 /// Terms of a sum.
 #[derive(Clone)]
-pub struct SummedTerms {
-    /// The terms.
-    pub x: Array<f32>,
-    /// Factors of the terms; without them the sum is that of their magnitudes.
-    pub y: Option<Array<f32>>,
+pub enum SummedTerms {
+    /// Products of the elements of two arrays.
+    Products([Array<f32>; 2]),
+    /// Magnitudes of the elements of an array.
+    Magnitudes(Array<f32>),
+    /// The elements of an array.
+    Values(Array<f32>),
+}
+
+impl SummedTerms {
+    fn arrays(&self) -> &[Array<f32>] {
+        match self {
+            SummedTerms::Products(arrays) => arrays,
+            SummedTerms::Magnitudes(array) | SummedTerms::Values(array) => std::slice::from_ref(array),
+        }
+    }
+
+    /// Returns the number of terms.
+    fn len(&self) -> u64 {
+        self.arrays()[0].len()
+    }
 }
 
 /// One of several sums that are made at once.
 #[derive(Clone)]
 pub struct Summed {
-    /// Terms of this rank. All ranks have terms with factors, or all have terms without.
+    /// Terms of this rank, of the same kind on all ranks.
     pub terms: Vec<SummedTerms>,
     /// Number of terms of all ranks.
     pub total: u64,
@@ -37,33 +53,31 @@ pub struct Summed {
 impl Summed {
     /// Returns `true` if its passes can be those of `other`.
     fn goes_with(&self, other: &Summed) -> bool {
-        let lens = |sum: &Summed| sum.terms.iter().map(|terms| terms.x.len()).collect::<Vec<_>>();
+        let lens = |sum: &Summed| sum.terms.iter().map(SummedTerms::len).collect::<Vec<_>>();
         self.total == other.total && lens(self) == lens(other) && self.has_one_window() && other.has_one_window()
     }
 
     /// Returns `true` if each of its arrays takes one binding.
     fn has_one_window(&self) -> bool {
-        let has_one = |array: &Array<f32>| array.raw().windows() == 1;
-        self.terms.iter().all(|terms| has_one(&terms.x) && terms.y.as_ref().is_none_or(has_one))
+        self.terms.iter().flat_map(SummedTerms::arrays).all(|array| array.raw().windows() == 1)
     }
 
     /// Returns `true` if it is a sum of magnitudes.
     fn is_norm(&self) -> bool {
-        self.terms.first().is_some_and(|terms| terms.y.is_none())
+        matches!(self.terms.first(), Some(SummedTerms::Magnitudes(_)))
     }
 
     fn check(&self) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
-        for terms in &self.terms {
-            match &terms.y {
-                Some(y) if y.len() != terms.x.len() => {
-                    return misuse(format!("{} terms and {} factors", terms.x.len(), y.len()));
-                }
-                y if y.is_none() != self.is_norm() => return misuse("terms with and without factors".into()),
-                _ => {}
-            }
+        let kind = self.terms.first().map(std::mem::discriminant);
+        if self.terms.iter().any(|terms| Some(std::mem::discriminant(terms)) != kind) {
+            return misuse("terms of several kinds".into());
         }
-        Ok(())
+        let apart = |terms: &&SummedTerms| terms.arrays().iter().any(|array| array.len() != terms.len());
+        match self.terms.iter().find(apart).map(SummedTerms::arrays) {
+            Some([x, y]) => misuse(format!("{} terms and {} factors", x.len(), y.len())),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -72,11 +86,12 @@ impl Summed {
 enum Term {
     Product(usize, usize),
     Magnitude(usize),
+    Value(usize),
 }
 
 /// Returns the text of the pass that finds the greatest magnitudes, or of the one that adds, for so
 /// many arrays.
-fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
+fn source(adds: bool, arrays: usize, (terms, quads): &(Vec<Term>, bool)) -> KernelSource {
     let (label, text) = match adds {
         false => ("exchange::magnitudes", include_str!("../../shaders/exchange/magnitudes.wgsl")),
         true => ("exchange::accumulations", include_str!("../../shaders/exchange/accumulations.wgsl")),
@@ -85,13 +100,13 @@ fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
         let value = match term {
             Term::Product(x, y) => format!("value{x} * value{y}"),
             Term::Magnitude(x) => format!("abs(value{x})"),
+            Term::Value(x) => format!("value{x}"),
         };
-        format!("fn term{number}() -> f32 {{ return {value}; }}\n")
+        format!("fn term{number}() -> Value {{ return {value}; }}\n")
     };
-    KernelSource::new(label, text)
+    of_values(KernelSource::new(label, text), *quads)
         .params::<SumParams>()
         .module("exchange::element", ELEMENT)
-        .module("gpu::fixed", FIXED)
         .module("exchange::terms", terms.iter().enumerate().map(term).collect::<String>())
         .repeat('$', arrays as u32)
         .repeat('?', terms.len() as u32)
@@ -101,20 +116,22 @@ fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
 /// Returns kernels of sums over different arrays and over one with others, as many as the floor has
 /// bindings for, and those of an iteration of conjugate gradients.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    use Term::{Magnitude, Product};
+    use Term::{Magnitude, Product, Value};
     let apart = |products: usize| (0..products).map(|n| Product(2 * n, 2 * n + 1)).collect();
     let with_norm = |products: usize| [apart(products), vec![Magnitude(2 * products)]].concat();
     let with_one = (0..6).map(|n| Product(if n == 0 { 0 } else { n + 1 }, 1)).collect();
     let iteration = vec![Product(0, 0), Product(0, 1), Product(2, 1), Product(0, 3), Magnitude(0)];
-    let forms = (1..=3).map(apart).chain((0..=3).map(with_norm)).chain([with_one, iteration]);
+    let forms =
+        (1..=3).map(apart).chain((0..=3).map(with_norm)).chain([with_one, iteration, (0..4).map(Value).collect()]);
     let arrays = |terms: &[Term]| {
         let last = |term: &Term| match term {
             Product(x, y) => *x.max(y),
-            Magnitude(x) => *x,
+            Magnitude(x) | Value(x) => *x,
         };
         terms.iter().map(last).max().map_or(0, |last| last + 1)
     };
-    forms.flat_map(|terms: Vec<Term>| [false, true].map(|adds| source(adds, arrays(&terms), &terms))).collect()
+    let forms = forms.flat_map(|terms: Vec<Term>| [(terms.clone(), false), (terms, true)]);
+    forms.flat_map(|form| [false, true].map(|adds| source(adds, arrays(&form.0), &form))).collect()
 }
 
 /// Makes several sums.
@@ -126,8 +143,9 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// a word and two words for each sum.
 #[derive(Default)]
 pub struct SeveralSums {
-    /// By what they add: the greatest magnitudes, and the sums.
-    kernels: Mutex<HashMap<Vec<Term>, [Kernel; 2]>>,
+    /// By their terms, and whether elements are four numbers: the greatest magnitudes, and the
+    /// sums.
+    kernels: Mutex<HashMap<(Vec<Term>, bool), [Kernel; 2]>>,
 }
 
 /// Returns the numbers of sums that are made in one pass with `most` arrays or fewer: products
@@ -247,9 +265,12 @@ impl SeveralSums {
         for pass in passes {
             let Some(one) = pass.first().map(|&one| &sums[one]) else { continue };
             for (number, terms_of_one) in one.terms.iter().enumerate() {
-                let count = terms_of_one.x.len();
+                let count = terms_of_one.len();
                 let mut arrays: Vec<&RawArray> = Vec::new();
                 let terms = terms(pass.iter().map(|&sum| &sums[sum].terms[number]), &mut arrays);
+                let quads = RawArray::in_quads(&arrays);
+                let count = if quads.is_some() { count / 4 } else { count };
+                let division = Division::new(recorder, count, quads.is_some(), PER);
                 let params = SumParams {
                     count: count as u32,
                     sums: pass.len() as u32,
@@ -258,14 +279,15 @@ impl SeveralSums {
                     most: (at + first) as u32,
                     start: (at + sums.len() + 2 * first) as u32,
                     bits: bits_for(WHAT, one.total)?,
-                    per: per(recorder, count) as u32,
+                    per: division.per as u32,
                 };
                 let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-                let kernels = kernels.entry(terms).or_insert_with_key(|terms| {
-                    [false, true].map(|adds| Kernel::trusted(source(adds, arrays.len(), terms)))
+                let kernels = kernels.entry((terms, quads.is_some())).or_insert_with_key(|form| {
+                    [false, true].map(|adds| Kernel::trusted(source(adds, arrays.len(), form)))
                 });
+                let mut arrays = quads.as_ref().map_or(arrays, |quads| quads.iter().collect());
                 arrays.push(words.raw());
-                recorder.dispatch(&kernels[usize::from(adds)], &arrays, &params, groups(recorder, count))?;
+                recorder.dispatch(&kernels[usize::from(adds)], &arrays, &params, division.groups(count))?;
             }
             first += pass.len();
         }
@@ -281,9 +303,10 @@ fn terms<'a>(sums: impl Iterator<Item = &'a SummedTerms>, arrays: &mut Vec<&'a R
             arrays.len() - 1
         })
     };
-    sums.map(|terms| match &terms.y {
-        Some(y) => Term::Product(place(&terms.x), place(y)),
-        None => Term::Magnitude(place(&terms.x)),
+    sums.map(|terms| match terms {
+        SummedTerms::Products([x, y]) => Term::Product(place(x), place(y)),
+        SummedTerms::Magnitudes(x) => Term::Magnitude(place(x)),
+        SummedTerms::Values(x) => Term::Value(place(x)),
     })
     .collect()
 }

@@ -230,7 +230,8 @@ pub struct LineWorkgroup {
     pub lines: u64,
     /// The numbers that are exchanged at a time.
     pub exchange: Exchange,
-    /// The layout of points in workgroup memory.
+    /// The layout of points in workgroup memory; of the points of one line if an invocation keeps
+    /// them in an array of its own.
     pub(super) cells: LineCells,
 }
 
@@ -325,6 +326,10 @@ impl LineParams {
         self
     }
 }
+
+/// Lines of a workgroup at most where each invocation transforms one in loops: few lines, so that
+/// small fields keep all cores of a software renderer busy.
+const LOOPED_LINES: u64 = 16;
 
 impl LineKernel {
     /// Returns whether a real line is transformed as a complex line of half the length.
@@ -444,10 +449,10 @@ impl LineKernel {
         let registers = held * bytes / 2 + 32;
         let most = wanted.min(limits.invocations / lanes).min((REGISTERS / (lanes * registers)).max(1));
         if core.loops() {
-            let lines = most.min(limits.workgroup_bytes / (self.buffers() * exchanged * 2 * bytes));
+            let lines = most.min(LOOPED_LINES).min(limits.workgroup_bytes / (self.buffers() * exchanged * 2 * bytes));
             return (lines > 0).then(|| {
                 let lines = 1 << lines.ilog2();
-                let cells = LineCells::new(lines, self.buffers() * exchanged, true, false);
+                let cells = LineCells::new(1, self.buffers() * exchanged, true, false);
                 LineWorkgroup { core, lanes, lines, exchange: Exchange::Together, cells }
             });
         }

@@ -12,7 +12,7 @@ use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::exchange::Terms;
-use crate::gpu::{Kernel, RawArray};
+use crate::gpu::{Element, Kernel, RawArray};
 use crate::grid::Cost;
 use crate::rank::Rank;
 
@@ -29,16 +29,22 @@ pub struct PointwiseOperator {
 
 /// A kernel and the arrays that it reads.
 struct Call {
-    kernel: Kernel,
+    /// Of elements of a number each, or of pairs.
+    plain: Kernel,
+    /// Of elements of four numbers each, if there are no pairs and no numbers for all places.
+    quads: Option<Kernel>,
     /// Indices of the arrays among the given ones, arguments first.
     read: Vec<usize>,
 }
 
 impl Call {
     fn new(label: String, function: &Pointwise, forms: [&[Form]; 2], batched: bool) -> Self {
-        let (source, read) = kernel(label, function, forms, batched);
+        let source = |value| kernel(label.clone(), function, forms, batched, value);
+        let is_apart = forms.into_iter().flatten().all(|form| *form == Form::Apart);
+        let (plain, read) = source(Element::F32);
         // The library writes the text: arithmetic of values at places below the count.
-        Call { kernel: Kernel::trusted(source), read }
+        let quads = is_apart.then(|| Kernel::trusted(source(Element::Vec4).0));
+        Call { plain: Kernel::trusted(plain), quads, read }
     }
 
     fn record(
@@ -51,15 +57,22 @@ impl Call {
         let [count, places] = map.places();
         let given: Vec<RawArray> = std::iter::once(x).chain(map.constants()).chain(more).flat_map(arrays).collect();
         let arrays: Vec<&RawArray> = self.read.iter().map(|&number| &given[number]).chain(out).collect();
+        let quads = self.quads.as_ref().filter(|_| places.is_multiple_of(4));
+        let (arrays, kernel, each) = match quads.and_then(|kernel| Some((RawArray::in_quads(&arrays)?, kernel))) {
+            Some((arrays, kernel)) => (arrays, kernel, 4),
+            None => (arrays.into_iter().cloned().collect(), &self.plain, 1),
+        };
+        let [count, places] = [count, places].map(|numbers| numbers / each);
+        let arrays: Vec<&RawArray> = arrays.iter().collect();
         let params = PointwiseParams { count: count as u32, places: places as u32 };
-        Ok(rank.recorder.each(&self.kernel, &arrays, &params, count)?)
+        Ok(rank.recorder.each(kernel, &arrays, &params, count)?)
     }
 }
 
 /// Returns the arrays of a vector as kernels see them: complex numbers as pairs.
 fn arrays(field: &Vector) -> Vec<RawArray> {
     let array = |((_, leaf), contents): ((&str, &super::leaf::Leaf), &Contents)| match contents {
-        Contents::Device(array) if leaf.numbers() == 2 => Some(array.raw().seen_as(crate::gpu::Element::Complex32)),
+        Contents::Device(array) if leaf.numbers() == 2 => Some(array.raw().seen_as(Element::Complex32)),
         Contents::Device(array) => Some(array.raw().clone()),
         Contents::Host(_) => None,
     };

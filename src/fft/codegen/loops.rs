@@ -21,8 +21,10 @@ struct Butterfly {
 }
 
 impl<'a> Writer<'a> {
-    /// Transforms a line by one invocation, stage by stage in its own workgroup memory, without
-    /// barriers.
+    /// Transforms a line by one invocation, stage by stage in an array of its own, without barriers.
+    ///
+    /// llvmpipe reads and writes workgroup memory lane by lane with a branch for each, which takes
+    /// several times as long as an array of the invocation.
     pub(super) fn loops(&mut self, core: &Core) {
         let n = self.kernel.core_points();
         let split = self.kernel.packed() && self.kernel.output.format == LineFormat::Half;
@@ -150,10 +152,7 @@ impl<'a> Writer<'a> {
 
     /// Returns slot `at` of a buffer of this invocation.
     fn slot(&self, buffer: u64, at: &str) -> String {
-        format!(
-            "shared_line[place(column, {at}) + {}u]",
-            buffer * self.shape.lines * self.shape.core.exchanged(self.kernel.core_points())
-        )
+        format!("own_line[{at} + {}u]", buffer * self.shape.core.exchanged(self.kernel.core_points()))
     }
 
     /// Decimation in frequency, in place: natural order in, digit-reversed order out.

@@ -1,7 +1,7 @@
 //! Excitations of modes times the amplitude of their wavenumber.
 
-use crate::exchange::SumOrder;
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+use crate::exchange::{SumOrder, of_values};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
 
 crate::gpu::kernel_params! {
     struct ModulateParams {
@@ -10,20 +10,33 @@ crate::gpu::kernel_params! {
     }
 }
 
-fn source(tangent: bool) -> KernelSource {
-    KernelSource::new("inference::modulate", include_str!("../../../shaders/inference/modulate.wgsl"))
-        .params::<ModulateParams>()
-        .flag("tangent", tangent)
-}
+const TEXTS: [(&str, &str); 4] = [
+    ("inference::modulate", include_str!("../../../shaders/inference/modulate.wgsl")),
+    ("inference::modulate", include_str!("../../../shaders/inference/modulate.wgsl")),
+    ("inference::modulate_cotangent", include_str!("../../../shaders/inference/modulate_cotangent.wgsl")),
+    ("inference::modulate_cotangent", include_str!("../../../shaders/inference/modulate_cotangent.wgsl")),
+];
+const VALUE: usize = 0;
+const TANGENT: usize = 1;
+const COTANGENT: usize = 2;
+/// The cotangent that also writes the terms of sums.
+const COTANGENT_AND_TERMS: usize = 3;
+const ALL: [usize; 4] = [VALUE, TANGENT, COTANGENT, COTANGENT_AND_TERMS];
 
-fn cotangent_source() -> KernelSource {
-    let text = include_str!("../../../shaders/inference/modulate_cotangent.wgsl");
-    KernelSource::new("inference::modulate_cotangent", text).params::<ModulateParams>()
+/// Returns one of the kernels, of modes by themselves or in fours.
+fn source(which: usize, quads: bool) -> KernelSource {
+    let (label, text) = TEXTS[which];
+    of_values(KernelSource::new(label, text), quads)
+        .params::<ModulateParams>()
+        .module("inference::bins", include_str!("../../../shaders/inference/bins.wgsl"))
+        .element("Index", if quads { Element::Words2 } else { Element::U32 })
+        .flag("tangent", which == TANGENT)
+        .flag("keeps_terms", which == COTANGENT_AND_TERMS)
 }
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    vec![source(false), source(true), cotangent_source()]
+    [false, true].into_iter().flat_map(|quads| ALL.map(|which| source(which, quads))).collect()
 }
 
 /// `y = amplitude[index] x` and its derivative.
@@ -34,28 +47,43 @@ pub(super) struct Modulation {
     pub order: Option<SumOrder>,
     /// Number of wavenumbers.
     bins: u64,
-    value: Kernel,
-    tangent: Kernel,
-    cotangent: Kernel,
+    /// In the order of [`ALL`]: of modes by themselves, and in fours.
+    kernels: [[Kernel; 4]; 2],
 }
 
 impl Modulation {
     /// Creates the product by the wavenumber of each mode, of `bins`. Blocks.
     pub fn new(recorder: &mut Recorder, index: Array<u32>, bins: u64) -> Result<Self, DeviceError> {
         let order = SumOrder::new(recorder, &index, bins)?;
-        let [value, tangent] = [false, true].map(|tangent| Kernel::trusted(source(tangent)));
-        Ok(Modulation { index, order, bins, value, tangent, cotangent: Kernel::trusted(cotangent_source()) })
+        let kernel = |quads| ALL.map(|which| Kernel::trusted(source(which, quads)));
+        Ok(Modulation { index, order, bins, kernels: [false, true].map(kernel) })
     }
 
-    /// Returns the kernels of value, tangent and cotangent.
+    /// Returns the kernels of value, tangent and cotangent that vectors of a fit take.
     pub fn kernels(&self) -> [&Kernel; 3] {
-        [&self.value, &self.tangent, &self.cotangent]
+        let cotangent = if self.order.is_some() { COTANGENT_AND_TERMS } else { COTANGENT };
+        let own = &self.kernels[usize::from(RawArray::in_quads(&[self.index.raw()]).is_some())];
+        [VALUE, TANGENT, cotangent].map(|which| &own[which])
     }
 
-    fn record(&self, recorder: &mut Recorder, kernel: &Kernel, arrays: &[&RawArray]) -> Result<(), DeviceError> {
-        let count = self.index.len();
+    /// Records a kernel over arrays of modes; `amplitudes` are those of all wavenumbers.
+    fn record(
+        &self,
+        recorder: &mut Recorder,
+        which: usize,
+        (amplitudes, modes): (&RawArray, &[&Array<f32>]),
+        words: Option<&Array<u32>>,
+    ) -> Result<(), DeviceError> {
+        let modes: Vec<&RawArray> = modes.iter().map(|modes| modes.raw()).collect();
+        let quads = RawArray::in_quads(&modes);
+        let (index, count) = match &quads {
+            Some(_) => (self.index.raw().seen_as(Element::Words2), self.index.len() / 4),
+            None => (self.index.raw().clone(), self.index.len()),
+        };
+        let modes = quads.as_ref().map_or(modes, |quads| quads.iter().collect());
+        let arrays: Vec<_> = [&index, amplitudes].into_iter().chain(modes).chain(words.map(Array::raw)).collect();
         let params = ModulateParams { count: count as u32, bins: self.bins as u32 };
-        recorder.each(kernel, arrays, &params, count)
+        recorder.each(&self.kernels[usize::from(quads.is_some())][which], &arrays, &params, count)
     }
 
     /// Records `y = amplitude[index] x`.
@@ -66,35 +94,34 @@ impl Modulation {
         x: &Array<f32>,
         y: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        let arrays = [self.index.raw(), amplitude.raw(), x.raw(), y.raw()];
-        self.record(recorder, &self.value, &arrays)
+        self.record(recorder, VALUE, (amplitude.raw(), &[x, y]), None)
     }
 
-    /// Records the tangent `dy` for those of amplitudes and excitations, each a pair of value and
-    /// tangent.
+    /// Records the tangent `dy` for pairs of amplitudes and their tangents, and for excitations and
+    /// their tangents.
     pub fn jvp(
         &self,
         recorder: &mut Recorder,
-        amplitude: [&Array<f32>; 2],
-        x: [&Array<f32>; 2],
+        amplitudes: &Array<[f32; 2]>,
+        [x, dx]: [&Array<f32>; 2],
         dy: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        let arrays = [amplitude[0], x[0], amplitude[1], x[1], dy].map(Array::raw);
-        let arrays = [&[self.index.raw()][..], &arrays].concat();
-        self.record(recorder, &self.tangent, &arrays)
+        self.record(recorder, TANGENT, (amplitudes.raw(), &[x, dx, dy]), None)
     }
 
-    /// Records the cotangent `dx` of the excitations for the cotangent of the modes, and in the
-    /// first of `words` the bits of the largest magnitude of `dy x`; `words` must be 0 before.
+    /// Records the cotangent `dx` of the excitations for the cotangent of the modes, in the first of
+    /// `words` the bits of the largest magnitude of `dy x`, and `dy x` in `terms` if they are given.
+    /// `words` must be 0 before.
     pub fn vjp(
         &self,
         recorder: &mut Recorder,
         amplitude: &Array<f32>,
         x: &Array<f32>,
         [dy, dx]: [&Array<f32>; 2],
-        words: &Array<u32>,
+        (terms, words): (Option<&Array<f32>>, &Array<u32>),
     ) -> Result<(), DeviceError> {
-        let arrays = [self.index.raw(), amplitude.raw(), x.raw(), dy.raw(), dx.raw(), words.raw()];
-        self.record(recorder, &self.cotangent, &arrays)
+        let which = if terms.is_some() { COTANGENT_AND_TERMS } else { COTANGENT };
+        let modes: Vec<_> = [x, dy, dx].into_iter().chain(terms).collect();
+        self.record(recorder, which, (amplitude.raw(), &modes), Some(words))
     }
 }
