@@ -2,10 +2,17 @@
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Threads at most: ranks of one host share its cores.
 const THREADS: usize = 8;
+
+/// Locks a mutex, also one that a thread which panicked has left. Such a thread leaves no state
+/// half changed: what runs under locks does not panic.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Returns `f` of each number below `len`, in order. Threads share the numbers, at least `least`
 /// each.

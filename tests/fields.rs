@@ -124,7 +124,7 @@ fn filters_of_several_components_have_the_same_bits_on_any_ranks() {
         let own: Vec<f32> =
             (0..3).flat_map(|n| mesh.cells().map(move |[i, j, k]| ((7 * i + 5 * j + 3 * k + n) % 11) as f32)).collect();
         rank.upload(&mut field, &own)?;
-        let filter = Filter::with_factors(rank, &mesh, 3, |k| (-0.01 * k.squared()).exp())?;
+        let filter = Filter::of_modes(rank, &mesh, 3, |k| (-0.01 * k.squared()).exp())?;
         let mut output = rank.zeros_of(&mesh, 3)?;
         rank.filter_into(&field, &filter, &mut output)?;
         Ok(rank.gather(&output, 0)?.map(|cells| bits(&cells)))
@@ -504,7 +504,7 @@ fn warm_loops_allocate_no_device_memory() {
         let mesh = rank.mesh([4, 4, 512]).periodic([1.0; 3]).ghosts(1).build()?;
         let (field, mut next) = (rank.fill(&mesh, smooth)?, rank.zeros(&mesh)?);
         let mut spectrum = rank.fft(&field)?;
-        let filter = Filter::of_modes(rank, &mesh, |k| 1.0 / (1.0 + k.squared()))?;
+        let filter = Filter::of_modes(rank, &mesh, 1, |k| 1.0 / (1.0 + k.squared()))?;
         let stencil = rank.stencil(&mesh, "fn cell(c: Cell) -> f32 { return x_at(c, 1, 0, 0) - x(c); }");
         let mut step = |rank: &mut Rank| -> Result<()> {
             rank.fft_into(&field, &mut spectrum)?;

@@ -13,8 +13,8 @@ use meshloom::comm::{Communicator, run_threads};
 use meshloom::grid::split;
 use meshloom::io::collective::seal_hdf5;
 use meshloom::io::hdf5::{
-    Centers, ConeInfo, ConeRows, FilePart, Files, GroupCatalog, Groups, GroupsPlace, Hdf5Contents, Hdf5Writer,
-    Snapshot, SnapshotInfo, SnapshotOptions, SnapshotRows, SphereColumns, part_path, read_groups, snapshot_paths,
+    ConeInfo, ConeRows, FilePart, Files, GroupCatalog, Groups, GroupsPlace, Hdf5Contents, Hdf5Writer, Snapshot,
+    SnapshotInfo, SnapshotOptions, SnapshotRows, SphereColumns, open_centers, part_path, read_groups, snapshot_paths,
     write_groups,
 };
 use meshloom::io::{Dtype, IoError, IoErrorKind, token};
@@ -569,7 +569,7 @@ fn centres_of_groups_are_points() {
     let scratch = Scratch::new();
     let path = scratch.file("halos.0.hdf5");
     write_groups(&path, &info(8), &groups()).unwrap();
-    let centers = Centers::open(&path).unwrap().unwrap();
+    let centers = open_centers(&path).unwrap().unwrap();
     let wanted: Vec<f64> = groups().center.as_flattened().iter().map(|&x| f64::from(x)).collect();
     let count = centers.count();
     assert_eq!((centers.dataset(), centers.dims(), count), ("Group/GroupPos", 3, groups().label.len() as u64));
@@ -589,7 +589,7 @@ fn centres_of_groups_are_points() {
     save_empty(&scratch.file("snapshot.hdf5"));
     fs::write(scratch.file("text.hdf5"), "no HDF5").unwrap();
     for other in ["snapshot.hdf5", "text.hdf5", "none.hdf5"] {
-        assert!(Centers::open(scratch.file(other)).unwrap().is_none(), "{other}");
+        assert!(open_centers(scratch.file(other)).unwrap().is_none(), "{other}");
     }
 }
 
@@ -615,7 +615,7 @@ fn centres_of_groups_are_read_from_several_files() {
 
     let wanted = groups().center.as_flattened().repeat(2);
     for name in ["halos.0.hdf5", "halos.1.hdf5", "halos.2.hdf5", "halos.hdf5"] {
-        let centers = Centers::open(scratch.file(name)).unwrap().unwrap();
+        let centers = open_centers(scratch.file(name)).unwrap().unwrap();
         assert_eq!((centers.count(), centers.paths().count(), centers.dims()), (2 * rows as u64, 3, 3), "{name}");
         assert_eq!(centers.positions_f32(0..2 * rows as u64).unwrap(), wanted, "{name}");
         let across = rows as u64 - 1..rows as u64 + 1;
@@ -624,7 +624,7 @@ fn centres_of_groups_are_read_from_several_files() {
     }
 
     let told = |words: &[&str]| {
-        let error = Centers::open(part(0)).unwrap_err().to_string();
+        let error = open_centers(part(0)).unwrap_err().to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
     };
     header(&part(2), "Time", 1);
@@ -645,7 +645,7 @@ fn centres_of_groups_are_read_from_several_files() {
     }
     told(&["one of 4 files of a catalog", "halos.3.hdf5"]);
     fs::rename(part(0), scratch.file("halos.hdf5")).unwrap();
-    let error = Centers::open(scratch.file("halos.hdf5")).unwrap_err().to_string();
+    let error = open_centers(scratch.file("halos.hdf5")).unwrap_err().to_string();
     assert!(error.contains("names must end in .0, .1, ..."), "{error}");
 }
 

@@ -196,12 +196,12 @@ use hdf5::open_hdf5;
 #[cfg(feature = "hdf5")]
 mod hdf5 {
     use meshloom::io::IoErrorKind;
-    use meshloom::io::hdf5::{Centers, PointFiles, Snapshot, snapshot_paths};
+    use meshloom::io::hdf5::{PointFiles, Snapshot, open_centers, snapshot_paths};
 
     use super::*;
 
     pub fn open_hdf5(path: &Path, particles: ParticleType) -> Result<Box<dyn PointReader>, IoError> {
-        match Centers::open(path)? {
+        match open_centers(path)? {
             // The snapshot's error if particles are asked for, which a catalog lacks.
             Some(centers) if !particles.is_given() => Ok(Box::new(Groups(centers))),
             _ => Ok(Box::new(Particles(particles.open(path)?))),
@@ -217,7 +217,7 @@ mod hdf5 {
         if !is_hdf5(path) {
             return Ok(vec![path.into()]);
         }
-        match Centers::open(path) {
+        match open_centers(path) {
             Ok(Some(centers)) => Ok(centers.paths().map(Path::to_path_buf).collect()),
             _ => snapshot_paths(path),
         }
@@ -241,7 +241,7 @@ mod hdf5 {
     /// Points in HDF5.
     enum Hdf5Points {
         Particles(Snapshot),
-        Groups(Centers),
+        Groups(PointFiles),
     }
 
     use Hdf5Points::{Groups, Particles};
@@ -269,24 +269,15 @@ mod hdf5 {
         }
 
         fn read_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
-            of_rows(self.files().dims(), elements, |rows| match self {
-                Particles(snapshot) => snapshot.positions_f32(rows),
-                Groups(centers) => centers.positions_f32(rows),
-            })
+            of_rows(self.files().dims(), elements, |rows| self.files().positions_f32(rows))
         }
 
         fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
-            of_rows(self.files().dims(), elements, |rows| match self {
-                Particles(snapshot) => snapshot.positions_f64(rows),
-                Groups(centers) => centers.positions_f64(rows),
-            })
+            of_rows(self.files().dims(), elements, |rows| self.files().positions_f64(rows))
         }
 
         fn dataset(&self) -> Option<String> {
-            Some(match self {
-                Particles(snapshot) => format!("PartType{}/Coordinates", snapshot.particle_type()),
-                Groups(centers) => centers.dataset().into(),
-            })
+            Some(self.files().dataset().into())
         }
 
         fn sides(&self) -> Option<Vec<f64>> {
@@ -298,16 +289,12 @@ mod hdf5 {
         }
 
         fn space(&self) -> Result<Space, IoError> {
-            let length_unit = match self {
-                Particles(snapshot) => snapshot.length_unit()?,
-                Groups(centers) => centers.length_unit()?,
-            };
             Ok(Space {
                 sides: self.sides(),
                 scale_factor: self.files().scale_factor(),
                 densities: self.files().background()?.map(|found| [found.omega_m, found.omega_de]),
                 h: self.files().hubble()?,
-                length_unit,
+                length_unit: self.files().length_unit()?,
             })
         }
 

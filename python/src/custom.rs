@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use meshloom::map::{ChunkSize, HostMap, Mapping, Placement, RowReduction};
-use meshloom::operators::{HostFunction, HostResult, Matrix, Model, Signature, SparseMatrix};
+use meshloom::operators::{HostFunction, HostResult, Matrix, Model, Signature};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -126,7 +126,7 @@ pub fn matrix(
         Ok(match rows {
             None => turned(Matrix::new(rank, domain, &target, &values)?, adjoint),
             Some((offsets, columns)) => {
-                turned(SparseMatrix::new(rank, domain, &target, &offsets, &columns, &values)?, adjoint)
+                turned(Matrix::sparse(rank, domain, &target, &offsets, &columns, &values)?, adjoint)
             }
         })
     })

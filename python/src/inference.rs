@@ -8,8 +8,8 @@ use std::time::Duration;
 use meshloom::Rank;
 use meshloom::inference::{
     CgOptions, Convergence, Curvature, Draw, Evidence, EvidenceOptions, Excitations, Existing, Fit, FitEnd, FitOptions,
-    IterationOptions, IterationReport, Likelihood, NewtonOptions, NormOrder, Preconditioning, Progress, SampleGroups,
-    Samples, Sampling, Schedule, WienerFilter, evidence, wiener_filter,
+    IterationOptions, IterationReport, Likelihood, LogLikelihood, NewtonOptions, NormOrder, Preconditioning, Progress,
+    SampleGroups, Samples, Sampling, Schedule, WienerFilter, evidence, wiener_filter,
 };
 use meshloom::operators::Vector;
 use pyo3::exceptions::PyValueError;

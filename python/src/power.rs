@@ -77,10 +77,7 @@ fn point_modes(
     let mesh = PointsInCells::with_ghosts(&mesh, window, interlace)?;
     let positions = positions.as_chunks::<3>().0;
     let (recorder, comm) = (&mut *parts.recorder, parts.comms.world());
-    let mut points = match weights {
-        None => PointsInCells::distribute(recorder, comm, &mesh, positions)?,
-        Some(weights) => PointsInCells::distribute_weighted(recorder, comm, &mesh, positions, weights)?,
-    };
+    let mut points = PointsInCells::distribute(recorder, comm, &mesh, positions, weights)?;
     let painter = Painter::new(window);
     let paint = |parts: &mut Parts<'_>, points: &PointsInCells| {
         let density = parts.gpu.array::<f32>("power::density", transform.field_layout().len())?;

@@ -1,6 +1,6 @@
 //! The event loop: steps of ranks against the resources of a machine.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::fold::{Group, Link, Message, Sides};
@@ -77,7 +77,7 @@ fn numbered(steps: &[Vec<Step>]) -> (Vec<Vec<Option<&Start>>>, Vec<VecDeque<usiz
     (starts, numbers)
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// The arrays of an exchange can be read by the host.
     Mapped { rank: usize, exchange: usize },
@@ -101,31 +101,13 @@ enum Kind {
     Sent(usize),
 }
 
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
-    time: f64,
+    /// The bits of the time, whose order is that of the times, as none is negative.
+    time: u64,
     number: u64,
     kind: Kind,
 }
-
-impl Ord for Event {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.time.total_cmp(&other.time).then(self.number.cmp(&other.number))
-    }
-}
-
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Event {}
 
 struct Model<'a> {
     machine: &'a Machine,
@@ -164,25 +146,18 @@ impl<'a> Model<'a> {
             } else {
                 Vec::new()
             },
-            memory: Server::default(),
             devices: vec![Device::default(); machine.devices.clamp(1, per_node)],
             nics: vec![Default::default(); machine.nics.clamp(1, per_node)],
-            uplink: Server::default(),
+            ..Node::default()
         };
         let nodes: Vec<Node> = (0..group.ranks.div_ceil(per_node)).map(node).collect();
         let rank = |(rank, (steps, numbers)): (usize, (Vec<Step>, VecDeque<usize>))| RankState {
             node: rank / per_node,
             device: rank % per_node % nodes[0].devices.len(),
             nic: rank % per_node % nodes[0].nics.len(),
-            host: Server::default(),
             steps: steps.into(),
-            recorded: 0.0,
-            passed: 0.0,
-            copied: 0.0,
             exchanges: numbers,
-            in_flight: VecDeque::new(),
-            is_waiting: false,
-            end: None,
+            ..RankState::default()
         };
         let ranks = steps.into_iter().zip(numbers).enumerate().map(rank).collect();
         let progress = vec![Progress::default(); messages.len()];
@@ -193,14 +168,14 @@ impl<'a> Model<'a> {
     fn run(&mut self) {
         (0..self.ranks.len()).for_each(|rank| self.advance(rank));
         while let Some(Reverse(Event { time, kind, .. })) = self.events.pop() {
-            self.now = time;
+            self.now = f64::from_bits(time);
             self.handle(kind);
         }
     }
 
     fn at(&mut self, time: f64, kind: Kind) {
         self.number += 1;
-        self.events.push(Reverse(Event { time, number: self.number, kind }));
+        self.events.push(Reverse(Event { time: time.to_bits(), number: self.number, kind }));
     }
 
     /// Returns the end of work of a rank's host thread, which needs a core.

@@ -1,5 +1,7 @@
 //! The description of a machine.
 
+use std::ops::RangeInclusive;
+
 use super::steps::Work;
 use crate::gpu::ExchangePath;
 
@@ -171,21 +173,14 @@ impl Machine {
     /// # Errors
     /// [`MachineError`], which names the first value that is not.
     pub fn check(&self) -> Result<(), MachineError> {
+        let count = |name: &'static str, count: usize| (name, count as f64);
         let counts = [
-            ("ranks_per_node", self.ranks_per_node),
-            ("devices", self.devices),
-            ("cores", self.cores),
-            ("nics", self.nics),
-            ("switch_nodes", self.switch_nodes),
+            count("ranks_per_node", self.ranks_per_node),
+            count("devices", self.devices),
+            count("cores", self.cores),
+            count("nics", self.nics),
+            count("switch_nodes", self.switch_nodes),
         ];
-        for (name, count) in counts {
-            if !(1..=1 << 20).contains(&count) {
-                return Err(MachineError { name, rule: "1 to 2^20", value: count as f64 });
-            }
-        }
-        if self.copy_queues > 2 {
-            return Err(MachineError { name: "copy_queues", rule: "0, 1 or 2", value: self.copy_queues as f64 });
-        }
         let rates = [
             ("memory_rate", self.memory_rate),
             ("device_copy_rate", self.device_copy_rate),
@@ -195,11 +190,6 @@ impl Machine {
             ("host_memory_rate", self.host_memory_rate),
             ("nic_rate", self.nic_rate),
         ];
-        for (name, value) in rates {
-            if !(1.0..=1e18).contains(&value) {
-                return Err(MachineError { name, rule: "bytes per second, 1 to 1e18", value });
-            }
-        }
         let times = [
             ("dispatch_seconds", self.dispatch_seconds),
             ("submit_seconds", self.submit_seconds),
@@ -207,15 +197,11 @@ impl Machine {
             ("local_latency_seconds", self.local_latency_seconds),
             ("latency_seconds", self.latency_seconds),
         ];
-        for (name, value) in times {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(MachineError { name, rule: "seconds, 0 to 1", value });
-            }
-        }
-        if !(1.0..=1e3).contains(&self.taper) {
-            return Err(MachineError { name: "taper", rule: "1 to 1000", value: self.taper });
-        }
-        Ok(())
+        in_range(&counts, "1 to 2^20", 1.0..=f64::from(1 << 20))?;
+        in_range(&[count("copy_queues", self.copy_queues)], "0, 1 or 2", 0.0..=2.0)?;
+        in_range(&rates, "bytes per second, 1 to 1e18", 1.0..=1e18)?;
+        in_range(&times, "seconds, 0 to 1", 0.0..=1.0)?;
+        in_range(&[("taper", self.taper)], "1 to 1000", 1.0..=1e3)
     }
 
     /// Returns the seconds of `passes` passes that read and write `bytes` bytes in all.
@@ -226,6 +212,18 @@ impl Machine {
             Work::Copy => self.device_copy_rate,
         };
         passes as f64 * self.dispatch_seconds + bytes as f64 / rate
+    }
+}
+
+/// Checks that all `values` are in `range`, which `rule` says in words.
+fn in_range(
+    values: &[(&'static str, f64)],
+    rule: &'static str,
+    range: RangeInclusive<f64>,
+) -> Result<(), MachineError> {
+    match values.iter().find(|(_, value)| !range.contains(value)) {
+        Some(&(name, value)) => Err(MachineError { name, rule, value }),
+        None => Ok(()),
     }
 }
 

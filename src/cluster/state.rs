@@ -26,6 +26,7 @@ pub(super) struct Device {
 }
 
 /// The resources that the ranks of a node share.
+#[derive(Default)]
 pub(super) struct Node {
     pub cores: Vec<Server>,
     pub memory: Server,
@@ -36,6 +37,7 @@ pub(super) struct Node {
     pub uplink: Server,
 }
 
+#[derive(Default)]
 pub(super) struct RankState {
     pub node: usize,
     pub device: usize,

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex};
 use bytemuck::{Pod, Zeroable};
 
 use super::call::{Call, HEADER_BYTES};
-use super::solo::Solo;
 use super::subject::Subject;
-use super::sync::locked;
+use super::threads::Threads;
 use super::transport::Transport;
 use super::waits::{BlockingOperation, ExchangeWait};
+use super::world::World;
 use super::{CommError, Result};
 use crate::grid::Shares;
 use crate::host_memory::{self, HostMemoryError};
+use crate::parallel::locked;
 
 /// The most bytes that travel in one piece of a message, unless set otherwise: 1 GiB.
 pub const DEFAULT_MAX_MESSAGE: u64 = 1 << 30;
@@ -104,7 +105,7 @@ impl Communicator {
     /// Returns a communicator of one rank, without a runner.
     #[must_use]
     pub fn solo() -> Communicator {
-        Communicator::new(Box::new(Solo::default()))
+        Communicator::new(Box::new(Threads::world(Arc::new(World::new(1)), 0)))
     }
 
     /// Returns this rank, from 0.
@@ -204,17 +205,16 @@ impl Communicator {
     }
 
     /// Returns the wait of this rank in an exchange with this tag; ranks are of the whole run.
-    /// `None` for one rank.
     pub(crate) fn exchange_wait(
         &self,
         tag: u32,
         subject: Subject,
         sends_to: Option<usize>,
         receives_from: Option<usize>,
-    ) -> Option<ExchangeWait> {
-        let waits = self.core.transport.waits()?.clone();
+    ) -> ExchangeWait {
+        let waits = self.core.transport.waits().clone();
         let (context, call) = (self.core.transport.context(), Call::of_exchange(subject));
-        Some(ExchangeWait { waits, operation: BlockingOperation { context, tag, call, sends_to, receives_from } })
+        ExchangeWait { waits, operation: BlockingOperation { context, tag, call, sends_to, receives_from } }
     }
 
     pub(super) fn valid_rank(&self, what: &'static str, named: usize) -> Result<()> {

@@ -201,22 +201,15 @@ impl CommError {
 }
 
 /// Failure of a rank.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
     /// The body, or the runner itself, returned this error.
+    #[error(transparent)]
     Error(Box<dyn Error + Send + Sync>),
     /// The body panicked or aborted with this message.
+    #[error("panicked: {0}")]
     Panic(String),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Error(error) => error.fmt(f),
-            Failure::Panic(message) => write!(f, "panicked: {message}"),
-        }
-    }
 }
 
 /// The first failure of a run. `{:?}` prints the message, `{:#?}` the fields.
@@ -295,11 +288,6 @@ pub(super) fn with_rank(rank: usize, message: &str) -> String {
 
 /// Returns the text of a caught panic.
 pub(super) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
-    if let Some(text) = payload.downcast_ref::<&str>() {
-        (*text).to_owned()
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        text.clone()
-    } else {
-        "a panic without a text".to_owned()
-    }
+    let text = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without a text").to_owned()
 }

@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::lane::Lane;
 use super::transport::{Arrived, Payload, Target};
 use super::{CommError, Result};
+use crate::parallel::locked;
 
 /// Interval at which a wait checks whether its message can still come, which takes two locks.
 const RECHECK: Duration = Duration::from_millis(100);
@@ -57,16 +58,11 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code that can panic runs under the lock, so a poisoned state is still a sound one.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Delivers a message: to the receive that waits for it, or else for one that will. Memory of
     /// others is copied to its receiver only: where that is still to come, returns what is set when
     /// it has been.
     pub fn deliver(&self, key: Key, payload: Payload) -> Option<Arc<AtomicBool>> {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let queue = state.queues.entry(key).or_default();
         let Some((ticket, target)) = queue.waiting.pop_front() else {
             let taken = matches!(payload, Payload::Span(_)).then(Arc::default);
@@ -79,7 +75,7 @@ impl Mailbox {
         state.filling.insert(ticket);
         drop(state);
         let arrived = Arrived::delivered(payload, target);
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if state.filling.remove(&ticket) {
             state.matched.insert(ticket, arrived);
         }
@@ -93,7 +89,7 @@ impl Mailbox {
 
     /// Posts a receive of the next message of a key; returns its ticket.
     pub fn post(&self, key: Key, target: Target) -> u64 {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         let queue = state.queues.entry(key).or_default();
@@ -109,7 +105,7 @@ impl Mailbox {
         if let Some(taken) = taken {
             taken.store(true, Ordering::Release);
         }
-        self.lock().matched.insert(ticket, arrived);
+        locked(&self.state).matched.insert(ticket, arrived);
         ticket
     }
 
@@ -118,7 +114,7 @@ impl Mailbox {
     pub fn is_matched(&self, ticket: u64, stop: impl Fn() -> Option<CommError>) -> Result<bool> {
         // The lock is held for both checks: a peer that sends and then leaves must not be seen to
         // have left first.
-        let state = self.lock();
+        let state = locked(&self.state);
         if state.matched.contains_key(&ticket) {
             return Ok(true);
         }
@@ -131,7 +127,7 @@ impl Mailbox {
     /// Waits for the message of a ticket, or until `stop` returns why it cannot come. `stop` is
     /// called at every change, after [`wake`](Mailbox::wake), and every [`RECHECK`].
     pub fn wait(&self, ticket: u64, stop: impl Fn() -> Option<CommError>) -> Result<Arrived> {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         loop {
             if let Some(arrived) = state.matched.remove(&ticket) {
                 return Ok(arrived);
@@ -151,7 +147,7 @@ impl Mailbox {
 
     /// Cancels a receive; a message already matched to it is dropped.
     pub fn cancel(&self, key: Key, ticket: u64) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if state.filling.remove(&ticket) || state.matched.remove(&ticket).is_some() {
             return;
         }
@@ -165,14 +161,14 @@ impl Mailbox {
 
     /// Returns the number of messages of collectives that no receive was posted for.
     pub fn untaken(&self) -> u64 {
-        let state = self.lock();
+        let state = locked(&self.state);
         let collective = state.queues.iter().filter(|(key, _)| key.lane == Lane::Collective);
         collective.map(|(_, queue)| queue.arrived.len() as u64).sum()
     }
 
     /// Makes every wait call its `stop` again.
     pub fn wake(&self) {
-        let _state = self.lock();
+        let _state = locked(&self.state);
         self.changed.notify_all();
     }
 }

@@ -18,10 +18,10 @@ use super::lane::{Lane, MAX_TAG, RESERVED_TAGS};
 use super::memory::Span;
 use super::mismatch::{Did, Differing, Mismatch};
 use super::subject::{SUBJECT_BYTES, Subject};
-use super::sync::locked;
 use super::transport::{Arrived, Payload, Pending, Target};
 use super::{CommError, Result};
 use crate::host_memory::{self, HostMemoryError};
+use crate::parallel::locked;
 use crate::timeline;
 
 /// Bytes up to which a message from memory of others is copied behind its subject. To copy more

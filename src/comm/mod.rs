@@ -57,7 +57,6 @@ mod run;
 #[cfg(feature = "mpi")]
 mod run_mpi;
 mod scatter;
-mod solo;
 mod split;
 mod subject;
 mod sync;

@@ -19,6 +19,13 @@ use crate::host_memory;
 const MOST_BLOCK: usize = 1 << 19;
 
 impl Communicator {
+    /// Returns the reductions of a few numbers over all ranks; otherwise same as
+    /// [`all_reduce`](Self::all_reduce).
+    pub(crate) fn reduced<T: Reducible, const N: usize>(&self, mut numbers: [T; N], op: Op) -> Result<[T; N]> {
+        self.all_reduce(&mut numbers, op)?;
+        Ok(numbers)
+    }
+
     /// Replaces each element by its reduction over all ranks. Collective; the length is equal on
     /// all ranks.
     ///

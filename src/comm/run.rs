@@ -7,9 +7,9 @@ use std::thread;
 
 use super::communicator::Communicator;
 use super::error::{CommError, Failure, RunError, panic_message};
-use super::sync::locked;
 use super::threads::Threads;
 use super::world::World;
+use crate::parallel::locked;
 
 /// Runs a body as the only rank, on the calling thread.
 ///

@@ -4,7 +4,7 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::error::Error;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use ::mpi::ffi;
@@ -13,8 +13,8 @@ use super::communicator::Communicator;
 use super::error::{CommError, RunError, panic_message};
 use super::launched::Launched;
 use super::mpi::{CALLS, Family, Mpi, end_all, library_version, ok};
-use super::sync::locked;
 use super::transport::Transport;
+use crate::parallel::locked;
 
 /// Runs a body as one rank of the MPI processes that `mpirun`, `srun` or the like started.
 /// Collective over all of them.
@@ -148,7 +148,7 @@ impl HeldPanics {
         let here = thread::current().id();
         panic::set_hook(Box::new(move |info| {
             if thread::current().id() == here {
-                *text.lock().unwrap_or_else(PoisonError::into_inner) = Some(describe(info));
+                *locked(&text) = Some(describe(info));
             } else {
                 previous(info);
             }
@@ -157,7 +157,7 @@ impl HeldPanics {
     }
 
     fn text(&self) -> Option<String> {
-        self.text.lock().unwrap_or_else(PoisonError::into_inner).take()
+        locked(&self.text).take()
     }
 }
 

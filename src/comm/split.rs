@@ -3,8 +3,8 @@
 use super::Result;
 use super::call::{Call, Operation};
 use super::communicator::{Attachment, Communicator};
-use super::sync::locked;
 use super::transport::Group;
+use crate::parallel::locked;
 
 impl Communicator {
     /// Creates a communicator of the ranks that pass the same color, ordered by `key`, then by rank

@@ -1,14 +1,7 @@
 //! Locks and polling waits of the backends.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Returns the lock of a mutex, also where a thread has panicked while it held it: what is guarded
-/// here stays valid.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The pauses of a wait that polls: they grow from spinning to sleeping, as ranks may share a core
 /// with what they wait for. They grow with time and not with polls, since on a busy core each pause

@@ -10,11 +10,12 @@ use super::gone::Gone;
 use super::lane::Lane;
 use super::mailbox::{Key, Mailbox};
 use super::mismatch::{Did, Differing, Mismatch};
-use super::sync::{Backoff, locked};
+use super::sync::Backoff;
 use super::transport::{Arrived, Group, Payload, Pending, Sent, Target, Transport};
 use super::waits::{Blocked, BlockingOperation, LastUser, Side, Waits};
 use super::world::{CommState, CycleSearch, Grace, LastCall, World};
 use super::{CommError, Result};
+use crate::parallel::locked;
 
 /// One rank's end of a communicator among threads.
 pub(super) struct Threads {
@@ -69,9 +70,7 @@ impl Transport for Threads {
 
     fn send(&self, to: usize, lane: Lane, data: Payload) -> Result<Box<dyn Pending>> {
         // A rank that only sends has to learn of a failure, too.
-        if let Some((rank, message)) = self.world.first_failure() {
-            return Err(CommError::PeerFailed { rank, message });
-        }
+        self.world.failure().map_or(Ok(()), Err)?;
         #[cfg(test)]
         super::traffic::count(match &data {
             Payload::Bytes(data) => data.len(),
@@ -100,8 +99,8 @@ impl Transport for Threads {
         self.context.id
     }
 
-    fn waits(&self) -> Option<&Arc<Waits>> {
-        Some(&self.world.waits[self.me()])
+    fn waits(&self) -> &Arc<Waits> {
+        &self.world.waits[self.me()]
     }
 
     fn new_context(&self) -> u64 {
@@ -159,15 +158,12 @@ impl Pending for ThreadSend {
     fn is_done(&mut self) -> Result<bool> {
         let to = self.context.members[self.to];
         let last_call = *locked(&self.context.last_calls[self.to]);
-        let (failure, gone) = (self.world.first_failure(), self.world.gone(to, last_call, &self.grace));
+        let (failure, gone) = (self.world.failure(), self.world.gone(to, last_call, &self.grace));
         // Asked last: a receiver that takes it and then leaves has taken it.
         if self.taken.load(Ordering::Acquire) {
             return Ok(true);
         }
-        match failure {
-            Some((rank, message)) => Err(CommError::PeerFailed { rank, message }),
-            None => self.stop(gone).map_or(Ok(false), Err),
-        }
+        failure.or_else(|| self.stop(gone)).map_or(Ok(false), Err)
     }
 
     fn wait(mut self: Box<Self>) -> Result<Arrived> {
@@ -235,10 +231,7 @@ impl ThreadReceive {
     /// Why the message, which is not in the mailbox, cannot come any more. Sends put it there at
     /// once, so the sender's present state decides.
     fn stop(&self) -> Option<CommError> {
-        if let Some((rank, message)) = self.world.first_failure() {
-            return Some(CommError::PeerFailed { rank, message });
-        }
-        if let Some(error) = self.world.deadlock() {
+        if let Some(error) = self.world.failure().or_else(|| self.world.deadlock()) {
             return Some(error);
         }
         let from = self.context.members[self.key.from];

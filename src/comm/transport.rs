@@ -47,8 +47,8 @@ pub(super) trait Transport: Send + Sync {
     /// Returns its number, which no other communicator of the run has.
     fn context(&self) -> u64;
 
-    /// Returns the waits of this rank for others; `None` if it is the only rank of the run.
-    fn waits(&self) -> Option<&Arc<Waits>>;
+    /// Returns the waits of this rank for others.
+    fn waits(&self) -> &Arc<Waits>;
 
     /// Returns its own collectives, if it has any.
     fn native(&self) -> Option<&dyn Native> {

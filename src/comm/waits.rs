@@ -19,7 +19,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::call::Call;
 use super::lane::{EXCHANGE_TAGS, Lane, RESERVED_TAGS};
-use super::sync::locked;
+use crate::parallel::locked;
 
 /// Returns a number that no other thread of this process has, and none had.
 fn this_thread() -> u64 {

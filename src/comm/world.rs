@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::CommError;
@@ -13,8 +13,8 @@ use super::gone::Gone;
 use super::lane::Lane;
 use super::mailbox::Mailbox;
 use super::mismatch::Mismatch;
-use super::sync::locked;
 use super::waits::{Side, Wait, Waits};
+use crate::parallel::locked;
 
 /// Time for a rank that has dropped a communicator, or has found a mismatch in it, to report why.
 const GRACE: Duration = Duration::from_secs(2);
@@ -62,32 +62,29 @@ impl World {
         }
     }
 
-    fn status(&self) -> MutexGuard<'_, Status> {
-        locked(&self.status)
-    }
-
-    fn wake_all(&self) {
-        self.mailboxes.iter().for_each(Mailbox::wake);
-    }
-
     /// Notes that a rank failed and ends all waits.
     pub fn fail(&self, rank: usize, message: &str) {
-        let mut status = self.status();
+        let mut status = locked(&self.status);
         status.ranks[rank] = State::Failed;
         status.first.get_or_insert_with(|| (rank, message.to_owned()));
         drop(status);
-        self.wake_all();
+        self.mailboxes.iter().for_each(Mailbox::wake);
     }
 
     /// Notes that a rank has returned from its body. Waits for it end at their next check: if each
     /// rank woke all others, P ranks would take P^2 wakes at the end of a run.
     pub fn leave(&self, rank: usize) {
-        self.status().ranks[rank] = State::Left;
+        locked(&self.status).ranks[rank] = State::Left;
     }
 
     /// Returns the first failure so far.
     pub fn first_failure(&self) -> Option<(usize, String)> {
-        self.status().first.clone()
+        locked(&self.status).first.clone()
+    }
+
+    /// Returns the error of all other ranks once one has failed.
+    pub fn failure(&self) -> Option<CommError> {
+        self.first_failure().map(|(rank, message)| CommError::PeerFailed { rank, message })
     }
 
     /// Returns the number of messages of collectives that no rank has received.
@@ -98,7 +95,7 @@ impl World {
     /// Returns whether and how a rank is gone whose last call in a communicator is `last_call`.
     pub fn gone(&self, rank: usize, last_call: LastCall, grace: &Grace) -> Option<Gone> {
         match last_call {
-            _ if self.status().ranks[rank] == State::Left => Some(Gone::Left),
+            _ if locked(&self.status).ranks[rank] == State::Left => Some(Gone::Left),
             LastCall::Dropped => grace.is_over().then_some(Gone::Dropped),
             _ => None,
         }

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::error::require;
+use super::error::given;
 use super::{CosmologyError, LinearPower};
 use crate::parallel;
 
@@ -33,39 +33,22 @@ pub const MAX_PARTICLES_PER_AXIS: usize = 1 << 14;
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
 pub fn mode_amplitudes(power: &LinearPower, n: usize, box_size: f64) -> Result<Vec<f32>, CosmologyError> {
-    require(
-        (1..=MAX_PARTICLES_PER_AXIS).contains(&n),
-        "particles",
-        n as f64,
-        format!("in [1, {MAX_PARTICLES_PER_AXIS}]"),
-        "give the number of particles along one axis",
-    )?;
-    require(
-        box_size > 0.0 && box_size.is_finite(),
-        "box",
-        box_size,
-        "positive and finite",
-        "give the side of the box in Mpc/h",
-    )?;
+    let most = MAX_PARTICLES_PER_AXIS as f64;
+    given("particles", n as f64).within(1.0..=most, "give the number of particles along one axis")?;
+    given("box", box_size).positive("give the side of the box in Mpc/h")?;
     let density = (n as f64 / box_size).powi(3);
     let fundamental = 2.0 * PI / box_size;
     let last = 3 * (n / 2) * (n / 2);
     let ([low, high], corner) = (power.range(), fundamental * (last as f64).sqrt());
-    require(
-        last == 0 || (low <= fundamental && corner <= high),
-        "box",
-        box_size,
-        format!(
-            "such that its modes, from {fundamental:e} to {corner:e} h/Mpc, are within the table of the power, {low:e} to {high:e}"
-        ),
-        "give a longer table, another box or fewer particles",
-    )?;
+    let allowed = format!(
+        "such that its modes, from {fundamental:e} to {corner:e} h/Mpc, are within the table of the power, {low:e} to {high:e}"
+    );
+    let is_covered = last == 0 || (low <= fundamental && corner <= high);
+    given("box", box_size).require(is_covered, allowed, "give a longer table, another box or fewer particles")?;
     let amplitude = |m2: usize| (power.unit(fundamental * (m2 as f64).sqrt()) * density).sqrt();
     let table: Vec<f32> = parallel::map(last + 1, 1 << 10, amplitude).into_iter().map(|value| value as f32).collect();
-    require(
+    given("box", box_size).require(
         table.iter().enumerate().all(|(m2, amplitude)| amplitude.is_finite() && (m2 == 0 || *amplitude > 0.0)),
-        "box",
-        box_size,
         "such that every mode's amplitude is a normal f32",
         "choose a box nearer to the scales of structure (1 to 1e5 Mpc/h)",
     )?;

@@ -69,14 +69,8 @@ impl Cosmology {
         dark / (matter + dark + radiation)
     }
 
-    /// d ln H / d ln a = -3/2 (Omega_m(a) + 4/3 Omega_r(a) + (1 + w(a)) Omega_de(a)), for a > 0.
-    #[must_use]
-    pub fn expansion_slope(&self, a: f64) -> f64 {
-        self.matter_fraction_and_slope(a)[1]
-    }
-
-    /// [`matter_fraction`](Self::matter_fraction) and [`expansion_slope`](Self::expansion_slope),
-    /// which share the densities.
+    /// Returns [`matter_fraction`](Self::matter_fraction) and d ln H / d ln a = -3/2 (Omega_m(a) +
+    /// 4/3 Omega_r(a) + (1 + w(a)) Omega_de(a)), for a > 0.
     pub(super) fn matter_fraction_and_slope(&self, a: f64) -> [f64; 2] {
         let ([matter, radiation, dark], [w0, wa]) = (self.densities(a), self.dark_energy());
         let (all, pressure) = (matter + dark + radiation, 4.0 / 3.0 * radiation + (1.0 + w0 + wa * (1.0 - a)) * dark);
@@ -126,7 +120,7 @@ mod tests {
             let s = 1e-5_f64;
             let (above, below) = (cosmology.expansion_rate(a * s.exp()), cosmology.expansion_rate(a * (-s).exp()));
             let slope = (above.ln() - below.ln()) / (2.0 * s);
-            assert!((slope - cosmology.expansion_slope(a)).abs() < 1e-9);
+            assert!((slope - cosmology.matter_fraction_and_slope(a)[1]).abs() < 1e-9);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Comoving distances of light that arrives today.
 
-use super::error::require;
+use super::error::given;
 use super::quadrature::panel;
 use super::{A_MIN, Cosmology, CosmologyError, HUBBLE_DISTANCE};
 
@@ -24,8 +24,7 @@ impl Cosmology {
     /// # Errors
     /// [`CosmologyError::OutOfRange`] unless [`A_MIN`] <= a <= 1.
     pub fn comoving_distance(&self, a: f64) -> Result<f64, CosmologyError> {
-        let remedy = "give the scale factor of light that arrives today";
-        require((A_MIN..=1.0).contains(&a), "a", a, format!("in [{A_MIN}, 1]"), remedy)?;
+        given("a", a).within(A_MIN..=1.0, "give the scale factor of light that arrives today")?;
         let panels = (-a.ln() / PANEL).ceil() as usize;
         let end = |n: usize| a.powf(1.0 - n as f64 / panels as f64);
         let integrand = |x: f64| [1.0 / (x * self.expansion_rate(x))];
@@ -41,8 +40,7 @@ impl Cosmology {
     /// [`CosmologyError::OutOfRange`] unless the distance is from 0 to that of [`A_MIN`].
     pub fn scale_factor_at(&self, distance: f64) -> Result<f64, CosmologyError> {
         let most = self.comoving_distance(A_MIN)?;
-        let remedy = "give a distance that light has come from";
-        require((0.0..=most).contains(&distance), "distance", distance, format!("in [0, {most}] Mpc/h"), remedy)?;
+        given("distance", distance).within(0.0..=most, "give a distance that light has come from, in Mpc/h")?;
         let (mut low, mut high) = (A_MIN, 1.0);
         // Halving the interval of ln a, until nothing lies between its ends.
         loop {

@@ -1,5 +1,7 @@
 //! Errors of cosmological quantities.
 
+use std::ops::RangeInclusive;
+
 /// Why a cosmological quantity cannot be computed from what was given.
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -38,13 +40,33 @@ pub enum CosmologyError {
 
 message_debug!(CosmologyError);
 
-/// Returns `value` if `ok`, else the error that it is out of range.
-pub(super) fn require(
-    ok: bool,
+/// A number that a caller gave, by its name in messages.
+pub(super) struct Given {
     quantity: &'static str,
     value: f64,
-    allowed: impl Into<String>,
-    remedy: &'static str,
-) -> Result<f64, CosmologyError> {
-    if ok { Ok(value) } else { Err(CosmologyError::OutOfRange { quantity, value, allowed: allowed.into(), remedy }) }
+}
+
+/// Names `value` for checks.
+pub(super) fn given(quantity: &'static str, value: f64) -> Given {
+    Given { quantity, value }
+}
+
+impl Given {
+    /// Returns the error that the number must be `allowed` unless `ok`.
+    pub fn require(self, ok: bool, allowed: impl Into<String>, remedy: &'static str) -> Result<(), CosmologyError> {
+        let Given { quantity, value } = self;
+        if ok { Ok(()) } else { Err(CosmologyError::OutOfRange { quantity, value, allowed: allowed.into(), remedy }) }
+    }
+
+    /// Returns an error unless the number is in `range`.
+    pub fn within(self, range: RangeInclusive<f64>, remedy: &'static str) -> Result<(), CosmologyError> {
+        let ok = range.contains(&self.value);
+        self.require(ok, format!("in [{}, {}]", range.start(), range.end()), remedy)
+    }
+
+    /// Returns an error unless the number is positive and finite.
+    pub fn positive(self, remedy: &'static str) -> Result<(), CosmologyError> {
+        let ok = self.value > 0.0 && self.value.is_finite();
+        self.require(ok, "positive and finite", remedy)
+    }
 }

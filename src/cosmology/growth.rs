@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::error::require;
+use super::error::given;
 use super::{Cosmology, CosmologyError};
 
 /// The earliest scale factor. There a cosmological constant changes growth by less than 1e-15, so
@@ -125,13 +125,7 @@ impl Growth {
     /// # Errors
     /// [`CosmologyError::OutOfRange`] unless [`A_MIN`] <= a <= 1.
     pub fn at(&self, a: f64) -> Result<GrowthFactors, CosmologyError> {
-        require(
-            (A_MIN..=1.0).contains(&a),
-            "a",
-            a,
-            format!("in [{A_MIN}, 1]"),
-            "give a scale factor, a = 1/(1+z), between the matter era and today",
-        )?;
+        given("a", a).within(A_MIN..=1.0, "give a scale factor, a = 1/(1+z), between the matter era and today")?;
         let y = a.ln();
         let below = ((y - node(0)) / (node(1) - node(0))) as usize;
         let below = below.min(NODES);
@@ -332,7 +326,8 @@ mod tests {
         for (cosmology, a) in others.iter().flat_map(|c| [1e-6, 1e-3, 0.1, 0.37, 0.8, 1.0].map(|a| (*c, a))) {
             let growth = Growth::new(cosmology);
             let g = growth.at(a).unwrap();
-            let (h, o) = (cosmology.expansion_slope(a), 1.5 * cosmology.matter_fraction(a));
+            let [matter, h] = cosmology.matter_fraction_and_slope(a);
+            let o = 1.5 * matter;
             let first = g.d1_second + (2.0 + h) * g.d1_prime - o * g.d1;
             let second = g.d2_second + (2.0 + h) * g.d2_prime - o * g.d2 - o * g.d1 * g.d1;
             assert!(first.abs() < 1e-13 * g.d1 && second.abs() < 1e-13 * g.d1 * g.d1);

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::error::require;
+use super::error::given;
 use super::quadrature::panel;
 use super::{Cosmology, CosmologyError, LinearPower};
 
@@ -150,13 +150,8 @@ fn nonlinear_scale(power: impl Fn(f64) -> f64) -> Result<Option<NonlinearScale>,
     if !above(RADII[0]) {
         return Ok(None);
     }
-    require(
-        !above(RADII[1]),
-        "sigma",
-        gaussian(RADII[1], &power)[0].sqrt(),
-        "below 1 on 1e5 Mpc/h",
-        "give less power",
-    )?;
+    let widest = gaussian(RADII[1], &power)[0].sqrt();
+    given("sigma", widest).require(!above(RADII[1]), "below 1 on 1e5 Mpc/h", "give less power")?;
     // sigma falls with R: as many halvings as leave rounding.
     for _ in 0..50 {
         let middle = 0.5 * (low + high);

@@ -18,11 +18,7 @@ impl LptOrder {
     /// Returns the order with number `order`: 1, 2 or 3.
     #[must_use]
     pub fn from_number(order: u64) -> Option<Self> {
-        [LptOrder::First, LptOrder::Second, LptOrder::Third]
-            .into_iter()
-            .zip(1..)
-            .find(|&(_, n)| n == order)
-            .map(|(of, _)| of)
+        [LptOrder::First, LptOrder::Second, LptOrder::Third].get(usize::try_from(order).ok()?.checked_sub(1)?).copied()
     }
 
     /// Returns the number of displacement fields: 1, 2 or 5.

@@ -1,6 +1,6 @@
 //! The mass function of halos in bins of mass: measured, and expected.
 
-use super::error::require;
+use super::error::given;
 use super::quadrature::panel;
 use super::{CosmologyError, LinearPower, Multiplicity};
 use crate::timeline;
@@ -53,34 +53,23 @@ impl MassBins {
     pub fn new(particle_mass: f64, min_members: u64, particles: u64, per_decade: u32) -> Result<Self, CosmologyError> {
         // Multiples of 1/2 are exact in f64 up to here.
         const MAX_PARTICLES: u64 = 1 << 50;
-        require(
+        given("particles", particles as f64).require(
             (1..=MAX_PARTICLES).contains(&particles),
-            "particles",
-            particles as f64,
             "in [1, 2^50]",
             "give the number of all particles",
         )?;
-        require(
+        given("min_members", min_members as f64).require(
             (1..=particles).contains(&min_members),
-            "min_members",
-            min_members as f64,
             format!("in [1, particles = {particles}]"),
             "give the size of the smallest group that counts (about 20)",
         )?;
-        require(
+        given("particle mass", particle_mass).require(
             particle_mass > 0.0 && (particle_mass * 10.0 * particles as f64).is_finite(),
-            "particle mass",
-            particle_mass,
             "positive and finite",
             "give the mass of a particle in Msun/h",
         )?;
-        require(
-            (1..=1000).contains(&per_decade),
-            "bins per decade",
-            f64::from(per_decade),
-            "in [1, 1000]",
-            "give the number of bins for a factor of 10 in mass (about 5)",
-        )?;
+        given("bins per decade", per_decade.into())
+            .within(1.0..=1000.0, "give the number of bins for a factor of 10 in mass (about 5)")?;
         let ideal = |i: u32| (min_members as f64 - 0.5) * 10f64.powf(f64::from(i) / f64::from(per_decade));
         let mut counts = vec![min_members as f64 - 0.5];
         for i in 1.. {
@@ -151,13 +140,7 @@ impl MassBins {
     pub fn counts(&self, masses: &[f32]) -> Result<Vec<u64>, CosmologyError> {
         let mut counts = vec![0u64; self.edges.len() - 1];
         for mass in masses.iter().map(|&mass| f64::from(mass)) {
-            require(
-                mass > 0.0 && mass.is_finite(),
-                "halo mass",
-                mass,
-                "positive and finite",
-                "give masses in Msun/h, and check what they were computed from",
-            )?;
+            given("halo mass", mass).positive("give masses in Msun/h, and check what they were computed from")?;
             let above = self.edges.partition_point(|&edge| edge <= mass);
             if let Some(count) = above.checked_sub(1).and_then(|bin| counts.get_mut(bin)) {
                 *count += 1;
@@ -184,18 +167,14 @@ impl MassBins {
     /// ```
     pub fn mass_function(&self, counts: &[u64], box_size: f64) -> Result<Vec<MassBin>, CosmologyError> {
         let volume = box_size.powi(3);
-        require(
+        given("box", box_size).require(
             box_size > 0.0 && volume > 0.0 && volume.is_finite(),
-            "box",
-            box_size,
             "positive and finite",
             "give the side of the box in Mpc/h",
         )?;
         let wanted = self.edges.len() - 1;
-        require(
+        given("counts", counts.len() as f64).require(
             counts.len() == wanted,
-            "counts",
-            counts.len() as f64,
             format!("as many as bins, {wanted}"),
             "give those that these bins count",
         )?;

@@ -83,9 +83,10 @@ pub use overdensity::Overdensity;
 pub use parameters::{Amplitude, Cosmology, Parameters};
 pub use power::{HUBBLE_DISTANCE, LinearPower};
 pub use power_table::PowerTable;
+pub(crate) use schedule::last_step;
 pub use schedule::{
-    DriftKickDrift, KickDriftKick, MAX_STEPS, Scheme, StepOp, bullfrog_coefficients, fastpm_coefficients,
-    fastpm_factors, resume_from, schedule,
+    DriftKickDrift, KickDriftKick, MAX_STEPS, Scheme, StepOp, bullfrog_coefficients, fastpm_factors, resume_from,
+    schedule,
 };
 pub use transfer::{TransferFunction, TransferKind};
 pub use variance::MassVariance;

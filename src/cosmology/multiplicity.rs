@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::error::require;
+use super::error::given;
 use super::{CosmologyError, MassVariance};
 
 /// The linear contrast at which a sphere has collapsed in a universe of matter alone: 3/20 (12
@@ -79,14 +79,8 @@ impl Multiplicity {
     /// [`CosmologyError::OutOfRange`] unless sigma is positive and finite, 0 < a <= 1, and the
     /// overdensity in its range.
     pub fn at(&self, sigma: f64, a: f64) -> Result<f64, CosmologyError> {
-        require(
-            sigma > 0.0 && sigma.is_finite(),
-            "sigma",
-            sigma,
-            "positive and finite",
-            "give the rms linear contrast in spheres of the halo's mass",
-        )?;
-        require(a > 0.0 && a <= 1.0, "a", a, "in (0, 1]", "give a scale factor, a = 1/(1+z), up to today")?;
+        given("sigma", sigma).positive("give the rms linear contrast in spheres of the halo's mass")?;
+        given("a", a).require(a > 0.0 && a <= 1.0, "in (0, 1]", "give a scale factor, a = 1/(1+z), up to today")?;
         let nu = DELTA_C / sigma;
         match *self {
             Self::PressSchechter => Ok((2.0 / PI).sqrt() * nu * (-0.5 * nu * nu).exp()),
@@ -114,13 +108,8 @@ impl Multiplicity {
 /// A, a, b and c of an overdensity at an epoch.
 fn tinker(overdensity: f64, a: f64) -> Result<[f64; 4], CosmologyError> {
     let (first, last) = (TINKER[0].0, TINKER[TINKER.len() - 1].0);
-    require(
-        (first..=last).contains(&overdensity),
-        "overdensity",
-        overdensity,
-        format!("in [{first}, {last}]"),
-        "give the density of a halo over the mean density of matter (200)",
-    )?;
+    given("overdensity", overdensity)
+        .within(first..=last, "give the density of a halo over the mean density of matter (200)")?;
     let above = TINKER.iter().position(|&(row, _)| row >= overdensity).unwrap_or(TINKER.len() - 1).max(1);
     let ((low, from), (high, to)) = (TINKER[above - 1], TINKER[above]);
     let weight = (overdensity / low).ln() / (high / low).ln();

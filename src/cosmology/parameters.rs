@@ -1,7 +1,7 @@
 //! The parameters of a flat universe of matter, dark energy and, where asked for, radiation.
 
 use super::CosmologyError;
-use super::error::require;
+use super::error::given;
 
 /// Amplitude of the initial fluctuations.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,22 +17,17 @@ pub enum Amplitude {
 impl Amplitude {
     fn check(&self) -> Result<(), CosmologyError> {
         match *self {
-            Amplitude::Primordial(value) => require(
+            Amplitude::Primordial(value) => given("A_s", value).require(
                 value > 0.0 && value <= 1.0,
-                "A_s",
-                value,
                 "in (0, 1]",
                 "give the primordial amplitude itself, not its logarithm (about 2.1e-9)",
             ),
-            Amplitude::Sigma8(value) => require(
+            Amplitude::Sigma8(value) => given("sigma8", value).require(
                 value > 0.0 && value <= 100.0,
-                "sigma8",
-                value,
                 "in (0, 100]",
                 "give the rms linear contrast in spheres of 8 Mpc/h (about 0.8)",
             ),
         }
-        .map(drop)
     }
 }
 
@@ -110,37 +105,17 @@ impl Parameters {
     /// Checks that each parameter is in its range.
     pub(super) fn check(&self) -> Result<(), CosmologyError> {
         let Parameters { n_s, omega_m, omega_b, h, t_cmb, .. } = *self;
-        require(
-            // With less, the cosmological constant would matter where the integration of growth
-            // starts.
-            (1e-3..=1.0).contains(&omega_m),
-            "Omega_m",
-            omega_m,
-            "in [0.001, 1]",
-            "give the matter density as a fraction of the critical density (about 0.3)",
-        )?;
-        require(
-            omega_b >= 0.0 && omega_b < omega_m,
-            "Omega_b",
-            omega_b,
-            format!("in [0, Omega_m = {omega_m})"),
-            "baryons are a part of the matter (about 0.05)",
-        )?;
-        require(
-            (0.01..=3.0).contains(&h),
-            "h",
-            h,
-            "in [0.01, 3]",
-            "give the Hubble constant in units of 100 km/s/Mpc (about 0.7)",
-        )?;
-        require((-1.0..=3.0).contains(&n_s), "n_s", n_s, "in [-1, 3]", "give the spectral index (about 0.96)")?;
-        require(
-            (0.1..=100.0).contains(&t_cmb),
-            "T_cmb",
-            t_cmb,
-            "in [0.1, 100]",
-            "give the temperature of the microwave background in kelvin (2.7255)",
-        )?;
+        // With less matter, the cosmological constant would matter where the integration of growth
+        // starts.
+        given("Omega_m", omega_m)
+            .within(1e-3..=1.0, "give the matter density as a fraction of the critical density (about 0.3)")?;
+        let allowed = format!("in [0, Omega_m = {omega_m})");
+        let is_part = omega_b >= 0.0 && omega_b < omega_m;
+        given("Omega_b", omega_b).require(is_part, allowed, "baryons are a part of the matter (about 0.05)")?;
+        given("h", h).within(0.01..=3.0, "give the Hubble constant in units of 100 km/s/Mpc (about 0.7)")?;
+        given("n_s", n_s).within(-1.0..=3.0, "give the spectral index (about 0.96)")?;
+        given("T_cmb", t_cmb)
+            .within(0.1..=100.0, "give the temperature of the microwave background in kelvin (2.7255)")?;
         self.check_dark_energy()?;
         self.check_radiation()?;
         self.amplitude.check()
@@ -148,38 +123,24 @@ impl Parameters {
 
     fn check_dark_energy(&self) -> Result<(), CosmologyError> {
         let Parameters { w0, wa, .. } = *self;
-        require(
-            (-3.0..=-0.3).contains(&w0),
-            "w0",
-            w0,
-            "in [-3, -0.3]",
+        given("w0", w0).within(
+            -3.0..=-0.3,
             "give dark energy's ratio of pressure to density today (-1 for a cosmological constant)",
         )?;
-        require(
+        given("wa", wa).require(
             (-5.0..=-0.3).contains(&(w0 + wa)),
-            "wa",
-            wa,
             format!("such that w0 + wa is in [-5, -0.3], where w0 = {w0}"),
             "dark energy must be nothing at early times; give a smaller wa (0 for a constant w)",
         )
-        .map(drop)
     }
 
     fn check_radiation(&self) -> Result<(), CosmologyError> {
         if let Some(neutrinos) = self.radiation {
-            require(
-                (0.0..=20.0).contains(&neutrinos),
-                "N_eff",
-                neutrinos,
-                "in [0, 20]",
-                "give the number of neutrino species (3.046)",
-            )?;
-            let rest = 1.0 - self.omega_m - self.omega_r();
-            require(
-                rest >= 0.0,
-                "Omega_m",
-                self.omega_m,
-                format!("at most 1 less the density of radiation, {:e}", self.omega_r()),
+            given("N_eff", neutrinos).within(0.0..=20.0, "give the number of neutrino species (3.046)")?;
+            let (omega_m, omega_r) = (self.omega_m, self.omega_r());
+            given("Omega_m", omega_m).require(
+                1.0 - omega_m - omega_r >= 0.0,
+                format!("at most 1 less the density of radiation, {omega_r:e}"),
                 "the universe is flat; give less matter or no radiation",
             )?;
         }

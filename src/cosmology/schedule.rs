@@ -1,6 +1,6 @@
 //! Time integration: the sequence of forces, kicks and drifts of a run, with their factors.
 
-use super::error::require;
+use super::error::given;
 use super::{A_MIN, CosmologyError, Growth, GrowthFactors};
 
 /// Splitting of a step into kicks and drifts.
@@ -40,6 +40,19 @@ pub enum StepOp {
         /// Number of completed steps: 0 at the start.
         step: usize,
     },
+}
+
+impl StepOp {
+    /// Returns the scale factor that is [reached](Self::Reached); `None` for other operations.
+    #[must_use]
+    pub fn epoch(&self) -> Option<f64> {
+        if let StepOp::Reached { a, .. } = self { Some(*a) } else { None }
+    }
+}
+
+/// Returns the last step of a schedule.
+pub(crate) fn last_step(ops: &[StepOp]) -> usize {
+    if let Some(StepOp::Reached { step, .. }) = ops.last() { *step } else { 0 }
 }
 
 /// Factors of one step that kicks, drifts and kicks.
@@ -92,7 +105,7 @@ const SAME_EPOCH: f64 = 1e-12;
 ///
 /// let growth = Growth::new(Cosmology::simple());
 /// let ops = schedule(&growth, Scheme::BullFrog, 0.1, 1.0, 3, &[0.5])?;
-/// let epochs: Vec<f64> = ops.iter().filter_map(|op| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None }).collect();
+/// let epochs: Vec<f64> = ops.iter().filter_map(StepOp::epoch).collect();
 /// assert_eq!(epochs, [0.1, 0.4, 0.5, 0.7, 1.0]);
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
@@ -162,15 +175,9 @@ pub fn schedule(
 /// # Ok::<(), meshloom::cosmology::CosmologyError>(())
 /// ```
 pub fn resume_from(ops: &[StepOp], step: usize) -> Result<Vec<StepOp>, CosmologyError> {
-    let steps = || {
-        ops.iter().enumerate().filter_map(|(i, op)| match op {
-            StepOp::Reached { step, .. } => Some((i, *step)),
-            _ => None,
-        })
-    };
-    let Some((place, _)) = steps().find(|&(_, reached)| reached == step) else {
-        let last = steps().map(|(_, reached)| reached).max().unwrap_or(0);
-        return Err(CosmologyError::UnknownStep { step, last });
+    let ends_step = |op: &StepOp| matches!(op, StepOp::Reached { step: reached, .. } if *reached == step);
+    let Some(place) = ops.iter().position(ends_step) else {
+        return Err(CosmologyError::UnknownStep { step, last: last_step(ops) });
     };
     let rest = &ops[place + 1..];
     let first = rest.iter().find(|op| matches!(op, StepOp::Kick { .. } | StepOp::Force));
@@ -213,44 +220,23 @@ pub fn bullfrog_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> Drif
     DriftKickDrift { alpha, beta: (1.0 - alpha) / middle, half_drift }
 }
 
-/// Coefficients of FastPM as drift, kick and drift: exact to first order only, for comparison with
-/// [`bullfrog_coefficients`].
-#[must_use]
-pub fn fastpm_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftKickDrift {
-    let half_drift = 0.5 * (end.d1 - begin.d1);
-    let alpha = begin.momentum() / end.momentum();
-    DriftKickDrift { alpha, beta: (1.0 - alpha) / (begin.d1 + half_drift), half_drift }
-}
-
 /// Returns the ascending scale factors of all step boundaries: those of equal steps, and the
 /// snapshots.
 fn epochs(a_start: f64, a_end: f64, steps: usize, snapshots: &[f64]) -> Result<Vec<f64>, CosmologyError> {
-    require(
+    given("a_start", a_start).require(
         (A_MIN..1.0).contains(&a_start),
-        "a_start",
-        a_start,
         format!("in [{A_MIN}, 1)"),
         "give the scale factor of the initial conditions, before today",
     )?;
-    require(
+    given("a_end", a_end).require(
         a_end > a_start && a_end <= 1.0,
-        "a_end",
-        a_end,
         format!("in (a_start = {a_start}, 1]"),
         "give a scale factor after the start, up to today (1)",
     )?;
-    require(
-        (1..=MAX_STEPS).contains(&steps),
-        "steps",
-        steps as f64,
-        format!("in [1, {MAX_STEPS}]"),
-        "give the number of time steps",
-    )?;
+    given("steps", steps as f64).within(1.0..=MAX_STEPS as f64, "give the number of time steps")?;
     for &a in snapshots {
-        require(
+        given("snapshots", a).require(
             (a_start..=a_end).contains(&a),
-            "snapshots",
-            a,
             format!("in [a_start = {a_start}, a_end = {a_end}]"),
             "leave this snapshot out, or let the run cover it",
         )?;

@@ -1,6 +1,6 @@
 //! TransferFunction functions of Eisenstein & Hu (1998), ApJ 496, 605.
 
-use super::error::require;
+use super::error::given;
 use super::{Cosmology, CosmologyError};
 
 /// Which transfer function to use.
@@ -104,10 +104,8 @@ impl TransferFunction {
             TransferKind::Full => Shape::Full(Full::new(wm, wb, fb, &epochs)),
             TransferKind::NoWiggle => {
                 let alpha = 1.0 - 0.328 * (431.0 * wm).ln() * fb + 0.38 * (22.3 * wm).ln() * fb * fb;
-                require(
+                given("Omega_b", cosmology.omega_b()).require(
                     alpha > 0.0,
-                    "Omega_b",
-                    cosmology.omega_b(),
                     "a smaller part of Omega_m for the no-wiggle transfer function",
                     "use the full transfer function or fewer baryons",
                 )?;

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::error::require;
+use super::error::given;
 use super::top_hat::{TopHat, top_hat};
 use super::{Cosmology, CosmologyError, LinearPower};
 
@@ -59,10 +59,8 @@ impl LinearPower {
     /// ```
     pub fn mass_variance(&self, mass: f64, a: f64) -> Result<MassVariance, CosmologyError> {
         let [lowest, highest] = RADII.map(|radius| self.cosmology().sphere_mass(radius));
-        require(
+        given("M", mass).require(
             (lowest..=highest).contains(&mass),
-            "M",
-            mass,
             format!("in [{lowest:.2e}, {highest:.2e}]"),
             "give the mass of a halo in Msun/h",
         )?;
@@ -88,13 +86,7 @@ impl LinearPower {
     /// [`CosmologyError::OutOfRange`] unless 1e-5 <= radius <= 1e5 and [`A_MIN`](super::A_MIN) <= a
     /// <= 1.
     pub fn sigma(&self, radius: f64, a: f64) -> Result<f64, CosmologyError> {
-        require(
-            (RADII[0]..=RADII[1]).contains(&radius),
-            "R",
-            radius,
-            "in [1e-5, 1e5]",
-            "give the sphere's radius in Mpc/h",
-        )?;
+        given("R", radius).within(RADII[0]..=RADII[1], "give the sphere's radius in Mpc/h")?;
         Ok(top_hat(radius, |k| self.unit(k)).variance.sqrt() * self.growth().at(a)?.d1)
     }
 }

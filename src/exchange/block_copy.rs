@@ -48,9 +48,11 @@ impl<'a, T: DeviceElement> FieldBlocks<'a, T> {
     }
 }
 
-/// Copies blocks between arrays of one type of elements.
+/// Copies blocks between arrays.
 pub(super) struct BlockCopy {
     kernel: Kernel,
+    /// The elements as which it takes the source and the target.
+    elements: [Element; 2],
 }
 
 crate::gpu::kernel_params! {
@@ -78,11 +80,16 @@ pub(super) fn kernel(element: Element, action: CopyAction) -> KernelSource {
 impl BlockCopy {
     /// Creates the copy of elements of this type; see [`kernel`].
     pub fn new(element: Element, action: CopyAction) -> Self {
-        BlockCopy { kernel: Kernel::trusted(kernel(element, action)) }
+        let elements = match action {
+            CopyAction::Pack => [element, Element::U32],
+            CopyAction::Unpack => [Element::U32, element],
+            CopyAction::Replace | CopyAction::Add | CopyAction::AddWide => [element; 2],
+        };
+        BlockCopy { kernel: Kernel::trusted(kernel(element, action)), elements }
     }
 
     /// Records the copy of the blocks `from` of `fields` fields to the blocks `to` of another
-    /// array. An element of a block is `words` adjacent elements of the arrays along the last axis.
+    /// array. An element of a block is `words` adjacent elements of the kernel along the last axis.
     /// Neither submits nor waits.
     pub fn record<T: DeviceElement, U: DeviceElement>(
         &self,
@@ -102,7 +109,8 @@ impl BlockCopy {
             from_strides: narrow(from_strides),
             to_strides: narrow(to_strides),
         };
-        recorder.each(&self.kernel, &[from.array.raw(), to.array.raw()], &params, extent.iter().product())
+        let (from, to) = (from.array.raw().cast(self.elements[0])?, to.array.raw().cast(self.elements[1])?);
+        recorder.each(&self.kernel, &[&from, &to], &params, extent.iter().product())
     }
 }
 
@@ -154,15 +162,8 @@ impl BlockCopies {
         }
         let element = copied_as(T::ELEMENT);
         let Some((_, copy)) = self.0.iter().find(|(copied, _)| *copied == element) else {
-            let why = format!("no kernel copies {element:?}");
-            return Err(DeviceError::Misuse { what: "BlockCopies".into(), why });
+            return Err(DeviceError::misuse("BlockCopies", format!("no kernel copies {element:?}")));
         };
-        if element != Element::U32 {
-            return copy.record(recorder, [fields, 1], &from, &to);
-        }
-        let (source, destination) = (from.array.cast::<u32>()?, to.array.cast::<u32>()?);
-        let from = FieldBlocks { array: &source, block: from.block, stride: from.stride };
-        let to = FieldBlocks { array: &destination, block: to.block, stride: to.stride };
         copy.record(recorder, [fields, 1], &from, &to)
     }
 }

@@ -19,7 +19,7 @@ use crate::comm::Subject;
 use crate::exchange::block_copy::{BlockCopy, CopyAction, FieldBlocks};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, MemoryKind, Recorder};
-use crate::grid::{FieldLayout, GhostPlan, Link, Sweep, Transfer};
+use crate::grid::{GhostPlan, Link, Sweep, Transfer};
 
 /// Elements that are added.
 pub(super) const ADDED: [Element; 7] =
@@ -27,7 +27,8 @@ pub(super) const ADDED: [Element; 7] =
 
 /// Moves the ghost cells of fields between ranks.
 pub struct GhostCells {
-    plan: GhostPlan,
+    /// Which cells go where. With another plan, kernels stay compiled.
+    pub plan: GhostPlan,
     copy: BlockCopy,
     /// By element.
     add: [BlockCopy; ADDED.len()],
@@ -36,15 +37,14 @@ pub struct GhostCells {
     unpack: BlockCopy,
 }
 
-/// Direction of cells in a sweep, and the effect on their targets.
-#[derive(Clone, Copy)]
-enum Move<'a> {
-    /// From own cells to ghosts, which take their values.
-    Exchange,
-    /// Same as `Exchange`, of vectors, whose first three numbers are sent.
-    ExchangeVectors,
-    /// From ghosts to own cells, to which they are added.
-    Reduce(&'a BlockCopy),
+/// The two copies of each cell in a sweep: into messages, and out of them.
+struct Move<'a> {
+    pack: &'a BlockCopy,
+    unpack: &'a BlockCopy,
+    /// Elements of a cell, as each of the two counts them.
+    words: [u64; 2],
+    /// Whether cells go from ghosts to own cells, to which they are added.
+    is_reduction: bool,
 }
 
 impl GhostCells {
@@ -56,21 +56,6 @@ impl GhostCells {
         let [pack, unpack] = [CopyAction::Pack, CopyAction::Unpack].map(|action| BlockCopy::new(Element::Vec4, action));
         let add = ADDED.map(|element| BlockCopy::new(element, CopyAction::Add));
         GhostCells { plan, copy, add, add_wide, pack, unpack }
-    }
-
-    /// Takes another plan; kernels stay compiled.
-    pub fn replace(&mut self, plan: GhostPlan) {
-        self.plan = plan;
-    }
-
-    /// Which cells go where.
-    pub fn plan(&self) -> &GhostPlan {
-        &self.plan
-    }
-
-    /// Returns where the cells of its fields lie.
-    pub fn layout(&self) -> &FieldLayout {
-        &self.plan.layout
     }
 
     /// Fills the ghost cells of `field`, or of all fields that the array holds one after the other,
@@ -90,7 +75,8 @@ impl GhostCells {
     ) -> Result<(), ExchangeError> {
         let subject = self.subject("exchange", T::ELEMENT.wgsl());
         let fields = self.fields("GhostCells::exchange", comms, field, 1, subject)?;
-        self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Move::Exchange))
+        let to_ghosts = Move { pack: &self.copy, unpack: &self.copy, words: [fields.words; 2], is_reduction: false };
+        self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, &to_ghosts))
     }
 
     /// Same as [`exchange`](Self::exchange), of vectors of three numbers: messages have 12 bytes a
@@ -107,7 +93,8 @@ impl GhostCells {
         let subject = self.subject("exchange", "vectors of three f32");
         let fields = self.fields("GhostCells::exchange_vectors", comms, field, 1, subject)?;
         let fields = Fields { words: 3, ..fields };
-        self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Move::ExchangeVectors))
+        let to_ghosts = Move { pack: &self.pack, unpack: &self.unpack, words: [1; 2], is_reduction: false };
+        self.plan.sweeps.iter().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, &to_ghosts))
     }
 
     /// Adds the ghost cells of all ranks to the cells that they are copies of; ghost cells keep
@@ -123,12 +110,9 @@ impl GhostCells {
         field: &Array<T>,
     ) -> Result<(), ExchangeError> {
         const WHAT: &str = "GhostCells::reduce";
-        let gpu = recorder.gpu();
-        if T::ELEMENT.is_double() && !gpu.capabilities().f64 {
-            return Err(misuse(WHAT, format!("`{}` has no double precision", gpu.info().name)).into());
-        }
+        recorder.gpu().supports(T::ELEMENT, WHAT)?;
         let Some(kind) = ADDED.iter().position(|added| *added == T::ELEMENT) else {
-            return Err(misuse(WHAT, format!("no kernel adds {:?}", T::ELEMENT)).into());
+            return Err(DeviceError::misuse(WHAT, format!("no kernel adds {:?}", T::ELEMENT)).into());
         };
         let fields = self.fields(WHAT, comms, field, 1, self.subject("sum", T::ELEMENT.wgsl()))?;
         self.reduce_with(recorder, comms, &fields, &self.add[kind])
@@ -153,10 +137,12 @@ impl GhostCells {
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
-        fields: &Fields<'_, T>,
+        fields: &Fields<T>,
         add: &BlockCopy,
     ) -> Result<(), ExchangeError> {
-        self.plan.sweeps.iter().rev().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, Move::Reduce(add)))
+        // The kernel that adds counts cells, also of two elements.
+        let to_owners = Move { pack: &self.copy, unpack: add, words: [fields.words, 1], is_reduction: true };
+        self.plan.sweeps.iter().rev().try_for_each(|sweep| fields.sweep(recorder, comms, sweep, &to_owners))
     }
 
     /// Returns the subject on which ranks must agree, without the parts that each sweep adds.
@@ -173,27 +159,22 @@ impl GhostCells {
         field: &Array<T>,
         elements: u64,
         subject: Subject,
-    ) -> Result<Fields<'_, T>, DeviceError> {
+    ) -> Result<Fields<T>, DeviceError> {
         let GhostPlan { layout, grid, rank, .. } = &self.plan;
-        if (comms.grid(), comms.rank()) != (*grid, *rank) {
-            let why = format!("rank {} of {} in the comms, {rank} of {grid} in the plan", comms.rank(), comms.grid());
-            return Err(misuse(what, why));
-        }
+        let why = || format!("rank {} of {} in the comms, {rank} of {grid} in the plan", comms.rank(), comms.grid());
+        DeviceError::ensure((comms.grid(), comms.rank()) == (*grid, *rank), what, why)?;
         let (stride, each) = (layout.len(), layout.len().saturating_mul(elements));
         let number = field.len().checked_div(each).unwrap_or(0);
-        if field.len() != number.saturating_mul(each) {
-            let why = format!("fields of {} elements, the layout has {stride} cells of {elements}", field.len());
-            return Err(misuse(what, why));
-        }
+        let why = || format!("fields of {} elements, the layout has {stride} cells of {elements}", field.len());
+        DeviceError::ensure(field.len() == number.saturating_mul(each), what, why)?;
         let words = elements * T::ELEMENT.bytes() / 4;
         let subject = subject.with(&[number, words]);
-        Ok(Fields { ghosts: self, array: field.clone(), number, words, stride, subject })
+        Ok(Fields { array: field.clone(), number, words, stride, subject })
     }
 }
 
 /// The fields that an array holds.
-struct Fields<'a, T: DeviceElement> {
-    ghosts: &'a GhostCells,
+struct Fields<T: DeviceElement> {
     array: Array<T>,
     number: u64,
     /// Words of a cell in messages.
@@ -203,76 +184,46 @@ struct Fields<'a, T: DeviceElement> {
     subject: Subject,
 }
 
-impl<T: DeviceElement> Fields<'_, T> {
+impl<T: DeviceElement> Fields<T> {
     fn sweep(
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
         sweep: &Sweep,
-        how: Move<'_>,
+        way: &Move<'_>,
     ) -> Result<(), ExchangeError> {
-        let (send, receive) = match how {
-            Move::Exchange | Move::ExchangeVectors => (&sweep.owned, &sweep.ghosts),
-            Move::Reduce(_) => (&sweep.ghosts, &sweep.owned),
+        let [send, receive] = match way.is_reduction {
+            true => [&sweep.ghosts, &sweep.owned],
+            false => [&sweep.owned, &sweep.ghosts],
         };
-        let (gpu, GhostCells { copy, pack, unpack, .. }) = (recorder.gpu().clone(), self.ghosts);
-        let transfers = sweep.transfers(self.number * self.words, matches!(how, Move::Reduce(_)));
+        let gpu = recorder.gpu().clone();
+        let transfers = sweep.transfers(self.number * self.words, way.is_reduction);
         let len = |parts: &[Transfer]| parts.last().map_or(0, |last| last.start + last.len);
         let outgoing = gpu.array_in::<u32>("ghost_cells::outgoing", len(&transfers.send), MemoryKind::Outgoing)?;
         let incoming = gpu.array_in::<u32>("ghost_cells::incoming", len(&transfers.receive), MemoryKind::Incoming)?;
-        match how {
-            Move::ExchangeVectors => {
-                for (block, message) in self.messages(send, &self.array, &outgoing) {
-                    pack.record(recorder, [self.number, 1], &block, &message)?;
-                }
-            }
-            Move::Exchange | Move::Reduce(_) => {
-                for (block, message) in self.messages(send, &self.array.cast::<u32>()?, &outgoing) {
-                    copy.record(recorder, [self.number, self.words], &block, &message)?;
-                }
-            }
+        for (block, message) in self.messages(send, &outgoing) {
+            way.pack.record(recorder, [self.number, way.words[0]], &block, &message)?;
         }
         let subject = self.subject.with(&[sweep.alike]);
-        comms.along(sweep.axis).run_for(subject, recorder, &transfers, &outgoing, &incoming)?;
-        match how {
-            Move::Exchange => {
-                for (block, message) in self.messages(receive, &self.array.cast::<u32>()?, &incoming) {
-                    copy.record(recorder, [self.number, self.words], &message, &block)?;
-                }
-            }
-            Move::ExchangeVectors => {
-                for (block, message) in self.messages(receive, &self.array, &incoming) {
-                    unpack.record(recorder, [self.number, 1], &message, &block)?;
-                }
-            }
-            // The kernel counts cells, also of two elements.
-            Move::Reduce(add) => {
-                let incoming = incoming.cast::<T>()?;
-                for (block, message) in self.messages(receive, &self.array, &incoming) {
-                    add.record(recorder, [self.number, 1], &message, &block)?;
-                }
-            }
+        comms.along(sweep.axis).start_for(subject, recorder, &transfers, &outgoing, &incoming)?.finish(recorder)?;
+        for (block, message) in self.messages(receive, &incoming) {
+            way.unpack.record(recorder, [self.number, way.words[1]], &message, &block)?;
         }
         Ok(())
     }
 
-    /// Returns the block of each link in the fields of `array`, and in the messages that `packed`
-    /// holds one behind the other.
-    fn messages<'a, E: DeviceElement, M: DeviceElement>(
+    /// Returns the block of each link in the fields, and in the messages that `packed` holds one
+    /// behind the other.
+    fn messages<'a>(
         &'a self,
         links: &'a [Link],
-        array: &'a Array<E>,
-        packed: &'a Array<M>,
-    ) -> impl Iterator<Item = (FieldBlocks<'a, E>, FieldBlocks<'a, M>)> {
+        packed: &'a Array<u32>,
+    ) -> impl Iterator<Item = (FieldBlocks<'a, T>, FieldBlocks<'a, u32>)> {
         let mut start = 0;
         links.iter().map(move |Link { block, .. }| {
             let message = FieldBlocks::packed(packed, start, *block);
             start += self.number * block.len();
-            (FieldBlocks { array, block: *block, stride: self.stride }, message)
+            (FieldBlocks { array: &self.array, block: *block, stride: self.stride }, message)
         })
     }
-}
-
-fn misuse(what: &str, why: String) -> DeviceError {
-    DeviceError::Misuse { what: what.into(), why }
 }

@@ -3,7 +3,6 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::ring::Slot;
 use crate::comm::{Memory, Span};
 use crate::gpu::{DeviceError, Map, MappedBytes};
 
@@ -30,24 +29,4 @@ unsafe impl<K: Send + Sync> Memory for MappedMemory<K> {
 /// when the last message that uses them is done.
 pub(super) fn span(map: Map, keeper: impl Send + Sync + 'static) -> Result<Span, DeviceError> {
     Ok(Span::new(Arc::new(MappedMemory { bytes: MappedBytes::new(map)?, _keeper: keeper })))
-}
-
-/// A slot of shared pages, which is free again when the last message has used it.
-struct SlotMemory(Arc<Slot>);
-
-// SAFETY: the slot keeps its pages mapped, and one chunk has the slot for itself: its messages are
-// sent after the device has written them, or received before the device reads them.
-unsafe impl Memory for SlotMemory {
-    fn place(&self) -> NonNull<u8> {
-        self.0.place()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.bytes()
-    }
-}
-
-/// Returns the bytes of a slot.
-pub(super) fn slot_span(slot: &Arc<Slot>) -> Span {
-    Span::new(Arc::new(SlotMemory(slot.clone())))
 }

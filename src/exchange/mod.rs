@@ -103,14 +103,12 @@ use crate::grid::{Chunking, Cost, Transfer, Transfers, chunks, peers};
 /// precision are left out.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     use block_copy::{CopyAction, kernel};
-    let single =
-        |elements: &[Element]| elements.iter().copied().filter(|element| !element.is_double()).collect::<Vec<_>>();
-    let copies = single(&block_copy::COPIED).into_iter().map(|element| kernel(element, CopyAction::Replace));
-    let sums = single(&ghost_cells::ADDED).into_iter().map(|element| kernel(element, CopyAction::Add));
-    copies
-        .chain(sums)
-        .chain([kernel(Element::U32, CopyAction::AddWide)])
-        .chain([CopyAction::Pack, CopyAction::Unpack].map(|action| kernel(Element::Vec4, action)))
+    let copies = block_copy::COPIED.map(|element| (element, CopyAction::Replace));
+    let sums = ghost_cells::ADDED.map(|element| (element, CopyAction::Add));
+    let others =
+        [(Element::U32, CopyAction::AddWide), (Element::Vec4, CopyAction::Pack), (Element::Vec4, CopyAction::Unpack)];
+    let all = copies.into_iter().chain(sums).chain(others).filter(|(element, _)| !element.is_double());
+    all.map(|(element, action)| kernel(element, action))
         .chain(wire::kernels())
         .chain(exact_sum::kernels())
         .chain(several_sums::kernels())
@@ -227,7 +225,7 @@ impl Exchange {
         let path = match SharedRing::of(&self.comm, gpu) {
             Some(ring) if ring.has_peer_memory() => ExchangePath::Peer,
             Some(_) => ExchangePath::Ring,
-            None if gpu.host_visible() => ExchangePath::Mapped,
+            None if gpu.capabilities().host_visible => ExchangePath::Mapped,
             None => ExchangePath::Staging,
         };
         (self.comm.size() > 1).then_some(path)
@@ -259,18 +257,6 @@ impl Exchange {
         incoming: &Array<T>,
     ) -> Result<(), ExchangeError> {
         self.start(recorder, transfers, outgoing, incoming)?.finish(recorder)
-    }
-
-    /// [`run`](Self::run) for what `subject` says.
-    pub(crate) fn run_for<T: DeviceElement>(
-        &mut self,
-        subject: Subject,
-        recorder: &mut Recorder,
-        transfers: &Transfers,
-        outgoing: &Array<T>,
-        incoming: &Array<T>,
-    ) -> Result<(), ExchangeError> {
-        self.start_for(subject, recorder, transfers, outgoing, incoming)?.finish(recorder)
     }
 
     /// Begins to move the parts of `transfers` from `outgoing` to `incoming`, two different arrays.
@@ -334,9 +320,8 @@ impl Exchange {
         outgoing.raw().on(recorder.gpu(), "Exchange (outgoing)")?;
         incoming.raw().on(recorder.gpu(), "Exchange (incoming)")?;
         incoming.raw().written("Exchange (incoming)")?;
-        if outgoing.raw().shares(incoming.raw()) {
-            return Err(misuse("what leaves and what comes are one array; give two".into()));
-        }
+        let why = || "what leaves and what comes are one array; give two".into();
+        DeviceError::ensure(!outgoing.raw().shares(incoming.raw()), "Exchange", why)?;
         let me = self.comm.rank();
         let own_send = self.own_part(&transfers.send, outgoing.len())?;
         let own_receive = self.own_part(&transfers.receive, incoming.len())?;

@@ -104,8 +104,8 @@ impl PendingExchange {
         self.sender.awaits_device() || self.receiver.awaits_device()
     }
 
-    /// Returns the wait for other ranks, if there are any.
-    fn wait(&self) -> Option<ExchangeWait> {
+    /// Returns the wait for other ranks.
+    fn wait(&self) -> ExchangeWait {
         let Channel { comm, tag, subject, .. } = &self.channel;
         comm.exchange_wait(*tag, *subject, self.sender.peer(), self.receiver.peer())
     }
@@ -136,18 +136,8 @@ impl PendingExchange {
     /// - [`CommError::Deadlock`](crate::comm::CommError::Deadlock) if ranks wait for each other here
     ///   and in other calls.
     /// - As [`progress`](Self::progress).
-    pub fn finish(mut self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
-        let _activity = timeline::activity!("exchange");
-        let mut pauses = Pauses::default();
-        while !self.is_done() {
-            if self.progress(recorder)? {
-                pauses = Pauses::default();
-            } else {
-                recorder.submit_meanwhile()?;
-                pauses.pause(recorder.gpu(), [&self]);
-            }
-        }
-        Ok(())
+    pub fn finish(self, recorder: &mut Recorder) -> Result<(), ExchangeError> {
+        Self::finish_first(&mut VecDeque::from([self]), recorder).map(drop)
     }
 
     /// Waits until the first of `in_flight` is done and takes it out; all of them move meanwhile.
@@ -201,7 +191,7 @@ impl Pauses {
             // An exchange that awaits the device may do the next step without another rank.
             let waits = match awaits_device {
                 true => Vec::new(),
-                false => in_flight.into_iter().filter_map(PendingExchange::wait).collect(),
+                false => in_flight.into_iter().map(PendingExchange::wait).collect(),
             };
             if waits != self.waits {
                 self.blocked = ExchangeWait::begin(&waits);

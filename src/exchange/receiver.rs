@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::channel::{Channel, ChunkedArray, InFlight, span_in_chunk, staged_copies};
 use super::chunk_slots::staged_copy;
 use super::error::ExchangeError;
-use super::host_memory::{slot_span, span};
+use super::host_memory::span;
 use super::mapped_array::{MappedArray, part_of};
 use super::ring::{PeerMessage, Pull, Slot, Storage};
 use crate::comm::{Receiving, Span};
@@ -205,7 +205,7 @@ impl Receiver {
                     let Some(chunk) = self.chunks.pop_front() else { break };
                     let bytes = chunk.len() * array.element_bytes();
                     let staging = recorder.staging_buffer(direction, bytes)?;
-                    let map = Map::begin(recorder.gpu(), staging.buffer(), direction.map_mode(), bytes);
+                    let map = Map::begin(recorder.gpu(), &staging.buffer, direction.map_mode(), bytes);
                     empty.push_back(EmptyBuffer { chunk, map, staging });
                 }
                 while empty.front().map_or(Ok(false), |first| first.map.is_ready())? {
@@ -327,7 +327,7 @@ impl Receiver {
         copies.extend(landed.iter().map(|pulled| staged_copy(&pulled.message, bytes, &pulled.landing)));
         for (chunk, memory) in &received {
             match memory {
-                ChunkMemory::Staging(staging) => staged.extend(staged_copies(chunk, bytes, (staging.buffer(), 0))),
+                ChunkMemory::Staging(staging) => staged.extend(staged_copies(chunk, bytes, (&staging.buffer, 0))),
                 ChunkMemory::Slot(slot) => {
                     let own = chunk.messages.iter().filter(|message| self.channel.storage(message.part.peer).is_none());
                     copies.extend(own.map(|message| staged_copy(message, bytes, slot)));
@@ -381,7 +381,7 @@ fn receive_with_ring(channel: &Channel, bytes: u64, chunk: Chunk) -> Result<Arri
     };
     let slot = slot_for(None, Storage::Pages)?;
     let landing = slot_for(Some(Storage::Device), Storage::Device)?;
-    let whole = slot.as_ref().map(slot_span);
+    let whole = slot.clone().map(|slot| Span::new(slot));
     let (mut messages, mut awaited) = (VecDeque::new(), Vec::new());
     for message in &chunk.messages {
         match &whole {

@@ -17,8 +17,10 @@ use crate::grid::{Block, Redistribution, volume};
 
 /// A redistribution of `fields` meshes at once, for arrays of any element.
 pub struct Reshape {
-    plan: Redistribution,
-    fields: u64,
+    /// Which cells go where.
+    pub plan: Redistribution,
+    /// Meshes moved at once.
+    pub fields: u64,
     copies: BlockCopies,
 }
 
@@ -29,16 +31,6 @@ impl Reshape {
         Reshape { plan, fields, copies: BlockCopies::default() }
     }
 
-    /// Returns what goes where.
-    pub fn plan(&self) -> &Redistribution {
-        &self.plan
-    }
-
-    /// Meshes moved at once.
-    pub fn fields(&self) -> u64 {
-        self.fields
-    }
-
     /// Returns the redistribution in the other direction, which is the inverse and the adjoint.
     #[must_use]
     pub fn reversed(&self) -> Self {
@@ -47,12 +39,12 @@ impl Reshape {
 
     /// Elements of the array before: [`Reshape::fields`] times this rank's box.
     pub fn input_len(&self) -> u64 {
-        volume(self.plan.from()) * self.fields
+        volume(&self.plan.from) * self.fields
     }
 
     /// Elements of the array after.
     pub fn output_len(&self) -> u64 {
-        volume(self.plan.to()) * self.fields
+        volume(&self.plan.to) * self.fields
     }
 
     /// Fills `output`, this rank's part after, from the ranks' `input`, their parts before; two
@@ -79,18 +71,18 @@ impl Reshape {
     ) -> Result<(), ExchangeError> {
         let (gpu, fields) = (recorder.gpu().clone(), self.fields);
         self.check(&gpu, exchange, input, output)?;
-        let before = |block: Block| FieldBlocks { array: input, block, stride: volume(self.plan.from()) };
-        let after = |block: Block| FieldBlocks { array: output, block, stride: volume(self.plan.to()) };
-        if let Some(kept) = self.plan.kept() {
+        let before = |block: Block| FieldBlocks { array: input, block, stride: volume(&self.plan.from) };
+        let after = |block: Block| FieldBlocks { array: output, block, stride: volume(&self.plan.to) };
+        if let Some(kept) = self.plan.kept {
             self.copies.record(recorder, fields, before(kept.from), after(kept.to))?;
         }
-        let transfers = self.plan.transfers_of(fields);
+        let transfers = self.plan.transfers(fields);
         // A rank with nothing to move takes part, too, because exchanges are identified by counting
         // them.
         let total = |copies: &[crate::grid::BoxCopy]| copies.iter().map(|copy| copy.block.len()).sum::<u64>() * fields;
-        let outgoing = gpu.array_in::<T>("reshape::outgoing", total(self.plan.pack()), MemoryKind::Outgoing)?;
-        let incoming = gpu.array_in::<T>("reshape::incoming", total(self.plan.unpack()), MemoryKind::Incoming)?;
-        for copy in self.plan.pack() {
+        let outgoing = gpu.array_in::<T>("reshape::outgoing", total(&self.plan.pack), MemoryKind::Outgoing)?;
+        let incoming = gpu.array_in::<T>("reshape::incoming", total(&self.plan.unpack), MemoryKind::Incoming)?;
+        for copy in &self.plan.pack {
             self.copies.record(
                 recorder,
                 fields,
@@ -99,9 +91,9 @@ impl Reshape {
             )?;
         }
         let subject = Subject::new(&format!("redistribution of {fields} meshes of {}", T::ELEMENT.wgsl()));
-        let subject = subject.with(&self.plan.alike()).with(&[fields]);
-        exchange.run_for(subject, recorder, &transfers, &outgoing, &incoming)?;
-        for copy in self.plan.unpack() {
+        let subject = subject.with(&self.plan.alike).with(&[fields]);
+        exchange.start_for(subject, recorder, &transfers, &outgoing, &incoming)?.finish(recorder)?;
+        for copy in &self.plan.unpack {
             self.copies.record(
                 recorder,
                 fields,
@@ -119,19 +111,13 @@ impl Reshape {
         input: &Array<T>,
         output: &Array<T>,
     ) -> Result<(), DeviceError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: "Reshape::run".into(), why });
+        const WHAT: &str = "Reshape::run";
         let (have, want) = ([input.len(), output.len()], [self.input_len(), self.output_len()]);
-        if have != want {
-            return misuse(format!("arrays of {} and {} elements, not {} and {}", have[0], have[1], want[0], want[1]));
-        }
-        let (have, want) = ((exchange.comm().rank(), exchange.comm().size()), (self.plan.rank(), self.plan.ranks()));
-        if have != want {
-            let why = format!("rank {} of {} in the exchange, {} of {} in the plan", have.0, have.1, want.0, want.1);
-            return misuse(why);
-        }
-        if T::ELEMENT.is_double() && !gpu.capabilities().f64 {
-            return misuse(format!("`{}` has no double precision", gpu.info().name));
-        }
-        Ok(())
+        let why = || format!("arrays of {} and {} elements, not {} and {}", have[0], have[1], want[0], want[1]);
+        DeviceError::ensure(have == want, WHAT, why)?;
+        let (have, want) = ((exchange.comm().rank(), exchange.comm().size()), (self.plan.rank, self.plan.ranks));
+        let why = || format!("rank {} of {} in the exchange, {} of {} in the plan", have.0, have.1, want.0, want.1);
+        DeviceError::ensure(have == want, WHAT, why)?;
+        gpu.supports(T::ELEMENT, WHAT)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::channel::{Channel, ChunkedArray, InFlight, Lent, span_in_chunk, staged_copies};
 use super::chunk_slots::ChunkSlots;
 use super::error::ExchangeError;
-use super::host_memory::{slot_span, span};
+use super::host_memory::span;
 use super::mapped_array::{MappedArray, part_of};
 use crate::comm::{CommError, Sending, Span};
 use crate::gpu::{
@@ -222,12 +222,12 @@ fn copy(
     };
     let staged: Vec<(Chunk, Staging)> = chunks.map(stage).collect::<Result<_, DeviceError>>()?;
     let element_bytes = array.element_bytes();
-    let of_chunk = |(chunk, staging)| staged_copies(chunk, element_bytes, (Staging::buffer(staging), 0));
-    let copies: Vec<StagedCopy<'_>> = staged.iter().map(|(a, b)| (a, b)).flat_map(of_chunk).collect();
+    let of_chunks = staged.iter().map(|(chunk, staging)| staged_copies(chunk, element_bytes, (&staging.buffer, 0)));
+    let copies: Vec<StagedCopy<'_>> = of_chunks.flatten().collect();
     let begin = timeline::now();
     recorder.stage(direction, array, &copies)?;
     let map = |(chunk, staging): (Chunk, Staging)| {
-        let map = Map::begin(recorder.gpu(), staging.buffer(), direction.map_mode(), bytes(&chunk));
+        let map = Map::begin(recorder.gpu(), &staging.buffer, direction.map_mode(), bytes(&chunk));
         StagedChunk { chunk, copy: HostCopy::Staging { map, staging }, begin }
     };
     Ok(staged.into_iter().map(map).collect())
@@ -280,7 +280,7 @@ fn send_from_slots(
         Ok(if channel.storage(message.part.peer).is_some() {
             Outgoing::Lent(Box::new(channel.lend(message, element_bytes, slot)?))
         } else {
-            Outgoing::Sent(channel.send(message, &span_in_chunk(message, element_bytes, &slot_span(slot)))?)
+            Outgoing::Sent(channel.send(message, &span_in_chunk(message, element_bytes, &Span::new(slot.clone())))?)
         })
     };
     chunk.messages.iter().map(send).collect()

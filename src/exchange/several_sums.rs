@@ -1,13 +1,10 @@
 //! Several sums at once, each as [`ExactSum`](super::ExactSum) makes one: those of arrays of one
 //! length in one pass.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
 use super::ExchangeError;
 use super::exact_sum::{Division, ELEMENT, PER, SumParams, bits_for, of_values, sum_value};
 use crate::comm::{Communicator, Op};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceError, KernelCache, KernelSource, RawArray, Recorder, Trust};
 
 const WHAT: &str = "SeveralSums";
 
@@ -68,16 +65,16 @@ impl Summed {
     }
 
     fn check(&self) -> Result<(), DeviceError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
         let kind = self.terms.first().map(std::mem::discriminant);
-        if self.terms.iter().any(|terms| Some(std::mem::discriminant(terms)) != kind) {
-            return misuse("terms of several kinds".into());
+        for terms in &self.terms {
+            let is_alike = Some(std::mem::discriminant(terms)) == kind;
+            DeviceError::ensure(is_alike, WHAT, || "terms of several kinds".into())?;
+            if let SummedTerms::Products([x, y]) = terms {
+                let (terms, factors) = (x.len(), y.len());
+                DeviceError::ensure(terms == factors, WHAT, || format!("{terms} terms and {factors} factors"))?;
+            }
         }
-        let apart = |terms: &&SummedTerms| terms.arrays().iter().any(|array| array.len() != terms.len());
-        match self.terms.iter().find(apart).map(SummedTerms::arrays) {
-            Some([x, y]) => misuse(format!("{} terms and {} factors", x.len(), y.len())),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -91,7 +88,7 @@ enum Term {
 
 /// Returns the text of the pass that finds the greatest magnitudes, or of the one that adds, for so
 /// many arrays.
-fn source(adds: bool, arrays: usize, (terms, quads): &(Vec<Term>, bool)) -> KernelSource {
+fn source(adds: bool, arrays: usize, terms: &[Term], quads: bool) -> KernelSource {
     let (label, text) = match adds {
         false => ("exchange::magnitudes", include_str!("../../shaders/exchange/magnitudes.wgsl")),
         true => ("exchange::accumulations", include_str!("../../shaders/exchange/accumulations.wgsl")),
@@ -104,7 +101,7 @@ fn source(adds: bool, arrays: usize, (terms, quads): &(Vec<Term>, bool)) -> Kern
         };
         format!("fn term{number}() -> Value {{ return {value}; }}\n")
     };
-    of_values(KernelSource::new(label, text), *quads)
+    of_values(KernelSource::new(label, text), quads)
         .params::<SumParams>()
         .module("exchange::element", ELEMENT)
         .module("exchange::terms", terms.iter().enumerate().map(term).collect::<String>())
@@ -130,8 +127,11 @@ pub(super) fn kernels() -> Vec<KernelSource> {
         };
         terms.iter().map(last).max().map_or(0, |last| last + 1)
     };
-    let forms = forms.flat_map(|terms: Vec<Term>| [(terms.clone(), false), (terms, true)]);
-    forms.flat_map(|form| [false, true].map(|adds| source(adds, arrays(&form.0), &form))).collect()
+    let both = |terms: Vec<Term>| {
+        [[false, false], [false, true], [true, false], [true, true]]
+            .map(|[quads, adds]| source(adds, arrays(&terms), &terms, quads))
+    };
+    forms.flat_map(both).collect()
 }
 
 /// Makes several sums.
@@ -143,9 +143,9 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// a word and two words for each sum.
 #[derive(Default)]
 pub struct SeveralSums {
-    /// By their terms, and whether elements are four numbers: the greatest magnitudes, and the
-    /// sums.
-    kernels: Mutex<HashMap<(Vec<Term>, bool), [Kernel; 2]>>,
+    /// By what they add, whether elements are four numbers, and the greatest magnitudes, or the
+    /// sums (`true`).
+    kernels: KernelCache<(Vec<Term>, bool, bool)>,
 }
 
 /// Returns the numbers of sums that are made in one pass with `most` arrays or fewer: products
@@ -281,13 +281,11 @@ impl SeveralSums {
                     bits: bits_for(WHAT, one.total)?,
                     per: division.per as u32,
                 };
-                let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-                let kernels = kernels.entry((terms, quads.is_some())).or_insert_with_key(|form| {
-                    [false, true].map(|adds| Kernel::trusted(source(adds, arrays.len(), form)))
-                });
-                let mut arrays = quads.as_ref().map_or(arrays, |quads| quads.iter().collect());
+                let make = || source(adds, arrays.len(), &terms, quads.is_some());
+                let kernel = self.kernels.get((terms.clone(), quads.is_some(), adds), Trust::Library, make);
+                let mut arrays = quads.as_ref().map_or(arrays.clone(), |quads| quads.iter().collect());
                 arrays.push(words.raw());
-                recorder.dispatch(&kernels[usize::from(adds)], &arrays, &params, division.groups(count))?;
+                recorder.dispatch(&kernel, &arrays, &params, division.groups(count))?;
             }
             first += pass.len();
         }

@@ -43,21 +43,15 @@ pub fn all_reduce_wide(
     range: Range<u64>,
 ) -> Result<(), ExchangeError> {
     let len = range.end - range.start;
-    if !len.is_multiple_of(2) {
-        let why = format!("{len} words are no whole number of 64-bit integers");
-        return Err(DeviceError::Misuse { what: "all_reduce_wide".into(), why }.into());
-    }
+    let why = || format!("{len} words are no whole number of 64-bit integers");
+    DeviceError::ensure(len.is_multiple_of(2), "all_reduce_wide", why)?;
     if comm.size() == 1 {
         return Ok(());
     }
-    let words = recorder.download(array, range.start, len)?;
-    let (pairs, _) = words.as_chunks::<2>();
-    let sums = pairs.iter().map(|&[low, high]| u64::from(high) << 32 | u64::from(low));
-    let mut sums = host_memory::collect("sums over ranks", sums)?;
+    let mut sums: Vec<u64> = host_memory::zeros("sums over ranks", (len / 2) as usize)?;
+    recorder.download_into(array, range.start, bytemuck::cast_slice_mut(&mut sums))?;
     comm.all_reduce(&mut sums, Op::Sum)?;
-    let mut words: Vec<u32> = host_memory::reserve("sums over ranks", 2 * sums.len())?;
-    words.extend(sums.iter().flat_map(|&sum| [sum as u32, (sum >> 32) as u32]));
-    Ok(recorder.upload(array, range.start, &words)?)
+    Ok(recorder.upload(array, range.start, bytemuck::cast_slice(&sums))?)
 }
 
 /// Replaces the elements of `range` by the values of the rank `root`.
@@ -94,20 +88,16 @@ pub fn all_gather<T: DeviceElement>(
     own: &Array<T>,
     all: &Array<T>,
 ) -> Result<(), ExchangeError> {
-    let misuse = |found: u64| {
-        let why = format!("all ranks have {found} elements, there is room for {}", all.len());
-        ExchangeError::from(DeviceError::Misuse { what: "all_gather".into(), why })
+    let check_room = |found: u64| {
+        let why = || format!("all ranks have {found} elements, there is room for {}", all.len());
+        DeviceError::ensure(found == all.len(), "all_gather", why)
     };
     if comm.size() == 1 {
-        return match own.len() == all.len() {
-            true => Ok(recorder.copy(own, 0, all, 0, own.len())?),
-            false => Err(misuse(own.len())),
-        };
+        check_room(own.len())?;
+        return Ok(recorder.copy(own, 0, all, 0, own.len())?);
     }
     let values = recorder.download(own, 0, own.len())?;
     let (values, _) = comm.all_gather_v(&values)?.into_raw();
-    match values.len() as u64 == all.len() {
-        true => Ok(recorder.upload(all, 0, &values)?),
-        false => Err(misuse(values.len() as u64)),
-    }
+    check_room(values.len() as u64)?;
+    Ok(recorder.upload(all, 0, &values)?)
 }

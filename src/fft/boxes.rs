@@ -80,9 +80,9 @@ impl BoxMoves {
         let field = Redistribution::new(spec.cells, &boxes.field, &cells, *rank)?;
         let spectrum = Redistribution::new(spec.spectrum(), &spectrum_parts(plan), &boxes.spectrum, *rank)?;
         Ok([field, spectrum.reversed()].map(|to_parts| BoxMoves {
-            part: to_parts.from().clone(),
-            moves: (!to_parts.is_identity()).then(|| {
-                let layout = FieldLayout::new(to_parts.to().clone(), [[0; 2]; 3]);
+            part: to_parts.from.clone(),
+            moves: (!to_parts.is_identity).then(|| {
+                let layout = FieldLayout::new(to_parts.to.clone(), [[0; 2]; 3]);
                 let to_parts = Reshape::new(to_parts, spec.fields);
                 Moves { to_boxes: to_parts.reversed(), to_parts, layout }
             }),

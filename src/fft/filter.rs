@@ -12,11 +12,11 @@ use super::operator::Wave;
 use super::options::{FilterOptions, PassCallbacks, TransformTuning};
 use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
-use super::run::{Checked, ReadyRoute, Run, RunInput, UserArray};
+use super::run::{ReadyRoute, Run, RunInput, UserArray};
 use super::spec::{Distribution, Precision, Spec, Value, Values};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::field::Field;
-use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, Recorder};
+use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, Recorder, holds};
 use crate::grid::{Box3, FieldLayout, Mesh, extent, volume};
 use crate::host_memory;
 use crate::rank::{Parts, Rank};
@@ -197,9 +197,9 @@ impl<T: Value> Filter<T> {
         self.plan.check_rank(call, comms)?;
         if layout.own != self.plan.field {
             let why = format!("{name} of cells {:?}, this rank has {:?}", layout.own, self.plan.field);
-            return Err(DeviceError::Misuse { what: call.into(), why });
+            return Err(DeviceError::misuse(call, why));
         }
-        Checked { call, name }.length(array.len(), layout.len().saturating_mul(count))
+        holds(call, &format!("elements of {name}"), array, layout.len().saturating_mul(count))
     }
 
     /// Filters the field that `input` gives into `output`, whose length is checked.
@@ -213,7 +213,7 @@ impl<T: Value> Filter<T> {
     ) -> Result<(), ExchangeError> {
         let (fields, results) = (self.plan.spec.fields, u64::from(self.results));
         if matches!(&input, RunInput::Array(field) if field.array.shares(output.array)) {
-            return Err(DeviceError::Misuse { what: call.into(), why: "field and output are one array".into() }.into());
+            return Err(DeviceError::misuse(call, "field and output are one array").into());
         }
         let [forward_factor, inverse_factor] = self.plan.spec.factors();
         let subject = |what: &str| self.plan.subject(what).with(&[results]);
@@ -360,7 +360,7 @@ impl Rank {
         field: &Field<T>,
         factor: impl Fn(Wavevector) -> F,
     ) -> Result<Field<T>, TransformError> {
-        let filter = Filter::with_factors(self, field.mesh(), field.components(), factor)?;
+        let filter = Filter::of_modes(self, field.mesh(), field.components(), factor)?;
         let mut output = self.new_field(field.mesh(), field.components())?;
         self.filter_into(field, &filter, &mut output)?;
         Ok(output)
@@ -389,9 +389,9 @@ impl Rank {
 
 impl<T: Value> Filter<T> {
     /// Creates the filter that multiplies the modes of fields on `mesh` by `factor(k)`, for
-    /// [`Rank::filter_into`]. Evaluates `factor` on the host for every mode that this rank
-    /// multiplies, in f64. [Collective](Rank) when the process grid of `mesh` is used for the first
-    /// time.
+    /// [`Rank::filter_into`]; all `components` of a field have the same factor. Evaluates `factor`
+    /// on the host for every mode that this rank multiplies, in f64. [Collective](Rank) when the
+    /// process grid of `mesh` is used for the first time.
     ///
     /// - A factor at `k = 0` that is not finite counts as 0, so that `-1 / k.squared()` solves
     ///   Poisson's equation.
@@ -408,19 +408,6 @@ impl<T: Value> Filter<T> {
     pub fn of_modes<F: ModeFactor>(
         rank: &mut Rank,
         mesh: &Mesh,
-        factor: impl Fn(Wavevector) -> F,
-    ) -> Result<Self, TransformError> {
-        Self::with_factors(rank, mesh, 1, factor)
-    }
-
-    /// Same as [`of_modes`](Self::of_modes), for fields of several components, all with the same
-    /// factor.
-    ///
-    /// # Errors
-    /// Same as [`of_modes`](Self::of_modes).
-    pub fn with_factors<F: ModeFactor>(
-        rank: &mut Rank,
-        mesh: &Mesh,
         components: u64,
         factor: impl Fn(Wavevector) -> F,
     ) -> Result<Self, TransformError> {
@@ -435,18 +422,13 @@ impl<T: Value> Filter<T> {
             let factors = factors(mesh, &part, &factor)?;
             let callback = match (F::COMPLEX, T::PRECISION) {
                 (false, Precision::Single) => {
-                    let real = factors.iter().map(|factor| factor[0] as f32);
-                    table(recorder, &part, &host_memory::collect("factors of modes", real)?, REAL)?
+                    table(recorder, &part, factors.iter().map(|factor| factor[0] as f32), REAL)?
                 }
-                (false, Precision::Double) => {
-                    let real = factors.iter().map(|factor| factor[0]);
-                    table(recorder, &part, &host_memory::collect("factors of modes", real)?, REAL)?
-                }
+                (false, Precision::Double) => table(recorder, &part, factors.iter().map(|factor| factor[0]), REAL)?,
                 (true, Precision::Single) => {
-                    let complex = factors.iter().map(|factor| factor.map(|x| x as f32));
-                    table(recorder, &part, &host_memory::collect("factors of modes", complex)?, COMPLEX)?
+                    table(recorder, &part, factors.iter().map(|factor| factor.map(|x| x as f32)), COMPLEX)?
                 }
-                (true, Precision::Double) => table(recorder, &part, &factors, COMPLEX)?,
+                (true, Precision::Double) => table(recorder, &part, factors.iter().copied(), COMPLEX)?,
             };
             Ok(Self::new(gpu, &spec, comms, &callback, &options)?)
         })
@@ -461,11 +443,10 @@ const COMPLEX: &str = include_str!("../../shaders/fft/factors_complex.wgsl");
 fn table<V: DeviceElement>(
     recorder: &mut Recorder,
     part: &Box3,
-    values: &[V],
+    values: impl ExactSizeIterator<Item = V>,
     text: &str,
 ) -> Result<Callback, TransformError> {
-    let array = recorder.gpu().array("fft::factors", values.len() as u64)?;
-    recorder.upload(&array, 0, values)?;
+    let array = recorder.uploaded("fft::factors", &host_memory::collect("factors of modes", values)?)?;
     let [i, j, k] = extent(part).map(|n| n as u32);
     let [x, y, z] = [0, 1, 2].map(|a| part[a].start as u32);
     let params = FactorsParams { factors_first: [x, y, z, 0], factors_extent: [i, j, k, 0] };

@@ -61,9 +61,9 @@ impl Rank {
         let (field, spectrum) = (transform.field(&self.gpu, &layout)?, transform.spectrum(&self.gpu)?);
         self.recorder.clear(&field);
         let (sort, count) = (Sort::new(&self.gpu), side.pow(3));
-        let [keys, order] = [self.gpu.array("fft::keys", count)?, self.gpu.array("fft::order", count)?];
         let mixed = (0..count as u32).map(|i| i.wrapping_mul(2_654_435_761));
-        self.recorder.upload(&keys, 0, &host_memory::collect("keys of a measurement", mixed)?)?;
+        let keys = self.recorder.uploaded("fft::keys", &host_memory::collect("keys of a measurement", mixed)?)?;
+        let order = self.gpu.array("fft::order", count)?;
         let mut least = f64::INFINITY;
         // The first run compiles the kernels.
         for run in 0..=RUNS {

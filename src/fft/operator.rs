@@ -4,7 +4,7 @@
 //! every discretization is data. An inverse transform applies them as it loads the spectrum,
 //! without a pass.
 
-use crate::gpu::{Array, Callback, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, Callback, DeviceError, Kernel, KernelSource, Recorder, holds};
 use crate::grid::{Box3, extent, volume};
 use std::fmt;
 
@@ -192,7 +192,7 @@ impl Spectral {
     ///   what they share.
     /// - [`DeviceError::OutOfMemory`] if the device is out of memory.
     pub fn new(recorder: &mut Recorder, tables: &[OperatorTables], part: &Box3) -> Result<Self, DeviceError> {
-        let misuse = |why: &str| DeviceError::Misuse { what: "Spectral::new".into(), why: why.into() };
+        let misuse = |why: &str| DeviceError::misuse("Spectral::new", why);
         let first = tables.first().ok_or_else(|| misuse("no tables"))?;
         let half = first.starts[2] as usize;
         let [i, j, k] = extent(part);
@@ -213,8 +213,7 @@ impl Spectral {
         let mut values: Vec<f32> = tables.iter().flat_map(|tables| tables.values[..half].to_vec()).collect();
         let laplacian = values.len() as u32;
         values.extend(&first.values[half..]);
-        let array = recorder.gpu().array("fft::operator", values.len() as u64)?;
-        recorder.upload(&array, 0, &values)?;
+        let array = recorder.uploaded("fft::operator", &values)?;
         let [x, y] = first.constant;
         let params = OperatorParams {
             table_starts: [first.starts[0], first.starts[1], first.starts[2], laplacian],
@@ -255,11 +254,6 @@ impl Spectral {
     }
 }
 
-/// Multiplies modes by a table over the square of the mode number.
-pub(super) struct Radial {
-    kernel: Kernel,
-}
-
 crate::gpu::kernel_params! {
     struct RadialParams {
         shape: [u32; 4],
@@ -268,44 +262,30 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Returns the kernel of [`Radial`].
+/// Returns the kernel that multiplies modes by a table over the square of the mode number.
 pub(super) fn radial() -> KernelSource {
     KernelSource::new("fft::radial", include_str!("../../shaders/fft/radial.wgsl")).params::<RadialParams>()
 }
 
-impl Default for Radial {
-    fn default() -> Self {
-        Radial { kernel: Kernel::trusted(radial()) }
+/// Records the kernel [`radial`]; see
+/// [`Transform::scale_radially`](super::Transform::scale_radially).
+pub(super) fn scale_radially(
+    recorder: &mut Recorder,
+    kernel: &Kernel,
+    spectrum: &Array<[f32; 2]>,
+    (shape, part): ([u64; 3], &Box3),
+    amplitudes: &Array<f32>,
+) -> Result<(), DeviceError> {
+    let needed = shape.iter().map(|n| (n / 2) * (n / 2)).sum::<u64>() + 1;
+    if amplitudes.len() < needed {
+        let why = format!("{} amplitudes for modes up to |m|^2 = {}", amplitudes.len(), needed - 1);
+        return Err(DeviceError::misuse("Transform::scale_radially", why));
     }
-}
-
-impl Radial {
-    /// See [`Transform::scale_radially`](super::Transform::scale_radially).
-    pub fn scale(
-        &self,
-        recorder: &mut Recorder,
-        spectrum: &Array<[f32; 2]>,
-        shape: [u64; 3],
-        part: &Box3,
-        amplitudes: &Array<f32>,
-    ) -> Result<(), DeviceError> {
-        let needed = shape.iter().map(|n| (n / 2) * (n / 2)).sum::<u64>() + 1;
-        if amplitudes.len() < needed {
-            let why = format!("{} amplitudes for modes up to |m|^2 = {}", amplitudes.len(), needed - 1);
-            return Err(DeviceError::Misuse { what: "Transform::scale_radially".into(), why });
-        }
-        if spectrum.len() < volume(part) {
-            let why = format!("a spectrum of {} elements, this rank's part has {}", spectrum.len(), volume(part));
-            return Err(DeviceError::Misuse { what: "Transform::scale_radially".into(), why });
-        }
-        let word = |v: [u64; 3]| [v[0], v[1], v[2], 0].map(|n| n as u32);
-        let params = RadialParams {
-            shape: word(shape),
-            first: word([0, 1, 2].map(|a| part[a].start)),
-            local: word(extent(part)),
-        };
-        recorder.each(&self.kernel, &[spectrum.raw(), amplitudes.raw()], &params, volume(part))
-    }
+    holds("Transform::scale_radially", "elements of a spectrum", spectrum, volume(part))?;
+    let word = |v: [u64; 3]| [v[0], v[1], v[2], 0].map(|n| n as u32);
+    let params =
+        RadialParams { shape: word(shape), first: word([0, 1, 2].map(|a| part[a].start)), local: word(extent(part)) };
+    recorder.each(kernel, &[spectrum.raw(), amplitudes.raw()], &params, volume(part))
 }
 
 #[cfg(test)]

@@ -46,10 +46,6 @@ impl TransformOptions {
         self.boxes = Some(boxes);
         self
     }
-
-    pub(super) fn tuning_on(&self, gpu: &Gpu) -> TransformTuning {
-        self.tuning.unwrap_or_else(|| TransformTuning::of(gpu))
-    }
 }
 
 /// Options of a [`Filter`](super::Filter).
@@ -158,25 +154,21 @@ impl TransformTuning {
     /// common GPUs if several invocations share a line, else the minimum that WebGPU requires.
     #[must_use]
     pub fn usual_limits(&self) -> Limits {
-        let [workgroup_bytes, invocations] = if self.shared { [32 << 10, 1024] } else { [16 << 10, 256] };
-        let TransformTuning { points, alone, shared, columns, cache_bytes, .. } = *self;
-        Limits { workgroup_bytes, invocations, points, alone, shared, columns, cache_bytes }
+        self.limits_within(if self.shared { [32 << 10, 1024] } else { [16 << 10, 256] })
     }
 
     /// Returns the limits that kernels are planned with. All ranks use the limits that their
     /// devices have in common, so that they plan the same passes and messages.
     #[must_use]
     pub fn limits(&self, common: &CommonLimits) -> Limits {
-        Limits {
-            workgroup_bytes: u64::from(common.workgroup_bytes),
-            // With barriers, a workgroup may be as large as a tile of full sectors needs.
-            invocations: u64::from(common.invocations.min(if self.shared { 1024 } else { 256 })),
-            points: self.points,
-            alone: self.alone,
-            shared: self.shared,
-            columns: self.columns,
-            cache_bytes: self.cache_bytes,
-        }
+        let invocations = common.invocations.min(if self.shared { 1024 } else { 256 });
+        self.limits_within([common.workgroup_bytes, invocations].map(u64::from))
+    }
+
+    /// Returns the limits for workgroups of these bytes and invocations.
+    fn limits_within(&self, [workgroup_bytes, invocations]: [u64; 2]) -> Limits {
+        let TransformTuning { points, alone, shared, columns, cache_bytes, .. } = *self;
+        Limits { workgroup_bytes, invocations, points, alone, shared, columns, cache_bytes }
     }
 }
 
@@ -287,7 +279,7 @@ impl PassCallbacks {
             callback.check(place, &[function])?;
             if let Some(slot) = callback.slots().find(|slot| slot.access != Access::Read) {
                 let why = format!("`{}` is given for writing; transforms only read arrays of callbacks", slot.name);
-                return Err(DeviceError::Misuse { what: place.into(), why });
+                return Err(DeviceError::misuse(place, why));
             }
         }
         Ok(())

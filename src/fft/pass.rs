@@ -33,8 +33,7 @@ impl DeviceTables {
         if let Some(array) = self.listed.get(&entries) {
             return Ok(array.clone());
         }
-        let array = self.recorder.gpu().array::<[u32; 2]>("fft::blocks", entries.len() as u64)?;
-        self.recorder.upload(&array, 0, &entries)?;
+        let array = self.recorder.uploaded("fft::blocks", &entries)?;
         self.listed.insert(entries, array.raw().clone());
         Ok(array.raw().clone())
     }
@@ -55,16 +54,10 @@ impl DeviceTables {
         }
         let array = match precision {
             Precision::Single => {
-                let array = self.recorder.gpu().array::<[f32; 2]>("fft::table", factors.len)?;
                 let values: Vec<[f32; 2]> = values.into_iter().map(|v| v.map(|v| v as f32)).collect();
-                self.recorder.upload(&array, 0, &values)?;
-                array.raw().clone()
+                self.recorder.uploaded("fft::table", &values)?.raw().clone()
             }
-            Precision::Double => {
-                let array = self.recorder.gpu().array::<[f64; 2]>("fft::table", factors.len)?;
-                self.recorder.upload(&array, 0, &values)?;
-                array.raw().clone()
-            }
+            Precision::Double => self.recorder.uploaded("fft::table", &values)?.raw().clone(),
         };
         self.made.insert(factors.clone(), array.clone());
         Ok(array)
@@ -149,7 +142,7 @@ impl ReadyPass {
                 let (key, kernel) = self.of_source.get_or_init(|| (source.key(), make(false)));
                 if *key != source.key() {
                     let why = "the text is another than in the first run; create another transform for it";
-                    return Err(DeviceError::Misuse { what: "Source of a transform".into(), why: why.into() });
+                    return Err(DeviceError::misuse("Source of a transform", why));
                 }
                 (kernel, None)
             }

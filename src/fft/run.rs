@@ -74,20 +74,6 @@ pub(super) enum RunInput<'a> {
     Source(Callback),
 }
 
-/// An array of a call, for checks.
-pub(super) struct Checked {
-    pub call: &'static str,
-    pub name: &'static str,
-}
-
-impl Checked {
-    /// Refuses an array of fewer than `needed` elements.
-    pub fn length(&self, len: u64, needed: u64) -> Result<(), DeviceError> {
-        let why = format!("{} of {len} elements, {needed} are needed", self.name);
-        if len < needed { Err(DeviceError::Misuse { what: self.call.into(), why }) } else { Ok(()) }
-    }
-}
-
 /// One run of a route. `C` is the complex element.
 pub(super) struct Run<'a, C> {
     pub ready: &'a ReadyRoute,

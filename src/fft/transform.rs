@@ -7,14 +7,14 @@ use std::sync::OnceLock;
 use super::boxes::BoxMoves;
 use super::error::FftError;
 use super::line::LineFormat;
-use super::operator::{Radial, Spectral};
-use super::options::{PassCallbacks, TransformOptions};
+use super::operator::{Spectral, radial, scale_radially};
+use super::options::{PassCallbacks, TransformOptions, TransformTuning};
 use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
-use super::run::{Checked, ReadyRoute, Run, RunInput, UserArray};
+use super::run::{ReadyRoute, Run, RunInput, UserArray};
 use super::spec::{Precision, Spec, SpectrumLayout, Value, Values};
 use crate::exchange::{ExchangeError, GridComms};
-use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, LONGEST, Recorder};
+use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, Kernel, LONGEST, Recorder, holds};
 use crate::grid::{Box3, FieldLayout, Grid, volume};
 use crate::timeline;
 
@@ -71,7 +71,7 @@ pub struct Transform<T: Value = f32, M: DeviceElement = <T as Value>::Mode> {
     /// The inverse route with a callback that multiplies modes by an operator.
     multiplied: OnceLock<Result<ReadyRoute, FftError>>,
     gpu: Gpu,
-    radial: Radial,
+    radial: Kernel,
     elements: PhantomData<(T, M)>,
 }
 
@@ -81,17 +81,15 @@ impl<T: Value, M: DeviceElement> fmt::Debug for Transform<T, M> {
     }
 }
 
-/// The arrays of one call.
+/// The arrays of one call, and its factors.
 struct Operands<'a, T, M> {
     call: &'static str,
     field: &'a Array<T>,
     layout: &'a FieldLayout,
     spectrum: &'a Array<M>,
-}
-
-/// The factors of one run: of the result, and of modes that stand for two.
-struct Factors {
+    /// Factor of the result.
     scale: f64,
+    /// Factor of modes that stand for two.
     interior: f32,
 }
 
@@ -114,7 +112,7 @@ impl<T: Value> Transform<T> {
     pub fn with(gpu: &Gpu, spec: &Spec, grid: Grid, rank: usize, options: &TransformOptions) -> Result<Self, FftError> {
         spec.check_elements::<T>()?;
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
-        let tuning = options.tuning_on(gpu);
+        let tuning = options.tuning.unwrap_or_else(|| TransformTuning::of(gpu));
         let plan = Plan::new(spec, grid, rank, tuning.limits(gpu.common()), tuning.pieces)?;
         Self::of_plan(gpu, plan, options, None)
     }
@@ -185,7 +183,7 @@ impl<T: Value> Transform<T> {
     fn check_in_place(&self, comms: &GridComms, array: &Array<T::Mode>) -> Result<(), DeviceError> {
         const CALL: &str = "Transform in place";
         let spec = &self.plan.spec;
-        let misuse = |why: &str| Err(DeviceError::Misuse { what: CALL.into(), why: why.into() });
+        let misuse = |why: &str| Err(DeviceError::misuse(CALL, why));
         self.plan.check_rank(CALL, comms)?;
         if spec.cells != spec.points || spec.modes != spec.points {
             return misuse("cells, points and modes differ: field and spectrum do not fit the same place");
@@ -198,7 +196,7 @@ impl<T: Value> Transform<T> {
         if T::VALUES == Values::Real && needed > LONGEST / 2 {
             return Err(DeviceError::TooLong { label: "fft::in_place".into(), len: 2 * needed });
         }
-        Checked { call: CALL, name: "an array" }.length(array.len(), needed)
+        holds(CALL, "elements of an array", array, needed)
     }
 
     /// Records `spectrum *= amplitudes[|m|^2]` with the mode numbers `m` (`|m_i| <= n_i / 2`) of a
@@ -213,7 +211,8 @@ impl<T: Value> Transform<T> {
         spectrum: &Array<[f32; 2]>,
         amplitudes: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        self.radial.scale(recorder, spectrum, self.plan.spec.modes, self.mode_moves.part(), amplitudes)
+        let modes = (self.plan.spec.modes, self.mode_moves.part());
+        scale_radially(recorder, &self.radial, spectrum, modes, amplitudes)
     }
 }
 
@@ -234,8 +233,7 @@ impl Transform<f32, f32> {
     /// [`FftError`] if this device cannot transform the fields.
     pub(crate) fn hartley(gpu: &Gpu, spec: &Spec, grid: Grid, rank: usize) -> Result<Self, FftError> {
         let spec = Spec { values: Values::Complex, precision: Precision::Single, ..spec.clone() };
-        let options = TransformOptions::default();
-        let tuning = options.tuning_on(gpu);
+        let (options, tuning) = (TransformOptions::default(), TransformTuning::of(gpu));
         let mut plan = Plan::with_transpose(&spec, grid, rank, tuning.limits(gpu.common()), tuning.pieces)?;
         (plan.forward, plan.inverse) = (between_reals(plan.forward), between_reals(plan.inverse));
         let modes = FieldLayout::new(plan.spectrum.clone(), [[0; 2]; 3]);
@@ -283,7 +281,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
             multiplied: OnceLock::new(),
             gpu: gpu.clone(),
             plan,
-            radial: Radial::default(),
+            radial: Kernel::trusted(radial()),
             elements: PhantomData,
         })
     }
@@ -358,9 +356,9 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         layout: &FieldLayout,
         spectrum: &Array<M>,
     ) -> Result<(), ExchangeError> {
-        let arrays = Operands { call: "Transform::forward", field, layout, spectrum };
-        let factors = Factors { scale: self.plan.spec.factors()[0], interior: 1.0 };
-        self.run_forward(recorder, comms, &arrays, &factors)
+        let scale = self.plan.spec.factors()[0];
+        let arrays = Operands { call: "Transform::forward", field, layout, spectrum, scale, interior: 1.0 };
+        self.run_forward(recorder, comms, &arrays)
     }
 
     /// Computes the spectra of the fields that `source` defines, as in
@@ -381,9 +379,9 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         self.plan.check_rank(CALL, comms)?;
         if !self.field_moves.is_identity() {
             let why = "fields are redistributed, and a source has no array; use the boxes of the plan";
-            return Err(DeviceError::Misuse { what: CALL.into(), why: why.into() }.into());
+            return Err(DeviceError::misuse(CALL, why).into());
         }
-        Checked { call: CALL, name: "a spectrum" }.length(spectrum.len(), self.spectrum_len())?;
+        holds(CALL, "elements of a spectrum", spectrum, self.spectrum_len())?;
         let modes = self.mode_moves.part_array(recorder.gpu(), spectrum)?;
         self.to_modes(CALL, self.user_modes(&modes)).run(recorder, comms, RunInput::Source(source))?;
         self.mode_moves.to_boxes(recorder, comms, &modes, spectrum)
@@ -401,9 +399,9 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        let arrays = Operands { call: "Transform::inverse", field, layout, spectrum };
-        let factors = Factors { scale: self.plan.spec.factors()[1], interior: 1.0 };
-        self.run_inverse(recorder, comms, &arrays, &factors, None)
+        let scale = self.plan.spec.factors()[1];
+        let arrays = Operands { call: "Transform::inverse", field, layout, spectrum, scale, interior: 1.0 };
+        self.run_inverse(recorder, comms, &arrays, None)
     }
 
     /// Computes the fields of `spectrum` multiplied by the first operator of `operator`, in the
@@ -423,9 +421,9 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        let arrays = Operands { call: "Transform::inverse_multiplied", field, layout, spectrum };
-        let factors = Factors { scale: self.plan.spec.factors()[1], interior: 1.0 };
-        self.run_inverse(recorder, comms, &arrays, &factors, Some(operator))
+        let scale = self.plan.spec.factors()[1];
+        let arrays = Operands { call: "Transform::inverse_multiplied", field, layout, spectrum, scale, interior: 1.0 };
+        self.run_inverse(recorder, comms, &arrays, Some(operator))
     }
 
     /// Computes the adjoint of [`forward`](Self::forward) (its vector-Jacobian product): with `<a,
@@ -445,10 +443,10 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         field: &Array<T>,
         layout: &FieldLayout,
     ) -> Result<(), ExchangeError> {
-        let arrays = Operands { call: "Transform::forward_adjoint", field, layout, spectrum };
+        let scale = self.plan.spec.factors()[0];
+        let arrays = Operands { call: "Transform::forward_adjoint", field, layout, spectrum, scale, interior: 0.5 };
         self.refuse_callbacks(arrays.call)?;
-        let factors = Factors { scale: self.plan.spec.factors()[0], interior: 0.5 };
-        self.run_inverse(recorder, comms, &arrays, &factors, None)
+        self.run_inverse(recorder, comms, &arrays, None)
     }
 
     /// Computes the adjoint of [`inverse`](Self::inverse); see
@@ -464,10 +462,10 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         layout: &FieldLayout,
         spectrum: &Array<M>,
     ) -> Result<(), ExchangeError> {
-        let arrays = Operands { call: "Transform::inverse_adjoint", field, layout, spectrum };
+        let scale = self.plan.spec.factors()[1];
+        let arrays = Operands { call: "Transform::inverse_adjoint", field, layout, spectrum, scale, interior: 2.0 };
         self.refuse_callbacks(arrays.call)?;
-        let factors = Factors { scale: self.plan.spec.factors()[1], interior: 2.0 };
-        self.run_forward(recorder, comms, &arrays, &factors)
+        self.run_forward(recorder, comms, &arrays)
     }
 
     /// Refuses callbacks for an adjoint: their adjoints are unknown, and the callbacks on the route
@@ -478,7 +476,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         }
         let why = "the transform has callbacks, whose adjoints are not known; make another without callbacks for the adjoint, and \
                    apply the adjoints of the callbacks before and after it";
-        Err(DeviceError::Misuse { what: call.into(), why: why.into() })
+        Err(DeviceError::misuse(call, why))
     }
 
     fn to_modes<'a>(&'a self, call: &str, modes: UserArray<'a>) -> Run<'a, T::Mode> {
@@ -495,7 +493,6 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         recorder: &mut Recorder,
         comms: &mut GridComms,
         arrays: &Operands<'_, T, M>,
-        &Factors { scale, interior }: &Factors,
     ) -> Result<(), ExchangeError> {
         let _activity = timeline::activity!("transform", name = arrays.call);
         self.check(arrays, comms)?;
@@ -503,7 +500,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         let modes = self.mode_moves.part_array(recorder.gpu(), arrays.spectrum)?;
         let input = RunInput::Array(self.user_field(&field, arrays.layout));
         let run = self.to_modes(arrays.call, self.user_modes(&modes));
-        Run { scale, interior, ..run }.run(recorder, comms, input)?;
+        Run { scale: arrays.scale, interior: arrays.interior, ..run }.run(recorder, comms, input)?;
         self.mode_moves.to_boxes(recorder, comms, &modes, arrays.spectrum)
     }
 
@@ -513,7 +510,6 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         recorder: &mut Recorder,
         comms: &mut GridComms,
         arrays: &Operands<'_, T, M>,
-        &Factors { scale, interior }: &Factors,
         operator: Option<&Spectral>,
     ) -> Result<(), ExchangeError> {
         let _activity = timeline::activity!("transform", name = arrays.call);
@@ -523,7 +519,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         let field = self.field_moves.part_array(recorder.gpu(), arrays.field)?;
         let input = RunInput::Array(self.user_modes(&modes));
         let field_array = self.user_field(&field, arrays.layout);
-        let run = Run { scale, interior, ..self.to_cells(arrays.call, field_array) };
+        let run = Run { scale: arrays.scale, interior: arrays.interior, ..self.to_cells(arrays.call, field_array) };
         match &multiply {
             Some((ready, callback)) => Run { ready, operator: Some(callback), ..run }.run(recorder, comms, input),
             None => run.run(recorder, comms, input),
@@ -542,7 +538,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
     /// Returns the inverse route that multiplies modes by `operator`, with the callback that does
     /// so.
     fn multiplication(&self, call: &str, operator: &Spectral) -> Result<(&ReadyRoute, Callback), DeviceError> {
-        let misuse = |why: String| DeviceError::Misuse { what: call.into(), why };
+        let misuse = |why: String| DeviceError::misuse(call, why);
         if *operator.part() != self.plan.spectrum {
             return Err(misuse(format!(
                 "the operator is for modes {:?}, this rank has {:?}; make its tables for Transform::spectrum_part",
@@ -565,8 +561,8 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
     }
 
     fn check(&self, arrays: &Operands<'_, T, M>, comms: &GridComms) -> Result<(), DeviceError> {
-        let &Operands { call, field, layout, spectrum } = arrays;
-        let misuse = |why: String| Err(DeviceError::Misuse { what: call.into(), why });
+        let &Operands { call, field, layout, spectrum, .. } = arrays;
+        let misuse = |why: String| Err(DeviceError::misuse(call, why));
         self.plan.check_rank(call, comms)?;
         let own = self.field_moves.part();
         if layout.own != *own {
@@ -576,8 +572,8 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
             return misuse("the layout has ghost cells, and fields that are redistributed have none".into());
         }
         let needed = layout.len().saturating_mul(self.plan.spec.fields);
-        Checked { call, name: "a field" }.length(field.len(), needed)?;
-        Checked { call, name: "a spectrum" }.length(spectrum.len(), self.spectrum_len())?;
+        holds(call, "elements of a field", field, needed)?;
+        holds(call, "elements of a spectrum", spectrum, self.spectrum_len())?;
         if field.raw().shares(spectrum.raw()) {
             return misuse(
                 "field and spectrum are one array; give two; `forward_in_place` and `inverse_in_place` take one".into(),

@@ -308,10 +308,9 @@ impl Search<'_> {
             recorder.submit()?;
             transform.inverse(recorder, &mut comms, &spectrum, &field, &layout)?;
             recorder.wait()?;
-            let mut seconds = [start.elapsed().as_secs_f64()];
-            tuner.comm.all_reduce(&mut seconds, Op::Max)?;
+            let [seconds] = tuner.comm.reduced([start.elapsed().as_secs_f64()], Op::Max)?;
             if run > 0 {
-                least = least.min(seconds[0]);
+                least = least.min(seconds);
             }
             if run == 1 && best.is_some_and(|(_, best)| least > SKIP * best) {
                 break;
@@ -327,9 +326,9 @@ fn fitting<V>(comm: &Communicator, made: Result<V, TransformError>) -> Result<Re
         Err(TransformError::Fft(FftError::Device(DeviceError::OutOfMemory { .. }))) => None,
         made => Some(made?),
     };
-    let mut first = [if made.is_some() { u64::MAX } else { comm.rank() as u64 }];
-    comm.all_reduce(&mut first, Op::Min)?;
-    Ok(made.filter(|_| first[0] == u64::MAX).ok_or(first[0] as usize))
+    let short = if made.is_some() { u64::MAX } else { comm.rank() as u64 };
+    let [first] = comm.reduced([short], Op::Min)?;
+    Ok(made.filter(|_| first == u64::MAX).ok_or(first as usize))
 }
 
 #[cfg(test)]

@@ -1,26 +1,15 @@
 //! Values of the cells, between host and device.
 
-use std::convert::Infallible;
-use std::sync::Arc;
-
 use super::error::FieldError;
 use super::{Field, on_mesh};
 use crate::exchange::{BlockCopies, FieldBlocks};
-use crate::gpu::{Array, DeviceElement, DeviceError};
+use crate::gpu::{Array, DeviceElement};
 use crate::grid::{Block, Mesh, extent};
 use crate::host_memory;
-use crate::rank::{PlanKey, Rank};
+use crate::rank::Rank;
 
 /// Elements that are evaluated on the host and uploaded at a time, about.
 const CHUNK: u64 = 1 << 20;
-
-/// Kernels that copy the own cells of fields.
-#[derive(PartialEq)]
-struct Copies;
-
-impl PlanKey for Copies {
-    type Plan = BlockCopies;
-}
 
 /// Returns the own cells of a rank as a block of an array with ghost cells.
 fn own_block(mesh: &Mesh) -> Block {
@@ -53,10 +42,7 @@ impl Rank {
 
     /// Creates a field whose own cells are not set yet; ghost cells are 0.
     pub(crate) fn new_field<T: DeviceElement>(&mut self, mesh: &Mesh, components: u64) -> Result<Field<T>, FieldError> {
-        if T::ELEMENT.is_double() && !self.gpu.capabilities().f64 {
-            let why = format!("device `{}` does not support f64 in shaders; use f32", self.gpu.info().name);
-            return Err(DeviceError::Misuse { what: "field".into(), why }.into());
-        }
+        self.gpu.supports(T::ELEMENT, "field")?;
         let array = self.gpu.array("field", mesh.array_len().saturating_mul(components))?;
         if mesh.has_ghosts() {
             self.recorder.clear(&array);
@@ -121,13 +107,7 @@ impl Rank {
     /// - [`FieldError::Device`] if the device fails.
     pub fn upload<T: DeviceElement>(&mut self, field: &mut Field<T>, values: &[T]) -> Result<(), FieldError> {
         let expected = field.mesh.own_cells() * field.components;
-        if values.len() as u64 != expected {
-            return Err(FieldError::Length {
-                what: "Rank::upload: number of values",
-                expected,
-                found: values.len() as u64,
-            });
-        }
+        FieldError::check_length("Rank::upload: number of values", expected, values.len() as u64)?;
         if !field.mesh.has_ghosts() {
             return Ok(self.recorder.upload(&field.array, 0, values)?);
         }
@@ -153,16 +133,8 @@ impl Rank {
     /// - [`FieldError::Length`] if they have different numbers of components.
     pub fn copy<T: DeviceElement>(&mut self, from: &Field<T>, to: &mut Field<T>) -> Result<(), FieldError> {
         on_mesh("Rank::copy", &from.mesh, &to.mesh)?;
-        if from.components != to.components {
-            let (expected, found) = (from.components, to.components);
-            return Err(FieldError::Length { what: "Rank::copy: number of components", expected, found });
-        }
+        FieldError::check_length("Rank::copy: number of components", from.components, to.components)?;
         Ok(self.recorder.copy(&from.array, 0, &to.array, 0, from.array.len())?)
-    }
-
-    fn copies(&mut self) -> Arc<BlockCopies> {
-        let Ok(copies) = self.plan(Copies, |_| Ok::<_, Infallible>(BlockCopies::default()));
-        copies
     }
 
     /// Returns the own cells of `field` without gaps: its array, or a copy if it has ghost cells.
@@ -173,7 +145,7 @@ impl Rank {
         }
         let block = own_block(&field.mesh);
         let packed = self.gpu.array("field::own", block.len() * field.components)?;
-        let copies = self.copies();
+        let copies = self.shared::<BlockCopies>();
         let from = FieldBlocks { array: &field.array, block, stride: field.mesh.array_len() };
         copies.record(&mut self.recorder, field.components, from, FieldBlocks::packed(&packed, 0, block))?;
         Ok(packed)
@@ -186,7 +158,7 @@ impl Rank {
         field: &Field<T>,
     ) -> Result<(), FieldError> {
         let block = own_block(&field.mesh);
-        let copies = self.copies();
+        let copies = self.shared::<BlockCopies>();
         let to = FieldBlocks { array: &field.array, block, stride: field.mesh.array_len() };
         Ok(copies.record(&mut self.recorder, field.components, FieldBlocks::packed(packed, 0, block), to)?)
     }

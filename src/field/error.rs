@@ -43,6 +43,13 @@ pub enum FieldError {
 
 message_debug!(FieldError);
 
+impl FieldError {
+    /// Refuses another number of `what` than is expected.
+    pub(super) fn check_length(what: &'static str, expected: u64, found: u64) -> Result<(), Self> {
+        if expected == found { Ok(()) } else { Err(FieldError::Length { what, expected, found }) }
+    }
+}
+
 error_from! {
     FieldError from ExchangeError { Comm, Device }
     FieldError from HostMemoryError via DeviceError

@@ -147,14 +147,8 @@ impl Rank {
     #[cfg(feature = "image")]
     pub fn write_png(&mut self, path: impl AsRef<Path>, field: &Field, limit: f32) -> Result<(), FieldError> {
         let [front, rows, columns] = field.mesh().shape();
-        if front * field.components() != 1 {
-            let found = front * field.components();
-            return Err(FieldError::Length {
-                what: "Rank::write_png: number of planes and components",
-                expected: 1,
-                found,
-            });
-        }
+        let pictures = front * field.components();
+        FieldError::check_length("Rank::write_png: number of planes and components", 1, pictures)?;
         let all = self.gather(field, 0)?;
         let (path, comm) = (path.as_ref(), self.comm.clone());
         comm.together(|| {

@@ -72,18 +72,12 @@ impl Rank {
     ) -> Result<Field<T>, FieldError> {
         let comm = self.comm_on("Rank::scatter", mesh, 1);
         let parts = parts(mesh);
-        let packed = comm.together(|| {
+        let packed = comm.together(|| -> Result<_, FieldError> {
             if comm.rank() != root {
                 return Ok(Vec::new());
             }
             let (expected, values) = (mesh.total_cells(), values.unwrap_or_default());
-            if values.len() as u64 != expected {
-                return Err(FieldError::Length {
-                    what: "Rank::scatter: number of values",
-                    expected,
-                    found: values.len() as u64,
-                });
-            }
+            FieldError::check_length("Rank::scatter: number of values", expected, values.len() as u64)?;
             let mut packed = host_memory::zeros("cells of all ranks", values.len())?;
             let mut rest = packed.as_mut_slice();
             for part in &parts {

@@ -82,13 +82,7 @@ impl<T: DeviceElement> Field<T> {
             return Err(FieldError::Length { what: "components of a field", expected: 1, found: 0 });
         }
         let expected = mesh.array_len().saturating_mul(components);
-        if array.len() != expected {
-            return Err(FieldError::Length {
-                what: "Field::from_array: number of elements",
-                expected,
-                found: array.len(),
-            });
-        }
+        FieldError::check_length("Field::from_array: number of elements", expected, array.len())?;
         Ok(Field { mesh: mesh.clone(), array, components })
     }
 

@@ -1,14 +1,13 @@
 //! Functions of cells and their neighbors, in WGSL.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::FieldError;
 use super::{Field, on_mesh};
 use crate::gpu::{
-    Callback, CallbackKey, DeviceElement, Element, Kernel, KernelParams, KernelSource, RawArray, WgslWords,
+    Callback, CallbackKey, DeviceElement, Element, Kernel, KernelCache, KernelParams, KernelSource, RawArray, WgslWords,
 };
 use crate::grid::{Mesh, MeshOptions, extent};
 use crate::rank::Rank;
@@ -179,7 +178,7 @@ struct Form {
 pub struct Stencil {
     mesh: Mesh,
     text: String,
-    kernels: Mutex<HashMap<Form, Arc<Kernel>>>,
+    kernels: KernelCache<Form>,
     /// Whether ranks have compared their texts.
     is_agreed: AtomicBool,
 }
@@ -212,7 +211,12 @@ impl Rank {
     /// # Ok::<(), meshloom::Error>(())
     /// ```
     pub fn stencil(&self, mesh: &Mesh, text: impl Into<String>) -> Stencil {
-        Stencil { mesh: mesh.clone(), text: text.into(), kernels: Mutex::default(), is_agreed: AtomicBool::new(false) }
+        Stencil {
+            mesh: mesh.clone(),
+            text: text.into(),
+            kernels: KernelCache::default(),
+            is_agreed: AtomicBool::new(false),
+        }
     }
 }
 
@@ -277,13 +281,11 @@ impl Stencil {
     }
 
     fn kernel(&self, callback: &Callback, accessors: String, result: Element, components: u64) -> Arc<Kernel> {
-        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let inputs = accessors.clone();
         let form = Form { callback: callback.key(), accessors, result, components };
-        let make = |form: &Form| {
-            let source = source(result, components).callers_module("field::inputs", form.accessors.clone());
-            Arc::new(Kernel::with_trust(callback.trust(), callback.bind(source, "field::cell")))
-        };
-        kernels.entry(form).or_insert_with_key(make).clone()
+        self.kernels.get(form, callback.trust(), || {
+            callback.bind(source(result, components).callers_module("field::inputs", inputs), "field::cell")
+        })
     }
 
     fn params(&self) -> StencilParams {

@@ -1,6 +1,5 @@
 //! Sums and extremes over the cells of all ranks.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::Field;
@@ -9,23 +8,7 @@ use crate::comm::{Op, Reducible};
 use crate::exchange::{ExactSum, Terms};
 use crate::gpu::Array;
 use crate::gpu::primitives::{Count, Number, Reduce};
-use crate::rank::{PlanKey, Rank};
-
-/// The kernels of exact sums.
-#[derive(PartialEq)]
-struct Sums;
-
-impl PlanKey for Sums {
-    type Plan = ExactSum;
-}
-
-/// The kernels of reductions.
-#[derive(PartialEq)]
-struct Reductions;
-
-impl PlanKey for Reductions {
-    type Plan = Reduce;
-}
+use crate::rank::Rank;
 
 impl Rank {
     /// Returns the sum of all components over the cells of all ranks; NaN if an element is not
@@ -51,10 +34,7 @@ impl Rank {
     /// - Same as [`sum`](Self::sum).
     pub fn dot(&mut self, a: &Field, b: &Field) -> Result<f64, FieldError> {
         a.same_mesh("Rank::dot", b)?;
-        if a.components() != b.components() {
-            let (expected, found) = (a.components(), b.components());
-            return Err(FieldError::Length { what: "Rank::dot: number of components", expected, found });
-        }
+        FieldError::check_length("Rank::dot: number of components", a.components(), b.components())?;
         let own = [self.own_cells(a)?, self.own_cells(b)?];
         self.exact_sum("Rank::dot", &own[0], Some(&own[1]), a)
     }
@@ -88,24 +68,15 @@ impl Rank {
 
     /// Returns the kernels of exact sums.
     pub(crate) fn exact_sums(&mut self) -> Arc<ExactSum> {
-        let Ok(sums) = self.plan(Sums, |_| Ok::<_, Infallible>(ExactSum::default()));
-        sums
-    }
-
-    fn reductions(&mut self) -> Arc<Reduce> {
-        let Ok(reduce) = self.plan(Reductions, |_| Ok::<_, Infallible>(Reduce::new()));
-        reduce
+        self.shared()
     }
 
     fn extreme<T: Number + Reducible>(&mut self, call: &str, field: &Field<T>, op: Op) -> Result<T, FieldError> {
         let own = self.own_cells(field)?;
         let output = self.gpu.array("field::extreme", 1)?;
-        let reduce = self.reductions();
+        let reduce = self.shared::<Reduce>();
         let recorder = &mut self.recorder;
-        match op {
-            Op::Min => reduce.min(recorder, &own, &output, Count::All)?,
-            _ => reduce.max(recorder, &own, &output, Count::All)?,
-        }
+        reduce.record(recorder, op, &own, &output, Count::All)?;
         let mut found = recorder.download(&output, 0, 1)?;
         self.comm_on(call, field.mesh(), field.components()).all_reduce(&mut found, op)?;
         Ok(found[0])

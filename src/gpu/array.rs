@@ -17,6 +17,11 @@ use super::source::Element;
 /// such count wraps around.
 pub const LONGEST: u64 = (1 << 32) - (1 << 17);
 
+/// Returns `len` unless an array called `label` would be longer than [`LONGEST`].
+pub(crate) fn allowed_len(label: &str, len: u64) -> Result<u64, DeviceError> {
+    if len > LONGEST { Err(DeviceError::TooLong { label: label.into(), len }) } else { Ok(len) }
+}
+
 /// Alignment of bindings in bytes, which every device supports.
 const ALIGNMENT: u64 = 256;
 
@@ -94,9 +99,9 @@ impl Drop for Storage {
     fn drop(&mut self) {
         for buffer in self.buffers.drain(..) {
             match self.owner {
-                BufferOwner::Caller => self.gpu.unbind(&buffer),
+                BufferOwner::Caller => self.gpu.0.pool.groups.remove(&buffer),
                 BufferOwner::Pool(_) if *self.shared.get_mut() => self.gpu.forget(&buffer),
-                BufferOwner::Pool(kind) => self.gpu.recycle(kind, buffer),
+                BufferOwner::Pool(kind) => self.gpu.0.pool.give(kind, buffer),
             }
         }
     }
@@ -198,26 +203,20 @@ impl RawArray {
             "an array of another device was given (the array is on `{own}`, the work on `{gpu}`, opened apart from it); \
              allocate arrays from the `Gpu` of the recorder"
         );
-        Err(DeviceError::Misuse { what: what.into(), why })
+        Err(DeviceError::misuse(what, why))
     }
 
     /// Refuses, for `what`, an array that is on its way between ranks.
     pub(crate) fn at_rest(&self, what: &str) -> Result<(), DeviceError> {
-        if !self.storage.lent.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let why = "the array is on its way between ranks; finish the exchange first".into();
-        Err(DeviceError::Misuse { what: what.into(), why })
+        let why = || "the array is on its way between ranks; finish the exchange first".into();
+        DeviceError::ensure(!self.storage.lent.load(Ordering::Acquire), what, why)
     }
 
     /// Refuses, for `what`, to write through a handle that was lent for reading; see
     /// [`Array::shown`].
     pub(crate) fn written(&self, what: &str) -> Result<(), DeviceError> {
-        if self.writable {
-            return Ok(());
-        }
-        let why = "the array is lent for reading, since kernels index by what it holds; copy it".into();
-        Err(DeviceError::Misuse { what: what.into(), why })
+        let why = || "the array is lent for reading, since kernels index by what it holds; copy it".into();
+        DeviceError::ensure(self.writable, what, why)
     }
 
     /// Withdraws the array from the device until the loan is dropped, so that its buffers can be
@@ -234,6 +233,14 @@ impl RawArray {
     /// Returns its length if it has elements of this type, otherwise 0.
     pub(crate) fn complex_len(&self, element: Element) -> u64 {
         if self.element == element { self.len } else { 0 }
+    }
+
+    /// Returns the same memory as whole elements of another size; see [`Array::cast`].
+    pub(crate) fn cast(&self, element: Element) -> Result<RawArray, DeviceError> {
+        let (raw, from, to) = (self.seen_as(element), self.element.bytes(), element.bytes());
+        let why = || format!("{} elements of {from} bytes are no whole number of {to} bytes", self.len);
+        DeviceError::ensure(raw.len * to == self.len * from, "Array::cast", why)?;
+        allowed_len("Array::cast", raw.len).map(|_| raw)
     }
 
     /// Returns the same memory as elements of another size, as many as fit.
@@ -368,9 +375,7 @@ impl Gpu {
     /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`].
     pub fn array_in<T: DeviceElement>(&self, label: &str, len: u64, kind: MemoryKind) -> Result<Array<T>, DeviceError> {
         self.check()?;
-        if len > LONGEST {
-            return Err(DeviceError::TooLong { label: label.into(), len });
-        }
+        allowed_len(label, len)?;
         let bytes = T::ELEMENT.bytes();
         let cut @ [window, per_buffer] = cut(self, len, bytes);
         let per = window * per_buffer;
@@ -416,23 +421,18 @@ impl<T: DeviceElement> Array<T> {
     /// than [`LONGEST`] elements.
     pub fn from_buffer(gpu: &Gpu, buffer: wgpu::Buffer) -> Result<Self, DeviceError> {
         const WHAT: &str = "Array::from_buffer";
-        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
         gpu.check()?;
         let bytes = T::ELEMENT.bytes();
         let needed = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
-        if !buffer.usage().contains(needed) {
-            return misuse(format!("the buffer has the usages {:?}, {needed:?} are needed", buffer.usage()));
-        }
-        if buffer.size() == 0 || !buffer.size().is_multiple_of(bytes) {
-            return misuse(format!("a buffer of {} bytes, not some elements of {bytes} bytes", buffer.size()));
-        }
-        let len = buffer.size() / bytes;
-        if len > LONGEST {
-            return Err(DeviceError::TooLong { label: WHAT.into(), len });
-        }
-        if let Err(why) = gpu.try_binding(&buffer) {
-            return misuse(format!("the device cannot bind the buffer ({why})"));
-        }
+        let (usage, size) = (buffer.usage(), buffer.size());
+        let why = || format!("the buffer has the usages {usage:?}, {needed:?} are needed");
+        DeviceError::ensure(usage.contains(needed), WHAT, why)?;
+        let why = || format!("a buffer of {size} bytes, not some elements of {bytes} bytes");
+        DeviceError::ensure(size > 0 && size.is_multiple_of(bytes), WHAT, why)?;
+        let len = allowed_len(WHAT, size / bytes)?;
+        let refused =
+            |why: wgpu::Error| DeviceError::misuse(WHAT, format!("the device cannot bind the buffer ({why})"));
+        gpu.try_binding(&buffer).map_err(refused)?;
         let [window, _] = cut(gpu, len, bytes);
         let mut storage = Storage::new(gpu, BufferOwner::Caller);
         storage.buffers.push(buffer);
@@ -511,15 +511,22 @@ impl<T: DeviceElement> Array<T> {
     /// [`DeviceError::Misuse`] when it does not divide, [`DeviceError::TooLong`] for more than
     /// [`LONGEST`] elements.
     pub fn cast<U: DeviceElement>(&self) -> Result<Array<U>, DeviceError> {
-        let (from, to) = (T::ELEMENT.bytes(), U::ELEMENT.bytes());
-        let raw = self.raw.seen_as(U::ELEMENT);
-        if raw.len * to != self.raw.len * from {
-            let why = format!("{} elements of {from} bytes are no whole number of {to} bytes", self.raw.len);
-            return Err(DeviceError::Misuse { what: "Array::cast".into(), why });
-        }
-        if raw.len > LONGEST {
-            return Err(DeviceError::TooLong { label: "Array::cast".into(), len: raw.len });
-        }
-        Ok(Array::new(raw))
+        self.raw.cast(U::ELEMENT).map(Array::new)
     }
+}
+
+/// Refuses an array of fewer elements than are needed; `name` says what its elements are.
+///
+/// # Errors
+/// [`DeviceError::Misuse`] of `what`.
+pub(crate) fn holds<T: DeviceElement>(
+    what: &str,
+    name: &str,
+    array: &Array<T>,
+    needed: u64,
+) -> Result<(), DeviceError> {
+    if array.len() >= needed {
+        return Ok(());
+    }
+    Err(DeviceError::misuse(what, format!("{} {name}, {needed} are needed", array.len())))
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use crate::parallel::locked;
 
 /// Groups of a generation. A step of the longest simulations and fits uses fewer.
 const MOST: usize = 512;
@@ -33,14 +35,14 @@ impl BindGroups {
     /// Returns the group of these bindings, which `make` makes if it is new.
     pub fn get(&self, bound: Bound, make: impl FnOnce() -> wgpu::BindGroup) -> wgpu::BindGroup {
         let found = {
-            let [young, old] = &mut *self.groups();
+            let [young, old] = &mut *locked(&self.0);
             if let Some(group) = young.get(&bound) {
                 return group.clone();
             }
             old.remove(&bound)
         };
         let group = found.unwrap_or_else(make);
-        let [young, old] = &mut *self.groups();
+        let [young, old] = &mut *locked(&self.0);
         if young.len() >= MOST {
             *old = std::mem::take(young);
         }
@@ -51,16 +53,12 @@ impl BindGroups {
     /// Drops the groups that bind a buffer.
     pub fn remove(&self, buffer: &wgpu::Buffer) {
         let others = |bound: &Bound| bound.windows.iter().all(|(bound, ..)| bound != buffer);
-        self.groups().iter_mut().for_each(|groups| groups.retain(|bound, _| others(bound)));
+        locked(&self.0).iter_mut().for_each(|groups| groups.retain(|bound, _| others(bound)));
     }
 
     /// Drops all groups.
     pub fn clear(&self) {
-        self.groups().iter_mut().for_each(Groups::clear);
-    }
-
-    fn groups(&self) -> MutexGuard<'_, [Groups; 2]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0).iter_mut().for_each(Groups::clear);
     }
 }
 
@@ -109,6 +107,6 @@ mod tests {
             assert!(n % 100 > 0 || !is_new(&second, 4));
         }
         assert!(is_new(&first, 4) && !is_new(&second, 4));
-        assert!(groups.groups().iter().map(Groups::len).sum::<usize>() <= 2 * MOST);
+        assert!(locked(&groups.0).iter().map(Groups::len).sum::<usize>() <= 2 * MOST);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::array::{Array, DeviceElement, RawArray};
 use super::error::DeviceError;
-use super::params::{KernelParams, ParamField};
+use super::params::{KernelParams, ParamField, declarations};
 use super::pipeline::Trust;
 use super::source::{Access, Element, KernelSource, Slot};
 use super::words::words;
@@ -188,8 +188,7 @@ impl Callback {
     }
 
     fn fields(&self) -> String {
-        let fields: Vec<String> = self.fields.iter().map(|field| format!("{}: {}", field.name, field.wgsl)).collect();
-        if fields.is_empty() { String::new() } else { format!("@align(16) {}", fields.join(", ")) }
+        if self.fields.is_empty() { String::new() } else { format!("@align(16) {}", declarations(&self.fields)) }
     }
 
     /// Returns the declarations of its arrays and its text.
@@ -225,25 +224,17 @@ impl Callback {
     /// Refuses a text without the functions (or other definitions) that `place` calls, and
     /// parameters that WGSL has at other offsets, before a driver says so less clearly.
     pub(crate) fn check(&self, place: &str, definitions: &[&str]) -> Result<(), DeviceError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: place.into(), why });
+        let misuse = |why: String| Err(DeviceError::misuse(place, why));
         if let Some(missing) = definitions.iter().find(|definition| !self.defines(definition)) {
             return misuse(format!("the text has no `{missing}`"));
         }
-        for ParamField { name, wgsl, offset } in &self.fields {
-            let align = if wgsl.starts_with("vec2") {
-                8
-            } else if wgsl.contains("vec4") {
-                16
-            } else {
-                4
+        for field in &self.fields {
+            let align = match &field.wgsl {
+                wgsl if wgsl.starts_with("vec2") => 8,
+                wgsl if wgsl.contains("vec4") => 16,
+                _ => 4,
             };
-            let expected = offset.next_multiple_of(align);
-            if *offset != expected {
-                return misuse(format!(
-                    "the parameter `{name}: {wgsl}` is at byte {offset} in Rust and at byte {expected} in WGSL; reorder the fields, or \
-                     add some before it"
-                ));
-            }
+            field.check_offset(field.offset.next_multiple_of(align)).or_else(misuse)?;
         }
         Ok(())
     }

@@ -95,7 +95,10 @@ impl Capabilities {
             Some(lanes) => [lanes; 2],
             None => subgroup_sizes(info),
         };
-        let ends_loops = info.name.starts_with("llvmpipe") && emulated.is_none();
+        let (is_vulkan, is_llvmpipe) = (info.backend == wgpu::Backend::Vulkan, info.name.starts_with("llvmpipe"));
+        let ends_loops = is_llvmpipe && emulated.is_none();
+        let has_arrays = features.contains(BINDING_ARRAYS) && profile == Profile::Gpu && is_vulkan;
+        let has_immediates = features.contains(wgpu::Features::IMMEDIATES) && is_vulkan && !is_llvmpipe;
         Capabilities {
             window_bytes: options.window_bytes.map_or(largest, |bytes| bytes.min(largest)),
             // Whole words, so that all bytes can be mapped and cleared: some drivers say 2^31 - 1.
@@ -116,22 +119,8 @@ impl Capabilities {
             subgroup_least,
             subgroup_most,
             subgroup_barrier: kind == Profile::Gpu && subgroups && features.contains(wgpu::Features::SUBGROUP_BARRIER),
-            binding_arrays: if features.contains(BINDING_ARRAYS)
-                && profile == Profile::Gpu
-                && info.backend == wgpu::Backend::Vulkan
-            {
-                limits.max_binding_array_elements_per_shader_stage
-            } else {
-                0
-            },
-            immediate_bytes: if features.contains(wgpu::Features::IMMEDIATES)
-                && info.backend == wgpu::Backend::Vulkan
-                && !info.name.starts_with("llvmpipe")
-            {
-                limits.max_immediate_size
-            } else {
-                0
-            },
+            binding_arrays: if has_arrays { limits.max_binding_array_elements_per_shader_stage } else { 0 },
+            immediate_bytes: if has_immediates { limits.max_immediate_size } else { 0 },
             loop_rounds: ends_loops.then_some(65_535),
             cache_bytes: if profile == Profile::Gpu { cache_bytes(&info.name) } else { 0 },
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),

@@ -152,7 +152,7 @@ impl Encoding<'_> {
     ) -> wgpu::BindGroup {
         let Pipeline { layout, binding, label, .. } = pipeline;
         let windows = || arrays.iter().flat_map(RawArray::bindings);
-        self.gpu.bind_groups().get(Bound::new(layout, params.iter().cloned().chain(windows())), || {
+        self.gpu.0.pool.groups.get(Bound::new(layout, params.iter().cloned().chain(windows())), || {
             let of_arrays: Vec<Vec<_>> = arrays.iter().map(|array| array.bindings().collect()).collect();
             let resources: Vec<_> = match binding {
                 WindowBinding::Switch => windows().map(wgpu::BindingResource::Buffer).collect(),
@@ -168,7 +168,7 @@ impl Encoding<'_> {
 
     /// Returns the bind group of the buffer of parameters alone.
     fn group_of_params(&self, layout: &wgpu::BindGroupLayout, params: wgpu::BufferBinding<'_>) -> wgpu::BindGroup {
-        self.gpu.bind_groups().get(Bound::new(layout, std::iter::once(params.clone())), || {
+        self.gpu.0.pool.groups.get(Bound::new(layout, std::iter::once(params.clone())), || {
             let entries = &[wgpu::BindGroupEntry { binding: 0, resource: wgpu::BindingResource::Buffer(params) }];
             let label = Some("meshloom::params");
             self.gpu.device().create_bind_group(&wgpu::BindGroupDescriptor { label, layout, entries })
@@ -213,13 +213,8 @@ pub(super) fn folded(workgroups: u64, most: u32) -> Option<[u32; 2]> {
 
 /// Refuses a range that does not lie in an array of `have` elements.
 pub(super) fn inside(what: &str, have: u64, start: u64, len: u64) -> Result<(), DeviceError> {
-    match start.checked_add(len) {
-        Some(end) if end <= have => Ok(()),
-        _ => Err(DeviceError::Misuse {
-            what: what.into(),
-            why: format!("{len} elements from {start} of an array of {have}"),
-        }),
-    }
+    let is_inside = start.checked_add(len).is_some_and(|end| end <= have);
+    DeviceError::ensure(is_inside, what, || format!("{len} elements from {start} of an array of {have}"))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
 use wgpu::hal::{api, vulkan};
@@ -22,6 +22,7 @@ use super::buffer_copy::{BufferCopy, StagingDirection};
 use super::error::DeviceError;
 use super::options::CopyQueueChoice;
 use super::vulkan_buffer::{OwnBuffer, memory_type, shared_by};
+use crate::parallel::locked;
 
 /// Family of wgpu's queue.
 const KERNELS: u32 = 0;
@@ -34,10 +35,6 @@ const PATIENCE: u64 = 100_000_000;
 
 fn failed(what: &str, result: vk::Result) -> DeviceError {
     DeviceError::Lost(format!("the Vulkan driver cannot {what} ({result})"))
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The queue family for copies and the number of its queues that are used.

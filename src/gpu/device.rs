@@ -1,28 +1,30 @@
 //! A device: opened once, shared by all who work on it.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Weak};
 
 use super::adapter;
-use super::bind_groups::BindGroups;
 use super::capabilities::{ATOMIC_U64, BINDING_ARRAYS, Capabilities};
 use super::common::CommonLimits;
 use super::copy_queues::CopyQueues;
 use super::error::DeviceError;
 use super::host_pages::HostPages;
-use super::import::{self, ImportingDevice};
-use super::open_device::{DeviceOwner, OpenDevice};
+use super::import;
+use super::open_device::{DeviceOwner, OpenDevice, RawDevice};
 use super::options::{ExchangePath, Options};
 use super::peer_memory::PeerMemory;
 use super::pipeline::Pipelines;
 use super::pipeline_cache::PipelineCache;
 use super::pool::{MemoryKind, Pool};
 use super::profile::WorkgroupShape;
+use super::source::Element;
+use crate::parallel::locked;
 
 pub(super) struct Inner {
     pub open: OpenDevice,
     pub pipelines: Pipelines,
-    pool: Pool,
+    pub pool: Pool,
     /// See [`Options::poison`].
     poison: bool,
     /// See [`Options::exchange`].
@@ -64,7 +66,7 @@ impl Gpu {
         // Opening one at a time: drivers crash when devices are created in parallel.
         static OPEN: Mutex<Open> = Mutex::new(Vec::new());
         let adapter = adapter::choose(&options.adapter, local_rank)?;
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = locked(&OPEN);
         open.retain(|(_, _, inner)| inner.upgrade().is_some_and(|inner| inner.open.check().is_ok()));
         if let Some(inner) =
             open.iter().find(|(a, o, _)| a == adapter && o == options).and_then(|(_, _, weak)| weak.upgrade())
@@ -106,23 +108,23 @@ impl Gpu {
             None
         };
         let host_import = importing.is_some();
-        let ImportingDevice { device, queue, copies } = match importing {
-            Some(open) => open,
+        let raw = match importing {
+            Some(raw) => raw,
             None => {
                 let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
                     .map_err(|e| DeviceError::Open { adapter: info.name.clone(), why: e.to_string() })?;
-                ImportingDevice { device, queue, copies: None }
+                RawDevice { device, queue, copies: None }
             }
         };
-        let cache = options.cache.as_ref().and_then(|directory| PipelineCache::open(&device, &info, directory));
-        let mut capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
+        let cache = options.cache.as_ref().and_then(|directory| PipelineCache::open(&raw.device, &info, directory));
+        let mut capabilities = Capabilities::of(&raw.device, &info, options, adapter::memory(adapter));
         capabilities.host_import = host_import;
-        capabilities.copy_queues = copies.as_ref().map_or(0, CopyQueues::count);
+        capabilities.copy_queues = raw.copies.as_ref().map_or(0, CopyQueues::count);
         if options.exchange == Some(ExchangePath::Mapped) && !capabilities.host_visible {
             let why = "the host cannot map its arrays, as exchange path `mapped` needs".into();
             return Err(DeviceError::Unsuitable { adapter: info.name, why });
         }
-        let open = OpenDevice::new((device, queue), copies, info, capabilities, DeviceOwner::Library);
+        let open = OpenDevice::new(raw, info, capabilities, DeviceOwner::Library);
         Ok(Self::with(open, options, cache))
     }
 
@@ -153,7 +155,7 @@ impl Gpu {
             return Err(DeviceError::Unsuitable { adapter: info.name, why });
         }
         let capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
-        let open = OpenDevice::new((device, queue), None, info, capabilities, DeviceOwner::Caller);
+        let open = OpenDevice::new(RawDevice { device, queue, copies: None }, info, capabilities, DeviceOwner::Caller);
         Ok(Self::with(open, options, None))
     }
 
@@ -222,13 +224,6 @@ impl Gpu {
         self.0.pipelines.checked
     }
 
-    /// Returns `true` if arrays of [`MemoryKind::Outgoing`] and [`MemoryKind::Incoming`] can be
-    /// mapped without a copy.
-    #[must_use]
-    pub fn host_visible(&self) -> bool {
-        self.capabilities().host_visible
-    }
-
     /// Returns the device underneath.
     #[must_use]
     pub fn device(&self) -> &wgpu::Device {
@@ -250,13 +245,13 @@ impl Gpu {
     /// Returns how many compiled kernels are kept, of [`Options::kernels`] at most.
     #[must_use]
     pub fn kernels_kept(&self) -> usize {
-        self.0.pipelines.len()
+        locked(&self.0.pipelines.kept).len()
     }
 
     /// Returns how many buffers were asked of the driver so far (a warmed step asks for none).
     #[must_use]
     pub fn allocations(&self) -> u64 {
-        self.0.pool.allocations()
+        self.0.pool.allocations.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes of buffers held at present, in use or pooled.
@@ -268,7 +263,7 @@ impl Gpu {
     /// Returns the most bytes of buffers that were in use at a time since it was opened.
     #[must_use]
     pub fn most_used(&self) -> u64 {
-        self.0.pool.most_used()
+        self.0.pool.most_used.load(Ordering::Relaxed)
     }
 
     /// Writes kernels that were compiled since the device was opened to [`Options::cache`], if the
@@ -291,6 +286,15 @@ impl Gpu {
     /// Gives the buffers that wait to be used again back to the driver.
     pub fn trim(&self) {
         self.0.pool.trim();
+    }
+
+    /// Refuses, for `what`, elements that the device cannot calculate with.
+    pub(crate) fn supports(&self, element: Element, what: &str) -> Result<(), DeviceError> {
+        if !element.is_double() || self.capabilities().f64 {
+            return Ok(());
+        }
+        let why = format!("device `{}` does not support f64 in shaders; use f32", self.info().name);
+        Err(DeviceError::misuse(what, why))
     }
 
     /// Checks for errors that the driver reported asynchronously.
@@ -358,11 +362,6 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// Takes a buffer of [`buffer`](Self::buffer) back into the pool.
-    pub(super) fn recycle(&self, kind: MemoryKind, buffer: wgpu::Buffer) {
-        self.0.pool.give(kind, buffer);
-    }
-
     /// A buffer that is in no pool; see [`forget`](Self::forget).
     pub(super) fn new_buffer(
         &self,
@@ -377,16 +376,6 @@ impl Gpu {
     /// that does not return to the pool, from the count.
     pub(super) fn forget(&self, buffer: &wgpu::Buffer) {
         self.0.pool.forget(buffer);
-    }
-
-    /// Returns the bind groups of the device's buffers.
-    pub(super) fn bind_groups(&self) -> &BindGroups {
-        &self.0.pool.groups
-    }
-
-    /// Keeps a buffer alive no longer.
-    pub(super) fn unbind(&self, buffer: &wgpu::Buffer) {
-        self.0.pool.groups.remove(buffer);
     }
 
     /// Binds a buffer, for nothing but the driver's verdict.
@@ -409,11 +398,6 @@ impl Gpu {
         })
     }
 
-    /// See [`OpenDevice::write`].
-    pub(super) fn write(&self, buffer: &wgpu::Buffer, offset: u64, data: &[u8]) {
-        self.0.open.write(buffer, offset, data);
-    }
-
     /// See [`OpenDevice::guarded`].
     pub(super) fn guarded<R>(&self, work: impl FnOnce() -> R) -> R {
         self.0.open.guarded(work)
@@ -422,11 +406,6 @@ impl Gpu {
     /// See [`OpenDevice::poll`].
     pub(super) fn poll(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
         self.0.open.poll(how)
-    }
-
-    /// See [`OpenDevice::poll_once`].
-    pub(super) fn poll_once(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
-        self.0.open.poll_once(how)
     }
 }
 

@@ -147,6 +147,18 @@ pub enum DeviceError {
 
 message_debug!(DeviceError);
 
+impl DeviceError {
+    /// Returns the error of a wrong use of `what`.
+    pub(crate) fn misuse(what: impl Into<String>, why: impl Into<String>) -> Self {
+        DeviceError::Misuse { what: what.into(), why: why.into() }
+    }
+
+    /// Refuses a wrong use of `what` unless `holds`; `why` says what is wrong.
+    pub(crate) fn ensure(holds: bool, what: &str, why: impl FnOnce() -> String) -> Result<(), Self> {
+        if holds { Ok(()) } else { Err(Self::misuse(what, why())) }
+    }
+}
+
 /// Bytes in the unit that reads best.
 #[must_use]
 pub fn bytes(n: u64) -> String {

@@ -13,6 +13,7 @@ use wgpu::hal::{api, vulkan};
 
 use super::copy_queues::{self, CopyQueues, QueueFamily};
 use super::host_pages::HostPages;
+use super::open_device::RawDevice;
 use super::options::CopyQueueChoice;
 use super::vulkan_buffer::{OwnBuffer, memory_type, shared_by};
 
@@ -21,20 +22,13 @@ const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::TRANSFER_SRC.as_raw() | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
 );
 
-/// A device that can import host pages.
-pub(super) struct ImportingDevice {
-    pub device: wgpu::Device,
-    pub queue: wgpu::Queue,
-    pub copies: Option<CopyQueues>,
-}
-
 /// Opens a Vulkan device that can import host pages, with the queues for copies that are wanted if
 /// the driver opens it with them; `None` if the driver cannot import pages or refuses.
 pub(super) fn open_device(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
     wanted: CopyQueueChoice,
-) -> Option<ImportingDevice> {
+) -> Option<RawDevice> {
     // SAFETY: the handles are used while the adapter lives, and nothing is destroyed.
     let hal = unsafe { adapter.as_hal::<api::Vulkan>() }?;
     if !can_import(&hal) {
@@ -50,7 +44,7 @@ fn open_with(
     hal: &vulkan::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
     copies: Option<QueueFamily>,
-) -> Option<ImportingDevice> {
+) -> Option<RawDevice> {
     let takes_files = cfg!(feature = "gpu-direct") && offers(hal, external_memory_fd::NAME);
     let add = |arguments: vulkan::CreateDeviceCallbackArgs<'_, '_, '_>| {
         arguments.extensions.push(external_memory_host::NAME);
@@ -65,7 +59,7 @@ fn open_with(
     // SAFETY: the device is of this adapter and was opened with these features.
     let (device, queue) = unsafe { adapter.create_device_from_hal(open, descriptor) }.ok()?;
     let copies = copies.and_then(|family| CopyQueues::new(&device, &queue, family));
-    Some(ImportingDevice { device, queue, copies })
+    Some(RawDevice { device, queue, copies })
 }
 
 /// Returns `true` if the driver has an extension.

@@ -61,17 +61,7 @@ fn own_binding(variable: &GlobalVariable) -> String {
 /// Compares where Rust and WGSL have the fields of parameters.
 fn offsets_agree(module: &Module, ty: Handle<Type>, layout: &[ParamField]) -> Result<(), String> {
     let TypeInner::Struct { members, .. } = &module.types[ty].inner else { return Ok(()) };
-    for (field, member) in layout.iter().zip(members) {
-        if field.offset != member.offset as usize {
-            let ParamField { name, wgsl, offset } = field;
-            return Err(format!(
-                "the parameter `{name}: {wgsl}` is at byte {offset} in Rust and at byte {} in WGSL; reorder the fields, or add some \
-                 before it",
-                member.offset
-            ));
-        }
-    }
-    Ok(())
+    layout.iter().zip(members).try_for_each(|(field, member)| field.check_offset(member.offset as usize))
 }
 
 fn extent_of(module: &Module, ty: Handle<Type>) -> Extent {

@@ -2,15 +2,16 @@
 
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, Weak};
 
 use super::array::RawArray;
 use super::device::Gpu;
 use super::error::DeviceError;
-use super::params::{KernelParams, ParamField};
+use super::params::{KernelParams, declarations};
 use super::pipeline::{Pipeline, Trust};
 use super::source::{Access, Assembled, KernelSource, Slot};
-use crate::parallel;
+use crate::parallel::{self, locked};
 
 /// A kernel that is compiled when it is first dispatched with arrays of a given number of windows,
 /// for each device that it is used on.
@@ -88,10 +89,7 @@ impl Kernel {
         if declared == Some(TypeId::of::<P>()) || self.source.param_fields() == P::fields() {
             return Ok(());
         }
-        let names = |fields: &[ParamField]| {
-            fields.iter().map(|f| format!("{}: {}", f.name, f.wgsl)).collect::<Vec<_>>().join(", ")
-        };
-        let (have, want) = (names(&P::fields()), names(self.source.param_fields()));
+        let (have, want) = (declarations(&P::fields()), declarations(self.source.param_fields()));
         Err(self.misuse(format!("the parameters ({have}) are given, it takes ({want})")))
     }
 
@@ -127,7 +125,7 @@ impl Kernel {
     /// Returns the compiled form for arrays with these numbers of windows.
     fn compiled(&self, gpu: &Gpu, assembled: &Assembled, windows: Vec<u32>) -> Result<Arc<Pipeline>, DeviceError> {
         let key = (gpu.number(), windows);
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiled = locked(&self.compiled);
         if let Some(pipeline) = compiled.get(&key).and_then(Weak::upgrade) {
             gpu.0.pipelines.touch(&pipeline);
             return Ok(pipeline);
@@ -179,5 +177,22 @@ impl Kernel {
             }
         }
         Ok(())
+    }
+}
+
+/// Kernels that are made at their first use, by their key.
+pub(crate) struct KernelCache<K>(Mutex<HashMap<K, Arc<Kernel>>>);
+
+impl<K> Default for KernelCache<K> {
+    fn default() -> Self {
+        KernelCache(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash> KernelCache<K> {
+    /// Returns the kernel of `key`, made of `source` the first time.
+    pub fn get(&self, key: K, trust: Trust, source: impl FnOnce() -> KernelSource) -> Arc<Kernel> {
+        let make = || Arc::new(Kernel::with_trust(trust, source()));
+        locked(&self.0).entry(key).or_insert_with(make).clone()
     }
 }

@@ -2,22 +2,15 @@
 
 use std::sync::Arc;
 
-use super::copy_queues::CopyQueues;
 use super::host_pages::HostPages;
+use super::open_device::RawDevice;
 use super::options::CopyQueueChoice;
-
-/// A device that does not exist on this system.
-pub(super) struct ImportingDevice {
-    pub device: wgpu::Device,
-    pub queue: wgpu::Queue,
-    pub copies: Option<CopyQueues>,
-}
 
 pub(super) fn open_device(
     _adapter: &wgpu::Adapter,
     _descriptor: &wgpu::DeviceDescriptor<'_>,
     _wanted: CopyQueueChoice,
-) -> Option<ImportingDevice> {
+) -> Option<RawDevice> {
     None
 }
 

@@ -48,7 +48,7 @@ impl Recorder {
                 Verdict::Replace(contents) => {
                     for (binding, bytes) in arrays.iter().flat_map(RawArray::bindings).zip(contents) {
                         if let Some(bytes) = bytes {
-                            self.gpu.write(binding.buffer, binding.offset, &bytes);
+                            self.gpu.0.open.write(binding.buffer, binding.offset, &bytes);
                         }
                     }
                     self.counts.dispatches += 1;

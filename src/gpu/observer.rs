@@ -59,6 +59,13 @@ pub trait DispatchObserver: fmt::Debug + Send + Sync {
     fn kernel(&self, text: &str) -> Result<Box<dyn ObservedKernel>, String>;
 }
 
+impl PartialEq for dyn DispatchObserver {
+    /// Returns `true` for the same value in memory.
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::addr_eq(self, other)
+    }
+}
+
 /// A kernel whose text a [`DispatchObserver`] has read.
 pub trait ObservedKernel: Send + Sync {
     /// Decides what becomes of a dispatch, before the device runs it.

@@ -3,12 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::capabilities::Capabilities;
 use super::copy_queues::CopyQueues;
 use super::error::DeviceError;
+use crate::parallel::locked;
 use crate::timeline;
 
 /// Whose device it is, and so who hears of its errors.
@@ -31,6 +32,14 @@ struct Uploads {
     /// Bytes since something was last handed over for them.
     bytes: usize,
     last: Option<wgpu::SubmissionIndex>,
+}
+
+/// A device as wgpu opens it.
+pub(super) struct RawDevice {
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    /// Queues for copies that ranks share, if it was opened with any.
+    pub copies: Option<CopyQueues>,
 }
 
 /// A device with its queue.
@@ -87,13 +96,8 @@ impl Drop for Scopes {
 }
 
 impl OpenDevice {
-    pub fn new(
-        (device, queue): (wgpu::Device, wgpu::Queue),
-        copies: Option<CopyQueues>,
-        info: wgpu::AdapterInfo,
-        capabilities: Capabilities,
-        owner: DeviceOwner,
-    ) -> Self {
+    pub fn new(raw: RawDevice, info: wgpu::AdapterInfo, capabilities: Capabilities, owner: DeviceOwner) -> Self {
+        let RawDevice { device, queue, copies } = raw;
         let failure = FirstFailure::default();
         if owner == DeviceOwner::Library {
             let seen = failure.clone();
@@ -137,7 +141,7 @@ impl OpenDevice {
 
     /// Records written bytes; if they are many by now, submits them and waits for those before.
     fn flush(&self, bytes: usize) {
-        let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut uploads = locked(&self.uploads);
         uploads.bytes += bytes;
         if uploads.bytes >= UPLOAD {
             uploads.bytes = 0;
@@ -197,9 +201,7 @@ impl OpenDevice {
         let polled = caught(|| self.spin(&how).unwrap_or_else(|| self.device.poll(how))).map_err(failed)?;
         polled.map(drop).map_err(|error| DeviceError::Lost(error.to_string()))
     }
-}
 
-impl OpenDevice {
     /// Polls for [`SPIN`] before a wait; returns what the last poll found if nothing is left to
     /// wait for. A thread that sleeps until the driver wakes it takes some tens of microseconds
     /// longer.

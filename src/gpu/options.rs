@@ -73,8 +73,8 @@ pub enum Painting {
     Tiles,
 }
 
-/// Options for opening a device.
-#[derive(Clone, Debug)]
+/// Options for opening a device. Observers are equal if they are the same value in memory.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Which adapter.
     pub adapter: AdapterSelector,
@@ -116,36 +116,6 @@ pub struct Options {
     pub painting: Option<Painting>,
 }
 
-impl PartialEq for Options {
-    /// Compares all fields; observers are equal if they are the same value in memory.
-    fn eq(&self, other: &Self) -> bool {
-        let Options {
-            adapter,
-            window_bytes,
-            checked,
-            floor,
-            profile,
-            poison,
-            observer,
-            kernels,
-            cache,
-            exchange,
-            copy_queues,
-            painting,
-        } = self;
-        let same_observer = match (observer, &other.observer) {
-            (None, None) => true,
-            (Some(one), Some(another)) => Arc::ptr_eq(one, another),
-            _ => false,
-        };
-        let same_kernels = (checked, profile, kernels, cache, painting)
-            == (&other.checked, &other.profile, &other.kernels, &other.cache, &other.painting);
-        let same_device = (adapter, window_bytes, floor, poison, exchange, copy_queues)
-            == (&other.adapter, &other.window_bytes, &other.floor, &other.poison, &other.exchange, &other.copy_queues);
-        same_observer && same_kernels && same_device
-    }
-}
-
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -180,7 +150,7 @@ impl Options {
         Self::from_env_with(|_| {
             let why = "this program has no sanitizer; unset the variable, or take the options of the package \
                        `meshloom-sanitizer`";
-            Err(DeviceError::Misuse { what: "MESHLOOM_SANITIZE".into(), why: why.into() })
+            Err(DeviceError::misuse("MESHLOOM_SANITIZE", why))
         })
     }
 
@@ -193,21 +163,19 @@ impl Options {
     pub fn from_env_with(
         sanitizer: impl FnOnce(&str) -> Result<Arc<dyn DispatchObserver>, DeviceError>,
     ) -> Result<Self, DeviceError> {
-        let flag = |name: &str, default: bool| match variable(name)?.as_deref() {
-            None => Ok(default),
-            Some("1") => Ok(true),
-            Some("0") => Ok(false),
-            Some(other) => Err(DeviceError::Misuse { what: name.into(), why: format!("it is `{other}`, not 0 or 1") }),
-        };
+        use {CopyQueueChoice as Queues, ExchangePath as Path};
+        let flag = |name: &str| choice(name, &[("0", false), ("1", true)]);
+        let paths = [Path::Mapped, Path::Peer, Path::Ring, Path::Staging].map(|path| (path.name(), path));
+        let queues = [("own", Queues::Own), ("kernels", Queues::Kernels), ("shared", Queues::Shared)];
         let defaults = Options::default();
         let mut options = Options {
-            checked: flag("MESHLOOM_CHECKED", defaults.checked)?,
-            floor: flag("MESHLOOM_FLOOR", defaults.floor)?,
-            profile: profile()?,
-            poison: flag("MESHLOOM_POISON", defaults.poison)?,
-            exchange: exchange()?,
-            copy_queues: copy_queues()?,
-            painting: painting()?,
+            checked: flag("MESHLOOM_CHECKED")?.unwrap_or(defaults.checked),
+            floor: flag("MESHLOOM_FLOOR")?.unwrap_or(defaults.floor),
+            profile: choice("MESHLOOM_PROFILE", &[("gpu", Profile::Gpu), ("software", Profile::Software)])?,
+            poison: flag("MESHLOOM_POISON")?.unwrap_or(defaults.poison),
+            exchange: choice("MESHLOOM_EXCHANGE", &paths)?,
+            copy_queues: choice("MESHLOOM_COPY_QUEUES", &queues)?.unwrap_or_default(),
+            painting: choice("MESHLOOM_PAINTING", &[("memory", Painting::Memory), ("tiles", Painting::Tiles)])?,
             ..defaults
         };
         if let Some(words) = variable("MESHLOOM_SANITIZE")?.filter(|words| words != "0") {
@@ -222,17 +190,12 @@ impl Options {
         }
         if let Some(words) = variable("MESHLOOM_KERNELS")? {
             let kernels = words.parse().ok().filter(|kernels| *kernels > 0);
-            options.kernels = kernels.ok_or_else(|| DeviceError::Misuse {
-                what: "MESHLOOM_KERNELS".into(),
-                why: format!("it is `{words}`, not a number of at least 1"),
-            })?;
+            let why = format!("it is `{words}`, not a number of at least 1");
+            options.kernels = kernels.ok_or_else(|| DeviceError::misuse("MESHLOOM_KERNELS", why))?;
         }
         if let Some(words) = variable("MESHLOOM_WINDOW_BYTES")? {
-            let bytes = words.parse().ok().filter(|bytes: &u64| *bytes >= 256 && bytes.is_power_of_two());
-            options.window_bytes = Some(bytes.ok_or_else(|| DeviceError::Misuse {
-                what: "MESHLOOM_WINDOW_BYTES".into(),
-                why: format!("it is `{words}`, not a power of two of at least 256"),
-            })?);
+            let bytes = words.parse().ok().filter(|&bytes| is_window(bytes));
+            options.window_bytes = Some(bytes.ok_or_else(|| no_window("MESHLOOM_WINDOW_BYTES", &words))?);
         }
         Ok(options)
     }
@@ -240,24 +203,29 @@ impl Options {
     /// Refuses windows of another size than arrays can be cut into, and devices that keep no
     /// kernel.
     pub(super) fn check(&self) -> Result<(), DeviceError> {
-        if self.kernels == 0 {
-            let why = "it is 0; a device keeps at least the kernel that it runs".into();
-            return Err(DeviceError::Misuse { what: "Options::kernels".into(), why });
-        }
+        let why = || "it is 0; a device keeps at least the kernel that it runs".into();
+        DeviceError::ensure(self.kernels > 0, "Options::kernels", why)?;
         let is_possible = |lanes: u32| lanes.is_power_of_two() && (4..=64).contains(&lanes);
         let subgroup = self.observer.as_ref().and_then(|observer| observer.subgroup());
         if let Some(lanes) = subgroup.filter(|&lanes| !is_possible(lanes)) {
             let why = format!("expected subgroups of 4, 8, 16, 32 or 64 lanes, got {lanes}");
-            return Err(DeviceError::Misuse { what: "Options::observer".into(), why });
+            return Err(DeviceError::misuse("Options::observer", why));
         }
-        match self.window_bytes.filter(|bytes| *bytes < 256 || !bytes.is_power_of_two()) {
+        match self.window_bytes.filter(|&bytes| !is_window(bytes)) {
             None => Ok(()),
-            Some(bytes) => Err(DeviceError::Misuse {
-                what: "Options::window_bytes".into(),
-                why: format!("it is {bytes}, not a power of two of at least 256"),
-            }),
+            Some(bytes) => Err(no_window("Options::window_bytes", &bytes.to_string())),
         }
     }
+}
+
+/// Returns `true` for sizes of windows that arrays can be cut into.
+fn is_window(bytes: u64) -> bool {
+    bytes >= 256 && bytes.is_power_of_two()
+}
+
+/// Refuses the size `found` of windows, which `what` gives.
+fn no_window(what: &str, found: &str) -> DeviceError {
+    DeviceError::misuse(what, format!("it is `{found}`, not a power of two of at least 256"))
 }
 
 /// An environment variable; an empty one is as none.
@@ -265,56 +233,16 @@ fn variable(name: &str) -> Result<Option<String>, DeviceError> {
     match std::env::var(name) {
         Ok(words) => Ok(Some(words).filter(|words| !words.is_empty())),
         Err(VarError::NotPresent) => Ok(None),
-        Err(VarError::NotUnicode(_)) => Err(DeviceError::Misuse { what: name.into(), why: "it is not Unicode".into() }),
+        Err(VarError::NotUnicode(_)) => Err(DeviceError::misuse(name, "it is not Unicode")),
     }
 }
 
-/// Returns the profile that `MESHLOOM_PROFILE` names, if it is set.
-fn profile() -> Result<Option<Profile>, DeviceError> {
-    match variable("MESHLOOM_PROFILE")?.as_deref() {
-        None => Ok(None),
-        Some("gpu") => Ok(Some(Profile::Gpu)),
-        Some("software") => Ok(Some(Profile::Software)),
-        Some(other) => Err(DeviceError::Misuse {
-            what: "MESHLOOM_PROFILE".into(),
-            why: format!("it is `{other}`, not gpu or software"),
-        }),
-    }
-}
-
-/// Returns the choice that `MESHLOOM_COPY_QUEUES` names, or the default.
-fn copy_queues() -> Result<CopyQueueChoice, DeviceError> {
-    match variable("MESHLOOM_COPY_QUEUES")?.as_deref() {
-        None | Some("own") => Ok(CopyQueueChoice::Own),
-        Some("kernels") => Ok(CopyQueueChoice::Kernels),
-        Some("shared") => Ok(CopyQueueChoice::Shared),
-        Some(other) => {
-            let why = format!("expected `own`, `kernels` or `shared`, got `{other}`");
-            Err(DeviceError::Misuse { what: "MESHLOOM_COPY_QUEUES".into(), why })
-        }
-    }
-}
-
-/// Returns the method that `MESHLOOM_PAINTING` names, if it is set.
-fn painting() -> Result<Option<Painting>, DeviceError> {
-    match variable("MESHLOOM_PAINTING")?.as_deref() {
-        None => Ok(None),
-        Some("memory") => Ok(Some(Painting::Memory)),
-        Some("tiles") => Ok(Some(Painting::Tiles)),
-        Some(other) => {
-            let why = format!("expected `memory` or `tiles`, got `{other}`");
-            Err(DeviceError::Misuse { what: "MESHLOOM_PAINTING".into(), why })
-        }
-    }
-}
-
-/// Returns the path that `MESHLOOM_EXCHANGE` names, if it is set.
-fn exchange() -> Result<Option<ExchangePath>, DeviceError> {
-    let Some(name) = variable("MESHLOOM_EXCHANGE")? else { return Ok(None) };
-    let paths = [ExchangePath::Mapped, ExchangePath::Peer, ExchangePath::Ring, ExchangePath::Staging];
-    let path = paths.into_iter().find(|path| path.name() == name);
-    path.map(Some).ok_or_else(|| {
-        let why = format!("expected `mapped`, `peer`, `ring` or `staging`, got `{name}`");
-        DeviceError::Misuse { what: "MESHLOOM_EXCHANGE".into(), why }
+/// Returns the value that the variable `name` chooses among `choices`, if it is set.
+fn choice<T: Copy>(name: &str, choices: &[(&str, T)]) -> Result<Option<T>, DeviceError> {
+    let Some(text) = variable(name)? else { return Ok(None) };
+    let chosen = choices.iter().find(|(choice, _)| *choice == text).map(|(_, value)| *value);
+    chosen.map(Some).ok_or_else(|| {
+        let names: Vec<_> = choices.iter().map(|(choice, _)| format!("`{choice}`")).collect();
+        DeviceError::misuse(name, format!("expected one of {}, got `{text}`", names.join(", ")))
     })
 }

@@ -14,6 +14,25 @@ pub struct ParamField {
     pub offset: usize,
 }
 
+impl ParamField {
+    /// Refuses a field that WGSL has at another byte, which is `expected`.
+    pub(super) fn check_offset(&self, expected: usize) -> Result<(), String> {
+        let ParamField { name, wgsl, offset } = self;
+        if *offset == expected {
+            return Ok(());
+        }
+        Err(format!(
+            "the parameter `{name}: {wgsl}` is at byte {offset} in Rust and at byte {expected} in WGSL; reorder the fields, \
+             or add some before it"
+        ))
+    }
+}
+
+/// Returns the declarations of `fields` in WGSL, with commas between them.
+pub(super) fn declarations(fields: &[ParamField]) -> String {
+    fields.iter().map(|field| format!("{}: {}", field.name, field.wgsl)).collect::<Vec<_>>().join(", ")
+}
+
 /// A Rust struct that a kernel sees as its variable `params`. Made by
 /// [`kernel_params!`](crate::kernel_params).
 ///
@@ -29,6 +48,29 @@ pub unsafe trait KernelParams: bytemuck::NoUninit + 'static {
 unsafe impl KernelParams for () {
     fn fields() -> Vec<ParamField> {
         Vec::new()
+    }
+}
+
+/// Parameters in two parts, such as those that several kernels share and those of one of them: all
+/// fields are in one struct in WGSL.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct JointParams<A, B> {
+    pub common: A,
+    pub own: B,
+}
+
+// SAFETY: both parts consist of numbers of four bytes, so that no padding lies between or behind
+// them.
+unsafe impl<A: KernelParams, B: KernelParams> bytemuck::NoUninit for JointParams<A, B> {}
+
+// SAFETY: all fields of both parts, each with its offset in its part and that of the part.
+unsafe impl<A: KernelParams, B: KernelParams> KernelParams for JointParams<A, B> {
+    fn fields() -> Vec<ParamField> {
+        const { assert!(size_of::<Self>() <= PARAMS as usize, "parameters of a kernel have at most 256 bytes") };
+        let begin = std::mem::offset_of!(Self, own);
+        let own = B::fields().into_iter().map(|field| ParamField { offset: begin + field.offset, ..field });
+        A::fields().into_iter().chain(own).collect()
     }
 }
 
@@ -119,4 +161,11 @@ macro_rules! kernel_params {
             }
         }
     };
+}
+
+kernel_params! {
+    /// The number of elements, for kernels that take no more.
+    pub(crate) struct CountParams {
+        pub count: u32,
+    }
 }

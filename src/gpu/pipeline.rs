@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::capabilities::Capabilities;
@@ -14,6 +14,7 @@ use super::open_device::{COMPILATION, OpenDevice, PATIENCE};
 use super::options::Options;
 use super::pipeline_cache::PipelineCache;
 use super::source::{Access, Assembled, ParamsSpace, Shader, Slot, Variant, WindowBinding};
+use crate::parallel::locked;
 use crate::timeline;
 
 /// The guarantee that a kernel's text stays within its arrays, ends its loops and does not divide
@@ -68,7 +69,8 @@ pub(super) struct Pipelines {
     pub observer: Option<Arc<dyn DispatchObserver>>,
     /// File of compiled kernels.
     pub cache: Option<PipelineCache>,
-    kept: Mutex<HashMap<(String, Trust), Compiled>>,
+    /// Kept pipelines, by text.
+    pub kept: Mutex<HashMap<(String, Trust), Compiled>>,
     /// Pipelines at most that are kept.
     most: usize,
     /// Texts that were compiled, and uses.
@@ -92,15 +94,6 @@ impl Pipelines {
         self.built.load(Ordering::Relaxed)
     }
 
-    /// Returns how many are kept.
-    pub fn len(&self) -> usize {
-        self.kept().len()
-    }
-
-    fn kept(&self) -> MutexGuard<'_, HashMap<(String, Trust), Compiled>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes that a pipeline is used now.
     pub fn touch(&self, pipeline: &Pipeline) {
         pipeline.used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
@@ -109,7 +102,7 @@ impl Pipelines {
     /// Returns the entry of a text. Where it is a new one, the one that was used longest ago makes
     /// room: what is recorded keeps its own until it has run.
     fn entry(&self, key: (String, Trust)) -> Compiled {
-        let mut kept = self.kept();
+        let mut kept = locked(&self.kept);
         if !kept.contains_key(&key) && kept.len() >= self.most {
             // What is being compiled at this moment stays.
             let last_use = |compiled: &Compiled| match compiled.get() {

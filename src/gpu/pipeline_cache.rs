@@ -18,11 +18,12 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crate::hash::{START, fnv1a};
 use crate::io::read_short;
+use crate::parallel::locked;
 
 /// Magic number at the beginning of a file; the checksum of the rest follows, little-endian.
 const MAGIC: [u8; 8] = *b"meshpip1";
@@ -165,7 +166,7 @@ impl PipelineCache {
 
     /// Writes the file if it lacks something.
     pub fn save(&self) {
-        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut saved = locked(&self.saved);
         if self.is_saved_by_others.load(Ordering::Acquire) {
             return;
         }

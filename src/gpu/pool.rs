@@ -6,12 +6,13 @@
 //! MiB only to whole MiB, so that they do not waste memory.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::bind_groups::BindGroups;
 use super::error::DeviceError;
 use super::open_device::OpenDevice;
+use crate::parallel::locked;
 
 /// Memory of an array, by its users besides kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,11 +44,12 @@ type Free = HashMap<(MemoryKind, u64), Vec<wgpu::Buffer>>;
 pub(super) struct Pool {
     free: Mutex<Free>,
     allocated: AtomicU64,
-    allocations: AtomicU64,
+    /// Buffers that were asked of the driver so far.
+    pub allocations: AtomicU64,
     /// Bytes of free buffers.
     waiting: AtomicU64,
     /// The most bytes that were in use at a time.
-    most_used: AtomicU64,
+    pub most_used: AtomicU64,
     /// Bind groups of the buffers.
     pub groups: BindGroups,
 }
@@ -65,7 +67,7 @@ impl Pool {
         bytes: u64,
     ) -> Result<wgpu::Buffer, DeviceError> {
         let size = class(bytes).min(open.capabilities.buffer_bytes);
-        if let Some(buffer) = self.free().get_mut(&(kind, size)).and_then(Vec::pop) {
+        if let Some(buffer) = locked(&self.free).get_mut(&(kind, size)).and_then(Vec::pop) {
             self.waiting.fetch_sub(size, Ordering::Relaxed);
             self.note_use();
             return Ok(buffer);
@@ -89,7 +91,7 @@ impl Pool {
     /// Keeps a buffer of [`take`](Self::take) for the next who asks.
     pub fn give(&self, kind: MemoryKind, buffer: wgpu::Buffer) {
         self.waiting.fetch_add(buffer.size(), Ordering::Relaxed);
-        self.free().entry((kind, buffer.size())).or_default().push(buffer);
+        locked(&self.free).entry((kind, buffer.size())).or_default().push(buffer);
     }
 
     /// Returns a buffer straight from the driver, counted. Where memory is short, free buffers are
@@ -155,28 +157,14 @@ impl Pool {
     /// uses it.
     pub fn trim(&self) {
         self.groups.clear();
-        let freed: u64 = self.free().drain().flat_map(|(_, buffers)| buffers).map(|buffer| buffer.size()).sum();
+        let freed: u64 = locked(&self.free).drain().flat_map(|(_, buffers)| buffers).map(|buffer| buffer.size()).sum();
         self.allocated.fetch_sub(freed, Ordering::Relaxed);
         self.waiting.fetch_sub(freed, Ordering::Relaxed);
-    }
-
-    /// Returns the most bytes that were in use at a time so far.
-    pub fn most_used(&self) -> u64 {
-        self.most_used.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes of buffers that are in use or free.
     pub fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
-    }
-
-    /// Buffers that were asked of the driver so far.
-    pub fn allocations(&self) -> u64 {
-        self.allocations.load(Ordering::Relaxed)
-    }
-
-    fn free(&self) -> MutexGuard<'_, Free> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::array::{Array, DeviceElement, LONGEST, RawArray};
+use super::array::{Array, DeviceElement, RawArray, allowed_len};
 use super::buffer_copy::BufferCopy;
 use super::command::{Command, Encoding, folded, inside};
 use super::device::Gpu;
@@ -168,9 +168,8 @@ impl Recorder {
             return Ok(());
         }
         let given = bytes.len() as u64;
-        if given > PARAMS {
-            return Err(kernel.misuse(format!("{given} bytes of parameters, {PARAMS} are allowed")));
-        }
+        let label = kernel.source().label();
+        DeviceError::ensure(given <= PARAMS, label, || format!("{given} bytes of parameters, {PARAMS} are allowed"))?;
         let pipeline = kernel.pipeline(&self.gpu, arrays)?;
         if let Some(extent) = pipeline.params.as_ref().filter(|extent| !extent.contains(&given)) {
             let why = format!("{given} bytes of parameters are given, those of its text take {}", extent.end());
@@ -222,9 +221,7 @@ impl Recorder {
         bytes: &[u8],
         count: u64,
     ) -> Result<(), DeviceError> {
-        if count > LONGEST {
-            return Err(DeviceError::TooLong { label: kernel.source().label().into(), len: count });
-        }
+        allowed_len(kernel.source().label(), count)?;
         let shape = self.gpu.workgroup_shape();
         let group = u64::from(kernel.source().fixed_group().unwrap_or(shape.group)).max(1);
         self.dispatch_bytes(kernel, arrays, bytes, count.div_ceil(group * u64::from(shape.items)))
@@ -299,11 +296,9 @@ impl Recorder {
     /// submission.
     pub(super) fn submit_with(&mut self, copies: &[BufferCopy<'_>]) -> Result<(), DeviceError> {
         self.ready()?;
-        if !self.encoded.is_empty() {
-            let why = "work is in a caller's encoder, before which nothing can be submitted; submit it and call \
-                       Recorder::submitted, or drop it and call Recorder::discarded";
-            return Err(DeviceError::Misuse { what: "Recorder".into(), why: why.into() });
-        }
+        let why = "work is in a caller's encoder, before which nothing can be submitted; submit it and call \
+                   Recorder::submitted, or drop it and call Recorder::discarded";
+        DeviceError::ensure(self.encoded.is_empty(), "Recorder", || why.into())?;
         self.in_parts = false;
         if self.commands.is_empty() && copies.is_empty() {
             return self.gpu.check();
@@ -398,11 +393,9 @@ impl Recorder {
     ///   submitted its first layers: they would run before the passes of the caller.
     pub fn encode_into(&mut self, encoder: &mut wgpu::CommandEncoder) -> Result<(), DeviceError> {
         self.ready()?;
-        if self.in_parts {
-            let why = "a transform in layers has submitted its first layers, which the encoder cannot hold; give \
-                       transforms for an encoder a tuning with cache_bytes: 0, or call Recorder::submit";
-            return Err(DeviceError::Misuse { what: "Recorder::encode_into".into(), why: why.into() });
-        }
+        let why = "a transform in layers has submitted its first layers, which the encoder cannot hold; give \
+                   transforms for an encoder a tuning with cache_bytes: 0, or call Recorder::submit";
+        DeviceError::ensure(!self.in_parts, "Recorder::encode_into", || why.into())?;
         let gpu = self.gpu.clone();
         let schedule = Schedule::by_levels(&self.commands, least_of_pass(&gpu));
         gpu.guarded(|| self.encode(encoder, &schedule, None));

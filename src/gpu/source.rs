@@ -40,7 +40,7 @@ use std::fmt::Write as _;
 
 use super::assemble::{Module, Origin, Parts, Text, assemble};
 use super::error::DeviceError;
-use super::params::{KernelParams, PARAMS, ParamField};
+use super::params::{KernelParams, PARAMS, ParamField, declarations};
 use super::profile::WorkgroupShape;
 
 /// Element type of an array in WGSL.
@@ -263,7 +263,7 @@ pub enum WindowBinding {
 /// | `#each_invocation COUNT` | the same for `each_invocation(i: u32)`, one element per invocation |
 /// | `#each_workgroup` | calls `each_workgroup(number: u32, lane: u32)` in all invocations of each workgroup |
 /// | `#each_subgroup` | the same for `each_subgroup(number: u32, lane: u32, size: u32, place: u32)`, with the size of the subgroup and the place in it |
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct KernelSource {
     label: String,
     body: Cow<'static, str>,
@@ -284,21 +284,7 @@ pub struct KernelSource {
 impl KernelSource {
     /// Creates a kernel called `label` (`room::kernel`, shown by profilers and in errors).
     pub fn new(label: impl Into<String>, body: impl Into<Cow<'static, str>>) -> Self {
-        KernelSource {
-            label: label.into(),
-            body: body.into(),
-            fields: String::new(),
-            layout: Vec::new(),
-            params_type: None,
-            params_bytes: 0,
-            modules: Vec::new(),
-            flags: Vec::new(),
-            constants: String::new(),
-            elements: Vec::new(),
-            marks: Vec::new(),
-            group: None,
-            loop_rounds: 0,
-        }
+        KernelSource { label: label.into(), body: body.into(), ..Default::default() }
     }
 
     /// Creates the parameters: what stands behind `Params` in `var<uniform> params: Params;`. A
@@ -307,8 +293,7 @@ impl KernelSource {
     pub fn params<P: KernelParams>(mut self) -> Self {
         (self.layout, self.params_type) = (P::fields(), Some(TypeId::of::<P>()));
         self.params_bytes = (size_of::<P>() as u64).next_multiple_of(16);
-        let field = |field: &ParamField| format!("{}: {}", field.name, field.wgsl);
-        self.fields = self.layout.iter().map(field).collect::<Vec<_>>().join(", ");
+        self.fields = declarations(&self.layout);
         self
     }
 
@@ -536,10 +521,8 @@ impl Assembled {
     pub fn wgsl(&self, variant: &Variant<'_>) -> Result<Shader, DeviceError> {
         let &Variant { windows, window, shape: WorkgroupShape { group, items }, params, binding, subgroup_barrier } =
             variant;
-        if windows.len() != self.slots.len() {
-            let why = format!("{} numbers of windows for {} arrays", windows.len(), self.slots.len());
-            return Err(DeviceError::Misuse { what: self.label.clone(), why });
-        }
+        let why = || format!("{} numbers of windows for {} arrays", windows.len(), self.slots.len());
+        DeviceError::ensure(windows.len() == self.slots.len(), &self.label, why)?;
         let mut text = String::with_capacity(self.text.len() + 4096);
         if binding == WindowBinding::BindingArray && windows.iter().any(|&windows| windows > 1) {
             text.push_str("enable wgpu_binding_array;\n");

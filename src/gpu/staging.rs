@@ -3,11 +3,12 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::buffer_copy::StagingDirection;
 use super::device::Gpu;
 use super::error::DeviceError;
+use crate::parallel::locked;
 
 /// Unused staging buffers of a recorder. They count as memory of the device.
 pub(super) struct StagingPool {
@@ -21,15 +22,11 @@ impl StagingPool {
     pub fn new(gpu: &Gpu) -> Self {
         StagingPool { gpu: gpu.clone(), free: Mutex::default() }
     }
-
-    fn free(&self) -> MutexGuard<'_, Vec<wgpu::Buffer>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for StagingPool {
     fn drop(&mut self) {
-        self.free().iter().for_each(|buffer| self.gpu.forget(buffer));
+        locked(&self.free).iter().for_each(|buffer| self.gpu.forget(buffer));
     }
 }
 
@@ -37,7 +34,7 @@ impl Drop for StagingPool {
 /// dropped, and must not be mapped then.
 pub(crate) struct Staging {
     pool: Arc<StagingPool>,
-    buffer: wgpu::Buffer,
+    pub buffer: wgpu::Buffer,
 }
 
 /// Returns the size of the buffer that [`Staging::take`] uses for `bytes` bytes.
@@ -52,7 +49,7 @@ impl Staging {
         bytes: u64,
     ) -> Result<Staging, DeviceError> {
         let (size, usage) = (staging_size(bytes), direction.usage());
-        let mut free = pool.free();
+        let mut free = locked(&pool.free);
         let fitting = free.iter().position(|buffer| buffer.usage() == usage && buffer.size() >= size);
         let buffer = match fitting {
             Some(at) => free.remove(at),
@@ -68,15 +65,11 @@ impl Staging {
         };
         Ok(Staging { pool: pool.clone(), buffer })
     }
-
-    pub fn buffer(&self) -> &wgpu::Buffer {
-        &self.buffer
-    }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        self.pool.free().push(self.buffer.clone());
+        locked(&self.pool.free).push(self.buffer.clone());
     }
 }
 
@@ -199,7 +192,7 @@ impl Drop for Map {
         // waits for, and would grant a later mapping of the same buffer too early.
         while self.state.load(Ordering::Acquire) == PENDING {
             let wait = wgpu::PollType::Wait { submission_index: None, timeout: None };
-            if self.gpu.poll_once(wait).is_err() {
+            if self.gpu.0.open.poll_once(wait).is_err() {
                 break;
             }
             std::thread::yield_now();

@@ -121,12 +121,22 @@ impl Recorder {
         Ok(())
     }
 
+    /// Creates an array that holds `data`. Submits; does not wait.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`], [`DeviceError::Lost`].
+    pub fn uploaded<T: DeviceElement>(&mut self, label: &str, data: &[T]) -> Result<Array<T>, DeviceError> {
+        let array = self.gpu().array(label, data.len() as u64)?;
+        self.upload(&array, 0, data)?;
+        Ok(array)
+    }
+
     /// Writes bytes to elements `start..` of `array`, after everything submitted before and before
     /// everything submitted later.
     pub(crate) fn write(&self, array: &RawArray, start: u64, mut data: &[u8]) {
         for (buffer, offset, bytes) in array.pieces(start, data.len() as u64 / array.element_bytes()) {
             let (piece, rest) = data.split_at(bytes as usize);
-            self.gpu().write(buffer, offset, piece);
+            self.gpu.0.open.write(buffer, offset, piece);
             data = rest;
         }
     }
@@ -210,16 +220,13 @@ impl Recorder {
             let staging = self.staging_buffer(StagingDirection::ToHost, total)?;
             let mut copies = Vec::new();
             for (&(array, start, len), &begin) in ranges.iter().zip(&begins) {
-                let mut at = begin;
-                for (buffer, offset, bytes) in array.pieces(start, len) {
-                    copies.push(BufferCopy { from: (buffer, offset), to: (staging.buffer(), at), bytes });
-                    at += bytes;
-                }
+                let copy = StagedCopy { start, len, host: &staging.buffer, at_bytes: begin };
+                copies.extend(pieces(StagingDirection::ToHost, array, &[copy]));
             }
             self.submit_with(&copies)?;
-            let map = Map::begin(self.gpu(), staging.buffer(), wgpu::MapMode::Read, total);
+            let map = Map::begin(self.gpu(), &staging.buffer, wgpu::MapMode::Read, total);
             map.wait(self.last.as_ref())?;
-            read_mapped(staging.buffer(), total, |view| {
+            read_mapped(&staging.buffer, total, |view| {
                 for (number, (&(array, _, len), &begin)) in ranges.iter().zip(&begins).enumerate() {
                     take(number, &view[begin as usize..(begin + len * array.element_bytes()) as usize]);
                 }
@@ -264,10 +271,10 @@ impl Recorder {
         // Arrays of recorded work give their memory back before the staging buffer takes any.
         self.submit()?;
         let staging = self.staging_buffer(StagingDirection::ToHost, bytes)?;
-        self.submit_copies([BufferCopy { from: (buffer, offset), to: (staging.buffer(), 0), bytes }]);
-        let map = Map::begin(self.gpu(), staging.buffer(), wgpu::MapMode::Read, bytes);
+        self.submit_copies([BufferCopy { from: (buffer, offset), to: (&staging.buffer, 0), bytes }]);
+        let map = Map::begin(self.gpu(), &staging.buffer, wgpu::MapMode::Read, bytes);
         map.wait(self.last.as_ref())?;
-        read_mapped(staging.buffer(), bytes, body)
+        read_mapped(&staging.buffer, bytes, body)
     }
 
     /// Takes a staging buffer of at least `bytes` bytes, exclusively until it is dropped.
@@ -300,24 +307,22 @@ impl Recorder {
     ) -> Result<Completion, DeviceError> {
         self.gpu().check()?;
         let all = pieces(direction, array, copies);
+        let mut hosts: Vec<wgpu::Buffer> = copies.iter().map(|copy| copy.host.clone()).collect();
+        hosts.dedup();
         if let Some(queues) = self.gpu().copies().filter(|_| array.is_for_exchanges()) {
             let _activity = timeline::activity!("submit", name = "submit copies");
             let completion = queues.copy(direction, &all)?;
-            let mut hosts: Vec<wgpu::Buffer> = copies.iter().map(|copy| copy.host.clone()).collect();
-            hosts.dedup();
             let (gpu, array) = (self.gpu().clone(), array.clone());
             let copies = QueuedCopies { completion, gpu, _array: array, _hosts: hosts };
             return Ok(Completion::Queued(Arc::new(copies)));
         }
-        let mut imported: Vec<&wgpu::Buffer> = copies.iter().map(|copy| copy.host).collect();
-        imported.dedup();
         let state = match direction {
             StagingDirection::ToHost => wgpu::BufferUses::MAP_READ,
             StagingDirection::ToDevice => wgpu::BufferUses::MAP_WRITE,
         };
         // As wgpu does not map imported memory, a barrier must order accesses of device and host.
         let hand_over = |encoder: &mut wgpu::CommandEncoder| {
-            let transitions = imported.iter().map(|&buffer| wgpu::BufferTransition { buffer, state });
+            let transitions = hosts.iter().map(|buffer| wgpu::BufferTransition { buffer, state });
             encoder.transition_resources(transitions, [].into_iter());
         };
         self.submit_encoded(|encoder| {

@@ -7,7 +7,6 @@ use std::ops::{Add, AddAssign};
 /// The cost of a piece of work for one rank.
 ///
 /// `a + b` is the cost of `a`, then `b`: counts add up, and the memory is the larger one.
-/// [`alongside`](Self::alongside) adds memory, too.
 ///
 /// ```
 /// use meshloom::grid::Cost;
@@ -16,7 +15,6 @@ use std::ops::{Add, AddAssign};
 /// let exchange = Cost { sent_bytes: 30, messages: 2, memory_bytes: 60, ..Cost::default() };
 /// let both = pass + exchange;
 /// assert_eq!((both.device_bytes, both.messages, both.memory_bytes), (100, 2, 60));
-/// assert_eq!(pass.alongside(exchange).memory_bytes, 68);
 /// assert_eq!(both.times(3).sent_bytes, 90);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,35 +40,27 @@ impl Cost {
         Cost { dispatches, device_bytes, ..Cost::default() }
     }
 
-    /// Returns the cost of two pieces of work whose memory is in use at the same time.
-    #[must_use]
-    pub fn alongside(self, other: Cost) -> Self {
-        Cost { memory_bytes: self.memory_bytes + other.memory_bytes, ..self + other }
-    }
-
     /// Returns the cost of doing the work `count` times, one after the other.
     #[must_use]
     pub fn times(self, count: u64) -> Self {
-        Cost {
-            device_bytes: count * self.device_bytes,
-            sent_bytes: count * self.sent_bytes,
-            received_bytes: count * self.received_bytes,
-            messages: count * self.messages,
-            dispatches: count * self.dispatches,
-            memory_bytes: self.memory_bytes * u64::from(count > 0),
-        }
+        Cost { memory_bytes: self.memory_bytes * u64::from(count > 0), ..self.each(self, |number, _| count * number) }
     }
 
     /// Returns what was added since a counter was `before`; memory is 0.
     #[must_use]
     pub fn since(self, before: Cost) -> Self {
+        Cost { memory_bytes: 0, ..self.each(before, |now, before| now - before) }
+    }
+
+    /// Returns `f` of each count of this cost and of `other`, and the larger memory.
+    fn each(self, other: Cost, f: impl Fn(u64, u64) -> u64) -> Self {
         Cost {
-            device_bytes: self.device_bytes - before.device_bytes,
-            sent_bytes: self.sent_bytes - before.sent_bytes,
-            received_bytes: self.received_bytes - before.received_bytes,
-            messages: self.messages - before.messages,
-            dispatches: self.dispatches - before.dispatches,
-            memory_bytes: 0,
+            device_bytes: f(self.device_bytes, other.device_bytes),
+            sent_bytes: f(self.sent_bytes, other.sent_bytes),
+            received_bytes: f(self.received_bytes, other.received_bytes),
+            messages: f(self.messages, other.messages),
+            dispatches: f(self.dispatches, other.dispatches),
+            memory_bytes: self.memory_bytes.max(other.memory_bytes),
         }
     }
 }
@@ -79,14 +69,7 @@ impl Add for Cost {
     type Output = Cost;
 
     fn add(self, other: Cost) -> Cost {
-        Cost {
-            device_bytes: self.device_bytes + other.device_bytes,
-            sent_bytes: self.sent_bytes + other.sent_bytes,
-            received_bytes: self.received_bytes + other.received_bytes,
-            messages: self.messages + other.messages,
-            dispatches: self.dispatches + other.dispatches,
-            memory_bytes: self.memory_bytes.max(other.memory_bytes),
-        }
+        self.each(other, |a, b| a + b)
     }
 }
 

@@ -66,23 +66,35 @@ pub struct Kept {
 /// let shape = [4, 4, 4];
 /// let (slabs, columns) = (bricks(shape, [2, 1, 1]), bricks(shape, [1, 2, 1]));
 /// let there = Redistribution::new(shape, &slabs, &columns, 0)?;
-/// assert_eq!((there.pack().len(), there.unpack().len()), (1, 1)); // sends a quarter of the mesh and receives a quarter
-/// assert_eq!(there.transfers().send[0].len, 16);
+/// assert_eq!((there.pack.len(), there.unpack.len()), (1, 1)); // sends a quarter of the mesh and receives a quarter
+/// assert_eq!(there.transfers(1).send[0].len, 16);
 /// assert_eq!(there.reversed(), Redistribution::new(shape, &columns, &slabs, 0)?);
 /// # Ok::<(), meshloom::grid::LayoutError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Redistribution {
-    rank: usize,
-    ranks: usize,
-    from: Box3,
-    to: Box3,
-    identity: bool,
-    /// Numbers of all ranks' boxes before and after.
-    alike: [u64; 2],
-    kept: Option<Kept>,
-    pack: Vec<BoxCopy>,
-    unpack: Vec<BoxCopy>,
+    /// This rank.
+    pub rank: usize,
+    /// Number of ranks.
+    pub ranks: usize,
+    /// This rank's box before.
+    pub from: Box3,
+    /// This rank's box after.
+    pub to: Box3,
+    /// Whether *every* rank keeps its box: no messages, and the arrays before and after are the
+    /// same.
+    pub is_identity: bool,
+    /// Alike on all ranks: numbers of their boxes before and after.
+    pub(crate) alike: [u64; 2],
+    /// The cells that this rank keeps, if there are any.
+    pub kept: Option<Kept>,
+    /// The cells that it sends, by peer: blocks of the array before, and their place in the
+    /// outgoing array.
+    pub pack: Vec<BoxCopy>,
+    /// The cells that it receives, by peer: blocks of the array after, and their place in the
+    /// incoming array.
+    pub unpack: Vec<BoxCopy>,
 }
 
 impl Redistribution {
@@ -117,7 +129,7 @@ impl Redistribution {
             ranks: from.len(),
             from: mine.clone(),
             to: target.clone(),
-            identity: from.iter().zip(to).all(same),
+            is_identity: from.iter().zip(to).all(same),
             alike: [number_of(from), number_of(to)],
             kept,
             pack: copies(mine, to),
@@ -134,71 +146,10 @@ impl Redistribution {
         Redistribution { from, to, kept, pack, unpack, alike: [after, before], ..*self }
     }
 
-    /// Returns this rank.
+    /// Returns the messages between the packed arrays, each with its block of `fields` meshes, one
+    /// after the other.
     #[must_use]
-    pub fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// Returns the number of ranks.
-    #[must_use]
-    pub fn ranks(&self) -> usize {
-        self.ranks
-    }
-
-    /// Returns this rank's box before.
-    #[must_use]
-    pub fn from(&self) -> &Box3 {
-        &self.from
-    }
-
-    /// Returns this rank's box after.
-    #[must_use]
-    pub fn to(&self) -> &Box3 {
-        &self.to
-    }
-
-    /// Returns `true` if *every* rank keeps its box: no messages, and the arrays before and after
-    /// are the same.
-    #[must_use]
-    pub fn is_identity(&self) -> bool {
-        self.identity
-    }
-
-    /// Returns what all ranks must have alike: numbers of their boxes before and after.
-    pub(crate) fn alike(&self) -> [u64; 2] {
-        self.alike
-    }
-
-    /// Returns the cells that this rank keeps, if there are any.
-    #[must_use]
-    pub fn kept(&self) -> Option<Kept> {
-        self.kept
-    }
-
-    /// Returns what it sends, by peer: blocks of the array before, and their place in the outgoing
-    /// array.
-    #[must_use]
-    pub fn pack(&self) -> &[BoxCopy] {
-        &self.pack
-    }
-
-    /// Returns what it receives, by peer: blocks of the array after, and their place in the
-    /// incoming array.
-    #[must_use]
-    pub fn unpack(&self) -> &[BoxCopy] {
-        &self.unpack
-    }
-
-    /// Returns the messages between the packed arrays.
-    #[must_use]
-    pub fn transfers(&self) -> Transfers {
-        self.transfers_of(1)
-    }
-
-    /// Returns the messages when each holds its block of `fields` meshes, one after the other.
-    #[must_use]
-    pub fn transfers_of(&self, fields: u64) -> Transfers {
+    pub fn transfers(&self, fields: u64) -> Transfers {
         let part =
             |copy: &BoxCopy| Transfer { peer: copy.peer, start: copy.start * fields, len: copy.block.len() * fields };
         Transfers { send: self.pack.iter().map(part).collect(), receive: self.unpack.iter().map(part).collect() }
@@ -246,31 +197,31 @@ mod tests {
         let outgoing: Vec<Vec<u64>> = plans
             .iter()
             .map(|plan| {
-                let array = cells(shape, plan.from());
-                plan.pack().iter().flat_map(|copy| elements(&copy.block)).map(|at| array[at]).collect()
+                let array = cells(shape, &plan.from);
+                plan.pack.iter().flat_map(|copy| elements(&copy.block)).map(|at| array[at]).collect()
             })
             .collect();
         for (me, plan) in plans.iter().enumerate() {
-            let (before, mut after) = (cells(shape, plan.from()), vec![u64::MAX; volume(plan.to()) as usize]);
+            let (before, mut after) = (cells(shape, &plan.from), vec![u64::MAX; volume(&plan.to) as usize]);
             let mut put = |at: usize, cell: u64| {
                 assert_eq!(after[at], u64::MAX, "element {at} of rank {me} comes twice");
                 after[at] = cell;
             };
-            if let Some(Kept { from, to }) = plan.kept() {
+            if let Some(Kept { from, to }) = plan.kept {
                 elements(&to).into_iter().zip(elements(&from)).for_each(|(to, from)| put(to, before[from]));
             }
-            let transfers = plan.transfers();
-            for (copy, part) in plan.unpack().iter().zip(&transfers.receive) {
-                let sent = plans[part.peer].transfers().send.into_iter().find(|sent| sent.peer == me).unwrap();
+            let transfers = plan.transfers(1);
+            for (copy, part) in plan.unpack.iter().zip(&transfers.receive) {
+                let sent = plans[part.peer].transfers(1).send.into_iter().find(|sent| sent.peer == me).unwrap();
                 assert_eq!((copy.peer, copy.start, sent.len), (part.peer, part.start, part.len));
                 let message = &outgoing[part.peer][sent.start as usize..][..sent.len as usize];
                 elements(&copy.block).into_iter().zip(message).for_each(|(at, &cell)| put(at, cell));
             }
-            assert_eq!(after, cells(shape, plan.to()), "rank {me}");
+            assert_eq!(after, cells(shape, &plan.to), "rank {me}");
             assert!(transfers.send.iter().chain(&transfers.receive).all(|part| part.len > 0 && part.peer != me));
             assert_eq!(plan.reversed(), Redistribution::new(shape, to, from, me).unwrap());
             let moves = |(a, b): (&Box3, &Box3)| volume(a).max(volume(b)) > 0 && a != b;
-            assert_eq!(plan.is_identity(), !from.iter().zip(to).any(moves));
+            assert_eq!(plan.is_identity, !from.iter().zip(to).any(moves));
         }
     }
 
@@ -302,7 +253,7 @@ mod tests {
     #[test]
     fn ranks_that_keep_nothing_but_emptiness_make_an_identity() {
         let (from, to) = ([[0..2, 0..2, 0..2], [2..2, 0..2, 0..2]], [[0..2, 0..2, 0..2], [0..0, 0..0, 0..0]]);
-        assert!(Redistribution::new([2; 3], &from, &to, 1).unwrap().is_identity());
+        assert!(Redistribution::new([2; 3], &from, &to, 1).unwrap().is_identity);
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::error::LayoutError;
 use super::split::{owner, split};
 use crate::hash::{START, fnv1a};
+use crate::parallel::locked;
 
 /// Shares are rounded to this part of the smallest one.
 const STEPS: f64 = 1000.0;
@@ -214,7 +215,7 @@ impl Weights {
     /// Returns the one copy of these weights that the process keeps.
     fn kept(each: Vec<u64>) -> &'static Self {
         static KEPT: Mutex<BTreeMap<Vec<u64>, &'static Weights>> = Mutex::new(BTreeMap::new());
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = locked(&KEPT);
         if let Some(weights) = kept.get(&each) {
             return weights;
         }

@@ -24,6 +24,14 @@ pub struct Transfers {
     pub receive: Vec<Transfer>,
 }
 
+impl Transfer {
+    /// Returns the same part of an array with `words` words for each element.
+    #[must_use]
+    pub fn in_words(self, words: u64) -> Self {
+        Transfer { peer: self.peer, start: words * self.start, len: words * self.len }
+    }
+}
+
 impl Transfers {
     /// Returns the cost for rank `me`, with elements of `element` bytes in messages of at most
     /// `chunk` bytes.

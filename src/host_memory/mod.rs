@@ -11,7 +11,11 @@ use std::fmt;
 use bytemuck::Zeroable;
 
 /// The system does not give host memory that data need.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "out of host memory: {} needed for {what}; use a smaller problem, or more ranks on more machines",
+    ByteCount(*.bytes)
+)]
 pub struct HostMemoryError {
     /// The data, as a noun phrase: "positions", "neighbor lists".
     pub what: &'static str,
@@ -19,21 +23,7 @@ pub struct HostMemoryError {
     pub bytes: u64,
 }
 
-impl fmt::Display for HostMemoryError {
-    /// Allocates nothing.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HostMemoryError { what, bytes } = *self;
-        write!(
-            f,
-            "out of host memory: {} needed for {what}; use a smaller problem, or more ranks on more machines",
-            ByteCount(bytes)
-        )
-    }
-}
-
 message_debug!(HostMemoryError);
-
-impl std::error::Error for HostMemoryError {}
 
 /// A number of bytes, displayed in the unit that reads best.
 pub(crate) struct ByteCount(pub u64);

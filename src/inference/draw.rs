@@ -200,12 +200,12 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         space: &mut S,
         start: (&'t S::Vector, S::Vector),
         options: &CgOptions,
-    ) -> Result<Solve<'t, S::Vector>, InferenceError> {
+    ) -> Result<Solve<'t, S>, InferenceError> {
         Solve::new(space, (start.0, Some(start.1)), options, self.preconditioner.is_some())
     }
 
     /// Runs solves of straight residuals together.
-    pub(super) fn run(&self, space: &mut S, solves: &mut [Solve<'_, S::Vector>]) -> Result<(), InferenceError> {
+    pub(super) fn run(&self, space: &mut S, solves: &mut [Solve<'_, S>]) -> Result<(), InferenceError> {
         let mut metrics = |space: &mut S, _: usize, v: &S::Vector, out: &mut S::Vector| {
             self.at.metric(space, v, out)?;
             clear(space, self.point_estimates, out)?;
@@ -281,7 +281,10 @@ pub(super) struct Straight<'t, V> {
 }
 
 /// Returns the outcome of a solve for the straight residual of a sample.
-pub(super) fn straight<V>(solve: Solve<'_, V>, sample: u32) -> Result<CgOutcome<V>, InferenceError> {
+pub(super) fn straight<S: VectorSpace>(
+    solve: Solve<'_, S>,
+    sample: u32,
+) -> Result<CgOutcome<S::Vector>, InferenceError> {
     let found = solve.outcome();
     match found.stop {
         CgStop::NotPositive(curvature) => {

@@ -201,8 +201,7 @@ fn log_determinant<S: VectorSpace>(
             begins = true;
             continue;
         }
-        let mut direction = space.like(&next)?;
-        space.axpby(1.0 / length, &next, 0.0, &mut direction)?;
+        let direction = space.scaled(1.0 / length, &next)?;
         curvature.apply(space, &direction, &mut next)?;
         basis.push(direction);
         // The product of this direction with all others, and its own.

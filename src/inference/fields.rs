@@ -6,12 +6,12 @@ use super::directions::{AddDirections, Directions};
 use super::error::InferenceError;
 use super::step_scalars::{CgVectors, StepScalars};
 use super::vector_space::{Elementwise, Reduction, Share, Staged, Stream, VectorSpace, no_part};
-use crate::gpu::{Array, Recorder};
+use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::volume;
 use crate::host_memory;
-use crate::operators::Model;
 use crate::operators::{
-    Contents, Leaf, OperatorError, PointNumbers, PointOrder, PointwiseOperator, Space, Support, Vector, VectorSum,
+    Contents, Leaf, Model, OperatorError, PointNumbers, PointOrder, PointwiseOperator, Space, Support, Vector,
+    VectorSum,
 };
 use crate::pm::{device_point_noise, device_white_noise};
 use crate::random::fill_white_noise;
@@ -66,7 +66,7 @@ impl VectorSpace for Rank {
         terms: &[(f64, &Vector)],
         y: &mut Vector,
     ) -> Result<(), InferenceError> {
-        let space = parts.map_or_else(|| Ok(y.space().clone()), |parts| among(y.space(), parts))?;
+        let space = parts.map_or_else(|| y.space().clone(), |parts| among(y.space(), parts));
         let mut own = y.part(&space, "add")?;
         let parts = terms.iter().map(|(a, x)| Ok((*a, x.part(&space, "add")?)));
         let parts: Vec<(f64, Vector)> = parts.collect::<Result<_, OperatorError>>()?;
@@ -79,7 +79,7 @@ impl VectorSpace for Rank {
         // Vectors of the parts of reductions over some parts.
         let restricted = |reduction: &Reduction<'_, Vector>| match reduction {
             Reduction::DotOver(parts, x, y) => {
-                let space = among(x.space(), parts)?;
+                let space = among(x.space(), parts);
                 Ok(Some([x.part(&space, "dot")?, y.part(&space, "dot")?]))
             }
             _ => Ok::<_, InferenceError>(None),
@@ -106,36 +106,31 @@ impl VectorSpace for Rank {
     }
 
     fn len(&self, x: &Vector) -> u64 {
-        x.space().leaves().map(|(_, leaf)| leaf.total()).sum()
+        x.space().total_numbers()
     }
 
     fn white_noise(&mut self, stream: Stream, out: &mut Vector) -> Result<(), InferenceError> {
-        let mut contents = Vec::new();
-        for (number, ((name, leaf), own)) in out.space().leaves().zip(out.contents()).enumerate() {
+        let space = out.space().clone();
+        for (number, ((name, leaf), own)) in space.leaves().zip(out.contents_mut()).enumerate() {
             // Each field of a batch and each component has a stream of its own; a leaf is known by
             // its place among the names.
             let streams = (0..leaf.fields() as u32).map(|field| stream.below([number as u32, field, 0]).0);
             if let (Contents::Device(array), Support::Points { order: PointOrder::Numbers(numbers), .. }) =
-                (own, &leaf.support)
+                (&*own, &leaf.support)
             {
                 fill_points(&mut self.recorder, (numbers, leaf.numbers()), streams, array)?;
-                contents.push(own.clone());
                 continue;
             }
             let share = share_of(self, name, leaf)?;
             match own {
-                Contents::Device(array) => {
-                    fill(&mut self.recorder, &share, streams, array)?;
-                    contents.push(own.clone());
-                }
+                Contents::Device(array) => fill(&mut self.recorder, &share, streams, array)?,
                 Contents::Host(values) => {
                     let places = leaf.places();
                     let noise = streams.flat_map(|seed| (0..places).map(move |i| crate::random::white_noise(seed, i)));
-                    contents.push(Contents::Host(noise.take(values.len()).collect()));
+                    values.iter_mut().zip(noise).for_each(|(value, noise)| *value = noise);
                 }
             }
         }
-        *out = Vector::over(out.space(), contents)?;
         Ok(())
     }
 
@@ -145,12 +140,9 @@ impl VectorSpace for Rank {
 
     fn clear_part(&mut self, name: &str, x: &mut Vector) -> Result<(), InferenceError> {
         let Some(at) = x.space().position(name) else { return Err(no_part(name, &VectorSpace::parts(self, x))) };
-        match &x.contents()[at] {
+        match &mut x.contents_mut()[at] {
             Contents::Device(array) => self.recorder.clear(array),
-            Contents::Host(values) => {
-                let zeros: Vec<f64> = host_memory::zeros("parameters", values.len())?;
-                x.set(&mut self.recorder, name, &zeros)?;
-            }
+            Contents::Host(values) => values.fill(0.0),
         }
         Ok(())
     }
@@ -201,66 +193,39 @@ impl VectorSpace for Rank {
     }
 
     fn stage(&mut self, x: &Vector) -> Result<Staged, InferenceError> {
-        let mut staged = Staged::default();
-        let arrays = x.contents().iter().filter_map(|contents| match contents {
-            Contents::Device(array) => Some(array),
-            Contents::Host(values) => {
-                staged.doubles.extend(values);
-                None
-            }
-        });
-        // One array, so that the device is waited for once.
-        let arrays: Vec<&Array<f32>> = arrays.collect();
-        let all = self.gpu.array("inference::staged", arrays.iter().map(|array| array.len()).sum())?;
-        let mut at = 0;
-        for array in arrays {
-            self.recorder.copy(array, 0, &all, at, array.len())?;
-            at += array.len();
-        }
-        staged.singles = self.recorder.download(&all, 0, at)?;
-        Ok(staged)
+        let doubles = x.contents().iter().filter_map(Contents::on_host).flatten().copied().collect();
+        Ok(Staged { singles: x.download(&mut self.recorder)?, doubles })
     }
 
     fn unstage(&mut self, from: &Staged, x: &mut Vector) -> Result<(), InferenceError> {
-        let (mut single, mut double) = (0, 0);
-        let mut contents = Vec::new();
-        let short = |have: usize, want: usize| {
-            let why = format!("{have} numbers are given, a rank has {want}; was it written on other ranks?");
-            InferenceError::Invalid { what: "staged fields".into(), why }
-        };
-        let all = self.gpu.array("inference::staged", from.singles.len() as u64)?;
-        self.recorder.upload(&all, 0, &from.singles)?;
-        for own in x.contents() {
-            contents.push(match own {
-                Contents::Device(array) => {
-                    let end = single + array.len() as usize;
-                    if end > from.singles.len() {
-                        return Err(short(from.singles.len(), end));
-                    }
-                    self.recorder.copy(&all, single as u64, array, 0, array.len())?;
-                    single = end;
-                    own.clone()
-                }
-                Contents::Host(values) => {
-                    let end = double + values.len();
-                    let part = from.doubles.get(double..end).ok_or_else(|| short(from.doubles.len(), end))?;
-                    double = end;
-                    Contents::Host(host_memory::copy("parameters", part)?)
-                }
-            });
+        let (mut singles, mut doubles) = (0, 0);
+        x.contents().iter().for_each(|contents| match contents {
+            Contents::Device(array) => singles += array.len() as usize,
+            Contents::Host(values) => doubles += values.len(),
+        });
+        let given = [from.singles.len(), from.doubles.len()];
+        if given != [singles, doubles] {
+            let why = format!(
+                "{given:?} numbers in f32 and f64 are given, a rank has {singles} and {doubles}; was it written on other ranks?"
+            );
+            return Err(InferenceError::Invalid { what: "staged fields".into(), why });
         }
-        if single != from.singles.len() || double != from.doubles.len() {
-            return Err(short(from.singles.len() + from.doubles.len(), single + double));
+        x.upload(&mut self.recorder, &from.singles)?;
+        let mut rest = &from.doubles[..];
+        for contents in x.contents_mut() {
+            if let Contents::Host(values) = contents {
+                let own;
+                (own, rest) = rest.split_at(values.len());
+                values.copy_from_slice(own);
+            }
         }
-        *x = Vector::over(x.space(), contents)?;
         Ok(())
     }
 }
 
 /// Returns the leaves of some parts, in the order of the space.
-fn among(space: &Space, parts: &[String]) -> Result<Space, InferenceError> {
-    let leaves = space.leaves().filter(|(name, _)| parts.iter().any(|part| part == name));
-    Ok(Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?)
+fn among(space: &Space, parts: &[String]) -> Space {
+    space.filtered(|name| parts.iter().any(|part| part == name))
 }
 
 /// Returns the part of a leaf on this rank.
@@ -295,7 +260,7 @@ fn share_of(rank: &Rank, name: &str, leaf: &Leaf) -> Result<Share, InferenceErro
     let numbers = leaf.numbers();
     shape[2] *= numbers;
     own[2] = numbers * own[2].start..numbers * own[2].end;
-    let is_double = matches!(leaf.support, Support::Parameters { .. });
+    let is_double = leaf.is_on_host();
     Ok(Share { shape, own, fields: leaf.fields(), is_replicated: !leaf.is_distributed(), is_double })
 }
 
@@ -306,15 +271,32 @@ fn fill_points(
     streams: impl ExactSizeIterator<Item = u64>,
     array: &Array<f32>,
 ) -> Result<(), InferenceError> {
-    let count = numbers.get().len() as u64;
     if each > 1 {
         let why = "noise of complex numbers at numbered points; give them as two components".into();
         return Err(InferenceError::Invalid { what: "white noise".into(), why });
     }
+    let noise = |recorder: &mut Recorder, seed, out: &Array<f32>| {
+        device_point_noise(recorder, seed, (numbers.array(), numbers.get()), out)
+    };
+    Ok(fill_each(recorder, streams, array, noise)?)
+}
+
+/// Fills the fields of `array` by `noise`, one for each stream.
+fn fill_each(
+    recorder: &mut Recorder,
+    mut streams: impl ExactSizeIterator<Item = u64>,
+    array: &Array<f32>,
+    noise: impl Fn(&mut Recorder, u64, &Array<f32>) -> Result<(), DeviceError>,
+) -> Result<(), DeviceError> {
+    let fields = streams.len().max(1) as u64;
+    if fields == 1 {
+        return streams.try_for_each(|seed| noise(recorder, seed, array));
+    }
+    let count = array.len() / fields;
     let one = recorder.gpu().array("inference::noise", count)?;
-    for (field, seed) in streams.enumerate() {
-        device_point_noise(recorder, seed, (numbers.array(), numbers.get()), &one)?;
-        recorder.copy(&one, 0, array, field as u64 * count, count)?;
+    for (seed, field) in streams.zip(0..) {
+        noise(recorder, seed, &one)?;
+        recorder.copy(&one, 0, array, field * count, count)?;
     }
     Ok(())
 }
@@ -333,25 +315,16 @@ fn fill(
     streams: impl ExactSizeIterator<Item = u64>,
     array: &Array<f32>,
 ) -> Result<(), InferenceError> {
-    let count = volume(&share.own);
     if share.is_replicated && array.len() <= HOST_NOISE {
         let mut values = host_memory::zeros("white noise", array.len() as usize)?;
-        let fields = values.chunks_mut(count.max(1) as usize);
+        let fields = values.chunks_mut(volume(&share.own).max(1) as usize);
         fields.zip(streams).for_each(|(field, seed)| fill_white_noise(seed, 0, field));
         return Ok(recorder.upload(array, 0, &values)?);
     }
-    if streams.len() == 1 {
-        for seed in streams {
-            device_white_noise(recorder, seed, share.shape, &share.own, array)?;
-        }
-        return Ok(());
-    }
-    let one = recorder.gpu().array("inference::noise", count)?;
-    for (field, seed) in streams.enumerate() {
-        device_white_noise(recorder, seed, share.shape, &share.own, &one)?;
-        recorder.copy(&one, 0, array, field as u64 * count, count)?;
-    }
-    Ok(())
+    let noise = |recorder: &mut Recorder, seed, out: &Array<f32>| {
+        device_white_noise(recorder, seed, share.shape, &share.own, out)
+    };
+    Ok(fill_each(recorder, streams, array, noise)?)
 }
 
 #[cfg(test)]

@@ -11,13 +11,14 @@ use super::error::InferenceError;
 use super::footprint::Footprint;
 use super::groups::SampleGroups;
 use super::kl::Kl;
-use super::log_likelihood::{Identity, LogLikelihood, Tempered};
+use super::log_likelihood::{LogLikelihood, Tempered};
 use super::newton_cg::{NewtonOutcome, NewtonStep, newton_cg};
 use super::preconditioner::Preconditioner;
 use super::report::{Convergence, IterationReport};
 use super::samples::Samples;
 use super::schedule::{IterationOptions, Schedule};
-use super::state::{Existing, Saved, StateFile};
+use super::state::Saved;
+use super::state_file::{Existing, StateFile};
 use super::vector_space::{Stream, VectorSpace};
 use crate::comm::CommError;
 use crate::timeline;
@@ -141,7 +142,7 @@ const FIT: &str = "fit";
 ///
 /// A fit that resumes from a state has the same bits as without an interruption. The number of
 /// iterations, their options, the number of groups and of ranks may differ. The seed and the
-/// [`Identity`] of the likelihood must be the same.
+/// [`Identity`](super::Identity) of the likelihood must be the same.
 pub struct Fit<S: VectorSpace, L> {
     likelihood: L,
     groups: SampleGroups,
@@ -199,12 +200,12 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         };
         fit.check(space)?;
         fit.check_start(space, start)?;
-        if let Some(directory) = &options.directory {
-            let identity = fit.identity(space)?;
-            fit.state =
-                Some(StateFile::new((directory, "state.npz"), options.existing, groups, identity, options.seed)?);
-        } else if groups.count() > 1 {
-            fit.identity(space)?;
+        if options.directory.is_some() || groups.count() > 1 {
+            let identity = fit.likelihood.identity(space)?;
+            identity.agree(groups.all(), FIT)?;
+            let open =
+                |own: &PathBuf| StateFile::new((own, "state.npz"), options.existing, groups, identity, options.seed);
+            fit.state = options.directory.as_ref().map(open).transpose()?;
         }
         fit.weigh(space)?;
         if let Some(state) = fit.state.as_ref().filter(|_| options.existing == Existing::Resume)
@@ -357,25 +358,28 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         Ok(is_over[0] == 1)
     }
 
+    /// Returns the memory of computations and their budget, if there is one.
+    fn budget(&self) -> Option<(Footprint, u64)> {
+        self.footprint.zip(self.options.memory)
+    }
+
+    /// Returns the most samples that a group has of `pairs` pairs of all groups.
+    fn of_group(&self, pairs: usize) -> usize {
+        (2 * pairs).max(1).div_ceil(self.groups.count())
+    }
+
     /// Returns how many samples of a group keep the inputs of their derivatives, for `pairs` pairs
     /// of all groups.
     fn kept(&self, pairs: usize) -> Result<usize, InferenceError> {
-        match (&self.footprint, self.options.memory) {
-            (Some(footprint), Some(budget)) => footprint.kept((2 * pairs).max(1).div_ceil(self.groups.count()), budget),
-            _ => Ok(usize::MAX),
-        }
+        self.budget().map_or(Ok(usize::MAX), |(footprint, budget)| footprint.kept(self.of_group(pairs), budget))
     }
 
     /// Returns how many solves or products of a group are computed together, for `pairs` pairs of
     /// all groups of which a group keeps `kept` samples.
     fn concurrency(&self, space: &S, pairs: usize, kept: usize) -> usize {
         let most = space.concurrency(&self.saved.samples.position);
-        match (&self.footprint, self.options.memory) {
-            (Some(footprint), Some(budget)) => {
-                most.min(footprint.concurrency((2 * pairs).max(1).div_ceil(self.groups.count()), kept, budget))
-            }
-            _ => most,
-        }
+        let Some((footprint, budget)) = self.budget() else { return most };
+        most.min(footprint.concurrency(self.of_group(pairs), kept, budget))
     }
 
     /// Measures the memory of a fit with a budget; refuses a fit that exceeds it in any iteration.
@@ -391,7 +395,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
             let kept = self.kept(options.pairs)?;
             let together = self.concurrency(space, options.pairs, kept);
             if self.groups.all().rank() == 0 {
-                let own = (2 * options.pairs).max(1).div_ceil(self.groups.count());
+                let own = self.of_group(options.pairs);
                 let bytes = footprint.bytes(own, kept, together);
                 tracing::info!(
                     "iteration {iteration}: {kept} of {own} samples are kept, {} are computed together, {bytes} of \
@@ -459,16 +463,6 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         }
         let arguments: Vec<_> = arguments.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         Ok(self.groups.all().agree(FIT, &arguments)?)
-    }
-
-    /// Returns the identity of the likelihood, which must be the same on all ranks of all groups.
-    /// Collective.
-    fn identity(&self, space: &mut S) -> Result<Identity, InferenceError> {
-        let identity = self.likelihood.identity(space)?;
-        let parts = identity.parts().map(|(name, mark)| (name, format!("fingerprint {mark:016x}")));
-        let arguments = parts.each_ref().map(|(name, mark)| (*name, mark as &dyn Debug));
-        self.groups.all().agree(FIT, &arguments)?;
-        Ok(identity)
     }
 
     /// Refuses starts that are not finite, and groups with another start than the first one.

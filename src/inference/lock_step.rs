@@ -42,7 +42,7 @@ pub(super) fn run<S: VectorSpace>(
     space: &mut S,
     metrics: &mut Metrics<'_, S>,
     preconditioner: Option<&dyn Precondition<S>>,
-    solves: &mut [Solve<'_, S::Vector>],
+    solves: &mut [Solve<'_, S>],
 ) -> Result<(), InferenceError> {
     let mut all = LockStep {
         metrics,
@@ -102,7 +102,7 @@ pub fn conjugate_gradient<S: VectorSpace>(
 impl<S: VectorSpace> LockStep<'_, '_, S> {
     /// Makes the sums of all solves that need some, and takes each of these to its next stage.
     /// Blocks once for all, and as often as products and the preconditioner.
-    fn sum(&mut self, space: &mut S, solves: &mut [Solve<'_, S::Vector>]) -> Result<(), InferenceError> {
+    fn sum(&mut self, space: &mut S, solves: &mut [Solve<'_, S>]) -> Result<(), InferenceError> {
         let is_start = solves.iter().any(|solve| matches!(solve.stage, Stage::Start { .. }));
         let before = space.waits();
         for (number, solve) in solves.iter_mut().enumerate() {
@@ -129,7 +129,7 @@ impl<S: VectorSpace> LockStep<'_, '_, S> {
 
     /// Begins the next iteration of solves that are ready: where the vectors are after the first
     /// one, if that can be.
-    fn begin(&mut self, space: &mut S, solves: &mut [Solve<'_, S::Vector>]) -> Result<(), InferenceError> {
+    fn begin(&mut self, space: &mut S, solves: &mut [Solve<'_, S>]) -> Result<(), InferenceError> {
         let is_first = solves.iter().all(|solve| solve.iterations == 0);
         if matches!(self.scalars, Scalars::Unknown) && !is_first {
             let vectors: Vec<_> = solves.iter().map(|solve| &solve.vectors).collect();
@@ -151,7 +151,7 @@ impl<S: VectorSpace> LockStep<'_, '_, S> {
 
     /// Records iterations of all solves whose scalars are where the vectors are, and looks at their
     /// ends. Blocks once.
-    fn run_ahead(&mut self, space: &mut S, solves: &mut [Solve<'_, S::Vector>]) -> Result<(), InferenceError> {
+    fn run_ahead(&mut self, space: &mut S, solves: &mut [Solve<'_, S>]) -> Result<(), InferenceError> {
         let Scalars::WithVectors(scalars) = &mut self.scalars else { return Ok(()) };
         for place in 0..self.until_look {
             if place > 0 {
@@ -170,7 +170,7 @@ impl<S: VectorSpace> LockStep<'_, '_, S> {
         }
         let most = if self.preconditioner_waits { 1 } else { scalars.ahead() };
         self.until_look = (2 * self.until_look).min(most);
-        let is_ahead = |solve: &Solve<'_, S::Vector>| matches!(solve.stage, Stage::Ahead { .. });
+        let is_ahead = |solve: &Solve<'_, S>| matches!(solve.stage, Stage::Ahead { .. });
         let ahead = solves.iter().enumerate().filter(|(_, solve)| is_ahead(solve));
         let ahead: Vec<_> = ahead.map(|(number, solve)| (number, &solve.vectors)).collect();
         let mut ends = scalars.look(space, &ahead)?.into_iter();
@@ -203,7 +203,7 @@ impl<S: VectorSpace> Step<'_, S> {
         space: &mut S,
         metric: &mut Metric<'_, S>,
         preconditioner: Option<&dyn Precondition<S>>,
-        solve: &mut Solve<'_, S::Vector>,
+        solve: &mut Solve<'_, S>,
     ) -> Result<(), InferenceError> {
         let Step { scalars, of } = self;
         let (vectors, limits) = (&mut solve.vectors, solve.rules.limits(of.step));

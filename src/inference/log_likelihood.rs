@@ -1,9 +1,12 @@
 //! The interface between likelihoods and inference.
 
+use std::fmt::Debug;
+
 use super::conjugate_gradient::{Metric, Precondition};
 use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::vector_space::{Stream, VectorSpace};
+use crate::comm::Communicator;
 
 /// `-ln p(data | x)` of latent vectors `x`, up to a constant.
 ///
@@ -226,6 +229,13 @@ impl Identity {
             ("model or its priors", self.model),
         ]
     }
+
+    /// Checks that all ranks have the same likelihood. Collective.
+    pub(super) fn agree(&self, comm: &Communicator, call: &str) -> Result<(), InferenceError> {
+        let parts = self.parts().map(|(name, mark)| (name, format!("fingerprint {mark:016x}")));
+        let arguments = parts.each_ref().map(|(name, mark)| (*name, mark as &dyn Debug));
+        Ok(comm.agree(call, &arguments)?)
+    }
 }
 
 /// `-ln p(data | x) / T`: of Gaussian data, that of noise `sqrt(T)` times as large. Metrics are
@@ -294,9 +304,7 @@ impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
 
     fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>, InferenceError> {
         let Some((whole, count)) = self.likelihood.normalized_residual(space, x)? else { return Ok(None) };
-        let mut residual = space.like(&whole)?;
-        space.axpby(1.0 / self.temperature.sqrt(), &whole, 0.0, &mut residual)?;
-        Ok(Some((residual, count)))
+        Ok(Some((space.scaled(1.0 / self.temperature.sqrt(), &whole)?, count)))
     }
 
     fn degrees_of_freedom(&self) -> u64 {

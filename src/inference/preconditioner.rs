@@ -295,8 +295,7 @@ impl<S: VectorSpace> Builder<'_, S> {
             // There may be more directions in which `A` is about as large as in the last one.
             rest = if u64::from(probe) + 1 < numbers { norm } else { 0.0 };
             // Twice, so that rounding leaves nothing of the others.
-            let mut unit = space.like(like)?;
-            space.axpby(1.0 / norm, &next, 0.0, &mut unit)?;
+            let mut unit = space.scaled(1.0 / norm, &next)?;
             remove(space, Some(&others), &q, &mut unit)?;
             let length = space.dot(&unit, &unit)?.sqrt();
             space.axpby(1.0 / length, &unit, 0.0, &mut next)?;

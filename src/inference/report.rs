@@ -38,44 +38,30 @@ pub struct IterationReport {
 
 impl fmt::Display for IterationReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let IterationReport {
-            iteration,
-            samples,
-            sampling,
-            energy,
-            steps,
-            applications,
-            stop,
-            chi_squared,
-            seconds,
-            idle,
-        } = self;
-        write!(
-            f,
-            "iteration {iteration}: energy {energy:.6e}, {samples} samples, {steps} steps, {applications} metrics"
-        )?;
-        for (what, chi_squared) in ["data", "latent"].into_iter().zip(chi_squared) {
+        write!(f, "iteration {}: energy {:.6e}, {} samples", self.iteration, self.energy, self.samples)?;
+        write!(f, ", {} steps, {} metrics", self.steps, self.applications)?;
+        for (what, chi_squared) in ["data", "latent"].into_iter().zip(self.chi_squared) {
             if let Some(chi_squared) = chi_squared {
                 write!(f, ", chi2/dof {what} {chi_squared:.3}")?;
             }
         }
-        write!(f, ", {seconds:.2} s")?;
-        match stop {
+        write!(f, ", {:.2} s", self.seconds)?;
+        match self.stop {
             NewtonStop::NoDescent => write!(f, ", no step lowers the energy")?,
             NewtonStop::NotPositive => write!(f, ", the metric has no positive curvature")?,
             _ => (),
         }
-        let Convergence { unconverged, error_ratio, failed, limited, .. } = sampling;
-        if *unconverged > 0 {
+        let Convergence { unconverged, error_ratio, failed, limited, .. } = self.sampling;
+        if unconverged > 0 {
             write!(f, ", {unconverged} samples not converged (error up to {error_ratio:.1e} times the target)")?;
         }
-        if *failed > 0 {
+        if failed > 0 {
             write!(f, ", {failed} samples without descent")?;
         }
-        if *limited > 0 {
+        if limited > 0 {
             write!(f, ", {limited} samples curved in part (limit of steps)")?;
         }
-        if *idle > 0 { write!(f, ", {idle} groups idle") } else { Ok(()) }
+        if self.idle > 0 { write!(f, ", {} groups idle", self.idle) } else { Ok(()) }
     }
 }
 

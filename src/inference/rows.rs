@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use super::error::InferenceError;
 use super::groups::SampleGroups;
+use super::state_file::OpenState;
 use super::vector_space::{Share, Staged, VectorSpace};
 use crate::grid::{Box3, extent, volume};
 use crate::host_memory;
 use crate::io::collective::Archive;
-use crate::io::{IoError, Member, NpyFile, NpzFile};
+use crate::io::{IoError, Member, NpyFile};
 
 /// Names of the members with the boxes of ranks and with the rows of f32 and f64.
 const BOXES: &str = "boxes";
@@ -19,77 +20,66 @@ const DOUBLES: &str = "doubles";
 pub(super) struct NewRows {
     layout: RowLayout,
     place: usize,
-    rows: u64,
+    /// All members of the file.
+    pub members: Vec<Member>,
 }
 
 impl NewRows {
-    /// Describes `rows` vectors like `like`. Collective over all groups.
+    /// Describes `rows` vectors like `like`, after other members. Collective over all groups.
     pub fn new<S: VectorSpace>(
         space: &S,
         groups: &SampleGroups,
         like: &S::Vector,
         rows: u64,
+        mut members: Vec<Member>,
     ) -> Result<Self, InferenceError> {
-        Ok(NewRows { layout: RowLayout::of(space, groups, like)?, place: groups.place(), rows })
+        let layout = RowLayout::of(space, groups, like)?;
+        let [single, double] = layout.len();
+        members.push(Member::new::<i64>(BOXES, &layout.boxes_shape()));
+        members.push(Member::new::<f32>(SINGLES, &[rows, single]));
+        members.push(Member::new::<f64>(DOUBLES, &[rows, double]));
+        Ok(NewRows { layout, place: groups.place(), members })
     }
 
-    /// Returns the members.
-    pub fn members(&self) -> [Member; 3] {
-        let [single, double] = self.layout.len();
-        [
-            Member::new::<i64>(BOXES, &self.layout.boxes_shape()),
-            Member::new::<f32>(SINGLES, &[self.rows, single]),
-            Member::new::<f64>(DOUBLES, &[self.rows, double]),
-        ]
-    }
-
-    /// Writes the boxes of ranks; `first` is the number of the first of the three members. Call it
-    /// on one rank.
-    pub fn write_boxes(&self, archive: &mut Archive, first: usize) -> Result<(), IoError> {
-        archive.write(first, 0, &self.layout.boxes())
+    /// Writes the boxes of ranks. Call it on one rank.
+    pub fn write_boxes(&self, archive: &mut Archive) -> Result<(), IoError> {
+        archive.write(self.members.len() - 3, 0, &self.layout.boxes())
     }
 
     /// Writes what this rank holds of a vector.
-    pub fn write(&self, archive: &mut Archive, first: usize, number: u64, own: &Staged) -> Result<(), IoError> {
+    pub fn write(&self, archive: &mut Archive, number: u64, own: &Staged) -> Result<(), IoError> {
         let ([single, double], [to_single, to_double]) = (self.layout.len(), self.layout.first(self.place));
-        archive.write(first + 1, number * single + to_single, &own.singles)?;
-        archive.write(first + 2, number * double + to_double, &own.doubles)
+        archive.write(self.members.len() - 2, number * single + to_single, &own.singles)?;
+        archive.write(self.members.len() - 1, number * double + to_double, &own.doubles)
     }
 }
 
 /// The rows of a file that is read.
-pub(super) struct SavedRows {
+pub(super) struct SavedRows<'a> {
     own: RowLayout,
     theirs: RowLayout,
     place: usize,
+    file: &'a OpenState<'a>,
     singles: NpyFile,
     doubles: NpyFile,
 }
 
-impl SavedRows {
-    /// Opens `rows` vectors of a layout, for a rank of it; fails with a sentence if the file has
-    /// others.
-    pub fn open(
-        (own, place): (RowLayout, usize),
-        rows: u64,
-        file: &NpzFile,
-        broken: &dyn Fn(IoError) -> InferenceError,
-    ) -> Result<Result<Self, String>, InferenceError> {
-        let member = |name: &str| file.member(name).map_err(broken);
-        let (boxes, singles, doubles) = (member(BOXES)?, member(SINGLES)?, member(DOUBLES)?);
-        let boxes = boxes.read_i64(0..boxes.len()).map_err(broken)?;
+impl<'a> SavedRows<'a> {
+    /// Opens `rows` vectors of a layout, for a rank of it; refuses a file that has others.
+    pub fn open((own, place): (RowLayout, usize), rows: u64, file: &'a OpenState) -> Result<Self, InferenceError> {
+        let (singles, doubles) = (file.member(SINGLES)?, file.member(DOUBLES)?);
         let fits = |layout: &RowLayout| {
             let [single, double] = layout.len();
             singles.shape() == [rows, single] && doubles.shape() == [rows, double]
         };
-        let Some(theirs) = own.of_boxes(&boxes).filter(fits) else {
-            return Ok(Err(format!(
+        let Some(theirs) = own.of_boxes(&file.integers(BOXES)?).filter(fits) else {
+            return Err(file.state.wrong(format!(
                 "it has vectors of {:?} and {:?} numbers, which are no cut of these; it is of another model",
                 singles.shape(),
                 doubles.shape()
             )));
         };
-        Ok(Ok(SavedRows { own, theirs, place, singles, doubles }))
+        Ok(SavedRows { own, theirs, place, file, singles, doubles })
     }
 
     /// Reads a vector.
@@ -98,18 +88,17 @@ impl SavedRows {
         space: &mut S,
         like: &S::Vector,
         number: u64,
-        broken: &dyn Fn(IoError) -> InferenceError,
     ) -> Result<S::Vector, InferenceError> {
-        let SavedRows { own, theirs, place, singles, doubles } = self;
+        let SavedRows { own, theirs, place, file, singles, doubles } = self;
         let [single, double] = theirs.len();
         let at = |range: Range<u64>, len: u64| number * len + range.start..number * len + range.end;
         let mut staged = Staged::default();
-        for (part, share) in own.shares(*place).iter().enumerate() {
+        for (part, share) in own.ranks[*place].iter().enumerate() {
             if share.is_double {
-                let mut read = |range| doubles.read_finite_f64(at(range, double)).map_err(broken);
+                let mut read = |range| file.or_broken(doubles.read_finite_f64(at(range, double)));
                 staged.doubles.extend(theirs.gather(part, share, &mut read)?);
             } else {
-                let mut read = |range| singles.read_finite_f32(at(range, single)).map_err(broken);
+                let mut read = |range| file.or_broken(singles.read_finite_f32(at(range, single)));
                 staged.singles.extend(theirs.gather(part, share, &mut read)?);
             }
         }
@@ -184,11 +173,6 @@ impl RowLayout {
     /// Returns where the numbers of a rank begin in a row.
     fn first(&self, rank: usize) -> [u64; 2] {
         [false, true].map(|is_double| self.ranks[..rank].iter().map(|shares| len(shares, is_double)).sum())
-    }
-
-    /// Returns the shares of a rank.
-    fn shares(&self, rank: usize) -> &[Share] {
-        &self.ranks[rank]
     }
 
     /// Returns the numbers of a share of part `part` from a row of this layout, of which `read`

@@ -181,9 +181,7 @@ impl<S: VectorSpace> Samples<S> {
             function(space, &place)
         };
         let sum = groups.sum(space, self.terms(), &mut value, like)?;
-        let mut mean = space.like(like)?;
-        space.axpby(1.0 / self.terms() as f64, &sum, 0.0, &mut mean)?;
-        Ok(mean)
+        space.scaled(1.0 / self.terms() as f64, &sum)
     }
 
     /// Returns the mean of a function of all samples and the standard deviation of one sample, with

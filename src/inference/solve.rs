@@ -46,8 +46,8 @@ pub(super) enum Residual {
 }
 
 /// A solve of `M x = j`.
-pub(super) struct Solve<'a, V> {
-    pub vectors: CgVectors<'a, V>,
+pub(super) struct Solve<'a, S: VectorSpace> {
+    pub vectors: CgVectors<'a, S::Vector>,
     pub rules: Rules,
     pub stage: Stage,
     pub iterations: u64,
@@ -60,11 +60,11 @@ pub(super) struct Solve<'a, V> {
     error_ratio: f64,
 }
 
-impl<'a, V> Solve<'a, V> {
+impl<'a, S: VectorSpace> Solve<'a, S> {
     /// Creates a solve from `start`, or from 0. Records only.
-    pub fn new<S: VectorSpace<Vector = V>>(
+    pub fn new(
         space: &mut S,
-        (j, start): (&'a V, Option<V>),
+        (j, start): (&'a S::Vector, Option<S::Vector>),
         options: &CgOptions,
         is_preconditioned: bool,
     ) -> Result<Self, InferenceError> {
@@ -87,7 +87,7 @@ impl<'a, V> Solve<'a, V> {
     }
 
     /// Returns the outcome of a solve that has ended.
-    pub fn outcome(self) -> CgOutcome<V> {
+    pub fn outcome(self) -> CgOutcome<S::Vector> {
         let Solve { vectors, stage, iterations, applications, error_ratio, .. } = self;
         let stop = if let Stage::Ended(stop) = stage { stop } else { CgStop::Iterations };
         CgOutcome { x: vectors.x, iterations, applications, stop, error_ratio }
@@ -99,18 +99,14 @@ impl<'a, V> Solve<'a, V> {
     }
 
     /// Returns the residual, and the vector for `P` times it, if the sums of the stage need it.
-    pub fn preconditioned(&mut self) -> Option<(&V, &mut V)> {
+    pub fn preconditioned(&mut self) -> Option<(&S::Vector, &mut S::Vector)> {
         let is_needed = matches!(self.stage, Stage::First | Stage::Update(_));
         self.vectors.z.as_mut().filter(|_| is_needed).map(|z| (&self.vectors.r, z))
     }
 
     /// Computes the vectors of the sums, except for the [preconditioned](Self::preconditioned)
     /// residual.
-    pub fn prepare<S: VectorSpace<Vector = V>>(
-        &mut self,
-        space: &mut S,
-        metric: &mut Metric<'_, S>,
-    ) -> Result<(), InferenceError> {
+    pub fn prepare(&mut self, space: &mut S, metric: &mut Metric<'_, S>) -> Result<(), InferenceError> {
         match self.stage {
             Stage::Start { is_zero: true } => space.axpby(-1.0, self.vectors.j, 0.0, &mut self.vectors.r),
             Stage::Start { is_zero: false } => self.residual(space, metric),
@@ -124,7 +120,7 @@ impl<'a, V> Solve<'a, V> {
     }
 
     /// Returns the sums of the stage.
-    pub fn sums(&self) -> Vec<Reduction<'_, V>> {
+    pub fn sums(&self) -> Vec<Reduction<'_, S::Vector>> {
         let CgVectors { j, x, r, d, q, z } = &self.vectors;
         match self.stage {
             Stage::Start { is_zero } => {
@@ -140,12 +136,7 @@ impl<'a, V> Solve<'a, V> {
     }
 
     /// Goes on to the next stage with the sums of this one.
-    pub fn take<S: VectorSpace<Vector = V>>(
-        &mut self,
-        space: &mut S,
-        metric: &mut Metric<'_, S>,
-        sums: &[f64],
-    ) -> Result<(), InferenceError> {
+    pub fn take(&mut self, space: &mut S, metric: &mut Metric<'_, S>, sums: &[f64]) -> Result<(), InferenceError> {
         match self.stage {
             Stage::Start { is_zero } => self.begin(space, is_zero, sums),
             Stage::First => {
@@ -162,12 +153,7 @@ impl<'a, V> Solve<'a, V> {
     }
 
     /// Takes the end of iterations whose scalars were where the vectors are.
-    pub fn arrive<S: VectorSpace<Vector = V>>(
-        &mut self,
-        space: &mut S,
-        metric: &mut Metric<'_, S>,
-        end: &StepsEnd,
-    ) -> Result<(), InferenceError> {
+    pub fn arrive(&mut self, space: &mut S, metric: &mut Metric<'_, S>, end: &StepsEnd) -> Result<(), InferenceError> {
         let first = self.iterations;
         self.applications += end.step - first + end.step / RESET - first / RESET;
         (self.iterations, self.gamma, self.energy) = (end.step, end.gamma, end.energy);
@@ -188,22 +174,13 @@ impl<'a, V> Solve<'a, V> {
     }
 
     /// Computes the residual `r = M x - j`.
-    fn residual<S: VectorSpace<Vector = V>>(
-        &mut self,
-        space: &mut S,
-        metric: &mut Metric<'_, S>,
-    ) -> Result<(), InferenceError> {
+    fn residual(&mut self, space: &mut S, metric: &mut Metric<'_, S>) -> Result<(), InferenceError> {
         self.applications += 1;
         metric(space, &self.vectors.x, &mut self.vectors.r)?;
         space.axpby(-1.0, self.vectors.j, 1.0, &mut self.vectors.r)
     }
 
-    fn begin<S: VectorSpace<Vector = V>>(
-        &mut self,
-        space: &mut S,
-        is_zero: bool,
-        sums: &[f64],
-    ) -> Result<(), InferenceError> {
+    fn begin(&mut self, space: &mut S, is_zero: bool, sums: &[f64]) -> Result<(), InferenceError> {
         let (own, norm) = sums.split_at(if is_zero { 1 } else { 3 });
         norm.iter().for_each(|&norm| self.rules.set_target(norm));
         self.gamma = own[0];
@@ -217,12 +194,7 @@ impl<'a, V> Solve<'a, V> {
     }
 
     /// Moves along the direction by its curvature.
-    fn update<S: VectorSpace<Vector = V>>(
-        &mut self,
-        space: &mut S,
-        metric: &mut Metric<'_, S>,
-        curvature: f64,
-    ) -> Result<(), InferenceError> {
+    fn update(&mut self, space: &mut S, metric: &mut Metric<'_, S>, curvature: f64) -> Result<(), InferenceError> {
         let CgVectors { x, r, d, q, .. } = &mut self.vectors;
         if curvature <= 0.0 {
             self.stage = Stage::Ended(CgStop::NotPositive(curvature));
@@ -242,7 +214,7 @@ impl<'a, V> Solve<'a, V> {
     }
 
     /// Decides by the numbers of an iteration whether it is the last one.
-    fn decide<S: VectorSpace<Vector = V>>(
+    fn decide(
         &mut self,
         space: &mut S,
         metric: &mut Metric<'_, S>,
@@ -264,7 +236,7 @@ impl<'a, V> Solve<'a, V> {
 
     /// Restarts the search from the residual of `x`, as long as its energy is below the one of the
     /// last restart. Energies before have the rounding errors of residuals that were updated.
-    fn restart<S: VectorSpace<Vector = V>>(&mut self, space: &mut S, now: &Now) -> Result<(), InferenceError> {
+    fn restart(&mut self, space: &mut S, now: &Now) -> Result<(), InferenceError> {
         let is_lower = self.restarted - now.energy > self.rules.epsilon * now.energy.abs();
         let end = self.rules.end(self.iterations, self.restarted, now);
         let end = end.or((!is_lower).then_some(CgStop::Rising));
@@ -276,13 +248,7 @@ impl<'a, V> Solve<'a, V> {
     }
 
     /// Ends, or sets the next direction.
-    fn advance<S: VectorSpace<Vector = V>>(
-        &mut self,
-        space: &mut S,
-        now: &Now,
-        end: Option<CgStop>,
-        conjugate: f64,
-    ) -> Result<(), InferenceError> {
+    fn advance(&mut self, space: &mut S, now: &Now, end: Option<CgStop>, conjugate: f64) -> Result<(), InferenceError> {
         let fall = self.energy - now.energy;
         let change = if end == Some(CgStop::Rising) { fall.abs() } else { fall };
         self.error_ratio = self.rules.error_ratio(change, now);
@@ -295,11 +261,7 @@ impl<'a, V> Solve<'a, V> {
     }
 
     /// Computes the direction `d = P r + conjugate d`.
-    fn set_direction<S: VectorSpace<Vector = V>>(
-        &mut self,
-        space: &mut S,
-        conjugate: f64,
-    ) -> Result<(), InferenceError> {
+    fn set_direction(&mut self, space: &mut S, conjugate: f64) -> Result<(), InferenceError> {
         let CgVectors { r, d, z, .. } = &mut self.vectors;
         self.stage = if self.gamma > 0.0 { Stage::Ready } else { Stage::Ended(CgStop::Residual) };
         space.axpby(1.0, z.as_ref().unwrap_or(r), conjugate, d)

@@ -6,17 +6,16 @@
 //! check. The file is replaced as a whole, so that a killed run leaves the state of its last
 //! iteration or of the one before.
 
-use std::path::{Path, PathBuf};
-
 use super::error::InferenceError;
 use super::groups::SampleGroups;
-use super::log_likelihood::{Identity, LogLikelihood};
+use super::log_likelihood::LogLikelihood;
 use super::report::{Convergence, IterationReport, Number, Numbers, OUTCOME, SampleOutcome, gather};
 use super::rows::{NewRows, RowLayout, SavedRows};
 use super::samples::Samples;
+use super::state_file::StateFile;
 use super::vector_space::VectorSpace;
+use crate::io::Member;
 use crate::io::collective::write_npz;
-use crate::io::{IoError, Member, NpzFile, OutputDir};
 
 /// The state from which a fit is resumed.
 pub(super) struct Saved<S: VectorSpace> {
@@ -58,25 +57,6 @@ impl Numbers<REPORT> for IterationReport {
     }
 }
 
-/// The use of a state that is in the directory of a fit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Existing {
-    /// The state is an error.
-    #[default]
-    Refuse,
-    /// The fit continues from the state.
-    Resume,
-    /// The first iteration replaces the state.
-    Overwrite,
-}
-
-/// The file of a fit's state.
-pub(super) struct StateFile {
-    path: PathBuf,
-    identity: Identity,
-    seed: u64,
-}
-
 /// Returns the energy of the likelihood, which may be infinite.
 fn energy_of<S: VectorSpace>(
     space: &mut S,
@@ -90,66 +70,6 @@ fn energy_of<S: VectorSpace>(
 }
 
 impl StateFile {
-    /// Opens a state in `directory`, which is created if it does not exist. Collective.
-    pub fn new(
-        (directory, name): (&Path, &str),
-        existing: Existing,
-        groups: &SampleGroups,
-        identity: Identity,
-        seed: u64,
-    ) -> Result<Self, InferenceError> {
-        let path = directory.join(name);
-        let mut refused = [u32::from(existing == Existing::Refuse && groups.all().rank() == 0 && path.exists())];
-        groups.all().broadcast(0, &mut refused)?;
-        if refused[0] == 1 {
-            let why = "it would be lost: go on from it with `resume` (in Python `resume=True`), \
-                       replace it with `overwrite` (`overwrite=True`), or give another directory";
-            return Err(InferenceError::State { path, why: why.into() });
-        }
-        groups.all().together::<_, InferenceError>(|| {
-            if groups.all().rank() == 0 {
-                // The directory stays although it is empty before the first iteration ends.
-                std::mem::forget(OutputDir::create(directory)?);
-            }
-            Ok(())
-        })?;
-        Ok(StateFile { path, identity, seed })
-    }
-
-    pub fn wrong(&self, why: impl Into<String>) -> InferenceError {
-        InferenceError::State { path: self.path.clone(), why: why.into() }
-    }
-
-    /// Returns the path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns the identity of the likelihood.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// Returns the error of a file that cannot be read.
-    pub fn broken(&self, error: IoError) -> InferenceError {
-        self.wrong(format!("{error}; remove it to start again"))
-    }
-
-    /// Opens the file and checks that it is whole; `None` if it does not exist. Collective over all
-    /// groups.
-    pub fn open(&self, groups: &SampleGroups) -> Result<Option<NpzFile>, InferenceError> {
-        let mut is_there = [u32::from(groups.all().rank() == 0 && self.path.exists())];
-        groups.all().broadcast(0, &mut is_there)?;
-        if is_there[0] == 0 {
-            return Ok(None);
-        }
-        let file = NpzFile::open(&self.path).map_err(|error| self.broken(error))?;
-        if groups.all().rank() == 0 {
-            file.check().map_err(|error| self.broken(error))?;
-        }
-        Ok(Some(file))
-    }
-
     /// Writes the state in place of the one before. Collective over all groups.
     pub fn save<S: VectorSpace>(
         &self,
@@ -161,36 +81,34 @@ impl StateFile {
         let samples = &saved.samples;
         let energy = energy_of(space, likelihood, &samples.position)?;
         let position = space.stage(&samples.position)?;
-        let rows = NewRows::new(space, groups, &samples.position, 1 + samples.count() as u64)?;
         let identity = self.identity.parts().map(|(_, mark)| mark as i64);
         let head = [VERSION, self.seed as i64, samples.count() as i64, i64::from(saved.drawn_in)];
         let history: Vec<f64> = saved.history.iter().flat_map(IterationReport::numbers).collect();
         let outcomes = gather(groups, samples.outcomes())?;
         let outcomes: Vec<f64> = outcomes.iter().flat_map(SampleOutcome::numbers).collect();
-        let members = [
+        let members = vec![
             Member::new::<i64>("head", &[head.len() as u64]),
             Member::new::<i64>("identity", &[identity.len() as u64]),
             Member::new::<f64>("energy", &[1]),
             Member::new::<f64>("history", &[saved.history.len() as u64, REPORT as u64]),
             Member::new::<f64>("outcomes", &[samples.count() as u64, OUTCOME as u64]),
         ];
-        let vectors = members.len();
-        let members: Vec<Member> = members.into_iter().chain(rows.members()).collect();
-        write_npz::<InferenceError>(groups.all(), &self.path, &members, |archive| {
+        let rows = NewRows::new(space, groups, &samples.position, 1 + samples.count() as u64, members)?;
+        write_npz::<InferenceError>(groups.all(), &self.path, &rows.members, |archive| {
             if groups.all().rank() == 0 {
                 archive.write(0, 0, &head)?;
                 archive.write(1, 0, &identity)?;
                 archive.write(2, 0, &[energy])?;
                 archive.write(3, 0, &history)?;
                 archive.write(4, 0, &outcomes)?;
-                rows.write_boxes(archive, vectors)?;
+                rows.write_boxes(archive)?;
             }
             if groups.index() == 0 {
-                rows.write(archive, vectors, 0, &position)?;
+                rows.write(archive, 0, &position)?;
             }
             for sample in samples.own() {
                 if let Some(residual) = samples.residual(sample) {
-                    rows.write(archive, vectors, 1 + sample as u64, &space.stage(residual)?)?;
+                    rows.write(archive, 1 + sample as u64, &space.stage(residual)?)?;
                 }
             }
             Ok(())
@@ -207,19 +125,14 @@ impl StateFile {
     ) -> Result<Option<Saved<S>>, InferenceError> {
         let layout = RowLayout::of(space, groups, like)?;
         let Some(file) = self.open(groups)? else { return Ok(None) };
-        let broken = |error: IoError| self.broken(error);
-        let member = |name: &str| file.member(name).map_err(broken);
-        let integers = |name: &str| member(name).and_then(|own| own.read_i64(0..own.len()).map_err(broken));
-        let numbers = |name: &str| member(name).and_then(|own| own.read_f64(0..own.len()).map_err(broken));
-        let (count, drawn_in) = self.check_head(&integers("head")?)?;
-        self.check_identity(&integers("identity")?)?;
+        let (count, drawn_in) = self.check_head(&file.integers("head")?)?;
+        self.check_identity(&file.integers("identity")?)?;
         let rows = 1 + count as u64;
-        let history = numbers("history")?;
-        let outcomes = self.check_outcomes(&numbers("outcomes")?, count)?;
-        let energy = numbers("energy")?;
-        let saved = SavedRows::open((layout, groups.place()), rows, &file, &broken)?;
-        let saved = saved.map_err(|why| self.wrong(why))?;
-        let mut read = |number: u64| saved.read(space, like, number, &broken);
+        let history = file.numbers("history")?;
+        let outcomes = self.check_outcomes(&file.numbers("outcomes")?, count)?;
+        let energy = file.numbers("energy")?;
+        let saved = SavedRows::open((layout, groups.place()), rows, &file)?;
+        let mut read = |number: u64| saved.read(space, like, number);
         let position = read(0)?;
         let block = groups.block(count);
         let residuals = block.clone().map(|sample| read(1 + sample as u64)).collect::<Result<Vec<_>, _>>()?;
@@ -256,20 +169,6 @@ impl StateFile {
                 "expected {OUTCOME} valid numbers in `outcomes` for each of {count} samples; remove it to start again"
             ))
         })
-    }
-
-    /// Refuses the state of another likelihood.
-    pub fn check_identity(&self, saved: &[i64]) -> Result<(), InferenceError> {
-        let parts = self.identity.parts();
-        if saved.len() != parts.len() {
-            return Err(self.wrong("it is no state of a fit or of chains; give another directory"));
-        }
-        match parts.iter().zip(saved).find(|((_, mark), saved)| *mark as i64 != **saved) {
-            Some(((name, _), _)) => Err(self.wrong(format!(
-                "it is of another posterior, whose {name} differ from this one's; give the same, another directory, or start again"
-            ))),
-            None => Ok(()),
-        }
     }
 
     /// Returns the number of samples and the iteration in which they were drawn.

@@ -225,9 +225,14 @@ pub trait VectorSpace {
 
     /// Returns a copy of `x`.
     fn copy(&mut self, x: &Self::Vector) -> Result<Self::Vector, InferenceError> {
-        let mut copy = self.like(x)?;
-        self.axpby(1.0, x, 0.0, &mut copy)?;
-        Ok(copy)
+        self.scaled(1.0, x)
+    }
+
+    /// Returns `a x`.
+    fn scaled(&mut self, a: f64, x: &Self::Vector) -> Result<Self::Vector, InferenceError> {
+        let mut scaled = self.like(x)?;
+        self.axpby(a, x, 0.0, &mut scaled)?;
+        Ok(scaled)
     }
 
     /// Returns the inner product, like [`reduce`](Self::reduce).

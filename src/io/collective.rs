@@ -187,11 +187,11 @@ pub fn seal_hdf5_files<E: Display + From<IoError> + From<CommError>>(
     let token = shared_token(writers)?;
     let file = printable_path(path).to_string();
     comm.together(|| Ok::<_, E>(writers.agree(&file, &[("types and shapes", &contents.members())])?))?;
-    let create = || Hdf5Writer::create(path, contents, &token);
-    let is_first = writers.rank() == 0;
-    let first = comm.together(|| if is_first { Ok::<_, E>(Some(create()?)) } else { Ok(None) })?;
+    let create = || Ok::<_, E>(Hdf5Writer::create(path, contents, &token)?);
+    let first = comm.together(|| (writers.rank() == 0).then(create).transpose())?;
     let offsets = writers.all_gather_v(first.as_ref().map_or(&[][..], Hdf5Writer::offsets))?;
-    let writer = all_open::<_, E>(comm, first, || Hdf5Writer::open(path, contents, &token, offsets.data()))?;
+    let open = || Ok::<_, E>(Hdf5Writer::open(path, contents, &token, offsets.data())?);
+    let writer = comm.together(|| first.map_or_else(open, Ok))?;
     comm.together(|| write(&writer))?;
     comm.together(|| Ok(writer.seal()?))
 }
@@ -206,32 +206,11 @@ fn opened<W, E: Display + From<IoError> + From<CommError>>(
 ) -> Result<W, E> {
     let token = shared_token(comm)?;
     comm.agree(&printable_path(path).to_string(), &[("types and shapes", &alike)])?;
-    let first = created::<W, E>(comm, || create(&token))?;
-    all_open::<W, E>(comm, first, || open(&token))
-}
-
-/// Creates a file on rank 0; `None` on the others. The file exists when this returns on any rank.
-fn created<W, E: Display + From<IoError> + From<CommError>>(
-    comm: &Communicator,
-    create: impl FnOnce() -> Result<W, IoError>,
-) -> Result<Option<W>, E> {
-    comm.together(|| match comm.rank() {
-        0 => Ok(Some(create()?)),
-        _ => Ok(None),
-    })
-}
-
-/// Opens the file on the ranks that do not have it yet. Returns when all have opened it: a rank
-/// that failed before would remove the file, and others would report it as missing.
-fn all_open<W, E: Display + From<IoError> + From<CommError>>(
-    comm: &Communicator,
-    first: Option<W>,
-    open: impl FnOnce() -> Result<W, IoError>,
-) -> Result<W, E> {
-    comm.together(|| match first {
-        Some(writer) => Ok(writer),
-        None => Ok(open()?),
-    })
+    // The file exists when this returns on any rank.
+    let first = comm.together(|| (comm.rank() == 0).then(|| Ok::<_, E>(create(&token)?)).transpose())?;
+    // All have opened it when this returns: a rank that failed before would remove the file, and
+    // others would report it as missing.
+    comm.together(|| first.map_or_else(|| Ok(open(&token)?), Ok))
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::path::Path;
 use png::{BitDepth, ColorType, Encoder, EncodingError};
 
 use super::IoError;
+use super::image::{check_size, color};
 
 /// Colors from the lowest to the highest value, evenly spaced: deep water, sky, white, amber,
 /// brick. Both halves darken equally outwards.
-const COLOURS: [[u8; 3]; 7] =
+const COLORS: [[u8; 3]; 7] =
     [[8, 40, 84], [35, 105, 160], [135, 190, 215], [247, 247, 245], [243, 178, 118], [200, 85, 50], [96, 20, 24]];
 
 /// Entries of the palette; the middle one is white.
@@ -32,10 +33,7 @@ pub(crate) fn diverging_png_bytes(
     limit: f32,
     path: &Path,
 ) -> Result<Vec<u8>, IoError> {
-    if values.is_empty() || width.checked_mul(height) != Some(values.len()) {
-        let wanted = format!("one of the {} values (at least 1)", values.len());
-        return Err(IoError::shape(path, vec![height as u64, width as u64], wanted));
-    }
+    check_size(values.len(), [width, height], path)?;
     let failed = |reason: String| IoError::picture(path, reason);
     let enlarge = LONG_SIDE.div_ceil(width.max(height));
     let side = |cells: usize| u32::try_from(cells * enlarge).map_err(|_| failed("too large".into()));
@@ -60,16 +58,7 @@ fn enlarged(frame: &[f32], width: usize, enlarge: usize, limit: f32) -> Vec<u8> 
 }
 
 fn palette() -> Vec<u8> {
-    let steps = COLOURS.len() - 1;
-    let color = |entry: usize| {
-        let along = entry as f32 / (ENTRIES - 1) as f32 * steps as f32;
-        let first = (along as usize).min(steps - 1);
-        [0, 1, 2].map(|i| {
-            let (low, high) = (f32::from(COLOURS[first][i]), f32::from(COLOURS[first + 1][i]));
-            (low + (high - low) * (along - first as f32)).round() as u8
-        })
-    };
-    (0..ENTRIES).flat_map(color).collect()
+    (0..ENTRIES).flat_map(|entry| color(&COLORS, entry as f32 / (ENTRIES - 1) as f32)).collect()
 }
 
 fn encode(pixels: &[u8], [width, height]: [u32; 2]) -> Result<Vec<u8>, EncodingError> {
@@ -124,7 +113,7 @@ mod tests {
     #[test]
     fn the_middle_is_white_and_both_ends_are_dark() {
         let light = |entry: usize| palette()[3 * entry..][..3].iter().map(|&c| u32::from(c)).sum::<u32>();
-        assert_eq!(palette()[3 * 127..][..3], COLOURS[3]);
+        assert_eq!(palette()[3 * 127..][..3], COLORS[3]);
         assert!((0..127).all(|n| light(n) <= light(n + 1)) && (127..254).all(|n| light(n) >= light(n + 1)));
     }
 }

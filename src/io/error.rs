@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::printable_path;
-use crate::host_memory::HostMemoryError;
+use crate::host_memory::{ByteCount, HostMemoryError};
 
 /// An error about a file or directory.
 ///
@@ -275,18 +275,9 @@ fn transposed(found: &[u64], wanted: &str) -> &'static str {
     }
 }
 
-/// Returns a size in binary units, with the exact number of bytes.
+/// Returns a size in the unit that reads best, with the exact number of bytes.
 fn size(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    let mut unit = "bytes";
-    for larger in ["KiB", "MiB", "GiB", "TiB", "PiB"] {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = larger;
-    }
-    if unit == "bytes" { format!("{bytes} bytes") } else { format!("{value:.1} {unit} ({bytes} bytes)") }
+    format!("{} ({bytes} bytes)", ByteCount(bytes))
 }
 
 /// Returns `true` if the process or the machine cannot open another file.
@@ -352,14 +343,6 @@ mod tests {
         assert_eq!(tuple(&[7, 3]), "(7, 3)");
     }
 
-    #[test]
-    fn sizes_are_readable() {
-        assert_eq!(size(0), "0 bytes");
-        assert_eq!(size(1023), "1023 bytes");
-        assert_eq!(size(1536), "1.5 KiB (1536 bytes)");
-        assert!(size(u64::MAX).contains("PiB"));
-    }
-
     #[cfg(unix)]
     #[test]
     fn a_limit_on_open_files_has_its_own_remedy() {
@@ -375,5 +358,6 @@ mod tests {
     fn a_full_disk_is_named_with_the_bytes_wanted() {
         let text = IoError::write("out.npy", 2048, ErrorKind::StorageFull.into()).to_string();
         assert!(text.contains("out.npy") && text.contains("disk is full") && text.contains("2048 bytes"), "{text}");
+        assert_eq!([size(1023), size(1536)], ["1023 B (1023 bytes)", "1.5 KiB (1536 bytes)"]);
     }
 }

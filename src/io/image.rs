@@ -127,13 +127,7 @@ impl RgbImage {
 /// # Errors
 /// `IoErrorKind::Shape` and `IoErrorKind::Unsupported` as in [`density_png`], without a path.
 fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -> Result<RgbImage, IoError> {
-    if map.is_empty() || width.checked_mul(height) != Some(map.len()) {
-        return Err(IoError::shape(
-            Path::new("picture"),
-            vec![height as u64, width as u64],
-            format!("one of the {} values (at least 1)", map.len()),
-        ));
-    }
+    check_size(map.len(), [width, height], Path::new("picture"))?;
     // PNG sizes are u32, and the pixels must fit the memory's address space.
     let pixels = |cells: usize| cells.checked_mul(enlarge.max(1)).and_then(|n| u32::try_from(n).ok());
     let (Some(wide), Some(high)) = (pixels(width), pixels(height)) else {
@@ -148,7 +142,7 @@ fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -> Re
         let [above, below] = [top, bottom].map(|row| &bright[row * width..][..width]);
         for (pixel, &(left, right, across)) in picture.row_mut(y).iter_mut().zip(&columns) {
             let [above, below] = [above, below].map(|cells| cells[left] + (cells[right] - cells[left]) * across);
-            *pixel = color(above + (below - above) * down);
+            *pixel = color(&COLORS, above + (below - above) * down);
         }
     }
     Ok(picture)
@@ -199,17 +193,24 @@ fn percentile(values: &mut [f32], fraction: f64) -> f32 {
     *values.select_nth_unstable_by(at, f32::total_cmp).1
 }
 
-/// Returns the color at a position of the scale, 0 to 1, linear between the entries of the table.
-fn color(position: f32) -> [u8; 3] {
-    let steps = COLORS.len() - 1;
+/// Returns the color at a position from 0 to 1 along evenly spaced `colors`.
+pub(super) fn color(colors: &[[u8; 3]], position: f32) -> [u8; 3] {
+    let steps = colors.len() - 1;
     let along = position.clamp(0.0, 1.0) * steps as f32;
     let first = (along as usize).min(steps - 1);
-    let weight = along - first as f32;
-    let mix = |i: usize| {
-        let (a, b) = (f32::from(COLORS[first][i]), f32::from(COLORS[first + 1][i]));
-        (a + (b - a) * weight).round() as u8
-    };
-    [mix(0), mix(1), mix(2)]
+    [0, 1, 2].map(|i| {
+        let (low, high) = (f32::from(colors[first][i]), f32::from(colors[first + 1][i]));
+        (low + (high - low) * (along - first as f32)).round() as u8
+    })
+}
+
+/// Checks that a map of `values` values has these sides.
+pub(super) fn check_size(values: usize, [width, height]: [usize; 2], path: &Path) -> Result<(), IoError> {
+    if values > 0 && width.checked_mul(height) == Some(values) {
+        return Ok(());
+    }
+    let wanted = format!("one of the {values} values (at least 1)");
+    Err(IoError::shape(path, [height as u64, width as u64], wanted))
 }
 
 #[cfg(test)]
@@ -220,9 +221,10 @@ mod tests {
     #[test]
     fn colors_grow_lighter_all_along() {
         let light = |c: [u8; 3]| 0.2126 * f32::from(c[0]) + 0.7152 * f32::from(c[1]) + 0.0722 * f32::from(c[2]);
-        assert_eq!(color(0.0), COLORS[0]);
-        assert_eq!(color(1.0), COLORS[7]);
-        assert!((0..100).all(|i| light(color(i as f32 / 100.0)) < light(color((i + 1) as f32 / 100.0)) + 0.3));
+        assert_eq!(color(&COLORS, 0.0), COLORS[0]);
+        assert_eq!(color(&COLORS, 1.0), COLORS[7]);
+        let at = |i: u8| light(color(&COLORS, f32::from(i) / 100.0));
+        assert!((0..100).all(|i| at(i) < at(i + 1) + 0.3));
         assert!(COLORS.windows(2).all(|pair| light(pair[0]) + 8.0 < light(pair[1])));
     }
 

@@ -76,6 +76,7 @@ mod npy_header;
 mod npy_writer;
 mod npz;
 mod output_dir;
+mod probe;
 mod run_lock;
 mod shared_file;
 mod stripes;

@@ -200,12 +200,7 @@ impl NpyFile {
     /// Same as [`read_f32`](Self::read_f32), and `IoErrorKind::Value` with the index of the first
     /// NaN or infinity **in this range**.
     pub fn read_finite_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
-        let first = elements.start;
-        let out = self.read_f32(elements)?;
-        match out.iter().position(|x| !x.is_finite()) {
-            None => Ok(out),
-            Some(offset) => Err(self.non_finite(first + offset as u64, f64::from(out[offset]))),
-        }
+        self.finite(elements.start, self.read_f32(elements)?)
     }
 
     /// Reads elements that must be finite as f64.
@@ -214,11 +209,17 @@ impl NpyFile {
     /// Same as [`read_f64`](Self::read_f64), and `IoErrorKind::Value` as in
     /// [`read_finite_f32`](Self::read_finite_f32).
     pub fn read_finite_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
-        let first = elements.start;
-        let out = self.read_f64(elements)?;
-        match out.iter().position(|x| !x.is_finite()) {
-            None => Ok(out),
-            Some(offset) => Err(self.non_finite(first + offset as u64, out[offset])),
+        self.finite(elements.start, self.read_f64(elements)?)
+    }
+
+    /// Checks that elements from number `first` on are finite.
+    fn finite<T: Copy + Into<f64>>(&self, first: u64, elements: Vec<T>) -> Result<Vec<T>, IoError> {
+        match elements.iter().position(|&x| !x.into().is_finite()) {
+            None => Ok(elements),
+            Some(offset) => {
+                let index = self.index(first + offset as u64);
+                Err(IoError::non_finite(&self.path, index, elements[offset].into()))
+            }
         }
     }
 
@@ -229,13 +230,10 @@ impl NpyFile {
     pub fn read_c32(&self, elements: Range<u64>) -> Result<Vec<[f32; 2]>, IoError> {
         let first = elements.start;
         match self.header.dtype {
-            Dtype::C64 => {
-                let big = self.header.big_endian;
-                self.decode(elements, |bytes: [u8; 8]| {
-                    let (halves, _) = bytes.as_chunks::<4>();
-                    in_file_order(big, [f32::from_le_bytes(halves[0]), f32::from_le_bytes(halves[1])])
-                })
-            }
+            Dtype::C64 => self.decode(elements, |bytes: [u8; 8]| {
+                let (halves, _) = bytes.as_chunks();
+                [0, 1].map(|half| f32::from_le_bytes(halves[half]))
+            }),
             Dtype::C128 => {
                 let wide = self.read_c64(elements)?;
                 let beyond = |x: &f64| x.is_finite() && (*x as f32).is_infinite();
@@ -260,13 +258,10 @@ impl NpyFile {
                 let narrow = self.read_c32(elements)?;
                 self.converted(narrow, |z| z.map(f64::from))
             }
-            Dtype::C128 => {
-                let big = self.header.big_endian;
-                self.decode(elements, |bytes: [u8; 16]| {
-                    let (halves, _) = bytes.as_chunks::<8>();
-                    in_file_order(big, [f64::from_le_bytes(halves[0]), f64::from_le_bytes(halves[1])])
-                })
-            }
+            Dtype::C128 => self.decode(elements, |bytes: [u8; 16]| {
+                let (halves, _) = bytes.as_chunks();
+                [0, 1].map(|half| f64::from_le_bytes(halves[half]))
+            }),
             _ => self.converted(self.read_f64(elements)?, |x| [x, 0.0]),
         }
     }
@@ -312,7 +307,8 @@ impl NpyFile {
         self.input.expect(self.base + self.header.file_bytes)?;
         let begin = self.base + self.header.data_offset;
         let mut out = host_memory::reserve("elements", (end - start) as usize).map_err(|e| self.memory_error(e))?;
-        let big_endian = self.header.big_endian;
+        let Header { dtype, big_endian, .. } = self.header;
+        let number_bytes = if dtype.is_complex() { N / 2 } else { N };
         let append = |piece: &[u8]| {
             // Pieces consist of whole elements, since their size is a multiple of that of any
             // element.
@@ -320,7 +316,7 @@ impl NpyFile {
             if big_endian {
                 out.extend(items.iter().map(|item| {
                     let mut item = *item;
-                    item.reverse();
+                    item.chunks_exact_mut(number_bytes).for_each(<[u8]>::reverse);
                     convert(item)
                 }));
             } else {
@@ -344,23 +340,12 @@ impl NpyFile {
 
     /// Returns the position in the array of an element counted in C order.
     fn index(&self, element: u64) -> Vec<u64> {
-        let mut rest = element;
-        let mut index: Vec<u64> = self
-            .shape()
-            .iter()
-            .rev()
-            .map(|&n| {
-                let at = rest % n.max(1);
-                rest /= n.max(1);
-                at
-            })
-            .collect();
-        index.reverse();
+        let (mut index, mut rest) = (vec![0; self.shape().len()], element);
+        for (at, n) in index.iter_mut().zip(self.shape()).rev() {
+            *at = rest % n.max(&1);
+            rest /= n.max(&1);
+        }
         index
-    }
-
-    fn non_finite(&self, element: u64, value: f64) -> IoError {
-        IoError::non_finite(&self.path, self.index(element), value)
     }
 
     fn dtype_error(&self, wanted: &str) -> IoError {
@@ -370,9 +355,4 @@ impl NpyFile {
     fn shape_error(&self, wanted: String) -> IoError {
         IoError::shape(&self.path, self.shape(), wanted)
     }
-}
-
-/// Swaps back the two parts of a big-endian complex number, all bytes of which were reversed.
-fn in_file_order<T>(big_endian: bool, [a, b]: [T; 2]) -> [T; 2] {
-    if big_endian { [b, a] } else { [a, b] }
 }

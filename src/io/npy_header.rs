@@ -75,13 +75,17 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Header, HeaderError> {
         Dict::parse(text).ok_or_else(|| foreign(format!("its header (version {version}) cannot be understood")))?;
 
     let (big_endian, dtype) = dict.dtype().ok_or_else(|| HeaderError::Dtype(dict.descr.clone()))?;
-    let len = dict.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
-    // A zero anywhere empties the array, even if the other lengths overflow.
-    let len = if dict.shape.contains(&0) { Some(0) } else { len };
     let data_offset = end as u64;
-    let sizes = len.and_then(|len| Some((len, len.checked_mul(dtype.bytes())?.checked_add(data_offset)?)));
+    let sizes = element_count(&dict.shape)
+        .and_then(|len| Some((len, len.checked_mul(dtype.bytes())?.checked_add(data_offset)?)));
     let (len, file_bytes) = sizes.ok_or_else(|| foreign("its header names an array too large for any file"))?;
     Ok(Header { dtype, big_endian, fortran: dict.fortran, shape: dict.shape, len, data_offset, file_bytes })
+}
+
+/// Returns the number of elements of an array of this shape; `None` if it overflows.
+pub(crate) fn element_count(shape: &[u64]) -> Option<u64> {
+    // A zero anywhere empties the array, even if the other lengths overflow.
+    if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1u64, |count, &n| count.checked_mul(n)) }
 }
 
 /// Returns the header (version 1.0, C order) of an array; `descr` is NumPy's type string, such as
@@ -177,13 +181,7 @@ impl Scan<'_> {
 
     fn take(&mut self, byte: u8) -> bool {
         self.skip_blanks();
-        match self.0.split_first() {
-            Some((&first, rest)) if first == byte => {
-                self.0 = rest;
-                true
-            }
-            _ => false,
-        }
+        self.word(&[byte])
     }
 
     fn expect(&mut self, byte: u8) -> Option<()> {
@@ -191,23 +189,14 @@ impl Scan<'_> {
     }
 
     fn word(&mut self, word: &[u8]) -> bool {
-        match self.0.strip_prefix(word) {
-            Some(rest) => {
-                self.0 = rest;
-                true
-            }
-            None => false,
-        }
+        let Some(rest) = self.0.strip_prefix(word) else { return false };
+        self.0 = rest;
+        true
     }
 
     /// Reads a quoted string. Keys and type strings contain no escapes.
     fn string(&mut self) -> Option<String> {
-        let quote = if self.take(b'\'') {
-            b'\''
-        } else {
-            self.expect(b'"')?;
-            b'"'
-        };
+        let quote = [b'\'', b'"'].into_iter().find(|&quote| self.take(quote))?;
         let end = self.0.iter().position(|&b| b == quote)?;
         let text = String::from_utf8_lossy(&self.0[..end]).into_owned();
         self.0 = &self.0[end + 1..];
@@ -216,13 +205,7 @@ impl Scan<'_> {
 
     fn boolean(&mut self) -> Option<bool> {
         self.skip_blanks();
-        if self.word(b"True") {
-            Some(true)
-        } else if self.word(b"False") {
-            Some(false)
-        } else {
-            None
-        }
+        [true, false].into_iter().find(|&value| self.word(if value { b"True".as_slice() } else { b"False" }))
     }
 
     /// Reads a type string, or a structured type as its source text for an error.

@@ -183,7 +183,7 @@ pub(super) fn plan(path: &Path, descr: &str, element_bytes: u64, shape: &[u64]) 
         return Err(wanted(format!("one of at most {MAX_AXES} axes")));
     }
     let header = npy_header::format(descr, shape);
-    let len = if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1u64, |len, &n| len.checked_mul(n)) };
+    let len = npy_header::element_count(shape);
     let total = len.and_then(|len| len.checked_mul(element_bytes)?.checked_add(header.len() as u64));
     match (len, total) {
         // File offsets are signed in every operating system.

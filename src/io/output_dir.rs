@@ -1,11 +1,11 @@
 //! The directory that a command writes its files to.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::probe::Probe;
 use super::run_lock::RunLock;
-use super::temporary::temporary_name;
 use super::{IoError, IoErrorKind, cleanup, stripes, temporary, token};
 use crate::timeline;
 
@@ -65,17 +65,15 @@ impl OutputDir {
                 Err(source) => return Err(IoError::create(path, source)),
             }
         }
-        let probe = temporary_name(&directory.join("meshloom"), &token());
-        match cleanup::create_file(&probe) {
-            Ok(file) => {
-                drop(file);
-                cleanup::remove_file(&probe);
-                temporary::remove_in(path);
-                Ok(directory)
-            }
-            // A path in the directory, since the remedy in the error names the parent.
-            Err(source) => Err(IoError::create(path.join("*"), source)),
-        }
+        // A path in the directory, since the remedy in the error names the parent.
+        directory.probe().map_err(|source| IoError::create(path.join("*"), source))?;
+        temporary::remove_in(path);
+        Ok(directory)
+    }
+
+    /// Creates a file that is removed when it is dropped.
+    fn probe(&self) -> io::Result<Probe> {
+        Probe::beside(&self.join("meshloom"), &token())
     }
 
     /// Keeps other runs from writing here until the value is dropped or the process ends, since two
@@ -107,10 +105,8 @@ impl OutputDir {
     #[must_use]
     pub fn stripes(&self) -> Option<u16> {
         // The layout of a directory is a default that files may not have.
-        let probe = temporary_name(&self.join("meshloom"), &token());
-        let stripes = cleanup::create_file(&probe).ok().and_then(|_file| stripes::stripes(&probe));
-        cleanup::remove_file(&probe);
-        stripes
+        let probe = self.probe().ok()?;
+        stripes::stripes(&probe.path)
     }
 
     /// Returns the directory.

@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use super::temporary::temporary_name;
+use super::probe::Probe;
 use super::{IoError, IoErrorKind, cleanup, read_text, token};
 use crate::host;
 
@@ -134,11 +134,10 @@ impl RunLock {
 /// Returns the time since the last heartbeat of a claim, by the clock of the file system, which all
 /// hosts share.
 fn silence(claim: &Path) -> Option<Duration> {
-    let probe = temporary_name(claim, &token());
-    let now = cleanup::create_file(&probe).and_then(|file| file.metadata()?.modified());
-    cleanup::remove_file(&probe);
+    let probe = Probe::beside(claim, &token()).ok()?;
+    let now = probe.file.metadata().and_then(|data| data.modified()).ok()?;
     let beat = claim.metadata().and_then(|data| data.modified()).ok()?;
-    now.ok()?.duration_since(beat).ok()
+    now.duration_since(beat).ok()
 }
 
 /// Creates the error of a directory that `owner` claims by the file `path`.

@@ -54,10 +54,8 @@ impl SharedFile {
         temporary::remove_of(&path);
         let temporary = temporary_name(&path, token);
         let file = cleanup::create_file(&temporary).map_err(|e| IoError::create_temporary(&path, &temporary, e))?;
-        // From here on, dropping `shared` removes the file.
-        let mut shared = Self { file: Some(file), lock: None, path, temporary, total_bytes, creator: true };
-        shared.keep_lock()?;
-        shared.take_over(older)?;
+        let mut shared = Self::begin(file, path, temporary, older)?;
+        shared.total_bytes = total_bytes;
         shared.file()?.set_len(total_bytes).map_err(|e| shared.write_error(e))?;
         shared.write_at(0, header)?;
         Ok(shared)
@@ -80,11 +78,23 @@ impl SharedFile {
         }
         temporary::remove_of(&path);
         let file = cleanup::make_file(&path, &temporary, || make(&temporary))?;
-        let mut shared = Self { file: None, lock: None, path, temporary, total_bytes: 0, creator: true };
-        shared.total_bytes = file.metadata().map_err(|e| shared.write_error(e))?.len();
-        shared.file = Some(file);
-        shared.keep_lock()?;
-        shared.take_over(older)?;
+        let mut shared = Self::begin(file, path, temporary, older)?;
+        shared.total_bytes = shared.file()?.metadata().map_err(|e| shared.write_error(e))?.len();
+        Ok(shared)
+    }
+
+    /// Takes a new file, which dropping the value removes. Keeps its lock while it is closed for
+    /// renaming, and gives it the permissions of the older one that it will replace, before it has
+    /// contents.
+    fn begin(file: File, path: PathBuf, temporary: PathBuf, older: Option<Permissions>) -> Result<Self, IoError> {
+        let mut shared = Self { file: Some(file), lock: None, path, temporary, total_bytes: 0, creator: true };
+        // Other systems have no lock, and cannot rename an open file.
+        if cfg!(unix) {
+            shared.lock = Some(shared.file()?.try_clone().map_err(|e| shared.write_error(e))?);
+        }
+        if let Some(permissions) = older {
+            shared.file()?.set_permissions(permissions).map_err(|e| shared.write_error(e))?;
+        }
         Ok(shared)
     }
 
@@ -169,24 +179,6 @@ impl SharedFile {
     fn file(&self) -> Result<&File, IoError> {
         // `None` does not occur here (see the field), but an error is better than a panic.
         self.file.as_ref().ok_or_else(|| self.write_error(io::Error::other("closed already")))
-    }
-
-    /// Keeps the lock of a new file while it is closed for renaming.
-    fn keep_lock(&mut self) -> Result<(), IoError> {
-        // Other systems have no lock, and cannot rename an open file.
-        if cfg!(unix) {
-            self.lock = Some(self.file()?.try_clone().map_err(|e| self.write_error(e))?);
-        }
-        Ok(())
-    }
-
-    /// Gives a new file the permissions of the older one that it will replace, before it has
-    /// contents.
-    fn take_over(&self, older: Option<Permissions>) -> Result<(), IoError> {
-        match older {
-            Some(permissions) => self.file()?.set_permissions(permissions).map_err(|e| self.write_error(e)),
-            None => Ok(()),
-        }
     }
 
     fn write_error(&self, source: io::Error) -> IoError {

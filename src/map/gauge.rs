@@ -23,9 +23,8 @@ impl Gauge {
         let device = fnv1a(process, &rank.gpu.number().to_le_bytes());
         let all = rank.comm.all_gather(&[device])?;
         let turn = all[..rank.index()].iter().filter(|&&other| other == device).count();
-        let mut most = [turn as u64 + 1];
-        rank.comm.all_reduce(&mut most, Op::Max)?;
-        Ok(Gauge { turn, turns: most[0] as usize, before: 0 })
+        let [turns] = rank.comm.reduced([turn as u64 + 1], Op::Max)?;
+        Ok(Gauge { turn, turns: turns as usize, before: 0 })
     }
 
     /// Waits for this rank's turn.
@@ -42,13 +41,13 @@ impl Gauge {
     /// the rank that takes the most.
     pub fn end(&self, rank: &mut Rank) -> Result<u64, MapError> {
         rank.recorder.wait()?;
-        let mut most = [rank.gpu.allocated().saturating_sub(self.before)];
+        let taken = rank.gpu.allocated().saturating_sub(self.before);
         settle(rank)?;
         for _ in self.turn..self.turns {
             rank.comm.barrier()?;
         }
-        rank.comm.all_reduce(&mut most, Op::Max)?;
-        Ok(most[0].saturating_mul(self.turns as u64))
+        let [most] = rank.comm.reduced([taken], Op::Max)?;
+        Ok(most.saturating_mul(self.turns as u64))
     }
 }
 
@@ -73,9 +72,8 @@ impl JointGauge {
     pub fn look(&self, rank: &mut Rank) -> Result<u64, MapError> {
         rank.recorder.wait()?;
         rank.comm.barrier()?;
-        let mut most = [rank.gpu.allocated().saturating_sub(self.before)];
-        rank.comm.all_reduce(&mut most, Op::Max)?;
-        Ok(most[0])
+        let [most] = rank.comm.reduced([rank.gpu.allocated().saturating_sub(self.before)], Op::Max)?;
+        Ok(most)
     }
 }
 

@@ -230,11 +230,9 @@ impl HostMap {
             Ok::<_, OperatorError>((found, sums))
         })?;
         let len = self.outputs.iter().filter(|output| output.is_sum).map(|output| output.width).sum();
-        let total = self.total(rank, len, sums)?;
-        let mut rest = &total[..];
+        let mut total = self.total(rank, len, sums)?.into_iter();
         for (output, found) in self.outputs.iter().zip(&mut found).filter(|(output, _)| output.is_sum) {
-            let (sum, others) = rest.split_at(output.width);
-            (*found, rest) = (sum.to_vec(), others);
+            *found = total.by_ref().take(output.width).collect();
         }
         check_numbers(rank, &self.signature.name, which, target, &found)?;
         upload(rank, &found, y)
@@ -293,14 +291,8 @@ impl HostMap {
             }
             Ok::<_, OperatorError>(sums)
         })?;
-        let total = self.total(rank, widths.iter().sum(), sums)?;
-        let mut rest = &total[..];
-        let leaf = |width: &usize| {
-            let (leaf, others) = rest.split_at(*width);
-            rest = others;
-            leaf.to_vec()
-        };
-        let found: Vec<Vec<f64>> = widths.iter().map(leaf).collect();
+        let mut total = self.total(rank, widths.iter().sum(), sums)?.into_iter();
+        let found: Vec<Vec<f64>> = widths.iter().map(|width| total.by_ref().take(*width).collect()).collect();
         check_numbers(rank, &self.signature.name, "vjp", domain, &found)?;
         upload(rank, &found, dx)
     }

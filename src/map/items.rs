@@ -101,12 +101,7 @@ impl<'a> Input<'a> {
 /// # Errors
 /// [`MapError::Device`] where the root gives none or another rank some; [`MapError::Comm`].
 pub fn replicate<T: DeviceElement>(rank: &mut Rank, root: usize, values: Option<&[T]>) -> Result<Array<T>, MapError> {
-    let array = values.map(|values| {
-        let array = rank.gpu.array("map::constants", values.len() as u64)?;
-        rank.recorder.upload(&array, 0, values)?;
-        Ok::<_, MapError>(array)
-    });
-    let array = array.transpose()?;
+    let array = values.map(|values| rank.recorder.uploaded("map::constants", values)).transpose()?;
     let mut collectives = Collectives::new(rank.exchange.clone());
     let recorder = &mut rank.recorder;
     Ok(collectives.broadcast(recorder, root, array.as_ref())?.finish(recorder)?)

@@ -11,7 +11,6 @@ use super::chunk::{ChunkSize, MapReport, MemoryEstimate};
 use super::error::MapError;
 use super::gauge::JointGauge;
 use crate::gpu::Array;
-use crate::hash::{START, fnv1a};
 use crate::operators::{Contents, Linearization, OperatorError, Space, Vector};
 use crate::rank::Rank;
 
@@ -21,7 +20,7 @@ use crate::rank::Rank;
 /// # Errors
 /// [`OperatorError::Comm`].
 pub fn numbers_of(rank: &Rank, space: &Space) -> Result<u64, OperatorError> {
-    Ok(Numbers::new(rank, space)?.total())
+    Ok(Numbers::new(rank, space)?.total)
 }
 
 /// Computes column `j` of a Jacobian for each `j` of `columns`: the derivative with respect to
@@ -124,15 +123,9 @@ fn products<E: From<MapError> + From<OperatorError>>(
 
 /// Checks that all ranks ask for the same products, and that these are in range.
 fn agree(rank: &Rank, range: &Range<u64>, chunk: ChunkSize, numbers: &Numbers) -> Result<(), MapError> {
-    let asked = fnv1a(START, format!("{range:?} {chunk:?}").as_bytes());
-    let all = rank.comm.all_gather(&[asked])?;
-    if let Some(rank) = all.iter().position(|other| *other != all[0]) {
-        let why =
-            format!("rank {rank} asks for other products than rank 0, or in other chunks; all ranks ask for the same");
-        return Err(MapError::Invalid(why));
-    }
-    if range.end > numbers.total() || chunk == ChunkSize::Items(0) {
-        let why = format!("the numbers {range:?} in chunks of {chunk:?}; there are {}", numbers.total());
+    rank.comm.agree("products of a jacobian", &[("numbers", range), ("chunk", &chunk)])?;
+    if range.end > numbers.total || chunk == ChunkSize::Items(0) {
+        let why = format!("the numbers {range:?} in chunks of {chunk:?}; there are {}", numbers.total);
         return Err(MapError::Invalid(why));
     }
     Ok(())
@@ -181,8 +174,8 @@ impl Sizes {
 
 /// Places of the numbers of a space.
 struct Numbers {
-    /// For each leaf, its first number, and the range of this rank's part.
-    leaves: Vec<(u64, Range<u64>)>,
+    /// For each leaf, the numbers of this rank.
+    leaves: Vec<Range<u64>>,
     total: u64,
 }
 
@@ -198,14 +191,10 @@ impl Numbers {
                 true => ((0..index).map(of).sum(), (0..rank.comm.size()).map(of).sum()),
                 false => (0, leaf.len()),
             };
-            leaves.push((total, total + before..total + before + leaf.len()));
+            leaves.push(total + before..total + before + leaf.len());
             total += len;
         }
         Ok(Numbers { leaves, total })
-    }
-
-    fn total(&self) -> u64 {
-        self.total
     }
 }
 
@@ -219,17 +208,16 @@ struct Unit {
 impl Unit {
     fn new(rank: &mut Rank, space: &Space, numbers: Numbers) -> Result<Self, OperatorError> {
         let recorder = &mut rank.recorder;
-        let zero_and_one = recorder.gpu().array("map::unit", 2)?;
-        recorder.upload(&zero_and_one, 0, &[0.0, 1.0])?;
+        let zero_and_one = recorder.uploaded("map::unit", &[0.0, 1.0])?;
         Ok(Unit { field: Vector::zeros(recorder, space)?, numbers, zero_and_one })
     }
 
     /// Makes a number 1 or 0 again, where this rank has it. Records only.
     fn set(&mut self, rank: &mut Rank, number: u64, one: bool) -> Result<(), OperatorError> {
         let recorder = &mut rank.recorder;
-        let found = self.numbers.leaves.iter().position(|(_, own)| own.contains(&number));
+        let found = self.numbers.leaves.iter().position(|own| own.contains(&number));
         let Some(leaf) = found else { return Ok(()) };
-        let at = number - self.numbers.leaves[leaf].1.start;
+        let at = number - self.numbers.leaves[leaf].start;
         let Some(name) = self.field.space().names().nth(leaf).map(String::from) else { return Ok(()) };
         match &self.field.contents()[leaf] {
             Contents::Device(array) => recorder.copy(&self.zero_and_one, u64::from(one), array, at, 1)?,

@@ -2,7 +2,6 @@
 
 use super::chunk::ChunkSize;
 use super::error::MapError;
-use crate::hash::{START, fnv1a};
 
 /// Reduction of rows of numbers, one of each item, to one row.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,10 +116,5 @@ impl Mapping {
             }
         }
         Ok(())
-    }
-
-    /// A number that is the same for the same mapping.
-    pub(super) fn fingerprint(&self) -> u64 {
-        fnv1a(START, format!("{self:?}").as_bytes())
     }
 }

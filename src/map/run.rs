@@ -6,11 +6,10 @@ use std::ops::Range;
 use super::chunk::{ChunkSize, MapReport, MemoryEstimate};
 use super::deal::Deal;
 use super::error::MapError;
-use super::gauge::{Gauge, settle};
+use super::gauge::{Gauge, JointGauge, settle};
 use super::items::{Input, Items};
 use super::mapping::{MapOutput, Mapping, Placement, RowReduction};
 use super::ordered::OrderedReduction;
-use crate::comm::Op;
 use crate::exchange::collectives::Collectives;
 use crate::gpu::Array;
 use crate::rank::Rank;
@@ -161,27 +160,17 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(rank: &mut Rank, mapping: &'a Mapping, items: &[Items<'a>]) -> Result<Self, MapError> {
-        let calls = rank.comm.all_gather(&[[mapping.fingerprint(), items.len() as u64]])?;
+        rank.comm.agree("map", &[("mapping", mapping), ("inputs", &items.len())])?;
         mapping.check()?;
-        if let Some(rank) = calls.iter().position(|call| *call != calls[0]) {
-            let why = format!(
-                "rank {rank} maps something else than rank 0; all ranks give the same mapping and as many inputs"
-            );
-            return Err(MapError::Invalid(why));
-        }
         let deal = Deal { items: mapping.items, shares: rank.comm.shares() };
         let own = deal.block(rank.index());
         let mut collectives = Collectives::new(rank.exchange.clone());
         let input = |items: &Items<'a>| Input::deal(rank, &mut collectives, deal, *items);
         let inputs = items.iter().map(input).collect::<Result<Vec<_>, _>>()?;
-        let (mut gauge, mut before) = (None, 0);
-        if let ChunkSize::Memory(_) = mapping.chunk {
-            settle(rank)?;
-            rank.comm.barrier()?;
-            gauge = Some(Gauge::new(rank)?);
-            before = rank.gpu.allocated();
-            rank.comm.barrier()?;
-        }
+        let measured = match mapping.chunk {
+            ChunkSize::Items(_) => None,
+            ChunkSize::Memory(budget) => Some((budget, Gauge::new(rank)?, JointGauge::begin(rank)?)),
+        };
         let len = own.end - own.start;
         let sink = |output: &MapOutput| match &output.placement {
             Placement::Reduced(reduction) => {
@@ -193,13 +182,10 @@ impl<'a> Run<'a> {
             }
         };
         let sinks = mapping.outputs().iter().map(sink).collect::<Result<Vec<_>, _>>()?;
-        let mut estimate = None;
-        if let ChunkSize::Memory(budget) = mapping.chunk {
-            // All ranks have what comes out.
-            rank.comm.barrier()?;
-            let mut outputs = [rank.gpu.allocated().saturating_sub(before)];
-            rank.comm.all_reduce(&mut outputs, Op::Max)?;
-            estimate = Some(MemoryEstimate { budget, outputs: outputs[0], ..MemoryEstimate::default() });
+        let (mut gauge, mut estimate) = (None, None);
+        if let Some((budget, turns, joint)) = measured {
+            let outputs = joint.look(rank)?;
+            (gauge, estimate) = (Some(turns), Some(MemoryEstimate { budget, outputs, ..MemoryEstimate::default() }));
         }
         let chunk = if let ChunkSize::Items(chunk) = mapping.chunk { chunk } else { 1 };
         let (in_flight, done, chunks) = (VecDeque::new(), 0, 0);

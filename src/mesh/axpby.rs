@@ -1,12 +1,11 @@
 //! Linear updates of arrays.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::error::MeshError;
 use crate::field::Field;
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
-use crate::rank::{PlanKey, Rank};
+use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
     struct AxpbyParams {
@@ -167,14 +166,6 @@ impl Axpby {
     }
 }
 
-/// The kernels of linear updates.
-#[derive(PartialEq)]
-struct Updates;
-
-impl PlanKey for Updates {
-    type Plan = Axpby;
-}
-
 impl Rank {
     /// Computes `y = a x + b y` in every cell, ghost cells included; `a` and `b` are rounded to
     /// f32. With `b == 0` the values of `y` do not matter. Records only.
@@ -189,17 +180,13 @@ impl Rank {
 
     /// Returns the kernels of linear updates.
     pub(crate) fn updates(&mut self) -> Arc<Axpby> {
-        let Ok(updates) = self.plan(Updates, |_| Ok::<_, Infallible>(Axpby::default()));
-        updates
+        self.shared()
     }
 }
 
 fn params(what: &str, a: f64, b: f64, y: &Array<f32>, others: &[&Array<f32>]) -> Result<AxpbyParams, DeviceError> {
     match others.iter().find(|other| other.len() != y.len()) {
         None => Ok(AxpbyParams { count: y.len() as u32, a: a as f32, b: b as f32 }),
-        Some(other) => {
-            let why = format!("arrays of {} and {} elements", y.len(), other.len());
-            Err(DeviceError::Misuse { what: what.into(), why })
-        }
+        Some(other) => Err(DeviceError::misuse(what, format!("arrays of {} and {} elements", y.len(), other.len()))),
     }
 }

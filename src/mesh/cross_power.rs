@@ -58,8 +58,7 @@ impl ModeBinner {
         [a, b]: [Modes<'_>; 2],
     ) -> Result<Vec<Bin>, MeshError> {
         if a.shifted.is_some() != b.shifted.is_some() {
-            let why = "one field is interlaced and the other is not".into();
-            return Err(DeviceError::Misuse { what: "ModeBinner::cross".into(), why }.into());
+            return Err(DeviceError::misuse("ModeBinner::cross", "one field is interlaced and the other is not").into());
         }
         let mut of = |sign: f64| -> Result<Vec<Bin>, MeshError> {
             let modes = combined(recorder, a.modes, sign, b.modes)?;
@@ -87,7 +86,7 @@ impl ModeBinner {
     ) -> Result<Vec<Multipoles>, MeshError> {
         if axis > 2 {
             let why = format!("the line of sight is along axis {axis}, and there are 0 to 2");
-            return Err(DeviceError::Misuse { what: "ModeBinner::multipoles".into(), why }.into());
+            return Err(DeviceError::misuse("ModeBinner::multipoles", why).into());
         }
         sides(geometry.size)?;
         let along = line_of_sight(recorder, geometry, modes.modes, axis)?;
@@ -132,8 +131,7 @@ fn line_of_sight(
     axis: usize,
 ) -> Result<Array<[f32; 2]>, MeshError> {
     let (count, squares) = (volume(&geometry.part), ModeBins::new(geometry)?.real_squares());
-    let table = recorder.gpu().array::<f32>("mesh::squares", squares.len() as u64)?;
-    recorder.upload(&table, 0, &squares)?;
+    let table = recorder.uploaded("mesh::squares", &squares)?;
     // What is beyond the part stays nothing.
     let along = recorder.gpu().array::<[f32; 2]>("mesh::along", modes.len())?;
     recorder.clear(&along);

@@ -1,12 +1,12 @@
 //! Kicks and drifts of particles by a field on a mesh.
 
-use super::particles::{Lanes, MeshParticles, ParticleKernel, checked, holds, over_particles, particle_kernel_of};
+use super::particles::{Lanes, MeshParticles, ParticleKernel, ParticlesAnd, checked, of_lattice, particle_kernel_of};
 use super::push::Push;
 use super::window::Window;
-use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, KernelSource, Recorder, holds};
 use crate::grid::Mesh;
 
-over_particles! {
+crate::gpu::kernel_params! {
     struct KickDriftParams {
         /// Factors of the momentum and of the field, for each kick.
         keep: [f32; 2],
@@ -22,7 +22,7 @@ over_particles! {
 /// Returns the kernel for a window, of particles that are listed or of all sites of a box.
 fn kernel(window: Window, lanes: Lanes, listed: bool) -> KernelSource {
     particle_kernel_of("mesh::kick_drift", include_str!("../../shaders/mesh/kick_drift.wgsl"), window, lanes)
-        .params::<KickDriftParams>()
+        .params::<ParticlesAnd<KickDriftParams>>()
         .flag("in_cells", false)
         .flag("listed", listed)
         .flag("vector", true)
@@ -45,17 +45,16 @@ fn all(lanes: Lanes) -> impl Iterator<Item = KernelSource> {
 /// Moves particles of a lattice by a vector field on a mesh: one pass that reads the field at
 /// each particle, kicks its momentum and drifts its position. No acceleration is stored.
 pub struct KickDrift {
-    displaced: ParticleKernel,
-    listed: ParticleKernel,
+    /// For all sites of a box, and for listed ones.
+    kernels: [ParticleKernel; 2],
 }
 
 impl KickDrift {
     /// Reads fields with this window.
     #[must_use]
     pub fn new(window: Window) -> Self {
-        let [displaced, listed] =
-            [false, true].map(|listed| ParticleKernel::new(window, |lanes| kernel(window, lanes, listed)));
-        KickDrift { displaced, listed }
+        let kernel = |listed| ParticleKernel::new(window, |lanes| kernel(window, lanes, listed));
+        KickDrift { kernels: [false, true].map(kernel) }
     }
 
     /// Records `push` of particles of a lattice with these momenta, by axis. `field` has three
@@ -76,35 +75,20 @@ impl KickDrift {
         push: &Push,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "KickDrift::record";
-        let kernel = match particles {
-            MeshParticles::Displaced { .. } => &self.displaced,
-            MeshParticles::Listed { .. } => &self.listed,
-            MeshParticles::InCells { .. } => {
-                let why = "expected particles of a lattice, got points in cells".into();
-                return Err(DeviceError::Misuse { what: WHAT.into(), why });
-            }
-        };
+        let kernel = of_lattice(WHAT, &particles, &self.kernels)?;
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "cells", field, mesh.array_len())?;
         momentum.iter().try_for_each(|p| holds(WHAT, "momenta", p, particles.len()))?;
         let at = |values: &[f64], n: usize| values.get(n).map_or(0.0, |&value| value as f32);
         let kick = |n: usize, which: usize| push.kicks().get(n).map_or(0.0, |kick| kick[which] as f32);
-        let place = particles.geometry(mesh, mesh.layout());
-        let params = KickDriftParams {
-            first: place.first,
-            local: place.local,
-            sites: place.sites,
-            mesh: place.mesh,
-            shape: place.shape,
-            base: place.base,
-            per_site: place.per_site,
-            per_cell: place.per_cell,
+        let own = KickDriftParams {
             keep: [kick(0, 0), kick(1, 0)],
             kick: [kick(0, 1), kick(1, 1)],
             drift: [at(push.drifts(), 0), at(push.drifts(), 1)],
             kicks: push.kicks().len() as u32,
             drifts: push.drifts().len() as u32,
         };
+        let params = ParticlesAnd { common: particles.geometry(mesh, mesh.layout()), own };
         let mut arrays = particles.arrays();
         arrays.extend(momentum.iter().map(Array::raw));
         arrays.push(field.raw());

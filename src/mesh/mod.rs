@@ -10,10 +10,10 @@
 //! the coordinates of each point next to each other.
 
 mod axpby;
+mod cell_points;
 mod cross_power;
 mod error;
 mod fixed_point;
-mod force_tangent;
 mod kick_drift;
 mod mode_binner;
 mod mode_bins;
@@ -23,7 +23,7 @@ mod paint;
 mod painter;
 mod particles;
 mod points_in_cells;
-mod position_adjoint;
+mod position_derivatives;
 mod power;
 mod push;
 mod spectrum;
@@ -34,7 +34,6 @@ mod window;
 pub use axpby::Axpby;
 pub use cross_power::Multipoles;
 pub use error::MeshError;
-pub use force_tangent::ForceTangent;
 pub use kick_drift::KickDrift;
 pub use mode_binner::{ModeBinner, Modes};
 pub(crate) use moved_particles::{MovedParticles, Movements};
@@ -43,7 +42,7 @@ pub(crate) use painter::PaintedDensity;
 pub use painter::{Painter, UNITS};
 pub use particles::{Lattice, MeshParticles};
 pub use points_in_cells::PointsInCells;
-pub use position_adjoint::{ForceMeshes, PositionAdjoint};
+pub use position_derivatives::{ForceMeshes, PositionDerivatives};
 pub use power::{Bin, density_contrast, field_contrast, power_spectrum};
 pub use push::Push;
 pub use spectrum::SpectrumGeometry;
@@ -66,8 +65,7 @@ pub fn kernels_of_features() -> Vec<KernelSource> {
 pub(crate) fn kernels() -> Vec<KernelSource> {
     let particles = painter::kernels().into_iter().chain(kick_drift::kernels()).chain(value_painter::kernels());
     particles
-        .chain(position_adjoint::kernels())
-        .chain(force_tangent::kernels())
+        .chain(position_derivatives::kernels())
         .chain(points_in_cells::kernels())
         .chain(owners::kernels())
         .chain(moved_particles::kernels())

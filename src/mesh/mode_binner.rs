@@ -9,7 +9,7 @@ use super::spectrum::SpectrumGeometry;
 use super::window::Window;
 use crate::comm::{Communicator, Op};
 use crate::fft::Wave;
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, CountParams, DeviceError, Kernel, KernelSource, Recorder, holds};
 use crate::grid::{extent, volume};
 
 /// Bins that a workgroup sums at once, in 14 of the floor's 16 KiB of workgroup memory.
@@ -23,12 +23,6 @@ const BITS: i32 = 112;
 const CHUNK: u64 = 1 << 14;
 /// Workgroups at most: as many as the words of a sum hold.
 const MOST_WORKGROUPS: u64 = 65_535;
-
-crate::gpu::kernel_params! {
-    struct PeakParams {
-        count: u32,
-    }
-}
 
 crate::gpu::kernel_params! {
     struct BinParams {
@@ -60,7 +54,7 @@ pub(super) fn kernels() -> [KernelSource; 3] {
             .flag("interlaced", interlaced)
     };
     let peak = KernelSource::new("mesh::power_peak", include_str!("../../shaders/mesh/power/peak.wgsl"));
-    [peak.params::<PeakParams>(), bins("mesh::power_bins", false), bins("mesh::power_bins_interlaced", true)]
+    [peak.params::<CountParams>(), bins("mesh::power_bins", false), bins("mesh::power_bins_interlaced", true)]
 }
 
 /// Modes whose power is to be measured, on the device: a rank's part of a half spectrum, C order.
@@ -124,10 +118,7 @@ impl ModeBinner {
         sides(geometry.size)?;
         let count = volume(&geometry.part);
         for array in [Some(modes.modes), modes.shifted].into_iter().flatten() {
-            if array.len() < count {
-                let why = format!("{} modes, {count} are needed", array.len());
-                return Err(DeviceError::Misuse { what: "ModeBinner::measure".into(), why }.into());
-            }
+            holds("ModeBinner::measure", "modes", array, count)?;
         }
         let factors = factors(geometry, modes.window);
         let largest = self.largest(recorder, comm, geometry, modes)?;
@@ -163,13 +154,12 @@ impl ModeBinner {
         let found = recorder.gpu().array::<u32>("mesh::peak", 2)?;
         recorder.clear(&found);
         for array in [Some(modes.modes), modes.shifted].into_iter().flatten() {
-            recorder.each(&self.peak, &[array.raw(), found.raw()], &PeakParams { count: count as u32 }, count)?;
+            recorder.each(&self.peak, &[array.raw(), found.raw()], &CountParams { count: count as u32 }, count)?;
         }
         let found = recorder.download(&found, 0, 2)?;
-        let mut all = [found[0], found[1].min(1)];
-        comm.all_reduce(&mut all, Op::Max)?;
-        if all[1] == 0 {
-            return Ok(f32::from_bits(all[0]));
+        let [peak, is_bad] = comm.reduced([found[0], found[1].min(1)], Op::Max)?;
+        if is_bad == 0 {
+            return Ok(f32::from_bits(peak));
         }
         let mut bad = None;
         if found[1] > 0 {
@@ -184,7 +174,7 @@ impl ModeBinner {
         match first_of_all(comm, bad)? {
             Some((index, power)) => Err(MeshError::Mode { index, power }),
             // Not reached: some rank found one.
-            None => Ok(f32::from_bits(all[0])),
+            None => Ok(f32::from_bits(peak)),
         }
     }
 
@@ -198,15 +188,12 @@ impl ModeBinner {
         factors: &[f32],
         scale: &Scale,
     ) -> Result<Array<u32>, DeviceError> {
-        let (gpu, count) = (recorder.gpu().clone(), volume(&geometry.part));
+        let count = volume(&geometry.part);
         let squares: Vec<u32> =
             bins.squares.iter().flatten().flat_map(|&square| [square as u32, (square >> 32) as u32]).collect();
-        let [square_table, sums] =
-            [squares.len(), WORDS * bins.count].map(|len| gpu.array::<u32>("mesh::bins", len as u64));
-        let (square_table, sums) = (square_table?, sums?);
-        let factor_table = gpu.array::<f32>("mesh::factors", factors.len() as u64)?;
-        recorder.upload(&square_table, 0, &squares)?;
-        recorder.upload(&factor_table, 0, factors)?;
+        let square_table = recorder.uploaded("mesh::bins", &squares)?;
+        let sums = recorder.gpu().array::<u32>("mesh::bins", (WORDS * bins.count) as u64)?;
+        let factor_table = recorder.uploaded("mesh::factors", factors)?;
         recorder.clear(&sums);
         let chunk = CHUNK.max(count.div_ceil(MOST_WORKGROUPS));
         let [i, j, k] = extent(&geometry.part).map(|n| n as u32);
@@ -239,9 +226,9 @@ impl Scale {
         // The power of two above the largest part, as far as its inverse is a number.
         let above = ((largest.to_bits() >> 23) as i32 - 126).clamp(-126, 126);
         // The window's factors of three axes; a mode has two parts, and counts twice.
-        let mut most = [factors.chunks(3).fold(1.0f32, |most, factor| most.max(factor[0])).to_bits()];
-        comm.all_reduce(&mut most, Op::Max)?;
-        let most = f64::from(f32::from_bits(most[0])).powi(3);
+        let most = factors.chunks(3).fold(1.0f32, |most, factor| most.max(factor[0])).to_bits();
+        let [most] = comm.reduced([most], Op::Max)?;
+        let most = f64::from(f32::from_bits(most)).powi(3);
         Ok(Scale { exponent: -above, top: 3 + most.log2().ceil() as i32 })
     }
 }

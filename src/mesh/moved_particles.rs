@@ -1,18 +1,19 @@
 //! Particles that vectors on the device place anywhere in a periodic box, on the ranks of a mesh.
 
 use super::axpby::Axpby;
+use super::cell_points::CellPoints;
 use super::error::MeshError;
 use super::owners::parts_of_cells;
 use super::painter::{PaintedDensity, Painter};
-use super::particles::{MeshParticles, check_mesh};
-use super::position_adjoint::PositionAdjoint;
+use super::particles::check_mesh;
+use super::position_derivatives::PositionDerivatives;
 use super::value_painter::{PaintedValues, ValuePainter};
 use crate::comm::Op;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, Kernel, KernelSource, Recorder};
 use crate::grid::{Mesh, extent};
-use crate::points::sort::{Route, route_to};
+use crate::points::sort::route_to;
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -93,8 +94,7 @@ pub(crate) struct Movements<'a> {
 /// Particles on the ranks that own their cells of a mesh, and their way there and back.
 pub(crate) struct MovedParticles {
     mesh: Mesh,
-    cell: Array<u32>,
-    offset: [Array<f32>; 3],
+    points: CellPoints,
     /// Contribution of each particle to the mesh: `unit` times its weight.
     mass: Array<f32>,
     /// Contribution of a weight of 1: the mean over all cells is 1 if all weights are.
@@ -103,7 +103,6 @@ pub(crate) struct MovedParticles {
     /// Particles of this rank before they were sent.
     own: u64,
     total: u64,
-    route: Option<Route>,
 }
 
 impl MovedParticles {
@@ -127,9 +126,8 @@ impl MovedParticles {
         let arrays = [vectors.raw(), table.raw(), placed.raw(), owners.raw(), faults.raw()];
         let kernel = Kernel::trusted(place_kernel(lattice.is_some()));
         rank.recorder.each(&kernel, &arrays, &place_params(mesh, lattice, own), own)?;
-        let mut counts = [u64::from(rank.recorder.download(&faults, 0, 1)?[0]), own];
-        comm.all_reduce(&mut counts, Op::Sum)?;
-        let [faults, total] = counts;
+        let faults = u64::from(rank.recorder.download(&faults, 0, 1)?[0]);
+        let [faults, total] = comm.reduced([faults, own], Op::Sum)?;
         if faults > 0 {
             return Err(MeshError::Unresolved { count: faults });
         }
@@ -142,11 +140,9 @@ impl MovedParticles {
         }
         let count = placed.len() / 6;
         let unit = shape.iter().map(|&n| n as f64).product::<f64>() / total.max(1) as f64;
-        let cell = gpu.array("mesh::points", count)?;
-        let offset =
-            [gpu.array("mesh::points", count)?, gpu.array("mesh::points", count)?, gpu.array("mesh::points", count)?];
+        let points = CellPoints::new(&gpu, count, route)?;
         let mass = gpu.array("mesh::mass", count)?;
-        let [x, y, z] = &offset;
+        let CellPoints { cell, offset: [x, y, z], .. } = &points;
         let mut arrays = vec![placed.raw()];
         arrays.extend(masses.as_ref().map(|masses| masses.raw()));
         arrays.extend([cell.raw(), x.raw(), y.raw(), z.raw(), mass.raw()]);
@@ -162,17 +158,7 @@ impl MovedParticles {
         };
         rank.recorder.each(&Kernel::trusted(settle_kernel(masses.is_some())), &arrays, &params, count)?;
         let is_weighted = weights.is_some();
-        Ok(MovedParticles { mesh: mesh.clone(), cell, offset, mass, unit, is_weighted, own, total, route })
-    }
-
-    /// Returns the number of particles on this rank.
-    fn len(&self) -> u64 {
-        self.cell.len()
-    }
-
-    fn particles(&self) -> MeshParticles<'_> {
-        let [x, y, z] = &self.offset;
-        MeshParticles::InCells { cell: &self.cell, offset: [x, y, z] }
+        Ok(MovedParticles { mesh: mesh.clone(), points, mass, unit, is_weighted, own, total })
     }
 
     /// Records `out` = the density on this rank's own cells. Particles of equal weight are counted
@@ -184,7 +170,7 @@ impl MovedParticles {
         (painter, values, ghosts): (&Painter, &ValuePainter, &GhostCells),
         out: &Array<f32>,
     ) -> Result<(), MeshError> {
-        let (mesh, particles) = (&self.mesh, self.particles());
+        let (mesh, particles) = (&self.mesh, self.points.particles());
         if self.is_weighted {
             let greatest = values.greatest(recorder, comms.world(), &self.mass)?;
             let painted =
@@ -206,17 +192,14 @@ impl MovedParticles {
         (vectors, weights): (&Array<f32>, Option<&Array<f32>>),
         out: &Array<f32>,
     ) -> Result<(), MeshError> {
-        let (gpu, count) = (rank.gpu.clone(), self.len());
+        let (gpu, count) = (rank.gpu.clone(), self.points.len());
         let changes = gpu.array::<f32>("mesh::changes", 4 * count)?;
         rank.recorder.clear(&changes);
         let parts = [(vectors, 0), (vectors, 1), (vectors, 2)].into_iter().chain(weights.map(|weights| (weights, 0)));
         for (part, (array, component)) in (0..).zip(parts) {
             let one = gpu.array("mesh::change", self.own)?;
             rank.recorder.copy(array, component * self.own, &one, 0, self.own)?;
-            let one = match &self.route {
-                Some(route) => route.forward(rank, &one, 1)?,
-                None => one,
-            };
+            let one = self.points.forward(rank, &one, 1)?;
             rank.recorder.copy(&one, 0, &changes, part * count, count)?;
         }
         let params =
@@ -227,7 +210,7 @@ impl MovedParticles {
         let (recorder, comms) = (parts.recorder, parts.comms);
         let greatest = values.greatest(recorder, comms.world(), &changes)?;
         let painted = PaintedValues {
-            particles: self.particles(),
+            particles: self.points.particles(),
             values: &changes,
             first: 0,
             greatest: &greatest,
@@ -241,36 +224,28 @@ impl MovedParticles {
     pub fn cotangents(
         &self,
         rank: &mut Rank,
-        (adjoint, painter): (&PositionAdjoint, &Painter),
+        (adjoint, painter): (&PositionDerivatives, &Painter),
         field: &Array<f32>,
         (vectors, weights): (&Array<f32>, Option<&Array<f32>>),
     ) -> Result<(), MeshError> {
-        let (gpu, mesh, count) = (rank.gpu.clone(), &self.mesh, self.len());
+        let (gpu, mesh, count) = (rank.gpu.clone(), &self.mesh, self.points.len());
         let bars = gpu.array::<f32>("mesh::bars", 3 * count)?;
         rank.recorder.clear(&bars);
-        adjoint.paint_in_cells(&mut rank.recorder, (self.particles(), &self.mass), (mesh, field), &bars)?;
+        adjoint.paint_in_cells(&mut rank.recorder, (self.points.particles(), &self.mass), (mesh, field), &bars)?;
         for axis in 0..3 {
             let one = gpu.array("mesh::bar", count)?;
             rank.recorder.copy(&bars, axis * count, &one, 0, count)?;
-            let one = self.back(rank, one)?;
+            let one = self.points.back(rank, &one, 1)?;
             rank.recorder.copy(&one, 0, vectors, axis * self.own, self.own)?;
         }
         if let Some(weights) = weights {
             let (read, one) = (gpu.array("mesh::read", count)?, gpu.array("mesh::bar", count)?);
-            painter.readout(&mut rank.recorder, self.particles(), mesh, field, 0, &read)?;
+            painter.readout(&mut rank.recorder, self.points.particles(), mesh, field, 0, &read)?;
             Axpby::default().record(&mut rank.recorder, self.unit, &read, 0.0, &one)?;
-            let one = self.back(rank, one)?;
+            let one = self.points.back(rank, &one, 1)?;
             rank.recorder.copy(&one, 0, weights, 0, self.own)?;
         }
         Ok(())
-    }
-
-    /// Sends numbers of the particles here back to the ranks and the order of before.
-    fn back(&self, rank: &mut Rank, values: Array<f32>) -> Result<Array<f32>, MeshError> {
-        match &self.route {
-            Some(route) => Ok(route.back(rank, &values, 1)?),
-            None => Ok(values),
-        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! The ranks that own the cells of particles.
 
-use super::particles::{Lanes, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel_of};
+use super::particles::{Lanes, MeshParticles, ParticlesAnd, checked, of_lattice, particle_kernel_of};
 use super::window::Window;
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder, holds};
 use crate::grid::{Grid, Mesh};
 use crate::host_memory;
 
-over_particles! {
+crate::gpu::kernel_params! {
     struct OwnerParams {
         /// This rank.
         rank: u32,
@@ -17,7 +17,7 @@ over_particles! {
 
 fn kernel(window: Window, listed: bool) -> KernelSource {
     particle_kernel_of("mesh::owners", include_str!("../../shaders/mesh/owners.wgsl"), window, Lanes::Alone)
-        .params::<OwnerParams>()
+        .params::<ParticlesAnd<OwnerParams>>()
         .flag("in_cells", false)
         .flag("listed", listed)
 }
@@ -36,16 +36,14 @@ pub(crate) fn parts_of_cells(recorder: &mut Recorder, shape: [u64; 3], grid: Gri
     };
     let mut all = host_memory::reserve("owners of cells", (shape[0] + shape[1]) as usize)?;
     all.extend(parts(0).chain(parts(1)));
-    let table = recorder.gpu().array("mesh::parts", all.len() as u64)?;
-    recorder.upload(&table, 0, &all)?;
-    Ok(table)
+    recorder.uploaded("mesh::parts", &all)
 }
 
 /// Finds the ranks whose cells particles of a lattice are in: those of the middle one of their
 /// nodes.
 pub(crate) struct Owners {
-    displaced: Kernel,
-    listed: Kernel,
+    /// For all sites of a box, and for listed ones.
+    kernels: [Kernel; 2],
     parts: Array<u32>,
     mesh: Mesh,
 }
@@ -56,9 +54,9 @@ impl Owners {
     /// # Errors
     /// [`DeviceError`] if device memory is short.
     pub fn new(recorder: &mut Recorder, mesh: &Mesh, window: Window) -> Result<Self, DeviceError> {
-        let [displaced, listed] = [false, true].map(|listed| Kernel::trusted(kernel(window, listed)));
+        let kernels = [false, true].map(|listed| Kernel::trusted(kernel(window, listed)));
         let parts = parts_of_cells(recorder, mesh.shape(), mesh.grid())?;
-        Ok(Owners { displaced, listed, parts, mesh: mesh.clone() })
+        Ok(Owners { kernels, parts, mesh: mesh.clone() })
     }
 
     /// Records `owner` = the rank that owns the cell of each particle, and `leaving[0]` = the
@@ -75,21 +73,12 @@ impl Owners {
         leaving: &Array<u32>,
     ) -> Result<(), DeviceError> {
         const WHAT: &str = "Owners::record";
-        let kernel = match particles {
-            MeshParticles::Displaced { .. } => &self.displaced,
-            MeshParticles::Listed { .. } => &self.listed,
-            MeshParticles::InCells { .. } => {
-                let why = "expected particles of a lattice, got points in cells".into();
-                return Err(DeviceError::Misuse { what: WHAT.into(), why });
-            }
-        };
+        let kernel = of_lattice(WHAT, &particles, &self.kernels)?;
         checked(WHAT, &particles, &self.mesh)?;
         holds(WHAT, "owners", owner, particles.len())?;
         holds(WHAT, "words for leaving particles", leaving, 1)?;
-        let ParticleParams { first, local, sites, mesh, shape, base, per_site, per_cell } =
-            particles.geometry(&self.mesh, self.mesh.layout());
-        let (rank, parts) = (self.mesh.rank() as u32, self.mesh.grid().along(1) as u32);
-        let params = OwnerParams { first, local, sites, mesh, shape, base, per_site, per_cell, rank, parts };
+        let own = OwnerParams { rank: self.mesh.rank() as u32, parts: self.mesh.grid().along(1) as u32 };
+        let params = ParticlesAnd { common: particles.geometry(&self.mesh, self.mesh.layout()), own };
         recorder.clear(leaving);
         let mut arrays = particles.arrays();
         arrays.extend([self.parts.raw(), owner.raw(), leaving.raw()]);

@@ -98,7 +98,7 @@ impl Rank {
         })?;
         comm.agree("Rank::paint_attribute", &[("name", &name), ("values per particle", &width)])?;
         let points = self.points_in_cells(particles, mesh, window)?;
-        let values = points.values_of_rows(self, &values, width)?;
+        let values = points.cell_points.forward(self, &values, width)?;
         let (part, painter) = (points.mesh(), ValuePainter::new(window));
         let ghosts = GhostCells::new(part.ghost_plan()?);
         let own = self.gpu.array::<f32>("mesh::painted", mesh.own_cells() * width)?;
@@ -164,7 +164,7 @@ impl Rank {
             let places = every(recorder, component, components as u32, count)?;
             permute.scatter(recorder, &one, &places, &values, 1, Count::All)?;
         }
-        points.rows_of_values(self, &values, components)
+        Ok(points.cell_points.back(self, &values, components)?)
     }
 
     /// Sends particles to the ranks that own their cells, after a check of the box.
@@ -196,8 +196,6 @@ fn component_of(
         return Ok(values.clone());
     }
     let rows = values.len() / width;
-    let one = recorder.gpu().array("mesh::values", rows)?;
     let places = every(recorder, component, width as u32, rows)?;
-    Permute::new().gather(recorder, values, &places, &one, 1, Count::All)?;
-    Ok(one)
+    Permute::new().gathered(recorder, "mesh::values", values, &places, 1)
 }

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use super::particles::{
-    Kind, Lanes, MeshParticles, ParticleKernel, ParticleParams, check_mesh, checked, holds, over_particles,
-    particle_kernel_of, wrapped_axes,
+    Kind, Lanes, MeshParticles, ParticleKernel, ParticleParams, ParticlesAnd, check_mesh, checked, particle_kernel_of,
+    wrapped_axes,
 };
 use super::tiles::{self, Output, PAINTED_DENSITY, TilePainter};
 use super::window::Window;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExchangeError, GridComms};
-use crate::gpu::{Array, Callback, DeviceError, Element, Gpu, Kernel, KernelSource, Painting, Recorder};
+use crate::gpu::{Array, Callback, DeviceError, Element, Gpu, Kernel, KernelSource, Painting, Recorder, holds};
 use crate::grid::{FieldLayout, Mesh, extent};
 
 /// Integer units that one particle is painted as; see `shaders/mesh/paint.wgsl`.
@@ -42,7 +42,7 @@ crate::gpu::kernel_params! {
     }
 }
 
-over_particles! {
+crate::gpu::kernel_params! {
     struct VectorParams {
         /// The first component that is read, and the end of these.
         components: [u32; 2],
@@ -91,7 +91,7 @@ impl Form {
 
     fn readout_vectors(self) -> KernelSource {
         let text = include_str!("../../shaders/mesh/readout.wgsl");
-        self.kernel("mesh::readout_vectors", text).params::<VectorParams>().flag("vector", true)
+        self.kernel("mesh::readout_vectors", text).params::<ParticlesAnd<VectorParams>>().flag("vector", true)
     }
 
     fn reach(self) -> KernelSource {
@@ -343,17 +343,14 @@ impl Painter {
         const WHAT: &str = "Painter::readout_vectors";
         checked(WHAT, &particles, mesh)?;
         if components.end > 3 {
-            let why = format!("expected components of 0..3, got {components:?}");
-            return Err(DeviceError::Misuse { what: WHAT.into(), why });
+            return Err(DeviceError::misuse(WHAT, format!("expected components of 0..3, got {components:?}")));
         }
         holds(WHAT, "cells", field, mesh.array_len())?;
         holds(WHAT, "results", out, particles.len().saturating_mul(components.len() as u64))?;
         let mut arrays = particles.arrays();
         arrays.extend([field.raw(), out.raw()]);
-        let ParticleParams { first, local, sites, mesh: cells, shape, base, per_site, per_cell } =
-            particles.geometry(mesh, mesh.layout());
-        let components = [components.start, components.end];
-        let params = VectorParams { first, local, sites, mesh: cells, shape, base, per_site, per_cell, components };
+        let own = VectorParams { components: [components.start, components.end] };
+        let params = ParticlesAnd { common: particles.geometry(mesh, mesh.layout()), own };
         self.kernels(&particles).readout_vectors.record(recorder, &arrays, &params, particles.len())
     }
 
@@ -376,7 +373,7 @@ impl Painter {
         holds(WHAT, "words for the reach", reach, 7)?;
         if matches!(particles, MeshParticles::InCells { .. }) && mesh.layout().ghosts != [[0; 2]; 3] {
             let why = "the cells of points count ghosts, of which the reach knows nothing; give a mesh without ghosts";
-            return Err(DeviceError::Misuse { what: WHAT.into(), why: why.into() });
+            return Err(DeviceError::misuse(WHAT, why));
         }
         recorder.clear(reach);
         let mut arrays = particles.arrays();

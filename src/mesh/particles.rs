@@ -2,7 +2,7 @@
 
 use super::window::Window;
 use crate::gpu::{
-    Array, Capabilities, DeviceElement, DeviceError, Kernel, KernelParams, KernelSource, Profile, RawArray, Recorder,
+    Array, Capabilities, DeviceError, JointParams, Kernel, KernelParams, KernelSource, Profile, RawArray, Recorder,
 };
 use crate::grid::{Box3, FieldLayout, Grid, Mesh, extent, volume};
 
@@ -67,7 +67,7 @@ fn period_of(mesh: &Mesh) -> [i32; 3] {
 
 /// Refuses a mesh with open faces or more cells than kernels can count.
 pub(super) fn check_mesh(what: &str, mesh: &Mesh) -> Result<(), DeviceError> {
-    let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
+    let misuse = |why: String| Err(DeviceError::misuse(what, why));
     for axis in 0..3 {
         let (cells, ghosts) = (mesh.shape()[axis], mesh.layout().ghosts[axis]);
         if cells > MOST_CELLS || ghosts.iter().any(|&width| width > MOST_CELLS) {
@@ -169,7 +169,7 @@ impl MeshParticles<'_> {
 
     /// Refuses lattices beyond the range of the kernels' arithmetic, and arrays that are too short.
     fn check(&self, what: &str) -> Result<(), DeviceError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: what.into(), why });
+        let misuse = |why: String| Err(DeviceError::misuse(what, why));
         let (count, along) = match self {
             MeshParticles::Displaced { lattice, displacement } => {
                 if let Some(axis) =
@@ -239,61 +239,49 @@ impl MeshParticles<'_> {
     }
 }
 
-/// Defines parameters that begin with where particles and the mesh are; see
-/// `shaders/mesh/particle.wgsl`.
-macro_rules! over_particles {
-    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($more:tt)* }) => {
-        crate::gpu::kernel_params! {
-            $(#[$meta])*
-            $vis struct $name {
-                /// First site, or first cell of the period of listed particles, and number of
-                /// particles.
-                pub first: [u32; 4],
-                /// Sites of this rank.
-                pub local: [u32; 4],
-                /// Sites of the lattice.
-                pub sites: [u32; 4],
-                /// Cells of the mesh, and a bit for each axis that closes on itself.
-                pub mesh: [u32; 4],
-                /// Cells of this rank's array, and the element at which the field begins.
-                pub shape: [u32; 4],
-                /// The array's first cell, and 1 where sites come in blocks.
-                pub base: [i32; 4],
-                pub per_site: [f32; 4],
-                pub per_cell: [f32; 4],
-                $($more)*
-            }
-        }
-    };
+crate::gpu::kernel_params! {
+    /// Geometry of particles and the mesh; see `shaders/mesh/particle.wgsl`.
+    pub(super) struct ParticleParams {
+        /// First site, or first cell of the period of listed particles, and number of particles.
+        pub first: [u32; 4],
+        /// Sites of this rank.
+        pub local: [u32; 4],
+        /// Sites of the lattice.
+        pub sites: [u32; 4],
+        /// Cells of the mesh, and a bit for each axis that closes on itself.
+        pub mesh: [u32; 4],
+        /// Cells of this rank's array, and the element at which the field begins.
+        pub shape: [u32; 4],
+        /// The array's first cell, and 1 where sites come in blocks.
+        pub base: [i32; 4],
+        pub per_site: [f32; 4],
+        pub per_cell: [f32; 4],
+    }
 }
-pub(super) use over_particles;
 
-over_particles! {
-    /// Geometry of particles and the mesh.
-    pub(super) struct ParticleParams {}
-}
+/// The geometry of particles, and what a kernel takes besides.
+pub(super) type ParticlesAnd<P> = JointParams<ParticleParams, P>;
 
 /// Refuses particles and a mesh that the kernels cannot treat.
 pub(super) fn checked(what: &str, particles: &MeshParticles<'_>, mesh: &Mesh) -> Result<(), DeviceError> {
     particles.check(what)?;
     check_mesh(what, mesh)?;
     if matches!(particles, MeshParticles::InCells { .. }) && !particles.is_empty() && mesh.layout().is_empty() {
-        return Err(DeviceError::Misuse { what: what.into(), why: "points in a mesh without cells".into() });
+        return Err(DeviceError::misuse(what, "points in a mesh without cells"));
     }
     Ok(())
 }
 
-/// Refuses an array that is too short.
-pub(super) fn holds<T: DeviceElement>(
+/// Returns the kernel for particles of a lattice, of those for all sites of a box and for listed
+/// ones.
+pub(super) fn of_lattice<'k, K>(
     what: &str,
-    name: &str,
-    array: &Array<T>,
-    needed: u64,
-) -> Result<(), DeviceError> {
-    if array.len() >= needed {
-        return Ok(());
-    }
-    Err(DeviceError::Misuse { what: what.into(), why: format!("{} {name}, {needed} are needed", array.len()) })
+    particles: &MeshParticles<'_>,
+    kernels: &'k [K; 2],
+) -> Result<&'k K, DeviceError> {
+    kernels
+        .get(Kind::of(particles) as usize)
+        .ok_or_else(|| DeviceError::misuse(what, "expected particles of a lattice, got points in cells"))
 }
 
 /// Nodes that an invocation reads and writes.

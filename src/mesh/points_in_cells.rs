@@ -1,7 +1,9 @@
 //! Points given by coordinates in a periodic box, distributed over the ranks of a mesh.
 
+use super::cell_points::CellPoints;
 use super::error::MeshError;
 use super::fixed_point::Unit;
+use super::owners::parts_of_cells;
 use super::painter::{PaintedDensity, Painter};
 use super::particles::{MeshParticles, check_mesh, wrapped_axes};
 use super::power::{all_finite, first_of_all};
@@ -14,7 +16,8 @@ use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::{LayoutError, Mesh};
 use crate::host_memory;
 use crate::points::Cloud;
-use crate::points::sort::{Route, route_to};
+use crate::points::rows::offsets;
+use crate::points::sort::route_to;
 use crate::rank::Rank;
 
 /// Points anywhere in a periodic box, each on the rank that owns the mesh cell it lies in.
@@ -33,7 +36,7 @@ use crate::rank::Rank;
 /// let mesh = PointsInCells::with_ghosts(&mesh, Window::Tsc, false)?;
 /// let density = rank.gpu.array::<f32>("density", mesh.own_cells())?;
 /// let comm = rank.comm.clone();
-/// let points = PointsInCells::distribute(&mut rank.recorder, &comm, &mesh, positions)?;
+/// let points = PointsInCells::distribute(&mut rank.recorder, &comm, &mesh, positions, None)?;
 /// let parts = rank.parts(mesh.grid())?;
 /// points.density(parts.recorder, parts.comms, &Painter::new(Window::Tsc), -1.0, &density)?;
 /// # Ok(())
@@ -41,16 +44,12 @@ use crate::rank::Rank;
 /// ```
 pub struct PointsInCells {
     mesh: Mesh,
-    cell: Array<u32>,
-    offset: [Array<f32>; 3],
+    pub(super) cell_points: CellPoints,
     total: u64,
     sent: u64,
     /// Whether points have been moved, and need more ghost cells.
     is_shifted: bool,
     weights: Option<Weights>,
-    /// From the rows of a cloud to the points here; `None` on one rank, and for points from the
-    /// host.
-    route: Option<Route>,
 }
 
 /// The weights of points.
@@ -145,40 +144,17 @@ impl PointsInCells {
     }
 
     /// Sends each of this rank's `positions` to the rank that owns its cell of `mesh`. Positions
-    /// outside the box are wrapped. Collective, with any number of positions.
+    /// outside the box are wrapped. With weights, such as masses, [`density`](Self::density) is
+    /// that of the weights. Collective, with any number of positions.
     ///
     /// # Errors
-    /// - [`MeshError::NotFinite`] for the first position of all ranks that is not finite, on all
-    ///   ranks.
-    /// - [`MeshError::Device`] if the mesh has open faces, on all ranks, or device memory is short.
-    pub fn distribute(
-        recorder: &mut Recorder,
-        comm: &Communicator,
-        mesh: &Mesh,
-        positions: &[[f64; 3]],
-    ) -> Result<Self, MeshError> {
-        Self::send(recorder, comm, mesh, positions, None)
-    }
-
-    /// Distributes points as [`distribute`](Self::distribute) does, each with a weight such as its
-    /// mass: [`density`](Self::density) is that of the weights.
-    ///
-    /// # Errors
-    /// Same as [`distribute`](Self::distribute), and, the same on all ranks:
+    /// On all ranks:
+    /// - [`MeshError::NotFinite`] for the first position of all ranks that is not finite.
     /// - [`MeshError::Weight`] for the first weight of all ranks that is negative or not finite.
     /// - [`MeshError::Weights`] if a rank has more or fewer weights than positions, or all weights
     ///   are 0.
-    pub fn distribute_weighted(
-        recorder: &mut Recorder,
-        comm: &Communicator,
-        mesh: &Mesh,
-        positions: &[[f64; 3]],
-        weights: &[f32],
-    ) -> Result<Self, MeshError> {
-        Self::send(recorder, comm, mesh, positions, Some(weights))
-    }
-
-    fn send(
+    /// - [`MeshError::Device`] if the mesh has open faces, or, on this rank only, without memory.
+    pub fn distribute(
         recorder: &mut Recorder,
         comm: &Communicator,
         mesh: &Mesh,
@@ -187,9 +163,9 @@ impl PointsInCells {
     ) -> Result<Self, MeshError> {
         check_mesh("PointsInCells::distribute", mesh)?;
         let (shape, size, parts) = (mesh.shape(), mesh.size(), mesh.grid().parts());
-        let [mut before, mut total] = [[positions.len() as u64]; 2];
+        let mut before = [positions.len() as u64];
         comm.scan_exclusive(&mut before, Op::Sum)?;
-        comm.all_reduce(&mut total, Op::Sum)?;
+        let [total] = comm.reduced([positions.len() as u64], Op::Sum)?;
         all_finite(comm, positions.as_flattened(), |at| [before[0] + at / 3, at % 3])?;
         let sums = weights.map(|weights| WeightSums::new(comm, weights, positions.len(), before[0])).transpose()?;
 
@@ -205,16 +181,15 @@ impl PointsInCells {
         let placed = host_memory::collect("cells of points", positions.iter().map(place))?;
         let mut counts = vec![0u64; comm.size()];
         placed.iter().for_each(|point| counts[rank_of(point)] += 1);
-        let starts = counts.iter().scan(0, |next, &count| Some(std::mem::replace(next, *next + count as usize)));
-        let mut next: Vec<usize> = starts.collect();
+        let mut next = offsets(&counts);
         let mut sorted = host_memory::zeros("points sorted by rank", placed.len())?;
         let mut sorted_weights: Vec<f32> =
             host_memory::zeros("weights sorted by rank", weights.map_or(0, <[f32]>::len))?;
         for (index, point) in placed.into_iter().enumerate() {
             let next = &mut next[rank_of(&point)];
-            sorted[*next] = point;
+            sorted[*next as usize] = point;
             if let Some(weights) = weights {
-                sorted_weights[*next] = weights[index];
+                sorted_weights[*next as usize] = weights[index];
             }
             *next += 1;
         }
@@ -230,8 +205,7 @@ impl PointsInCells {
                 let unit = shape.iter().map(|&n| n as f64).product::<f64>() / sums.sum;
                 let scaled = arrived.data().iter().map(|&weight| (f64::from(weight) * unit) as f32);
                 let scaled = host_memory::collect("weights of points", scaled)?;
-                let values = recorder.gpu().array("mesh::weights", scaled.len() as u64)?;
-                recorder.upload(&values, 0, &scaled)?;
+                let values = recorder.uploaded("mesh::weights", &scaled)?;
                 Some(Weights { values, effective_count: sums.sum * (sums.sum / sums.squares) })
             }
         };
@@ -242,26 +216,14 @@ impl PointsInCells {
             let steps = (0..3).map(|a| (u64::from(point.cell[a]) - layout.own[a].start) * strides[a]);
             (origin + steps.sum::<u64>()) as u32
         };
-        let (gpu, count) = (recorder.gpu().clone(), points.len() as u64);
-        let cell = gpu.array("mesh::points", count)?;
-        recorder.upload(&cell, 0, &host_memory::collect("cells of points", points.iter().map(index))?)?;
+        let cells = host_memory::collect("cells of points", points.iter().map(index))?;
+        let cell = recorder.uploaded("mesh::points", &cells)?;
         let mut along = |a: usize| -> Result<Array<f32>, DeviceError> {
-            let offset = gpu.array("mesh::points", count)?;
             let offsets = points.iter().map(|point| point.offset[a]);
-            recorder.upload(&offset, 0, &host_memory::collect("offsets of points in cells", offsets)?)?;
-            Ok(offset)
+            recorder.uploaded("mesh::points", &host_memory::collect("offsets of points in cells", offsets)?)
         };
-        let offset = [along(0)?, along(1)?, along(2)?];
-        Ok(PointsInCells {
-            mesh: mesh.clone(),
-            cell,
-            offset,
-            total: total[0],
-            sent,
-            is_shifted: false,
-            weights,
-            route: None,
-        })
+        let cell_points = CellPoints { cell, offset: [along(0)?, along(1)?, along(2)?], route: None };
+        Ok(PointsInCells { mesh: mesh.clone(), cell_points, total, sent, is_shifted: false, weights })
     }
 
     /// Sends the points of a cloud in a periodic box of three axes to the ranks that own their
@@ -282,22 +244,14 @@ impl PointsInCells {
         }
         check_mesh("PointsInCells::from_cloud", mesh)?;
         let comm = rank.comm.clone();
-        let mut total = [cloud.len()];
-        comm.all_reduce(&mut total, Op::Sum)?;
+        let [total] = comm.reduced([cloud.len()], Op::Sum)?;
         let (shape, parts) = (mesh.shape(), mesh.grid().parts());
         let per_length = [0, 1, 2].map(|axis| shape[axis] as f64 / period(axis).unwrap_or(1.0));
         let mut params = LocateParams::new(mesh, per_length, parts[1] as u32);
         let (mut positions, mut sent, mut way) = (cloud.positions().clone(), 0, None);
         if comm.size() > 1 {
-            let owner_of = |axis: usize| {
-                let (cells, shares) = (shape[axis], mesh.grid().shares_along(axis));
-                (0..cells).map(move |cell| shares.owner(cells, cell) as u32)
-            };
-            let mut rank_of = host_memory::reserve("owners of cells", (shape[0] + shape[1]) as usize)?;
-            rank_of.extend(owner_of(0).chain(owner_of(1)));
             let recorder = &mut rank.recorder;
-            let table = recorder.gpu().array("mesh::rank_of", rank_of.len() as u64)?;
-            recorder.upload(&table, 0, &rank_of)?;
+            let table = parts_of_cells(recorder, shape, mesh.grid())?;
             let owners = recorder.gpu().array("mesh::owners", cloud.len())?;
             params.count = cloud.len() as u32;
             let arrays = [positions.raw(), table.raw(), owners.raw()];
@@ -308,52 +262,13 @@ impl PointsInCells {
             positions = route.forward(rank, &positions, 3)?;
             way = Some(route);
         }
-        let (gpu, count) = (rank.gpu.clone(), positions.len() / 3);
-        let cell = gpu.array("mesh::points", count)?;
-        let offset =
-            [gpu.array("mesh::points", count)?, gpu.array("mesh::points", count)?, gpu.array("mesh::points", count)?];
+        let count = positions.len() / 3;
+        let cell_points = CellPoints::new(&rank.gpu, count, way)?;
         params.count = count as u32;
-        let [x, y, z] = &offset;
+        let CellPoints { cell, offset: [x, y, z], .. } = &cell_points;
         let arrays = [positions.raw(), cell.raw(), x.raw(), y.raw(), z.raw()];
         rank.recorder.each(&Kernel::trusted(locate_kernel(false)), &arrays, &params, count)?;
-        Ok(PointsInCells {
-            mesh: mesh.clone(),
-            cell,
-            offset,
-            total: total[0],
-            sent,
-            is_shifted: false,
-            weights: None,
-            route: way,
-        })
-    }
-
-    /// Sends the rows of `values`, of `width` elements each, from the rows of the cloud to the
-    /// points here.
-    pub(super) fn values_of_rows(
-        &self,
-        rank: &mut Rank,
-        values: &Array<f32>,
-        width: u64,
-    ) -> Result<Array<f32>, MeshError> {
-        match &self.route {
-            Some(route) => Ok(route.forward(rank, values, width)?),
-            None => Ok(values.clone()),
-        }
-    }
-
-    /// Sends values of the points here back to the rows of the cloud: the inverse of
-    /// [`values_of_rows`](Self::values_of_rows).
-    pub(super) fn rows_of_values(
-        &self,
-        rank: &mut Rank,
-        values: &Array<f32>,
-        width: u64,
-    ) -> Result<Array<f32>, MeshError> {
-        match &self.route {
-            Some(route) => Ok(route.back(rank, values, width)?),
-            None => Ok(values.clone()),
-        }
+        Ok(PointsInCells { mesh: mesh.clone(), cell_points, total, sent, is_shifted: false, weights: None })
     }
 
     /// Returns the cell of a mesh of `shape` in a periodic box of `size` that contains a finite
@@ -370,7 +285,7 @@ impl PointsInCells {
 
     /// Returns the number of points on this rank.
     pub fn len(&self) -> u64 {
-        self.cell.len()
+        self.cell_points.len()
     }
 
     /// Returns `true` if this rank has none.
@@ -397,8 +312,7 @@ impl PointsInCells {
 
     /// Returns the points as kernels take them.
     pub fn particles(&self) -> MeshParticles<'_> {
-        let [x, y, z] = &self.offset;
-        MeshParticles::InCells { cell: &self.cell, offset: [x, y, z] }
+        self.cell_points.particles()
     }
 
     /// Moves all points by `cells` along every axis; points stay with their rank, so the ghost
@@ -408,7 +322,7 @@ impl PointsInCells {
     /// [`DeviceError`] when the device fails.
     pub fn shift(&mut self, recorder: &mut Recorder, cells: f32) -> Result<(), DeviceError> {
         self.is_shifted = true;
-        for offset in &self.offset {
+        for offset in &self.cell_points.offset {
             let mut values = recorder.download(offset, 0, offset.len())?;
             values.iter_mut().for_each(|value| *value += cells);
             recorder.upload(offset, 0, &values)?;
@@ -441,10 +355,10 @@ impl PointsInCells {
         let scale = mesh.shape().iter().map(|&n| n as f64).product::<f64>() / self.total.max(1) as f64;
         let painted = PaintedDensity { mesh, ghosts: &ghosts, faults: &faults, scale, shift };
         painter.density_of(recorder, comms, self.particles(), &painted, out)?;
-        let mut missed = [u64::from(recorder.download(&faults, 0, 1)?[0])];
-        comms.world().all_reduce(&mut missed, Op::Sum)?;
-        if missed[0] > 0 {
-            return Err(beyond_ghosts(&format!("{} points", missed[0])));
+        let missed = u64::from(recorder.download(&faults, 0, 1)?[0]);
+        let [missed] = comms.world().reduced([missed], Op::Sum)?;
+        if missed > 0 {
+            return Err(beyond_ghosts(&format!("{missed} points")));
         }
         Ok(())
     }
@@ -489,7 +403,7 @@ fn widths(window: Window, shifted: bool) -> [u64; 2] {
 
 fn beyond_ghosts(points: &str) -> MeshError {
     let why = format!("{points} reach beyond the ghost cells; make the mesh with PointsInCells::with_ghosts");
-    DeviceError::Misuse { what: "PointsInCells::density".into(), why }.into()
+    DeviceError::misuse("PointsInCells::density", why).into()
 }
 
 /// Sums over the weights of all ranks, the same on all of them.
@@ -507,9 +421,9 @@ impl WeightSums {
             return Err(MeshError::Weight { index, value });
         }
         let largest = weights.iter().fold(0.0, |largest: f32, &weight| largest.max(weight));
-        let mut most = [u64::from(largest.to_bits()), u64::from(weights.len() != points)];
-        comm.all_reduce(&mut most, Op::Max)?;
-        let largest = f64::from(f32::from_bits(most[0] as u32));
+        let most = [u64::from(largest.to_bits()), u64::from(weights.len() != points)];
+        let [largest, is_uneven] = comm.reduced(most, Op::Max)?;
+        let largest = f64::from(f32::from_bits(largest as u32));
         // Sums in 128 bits leave room for 2^40 points; an f32 and its square have 48 bits.
         let units = [largest, largest * largest].map(|largest| Unit::holding(largest, 86));
         let mut sums = [0i128, 0, points as i128, weights.len() as i128];
@@ -517,10 +431,10 @@ impl WeightSums {
             sums[0] += units[0].integer(weight);
             sums[1] += units[1].integer(weight * weight);
         }
-        comm.all_reduce(&mut sums, Op::Sum)?;
+        let sums = comm.reduced(sums, Op::Sum)?;
         let [sum, squares] = [0, 1].map(|n| units[n].real(sums[n]));
         let [points, found] = [sums[2], sums[3]].map(|count| count as u64);
-        if most[1] != 0 || points > 0 && sum == 0.0 {
+        if is_uneven != 0 || points > 0 && sum == 0.0 {
             return Err(MeshError::Weights { points, found, sum });
         }
         // Without points nothing is divided.

@@ -45,18 +45,16 @@ pub fn power_spectrum(
     let bins = ModeBins::new(geometry)?;
     let scale = geometry.scale();
 
-    let mut largest = [0u64];
-    let mut bad = None;
+    let (mut largest, mut bad) = (0, None);
     geometry.modes(|index, at| {
         let value = power(index, geometry.waves(at));
         // Bits of what is not finite are above those of all that is.
-        largest[0] = largest[0].max((value * scale).abs().to_bits());
+        largest = largest.max((value * scale).abs().to_bits());
         if bad.is_none() && !(value * scale).is_finite() {
             bad = Some(([0, 1, 2].map(|a| geometry.part[a].start + at[a]), value));
         }
     });
-    comm.all_reduce(&mut largest, Op::Max)?;
-    let largest = f64::from_bits(largest[0]);
+    let largest = f64::from_bits(comm.reduced([largest], Op::Max)?[0]);
     if !largest.is_finite()
         && let Some((index, power)) = first_of_all(comm, bad)?
     {
@@ -144,14 +142,12 @@ fn sums(comm: &Communicator, own: &Box3, values: &[f64]) -> Result<Sums, MeshErr
     let global = |at: u64| [at / (n1 * n2) + own[0].start, at / n2 % n1 + own[1].start, at % n2 + own[2].start];
     all_finite(comm, values, global)?;
     let largest = values.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
-    let mut most = [largest.to_bits()];
-    comm.all_reduce(&mut most, Op::Max)?;
+    let [largest] = comm.reduced([largest.to_bits()], Op::Max)?;
     // 84 bits per value leave room for 2^43 of them.
-    let unit = Unit::holding(f64::from_bits(most[0]), 84);
+    let unit = Unit::holding(f64::from_bits(largest), 84);
     let units = values.iter().map(|&value| unit.integer(value));
-    let mut sums = units.fold([0i128, 0, 0], |[sum, size, count], unit| [sum + unit, size + unit.abs(), count + 1]);
-    comm.all_reduce(&mut sums, Op::Sum)?;
-    let [sum, magnitude, count] = sums;
+    let sums = units.fold([0i128, 0, 0], |[sum, size, count], unit| [sum + unit, size + unit.abs(), count + 1]);
+    let [sum, magnitude, count] = comm.reduced(sums, Op::Sum)?;
     let negative = if magnitude == 0 { 0.0 } else { ((magnitude - sum) / 2) as f64 / magnitude as f64 };
     Ok(Sums { mean: unit.divided(sum as f64 / count as f64), negative })
 }
@@ -192,7 +188,7 @@ pub(super) fn first_of_all<const N: usize>(
         return Ok(None);
     };
     // Only a rank that has the first index knows its value.
-    let mut bits = [own.filter(|_| first == mine).map_or(0, |(_, value)| value.to_bits())];
-    comm.all_reduce(&mut bits, Op::Max)?;
-    Ok(Some((first, f64::from_bits(bits[0]))))
+    let bits = own.filter(|_| first == mine).map_or(0, |(_, value)| value.to_bits());
+    let [bits] = comm.reduced([bits], Op::Max)?;
+    Ok(Some((first, f64::from_bits(bits))))
 }

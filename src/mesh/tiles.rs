@@ -17,12 +17,12 @@
 
 use std::sync::OnceLock;
 
-use super::particles::{
-    Kind, Lanes, MeshParticles, ParticleKernel, ParticleParams, over_particles, particle_kernel_of,
-};
+use super::particles::{Kind, Lanes, MeshParticles, ParticleKernel, ParticlesAnd, particle_kernel_of};
 use super::window::Window;
 use crate::gpu::primitives::{Count, Scan};
-use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Painting, Profile, RawArray, Recorder, pooled};
+use crate::gpu::{
+    Array, CountParams, DeviceError, Element, Kernel, KernelSource, Painting, Profile, RawArray, Recorder, pooled,
+};
 use crate::grid::Mesh;
 
 pub(super) const PAINTED_DENSITY: &str = include_str!("../../shaders/mesh/painted_density.wgsl");
@@ -49,7 +49,7 @@ const LEAST: u64 = 1 << 20;
 /// Particles for which words of lists can be counted in 32 bits.
 const MOST: u64 = 1 << 30;
 
-over_particles! {
+crate::gpu::kernel_params! {
     struct TileParams {
         /// Tiles along each axis, and the particles from which on they are split.
         tiles: [u32; 4],
@@ -61,12 +61,6 @@ over_particles! {
         splits: [u32; 4],
         /// Scale and shift of densities.
         by: [f32; 2],
-    }
-}
-
-crate::gpu::kernel_params! {
-    struct OrderParams {
-        count: u32,
     }
 }
 
@@ -176,7 +170,7 @@ fn with_tiles(source: KernelSource) -> KernelSource {
         .module("mesh::tile", include_str!("../../shaders/mesh/tile.wgsl"))
         .module("mesh::tile_store", include_str!("../../shaders/mesh/tile_store.wgsl"))
         .module("mesh::painted_density", PAINTED_DENSITY)
-        .params::<TileParams>()
+        .params::<ParticlesAnd<TileParams>>()
         .constant("TILE_X", x)
         .constant("TILE_Y", y)
         .constant("TILE_Z", z)
@@ -212,7 +206,7 @@ fn splits_kernel(density: bool) -> KernelSource {
 
 fn order_kernel() -> KernelSource {
     let source = KernelSource::new("mesh::tile_order", include_str!("../../shaders/mesh/tile_order.wgsl"));
-    source.params::<OrderParams>()
+    source.params::<CountParams>()
 }
 
 /// Returns the kernels that every device runs, for all windows.
@@ -306,7 +300,7 @@ impl TilePainter {
         )?;
         self.scan.exclusive(recorder, &counts, &starts, Count::All)?;
         let arrays = [work.raw(), starts.raw(), order.raw()];
-        recorder.each(&self.order, &arrays, &OrderParams { count: count as u32 }, count)?;
+        recorder.each(&self.order, &arrays, &CountParams { count: count as u32 }, count)?;
         recorder.dispatch(&kernels.paint[which], &painting, &params, plan.lists / LISTS)?;
         if plan.splits > 0 {
             let arrays = joined(&of_particles, &[order.raw(), starts.raw(), work.raw()]);
@@ -334,26 +328,23 @@ impl TilePlan {
         ])
     }
 
-    fn params(&self, particles: &MeshParticles<'_>, mesh: &Mesh, groups: u64, by: [f32; 2]) -> TileParams {
-        let ParticleParams { first, local, sites, mesh: cells, shape, base, per_site, per_cell } =
-            particles.geometry(mesh, mesh.layout());
+    fn params(
+        &self,
+        particles: &MeshParticles<'_>,
+        mesh: &Mesh,
+        groups: u64,
+        by: [f32; 2],
+    ) -> ParticlesAnd<TileParams> {
         let words = |values: [u64; 3], last: u64| [values[0], values[1], values[2], last].map(|n| n as u32);
         let (array, tiles) = (mesh.layout().shape(), self.tiles);
-        TileParams {
-            first,
-            local,
-            sites,
-            mesh: cells,
-            shape,
-            base,
-            per_site,
-            per_cell,
+        let own = TileParams {
             tiles: words(tiles, SPLIT),
             shorter: words([0, 1, 2].map(|axis| array[axis] / tiles[axis].max(1)), 0),
             longer: words([0, 1, 2].map(|axis| array[axis] % tiles[axis].max(1)), 0),
             splits: words([self.places(), self.splits, groups], 0),
             by,
-        }
+        };
+        ParticlesAnd { common: particles.geometry(mesh, mesh.layout()), own }
     }
 }
 

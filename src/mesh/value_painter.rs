@@ -1,11 +1,11 @@
 //! Painting of values of either sign: the adjoint of reading a mesh at particles.
 
-use super::particles::{MeshParticles, ParticleParams, checked, holds, particle_kernel};
+use super::particles::{MeshParticles, ParticleParams, checked, particle_kernel};
 use super::window::Window;
 use crate::comm::Communicator;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExactSum, ExchangeError, FIXED, GridComms, bits_for};
-use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder, holds};
 use crate::grid::{Mesh, extent};
 
 crate::gpu::kernel_params! {
@@ -152,8 +152,8 @@ impl ValuePainter {
             MeshParticles::Displaced { .. } => Form::Displaced,
             MeshParticles::InCells { .. } => Form::InCells,
             MeshParticles::Listed { .. } => {
-                let why = "expected all sites of a box or points in cells, got listed sites".into();
-                return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
+                let why = "expected all sites of a box or points in cells, got listed sites";
+                return Err(DeviceError::misuse(WHAT, why).into());
             }
         };
         self.record(recorder, comms, (mesh, ghosts), (form, painted), (out, start), 0.0)
@@ -176,8 +176,8 @@ impl ValuePainter {
     /// `out` (this rank's own cells, C order) = by how much the mesh that units at the particles of
     /// a lattice paint changes where these move by the vectors `painted.values`, all along x, then
     /// y, then z: the tangent of [`Painter::paint`](super::Painter::paint), and the transpose of
-    /// [`PositionAdjoint::paint`](super::PositionAdjoint::paint). Otherwise as
-    /// [`paint`](Self::paint).
+    /// [`PositionDerivatives::paint_adjoint`](super::PositionDerivatives::paint_adjoint). Otherwise
+    /// as [`paint`](Self::paint).
     ///
     /// # Errors
     /// Same as [`paint`](Self::paint); [`DeviceError::Misuse`] for points in cells, or another
@@ -198,7 +198,7 @@ impl ValuePainter {
             let why = format!(
                 "vectors from element {first} on; expected the vectors of all sites of a lattice, from element 0 on"
             );
-            return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
+            return Err(DeviceError::misuse(WHAT, why).into());
         }
         self.record(recorder, comms, (mesh, ghosts), (Form::Tangent, painted), (out, 0), 0.0)
     }
@@ -236,9 +236,9 @@ impl ValuePainter {
         let PaintedValues { particles, values, first, greatest: most, total } = painted;
         holds(WHAT, "the greatest value", most, 1)?;
         holds(WHAT, "results", out, start.saturating_add(mesh.own_cells()))?;
-        if ghosts.layout() != mesh.layout() {
-            let why = format!("ghosts of {:?} for a mesh of {:?}", ghosts.layout(), mesh.layout());
-            return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
+        if ghosts.plan.layout != *mesh.layout() {
+            let why = format!("ghosts of {:?} for a mesh of {:?}", ghosts.plan.layout, mesh.layout());
+            return Err(DeviceError::misuse(WHAT, why).into());
         }
         let bits = match form {
             // A share is the sum over three axes of a movement in cells times a slope, which is 1

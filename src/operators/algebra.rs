@@ -7,8 +7,7 @@ use super::error::OperatorError;
 use super::leaf::{Leaf, Support};
 use super::operator::Model;
 use super::pointwise::{Binary, Pointwise};
-use super::pointwise_map::{PointwiseMap, width};
-use super::pointwise_operator::PointwiseOperator;
+use super::pointwise_operator::{PointwiseOperator, width};
 use super::space::Space;
 use super::vector::Vector;
 use crate::fft::Values;
@@ -105,10 +104,10 @@ impl Model {
         side_by_side("constant", values.space(), |(name, leaf)| {
             let own = Space::of(name, leaf.clone())?;
             let one = values.part(&own, "constant")?;
-            let Some(identity) = PointwiseMap::identity(&own) else {
+            let Some(identity) = PointwiseOperator::identity(&own) else {
                 return Err(OperatorError::invalid("constant", format!("{own} is not a real or complex field")));
             };
-            PointwiseMap::bound("constant", identity.function().clone(), &nothing, Some(&one), &own)
+            PointwiseOperator::bound("constant", identity.function, &nothing, Some(&one), &own)
         })
     }
 
@@ -204,7 +203,7 @@ impl Model {
                 return Err(OperatorError::Fit { operator: name.into(), leaf: leaf_name.into(), why });
             }
             let space = Space::of(leaf_name, leaf.clone())?;
-            PointwiseMap::onto(name, function.repeated(width(leaf)), &space, &space)
+            PointwiseOperator::bound(name, function.repeated(width(leaf)), &space, None, &space)
         })?)
     }
 
@@ -214,7 +213,7 @@ impl Model {
         let both = self.both(other);
         if let (Some(first), Some(second)) = (own.only(), others.only()) {
             let joined = pair(name, function, first, second)?;
-            return both?.then(&Model::new(PointwiseOperator::new(joined)));
+            return both?.then(&Model::new(joined));
         }
         if let Some(leaf) = others.names().find(|leaf| own.position(leaf).is_none()) {
             return Err(OperatorError::surplus(name, leaf, own));
@@ -231,10 +230,10 @@ impl Model {
     fn both(&self, other: &Model) -> Result<Model, OperatorError> {
         let whole = || self.below("a/")?.zip(&other.below("b/")?);
         let ([own, own_tail], [others, others_tail]) = (self.parted(), other.parted());
-        let identity = |head: &Model| PointwiseMap::identity(head.target());
+        let identity = |head: &Model| PointwiseOperator::identity(head.target());
         let tail = |head: &Model, tail: Option<Model>| match tail {
             Some(tail) => Some(tail),
-            None => identity(head).map(|map| Model::new(PointwiseOperator::new(map))),
+            None => identity(head).map(Model::new),
         };
         match (own, others) {
             // A constant is an argument of the last function.
@@ -259,8 +258,8 @@ impl Model {
                     true => ["", ""],
                     false => ["a/", "b/"],
                 };
-                let first = first.between(&head, before_first, "a/")?;
-                let second = second.between(&others, before_second, "b/")?;
+                let first = first.between(head.target(), before_first, "a/")?;
+                let second = second.between(others.target(), before_second, "b/")?;
                 let tails = first.zip(&second)?;
                 match (is_common, tails.is_pointwise()) {
                     (true, _) => head.then(&tails),
@@ -274,16 +273,14 @@ impl Model {
 
     /// Puts `branch` before the names of the results.
     fn below(&self, branch: &str) -> Result<Model, OperatorError> {
-        let names = |space: &Space, branch: &str| space.names().map(|name| format!("{branch}{name}")).collect();
-        let (domain, target) = (self.domain(), self.target());
-        self.arranged(Arranged::new(domain, names(domain, ""))?, Arranged::new(target, names(target, branch))?)
+        self.between(self.domain(), "", branch)
     }
 
-    /// Gives the arguments the names of the results of `head` below the branch `before`, and puts
+    /// Gives the arguments the names of the leaves of `space` below the branch `before`, and puts
     /// `branch` before the names of the results.
-    fn between(&self, head: &Model, before: &str, branch: &str) -> Result<Model, OperatorError> {
+    fn between(&self, space: &Space, before: &str, branch: &str) -> Result<Model, OperatorError> {
         let names = |space: &Space, branch: &str| space.names().map(|name| format!("{branch}{name}")).collect();
-        let domain = Arranged::new(self.domain(), names(head.target(), before))?;
+        let domain = Arranged::new(self.domain(), names(space, before))?;
         self.arranged(domain, Arranged::new(self.target(), names(self.target(), branch))?)
     }
 }
@@ -300,11 +297,11 @@ fn finite(operator: &str, number: f64) -> Result<f64, OperatorError> {
 fn side_by_side(
     name: &str,
     space: &Space,
-    make: impl Fn((&str, &Leaf)) -> Result<PointwiseMap, OperatorError>,
+    make: impl Fn((&str, &Leaf)) -> Result<PointwiseOperator, OperatorError>,
 ) -> Result<Model, OperatorError> {
     let mut all: Option<Model> = None;
     for leaf in space.leaves() {
-        let one = Model::new(PointwiseOperator::new(make(leaf)?));
+        let one = Model::new(make(leaf)?);
         all = Some(match all {
             None => one,
             Some(before) => before.zip(&one)?,
@@ -324,7 +321,7 @@ fn pair(
     function: Binary,
     (first, a): (&str, &Leaf),
     (second, b): (&str, &Leaf),
-) -> Result<PointwiseMap, OperatorError> {
+) -> Result<PointwiseOperator, OperatorError> {
     let takes_complex = matches!(
         (function, [a, b].map(|leaf| leaf.values == Values::Complex)),
         (_, [false, false])
@@ -348,7 +345,7 @@ fn pair(
     let target = Leaf { values, components: a.components.max(b.components), ..main.clone() };
     let target = Space::of(result, target)?;
     let own = Space::new([("a", a.clone()), ("b", b.clone())])?;
-    let map = PointwiseMap::onto(name, Pointwise::componentwise(function, widths), &own, &target)?;
+    let map = PointwiseOperator::bound(name, Pointwise::componentwise(function, widths), &own, None, &target)?;
     let domain = Space::new([(format!("a/{first}"), a.clone()), (format!("b/{second}"), b.clone())])?;
     Ok(map.renamed([&domain, &target], [&[0, 1], &[0]]))
 }

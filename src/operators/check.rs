@@ -3,13 +3,11 @@
 use std::fmt;
 
 use super::error::OperatorError;
+use super::fingerprint::for_each_place;
 use super::leaf::{Leaf, Support};
 use super::operator::Model;
-use super::point_numbers::PointOrder;
 use super::space::Space;
 use super::vector::Vector;
-use crate::comm::{Communicator, Op};
-use crate::grid::{Box3, extent};
 use crate::hash::{START, fnv1a, mix};
 use crate::rank::Rank;
 
@@ -194,10 +192,8 @@ fn order_of(remainders: &[[f64; 2]], rounding: f64) -> Option<f64> {
 /// - [`OperatorError::Device`] or [`OperatorError::Comm`] if the device or a rank fails.
 pub fn random_field(rank: &mut Rank, space: &Space, seed: u64) -> Result<Vector, OperatorError> {
     let mut field = Vector::new(&rank.gpu, space)?;
-    let names: Vec<String> = space.names().map(Into::into).collect();
-    for name in names {
-        let Some(leaf) = space.leaf(&name) else { continue };
-        let places = places(&rank.comm, leaf)?;
+    for (name, leaf) in space.leaves() {
+        let places = places(rank, leaf)?;
         let of_leaf = fnv1a(fnv1a(START, name.as_bytes()), &seed.to_le_bytes());
         let mut values = Vec::with_capacity(leaf.len() as usize);
         for number in 0..leaf.fields() {
@@ -206,42 +202,20 @@ pub fn random_field(rank: &mut Rank, space: &Space, seed: u64) -> Result<Vector,
                 .collect();
             values.extend(places.iter().flat_map(|&place| starts.iter().map(move |&start| uniform(start, place))));
         }
-        field.set(&mut rank.recorder, &name, &values)?;
+        field.set(&mut rank.recorder, name, &values)?;
     }
     Ok(field)
 }
 
 /// Returns the global number of each place of this rank. Ghost cells are numbered after all cells.
-fn places(comm: &Communicator, leaf: &Leaf) -> Result<Vec<u64>, OperatorError> {
-    let in_box = |[i, j, k]: Box3, shape: [u64; 3]| -> Vec<u64> {
-        let row = move |i: u64, j: u64| k.clone().map(move |k| (i * shape[1] + j) * shape[2] + k);
-        i.flat_map(|i| j.clone().flat_map(|j| row(i, j)).collect::<Vec<_>>()).collect()
+fn places(rank: &Rank, leaf: &Leaf) -> Result<Vec<u64>, OperatorError> {
+    let first_ghost = match &leaf.support {
+        Support::Cells { mesh } => mesh.total_cells().wrapping_add((mesh.rank() as u64) << 40),
+        _ => 0,
     };
-    Ok(match &leaf.support {
-        Support::Cells { mesh } => {
-            let layout = mesh.layout();
-            let first = mesh.total_cells().wrapping_add((mesh.rank() as u64) << 40);
-            let mut places: Vec<u64> = (0..layout.len()).map(|ghost| first.wrapping_add(ghost)).collect();
-            let ([_, rows, columns], strides) = (extent(&layout.own), layout.strides());
-            for (at, place) in in_box(layout.own.clone(), mesh.shape()).into_iter().enumerate() {
-                let at = [at as u64 / (rows * columns), at as u64 / columns % rows, at as u64 % columns];
-                let at = layout.offset() + (0..3).map(|a| at[a] * strides[a]).sum::<u64>();
-                places[at as usize] = place;
-            }
-            places
-        }
-        Support::Modes { mesh, half } => {
-            let [n0, n1, n2] = mesh.shape();
-            in_box(mesh.modes(*half), [n0, n1, if *half { n2 / 2 + 1 } else { n2 }])
-        }
-        Support::Points { order: PointOrder::Numbers(numbers), .. } => numbers.get().to_vec(),
-        Support::Points { own, order: PointOrder::Ranks, .. } => {
-            let mut first = [*own];
-            comm.scan_exclusive(&mut first, Op::Sum)?;
-            (first[0]..first[0] + own).collect()
-        }
-        Support::Vector { len } | Support::Parameters { len } => (0..*len).collect(),
-    })
+    let mut places: Vec<u64> = (0..leaf.places()).map(|at| first_ghost.wrapping_add(at)).collect();
+    for_each_place(rank, leaf, &mut |at, place| places[at as usize] = place)?;
+    Ok(places)
 }
 
 /// Returns a number between -1 and 1: that of a place in the sequence that begins at `start`.

@@ -4,9 +4,8 @@ use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::operator::{Differentiable, ExcitedModes, Linearized, Model};
+use super::operator::{Derivative, Differentiable, ExcitedModes, Linearization, Linearized, Model};
 use super::part::Part;
-use super::pointwise_map::PointwiseMap;
 use super::pointwise_operator::PointwiseOperator;
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
@@ -32,7 +31,7 @@ impl Model {
     pub fn then(&self, next: &Model) -> Result<Model, OperatorError> {
         next.domain().admits(self.target(), next.name())?;
         if let (Some(first), Some(second)) = (self.0.as_pointwise(), next.0.as_pointwise()) {
-            return Ok(Model::new(PointwiseOperator::new(first.then(second)?)));
+            return Ok(Model::new(first.then(second)?));
         }
         // Appends step by step, so that adjacent pointwise functions fuse.
         if let Some([first, last]) = next.0.parted() {
@@ -43,7 +42,7 @@ impl Model {
         }
         let name = format!("{} -> {}", self.name(), next.name());
         let signature = Signature::new(name, self.domain(), next.target());
-        Ok(Model::new(Then { signature, first: self.0.clone(), second: next.0.clone() }))
+        Ok(Model::new(Then { signature, first: self.clone(), second: next.clone() }))
     }
 
     /// Returns both models side by side: a function of the leaves of both with the results of both.
@@ -56,16 +55,15 @@ impl Model {
         if let (Some(first), Some(second)) = (self.0.as_pointwise(), other.0.as_pointwise())
             && let Some(both) = first.beside(second)?
         {
-            return Ok(Model::new(PointwiseOperator::new(both)));
+            return Ok(Model::new(both));
         }
         let name = format!("({}, {})", self.name(), other.name());
         let domain = self.domain().joined(other.domain(), &name)?;
-        let leaves = self.target().leaves().chain(other.target().leaves());
-        let target = Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?;
+        let target = self.target().beside(other.target())?;
         Ok(Model::new(Zip {
             signature: Signature::new(name, &domain, &target),
-            first: self.0.clone(),
-            second: other.0.clone(),
+            first: self.clone(),
+            second: other.clone(),
         }))
     }
 
@@ -95,15 +93,11 @@ impl Model {
             return Ok(self.clone());
         }
         for (name, leaf) in target.leaves() {
-            match self.target().leaf(name) {
-                Some(own) if own == leaf => {}
-                Some(own) => return Err(OperatorError::fit(self.name(), name, leaf, own)),
-                None => return Err(OperatorError::missing(self.name(), name, self.target())),
-            }
+            self.target().find(name, leaf, self.name())?;
         }
         match self.0.giving(target)? {
             Some(less) => Ok(less),
-            None => Ok(Model::new(Part::new(&self.0, target)?)),
+            None => Ok(Model::new(Part::new(self, target))),
         }
     }
 
@@ -152,14 +146,14 @@ impl Model {
     pub(super) fn arranged(&self, domain: Arranged, target: Arranged) -> Result<Model, OperatorError> {
         if let Some(map) = self.0.as_pointwise() {
             let map = map.renamed([&domain.space, &target.space], [&domain.order, &target.order]);
-            return Ok(Model::new(PointwiseOperator::new(map)));
+            return Ok(Model::new(map));
         }
         if let (Some([first, last]), true) = (self.0.parted(), domain.space == *self.domain()) {
             let between = last.domain().names().map(Into::into).collect();
             return first.then(&last.arranged(Arranged::new(last.domain(), between)?, target)?);
         }
         let signature = Signature::new(self.signature().name.clone(), &domain.space, &target.space);
-        Ok(Model::new(Renamed { signature, inner: self.0.clone(), domain, target }))
+        Ok(Model::new(Renamed { signature, inner: self.clone(), domain, target }))
     }
 
     /// Returns the identity on `space`, which passes leaves on beside another model in
@@ -168,8 +162,8 @@ impl Model {
     /// # Errors
     /// - [`OperatorError::Invalid`] if leaves are at different places.
     pub fn identity(space: &Space) -> Result<Model, OperatorError> {
-        match PointwiseMap::identity(space) {
-            Some(map) => Ok(Model::new(PointwiseOperator::new(map))),
+        match PointwiseOperator::identity(space) {
+            Some(map) => Ok(Model::new(map)),
             None => Err(OperatorError::invalid("identity", format!("{space} has leaves at different places"))),
         }
     }
@@ -199,14 +193,8 @@ impl Arranged {
 /// One operator after another.
 struct Then {
     signature: Signature,
-    first: Rc<dyn Differentiable>,
-    second: Rc<dyn Differentiable>,
-}
-
-impl Then {
-    fn between(&self, rank: &Rank) -> Result<Vector, OperatorError> {
-        Ok(Vector::new(&rank.gpu, self.first.target())?)
-    }
+    first: Model,
+    second: Model,
 }
 
 impl Differentiable for Then {
@@ -215,8 +203,7 @@ impl Differentiable for Then {
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        let mut between = self.between(rank)?;
-        self.first.apply(rank, x, &mut between)?;
+        let between = self.first.value(rank, x)?;
         self.second.apply(rank, &between, y)
     }
 
@@ -226,14 +213,13 @@ impl Differentiable for Then {
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearized>, OperatorError> {
-        let mut between = self.between(rank)?;
-        let first = self.first.clone().linearize(rank, x, &mut between)?;
-        let second = self.second.clone().linearize(rank, &between, y)?;
-        Ok(Box::new(ThenAt { operator: self, first, second }))
+        let Linearization { value: between, derivative: first } = self.first.at(rank, x)?;
+        let second = self.second.linearize(rank, &between, y)?;
+        Ok(Box::new(ThenAt { first, second }))
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        [&self.first, &self.second].into_iter().try_for_each(|one| Model(one.clone()).identify(rank, out))
+        [&self.first, &self.second].into_iter().try_for_each(|one| one.identify(rank, out))
     }
 
     fn cost(&self) -> OperatorCost {
@@ -241,35 +227,33 @@ impl Differentiable for Then {
     }
 
     fn parted(&self) -> Option<[Model; 2]> {
-        Some([&self.first, &self.second].map(|model| Model(model.clone())))
+        Some([self.first.clone(), self.second.clone()])
     }
 
     fn passed(&self, target: &str) -> Option<String> {
-        self.first.passed(&self.second.passed(target)?)
+        self.first.0.passed(&self.second.0.passed(target)?)
     }
 
     fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
-        let [first, second] = [&self.first, &self.second].map(|model| Model(model.clone()));
-        let Some(second) = second.0.giving(target)? else { return Ok(None) };
-        first.giving(second.domain())?.then(&second).map(Some)
+        let Some(second) = self.second.0.giving(target)? else { return Ok(None) };
+        self.first.giving(second.domain())?.then(&second).map(Some)
     }
 }
 
 struct ThenAt {
-    operator: Rc<Then>,
-    first: Box<dyn Linearized>,
-    second: Box<dyn Linearized>,
+    first: Derivative,
+    second: Derivative,
 }
 
 impl Linearized for ThenAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        let mut between = self.operator.between(rank)?;
+        let mut between = Vector::new(&rank.gpu, self.first.model().target())?;
         self.first.jvp(rank, dx, &mut between)?;
         self.second.jvp(rank, &between, dy)
     }
 
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
-        let mut between = Vector::new(&rank.gpu, self.operator.second.domain())?;
+        let mut between = Vector::new(&rank.gpu, self.second.model().domain())?;
         self.second.vjp(rank, dy, &mut between)?;
         self.first.vjp(rank, &between, dx)
     }
@@ -277,7 +261,7 @@ impl Linearized for ThenAt {
     fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
         let mut all = self.first.excited(rank)?;
         for modes in self.second.excited(rank)? {
-            let leaf = self.operator.first.passed(&modes.leaf);
+            let leaf = self.first.model().0.passed(&modes.leaf);
             if let Some(leaf) = leaf.filter(|leaf| all.iter().all(|other| other.leaf != *leaf)) {
                 all.push(ExcitedModes { leaf, ..modes });
             }
@@ -289,8 +273,21 @@ impl Linearized for ThenAt {
 /// Two operators side by side.
 struct Zip {
     signature: Signature,
-    first: Rc<dyn Differentiable>,
-    second: Rc<dyn Differentiable>,
+    first: Model,
+    second: Model,
+}
+
+/// Calls `run` with the parts of `x` and `y` that are of `model`.
+fn with_parts<T>(
+    model: &Model,
+    x: &Vector,
+    y: &mut Vector,
+    run: impl FnOnce(&Vector, &mut Vector) -> Result<T, OperatorError>,
+) -> Result<T, OperatorError> {
+    let mut own = y.part(model.target(), model.name())?;
+    let found = run(&x.part(model.domain(), model.name())?, &mut own)?;
+    y.put(own);
+    Ok(found)
 }
 
 impl Differentiable for Zip {
@@ -299,13 +296,8 @@ impl Differentiable for Zip {
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        for one in [&self.first, &self.second] {
-            let name = one.name();
-            let mut own = y.part(one.target(), name)?;
-            one.apply(rank, &x.part(one.domain(), name)?, &mut own)?;
-            y.put(own);
-        }
-        Ok(())
+        let mut both = [&self.first, &self.second].into_iter();
+        both.try_for_each(|one| with_parts(one, x, y, |x, y| one.apply(rank, x, y)))
     }
 
     fn linearize(
@@ -314,19 +306,12 @@ impl Differentiable for Zip {
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearized>, OperatorError> {
-        let mut at = |one: &Rc<dyn Differentiable>| {
-            let name = one.name();
-            let mut own = y.part(one.target(), name)?;
-            let derivative = one.clone().linearize(rank, &x.part(one.domain(), name)?, &mut own)?;
-            y.put(own);
-            Ok::<_, OperatorError>(derivative)
-        };
-        let (first, second) = (at(&self.first)?, at(&self.second)?);
-        Ok(Box::new(ZipAt { operator: self, first, second }))
+        let mut at = |one: &Model| with_parts(one, x, y, |x, y| one.linearize(rank, x, y));
+        Ok(Box::new(ZipAt { first: at(&self.first)?, second: at(&self.second)? }))
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        [&self.first, &self.second].into_iter().try_for_each(|one| Model(one.clone()).identify(rank, out))
+        [&self.first, &self.second].into_iter().try_for_each(|one| one.identify(rank, out))
     }
 
     fn cost(&self) -> OperatorCost {
@@ -342,14 +327,13 @@ impl Differentiable for Zip {
     }
 
     fn passed(&self, target: &str) -> Option<String> {
-        self.first.passed(target).or_else(|| self.second.passed(target))
+        self.first.0.passed(target).or_else(|| self.second.0.passed(target))
     }
 
     fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
-        let of = |one: &Rc<dyn Differentiable>| {
-            let own = target.leaves().filter(|(name, _)| one.target().position(name).is_some());
-            let own = Space::new(own.map(|(name, leaf)| (name, leaf.clone())))?;
-            if own.is_empty() { Ok(None) } else { Model(one.clone()).giving(&own).map(Some) }
+        let of = |one: &Model| {
+            let own = target.filtered(|name| one.target().position(name).is_some());
+            if own.is_empty() { Ok(None) } else { one.giving(&own).map(Some) }
         };
         match (of(&self.first)?, of(&self.second)?) {
             (Some(first), Some(second)) => first.zip(&second).map(Some),
@@ -359,33 +343,24 @@ impl Differentiable for Zip {
 }
 
 struct ZipAt {
-    operator: Rc<Zip>,
-    first: Box<dyn Linearized>,
-    second: Box<dyn Linearized>,
+    first: Derivative,
+    second: Derivative,
 }
 
 impl Linearized for ZipAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        let Zip { first, second, .. } = &*self.operator;
-        for (one, derivative) in [(first, &self.first), (second, &self.second)] {
-            let name = one.name();
-            let mut own = dy.part(one.target(), name)?;
-            derivative.jvp(rank, &dx.part(one.domain(), name)?, &mut own)?;
-            dy.put(own);
-        }
-        Ok(())
+        let mut both = [&self.first, &self.second].into_iter();
+        both.try_for_each(|one| with_parts(one.model(), dx, dy, |dx, dy| one.jvp(rank, dx, dy)))
     }
 
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
-        let Zip { first, second, .. } = &*self.operator;
-        let name = first.name();
-        let mut own = dx.part(first.domain(), name)?;
-        self.first.vjp(rank, &dy.part(first.target(), name)?, &mut own)?;
+        let [first, second] = [self.first.model(), self.second.model()];
+        let mut own = dx.part(first.domain(), first.name())?;
+        self.first.vjp(rank, &dy.part(first.target(), first.name())?, &mut own)?;
         dx.put(own);
         // Cotangents of shared arguments are added through arrays of their own.
         let name = second.name();
-        let shared = second.domain().leaves().filter(|(name, _)| first.domain().position(name).is_some());
-        let shared = Space::new(shared.map(|(name, leaf)| (name, leaf.clone())))?;
+        let shared = second.domain().filtered(|name| first.domain().position(name).is_some());
         let mut both = dx.part(&shared, name)?;
         let added = Vector::new(&rank.gpu, &shared)?;
         let mut own = dx.part(second.domain(), name)?.with(&added);
@@ -411,7 +386,7 @@ impl Linearized for ZipAt {
 /// An operator between spaces whose leaves have other names.
 struct Renamed {
     signature: Signature,
-    inner: Rc<dyn Differentiable>,
+    inner: Model,
     domain: Arranged,
     target: Arranged,
 }
@@ -426,6 +401,20 @@ impl Renamed {
     fn result(&self, y: &Vector) -> Vector {
         y.renamed(self.inner.target(), &self.target.inverse)
     }
+
+    /// Calls `run` with the vectors of the inner spaces, and takes over the result.
+    fn forward<T>(
+        &self,
+        x: &Vector,
+        y: &mut Vector,
+        run: impl FnOnce(&Vector, &mut Vector) -> Result<T, OperatorError>,
+    ) -> Result<T, OperatorError> {
+        self.fits(x, y)?;
+        let mut own = self.result(y);
+        let found = run(&self.argument(x), &mut own)?;
+        *y = own.renamed(y.space(), &self.target.order);
+        Ok(found)
+    }
 }
 
 impl Differentiable for Renamed {
@@ -434,11 +423,7 @@ impl Differentiable for Renamed {
     }
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.fits(x, y)?;
-        let mut own = self.result(y);
-        self.inner.apply(rank, &self.argument(x), &mut own)?;
-        *y = own.renamed(y.space(), &self.target.order);
-        Ok(())
+        self.forward(x, y, |x, y| self.inner.apply(rank, x, y))
     }
 
     fn linearize(
@@ -447,10 +432,7 @@ impl Differentiable for Renamed {
         x: &Vector,
         y: &mut Vector,
     ) -> Result<Box<dyn Linearized>, OperatorError> {
-        self.fits(x, y)?;
-        let mut own = self.result(y);
-        let derivative = self.inner.clone().linearize(rank, &self.argument(x), &mut own)?;
-        *y = own.renamed(y.space(), &self.target.order);
+        let derivative = self.forward(x, y, |x, y| self.inner.linearize(rank, x, y))?;
         Ok(Box::new(RenamedAt { operator: self, derivative }))
     }
 
@@ -459,7 +441,7 @@ impl Differentiable for Renamed {
             // Leaves of one kind may have changed places.
             order.iter().enumerate().filter(|(new, old)| new != *old).for_each(|(_, &old)| out.number(old as u64));
         }
-        Model(self.inner.clone()).identify(rank, out)
+        self.inner.identify(rank, out)
     }
 
     fn cost(&self) -> OperatorCost {
@@ -469,17 +451,12 @@ impl Differentiable for Renamed {
 
 struct RenamedAt {
     operator: Rc<Renamed>,
-    derivative: Box<dyn Linearized>,
+    derivative: Derivative,
 }
 
 impl Linearized for RenamedAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        let operator = &self.operator;
-        operator.fits(dx, dy)?;
-        let mut own = operator.result(dy);
-        self.derivative.jvp(rank, &operator.argument(dx), &mut own)?;
-        *dy = own.renamed(dy.space(), &operator.target.order);
-        Ok(())
+        self.operator.forward(dx, dy, |dx, dy| self.derivative.jvp(rank, dx, dy))
     }
 
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {

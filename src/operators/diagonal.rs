@@ -2,7 +2,6 @@
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::Support;
 use super::linear::{Direction, Linear};
 use super::signature::Signature;
 use super::space::Space;
@@ -63,7 +62,7 @@ impl Diagonal {
         let fits = own.support == leaf.support
             && own.fields() == 1
             && (!complex || leaf.values == Values::Complex)
-            && !matches!(leaf.support, Support::Parameters { .. });
+            && !leaf.is_on_host();
         if !fits {
             let why = format!(
                 "it is {leaf}, the factors are {own}: one for each place is needed, complex ones for complex values only"

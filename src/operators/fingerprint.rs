@@ -71,21 +71,7 @@ impl Fingerprint {
     }
 
     fn leaf(&mut self, rank: &Rank, leaf: &Leaf) -> Result<(), OperatorError> {
-        let kind = match &leaf.support {
-            Support::Cells { .. } => "cells",
-            Support::Modes { half, .. } => {
-                if *half {
-                    "half spectrum"
-                } else {
-                    "modes"
-                }
-            }
-            Support::Points { order: PointOrder::Ranks, .. } => "points",
-            Support::Points { order: PointOrder::Numbers(_), .. } => "numbered points",
-            Support::Vector { .. } => "vector",
-            Support::Parameters { .. } => "parameters",
-        };
-        self.text(kind);
+        self.text(leaf.support.kind());
         self.number(u64::from(leaf.values == Values::Complex));
         self.number(u64::from(leaf.components));
         self.number(leaf.batch);
@@ -166,7 +152,7 @@ impl Fingerprint {
 }
 
 /// Calls `visit` with each place of this rank and its number among those of all ranks.
-fn for_each_place(rank: &Rank, leaf: &Leaf, visit: &mut dyn FnMut(u64, u64)) -> Result<(), OperatorError> {
+pub(super) fn for_each_place(rank: &Rank, leaf: &Leaf, visit: &mut dyn FnMut(u64, u64)) -> Result<(), OperatorError> {
     let mut in_box = |own: &Box3, [n1, n2]: [u64; 2], (offset, strides): (u64, [u64; 3])| {
         for i in own[0].clone() {
             for j in own[1].clone() {

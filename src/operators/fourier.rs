@@ -40,10 +40,16 @@ enum AnyTransform {
     Complex(Transform<[f32; 2]>),
 }
 
-/// Returns the only leaf of a space, cells without ghost cells, with its name and grid.
-pub(super) fn cells_of<'a>(space: &'a Space, operator: &str) -> Result<(&'a str, &'a Leaf, &'a Mesh), OperatorError> {
+/// Returns the only leaf of a space, cells without ghost cells that are cut for this rank, with its
+/// name and grid. [Collective](Rank) for a new grid.
+pub(super) fn cells_of<'a>(
+    rank: &mut Rank,
+    space: &'a Space,
+    operator: &str,
+) -> Result<(&'a str, &'a Leaf, &'a Mesh), OperatorError> {
     match space.only() {
         Some((name, leaf @ Leaf { support: Support::Cells { mesh }, .. })) if !mesh.has_ghosts() => {
+            cut_alike(mesh, rank, operator)?;
             Ok((name, leaf, mesh))
         }
         _ => Err(OperatorError::invalid(operator, format!("{space} is not one field of cells without ghosts"))),
@@ -90,8 +96,7 @@ impl Fourier {
     /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
     pub fn new(rank: &mut Rank, domain: &Space, norm: Norm) -> Result<Self, OperatorError> {
         let [name_of_transform, _] = NAMES;
-        let (name, leaf, mesh) = cells_of(domain, name_of_transform)?;
-        cut_alike(mesh, rank, name_of_transform)?;
+        let (name, leaf, mesh) = cells_of(rank, domain, name_of_transform)?;
         let half = leaf.values == Values::Real;
         let modes = Support::Modes { mesh: mesh.clone(), half };
         let target = Space::of(name, Leaf { support: modes, ..leaf.clone() }.complex())?;
@@ -192,8 +197,7 @@ impl Hartley {
     /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
     pub fn new(rank: &mut Rank, domain: &Space) -> Result<Self, OperatorError> {
         const NAME: &str = "Hartley transform";
-        let (name, leaf, mesh) = cells_of(domain, NAME)?;
-        cut_alike(mesh, rank, NAME)?;
+        let (name, leaf, mesh) = cells_of(rank, domain, NAME)?;
         if leaf.values == Values::Complex {
             return Err(OperatorError::invalid(
                 NAME,

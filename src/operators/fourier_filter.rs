@@ -2,7 +2,7 @@
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::fourier::{cells_of, cut_alike, route_cost};
+use super::fourier::{cells_of, route_cost};
 use super::linear::{Direction, Linear};
 use super::signature::Signature;
 use super::space::Space;
@@ -55,8 +55,7 @@ impl FourierFilter {
         points: Option<[u64; 3]>,
     ) -> Result<Self, OperatorError> {
         const NAME: &str = "Fourier filter";
-        let (_, leaf, mesh) = cells_of(space, NAME)?;
-        cut_alike(mesh, rank, NAME)?;
+        let (_, leaf, mesh) = cells_of(rank, space, NAME)?;
         let spec = Spec { values: leaf.values, ..Spec::of::<f32>(mesh.shape()) }.fields(leaf.fields());
         let spec = points.map_or(spec.clone(), |points| spec.points(points));
         let distances = mesh.cell_size();

@@ -63,7 +63,7 @@ impl Gather {
     /// - [`OperatorError::Invalid`] for other spaces, or if the numbers of indices and places
     ///   differ.
     pub fn new(domain: &Space, target: &Space, index: Array<u32>) -> Result<Self, OperatorError> {
-        let (_, leaf) = Self::check(domain, target)?;
+        let [_, leaf] = Self::leaves(domain, target)?;
         if leaf.values == Values::Complex {
             return Err(OperatorError::invalid("gather", format!("{target} is not one real field")));
         }
@@ -85,7 +85,8 @@ impl Gather {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces.
     pub fn broadcast(domain: &Space, target: &Space) -> Result<Self, OperatorError> {
-        let (entries, leaf) = Self::check(domain, target)?;
+        let [vector, leaf] = Self::leaves(domain, target)?;
+        let entries = vector.places();
         if entries != 1 || leaf.values == Values::Complex {
             return Err(OperatorError::invalid(
                 "gather",
@@ -130,7 +131,8 @@ impl Gather {
         target: &Space,
         block: [Option<(i64, u64)>; 3],
     ) -> Result<Self, OperatorError> {
-        let (entries, leaf) = Self::check(domain, target)?;
+        let [vector, leaf] = Self::leaves(domain, target)?;
+        let entries = vector.places();
         let Support::Cells { mesh } = &leaf.support else {
             return Err(OperatorError::invalid("gather", format!("{target} is not one field of cells")));
         };
@@ -163,22 +165,20 @@ impl Gather {
                 }));
             }
         }
-        let array = rank.gpu.array("operators::cells", index.len() as u64)?;
-        rank.recorder.upload(&array, 0, &index)?;
-        Ok(Self::indexed(domain, target, array))
+        Ok(Self::indexed(domain, target, rank.recorder.uploaded("operators::cells", &index)?))
     }
 
-    /// Returns the number of entries of the domain and the leaf of the target.
-    fn check<'a>(domain: &Space, target: &'a Space) -> Result<(u64, &'a Leaf), OperatorError> {
+    /// Returns the leaves of the domain and of the target.
+    fn leaves<'a>(domain: &'a Space, target: &'a Space) -> Result<[&'a Leaf; 2], OperatorError> {
         match (domain.only(), target.only()) {
             (Some((_, from)), Some((_, to)))
                 if from.values == to.values
                     && from.components == to.components
                     && from.batch == to.batch
                     && matches!(from.support, Support::Vector { .. })
-                    && !matches!(to.support, Support::Parameters { .. }) =>
+                    && !to.is_on_host() =>
             {
-                Ok((from.places(), to))
+                Ok([from, to])
             }
             _ => {
                 let why = format!(
@@ -186,13 +186,6 @@ impl Gather {
                 );
                 Err(OperatorError::invalid("gather", why))
             }
-        }
-    }
-
-    fn leaves(&self) -> Result<[&Leaf; 2], OperatorError> {
-        match (self.signature.domain.only(), self.signature.target.only()) {
-            (Some((_, from)), Some((_, to))) => Ok([from, to]),
-            _ => Err(OperatorError::invalid("gather", "spaces of more than one leaf")),
         }
     }
 }
@@ -227,7 +220,7 @@ impl Linear for Gather {
     }
 
     fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
-        let [from, to] = self.leaves()?;
+        let [from, to] = Self::leaves(&self.signature.domain, &self.signature.target)?;
         let (v, out) = (v.single()?, out.single()?);
         if direction == Direction::Forward {
             let [entries, places] = [from, to].map(|leaf| leaf.places() * leaf.numbers());
@@ -249,18 +242,18 @@ impl Linear for Gather {
             batches: to.fields(),
             total: to.total() / to.fields(),
         };
-        let sum = rank.exact_sums();
-        let (recorder, comm) = (&mut rank.recorder, &rank.comm);
-        Ok(sum.record(recorder, to.is_distributed().then_some(comm), &terms, out)?)
+        Ok(rank.record_sum(to.is_distributed(), &terms, out)?)
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        let [_, to] = self.leaves()?;
+        let [_, to] = Self::leaves(&self.signature.domain, &self.signature.target)?;
         self.index.as_ref().map_or(Ok(()), |index| out.array(rank, to, index))
     }
 
     fn costs(&self) -> [Cost; 2] {
-        let Ok([from, to]) = self.leaves() else { return [Cost::default(); 2] };
+        let Ok([from, to]) = Self::leaves(&self.signature.domain, &self.signature.target) else {
+            return [Cost::default(); 2];
+        };
         let index = if self.index.is_some() { 4 * to.len() } else { 0 };
         let there = Cost::kernels(to.fields(), 4 * to.len() + index);
         let back = Cost::kernels(3 * to.fields(), 8 * to.len() + index + 12 * from.len());

@@ -2,7 +2,7 @@
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::fourier::{cells_of, cut_alike};
+use super::fourier::cells_of;
 use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
 use super::signature::Signature;
@@ -60,7 +60,7 @@ impl Ghosted {
 
     /// Returns the layout of a field with its ghost cells.
     pub fn layout(&self) -> &FieldLayout {
-        self.ghosts.layout()
+        &self.ghosts.plan.layout
     }
 
     /// Returns the exchange of ghost cells.
@@ -108,7 +108,7 @@ impl Ghosted {
 
     /// Returns the cost of either for this rank.
     pub fn cost(&self) -> Cost {
-        let plan = self.ghosts.plan();
+        let plan = &self.ghosts.plan;
         let (mut cost, mut cells) = (Cost::default(), 0);
         for sweep in &plan.sweeps {
             for link in &sweep.owned {
@@ -155,8 +155,7 @@ pub(super) fn real_cells<'a>(
     space: &'a Space,
     operator: &str,
 ) -> Result<(&'a str, &'a Leaf, &'a Mesh), OperatorError> {
-    let found = cells_of(space, operator)?;
-    cut_alike(found.2, rank, operator)?;
+    let found = cells_of(rank, space, operator)?;
     let periodic = found.2.periodic();
     if periodic != [true; 3] {
         let why = format!("expected a mesh that is periodic along all axes, got {periodic:?}");

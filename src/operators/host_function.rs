@@ -5,13 +5,11 @@ use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::Support;
 use super::operator::{Differentiable, Linearized};
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::comm::Op;
-use crate::gpu::Array;
 use crate::grid::Cost;
 use crate::host_memory;
 use crate::rank::Rank;
@@ -165,7 +163,7 @@ pub(crate) fn check_numbers(
     found: &[Vec<f64>],
 ) -> Result<(), OperatorError> {
     let wrong = space.leaves().zip(found).find_map(|((name, leaf), found)| {
-        let is_double = matches!(leaf.support, Support::Parameters { .. });
+        let is_double = leaf.is_on_host();
         let rounded = |value: f64| if is_double { value } else { f64::from(value as f32) };
         let at = found.iter().position(|&value| !rounded(value).is_finite())?;
         Some((format!("number {at} of leaf `{name}` of its {which}"), rounded(found[at])))
@@ -185,32 +183,10 @@ fn mixed(signature: &Signature) -> Option<String> {
     Some(format!("leaf `{whole}` of the target is replicated, but leaf `{part}` is distributed"))
 }
 
-/// Returns the arrays on the device.
-fn arrays(vector: &Vector) -> Vec<Array<f32>> {
-    let array = |contents: &Contents| match contents {
-        Contents::Device(array) => Some(array.clone()),
-        Contents::Host(_) => None,
-    };
-    vector.contents().iter().filter_map(array).collect()
-}
-
 /// Returns the numbers of all leaves of this rank, with one download.
 pub(crate) fn download(rank: &mut Rank, x: &Vector) -> Result<Vec<Vec<f64>>, OperatorError> {
     const WHAT: &str = "leaves on the host";
-    let arrays = arrays(x);
-    let len = arrays.iter().map(Array::len).sum();
-    let staged = match &arrays[..] {
-        [only] => only.clone(),
-        arrays => {
-            let (staged, mut at) = (rank.gpu.array("operators::staged", len)?, 0);
-            for array in arrays {
-                rank.recorder.copy(array, 0, &staged, at, array.len())?;
-                at += array.len();
-            }
-            staged
-        }
-    };
-    let numbers = rank.recorder.download(&staged, 0, len)?;
+    let numbers = x.download(&mut rank.recorder)?;
     let mut rest = &numbers[..];
     let leaf = |contents: &Contents| match contents {
         Contents::Host(values) => host_memory::copy(WHAT, values),
@@ -233,17 +209,7 @@ pub(crate) fn upload(rank: &mut Rank, found: &[Vec<f64>], out: &mut Vector) -> R
             Contents::Device(_) => numbers.extend(found.iter().map(|&value| value as f32)),
         }
     }
-    let arrays = arrays(out);
-    if let [only] = &arrays[..] {
-        return Ok(rank.recorder.upload(only, 0, &numbers)?);
-    }
-    let (staged, mut at) = (rank.gpu.array("operators::staged", numbers.len() as u64)?, 0);
-    rank.recorder.upload(&staged, 0, &numbers)?;
-    for array in &arrays {
-        rank.recorder.copy(&staged, at, array, 0, array.len())?;
-        at += array.len();
-    }
-    Ok(())
+    Ok(out.upload(&mut rank.recorder, &numbers)?)
 }
 
 impl Differentiable for HostFunction {

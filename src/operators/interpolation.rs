@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::Support;
 use super::operator::{Differentiable, Linearized};
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
@@ -68,7 +67,7 @@ impl Interpolation {
     pub fn new(rank: &mut Rank, domain: &Space, x: &[f64], y: &[f64]) -> Result<Self, OperatorError> {
         const NAME: &str = "interpolation";
         match domain.only() {
-            Some((_, leaf)) if leaf.values == Values::Real && !matches!(leaf.support, Support::Parameters { .. }) => {}
+            Some((_, leaf)) if leaf.values == Values::Real && !leaf.is_on_host() => {}
             _ => return Err(OperatorError::invalid(NAME, format!("{domain} is not one real leaf on the device"))),
         }
         if x.len() < 2 || x.len() != y.len() || u32::try_from(2 * x.len()).is_err() {
@@ -85,10 +84,9 @@ impl Interpolation {
             let why = format!("expected ascending abscissae, got {:?} and {:?} at node {at}", x[at], x[at + 1]);
             return Err(OperatorError::invalid(NAME, why));
         }
-        let array = rank.gpu.array("operators::nodes", nodes.len() as u64)?;
-        rank.recorder.upload(&array, 0, &nodes)?;
+        let nodes = rank.recorder.uploaded("operators::nodes", &nodes)?;
         let kernels = [false, true].map(|slope| Kernel::trusted(source(slope)));
-        Ok(Interpolation { signature: Signature::new(NAME, domain, domain), nodes: array, kernels })
+        Ok(Interpolation { signature: Signature::new(NAME, domain, domain), nodes, kernels })
     }
 
     /// Records the value, and the derivative where `slope` is given.

@@ -69,11 +69,10 @@ impl Join {
 impl Leaf {
     /// Returns `true` if `other` can stand after this leaf in one.
     fn joins(&self, other: &Leaf) -> bool {
-        let on_host = |leaf: &Leaf| matches!(leaf.support, Support::Parameters { .. });
         if self.is_distributed() || other.is_distributed() {
             return Leaf { batch: 1, ..self.clone() } == Leaf { batch: 1, ..other.clone() };
         }
-        on_host(self) == on_host(other)
+        self.is_on_host() == other.is_on_host()
     }
 }
 

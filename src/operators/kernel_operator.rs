@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::Support;
 use super::operator::{Differentiable, Linearized};
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
@@ -103,9 +102,7 @@ impl KernelOperator {
     ///   lacks a function.
     pub fn new(name: &str, domain: &Space, target: &Space, text: &str) -> Result<Self, OperatorError> {
         for (which, space) in [("domain", domain), ("target", target)] {
-            let fits = space.only().is_some_and(|(_, leaf)| {
-                leaf.values == Values::Real && !matches!(leaf.support, Support::Parameters { .. })
-            });
+            let fits = space.only().is_some_and(|(_, leaf)| leaf.values == Values::Real && !leaf.is_on_host());
             if !fits {
                 let why = format!("the {which} is {space}: expected one real leaf on the device");
                 return Err(OperatorError::invalid(name, why));

@@ -42,6 +42,21 @@ pub enum Support {
     },
 }
 
+impl Support {
+    /// Returns the kind of places.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Support::Cells { .. } => "cells",
+            Support::Modes { half: true, .. } => "half spectrum",
+            Support::Modes { half: false, .. } => "modes",
+            Support::Points { order: PointOrder::Ranks, .. } => "points",
+            Support::Points { order: PointOrder::Numbers(_), .. } => "numbered points",
+            Support::Vector { .. } => "vector",
+            Support::Parameters { .. } => "parameters",
+        }
+    }
+}
+
 /// One named field of a space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaf {
@@ -195,6 +210,12 @@ impl Leaf {
         places.saturating_mul(self.fields()).saturating_mul(self.numbers())
     }
 
+    /// Returns `true` for parameters, which are on the host in f64.
+    #[must_use]
+    pub fn is_on_host(&self) -> bool {
+        matches!(self.support, Support::Parameters { .. })
+    }
+
     /// Returns `true` if each rank has a part, `false` if each has the whole.
     #[must_use]
     pub fn is_distributed(&self) -> bool {
@@ -219,17 +240,11 @@ impl fmt::Display for Leaf {
                     write!(f, " with ghosts {ghosts:?}")?;
                 }
             }
-            Support::Modes { mesh, half } => {
-                let ([i, j, k], name) = (mesh.shape(), if *half { "half spectrum" } else { "modes" });
-                write!(f, "{name} of {i} x {j} x {k} over {} ranks", mesh.grid())?;
+            Support::Modes { mesh, .. } => {
+                let [i, j, k] = mesh.shape();
+                write!(f, "{} of {i} x {j} x {k} over {} ranks", self.support.kind(), mesh.grid())?;
             }
-            Support::Points { own, total, order } => {
-                let kind = match order {
-                    PointOrder::Ranks => "points",
-                    PointOrder::Numbers(_) => "numbered points",
-                };
-                write!(f, "{own} of {total} {kind}")?;
-            }
+            Support::Points { own, total, .. } => write!(f, "{own} of {total} {}", self.support.kind())?,
             Support::Vector { len } => write!(f, "vector of {len}")?,
             Support::Parameters { len } => write!(f, "{len} parameters")?,
         }

@@ -145,7 +145,7 @@ impl ToDevice {
     /// - [`OperatorError::Invalid`] unless the leaf is parameters.
     pub fn new(domain: &Space) -> Result<Self, OperatorError> {
         match domain.only() {
-            Some((name, leaf)) if matches!(leaf.support, Support::Parameters { .. }) => {
+            Some((name, leaf)) if leaf.is_on_host() => {
                 let target = Space::of(name, Leaf { support: Support::Vector { len: leaf.places() }, ..leaf.clone() })?;
                 Ok(ToDevice { signature: Signature::new("upload", domain, &target) })
             }

@@ -14,7 +14,6 @@ use super::readout::{Readout, cell_of};
 use super::signature::Signature;
 use super::space::Space;
 use super::vector::{Contents, Vector};
-use crate::gpu::Array;
 use crate::grid::{Cost, Mesh};
 use crate::mesh::Window;
 use crate::rank::Rank;
@@ -24,7 +23,7 @@ use crate::rank::Rank;
 pub struct LinesOfSight {
     readout: Readout,
     /// Lengths of the steps of the samples of this rank.
-    weights: Array<f32>,
+    weights: Vector,
     sums: Adjoint<Gather>,
     signature: Signature,
     lines: Vec<Line>,
@@ -74,13 +73,9 @@ impl LinesOfSight {
             }
         }
         let readout = Readout::at_points(rank, domain, Window::Cic, &positions, PointOrder::Ranks)?;
-        let upload = |rank: &mut Rank, words: &[u32]| -> Result<Array<u32>, OperatorError> {
-            let array = rank.gpu.array("operators::lines", words.len() as u64)?;
-            rank.recorder.upload(&array, 0, words)?;
-            Ok(array)
-        };
-        let weights = upload(rank, bytemuck::cast_slice(&steps))?.cast()?;
-        let index = upload(rank, &numbers)?;
+        let weights = Contents::Device(rank.recorder.uploaded("operators::lines", &steps)?);
+        let weights = Vector::over(readout.target(), vec![weights])?;
+        let index = rank.recorder.uploaded("operators::lines", &numbers)?;
         let target = Space::of(name, Leaf::vector(lines.len() as u64))?;
         let sums = Adjoint::new(Gather::new(&target, readout.target(), index)?);
         Ok(LinesOfSight {
@@ -92,17 +87,6 @@ impl LinesOfSight {
             step,
         })
     }
-
-    /// Creates vectors for the samples and the weighted samples.
-    fn samples(&self, rank: &Rank) -> Result<[Vector; 2], OperatorError> {
-        let field = || Vector::new(&rank.gpu, self.readout.target());
-        Ok([field()?, field()?])
-    }
-
-    fn weigh(&self, rank: &mut Rank, x: &Vector, y: &Vector) -> Result<(), OperatorError> {
-        let weights = Vector::over(self.readout.target(), vec![Contents::Device(self.weights.clone())])?;
-        rank.vector_product(x, &weights, y)
-    }
 }
 
 impl Linear for LinesOfSight {
@@ -111,20 +95,15 @@ impl Linear for LinesOfSight {
     }
 
     fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
-        let (readout, sums) = (&self.readout, &self.sums);
-        let [mut samples, weighted] = self.samples(rank)?;
-        match direction {
-            Direction::Forward => {
-                readout.run(rank, direction, v, &mut samples)?;
-                self.weigh(rank, &samples, &weighted)?;
-                sums.run(rank, direction, &weighted, out)
-            }
-            Direction::Adjoint => {
-                sums.run(rank, direction, v, &mut samples)?;
-                self.weigh(rank, &samples, &weighted)?;
-                readout.run(rank, direction, &weighted, out)
-            }
-        }
+        let (first, last): (&dyn Linear, &dyn Linear) = match direction {
+            Direction::Forward => (&self.readout, &self.sums),
+            Direction::Adjoint => (&self.sums, &self.readout),
+        };
+        let mut samples = Vector::new(&rank.gpu, self.weights.space())?;
+        first.run(rank, direction, v, &mut samples)?;
+        let mut weighted = Vector::new(&rank.gpu, self.weights.space())?;
+        rank.vector_multiply(1.0, [&samples, &self.weights], 0.0, &mut weighted)?;
+        last.run(rank, direction, &weighted, out)
     }
 
     fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
@@ -135,7 +114,7 @@ impl Linear for LinesOfSight {
 
     fn costs(&self) -> [Cost; 2] {
         let ([there, back], [sums, spread]) = (self.readout.costs(), self.sums.costs());
-        let weigh = Cost::kernels(1, 12 * self.weights.len());
+        let weigh = Cost::kernels(1, 12 * self.weights.space().own_numbers());
         [there + weigh + sums, back + weigh + spread]
     }
 }

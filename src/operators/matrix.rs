@@ -2,7 +2,7 @@
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::{Leaf, Support};
+use super::leaf::Leaf;
 use super::linear::{Direction, Linear};
 use super::signature::Signature;
 use super::space::Space;
@@ -24,9 +24,10 @@ crate::gpu::kernel_params! {
 /// Entries that one invocation adds. Longer rows are added in several segments, then the sums of
 /// the segments: loops stay short, and rounding grows with the logarithm of the row.
 const SEGMENT: u64 = 256;
+const LABEL: &str = "operators::matrix";
 
 fn source(sums: bool, sparse: bool) -> KernelSource {
-    KernelSource::new("operators::matrix", include_str!("../../shaders/operators/matrix.wgsl"))
+    KernelSource::new(LABEL, include_str!("../../shaders/operators/matrix.wgsl"))
         .params::<MatrixParams>()
         .flag("sums", sums)
         .flag("sparse", sparse)
@@ -37,25 +38,19 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     [(false, false), (false, true), (true, false)].map(|(sums, sparse)| source(sums, sparse)).into()
 }
 
-/// The operator `y = A x` with a dense matrix. It is stored twice, also transposed for the adjoint.
+/// The operator `y = A x` with a matrix, dense or in compressed rows (CSR). It is stored twice,
+/// also transposed for the adjoint.
 ///
 /// Sums are added in a fixed order: the same bits on any number of ranks. Cost: 8 bytes per entry
-/// and direction.
-pub struct Matrix(SparseMatrix);
-
-/// The operator `y = A x` with a sparse matrix in compressed rows (CSR). It is stored twice, also
-/// transposed for the adjoint.
-///
-/// Sums are added in a fixed order: the same bits on any number of ranks. Cost: 12 bytes per entry
-/// and direction.
+/// and direction, 12 if it is sparse.
 ///
 /// ```
-/// use meshloom::operators::{Leaf, Model, Space, SparseMatrix, Vector};
+/// use meshloom::operators::{Leaf, Matrix, Model, Space, Vector};
 ///
 /// meshloom::run(|rank| {
 ///     let (domain, target) = (Space::of("x", Leaf::vector(3))?, Space::of("y", Leaf::vector(2))?);
 ///     // [[1, 0, 2], [0, 3, 0]]
-///     let matrix = SparseMatrix::new(rank, &domain, &target, &[0, 2, 3], &[0, 2, 1], &[1.0, 2.0, 3.0])?;
+///     let matrix = Matrix::sparse(rank, &domain, &target, &[0, 2, 3], &[0, 2, 1], &[1.0, 2.0, 3.0])?;
 ///     let mut x = Vector::new(&rank.gpu, &domain)?;
 ///     x.set(&mut rank.recorder, "x", &[1.0, 10.0, 100.0])?;
 ///     let y = Model::new(matrix).value(rank, &x)?;
@@ -64,7 +59,7 @@ pub struct Matrix(SparseMatrix);
 /// })?;
 /// # Ok::<(), meshloom::Error>(())
 /// ```
-pub struct SparseMatrix {
+pub struct Matrix {
     signature: Signature,
     hash: u64,
     forward: Rows,
@@ -94,7 +89,7 @@ impl Rows {
         row_len: u64,
     ) -> Result<Self, OperatorError> {
         let recorder = &mut rank.recorder;
-        let columns = columns.map(|columns| uploaded(recorder, columns)).transpose()?;
+        let columns = columns.map(|columns| recorder.uploaded(LABEL, columns)).transpose()?;
         let (mut offsets, mut partial) = (Vec::new(), Vec::new());
         let mut ends = host_memory::copy("rows of a matrix", ends)?;
         loop {
@@ -106,15 +101,15 @@ impl Rows {
                 (begin, segments) = (end, segments + count);
                 next.push(segments);
             }
-            offsets.push(uploaded(recorder, &level)?);
+            offsets.push(recorder.uploaded(LABEL, &level)?);
             if segments == ends.len() as u64 {
                 break;
             }
-            partial.push(recorder.gpu().array("operators::matrix", segments)?);
+            partial.push(recorder.gpu().array(LABEL, segments)?);
             ends = next;
         }
         let kernels = [source(false, columns.is_some()), source(true, false)].map(Kernel::trusted);
-        Ok(Rows { values: uploaded(recorder, values)?, columns, row_len, offsets, partial, kernels })
+        Ok(Rows { values: recorder.uploaded(LABEL, values)?, columns, row_len, offsets, partial, kernels })
     }
 
     fn record(&self, recorder: &mut Recorder, x: &Array<f32>, out: &Array<f32>) -> Result<(), OperatorError> {
@@ -141,19 +136,11 @@ impl Rows {
     }
 }
 
-fn uploaded<T: crate::gpu::DeviceElement>(recorder: &mut Recorder, values: &[T]) -> Result<Array<T>, OperatorError> {
-    let array = recorder.gpu().array("operators::matrix", values.len() as u64)?;
-    recorder.upload(&array, 0, values)?;
-    Ok(array)
-}
-
 /// Returns the rows and columns of a matrix between two spaces. Errors name `operator`.
 fn shape(rank: &Rank, operator: &str, domain: &Space, target: &Space) -> Result<[u64; 2], OperatorError> {
     let len = |which: &str, space: &Space| {
         let fits = |leaf: &&Leaf| {
-            leaf.values == Values::Real
-                && !matches!(leaf.support, Support::Parameters { .. })
-                && (rank.size() == 1 || !leaf.is_distributed())
+            leaf.values == Values::Real && !leaf.is_on_host() && (rank.size() == 1 || !leaf.is_distributed())
         };
         match space.only().map(|(_, leaf)| leaf).filter(fits) {
             Some(leaf) => Ok(leaf.len()),
@@ -208,21 +195,19 @@ impl Matrix {
         let ends = |rows: u64, len: u64| (1..=rows).map(|row| row * len).collect::<Vec<_>>();
         let forward = Rows::new(rank, values, None, &ends(rows, columns), columns)?;
         let adjoint = Rows::new(rank, &turned, None, &ends(columns, rows), rows)?;
-        Ok(Matrix(SparseMatrix { signature: Signature::new(NAME, domain, target), hash, forward, adjoint }))
+        Ok(Matrix { signature: Signature::new(NAME, domain, target), hash, forward, adjoint })
     }
-}
 
-impl SparseMatrix {
     /// Creates the operator from compressed rows: row `r` has the entries
     /// `offsets[r]..offsets[r + 1]` of `columns` and `values`. Entries at the same place are added.
-    /// Spaces as for [`Matrix::new`]. Collective.
+    /// Spaces as for [`new`](Self::new). Collective.
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces; offsets that are not one more than rows, do
     ///   not begin at 0, decrease, or do not end at the number of entries; columns out of range; or
     ///   values that are not finite.
     /// - [`OperatorError::Comm`] if matrices of ranks differ.
-    pub fn new(
+    pub fn sparse(
         rank: &mut Rank,
         domain: &Space,
         target: &Space,
@@ -267,11 +252,11 @@ impl SparseMatrix {
         }
         let forward = Rows::new(rank, values, Some(columns), &offsets[1..], 1)?;
         let adjoint = Rows::new(rank, &turned, Some(&turned_rows), &ends, 1)?;
-        Ok(SparseMatrix { signature: Signature::new(NAME, domain, target), hash, forward, adjoint })
+        Ok(Matrix { signature: Signature::new(NAME, domain, target), hash, forward, adjoint })
     }
 }
 
-impl Linear for SparseMatrix {
+impl Linear for Matrix {
     fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -288,23 +273,5 @@ impl Linear for SparseMatrix {
 
     fn costs(&self) -> [Cost; 2] {
         [self.forward.cost(), self.adjoint.cost()]
-    }
-}
-
-impl Linear for Matrix {
-    fn signature(&self) -> &Signature {
-        &self.0.signature
-    }
-
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
-        self.0.run(rank, direction, v, out)
-    }
-
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        self.0.constants(rank, out)
-    }
-
-    fn costs(&self) -> [Cost; 2] {
-        self.0.costs()
     }
 }

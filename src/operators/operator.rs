@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::pointwise_map::PointwiseMap;
+use super::pointwise_operator::PointwiseOperator;
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
@@ -88,7 +88,7 @@ pub trait Differentiable {
     }
 
     /// Returns the function of a pointwise operator, for fusion with its neighbors.
-    fn as_pointwise(&self) -> Option<&PointwiseMap> {
+    fn as_pointwise(&self) -> Option<&PointwiseOperator> {
         None
     }
 
@@ -260,8 +260,12 @@ impl Model {
     /// Same as [`Differentiable::linearize`].
     pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<Linearization, OperatorError> {
         let mut value = Vector::new(&rank.gpu, self.target())?;
-        let derivative = self.0.clone().linearize(rank, x, &mut value)?;
-        Ok(Linearization { value, derivative: Derivative { model: self.clone(), at: derivative } })
+        Ok(Linearization { derivative: self.linearize(rank, x, &mut value)?, value })
+    }
+
+    /// Computes `y = f(x)` and returns the derivative at `x`.
+    pub(super) fn linearize(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Derivative, OperatorError> {
+        Ok(Derivative { model: self.clone(), at: self.0.clone().linearize(rank, x, y)? })
     }
 
     /// Returns the derivative at `x` without the value. A pointwise function computes nothing yet.
@@ -331,6 +335,7 @@ impl Derivative {
 }
 
 /// The value and the derivative of a model at a point. It has the methods of the derivative.
+#[derive(Debug)]
 pub struct Linearization {
     /// The value.
     pub value: Vector,
@@ -343,11 +348,5 @@ impl std::ops::Deref for Linearization {
 
     fn deref(&self) -> &Derivative {
         &self.derivative
-    }
-}
-
-impl fmt::Debug for Linearization {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Linearization").field("model", &self.derivative.model).finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ use crate::fft::Values;
 use crate::gpu::Array;
 use crate::grid::{Cost, Mesh};
 use crate::mesh::{
-    MeshError, MovedParticles, Movements, Painter, PointsInCells, PositionAdjoint, ValuePainter, Window,
+    MeshError, MovedParticles, Movements, Painter, PointsInCells, PositionDerivatives, ValuePainter, Window,
 };
 use crate::rank::Rank;
 
@@ -65,7 +65,7 @@ pub struct Paint {
     ghosted: Ghosted,
     painter: Painter,
     values: ValuePainter,
-    adjoint: PositionAdjoint,
+    adjoint: PositionDerivatives,
     /// Indices of the leaves in the domain.
     moved: usize,
     weights: Option<usize>,
@@ -136,7 +136,7 @@ impl Paint {
             mesh,
             painter: Painter::new(window),
             values: ValuePainter::new(window),
-            adjoint: PositionAdjoint::new(window),
+            adjoint: PositionDerivatives::new(window),
             moved,
             weights,
             lattice,

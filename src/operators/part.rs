@@ -4,8 +4,7 @@ use std::rc::Rc;
 
 use super::error::OperatorError;
 use super::fingerprint::Fingerprint;
-use super::leaf::Support;
-use super::operator::{Differentiable, ExcitedModes, Linearized, Model};
+use super::operator::{Derivative, Differentiable, ExcitedModes, Linearized, Model};
 use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::Vector;
@@ -13,7 +12,7 @@ use crate::rank::Rank;
 
 /// An operator restricted to some leaves of its target.
 pub(super) struct Part {
-    inner: Rc<dyn Differentiable>,
+    inner: Model,
     signature: Signature,
     /// The other leaves.
     rest: Space,
@@ -21,14 +20,10 @@ pub(super) struct Part {
 
 impl Part {
     /// Restricts `inner` to the leaves of `target`.
-    pub fn new(inner: &Rc<dyn Differentiable>, target: &Space) -> Result<Self, OperatorError> {
-        let rest = inner.target().leaves().filter(|(name, _)| target.position(name).is_none());
-        let rest = Space::new(rest.map(|(name, leaf)| (name, leaf.clone())))?;
-        Ok(Part {
-            inner: inner.clone(),
-            signature: Signature::new(inner.signature().name.clone(), inner.domain(), target),
-            rest,
-        })
+    pub fn new(inner: &Model, target: &Space) -> Self {
+        let rest = inner.target().filtered(|name| target.position(name).is_none());
+        let signature = Signature::new(inner.signature().name.clone(), inner.domain(), target);
+        Part { inner: inner.clone(), signature, rest }
     }
 
     /// Returns a vector of all leaves of the inner target.
@@ -41,9 +36,18 @@ impl Part {
         Vector::over(space, space.names().filter_map(of).collect())
     }
 
-    /// Returns a vector of all leaves, with new arrays for the unwanted ones.
-    fn with_room(&self, rank: &Rank, wanted: &Vector) -> Result<Vector, OperatorError> {
-        self.all(wanted, &Vector::new(&rank.gpu, &self.rest)?)
+    /// Calls `run` with a vector of all leaves, with new arrays for the unwanted ones, and takes
+    /// over the wanted ones.
+    fn forward<T>(
+        &self,
+        rank: &mut Rank,
+        y: &mut Vector,
+        run: impl FnOnce(&mut Rank, &mut Vector) -> Result<T, OperatorError>,
+    ) -> Result<T, OperatorError> {
+        let mut all = self.all(y, &Vector::new(&rank.gpu, &self.rest)?)?;
+        let found = run(rank, &mut all)?;
+        y.put(all.part(&self.signature.target, self.name())?);
+        Ok(found)
     }
 }
 
@@ -54,10 +58,7 @@ impl Differentiable for Part {
 
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
-        let mut all = self.with_room(rank, y)?;
-        self.inner.apply(rank, x, &mut all)?;
-        y.put(all.part(&self.signature.target, self.name())?);
-        Ok(())
+        self.forward(rank, y, |rank, all| self.inner.apply(rank, x, all))
     }
 
     fn linearize(
@@ -67,25 +68,23 @@ impl Differentiable for Part {
         y: &mut Vector,
     ) -> Result<Box<dyn Linearized>, OperatorError> {
         self.fits(x, y)?;
-        let mut all = self.with_room(rank, y)?;
-        let derivative = self.inner.clone().linearize(rank, x, &mut all)?;
-        y.put(all.part(&self.signature.target, self.name())?);
+        let derivative = self.forward(rank, y, |rank, all| self.inner.linearize(rank, x, all))?;
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
 
     fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
-        let derivative = self.inner.clone().derivative(rank, x)?;
+        let derivative = self.inner.derivative(rank, x)?;
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        Model(self.inner.clone()).identify(rank, out)
+        self.inner.identify(rank, out)
     }
 
     fn cost(&self) -> OperatorCost {
         let mut cost = self.inner.cost();
         // Cotangents of the other leaves are cleared.
-        for (_, leaf) in self.rest.leaves().filter(|(_, leaf)| !matches!(leaf.support, Support::Parameters { .. })) {
+        for (_, leaf) in self.rest.leaves().filter(|(_, leaf)| !leaf.is_on_host()) {
             cost.vjp.dispatches += 1;
             cost.vjp.device_bytes += 4 * leaf.len();
         }
@@ -93,22 +92,19 @@ impl Differentiable for Part {
     }
 
     fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
-        Model(self.inner.clone()).giving(target).map(Some)
+        self.inner.giving(target).map(Some)
     }
 }
 
 struct PartAt {
     operator: Rc<Part>,
-    derivative: Box<dyn Linearized>,
+    derivative: Derivative,
 }
 
 impl Linearized for PartAt {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
-        let mut all = self.operator.with_room(rank, dy)?;
-        self.derivative.jvp(rank, dx, &mut all)?;
-        dy.put(all.part(&self.operator.signature.target, self.operator.name())?);
-        Ok(())
+        self.operator.forward(rank, dy, |rank, all| self.derivative.jvp(rank, dx, all))
     }
 
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {

@@ -32,10 +32,9 @@ impl PointNumbers {
     /// # Errors
     /// - [`DeviceError`] if the device fails.
     pub fn new(recorder: &mut Recorder, numbers: Vec<u64>) -> Result<Self, DeviceError> {
-        let device = recorder.gpu().array("operators::numbers", 2 * numbers.len() as u64)?;
         let mut words: Vec<u32> = host_memory::reserve("numbers of points", 2 * numbers.len())?;
         words.extend(numbers.iter().flat_map(|&number| [number as u32, (number >> 32) as u32]));
-        recorder.upload(&device, 0, &words)?;
+        let device = recorder.uploaded("operators::numbers", &words)?;
         let fingerprint = fnv1a(START, bytemuck::cast_slice(&numbers));
         Ok(PointNumbers { host: numbers.into(), device, fingerprint })
     }

@@ -1,102 +1,75 @@
-//! Pointwise functions on the device: one kernel for the value, one for each derivative.
+//! Pointwise functions between vectors: the assignment of leaves to arguments.
 
 use std::cell::OnceCell;
-use std::rc::Rc;
 
 use super::error::OperatorError;
-use super::fingerprint::Fingerprint;
-use super::operator::{Differentiable, Linearized};
-use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
-use super::pointwise_map::{PointwiseMap, target_of};
-use super::signature::{OperatorCost, Signature};
+use super::leaf::{Leaf, Support};
+use super::pointwise::{Argument, Form, Pointwise, PointwiseError};
+use super::signature::Signature;
 use super::space::Space;
-use super::vector::{Contents, Vector};
-use crate::exchange::Terms;
-use crate::gpu::{Element, Kernel, RawArray};
-use crate::grid::Cost;
-use crate::rank::Rank;
+use super::vector::Vector;
+use crate::fft::Values;
+use crate::gpu::Kernel;
 
 /// A pointwise function of vectors, with one kernel for the value and one for each derivative.
 /// Chains become one kernel ([`Model::then`](super::Model::then)). Derivatives compute the value
 /// again, so only the arguments are kept. Functions of parameters are computed on the host in f64.
 pub struct PointwiseOperator {
-    map: PointwiseMap,
-    apply: OnceCell<Call>,
-    jvp: OnceCell<Call>,
-    vjp: OnceCell<Call>,
-    normal: OnceCell<Call>,
+    pub(super) signature: Signature,
+    /// Its results are the leaves of the target.
+    pub(super) function: Pointwise,
+    /// Handles of arguments that are not varied.
+    pub(super) constants: Vec<Vector>,
+    /// The kernels of the value and the derivatives, made when they are first called.
+    pub(super) calls: [OnceCell<Call>; 4],
 }
 
-/// A kernel and the arrays that it reads.
-struct Call {
+/// The kernels of an evaluation, and the arrays that they read.
+pub(super) struct Call {
     /// Of elements of a number each, or of pairs.
-    plain: Kernel,
+    pub plain: Kernel,
     /// Of elements of four numbers each, if there are no pairs and no numbers for all places.
-    quads: Option<Kernel>,
+    pub quads: Option<Kernel>,
     /// Indices of the arrays among the given ones, arguments first.
-    read: Vec<usize>,
+    pub read: Vec<usize>,
 }
 
-impl Call {
-    fn new(label: String, function: &Pointwise, forms: [&[Form]; 2], batched: bool) -> Self {
-        let source = |value| kernel(label.clone(), function, forms, batched, value);
-        let is_apart = forms.into_iter().flatten().all(|form| *form == Form::Apart);
-        let (plain, read) = source(Element::F32);
-        // The library writes the text: arithmetic of values at places below the count.
-        let quads = is_apart.then(|| Kernel::trusted(source(Element::Vec4).0));
-        Call { plain: Kernel::trusted(plain), quads, read }
-    }
-
-    fn record(
-        &self,
-        rank: &mut Rank,
-        map: &PointwiseMap,
-        (x, more): (&Vector, Option<&Vector>),
-        out: &[RawArray],
-    ) -> Result<(), OperatorError> {
-        let [count, places] = map.places();
-        let given: Vec<RawArray> = std::iter::once(x).chain(map.constants()).chain(more).flat_map(arrays).collect();
-        let arrays: Vec<&RawArray> = self.read.iter().map(|&number| &given[number]).chain(out).collect();
-        let quads = self.quads.as_ref().filter(|_| places.is_multiple_of(4));
-        let (arrays, kernel, each) = match quads.and_then(|kernel| Some((RawArray::in_quads(&arrays)?, kernel))) {
-            Some((arrays, kernel)) => (arrays, kernel, 4),
-            None => (arrays.into_iter().cloned().collect(), &self.plain, 1),
-        };
-        let [count, places] = [count, places].map(|numbers| numbers / each);
-        let arrays: Vec<&RawArray> = arrays.iter().collect();
-        let params = PointwiseParams { count: count as u32, places: places as u32 };
-        Ok(rank.recorder.each(kernel, &arrays, &params, count)?)
+/// Returns the components of the values of a leaf as a function sees them.
+pub(super) fn width(leaf: &Leaf) -> u32 {
+    match leaf.values {
+        Values::Real => leaf.components,
+        // A complex number is a vector of two.
+        Values::Complex => 2 * leaf.components,
     }
 }
 
-/// Returns the arrays of a vector as kernels see them: complex numbers as pairs.
-fn arrays(field: &Vector) -> Vec<RawArray> {
-    let array = |((_, leaf), contents): ((&str, &super::leaf::Leaf), &Contents)| match contents {
-        Contents::Device(array) if leaf.numbers() == 2 => Some(array.raw().seen_as(Element::Complex32)),
-        Contents::Device(array) => Some(array.raw().clone()),
-        Contents::Host(_) => None,
-    };
-    field.space().leaves().zip(field.contents()).filter_map(array).collect()
+/// Returns `true` for a vector of one place, which counts for all places of the other leaves.
+fn is_single(leaf: &Leaf) -> bool {
+    matches!(leaf.support, Support::Vector { len: 1 })
+}
+
+/// Returns the leaf whose places the function runs over: the first that is not a single number.
+fn main_of<'a>(mut leaves: impl Iterator<Item = &'a Leaf> + Clone) -> Option<&'a Leaf> {
+    leaves.clone().find(|leaf| !is_single(leaf)).or_else(|| leaves.next())
+}
+
+fn parsed(text: &str, name: &str) -> Result<Pointwise, OperatorError> {
+    Pointwise::new(text, name).map_err(|error| OperatorError::Pointwise { operator: name.into(), error })
 }
 
 impl PointwiseOperator {
-    /// Creates the operator of a map.
-    #[must_use]
-    pub fn new(map: PointwiseMap) -> Self {
-        let [apply, jvp, vjp, normal] = std::array::from_fn(|_| OnceCell::new());
-        PointwiseOperator { map, apply, jvp, vjp, normal }
-    }
-
     /// Creates the operator of the function `name` in `text`. Leaves of `domain` are arguments by
-    /// name; the result is a real leaf `result` at the same places.
+    /// name; a single leaf may have another name than a single argument. A [`Leaf::vector`] of one
+    /// place counts for all places of the other leaves. The result is a real leaf `result` at the
+    /// same places.
     ///
     /// # Errors
     /// - [`OperatorError::Pointwise`] with the line of a construct that is not supported.
-    /// - [`OperatorError::Fit`] for leaves that do not match arguments.
+    /// - [`OperatorError::Fit`] for leaves that do not match arguments, or at different places.
     pub fn wgsl(text: &str, name: &str, domain: &Space, result: &str) -> Result<Self, OperatorError> {
-        let function =
-            Pointwise::new(text, name).map_err(|error| OperatorError::Pointwise { operator: name.into(), error })?;
-        Ok(Self::new(PointwiseMap::new(name, function, domain, result)?))
+        let function = parsed(text, name)?;
+        let target = target_of(name, &function, domain, result)?;
+        Self::bound(name, function, domain, None, &target)
     }
 
     /// Creates the operator with a `target` of one leaf, which may be complex.
@@ -104,21 +77,17 @@ impl PointwiseOperator {
     /// # Errors
     /// - Same as [`wgsl`](Self::wgsl).
     pub fn wgsl_onto(text: &str, name: &str, domain: &Space, target: &Space) -> Result<Self, OperatorError> {
-        let function =
-            Pointwise::new(text, name).map_err(|error| OperatorError::Pointwise { operator: name.into(), error })?;
-        Ok(Self::new(PointwiseMap::onto(name, function, domain, target)?))
+        Self::bound(name, parsed(text, name)?, domain, None, target)
     }
 
     /// Creates the operator with the leaves of `constants` as fixed arguments, which derivatives do
     /// not vary. It keeps handles: later changes of the constants change the operator.
     ///
     /// ```no_run
-    /// # fn body(log_flux: &meshloom::operators::Space, exposure: &meshloom::operators::Vector) ->
-    /// Result<(), meshloom::operators::OperatorError> { use meshloom::operators::PointwiseOperator;
-    ///
-    /// let text = "fn counts(log_flux: f32, exposure: f32) -> f32 { return exposure *
-    /// exp(log_flux); }"; let counts = PointwiseOperator::wgsl_with(text, "counts", log_flux,
-    /// exposure, "counts")?;
+    /// # use meshloom::operators::{OperatorError, PointwiseOperator, Space, Vector};
+    /// # fn body(log_flux: &Space, exposure: &Vector) -> Result<(), OperatorError> {
+    /// let text = "fn counts(log_flux: f32, exposure: f32) -> f32 { return exposure * exp(log_flux); }";
+    /// let counts = PointwiseOperator::wgsl_with(text, "counts", log_flux, exposure, "counts")?;
     /// # Ok(())
     /// # }
     /// ```
@@ -132,217 +101,195 @@ impl PointwiseOperator {
         constants: &Vector,
         result: &str,
     ) -> Result<Self, OperatorError> {
-        let function =
-            Pointwise::new(text, name).map_err(|error| OperatorError::Pointwise { operator: name.into(), error })?;
+        let function = parsed(text, name)?;
         let target = target_of(name, &function, domain, result)?;
-        Ok(Self::new(PointwiseMap::bound(name, function, domain, Some(constants), &target)?))
+        Self::bound(name, function, domain, Some(constants), &target)
     }
 
-    /// Returns the assignment of leaves to arguments.
-    pub fn map(&self) -> &PointwiseMap {
-        &self.map
+    /// Returns the function of the leaves of the domain, and then of the constants.
+    #[must_use]
+    pub fn function(&self) -> &Pointwise {
+        &self.function
     }
 
-    /// Computes `function` of the arguments and of the leaves of `more` in f64 if they are
-    /// parameters on the host; otherwise returns `false`.
-    fn on_host(
-        &self,
-        function: impl FnOnce() -> Pointwise,
-        (x, more): (&Vector, Option<&Vector>),
-        out: &mut Vector,
-    ) -> bool {
-        if !self.map.is_on_host() {
-            return false;
-        }
-        let function = function();
-        let given = std::iter::once(x).chain(self.map.constants()).chain(more).flat_map(Vector::contents);
-        let given: Vec<&[f64]> = given.map(|contents| contents.on_host().unwrap_or_default()).collect();
-        for place in 0..self.map.places()[1] as usize {
-            let values: Vec<f64> = given.iter().map(|values| values[place]).collect();
-            for (own, value) in out.contents_mut().iter_mut().zip(function.evaluate(&values)) {
-                if let Contents::Host(own) = own {
-                    own[place] = value;
+    /// Creates the operator of `function` with the leaves of `constants` as further arguments, by
+    /// name.
+    pub(super) fn bound(
+        name: &str,
+        function: Pointwise,
+        domain: &Space,
+        constants: Option<&Vector>,
+        target: &Space,
+    ) -> Result<Self, OperatorError> {
+        let named: Vec<&str> = constants.iter().flat_map(|field| field.space().names()).collect();
+        let order = order(name, &function, domain, &named)?;
+        let signature = Signature::new(name.to_string(), domain, target);
+        let operator = Self::new(signature, function.reordered(&order), constants.into_iter().cloned().collect());
+        operator.check()?;
+        Ok(operator)
+    }
+
+    fn new(signature: Signature, function: Pointwise, constants: Vec<Vector>) -> Self {
+        PointwiseOperator { signature, function, constants, calls: std::array::from_fn(|_| OnceCell::new()) }
+    }
+
+    fn check(&self) -> Result<(), OperatorError> {
+        let given: Vec<(&str, &Leaf)> = self.signature.domain.leaves().chain(self.constant_leaves()).collect();
+        let results: Vec<(&str, &Leaf)> = self.signature.target.leaves().collect();
+        let sides = [(given, self.function.arguments()), (results, self.function.results())];
+        let main = self.main();
+        for (side, (leaves, arguments)) in sides.into_iter().enumerate() {
+            if leaves.len() != arguments.len() {
+                let why = format!("{} leaves for {} values of the function", leaves.len(), arguments.len());
+                return Err(OperatorError::invalid(&self.signature.name, why));
+            }
+            for ((leaf_name, leaf), argument) in leaves.into_iter().zip(arguments) {
+                let fault = |why: String| {
+                    let (operator, leaf) = (self.signature.name.to_string(), leaf_name.to_string());
+                    Err(OperatorError::Fit { operator, leaf, why })
+                };
+                if width(leaf) != argument.width {
+                    return fault(format!("it is {leaf}, `{}` has {} numbers", argument.name, argument.width));
+                }
+                if leaf.values == Values::Complex && leaf.components > 1 {
+                    return fault("complex vectors; make each component a leaf".into());
+                }
+                let Some(other) = main else { continue };
+                if leaf.is_on_host() && (!other.is_on_host() || leaf.fields() > 1) {
+                    return fault("parameters are on the host; bring them to the device first".into());
+                }
+                let counts_for_all = side == 0 && is_single(leaf) && leaf.numbers() == 1 && !other.is_on_host();
+                let places = leaf.support == other.support || counts_for_all;
+                if !places || leaf.batch != other.batch {
+                    return fault(format!(
+                        "it is {leaf}, and another value of the function is {other}: not the same places"
+                    ));
                 }
             }
         }
-        true
-    }
-
-    fn batched(&self) -> bool {
-        let [count, places] = self.map.places();
-        count != places
-    }
-
-    fn label(&self, call: &str) -> String {
-        format!("operators::{}{call}", self.map.name())
-    }
-
-    fn apply_call(&self) -> &Call {
-        self.apply.get_or_init(|| {
-            let [given, results] = self.map.forms();
-            Call::new(self.label(""), self.map.function(), [&given, &results], self.batched())
-        })
-    }
-
-    fn jvp_call(&self) -> &Call {
-        self.jvp.get_or_init(|| {
-            let [given, results] = self.map.forms();
-            let given = [&given[..], &given[..self.map.domain().len()]].concat();
-            Call::new(self.label(" (jvp)"), &self.map.jvp(), [&given, &results], self.batched())
-        })
-    }
-
-    fn vjp_call(&self) -> &Call {
-        self.vjp.get_or_init(|| {
-            let [given, results] = self.map.forms();
-            let all = [&given[..], &results].concat();
-            let apart = given.iter().map(|form| if *form == Form::Uniform { Form::Apart } else { *form });
-            let apart: Vec<Form> = apart.take(self.map.domain().len()).collect();
-            Call::new(self.label(" (vjp)"), &self.map.vjp(), [&all, &apart], self.batched())
-        })
-    }
-
-    fn normal_call(&self) -> &Call {
-        self.normal.get_or_init(|| {
-            let [given, _] = self.map.forms();
-            let varied = &given[..self.map.domain().len()];
-            let all = [&given[..], varied].concat();
-            Call::new(self.label(" (normal)"), &self.map.normal(), [&all, varied], self.batched())
-        })
-    }
-
-    fn call_cost(&self, call: &Call, more: Option<&Space>, out: &Space) -> Cost {
-        let constants = self.map.constants().iter().map(Vector::space);
-        let spaces = std::iter::once(self.map.domain()).chain(constants).chain(more);
-        let leaves: Vec<u64> = spaces.flat_map(|space| space.leaves()).map(|(_, leaf)| leaf.len()).collect();
-        let read: u64 = call.read.iter().map(|&number| leaves[number]).sum();
-        Cost::kernels(1, 4 * (read + out.leaves().map(|(_, leaf)| leaf.len()).sum::<u64>()))
-    }
-}
-
-impl Differentiable for PointwiseOperator {
-    fn signature(&self) -> &Signature {
-        self.map.signature()
-    }
-
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.fits(x, y)?;
-        if self.on_host(|| self.map.function().clone(), (x, None), y) {
-            return Ok(());
-        }
-        self.apply_call().record(rank, &self.map, (x, None), &arrays(y))
-    }
-
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError> {
-        self.apply(rank, x, y)?;
-        self.derivative(rank, x)
-    }
-
-    fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
-        self.map.domain().admits(x.space(), self.map.name())?;
-        Ok(Box::new(At { operator: self, x: x.clone() }))
-    }
-
-    fn passed(&self, target: &str) -> Option<String> {
-        let argument = self.map.function().passed(self.map.target().position(target)?)?;
-        self.map.domain().names().nth(argument).map(str::to_string)
-    }
-
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        let (lines, values) = self.map.function().wgsl(|argument, component| format!("a{argument}.{component}"));
-        out.text(&lines);
-        values.iter().for_each(|value| out.text(value));
-        self.map.constants().iter().try_for_each(|constant| out.field(rank, constant))
-    }
-
-    fn cost(&self) -> OperatorCost {
-        let (domain, target) = (self.map.domain(), self.map.target());
-        if self.map.is_on_host() {
-            return OperatorCost::default();
-        }
-        let mut vjp = self.call_cost(self.vjp_call(), Some(target), domain);
-        let places = self.map.places()[1];
-        for ((_, leaf), form) in domain.leaves().zip(&self.map.forms()[0]) {
-            if *form == Form::Uniform {
-                // Written at each place, read twice, with three passes for each sum.
-                vjp += Cost::kernels(3 * leaf.len(), 12 * leaf.len() * places);
-            }
-        }
-        OperatorCost {
-            apply: self.call_cost(self.apply_call(), None, target),
-            jvp: self.call_cost(self.jvp_call(), Some(domain), target),
-            vjp,
-        }
-    }
-
-    fn as_pointwise(&self) -> Option<&PointwiseMap> {
-        Some(&self.map)
-    }
-}
-
-/// The derivative at `x`.
-struct At {
-    operator: Rc<PointwiseOperator>,
-    x: Vector,
-}
-
-impl Linearized for At {
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        self.operator.fits(dx, dy)?;
-        let map = &self.operator.map;
-        if self.operator.on_host(|| map.jvp(), (&self.x, Some(dx)), dy) {
-            return Ok(());
-        }
-        self.operator.jvp_call().record(rank, map, (&self.x, Some(dx)), &arrays(dy))
-    }
-
-    fn normal(&self, rank: &mut Rank, dx: &Vector, out: &mut Vector) -> Result<bool, OperatorError> {
-        let map = &self.operator.map;
-        map.domain().admits(dx.space(), map.name())?;
-        map.domain().admits(out.space(), map.name())?;
-        if self.operator.on_host(|| map.normal(), (&self.x, Some(dx)), out) {
-            return Ok(true);
-        }
-        // The cotangent of a number that counts for all places is a sum over them.
-        if map.forms()[0][..map.domain().len()].contains(&Form::Uniform) {
-            return Ok(false);
-        }
-        self.operator.normal_call().record(rank, map, (&self.x, Some(dx)), &arrays(out))?;
-        Ok(true)
-    }
-
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
-        self.operator.fits(dx, dy)?;
-        let map = &self.operator.map;
-        // A constant has no arguments, and a kernel without results is not valid.
-        if map.domain().is_empty() || self.operator.on_host(|| map.vjp(), (&self.x, Some(dy)), dx) {
-            return Ok(());
-        }
-        // The cotangent of a number that counts for all places is computed at each place, then
-        // summed.
-        let [_, places] = map.places();
-        let (mut out, mut sums) = (arrays(dx), Vec::new());
-        for (number, form) in map.forms()[0][..map.domain().len()].iter().enumerate() {
-            if let (Form::Uniform, Contents::Device(own)) = (form, &dx.contents()[number]) {
-                let apart = rank.gpu.array::<f32>("operators::uniform", own.len() * places)?;
-                out[number] = apart.raw().clone();
-                sums.push((apart, own.clone()));
-            }
-        }
-        self.operator.vjp_call().record(rank, map, (&self.x, Some(dy)), &out)?;
-        let Some(main) = map.main() else { return Ok(()) };
-        let total = main.total() / (main.fields() * main.numbers());
-        for (apart, own) in sums {
-            let terms = Terms { x: &apart, y: None, index: None, sums: 1, batches: own.len(), total };
-            let sum = rank.exact_sums();
-            let (recorder, comm) = (&mut rank.recorder, &rank.comm);
-            sum.record(recorder, main.is_distributed().then_some(comm), &terms, &own)?;
-        }
         Ok(())
     }
+
+    fn constant_leaves(&self) -> impl Iterator<Item = (&str, &Leaf)> + Clone {
+        self.constants.iter().flat_map(|field| field.space().leaves())
+    }
+
+    /// Returns the leaf at whose places the function is computed.
+    pub(super) fn main(&self) -> Option<&Leaf> {
+        let leaves = self.signature.domain.leaves().chain(self.constant_leaves()).chain(self.signature.target.leaves());
+        main_of(leaves.map(|(_, leaf)| leaf))
+    }
+
+    /// Returns `true` if the leaves are parameters on the host.
+    pub(super) fn is_on_host(&self) -> bool {
+        self.main().is_some_and(Leaf::is_on_host)
+    }
+
+    /// Returns the forms of the leaves of the domain and the constants, and of the target.
+    pub(super) fn forms(&self) -> [Vec<Form>; 2] {
+        let single = self.main().is_none_or(is_single);
+        let form = |leaf: &Leaf| match leaf.values {
+            Values::Complex => Form::Pairs,
+            Values::Real if is_single(leaf) && !single => Form::Uniform,
+            Values::Real => Form::Apart,
+        };
+        let given = self.signature.domain.leaves().chain(self.constant_leaves());
+        [
+            given.map(|(_, leaf)| form(leaf)).collect(),
+            self.signature.target.leaves().map(|(_, leaf)| form(leaf)).collect(),
+        ]
+    }
+
+    /// Returns the number of values of a component of a leaf, and of one field of a batch.
+    pub(super) fn places(&self) -> [u64; 2] {
+        self.main().map_or([0, 0], |leaf| [leaf.entries(), leaf.places()])
+    }
+
+    /// Returns the identity on `space`; `None` if its leaves are at different places or on the
+    /// host.
+    pub(super) fn identity(space: &Space) -> Option<Self> {
+        let argument = |(name, leaf): (&str, &Leaf)| Argument { name: name.into(), width: width(leaf) };
+        let function = Pointwise::identity(space.leaves().map(argument).collect());
+        let identity = Self::new(Signature::new("identity", space, space), function, Vec::new());
+        identity.check().ok().map(|()| identity)
+    }
+
+    /// Returns `next` after this function, as one function.
+    pub(super) fn then(&self, next: &Self) -> Result<Self, OperatorError> {
+        next.signature.domain.admits(&self.signature.target, &next.signature.name)?;
+        let function = self.function.then(&next.function);
+        let name = format!("{} -> {}", self.signature.name, next.signature.name);
+        let constants = [&self.constants[..], &next.constants].concat();
+        Ok(Self::new(Signature::new(name, &self.signature.domain, &next.signature.target), function, constants))
+    }
+
+    /// Returns both side by side as one function; leaves of one name are shared. `None` if they are
+    /// functions of different places.
+    pub(super) fn beside(&self, other: &Self) -> Result<Option<Self>, OperatorError> {
+        let name = format!("({}, {})", self.signature.name, other.signature.name);
+        let domain = self.signature.domain.joined(&other.signature.domain, &name)?;
+        let target = self.signature.target.beside(&other.signature.target)?;
+        let own = |name: &str| self.signature.domain.position(name);
+        let fixed = |map: &PointwiseOperator| map.constant_leaves().count();
+        let shared: Vec<Option<usize>> =
+            other.signature.domain.names().map(own).chain(std::iter::repeat_n(None, fixed(other))).collect();
+        let function = self.function.beside(&other.function, &shared);
+        // The present arguments: by name in the domain; constants have no name.
+        let more = other.signature.domain.names().filter(|name| own(name).is_none()).map(Some);
+        let unnamed = |map: &PointwiseOperator| std::iter::repeat_n(None, fixed(map));
+        let names: Vec<Option<&str>> =
+            self.signature.domain.names().map(Some).chain(unnamed(self)).chain(more).chain(unnamed(other)).collect();
+        let place = |name: &str| names.iter().position(|other| *other == Some(name));
+        let unnamed = (0..names.len()).filter(|&at| names[at].is_none());
+        let order: Vec<usize> = domain.names().filter_map(place).chain(unnamed).collect();
+        let results: Vec<&str> = self.signature.target.names().chain(other.signature.target.names()).collect();
+        let place = |name: &str| results.iter().position(|other| *other == name);
+        let kept: Vec<usize> = target.names().filter_map(place).collect();
+        let function = function.reordered(&order).with_results(&kept);
+        let constants = [&self.constants[..], &other.constants].concat();
+        let both = Self::new(Signature { name: name.into(), domain, target }, function, constants);
+        Ok(both.check().is_ok().then_some(both))
+    }
+
+    /// Renames leaves. Leaf `i` of the new domain and target was number `orders[..][i]`.
+    pub(super) fn renamed(&self, [domain, target]: [&Space; 2], orders: [&[usize]; 2]) -> Self {
+        let constants = domain.len()..self.function.arguments().len();
+        let arguments: Vec<usize> = orders[0].iter().copied().chain(constants).collect();
+        let signature = Signature::new(self.signature.name.clone(), domain, target);
+        Self::new(signature, self.function.reordered(&arguments).with_results(orders[1]), self.constants.clone())
+    }
+}
+
+/// Returns one real leaf of this name at the places of `domain`, with the components of the
+/// function.
+fn target_of(name: &str, function: &Pointwise, domain: &Space, result: &str) -> Result<Space, OperatorError> {
+    match main_of(domain.leaves().map(|(_, leaf)| leaf)) {
+        Some(main) => Space::of(result, Leaf { values: Values::Real, components: function.width(), ..main.clone() }),
+        None => Err(OperatorError::invalid(name, "a pointwise function of no leaf has no places")),
+    }
+}
+
+/// Returns the number of the argument of each leaf of the domain and then of each constant.
+fn order(name: &str, function: &Pointwise, domain: &Space, constants: &[&str]) -> Result<Vec<usize>, OperatorError> {
+    let arguments = function.arguments();
+    let of_name = |leaf: &str| {
+        let found = arguments.iter().position(|argument| argument.name == leaf);
+        found.ok_or_else(|| {
+            let error = PointwiseError::Mismatch(format!("the function has no argument for the leaf `{leaf}`"));
+            OperatorError::Pointwise { operator: name.into(), error }
+        })
+    };
+    let constant = constants.iter().map(|leaf| of_name(leaf)).collect::<Result<Vec<_>, _>>()?;
+    let varied: Vec<usize> = (0..arguments.len()).filter(|at| !constant.contains(at)).collect();
+    if varied.len() == 1 && domain.len() == 1 {
+        return Ok([varied, constant].concat());
+    }
+    if let Some(&at) = varied.iter().find(|&&at| domain.position(&arguments[at].name).is_none()) {
+        return Err(OperatorError::missing(name, &arguments[at].name, domain));
+    }
+    if let Some(leaf) = domain.names().find(|leaf| constants.contains(leaf)) {
+        let why = "it is a constant of the function, too; give one of them another name";
+        return Err(OperatorError::Fit { operator: name.into(), leaf: leaf.into(), why: why.into() });
+    }
+    domain.names().map(of_name).chain(constant.iter().map(|&at| Ok(at))).collect()
 }

@@ -105,6 +105,14 @@ fn points<'a>(domain: &'a Space, name: &str) -> Result<(&'a str, &'a Leaf, u64),
     }
 }
 
+/// Returns the number of points of each rank, and of their numbers. Collective.
+fn counts(rank: &Rank, domain: &Space, name: &str) -> Result<(Vec<u64>, Vec<u64>), OperatorError> {
+    let (_, leaf, own) = points(domain, name)?;
+    let points = rank.comm.all_gather(&[own])?;
+    let numbers = points.iter().map(|count| count * leaf.numbers()).collect();
+    Ok((points, numbers))
+}
+
 /// Returns the name of the only leaf and its points on this rank and on all ranks, if each has one
 /// real number.
 fn numbers(domain: &Space) -> Option<(&str, u64, u64)> {
@@ -156,12 +164,9 @@ impl RankCollective {
     /// - [`OperatorError::Invalid`] unless `domain` is one leaf of points.
     /// - [`OperatorError::Comm`] for errors of the ranks.
     pub fn all_gather(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
-        let (_, leaf, own) = points(domain, "all-gather")?;
-        let counts = rank.comm.all_gather(&[own])?;
-        let total: u64 = counts.iter().sum();
-        let counts = counts.iter().map(|count| count * leaf.numbers()).collect();
-        let ranks = rank.comm.size() as u64;
-        Self::new(rank, domain, [total, ranks * total], Kind::AllGather { counts })
+        let (points, counts) = counts(rank, domain, "all-gather")?;
+        let total: u64 = points.iter().sum();
+        Self::new(rank, domain, [total, points.len() as u64 * total], Kind::AllGather { counts })
     }
 
     /// Creates the collective that gives all ranks the points of `root`; the others have none.
@@ -170,8 +175,7 @@ impl RankCollective {
     /// - [`OperatorError::Invalid`] if another rank has points.
     /// - Same as [`all_gather`](Self::all_gather).
     pub fn broadcast(rank: &Rank, domain: &Space, root: usize) -> Result<Self, OperatorError> {
-        let (_, _, own) = points(domain, "broadcast")?;
-        let counts = rank.comm.all_gather(&[own])?;
+        let (counts, _) = counts(rank, domain, "broadcast")?;
         let Some(&len) = counts.get(root) else { return Err(no_rank("broadcast", root, counts.len())) };
         if let Some(other) = (0..counts.len()).find(|&rank| rank != root && counts[rank] > 0) {
             let why = format!("rank {other} has {} points; only rank {root} may have some", counts[other]);
@@ -186,13 +190,11 @@ impl RankCollective {
     /// # Errors
     /// - Same as [`all_gather`](Self::all_gather).
     pub fn gather(rank: &Rank, domain: &Space, root: usize) -> Result<Self, OperatorError> {
-        let (_, leaf, own) = points(domain, "gather to a rank")?;
-        let counts = rank.comm.all_gather(&[own])?;
-        if root >= counts.len() {
-            return Err(no_rank("gather to a rank", root, counts.len()));
+        let (points, counts) = counts(rank, domain, "gather to a rank")?;
+        if root >= points.len() {
+            return Err(no_rank("gather to a rank", root, points.len()));
         }
-        let total: u64 = counts.iter().sum();
-        let counts = counts.iter().map(|count| count * leaf.numbers()).collect();
+        let total = points.iter().sum();
         let here = if rank.comm.rank() == root { total } else { 0 };
         Self::new(rank, domain, [here, total], Kind::Gather { root, counts })
     }
@@ -284,13 +286,12 @@ impl RankCollective {
 
     /// Creates a collective for equally many points on every rank.
     fn of_equals(rank: &Rank, domain: &Space, kind: Kind) -> Result<Self, OperatorError> {
-        let (_, _, own) = points(domain, kind.name())?;
-        let counts = rank.comm.all_gather(&[own])?;
+        let (counts, _) = counts(rank, domain, kind.name())?;
         if let Some(rank) = counts.iter().position(|&count| count != counts[0]) {
             let why = format!("rank {rank} has {} points, rank 0 {}; they must have as many", counts[rank], counts[0]);
             return Err(OperatorError::invalid(kind.name(), why));
         }
-        Self::new(rank, domain, [own, own * counts.len() as u64], kind)
+        Self::new(rank, domain, [counts[0], counts.iter().sum()], kind)
     }
 
     /// Creates a collective whose values are at `own` of `total` points.

@@ -19,7 +19,6 @@ use crate::rank::Rank;
 pub struct Readout {
     points: PointsInCells,
     ghosted: Ghosted,
-    window: Window,
     painter: Painter,
     values: ValuePainter,
     fields: u64,
@@ -66,20 +65,12 @@ impl Readout {
         let with_ghosts = PointsInCells::with_ghosts(mesh, window, false).map_err(MeshError::from)?;
         let ghosted = Ghosted::new(NAME, &with_ghosts, leaf.fields())?;
         let comm = rank.comm.clone();
-        let points = PointsInCells::distribute(&mut rank.recorder, &comm, &with_ghosts, positions)?;
+        let points = PointsInCells::distribute(&mut rank.recorder, &comm, &with_ghosts, positions, None)?;
         let support = Support::Points { own: points.len(), total: points.total(), order };
         let target = Leaf { support, ..leaf.clone() };
         let (painter, values) = (Painter::new(window), ValuePainter::new(window));
         let (fields, target) = (leaf.fields(), Space::of(name, target)?);
-        Ok(Readout {
-            points,
-            ghosted,
-            window,
-            painter,
-            values,
-            fields,
-            signature: Signature::new(NAME, domain, &target),
-        })
+        Ok(Readout { points, ghosted, painter, values, fields, signature: Signature::new(NAME, domain, &target) })
     }
 }
 
@@ -116,7 +107,7 @@ impl Linear for Readout {
     }
 
     fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        out.text(&format!("{:?}", self.window));
+        out.text(&format!("{:?}", self.painter.window()));
         Ok(())
     }
 

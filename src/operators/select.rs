@@ -74,9 +74,8 @@ impl Select {
         let order = order_of(rank, leaf, places)?;
         let points = Support::Points { own: places.len() as u64, total: total[0], order };
         let target = Space::of(name, Leaf { support: points, ..leaf.clone() })?;
-        let index = rank.gpu.array("operators::places", places.len() as u64)?;
         let places = host_memory::collect("places of points", places.iter().map(|&place| place as u32))?;
-        rank.recorder.upload(&index, 0, &places)?;
+        let index = rank.recorder.uploaded("operators::places", &places)?;
         let [gather, scatter] = [false, true].map(|scatter| Kernel::trusted(source(true, scatter)));
         Ok(Select { signature: Signature::new(NAME, domain, &target), index, gather, scatter })
     }

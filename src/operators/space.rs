@@ -118,8 +118,17 @@ impl Space {
     /// Returns the leaves below `branch`: `under("prior")` has `prior/slope` and not `prior`.
     #[must_use]
     pub fn under(&self, branch: &str) -> Self {
-        let below = |name: &str| name.strip_prefix(branch).is_some_and(|rest| rest.starts_with('/'));
-        Space { leaves: self.leaves.iter().filter(|(name, _)| below(name)).cloned().collect() }
+        self.filtered(|name| name.strip_prefix(branch).is_some_and(|rest| rest.starts_with('/')))
+    }
+
+    /// Returns the leaves whose names `keeps` accepts.
+    pub(crate) fn filtered(&self, keeps: impl Fn(&str) -> bool) -> Self {
+        Space { leaves: self.leaves.iter().filter(|(name, _)| keeps(name)).cloned().collect() }
+    }
+
+    /// Returns the leaves of both spaces, which have different names.
+    pub(super) fn beside(&self, other: &Space) -> Result<Self, OperatorError> {
+        Space::new([&self.leaves[..], &other.leaves].concat())
     }
 
     /// Returns the leaves of both spaces. Errors name `operator`.
@@ -136,6 +145,15 @@ impl Space {
             }
         }
         Space::new(leaves)
+    }
+
+    /// Returns the index of the leaf `name`, which must equal `wanted`. Errors name `operator`.
+    pub(super) fn find(&self, name: &str, wanted: &Leaf, operator: &str) -> Result<usize, OperatorError> {
+        match self.position(name).map(|at| (at, &self.leaves[at].1)) {
+            Some((at, own)) if own == wanted => Ok(at),
+            Some((_, own)) => Err(OperatorError::fit(operator, name, wanted, own)),
+            None => Err(OperatorError::missing(operator, name, self)),
+        }
     }
 
     /// Borrows the recorder and the exchanges of the process grid that the leaves are cut by.
@@ -160,11 +178,7 @@ impl Space {
             return if own == leaf { Ok(()) } else { Err(OperatorError::fit(operator, name, own, leaf)) };
         }
         for (name, own) in self.leaves() {
-            match other.leaf(name) {
-                Some(leaf) if leaf == own => {}
-                Some(leaf) => return Err(OperatorError::fit(operator, name, own, leaf)),
-                None => return Err(OperatorError::missing(operator, name, other)),
-            }
+            other.find(name, own, operator)?;
         }
         match other.names().find(|name| self.position(name).is_none()) {
             Some(name) => Err(OperatorError::surplus(operator, name, self)),

@@ -50,12 +50,18 @@ pub type Tap = ([i64; 3], f64);
 /// Axes that are not cut over ranks wrap around without ghost cells. On one rank the cost is one
 /// pass of 8 bytes per cell.
 pub struct StencilOperator {
-    ghosted: [Ghosted; 2],
-    taps: [Array<i32>; 2],
+    /// The stencil and its adjoint.
+    sides: [Side; 2],
     cut: bool,
-    params: [StencilParams; 2],
     kernel: Kernel,
     signature: Signature,
+}
+
+/// A stencil with the ghost cells that it reads.
+struct Side {
+    ghosted: Ghosted,
+    taps: Array<i32>,
+    params: StencilParams,
 }
 
 impl StencilOperator {
@@ -79,7 +85,7 @@ impl StencilOperator {
             return Err(OperatorError::invalid(NAME, why));
         }
         let cut = [0, 1, 2].map(|a| mesh.grid().along(a) > 1);
-        let side = |sign: i64| -> Result<_, OperatorError> {
+        let mut side = |sign: i64| -> Result<Side, OperatorError> {
             // The reach of the taps below and above.
             let reach = |a: usize, side: i64| {
                 taps.iter().map(|(offset, _)| (side * sign * offset[a]).max(0)).max().unwrap_or(0)
@@ -95,40 +101,22 @@ impl StencilOperator {
                     [i, j, k, (*weight as f32).to_bits() as i32]
                 })
                 .collect();
-            Ok((ghosted, words))
-        };
-        let sides = [side(1)?, side(-1)?];
-        let mut params = Vec::new();
-        for (ghosted, _) in &sides {
-            let (layout, mesh) = (ghosted.layout(), mesh.shape());
+            let layout = ghosted.layout();
             let word = |v: [u64; 3], w: u64| [v[0], v[1], v[2], w].map(|n| n as u32);
             let closed = (0..3).map(|a| u64::from(!cut[a]) << a).sum();
-            params.push(StencilParams {
+            let params = StencilParams {
                 own: word(extent(&layout.own), leaf.fields()),
                 shape: word(layout.shape(), 0),
                 ghosts: word([0, 1, 2].map(|a| layout.ghosts[a][0]), 0),
-                mesh: word(mesh, closed),
+                mesh: word(mesh.shape(), closed),
                 field: layout.len() as u32,
                 taps: taps.len() as u32,
-            });
-        }
-        let mut upload = |words: &[i32]| -> Result<Array<i32>, OperatorError> {
-            let array = rank.gpu.array("operators::taps", words.len() as u64)?;
-            rank.recorder.upload(&array, 0, words)?;
-            Ok(array)
+            };
+            Ok(Side { ghosted, taps: rank.recorder.uploaded("operators::taps", &words)?, params })
         };
-        let [(there, words), (back, reversed)] = sides;
-        let taps = [upload(&words)?, upload(&reversed)?];
-        let (params, kernel) = ([params[0], params[1]], Kernel::trusted(source()));
-        let cut = cut.contains(&true);
-        Ok(StencilOperator {
-            ghosted: [there, back],
-            taps,
-            cut,
-            params,
-            kernel,
-            signature: Signature::new(NAME, space, space),
-        })
+        let sides = [side(1)?, side(-1)?];
+        let (cut, kernel) = (cut.contains(&true), Kernel::trusted(source()));
+        Ok(StencilOperator { sides, cut, kernel, signature: Signature::new(NAME, space, space) })
     }
 }
 
@@ -139,7 +127,7 @@ impl Linear for StencilOperator {
 
     fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
-        let (ghosted, params) = (&self.ghosted[direction as usize], &self.params[direction as usize]);
+        let Side { ghosted, taps, params } = &self.sides[direction as usize];
         let fields = u64::from(params.own[3]);
         let mut field = v.single()?.clone();
         if self.cut {
@@ -147,22 +135,21 @@ impl Linear for StencilOperator {
             ghosted.fill(recorder, comms, &field, &whole)?;
             field = whole;
         }
-        let arrays = [field.raw(), self.taps[direction as usize].raw(), out.single()?.raw()];
+        let arrays = [field.raw(), taps.raw(), out.single()?.raw()];
         Ok(recorder.each(&self.kernel, &arrays, params, volume(&ghosted.layout().own) * fields)?)
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        let taps = rank.recorder.download(&self.taps[0], 0, self.taps[0].len())?;
+        let taps = &self.sides[0].taps;
+        let taps = rank.recorder.download(taps, 0, taps.len())?;
         taps.iter().for_each(|word| out.number(u64::from(*word as u32)));
         Ok(())
     }
 
     fn costs(&self) -> [Cost; 2] {
-        [0, 1].map(|which| {
-            let fields = u64::from(self.params[which].own[3]);
-            let own = volume(&self.ghosted[which].layout().own) * fields;
-            let pass = Cost::kernels(1, 8 * own);
-            if self.cut { self.ghosted[which].cost() + pass } else { pass }
+        self.sides.each_ref().map(|Side { ghosted, params, .. }| {
+            let pass = Cost::kernels(1, 8 * volume(&ghosted.layout().own) * u64::from(params.own[3]));
+            if self.cut { ghosted.cost() + pass } else { pass }
         })
     }
 }

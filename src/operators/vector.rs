@@ -25,6 +25,14 @@ pub enum Contents {
 }
 
 impl Contents {
+    /// Returns the array on the device.
+    pub(crate) fn on_device(&self) -> Option<&Array<f32>> {
+        match self {
+            Contents::Device(array) => Some(array),
+            Contents::Host(_) => None,
+        }
+    }
+
     /// Returns the parameters on the host.
     pub(crate) fn on_host(&self) -> Option<&[f64]> {
         match self {
@@ -73,7 +81,7 @@ impl Vector {
     /// errors.
     pub(crate) fn joined(recorder: &mut Recorder, space: &Space) -> Result<Self, DeviceError> {
         let mut order: Vec<(usize, &Leaf)> = space.leaves().map(|(_, leaf)| leaf).enumerate().collect();
-        order.retain(|(_, leaf)| !matches!(leaf.support, Support::Parameters { .. }));
+        order.retain(|(_, leaf)| !leaf.is_on_host());
         order.sort_by_key(|(_, leaf)| match leaf.is_distributed() {
             true => (1, 0),
             false => (0, leaf.len()),
@@ -122,7 +130,7 @@ impl Vector {
                 Contents::Device(array) => (array.len(), false),
                 Contents::Host(values) => (values.len() as u64, true),
             };
-            if len != leaf.len() || on_host != matches!(leaf.support, Support::Parameters { .. }) {
+            if len != leaf.len() || on_host != leaf.is_on_host() {
                 let place = if on_host { "the host" } else { "the device" };
                 let why = format!("{len} numbers on {place} are given for {leaf}, which is {} numbers", leaf.len());
                 return Err(OperatorError::Fit { operator: WHAT.into(), leaf: name.into(), why });
@@ -149,10 +157,7 @@ impl Vector {
     /// does not keep.
     pub(crate) fn runs(&self, others: &[&Vector], keeps: impl Fn(&Leaf) -> bool) -> Vec<Vec<Array<f32>>> {
         let arrays = |place: usize| {
-            let of = |vector: &&Vector| match &vector.contents[place] {
-                Contents::Device(array) => Some(array.clone()),
-                Contents::Host(_) => None,
-            };
+            let of = |vector: &&Vector| vector.contents[place].on_device().cloned();
             std::iter::once(&self).chain(others).map(of).collect::<Option<Vec<_>>>()
         };
         let places = self.space.leaves().enumerate().filter(|(_, (_, leaf))| !leaf.is_empty() && keeps(leaf));
@@ -177,6 +182,35 @@ impl Vector {
         &mut self.contents
     }
 
+    /// Returns the numbers of all leaves on the device, one leaf after the other. Waits once.
+    pub(crate) fn download(&self, recorder: &mut Recorder) -> Result<Vec<f32>, DeviceError> {
+        let arrays: Vec<&Array<f32>> = self.contents.iter().filter_map(Contents::on_device).collect();
+        if let [only] = arrays[..] {
+            return recorder.download(only, 0, only.len());
+        }
+        let staged = recorder.gpu().array("operators::staged", arrays.iter().map(|array| array.len()).sum())?;
+        let mut at = 0;
+        for array in arrays {
+            recorder.copy(array, 0, &staged, at, array.len())?;
+            at += array.len();
+        }
+        recorder.download(&staged, 0, at)
+    }
+
+    /// Writes the numbers of all leaves on the device, one leaf after the other, by one upload.
+    pub(crate) fn upload(&self, recorder: &mut Recorder, numbers: &[f32]) -> Result<(), DeviceError> {
+        let arrays: Vec<&Array<f32>> = self.contents.iter().filter_map(Contents::on_device).collect();
+        if let [only] = arrays[..] {
+            return recorder.upload(only, 0, numbers);
+        }
+        let (staged, mut at) = (recorder.uploaded("operators::staged", numbers)?, 0);
+        for array in arrays {
+            recorder.copy(&staged, at, array, 0, array.len())?;
+            at += array.len();
+        }
+        Ok(())
+    }
+
     /// Returns the leaves below `branch`, which share their arrays.
     #[must_use]
     pub fn under(&self, branch: &str) -> Vector {
@@ -185,15 +219,17 @@ impl Vector {
         Vector { contents: contents.collect(), space }
     }
 
+    fn leaf(&self, name: &str) -> Option<&Contents> {
+        self.space.position(name).map(|at| &self.contents[at])
+    }
+
     /// Returns the array of a leaf.
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if no leaf on the device has this name.
     pub fn array(&self, name: &str) -> Result<&Array<f32>, OperatorError> {
-        match self.space.position(name).map(|at| &self.contents[at]) {
-            Some(Contents::Device(array)) => Ok(array),
-            _ => Err(OperatorError::missing("Vector::array", name, &self.space)),
-        }
+        let array = self.leaf(name).and_then(Contents::on_device);
+        array.ok_or_else(|| OperatorError::missing("Vector::array", name, &self.space))
     }
 
     /// Creates a vector of one leaf for each named field, which shares its array.
@@ -240,10 +276,8 @@ impl Vector {
     /// # Errors
     /// - [`OperatorError::Fit`] if no leaf on the host has this name.
     pub fn parameters(&self, name: &str) -> Result<&[f64], OperatorError> {
-        match self.space.position(name).map(|at| &self.contents[at]) {
-            Some(Contents::Host(values)) => Ok(values),
-            _ => Err(OperatorError::missing("Vector::parameters", name, &self.space)),
-        }
+        let values = self.leaf(name).and_then(Contents::on_host);
+        values.ok_or_else(|| OperatorError::missing("Vector::parameters", name, &self.space))
     }
 
     /// Sets the values of this rank of a leaf; values on the device are rounded to f32. Submits.
@@ -275,7 +309,7 @@ impl Vector {
     /// - [`OperatorError::Fit`] if no leaf has this name.
     /// - [`OperatorError::Device`] if the device fails.
     pub fn get(&self, recorder: &mut Recorder, name: &str) -> Result<Vec<f64>, OperatorError> {
-        match self.space.position(name).map(|at| &self.contents[at]) {
+        match self.leaf(name) {
             Some(Contents::Device(array)) => {
                 let values = recorder.download(array, 0, array.len())?;
                 Ok(host_memory::collect("values of a field", values.into_iter().map(f64::from))?)
@@ -308,14 +342,8 @@ impl Vector {
             space.admits(&self.space, operator)?;
             return Ok(Vector { space: space.clone(), contents: self.contents.clone() });
         }
-        let of = |(name, leaf): (&str, &super::leaf::Leaf)| match self.space.position(name) {
-            None => Err(OperatorError::missing(operator, name, &self.space)),
-            Some(at) => match self.space.leaf(name) {
-                Some(own) if own != leaf => Err(OperatorError::fit(operator, name, leaf, own)),
-                _ => Ok(self.contents[at].clone()),
-            },
-        };
-        let contents = space.leaves().map(of).collect::<Result<_, _>>()?;
+        let of = |(name, leaf): (&str, &Leaf)| Ok(self.contents[self.space.find(name, leaf, operator)?].clone());
+        let contents = space.leaves().map(of).collect::<Result<_, OperatorError>>()?;
         Ok(Vector { space: space.clone(), contents })
     }
 

@@ -4,20 +4,13 @@ use std::convert::Infallible;
 
 use crate::comm::CommError;
 use crate::exchange::collectives::Collectives;
-use crate::exchange::{SeveralSums, Summed, SummedTerms};
+use crate::exchange::{ExchangeError, SeveralSums, Summed, SummedTerms, Terms};
 use crate::gpu::Array;
 use crate::rank::{PlanKey, Rank};
 
 use super::error::OperatorError;
-use super::leaf::{Leaf, Support};
+use super::leaf::Leaf;
 use super::vector::{Contents, Vector};
-
-#[derive(PartialEq)]
-struct VectorSums;
-
-impl PlanKey for VectorSums {
-    type Plan = SeveralSums;
-}
 
 #[derive(PartialEq)]
 struct RankCollectives;
@@ -31,6 +24,29 @@ impl Rank {
     /// same bits: devices round differently. [Collective](Self).
     pub(crate) fn take_from_first(&self, values: &mut [f64]) -> Result<(), CommError> {
         if self.size() == 1 { Ok(()) } else { self.comm.broadcast(0, values) }
+    }
+
+    /// Records exact sums of `terms` into `out`: over all ranks if the terms are distributed.
+    pub(super) fn record_sum(
+        &mut self,
+        is_distributed: bool,
+        terms: &Terms<'_>,
+        out: &Array<f32>,
+    ) -> Result<(), ExchangeError> {
+        let sums = self.exact_sums();
+        sums.record(&mut self.recorder, is_distributed.then_some(&self.comm), terms, out)
+    }
+
+    /// Returns the exact sum of the values `x`, of which all ranks have `total`: over all ranks if
+    /// the values are distributed.
+    pub(crate) fn exact_total(
+        &mut self,
+        is_distributed: bool,
+        x: &Array<f32>,
+        total: u64,
+    ) -> Result<f64, ExchangeError> {
+        let (sums, terms) = (self.exact_sums(), Terms { x, y: None, index: None, sums: 1, batches: 1, total });
+        sums.value(&mut self.recorder, is_distributed.then_some(&self.comm), &terms)
     }
 
     /// Returns the collectives of device arrays among all ranks.
@@ -84,13 +100,6 @@ impl Rank {
             }
         }
         Ok(())
-    }
-
-    /// Computes `z = x y`, number by number, for one leaf on the device.
-    pub(crate) fn vector_product(&mut self, x: &Vector, y: &Vector, z: &Vector) -> Result<(), OperatorError> {
-        let (arrays, z) = ([x.single()?, y.single()?], z.single()?);
-        let updates = self.updates();
-        Ok(updates.record_product(&mut self.recorder, 1.0, arrays, 0.0, z)?)
     }
 
     /// Computes `y = a x z + b y`, number by number; `x` and `z` may be equal. With `b == 0` the
@@ -171,13 +180,12 @@ impl Rank {
             }
             let terms = x.runs(y.as_slice(), counts).into_iter().map(|run| field.terms(run));
             let leaves = x.space().leaves().map(|(_, leaf)| leaf);
-            let on_device = leaves.filter(|leaf| !matches!(leaf.support, Support::Parameters { .. }));
+            let on_device = leaves.filter(|leaf| !leaf.is_on_host());
             let total = on_device.map(Leaf::total).fold(0, u64::saturating_add);
             sums.push(Summed { terms: terms.collect(), total });
             on_host.push(host_sum(*field));
         }
-        let Ok(several) = self.plan(VectorSums, |_| Ok::<_, Infallible>(SeveralSums::default()));
-        let mut found = several.make(&mut self.recorder, &self.comm, &sums)?;
+        let mut found = self.shared::<SeveralSums>().make(&mut self.recorder, &self.comm, &sums)?;
         if on_host.iter().any(Option::is_some) {
             let mut values: Vec<f64> = on_host.into_iter().map(Option::unwrap_or_default).collect();
             self.take_from_first(&mut values)?;

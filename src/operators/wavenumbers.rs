@@ -203,14 +203,9 @@ impl Wavenumbers {
             .flat_map(|a| part[a].clone().map(move |index| (a, index)))
             .map(|(a, index)| self.square(a, index))
             .collect();
-        let (gpu, recorder) = (rank.gpu.clone(), &mut rank.recorder);
-        let mut upload = |words: &[u32]| -> Result<Array<u32>, OperatorError> {
-            let array = gpu.array("operators::wavenumbers", words.len() as u64)?;
-            recorder.upload(&array, 0, words)?;
-            Ok(array)
-        };
+        let mut upload = |words: &[u32]| rank.recorder.uploaded("operators::wavenumbers", words);
         let (squares, limits) = (upload(&squares)?, upload(&self.limits)?);
-        let index = gpu.array::<u32>("operators::bins", volume(&part))?;
+        let index = rank.gpu.array::<u32>("operators::bins", volume(&part))?;
         let [i, j, k] = extent(&part).map(|n| n as u32);
         let params = BinParams { local: [i, j, k, self.len() as u32] };
         let kernel = Kernel::trusted(source());

@@ -12,7 +12,8 @@ use crate::fft::{GradientSymbol, LaplacianSymbol};
 use crate::grid::{Box3, Grid, LayoutError, Mesh, MeshOptions, Shares};
 use crate::mesh::Window;
 
-use super::{Migrate, NoiseBy, SimulationError};
+use super::error::require;
+use super::{Migrate, NoiseBy, Result};
 
 /// A cosmological particle-mesh run. Lengths in Mpc/h.
 #[derive(Clone, Debug)]
@@ -165,29 +166,19 @@ impl Config {
     /// Checks the parameters as far as neither device nor ranks are needed.
     ///
     /// # Errors
-    /// [`SimulationError::OutOfRange`], [`FftError`](crate::fft::FftError) for sizes that cannot be
-    /// transformed, [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors and
-    /// steps that make no schedule.
-    pub fn validate(&self) -> Result<(), SimulationError> {
-        let range = |what: &'static str, value: String, ok: bool, allowed: &str| {
-            if ok { Ok(()) } else { Err(SimulationError::OutOfRange { what, value, allowed: allowed.into() }) }
-        };
-        let counts = format!("a whole number from 1 to {MAX_SIDE}");
-        range("particles", self.particles.to_string(), (1..=MAX_SIDE).contains(&self.particles), &counts)?;
-        range("mesh", self.mesh.to_string(), (1..=MAX_SIDE).contains(&self.mesh), &counts)?;
-        let coarse = format!(
-            "at least the number of particles along an axis ({}): a coarser mesh loses their forces",
-            self.particles
-        );
-        range("mesh", self.mesh.to_string(), self.mesh >= self.particles, &coarse)?;
-        range(
-            "mesh",
-            self.mesh.to_string(),
-            self.mesh >= u64::from(self.window.order()),
-            "as wide as the window at least",
-        )?;
-        let positive = self.box_size.is_finite() && (1e-6..=1e9).contains(&self.box_size);
-        range("box", self.box_size.to_string(), positive, "from 1e-6 to 1e9 Mpc/h")?;
+    /// [`OutOfRange`](super::SimulationError::OutOfRange), [`FftError`](crate::fft::FftError) for
+    /// sizes that cannot be transformed, [`CosmologyError`](crate::cosmology::CosmologyError) for
+    /// scale factors and steps that make no schedule.
+    pub fn validate(&self) -> Result<()> {
+        let Config { particles, mesh, box_size, window, .. } = *self;
+        for (what, side) in [("particles", particles), ("mesh", mesh)] {
+            require((1..=MAX_SIDE).contains(&side), what, side, format!("a whole number from 1 to {MAX_SIDE}"))?;
+        }
+        let fine =
+            format!("at least the number of particles along an axis ({particles}): a coarser mesh loses their forces");
+        require(mesh >= particles, "mesh", mesh, fine)?;
+        require(mesh >= u64::from(window.order()), "mesh", mesh, "as wide as the window at least")?;
+        require((1e-6..=1e9).contains(&box_size), "box", box_size, "from 1e-6 to 1e9 Mpc/h")?;
         self.schedule()?;
         Ok(())
     }
@@ -202,7 +193,12 @@ impl Config {
 
     /// Returns the operations of the run.
     pub(super) fn schedule(&self) -> Result<Vec<StepOp>, CosmologyError> {
-        schedule(&Growth::new(self.cosmology), self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)
+        self.schedule_by(&Growth::new(self.cosmology))
+    }
+
+    /// Returns the operations of the run with the factors of `growth`.
+    pub(super) fn schedule_by(&self, growth: &Growth) -> Result<Vec<StepOp>, CosmologyError> {
+        schedule(growth, self.scheme, self.a_start, self.a_end, self.steps, &self.snapshots)
     }
 
     /// Returns the step that ends at scale factor `a`, if one does.
@@ -210,9 +206,7 @@ impl Config {
     /// # Errors
     /// [`CosmologyError`] for scale factors and steps that make no schedule.
     pub fn step_at(&self, a: f64) -> Result<Option<usize>, CosmologyError> {
-        let step =
-            |op: StepOp| if let StepOp::Reached { a: there, step } = op { (there == a).then_some(step) } else { None };
-        Ok(self.schedule()?.into_iter().find_map(step))
+        Ok(self.schedule()?.iter().filter_map(StepOp::epoch).position(|reached| reached == a))
     }
 
     /// Returns the process grid of a run on a number of ranks, or on ranks with [`Shares`], of the

@@ -1,5 +1,7 @@
 //! Errors of simulations.
 
+use std::fmt::Display;
+
 use crate::comm::CommError;
 use crate::cosmology::CosmologyError;
 use crate::exchange::ExchangeError;
@@ -120,6 +122,15 @@ pub enum SimulationError {
 }
 
 message_debug!(SimulationError);
+
+/// The result of a call on a simulation.
+pub(super) type Result<T, E = SimulationError> = std::result::Result<T, E>;
+
+/// Returns an error unless `ok`: `what` is `value`, and must be `allowed`.
+pub(super) fn require(ok: bool, what: &'static str, value: impl Display, allowed: impl Into<String>) -> Result<()> {
+    let out_of_range = || SimulationError::OutOfRange { what, value: value.to_string(), allowed: allowed.into() };
+    if ok { Ok(()) } else { Err(out_of_range()) }
+}
 
 error_from! {
     SimulationError from HostMemoryError via DeviceError

@@ -14,7 +14,7 @@ use super::config::TYPICAL_REACH;
 use super::force::widths_of_drift;
 use super::ghost_bytes::ghost_bytes;
 use super::migrate::{MOVED_BYTES, PASSED_BYTES};
-use super::{Config, Migrate, SimulationError};
+use super::{Config, Migrate, Result};
 
 /// Bytes that a move reads and writes in device memory for each particle: owners and their sort
 /// (70), and eight words that are gathered, received and stored.
@@ -73,7 +73,7 @@ impl Config {
 
     /// Returns the moves that a run with these operations is expected to make over `grid`: by the
     /// rule of [`Migrate`], for the rank with the most cells.
-    pub(super) fn expected_moves(&self, grid: Grid, ops: &[StepOp]) -> Result<ExpectedMoves, SimulationError> {
+    pub(super) fn expected_moves(&self, grid: Grid, ops: &[StepOp]) -> Result<ExpectedMoves> {
         let reaches = self.reaches(ops)?;
         let largest = grid.largest(self.cells());
         let mut moves = ExpectedMoves {
@@ -117,7 +117,7 @@ impl Config {
     }
 
     /// Returns how far particles have strayed from their sites at each force, in Mpc/h.
-    fn reaches(&self, ops: &[StepOp]) -> Result<Vec<f64>, SimulationError> {
+    fn reaches(&self, ops: &[StepOp]) -> Result<Vec<f64>> {
         let growth = Growth::new(self.cosmology);
         let today = growth.at(1.0)?.d1;
         let (mut reaches, mut forces) = (Vec::new(), 0);
@@ -183,9 +183,7 @@ impl Config {
         let line = Line::world(&grid, rank);
         let passes = self.move_traffic(grid, rank) / EXCHANGES.len() as u64;
         let exchange = |words: u64| {
-            let scaled =
-                |part: &Transfer| Transfer { peer: part.peer, start: words * part.start, len: words * part.len };
-            let parts: Vec<Transfer> = leaving.iter().map(scaled).collect();
+            let parts: Vec<Transfer> = leaving.iter().map(|part| part.in_words(words)).collect();
             let transfers = Transfers { send: parts.clone(), receive: parts };
             [
                 Step::Pass { work: Work::Particles, bytes: passes },
@@ -283,7 +281,7 @@ mod tests {
             config.expected_moves(grid, &config.schedule().unwrap()).unwrap()
         };
         let every = |forces: usize| Migrate::Every(forces.try_into().unwrap());
-        assert_eq!(moves(Migrate::Auto, [1, 1]).reaches, []);
+        assert!(moves(Migrate::Auto, [1, 1]).reaches.is_empty());
         assert_eq!(moves(every(1), [1, 1]).unmoved_forces, 10);
         assert_eq!(moves(Migrate::Never, [8, 8]).moved_forces, 0);
         let found = moves(every(3), [8, 8]);

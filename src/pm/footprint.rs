@@ -1,4 +1,4 @@
-//! Forecast of the device memory of a run's arrays. Pure.
+//! Forecast of the device memory of a run's arrays, without a device, and its check on one.
 //!
 //! Arrays are freed when the work with them has been submitted, so the sums count arrays that live
 //! between two submissions. Bytes are counted for the largest rank, rounded as the device's pool
@@ -11,9 +11,10 @@ use crate::fft::{FftError, Limits, Plan, Spec, TransformTuning};
 use crate::gpu::{Gpu, Painting, Profile, bytes, pooled};
 use crate::grid::{Grid, extent, volume};
 use crate::mesh::{PaintTraffic, TilePlan, painting};
+use crate::rank::Rank;
 
-use super::Config;
 use super::expected_moves::ExpectedMoves;
+use super::{Config, Result, SimulationError};
 
 /// Device that transforms are planned for.
 #[derive(Clone, Copy)]
@@ -122,8 +123,8 @@ impl Footprint {
         let (PlannedFor { tuning, limits, .. }, ghosts) = (*planned, widths[0] + widths[1]);
         let plan = |side: u64| Plan::new(&Spec::of::<f32>([side; 3]), grid, rank, limits, tuning.pieces);
         let (lattice, mesh) = (plan(config.particles)?, plan(config.mesh)?);
-        let filter = mesh.filter_working(1, limits, tuning.pieces, &complex)?;
-        let vectors = mesh.vector_filter_working(3, limits, tuning.pieces, &complex)?;
+        let filter = mesh.filter_working(mesh.filter(1, limits, tuning.pieces)?, 1, &complex);
+        let vectors = mesh.filter_working(mesh.vector_filter(3, limits, tuning.pieces)?, 3, &complex);
         let part = extent(&mesh.field);
         let cut = |axis: usize| grid.parts()[axis] > 1;
         let wide = |axis: usize| part[axis] + if cut(axis) { ghosts } else { 0 };
@@ -238,6 +239,20 @@ impl MemoryEstimate {
     /// Returns the maximum in use at one time.
     pub fn total(&self) -> u64 {
         self.particles + self.start.max(self.mesh)
+    }
+}
+
+/// Refuses more than this rank's part of the device has, staging buffers included; the same on all
+/// ranks if devices and shares are equal.
+pub(super) fn check_memory(rank: &Rank, needed: u64, detail: &dyn fmt::Display) -> Result<()> {
+    let staging = rank.exchange.staging_bytes(&rank.gpu);
+    let (needed, sharing) = (needed + staging, rank.sharing);
+    match rank.memory_share() {
+        Some(available) if needed > available => {
+            let detail = format!("{detail}, {} for staging buffers", bytes(staging));
+            Err(SimulationError::Memory { needed, detail, available, sharing })
+        }
+        _ => Ok(()),
     }
 }
 

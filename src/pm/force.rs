@@ -11,22 +11,27 @@
 //! conserved (Hockney & Eastwood 1988, section 5-3). The field of the force is kept until particles
 //! drift away from where it was computed; accelerations of particles are stored nowhere.
 
+use std::ops::Range;
+
 use crate::comm::Op;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::fft::{Filter, FilterOptions, Spec, Transform, VectorFilter};
 use crate::gpu::{Array, Callback, DeviceError, Recorder};
 use crate::grid::{FieldLayout, GhostWidths, Mesh, volume};
-use crate::mesh::{
-    Axpby, KickDrift, Lattice, MeshParticles, PaintTraffic, PaintedDensity, Painter, Push, Window, painting,
-};
+use crate::mesh::{Axpby, KickDrift, MeshParticles, PaintTraffic, PaintedDensity, Painter, Push, Window, painting};
 
-use super::{Config, SimulationError, force_modes};
+use super::{Config, Result, SimulationError, force_modes};
+
+/// The particles that a force is of, wherever they are, and what records the work of all ranks.
+pub(super) struct ForceContext<'a> {
+    pub recorder: &'a mut Recorder,
+    /// The exchanges of the process grid that the solver was made with.
+    pub comms: &'a mut GridComms,
+    pub particles: MeshParticles<'a>,
+}
 
 /// The force solver of one rank: `lap phi = 1.5 Omega_m delta` on a mesh.
-///
-/// Its methods record work of all ranks: `comms` belong to the process grid that it was made
-/// with.
 pub struct Force {
     painter: Painter,
     kick_drift: KickDrift,
@@ -59,7 +64,7 @@ impl Force {
     ///
     /// # Errors
     /// [`SimulationError`] of the transform or the device.
-    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
+    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self> {
         let (shape, gpu) = (config.cells(), recorder.gpu().clone());
         let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
         let (spec, options) = (Spec::of::<f32>(shape), FilterOptions::default().results(3));
@@ -113,10 +118,18 @@ impl Force {
         (&self.mesh, &self.ghosts)
     }
 
+    /// Returns `true` if there is a force of where particles are.
+    pub(super) fn is_solved(&self) -> bool {
+        self.field.is_some()
+    }
+
     /// Returns the force of where particles are: its three components in each cell, ghost cells
     /// included.
-    pub(super) fn field(&self) -> Option<&Array<[f32; 4]>> {
-        self.field.as_ref()
+    ///
+    /// # Errors
+    /// [`SimulationError::NoForce`] if there is none.
+    pub(super) fn field(&self) -> Result<&Array<[f32; 4]>> {
+        self.field.as_ref().ok_or(SimulationError::NoForce)
     }
 
     /// This rank's cells with its ghost cells as wide as they are now.
@@ -127,28 +140,19 @@ impl Force {
     /// Widens the ghost cells to what the particles need: those of this rank, and of those with the
     /// same planes, to what theirs do. Waits for the device, unless no axis is cut and there are
     /// none, or the cells are known to be wide enough.
-    pub fn widen(
-        &mut self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        particles: MeshParticles<'_>,
-    ) -> Result<(), SimulationError> {
-        if self.reaches || comms.grid().ranks() == 1 {
+    pub fn widen(&mut self, at: &mut ForceContext<'_>) -> Result<()> {
+        if self.reaches || at.comms.grid().ranks() == 1 {
             return Ok(());
         }
-        let widths = self.widths_for(recorder, comms, particles)?;
+        let widths = self.widths_for(at)?;
         self.take_widths(widths)
     }
 
     /// Returns the widths of the ghost cells that the particles need, none less than now. Waits for
     /// the device and the ranks of the lines.
-    pub(super) fn widths_for(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        particles: MeshParticles<'_>,
-    ) -> Result<GhostWidths, SimulationError> {
-        self.painter.reach(recorder, particles, &self.mesh, &self.reach)?;
+    pub(super) fn widths_for(&self, at: &mut ForceContext<'_>) -> Result<GhostWidths> {
+        let ForceContext { recorder, comms, particles } = at;
+        self.painter.reach(recorder, *particles, &self.mesh, &self.reach)?;
         let reach = recorder.download(&self.reach, 0, 7)?;
         let (needed, lost) = needed_widths(comms, [0, 1, 2, 3, 4, 5, 6].map(|n| u64::from(reach[n])))?;
         if lost > 0 {
@@ -163,24 +167,24 @@ impl Force {
     }
 
     /// Takes ghost cells of these widths, which reach as far as the particles.
-    pub(super) fn take_widths(&mut self, widths: GhostWidths) -> Result<(), SimulationError> {
+    pub(super) fn take_widths(&mut self, widths: GhostWidths) -> Result<()> {
         self.set_widths(widths)?;
         self.reaches = true;
         Ok(())
     }
 
-    fn set_widths(&mut self, widths: GhostWidths) -> Result<(), SimulationError> {
+    fn set_widths(&mut self, widths: GhostWidths) -> Result<()> {
         if widths != self.widths {
             tracing::debug!(own = ?widths.own(), "ghost cells of other widths");
             self.mesh = self.mesh.with_ghost_widths(&widths)?;
-            self.ghosts.replace(self.mesh.ghost_plan()?);
+            self.ghosts.plan = self.mesh.ghost_plan()?;
             self.widths = widths;
         }
         Ok(())
     }
 
     /// Forgets the force and the ghost cells: other particles came to this rank.
-    pub(super) fn restart(&mut self) -> Result<(), SimulationError> {
+    pub(super) fn restart(&mut self) -> Result<()> {
         self.forget();
         self.set_widths(GhostWidths::new(self.mesh.grid(), self.mesh.rank(), [[0; 2]; 3])?)
     }
@@ -195,39 +199,27 @@ impl Force {
     ///
     /// # Errors
     /// [`SimulationError`]; [`SimulationError::Lost`] when particles have no finite position.
-    pub fn density(
-        &mut self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        particles: MeshParticles<'_>,
-        shift: f32,
-        out: &Array<f32>,
-    ) -> Result<(), SimulationError> {
-        self.widen(recorder, comms, particles)?;
+    pub fn density(&mut self, at: &mut ForceContext<'_>, shift: f32, out: &Array<f32>) -> Result<()> {
+        self.widen(at)?;
         let painted =
             PaintedDensity { mesh: &self.mesh, ghosts: &self.ghosts, faults: &self.faults, scale: self.scale(), shift };
-        self.painter.density_of(recorder, comms, particles, &painted, out)?;
+        self.painter.density_of(at.recorder, at.comms, at.particles, &painted, out)?;
         // What painting took beside the density is free again for what follows.
-        Ok(recorder.submit()?)
+        Ok(at.recorder.submit()?)
     }
 
     /// Returns the density contrast as the source of a transform: painted cells, or, where one rank
     /// paints by tiles, densities. It is the same in all calls, as transforms need it: one rank
     /// always has the same number of particles.
-    fn contrast_source(
-        &mut self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        particles: MeshParticles<'_>,
-    ) -> Result<Callback, SimulationError> {
-        if Painter::paints_densities(recorder.gpu(), &particles, &self.mesh) {
-            let density = recorder.gpu().array::<f32>("pm::density", self.mesh.own_cells())?;
-            self.density(recorder, comms, particles, -1.0, &density)?;
+    fn contrast_source(&mut self, at: &mut ForceContext<'_>) -> Result<Callback> {
+        if Painter::paints_densities(at.recorder.gpu(), &at.particles, &self.mesh) {
+            let density = at.recorder.gpu().array::<f32>("pm::density", self.mesh.own_cells())?;
+            self.density(at, -1.0, &density)?;
             return Ok(Painter::density_values(&self.mesh, &density));
         }
-        self.widen(recorder, comms, particles)?;
-        let cells = self.painter.cells(recorder, particles, &self.mesh, &self.faults)?;
-        self.ghosts.reduce_wide(recorder, comms, &cells)?;
+        self.widen(at)?;
+        let cells = self.painter.cells(at.recorder, at.particles, &self.mesh, &self.faults)?;
+        self.ghosts.reduce_wide(at.recorder, at.comms, &cells)?;
         Ok(Painter::density_source(&self.mesh, &cells, self.scale(), -1.0)?)
     }
 
@@ -240,15 +232,10 @@ impl Force {
     ///
     /// # Errors
     /// Same as [`density`](Self::density).
-    pub fn contrast(
-        &mut self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        particles: MeshParticles<'_>,
-    ) -> Result<Array<[f32; 2]>, SimulationError> {
-        let source = self.contrast_source(recorder, comms, particles)?;
-        let spectrum = self.transform.spectrum(recorder.gpu())?;
-        self.transform.forward_from(recorder, comms, source, &spectrum)?;
+    pub fn contrast(&mut self, at: &mut ForceContext<'_>) -> Result<Array<[f32; 2]>> {
+        let source = self.contrast_source(at)?;
+        let spectrum = self.transform.spectrum(at.recorder.gpu())?;
+        self.transform.forward_from(at.recorder, at.comms, source, &spectrum)?;
         Ok(spectrum)
     }
 
@@ -257,18 +244,13 @@ impl Force {
     ///
     /// # Errors
     /// Same as [`density`](Self::density).
-    pub fn solve(
-        &mut self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        particles: MeshParticles<'_>,
-    ) -> Result<(), SimulationError> {
+    pub fn solve(&mut self, at: &mut ForceContext<'_>) -> Result<()> {
         // Its memory is for painting.
         self.field = None;
-        let source = self.contrast_source(recorder, comms, particles)?;
-        let field = recorder.gpu().array::<[f32; 4]>("pm::force", self.mesh.array_len())?;
-        self.filter.apply_from(recorder, comms, source, &field, self.mesh.layout())?;
-        self.ghosts.exchange_vectors(recorder, comms, &field)?;
+        let source = self.contrast_source(at)?;
+        let field = at.recorder.gpu().array::<[f32; 4]>("pm::force", self.mesh.array_len())?;
+        self.filter.apply_from(at.recorder, at.comms, source, &field, self.mesh.layout())?;
+        self.ghosts.exchange_vectors(at.recorder, at.comms, &field)?;
         self.field = Some(field);
         Ok(())
     }
@@ -283,7 +265,7 @@ impl Force {
         recorder: &mut Recorder,
         comms: &mut GridComms,
         density: &Array<f32>,
-    ) -> Result<Array<[f32; 4]>, SimulationError> {
+    ) -> Result<Array<[f32; 4]>> {
         let field = recorder.gpu().array::<[f32; 4]>("pm::force", self.mesh.array_len())?;
         self.filter.apply(recorder, comms, density, &self.transform.field_layout(), &field, self.mesh.layout())?;
         self.ghosts.exchange_vectors(recorder, comms, &field)?;
@@ -301,10 +283,10 @@ impl Force {
         particles: MeshParticles<'_>,
         [displacement, momentum]: [&[Array<f32>; 3]; 2],
         push: &Push,
-    ) -> Result<(), SimulationError> {
+    ) -> Result<()> {
         let mut drifts = push.drifts();
         if !push.kicks().is_empty() {
-            let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
+            let field = self.field()?;
             match self.kick_drift.record(recorder, particles, momentum, (&self.mesh, field), push) {
                 Ok(()) => drifts = &[],
                 // A device with few bindings and a field in many windows.
@@ -354,10 +336,10 @@ impl Force {
         particles: MeshParticles<'_>,
         momentum: &[Array<f32>; 3],
         push: &Push,
-    ) -> Result<(), SimulationError> {
+    ) -> Result<()> {
         let acceleration = recorder.gpu().array::<f32>("pm::acceleration", particles.len())?;
-        for (axis, momentum) in momentum.iter().enumerate() {
-            self.readout(recorder, particles, axis, &acceleration)?;
+        for (axis, momentum) in (0..).zip(momentum) {
+            self.readout(recorder, particles, axis..axis + 1, &acceleration)?;
             for &[keep, factor] in push.kicks() {
                 self.axpby.record(recorder, factor, &acceleration, keep, momentum)?;
             }
@@ -365,7 +347,8 @@ impl Force {
         Ok(())
     }
 
-    /// Records a component of the last force at the particles.
+    /// Records components of the last force at the particles: in one array, all of the first
+    /// component, then of the next.
     ///
     /// # Errors
     /// Same as [`push`](Self::push).
@@ -373,28 +356,10 @@ impl Force {
         &self,
         recorder: &mut Recorder,
         particles: MeshParticles<'_>,
-        axis: usize,
+        components: Range<u32>,
         out: &Array<f32>,
-    ) -> Result<(), SimulationError> {
-        let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
-        let components = axis as u32..axis as u32 + 1;
-        Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, field, components, out)?)
-    }
-
-    /// Records the last force at the particles: vectors in one array, all along x, then y, then z.
-    ///
-    /// # Errors
-    /// Same as [`push`](Self::push).
-    pub(super) fn accelerations(
-        &self,
-        recorder: &mut Recorder,
-        lattice: &Lattice,
-        [x, y, z]: &[Array<f32>; 3],
-        out: &Array<f32>,
-    ) -> Result<(), SimulationError> {
-        let field = self.field.as_ref().ok_or(SimulationError::NoForce)?;
-        let particles = MeshParticles::Displaced { lattice, displacement: [x, y, z] };
-        Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, field, 0..3, out)?)
+    ) -> Result<()> {
+        Ok(self.painter.readout_vectors(recorder, particles, &self.mesh, self.field()?, components, out)?)
     }
 
     /// Waits for the device and checks that every particle was painted since the solver was made,
@@ -402,7 +367,7 @@ impl Force {
     ///
     /// # Errors
     /// [`SimulationError::Lost`], the same on all ranks.
-    pub fn check(&self, recorder: &mut Recorder, comms: &GridComms) -> Result<(), SimulationError> {
+    pub fn check(&self, recorder: &mut Recorder, comms: &GridComms) -> Result<()> {
         let mut lost = [u64::from(recorder.download(&self.faults, 0, 1)?[0])];
         comms.world().all_reduce(&mut lost, Op::Sum)?;
         if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
@@ -431,7 +396,7 @@ fn spared(width: u64) -> u64 {
 fn needed_widths(
     comms: &mut GridComms,
     [x_below, x_above, y_below, y_above, _, _, lost]: [u64; 7],
-) -> Result<([Vec<[u64; 2]>; 2], u64), SimulationError> {
+) -> Result<([Vec<[u64; 2]>; 2], u64)> {
     // Ranks with the same planes have the same widths along x.
     let planes = comms.along(1).comm().all_gather(&[x_below, x_above, y_below, y_above, lost])?;
     let (planes, _) = planes.as_chunks::<5>();

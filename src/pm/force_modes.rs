@@ -1,6 +1,6 @@
 //! The functions on modes of the filter that makes a force.
 
-use super::{Config, SimulationError};
+use super::{Config, Result};
 use crate::fft::{Operator, OperatorTables, Spectral, VectorCallbacks, VectorForm, Wave};
 use crate::gpu::{Callback, Recorder};
 use crate::grid::Box3;
@@ -42,7 +42,7 @@ pub(super) fn callbacks(
     recorder: &mut Recorder,
     form: VectorForm,
     part: &Box3,
-) -> Result<VectorCallbacks, SimulationError> {
+) -> Result<VectorCallbacks> {
     if form == VectorForm::Apart {
         let gradients = [0, 1, 2].map(|axis| kernel(config, axis, 1.0, part));
         let filter = Spectral::new(recorder, &gradients, part)?.trusted_callback();

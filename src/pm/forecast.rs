@@ -1,12 +1,12 @@
 //! Forecast of a run without a device: memory, bytes and time. Pure.
 
 use crate::cluster::{Machine, Start, Step, Work, least_seconds, simulate};
-use crate::cosmology::{LptOrder, StepOp};
+use crate::cosmology::{LptOrder, StepOp, last_step};
 use crate::fft::{Forecast, Spec};
 use crate::grid::{Chunking, Cost, Grid, Shares};
 
 use super::footprint::PlannedFor;
-use super::{Config, NoiseBy, SimulationError};
+use super::{Config, NoiseBy, Result, SimulationError};
 
 /// Grids whose seconds differ by less than this factor are equal: the error of the model.
 const ALIKE: f64 = 1.02;
@@ -63,7 +63,7 @@ impl Config {
     /// # Errors
     /// [`SimulationError`] for parameters out of range and for grids that do not have as many
     /// ranks.
-    pub fn forecast(&self, ranks: impl Into<Shares>, machine: &Machine) -> Result<RunForecast, SimulationError> {
+    pub fn forecast(&self, ranks: impl Into<Shares>, machine: &Machine) -> Result<RunForecast> {
         self.validate()?;
         let grid = self.grid_on(ranks, machine)?;
         self.forecast_over(grid, grid.largest(self.cells()), &self.schedule()?, machine)
@@ -75,25 +75,14 @@ impl Config {
     /// # Errors
     /// Same as [`forecast`](Self::forecast), and [`LayoutError::Rank`](crate::grid::LayoutError) for
     /// a rank beyond the last one.
-    pub fn forecast_rank(
-        &self,
-        shares: Shares,
-        rank: usize,
-        machine: &Machine,
-    ) -> Result<RunForecast, SimulationError> {
+    pub fn forecast_rank(&self, shares: Shares, rank: usize, machine: &Machine) -> Result<RunForecast> {
         self.validate()?;
         self.forecast_over(self.grid_on(shares, machine)?, rank, &self.schedule()?, machine)
     }
 
     /// Returns what the run will take for a rank of `grid`, of parameters that are in their ranges
     /// and this schedule.
-    fn forecast_over(
-        &self,
-        grid: Grid,
-        rank: usize,
-        ops: &[StepOp],
-        machine: &Machine,
-    ) -> Result<RunForecast, SimulationError> {
+    fn forecast_over(&self, grid: Grid, rank: usize, ops: &[StepOp], machine: &Machine) -> Result<RunForecast> {
         let (planned, largest) = (PlannedFor::any_gpu(), grid.largest(self.cells()));
         let moves = self.expected_moves(grid, ops)?;
         let (memory, chunking) = (self.memory((grid, rank), &moves, &planned)?, Chunking::USUAL);
@@ -132,7 +121,7 @@ impl Config {
         let pushes = machine.pass_seconds(Work::Particles, forces, slowest.schedule(ops) - forces * slowest.force());
         Ok(RunForecast {
             grid,
-            steps: ops.iter().filter(|op| matches!(op, StepOp::Reached { .. })).count() - 1,
+            steps: last_step(ops),
             moves: moves.reaches.len(),
             particle_memory: memory.particles,
             start: Cost { memory_bytes: memory.start, dispatches: 0, ..start },

@@ -10,7 +10,7 @@ use crate::points::{Domain, Particles};
 use crate::rank::Rank;
 
 use super::rows::{Piece, Rows};
-use super::{Quantity, Simulation, SimulationError};
+use super::{Quantity, Result, Simulation};
 
 /// Returns `true` if each rank of `grid` has its share already: slabs whose planes have the lines
 /// of the share.
@@ -77,12 +77,7 @@ impl LinePlan {
 
     /// Returns the transfers in elements, `per` a line.
     fn elements(&self, per: u64) -> Transfers {
-        let scaled = |parts: &[Transfer]| {
-            parts
-                .iter()
-                .map(|&Transfer { peer, start, len }| Transfer { peer, start: per * start, len: per * len })
-                .collect()
-        };
+        let scaled = |parts: &[Transfer]| parts.iter().map(|part| part.in_words(per)).collect();
         Transfers { send: scaled(&self.transfers.send), receive: scaled(&self.transfers.receive) }
     }
 }
@@ -98,7 +93,7 @@ impl Simulation {
     /// # Errors
     /// Errors of the device and the ranks; [`DeviceError::TooLong`](crate::gpu::DeviceError) for
     /// more than 2^32 / 3 particles of a rank.
-    pub fn in_order(&mut self, rank: &mut Rank, quantity: Quantity) -> Result<Array<f32>, SimulationError> {
+    pub fn in_order(&mut self, rank: &mut Rank, quantity: Quantity) -> Result<Array<f32>> {
         let way = self.way_to_sites(rank)?;
         let (n, count) = (self.config.particles, self.lattice.len());
         let in_order = is_in_order(n, self.grid());
@@ -122,7 +117,9 @@ impl Simulation {
         ]);
         // As words, exactly, whatever the wire.
         let (out, into) = (rows.cast::<u32>()?, incoming.cast::<u32>()?);
-        rank.exchange.run_for(subject, &mut rank.recorder, &plan.elements(3 * n), &out, &into)?;
+        rank.exchange
+            .start_for(subject, &mut rank.recorder, &plan.elements(3 * n), &out, &into)?
+            .finish(&mut rank.recorder)?;
         drop(out);
         let Some(arrivals) = &plan.arrivals else { return Ok(incoming) };
         drop(rows);
@@ -155,8 +152,9 @@ impl Simulation {
     ///
     /// # Errors
     /// - Same as [`in_order`](Self::in_order).
-    /// - [`SimulationError::Points`] for a particle without a finite position, on all ranks.
-    pub fn to_particles(&mut self, rank: &mut Rank) -> Result<Particles, SimulationError> {
+    /// - [`SimulationError::Points`](super::SimulationError::Points) for a particle without a finite
+    ///   position, on all ranks.
+    pub fn to_particles(&mut self, rank: &mut Rank) -> Result<Particles> {
         let positions = self.in_order(rank, Quantity::Position)?;
         Ok(Particles::new(rank, &Domain::new(&self.config.size())?, positions)?)
     }

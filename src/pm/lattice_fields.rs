@@ -1,13 +1,14 @@
 //! Fields on the particles' lattice, their spectra, and the displacements and strains of these.
 
+use std::ops::Range;
+
 use crate::cosmology::LptOrder;
 use crate::exchange::GridComms;
 use crate::fft::{Operator, Spectral, Transform, Wave};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::mesh::Axpby;
 
-use super::Config;
-use super::SimulationError;
+use super::{Config, Result};
 
 /// Pairs of axes of the second derivatives of the displacement potential: the diagonal, then the
 /// others.
@@ -29,8 +30,8 @@ impl Perturbation {
     /// For the lattice of `config` over the process grid of `comms`.
     ///
     /// # Errors
-    /// [`SimulationError`] of the transform or the device.
-    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
+    /// [`SimulationError`](crate::pm::SimulationError) of the transform or the device.
+    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self> {
         let transform = Transform::new(recorder.gpu(), config.sites(), comms.grid(), comms.rank())?;
         let part = transform.spectrum_part();
         let mut operator = |constant: [f64; 2], factor: &dyn Fn(usize, Wave) -> f64| {
@@ -74,6 +75,13 @@ pub(super) fn gradients(axis: usize, number: usize) -> Vec<(usize, usize, f64)> 
     }
 }
 
+/// Returns a table on the device.
+pub(super) fn uploaded(recorder: &mut Recorder, table: &[f32]) -> Result<Array<f32>, DeviceError> {
+    let array = recorder.gpu().array("pm::amplitudes", table.len() as u64)?;
+    recorder.upload(&array, 0, table)?;
+    Ok(array)
+}
+
 /// Returns the wavenumber, and 0 at the Nyquist frequency, where an odd function of it has no
 /// value.
 fn odd(wave: Wave) -> f64 {
@@ -111,7 +119,7 @@ impl LatticeFields<'_> {
     }
 
     /// Returns the modes of a field.
-    pub fn spectrum(&mut self, field: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
+    pub fn spectrum(&mut self, field: &Array<f32>) -> Result<Array<[f32; 2]>> {
         let LatticeFields { recorder, comms, lpt } = self;
         let spectrum = lpt.transform.spectrum(recorder.gpu())?;
         lpt.transform.forward(recorder, comms, field, &lpt.transform.field_layout(), &spectrum)?;
@@ -119,14 +127,14 @@ impl LatticeFields<'_> {
     }
 
     /// Returns the modes of a field, scaled by a table over their numbers squared.
-    pub fn scaled(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<[f32; 2]>, SimulationError> {
+    pub fn scaled(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<[f32; 2]>> {
         let modes = self.spectrum(field)?;
         self.lpt.transform.scale_radially(self.recorder, &modes, amplitudes)?;
         Ok(modes)
     }
 
     /// Returns the field of modes.
-    pub fn of_modes(&mut self, modes: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+    pub fn of_modes(&mut self, modes: &Array<[f32; 2]>) -> Result<Array<f32>> {
         let field = self.field()?;
         let LatticeFields { recorder, comms, lpt } = self;
         lpt.transform.inverse(recorder, comms, modes, &field, &lpt.transform.field_layout())?;
@@ -134,18 +142,13 @@ impl LatticeFields<'_> {
     }
 
     /// Returns the field of a table times the modes of a field.
-    pub fn filtered(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<f32>, SimulationError> {
+    pub fn filtered(&mut self, field: &Array<f32>, amplitudes: &Array<f32>) -> Result<Array<f32>> {
         let modes = self.scaled(field, amplitudes)?;
         self.of_modes(&modes)
     }
 
     /// `s_axis`, displacement `number` along an axis.
-    pub fn displacement(
-        &mut self,
-        axis: usize,
-        number: usize,
-        sources: &Sources,
-    ) -> Result<Array<f32>, SimulationError> {
+    pub fn displacement(&mut self, axis: usize, number: usize, sources: &Sources) -> Result<Array<f32>> {
         let mut sum: Option<Array<f32>> = None;
         for (source, gradient, sign) in gradients(axis, number) {
             let part = self.gradient(gradient, &sources[source])?;
@@ -159,46 +162,46 @@ impl LatticeFields<'_> {
 
     /// `i k_axis / k^2` times the modes of a source. It is antisymmetric: minus itself is its
     /// adjoint.
-    pub fn gradient(&mut self, axis: usize, source: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+    pub fn gradient(&mut self, axis: usize, source: &Array<[f32; 2]>) -> Result<Array<f32>> {
         let lpt = self.lpt;
         self.multiplied(source, &lpt.gradients[axis])
     }
 
     /// `phi_ij`, the second derivative of the displacement potential of `delta`, of pair `which` of
     /// [`STRAINS`].
-    pub fn strain(&mut self, which: usize, delta: &Array<[f32; 2]>) -> Result<Array<f32>, SimulationError> {
+    pub fn strain(&mut self, which: usize, delta: &Array<[f32; 2]>) -> Result<Array<f32>> {
         let lpt = self.lpt;
         self.multiplied(delta, &lpt.strains[which])
     }
 
     /// `out = out + H_ij bar`, of pair `which` of [`STRAINS`]: the kernels of strains are real and
     /// symmetric.
-    pub fn strain_adjoint(&mut self, which: usize, bar: &Array<f32>, out: &Array<f32>) -> Result<(), SimulationError> {
+    pub fn strain_adjoint(&mut self, which: usize, bar: &Array<f32>, out: &Array<f32>) -> Result<()> {
         let modes = self.spectrum(bar)?;
         let part = self.strain(which, &modes)?;
         self.add(1.0, &part, 1.0, out)?;
         Ok(self.recorder.submit()?)
     }
 
-    fn multiplied(&mut self, modes: &Array<[f32; 2]>, operator: &Spectral) -> Result<Array<f32>, SimulationError> {
+    fn multiplied(&mut self, modes: &Array<[f32; 2]>, operator: &Spectral) -> Result<Array<f32>> {
         let field = self.field()?;
         let LatticeFields { recorder, comms, lpt } = self;
         lpt.transform.inverse_multiplied(recorder, comms, modes, operator, &field, &lpt.transform.field_layout())?;
         Ok(field)
     }
 
-    /// Returns all six second derivatives, in the order of [`STRAINS`].
-    pub fn strains(&mut self, delta: &Array<[f32; 2]>) -> Result<Vec<Array<f32>>, SimulationError> {
-        let mut strain = |which: usize| {
+    /// Returns the second derivatives with these places in [`STRAINS`].
+    pub fn strains(&mut self, which: Range<usize>, delta: &Array<[f32; 2]>) -> Result<Vec<Array<f32>>> {
+        let strain = |which: usize| {
             let strain = self.strain(which, delta)?;
             self.recorder.submit()?;
             Ok(strain)
         };
-        (0..STRAINS.len()).map(&mut strain).collect()
+        which.map(strain).collect()
     }
 
     /// Returns the modes of `L = sum_{i<j} (phi_ii phi_jj - phi_ij^2)`.
-    pub fn second_order_source(&mut self, delta: &Array<[f32; 2]>) -> Result<Array<[f32; 2]>, SimulationError> {
+    pub fn second_order_source(&mut self, delta: &Array<[f32; 2]>) -> Result<Array<[f32; 2]>> {
         let (source, trace) = (self.field()?, self.strain(0, delta)?);
         self.recorder.submit()?;
         let second = self.strain(1, delta)?;

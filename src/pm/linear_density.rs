@@ -1,7 +1,7 @@
 //! The linear density contrast as a function of the white noise.
 
-use super::lattice_fields::{LatticeFields, Perturbation};
-use super::{Config, SimulationError};
+use super::lattice_fields::{LatticeFields, Perturbation, uploaded};
+use super::{Config, Result};
 use crate::cosmology::{LptOrder, mode_amplitudes};
 use crate::gpu::Array;
 use crate::grid::Cost;
@@ -52,9 +52,10 @@ impl LinearDensity {
     /// `a`. Collective; submits.
     ///
     /// # Errors
-    /// [`OperatorError::Failed`] with the [`SimulationError`] of a wrong `config` or scale factor.
+    /// [`OperatorError::Failed`] with the [`SimulationError`](crate::pm::SimulationError) of a wrong
+    /// `config` or scale factor.
     pub fn new(rank: &mut Rank, config: &Config, a: f64) -> Result<Self, OperatorError> {
-        let mut made = || -> Result<_, SimulationError> {
+        let mut made = || -> Result<_> {
             config.agree(&rank.comm, &NAME)?;
             config.validate()?;
             let grid = config.grid(rank.comm.shares())?;
@@ -62,7 +63,7 @@ impl LinearDensity {
             let growth = power.growth().at(a)?.d1;
             let table = mode_amplitudes(&power, config.particles as usize, config.box_size)?;
             let table: Vec<f32> = table.iter().map(|value| (f64::from(*value) * growth) as f32).collect();
-            let amplitudes = super::gradient::uploaded(&mut rank.recorder, &table)?;
+            let amplitudes = uploaded(&mut rank.recorder, &table)?;
             let sites = config.site_mesh(grid, rank.index())?;
             // Of the second order, whose operators take memory, nothing is needed.
             let config = Config { lpt: LptOrder::First, ..config.clone() };

@@ -33,7 +33,7 @@ use crate::rank::Rank;
 
 use super::force::widths_of_drift;
 use super::ghost_bytes::ghost_bytes;
-use super::{Config, Migrate, SimulationError};
+use super::{Config, Migrate, Result};
 
 /// The moves of a run's particles.
 pub(super) struct Migration {
@@ -51,7 +51,7 @@ pub(super) struct Migration {
 
 impl Migration {
     /// Creates the moves of a run, if particles of `config` are to move between the ranks.
-    pub fn new(rank: &mut Rank, config: &Config, mesh: &Mesh) -> Result<Option<Self>, SimulationError> {
+    pub fn new(rank: &mut Rank, config: &Config, mesh: &Mesh) -> Result<Option<Self>> {
         if rank.comm.size() == 1 || config.migrate == Migrate::Never {
             return Ok(None);
         }
@@ -65,7 +65,7 @@ impl Migration {
 }
 
 /// Returns the bytes that this rank's ghost cells of these widths send for a force.
-pub(super) fn bytes_of(mesh: &Mesh, widths: &GhostWidths) -> Result<u64, SimulationError> {
+pub(super) fn bytes_of(mesh: &Mesh, widths: &GhostWidths) -> Result<u64> {
     let plan = GhostPlan::of_widths(mesh.shape(), mesh.grid(), mesh.rank(), widths, mesh.periodic())?;
     Ok(ghost_bytes(&plan))
 }

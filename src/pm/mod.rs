@@ -85,18 +85,19 @@ pub use white_noise::{NoiseBy, device_mode_noise, device_point_noise, device_whi
 
 use std::fmt;
 
-use crate::cosmology::{LinearPower, StepOp, lpt_factors, mode_amplitudes, resume_from, schedule};
+use crate::cosmology::{LinearPower, StepOp, last_step, lpt_factors, mode_amplitudes, resume_from};
 use crate::exchange::GridComms;
 use crate::fft::Transform;
 use crate::field::{Field, on_mesh};
-use crate::gpu::{Array, DeviceError, KernelSource, Recorder, bytes};
+use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
 use crate::grid::{Cost, Grid, Mesh, extent};
 use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Push, SpectrumGeometry};
 use crate::rank::Rank;
 use crate::timeline;
-use footprint::PlannedFor;
-use force::Force;
-use lattice_fields::{LatticeFields, Perturbation};
+use error::Result;
+use footprint::{PlannedFor, check_memory};
+use force::{Force, ForceContext};
+use lattice_fields::{LatticeFields, Perturbation, uploaded};
 use migration::{Migration, particles_at};
 use start::Source;
 use traffic::Traffic;
@@ -175,7 +176,7 @@ impl Simulation {
     /// [`SimulationError`] on all ranks for parameters that differ between ranks; for parameters
     /// out of range, too little memory, noise that is not finite or not one value per site; errors
     /// of the layers below.
-    pub fn new(rank: &mut Rank, config: Config, noise: Noise<'_>) -> Result<Self, SimulationError> {
+    pub fn new(rank: &mut Rank, config: Config, noise: Noise<'_>) -> Result<Self> {
         let _activity = timeline::activity!("initial conditions");
         let start = match noise {
             Noise::Seed => "noise of the seed",
@@ -187,8 +188,7 @@ impl Simulation {
         let recorder = &mut rank.recorder;
         let lpt = Perturbation::new(config, recorder, &simulation.comms)?;
         let table = mode_amplitudes(&simulation.power, config.particles as usize, config.box_size)?;
-        let amplitudes = recorder.gpu().array("pm::amplitudes", table.len() as u64)?;
-        recorder.upload(&amplitudes, 0, &table)?;
+        let amplitudes = uploaded(recorder, &table)?;
         let factors = lpt_factors(&simulation.power.growth().at(config.a_start)?, config.lpt);
         simulation.begin(rank, &lpt, Source { noise: &noise, amplitudes: &amplitudes, factors })?;
         Ok(simulation)
@@ -196,7 +196,7 @@ impl Simulation {
 
     /// Records the initial conditions that follow from `source`, and goes to the beginning of the
     /// schedule.
-    fn begin(&mut self, rank: &mut Rank, lpt: &Perturbation, source: Source<'_>) -> Result<(), SimulationError> {
+    fn begin(&mut self, rank: &mut Rank, lpt: &Perturbation, source: Source<'_>) -> Result<()> {
         let mut fields = LatticeFields { recorder: &mut rank.recorder, comms: &mut self.comms, lpt };
         start::start(&mut fields, source, [&self.displacement, &self.momentum])?;
         self.push = Push::default();
@@ -218,12 +218,7 @@ impl Simulation {
     /// # Errors
     /// Same as [`new`](Self::new), of the state instead of noise;
     /// [`CosmologyError`](crate::cosmology::CosmologyError) when the schedule has no such step.
-    pub fn resume(
-        rank: &mut Rank,
-        config: Config,
-        step: usize,
-        state: &[Vec<f32>; 2],
-    ) -> Result<Self, SimulationError> {
+    pub fn resume(rank: &mut Rank, config: Config, step: usize, state: &[Vec<f32>; 2]) -> Result<Self> {
         let _activity = timeline::activity!("resume", step);
         config.agree(&rank.comm, &step)?;
         let mut simulation = Self::plan(rank, config, step)?;
@@ -238,7 +233,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError`] of the device.
-    pub fn release(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+    pub fn release(&mut self, rank: &mut Rank) -> Result<()> {
         self.settle(rank)?;
         // A buffer is free when what was recorded with it has been submitted.
         rank.recorder.submit()?;
@@ -259,7 +254,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError`] of the state and the device.
-    pub fn upload(&mut self, rank: &mut Rank, state: &[Vec<f32>; 2]) -> Result<(), SimulationError> {
+    pub fn upload(&mut self, rank: &mut Rank, state: &[Vec<f32>; 2]) -> Result<()> {
         for (what, values) in ["displacements", "momenta"].into_iter().zip(state) {
             self.check_length(what, values.len() as u64, 3)?;
             self.check_finite(what, values, 3)?;
@@ -278,8 +273,7 @@ impl Simulation {
             self.set_columns(rank, columns, values)?;
         }
         let uses_force = |op: &&StepOp| matches!(op, StepOp::Kick { .. } | StepOp::Force);
-        if self.force.field().is_none()
-            && matches!(self.ops[self.done..].iter().find(uses_force), Some(StepOp::Kick { .. }))
+        if !self.force.is_solved() && matches!(self.ops[self.done..].iter().find(uses_force), Some(StepOp::Kick { .. }))
         {
             self.solve(rank)?;
         }
@@ -287,27 +281,17 @@ impl Simulation {
     }
 
     /// Creates a run that begins after step `step`, without the values of its particles.
-    fn plan(rank: &mut Rank, config: Config, step: usize) -> Result<Self, SimulationError> {
+    fn plan(rank: &mut Rank, config: Config, step: usize) -> Result<Self> {
         config.validate()?;
         let grid = config.grid(rank.comm.shares())?;
         // Chosen once, so that later queries of the configuration need no forecast.
         let config = Config { grid: Some(grid.parts()), ..config };
         let power = config.linear_power(config.cosmology)?;
-        let ops =
-            schedule(power.growth(), config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
-        let ops = resume_from(&ops, step)?;
-        let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
-        let scale_factor = ops.iter().find_map(reached).unwrap_or(config.a_start);
+        let ops = resume_from(&config.schedule_by(power.growth())?, step)?;
+        let scale_factor = ops.iter().find_map(StepOp::epoch).unwrap_or(config.a_start);
         let checked = (grid, grid.rank_to_check(config.cells(), rank.index()));
         let memory = config.memory(checked, &config.expected_moves(grid, &ops)?, &PlannedFor::device(&rank.gpu))?;
-        let staging = rank.exchange.staging_bytes(&rank.gpu);
-        let (needed, sharing) = (memory.total() + staging, rank.sharing);
-        if let Some(available) = rank.memory_share()
-            && needed > available
-        {
-            let detail = format!("{memory}, {} for staging buffers", bytes(staging));
-            return Err(SimulationError::Memory { needed, detail, available, sharing });
-        }
+        check_memory(rank, memory.total(), &memory)?;
         let comms = GridComms::new(&rank.comm, grid)?;
         let cell_mesh = config.cell_mesh(grid, rank.index())?;
         let site_mesh = config.site_mesh(grid, rank.index())?;
@@ -336,7 +320,7 @@ impl Simulation {
     }
 
     /// Returns the white noise of this rank's sites on the device.
-    fn noise(&mut self, rank: &mut Rank, noise: Noise<'_>) -> Result<Array<f32>, SimulationError> {
+    fn noise(&mut self, rank: &mut Rank, noise: Noise<'_>) -> Result<Array<f32>> {
         let (config, own) = (&self.config, &self.lattice.own);
         let field = || rank.gpu.array("pm::noise", self.lattice.len());
         match noise {
@@ -363,7 +347,7 @@ impl Simulation {
     }
 
     /// Records the white noise of the seed by modes.
-    fn noise_of_modes(&mut self, recorder: &mut Recorder, field: &Array<f32>) -> Result<(), SimulationError> {
+    fn noise_of_modes(&mut self, recorder: &mut Recorder, field: &Array<f32>) -> Result<()> {
         let (config, comms) = (&self.config, &mut self.comms);
         let transform = Transform::<f32>::new(recorder.gpu(), config.sites(), comms.grid(), comms.rank())?;
         let modes = transform.spectrum(recorder.gpu())?;
@@ -372,14 +356,14 @@ impl Simulation {
     }
 
     /// Checks that there are `per` values for each site of this rank.
-    fn check_length(&self, what: &'static str, have: u64, per: u64) -> Result<(), SimulationError> {
+    fn check_length(&self, what: &'static str, have: u64, per: u64) -> Result<()> {
         let want = per * self.lattice.len();
         if have == want { Ok(()) } else { Err(SimulationError::WrongLength { what, have, want }) }
     }
 
     /// Checks that the values of all ranks' sites are finite, `per` values for each. The error is
     /// the same on all ranks and names the first bad site of all.
-    fn check_finite(&self, what: &'static str, values: &[f32], per: u64) -> Result<(), SimulationError> {
+    fn check_finite(&self, what: &'static str, values: &[f32], per: u64) -> Result<()> {
         let n = self.config.particles;
         let bad = values.iter().position(|value| !value.is_finite()).map(|at| (at as u64 / per, values[at].to_bits()));
         let index = bad.map(|(site, _)| self.rows().nth((site / n) as usize).unwrap_or(0) + site % n);
@@ -394,7 +378,7 @@ impl Simulation {
     }
 
     /// Checks that all ranks' particles have finite positions that can be painted.
-    fn check_paintable(&self, displacement: &[f32]) -> Result<(), SimulationError> {
+    fn check_paintable(&self, displacement: &[f32]) -> Result<()> {
         let per_cell = (self.config.mesh as f64 / self.config.box_size) as f32;
         let is_lost = |row: &&[f32; 3]| !row.iter().all(|d| (d * per_cell).abs() < PAINTABLE_CELLS);
         let mut lost = [displacement.as_chunks().0.iter().filter(is_lost).count() as u64];
@@ -436,11 +420,7 @@ impl Simulation {
 
     /// Returns the last step of its schedule; more than [`Config::steps`] when snapshots cut steps.
     pub fn steps(&self) -> usize {
-        self.ops
-            .iter()
-            .filter_map(|op| if let StepOp::Reached { step, .. } = op { Some(*step) } else { None })
-            .max()
-            .unwrap_or(0)
+        last_step(&self.ops)
     }
 
     /// Bytes and messages that this rank has exchanged with others for the run: transforms, ghost
@@ -479,7 +459,7 @@ impl Simulation {
     }
 
     /// Does the next operation of a run from its start to its end, in which particles may move.
-    fn take_operation(&mut self, rank: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
+    fn take_operation(&mut self, rank: &mut Rank, op: StepOp) -> Result<()> {
         if op == StepOp::Force {
             self.migrate_if_due(rank)?;
         }
@@ -487,7 +467,7 @@ impl Simulation {
     }
 
     /// Does an operation of the schedule; where a step ends, the work so far is submitted.
-    fn execute(&mut self, rank: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
+    fn execute(&mut self, rank: &mut Rank, op: StepOp) -> Result<()> {
         match op {
             StepOp::Force => self.solve(rank)?,
             StepOp::Kick { keep, factor } => self.then(rank, |push| push.kick(keep, factor))?,
@@ -501,7 +481,7 @@ impl Simulation {
     }
 
     /// Does an operation that has been done from the same state before.
-    fn repeat(&mut self, rank: &mut Rank, op: StepOp) -> Result<(), SimulationError> {
+    fn repeat(&mut self, rank: &mut Rank, op: StepOp) -> Result<()> {
         if op == StepOp::Force {
             self.settle(rank)?;
             self.force.seen();
@@ -510,17 +490,24 @@ impl Simulation {
     }
 
     /// Computes the force of where the particles are.
-    fn solve(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+    fn solve(&mut self, rank: &mut Rank) -> Result<()> {
         self.settle(rank)?;
         // The array of the force before, which these kicks read, is free again.
         rank.recorder.submit()?;
-        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
-        self.force.solve(&mut rank.recorder, &mut self.comms, particles)
+        let (force, mut at) = self.force_at(rank);
+        force.solve(&mut at)
+    }
+
+    /// Returns the force and its context with the particles where they are.
+    fn force_at<'a>(&'a mut self, rank: &'a mut Rank) -> (&'a mut Force, ForceContext<'a>) {
+        let Simulation { force, comms, lattice, sites, displacement, .. } = self;
+        let particles = particles_at(lattice, sites.as_ref(), displacement);
+        (force, ForceContext { recorder: &mut rank.recorder, comms, particles })
     }
 
     /// Adds a kick or drift to those that were not recorded yet, and records these before where
     /// they do not go together.
-    fn then(&mut self, rank: &mut Rank, add: impl Fn(&mut Push) -> bool) -> Result<(), SimulationError> {
+    fn then(&mut self, rank: &mut Rank, add: impl Fn(&mut Push) -> bool) -> Result<()> {
         if !add(&mut self.push) {
             self.settle(rank)?;
             add(&mut self.push);
@@ -530,7 +517,7 @@ impl Simulation {
 
     /// Records the kicks and drifts that were not yet: for all that looks at particles. Local to
     /// this rank.
-    fn settle(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+    fn settle(&mut self, rank: &mut Rank) -> Result<()> {
         if self.is_released {
             let why = "its particles were released, and what was called needs them; upload them first".into();
             return Err(DeviceError::Misuse { what: "Simulation".into(), why }.into());
@@ -546,7 +533,7 @@ impl Simulation {
     /// # Errors
     /// [`DeviceError`]; [`SimulationError::Lost`] and [`NotFinite`](SimulationError::NotFinite),
     /// the same on all ranks.
-    pub fn phase_space(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 2], SimulationError> {
+    pub fn phase_space(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 2]> {
         let way = self.way_to_sites(rank)?;
         self.force.check(&mut rank.recorder, &self.comms)?;
         let displacement = self.rows_of(rank, &way, Quantity::Displacement)?;
@@ -561,13 +548,13 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`phase_space`](Self::phase_space).
-    pub fn accelerations(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 3], SimulationError> {
+    pub fn accelerations(&mut self, rank: &mut Rank) -> Result<[Vec<f32>; 3]> {
         self.solve(rank)?;
         let way = self.way_to_sites(rank)?;
         let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
-        let mut of_axis = |axis: usize| {
+        let mut of_axis = |axis: u32| {
             let out = rank.gpu.array::<f32>("pm::acceleration", particles.len())?;
-            self.force.readout(&mut rank.recorder, particles, axis, &out)?;
+            self.force.readout(&mut rank.recorder, particles, axis..axis + 1, &out)?;
             Ok::<_, SimulationError>(out)
         };
         let here = [of_axis(0)?, of_axis(1)?, of_axis(2)?];
@@ -582,7 +569,7 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`phase_space`](Self::phase_space).
-    pub fn density(&mut self, rank: &mut Rank) -> Result<Field, SimulationError> {
+    pub fn density(&mut self, rank: &mut Rank) -> Result<Field> {
         let density = rank.new_field(&self.cell_mesh, 1)?;
         self.record_density(rank, density.array())?;
         self.force.check(&mut rank.recorder, &self.comms)?;
@@ -590,16 +577,16 @@ impl Simulation {
     }
 
     /// Records the [density](Self::density).
-    fn record_density(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
+    fn record_density(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<()> {
         self.settle(rank)?;
-        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
-        self.force.density(&mut rank.recorder, &mut self.comms, particles, 0.0, out)
+        let (force, mut at) = self.force_at(rank);
+        force.density(&mut at, 0.0, out)
     }
 
     /// Widens the ghost cells of the force mesh to what the particles need.
-    fn widen(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
-        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
-        self.force.widen(&mut rank.recorder, &mut self.comms, particles)
+    fn widen(&mut self, rank: &mut Rank) -> Result<()> {
+        let (force, mut at) = self.force_at(rank);
+        force.widen(&mut at)
     }
 
     /// Returns the power spectrum of the density on the force mesh, without correction for the
@@ -607,10 +594,10 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`phase_space`](Self::phase_space), and errors of [`ModeBinner::measure`].
-    pub fn power(&mut self, rank: &mut Rank) -> Result<Vec<Bin>, SimulationError> {
+    pub fn power(&mut self, rank: &mut Rank) -> Result<Vec<Bin>> {
         self.settle(rank)?;
-        let particles = particles_at(&self.lattice, self.sites.as_ref(), &self.displacement);
-        let spectrum = self.force.contrast(&mut rank.recorder, &mut self.comms, particles)?;
+        let (force, mut at) = self.force_at(rank);
+        let spectrum = force.contrast(&mut at)?;
         self.force.check(&mut rank.recorder, &self.comms)?;
         let part = self.force.transform().spectrum_part();
         let geometry = SpectrumGeometry { shape: self.config.cells(), size: self.config.size(), part };
@@ -634,8 +621,7 @@ impl Simulation {
 
     /// Returns the scale factor that the run reaches after the present one.
     fn next_epoch(&self) -> Option<f64> {
-        let reached = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
-        self.ops.get(self.done + 1..)?.iter().find_map(reached)
+        self.ops.get(self.done + 1..)?.iter().find_map(StepOp::epoch)
     }
 
     /// Present scale factor of the particles.

@@ -6,10 +6,11 @@ use crate::points::sort::{Route, route_to};
 use crate::rank::Rank;
 use crate::timeline;
 
+use super::force::ForceContext;
 use super::migrate::{MOVED_BYTES, PASSED_BYTES};
 use super::migration::{bytes_of, particles_at};
 use super::sites::{own_sites, route_to_sites};
-use super::{Migrate, Simulation, SimulationError};
+use super::{Migrate, Result, Simulation};
 
 /// A route of a rank's particles to the ranks of their sites; `None` if they are there.
 pub(super) struct WayToSites(Option<Route>);
@@ -17,7 +18,7 @@ pub(super) struct WayToSites(Option<Route>);
 impl WayToSites {
     /// Returns columns of the particles in the order of this rank's sites: copies, if particles
     /// have moved. Collective; blocks then.
-    pub fn columns(&self, rank: &mut Rank, columns: &[Array<f32>; 3]) -> Result<[Array<f32>; 3], SimulationError> {
+    pub fn columns(&self, rank: &mut Rank, columns: &[Array<f32>; 3]) -> Result<[Array<f32>; 3]> {
         let [x, y, z] = columns;
         match &self.0 {
             None => Ok(columns.clone()),
@@ -29,7 +30,7 @@ impl WayToSites {
 impl Simulation {
     /// Moves particles to the ranks that own their cells, if that is due before a force.
     /// Collective; blocks, unless particles never move.
-    pub(super) fn migrate_if_due(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+    pub(super) fn migrate_if_due(&mut self, rank: &mut Rank) -> Result<()> {
         if self.migration.is_none() {
             return Ok(());
         }
@@ -47,7 +48,7 @@ impl Simulation {
             Migrate::Never => false,
             Migrate::Every(forces) => (migration.forces - 1).is_multiple_of(forces.get()),
             Migrate::Auto => {
-                let widths = force.widths_for(&mut rank.recorder, comms, particles)?;
+                let widths = force.widths_for(&mut ForceContext { recorder: &mut rank.recorder, comms, particles })?;
                 let leaving = u64::from(rank.recorder.download(&leaving, 0, 1)?[0]);
                 let excess = bytes_of(force.mesh().0, &widths)?.saturating_sub(migration.least_bytes);
                 let mut sums = [excess, MOVED_BYTES * leaving + PASSED_BYTES * particles.len()];
@@ -64,7 +65,7 @@ impl Simulation {
     }
 
     /// Moves each particle to the rank in `owner`. Collective; blocks.
-    fn migrate(&mut self, rank: &mut Rank, owner: Array<u32>) -> Result<(), SimulationError> {
+    fn migrate(&mut self, rank: &mut Rank, owner: Array<u32>) -> Result<()> {
         let _activity = timeline::activity!("particles move");
         let sent_before = rank.exchange.cost();
         let route = route_to(rank, &owner)?;
@@ -90,7 +91,7 @@ impl Simulation {
 
     /// Records what is pending, and plans the route of the particles to the ranks of their sites,
     /// for all that needs them in that order. Collective; blocks if particles have moved.
-    pub(super) fn way_to_sites(&mut self, rank: &mut Rank) -> Result<WayToSites, SimulationError> {
+    pub(super) fn way_to_sites(&mut self, rank: &mut Rank) -> Result<WayToSites> {
         self.settle(rank)?;
         let grid = self.grid();
         let way = self.sites.as_ref().map(|sites| route_to_sites(rank, &self.lattice, grid, sites));

@@ -4,13 +4,15 @@ use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::rc::Rc;
 
-use super::footprint::PlannedFor;
+use super::error::require;
+use super::footprint::{PlannedFor, check_memory};
 use super::gradient::{
-    AMPLITUDE, COUNT, Derivatives, Epoch, GradientMemory, Numbers, NumbersTangent, RunTangent, Sweeps, Tape, by_sigma8,
-    cosmology_values, sigma8_of, uploaded, vectors, with_amplitude,
+    AMPLITUDE, COUNT, Derivatives, Epoch, GradientMemory, Numbers, NumbersTangent, RunTangent, States, Sweeps, Tape,
+    by_sigma8, cosmology_values, sigma8_of, vectors, with_amplitude,
 };
+use super::lattice_fields::uploaded;
 use super::traffic::Traffic;
-use super::{Config, Migrate, SimulationError};
+use super::{Config, Migrate, Result, SimulationError};
 use crate::cosmology::{Amplitude, StepOp};
 use crate::gpu::Array;
 use crate::grid::{Cost, Mesh};
@@ -118,14 +120,8 @@ impl SimulationOperator {
         observables: &[Observable],
     ) -> Result<Self, OperatorError> {
         let repeated = (1..observables.len()).any(|at| observables[..at].contains(&observables[at]));
-        let wrong = match (checkpoint_every, observables.is_empty() || repeated) {
-            (0, _) => Some(("checkpoint_every", "0".into(), "1 or more")),
-            (_, true) => Some(("observables", format!("{observables:?}"), "one or more, each once")),
-            _ => None,
-        };
-        if let Some((what, value, allowed)) = wrong {
-            return Err(failed(SimulationError::OutOfRange { what, value, allowed: allowed.into() }));
-        }
+        let (ok, named) = (!observables.is_empty() && !repeated, format!("{observables:?}"));
+        require(ok, "observables", named, "one or more, each once").map_err(failed)?;
         let sweeps = Sweeps::new(rank, config.clone()).map_err(failed)?;
         let grid = sweeps.run.grid();
         let config = Config { grid: Some(grid.parts()), ..config };
@@ -133,7 +129,7 @@ impl SimulationOperator {
         let part = (grid, grid.rank_to_check(config.cells(), rank.index()));
         let memory = sweeps.memory(&rank.gpu, checkpoint_every);
         let memory = memory.and_then(|memory| memory.of_operator(&config, part, &planned)).map_err(failed)?;
-        memory.check(rank).map_err(failed)?;
+        check_memory(rank, memory.total(), &memory).map_err(failed)?;
         let sites = config.site_mesh(grid, rank.index()).map_err(|error| failed(error.into()))?;
         let cells = config.cell_mesh(grid, rank.index()).map_err(|error| failed(error.into()))?;
         let leaf = |observable: &Observable| match observable {
@@ -199,7 +195,7 @@ impl SimulationOperator {
         let mut epochs = Vec::new();
         for (number, &wanted) in self.config.snapshots.iter().enumerate() {
             let [positions, momenta] = snapshot_names(number).map(|name| self.array(y, &name).cloned());
-            let at = ops.iter().position(|op| matches!(*op, StepOp::Reached { a, .. } if a == wanted));
+            let at = ops.iter().position(|op| op.epoch() == Some(wanted));
             if let (Some(positions), Some(momenta), Some(at)) = (positions, momenta, at) {
                 epochs.push(Epoch { at, positions, momenta });
             }
@@ -258,7 +254,7 @@ impl SimulationOperator {
     }
 
     /// Computes the numbers at these parameters.
-    fn numbers(&self, rank: &mut Rank, parameters: Option<[f64; COUNT]>) -> Result<Rc<Numbers>, SimulationError> {
+    fn numbers(&self, rank: &mut Rank, parameters: Option<[f64; COUNT]>) -> Result<Rc<Numbers>> {
         match parameters {
             None => Ok(self.numbers.clone()),
             Some(values) => {
@@ -320,17 +316,14 @@ impl Differentiable for SimulationOperator {
         let epochs = self.epochs(y, &self.numbers.ops)?;
         let mut at = || {
             let numbers = self.numbers(rank, parameters)?;
-            let by_sigma8 = match self.is_by_sigma8() {
-                true => Some(by_sigma8(numbers.cosmology())?),
-                false => None,
-            };
+            let by_sigma8 = self.is_by_sigma8().then(|| by_sigma8(numbers.cosmology())).transpose()?;
             let derivatives = match parameters {
                 None => self.constant.clone(),
                 Some(_) => Rc::new(Derivatives::new(&mut rank.recorder, &self.config, &numbers)?),
             };
             let mut sweeps = self.sweeps();
-            let recorder = &rank.recorder;
-            let mut tape = Tape::new(&sweeps, recorder, noise.clone(), (&numbers, &derivatives), self.memory.clone())?;
+            let states = States::new(&rank.gpu, sweeps.run.lattice.len(), &numbers.ops, self.memory.clone())?;
+            let mut tape = Tape { noise: noise.clone(), numbers, derivatives, states };
             sweeps.forward(rank, &mut tape, &epochs)?;
             sweeps.check(rank)?;
             Ok((tape, by_sigma8))
@@ -339,13 +332,11 @@ impl Differentiable for SimulationOperator {
         let mut sweeps = self.sweeps();
         self.observe(&mut sweeps, rank, y)?;
         let run = &sweeps.run;
-        let end = if self.observables.contains(&Observable::Density) {
-            let end = rank.gpu.array("pm::end", 3 * run.displacement[0].len())?;
-            vectors::pack(&mut rank.recorder, &run.displacement, &end, 0)?;
-            Some(end)
-        } else {
-            None
-        };
+        let has_density = self.observables.contains(&Observable::Density);
+        let end = has_density.then(|| rank.gpu.array("pm::end", 3 * run.displacement[0].len())).transpose()?;
+        if let Some(end) = &end {
+            vectors::pack(&mut rank.recorder, &run.displacement, end, 0)?;
+        }
         drop(sweeps);
         Ok(Box::new(SimulationAt { operator: self, tape: RefCell::new(tape), by_sigma8, end }))
     }
@@ -419,9 +410,7 @@ impl Linearized for SimulationAt {
         for (observable, by) in operator.observed(dy)? {
             match observable {
                 Observable::Density => density = Some(by),
-                Observable::Displacement => {
-                    rank.recorder.copy(by, 0, sweeps.bars.positions(), 0, by.len())?;
-                }
+                Observable::Displacement => rank.recorder.copy(by, 0, sweeps.bars.positions(), 0, by.len())?,
                 Observable::Momentum => rank.recorder.copy(by, 0, sweeps.bars.momenta(), 0, by.len())?,
             }
         }
@@ -461,11 +450,23 @@ impl Linearized for SimulationAt {
 }
 
 /// Returns the names of the leaves of a snapshot.
-fn snapshot_names(number: usize) -> [String; 2] {
+pub(super) fn snapshot_names(number: usize) -> [String; 2] {
     ["displacement", "momentum"].map(|name| format!("snapshot_{number}/{name}"))
 }
 
 /// Returns an error of the run as one of the operator.
+/// Returns a leaf of what a run observes; `expected` says in words what that should be.
+pub(super) fn observed_leaf(
+    observed: &Space,
+    operator: &str,
+    name: &str,
+    expected: &str,
+) -> Result<Leaf, OperatorError> {
+    let why = || format!("expected {expected}, got {observed}");
+    let missing = || OperatorError::Fit { operator: operator.into(), leaf: name.into(), why: why() };
+    observed.leaf(name).cloned().ok_or_else(missing)
+}
+
 fn failed(error: SimulationError) -> OperatorError {
     match error {
         SimulationError::Device(error) => OperatorError::Device(error),

@@ -7,7 +7,7 @@ use crate::io::{IoError, NpyFile, NpyWriter, Sealed};
 use crate::rank::Rank;
 
 use super::rows::{Piece, Rows};
-use super::{Quantity, Simulation, SimulationError};
+use super::{Quantity, Result, Simulation};
 use crate::host_memory;
 
 /// Writes rows of particles of this rank's lines, which begin at `lines` of the lattice's numbers,
@@ -30,7 +30,7 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`write_npy`](crate::io::collective::write_npy).
-    pub fn seal_rows(&self, path: &Path, values: &[f32]) -> Result<Sealed, SimulationError> {
+    pub fn seal_rows(&self, path: &Path, values: &[f32]) -> Result<Sealed> {
         let n = self.config.particles;
         let lines: Vec<u64> = self.rows().collect();
         seal_npy(self.comms.world(), path, &[n * n * n, 3], |writer| Ok(write_lines(writer, &lines, n, values)?))
@@ -41,12 +41,7 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`seal_rows`](Self::seal_rows), and errors of the device.
-    pub fn seal_particles(
-        &mut self,
-        rank: &mut Rank,
-        path: &Path,
-        quantity: Quantity,
-    ) -> Result<Sealed, SimulationError> {
+    pub fn seal_particles(&mut self, rank: &mut Rank, path: &Path, quantity: Quantity) -> Result<Sealed> {
         let n = self.config.particles;
         let lines: Vec<u64> = self.rows().collect();
         let way = self.way_to_sites(rank)?;
@@ -66,11 +61,7 @@ impl Simulation {
     /// # Errors
     /// [`IoError`] for files of another shape; for values that are not finite it names the first
     /// index.
-    pub fn read_rows(
-        config: &super::Config,
-        rows: impl Iterator<Item = u64>,
-        file: &NpyFile,
-    ) -> Result<Vec<f32>, SimulationError> {
+    pub fn read_rows(config: &super::Config, rows: impl Iterator<Item = u64>, file: &NpyFile) -> Result<Vec<f32>> {
         let n = config.particles;
         file.expect_shape(&[n * n * n, 3])?;
         let rows: Vec<u64> = rows.collect();

@@ -1,6 +1,6 @@
 //! The density along the last axis, for a picture.
 
-use super::{Simulation, SimulationError};
+use super::{Result, Simulation};
 use crate::gpu::{Kernel, KernelSource};
 use crate::grid::extent;
 use crate::rank::Rank;
@@ -30,7 +30,7 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`density`](Self::density).
-    pub fn projected_density(&mut self, rank: &mut Rank) -> Result<Vec<f32>, SimulationError> {
+    pub fn projected_density(&mut self, rank: &mut Rank) -> Result<Vec<f32>> {
         let [rows, width, depth] = extent(&self.force.layout().own);
         let columns = rows * width;
         let density = rank.gpu.array::<f32>("pm::density", columns * depth)?;

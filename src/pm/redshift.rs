@@ -1,5 +1,6 @@
 //! Positions of particles in redshift space.
 
+use super::operator::observed_leaf;
 use crate::cosmology::Cosmology;
 use crate::operators::{Model, OperatorError, PointwiseOperator, Space};
 
@@ -50,16 +51,9 @@ pub fn redshift_space(
     if !(a.is_finite() && a > 0.0) {
         return Err(invalid(format!("scale factor: expected a positive number, got {a}")));
     }
-    let leaves = ["displacement", "momentum"].map(|name| match observed.leaf(name) {
-        Some(leaf) => Ok((name, leaf.clone())),
-        None => Err(OperatorError::Fit {
-            operator: NAME.into(),
-            leaf: name.into(),
-            why: format!("expected a run that observes displacements and momenta, got {observed}"),
-        }),
-    });
-    let [displacement, momentum] = leaves;
-    let domain = Space::new([displacement?, momentum?])?;
+    let expected = "a run that observes displacements and momenta";
+    let leaf = |name| Ok::<_, OperatorError>((name, observed_leaf(observed, NAME, name, expected)?));
+    let domain = Space::new([leaf("displacement")?, leaf("momentum")?])?;
     let [x, y, z] = line_of_sight.map(|x| (x / length) as f32);
     let factor = (1.0 / (a * a * cosmology.expansion_rate(a))) as f32;
     let text = format!(

@@ -2,11 +2,12 @@
 //! run's columns, and takes them back.
 
 use crate::cosmology::peculiar_velocity;
-use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, TWO_FLOATS};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, TWO_FLOATS};
 use crate::rank::Rank;
 
 use super::moves::WayToSites;
-use super::{Simulation, SimulationError};
+use super::sites::box_words;
+use super::{Result, Simulation};
 use crate::host_memory;
 
 /// Particles whose rows are on the way between device and host at a time, about: 12 MiB.
@@ -113,12 +114,7 @@ pub(super) struct Rows {
 impl Rows {
     /// Takes columns of the particles along `way`, and uploads two numbers for each site of an
     /// axis, where positions are wanted. Collective; blocks if particles have moved.
-    pub fn new(
-        rank: &mut Rank,
-        simulation: &Simulation,
-        way: &WayToSites,
-        quantity: Quantity,
-    ) -> Result<Self, SimulationError> {
+    pub fn new(rank: &mut Rank, simulation: &Simulation, way: &WayToSites, quantity: Quantity) -> Result<Self> {
         let columns = match quantity {
             Quantity::Displacement | Quantity::Position => &simulation.displacement,
             Quantity::Momentum | Quantity::Velocity => &simulation.momentum,
@@ -150,44 +146,35 @@ impl Rows {
         &self,
         rank: &mut Rank,
         simulation: &Simulation,
-        Piece { first, count }: Piece,
+        piece: Piece,
         rows: &Array<f32>,
     ) -> Result<(), DeviceError> {
         let Simulation { lattice, config, .. } = simulation;
         let [x, y, z] = self.columns.each_ref().map(Array::raw);
-        let (first, count) = (first as u32, count as u32);
+        let (first, count) = (piece.first as u32, piece.count as u32);
+        let (recorder, kernel) = (&mut rank.recorder, &self.kernel);
         match self.quantity {
             Quantity::Displacement | Quantity::Momentum => {
-                self.each(rank, &[x, y, z, rows.raw()], &RowParams { first, count }, count)
+                recorder.each(kernel, &[x, y, z, rows.raw()], &RowParams { first, count }, piece.count)
             }
             Quantity::Velocity => {
                 let params = VelocityParams { first, count, factor: two_floats(self.factor), nothing: 0 };
-                self.each(rank, &[x, y, z, rows.raw()], &params, count)
+                recorder.each(kernel, &[x, y, z, rows.raw()], &params, piece.count)
             }
             Quantity::Position => {
-                let [i, j, k] = &lattice.own;
+                let [corner, [_, width, depth, _]] = box_words(&lattice.own, 0);
                 let params = PositionParams {
-                    corner: [i.start as u32, j.start as u32, k.start as u32, 0],
+                    corner,
                     first,
                     count,
-                    width: (j.end - j.start) as u32,
-                    depth: (k.end - k.start) as u32,
+                    width,
+                    depth,
                     side: two_floats(config.box_size),
                     nothing: 0,
                 };
-                self.each(rank, &[x, y, z, self.sites.raw(), rows.raw()], &params, count)
+                recorder.each(kernel, &[x, y, z, self.sites.raw(), rows.raw()], &params, piece.count)
             }
         }
-    }
-
-    fn each<P: KernelParams>(
-        &self,
-        rank: &mut Rank,
-        arrays: &[&crate::gpu::RawArray],
-        params: &P,
-        count: u32,
-    ) -> Result<(), DeviceError> {
-        rank.recorder.each(&self.kernel, arrays, params, u64::from(count))
     }
 }
 
@@ -198,8 +185,8 @@ impl Simulation {
         &mut self,
         rank: &mut Rank,
         kinds: [&Rows; N],
-        mut take: impl FnMut(Piece, [&[f32]; N]) -> Result<(), SimulationError>,
-    ) -> Result<(), SimulationError> {
+        mut take: impl FnMut(Piece, [&[f32]; N]) -> Result<()>,
+    ) -> Result<()> {
         let (count, n) = (self.lattice.len(), self.config.particles);
         let mut values = [(); N].map(|()| Vec::new());
         for values in &mut values {
@@ -224,19 +211,14 @@ impl Simulation {
     /// [`phase_space`](Self::phase_space) does.
     ///
     /// # Errors
-    /// [`SimulationError`] of the device and the ranks.
-    pub fn particles(&mut self, rank: &mut Rank, quantity: Quantity) -> Result<Vec<f32>, SimulationError> {
+    /// [`SimulationError`](crate::pm::SimulationError) of the device and the ranks.
+    pub fn particles(&mut self, rank: &mut Rank, quantity: Quantity) -> Result<Vec<f32>> {
         let way = self.way_to_sites(rank)?;
         self.rows_of(rank, &way, quantity)
     }
 
     /// Returns rows of this rank's particles along `way`.
-    pub(super) fn rows_of(
-        &mut self,
-        rank: &mut Rank,
-        way: &WayToSites,
-        quantity: Quantity,
-    ) -> Result<Vec<f32>, SimulationError> {
+    pub(super) fn rows_of(&mut self, rank: &mut Rank, way: &WayToSites, quantity: Quantity) -> Result<Vec<f32>> {
         let mut all = host_memory::reserve("rows of particles", 3 * self.lattice.len() as usize)?;
         let rows = Rows::new(rank, self, way, quantity)?;
         self.each_piece(rank, [&rows], |_, [values]| {

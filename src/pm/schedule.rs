@@ -5,14 +5,14 @@ use super::expected_moves::ExpectedGhosts;
 use super::footprint::PlannedFor;
 use super::ghost_bytes::{COMPONENTS, PAINTED};
 use super::traffic::Traffic;
-use super::{Config, SimulationError};
+use super::{Config, Result};
 use crate::cluster::{Line, Start, Step, Work};
 use crate::fft::{Plan, Spec, route_steps};
 use crate::grid::{Grid, Sweep, volume};
 
 impl Config {
     /// Returns the parts of a force that its bytes in device memory follow from.
-    pub(super) fn traffic(&self, plan: &Plan, planned: &PlannedFor) -> Result<Traffic, SimulationError> {
+    pub(super) fn traffic(&self, plan: &Plan, planned: &PlannedFor) -> Result<Traffic> {
         let (limits, pieces) = (planned.limits, planned.tuning.pieces);
         let filter = plan.vector_filter(3, limits, pieces)?;
         let particles = volume(&plan.grid.part(self.sites(), plan.rank));
@@ -25,7 +25,7 @@ impl Config {
     }
 
     /// Returns the plan of the transforms of the force mesh.
-    pub(super) fn mesh_plan(&self, grid: Grid, rank: usize, planned: &PlannedFor) -> Result<Plan, SimulationError> {
+    pub(super) fn mesh_plan(&self, grid: Grid, rank: usize, planned: &PlannedFor) -> Result<Plan> {
         Ok(Plan::new(&Spec::of::<f32>(self.cells()), grid, rank, planned.limits, planned.tuning.pieces)?)
     }
 
@@ -35,7 +35,7 @@ impl Config {
         (grid, rank): (Grid, usize),
         ghosts: ExpectedGhosts,
         planned: &PlannedFor,
-    ) -> Result<Vec<Step>, SimulationError> {
+    ) -> Result<Vec<Step>> {
         let plan = self.mesh_plan(grid, rank, planned)?;
         let traffic = self.traffic(&plan, planned)?;
         let ghost_plan = self.ghost_plan(grid, rank, ghosts)?;

@@ -2,12 +2,12 @@
 //! are not in the order of the rank's own sites.
 
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
-use crate::grid::extent;
+use crate::grid::{Box3, extent};
 use crate::mesh::{Lattice, parts_of_cells};
 use crate::points::sort::{Route, route_to};
 use crate::rank::Rank;
 
-use super::SimulationError;
+use super::Result;
 
 crate::gpu::kernel_params! {
     struct BoxParams {
@@ -38,11 +38,17 @@ pub(super) fn kernels() -> [KernelSource; 3] {
     ]
 }
 
-fn box_params(lattice: &Lattice) -> BoxParams {
-    let [i, j, k] = lattice.own.each_ref().map(|range| range.start as u32);
+/// Returns the first site of `own`, before `count`, and the lengths of `own`, as kernels take them.
+pub(super) fn box_words(own: &Box3, count: u64) -> [[u32; 4]; 2] {
+    let [i, j, k] = own.each_ref().map(|range| range.start as u32);
     // An empty rank divides by no sites.
-    let [x, y, z] = extent(&lattice.own).map(|n| n.max(1) as u32);
-    BoxParams { first: [i, j, k, lattice.len() as u32], local: [x, y, z, 0] }
+    let [x, y, z] = extent(own).map(|n| n.max(1) as u32);
+    [[i, j, k, count as u32], [x, y, z, 0]]
+}
+
+fn box_params(lattice: &Lattice) -> BoxParams {
+    let [first, local] = box_words(&lattice.own, lattice.len());
+    BoxParams { first, local }
 }
 
 /// Records the list of this rank's own sites: `[x << 16 | y, z]` each.
@@ -60,7 +66,7 @@ pub(super) fn route_to_sites(
     lattice: &Lattice,
     grid: crate::grid::Grid,
     sites: &Array<[u32; 2]>,
-) -> Result<Route, SimulationError> {
+) -> Result<Route> {
     let (gpu, comm, count) = (rank.gpu.clone(), rank.comm.clone(), sites.len());
     let [_, owners, places] = kernels().map(Kernel::trusted);
     let rank_of = parts_of_cells(&mut rank.recorder, lattice.sites, grid)?;

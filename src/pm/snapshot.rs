@@ -10,7 +10,7 @@ use crate::io::{IoError, Sealed};
 use crate::rank::Rank;
 
 use super::rows::{Piece, Rows};
-use super::{Quantity, Simulation, SimulationError};
+use super::{Quantity, Result, Simulation};
 use crate::host_memory;
 
 /// Writes a snapshot from all ranks. `write` gets the writer of this rank's file and the first row
@@ -28,8 +28,8 @@ pub fn seal_snapshot_together(
     files: Files,
     info: &SnapshotInfo,
     count: u64,
-    write: impl FnOnce(&Hdf5Writer, u64) -> Result<(), SimulationError>,
-) -> Result<Sealed, SimulationError> {
+    write: impl FnOnce(&Hdf5Writer, u64) -> Result<()>,
+) -> Result<Sealed> {
     let mut all = [count];
     comm.all_reduce(&mut all, Op::Sum)?;
     if all[0] != info.count {
@@ -74,7 +74,7 @@ impl Simulation {
     ///
     /// # Errors
     /// Same as [`seal_snapshot_together`], and errors of the device.
-    pub fn seal_snapshot(&mut self, rank: &mut Rank, path: &Path, files: Files) -> Result<Sealed, SimulationError> {
+    pub fn seal_snapshot(&mut self, rank: &mut Rank, path: &Path, files: Files) -> Result<Sealed> {
         let (n, info, count) = (self.config.particles, self.snapshot_info(), self.lattice.len());
         let lines: Vec<u64> = self.rows().collect();
         let way = self.way_to_sites(rank)?;

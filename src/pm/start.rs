@@ -16,7 +16,7 @@
 use crate::cosmology::{LptFactors, LptOrder};
 use crate::gpu::Array;
 
-use super::SimulationError;
+use super::Result;
 use super::lattice_fields::{LatticeFields, Sources};
 use super::third_order;
 
@@ -35,12 +35,12 @@ pub(super) struct Source<'a> {
 /// `[displacement, momentum]`. Collective.
 ///
 /// # Errors
-/// [`SimulationError`] of the transform, the device or the ranks.
+/// [`SimulationError`](super::SimulationError) of the transform, the device or the ranks.
 pub(super) fn start(
     fields: &mut LatticeFields<'_>,
     source: Source<'_>,
     [displacement, momentum]: [&[Array<f32>; 3]; 2],
-) -> Result<(), SimulationError> {
+) -> Result<()> {
     let Source { noise, amplitudes, factors } = source;
     let mut sources = vec![fields.scaled(noise, amplitudes)?];
     add_sources(fields, &mut sources)?;
@@ -57,7 +57,7 @@ pub(super) fn start(
 }
 
 /// Adds to the contrast, the only one of `sources`, those of all higher orders.
-pub(super) fn add_sources(fields: &mut LatticeFields<'_>, sources: &mut Sources) -> Result<(), SimulationError> {
+pub(super) fn add_sources(fields: &mut LatticeFields<'_>, sources: &mut Sources) -> Result<()> {
     if fields.lpt.order >= LptOrder::Second {
         sources.push(fields.second_order_source(&sources[0])?);
     }

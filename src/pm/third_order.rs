@@ -11,7 +11,7 @@
 //! All but the first are sums of products of one strain of each, which one table lists for values,
 //! tangents and adjoints. (Michaux et al. 2021, MNRAS 500, 663, equations 9 to 12.)
 
-use super::SimulationError;
+use super::Result;
 use super::lattice_fields::{LatticeFields, STRAINS, Sources};
 use crate::gpu::{Array, DeviceError};
 
@@ -29,8 +29,9 @@ pub(super) struct Strains {
 
 impl Strains {
     /// Computes the strains of the contrast and L, which `sources` begins with.
-    pub fn new(fields: &mut LatticeFields<'_>, sources: &Sources) -> Result<Self, SimulationError> {
-        Ok(Strains { h: fields.strains(&sources[0])?, g: fields.strains(&sources[1])? })
+    pub fn new(fields: &mut LatticeFields<'_>, sources: &Sources) -> Result<Self> {
+        let mut all = |source: usize| fields.strains(0..STRAINS.len(), &sources[source]);
+        Ok(Strains { h: all(0)?, g: all(1)? })
     }
 }
 
@@ -67,7 +68,7 @@ fn cofactor(fields: &mut LatticeFields<'_>, h: &[Array<f32>], strain: usize) -> 
 }
 
 /// Adds the third-order sources to the contrast and L.
-pub(super) fn add_sources(fields: &mut LatticeFields<'_>, sources: &mut Sources) -> Result<(), SimulationError> {
+pub(super) fn add_sources(fields: &mut LatticeFields<'_>, sources: &mut Sources) -> Result<()> {
     let Strains { h, g } = Strains::new(fields, sources)?;
     for number in NUMBERS {
         let source = fields.zeros()?;
@@ -90,7 +91,7 @@ fn add_determinant(
     factor: f64,
     [h, dh]: [&[Array<f32>]; 2],
     out: &Array<f32>,
-) -> Result<(), SimulationError> {
+) -> Result<()> {
     for (strain, dh) in dh.iter().enumerate() {
         let cofactor = cofactor(fields, h, strain)?;
         fields.add_product(factor * multiplicity(strain), [&cofactor, dh], 1.0, out)?;
@@ -101,11 +102,7 @@ fn add_determinant(
 
 /// Adds the tangents of the third-order sources to those of the contrast and L, which `sources`
 /// are the values of.
-pub(super) fn add_tangents(
-    fields: &mut LatticeFields<'_>,
-    sources: &Sources,
-    tangents: &mut Sources,
-) -> Result<(), SimulationError> {
+pub(super) fn add_tangents(fields: &mut LatticeFields<'_>, sources: &Sources, tangents: &mut Sources) -> Result<()> {
     let (at, by) = (Strains::new(fields, sources)?, Strains::new(fields, tangents)?);
     for number in NUMBERS {
         let tangent = fields.zeros()?;
@@ -125,11 +122,7 @@ pub(super) fn add_tangents(
 
 /// Adds to `bars`, one field for each source, the cotangents that those of the third order mean for
 /// the contrast and L.
-pub(super) fn adjoint(
-    fields: &mut LatticeFields<'_>,
-    sources: &Sources,
-    bars: &[Array<f32>],
-) -> Result<(), SimulationError> {
+pub(super) fn adjoint(fields: &mut LatticeFields<'_>, sources: &Sources, bars: &[Array<f32>]) -> Result<()> {
     let at = Strains::new(fields, sources)?;
     for strain in 0..STRAINS.len() {
         let bar = fields.field()?;

@@ -11,7 +11,8 @@ use crate::host_memory;
 use crate::random::{mode_noise, white_noise};
 use crate::rank::Rank;
 
-use super::SimulationError;
+use super::Result;
+use super::sites::box_words;
 
 /// Index that the white noise of a lattice is a function of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,10 +104,11 @@ impl Rank {
     /// ```
     ///
     /// # Errors
-    /// - [`SimulationError::Comm`] if ranks pass different seeds or meshes, or another rank fails.
-    /// - [`SimulationError::Device`] if device memory is short, or the mesh has more than 2^32
-    ///   rows or cells of a row.
-    pub fn fill_white_noise(&mut self, mesh: &Mesh, seed: u64) -> Result<Field, SimulationError> {
+    /// - [`Comm`](super::SimulationError::Comm) if ranks pass different seeds or meshes, or another
+    ///   rank fails.
+    /// - [`Device`](super::SimulationError::Device) if device memory is short, or the mesh has more
+    ///   than 2^32 rows or cells of a row.
+    pub fn fill_white_noise(&mut self, mesh: &Mesh, seed: u64) -> Result<Field> {
         self.comm.agree("Rank::fill_white_noise", &[("mesh", &mesh.to_string()), ("seed", &seed)])?;
         let values = self.gpu.array::<f32>("white_noise", mesh.own_cells())?;
         device_white_noise(&mut self.recorder, seed, mesh.shape(), mesh.own(), &values)?;
@@ -135,22 +137,31 @@ pub fn device_white_noise(
     out: &Array<f32>,
 ) -> Result<(), DeviceError> {
     check("device_white_noise", shape, own, out.len())?;
-    let count = volume(own);
-    let [first, local] = [own.each_ref().map(|range| range.start), extent(own)].map(|n| n.map(|n| n as u32));
-    let params = |room: u32| NoiseParams {
-        first: [first[0], first[1], first[2], count as u32],
-        local: [local[0], local[1], local[2], 0],
-        seed: [seed as u32, (seed >> 32) as u32],
-        shape: [shape[1] as u32, shape[2] as u32],
-        room,
-    };
-    let [_, n1, n2] = extent(own).map(|n| n.max(1));
+    let params = |room: u32| NoiseParams::new(seed, shape, own, room);
     let value = |site: u64| {
-        let [i, j, k] = [site / n2 / n1 + own[0].start, site / n2 % n1 + own[1].start, site % n2 + own[2].start];
+        let [i, j, k] = place(own, site);
         white_noise(seed, (i * shape[1] + j) * shape[2] + k) as f32
     };
     let [sites, ..] = kernels();
     fill(recorder, (sites, None), params, out, value)
+}
+
+impl NoiseParams {
+    fn new(seed: u64, shape: [u64; 3], own: &Box3, room: u32) -> Self {
+        let ([first, local], shape) = (box_words(own, volume(own)), [shape[1] as u32, shape[2] as u32]);
+        NoiseParams { first, local, seed: words(seed), shape, room }
+    }
+}
+
+/// Returns the two words of a number, low word first.
+fn words(number: u64) -> [u32; 2] {
+    [number as u32, (number >> 32) as u32]
+}
+
+/// Returns the place of the element with this number in `own`, C order.
+fn place(own: &Box3, number: u64) -> [u64; 3] {
+    let [_, n1, n2] = extent(own);
+    [number / n2 / n1 + own[0].start, number / n2 % n1 + own[1].start, number % n2 + own[2].start]
 }
 
 /// Fills `out` with the white noise of `seed` at points of these numbers: as
@@ -174,13 +185,8 @@ pub fn device_point_noise(
         );
         return Err(DeviceError::Misuse { what: "device_point_noise".into(), why });
     }
-    let params = |room: u32| NoiseParams {
-        first: [0, 0, 0, count as u32],
-        local: [1, 1, count as u32, 0],
-        seed: [seed as u32, (seed >> 32) as u32],
-        shape: [1, count as u32],
-        room,
-    };
+    // The points are the sites of a row.
+    let params = |room: u32| NoiseParams::new(seed, [1, 1, count], &[0..1, 0..1, 0..count], room);
     let [.., points] = kernels();
     fill(recorder, (points, Some(device.raw())), params, out, |point| white_noise(seed, host[point as usize]) as f32)
 }
@@ -200,23 +206,11 @@ pub fn device_mode_noise(
     out: &Array<[f32; 2]>,
 ) -> Result<(), DeviceError> {
     check("device_mode_noise", [side, side, side / 2 + 1], part, out.len())?;
-    let [first, local] = [part.each_ref().map(|range| range.start), extent(part)].map(|n| n.map(|n| n as u32));
+    let [first, local] = box_words(part, 2 * out.len());
     let plain = (side as f64).powi(3).sqrt() / SQRT_2;
     let scale = [plain, plain * SQRT_2].map(|scale| scale as f32);
-    let params = |room: u32| ModeNoiseParams {
-        first: [first[0], first[1], first[2], 2 * out.len() as u32],
-        local: [local[0], local[1], local[2], 0],
-        seed: [seed as u32, (seed >> 32) as u32],
-        scale,
-        side: side as u32,
-        room,
-    };
-    let [_, n1, n2] = extent(part).map(|n| n.max(1));
-    let value = |number: u64| {
-        let mode = number / 2;
-        let at = [mode / n2 / n1 + part[0].start, mode / n2 % n1 + part[1].start, mode % n2 + part[2].start];
-        mode_value(seed, side, at, scale)[(number % 2) as usize]
-    };
+    let params = |room: u32| ModeNoiseParams { first, local, seed: words(seed), scale, side: side as u32, room };
+    let value = |number: u64| mode_value(seed, side, place(part, number / 2), scale)[(number % 2) as usize];
     let [_, modes, _] = kernels();
     fill(recorder, (modes, None), params, &out.cast()?, value)
 }

@@ -166,10 +166,9 @@ impl BoxCheck {
             return Ok(warnings);
         }
         let ([a, b, c], [x, y, z]) = (self.low.map(|low| -low), self.high);
-        let (mut sums, mut greatest) = ([self.total, self.far], [self.farthest, a, b, c, x, y, z]);
-        comm.all_reduce(&mut sums, Op::Sum)?;
-        comm.all_reduce(&mut greatest, Op::Max)?;
-        let ([total, count], farthest) = (sums, greatest[0]);
+        let [total, count] = comm.reduced([self.total, self.far], Op::Sum)?;
+        let greatest = comm.reduced([self.farthest, a, b, c, x, y, z], Op::Max)?;
+        let farthest = greatest[0];
         if count > 0 {
             warnings.push(BoxWarning::FarOutside { count, total, farthest });
         }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::domain::{Bounds, Domain};
 use super::error::ParticleError;
 use crate::comm::{Communicator, Op};
-use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, LONGEST, Recorder};
+use crate::gpu::primitives::Permute;
+use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Element, Kernel, KernelSource, LONGEST, Recorder};
 use crate::points::rows::upload_u32;
 
 /// An array of one of the types that attributes have; all have elements of 4 bytes.
@@ -64,11 +64,37 @@ impl AnyArray {
     /// # Errors
     /// None: the elements have the same size.
     pub(crate) fn like(&self, words: &Array<u32>) -> Result<AnyArray, DeviceError> {
-        Ok(match self {
-            AnyArray::F32(_) => AnyArray::F32(words.cast()?),
-            AnyArray::U32(_) => AnyArray::U32(words.clone()),
-            AnyArray::I32(_) => AnyArray::I32(words.cast()?),
+        AnyArray::of_words(self.element(), words)
+    }
+
+    /// Words as elements of the type `element`: `f32`, `i32`, or otherwise `u32`.
+    ///
+    /// # Errors
+    /// None: the elements have the same size.
+    pub(crate) fn of_words(element: Element, words: &Array<u32>) -> Result<AnyArray, DeviceError> {
+        Ok(match element {
+            Element::F32 => AnyArray::F32(words.cast()?),
+            Element::I32 => AnyArray::I32(words.cast()?),
+            _ => AnyArray::U32(words.clone()),
         })
+    }
+
+    /// Gives the array to a callback that reads it.
+    pub(crate) fn read_by(&self, callback: Callback, name: &str) -> Callback {
+        match self {
+            AnyArray::F32(array) => callback.read(name, array),
+            AnyArray::U32(array) => callback.read(name, array),
+            AnyArray::I32(array) => callback.read(name, array),
+        }
+    }
+
+    /// Gives the array to a callback that writes it.
+    pub(crate) fn written_by(&self, callback: Callback, name: &str) -> Callback {
+        match self {
+            AnyArray::F32(array) => callback.write(name, array),
+            AnyArray::U32(array) => callback.write(name, array),
+            AnyArray::I32(array) => callback.write(name, array),
+        }
     }
 }
 
@@ -221,8 +247,7 @@ fn wrapped(
     domain: Option<&Domain>,
 ) -> Result<Array<u32>, DeviceError> {
     let count = positions.len() / dims as u64;
-    let words = recorder.gpu().array::<u32>("points::found", 8)?;
-    recorder.upload(&words, 0, &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX])?;
+    let words = recorder.uploaded("points::found", &[u32::MAX, u32::MAX, u32::MAX, u32::MAX, 0, 0, 0, u32::MAX])?;
     let params = PrepareParams::new(count, dims, domain);
     recorder.each(&Kernel::trusted(prepare()), &[positions.raw(), words.raw()], &params, count)?;
     Ok(words)
@@ -372,9 +397,8 @@ impl Cloud {
         let found = recorder.gpu().array::<u32>("points::found", 8 + rows.len() as u64 * dims)?;
         recorder.copy(&words, 0, &found, 0, 8)?;
         if !rows.is_empty() {
-            let sample = recorder.gpu().array("points::sample", rows.len() as u64 * dims)?;
             let rows = upload_u32(recorder, &rows)?;
-            Permute::new().gather(recorder, &cloud.positions.cast()?, &rows, &sample, dims, Count::All)?;
+            let sample = Permute::new().gathered(recorder, "points::sample", &cloud.positions.cast()?, &rows, dims)?;
             recorder.copy(&sample, 0, &found, 8, sample.len())?;
         }
         let found = recorder.download(&found, 0, found.len())?;
@@ -414,8 +438,7 @@ impl Cloud {
     /// Same as [`new`](Self::new).
     pub fn from_host(recorder: &mut Recorder, domain: &Domain, positions: &[f32]) -> Result<Cloud, ParticleError> {
         Self::check_count(positions.len() as u64 / domain.dims() as u64, domain)?;
-        let array = recorder.gpu().array("points::positions", positions.len() as u64)?;
-        recorder.upload(&array, 0, positions)?;
+        let array = recorder.uploaded("points::positions", positions)?;
         match Extremes::of(domain, positions) {
             Some(Extremes { bounds, smallest_magnitude }) => {
                 Self::of_wrapped(domain, array, Some(bounds), smallest_magnitude)
@@ -570,16 +593,11 @@ impl Cloud {
         index: &Array<u32>,
     ) -> Result<Cloud, ParticleError> {
         Self::check_count(index.len(), &self.domain)?;
-        let mut moved = |label: &str, words: &Array<u32>, width: u64| {
-            let target = recorder.gpu().array::<u32>(label, index.len() * width)?;
-            permute.gather(recorder, words, index, &target, width, Count::All)?;
-            Ok::<_, DeviceError>(target)
-        };
         let dims = self.domain.dims() as u64;
-        let positions = moved("points::positions", &self.positions.cast()?, dims)?.cast()?;
+        let positions = permute.gathered(recorder, "points::positions", &self.positions, index, dims)?;
         let mut attributes = BTreeMap::new();
         for (name, Attribute { values, width }) in &self.attributes {
-            let values = values.like(&moved(name, &values.words()?, *width)?)?;
+            let values = values.like(&permute.gathered(recorder, name, &values.words()?, index, *width)?)?;
             attributes.insert(name.clone(), Attribute { values, width: *width });
         }
         let [bounds, core] = [self.bounds, self.core].map(|held| held.filter(|_| !index.is_empty()));

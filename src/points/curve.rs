@@ -189,6 +189,9 @@ crate::gpu::kernel_params! {
     }
 }
 
+/// All curves, in the order of their numbers.
+const CURVES: [Curve; 2] = [Curve::Morton, Curve::Hilbert];
+
 /// Returns the kernel that computes keys along `curve`.
 fn keys(curve: Curve) -> KernelSource {
     let label = if curve == Curve::Hilbert { "points::hilbert" } else { "points::morton" };
@@ -202,28 +205,20 @@ fn keys(curve: Curve) -> KernelSource {
 
 /// Returns the kernels of both curves.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    [Curve::Morton, Curve::Hilbert].map(keys).into()
+    CURVES.map(keys).into()
 }
 
 /// Computes keys on the device. Keeps its kernels once they are compiled.
-pub struct CurveKeys {
-    morton: Kernel,
-    hilbert: Kernel,
-}
+pub struct CurveKeys([Kernel; 2]);
 
 impl Default for CurveKeys {
+    /// Kernels for any device. Nothing is compiled before it is used.
     fn default() -> Self {
-        Self::new()
+        CurveKeys(CURVES.map(|curve| Kernel::trusted(keys(curve))))
     }
 }
 
 impl CurveKeys {
-    /// Nothing is compiled before it is used.
-    #[must_use]
-    pub fn new() -> Self {
-        CurveKeys { morton: Kernel::trusted(keys(Curve::Morton)), hilbert: Kernel::trusted(keys(Curve::Hilbert)) }
-    }
-
     /// Records `high[i]`, `low[i]` = the words of the key of point `i`, for as many points as
     /// `high` has elements. `positions` holds `frame.dims` finite coordinates per point. Reads 4
     /// bytes per coordinate, writes 8 per point; neither submits nor waits.
@@ -247,7 +242,7 @@ impl CurveKeys {
                 positions.len(),
                 low.len()
             );
-            return Err(DeviceError::Misuse { what: "CurveKeys::record".into(), why });
+            return Err(DeviceError::misuse("CurveKeys::record", why));
         }
         let four = |[x, y, z]: [f32; 3]| [x, y, z, 0.0];
         let params = KeysParams {
@@ -257,11 +252,7 @@ impl CurveKeys {
             origin: four(frame.low),
             span: four(frame.span),
         };
-        let kernel = match curve {
-            Curve::Morton => &self.morton,
-            Curve::Hilbert => &self.hilbert,
-        };
-        recorder.each(kernel, &[positions.raw(), high.raw(), low.raw()], &params, count)
+        recorder.each(&self.0[curve as usize], &[positions.raw(), high.raw(), low.raw()], &params, count)
     }
 }
 

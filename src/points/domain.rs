@@ -148,8 +148,9 @@ fn remainder(x: f64, side: f64) -> f64 {
     if (0.0..side).contains(&x) { x } else { x.rem_euclid(side) }
 }
 
-/// A box that holds some points.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A box that holds some points; empty where `low` is above `high`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Bounds {
     /// The least coordinate by axis; 0 behind the last axis.
     pub low: [f32; 3],

@@ -3,7 +3,7 @@
 use super::cloud::AnyArray;
 use super::error::ParticleError;
 use super::particles::{POSITIONS, Particles};
-use crate::gpu::{Array, Callback, DeviceError, Element, KernelParams, KernelSource, RawArray, Trust, words};
+use crate::gpu::{Array, Callback, DeviceError, KernelParams, KernelSource, RawArray, Trust, words};
 use crate::rank::Rank;
 
 /// Particles of a workgroup.
@@ -162,17 +162,9 @@ impl Rank {
         let mut callback = Callback::new(text_of(&variables, text)).params(params);
         for Variable { name, values, changed, .. } in &variables {
             let (old, new) = (format!("user_{name}"), format!("new_{name}"));
-            callback = match values {
-                AnyArray::F32(array) => callback.read(&old, array),
-                AnyArray::U32(array) => callback.read(&old, array),
-                AnyArray::I32(array) => callback.read(&old, array),
-            };
+            callback = values.read_by(callback, &old);
             if let Some(words) = changed {
-                callback = match values.element() {
-                    Element::F32 => callback.write(&new, &words.cast::<f32>()?),
-                    Element::I32 => callback.write(&new, &words.cast::<i32>()?),
-                    _ => callback.write(&new, words),
-                };
+                callback = values.like(words)?.written_by(callback, &new);
             }
         }
         callback.check("Rank::each", &[])?;

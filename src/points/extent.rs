@@ -57,9 +57,7 @@ impl Extent {
     /// Returns the extent of the points of all ranks. Collective.
     pub fn of_all(&self, comm: &Communicator) -> Result<Extent, CommError> {
         let ([a, b, c], [d, e, f]) = (self.low, self.high);
-        let mut words = [a, b, c, -d, -e, -f, self.least];
-        comm.all_reduce(&mut words, Op::Min)?;
-        let [a, b, c, d, e, f, least] = words;
+        let [a, b, c, d, e, f, least] = comm.reduced([a, b, c, -d, -e, -f, self.least], Op::Min)?;
         Ok(Extent { low: [a, b, c], high: [-d, -e, -f], least })
     }
 

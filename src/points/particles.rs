@@ -124,9 +124,7 @@ impl Particles {
         values: &[T],
         width: u64,
     ) -> Result<Self, ParticleError> {
-        self.check(name, values.len() as u64, width)?;
-        let array = rank.gpu.array(name, values.len() as u64)?;
-        rank.recorder.upload(&array, 0, values)?;
+        let array = rank.recorder.uploaded(name, values)?;
         self.set(name, T::any(array), width)?;
         Ok(self)
     }
@@ -138,17 +136,9 @@ impl Particles {
     ///   is 0.
     /// - [`ParticleError::Reserved`] for the name `x`, which is that of positions.
     pub fn set(&mut self, name: &str, values: impl Into<AnyArray>, width: u64) -> Result<(), ParticleError> {
-        let values = values.into();
-        self.check(name, values.len(), width)?;
-        self.cloud.set(name, values, width)
-    }
-
-    fn check(&self, name: &str, have: u64, width: u64) -> Result<(), ParticleError> {
-        let want = self.len().saturating_mul(width);
         match name {
             POSITIONS => Err(ParticleError::Reserved { name: name.into() }),
-            _ if have != want || width == 0 => Err(ParticleError::Shape { name: name.into(), have, want }),
-            _ => Ok(()),
+            _ => self.cloud.set(name, values, width),
         }
     }
 
@@ -254,10 +244,9 @@ impl Particles {
         y: Option<&Array<f32>>,
     ) -> Result<f64, ParticleError> {
         let comm = rank.comm.within(Subject::new(call));
-        let mut total = [x.len()];
-        comm.all_reduce(&mut total, Op::Sum)?;
+        let [total] = comm.reduced([x.len()], Op::Sum)?;
         let sums = rank.exact_sums();
-        let terms = Terms { x, y, index: None, sums: 1, batches: 1, total: total[0] };
+        let terms = Terms { x, y, index: None, sums: 1, batches: 1, total };
         Ok(sums.totals(&mut rank.recorder, Some(&comm), &terms)?[0])
     }
 
@@ -331,7 +320,7 @@ impl Rank {
     /// - [`SortError::Device`] if device memory is short.
     pub fn distribute(&mut self, particles: &mut Particles) -> Result<(), SortError> {
         let sorted = distribute_rows(self, &particles.cloud, Curve::Hilbert)?;
-        *particles = Particles { order: Some(sorted.curve_order()), cloud: sorted.cloud };
+        *particles = Particles { order: Some(sorted.curve_order), cloud: sorted.cloud };
         Ok(())
     }
 }

@@ -5,15 +5,15 @@
 //! fetches copies of other ranks' points where it needs them ([`Decomposition::fetch_ghosts`]).
 
 use crate::comm::Communicator;
-use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::primitives::Permute;
+use crate::gpu::{Array, CountParams, DeviceElement, DeviceError, Kernel, KernelSource, Recorder};
 use crate::host_memory;
 use crate::points::ghosts::{Ghosts, Reach, Region};
 use crate::points::rows::{chained, iota};
-use crate::points::sort::{CurveOrder, Route, SortError, SortPlan, Summary, probe, route_to};
+use crate::points::sort::{self, CurveOrder, Route, SortError, SortPlan, Summary, probe, route_to};
 use crate::points::tree::{Builder, Tree};
 use crate::points::u64_array::U64Array;
-use crate::points::{Bounds, Cloud, Curve, CurveKeys, Extent, Frame};
+use crate::points::{Bounds, Cloud, Curve, Extent, Frame};
 use crate::rank::Rank;
 
 /// Points on this rank in the order of their global indices, and a tree over them.
@@ -71,9 +71,7 @@ impl JointPoints {
         match &self.places {
             Places::Rows(places) => {
                 let both = chained(recorder, own, ghosts)?;
-                let joined = recorder.gpu().array("partition::joint", both.len())?;
-                Permute::new().scatter(recorder, &both, places, &joined, width, Count::All)?;
-                Ok(joined)
+                Permute::new().scattered(recorder, "partition::joint", &both, places, width)
             }
             Places::Between { before, .. } => between(recorder, before * width, own, ghosts),
         }
@@ -87,16 +85,16 @@ impl JointPoints {
         values: &Array<T>,
         (count, width): (u64, u64),
     ) -> Result<Array<T>, DeviceError> {
-        let rows = recorder.gpu().array("partition::rows", count * width)?;
         match &self.places {
             Places::Rows(places) => {
-                let own = recorder.gpu().array("partition::places", count)?;
-                recorder.copy(places, 0, &own, 0, count)?;
-                Permute::new().gather(recorder, values, &own, &rows, width, Count::All)?;
+                Permute::new().gathered(recorder, "partition::rows", values, &places.first(count), width)
             }
-            Places::Between { before, .. } => recorder.copy(values, before * width, &rows, 0, count * width)?,
+            Places::Between { before, .. } => {
+                let rows = recorder.gpu().array("partition::rows", count * width)?;
+                recorder.copy(values, before * width, &rows, 0, count * width)?;
+                Ok(rows)
+            }
         }
-        Ok(rows)
     }
 }
 
@@ -153,21 +151,15 @@ struct SortedInput {
     smallest_magnitude: f32,
 }
 
-crate::gpu::kernel_params! {
-    struct InverseParams {
-        count: u32,
-    }
-}
-
 /// Returns the kernel that inverts a permutation.
 pub(super) fn kernel() -> KernelSource {
-    KernelSource::new("points::inverse", include_str!("../../shaders/points/inverse.wgsl")).params::<InverseParams>()
+    KernelSource::new("points::inverse", include_str!("../../shaders/points/inverse.wgsl")).params::<CountParams>()
 }
 
 /// Returns the place of each row in `order`. Recorded only.
 fn inverse(recorder: &mut Recorder, order: &Array<u32>) -> Result<Array<u32>, DeviceError> {
     let places = recorder.gpu().array("partition::places", order.len())?;
-    let params = InverseParams { count: order.len() as u32 };
+    let params = CountParams { count: order.len() as u32 };
     recorder.each(&Kernel::trusted(kernel()), &[order.raw(), places.raw()], &params, order.len())?;
     Ok(places)
 }
@@ -221,7 +213,7 @@ impl Decomposition {
         let (builder, permute, frame) = (Builder::new(&rank.gpu), Permute::new(), curve.frame);
         let extent = Extent::of_frame(&Frame::new(cloud.domain(), all.bounds), cloud.domain());
         let recorder = &mut rank.recorder;
-        let tree = builder.build_sorted_among(recorder, cloud, &frame, extent)?;
+        let tree = builder.build_sorted(recorder, cloud, &frame, extent)?;
         let (total, row_offsets) = all.total_and_offsets();
         let (mut ids, mut region) = (None, None);
         if comm.size() > 1 {
@@ -249,10 +241,8 @@ impl Decomposition {
     /// Returns the route of the points of `cloud` to the rank whose part of the curve each lies in.
     /// Waits for a word per rank. Collective.
     pub fn route_of(&self, rank: &mut Rank, cloud: &Cloud) -> Result<Route, SortError> {
-        let (gpu, recorder) = (rank.gpu.clone(), &mut rank.recorder);
-        let [high, low] =
-            [gpu.array("decomposition::high", cloud.len())?, gpu.array("decomposition::low", cloud.len())?];
-        CurveKeys::new().record(recorder, Curve::Hilbert, cloud.positions(), &self.frame, &high, &low)?;
+        let recorder = &mut rank.recorder;
+        let [high, low] = sort::keys(recorder, Curve::Hilbert, cloud.positions(), &self.frame)?;
         // A point belongs to the rank behind as many boundaries as have a key below its own; no key
         // has 64 bits.
         let first_keys: Vec<u64> = self.splitters.iter().map(|key| key + 1).collect();
@@ -289,8 +279,7 @@ impl Decomposition {
         let ids = own_ids.chain(recorder, &ids)?;
         let order = ids.order(recorder, self.total)?;
         let joint = chained(recorder, self.own.cloud.positions(), &positions)?;
-        let sorted = recorder.gpu().array::<f32>("partition::joint", joint.len())?;
-        self.permute.gather(recorder, &joint, &order, &sorted, dims, Count::All)?;
+        let sorted = self.permute.gathered(recorder, "partition::joint", &joint, &order, dims)?;
         let cloud = Cloud::new(recorder, self.own.cloud.domain(), sorted)?;
         let tree = self.builder.build_among(recorder, &cloud, &self.frame, self.extent)?;
         let points = LocalPoints { cloud, ids: Some(ids.select(recorder, &order)?), tree };
@@ -313,7 +302,7 @@ impl Decomposition {
         let before = ghosts.owners().partition_point(|&(owner, _)| owner < rank) as u64;
         let joint = between(recorder, before * dims, self.own.cloud.positions(), positions)?;
         let cloud = Cloud::of_wrapped(domain, joint, sorted.bounds, sorted.smallest_magnitude)?;
-        let tree = self.builder.build_sorted_among(recorder, &cloud, &self.frame, self.extent)?;
+        let tree = self.builder.build_sorted(recorder, &cloud, &self.frame, self.extent)?;
         let index = |&(owner, row): &(u32, u32)| sorted.row_offsets[owner as usize] + u64::from(row);
         let ghost_ids = host_memory::collect("indices of ghosts", ghosts.owners().iter().map(index))?;
         let ghost_ids = U64Array::upload(recorder, &ghost_ids, self.total)?;

@@ -15,9 +15,7 @@ pub(crate) fn offsets(counts: &[u64]) -> Vec<u64> {
 
 /// Words of the host in a new array of the device.
 pub(crate) fn upload_u32(recorder: &mut Recorder, words: &[u32]) -> Result<Array<u32>, DeviceError> {
-    let array = recorder.gpu().array("points::rows", words.len() as u64)?;
-    recorder.upload(&array, 0, words)?;
-    Ok(array)
+    recorder.uploaded("points::rows", words)
 }
 
 crate::gpu::kernel_params! {
@@ -75,7 +73,7 @@ pub(crate) fn exchange_rows<T: DeviceElement>(
     let incoming = rank.gpu.array_in("points::incoming", receives.iter().sum::<u64>() * width, MemoryKind::Incoming)?;
     let subject = Subject::new(&format!("{what}, {width} {} each", T::ELEMENT.wgsl()));
     let (out, into) = (outgoing.cast::<u32>()?, incoming.cast::<u32>()?);
-    rank.exchange.run_for(subject, &mut rank.recorder, &transfers, &out, &into)?;
+    rank.exchange.start_for(subject, &mut rank.recorder, &transfers, &out, &into)?.finish(&mut rank.recorder)?;
     Ok(incoming)
 }
 

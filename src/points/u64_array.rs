@@ -79,9 +79,7 @@ impl U64Array {
         for shift in [0, 32].into_iter().take(words_below(below)) {
             let word =
                 host_memory::collect("indices of points", numbers.iter().map(|number| (number >> shift) as u32))?;
-            let array = recorder.gpu().array("points::numbers", word.len() as u64)?;
-            recorder.upload(&array, 0, &word)?;
-            words.push(array);
+            words.push(recorder.uploaded("points::numbers", &word)?);
         }
         Ok(U64Array { words })
     }
@@ -153,15 +151,12 @@ impl U64Array {
 
     /// Returns the stable order of the numbers, each less than `below`. Recorded only.
     pub(crate) fn order(&self, recorder: &mut Recorder, below: u64) -> Result<Array<u32>, DeviceError> {
-        let gpu = recorder.gpu().clone();
-        let order = gpu.array("points::order", self.len())?;
         let keys = match self.words.as_slice() {
             [low, high] => Keys::U64 { high, low },
             words => Keys::U32(&words[0]),
         };
         let bits = (u64::BITS - below.saturating_sub(1).leading_zeros()).max(1);
-        Sort::new(&gpu).order(recorder, keys.bits(bits), &order, Count::All)?;
-        Ok(order)
+        Sort::new(recorder.gpu()).ordered(recorder, "points::order", keys.bits(bits))
     }
 
     /// Downloads the numbers, put together as they are copied. Blocks.

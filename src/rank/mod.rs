@@ -2,6 +2,7 @@
 
 mod plan_cache;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,8 +13,8 @@ use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
 use crate::grid::{Cost, Grid, Shares};
 use crate::hash::fnv1a;
 use crate::timeline;
-use plan_cache::PlanCache;
 pub(crate) use plan_cache::PlanKey;
+use plan_cache::{PlanCache, Shared};
 
 /// One rank of a program: its communicator, its device, and the methods of all modules.
 ///
@@ -86,7 +87,8 @@ impl Rank {
     /// - [`ExchangeError::Comm`] if another rank fails.
     pub fn new(comm: Communicator, gpu: Gpu) -> Result<Self, ExchangeError> {
         let devices = comm.all_gather(&[DeviceOfRank::of(&gpu, crate::host::id())])?;
-        let sharing = most_sharing(&devices);
+        // Equal on all ranks, so that all take the same decision about memory.
+        let sharing = most_equal(devices.iter().map(|rank| rank.adapter).collect());
         if !saves_kernels(&devices, comm.rank()) {
             gpu.leave_pipelines_to_others();
         }
@@ -130,9 +132,7 @@ impl Rank {
     /// # Errors
     /// [`ExchangeError::Comm`] if another rank fails.
     pub fn machine(&self, base: Machine) -> Result<Machine, ExchangeError> {
-        let mut hosts = self.comm.all_gather(&[crate::host::id()])?;
-        hosts.sort_unstable();
-        let ranks_per_node = hosts.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(1);
+        let ranks_per_node = most_equal(self.comm.all_gather(&[crate::host::id()])?);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let is_software = self.gpu.info().device_type == wgpu::DeviceType::Cpu;
         let mut numbers = [self.sharing, cores, usize::from(is_software)].map(|number| number as u64);
@@ -172,9 +172,7 @@ impl Rank {
     /// Returns the cost of all exchanges along process grids so far, for this rank.
     #[must_use]
     pub fn exchange_cost(&self) -> Cost {
-        let mut cost = Cost::default();
-        self.grids.iter().for_each(|comms| cost += comms.cost());
-        cost
+        self.grids.iter().map(GridComms::cost).sum()
     }
 
     /// Returns the plan of `key`, created by `make` unless the rank has one.
@@ -193,6 +191,12 @@ impl Rank {
         let (key_type, seconds) = (std::any::type_name::<K>(), start.elapsed().as_secs_f64());
         tracing::debug!(rank = self.index(), key = key_type, seconds, "plan created");
         Ok(self.plans.insert(key, plan))
+    }
+
+    /// Returns the default `T` that all uses on this rank share, such as a set of kernels.
+    pub(crate) fn shared<T: Default + Send + Sync + 'static>(&mut self) -> Arc<T> {
+        let Ok(shared) = self.plan(Shared::<T>::default(), |_| Ok::<_, Infallible>(T::default()));
+        shared
     }
 
     /// Returns the device memory that plans kept for later calls hold, in bytes.
@@ -261,12 +265,10 @@ fn device_number(gpu: &Gpu, host: u64) -> u64 {
     fnv1a(fnv1a(host, &std::process::id().to_le_bytes()), &gpu.number().to_le_bytes())
 }
 
-/// Returns the number of ranks on the adapter that most ranks use. It is equal on all ranks, so
-/// that all take the same decision about memory.
-fn most_sharing(all: &[DeviceOfRank]) -> usize {
-    let mut adapters: Vec<u64> = all.iter().map(|rank| rank.adapter).collect();
-    adapters.sort_unstable();
-    adapters.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(1)
+/// Returns how often the number that is most often among `numbers` is there.
+fn most_equal(mut numbers: Vec<u64>) -> usize {
+    numbers.sort_unstable();
+    numbers.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap_or(1)
 }
 
 /// Returns `true` if `rank` saves compiled kernels: one device of each host and driver does.
@@ -287,9 +289,8 @@ mod tests {
     fn ranks_count_those_of_their_host_and_adapter() {
         let hosts = [7, 7, 9, 7, 9];
         assert_eq!([0, 1, 2, 3, 4].map(|rank| earlier_equals(&hosts, rank)), [0, 1, 0, 2, 1]);
-        let ranks = [rank(1, 0, 1), rank(2, 0, 2), rank(1, 0, 3), rank(1, 0, 1)];
-        assert_eq!(most_sharing(&ranks), 3);
-        assert_eq!(most_sharing(&ranks[1..2]), 1);
+        assert_eq!(most_equal(vec![1, 2, 1, 1]), 3);
+        assert_eq!(most_equal(vec![2]), 1);
     }
 
     #[test]

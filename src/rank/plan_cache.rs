@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// Plans kept at most.
@@ -18,6 +19,20 @@ pub(crate) trait PlanKey: PartialEq + Send + Sync + 'static {
     fn memory_bytes(_plan: &Self::Plan) -> u64 {
         0
     }
+}
+
+/// The key of the one value of type `T` that all uses on a rank share.
+#[derive(Default)]
+pub(super) struct Shared<T>(PhantomData<fn() -> T>);
+
+impl<T> PartialEq for Shared<T> {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl<T: Send + Sync + 'static> PlanKey for Shared<T> {
+    type Plan = T;
 }
 
 struct Entry {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use meshloom::comm::Op;
 use meshloom::gpu::primitives::{
     AxisReduce, Count, Elementwise, Form, Keys, MatrixProduct, Number, Operand, Operation, Permute, Reduce, Reduction,
     Scan, Sort, View,
@@ -148,9 +149,9 @@ fn tree(values: &[f32]) -> f32 {
 
 fn reduced<T: Number>(bench: &mut Bench, reduce: &Reduce, data: &Array<T>, count: Count<'_>) -> [T; 3] {
     let output = [(); 3].map(|()| bench.recorder.gpu().array::<T>("output", 1).unwrap());
-    reduce.sum(&mut bench.recorder, data, &output[0], count).unwrap();
-    reduce.min(&mut bench.recorder, data, &output[1], count).unwrap();
-    reduce.max(&mut bench.recorder, data, &output[2], count).unwrap();
+    reduce.record(&mut bench.recorder, Op::Sum, data, &output[0], count).unwrap();
+    reduce.record(&mut bench.recorder, Op::Min, data, &output[1], count).unwrap();
+    reduce.record(&mut bench.recorder, Op::Max, data, &output[2], count).unwrap();
     output.map(|output| bench.down(&output)[0])
 }
 
@@ -227,7 +228,7 @@ fn rows_are_gathered_and_scattered() {
 fn strided_functions_are_those_of_each_element() {
     for window_bytes in [None, Some(1024)] {
         let mut bench = Bench::new(&open(window_bytes));
-        let elementwise = Elementwise::new();
+        let elementwise = Elementwise::default();
         let numbers =
             |seed, n| words(seed, n).into_iter().map(|word| (word % 2001) as f32 - 1000.0).collect::<Vec<_>>();
         let (x, y) = (numbers(1, 600), numbers(2, 40));
@@ -283,7 +284,7 @@ fn axes_are_reduced_in_more_than_single_precision() {
         let mut bench = Bench::new(&open(window_bytes));
         let shape = [7u64, 33, 5, 70];
         let x: Vec<f32> = words(3, 7 * 33 * 5 * 70).into_iter().map(|word| word as f32 * 1e-3 - 2e6).collect();
-        let (input, reduce) = (bench.up(&x), AxisReduce::new());
+        let (input, reduce) = (bench.up(&x), AxisReduce::default());
         for mask in 1..16 {
             let reduced = [0, 1, 2, 3].map(|axis| mask >> axis & 1 == 1);
             let kept: u64 = (0..4).filter(|&axis| !reduced[axis]).map(|axis| shape[axis]).product();
@@ -319,7 +320,7 @@ fn axes_are_reduced_in_more_than_single_precision() {
 fn products_of_matrices_are_those_of_the_host() {
     for window_bytes in [None, Some(1 << 16)] {
         let mut bench = Bench::new(&open(window_bytes));
-        let product = MatrixProduct::new();
+        let product = MatrixProduct::default();
         // Several segments, one, and a vector; the second matrix is transposed and read backward.
         for [rows, inner, columns] in [[3, 700, 5], [40, 40, 33], [257, 3, 1]] {
             let numbers = |seed, n: usize| words(seed, n).into_iter().map(|word| word as f32 * 1e-9 - 2.0);
@@ -684,7 +685,7 @@ fn wrong_calls_are_errors() {
     is_misuse(sort.order(recorder, Keys::U32(&two), &two, Count::All), "given twice");
     is_misuse(sort.order(recorder, Keys::U64 { high: &two, low: &three }, &three, Count::All), "low words");
     is_misuse(sort.pairs(recorder, Keys::U32(&three), &two, Count::All), "`values`");
-    is_misuse(Reduce::new().sum(recorder, &two, &empty, Count::All), "`output`");
+    is_misuse(Reduce::new().record(recorder, Op::Sum, &two, &empty, Count::All), "`output`");
     is_misuse(Permute::new().gather(recorder, &two, &three, &empty, 1, Count::All), "`target`");
     is_misuse(
         Permute::new().gather(recorder, &two, &three, &bench_ones(&gpu, &mut None, 3), 0, Count::All),

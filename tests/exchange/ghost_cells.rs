@@ -128,7 +128,7 @@ fn both_ways<T: Cell>(
     lines: &mut GridComms,
     halo: &GhostCells,
 ) -> Result<(), ExchangeError> {
-    let (layout, ranks) = (halo.layout(), case.parts[0] * case.parts[1]);
+    let (layout, ranks) = (&halo.plan.layout, case.parts[0] * case.parts[1]);
     let at = cells(layout);
     let field = |recorder: &mut Recorder, cell: &dyn Fn([i64; 3], u64) -> T| {
         let values: Vec<T> =
@@ -189,7 +189,7 @@ fn vectors_send_three_numbers() {
     let bits = |n: u64| [n as u32, 0x7fc0_0000 + n as u32, (n as f32 - 7.5).to_bits()];
     on_ranks(
         |case, recorder, lines, halo, _| {
-            let (layout, at) = (halo.layout(), cells(halo.layout()));
+            let (layout, at) = (&halo.plan.layout, cells(&halo.plan.layout));
             let start: Vec<u32> = at
                 .iter()
                 .flat_map(|&at| {
@@ -215,7 +215,7 @@ fn vectors_send_three_numbers() {
 fn reduction_of_wide_cells_is_exact() {
     on_ranks(
         |_, recorder, lines, halo, rank| {
-            let layout = halo.layout().clone();
+            let layout = halo.plan.layout.clone();
             let start: Vec<u32> = (0..layout.len() as usize)
                 .flat_map(|n| [value(rank, n) as u32, (value(rank, n) >> 32) as u32])
                 .collect();
@@ -251,7 +251,7 @@ fn exchange_and_reduce_are_adjoint() {
     let small = |rank: usize, n: usize, salt: usize| (value(rank + salt, n) % 17) as f32 - 8.0;
     on_ranks(
         |_, recorder, lines, halo, rank| {
-            let layout = halo.layout().clone();
+            let layout = halo.plan.layout.clone();
             let n = layout.len() as usize;
             let own: Vec<bool> = cells(&layout).into_iter().map(|at| owned(&layout, at)).collect();
             let x: Vec<f32> = (0..n).map(|i| if own[i] { small(rank, i, 0) } else { f32::NAN }).collect();

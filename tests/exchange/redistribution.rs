@@ -89,12 +89,12 @@ impl Bench {
             let sentinel = vec![T::of(999_999); reshape.output_len() as usize];
             let next = self.array(&sentinel)?;
             reshape.run(&mut self.recorder, &mut self.exchange, &array, &next)?;
-            for (array, part) in [(&next, reshape.plan().to()), (&array, reshape.plan().from())] {
+            for (array, part) in [(&next, &reshape.plan.to), (&array, &reshape.plan.from)] {
                 assert_eq!(array.len(), volume(part) * fields);
                 let got = self.recorder.download(array, 0, array.len())?;
                 let expected = values::<T>(shape, part, fields);
                 let wrong = got.iter().zip(&expected).position(|(got, expected)| got != expected);
-                assert_eq!(wrong, None, "{part:?} of {shape:?} on rank {me}, {} fields", reshape.fields());
+                assert_eq!(wrong, None, "{part:?} of {shape:?} on rank {me}, {} fields", reshape.fields);
             }
             array = next;
         }

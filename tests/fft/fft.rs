@@ -1030,10 +1030,13 @@ fn arrays_that_do_not_fit_are_refused() {
     let ghosts = FieldLayout::new([0..4, 0..6, 0..8], [[1, 1]; 3]);
     misused(transform.forward(&mut recorder, &mut comms, &field, &other, &spectrum), "layout");
     misused(transform.forward(&mut recorder, &mut comms, &field, &ghosts, &spectrum), "480 are needed");
-    misused(transform.forward(&mut recorder, &mut comms, &short, &layout, &spectrum), "field of 191");
-    misused(transform.inverse(&mut recorder, &mut comms, &few, &field, &layout), "spectrum of 119");
-    misused(transform.forward_adjoint(&mut recorder, &mut comms, &few, &field, &layout), "spectrum of 119");
-    misused(transform.inverse_adjoint(&mut recorder, &mut comms, &short, &layout, &spectrum), "field of 191");
+    misused(transform.forward(&mut recorder, &mut comms, &short, &layout, &spectrum), "191 elements of a field");
+    misused(transform.inverse(&mut recorder, &mut comms, &few, &field, &layout), "119 elements of a spectrum");
+    misused(transform.forward_adjoint(&mut recorder, &mut comms, &few, &field, &layout), "119 elements of a spectrum");
+    misused(
+        transform.inverse_adjoint(&mut recorder, &mut comms, &short, &layout, &spectrum),
+        "191 elements of a field",
+    );
     let seen = spectrum.cast::<f32>().unwrap();
     misused(transform.forward(&mut recorder, &mut comms, &seen, &layout, &spectrum), "one array");
     misused(transform.forward_in_place(&mut recorder, &mut comms, &few), "119");

@@ -127,7 +127,7 @@ mod hdf5 {
     use hdf5_metno::file::{File, LibraryVersion};
     use hdf5_metno::{Group, H5Type};
     use meshloom::io::hdf5::{
-        Centers, FilePart, Groups, Hdf5Contents, Hdf5Writer, Snapshot, SnapshotInfo, SnapshotRows, part_path,
+        FilePart, Groups, Hdf5Contents, Hdf5Writer, Snapshot, SnapshotInfo, SnapshotRows, open_centers, part_path,
         read_groups, write_groups,
     };
 
@@ -290,7 +290,7 @@ mod hdf5 {
             });
             fs::write(&path, broken(good, copy)).unwrap();
             sound(&path, read_groups(&path));
-            if let Some(centers) = sound(&path, Centers::open(&path)).flatten() {
+            if let Some(centers) = sound(&path, open_centers(&path)).flatten() {
                 let rows = 0..centers.count().min(1000);
                 let values = sound(&path, centers.positions_f64(rows.clone()));
                 assert!(values.is_none_or(|values| values.len() == rows.end as usize * centers.dims()));

@@ -266,7 +266,7 @@ fn what_does_not_fit_is_an_error_on_all_ranks() {
         ("two outputs", |_| {
             (Mapping::new(4).output("x", 1, Placement::Sharded).output("x", 1, Placement::Gathered), 4)
         }),
-        ("maps something else", |rank| (Mapping::new(4 + rank as u64), 4)),
+        ("map: `mapping` differs between ranks", |rank| (Mapping::new(4 + rank as u64), 4)),
         ("gives other items", |rank| (Mapping::new(4), 4 + rank)),
         ("no rows of 4", |_| (Mapping::new(4), 7)),
     ];
@@ -415,10 +415,12 @@ fn jacobians_by_columns_and_rows_are_those_of_the_function_and_linearized_once()
             }
             assert_eq!(linearized.get(), 1, "one linearization serves all products");
             // Errors of all ranks, whichever rank differs.
-            let asked = [(2..4, 1), (0..3, 0), (0..2 + u64::from(me == 0), 1)];
-            for (rows, chunk) in &asked[..if ranks > 1 { 3 } else { 2 }] {
-                let wrong = jacobian_rows(rank, &point, rows.clone(), ChunkSize::Items(*chunk), |_, _, _| Ok(()));
-                assert!(matches!(wrong, Err::<_, Error>(Error::Map(MapError::Invalid(_)))), "{wrong:?}");
+            let differs = "`numbers` differs between ranks";
+            let asked = [(2..4, 1, "there are 3"), (0..3, 0, "there are 3"), (0..2 + u64::from(me == 0), 1, differs)];
+            for (rows, chunk, why) in &asked[..if ranks > 1 { 3 } else { 2 }] {
+                let wrong =
+                    jacobian_rows(rank, &point, rows.clone(), ChunkSize::Items(*chunk), |_, _, _| Ok::<_, Error>(()));
+                assert!(wrong.as_ref().is_err_and(|error| error.to_string().contains(why)), "{wrong:?}");
             }
             Ok(())
         });

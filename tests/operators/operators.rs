@@ -16,8 +16,8 @@ use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fingerprint, Fourier, FourierFilter, Ghosts, Hartley, HostFunction,
     HostResult, KernelOperator, Leaf, Linearization, Linearized, LinesOfSight, Matrix, Model, OperatorCost,
-    OperatorError, PointNumbers, PointwiseOperator, Readout, Select, Signature, Space, SparseMatrix, StencilOperator,
-    Vector, Wavenumbers, check_adjoint, check_derivative, check_finite, random_field,
+    OperatorError, PointNumbers, PointwiseOperator, Readout, Select, Signature, Space, StencilOperator, Vector,
+    Wavenumbers, check_adjoint, check_derivative, check_finite, random_field,
 };
 use meshloom::{Mesh, Rank};
 
@@ -65,7 +65,7 @@ fn pointwise_functions_and_their_derivatives_are_those_of_the_host() {
             let leaves = [("x", cells.clone()), ("v", cells.clone().components(3)), ("z", cells.clone().complex())];
             let (domain, target) = (Space::new(leaves)?, Space::of("turned", cells.clone().complex())?);
             let operator = PointwiseOperator::wgsl_onto(FLOW, "flow", &domain, &target)?;
-            let function = operator.map().function().clone();
+            let function = operator.function().clone();
             let model = Model::new(operator);
             let (x, dx) = (random_field(rank, &domain, 3)?, random_field(rank, &domain, 4)?);
             let dy = random_field(rank, &target, 5)?;
@@ -1070,7 +1070,7 @@ fn matrices_and_their_adjoints_are_those_of_the_host() {
                     0 => Model::new(Matrix::new(rank, &domain, &target, &entries.values)?),
                     _ => {
                         let Entries { offsets, columns, values, .. } = entries;
-                        Model::new(SparseMatrix::new(rank, &domain, &target, offsets, columns, values)?)
+                        Model::new(Matrix::sparse(rank, &domain, &target, offsets, columns, values)?)
                     }
                 };
                 let (x, dy) = (random_field(rank, &domain, 1)?, random_field(rank, &target, 2)?);
@@ -1123,7 +1123,7 @@ fn matrices_refuse_what_is_none() {
         let cells = Space::of("x", Leaf::cells(&mesh(rank, [4, 4, 4])))?;
         error(Matrix::new(rank, &cells, &y, &[1.0; 128]).map(drop), "expected one real vector");
         let sparse = |rank: &mut Rank, offsets: &[u64], columns: &[u32]| {
-            SparseMatrix::new(rank, &x, &y, offsets, columns, &[1.0, 2.0]).map(drop)
+            Matrix::sparse(rank, &x, &y, offsets, columns, &[1.0, 2.0]).map(drop)
         };
         sparse(rank, &[0, 1, 2], &[0, 2])?;
         error(sparse(rank, &[0, 2], &[0, 2]), "expected 3 offsets for 2 rows, got 2");

@@ -3,8 +3,8 @@
 use std::f64::consts::PI;
 
 use meshloom::cosmology::{
-    A_MIN, Cosmology, DriftKickDrift, Growth, Halofit, LinearPower, LptOrder, Parameters, PowerTable, Scheme, StepOp,
-    TransferKind, bullfrog_coefficients, fastpm_coefficients, mode_amplitudes, resume_from, schedule,
+    A_MIN, Cosmology, DriftKickDrift, Growth, GrowthFactors, Halofit, LinearPower, LptOrder, Parameters, PowerTable,
+    Scheme, StepOp, TransferKind, bullfrog_coefficients, mode_amplitudes, resume_from, schedule,
 };
 
 use serde_json::Value;
@@ -95,6 +95,13 @@ fn transfer_and_power_are_the_tabulated() {
     }
     assert_close(power(Cosmology::simple()).sigma8(), 0.8121117619806889, 1e-9);
     assert_close(power(Cosmology::planck18_primordial()).sigma8(), 0.8316117340556681, 1e-9);
+}
+
+/// Coefficients of FastPM as drift, kick and drift, which are exact to first order only.
+fn fastpm_coefficients(begin: &GrowthFactors, end: &GrowthFactors) -> DriftKickDrift {
+    let half_drift = 0.5 * (end.d1 - begin.d1);
+    let alpha = begin.momentum() / end.momentum();
+    DriftKickDrift { alpha, beta: (1.0 - alpha) / (begin.d1 + half_drift), half_drift }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use meshloom::exchange::ghost_cells::GhostCells;
 use meshloom::gpu::{Array, DeviceError, Gpu, Options, Recorder};
 use meshloom::grid::{Grid, MeshOptions, owner};
 use meshloom::mesh::{
-    Axpby, ForceMeshes, ForceTangent, Lattice, MeshParticles, PaintedValues, Painter, PositionAdjoint, UNITS,
-    ValuePainter, Window,
+    Axpby, ForceMeshes, Lattice, MeshParticles, PaintedValues, Painter, PositionDerivatives, UNITS, ValuePainter,
+    Window,
 };
 
 struct Bench {
@@ -121,7 +121,8 @@ fn derivatives(options: &Options, window: Window) -> Vec<(&'static str, Vec<u32>
         let values = recorder.download(array, 0, array.len()).unwrap();
         found.push((name, values.into_iter().map(f32::to_bits).collect()));
     };
-    let (painter, values, adjoint) = (Painter::new(window), ValuePainter::new(window), PositionAdjoint::new(window));
+    let (painter, values) = (Painter::new(window), ValuePainter::new(window));
+    let derivatives = PositionDerivatives::new(window);
     let greatest = &values.greatest(recorder, comms.world(), &by).unwrap();
     let of = |first: u64| PaintedValues { particles, values: &by, first, greatest, total: 512 };
     values.paint(recorder, &mut comms, (&mesh, &ghosts), of(512), (&painted, 0)).unwrap();
@@ -130,13 +131,13 @@ fn derivatives(options: &Options, window: Window) -> Vec<(&'static str, Vec<u32>
     keep(recorder, "tangent of painting", &painted);
     painter.readout_vectors(recorder, particles, &mesh, &force, 0..3, &out).unwrap();
     keep(recorder, "vectors read", &out);
-    ForceTangent::new(window).record(recorder, sites, (&mesh, [&force, &change]), 8.0, [&by, &out]).unwrap();
+    derivatives.force_tangent(recorder, sites, (&mesh, [&force, &change]), 8.0, [&by, &out]).unwrap();
     keep(recorder, "tangent of the force", &out);
-    adjoint.paint(recorder, sites, (&mesh, &density), 8.0, &bar).unwrap();
+    derivatives.paint_adjoint(recorder, sites, (&mesh, &density), 8.0, &bar).unwrap();
     keep(recorder, "adjoint of painting", &bar);
     out = bar;
     let meshes = ForceMeshes { force: &force, density: &density };
-    adjoint.force(recorder, sites, (&mesh, meshes), 8.0, [&by, &out]).unwrap();
+    derivatives.force_adjoint(recorder, sites, (&mesh, meshes), 8.0, [&by, &out]).unwrap();
     keep(recorder, "adjoint of the force", &out);
     found
 }

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::LazyLock;
 
-use super::clouds::{self, Kind, brute_nearest, brute_pairs, brute_within, points};
+use super::clouds::{Kind, brute_nearest, brute_pairs, brute_within, points};
 use meshloom::gpu::{Array, Callback, Gpu, Options, Recorder};
 use meshloom::points::neighbors::{
     Bins, Fixed, GroupShape, Lanes, Nearest, NearestSearch, NeighborError, PairFilter, Predicate, Queries, QueryPoints,
@@ -819,39 +819,6 @@ fn a_tree_follows_points_that_move() {
     let after = bench.recorder.download(cloud.positions(), 0, 1500).unwrap();
     let have = bench.nearest(&tree, Queries::Own, &Predicate::nearest(8));
     same(&have, &brute_nearest(&domain, &after, &after, 8, f32::INFINITY, false), "refitted");
-}
-
-#[test]
-fn moments_of_nodes() {
-    let mut bench = Bench::own();
-    let domain = Domain::open(3).unwrap();
-    let at: Vec<f32> = points(Kind::Uniform, 300, 3, 14).iter().map(|x| 1000.0 + x).collect();
-    let (tree, _) = own(&domain, &at, &mut bench);
-    let masses: Vec<f32> = (0..300).map(|i| clouds::uniform(15, i) as f32).collect();
-    let array = bench.recorder.gpu().array("mass", 300).unwrap();
-    bench.recorder.upload(&array, 0, &masses).unwrap();
-    let order = bench.recorder.download(tree.order(), 0, 300).unwrap();
-    for masses in [Some(&masses), None] {
-        let moments = bench.builder.moments(&mut bench.recorder, &tree, masses.map(|_| &array)).unwrap();
-        let moments = bench.recorder.download(&moments, 0, moments.len()).unwrap();
-        let levels = tree.levels();
-        for level in 0..levels.count() {
-            for node in 0..levels.nodes(level) {
-                let range = levels.points(level, node);
-                let members = &order[range.start as usize..range.end as usize];
-                let mass = |i: &u32| masses.map_or(1.0, |masses| f64::from(masses[*i as usize]));
-                let total: f64 = members.iter().map(mass).sum();
-                let have = &moments[4 * (levels.start(level) + node) as usize..][..4];
-                assert!((f64::from(have[0]) - total).abs() < 1e-5 * total);
-                for axis in 0..3 {
-                    let x = |i: &u32| f64::from(at[3 * *i as usize + axis]);
-                    let center = members.iter().map(|i| mass(i) * x(i)).sum::<f64>() / total;
-                    // One unit in the last place of coordinates near 1000.
-                    assert!((f64::from(have[1 + axis]) - center).abs() < 6.2e-5, "{level} {node} {have:?} {center}");
-                }
-            }
-        }
-    }
 }
 
 #[test]

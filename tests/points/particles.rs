@@ -223,7 +223,7 @@ fn keys_agree(recorder: &mut Recorder, domain: &Domain, points: &[f32]) {
     let points = all(recorder, cloud.positions());
     for curve in [Curve::Morton, Curve::Hilbert] {
         let [high, low] = ["high", "low"].map(|name| recorder.gpu().array::<u32>(name, cloud.len()).unwrap());
-        CurveKeys::new().record(recorder, curve, cloud.positions(), &frame, &high, &low).unwrap();
+        CurveKeys::default().record(recorder, curve, cloud.positions(), &frame, &high, &low).unwrap();
         let (high, low) = (all(recorder, &high), all(recorder, &low));
         for (i, point) in points.chunks(domain.dims()).enumerate() {
             let got = u64::from(high[i]) << 32 | u64::from(low[i]);
@@ -322,6 +322,6 @@ fn lengths_that_do_not_fit_are_refused() {
     let frame = Frame::new(&Domain::open(3).unwrap(), None);
     let (positions, high) = (upload(&mut recorder, &[0.0f32; 6]), upload(&mut recorder, &[0u32; 2]));
     let low = upload(&mut recorder, &[0u32; 3]);
-    let result = CurveKeys::new().record(&mut recorder, Curve::Morton, &positions, &frame, &high, &low);
+    let result = CurveKeys::default().record(&mut recorder, Curve::Morton, &positions, &frame, &high, &low);
     assert!(matches!(result, Err(meshloom::gpu::DeviceError::Misuse { .. })), "{result:?}");
 }

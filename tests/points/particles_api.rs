@@ -535,7 +535,7 @@ fn painted(ranks: usize, domain: &Domain, points: &[f32], window: Window, is_on_
             }
             false => {
                 let x: Vec<[f64; 3]> = x.chunks(3).map(|x| [0, 1, 2].map(|axis| f64::from(x[axis]))).collect();
-                PointsInCells::distribute(&mut rank.recorder, &rank.comm, &mesh, &x)?
+                PointsInCells::distribute(&mut rank.recorder, &rank.comm, &mesh, &x, None)?
             }
         };
         assert_eq!(placed.total(), points.len() as u64 / 3);
@@ -612,7 +612,7 @@ fn particles_are_painted_without_passing_the_host() {
         let mesh = rank.mesh([8; 3]).open([1.0; 3]).build()?;
         let p = Particles::from_host(rank, &Domain::new(&[1.0; 3])?, &[0.5; 3])?;
         let comm = rank.comm.clone();
-        let from_host = PointsInCells::distribute(&mut rank.recorder, &comm, &mesh, &[[0.5; 3]]).err();
+        let from_host = PointsInCells::distribute(&mut rank.recorder, &comm, &mesh, &[[0.5; 3]], None).err();
         Ok(vec![from_host, PointsInCells::from_cloud(rank, &mesh, p.cloud()).err()])
     });
     assert!(

@@ -17,10 +17,7 @@ kernel_params! {
     struct Accumulate { count: u32, width: u32 }
 }
 kernel_params! {
-    struct Entries { entries: u32, rows: u32 }
-}
-kernel_params! {
-    struct EntryKeys { entries: u32, rows: u32, index_bits: u32 }
+    struct Entries { entries: u32, rows: u32, index_bits: u32 }
 }
 kernel_params! {
     struct Probe { keys: u32, probes: u32 }
@@ -47,14 +44,32 @@ kernel_params! {
     }
 }
 kernel_params! {
-    struct Begin {
+    #[derive(Default)]
+    struct Search {
+        side: [f32; 4],
         starts: [[u32; 4]; 3],
-        count: u32,
         levels: u32,
+        sources: u32,
+        queries: u32,
+        first: u32,
         reach: f32,
+        unit: f32,
+        infinity: f32,
+        k: u32,
+        done: u32,
+        write: u32,
+        by_number: u32,
+        skip: u32,
+        base: u32,
+        radius: f32,
+        rounds: u32,
+        leaf_rounds: u32,
         load_scale: f32,
         square_scale: f32,
         max_difference: f32,
+        blocks: u32,
+        nothing: u32,
+        offset_unit: f32,
         pad: [u32; 2],
     }
 }
@@ -252,7 +267,7 @@ fn rows_are_counted_numbered_and_sorted() {
     let (offset, index, distance) = (bench.up(&offset), bench.up(&index), bench.up(&distance));
     let words = [bench.up(&vec![0u32; entries as usize]), bench.up(&vec![0u32; entries as usize])];
     for index_bits in [30, 31, 32] {
-        let params = EntryKeys { entries, rows: 300, index_bits };
+        let params = Entries { entries, rows: 300, index_bits };
         let arrays = [offset.raw(), index.raw(), words[0].raw(), words[1].raw()];
         bench.recorder.each(&kernel("neighbors::entry_keys"), &arrays, &params, entries.into()).unwrap();
         let [high, low] = words.each_ref().map(|words| bench.down(words));
@@ -285,15 +300,15 @@ fn forests_begin_with_small_nodes() {
     let (levels, boxes) = (tree.levels(), bench.down(tree.boxes()));
     for reach in [0.0f32, 0.01, 0.1, 10.0] {
         let start = |level: usize| if level <= levels.count() { levels.start(level) as u32 } else { 0 };
-        let params = Begin {
+        let params = Search {
             starts: std::array::from_fn(|i| std::array::from_fn(|j| start(4 * i + j))),
-            count: 3000,
+            sources: 3000,
             levels: levels.count() as u32,
             reach: reach * reach,
             load_scale: 1.0,
             square_scale: 1.0,
             max_difference: 1e18,
-            pad: [0; 2],
+            ..Search::default()
         };
         let parent = bench.up(&[0u32; 3000]);
         bench
@@ -435,7 +450,7 @@ fn lists_change_their_order_with_their_entries() {
         .unwrap();
     assert_eq!(bench.down(&found), lengths);
     let arrays = [&old, &to, &new, &places].map(Array::raw);
-    let params = Entries { entries, rows: 300 };
+    let params = Entries { entries, rows: 300, index_bits: 0 };
     bench.recorder.each(&kernel("neighbors::entry_places"), &arrays, &params, entries.into()).unwrap();
     let row = |row: usize| (0..lengths[row]).map(move |entry| (row, entry));
     let want = (0..300).flat_map(row).map(|(row, entry)| start[rows[row] as usize] + entry);

@@ -5,7 +5,7 @@ use meshloom::comm::{CommError, run_threads};
 use meshloom::exchange::ExchangeError;
 use meshloom::gpu::{Array, DeviceElement, Gpu, Options, Recorder};
 use meshloom::grid::Shares;
-use meshloom::points::sort::{Route, SortError, distribute, morton_order, order};
+use meshloom::points::sort::{Route, SortError, distribute, order};
 use meshloom::points::{AnyArray, Bounds, Cloud, Curve, Domain, Frame, ParticleError};
 use meshloom::{Error, Rank};
 
@@ -202,10 +202,6 @@ fn one_rank_orders_without_moving() {
         let got = order(&mut recorder, &cloud, curve).unwrap();
         let got = all(&mut recorder, &got);
         assert!(got.iter().zip(&case.sorted().0).all(|(&got, &want)| u64::from(got) == want), "{curve:?}");
-        if curve == Curve::Morton {
-            let morton = morton_order(&mut recorder, &cloud).unwrap();
-            assert_eq!(all(&mut recorder, &morton), got);
-        }
     }
 }
 

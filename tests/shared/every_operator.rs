@@ -12,8 +12,8 @@ use meshloom::mesh::Window;
 use meshloom::operators::{
     Adjoint, Convolution, Diagonal, Differentiable, Fourier, FourierFilter, Gather, Ghosts, Hartley, HostFunction,
     Interpolation, Join, KernelOperator, Leaf, LinesOfSight, Matrix, Model, OperatorError, Paint, PointwiseOperator,
-    RankCollective, Readout, Repeat, Select, Signature, Space, SparseMatrix, StencilOperator, ToDevice, Wavenumbers,
-    check_adjoint, check_derivative, random_field,
+    RankCollective, Readout, Repeat, Select, Signature, Space, StencilOperator, ToDevice, Wavenumbers, check_adjoint,
+    check_derivative, random_field,
 };
 use meshloom::pm::{Config, LinearDensity, Observable, SimulationOperator};
 use meshloom::{Mesh, Rank};
@@ -79,7 +79,7 @@ pub const CASES: &[Case] = &[
     }),
     linear("ToDevice", |_| one(ToDevice::new(&Space::of("x", Leaf::parameters(3))?)?)),
     linear("Matrix", matrices),
-    linear("SparseMatrix", sparse_matrices),
+    linear("Matrix::sparse", sparse_matrices),
     linear("Adjoint", |rank| one(Adjoint::new(Hartley::new(rank, &pairs(rank)?)?))),
     curved("PointwiseOperator", pointwise),
     curved("KernelOperator", products),
@@ -201,7 +201,7 @@ fn sparse_matrices(rank: &mut Rank) -> Models {
     let offsets: Vec<u64> = (0..=5).map(|row| counts[..row].iter().sum()).collect();
     let columns: Vec<u32> = (0..724).map(|at| at * 53 % 301).collect();
     let values: Vec<f32> = (0..724).map(|at| ((at * 37 % 101) as f32 - 50.0) / 50.0).collect();
-    one(SparseMatrix::new(rank, &domain, &target, &offsets, &columns, &values)?)
+    one(Matrix::sparse(rank, &domain, &target, &offsets, &columns, &values)?)
 }
 
 /// `y = rate x exp(x / 2)` of cells, and `y = x exp(x / 2)` of parameters.

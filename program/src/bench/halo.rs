@@ -97,8 +97,8 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, shape: [u64; 3], width: 
     let mut comms = GridComms::new(&rank.comm, grid)?;
     let plan = GhostPlan::new(shape, grid, rank.comm.rank(), [[width; 2]; 3], [true; 3])?;
     let ghosts = GhostCells::new(plan);
-    let cells = ghosts.layout().len() - volume(&ghosts.layout().own);
-    let field = rank.gpu.array::<f32>("bench::field", ghosts.layout().len())?;
+    let cells = ghosts.plan.layout.len() - volume(&ghosts.plan.layout.own);
+    let field = rank.gpu.array::<f32>("bench::field", ghosts.plan.layout.len())?;
     let content = values(field.len(), rank.comm.rank());
     recorder.upload(&field, 0, &content)?;
     let run = |recorder: &mut Recorder, operation: Operation, comms: &mut GridComms| match operation {
@@ -112,7 +112,7 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, shape: [u64; 3], width: 
         costs.push(comms.cost().since(before));
     }
     // Both have run once on the device, and now do so on the host.
-    let mut host = settings.reference.then(|| HostField { plan: ghosts.plan().clone(), field: content });
+    let mut host = settings.reference.then(|| HostField { plan: ghosts.plan.clone(), field: content });
     let same = match &mut host {
         Some(host) => {
             OPERATIONS.into_iter().try_for_each(|operation| host.run(operation, &mut comms))?;
@@ -128,7 +128,7 @@ fn measure_one(session: &mut Session, copy: &CopySpeed, shape: [u64; 3], width: 
             Some(host) => Some((clock.together(recorder, |_| host.run(operation, &mut comms))?, same)),
             None => None,
         };
-        let counts = [4 * cells, operation.traffic(ghosts.plan(), &mut comms), cost.sent_bytes, cost.messages];
+        let counts = [4 * cells, operation.traffic(&ghosts.plan, &mut comms), cost.sent_bytes, cost.messages];
         let [ghosts, device, between, messages] = clock.sum(counts)?;
         measured.push(Measured { operation, ours, theirs, ghosts, device, between, messages });
     }

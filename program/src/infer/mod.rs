@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use indicatif::ProgressBar;
 use meshloom::comm::{Communicator, Op};
 use meshloom::inference::{
-    Draw, Fit, FitEnd, FitOptions, Footprint, InferenceError, IterationOptions, Likelihood, Progress, SampleGroups,
-    Sampling, Schedule, Stream, VectorSpace,
+    Draw, Fit, FitEnd, FitOptions, Footprint, InferenceError, IterationOptions, Likelihood, LogLikelihood, Progress,
+    SampleGroups, Sampling, Schedule, Stream, VectorSpace,
 };
 use meshloom::operators::Vector;
 use meshloom::{Error, Rank};

@@ -156,10 +156,7 @@ fn point_modes(
     let mesh = PointsInCells::with_ghosts(&mesh, window, interlace)?;
     let (positions, _) = values.as_chunks::<3>();
     let recorder = &mut *transform.recorder;
-    let points = match &weights {
-        None => PointsInCells::distribute(recorder, &comm, &mesh, positions),
-        Some(weights) => PointsInCells::distribute_weighted(recorder, &comm, &mesh, positions, weights),
-    };
+    let points = PointsInCells::distribute(recorder, &comm, &mesh, positions, weights.as_deref());
     let mut points = points.map_err(|error| match (error, masses) {
         (error @ MeshError::Weights { .. }, Some(masses)) => {
             IoError::new(IoErrorKind::Value, masses.path(), error.to_string()).into()

@@ -504,7 +504,7 @@ fn the_library_distributes_points_and_agrees_on_errors() {
         // Uneven parts, one empty.
         let mine = |all: &[[f64; 3]]| all[[0, 0, 35, 36][me]..[0, 35, 36, 100][me]].to_vec();
         let mut distribute = |mesh: &Mesh, all: &[[f64; 3]]| {
-            PointsInCells::distribute(&mut recorder, &rank.comm, mesh, &mine(all))
+            PointsInCells::distribute(&mut recorder, &rank.comm, mesh, &mine(all), None)
         };
         let wrong = distribute(&mesh, &bad).err();
         assert!(

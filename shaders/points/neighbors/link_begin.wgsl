@@ -25,4 +25,4 @@ fn each(i: u32) {
     store_parent(i, parent);
 }
 
-#each params.count
+#each params.sources

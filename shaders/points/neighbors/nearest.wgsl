@@ -4,17 +4,11 @@
 // Layout: as in search.wgsl. Results are rows of `params.k` entries in `index` and `distance`, of
 // which this dispatch writes `params.write` from `params.done` on; missing entries have index NONE
 // and distance infinity. If there are more passes to come (`params.unit` is 0), or the traversal
-// has stopped and goes on in the next dispatch, `distance` holds squares. With a `callback` nothing
-// is stored: it runs over the list of each query, and is given no displacements.
+// has stopped and goes on in the next dispatch, `distance` holds squares.
 
 #import neighbors::search
-#if callback
-#import neighbors::neighbor
-#import neighbors::callback
-#else
 var<storage, read_write> index: array<u32>;
 var<storage, read_write> distance: array<f32>;
-#endif
 
 #import neighbors::query_reach
 #import neighbors::knn_list
@@ -26,9 +20,7 @@ var<private> previous_s#: u32;
 #endif
 
 fn begin_query#(row: u32) {
-#if !callback
     let first = result_row(row, number#) * params.k + params.done;
-#endif
 #if later_pass
     previous_d# = load_distance(first - 1u);
     previous_s# = load_index(first - 1u);
@@ -56,16 +48,6 @@ fn accept#(d: f32, s: u32) {
 #endif
 }
 
-#if callback
-fn end_query#(row: u32) {
-    let number = result_row(row, number#);
-    var reach = 0.0;
-    if @u + params.write >= LENGTH && index#_@ != NONE { reach = distance#_@; }
-    var state = begin(number, params.unit * sqrt(reach));
-    if @u + params.write >= LENGTH && index#_@ != NONE { state = each(state, Neighbor(index#_@, params.unit * sqrt(distance#_@), vec3<f32>(0.0))); }
-    end(number, state);
-}
-#else
 fn end_query#(row: u32) {
     let first = result_row(row, number#) * params.k + params.done;
     // The last entry first.
@@ -84,4 +66,3 @@ fn put(at: u32, d: f32, s: u32) {
     if params.unit == 0.0 { store_distance(at, d); return; }
     store_distance(at, select(params.infinity, params.unit * sqrt(d), s != NONE));
 }
-#endif

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use ::mpi::ffi;
 
 use super::errors_return::ErrorsReturn;
-use crate::comm::sync::locked;
 use crate::comm::{CommError, Result};
+use crate::parallel::locked;
 
 /// Every MPI call of this module runs under this lock.
 pub(in crate::comm) static CALLS: Mutex<()> = Mutex::new(());

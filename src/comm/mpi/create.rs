@@ -16,8 +16,9 @@ use ::mpi::ffi;
 
 use super::calls::{CALLS, Handle, is_alive};
 use super::reduction::Reduction;
-use crate::comm::sync::{Backoff, locked};
+use crate::comm::sync::Backoff;
 use crate::comm::{CommError, Result};
+use crate::parallel::locked;
 
 /// Held by the thread of this process that makes a communicator.
 static CREATING: Mutex<()> = Mutex::new(());

@@ -16,9 +16,10 @@ use super::reduction::Reduction;
 use super::status::{Answer, LastCalls, StatusProtocol, Stream};
 use crate::comm::cycle::Cycle;
 use crate::comm::mismatch::Mismatch;
-use crate::comm::sync::{Backoff, locked};
+use crate::comm::sync::Backoff;
 use crate::comm::waits::Wait;
 use crate::comm::{CommError, Result};
+use crate::parallel::locked;
 
 /// Time for detached messages to complete when the last communicator is dropped.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
@@ -57,7 +58,7 @@ pub(in crate::comm) struct Family {
     protocol: StatusProtocol,
     /// Messages of collectives sent less those received, modulo 2^64; the sum over all ranks must
     /// be zero at the end.
-    untaken: AtomicU64,
+    pub(super) untaken: AtomicU64,
     communicators: AtomicU64,
 }
 
@@ -78,21 +79,11 @@ impl Family {
     /// Returns a number for a communicator that no other of the family has.
     pub(super) fn new_context(&self) -> u64 {
         let mine = self.communicators.fetch_add(1, Ordering::Relaxed) + 1;
-        (self.protocol.rank() as u64) << 40 | mine
+        (self.protocol.rank as u64) << 40 | mine
     }
 
     pub(super) fn last_calls(&self) -> &Arc<LastCalls> {
         &self.protocol.last_calls
-    }
-
-    /// Counts a message of a collective that was sent.
-    pub(super) fn count_sent(&self) {
-        self.untaken.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a message of a collective that was received.
-    pub(super) fn count_received(&self) {
-        self.untaken.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Keeps a message that was dropped while under way; a receive is cancelled.
@@ -232,7 +223,7 @@ impl Family {
             return Ok(());
         }
         self.protocol.leave();
-        let rank = self.protocol.rank();
+        let rank = self.protocol.rank;
         let mut backoff = Backoff::default();
         while !self.protocol.is_answered() {
             self.reap(rank)?;
@@ -243,7 +234,7 @@ impl Family {
             let _calls = self.calls(rank)?;
             // SAFETY: reads a constant.
             let op = unsafe { ffi::RSMPI_SUM };
-            Reduction::start(rank, self.protocol.comm(), self.untaken.load(Ordering::Relaxed), op)?
+            Reduction::start(rank, self.protocol.comm.0, self.untaken.load(Ordering::Relaxed), op)?
         };
         loop {
             self.reap(rank)?;
@@ -267,7 +258,7 @@ impl Family {
     /// Announces that this rank fails, unless a lower one has, and waits for lower ranks that fail
     /// too: the lowest one reports its failure and ends all. Returns when this rank is to do so.
     pub fn yield_to_lower_ranks(&self) {
-        let rank = self.protocol.rank();
+        let rank = self.protocol.rank;
         let (start, listening) = (Instant::now(), listen_time(rank));
         let mut announced = false;
         let limit = || match rank {

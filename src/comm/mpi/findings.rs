@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use crate::comm::CommError;
 use crate::comm::mismatch::Mismatch;
-use crate::comm::sync::locked;
+use crate::parallel::locked;
 
 #[derive(Default)]
 struct State {

@@ -3,6 +3,7 @@
 use std::mem;
 use std::os::raw::c_int;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ::mpi::ffi;
 
@@ -111,7 +112,7 @@ impl Message {
             // SAFETY: MPI has written this number of bytes, at most the capacity it was given.
             unsafe { self.buffer.arrived(self.came) };
             if self.is_collective() {
-                self.family.count_received();
+                self.family.untaken.fetch_sub(1, Ordering::Relaxed);
             }
         }
         Ok(true)

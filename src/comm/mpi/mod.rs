@@ -25,6 +25,7 @@ mod status;
 mod watchdog;
 
 use std::os::raw::c_int;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,11 +46,11 @@ use super::error::with_rank;
 use super::lane::Lane;
 use super::mismatch::Mismatch;
 use super::subject::SUBJECT_BYTES;
-use super::sync::locked;
 use super::transport::{Group, Native, Payload, Pending, Target, Transport};
 use super::waits::Waits;
 use super::{CommError, Result};
 use crate::host_memory;
+use crate::parallel::locked;
 use crate::printable::printable;
 pub(super) use errors_return::library_version;
 
@@ -173,16 +174,13 @@ impl Transport for Mpi {
         };
         ok(self.rank, "MPI_Isend", code)?;
         if lane == Lane::Collective {
-            self.family.count_sent();
+            self.family.untaken.fetch_add(1, Ordering::Relaxed);
         }
         Ok(self.pending(request, buffer, to, lane, Direction::Send))
     }
 
     fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>> {
-        let room = |bytes: usize| {
-            let buffer: Result<Vec<u8>, _> = host_memory::reserve("a message", bytes);
-            buffer.map_err(CommError::from)
-        };
+        let room = |bytes: usize| -> Result<Vec<u8>> { Ok(host_memory::reserve("a message", bytes)?) };
         let (buffer, place, bytes) = match target {
             Target::Bytes(bytes) => {
                 let mut buffer = room(bytes)?;
@@ -218,8 +216,8 @@ impl Transport for Mpi {
         self.comm.context
     }
 
-    fn waits(&self) -> Option<&Arc<Waits>> {
-        Some(&self.comm.waits)
+    fn waits(&self) -> &Arc<Waits> {
+        &self.comm.waits
     }
 
     fn new_context(&self) -> u64 {

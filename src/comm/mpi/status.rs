@@ -25,9 +25,9 @@ use crate::comm::ending;
 use crate::comm::gone::Gone;
 use crate::comm::mismatch::{Did, Differing, Mismatch};
 use crate::comm::subject::Subject;
-use crate::comm::sync::locked;
 use crate::comm::waits::{Wait, Waits};
 use crate::comm::{CommError, Result};
+use crate::parallel::locked;
 
 const TAG: c_int = 0;
 
@@ -202,8 +202,8 @@ struct State {
 
 /// One rank's end of the protocol.
 pub(super) struct StatusProtocol {
-    comm: ManuallyDrop<Handle>,
-    rank: usize,
+    pub comm: ManuallyDrop<Handle>,
+    pub rank: usize,
     size: usize,
     pub last_calls: Arc<LastCalls>,
     pub findings: Arc<Findings>,
@@ -237,14 +237,6 @@ impl StatusProtocol {
         let _calls = locked(&CALLS);
         protocol.post_receive(&mut locked(&protocol.state))?;
         Ok(protocol)
-    }
-
-    pub fn rank(&self) -> usize {
-        self.rank
-    }
-
-    pub fn comm(&self) -> ffi::MPI_Comm {
-        self.comm.0
     }
 
     fn post_receive(&self, state: &mut State) -> Result<()> {

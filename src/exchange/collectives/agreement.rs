@@ -1,61 +1,13 @@
 //! Whether all ranks have called the same collective of device arrays, and what each of them gives.
 //!
 //! Data travel as messages between two ranks, of lengths that both must know. So ranks first
-//! exchange what they called, 64 bytes each along trees: what must agree does, or all of them
+//! exchange what they called, 80 bytes each along trees: what must agree does, or all of them
 //! return an error and nothing moves; what each gives is known to all.
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::comm::{CommError, Communicator, Op};
 use crate::exchange::ExchangeError;
-
-/// Which collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
-    Broadcast,
-    AllGather,
-    AllGatherV,
-    Gather,
-    GatherV,
-    Scatter,
-    ScatterV,
-    AllToAll,
-    AllToAllV,
-    SendReceive,
-    AllReduce,
-    Reduce,
-    ReduceScatter,
-    ReduceScatterV,
-    Scan,
-    ScanExclusive,
-    ScanDown,
-    ScanDownExclusive,
-}
-
-/// Names of the operations, by their numbers.
-const NAMES: [&str; 18] = [
-    "broadcast",
-    "all_gather",
-    "all_gather_v",
-    "gather",
-    "gather_v",
-    "scatter",
-    "scatter_v",
-    "all_to_all",
-    "all_to_all_v",
-    "send_receive",
-    "all_reduce",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_v",
-    "scan",
-    "scan_exclusive",
-    "scan_down",
-    "scan_down_exclusive",
-];
-
-/// Types, by their numbers.
-const TYPES: [&str; 8] = ["f32", "u32", "i32", "u64", "i64", "f64", "vec2<f32>", "vec2<f64>"];
 
 /// In place of what an operation does not have.
 const NONE: u32 = u32::MAX;
@@ -64,29 +16,36 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Call {
-    operation: u32,
-    ty: u32,
+    /// Name of the collective.
+    operation: [u8; 20],
+    /// Name of the type of the elements.
+    ty: [u8; 12],
     op: u32,
     root: u32,
+    /// Ranks that this one sends to and receives from.
+    pub peers: [u32; 2],
     fields: u64,
     /// Elements of a field where ranks must agree on them, or a hash of several numbers.
     pub agreed: u64,
     /// Elements of a field that this rank gives.
     pub own: u64,
-    /// Ranks that this one sends to and receives from.
-    pub peers: [u32; 2],
     /// Whether what it gives does not fit.
     fault: u64,
-    reserved: u64,
+}
+
+/// Returns the bytes of `name`, as many as fit, and zeros.
+fn padded<const N: usize>(name: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.iter_mut().zip(name.bytes()).for_each(|(byte, of_name)| *byte = of_name);
+    bytes
 }
 
 impl Call {
-    /// Returns a call for `fields` fields of elements of a type, with `own` elements per field on
-    /// this rank.
-    pub fn new(operation: Operation, ty: &str, fields: u64, own: u64) -> Call {
-        let ty = TYPES.iter().position(|name| *name == ty).map_or(NONE, |at| at as u32);
-        let peers = [NONE; 2];
-        Call { operation: operation as u32, ty, op: NONE, root: NONE, fields, own, peers, ..Call::zeroed() }
+    /// Returns a call of the collective `operation` for `fields` fields of elements of the type
+    /// `ty`, with `own` elements per field on this rank.
+    pub fn new(operation: &str, ty: &str, fields: u64, own: u64) -> Call {
+        let (operation, ty) = (padded(operation), padded(ty));
+        Call { operation, ty, op: NONE, root: NONE, peers: [NONE; 2], fields, own, ..Call::zeroed() }
     }
 
     /// Adds the number of elements, on which ranks must agree.
@@ -123,9 +82,8 @@ impl Call {
 
     /// Such as `all_reduce of 5 f32 on the device, Sum`.
     fn describe(&self) -> String {
-        let name = |names: &[&'static str], at: u32| names.get(at as usize).copied().unwrap_or("?");
-        let mut text = name(&NAMES, self.operation).to_owned();
-        text += &format!(" of {} {} on the device", self.own, name(&TYPES, self.ty));
+        let name = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
+        let mut text = format!("{} of {} {} on the device", name(&self.operation), self.own, name(&self.ty));
         if self.fields != 1 {
             text += &format!(", {} fields", self.fields);
         }

@@ -41,7 +41,7 @@ pub(crate) use scan_range::ScanRange;
 use super::block_copy::BlockCopies;
 use crate::comm::Communicator;
 use crate::exchange::{Exchange, ExchangeError, PendingExchange, Wire, unnamed};
-use crate::gpu::{Array, DeviceElement, DeviceError, LONGEST, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Recorder};
 use crate::grid::{Cost, Transfers};
 
 /// Bytes up to which data always travel along trees of the host.
@@ -155,10 +155,7 @@ impl Collectives {
                 array.raw().on(recorder.gpu(), "Collectives")?;
                 array.raw().at_rest("Collectives")?;
             }
-            if T::ELEMENT.is_double() && !recorder.gpu().capabilities().f64 {
-                return Err(misuse(format!("`{}` has no double precision", recorder.gpu().info().name)));
-            }
-            Ok(())
+            Ok(recorder.gpu().supports(T::ELEMENT, "Collectives")?)
         };
         agree(self.comm(), call, sound())
     }
@@ -182,26 +179,20 @@ impl LaterExchange {
     }
 }
 
-/// An array as long as any may be; one that is longer is refused on all ranks.
-fn allowed(label: &str, len: u64) -> Result<u64, DeviceError> {
-    if len > LONGEST { Err(DeviceError::TooLong { label: label.into(), len }) } else { Ok(len) }
-}
-
 /// Elements of each of `fields` fields of `len` elements in all.
 fn per_field(len: u64, fields: u64) -> Result<u64, ExchangeError> {
-    match len.checked_div(fields) {
-        Some(count) if count * fields == len => Ok(count),
-        _ => Err(misuse(format!("{len} elements are no {fields} fields"))),
-    }
+    let count = len.checked_div(fields).filter(|count| count * fields == len);
+    count.ok_or_else(|| misuse(format!("{len} elements are no {fields} fields")))
 }
 
 fn misuse(why: String) -> ExchangeError {
-    DeviceError::Misuse { what: "Collectives".into(), why }.into()
+    DeviceError::misuse("Collectives", why).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::{LONGEST, allowed_len};
 
     #[test]
     fn messages_of_less_than_a_page_are_not_sent_one_by_one() {
@@ -214,8 +205,8 @@ mod tests {
 
     #[test]
     fn fields_are_whole_and_arrays_as_long_as_any_may_be() {
-        assert_eq!(allowed("x", LONGEST).unwrap(), LONGEST);
-        assert!(matches!(allowed("x", LONGEST + 1), Err(DeviceError::TooLong { len, .. }) if len == LONGEST + 1));
+        assert_eq!(allowed_len("x", LONGEST).unwrap(), LONGEST);
+        assert!(matches!(allowed_len("x", LONGEST + 1), Err(DeviceError::TooLong { len, .. }) if len == LONGEST + 1));
         assert_eq!(per_field(6 << 32, 3).unwrap(), 2 << 32);
         assert!(per_field(7, 3).is_err() && per_field(7, 0).is_err() && per_field(7, u64::MAX).is_err());
     }

@@ -1,12 +1,12 @@
 //! Collectives that move arrays and change nothing.
 
-use super::agreement::{Call, Operation};
+use super::agreement::Call;
 use super::batch::Batch;
 use super::pending::{PendingCollective, Stage};
-use super::{Collectives, allowed, are_short, misuse, per_field};
+use super::{Collectives, are_short, misuse, per_field};
 use crate::comm::{CommError, Op};
 use crate::exchange::{ExchangeError, short_collectives};
-use crate::gpu::{Array, DeviceElement, LONGEST, MemoryKind, Recorder};
+use crate::gpu::{Array, DeviceElement, LONGEST, MemoryKind, Recorder, allowed_len};
 use crate::grid::{Transfer, Transfers, split};
 
 /// Parts of all ranks in one array: of each field, the parts in the order of ranks.
@@ -36,7 +36,7 @@ impl Collectives {
     ) -> Pending<Array<T>> {
         let (me, size) = (self.comm().rank(), self.comm().size());
         let valid = self.valid_root("the root of broadcast", root, array.is_some());
-        let call = Call::new(Operation::Broadcast, T::ELEMENT.wgsl(), 1, array.map_or(0, Array::len)).root(root);
+        let call = Call::new("broadcast", T::ELEMENT.wgsl(), 1, array.map_or(0, Array::len)).root(root);
         let calls = self.agree(recorder, call, array, valid)?;
         let len = calls[root].own;
         let gpu = recorder.gpu().clone();
@@ -89,7 +89,7 @@ impl Collectives {
         own: &Array<T>,
         fields: u64,
     ) -> Pending<Array<T>> {
-        let (call, valid) = gathering(Operation::AllGather, own, fields);
+        let (call, valid) = gathering("all_gather", own, fields);
         let calls = self.agree(recorder, call.equal(), Some(own), valid)?;
         Ok(self.gather_on_all(recorder, own, fields, &calls)?.map(|parts| parts.array))
     }
@@ -104,7 +104,7 @@ impl Collectives {
         own: &Array<T>,
         fields: u64,
     ) -> Pending<DeviceParts<T>> {
-        let (call, valid) = gathering(Operation::AllGatherV, own, fields);
+        let (call, valid) = gathering("all_gather_v", own, fields);
         let calls = self.agree(recorder, call, Some(own), valid)?;
         self.gather_on_all(recorder, own, fields, &calls)
     }
@@ -121,7 +121,7 @@ impl Collectives {
         own: &Array<T>,
         fields: u64,
     ) -> Pending<Option<Array<T>>> {
-        let (call, valid) = gathering(Operation::Gather, own, fields);
+        let (call, valid) = gathering("gather", own, fields);
         let valid = valid.and_then(|()| self.valid_rank("the root of gather", root));
         let calls = self.agree(recorder, call.equal().root(root), Some(own), valid)?;
         Ok(self.gather_on(recorder, root, own, fields, &calls)?.map(|parts| parts.map(|parts| parts.array)))
@@ -139,7 +139,7 @@ impl Collectives {
         own: &Array<T>,
         fields: u64,
     ) -> Pending<Option<DeviceParts<T>>> {
-        let (call, valid) = gathering(Operation::GatherV, own, fields);
+        let (call, valid) = gathering("gather_v", own, fields);
         let valid = valid.and_then(|()| self.valid_rank("the root of gather_v", root));
         let calls = self.agree(recorder, call.root(root), Some(own), valid)?;
         self.gather_on(recorder, root, own, fields, &calls)
@@ -160,7 +160,7 @@ impl Collectives {
         let each = array.map_or(Ok(0), |array| per_field(array.len(), fields.saturating_mul(size)));
         let valid = self.valid_root("the root of scatter", root, array.is_some());
         let (each, valid) = both(each, valid);
-        let call = Call::new(Operation::Scatter, T::ELEMENT.wgsl(), fields, each).root(root);
+        let call = Call::new("scatter", T::ELEMENT.wgsl(), fields, each).root(root);
         let calls = self.agree(recorder, call, array, valid)?;
         self.scatter_parts(recorder, root, array, fields, &vec![calls[root].own; size as usize])
     }
@@ -180,7 +180,7 @@ impl Collectives {
         let valid = self.valid_root("the root of scatter_v", root, array.is_some());
         let fit = array.map_or(Ok(()), |(array, counts)| self.valid_counts(array.len(), counts, fields));
         let own = array.map_or(0, |(array, _)| array.len() / fields.max(1));
-        let call = Call::new(Operation::ScatterV, T::ELEMENT.wgsl(), fields, own).root(root);
+        let call = Call::new("scatter_v", T::ELEMENT.wgsl(), fields, own).root(root);
         let (array, counts) = array.map_or((None, None), |(array, counts)| (Some(array), Some(counts)));
         self.agree(recorder, call, array, valid.and(fit))?;
         let mine = self.comm().scatter(root, counts)?;
@@ -202,7 +202,7 @@ impl Collectives {
     ) -> Pending<Array<T>> {
         let size = self.comm().size();
         let (each, valid) = both(per_field(array.len(), fields.saturating_mul(size as u64)), Ok(()));
-        let call = Call::new(Operation::AllToAll, T::ELEMENT.wgsl(), fields, each).equal();
+        let call = Call::new("all_to_all", T::ELEMENT.wgsl(), fields, each).equal();
         self.agree(recorder, call, Some(array), valid)?;
         let counts = vec![each; size];
         Ok(self.exchange_parts(recorder, array, fields, [&counts, &counts])?.map(|parts| parts.array))
@@ -221,14 +221,14 @@ impl Collectives {
         fields: u64,
     ) -> Pending<DeviceParts<T>> {
         let valid = self.valid_counts(array.len(), counts, fields);
-        let call = Call::new(Operation::AllToAllV, T::ELEMENT.wgsl(), fields, array.len() / fields.max(1));
+        let call = Call::new("all_to_all_v", T::ELEMENT.wgsl(), fields, array.len() / fields.max(1));
         let calls = self.agree(recorder, call, Some(array), valid)?;
         let incoming = self.comm().all_to_all(counts)?;
         // If all arrays together are not longer than one may be, no rank gets more.
         if calls.iter().fold(0u64, |sum, call| sum.saturating_add(call.own)).saturating_mul(fields) > LONGEST {
             let mut most = [incoming.iter().fold(0u64, |sum, &count| sum.saturating_add(count)).saturating_mul(fields)];
             self.comm().all_reduce(&mut most, Op::Max)?;
-            allowed("all_to_all", most[0])?;
+            allowed_len("all_to_all", most[0])?;
         }
         self.exchange_parts(recorder, array, fields, [counts, &incoming])
     }
@@ -248,13 +248,10 @@ impl Collectives {
         from: Option<usize>,
     ) -> Pending<Option<Array<T>>> {
         let array = to.map(|(_, array)| array);
-        let call = Call::new(Operation::SendReceive, T::ELEMENT.wgsl(), 1, array.map_or(0, Array::len));
-        let peers = to.map(|(to, _)| to).into_iter().chain(from);
-        let mut valid = Ok(());
-        for peer in peers {
-            valid = valid.and_then(|()| self.valid_rank("send_receive", peer));
-        }
-        let calls = self.agree(recorder, call.between(to.map(|(to, _)| to), from), array, valid)?;
+        let call = Call::new("send_receive", T::ELEMENT.wgsl(), 1, array.map_or(0, Array::len));
+        let peer = to.map(|(peer, _)| peer);
+        let valid = peer.into_iter().chain(from).try_for_each(|peer| self.valid_rank("send_receive", peer));
+        let calls = self.agree(recorder, call.between(peer, from), array, valid)?;
         fitting(&calls)?;
         let gpu = recorder.gpu();
         let len = from.map_or(0, |from| calls[from].own);
@@ -280,7 +277,7 @@ impl Collectives {
     ) -> Pending<DeviceParts<T>> {
         let counts: Vec<u64> = calls.iter().map(|call| call.own).collect();
         let batch = Batch::new(fields, counts.iter().copied());
-        let len = allowed("all_gather", batch.len())?;
+        let len = allowed_len("all_gather", batch.len())?;
         let incoming = recorder.gpu().array_in("collectives::incoming", len, MemoryKind::Incoming)?;
         let copies = self.copies.clone();
         if are_short(len * T::ELEMENT.bytes(), self.comm().size()) {
@@ -308,7 +305,7 @@ impl Collectives {
     ) -> Pending<Option<DeviceParts<T>>> {
         let counts: Vec<u64> = calls.iter().map(|call| call.own).collect();
         let (batch, at_root) = (Batch::new(fields, counts.iter().copied()), self.comm().rank() == root);
-        let len = allowed("gather", batch.len())?;
+        let len = allowed_len("gather", batch.len())?;
         let (len, receive) = if at_root { (len, batch.transfers()) } else { (0, Vec::new()) };
         let incoming = recorder.gpu().array_in("collectives::incoming", len, MemoryKind::Incoming)?;
         let transfers = Transfers { send: vec![Transfer { peer: root, start: 0, len: own.len() }], receive };
@@ -395,7 +392,7 @@ impl Collectives {
 }
 
 /// Returns the call of a gather, and whether its array has whole fields.
-fn gathering<T: DeviceElement>(operation: Operation, own: &Array<T>, fields: u64) -> (Call, Result<(), ExchangeError>) {
+fn gathering<T: DeviceElement>(operation: &str, own: &Array<T>, fields: u64) -> (Call, Result<(), ExchangeError>) {
     let (each, valid) = both(per_field(own.len(), fields), Ok(()));
     (Call::new(operation, T::ELEMENT.wgsl(), fields, each), valid)
 }
@@ -415,14 +412,11 @@ pub(super) fn both(
 fn fitting(calls: &[Call]) -> Result<(), ExchangeError> {
     for (rank, call) in calls.iter().enumerate() {
         let [to, from] = call.named_peers();
-        if let Some(to) = to
-            && calls[to].named_peers()[1] != Some(rank)
-        {
+        let names = |peer: usize, direction: usize| calls[peer].named_peers()[direction] == Some(rank);
+        if let Some(to) = to.filter(|&to| !names(to, 1)) {
             return Err(misuse(format!("rank {rank} sends to rank {to}, which does not receive from it")));
         }
-        if let Some(from) = from
-            && calls[from].named_peers()[0] != Some(rank)
-        {
+        if let Some(from) = from.filter(|&from| !names(from, 0)) {
             return Err(misuse(format!("rank {rank} receives from rank {from}, which does not send to it")));
         }
     }

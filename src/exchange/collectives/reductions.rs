@@ -8,16 +8,16 @@
 //! needs memory for n more. Where parts are uneven a rank receives its own from every rank, and
 //! holds as much.
 
-use super::agreement::{Call, Operation};
+use super::agreement::Call;
 use super::batch::Batch;
 use super::combine::{Blocks, DeviceNumber};
 use super::moves::both;
 use super::pending::{PendingCollective, Stage};
 use super::scan_range::{Order, ScanRange};
-use super::{Collectives, allowed, are_short, misuse, per_field};
+use super::{Collectives, are_short, misuse, per_field};
 use crate::comm::Op;
 use crate::exchange::{ExchangeError, PendingExchange};
-use crate::gpu::{Array, DeviceElement, MemoryKind, Recorder};
+use crate::gpu::{Array, DeviceElement, MemoryKind, Recorder, allowed_len};
 use crate::grid::{Transfer, Transfers, split};
 use crate::hash::{START, fnv1a};
 use crate::host_memory;
@@ -48,7 +48,7 @@ impl Collectives {
         array: &Array<N::Element>,
         op: Op,
     ) -> Pending<Array<N::Element>> {
-        let call = self.agree_on::<N>(recorder, Operation::AllReduce, array, op, None)?;
+        let call = self.agree_on::<N>(recorder, "all_reduce", array, op, None)?;
         if are_short(array.len() * N::Element::ELEMENT.bytes(), self.comm().size()) {
             return self.all_reduce_short::<N>(recorder, array, op);
         }
@@ -78,7 +78,7 @@ impl Collectives {
         array: &Array<N::Element>,
         op: Op,
     ) -> Pending<Option<Array<N::Element>>> {
-        let call = self.agree_on::<N>(recorder, Operation::Reduce, array, op, Some(root))?;
+        let call = self.agree_on::<N>(recorder, "reduce", array, op, Some(root))?;
         let (me, parts) = (self.comm().rank(), self.even_parts::<N>(call.own));
         let Gathered { pending, array: own, blocks } = self.gather_parts::<N>(recorder, array, &parts, Order::Up)?;
         let (len, receive) = if me == root { (parts.len(), parts.transfers()) } else { (0, Vec::new()) };
@@ -107,7 +107,7 @@ impl Collectives {
     ) -> Pending<Array<N::Element>> {
         let size = self.comm().size();
         let (each, valid) = both(per_field(array.len(), fields.saturating_mul(N::WORDS * size as u64)), Ok(()));
-        let call = Call::new(Operation::ReduceScatter, N::NAME, fields, each).equal().reducing(op);
+        let call = Call::new("reduce_scatter", N::NAME, fields, each).equal().reducing(op);
         self.agree(recorder, call, Some(array), valid)?;
         self.reduce_parts::<N>(recorder, array, op, Batch::new(fields, vec![each * N::WORDS; size]))
     }
@@ -129,9 +129,9 @@ impl Collectives {
         // The longest part comes from every rank. All know it, so that what is too long for one is
         // refused by all.
         let longest = words.iter().copied().max().unwrap_or(0).saturating_mul(fields);
-        let blocks = allowed("reduce_scatter", longest.saturating_mul(self.comm().size() as u64));
+        let blocks = allowed_len("reduce_scatter", longest.saturating_mul(self.comm().size() as u64));
         let valid = self.valid_counts(array.len(), &words, fields).and(blocks.map(drop).map_err(Into::into));
-        let call = Call::new(Operation::ReduceScatterV, N::NAME, fields, array.len() / fields.max(1) / N::WORDS);
+        let call = Call::new("reduce_scatter_v", N::NAME, fields, array.len() / fields.max(1) / N::WORDS);
         let call = call.agreeing(fnv1a(START, bytemuck::cast_slice(counts))).reducing(op);
         self.agree(recorder, call, Some(array), valid)?;
         self.reduce_parts::<N>(recorder, array, op, Batch::new(fields, words))
@@ -264,7 +264,7 @@ impl Collectives {
     fn agree_on<N: DeviceNumber>(
         &self,
         recorder: &Recorder,
-        operation: Operation,
+        operation: &str,
         array: &Array<N::Element>,
         op: Op,
         root: Option<usize>,

@@ -1,7 +1,5 @@
 //! Which ranks a scan combines, and in which order; pure.
 
-use super::agreement::Operation;
-
 /// In which order blocks of ranks lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
@@ -60,12 +58,12 @@ impl ScanRange {
         if matches!(self, ScanRange::UpTo | ScanRange::Before) { Order::Up } else { Order::Down }
     }
 
-    pub(super) fn operation(self) -> Operation {
+    pub(super) fn operation(self) -> &'static str {
         match self {
-            ScanRange::UpTo => Operation::Scan,
-            ScanRange::Before => Operation::ScanExclusive,
-            ScanRange::From => Operation::ScanDown,
-            ScanRange::After => Operation::ScanDownExclusive,
+            ScanRange::UpTo => "scan",
+            ScanRange::Before => "scan_exclusive",
+            ScanRange::From => "scan_down",
+            ScanRange::After => "scan_down_exclusive",
         }
     }
 }

@@ -118,7 +118,7 @@ pub struct RefusedPath {
 /// [`DeviceError::SharedPages`] or [`DeviceError::PeerMemory`] if the options of the device force a
 /// path and it fails.
 pub fn tested_path(gpu: &Gpu) -> Result<TestedPath, DeviceError> {
-    if gpu.host_visible() {
+    if gpu.capabilities().host_visible {
         return Ok(TestedPath { path: ExchangePath::Mapped, refused: Vec::new() });
     }
     let (mut ring, forced, mut refused) = (Ring::new(gpu), gpu.forced_exchange(), Vec::new());

@@ -22,8 +22,8 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
 
-use super::segments::locked;
 use crate::gpu::MemoryFile;
+use crate::parallel::locked;
 
 /// Limit of a connection, in which processes of one host send a few bytes.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -2,12 +2,13 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::segments::{Descriptor, PeerAccess, Storage, locked};
+use super::segments::{Descriptor, PeerAccess, Storage};
 use super::self_test::SelfTest;
 use super::shared::Ring;
 use crate::comm::Communicator;
 use crate::exchange::error::ExchangeError;
 use crate::gpu::DeviceError;
+use crate::parallel::locked;
 
 /// A rank before ranks test the memory of their devices.
 #[derive(Clone, Copy)]

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use super::memory_files;
 use super::segments::{
-    DEVICE_BYTES, Descriptor, GENERATIONS, HEADER_BYTES, PeerAccess, SLOT_BYTES, SLOTS, Slot, Storage, TOKEN, locked,
+    DEVICE_BYTES, Descriptor, GENERATIONS, HEADER_BYTES, PeerAccess, SLOT_BYTES, SLOTS, Slot, Storage, TOKEN,
 };
 use crate::gpu::{Gpu, HostPages, PeerCopies, PeerCopy, PeerMemory};
+use crate::parallel::locked;
 
 /// The memory of the slots of another rank, as this rank reaches it.
 #[derive(Clone)]

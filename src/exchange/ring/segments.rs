@@ -3,16 +3,14 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytemuck::{Pod, Zeroable};
 
 use super::memory_files::MemoryFiles;
+use crate::comm::Memory;
 use crate::gpu::{Gpu, HostPages, PeerDriver, PeerMemory};
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::parallel::locked;
 
 /// Bytes before the slots of a segment: its words. A multiple of the pages of all systems.
 pub(super) const HEADER_BYTES: usize = 1 << 16;
@@ -62,18 +60,11 @@ pub(in crate::exchange) enum Storage {
     Device,
 }
 
-/// The memory of the slots of a segment.
-enum SlotMemory {
-    /// In the pages, after the words.
-    Pages,
-    /// In memory of the device. The pages hold the words alone.
-    Device(Arc<PeerMemory>),
-}
-
 /// Slots of one rank, imported into its device, and the words that describe them.
 pub(super) struct Segment {
     pages: Arc<HostPages>,
-    memory: SlotMemory,
+    /// Memory of the device with the slots; `None` if they lie in the pages, after the words.
+    device_memory: Option<Arc<PeerMemory>>,
     buffer: wgpu::Buffer,
     pub(super) slot_bytes: usize,
     /// Numbers of slots that are not in use.
@@ -85,7 +76,7 @@ impl Segment {
     pub fn in_pages(gpu: &Gpu, slot_bytes: usize) -> Result<Segment, String> {
         let pages = new_pages(HEADER_BYTES + SLOTS * slot_bytes)?;
         let buffer = gpu.import(&pages)?;
-        Ok(Segment::new(pages, SlotMemory::Pages, buffer, slot_bytes))
+        Ok(Segment::new(pages, None, buffer, slot_bytes))
     }
 
     /// Creates slots in memory of the device, and offers its file descriptor to peers.
@@ -93,16 +84,21 @@ impl Segment {
         let memory = Arc::new(PeerMemory::create(&access.driver, SLOTS * slot_bytes)?);
         let (buffer, file) = (gpu.import_peer_memory(&memory)?, memory.export()?);
         let bytes = memory.bytes();
-        let segment = Segment::new(new_pages(HEADER_BYTES)?, SlotMemory::Device(memory), buffer, slot_bytes);
+        let segment = Segment::new(new_pages(HEADER_BYTES)?, Some(memory), buffer, slot_bytes);
         segment.pages.word(DEVICE_BYTES).store(bytes as u64, Ordering::Release);
         access.files.offer(segment.token(), file);
         Ok(segment)
     }
 
-    fn new(pages: Arc<HostPages>, memory: SlotMemory, buffer: wgpu::Buffer, slot_bytes: usize) -> Segment {
+    fn new(
+        pages: Arc<HostPages>,
+        device_memory: Option<Arc<PeerMemory>>,
+        buffer: wgpu::Buffer,
+        slot_bytes: usize,
+    ) -> Segment {
         pages.word(TOKEN).store(RandomState::new().build_hasher().finish(), Ordering::Relaxed);
         pages.word(SLOT_BYTES).store(slot_bytes as u64, Ordering::Release);
-        Segment { pages, memory, buffer, slot_bytes, free: Mutex::new((0..SLOTS).collect()) }
+        Segment { pages, device_memory, buffer, slot_bytes, free: Mutex::new((0..SLOTS).collect()) }
     }
 
     fn token(&self) -> u64 {
@@ -110,10 +106,7 @@ impl Segment {
     }
 
     pub fn storage(&self) -> Storage {
-        match self.memory {
-            SlotMemory::Pages => Storage::Pages,
-            SlotMemory::Device(_) => Storage::Device,
-        }
+        if self.device_memory.is_some() { Storage::Device } else { Storage::Pages }
     }
 }
 
@@ -160,22 +153,10 @@ impl Slot {
         (&self.segment.buffer, self.start() as u64)
     }
 
-    /// Returns the address of a slot in pages.
-    pub fn place(&self) -> NonNull<u8> {
-        self.segment.pages.at(self.start())
-    }
-
     /// Returns the memory of the device that the slot lies in, and its first byte there; `None` for
     /// a slot in pages.
     pub(super) fn device_memory(&self) -> Option<(&PeerMemory, u64)> {
-        match &self.segment.memory {
-            SlotMemory::Pages => None,
-            SlotMemory::Device(memory) => Some((memory, self.start() as u64)),
-        }
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.segment.slot_bytes
+        self.segment.device_memory.as_deref().map(|memory| (memory, self.start() as u64))
     }
 
     /// Describes a message of `bytes` bytes from byte `at` of the slot on.
@@ -194,6 +175,18 @@ impl Slot {
     /// Keeps the slot out of use: its messages were given up, but a receiver may still copy them.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: a slot keeps its pages mapped, and one chunk has it for itself: its messages are sent
+// after the device has written them, or received before the device reads them.
+unsafe impl Memory for Slot {
+    fn place(&self) -> NonNull<u8> {
+        self.segment.pages.at(self.start())
+    }
+
+    fn bytes(&self) -> usize {
+        self.segment.slot_bytes
     }
 }
 

@@ -4,9 +4,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use super::peers::{Peer, PeerMessage, Pull, pull};
-use super::segments::{Descriptor, PeerAccess, Segment, Slot, Storage, locked, slot_bytes_for};
+use super::segments::{Descriptor, PeerAccess, Segment, Slot, Storage, slot_bytes_for};
 use crate::comm::Communicator;
 use crate::gpu::{DeviceError, Gpu, PeerCopies};
+use crate::parallel::locked;
 
 /// The segments of one rank, and the ranks with which it shares a host.
 pub(super) struct Ring {
@@ -118,6 +119,7 @@ pub(in crate::exchange) fn refused(storage: Storage, rank: usize, why: String) -
 mod tests {
     use super::super::segments::SLOTS;
     use super::*;
+    use crate::comm::Memory as _;
     use crate::comm::run_threads;
     use crate::exchange::{Exchange, ExchangeError};
     use crate::gpu::{ExchangePath, Options, Recorder};

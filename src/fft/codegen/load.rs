@@ -12,13 +12,8 @@ impl<'a> Writer<'a> {
         let LineKernel { n, input, .. } = self.kernel;
         match (self.kernel.packed(), input.format) {
             (true, LineFormat::Real) => {
-                let [even, odd] = match at {
-                    Index::Known(at) => [Index::Known(2 * at), Index::Known(2 * at + 1)],
-                    Index::Text(at) => {
-                        let even = self.code.value(format!("2u * {at}"));
-                        [Index::Text(even.clone()), Index::Text(self.code.value(format!("{even} + 1u")))]
-                    }
-                };
+                let even = self.index(at, |at| 2 * at, |at| format!("2u * {at}"));
+                let odd = self.index(&even, |even| even + 1, |even| format!("{even} + 1u"));
                 let (even, odd) = (self.load_stored(&even), self.load_stored(&odd));
                 self.code.value(format!("Complex({even}, {odd})"))
             }
@@ -26,10 +21,7 @@ impl<'a> Writer<'a> {
                 // Two half lines make one complex line: Z[k] = X[k] + conj X[n/2 - k] + i (X[k] -
                 // conj X[n/2 - k]) w^k.
                 let half = n / 2;
-                let mirrored = match at {
-                    Index::Known(at) => Index::Known(half - at),
-                    Index::Text(at) => Index::Text(self.code.value(format!("{half}u - {at}"))),
-                };
+                let mirrored = self.index(at, |at| half - at, |at| format!("{half}u - {at}"));
                 let (x, y) = (self.load_mode(at), self.load_mode(&mirrored));
                 let y = self.code.value(format!("Complex({y}.x, -{y}.y)"));
                 let root = self.entry(Section::Roots(n), at, 1.0);
@@ -152,15 +144,8 @@ impl<'a> Writer<'a> {
         let n = self.kernel.n;
         match (span, position) {
             (Span::Whole, _) if !self.beyond() => (position.clone(), Condition::Always),
-            (Span::Whole, Index::Known(p)) => (Index::Known((*p).min(n - 1)), Condition::known(*p < n)),
-            (Span::Whole, Index::Text(p)) => {
-                (Index::Text(self.code.value(format!("min({p}, {}u)", n - 1))), Condition::Text(format!("{p} < {n}u")))
-            }
-            (Span::Head(head), Index::Known(p)) => (Index::Known((*p).min(head - 1)), Condition::known(*p < head)),
-            (Span::Head(head), Index::Text(p)) => (
-                Index::Text(self.code.value(format!("min({p}, {}u)", head - 1))),
-                Condition::Text(format!("{p} < {head}u")),
-            ),
+            (Span::Whole, position) => (self.clamped(position, n), Condition::below(position, n)),
+            (Span::Head(head), position) => (self.clamped(position, head), Condition::below(position, head)),
             (Span::Modes(kept), position) => {
                 // Modes from 0 to low - 1, from n - high on, and the unpaired one of an even
                 // number.

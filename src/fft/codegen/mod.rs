@@ -67,6 +67,14 @@ impl Condition {
         if holds { Condition::Always } else { Condition::Never }
     }
 
+    /// Returns the condition that an index is below `end`.
+    fn below(at: &Index, end: u64) -> Self {
+        match at {
+            Index::Known(at) => Condition::known(*at < end),
+            Index::Text(at) => Condition::Text(format!("{at} < {end}u")),
+        }
+    }
+
     fn and(self, other: Condition) -> Condition {
         match (self, other) {
             (Condition::Never, _) | (_, Condition::Never) => Condition::Never,
@@ -207,6 +215,14 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Returns a function of an index: a number if the index is one, and an expression otherwise.
+    fn index(&mut self, at: &Index, known: impl Fn(u64) -> u64, text: impl Fn(&str) -> String) -> Index {
+        match at {
+            Index::Known(at) => Index::Known(known(*at)),
+            Index::Text(at) => Index::Text(self.code.value(text(at))),
+        }
+    }
+
     /// Returns the head of the loop over the results of a filter that a dispatch computes: all of
     /// them where they go to blocks.
     fn each_result(&self, results: u32) -> String {
@@ -259,6 +275,31 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Coordinates of the point `at` of a line along each axis, whose counters are `c`.
+const COORDINATES: [&str; 3] =
+    ["vec4<u32>(at, c.y, c.x, c.z)", "vec4<u32>(c.y, at, c.x, c.z)", "vec4<u32>(c.y, c.x, at, c.z)"];
+
+/// Returns the kernel of a pass, with everything that passes of all kinds import.
+fn pass_source(
+    label: String,
+    text: String,
+    precision: Precision,
+    [input, output]: [Order; 2],
+    group: u64,
+) -> KernelSource {
+    KernelSource::new(label, text)
+        .params::<LineParams>()
+        .element("Real", precision.real())
+        .element("Complex", precision.complex())
+        .module("fft::line", include_str!("../../../shaders/fft/line.wgsl"))
+        .flag("double", precision == Precision::Double)
+        .flag("input_blocked", input.is_blocked())
+        .flag("output_blocked", output.is_blocked())
+        .flag("input_listed", input == Order::Listed)
+        .flag("output_listed", output == Order::Listed)
+        .group(group as u32)
+}
+
 impl LineKernel {
     /// Returns the kernel for `shape` and its table.
     pub fn source(&self, shape: &LineWorkgroup, callbacks: &PassCallbacks) -> (KernelSource, Table) {
@@ -270,17 +311,8 @@ impl LineKernel {
             String::new()
         };
         let label = format!("fft::{}({}){from}{to}, axis {}", self.work, self.points, self.axis);
-        let source = KernelSource::new(label, text)
-            .params::<LineParams>()
-            .element("Real", self.precision.real())
-            .element("Complex", self.precision.complex())
-            .module("fft::line", include_str!("../../../shaders/fft/line.wgsl"))
-            .flag("double", self.precision == Precision::Double)
-            .flag("input_blocked", self.input.order.is_blocked())
-            .flag("output_blocked", self.output.order.is_blocked())
-            .flag("input_listed", self.input.order == Order::Listed)
-            .flag("output_listed", self.output.order == Order::Listed)
-            .group((shape.lanes * shape.lines) as u32);
+        let orders = [self.input.order, self.output.order];
+        let source = pass_source(label, text, self.precision, orders, shape.lanes * shape.lines);
         (callbacks.bind(source), table)
     }
 }
@@ -416,8 +448,7 @@ impl Writer<'_> {
         if self.callbacks.is_empty() {
             return String::new();
         }
-        let at = ["vec4<u32>(at, c.y, c.x, c.z)", "vec4<u32>(c.y, at, c.x, c.z)", "vec4<u32>(c.y, c.x, at, c.z)"]
-            [self.kernel.axis];
+        let at = COORDINATES[self.kernel.axis];
         format!(
             "fn coordinates(at: u32, c: vec3<u32>) -> vec4<u32> {{ return params.line_first + {at}; }}\n{}",
             self.callbacks.imports()

@@ -25,11 +25,7 @@ impl<'a> Writer<'a> {
                 let points = self.stages(stages, Source::Held(points), 1.0);
                 let mut kept = Vec::new();
                 for Point { at, value, valid } in points {
-                    let inside = match &at {
-                        Index::Known(at) => Condition::known(*at < n),
-                        Index::Text(at) => Condition::Text(format!("{at} < {n}u")),
-                    };
-                    let valid = valid.and(inside);
+                    let valid = valid.and(Condition::below(&at, n));
                     if valid == Condition::Never {
                         continue;
                     }
@@ -58,11 +54,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns `min(at, n - 1)`.
-    fn clamped(&mut self, at: &Index, n: u64) -> Index {
-        match at {
-            Index::Known(at) => Index::Known((*at).min(n - 1)),
-            Index::Text(at) => Index::Text(self.code.value(format!("min({at}, {}u)", n - 1))),
-        }
+    pub(super) fn clamped(&mut self, at: &Index, n: u64) -> Index {
+        self.index(at, |at| at.min(n - 1), |at| format!("min({at}, {}u)", n - 1))
     }
 
     fn stages(&mut self, stages: &RadixStages, source: Source, sign: f64) -> Vec<Point> {

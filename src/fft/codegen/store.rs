@@ -17,10 +17,7 @@ impl<'a> Writer<'a> {
             (true, _) => {
                 for Point { at, value, valid } in points {
                     for (offset, part) in [(0, "x"), (1, "y")] {
-                        let at = match &at {
-                            Index::Known(at) => Index::Known(2 * at + offset),
-                            Index::Text(at) => Index::Text(self.code.value(format!("2u * {at} + {offset}u"))),
-                        };
+                        let at = self.index(&at, |at| 2 * at + offset, |at| format!("2u * {at} + {offset}u"));
                         self.put(&at, &format!("{value}.{part}"), valid.clone(), result);
                     }
                 }
@@ -88,18 +85,12 @@ impl<'a> Writer<'a> {
                 modes.push((Index::Text(index), valid));
             }
         }
-        let mirrored = |writer: &mut Self, k: &Index| match k {
-            Index::Known(k) => Index::Known(half - k),
-            Index::Text(k) => Index::Text(writer.code.value(format!("{half}u - {k}"))),
-        };
-        let mirrors: Vec<Index> = modes.iter().map(|(k, _)| mirrored(self, k)).collect();
+        let mut mirrored = |k: &Index| self.index(k, |k| half - k, |k| format!("{half}u - {k}"));
+        let mirrors: Vec<Index> = modes.iter().map(|(k, _)| mirrored(k)).collect();
         // Mode n / 2 of the packed line is its mode 0.
         let mut both: Vec<Index> = modes.iter().map(|(k, _)| k.clone()).collect();
         for mirror in &mirrors {
-            both.push(match mirror {
-                Index::Known(k) => Index::Known(k % half),
-                Index::Text(k) => Index::Text(self.code.value(format!("select({k}, 0u, {k} == {half}u)"))),
-            });
+            both.push(self.index(mirror, |k| k % half, |k| format!("select({k}, 0u, {k} == {half}u)")));
         }
         let values = self.exchange(&points, &both);
         let (here, there) = values.split_at(modes.len());

@@ -1,10 +1,9 @@
 //! The text of kernels that transform all axes of a field in one workgroup.
 
-use super::{Cells, Condition, Writer};
-use crate::fft::line::{LineKernel, LineParams};
+use super::{COORDINATES, Cells, Condition, Writer, pass_source};
+use crate::fft::line::{LineKernel, Order};
 use crate::fft::options::{PassCallbacks, PassPosition};
 use crate::fft::plan::{Route, Stage, Whole, WholePart};
-use crate::fft::spec::Precision;
 use crate::fft::tables::Table;
 use crate::gpu::KernelSource;
 
@@ -48,17 +47,7 @@ impl Whole {
         let axes: String = self.parts.iter().map(|part| ["x", "y", "z"][route.stages[part.stage].axis]).collect();
         let kernel = self.kernel(route, 0);
         let label = format!("fft::whole {:?} {:?}, axes {axes}", kernel.work, route.stages[self.parts[0].stage].before);
-        let source = KernelSource::new(label, text)
-            .params::<LineParams>()
-            .element("Real", kernel.precision.real())
-            .element("Complex", kernel.precision.complex())
-            .module("fft::line", include_str!("../../../shaders/fft/line.wgsl"))
-            .flag("double", kernel.precision == Precision::Double)
-            .flag("input_blocked", false)
-            .flag("output_blocked", false)
-            .flag("input_listed", false)
-            .flag("output_listed", false)
-            .group(self.group as u32);
+        let source = pass_source(label, text, kernel.precision, [Order::Strided; 2], self.group);
         (callbacks.bind(source), table)
     }
 
@@ -119,9 +108,7 @@ impl Whole {
         let roots = if table.is_empty() { "" } else { "var<storage, read> roots: array<Complex>;\n" };
         let mut places = String::new();
         if !callbacks.is_empty() {
-            let arguments =
-                ["vec4<u32>(at, c.y, c.x, c.z)", "vec4<u32>(c.y, at, c.x, c.z)", "vec4<u32>(c.y, c.x, at, c.z)"];
-            for (axis, at) in arguments.into_iter().enumerate().filter(|&(axis, _)| self.strides[axis] > 0) {
+            for (axis, at) in COORDINATES.into_iter().enumerate().filter(|&(axis, _)| self.strides[axis] > 0) {
                 places.push_str(&format!(
                     "fn coordinates_{axis}(at: u32, c: vec3<u32>) -> vec4<u32> {{ return params.line_first + {at}; }}\n"
                 ));

@@ -116,7 +116,7 @@ impl Plan {
         let [planned, given] =
             [(self.grid, self.rank), (comms.grid(), comms.rank())].map(|(g, r)| format!("rank {r} of {g:?}"));
         let why = format!("it was planned for {planned} of the process grid and is run on {given}");
-        Err(DeviceError::Misuse { what: call.into(), why })
+        Err(DeviceError::misuse(call, why))
     }
 
     /// Returns the modes of this rank, and their order in its array.
@@ -218,37 +218,10 @@ impl Plan {
         Ok(if is_expensive { None } else { Some(route(results, &back)?) })
     }
 
-    /// Returns [`Route::working`] of a filter with `results` results: of its own route, or of the
+    /// Returns [`Route::working`] of a [`filter`](Self::filter) or
+    /// [`vector_filter`](Self::vector_filter) with `results` results: of its own route, or of the
     /// transforms that replace it and the modes between them.
-    ///
-    /// # Errors
-    /// Same as [`new`](Self::new).
-    pub(crate) fn filter_working(
-        &self,
-        results: u32,
-        limits: Limits,
-        pieces: u64,
-        bytes: &dyn Fn(u64) -> u64,
-    ) -> Result<u64, FftError> {
-        Ok(self.working_of(self.filter(results, limits, pieces)?, results, bytes))
-    }
-
-    /// Same as [`filter_working`](Self::filter_working), of a
-    /// [`vector_filter`](Self::vector_filter).
-    ///
-    /// # Errors
-    /// Same as [`new`](Self::new).
-    pub(crate) fn vector_filter_working(
-        &self,
-        results: u32,
-        limits: Limits,
-        pieces: u64,
-        bytes: &dyn Fn(u64) -> u64,
-    ) -> Result<u64, FftError> {
-        Ok(self.working_of(self.vector_filter(results, limits, pieces)?, results, bytes))
-    }
-
-    fn working_of(&self, fused: Option<Route>, results: u32, bytes: &dyn Fn(u64) -> u64) -> u64 {
+    pub(crate) fn filter_working(&self, fused: Option<Route>, results: u32, bytes: &dyn Fn(u64) -> u64) -> u64 {
         let modes = volume(&self.spectrum) * self.spec.fields;
         if let Some(route) = fused {
             return route.working(0, bytes)[0];

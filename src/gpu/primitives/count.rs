@@ -30,21 +30,11 @@ pub(super) struct Counted {
 impl Counted {
     /// Creates the count for an array of `len` elements; `what` names the operation in errors.
     pub fn new(gpu: &Gpu, what: &str, count: Count<'_>, len: u64) -> Result<Self, DeviceError> {
-        let most = match count {
-            Count::First(number) if number > len => {
-                let why = format!("the first {number} of {len} elements were to count");
-                return Err(misuse(what, why));
-            }
-            Count::First(number) => number,
-            Count::All | Count::Device(_) => len,
-        };
-        match count {
-            Count::Device(array) if array.is_empty() => {
-                Err(misuse(what, "the array that is to hold the count is empty".into()))
-            }
-            Count::Device(array) => Ok(Counted { most: index(what, most)?, device: 1, array: array.clone() }),
-            _ => Self::known(gpu, what, most),
-        }
+        let most = if let Count::First(number) = count { number } else { len };
+        DeviceError::ensure(most <= len, what, || format!("the first {most} of {len} elements were to count"))?;
+        let Count::Device(array) = count else { return Self::known(gpu, what, most) };
+        DeviceError::ensure(!array.is_empty(), what, || "the array that is to hold the count is empty".into())?;
+        Ok(Self::at_most(index(what, most)?, array))
     }
 
     /// Creates a number that the host knows.
@@ -66,23 +56,16 @@ impl Counted {
 /// Returns a number of elements that leaves an index free for the end.
 pub(super) fn index(what: &str, len: u64) -> Result<u32, DeviceError> {
     let fits = u32::try_from(len).ok().filter(|&n| n < u32::MAX);
-    fits.ok_or_else(|| misuse(what, format!("{len} elements are more than 2^32 - 2; use more ranks")))
-}
-
-/// Returns an error of the caller's program.
-pub(super) fn misuse(what: &str, why: String) -> DeviceError {
-    DeviceError::Misuse { what: what.into(), why }
+    fits.ok_or_else(|| DeviceError::misuse(what, format!("{len} elements are more than 2^32 - 2; use more ranks")))
 }
 
 /// Refuses an array that is shorter than `len`.
 pub(super) fn holds(what: &str, name: &str, have: u64, len: u64) -> Result<(), DeviceError> {
-    if have >= len { Ok(()) } else { Err(misuse(what, format!("`{name}` has {have} elements of the {len} it needs"))) }
+    DeviceError::ensure(have >= len, what, || format!("`{name}` has {have} elements of the {len} it needs"))
 }
 
 /// Refuses an array that is written if it is one of the others.
 pub(super) fn distinct(what: &str, written: &RawArray, others: &[&RawArray]) -> Result<(), DeviceError> {
-    match others.iter().any(|other| written.shares(other)) {
-        false => Ok(()),
-        true => Err(misuse(what, "an array that is written is given twice".into())),
-    }
+    let is_distinct = others.iter().all(|other| !written.shares(other));
+    DeviceError::ensure(is_distinct, what, || "an array that is written is given twice".into())
 }

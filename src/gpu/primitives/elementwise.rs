@@ -1,11 +1,9 @@
 //! Functions of each element of strided arrays.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use super::count::misuse;
 use super::strided::{AXES, Axis, View, elements, merged, rows};
-use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder, TWO_FLOATS};
+use crate::gpu::{
+    Array, DeviceElement, DeviceError, Element, KernelCache, KernelSource, RawArray, Recorder, TWO_FLOATS, Trust,
+};
 
 crate::gpu::kernel_params! {
     struct ElementwiseParams {
@@ -93,7 +91,7 @@ const fn truth(name: &'static str, real: &'static str, complex: &'static str) ->
     Definition { kind: Kind::Truth, ..exact(name, real, complex) }
 }
 
-/// All operations. An empty expression: none for such numbers.
+/// All operations. An empty expression: none for such numbers. Those of two operands name `y`.
 const DEFINITIONS: [Definition; 55] = [
     exact("copy", "x", "x"),
     exact("add", "x + y", "x + y"),
@@ -154,26 +152,6 @@ const DEFINITIONS: [Definition; 55] = [
     single("arctanh", "arctanh_of(x)", ""),
 ];
 
-/// Names of the operations that have two operands.
-const BINARY: [&str; 16] = [
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "maximum",
-    "minimum",
-    "hypot",
-    "conjugate_multiply",
-    "power",
-    "arctan2",
-    "equal",
-    "not_equal",
-    "less",
-    "less_equal",
-    "where_true",
-    "where_false",
-];
-
 /// Returns `true` if an element is complex.
 pub(super) fn is_complex(element: Element) -> bool {
     matches!(element, Element::Complex32 | Element::Complex64)
@@ -212,7 +190,8 @@ impl Operation {
     /// Returns `true` if it has two operands.
     #[must_use]
     pub fn is_binary(self) -> bool {
-        BINARY.contains(&self.definition().name)
+        let mut words = self.definition().real.split(|c: char| !(c.is_alphanumeric() || "._".contains(c)));
+        words.any(|word| word == "y")
     }
 
     /// Returns the type of its results for operands whose common type is `operands`; `None` if it
@@ -350,22 +329,16 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 ///     let row = View { array: y.raw(), start: 2, strides: vec![0, -1] };
 ///     let operands = [Operand::Array(column), Operand::Array(row)];
 ///     let target = View::contiguous(sum.raw(), &[2, 3]);
-///     Elementwise::new().record(recorder, add, &[2, 3], &target, &operands, None)?;
+///     Elementwise::default().record(recorder, add, &[2, 3], &target, &operands, None)?;
 ///     assert_eq!(recorder.download(&sum, 0, 6)?, [31.0, 21.0, 11.0, 32.0, 22.0, 12.0]);
 ///     Ok(())
 /// })?;
 /// # Ok::<(), meshloom::Error>(())
 /// ```
 #[derive(Default)]
-pub struct Elementwise(Mutex<HashMap<Form, Arc<Kernel>>>);
+pub struct Elementwise(KernelCache<Form>);
 
 impl Elementwise {
-    /// Creates an instance without compiled kernels.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Records `out = operation(operands)` for each element of `shape`. Operands that share memory
     /// with `out` are copied first, unless the first operand is `out` itself. With `index`, an axis
     /// and its rows, element `k` along the axis is that of the first operand's row `rows[k]`.
@@ -384,22 +357,16 @@ impl Elementwise {
         index: Option<(usize, &[u32])>,
     ) -> Result<(), DeviceError> {
         let what = operation.definition().name;
-        let misused = |why: String| Err(misuse(what, why));
         let count = elements(what, shape)?;
-        if operands.len() != 1 + usize::from(operation.is_binary()) {
-            return misused(format!(
-                "expected {} operands, got {}",
-                1 + u8::from(operation.is_binary()),
-                operands.len()
-            ));
-        }
+        let (expected, got) = (1 + usize::from(operation.is_binary()), operands.len());
+        DeviceError::ensure(expected == got, what, || format!("expected {expected} operands, got {got}"))?;
         if count == 0 {
             return Ok(());
         }
         out.check(what, shape)?;
-        if shape.iter().zip(&out.strides).any(|(&extent, &stride)| extent > 1 && stride == 0) {
-            return misused(format!("the result has elements twice: shape {shape:?} with strides {:?}", out.strides));
-        }
+        let has_each_once = shape.iter().zip(&out.strides).all(|(&extent, &stride)| extent <= 1 || stride != 0);
+        let why = || format!("the result has elements twice: shape {shape:?} with strides {:?}", out.strides);
+        DeviceError::ensure(has_each_once, what, why)?;
         let views = [0, 1].map(|place| match operands.get(place) {
             Some(Operand::Array(view)) => Some(view),
             _ => None,
@@ -411,15 +378,15 @@ impl Elementwise {
         }
         let (value, narrow) = (number(complex, double), number(is_complex(out.array.element), double));
         let result = operation.result(value);
-        if result != Some(out.array.element) && !(operation == Operation::COPY && result == Some(narrow)) {
-            return misused(format!("the result is {result:?} for operands of {value:?}, not {:?}", out.array.element));
-        }
+        let fits = result == Some(out.array.element) || (operation == Operation::COPY && result == Some(narrow));
+        let why = || format!("the result is {result:?} for operands of {value:?}, not {:?}", out.array.element);
+        DeviceError::ensure(fits, what, why)?;
         let mut is_in_place = false;
         for (place, operand) in operands.iter().enumerate() {
             match operand {
                 Operand::Scalar(scalar) => match scalar.map(|part| parts(part, double)) {
                     [Some(_), Some(imaginary)] if complex || imaginary[0] == 0.0 => {}
-                    [Some(_), Some(_)] => return misused("a complex scalar and a real result".into()),
+                    [Some(_), Some(_)] => return Err(DeviceError::misuse(what, "a complex scalar and a real result")),
                     _ => {
                         let one = fresh(recorder, number(complex, true), 1)?;
                         let scalar = &scalar[..1 + usize::from(complex)];
@@ -432,9 +399,10 @@ impl Elementwise {
                 Operand::Array(view) => {
                     let mut extents = shape.to_vec();
                     if let Some((axis, rows)) = index.filter(|_| place == 0) {
-                        if shape.get(axis) != Some(&(rows.len() as u64)) {
-                            return misused(format!("{} rows along axis {axis} of {shape:?}", rows.len()));
-                        }
+                        let fits = shape.get(axis) == Some(&(rows.len() as u64));
+                        DeviceError::ensure(fits, what, || {
+                            format!("{} rows along axis {axis} of {shape:?}", rows.len())
+                        })?;
                         extents[axis] = u64::from(rows.iter().copied().max().unwrap_or(0)) + 1;
                     }
                     view.check(what, &extents)?;
@@ -481,10 +449,7 @@ impl Elementwise {
             is_in_place,
             has_index: index.is_some(),
         };
-        let kernel = {
-            let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            kernels.entry(form).or_insert_with(|| Arc::new(Kernel::trusted(source(form)))).clone()
-        };
+        let kernel = self.0.get(form, Trust::Library, || source(form));
         let index = match index {
             Some((_, rows)) => {
                 let array = recorder.gpu().array::<u32>("primitives::elementwise", rows.len() as u64)?;

@@ -1,12 +1,8 @@
 //! Reductions along axes of arrays.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use super::count::misuse;
 use super::elementwise::{fresh, is_complex, number};
 use super::strided::{AXES, contiguous_strides, elements, merged, rows};
-use crate::gpu::{DeviceError, Element, Kernel, KernelSource, RawArray, Recorder, TWO_FLOATS};
+use crate::gpu::{DeviceError, Element, KernelCache, KernelSource, RawArray, Recorder, TWO_FLOATS, Trust};
 
 crate::gpu::kernel_params! {
     struct FoldParams {
@@ -112,15 +108,9 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// the precision, rounded. Sums of double precision are added in parts of up to 256 elements.
 /// The shape alone decides on the tree, not the device.
 #[derive(Default)]
-pub struct AxisReduce(Mutex<HashMap<Form, Arc<Kernel>>>);
+pub struct AxisReduce(KernelCache<Form>);
 
 impl AxisReduce {
-    /// Creates an instance without compiled kernels.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Records the reduction of `input`, whose axes have the extents `shape`, along the axes in
     /// `reduced`, of which each has elements. `output` gets the results in the order of the other
     /// axes.
@@ -149,18 +139,12 @@ impl AxisReduce {
         let kept: Vec<u64> = shape.iter().zip(reduced).filter(|(_, reduced)| !**reduced).map(|(n, _)| *n).collect();
         let kept = elements(WHAT, &kept)?;
         let fits = shape.len() == reduced.len() && input.len == len && output.len == kept && output.element == value;
-        if !is_known || !fits {
-            return Err(misuse(
-                WHAT,
-                format!("{reduction:?} of {shape:?} along {reduced:?} in arrays that do not fit"),
-            ));
-        }
+        let why = || format!("{reduction:?} of {shape:?} along {reduced:?} in arrays that do not fit");
+        DeviceError::ensure(is_known && fits, WHAT, why)?;
         if kept == 0 {
             return Ok(());
         }
-        if len == 0 {
-            return Err(misuse(WHAT, format!("{reduction:?} of no elements")));
-        }
+        DeviceError::ensure(len > 0, WHAT, || format!("{reduction:?} of no elements"))?;
         // Adjacent axes that are both reduced or both kept are one.
         let mut axes: Vec<(u64, bool)> = Vec::new();
         for (&extent, &is_reduced) in shape.iter().zip(reduced) {
@@ -207,10 +191,7 @@ impl AxisReduce {
                 padding: 0,
                 dims: rows(&found),
             };
-            let kernel = {
-                let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-                kernels.entry(form).or_insert_with(|| Arc::new(Kernel::trusted(source(form)))).clone()
-            };
+            let kernel = self.0.get(form, Trust::Library, || source(form));
             let group = u64::from(recorder.gpu().workgroup_shape().group);
             recorder.dispatch(&kernel, &[&source_array, &target], &params, (others * parts).div_ceil(group))?;
             if is_last {

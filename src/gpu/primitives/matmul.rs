@@ -1,13 +1,9 @@
 //! Products of matrices.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use super::count::misuse;
 use super::elementwise::{fresh, is_complex, number};
 use super::fold::{AxisReduce, Reduction};
 use super::strided::{View, elements};
-use crate::gpu::{DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{DeviceError, Element, KernelCache, KernelSource, RawArray, Recorder, Trust};
 
 crate::gpu::kernel_params! {
     struct MatrixProductParams {
@@ -63,7 +59,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 ///     // A vector times the transpose of the matrix of 2 rows.
 ///     let transposed = View { array: a.raw(), start: 0, strides: vec![1, 3] };
 ///     let column = View { array: x.raw(), start: 0, strides: vec![1, 0] };
-///     MatrixProduct::new().record(recorder, [3, 2, 1], &transposed, &column, y.raw())?;
+///     MatrixProduct::default().record(recorder, [3, 2, 1], &transposed, &column, y.raw())?;
 ///     assert_eq!(recorder.download(&y, 0, 3)?, [41.0, 52.0, 63.0]);
 ///     Ok(())
 /// })?;
@@ -71,17 +67,11 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// ```
 #[derive(Default)]
 pub struct MatrixProduct {
-    kernels: Mutex<HashMap<Element, Arc<Kernel>>>,
+    kernels: KernelCache<Element>,
     sums: AxisReduce,
 }
 
 impl MatrixProduct {
-    /// Creates an instance without compiled kernels.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Records `out = a b` for `a` of `rows` by `inner` and `b` of `inner` by `columns` elements.
     /// `out` has the rows one after the other. `inner` is 1 or more.
     ///
@@ -100,19 +90,16 @@ impl MatrixProduct {
         let value = out.element;
         let count = elements(WHAT, &[rows, columns])?;
         let is_number = value == number(is_complex(value), value.is_double());
-        if !is_number || [a, b].iter().any(|view| view.array.element != value) || out.len != count {
-            let why = format!(
-                "{rows} x {inner} x {columns} elements of {:?} and {:?} in an array of {} of {value:?}",
-                a.array.element, b.array.element, out.len
-            );
-            return Err(misuse(WHAT, why));
-        }
+        let [of_a, of_b] = [a, b].map(|view| view.array.element);
+        let fits = is_number && of_a == value && of_b == value && out.len == count;
+        DeviceError::ensure(fits, WHAT, || {
+            let len = out.len;
+            format!("{rows} x {inner} x {columns} elements of {of_a:?} and {of_b:?} in an array of {len} of {value:?}")
+        })?;
         if count == 0 {
             return Ok(());
         }
-        if inner == 0 {
-            return Err(misuse(WHAT, "a product without inner elements".into()));
-        }
+        DeviceError::ensure(inner > 0, WHAT, || "a product without inner elements".into())?;
         a.check(WHAT, &[rows, inner])?;
         b.check(WHAT, &[inner, columns])?;
         let segment = (inner * count).div_ceil(BUSY).clamp(SEGMENTS[0], SEGMENTS[1]);
@@ -133,10 +120,7 @@ impl MatrixProduct {
             column_b: b.strides[1] as u32,
             padding: 0,
         };
-        let kernel = {
-            let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-            kernels.entry(value).or_insert_with(|| Arc::new(Kernel::trusted(source(value)))).clone()
-        };
+        let kernel = self.kernels.get(value, Trust::Library, || source(value));
         let group = u64::from(recorder.gpu().workgroup_shape().group);
         recorder.dispatch(&kernel, &[a.array, b.array, &target], &params, all.div_ceil(group))?;
         if segments == 1 {

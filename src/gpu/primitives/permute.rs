@@ -1,6 +1,6 @@
 //! Rows moved by an index.
 
-use super::count::{COUNTED, Count, Counted, distinct, holds, misuse};
+use super::count::{COUNTED, Count, Counted, distinct, holds};
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
 crate::gpu::kernel_params! {
@@ -64,6 +64,35 @@ impl Permute {
         self.gather_counted(recorder, source, index, target, width, &counted)
     }
 
+    /// Gathers all rows of `index` into a new array; otherwise same as [`gather`](Self::gather).
+    pub(crate) fn gathered<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        label: &str,
+        source: &Array<T>,
+        index: &Array<u32>,
+        width: u64,
+    ) -> Result<Array<T>, DeviceError> {
+        let target = recorder.gpu().array(label, index.len() * width)?;
+        self.gather(recorder, source, index, &target, width, Count::All)?;
+        Ok(target)
+    }
+
+    /// Scatters all rows of `source` into a new array of as many rows; otherwise same as
+    /// [`scatter`](Self::scatter).
+    pub(crate) fn scattered<T: DeviceElement>(
+        &self,
+        recorder: &mut Recorder,
+        label: &str,
+        source: &Array<T>,
+        index: &Array<u32>,
+        width: u64,
+    ) -> Result<Array<T>, DeviceError> {
+        let target = recorder.gpu().array(label, index.len() * width)?;
+        self.scatter(recorder, source, index, &target, width, Count::All)?;
+        Ok(target)
+    }
+
     /// Same as [`Permute::gather`].
     pub(super) fn gather_counted<T: DeviceElement>(
         &self,
@@ -114,9 +143,8 @@ fn record<T: DeviceElement>(
 ) -> Result<(), DeviceError> {
     distinct(what, target.raw(), &[source.raw(), index.raw(), counted.raw()])?;
     let words = width * (T::ELEMENT.bytes() / 4);
-    if words == 0 || words > u64::from(u32::MAX) {
-        return Err(misuse(what, format!("rows of {width} elements")));
-    }
+    let most = u64::from(u32::MAX);
+    DeviceError::ensure((1..=most).contains(&words), what, || format!("rows of {width} elements"))?;
     // A software renderer reads the index once per row; GPUs want adjacent invocations at adjacent
     // words.
     let serial = recorder.gpu().capabilities().profile == Profile::Software;
@@ -124,9 +152,8 @@ fn record<T: DeviceElement>(
     let run = (1..=run).rev().find(|run| words.is_multiple_of(*run)).unwrap_or(1);
     let (source, target) = (source.cast::<u32>()?, target.cast::<u32>()?);
     let items = u64::from(counted.most) * (words / run);
-    if items > u64::from(u32::MAX) {
-        return Err(misuse(what, format!("{items} items are more than a kernel counts; use more ranks")));
-    }
+    let why = || format!("{items} items are more than a kernel counts; use more ranks");
+    DeviceError::ensure(items <= most, what, why)?;
     let params = [u64::from(counted.most), u64::from(counted.device), rows, words, run].map(|n| n as u32);
     let [count, device, rows, width, run] = params;
     let arrays = [source.raw(), index.raw(), counted.raw(), target.raw()];

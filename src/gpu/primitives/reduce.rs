@@ -1,6 +1,7 @@
 //! The sum, the least and the greatest of an array.
 
 use super::count::{COUNTED, Count, Counted, distinct, holds};
+use crate::comm::Op;
 use crate::gpu::{Array, DeviceElement, DeviceError, Element, Kernel, KernelSource, Profile, Recorder};
 
 /// Elements that one level joins to one.
@@ -15,55 +16,30 @@ crate::gpu::kernel_params! {
     }
 }
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for u32 {}
-    impl Sealed for i32 {}
-    impl Sealed for f32 {}
-}
-
 /// A number that reductions know: `u32`, `i32` or `f32`.
-pub trait Number: DeviceElement + sealed::Sealed {}
+pub trait Number: DeviceElement {}
 
 impl Number for u32 {}
 impl Number for i32 {}
 impl Number for f32 {}
 
-/// Operation that combines two values.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ReduceOperation {
-    Sum,
-    Min,
-    Max,
-}
-
 /// All pairs of an operation and an element, at the places of their kernels.
-const FORMS: [(ReduceOperation, Element); 9] = {
+const FORMS: [(Op, Element); 9] = {
     use Element::{F32, I32, U32};
-    use ReduceOperation::{Max, Min, Sum};
+    use Op::{Max, Min, Sum};
     [(Sum, U32), (Sum, I32), (Sum, F32), (Min, U32), (Min, I32), (Min, F32), (Max, U32), (Max, I32), (Max, F32)]
 };
 
-impl ReduceOperation {
-    fn name(self) -> &'static str {
-        match self {
-            ReduceOperation::Sum => "sum",
-            ReduceOperation::Min => "min",
-            ReduceOperation::Max => "max",
-        }
-    }
-
-    /// Bits of the value that changes nothing.
-    fn identity(self, element: Element) -> u32 {
-        match (self, element) {
-            (ReduceOperation::Sum, _) => 0,
-            (ReduceOperation::Min, Element::U32) => u32::MAX,
-            (ReduceOperation::Min, Element::I32) => i32::MAX as u32,
-            (ReduceOperation::Min, _) => f32::INFINITY.to_bits(),
-            (ReduceOperation::Max, Element::U32) => 0,
-            (ReduceOperation::Max, Element::I32) => i32::MIN as u32,
-            (ReduceOperation::Max, _) => f32::NEG_INFINITY.to_bits(),
-        }
+/// Returns the bits of the value that changes nothing.
+fn identity(op: Op, element: Element) -> u32 {
+    match (op, element) {
+        (Op::Sum, _) => 0,
+        (Op::Min, Element::U32) => u32::MAX,
+        (Op::Min, Element::I32) => i32::MAX as u32,
+        (Op::Min, _) => f32::INFINITY.to_bits(),
+        (Op::Max, Element::U32) => 0,
+        (Op::Max, Element::I32) => i32::MIN as u32,
+        (Op::Max, _) => f32::NEG_INFINITY.to_bits(),
     }
 }
 
@@ -95,15 +71,16 @@ fn sources(profile: Profile) -> [KernelSource; 9] {
         Profile::Gpu => (include_str!("../../../shaders/gpu/reduce/group.wgsl"), 64),
         Profile::Software => (include_str!("../../../shaders/gpu/reduce/serial.wgsl"), 8),
     };
-    FORMS.map(|(operation, element)| {
-        KernelSource::new(format!("primitives::reduce_{}_{}", operation.name(), element.wgsl()), text)
+    FORMS.map(|(op, element)| {
+        let name = format!("{op:?}").to_lowercase();
+        KernelSource::new(format!("primitives::reduce_{name}_{}", element.wgsl()), text)
             .params::<ReduceParams>()
             .module("gpu::counted", COUNTED)
             .module("gpu::reduce::operation", include_str!("../../../shaders/gpu/reduce/operation.wgsl"))
             .element("Value", element)
-            .constant("IDENTITY", operation.identity(element))
-            .flag("sum", operation == ReduceOperation::Sum)
-            .flag("min", operation == ReduceOperation::Min)
+            .constant("IDENTITY", identity(op, element))
+            .flag("sum", op == Op::Sum)
+            .flag("min", op == Op::Min)
             .group(group)
     })
 }
@@ -127,54 +104,15 @@ impl Reduce {
         Reduce { profile: Some(profile), ..Self::new() }
     }
 
-    /// Records `output[0]` = the sum of the elements of `input` that count; of none, 0.
+    /// Records `output[0]` = the sum, the least or the greatest of the elements of `input` that
+    /// count; of none, 0, the greatest number (infinity) or the least number (minus infinity).
     ///
     /// # Errors
     /// [`DeviceError::Misuse`] when `output` is empty or `input` itself; as [`Recorder::dispatch`].
-    pub fn sum<T: Number>(
+    pub fn record<T: Number>(
         &self,
         recorder: &mut Recorder,
-        input: &Array<T>,
-        output: &Array<T>,
-        count: Count<'_>,
-    ) -> Result<(), DeviceError> {
-        self.record(recorder, ReduceOperation::Sum, input, output, count)
-    }
-
-    /// Records `output[0]` = the least element of `input` that counts; of none, the greatest number
-    /// (infinity).
-    ///
-    /// # Errors
-    /// Same as [`Reduce::sum`].
-    pub fn min<T: Number>(
-        &self,
-        recorder: &mut Recorder,
-        input: &Array<T>,
-        output: &Array<T>,
-        count: Count<'_>,
-    ) -> Result<(), DeviceError> {
-        self.record(recorder, ReduceOperation::Min, input, output, count)
-    }
-
-    /// Records `output[0]` = the greatest element of `input` that counts; of none, the least number
-    /// (minus infinity).
-    ///
-    /// # Errors
-    /// Same as [`Reduce::sum`].
-    pub fn max<T: Number>(
-        &self,
-        recorder: &mut Recorder,
-        input: &Array<T>,
-        output: &Array<T>,
-        count: Count<'_>,
-    ) -> Result<(), DeviceError> {
-        self.record(recorder, ReduceOperation::Max, input, output, count)
-    }
-
-    fn record<T: Number>(
-        &self,
-        recorder: &mut Recorder,
-        operation: ReduceOperation,
+        op: Op,
         input: &Array<T>,
         output: &Array<T>,
         count: Count<'_>,
@@ -189,7 +127,7 @@ impl Reduce {
             Profile::Gpu => (&self.gpu, 1),
             Profile::Software => (&self.software, 8),
         };
-        let form = FORMS.iter().position(|form| *form == (operation, T::ELEMENT));
+        let form = FORMS.iter().position(|form| *form == (op, T::ELEMENT));
         let kernel = &kernels[form.expect("numbers are u32, i32 and f32")];
         let mut input = input.clone();
         loop {

@@ -74,19 +74,7 @@ fn levels(profile: Profile, span: u32) -> Vec<Level> {
     }
 }
 
-/// The two kernels of one form.
-struct ScanKernels {
-    sums: Kernel,
-    apply: Kernel,
-}
-
-impl ScanKernels {
-    fn new(profile: Profile) -> Self {
-        let [sums, apply] = sources(profile).map(Kernel::trusted);
-        ScanKernels { sums, apply }
-    }
-}
-
+/// Returns the sources of one form: sums of parts, and the scan of parts.
 fn sources(profile: Profile) -> [KernelSource; 2] {
     let (sums, apply, group) = match profile {
         Profile::Gpu => (
@@ -120,8 +108,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 pub struct Scan {
     /// The profile it was made for; the device's own otherwise.
     profile: Option<Profile>,
-    gpu: ScanKernels,
-    software: ScanKernels,
+    gpu: [Kernel; 2],
+    software: [Kernel; 2],
 }
 
 impl Default for Scan {
@@ -134,7 +122,8 @@ impl Scan {
     /// Creates a scan in the form that the device wants.
     #[must_use]
     pub fn new() -> Self {
-        Scan { profile: None, gpu: ScanKernels::new(Profile::Gpu), software: ScanKernels::new(Profile::Software) }
+        let [gpu, software] = [Profile::Gpu, Profile::Software].map(|profile| sources(profile).map(Kernel::trusted));
+        Scan { profile: None, gpu, software }
     }
 
     /// Creates a scan in the form for such devices, on any device.
@@ -174,7 +163,7 @@ impl Scan {
     ) -> Result<(), DeviceError> {
         let gpu = recorder.gpu().clone();
         let profile = self.profile.unwrap_or(gpu.capabilities().profile);
-        let passes = match profile {
+        let [sum, apply] = match profile {
             Profile::Gpu => &self.gpu,
             Profile::Software => &self.software,
         };
@@ -187,7 +176,7 @@ impl Scan {
             let (input, counted) = &inputs[k];
             let sums = gpu.array("primitives::scan_sums", level.parts.into())?;
             let arrays = [input.raw(), counted.raw(), sums.raw()];
-            recorder.dispatch(&passes.sums, &arrays, &level.params(counted, span, false), level.groups(profile))?;
+            recorder.dispatch(sum, &arrays, &level.params(counted, span, false), level.groups(profile))?;
             inputs.push((sums, Counted::known(&gpu, "primitives::scan", level.parts.into())?));
         }
         // Down: every level is scanned, beginning with the scanned sums of the level above.
@@ -201,7 +190,7 @@ impl Scan {
             let params = level.params(counted, span, above.is_some());
             let offsets = above.map_or_else(|| gpu.array("primitives::no_offsets", 1), Ok)?;
             let arrays = [input.raw(), counted.raw(), offsets.raw(), scanned.raw()];
-            recorder.dispatch(&passes.apply, &arrays, &params, level.groups(profile))?;
+            recorder.dispatch(apply, &arrays, &params, level.groups(profile))?;
             above = Some(scanned);
         }
         Ok(())

@@ -1,7 +1,6 @@
 //! Views of arrays with a start and a stride along each axis, as kernels take them.
 
-use super::count::misuse;
-use crate::gpu::{DeviceError, LONGEST, RawArray};
+use crate::gpu::{DeviceError, RawArray, allowed_len};
 
 /// Axes that a kernel can have, after adjacent ones were merged.
 pub(super) const AXES: usize = 12;
@@ -33,14 +32,10 @@ impl<'a> View<'a> {
             ends[usize::from(stride > 0)] += (i128::from(extent) - 1) * i128::from(stride);
         }
         let len = self.array.len;
-        if self.strides.len() == shape.len() && ends[0] >= 0 && ends[1] < i128::from(len) {
-            return Ok(());
-        }
         let View { start, strides, .. } = self;
-        Err(misuse(
-            what,
-            format!("shape {shape:?} from {start} with strides {strides:?} in an array of {len} elements"),
-        ))
+        let fits = strides.len() == shape.len() && ends[0] >= 0 && ends[1] < i128::from(len);
+        let why = || format!("shape {shape:?} from {start} with strides {strides:?} in an array of {len} elements");
+        DeviceError::ensure(fits, what, why)
     }
 }
 
@@ -53,7 +48,7 @@ pub(super) fn elements(what: &str, shape: &[u64]) -> Result<u64, DeviceError> {
         return Ok(0);
     }
     let len = shape.iter().fold(1, |len: u64, &extent| len.saturating_mul(extent));
-    if len > LONGEST { Err(DeviceError::TooLong { label: what.into(), len }) } else { Ok(len) }
+    allowed_len(what, len)
 }
 
 /// Returns the strides of an array whose last axis is fastest.
@@ -92,9 +87,8 @@ pub(super) fn merged<const N: usize>(
             place = Some(merged.len() - 1);
         }
     }
-    if merged.len() > AXES {
-        return Err(misuse(what, format!("{} axes that cannot be merged: expected at most {AXES}", merged.len())));
-    }
+    let why = || format!("{} axes that cannot be merged: expected at most {AXES}", merged.len());
+    DeviceError::ensure(merged.len() <= AXES, what, why)?;
     if merged.is_empty() {
         merged.push((1, [0; N]));
     }

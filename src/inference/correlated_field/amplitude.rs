@@ -134,7 +134,8 @@ pub(super) struct Amplitude {
     multiplicity: Array<f32>,
     /// The leaf of the excitations of its Wiener process, if it has one.
     pub spectrum: Option<String>,
-    kernels: [Kernel; 3],
+    /// Kernels of value, tangent and cotangent.
+    pub kernels: [Kernel; 3],
 }
 
 /// The inputs of an amplitude beside its prior.
@@ -172,17 +173,11 @@ impl Amplitude {
             AmplitudePrior::Matern { .. } => Form { wiener: false, rough: false, matern: true, alone },
         };
         let table = table(parts.wavenumbers, form.matern);
-        let array = recorder.gpu().array("inference::wavenumbers", table.len() as u64)?;
-        recorder.upload(&array, 0, &table)?;
+        let table = recorder.uploaded("inference::wavenumbers", &table)?;
         let profile = recorder.gpu().capabilities().profile;
         let kernels = TEXTS.map(|text| Kernel::trusted(source(text, form, profile)));
         let spectrum = form.wiener.then(|| format!("{}spectrum", parts.branch));
-        Ok(Amplitude { params, table: array, multiplicity: parts.multiplicity, spectrum, kernels })
-    }
-
-    /// Returns the kernels of value, tangent and cotangent.
-    pub fn kernels(&self) -> &[Kernel; 3] {
-        &self.kernels
+        Ok(Amplitude { params, table, multiplicity: parts.multiplicity, spectrum, kernels })
     }
 
     /// Creates an array of `each` numbers for each wavenumber.

@@ -178,7 +178,7 @@ impl CorrelatedField {
             groups.push(Group { wavenumbers, amplitude, modulation, volume });
         }
         // A fit uses all of them.
-        let of_amplitudes = groups.iter().flat_map(|group| group.amplitude.kernels());
+        let of_amplitudes = groups.iter().flat_map(|group| &group.amplitude.kernels);
         let of_modulations = groups.iter().flat_map(|group| group.modulation.kernels());
         let kernels: Vec<&Kernel> = of_amplitudes.chain(of_modulations).collect();
         Kernel::compile_ahead(&rank.gpu, &kernels);
@@ -307,9 +307,7 @@ fn multiplicity(
     let (recorder, comm) = (&mut rank.recorder, &rank.comm);
     let counts = sum.totals(recorder, Some(comm), &terms)?;
     let counts: Vec<f32> = counts.into_iter().map(|count| (count / others as f64) as f32).collect();
-    let array = recorder.gpu().array("inference::multiplicity", bins as u64)?;
-    recorder.upload(&array, 0, &counts)?;
-    Ok(array)
+    Ok(recorder.uploaded("inference::multiplicity", &counts)?)
 }
 
 /// The inputs of the derivatives at a point.
@@ -451,12 +449,10 @@ struct AmplitudeModel {
 impl AmplitudeModel {
     /// Creates the model of a group of axes, with the leaf `amplitude`.
     fn new(rank: &mut Rank, field: &CorrelatedField, group: usize) -> Result<Self, OperatorError> {
-        let leaves = field.0.signature.domain.leaves().filter(|(name, _)| *name != field.0.xi);
-        let domain = Space::new(leaves.map(|(name, leaf)| (name, leaf.clone())))?;
+        let domain = field.0.signature.domain.filtered(|name| name != field.0.xi);
         let bins = field.0.groups[group].amplitude.len();
         let target = Space::of("amplitude", Leaf::vector(bins))?;
-        let index = rank.gpu.array("inference::bins", bins)?;
-        rank.recorder.upload(&index, 0, &host_memory::collect("wavenumbers", 0..bins as u32)?)?;
+        let index = rank.recorder.uploaded("inference::bins", &host_memory::collect("wavenumbers", 0..bins as u32)?)?;
         let pairs = Space::of("pair", Leaf::vector(bins).complex())?;
         let second = "fn second(pair: vec2<f32>) -> f32 { return pair.y; }";
         let tangents = Model::new(PointwiseOperator::wgsl(second, "second", &pairs, "amplitude")?);

@@ -10,33 +10,39 @@ crate::gpu::kernel_params! {
     }
 }
 
-const TEXTS: [(&str, &str); 4] = [
-    ("inference::modulate", include_str!("../../../shaders/inference/modulate.wgsl")),
-    ("inference::modulate", include_str!("../../../shaders/inference/modulate.wgsl")),
-    ("inference::modulate_cotangent", include_str!("../../../shaders/inference/modulate_cotangent.wgsl")),
-    ("inference::modulate_cotangent", include_str!("../../../shaders/inference/modulate_cotangent.wgsl")),
-];
-const VALUE: usize = 0;
-const TANGENT: usize = 1;
-const COTANGENT: usize = 2;
-/// The cotangent that also writes the terms of sums.
-const COTANGENT_AND_TERMS: usize = 3;
-const ALL: [usize; 4] = [VALUE, TANGENT, COTANGENT, COTANGENT_AND_TERMS];
+/// The kernels of the product.
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    Value,
+    Tangent,
+    Cotangent,
+    /// The cotangent that also writes the terms of sums.
+    CotangentAndTerms,
+}
+
+const PASSES: [Pass; 4] = [Pass::Value, Pass::Tangent, Pass::Cotangent, Pass::CotangentAndTerms];
 
 /// Returns one of the kernels, of modes by themselves or in fours.
-fn source(which: usize, quads: bool) -> KernelSource {
-    let (label, text) = TEXTS[which];
+fn source(pass: Pass, quads: bool) -> KernelSource {
+    let (label, text) = match pass {
+        Pass::Value | Pass::Tangent => {
+            ("inference::modulate", include_str!("../../../shaders/inference/modulate.wgsl"))
+        }
+        Pass::Cotangent | Pass::CotangentAndTerms => {
+            ("inference::modulate_cotangent", include_str!("../../../shaders/inference/modulate_cotangent.wgsl"))
+        }
+    };
     of_values(KernelSource::new(label, text), quads)
         .params::<ModulateParams>()
         .module("inference::bins", include_str!("../../../shaders/inference/bins.wgsl"))
         .element("Index", if quads { Element::Words2 } else { Element::U32 })
-        .flag("tangent", which == TANGENT)
-        .flag("keeps_terms", which == COTANGENT_AND_TERMS)
+        .flag("tangent", pass == Pass::Tangent)
+        .flag("keeps_terms", pass == Pass::CotangentAndTerms)
 }
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    [false, true].into_iter().flat_map(|quads| ALL.map(|which| source(which, quads))).collect()
+    [false, true].into_iter().flat_map(|quads| PASSES.map(|pass| source(pass, quads))).collect()
 }
 
 /// `y = amplitude[index] x` and its derivative.
@@ -47,7 +53,7 @@ pub(super) struct Modulation {
     pub order: Option<SumOrder>,
     /// Number of wavenumbers.
     bins: u64,
-    /// In the order of [`ALL`]: of modes by themselves, and in fours.
+    /// In the order of [`PASSES`]: of modes by themselves, and in fours.
     kernels: [[Kernel; 4]; 2],
 }
 
@@ -55,22 +61,22 @@ impl Modulation {
     /// Creates the product by the wavenumber of each mode, of `bins`. Blocks.
     pub fn new(recorder: &mut Recorder, index: Array<u32>, bins: u64) -> Result<Self, DeviceError> {
         let order = SumOrder::new(recorder, &index, bins)?;
-        let kernel = |quads| ALL.map(|which| Kernel::trusted(source(which, quads)));
+        let kernel = |quads| PASSES.map(|pass| Kernel::trusted(source(pass, quads)));
         Ok(Modulation { index, order, bins, kernels: [false, true].map(kernel) })
     }
 
     /// Returns the kernels of value, tangent and cotangent that vectors of a fit take.
     pub fn kernels(&self) -> [&Kernel; 3] {
-        let cotangent = if self.order.is_some() { COTANGENT_AND_TERMS } else { COTANGENT };
+        let cotangent = if self.order.is_some() { Pass::CotangentAndTerms } else { Pass::Cotangent };
         let own = &self.kernels[usize::from(RawArray::in_quads(&[self.index.raw()]).is_some())];
-        [VALUE, TANGENT, cotangent].map(|which| &own[which])
+        [Pass::Value, Pass::Tangent, cotangent].map(|pass| &own[pass as usize])
     }
 
     /// Records a kernel over arrays of modes; `amplitudes` are those of all wavenumbers.
     fn record(
         &self,
         recorder: &mut Recorder,
-        which: usize,
+        pass: Pass,
         (amplitudes, modes): (&RawArray, &[&Array<f32>]),
         words: Option<&Array<u32>>,
     ) -> Result<(), DeviceError> {
@@ -83,7 +89,7 @@ impl Modulation {
         let modes = quads.as_ref().map_or(modes, |quads| quads.iter().collect());
         let arrays: Vec<_> = [&index, amplitudes].into_iter().chain(modes).chain(words.map(Array::raw)).collect();
         let params = ModulateParams { count: count as u32, bins: self.bins as u32 };
-        recorder.each(&self.kernels[usize::from(quads.is_some())][which], &arrays, &params, count)
+        recorder.each(&self.kernels[usize::from(quads.is_some())][pass as usize], &arrays, &params, count)
     }
 
     /// Records `y = amplitude[index] x`.
@@ -94,7 +100,7 @@ impl Modulation {
         x: &Array<f32>,
         y: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        self.record(recorder, VALUE, (amplitude.raw(), &[x, y]), None)
+        self.record(recorder, Pass::Value, (amplitude.raw(), &[x, y]), None)
     }
 
     /// Records the tangent `dy` for pairs of amplitudes and their tangents, and for excitations and
@@ -106,7 +112,7 @@ impl Modulation {
         [x, dx]: [&Array<f32>; 2],
         dy: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        self.record(recorder, TANGENT, (amplitudes.raw(), &[x, dx, dy]), None)
+        self.record(recorder, Pass::Tangent, (amplitudes.raw(), &[x, dx, dy]), None)
     }
 
     /// Records the cotangent `dx` of the excitations for the cotangent of the modes, in the first of
@@ -120,8 +126,8 @@ impl Modulation {
         [dy, dx]: [&Array<f32>; 2],
         (terms, words): (Option<&Array<f32>>, &Array<u32>),
     ) -> Result<(), DeviceError> {
-        let which = if terms.is_some() { COTANGENT_AND_TERMS } else { COTANGENT };
+        let pass = if terms.is_some() { Pass::CotangentAndTerms } else { Pass::Cotangent };
         let modes: Vec<_> = [x, dy, dx].into_iter().chain(terms).collect();
-        self.record(recorder, which, (amplitude.raw(), &modes), Some(words))
+        self.record(recorder, pass, (amplitude.raw(), &modes), Some(words))
     }
 }

@@ -1,9 +1,10 @@
 //! Data at places, of which some may be missing.
 
 use crate::comm::Op;
+use crate::gpu::Array;
 use crate::host_memory;
 use crate::inference::error::InferenceError;
-use crate::operators::{Contents, Leaf, Space, Vector};
+use crate::operators::{Contents, Leaf, Model, OperatorError, PointwiseOperator, Space, Vector};
 use crate::rank::Rank;
 
 /// Data of this rank.
@@ -82,9 +83,7 @@ impl Data<'_> {
         value: impl Fn(usize) -> f64,
     ) -> Result<Vector, InferenceError> {
         let values = (0..self.values.len()).map(|at| if self.counts(at) { value(at) as f32 } else { 0.0 });
-        let values = host_memory::collect("data", values)?;
-        let array = rank.gpu.array("inference::data", values.len() as u64)?;
-        rank.recorder.upload(&array, 0, &values)?;
+        let array = rank.recorder.uploaded("inference::data", &host_memory::collect("data", values)?)?;
         Ok(Vector::over(&Space::of(name, self.leaf.clone())?, vec![Contents::Device(array)])?)
     }
 }
@@ -119,5 +118,73 @@ impl NoiseLevel<'_> {
                 }
             }
         }
+    }
+}
+
+/// Data on the device with their weights.
+pub(super) struct Weighted {
+    pub data: Vector,
+    pub weights: Option<Vector>,
+    pub uniform: f64,
+    /// Data that count, on all ranks.
+    pub count: u64,
+}
+
+impl Weighted {
+    /// Creates weights of 1, and 0 for data that do not count. Collective.
+    pub fn masked(rank: &mut Rank, data: &Data<'_>, checked: Result<(), String>) -> Result<Self, InferenceError> {
+        let count = data.total(rank, checked)?;
+        let weights = data.mask.map(|_| data.field(rank, "weight", |_| 1.0)).transpose()?;
+        Ok(Weighted { data: data.field(rank, "data", |at| data.values[at])?, weights, uniform: 1.0, count })
+    }
+
+    /// Creates weights of 1 over the standard deviation of the noise. Collective.
+    pub fn by_noise(
+        rank: &mut Rank,
+        data: &Data<'_>,
+        noise: NoiseLevel<'_>,
+        checked: Result<(), String>,
+    ) -> Result<Self, InferenceError> {
+        let count = data.total(rank, checked.and_then(|()| noise.check(data)))?;
+        let (weights, uniform) = match noise {
+            NoiseLevel::Uniform(sigma) => {
+                (data.mask.map(|_| data.field(rank, "weight", |_| 1.0 / sigma)).transpose()?, 1.0 / sigma)
+            }
+            NoiseLevel::Each(sigmas) => (Some(data.field(rank, "weight", |at| 1.0 / sigmas[at])?), 1.0),
+        };
+        Ok(Weighted { data: data.field(rank, "data", |at| data.values[at])?, weights, uniform, count })
+    }
+
+    /// Returns the arrays of the data and of their weights.
+    pub fn arrays(&self) -> Result<(Array<f32>, Option<Array<f32>>), OperatorError> {
+        let weights = self.weights.as_ref().map(|weights| weights.single().cloned()).transpose()?;
+        Ok((self.data.single()?.clone(), weights))
+    }
+
+    /// Returns the function `name` of the leaves of `space`, and of `data` and `weight` if its body
+    /// uses them, as the leaf `target`.
+    pub fn function(
+        &self,
+        (space, target): (&Space, &str),
+        name: &str,
+        [given, result]: [&str; 2],
+        body: &str,
+    ) -> Result<Model, OperatorError> {
+        let uses_data = body.contains("data");
+        let weights = self.weights.as_ref().filter(|_| body.contains("weight"));
+        let constants: Vec<&Vector> = uses_data.then_some(&self.data).into_iter().chain(weights).collect();
+        let arguments: String =
+            constants.iter().flat_map(|field| field.space().names()).map(|name| format!(", {name}: f32")).collect();
+        let fixed = if self.weights.is_none() {
+            format!("let weight = f32({:?}); ", self.uniform as f32)
+        } else {
+            String::new()
+        };
+        let text = format!("fn {name}({given}{arguments}) -> {result} {{ {fixed}return {body}; }}");
+        let all = constants.iter().flat_map(|field| field.space().leaves());
+        let all = Space::new(all.map(|(name, leaf)| (name, leaf.clone())))?;
+        let arrays = constants.iter().flat_map(|field| field.contents().to_vec()).collect::<Vec<Contents>>();
+        let constants = Vector::over(&all, arrays)?;
+        Ok(Model::new(PointwiseOperator::wgsl_with(&text, name, space, &constants, target)?))
     }
 }

@@ -1,5 +1,6 @@
 //! Energies: a term of two floats for each datum, and their exact sum.
 
+use super::data::{Data, Weighted};
 use crate::gpu::{Array, Kernel, KernelSource, RawArray, TWO_FLOATS};
 use crate::inference::error::InferenceError;
 use crate::operators::{Leaf, OperatorError, Space, Vector, VectorSum};
@@ -49,29 +50,22 @@ pub(super) struct Energy {
 }
 
 impl Energy {
-    /// Creates the energy of a kind; `uniform` has degrees of freedom, weight and number of
-    /// classes.
+    /// Creates the energy of a kind for `classes` values of the model at each place.
     pub fn new(
-        (name, kind): (&str, &str),
-        leaf: &Leaf,
-        data: &Vector,
-        weights: Option<&Vector>,
-        uniform: (f64, f64, u32),
+        data: &Data<'_>,
+        (kind, dof): (&str, f64),
+        classes: u32,
+        weighted: &Weighted,
     ) -> Result<Self, InferenceError> {
-        let params = EnergyParams {
-            count: leaf.entries() as u32,
-            classes: uniform.2,
-            dof: uniform.0 as f32,
-            weight: uniform.1 as f32,
-            nothing: 0,
-        };
+        let (numbers, weights) = weighted.arrays()?;
+        let (count, weight) = (data.leaf.entries() as u32, weighted.uniform as f32);
         Ok(Energy {
-            name: name.into(),
-            leaf: leaf.clone(),
-            data: data.array("data")?.clone(),
-            weights: weights.map(|weights| weights.array("weight").cloned()).transpose()?,
-            params,
+            name: data.name.into(),
+            leaf: data.leaf.clone(),
+            data: numbers,
             kernel: Kernel::trusted(source(kind, weights.is_some())),
+            weights,
+            params: EnergyParams { count, classes, dof: dof as f32, weight, nothing: 0 },
         })
     }
 

@@ -35,8 +35,7 @@ impl Group {
         let values = shared.as_ref().map_or(&own, |shared| &shared.value);
         let one = |term: &Term| {
             let own = values.part(term.domain(), "likelihood")?;
-            let at = term.at(rank, &own)?;
-            Ok(OneAt { domain: own.space().clone(), data: term.density.space.clone(), at })
+            Ok(term.at(rank, &own)?)
         };
         let terms = self.terms.iter().map(one).collect::<Result<_, InferenceError>>()?;
         Ok(GroupAt { shared, terms, domain: self.domain.clone() })
@@ -46,16 +45,8 @@ impl Group {
 /// The derivatives of a [`Group`] at a point.
 pub(super) struct GroupAt {
     pub shared: Option<Linearization>,
-    pub terms: Vec<OneAt>,
+    pub terms: Vec<TermAt>,
     pub domain: Space,
-}
-
-/// The derivatives of a term at a point.
-pub(super) struct OneAt {
-    pub domain: Space,
-    /// Space of the noise.
-    pub data: Space,
-    pub at: TermAt,
 }
 
 /// Computes `out` as the sum of what `give` computes for parts of it, in the spaces `parts`.
@@ -88,9 +79,10 @@ impl GroupAt {
         &self,
         rank: &mut Rank,
         out: &mut Vector,
-        give: impl FnMut(&mut Rank, usize, &mut Vector) -> Result<(), InferenceError>,
+        mut give: impl FnMut(&mut Rank, &TermAt, &mut Vector) -> Result<(), InferenceError>,
     ) -> Result<(), InferenceError> {
-        let parts: Vec<&Space> = self.terms.iter().map(|term| &term.domain).collect();
+        let parts: Vec<&Space> = self.terms.iter().map(|at| at.term.domain()).collect();
+        let give = |rank: &mut Rank, number: usize, out: &mut Vector| give(rank, &self.terms[number], out);
         let Some(shared) = &self.shared else { return summed(rank, &parts, out, give) };
         let mut values = Vector::joined(&mut rank.recorder, shared.value.space())?;
         summed(rank, &parts, &mut values, give)?;

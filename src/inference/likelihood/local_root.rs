@@ -2,7 +2,8 @@
 
 use std::rc::Rc;
 
-use crate::gpu::{Array, Kernel, KernelSource, RawArray};
+use super::data::Weighted;
+use crate::gpu::{Array, Kernel, KernelSource};
 use crate::grid::Cost;
 use crate::operators::{
     Differentiable, Fingerprint, Linearized, Model, OperatorCost, OperatorError, Signature, Space, Vector,
@@ -30,84 +31,59 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     FLAGS.into_iter().flat_map(|flag| [false, true].map(|weighted| source(flag, weighted))).collect()
 }
 
-/// The gradient of an energy by the values of a model.
-pub(super) trait Score {
-    /// Records the gradient at `s` in `y`.
-    fn of(&self, rank: &mut Rank, s: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
-}
-
-impl Score for Model {
-    fn of(&self, rank: &mut Rank, s: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.apply(rank, s, y)
-    }
-}
-
-/// The gradient of the categorical energy, or products with the roots of its metric.
+/// The gradient of the categorical energy, and products with the roots of its metric.
 pub(super) struct Categorical {
     space: Space,
     data: Array<f32>,
     weights: Option<Array<f32>>,
-    is_score: bool,
-    kernel: Kernel,
+    /// In the order of [`FLAGS`].
+    kernels: [Kernel; 3],
 }
 
 impl Categorical {
-    /// Creates it for one of the flags of the kernel.
-    pub fn new(flag: &str, space: &Space, data: &Vector, weights: Option<&Vector>) -> Result<Self, OperatorError> {
-        Ok(Categorical {
-            space: space.clone(),
-            data: data.array("data")?.clone(),
-            weights: weights.map(|weights| weights.array("weight").cloned()).transpose()?,
-            is_score: flag == "score",
-            kernel: Kernel::trusted(source(flag, weights.is_some())),
-        })
+    /// Creates it for models that give the leaf of `space`.
+    pub fn new(space: &Space, weighted: &Weighted) -> Result<Rc<Self>, OperatorError> {
+        let (data, weights) = weighted.arrays()?;
+        let kernels = FLAGS.map(|flag| Kernel::trusted(source(flag, weights.is_some())));
+        Ok(Rc::new(Categorical { space: space.clone(), data, weights, kernels }))
     }
 
-    /// Records the product of `u` with the root at `s`; the gradient has no `u`.
-    fn record(&self, rank: &mut Rank, s: &Vector, u: Option<&Vector>, y: &Vector) -> Result<(), OperatorError> {
+    fn record(&self, rank: &mut Rank, kernel: &Kernel, [s, second, y]: [&Array<f32>; 3]) -> Result<(), OperatorError> {
         let Some((_, leaf)) = self.space.only() else { return Ok(()) };
         let params = CategoricalParams { count: leaf.places() as u32, classes: leaf.components };
-        let second = match u {
-            Some(u) if !self.is_score => u.single()?,
-            _ => &self.data,
-        };
-        let mut arrays: Vec<&RawArray> = vec![s.single()?.raw(), second.raw()];
-        arrays.extend(self.weights.as_ref().map(Array::raw));
-        arrays.push(y.single()?.raw());
-        Ok(rank.recorder.each(&self.kernel, &arrays, &params, leaf.places())?)
+        let arrays: Vec<_> = [s, second].into_iter().chain(&self.weights).chain([y]).map(Array::raw).collect();
+        Ok(rank.recorder.each(kernel, &arrays, &params, leaf.places())?)
     }
-}
 
-impl Score for Categorical {
-    fn of(&self, rank: &mut Rank, s: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
-        self.record(rank, s, None, y)
+    /// Records the gradient at `s` in `y`.
+    pub fn score(&self, rank: &mut Rank, s: &Vector, y: &Vector) -> Result<(), OperatorError> {
+        self.record(rank, &self.kernels[0], [s.single()?, &self.data, y.single()?])
     }
 }
 
 enum Form {
     /// Factors of each value as a function of the point.
     Diagonal(Model),
-    /// The right and the left root.
-    Categorical(Box<[Categorical; 2]>),
+    Categorical(Rc<Categorical>),
 }
 
 /// An operator without a value; its derivative is a right square root of a metric.
 pub(super) struct LocalRoot {
     signature: Signature,
-    form: Rc<Form>,
+    form: Form,
 }
 
 impl LocalRoot {
     /// Creates the root of a diagonal metric from the model of its factors.
     pub fn diagonal(factors: Model) -> Self {
         let space = factors.target();
-        LocalRoot { signature: Signature::new(NAME, space, space), form: Rc::new(Form::Diagonal(factors)) }
+        LocalRoot { signature: Signature::new(NAME, space, space), form: Form::Diagonal(factors) }
     }
 
     /// Creates the root of the categorical metric.
-    pub fn categorical(right: Categorical, left: Categorical) -> Self {
-        let signature = Signature::new(NAME, &right.space, &right.space);
-        LocalRoot { signature, form: Rc::new(Form::Categorical(Box::new([right, left]))) }
+    pub fn categorical(categorical: &Rc<Categorical>) -> Self {
+        let space = &categorical.space;
+        LocalRoot { signature: Signature::new(NAME, space, space), form: Form::Categorical(categorical.clone()) }
     }
 }
 
@@ -128,21 +104,19 @@ impl Differentiable for LocalRoot {
         x: &Vector,
         _y: &mut Vector,
     ) -> Result<Box<dyn Linearized>, OperatorError> {
-        let kept = match &*self.form {
+        let kept = match &self.form {
             Form::Diagonal(factors) => factors.value(rank, x)?,
             Form::Categorical(_) => x.clone(),
         };
-        Ok(Box::new(At { form: self.form.clone(), kept }))
+        Ok(Box::new(At { root: self, kept }))
     }
 
     fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
-        match &*self.form {
+        match &self.form {
             Form::Diagonal(factors) => factors.identify(rank, out),
-            Form::Categorical(sides) => {
+            Form::Categorical(own) => {
                 let Some((_, leaf)) = self.signature.domain.only() else { return Ok(()) };
-                let [side, _] = &**sides;
-                let arrays = std::iter::once(&side.data).chain(&side.weights);
-                arrays.into_iter().try_for_each(|array| out.array(rank, leaf, array))
+                [&own.data].into_iter().chain(&own.weights).try_for_each(|array| out.array(rank, leaf, array))
             }
         }
     }
@@ -155,25 +129,29 @@ impl Differentiable for LocalRoot {
 
 /// The root at a point: its factors, or the point.
 struct At {
-    form: Rc<Form>,
+    root: Rc<LocalRoot>,
     kept: Vector,
 }
 
 impl At {
-    fn record(&self, rank: &mut Rank, u: &Vector, y: &Vector, side: usize) -> Result<(), OperatorError> {
-        match &*self.form {
-            Form::Diagonal(_) => rank.vector_product(&self.kept, u, y),
-            Form::Categorical(sides) => sides[side].record(rank, &self.kept, Some(u), y),
+    /// Records the product of `u` with the right root, or with the left one.
+    fn record(&self, rank: &mut Rank, u: &Vector, y: &mut Vector, is_left: bool) -> Result<(), OperatorError> {
+        match &self.root.form {
+            Form::Diagonal(_) => rank.vector_multiply(1.0, [&self.kept, u], 0.0, y),
+            Form::Categorical(own) => {
+                let kernel = &own.kernels[1 + usize::from(is_left)];
+                own.record(rank, kernel, [self.kept.single()?, u.single()?, y.single()?])
+            }
         }
     }
 }
 
 impl Linearized for At {
     fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
-        self.record(rank, dx, dy, 0)
+        self.record(rank, dx, dy, false)
     }
 
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
-        self.record(rank, dy, dx, 1)
+        self.record(rank, dy, dx, true)
     }
 }

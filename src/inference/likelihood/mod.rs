@@ -12,6 +12,7 @@
 //! Constants that do not depend on the model are left out.
 
 mod check;
+mod constructors;
 mod data;
 mod density;
 mod energy;
@@ -20,19 +21,18 @@ mod local_root;
 mod term;
 
 use crate::gpu::KernelSource;
-use crate::operators::{Contents, ExcitedModes, Fingerprint, Leaf, Model, Space, Vector};
+use crate::operators::{ExcitedModes, Fingerprint, Model, Space, Vector};
 use crate::rank::Rank;
 
 use super::error::InferenceError;
 use super::filter_preconditioner::FilterPreconditioner;
 use super::log_likelihood::{EnergyTerms, FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
 use super::mode_preconditioner::ModePreconditioner;
-use crate::host_memory;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
 use density::{Density, Squares};
-use group::{Group, GroupAt, OneAt, summed};
-use term::Term;
+use group::{Group, GroupAt, summed};
+use term::{Term, TermAt};
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
@@ -71,106 +71,11 @@ pub struct DataSetReport {
     pub count: u64,
 }
 
-/// Refuses invalid counts and exposures, and counts without exposure.
-fn check_exposed(data: &Data<'_>, exposure: &[f64]) -> Result<(), String> {
-    data.check("counts are finite numbers", |_| true)?;
-    data.check_len("exposures", exposure.len())?;
-    let counted = || (0..exposure.len()).filter(|&at| data.counts(at));
-    if let Some(at) = counted().find(|&at| !(exposure[at].is_finite() && exposure[at] >= 0.0)) {
-        return Err(format!("the exposure of number {at} is {}; it must be 0 or more, or mask it", exposure[at]));
-    }
-    match counted().find(|&at| exposure[at] == 0.0 && data.values[at] != 0.0) {
-        Some(at) => Err(format!("number {at} is {} at an exposure of 0; mask it", data.values[at])),
-        None => Ok(()),
-    }
-}
-
 impl Likelihood {
     fn of(density: Density) -> Self {
         let space = density.space.clone();
         let group = Group { shared: None, terms: vec![Term::new(density)], domain: space.clone() };
         Likelihood { groups: vec![group], domain: space.clone(), data: space }
-    }
-
-    /// Creates the likelihood of data with Gaussian noise around the values of a model. Collective.
-    ///
-    /// # Errors
-    /// - [`InferenceError::Invalid`] for another number of data than places, values that are not
-    ///   finite, noise that is not positive, or if no datum counts.
-    pub fn gaussian(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::gaussian(rank, data, noise)?))
-    }
-
-    /// Creates the likelihood of counts with a positive rate. Collective.
-    ///
-    /// With `exposure` the model gives the rate for an exposure of 1; counts at exposure 0 do not
-    /// count.
-    ///
-    /// # Errors
-    /// - Same as [`gaussian`](Self::gaussian).
-    /// - [`InferenceError::Invalid`] for invalid counts or exposures, or counts at exposure 0.
-    pub fn poisson(rank: &mut Rank, data: &Data<'_>, exposure: Option<&[f64]>) -> Result<Self, InferenceError> {
-        let Some(exposure) = exposure else { return Ok(Self::of(density::poisson(rank, data, None)?)) };
-        data.total(rank, check_exposed(data, exposure))?;
-        let mask = (0..exposure.len()).map(|at| data.counts(at) && exposure[at] > 0.0);
-        let mask = host_memory::collect("the mask of data", mask)?;
-        // Ranks have kernels alike, so a mask that one needs all have.
-        let own = u64::from(data.mask.is_some() || mask.contains(&false));
-        let mut any = [own];
-        rank.comm.all_reduce(&mut any, crate::comm::Op::Max)?;
-        let masked = Data { mask: (any[0] == 1).then_some(&mask[..]), ..*data };
-        let exposures = density::exposures(rank, &masked, exposure)?;
-        let exposed = density::exposed(&masked, &exposures)?;
-        Self::of(density::poisson(rank, &masked, Some(exposures))?).amend(&exposed)
-    }
-
-    /// Creates the likelihood of data with outliers: Student's t distribution with `dof` degrees of
-    /// freedom.
-    ///
-    /// Normalized residuals are `sqrt((t + 1) / (t + 3)) (d - s) / sigma` as in NIFTy. For a right
-    /// model their mean square is `(t + 1) / (t + 3) * t / (t - 2)`; it is infinite for `t <= 2`.
-    /// Collective.
-    ///
-    /// # Errors
-    /// - Same as [`gaussian`](Self::gaussian).
-    /// - [`InferenceError::Invalid`] for degrees of freedom that are not positive.
-    pub fn student_t(
-        rank: &mut Rank,
-        data: &Data<'_>,
-        noise: NoiseLevel<'_>,
-        dof: f64,
-    ) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::student_t(rank, data, noise, dof)?))
-    }
-
-    /// Creates the likelihood of data whose noise the model gives: mean and inverse standard
-    /// deviation.
-    ///
-    /// The two are the components of the leaf. Collective.
-    ///
-    /// # Errors
-    /// Same as [`gaussian`](Self::gaussian).
-    pub fn gaussian_inferred(rank: &mut Rank, data: &Data<'_>) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::gaussian_inferred(rank, data)?))
-    }
-
-    /// Creates the likelihood of Student's t distribution of which the model gives mean and
-    /// standard deviation.
-    ///
-    /// # Errors
-    /// Same as [`student_t`](Self::student_t).
-    pub fn student_t_inferred(rank: &mut Rank, data: &Data<'_>, dof: f64) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::student_t_inferred(rank, data, dof)?))
-    }
-
-    /// Creates the likelihood of classes `0..classes`, of which the model gives the logits as
-    /// components.
-    ///
-    /// # Errors
-    /// - Same as [`gaussian`](Self::gaussian).
-    /// - [`InferenceError::Invalid`] for fewer than two classes, or data that are not a class.
-    pub fn categorical(rank: &mut Rank, data: &Data<'_>, classes: u32) -> Result<Self, InferenceError> {
-        Ok(Self::of(density::categorical(rank, data, classes)?))
     }
 
     /// Returns the likelihood as a function of the domain of `model`, which gives its former
@@ -219,12 +124,6 @@ impl Likelihood {
         self.groups.iter().flat_map(|group| &group.terms)
     }
 
-    /// Returns the names of the data sets.
-    #[must_use]
-    pub fn name(&self) -> String {
-        self.terms().map(|term| term.density.name.as_str()).collect::<Vec<_>>().join(" + ")
-    }
-
     /// Returns the domain.
     #[must_use]
     pub fn domain(&self) -> &Space {
@@ -237,28 +136,6 @@ impl Likelihood {
         &self.data
     }
 
-    /// Returns the number of data that count, over all data sets and ranks.
-    #[must_use]
-    pub fn degrees_of_freedom(&self) -> u64 {
-        self.terms().map(|term| term.density.count).sum()
-    }
-
-    /// Returns the range of reduced chi-squared over samples of a right model.
-    ///
-    /// That is 1 up to five standard errors `sqrt(2 / n)`, and a factor of two for approximations;
-    /// counts have no lower end. `None` for Student's t distribution, and without residuals.
-    #[must_use]
-    pub fn expected_chi_squared(&self) -> Option<[f64; 2]> {
-        let terms: Vec<_> = self.terms().map(|term| &term.density).filter(|one| one.residual.is_some()).collect();
-        if terms.is_empty() || terms.iter().any(|one| one.squares == Squares::Wild) {
-            return None;
-        }
-        let n: u64 = terms.iter().map(|one| one.count).sum();
-        let error = 5.0 * (2.0 / n as f64).sqrt();
-        let least = if terms.iter().any(|one| one.squares == Squares::Counts) { 0.0 } else { (1.0 - error).max(0.0) };
-        Some([least / 2.0, 2.0 * (1.0 + error)])
-    }
-
     /// Computes data minus model over the standard deviation of the noise, with a leaf for each
     /// data set.
     ///
@@ -267,16 +144,12 @@ impl Likelihood {
     /// # Errors
     /// - Errors of the model, the device and the ranks.
     pub fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<Vector>, InferenceError> {
-        let (mut leaves, mut contents) = (Vec::new(), Vec::new());
-        self.residuals(rank, x, |_, term, found| {
-            leaves.extend(found.space().leaves().map(|(_, leaf)| (term.density.name.clone(), leaf.clone())));
-            contents.extend(found.contents().to_vec());
+        let mut residuals = Vec::new();
+        self.residuals(rank, x, |_, _, found| {
+            residuals.push(found);
             Ok(())
         })?;
-        if leaves.is_empty() {
-            return Ok(None);
-        }
-        ordered(leaves, contents).map(Some)
+        united(&residuals)
     }
 
     /// Returns the residuals of each data set that has them. Collective; blocks.
@@ -290,11 +163,7 @@ impl Likelihood {
             let squares = rank.vector_dot(&found, &found)?;
             let array = found.single()?;
             let Some((_, leaf)) = found.space().only() else { return Ok(()) };
-            let terms =
-                crate::exchange::Terms { x: array, y: None, index: None, sums: 1, batches: 1, total: leaf.total() };
-            let sum = rank.exact_sums();
-            let (recorder, comm) = (&mut rank.recorder, &rank.comm);
-            let sum = sum.value(recorder, leaf.is_distributed().then_some(comm), &terms)?;
+            let sum = rank.exact_total(leaf.is_distributed(), array, leaf.total())?;
             let count = term.density.count;
             let (reduced_chi_squared, mean) = (squares / count as f64, sum / count as f64);
             reports.push(DataSetReport { name: term.density.name.clone(), reduced_chi_squared, mean, count });
@@ -313,7 +182,7 @@ impl Likelihood {
         for group in &self.groups {
             let values = group.values(rank, x)?;
             for term in &group.terms {
-                let Some(residual) = &term.density.residual else { continue };
+                let Some(residual) = &term.density.functions.residual else { continue };
                 let signal = term.signal(rank, &values.part(term.domain(), "likelihood")?)?;
                 let found = residual.value(rank, &signal)?;
                 take(rank, term, found)?;
@@ -323,12 +192,14 @@ impl Likelihood {
     }
 }
 
-/// Returns a vector of leaves in the order of their names.
-fn ordered(leaves: Vec<(String, Leaf)>, contents: Vec<Contents>) -> Result<Vector, InferenceError> {
-    let mut both: Vec<_> = leaves.into_iter().zip(contents).collect();
-    both.sort_by(|a, b| a.0.0.cmp(&b.0.0));
-    let (leaves, contents): (Vec<_>, Vec<_>) = both.into_iter().unzip();
-    Ok(Vector::over(&Space::new(leaves)?, contents)?)
+/// Returns the leaves of several vectors as one vector; `None` without vectors.
+fn united(vectors: &[Vector]) -> Result<Option<Vector>, InferenceError> {
+    let leaves = vectors.iter().flat_map(|vector| vector.space().leaves().zip(vector.contents()));
+    let mut leaves: Vec<_> = leaves.collect();
+    leaves.sort_by(|((a, _), _), ((b, _), _)| a.cmp(b));
+    let space = Space::new(leaves.iter().map(|((name, leaf), _)| (*name, (*leaf).clone())))?;
+    let contents = leaves.into_iter().map(|(_, contents)| contents.clone()).collect();
+    if vectors.is_empty() { Ok(None) } else { Ok(Some(Vector::over(&space, contents)?)) }
 }
 
 /// The derivatives of a [`Likelihood`] at a point.
@@ -339,7 +210,7 @@ struct LikelihoodAt {
 
 impl LogLikelihood<Rank> for Likelihood {
     fn name(&self) -> String {
-        Likelihood::name(self)
+        self.terms().map(|term| term.density.name.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
     fn identity(&self, rank: &mut Rank) -> Result<Identity, InferenceError> {
@@ -397,16 +268,28 @@ impl LogLikelihood<Rank> for Likelihood {
     }
 
     fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<(Vector, u64)>, InferenceError> {
-        let counts = self.terms().filter(|term| term.density.residual.is_some()).map(|term| term.density.count);
+        let counts =
+            self.terms().filter(|term| term.density.functions.residual.is_some()).map(|term| term.density.count);
         Ok(Likelihood::normalized_residual(self, rank, x)?.map(|residual| (residual, counts.sum())))
     }
 
     fn degrees_of_freedom(&self) -> u64 {
-        Likelihood::degrees_of_freedom(self)
+        self.terms().map(|term| term.density.count).sum()
     }
 
+    /// Returns 1 up to five standard errors `sqrt(2 / n)`, and a factor of two for approximations.
+    ///
+    /// Counts have no lower end. `None` for Student's t distribution, and without residuals.
     fn expected_chi_squared(&self) -> Option<[f64; 2]> {
-        Likelihood::expected_chi_squared(self)
+        let terms: Vec<_> =
+            self.terms().map(|term| &term.density).filter(|one| one.functions.residual.is_some()).collect();
+        if terms.is_empty() || terms.iter().any(|one| one.squares == Squares::Wild) {
+            return None;
+        }
+        let n: u64 = terms.iter().map(|one| one.count).sum();
+        let error = 5.0 * (2.0 / n as f64).sqrt();
+        let least = if terms.iter().any(|one| one.squares == Squares::Counts) { 0.0 } else { (1.0 - error).max(0.0) };
+        Some([least / 2.0, 2.0 * (1.0 + error)])
     }
 }
 
@@ -423,42 +306,38 @@ impl LikelihoodAt {
         summed(rank, &parts, out, |rank, number, out| give(rank, &self.groups[number], out))
     }
 
-    fn terms(&self) -> impl Iterator<Item = &OneAt> {
+    fn terms(&self) -> impl Iterator<Item = &TermAt> {
         self.groups.iter().flat_map(|group| &group.terms)
     }
 }
 
 impl LogLikelihoodAt<Rank> for LikelihoodAt {
     fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
-        self.terms().map(|term| term.at.energy(rank)).sum()
+        self.terms().map(|at| at.energy(rank)).sum()
     }
 
     fn energy_terms(&self, rank: &mut Rank) -> Result<Option<EnergyTerms<Vector>>, InferenceError> {
-        let vectors = self.terms().map(|term| term.at.energy_terms(rank)).collect::<Result<_, _>>()?;
+        let vectors = self.terms().map(|at| at.energy_terms(rank)).collect::<Result<_, _>>()?;
         Ok(Some(EnergyTerms { vectors, divisor: 1.0 }))
     }
 
     fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), InferenceError> {
-        self.summed(rank, out, |rank, group, out| {
-            group.back(rank, out, |rank, number, out| Ok(group.terms[number].at.gradient(rank, out)?))
-        })
+        self.summed(rank, out, |rank, group, out| group.back(rank, out, |rank, at, out| Ok(at.gradient(rank, out)?)))
     }
 
     fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         self.summed(rank, out, |rank, group, out| {
             let tangent = group.tangent(rank, v)?;
-            group.back(rank, out, |rank, number, out| {
-                let OneAt { domain, at, .. } = &group.terms[number];
-                Ok(at.metric(rank, &tangent.part(domain, "likelihood")?, out)?)
+            group.back(rank, out, |rank, at, out| {
+                Ok(at.metric(rank, &tangent.part(at.term.domain(), "likelihood")?, out)?)
             })
         })
     }
 
     fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         self.summed(rank, out, |rank, group, out| {
-            group.back(rank, out, |rank, number, out| {
-                let OneAt { data, at, .. } = &group.terms[number];
-                Ok(at.left_sqrt(rank, &eta.part(data, "likelihood")?, out)?)
+            group.back(rank, out, |rank, at, out| {
+                Ok(at.left_sqrt(rank, &eta.part(&at.term.density.space, "likelihood")?, out)?)
             })
         })
     }
@@ -466,9 +345,9 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
     fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
         for group in &self.groups {
             let tangent = group.tangent(rank, v)?;
-            for OneAt { domain, data, at } in &group.terms {
-                let mut part = out.part(data, "likelihood")?;
-                at.right_sqrt(rank, &tangent.part(domain, "likelihood")?, &mut part)?;
+            for at in &group.terms {
+                let mut part = out.part(&at.term.density.space, "likelihood")?;
+                at.right_sqrt(rank, &tangent.part(at.term.domain(), "likelihood")?, &mut part)?;
             }
         }
         Ok(())
@@ -479,7 +358,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         for group in &self.groups {
             let excited = match &group.shared {
                 Some(shared) => shared.excited(rank)?,
-                None => group.terms.iter().map(|term| term.at.excited(rank)).collect::<Result<Vec<_>, _>>()?.concat(),
+                None => group.terms.iter().map(|at| at.excited(rank)).collect::<Result<Vec<_>, _>>()?.concat(),
             };
             for modes in excited {
                 if all.iter().all(|other| other.leaf != modes.leaf) {
@@ -504,9 +383,9 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
                 Some(shared) => shared.model().value(rank, &own)?,
                 None => own,
             };
-            for OneAt { domain, data, at } in &group.terms {
-                let own = values.part(domain, "likelihood")?;
-                at.coordinates(rank, &own, &mut out.part(data, "likelihood")?)?;
+            for at in &group.terms {
+                let own = values.part(at.term.domain(), "likelihood")?;
+                at.coordinates(rank, &own, &mut out.part(&at.term.density.space, "likelihood")?)?;
             }
         }
         Ok(())
@@ -519,7 +398,8 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         out: &mut Vector,
     ) -> Result<bool, InferenceError> {
         let expansion = expansion.model_value()?;
-        for OneAt { data, at, .. } in self.terms() {
+        for at in self.terms() {
+            let data = &at.term.density.space;
             let value = match (&expansion, at.expansion_value()) {
                 (Some(expansion), Some(_)) => Some(expansion.part(data, "likelihood")?),
                 _ => None,
@@ -532,13 +412,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
     }
 
     fn model_value(&self) -> Result<Option<Vector>, InferenceError> {
-        let values = self.terms().filter_map(|term| term.at.expansion_value());
-        let values = values.map(|value| (value.space().clone(), value.contents().to_vec()));
-        let (mut leaves, mut contents) = (Vec::new(), Vec::new());
-        for (space, own) in values {
-            leaves.extend(space.leaves().map(|(name, leaf)| (name.to_string(), leaf.clone())));
-            contents.extend(own);
-        }
-        if leaves.is_empty() { Ok(None) } else { ordered(leaves, contents).map(Some) }
+        let values: Vec<Vector> = self.terms().filter_map(|at| at.expansion_value().cloned()).collect();
+        united(&values)
     }
 }

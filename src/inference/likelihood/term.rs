@@ -28,7 +28,8 @@ pub(super) struct Term {
 impl Term {
     /// Creates a term of the identity.
     pub fn new(density: Density) -> Self {
-        let (domain, root, coordinates) = (density.space.clone(), density.root.clone(), density.coordinates.clone());
+        let (domain, functions) = (density.space.clone(), &density.functions);
+        let (root, coordinates) = (functions.root.clone(), functions.coordinates.clone());
         Term { density: Rc::new(density), domain, head: None, tail: None, root, coordinates }
     }
 
@@ -44,8 +45,9 @@ impl Term {
     pub fn amend(&self, model: &Model) -> Result<Self, OperatorError> {
         let model = self.model()?.map_or_else(|| Ok(model.clone()), |own| model.then(&own))?;
         let [head, tail] = model.parted();
-        let root = tail.as_ref().map_or_else(|| Ok(self.density.root.clone()), |tail| tail.then(&self.density.root))?;
-        let coordinates = match &self.density.coordinates {
+        let functions = &self.density.functions;
+        let root = tail.as_ref().map_or_else(|| Ok(functions.root.clone()), |tail| tail.then(&functions.root))?;
+        let coordinates = match &functions.coordinates {
             Some(Coordinates::Fixed(own)) => Some(Coordinates::Fixed(model.then(own)?)),
             other => other.clone(),
         };
@@ -106,7 +108,7 @@ fn about(rank: &mut Rank, coordinates: &Model, values: [&Vector; 2], out: &mut V
 
 /// The derivatives of a term at a point.
 pub(super) struct TermAt {
-    term: Term,
+    pub term: Term,
     /// The value of the model.
     signal: Vector,
     /// The argument of the root: the value of the head, or the latent values.
@@ -179,7 +181,7 @@ impl TermAt {
     /// Computes the gradient of the energy.
     pub fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), OperatorError> {
         let mut score = Vector::new(&rank.gpu, &self.term.density.space)?;
-        self.term.density.score.of(rank, &self.signal, &mut score)?;
+        (self.term.density.functions.score)(rank, &self.signal, &mut score)?;
         let Some(tail) = &self.tail else { return self.back(rank, &score, out) };
         if self.head.is_none() {
             return tail.vjp(rank, &score, out);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::error::InferenceError;
 use crate::operators::{
     Contents, Differentiable, Fingerprint, Linearized, Model, OperatorCost, OperatorError, PointwiseOperator,
-    Signature, Space, Support, Vector,
+    Signature, Space, Vector,
 };
 use crate::rank::Rank;
 use functions::{
@@ -209,7 +209,7 @@ impl Prior {
     pub fn operator(&self, domain: &Space, result: &str) -> Result<Model, InferenceError> {
         self.check()?;
         match domain.only() {
-            Some((_, leaf)) if matches!(leaf.support, Support::Parameters { .. }) => {
+            Some((_, leaf)) if leaf.is_on_host() => {
                 let target = Space::of(result, leaf.clone())?;
                 Ok(Model::new(OnHost { prior: *self, signature: Signature::new("prior", domain, &target) }))
             }
@@ -278,20 +278,14 @@ struct OnHost {
 }
 
 /// Sets `y = f(i)` for parameters.
-fn fill(y: &mut Vector, f: impl Fn(usize) -> f64) -> Result<(), OperatorError> {
-    let values = y.contents().iter().map(|contents| match contents {
-        Contents::Host(values) => Contents::Host((0..values.len()).map(&f).collect()),
-        other => other.clone(),
-    });
-    *y = Vector::over(y.space(), values.collect())?;
-    Ok(())
+fn fill(y: &mut Vector, f: impl Fn(usize) -> f64) {
+    if let [Contents::Host(values)] = y.contents_mut() {
+        values.iter_mut().enumerate().for_each(|(i, y)| *y = f(i));
+    }
 }
 
 fn parameters(x: &Vector) -> &[f64] {
-    match x.contents() {
-        [Contents::Host(values)] => values,
-        _ => &[],
-    }
+    x.contents().first().and_then(Contents::on_host).unwrap_or_default()
 }
 
 impl Differentiable for OnHost {
@@ -301,7 +295,8 @@ impl Differentiable for OnHost {
 
     fn apply(&self, _rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         self.fits(x, y)?;
-        fill(y, |i| self.prior.value(parameters(x)[i]))
+        fill(y, |i| self.prior.value(parameters(x)[i]));
+        Ok(())
     }
 
     fn linearize(
@@ -334,12 +329,14 @@ struct OnHostAt {
 impl Linearized for OnHostAt {
     fn jvp(&self, _rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
-        fill(dy, |i| self.slopes[i] * parameters(dx)[i])
+        fill(dy, |i| self.slopes[i] * parameters(dx)[i]);
+        Ok(())
     }
 
     fn vjp(&self, _rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         self.operator.fits(dx, dy)?;
-        fill(dx, |i| self.slopes[i] * parameters(dy)[i])
+        fill(dx, |i| self.slopes[i] * parameters(dy)[i]);
+        Ok(())
     }
 }
 

@@ -41,17 +41,13 @@ impl DualAverage {
 
 /// Step sizes of MCLMC, at which the variance of the energy's error per number has a given value
 /// (Robnik et al. 2023).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EnergyAverage {
     pub sum: f64,
     pub weight: f64,
 }
 
 impl EnergyAverage {
-    pub fn new() -> Self {
-        EnergyAverage { sum: 0.0, weight: 0.0 }
-    }
-
     /// Returns the next step size, after a step of size `step` with `relative`, the square of the
     /// energy's error over the wanted one.
     pub fn next(&mut self, step: f64, relative: f64) -> f64 {
@@ -69,34 +65,21 @@ impl EnergyAverage {
 }
 
 /// The mean and the variance of each number over the draws of a window (Welford 1962).
-pub(super) struct Moments<V> {
-    count: u32,
-    mean: V,
-    squares: V,
+pub(super) struct Moments<S: VectorSpace> {
+    /// Number of draws.
+    pub count: u32,
+    pub mean: S::Vector,
+    /// Sum of squared distances from the mean.
+    pub squares: S::Vector,
 }
 
-impl<V> Moments<V> {
-    pub fn new<S: VectorSpace<Vector = V>>(space: &mut S, like: &V) -> Result<Self, InferenceError> {
+impl<S: VectorSpace> Moments<S> {
+    pub fn new(space: &mut S, like: &S::Vector) -> Result<Self, InferenceError> {
         Ok(Moments { count: 0, mean: space.zeros(like)?, squares: space.zeros(like)? })
     }
 
-    /// Returns those of a state.
-    pub fn resume(count: u32, mean: V, squares: V) -> Self {
-        Moments { count, mean, squares }
-    }
-
-    /// Returns the number of draws.
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// Returns the mean, and the sum of squared distances from it.
-    pub fn parts(&self) -> [&V; 2] {
-        [&self.mean, &self.squares]
-    }
-
     /// Adds a draw.
-    pub fn add<S: VectorSpace<Vector = V>>(&mut self, space: &mut S, x: &V) -> Result<(), InferenceError> {
+    pub fn add(&mut self, space: &mut S, x: &S::Vector) -> Result<(), InferenceError> {
         self.count += 1;
         let count = f64::from(self.count);
         let mut distance = space.copy(x)?;
@@ -107,7 +90,7 @@ impl<V> Moments<V> {
 
     /// Returns the root of the variance, averaged with `scale`, which weighs as much as a few
     /// draws: the variance of few draws may be far too small.
-    pub fn scale<S: VectorSpace<Vector = V>>(&self, space: &mut S, scale: &V) -> Result<V, InferenceError> {
+    pub fn scale(&self, space: &mut S, scale: &S::Vector) -> Result<S::Vector, InferenceError> {
         const WEIGHT: f64 = 5.0;
         let count = f64::from(self.count);
         let mut next = space.copy(&self.squares)?;
@@ -121,23 +104,23 @@ impl<V> Moments<V> {
 
 /// Means of batches of steps, which give the autocorrelation time: the variance of a mean is that
 /// of a position times this time over the size of the batch.
-pub(super) struct Batches<V> {
+pub(super) struct Batches<S: VectorSpace> {
     /// Steps of the present batch, and their sum.
     pub steps: u32,
-    pub sum: V,
-    pub means: Moments<V>,
+    pub sum: S::Vector,
+    pub means: Moments<S>,
 }
 
-impl<V> Batches<V> {
+impl<S: VectorSpace> Batches<S> {
     /// Number of batches of a window.
     pub const COUNT: u32 = 8;
 
-    pub fn new<S: VectorSpace<Vector = V>>(space: &mut S, like: &V) -> Result<Self, InferenceError> {
+    pub fn new(space: &mut S, like: &S::Vector) -> Result<Self, InferenceError> {
         Ok(Batches { steps: 0, sum: space.zeros(like)?, means: Moments::new(space, like)? })
     }
 
     /// Adds the position after a step to batches of `size` steps.
-    pub fn add<S: VectorSpace<Vector = V>>(&mut self, space: &mut S, x: &V, size: u32) -> Result<(), InferenceError> {
+    pub fn add(&mut self, space: &mut S, x: &S::Vector, size: u32) -> Result<(), InferenceError> {
         let kept = f64::from(u8::from(self.steps > 0));
         space.axpby(1.0 / f64::from(size), x, kept, &mut self.sum)?;
         self.steps += 1;
@@ -150,17 +133,11 @@ impl<V> Batches<V> {
 
     /// Returns the mean autocorrelation time of all numbers in steps, for batches of `size` steps
     /// and the moments of the window. Blocks once.
-    pub fn time<S: VectorSpace<Vector = V>>(
-        &self,
-        space: &mut S,
-        moments: &Moments<V>,
-        size: u32,
-    ) -> Result<f64, InferenceError> {
+    pub fn time(&self, space: &mut S, moments: &Moments<S>, size: u32) -> Result<f64, InferenceError> {
         /// Variances far below the inverse of this number count little.
         const LARGE: f64 = 1e6;
         let [of_means, of_places] = [&self.means, moments].map(|of| f64::from(of.count.max(2) - 1));
-        let mut inverse = space.like(&self.sum)?;
-        space.axpby(LARGE / of_places, &moments.squares, 0.0, &mut inverse)?;
+        let mut inverse = space.scaled(LARGE / of_places, &moments.squares)?;
         space.map(Elementwise::Deviation, &mut inverse)?;
         let mut ratio = space.like(&self.sum)?;
         space.multiply(LARGE / of_means, [&inverse, &self.means.squares], 0.0, &mut ratio)?;
@@ -226,7 +203,7 @@ mod tests {
     #[test]
     fn energy_averages_find_the_step_of_the_wanted_error() {
         // The relative square grows by the sixth power and is 1 at 0.5.
-        let (mut average, mut step) = (EnergyAverage::new(), 0.1);
+        let (mut average, mut step) = (EnergyAverage::default(), 0.1);
         for _ in 0..100 {
             step = average.next(step, (step / 0.5_f64).powi(6));
         }

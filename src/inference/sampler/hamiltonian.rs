@@ -4,6 +4,7 @@
 
 use std::rc::Rc;
 
+use super::DrawStatistics;
 use super::phase::{Phase, Target};
 use super::random::Uniforms;
 use crate::inference::error::InferenceError;
@@ -13,17 +14,11 @@ use crate::inference::vector_space::{Reduction, VectorSpace};
 pub(super) const DIVERGENT: f64 = 1000.0;
 
 /// The end of a transition.
-pub(super) struct Moved<V> {
+pub(super) struct Moved<P> {
     /// The next place.
-    pub place: Rc<Phase<V>>,
-    /// Mean acceptance over the trajectory.
-    pub acceptance: f64,
-    /// Gradients that it took.
-    pub gradients: u32,
-    /// Doublings of the trajectory.
-    pub depth: u32,
-    /// Whether the integration left the posterior.
-    pub is_divergent: bool,
+    pub place: P,
+    /// Statistics of the trajectory, without those of the place.
+    pub statistics: DrawStatistics,
 }
 
 /// Follows a trajectory of `steps` leapfrog steps and accepts its end or stays.
@@ -33,20 +28,19 @@ pub(super) fn hmc<S: VectorSpace>(
     start: &Rc<Phase<S::Vector>>,
     (step, steps): (f64, u32),
     uniforms: &mut Uniforms,
-) -> Result<Moved<S::Vector>, InferenceError> {
+) -> Result<Moved<Rc<Phase<S::Vector>>>, InferenceError> {
     let mut at = start.clone();
     let mut gradients = 0;
-    let stay = |gradients| Moved { place: start.clone(), acceptance: 0.0, gradients, depth: 0, is_divergent: true };
     for _ in 0..steps {
         gradients += 1;
         match target.leapfrog(space, &at, step)? {
             Some(next) if next.energy() - start.energy() < DIVERGENT => at = next,
-            _ => return Ok(stay(gradients)),
+            _ => return Ok(Moved { place: start.clone(), statistics: DrawStatistics::divergent(gradients) }),
         }
     }
     let acceptance = (start.energy() - at.energy()).exp().min(1.0);
     let place = if uniforms.next() < acceptance { at } else { start.clone() };
-    Ok(Moved { place, acceptance, gradients, depth: 0, is_divergent: false })
+    Ok(Moved { place, statistics: DrawStatistics { acceptance, gradients, ..DrawStatistics::default() } })
 }
 
 /// A part of a trajectory.
@@ -79,7 +73,7 @@ pub(super) fn nuts<S: VectorSpace>(
     start: &Rc<Phase<S::Vector>>,
     (step, depth): (f64, u32),
     uniforms: &mut Uniforms,
-) -> Result<Moved<S::Vector>, InferenceError> {
+) -> Result<Moved<Rc<Phase<S::Vector>>>, InferenceError> {
     let energy = start.energy();
     let mut builder = Builder { target, step, energy, uniforms, acceptance: 0.0, gradients: 0, is_divergent: false };
     let mut tree = builder.leaf(space, start.clone())?;
@@ -100,7 +94,8 @@ pub(super) fn nuts<S: VectorSpace>(
     }
     let Builder { acceptance, gradients, is_divergent, .. } = builder;
     let acceptance = acceptance / f64::from(gradients.max(1));
-    Ok(Moved { place: tree.drawn, acceptance, gradients, depth: done, is_divergent })
+    let statistics = DrawStatistics { acceptance, gradients, depth: done, is_divergent, ..DrawStatistics::default() };
+    Ok(Moved { place: tree.drawn, statistics })
 }
 
 impl<S: VectorSpace> Builder<'_, '_, S> {

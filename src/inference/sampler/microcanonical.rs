@@ -10,7 +10,8 @@
 
 use std::rc::Rc;
 
-use super::hamiltonian::DIVERGENT;
+use super::DrawStatistics;
+use super::hamiltonian::{DIVERGENT, Moved};
 use super::phase::{Phase, Target, finite};
 use super::random::Uniforms;
 use crate::inference::error::InferenceError;
@@ -18,11 +19,12 @@ use crate::inference::vector_space::{Reduction, Stream, VectorSpace};
 
 /// A place and a direction. The momentum of the phase is the direction, and its gradient is that by
 /// the scaled numbers.
-pub(super) struct Flight<V> {
-    place: Rc<Phase<V>>,
+pub(super) struct Flight<S: VectorSpace> {
+    /// The place; its momentum is the direction.
+    pub place: Rc<Phase<S::Vector>>,
     /// `g.g` and `g.u`.
-    square: f64,
-    along: f64,
+    pub square: f64,
+    pub along: f64,
 }
 
 /// A kick of the direction by the gradient: `u' = a g + b u`, of length 1.
@@ -51,12 +53,12 @@ impl Kick {
     }
 }
 
-impl<V> Flight<V> {
+impl<S: VectorSpace> Flight<S> {
     /// Starts at a place in a random direction.
-    pub fn start<S: VectorSpace<Vector = V>>(
+    pub fn start(
         space: &mut S,
         target: &Target<'_, S>,
-        from: &Phase<V>,
+        from: &Phase<S::Vector>,
         stream: Stream,
     ) -> Result<Self, InferenceError> {
         let (x, mut gradient) = (space.copy(&from.x)?, space.like(&from.x)?);
@@ -65,9 +67,9 @@ impl<V> Flight<V> {
     }
 
     /// Takes a random direction at a place with a scaled gradient and a potential.
-    fn turn<S: VectorSpace<Vector = V>>(
+    fn turn(
         space: &mut S,
-        (x, gradient, potential): (V, V, f64),
+        (x, gradient, potential): (S::Vector, S::Vector, f64),
         stream: Stream,
     ) -> Result<Self, InferenceError> {
         let (mut noise, mut direction) = (space.like(&x)?, space.like(&x)?);
@@ -84,11 +86,11 @@ impl<V> Flight<V> {
     }
 
     /// Returns the flight of a state from its place, direction and numbers.
-    pub fn resume<S: VectorSpace<Vector = V>>(
+    pub fn resume(
         space: &mut S,
         target: &Target<'_, S>,
-        from: &Phase<V>,
-        momentum: V,
+        from: &Phase<S::Vector>,
+        momentum: S::Vector,
         [square, along]: [f64; 2],
     ) -> Result<Self, InferenceError> {
         let (x, mut gradient) = (space.copy(&from.x)?, space.like(&from.x)?);
@@ -97,32 +99,17 @@ impl<V> Flight<V> {
         Ok(Flight { place, square, along })
     }
 
-    /// Returns the numbers of a state: `g.g` and `g.u`.
-    pub fn numbers(&self) -> [f64; 2] {
-        [self.square, self.along]
-    }
-
-    /// Returns the direction.
-    pub fn direction(&self) -> &V {
-        &self.place.momentum
-    }
-
     /// Starts again at the place of a flight, in a random direction.
-    pub fn restart<S: VectorSpace<Vector = V>>(&self, space: &mut S, stream: Stream) -> Result<Self, InferenceError> {
+    pub fn restart(&self, space: &mut S, stream: Stream) -> Result<Self, InferenceError> {
         let Phase { x, gradient, potential, .. } = &*self.place;
         let (x, gradient) = (space.copy(x)?, space.copy(gradient)?);
         Flight::turn(space, (x, gradient, *potential), stream)
     }
 
-    /// Returns the place.
-    pub fn place(&self) -> &Rc<Phase<V>> {
-        &self.place
-    }
-
     /// Takes a step of size `step` through `n` numbers, and turns the direction at random so that
     /// it is forgotten after a distance of `length`. Returns the error of the energy; `None` if the
     /// posterior is not finite there. Takes one gradient and blocks twice.
-    pub fn step<S: VectorSpace<Vector = V>>(
+    pub fn step(
         &self,
         space: &mut S,
         target: &Target<'_, S>,
@@ -179,26 +166,16 @@ impl<V> Flight<V> {
     }
 }
 
-/// The end of a trajectory.
-pub(super) struct Trajectory<V> {
-    /// The place where it ends; `None` if the chain stays.
-    pub end: Option<Flight<V>>,
-    pub acceptance: f64,
-    /// Gradients that it took.
-    pub gradients: u32,
-    /// Whether the integration left the posterior.
-    pub is_divergent: bool,
-}
-
 /// Follows a trajectory from the place of a flight in a random direction, and accepts its end or
-/// stays. Its number of steps is uniform, with the mean `length / step` or `most` if that is less.
+/// stays, with the place `None`. Its number of steps is uniform, with the mean `length / step` or
+/// `most` if that is less.
 pub(super) fn adjusted<S: VectorSpace>(
     space: &mut S,
     target: &Target<'_, S>,
-    from: &Flight<S::Vector>,
+    from: &Flight<S>,
     (step, length, most): (f64, f64, f64),
     (stream, uniforms): (Stream, &mut Uniforms),
-) -> Result<Trajectory<S::Vector>, InferenceError> {
+) -> Result<Moved<Option<Flight<S>>>, InferenceError> {
     let mean = (length / step).round().clamp(1.0, most);
     let steps = 1 + (uniforms.next() * (2.0 * mean - 1.0)) as u32;
     let mut at = from.restart(space, stream.below([u32::MAX, 0, 0]))?;
@@ -209,10 +186,10 @@ pub(super) fn adjusted<S: VectorSpace>(
         error += next.as_ref().map_or(f64::INFINITY, |(_, error)| *error);
         match next {
             Some((next, _)) if error < DIVERGENT => at = next,
-            _ => return Ok(Trajectory { end: None, acceptance: 0.0, gradients: number + 1, is_divergent: true }),
+            _ => return Ok(Moved { place: None, statistics: DrawStatistics::divergent(number + 1) }),
         }
     }
     let acceptance = (-error).exp().min(1.0);
-    let end = (uniforms.next() < acceptance).then_some(at);
-    Ok(Trajectory { end, acceptance, gradients: steps, is_divergent: false })
+    let place = (uniforms.next() < acceptance).then_some(at);
+    Ok(Moved { place, statistics: DrawStatistics { acceptance, gradients: steps, ..DrawStatistics::default() } })
 }

@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 use adaptation::{Batches, DualAverage, EnergyAverage, Moments};
 use hamiltonian::{Moved, hmc, nuts};
-use microcanonical::{Flight, Trajectory, adjusted};
+use microcanonical::{Flight, adjusted};
 pub use options::{Algorithm, SamplerOptions};
 use phase::{Phase, Target};
 use random::Uniforms;
@@ -37,7 +37,7 @@ use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::report::{Number, Numbers};
 use super::samples::Samples;
-use super::state::{Existing, StateFile};
+use super::state_file::{Existing, StateFile};
 use super::vector_space::{Stream, VectorSpace};
 use crate::timeline;
 
@@ -59,6 +59,13 @@ pub struct DrawStatistics {
     /// Whether the integration failed: the step is too large for a part of the posterior, which
     /// draws miss.
     pub is_divergent: bool,
+}
+
+impl DrawStatistics {
+    /// Returns the statistics of a trajectory that left the posterior.
+    fn divergent(gradients: u32) -> Self {
+        DrawStatistics { gradients, is_divergent: true, ..DrawStatistics::default() }
+    }
 }
 
 /// Count of the numbers of statistics.
@@ -91,27 +98,32 @@ struct Chain<S: VectorSpace> {
     number: u32,
     place: Rc<Phase<S::Vector>>,
     /// The direction of MCLMC.
-    flight: Option<Flight<S::Vector>>,
+    flight: Option<Flight<S>>,
     scale: Scale<S>,
     step: f64,
     /// Length of MCLMC.
     length: f64,
     average: StepAverage,
-    moments: Moments<S::Vector>,
+    moments: Moments<S>,
     /// Means that give the length, in the window that finds it.
-    batches: Option<Batches<S::Vector>>,
+    batches: Option<Batches<S>>,
     statistics: DrawStatistics,
     kept: Vec<S::Vector>,
     of_kept: Vec<DrawStatistics>,
 }
 
 impl<S: VectorSpace> Chain<S> {
-    /// Sets the place at the end of a trajectory of NUTS or HMC.
-    fn arrive(&mut self, moved: Moved<S::Vector>) {
-        let Moved { place, acceptance, gradients, depth, is_divergent } = moved;
-        let (energy, step) = (place.potential, self.step);
-        self.statistics = DrawStatistics { energy, acceptance, step, length: 0.0, gradients, depth, is_divergent };
+    /// Sets the place at the end of a trajectory.
+    fn arrive(&mut self, Moved { place, statistics }: Moved<Rc<Phase<S::Vector>>>) {
+        self.statistics = DrawStatistics { energy: place.potential, step: self.step, ..statistics };
         self.place = place;
+    }
+
+    /// Sets the place at the end of a trajectory of MCLMC.
+    fn land(&mut self, flight: Flight<S>, statistics: DrawStatistics) {
+        let statistics = DrawStatistics { length: self.length, ..statistics };
+        self.arrive(Moved { place: flight.place.clone(), statistics });
+        self.flight = Some(flight);
     }
 }
 
@@ -206,9 +218,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let SamplerOptions { algorithm, chains, warmup, draws, thinning, seed, directory, existing, save_every } =
             options;
         let place = directory.as_ref().map(|directory| (directory, existing, save_every));
-        let identity = likelihood.identity(space)?;
-        let marks = identity.parts().map(|(name, mark)| (name, format!("fingerprint {mark:016x}")));
-        let mut arguments: Vec<(&str, &dyn fmt::Debug)> = vec![
+        let arguments: [(&str, &dyn fmt::Debug); 7] = [
             ("algorithm", algorithm),
             ("chains", chains),
             ("warm-up", warmup),
@@ -217,14 +227,13 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             ("seed", seed),
             ("state", &place),
         ];
-        arguments.extend(marks.iter().map(|(name, mark)| (*name, mark as &dyn fmt::Debug)));
         groups.all().agree(SAMPLER, &arguments)?;
+        let identity = likelihood.identity(space)?;
+        identity.agree(groups.all(), SAMPLER)?;
         algorithm.check()?;
-        if *chains == 0 {
-            return Err(InferenceError::options("chains", "expected at least 1, got 0"));
-        }
-        if *thinning == Some(0) {
-            return Err(InferenceError::options("thinning", "expected at least 1, got 0"));
+        let counts = [("chains", *chains), ("thinning", thinning.unwrap_or(1)), ("save_every", *save_every)];
+        if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
+            return Err(InferenceError::options(name, "expected at least 1, got 0"));
         }
         if !(*chains as usize).is_multiple_of(groups.count()) {
             let why = format!("each needs the same number of chains; give a number of groups that divides {chains}");
@@ -238,9 +247,6 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             let why = format!("{} starts are given; expected 1, or one for each of {} chains", starts.len(), own.len());
             Err(InferenceError::Invalid { what: "Sampler".into(), why })
         })?;
-        if *save_every == 0 {
-            return Err(InferenceError::options("save_every", "expected at least 1, got 0"));
-        }
         let open = |directory: &PathBuf| StateFile::new((directory, "chains.npz"), *existing, groups, identity, *seed);
         let state = directory.as_ref().map(open).transpose()?;
         let (groups, options) = (groups.clone(), options.clone());
@@ -276,22 +282,13 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
 
     fn chain(&self, space: &mut S, number: u32, start: S::Vector) -> Result<Chain<S>, InferenceError> {
         let likelihood: &dyn LogLikelihood<S> = &*self.likelihood;
-        let scale = match phase::finite(Scale::new(space, likelihood, &start))? {
-            Some(scale) => scale,
-            None => {
-                return Err(InferenceError::NotFinite {
-                    what: format!("the metric at the start of chain {number}"),
-                    value: f64::NAN,
-                });
-            }
+        let not_finite = |what: &str| {
+            let what = format!("the {what} at the start of chain {number}");
+            InferenceError::NotFinite { what, value: f64::NAN }
         };
+        let scale = phase::finite(Scale::new(space, likelihood, &start))?.ok_or_else(|| not_finite("metric"))?;
         let target = Target { likelihood, scale: &scale };
-        let Some(place) = target.place(space, start)? else {
-            return Err(InferenceError::NotFinite {
-                what: format!("the energy at the start of chain {number}"),
-                value: f64::NAN,
-            });
-        };
+        let place = target.place(space, start)?.ok_or_else(|| not_finite("energy"))?;
         let moments = Moments::new(space, &place.x)?;
         let length = self.options.algorithm.length(space.len(&place.x) as f64);
         let mut chain = Chain {
@@ -301,7 +298,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             scale,
             step: 1.0,
             length,
-            average: StepAverage::Energy(EnergyAverage::new()),
+            average: StepAverage::Energy(EnergyAverage::default()),
             moments,
             batches: None,
             statistics: DrawStatistics::default(),
@@ -404,8 +401,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let like = draw(first * each as usize);
         let mut copy = |space: &mut S, number: usize| space.copy(draw(number));
         let sum = self.groups.sum(space, count, &mut copy, like)?;
-        let mut mean = space.like(like)?;
-        space.axpby(1.0 / count as f64, &sum, 0.0, &mut mean)?;
+        let mean = space.scaled(1.0 / count as f64, &sum)?;
         let mut residuals = Vec::new();
         for number in self.groups.block(count) {
             let mut residual = space.copy(draw(number))?;
@@ -431,13 +427,13 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             Algorithm::AdjustedMclmc { .. } => self.fly_adjusted(space, chain, uniforms)?,
             Algorithm::Nuts { depth, .. } => {
                 let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
-                let start = self.with_momentum(space, &target, chain)?;
+                let start = self.with_momentum(space, &target, chain, MOMENTUM)?;
                 let moved = nuts(space, &target, &start, (chain.step, depth), uniforms)?;
                 chain.arrive(moved);
             }
             Algorithm::Hmc { steps, .. } => {
                 let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
-                let start = self.with_momentum(space, &target, chain)?;
+                let start = self.with_momentum(space, &target, chain, MOMENTUM)?;
                 let steps = 1 + (uniforms.next() * f64::from(2 * steps - 1)) as u32;
                 let moved = hmc(space, &target, &start, (chain.step, steps), uniforms)?;
                 chain.arrive(moved);
@@ -452,15 +448,16 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         self.adapt(space, chain)
     }
 
-    /// Returns the place of a chain with a random momentum.
+    /// Returns the place of a chain with a random momentum from a kind of stream.
     fn with_momentum(
         &self,
         space: &mut S,
         target: &Target<'_, S>,
         chain: &Chain<S>,
+        kind: u32,
     ) -> Result<Rc<Phase<S::Vector>>, InferenceError> {
         let mut momentum = space.like(&chain.place.x)?;
-        space.white_noise(self.stream(chain.number, MOMENTUM), &mut momentum)?;
+        space.white_noise(self.stream(chain.number, kind), &mut momentum)?;
         target.with_momentum(space, &chain.place, momentum).map(Rc::new)
     }
 
@@ -503,14 +500,11 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                     Some(batches) => batches,
                     None => Batches::new(space, &chain.place.x)?,
                 };
-                chain.batches.insert(batches).add(space, &flight.place().x, size)?;
+                chain.batches.insert(batches).add(space, &flight.place.x, size)?;
             }
         }
-        chain.place = flight.place().clone();
-        chain.flight = Some(flight);
-        let (energy, step) = (chain.place.potential, chain.step);
-        chain.statistics =
-            DrawStatistics { energy, acceptance: 1.0, step, length, gradients: steps, depth: 0, is_divergent };
+        let flown = DrawStatistics { acceptance: 1.0, gradients: steps, is_divergent, ..DrawStatistics::default() };
+        chain.land(flight, flown);
         Ok(())
     }
 
@@ -519,18 +513,14 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
         // Steps of a warm-up may be far too small.
         let most = if self.done < self.options.warmup { 64.0 } else { 1024.0 };
-        let (stream, step, length) = (self.stream(chain.number, MOMENTUM), chain.step, chain.length);
+        let stream = self.stream(chain.number, MOMENTUM);
         let flight = match chain.flight.take() {
             Some(flight) => flight,
             None => Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 1, 0]))?,
         };
-        let Trajectory { end, acceptance, gradients, is_divergent } =
-            adjusted(space, &target, &flight, (step, length, most), (stream, uniforms))?;
-        let flight = end.unwrap_or(flight);
-        chain.place = flight.place().clone();
-        chain.flight = Some(flight);
-        let energy = chain.place.potential;
-        chain.statistics = DrawStatistics { energy, acceptance, step, length, gradients, depth: 0, is_divergent };
+        let Moved { place, statistics } =
+            adjusted(space, &target, &flight, (chain.step, chain.length, most), (stream, uniforms))?;
+        chain.land(place.unwrap_or(flight), statistics);
         Ok(())
     }
 }

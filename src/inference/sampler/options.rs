@@ -4,7 +4,7 @@ use std::f64::consts::FRAC_PI_2;
 use std::path::PathBuf;
 
 use crate::inference::error::InferenceError;
-use crate::inference::state::Existing;
+use crate::inference::state_file::Existing;
 
 /// The algorithm of a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]

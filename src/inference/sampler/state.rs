@@ -16,10 +16,10 @@ use crate::inference::error::InferenceError;
 use crate::inference::log_likelihood::LogLikelihood;
 use crate::inference::report::Numbers;
 use crate::inference::rows::{NewRows, RowLayout, SavedRows};
-use crate::inference::state::StateFile;
+use crate::inference::state_file::StateFile;
 use crate::inference::vector_space::VectorSpace;
 use crate::io::collective::write_npz;
-use crate::io::{IoError, Member};
+use crate::io::{Member, NpyFile};
 use crate::operators::Fingerprint;
 
 /// Version of the file.
@@ -66,24 +66,22 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let each = self.rows(self.done) + kept;
         let like = &self.chains[0].place.x;
         let scales = self.chains[0].scale.numbers().len() as u64;
-        let rows = NewRows::new(space, &self.groups, like, chains * each)?;
-        let identity = file.identity().parts().map(|(_, mark)| mark as i64);
+        let identity = file.identity.parts().map(|(_, mark)| mark as i64);
         let head = self.head();
-        let members = [
+        let members = vec![
             Member::new::<i64>("head", &[head.len() as u64]),
             Member::new::<i64>("identity", &[identity.len() as u64]),
             Member::new::<f64>("numbers", &[chains, NUMBERS as u64]),
             Member::new::<f64>("statistics", &[chains, kept + 1, STATISTICS as u64]),
             Member::new::<f64>("scales", &[chains, scales]),
         ];
-        let vectors = members.len();
-        let members: Vec<Member> = members.into_iter().chain(rows.members()).collect();
+        let rows = NewRows::new(space, &self.groups, like, chains * each, members)?;
         let is_first = self.groups.place() == 0;
-        write_npz::<InferenceError>(self.groups.all(), file.path(), &members, |archive| {
+        write_npz::<InferenceError>(self.groups.all(), &file.path, &rows.members, |archive| {
             if self.groups.all().rank() == 0 {
                 archive.write(0, 0, &head)?;
                 archive.write(1, 0, &identity)?;
-                rows.write_boxes(archive, vectors)?;
+                rows.write_boxes(archive)?;
             }
             for chain in &self.chains {
                 let number = u64::from(chain.number);
@@ -94,16 +92,15 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                     archive.write(3, number * (kept + 1) * STATISTICS as u64, &statistics)?;
                     archive.write(4, number * scales, &chain.scale.numbers())?;
                 }
-                let direction = chain.flight.as_ref().map_or(&chain.place.momentum, Flight::direction);
-                let [mean, squares] = chain.moments.parts();
+                let direction = chain.flight.as_ref().map_or(&chain.place.momentum, |flight| &flight.place.momentum);
+                let Moments { mean, squares, .. } = &chain.moments;
                 let own = [&chain.place.x, &chain.scale.diagonal, mean, squares, direction];
                 let batches = chain.batches.iter().flat_map(|batches| {
-                    let [mean, squares] = batches.means.parts();
+                    let Moments { mean, squares, .. } = &batches.means;
                     [&batches.sum, mean, squares]
                 });
                 for (row, vector) in own.into_iter().chain(batches).chain(&chain.kept).enumerate() {
-                    let staged = space.stage(vector)?;
-                    rows.write(archive, vectors, number * each + row as u64, &staged)?;
+                    rows.write(archive, number * each + row as u64, &space.stage(vector)?)?;
                 }
             }
             Ok(())
@@ -114,11 +111,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     /// groups.
     pub(super) fn load(&mut self, space: &mut S, file: &StateFile, like: &S::Vector) -> Result<bool, InferenceError> {
         let layout = RowLayout::of(space, &self.groups, like)?;
-        let Some(archive) = file.open(&self.groups)? else { return Ok(false) };
-        let broken = |error: IoError| file.broken(error);
-        let member = |name: &str| archive.member(name).map_err(broken);
-        let integers = |name: &str| member(name).and_then(|own| own.read_i64(0..own.len()).map_err(broken));
-        let head = integers("head")?;
+        let Some(open) = file.open(&self.groups)? else { return Ok(false) };
+        let head = open.integers("head")?;
         let names = ["version", "seed", "algorithm", "chains", "warm-up", "thinning"];
         let own = self.head();
         if head.len() != own.len() {
@@ -129,7 +123,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                 "its chains have another {name}; give the same options or another directory, or start again"
             )));
         }
-        file.check_identity(&integers("identity")?)?;
+        file.check_identity(&open.integers("identity")?)?;
         let Some(done) = u32::try_from(head[6]).ok().filter(|done| *done <= self.total()) else {
             return Err(file.wrong(format!(
                 "it has {} draws with the warm-up, and {} are asked for; raise the number of draws",
@@ -140,36 +134,35 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let (chains, kept) = (u64::from(self.options.chains), self.kept(done));
         let before = self.rows(done);
         let each = before + kept;
-        let rows = SavedRows::open((layout, self.groups.place()), chains * each, &archive, &broken)?;
-        let rows = rows.map_err(|why| file.wrong(why))?;
-        let (all_numbers, all_statistics) = (member("numbers")?, member("statistics")?);
-        let all_scales = member("scales")?;
+        let rows = SavedRows::open((layout, self.groups.place()), chains * each, &open)?;
+        let (all_numbers, all_statistics) = (open.member("numbers")?, open.member("statistics")?);
+        let all_scales = open.member("scales")?;
+        // Returns the numbers of a chain in a member that has `each` of them for each.
+        let of_chain = |member: &NpyFile, chain: usize, each: u64| {
+            open.or_broken(member.read_f64(chain as u64 * each..(chain as u64 + 1) * each))
+        };
         let scales = all_scales.len() / chains;
         let wrong = || file.wrong("its numbers are not those of chains; remove it to start again");
         for chain in self.own() {
-            let first = chain as u64 * NUMBERS as u64;
-            let numbers = all_numbers.read_f64(first..first + NUMBERS as u64).map_err(broken)?;
+            let numbers = of_chain(&all_numbers, chain, NUMBERS as u64)?;
             let numbers: [f64; NUMBERS] = numbers.try_into().map_err(|_| wrong())?;
             let [step, length, is_flying, square, along, average @ .., steps, means, count] = numbers;
             let average = self.average(average).ok_or_else(wrong)?;
-            let of_chain = (kept + 1) * STATISTICS as u64;
-            let first = chain as u64 * of_chain;
-            let of_draws = all_statistics.read_f64(first..first + of_chain).map_err(broken)?;
+            let of_draws = of_chain(&all_statistics, chain, (kept + 1) * STATISTICS as u64)?;
             let mut statistics: Vec<DrawStatistics> =
                 of_draws.as_chunks::<STATISTICS>().0.iter().map(|own| DrawStatistics::of_numbers(own).0).collect();
             let Some(last) = statistics.pop().filter(|_| step > 0.0) else { return Err(wrong()) };
-            let mut row = |row: u64| rows.read(space, like, chain as u64 * each + row, &broken);
+            let mut row = |row: u64| rows.read(space, like, chain as u64 * each + row);
             let [x, scale, mean, squares, direction] = [row(0)?, row(1)?, row(2)?, row(3)?, row(4)?];
             let batches = match before > ROWS {
                 true => {
-                    let means = Moments::resume(means as u32, row(ROWS + 1)?, row(ROWS + 2)?);
+                    let means = Moments { count: means as u32, mean: row(ROWS + 1)?, squares: row(ROWS + 2)? };
                     Some(Batches { steps: steps as u32, sum: row(ROWS)?, means })
                 }
                 false => None,
             };
             let kept = (0..kept).map(|number| row(before + number)).collect::<Result<Vec<_>, _>>()?;
-            let first = chain as u64 * scales;
-            let of_scale = all_scales.read_f64(first..first + scales).map_err(broken)?;
+            let of_scale = of_chain(&all_scales, chain, scales)?;
             let Some(scale) = Scale::restore(space, &*self.likelihood, &x, (scale, &of_scale))? else {
                 return Err(wrong());
             };
@@ -182,13 +175,13 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             };
             self.chains.push(Chain {
                 number: chain as u32,
-                place: flight.as_ref().map_or(place, |flight| flight.place().clone()),
+                place: flight.as_ref().map_or(place, |flight| flight.place.clone()),
                 flight,
                 scale,
                 step,
                 length,
                 average,
-                moments: Moments::resume(count as u32, mean, squares),
+                moments: Moments { count: count as u32, mean, squares },
                 batches,
                 statistics: last,
                 kept,
@@ -218,10 +211,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
 
 /// Returns the numbers of a chain.
 fn numbers<S: VectorSpace>(chain: &Chain<S>) -> [f64; NUMBERS] {
-    let flight = chain.flight.as_ref().map_or([0.0; 3], |flight| {
-        let [square, along] = flight.numbers();
-        [1.0, square, along]
-    });
+    let flight = chain.flight.as_ref().map_or([0.0; 3], |flight| [1.0, flight.square, flight.along]);
     let average = match chain.average {
         StepAverage::Energy(EnergyAverage { sum, weight }) => [sum, weight, 0.0, 0.0, 0.0],
         StepAverage::Acceptance(DualAverage { center, target, count, error, mean }) => {
@@ -230,7 +220,7 @@ fn numbers<S: VectorSpace>(chain: &Chain<S>) -> [f64; NUMBERS] {
     };
     let [is_flying, square, along] = flight;
     let [a, b, c, d, e] = average;
-    let [steps, means] = chain.batches.as_ref().map_or([0, 0], |batches| [batches.steps, batches.means.count()]);
-    let [steps, means, count] = [steps, means, chain.moments.count()].map(f64::from);
+    let [steps, means] = chain.batches.as_ref().map_or([0, 0], |batches| [batches.steps, batches.means.count]);
+    let [steps, means, count] = [steps, means, chain.moments.count].map(f64::from);
     [chain.step, chain.length, is_flying, square, along, a, b, c, d, e, steps, means, count]
 }

@@ -28,7 +28,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         match self.options.algorithm {
             Algorithm::Mclmc { .. } => {
                 chain.step = 0.25 * deviation;
-                chain.average = StepAverage::Energy(EnergyAverage::new());
+                chain.average = StepAverage::Energy(EnergyAverage::default());
             }
             Algorithm::AdjustedMclmc { acceptance, .. } => {
                 chain.step = deviation * self.first_step(space, &target, chain)?;
@@ -47,9 +47,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     /// Returns a step size at which one step is accepted about half of the time, to a factor of 2
     /// (Hoffman & Gelman 2014, algorithm 4).
     fn first_step(&self, space: &mut S, target: &Target<'_, S>, chain: &Chain<S>) -> Result<f64, InferenceError> {
-        let mut momentum = space.like(&chain.place.x)?;
-        space.white_noise(self.stream(chain.number, TRIALS), &mut momentum)?;
-        let start = target.with_momentum(space, &chain.place, momentum)?;
+        let start = self.with_momentum(space, target, chain, TRIALS)?;
         let is_accepted = |space: &mut S, step: f64| {
             let end = target.leapfrog(space, &start, step)?;
             Ok::<_, InferenceError>(end.is_some_and(|end| start.energy() - end.energy() > 0.5_f64.ln()))
@@ -75,9 +73,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         let (first, ends) = windows(self.options.warmup);
         let (last, others) = ends.split_last()?;
         let window = *others.last().unwrap_or(&first)..*last;
-        window
-            .contains(&draw)
-            .then(|| ((window.end - window.start).saturating_mul(steps) / Batches::<()>::COUNT).max(1))
+        window.contains(&draw).then(|| ((window.end - window.start).saturating_mul(steps) / Batches::<S>::COUNT).max(1))
     }
 
     /// Takes a draw of the warm-up into the scales, and ends windows.

@@ -9,8 +9,9 @@ use super::{host_of, shared_token};
 use crate::comm::{CommError, Communicator};
 use crate::hash::{START, fnv1a};
 use crate::io::input::Input;
+use crate::io::probe::Probe;
 use crate::io::temporary::temporary_name;
-use crate::io::{IoError, IoErrorKind, cleanup, printable};
+use crate::io::{IoError, IoErrorKind, printable};
 
 /// Number of blocks that are compared, evenly from the first to the last byte, and bytes of each.
 const BLOCKS: u64 = 16;
@@ -82,21 +83,18 @@ const NONE: u64 = u64::MAX;
 /// `IoErrorKind::NotShared` (inner) of the first rank that does not see it; [`CommError`] (outer).
 pub fn same_directory(comm: &Communicator, directory: &Path) -> Result<Result<(), IoError>, CommError> {
     let token = shared_token(comm)?;
-    let name = |level: u64| {
-        let place = directory.ancestors().nth(usize::try_from(level).ok()?)?;
-        Some(temporary_name(&place.join("meshloom"), &token))
-    };
+    let name = |level: u64| Some(directory.ancestors().nth(usize::try_from(level).ok()?)?.join("meshloom"));
     let mut level = [NONE];
     let mut probe = None;
     if comm.rank() == 0 {
         level = [nearest(directory)];
-        probe = name(level[0]).and_then(|path| Probe::create(path).ok());
+        probe = name(level[0]).and_then(|path| Probe::beside(&path, &token).ok());
         if probe.is_none() {
             level = [NONE];
         }
     }
     comm.broadcast(0, &mut level)?;
-    let Some(path) = name(level[0]) else { return Ok(Ok(())) };
+    let Some(path) = name(level[0]).map(|path| temporary_name(&path, &token)) else { return Ok(Ok(())) };
     let seen = comm.all_gather(&[u8::from(comm.rank() == 0 || is_seen(&path))])?;
     drop(probe);
     let Some(rank) = seen.iter().position(|seen| *seen == 0) else { return Ok(Ok(())) };
@@ -124,26 +122,6 @@ fn is_seen(path: &Path) -> bool {
         // Opening makes a network file system ask its server.
         File::open(path).is_ok()
     })
-}
-
-/// A file that is removed when this is dropped.
-struct Probe {
-    path: PathBuf,
-    /// Its lock tells other runs that it is in use.
-    _file: File,
-}
-
-impl Probe {
-    fn create(path: PathBuf) -> std::io::Result<Self> {
-        let file = cleanup::create_file(&path)?;
-        Ok(Self { path, _file: file })
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        cleanup::remove_file(&self.path);
-    }
 }
 
 #[cfg(test)]

@@ -74,6 +74,11 @@ pub(super) fn counts(at: &Location, name: &str) -> Result<Option<Vec<u64>>> {
     }
 }
 
+/// Returns the number of an attribute of `place`, which errors name; `None` if it is missing.
+pub(super) fn number(at: &Location, place: &str, name: &str) -> std::result::Result<Option<f64>, String> {
+    numbers(at, name).and_then(single).map_err(|error| format!("{place}/{name} {error}; write it again"))
+}
+
 /// Returns the value of an attribute that must have exactly one.
 pub(super) fn single<T: Copy>(values: Option<Vec<T>>) -> Result<Option<T>> {
     match values.as_deref() {

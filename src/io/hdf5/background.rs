@@ -2,11 +2,7 @@
 
 use std::path::Path;
 
-use hdf5_metno::{Dataset, Group, Location, Result};
-
-use super::attributes::{numbers, single};
 use super::part_file::{A_POWER, H_POWER, Opened, TO_CGS, contradiction, group_name, wrong};
-use super::queries;
 use super::units::KM_S;
 use crate::cosmology::expansion_rate;
 use crate::io::IoError;
@@ -51,11 +47,6 @@ impl Background {
     /// that the run was not cosmological.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, IoError> {
         let file = Opened::new(path)?;
-        let group = |name: &'static str| {
-            let found =
-                queries::has_link(&file.hdf5, name).and_then(|there| there.then(|| file.hdf5.group(name)).transpose());
-            found.map_err(|error| wrong(path, format!("{name}: {error}; write it again")))
-        };
         let places = [
             ("Cosmology", "Cosmological run", ["Omega_m", "Omega_lambda", "Omega_r"]),
             ("Parameters", "ComovingIntegrationOn", ["Omega0", "OmegaLambda", "Omega_r"]),
@@ -63,68 +54,43 @@ impl Background {
             ("Header", "ComovingIntegrationOn", ["Omega_Matter", "Omega_Lambda", "Omega_Radiation"]),
         ];
         let mut first: Option<([String; 2], Self)> = None;
-        for (name, cosmological, densities) in places {
-            let Some(group) = group(name)? else { continue };
-            let found = said_by(&group, cosmological, densities);
-            match (found.map_err(|error| wrong(path, format!("{name}/{error}; write it again")))?, &first) {
-                (Said::Background(background), None) => {
-                    let names = [0, 1].map(|n| format!("{name}/{}", densities[n]));
-                    first = Some((names, background));
+        for (group, cosmological, [matter, dark, radiation]) in places {
+            let number = |name: &str| file.number(group, name);
+            if number(cosmological)? == Some(0.0) {
+                if first.is_none() {
+                    return Ok(None);
                 }
-                (Said::Background(other), Some((names, own))) => {
-                    let pairs = [(own.omega_m, other.omega_m), (own.omega_de, other.omega_de)];
-                    for (n, (own, other)) in pairs.into_iter().enumerate() {
-                        let other_name = format!("{name}/{}", densities[n]);
-                        contradiction((&names[n], Some(own)), (&other_name, Some(other)))
-                            .map_err(|why| wrong(path, why))?;
-                    }
-                }
-                (Said::NoCosmology, None) => return Ok(None),
-                (Said::NoCosmology, Some(_)) | (Said::Nothing, _) => {}
+                continue;
+            }
+            let (Some(omega_m), Some(omega_de)) = (file.positive(group, matter)?, number(dark)?) else { continue };
+            let names = [matter, dark].map(|name| format!("{group}/{name}"));
+            let omega_r = number(radiation)?.unwrap_or(0.0);
+            let dark_energy = [number("w_0")?.unwrap_or(-1.0), number("w_a")?.unwrap_or(0.0)];
+            let Some((own_names, own)) = &first else {
+                first = Some((names, Background { omega_m, omega_r, omega_de, dark_energy }));
+                continue;
+            };
+            let pairs = [(own.omega_m, omega_m), (own.omega_de, omega_de)];
+            for ((own_name, name), (own, other)) in own_names.iter().zip(&names).zip(pairs) {
+                contradiction((own_name, Some(own)), (name, Some(other))).map_err(|why| wrong(path, why))?;
             }
         }
         Ok(first.map(|(_, background)| background))
     }
 }
 
-/// The statement of a group of attributes.
-enum Said {
-    Background(Background),
-    /// The run was not cosmological.
-    NoCosmology,
-    Nothing,
-}
-
-fn said_by(group: &Group, cosmological: &str, [matter, dark, radiation]: [&str; 3]) -> Result<Said> {
-    let number = |name: &str| one(group, name);
-    if number(cosmological)? == Some(0.0) {
-        return Ok(Said::NoCosmology);
-    }
-    let (Some(omega_m), Some(omega_de)) = (number(matter)?.filter(|density| *density > 0.0), number(dark)?) else {
-        return Ok(Said::Nothing);
-    };
-    let omega_r = number(radiation)?.unwrap_or(0.0);
-    let dark_energy = [number("w_0")?.unwrap_or(-1.0), number("w_a")?.unwrap_or(0.0)];
-    Ok(Said::Background(Background { omega_m, omega_r, omega_de, dark_energy }))
-}
-
-/// Returns the number of an attribute with one value; an error begins with the name.
-fn one(at: &Location, name: &str) -> Result<Option<f64>> {
-    numbers(at, name).and_then(single).map_err(|error| format!("{name} {error}").into())
-}
-
 /// Returns the centimeters of a comoving length of 1, with h: as stated by the dataset in the
 /// convention of Gadget-4, SWIFT or EAGLE, else by the file in that of SWIFT, else by the file in
 /// that of Gadget-4, AREPO or GIZMO. `None` if nothing states them; some codes write 0 for an
 /// unknown unit.
-pub(super) fn length_unit(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError> {
+pub(super) fn length_unit(file: &Opened, dataset: &str) -> Result<Option<f64>, IoError> {
     Ok(said(file, dataset)?.filter(|unit| unit.is_normal() && *unit > 0.0))
 }
 
-fn said(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError> {
-    let positive = |unit: Option<f64>| unit.filter(|unit| *unit > 0.0);
+fn said(file: &Opened, name: &str) -> Result<Option<f64>, IoError> {
+    let dataset = file.dataset(name)?;
     let first_of = |names: &[&'static str]| {
-        let found = dataset.map_or(Ok(None), |dataset| file.first_of("Coordinates", dataset, names));
+        let found = dataset.as_ref().map_or(Ok(None), |dataset| file.first_of(name, dataset, names));
         Ok::<_, IoError>(found?.map(|(_, value)| value))
     };
     let h = hubble(file)?;
@@ -132,17 +98,17 @@ fn said(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError
     let power = first_of(&H_POWER)?.unwrap_or(0.0);
     let with_h = |unit: f64| if power == 0.0 { Some(unit) } else { h.map(|h| unit * h.powf(power)) };
     for name in TO_CGS {
-        if let Some(unit) = positive(first_of(&[name])?) {
+        if let Some(unit) = first_of(&[name])?.filter(|unit| *unit > 0.0) {
             return Ok(with_h(unit));
         }
     }
-    if let Some(unit) = positive(of_group(file, "Units", "Unit length in cgs (U_L)")?) {
+    if let Some(unit) = file.positive("Units", "Unit length in cgs (U_L)")? {
         return Ok(with_h(unit));
     }
     for (group, name) in
         [("Parameters", "UnitLength_in_cm"), ("Header", "UnitLength_in_cm"), ("Header", "UnitLength_In_CGS")]
     {
-        if let Some(unit) = positive(of_group(file, group, name)?) {
+        if let Some(unit) = file.positive(group, name)? {
             return Ok(h.map(|h| unit / h));
         }
     }
@@ -153,7 +119,7 @@ fn said(file: &Opened, dataset: Option<&Dataset>) -> Result<Option<f64>, IoError
 pub(super) fn hubble(file: &Opened) -> Result<Option<f64>, IoError> {
     let mut first: Option<(String, f64)> = None;
     for (group, name) in [("Cosmology", "h"), ("Parameters", "HubbleParam"), ("Header", "HubbleParam")] {
-        let Some(h) = of_group(file, group, name)?.filter(|h| *h > 0.0) else { continue };
+        let Some(h) = file.positive(group, name)? else { continue };
         let name = format!("{group}/{name}");
         match &first {
             None => first = Some((name, h)),
@@ -163,20 +129,6 @@ pub(super) fn hubble(file: &Opened) -> Result<Option<f64>, IoError> {
         }
     }
     Ok(first.map(|(_, h)| h))
-}
-
-fn of_group(file: &Opened, group: &str, name: &str) -> Result<Option<f64>, IoError> {
-    let found =
-        queries::has_link(&file.hdf5, group).and_then(|there| there.then(|| file.hdf5.group(group)).transpose());
-    match found.map_err(|error| wrong(file.path(), format!("{group}: {error}; write it again")))? {
-        None => Ok(None),
-        Some(group) => number(file, &group, name),
-    }
-}
-
-fn number(file: &Opened, at: &Location, name: &str) -> Result<Option<f64>, IoError> {
-    let found = numbers(at, name).and_then(single);
-    found.map_err(|error| wrong(file.path(), format!("{name} {error}; write it again")))
 }
 
 /// The unit of a snapshot's velocities.
@@ -192,14 +144,9 @@ impl VelocityUnit {
     /// Reads the unit of a type's velocities from a snapshot's file of scale factor `a`.
     pub(super) fn read(path: &Path, particle_type: usize, a: f64) -> Result<Option<Self>, IoError> {
         let file = Opened::new(path)?;
-        let Some((name, dataset)) = file.of_particles(&group_name(particle_type), "Velocities")? else {
-            return Ok(None);
-        };
-        let number = |at: &Location, name: &str| {
-            let found = numbers(at, name).and_then(single);
-            found.map_err(|error| wrong(path, format!("Velocities: {name} {error}; write it again")))
-        };
-        let first_of = |names| Ok::<_, IoError>(file.first_of(name, &dataset, names)?.map(|(_, value)| value));
+        let velocities = format!("{}/Velocities", group_name(particle_type));
+        let Some((name, dataset)) = file.of_particles(&velocities)? else { return Ok(None) };
+        let first_of = |names| Ok::<_, IoError>(file.first_of(&name, &dataset, names)?.map(|(_, value)| value));
         let Some(power) = first_of(&A_POWER)? else { return Ok(None) };
         let own = first_of(&TO_CGS)?;
         // The unit of a dataset excludes h if the dataset has a power of h.
@@ -212,9 +159,9 @@ impl VelocityUnit {
             return Err(wrong(path, why));
         }
         // Some codes write 0 for an unknown unit.
-        let cgs = match (own.filter(|unit| *unit > 0.0), file.hdf5.group("Parameters")) {
-            (None, Ok(parameters)) => number(&parameters, "UnitVelocity_in_cm_per_s")?.filter(|unit| *unit > 0.0),
-            (own, _) => own,
+        let cgs = match own.filter(|unit| *unit > 0.0) {
+            None => file.positive("Parameters", "UnitVelocity_in_cm_per_s")?,
+            own => own,
         };
         let factor = a.powf(power) * h.map_or(1.0, |h| h.powf(h_power)) * cgs.map_or(1.0, |cgs| cgs / KM_S);
         Ok(Some(VelocityUnit { factor, km_s: cgs.is_some() }))

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use hdf5_metno::{Dataset, H5Type};
 
-use super::attributes::{magnitudes, single};
 use super::part_file::{Opened, broken, wrong};
 use super::{GroupCatalog, queries};
 use crate::host_memory;
@@ -18,7 +17,7 @@ use crate::io::{Dtype, IoError};
 pub fn read_groups(path: impl AsRef<Path>) -> Result<GroupCatalog, IoError> {
     let path = path.as_ref();
     let file = Reader { file: Opened::new(path)?, path };
-    let count = file.whole_numbers("Group", "GroupLen", None)?.ok_or_else(|| file.absent("Group", "GroupLen"))?;
+    let count = file.needed("GroupLen", file.whole_numbers("Group/GroupLen", None)?)?;
     let rows = Some(count.len() as u64);
     let mut offset = host_memory::reserve("groups", count.len() + 1)?;
     offset.push(0);
@@ -33,22 +32,19 @@ pub fn read_groups(path: impl AsRef<Path>) -> Result<GroupCatalog, IoError> {
         let rows = flat.map(|flat| host_memory::copy("groups", flat.as_chunks::<3>().0)).transpose()?;
         Ok::<_, IoError>(rows)
     };
-    fn needed<T>(file: &Reader, name: &str, found: Option<T>) -> Result<T, IoError> {
-        found.ok_or_else(|| file.absent("Group", name))
-    }
     let catalog = GroupCatalog {
         box_size: file.header("BoxSize")?,
         scale_factor: file.header("Time")?,
-        label: needed(&file, "GroupLabel", file.whole_numbers("Group", "GroupLabel", rows)?)?,
-        mass: needed(&file, "GroupMass", magnitudes("GroupMass")?)?,
-        center: needed(&file, "GroupPos", vectors("GroupPos")?)?,
+        label: file.needed("GroupLabel", file.whole_numbers("Group/GroupLabel", rows)?)?,
+        mass: file.needed("GroupMass", magnitudes("GroupMass")?)?,
+        center: file.needed("GroupPos", vectors("GroupPos")?)?,
         velocity: vectors("GroupVel")?,
-        inertia_radius: needed(&file, "GroupInertiaRadius", magnitudes("GroupInertiaRadius")?)?,
+        inertia_radius: file.needed("GroupInertiaRadius", magnitudes("GroupInertiaRadius")?)?,
         velocity_dispersion: magnitudes("GroupVelDisp")?,
-        max_radius: needed(&file, "GroupMaxRadius", magnitudes("GroupMaxRadius")?)?,
+        max_radius: file.needed("GroupMaxRadius", magnitudes("GroupMaxRadius")?)?,
         count,
         offset,
-        members: file.whole_numbers("IDs", "ID", Some(end))?,
+        members: file.whole_numbers("IDs/ID", Some(end))?,
     };
     file.file.still_whole()?;
     Ok(catalog)
@@ -60,43 +56,40 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn absent(&self, group: &str, name: &str) -> IoError {
-        wrong(self.path, format!("it has no {group}/{name}; is it a catalog of groups?"))
+    fn absent(&self, name: &str) -> IoError {
+        wrong(self.path, format!("it has no {name}; is it a catalog of groups?"))
+    }
+
+    /// Returns a dataset of the group `Group` that a catalog must have.
+    fn needed<T>(&self, name: &str, found: Option<T>) -> Result<T, IoError> {
+        found.ok_or_else(|| self.absent(&format!("Group/{name}")))
     }
 
     /// Returns a header attribute of one number above 0; the box size may be 0, for open space.
     fn header(&self, name: &str) -> Result<f64, IoError> {
-        let header = self.file.hdf5.group("Header").map_err(|e| broken(self.path, &e))?;
-        let value = magnitudes(&header, name).and_then(single);
-        match value.map_err(|e| wrong(self.path, format!("Header/{name} {e}; write it again")))? {
-            Some(value) if value > 0.0 || name == "BoxSize" => Ok(value),
+        match self.file.number("Header", name)? {
+            Some(value) if value > 0.0 || value == 0.0 && name == "BoxSize" => Ok(value),
             Some(value) => Err(wrong(self.path, format!("Header/{name} is {value}; it must be above 0"))),
-            None => Err(self.absent("Header", name)),
+            None => Err(self.absent(&format!("Header/{name}"))),
         }
     }
 
     /// Returns a dataset of `rows` rows of `width` numbers, with its type; `None` if it is missing.
-    fn find(
-        &self,
-        group: &str,
-        name: &str,
-        width: usize,
-        rows: Option<u64>,
-    ) -> Result<Option<(Dataset, Dtype)>, IoError> {
-        let Some(dataset) = self.file.dataset(group, name)? else { return Ok(None) };
+    fn find(&self, name: &str, width: usize, rows: Option<u64>) -> Result<Option<(Dataset, Dtype)>, IoError> {
+        let Some(dataset) = self.file.dataset(name)? else { return Ok(None) };
         let shape = dataset.space().map_err(|e| broken(self.path, &e))?.shape();
         let found = match shape[..] {
             [found] if width == 1 => found as u64,
             [found, wide] if wide == width => found as u64,
-            _ => return Err(wrong(self.path, format!("{group}/{name} has the shape {shape:?}"))),
+            _ => return Err(wrong(self.path, format!("{name} has the shape {shape:?}"))),
         };
         if let Some(rows) = rows.filter(|&rows| rows != found) {
-            return Err(wrong(self.path, format!("{group}/{name} has {found} rows, others {rows}")));
+            return Err(wrong(self.path, format!("{name} has {found} rows, others {rows}")));
         }
-        self.file.check(&dataset, &format!("{group}/{name}"))?;
+        self.file.check(&dataset, name)?;
         match queries::element_type(&dataset).map_err(|e| broken(self.path, &e))? {
             Ok(dtype) => Ok(Some((dataset, dtype))),
-            Err(words) => Err(wrong(self.path, format!("{group}/{name} is {words}, where numbers are needed"))),
+            Err(words) => Err(wrong(self.path, format!("{name} is {words}, where numbers are needed"))),
         }
     }
 
@@ -105,11 +98,11 @@ impl Reader<'_> {
     }
 
     /// Reads counts or ids; `None` if the dataset is missing.
-    fn whole_numbers(&self, group: &str, name: &str, rows: Option<u64>) -> Result<Option<Vec<u64>>, IoError> {
-        let Some((dataset, dtype)) = self.find(group, name, 1, rows)? else { return Ok(None) };
+    fn whole_numbers(&self, name: &str, rows: Option<u64>) -> Result<Option<Vec<u64>>, IoError> {
+        let Some((dataset, dtype)) = self.find(name, 1, rows)? else { return Ok(None) };
         match dtype {
             Dtype::U32 | Dtype::U64 => self.all(&dataset).map(Some),
-            other => Err(wrong(self.path, format!("{group}/{name} is of type {other}, and not of uint32 or uint64"))),
+            other => Err(wrong(self.path, format!("{name} is of type {other}, and not of uint32 or uint64"))),
         }
     }
 
@@ -122,15 +115,16 @@ impl Reader<'_> {
         rows: Option<u64>,
         good: impl Fn(f32) -> bool,
     ) -> Result<Option<Vec<f32>>, IoError> {
-        let Some((dataset, dtype)) = self.find("Group", name, width, rows)? else { return Ok(None) };
+        let name = format!("Group/{name}");
+        let Some((dataset, dtype)) = self.find(&name, width, rows)? else { return Ok(None) };
         if !matches!(dtype, Dtype::F32 | Dtype::F64) {
-            let reason = format!("Group/{name} is of type {dtype}, and not of float32 or float64");
+            let reason = format!("{name} is of type {dtype}, and not of float32 or float64");
             return Err(wrong(self.path, reason));
         }
         let values: Vec<f32> = self.all(&dataset)?;
         match values.iter().position(|&value| !(value.is_finite() && good(value))) {
             None => Ok(Some(values)),
-            Some(at) => Err(wrong(self.path, format!("Group/{name}: row {} is {}", at / width, values[at]))),
+            Some(at) => Err(wrong(self.path, format!("{name}: row {} is {}", at / width, values[at]))),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! - **Writing** ([`Hdf5Writer`]): one file that all ranks write, whose [`Hdf5Contents`] are a
 //!   snapshot that yt, pynbody and swiftsimio read with the right units, a light cone, a catalog of
 //!   groups, or arrays as in an `.npz` archive.
-//! - **Catalogs of groups** ([`write_groups`], [`read_groups`]) in Gadget-4's layout; [`Centers`]:
-//!   the positions of the groups of a catalog.
+//! - **Catalogs of groups** ([`write_groups`], [`read_groups`]) in Gadget-4's layout;
+//!   [`open_centers`]: the positions of the groups of a catalog.
 //!
 //! The serial HDF5 library suffices, even if many ranks write one file: rank 0 creates the file
 //! without values, which all ranks then write at their offsets at the same time. Nothing here
@@ -32,7 +32,7 @@ mod units;
 mod writer;
 
 pub use background::{Background, VelocityUnit};
-pub use centers::Centers;
+pub use centers::open_centers;
 pub use contents::{Attribute, ConeInfo, FilePart, Files, Hdf5Contents, part_path};
 pub use groups::{GroupCatalog, Groups, GroupsPlace, SphereColumns};
 pub use groups_reader::read_groups;

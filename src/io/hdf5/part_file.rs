@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hdf5_metno::{Dataset, File as Hdf5File, Group, H5Type};
 
-use super::attributes::{counts, magnitudes, numbers, single};
+use super::attributes::{counts, magnitudes, number, single};
 use super::queries;
 use super::writer::lock_remedy;
 use crate::host_memory;
@@ -36,10 +36,10 @@ pub(super) struct PartFile {
     pub types: Vec<usize>,
 }
 
-/// The shape and element type of a particle type's coordinates.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Coordinates {
-    pub particle_type: usize,
+/// The full name, the shape and the element type of a dataset of points.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Points {
+    pub dataset: String,
     pub count: u64,
     pub dims: usize,
     pub dtype: Dtype,
@@ -71,31 +71,32 @@ impl Opened {
         self.input.expect(self.input.len())
     }
 
-    /// Returns a dataset of a group, or of the root if the name is empty; `None` if it is missing.
-    pub fn dataset(&self, group: &str, name: &str) -> Result<Option<Dataset>, IoError> {
-        let find = || {
-            if group.is_empty() {
-                return if queries::has_link(&self.hdf5, name)? { self.hdf5.dataset(name).map(Some) } else { Ok(None) };
-            }
-            if !queries::has_link(&self.hdf5, group)? {
-                return Ok(None);
-            }
-            let group = self.hdf5.group(group)?;
-            if queries::has_link(&group, name)? { group.dataset(name).map(Some) } else { Ok(None) }
-        };
-        find().map_err(|e| broken(self.path(), &e))
+    /// Returns `true` if there are links all along this path.
+    pub fn has(&self, path: &str) -> Result<bool, IoError> {
+        queries::has_link(&self.hdf5, path).map_err(|e| broken(self.path(), &e))
     }
 
-    /// Returns `true` if a group has a link of this name.
-    fn has_dataset(&self, group: &str, name: &str) -> Result<bool, IoError> {
-        let find = || {
-            if !queries::has_link(&self.hdf5, group)? {
-                return Ok(false);
-            }
-            let group = self.hdf5.group(group)?;
-            queries::has_link(&group, name)
-        };
-        find().map_err(|e| broken(self.path(), &e))
+    /// Returns a group; `None` if it is missing.
+    pub fn group(&self, path: &str) -> Result<Option<Group>, IoError> {
+        let found = self.has(path)?.then(|| self.hdf5.group(path)).transpose();
+        found.map_err(|e| broken(self.path(), &e))
+    }
+
+    /// Returns the dataset of this full name; `None` if it is missing.
+    pub fn dataset(&self, path: &str) -> Result<Option<Dataset>, IoError> {
+        let found = self.has(path)?.then(|| self.hdf5.dataset(path)).transpose();
+        found.map_err(|e| broken(self.path(), &e))
+    }
+
+    /// Returns the number of an attribute of a group; `None` if either is missing.
+    pub fn number(&self, group: &str, name: &str) -> Result<Option<f64>, IoError> {
+        let Some(at) = self.group(group)? else { return Ok(None) };
+        number(&at, group, name).map_err(|why| wrong(self.path(), why))
+    }
+
+    /// Returns the number of an attribute of a group if it is above 0.
+    pub fn positive(&self, group: &str, name: &str) -> Result<Option<f64>, IoError> {
+        Ok(self.number(group, name)?.filter(|number| *number > 0.0))
     }
 
     /// Checks that the numbers of a dataset, given with its full name, can be in the file, and that
@@ -136,20 +137,20 @@ impl Opened {
 const OTHER_NAMES: [(&str, &str); 2] = [("Masses", "Mass"), ("Velocities", "Velocity")];
 
 impl Opened {
-    /// Returns a dataset of particles and its name in the file, by the name in Gadget's and SWIFT's
-    /// files, else by the name in OWLS's and EAGLE's; `None` if it is missing.
-    pub fn of_particles(&self, group: &str, name: &'static str) -> Result<Option<(&'static str, Dataset)>, IoError> {
-        if let Some(dataset) = self.dataset(group, name)? {
-            return Ok(Some((name, dataset)));
+    /// Returns a dataset of particles and its full name in the file, by the name in Gadget's and
+    /// SWIFT's files, else by the name in OWLS's and EAGLE's; `None` if it is missing.
+    pub fn of_particles(&self, path: &str) -> Result<Option<(String, Dataset)>, IoError> {
+        let other = |(usual, other)| path.strip_suffix(usual).map(|group| format!("{group}{other}"));
+        for name in [path.to_string()].into_iter().chain(OTHER_NAMES.into_iter().filter_map(other)) {
+            if let Some(dataset) = self.dataset(&name)? {
+                return Ok(Some((name, dataset)));
+            }
         }
-        match OTHER_NAMES.into_iter().find(|(usual, _)| *usual == name) {
-            Some((_, other)) => Ok(self.dataset(group, other)?.map(|dataset| (other, dataset))),
-            None => Ok(None),
-        }
+        Ok(None)
     }
 
-    /// Returns the first of these attributes of a dataset, with its number; `name` is that of the
-    /// dataset.
+    /// Returns the first of these attributes of a dataset, with its number; `name` is the full one
+    /// of the dataset.
     pub fn first_of(
         &self,
         name: &str,
@@ -157,9 +158,7 @@ impl Opened {
         attributes: &[&'static str],
     ) -> Result<Option<(&'static str, f64)>, IoError> {
         for attribute in attributes {
-            let found = numbers(dataset, attribute).and_then(single);
-            let found =
-                found.map_err(|error| wrong(self.path(), format!("{name}: {attribute} {error}; write it again")));
+            let found = number(dataset, name, attribute).map_err(|why| wrong(self.path(), why));
             if let Some(number) = found? {
                 return Ok(Some((attribute, number)));
             }
@@ -182,14 +181,19 @@ pub(super) fn group_name(particle_type: usize) -> String {
     format!("PartType{particle_type}")
 }
 
+/// Returns the full name of the coordinates of a type.
+pub(super) fn coordinates_name(particle_type: usize) -> String {
+    format!("PartType{particle_type}/Coordinates")
+}
+
 impl PartFile {
     /// Reads the header and the particle types in the file.
     pub fn read(path: &Path) -> Result<Self, IoError> {
         let file = Opened::new(path)?;
-        let header = header(&file.hdf5).map_err(|reason| wrong(path, reason))?;
+        let header = file.header()?;
         let mut types = Vec::new();
         for particle_type in 0..PARTICLE_TYPES {
-            if file.has_dataset(&group_name(particle_type), "Coordinates")? {
+            if file.has(&coordinates_name(particle_type))? {
                 types.push(particle_type);
             }
         }
@@ -198,14 +202,14 @@ impl PartFile {
 
     /// Checks the coordinates of a type; `None` for a file without such particles. Other types are
     /// not examined. If the coordinates are trusted, the header may count other particles.
-    pub fn coordinates(&self, particle_type: usize, is_trusted: bool) -> Result<Option<Coordinates>, IoError> {
-        let (file, group) = (Opened::new(&self.path)?, group_name(particle_type));
-        let Some(dataset) = file.dataset(&group, "Coordinates")? else { return Ok(None) };
-        let found = read_coordinates(&self.path, &dataset, particle_type)?;
+    pub fn coordinates(&self, particle_type: usize, is_trusted: bool) -> Result<Option<Points>, IoError> {
+        let (file, name) = (Opened::new(&self.path)?, coordinates_name(particle_type));
+        let Some(dataset) = file.dataset(&name)? else { return Ok(None) };
+        let found = points(&self.path, &dataset, &name)?;
         if !is_trusted {
-            check(&self.path, &self.header, &found)?;
+            let counted = ("NumPart_ThisFile", self.header.here.as_deref());
+            check_count(&self.path, counted, particle_type, found.count)?;
         }
-        let name = format!("{group}/Coordinates");
         if let Some(power) = file.first_of(&name, &dataset, &A_POWER)? {
             self.header.check_comoving(&self.path, &name, power)?;
         }
@@ -305,10 +309,7 @@ pub(super) fn contradiction(one: (&str, Option<f64>), other: (&str, Option<f64>)
 }
 
 /// Checks that the redshift, the scale factor and, in cosmological runs of Gadget, the time agree.
-fn check_moment(file: &Hdf5File, header: &Group, redshift: Option<f64>, time: Option<f64>) -> Result<(), String> {
-    let number = |at: &Group, group: &str, name: &str| {
-        numbers(at, name).and_then(single).map_err(|e| format!("{group}/{name} {e}; write it again"))
-    };
+fn check_moment(file: &Opened, header: &Group, redshift: Option<f64>, time: Option<f64>) -> Result<(), String> {
     let of_redshift = ("1 / (1 + Header/Redshift)", redshift.map(|z| 1.0 / (1.0 + z)));
     let mut is_named = false;
     for name in ["Scale-factor", "ExpansionFactor"] {
@@ -317,11 +318,9 @@ fn check_moment(file: &Hdf5File, header: &Group, redshift: Option<f64>, time: Op
         contradiction((&format!("Header/{name}"), found), of_redshift)?;
     }
     // The time is the scale factor in Gadget's cosmological runs, and a time in all other runs.
-    let is_link = queries::has_link(file, "Parameters").map_err(|e| e.to_string())?;
-    let parameters = if is_link { file.group("Parameters").ok() } else { None };
-    let comoving = match &parameters {
-        Some(parameters) => number(parameters, "Parameters", "ComovingIntegrationOn")?,
-        None => number(header, "Header", "ComovingIntegrationOn")?,
+    let comoving = match file.group("Parameters") {
+        Ok(Some(parameters)) => number(&parameters, "Parameters", "ComovingIntegrationOn")?,
+        _ => number(header, "Header", "ComovingIntegrationOn")?,
     };
     let is_cosmological = match comoving {
         Some(comoving) => comoving != 0.0,
@@ -336,11 +335,8 @@ fn check_moment(file: &Hdf5File, header: &Group, redshift: Option<f64>, time: Op
 }
 
 /// Checks that a cubic box in Gadget-4's parameters equals that of the header.
-fn check_parameters(file: &Hdf5File, box_size: Option<&[f64]>) -> Result<(), String> {
-    if !queries::has_link(file, "Parameters").map_err(|e| e.to_string())? {
-        return Ok(());
-    }
-    let Ok(parameters) = file.group("Parameters") else { return Ok(()) };
+fn check_parameters(file: &Opened, box_size: Option<&[f64]>) -> Result<(), String> {
+    let Ok(Some(parameters)) = file.group("Parameters") else { return Ok(()) };
     let found = magnitudes(&parameters, "BoxSize").map_err(|e| format!("Parameters/BoxSize {e}; write it again"))?;
     let one = |sides: Option<&[f64]>| match sides {
         Some(sides) if sides.iter().all(|side| *side == sides[0]) => sides.first().copied(),
@@ -351,75 +347,80 @@ fn check_parameters(file: &Hdf5File, box_size: Option<&[f64]>) -> Result<(), Str
     contradiction(("Header/BoxSize", of_header), ("Parameters/BoxSize", one(found.as_deref())))
 }
 
-/// Reads the header of a file, which must have one.
-pub(super) fn header(file: &Hdf5File) -> Result<Header, String> {
-    if !queries::has_link(file, "Header").map_err(|e| e.to_string())? {
-        return Err("it has no group Header, which snapshots of Gadget-4, SWIFT and their kin have".to_string());
+impl Opened {
+    /// Reads the header, which the file must have.
+    pub fn header(&self) -> Result<Header, IoError> {
+        let wrong = |why: String| wrong(self.path(), why);
+        let none = "it has no group Header, which snapshots of Gadget-4, SWIFT and their kin have";
+        let at = self.group("Header")?.ok_or_else(|| wrong(none.into()))?;
+        let named =
+            |name: &'static str| move |e: hdf5_metno::Error| wrong(format!("Header/{name} {e}; write it again"));
+        let counts = |name| counts(&at, name).map_err(named(name));
+        let magnitudes = |name| magnitudes(&at, name).map_err(named(name));
+        let one = |name| number(&at, "Header", name).map_err(wrong);
+        let files = single(counts("NumFilesPerSnapshot")?).map_err(named("NumFilesPerSnapshot"))?.unwrap_or(1);
+        if files == 0 {
+            return Err(wrong("Header/NumFilesPerSnapshot is 0; it must be a whole number from 1 on".into()));
+        }
+        let redshift = one("Redshift")?;
+        if let Some(value) = redshift.filter(|&value| value <= -1.0) {
+            return Err(wrong(format!("Header/Redshift is {value}; it must be above -1")));
+        }
+        let (total, high) = (counts("NumPart_Total")?, counts("NumPart_Total_HighWord")?.unwrap_or_default());
+        let total = total.map(|total| {
+            // Totals of 64 bits are complete; the high word is ignored.
+            let wide = total.iter().any(|&n| n > u64::from(u32::MAX));
+            let high = |i: usize| if wide { 0 } else { high.get(i).copied().unwrap_or(0) & 0xffff_ffff };
+            total.iter().enumerate().map(|(i, &low)| low + (high(i) << 32)).collect()
+        });
+        let (time, box_size) = (one("Time")?, magnitudes("BoxSize")?);
+        check_moment(self, &at, redshift, time).map_err(wrong)?;
+        check_parameters(self, box_size.as_deref()).map_err(wrong)?;
+        Ok(Header {
+            files,
+            here: counts("NumPart_ThisFile")?,
+            total,
+            box_size,
+            masses: magnitudes("MassTable")?.unwrap_or_default(),
+            time,
+            redshift,
+        })
     }
-    let at = file.group("Header").map_err(|e| e.to_string())?;
-    let named = |name: &'static str| move |e: hdf5_metno::Error| format!("Header/{name} {e}; write it again");
-    let counts = |name| counts(&at, name).map_err(named(name));
-    let magnitudes = |name| magnitudes(&at, name).map_err(named(name));
-    let one = |name| numbers(&at, name).and_then(single).map_err(named(name));
-    let files = single(counts("NumFilesPerSnapshot")?).map_err(named("NumFilesPerSnapshot"))?.unwrap_or(1);
-    if files == 0 {
-        return Err("Header/NumFilesPerSnapshot is 0; it must be a whole number from 1 on".to_string());
-    }
-    let redshift = one("Redshift")?;
-    if let Some(value) = redshift.filter(|&value| value <= -1.0) {
-        return Err(format!("Header/Redshift is {value}; it must be above -1"));
-    }
-    let (total, high) = (counts("NumPart_Total")?, counts("NumPart_Total_HighWord")?.unwrap_or_default());
-    let total = total.map(|total| {
-        // Totals of 64 bits are complete; the high word is ignored.
-        let wide = total.iter().any(|&n| n > u64::from(u32::MAX));
-        let high = |i: usize| if wide { 0 } else { high.get(i).copied().unwrap_or(0) & 0xffff_ffff };
-        total.iter().enumerate().map(|(i, &low)| low + (high(i) << 32)).collect()
-    });
-    let (time, box_size) = (one("Time")?, magnitudes("BoxSize")?);
-    check_moment(file, &at, redshift, time)?;
-    check_parameters(file, box_size.as_deref())?;
-    Ok(Header {
-        files,
-        here: counts("NumPart_ThisFile")?,
-        total,
-        box_size,
-        masses: magnitudes("MassTable")?.unwrap_or_default(),
-        time,
-        redshift,
-    })
 }
 
-fn read_coordinates(path: &Path, dataset: &Dataset, particle_type: usize) -> Result<Coordinates, IoError> {
-    let name = format!("{}/Coordinates", group_name(particle_type));
-    let (count, dims, dtype) = points(path, dataset, &name)?;
-    Ok(Coordinates { particle_type, count, dims, dtype })
-}
-
-/// Returns the number of points, the number of axes and the element type of a dataset of points,
-/// given with its full name.
-pub(super) fn points(path: &Path, dataset: &Dataset, name: &str) -> Result<(u64, usize, Dtype), IoError> {
+/// Describes a dataset of points, given with its full name.
+pub(super) fn points(path: &Path, dataset: &Dataset, name: &str) -> Result<Points, IoError> {
     let shape = dataset.space().map_err(|e| broken(path, &e))?.shape();
     let [count, dims @ (2 | 3)] = shape[..] else {
         let found: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
         return Err(IoError::shape(path.join(name), found, "(N, 3) or (N, 2)"));
     };
     let found = match queries::element_type(dataset).map_err(|e| broken(path, &e))? {
-        Ok(dtype @ (Dtype::F32 | Dtype::F64)) => return Ok((count as u64, dims, dtype)),
+        Ok(dtype @ (Dtype::F32 | Dtype::F64)) => {
+            return Ok(Points { dataset: name.into(), count: count as u64, dims, dtype });
+        }
         Ok(dtype) => dtype.to_string(),
         Err(other) => other,
     };
     Err(IoError::element_type(path.join(name), found, "float32 or float64"))
 }
 
-/// Creates the error of a header that counts other particles than there are coordinates.
-pub(super) fn wrong_count(path: &Path, attribute: &str, kind: usize, [counted, found]: [u64; 2]) -> IoError {
+/// Checks that an attribute of the header with its counts by type, if it is there, has as many
+/// particles of a type as there are coordinates.
+pub(super) fn check_count(
+    path: &Path,
+    (attribute, counts): (&str, Option<&[u64]>),
+    kind: usize,
+    found: u64,
+) -> Result<(), IoError> {
+    let counted = counts.and_then(|counts| counts.get(kind));
+    let Some(counted) = counted.filter(|&&counted| counted != found) else { return Ok(()) };
     let message = format!(
         "Header/{attribute} counts {counted} particles of type {kind}, but PartType{kind}/Coordinates has {found}; \
          this happens if a part of a larger snapshot is saved with the header of the whole: correct the header, or \
          read the particles that are there by trusting the coordinates"
     );
-    IoError::new(IoErrorKind::ParticleCount, path, message)
+    Err(IoError::new(IoErrorKind::ParticleCount, path, message))
 }
 
 /// Returns the name of a filter of HDF5 in brackets: that of the file, else that of the HDF Group's
@@ -440,15 +441,4 @@ fn filter_name(number: i64, name: &str) -> String {
     };
     let name = if name.is_empty() { known } else { name };
     if name.is_empty() { String::new() } else { format!(" ({})", printable(name)) }
-}
-
-/// Checks that the header counts as many particles as there are coordinates.
-fn check(path: &Path, header: &Header, found: &Coordinates) -> Result<(), IoError> {
-    let said = header.here.as_ref().and_then(|here| here.get(found.particle_type)).copied();
-    match said {
-        Some(counted) if counted != found.count => {
-            Err(wrong_count(path, "NumPart_ThisFile", found.particle_type, [counted, found.count]))
-        }
-        _ => Ok(()),
-    }
 }

@@ -36,12 +36,18 @@ pub(super) fn has_attribute(at: &Location, name: &str) -> Result<bool> {
     Ok(checked(unsafe { H5Aexists(at.id(), name.as_ptr()) })? > 0)
 }
 
-/// Returns `true` if a group or file has a link of this name.
-pub(super) fn has_link(at: &Location, name: &str) -> Result<bool> {
-    let name = c_text(name)?;
-    let _library = LOCK.lock();
-    // SAFETY: as above.
-    Ok(checked(unsafe { H5Lexists(at.id(), name.as_ptr(), H5P_DEFAULT) })? > 0)
+/// Returns `true` if a group or file has links all along this path.
+pub(super) fn has_link(at: &Location, path: &str) -> Result<bool> {
+    // The library wants each group on the way to exist.
+    for (end, _) in path.match_indices('/').chain([(path.len(), "")]) {
+        let name = c_text(&path[..end])?;
+        let _library = LOCK.lock();
+        // SAFETY: as above.
+        if checked(unsafe { H5Lexists(at.id(), name.as_ptr(), H5P_DEFAULT) })? == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Returns the names of a group's links for messages, in order: at most `most`, each cut to

@@ -3,12 +3,10 @@
 use std::ops::{Deref, Range};
 use std::path::Path;
 
-use hdf5_metno::{Dataset, H5Type};
-
 use super::background::VelocityUnit;
-use super::part_file::{Header, Opened, PartFile, broken, group_name, probe, read_rows, wrong, wrong_count};
+use super::part_file::{Opened, PartFile, broken, check_count, coordinates_name, group_name, read_rows, wrong};
 use super::point_files::PointFiles;
-use super::{background, parts, queries};
+use super::{parts, queries};
 use crate::io::{Dtype, IoError, IoErrorKind};
 
 /// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or
@@ -36,9 +34,6 @@ impl Deref for Snapshot {
         &self.files
     }
 }
-
-/// Largest number of names in an error.
-const MOST_NAMES: u64 = 100;
 
 /// Options for opening a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,30 +71,13 @@ impl Snapshot {
         let files = parts::find(path)?;
         let particle_type = particle_type(path, &files, options.particle_type)?;
         let header = files[0].header.clone();
-        let (mut dims, mut dtype) = (None, Dtype::F32);
-        let (mut parts, mut end) = (Vec::new(), 0u64);
-        for file in files {
-            let start = end;
-            if let Some(found) = file.coordinates(particle_type, is_trusted)? {
-                end = end.checked_add(found.count).ok_or_else(|| wrong(path, "it has more particles than can be"))?;
-                let dims = *dims.get_or_insert(found.dims);
-                if dims != found.dims {
-                    let found = vec![found.count, found.dims as u64];
-                    let wanted = format!("(N, {dims}), as the files before it have,");
-                    return Err(IoError::shape(file.path, found, wanted));
-                }
-                if found.dtype == Dtype::F64 {
-                    dtype = Dtype::F64;
-                }
-            }
-            parts.push((file.path, start..end));
-        }
-        let dims = dims.unwrap_or(3);
-        header.check_box(path, dims)?;
+        let read = |file: PartFile| Ok((file.path.clone(), file.coordinates(particle_type, is_trusted)?));
+        let points = files.into_iter().map(read).collect::<Result<Vec<_>, IoError>>()?;
+        let files = PointFiles::new(path, header, &coordinates_name(particle_type), points)?;
         if !is_trusted {
-            check_total(path, &header, particle_type, end)?;
+            let counted = ("NumPart_Total", files.header.total.as_deref());
+            check_count(path, counted, particle_type, files.count())?;
         }
-        let files = PointFiles { path: path.into(), parts, header, dims, dtype };
         Ok(Snapshot { files, particle_type })
     }
 
@@ -109,58 +87,30 @@ impl Snapshot {
         self.particle_type
     }
 
-    /// Returns the centimeters of a comoving length of 1, if the dataset or the file states them.
-    ///
-    /// # Errors
-    /// Same as [`background`](PointFiles::background).
-    pub fn length_unit(&self) -> Result<Option<f64>, IoError> {
-        let file = Opened::new(&self.parts[0].0)?;
-        let dataset = file.dataset(&group_name(self.particle_type), "Coordinates")?;
-        background::length_unit(&file, dataset.as_ref())
-    }
-
     /// Returns `rows` in pieces of about `each` rows, cut at the ends of compressed chunks of a
     /// dataset, such as `Coordinates` or `Velocities`, so that reading piece by piece decompresses
     /// each chunk once. A piece is longer than `each` only if a chunk is.
     ///
     /// # Errors
     /// `IoErrorKind::Misuse`, `IoErrorKind::Format`.
-    pub fn pieces(&self, name: &'static str, rows: Range<u64>, each: u64) -> Result<Vec<Range<u64>>, IoError> {
+    pub fn pieces(&self, name: &str, rows: Range<u64>, each: u64) -> Result<Vec<Range<u64>>, IoError> {
         self.check_range(&rows)?;
-        let mut chunks = Vec::new();
-        for (path, part) in self.parts.iter().filter(|(_, part)| part.start < rows.end && rows.start < part.end) {
-            let dataset = Opened::new(path)?.of_particles(&group_name(self.particle_type), name)?;
+        let (mut chunks, name) = (Vec::new(), self.name(name));
+        for (path, part, _) in self.parts_with(&rows) {
+            let dataset = Opened::new(path)?.of_particles(&name)?;
             let at_once = dataset.map_or(Ok(1), |(_, dataset)| queries::rows_at_once(&dataset));
             chunks.push((part.clone(), at_once.map_err(|e| broken(path, &e))?));
         }
         Ok(pieces(rows, each, &chunks))
     }
 
-    /// Reads coordinates of particles, row after row. NaN and infinities are passed on.
-    ///
-    /// # Errors
-    /// `IoErrorKind::Value` if a finite f64 is beyond f32; `IoErrorKind::Misuse`,
-    /// `IoErrorKind::Memory`; `IoErrorKind::Format` if a file was changed since it was opened or
-    /// cannot be read.
-    pub fn positions_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
-        self.floats_f32("Coordinates", self.dims, rows)
-    }
-
-    /// Reads coordinates of particles, row after row. NaN and infinities are passed on.
-    ///
-    /// # Errors
-    /// Same as [`positions_f32`](Self::positions_f32), except `IoErrorKind::Value`.
-    pub fn positions_f64(&self, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
-        self.floats_f64("Coordinates", self.dims, rows)
-    }
-
     /// Reads velocities in the units of the files, with as many numbers per row as coordinates.
     ///
     /// # Errors
-    /// Same as [`positions_f32`](Self::positions_f32), and `IoErrorKind::Missing` if there are
-    /// none.
+    /// Same as [`positions_f32`](PointFiles::positions_f32), and `IoErrorKind::Missing` if there
+    /// are none.
     pub fn velocities_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
-        self.floats_f32("Velocities", self.dims, rows)
+        self.floats_f32(&self.name("Velocities"), self.dims, rows)
     }
 
     /// Reads scale factors of the particles of a light cone ([`ConeInfo`](super::ConeInfo)).
@@ -168,7 +118,7 @@ impl Snapshot {
     /// # Errors
     /// Same as [`velocities_f32`](Self::velocities_f32).
     pub fn scale_factors_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
-        self.floats_f32("ScaleFactors", 1, rows)
+        self.floats_f32(&self.name("ScaleFactors"), 1, rows)
     }
 
     /// Returns the factor that makes [`velocities_f32`](Self::velocities_f32) peculiar: the power
@@ -181,8 +131,7 @@ impl Snapshot {
     /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is not a
     /// number.
     pub fn velocity_unit(&self) -> Result<Option<VelocityUnit>, IoError> {
-        let first = self.parts.iter().find(|(_, rows)| !rows.is_empty());
-        let (Some(a), Some((path, _))) = (self.scale_factor(), first) else { return Ok(None) };
+        let (Some(a), Some(path)) = (self.scale_factor(), self.first_with_points()) else { return Ok(None) };
         VelocityUnit::read(path, self.particle_type, a)
     }
 
@@ -193,9 +142,9 @@ impl Snapshot {
     /// particles must have both.
     ///
     /// # Errors
-    /// Same as [`positions_f32`](Self::positions_f32); `IoErrorKind::Missing` if there are neither,
-    /// `IoErrorKind::Value` and `IoErrorKind::Format` for masses that are negative or not finite,
-    /// and `IoErrorKind::Format` if both exist and differ.
+    /// Same as [`positions_f32`](PointFiles::positions_f32); `IoErrorKind::Missing` if there are
+    /// neither, `IoErrorKind::Value` and `IoErrorKind::Format` for masses that are negative or not
+    /// finite, and `IoErrorKind::Format` if both exist and differ.
     pub fn masses_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         let Some(&mass) = self.header.masses.get(self.particle_type).filter(|&&mass| mass > 0.0) else {
             return self.masses_of_dataset(rows);
@@ -203,7 +152,7 @@ impl Snapshot {
         self.check_range(&rows)?;
         let narrow = mass as f32;
         if narrow == 0.0 || !narrow.is_finite() {
-            let (entry, path) = (self.particle_type, &self.parts[0].0);
+            let (entry, path) = (self.particle_type, self.first());
             let reason =
                 format!("Header/MassTable: {mass:e} for type {entry} is beyond the range of f32; use other units");
             return Err(wrong(path, reason));
@@ -227,7 +176,7 @@ impl Snapshot {
 
     fn masses_of_dataset(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
         let first = rows.start;
-        let masses = self.floats_f32("Masses", 1, rows)?;
+        let masses = self.floats_f32(&self.name("Masses"), 1, rows)?;
         match masses.iter().position(|mass| !(mass.is_finite() && *mass >= 0.0)) {
             None => Ok(masses),
             Some(at) => Err(self.wrong_mass(first + at as u64, masses[at])),
@@ -236,9 +185,9 @@ impl Snapshot {
 
     /// Returns `true` if a file with some of the rows has a dataset of masses.
     fn has_masses(&self, rows: &Range<u64>) -> Result<bool, IoError> {
-        let group = group_name(self.particle_type);
-        for (path, _) in self.parts.iter().filter(|(_, part)| part.start < rows.end && rows.start < part.end) {
-            if Opened::new(path)?.of_particles(&group, "Masses")?.is_some() {
+        let name = self.name("Masses");
+        for (path, ..) in self.parts_with(rows) {
+            if Opened::new(path)?.of_particles(&name)?.is_some() {
                 return Ok(true);
             }
         }
@@ -257,12 +206,12 @@ impl Snapshot {
     /// Reads `ParticleIDs`.
     ///
     /// # Errors
-    /// Same as [`positions_f64`](Self::positions_f64), `IoErrorKind::Missing` if there are none,
-    /// `IoErrorKind::ElementType` if they are not integers, and `IoErrorKind::Format` for one below
-    /// 0.
+    /// Same as [`positions_f64`](PointFiles::positions_f64), `IoErrorKind::Missing` if there are
+    /// none, `IoErrorKind::ElementType` if they are not integers, and `IoErrorKind::Format` for one
+    /// below 0.
     pub fn ids(&self, rows: Range<u64>) -> Result<Vec<u64>, IoError> {
         let mut below = None;
-        let ids = self.read(&rows, "ParticleIDs", 1, |dataset, at, dtype, out| {
+        let ids = self.read(&rows, &self.name("ParticleIDs"), 1, |dataset, at, dtype, out| {
             match dtype {
                 Dtype::U32 | Dtype::U64 => out.extend(read_rows::<u64>(dataset, at, 1)?),
                 // Read as unsigned, all negative ids would be 0.
@@ -287,113 +236,9 @@ impl Snapshot {
         }
     }
 
-    /// Reads numbers as f32, those stored as f64 with a check of their range.
-    fn floats_f32(&self, name: &'static str, width: usize, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
-        let mut beyond = None;
-        let narrow = |wide: f64, element: usize, beyond: &mut Option<(usize, f64)>| {
-            let narrow = wide as f32;
-            if narrow.is_infinite() && wide.is_finite() {
-                beyond.get_or_insert((element, wide));
-            }
-            narrow
-        };
-        let values = self.read(&rows, name, width, |dataset, at, dtype, out| {
-            match dtype {
-                Dtype::F32 => out.extend(read_rows::<f32>(dataset, at, width)?),
-                Dtype::F64 => {
-                    for wide in read_rows::<f64>(dataset, at, width)? {
-                        out.push(narrow(wide, out.len(), &mut beyond));
-                    }
-                }
-                _ => return Ok(false),
-            }
-            Ok(true)
-        })?;
-        match beyond {
-            None => Ok(values),
-            Some((element, value)) => {
-                let row = rows.start + (element / width) as u64;
-                let index = if width == 1 { vec![row] } else { vec![row, (element % width) as u64] };
-                Err(IoError::beyond_f32(self.path.join(self.name(name)), index, value))
-            }
-        }
-    }
-
-    fn floats_f64(&self, name: &'static str, width: usize, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
-        self.read(&rows, name, width, |dataset, at, dtype, out| match dtype {
-            Dtype::F32 | Dtype::F64 => {
-                out.extend(read_rows::<f64>(dataset, at, width)?);
-                Ok(true)
-            }
-            _ => Ok(false),
-        })
-    }
-
-    /// Reads rows from the files that contain them. `append` is passed each dataset with the rows
-    /// to read, its element type and the vector to append to; it returns `false` for a type that it
-    /// does not accept.
-    fn read<T: H5Type>(
-        &self,
-        rows: &Range<u64>,
-        name: &'static str,
-        width: usize,
-        mut append: impl FnMut(&Dataset, Range<usize>, Dtype, &mut Vec<T>) -> hdf5_metno::Result<bool>,
-    ) -> Result<Vec<T>, IoError> {
-        self.check_range(rows)?;
-        let mut out = self.allocate(rows, width)?;
-        let group = group_name(self.particle_type);
-        for (path, part) in &self.parts {
-            let (start, end) = (rows.start.max(part.start), rows.end.min(part.end));
-            if start >= end {
-                continue;
-            }
-            let file = Opened::new(path)?;
-            let Some((name, dataset)) = file.of_particles(&group, name)? else {
-                return Err(self.absent(path, &file, name));
-            };
-            let (shape, count) = (dataset.space().map_err(|e| broken(path, &e))?.shape(), part.end - part.start);
-            let wanted = if width == 1 { vec![count as usize] } else { vec![count as usize, width] };
-            if shape != wanted {
-                let found: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
-                let wanted = crate::io::error::tuple(&wanted.iter().map(|&n| n as u64).collect::<Vec<_>>());
-                return Err(IoError::shape(path.join(self.name(name)), found, wanted));
-            }
-            // Checked once, by the rank that reads the first row.
-            if start == part.start {
-                file.check(&dataset, &self.name(name))?;
-            }
-            let dtype = queries::element_type(&dataset).map_err(|e| broken(path, &e))?;
-            let at = (start - part.start) as usize..(end - part.start) as usize;
-            probe::<T>(path, at.len() * width)?;
-            let taken = match &dtype {
-                Ok(dtype) => {
-                    append(&dataset, at, *dtype, &mut out).map_err(|e| file.unread(&dataset, &self.name(name), &e))?
-                }
-                Err(_) => false,
-            };
-            file.still_whole()?;
-            if !taken {
-                let found = dtype.map_or_else(|words| words, |dtype| dtype.to_string());
-                let wanted = if name == "ParticleIDs" { "a 32- or 64-bit integer" } else { "float32 or float64" };
-                return Err(IoError::element_type(path.join(self.name(name)), found, wanted));
-            }
-        }
-        Ok(out)
-    }
-
+    /// Returns the full name of a dataset of the particles.
     fn name(&self, dataset: &str) -> String {
         format!("{}/{dataset}", group_name(self.particle_type))
-    }
-
-    /// Creates the error of a missing dataset, with the names of the existing ones.
-    fn absent(&self, path: &Path, file: &Opened, name: &str) -> IoError {
-        let group = file.hdf5.group(&group_name(self.particle_type));
-        let mut found = group.and_then(|group| queries::link_names(&group, MOST_NAMES + 1)).unwrap_or_default();
-        if found.len() as u64 > MOST_NAMES {
-            found.truncate(MOST_NAMES as usize);
-            found.push("...".into());
-        }
-        IoError::no_member(path, self.name(name), found.join(", "))
     }
 }
 
@@ -427,14 +272,6 @@ fn missing_type(wanted: Option<usize>, found: &[usize]) -> String {
         [others @ .., last] => {
             format!("{none}; those of types {} and {last} do; choose one of these types", others.join(", "))
         }
-    }
-}
-
-/// Checks that the header counts as many particles of a type as all files have.
-fn check_total(path: &Path, header: &Header, particle_type: usize, found: u64) -> Result<(), IoError> {
-    match header.total.as_ref().and_then(|total| total.get(particle_type)).copied() {
-        Some(counted) if counted != found => Err(wrong_count(path, "NumPart_Total", particle_type, [counted, found])),
-        _ => Ok(()),
     }
 }
 

@@ -1,15 +1,16 @@
 //! Builtin functions of floats in WGSL as operations of a graph.
 
-use wgpu::naga::{MathFunction, Span};
+use wgpu::naga::{BinaryOperator, MathFunction, Span};
 
-use super::graph::{Binary, Compare, Graph, Node, Op, Unary};
+use super::evaluate::function;
+use super::graph::{Binary, Graph, Node, Op};
 use super::lower::{Lowering, Result, Value};
 
 impl Lowering<'_> {
     /// Returns the value of a builtin function of floats.
     pub(super) fn math(&mut self, fun: MathFunction, values: &[Value], at: Span) -> Result<Value> {
-        if let Some(function) = unary_of(fun) {
-            return self.each([values[0].clone()], at, |graph, [x]| Some(graph.unary(function, x)));
+        if function(fun).is_some() {
+            return self.each([values[0].clone()], at, |graph, [x]| Some(graph.unary(fun, x)));
         }
         if let Some(function) = binary_of(fun) {
             let values = [values[0].clone(), values[1].clone()];
@@ -53,7 +54,7 @@ impl Lowering<'_> {
             }),
             MathFunction::Step => self.each(two(), at, |graph, [edge, x]| {
                 let (zero, one) = (graph.number(0.0), graph.number(1.0));
-                let beyond = graph.compare(Compare::LessEqual, edge, x);
+                let beyond = graph.test(BinaryOperator::LessEqual, edge, x);
                 Some(graph.select(beyond, one, zero))
             }),
             MathFunction::SmoothStep => self.each(three(), at, |graph, [low, high, x]| {
@@ -77,10 +78,10 @@ impl Lowering<'_> {
         let vector = |nodes: Vec<Node>| Value::Composite(nodes.into_iter().map(Value::Scalar).collect());
         let graph = &mut self.graph;
         let length = |graph: &mut Graph, v: &[Node]| match v {
-            [x] => graph.unary(Unary::Abs, *x),
+            [x] => graph.unary(MathFunction::Abs, *x),
             v => {
                 let square = graph.dot(v, v);
-                graph.unary(Unary::Sqrt, square)
+                graph.unary(MathFunction::Sqrt, square)
             }
         };
         Ok(match (fun, &vectors[..]) {
@@ -113,9 +114,9 @@ impl Lowering<'_> {
             }
             (MathFunction::FaceForward, [v, incident, reference]) => {
                 let (zero, along) = (graph.number(0.0), graph.dot(reference, incident));
-                let facing = graph.compare(Compare::Less, along, zero);
+                let facing = graph.test(BinaryOperator::Less, along, zero);
                 let parts = v.iter().map(|&v| {
-                    let away = graph.unary(Unary::Neg, v);
+                    let away = graph.negative(v);
                     graph.select(facing, v, away)
                 });
                 vector(parts.collect())
@@ -126,37 +127,6 @@ impl Lowering<'_> {
             }
         })
     }
-}
-
-fn unary_of(fun: MathFunction) -> Option<Unary> {
-    Some(match fun {
-        MathFunction::Abs => Unary::Abs,
-        MathFunction::Sign => Unary::Sign,
-        MathFunction::Floor => Unary::Floor,
-        MathFunction::Ceil => Unary::Ceil,
-        MathFunction::Round => Unary::Round,
-        MathFunction::Trunc => Unary::Trunc,
-        MathFunction::Fract => Unary::Fract,
-        MathFunction::Sqrt => Unary::Sqrt,
-        MathFunction::InverseSqrt => Unary::InverseSqrt,
-        MathFunction::Exp => Unary::Exp,
-        MathFunction::Exp2 => Unary::Exp2,
-        MathFunction::Log => Unary::Log,
-        MathFunction::Log2 => Unary::Log2,
-        MathFunction::Sin => Unary::Sin,
-        MathFunction::Cos => Unary::Cos,
-        MathFunction::Tan => Unary::Tan,
-        MathFunction::Asin => Unary::Asin,
-        MathFunction::Acos => Unary::Acos,
-        MathFunction::Atan => Unary::Atan,
-        MathFunction::Sinh => Unary::Sinh,
-        MathFunction::Cosh => Unary::Cosh,
-        MathFunction::Tanh => Unary::Tanh,
-        MathFunction::Asinh => Unary::Asinh,
-        MathFunction::Acosh => Unary::Acosh,
-        MathFunction::Atanh => Unary::Atanh,
-        _ => return None,
-    })
 }
 
 fn binary_of(fun: MathFunction) -> Option<Binary> {

@@ -14,7 +14,9 @@
 //! | `pow(0, b)` by `b` | 0 |
 //! | `sqrt` at 0, `log` at 0, `length` and `normalize` at 0 | infinite or NaN, as the formula says |
 
-use super::graph::{Binary, Compare, Graph, Node, Op, Unary};
+use wgpu::naga::{BinaryOperator, MathFunction};
+
+use super::graph::{Binary, Graph, Node, Op};
 
 /// A partial derivative.
 #[derive(Clone, Copy)]
@@ -41,7 +43,7 @@ struct Carried {
 impl Graph {
     /// Returns the tangents of `outputs`, if input `i` has the tangent `tangents[i]`; `None` is
     /// zero.
-    pub fn forward(&mut self, outputs: &[Node], tangents: &[Option<Node>]) -> Vec<Option<Node>> {
+    pub fn forward(&mut self, outputs: &[Node], tangents: &[Option<Node>]) -> Vec<Node> {
         let needed = self.needed(outputs.iter().copied());
         let mut carried = Carrying::default();
         for &node in &needed {
@@ -59,12 +61,12 @@ impl Graph {
                 }
             }
         }
-        outputs.iter().map(|&node| carried.get(node).map(|carried| carried.node)).collect()
+        outputs.iter().map(|&node| carried.get(node).map_or_else(|| self.number(0.0), |own| own.node)).collect()
     }
 
-    /// Returns the adjoints of `inputs` inputs, if output `i` has the adjoint `adjoints[i]`; `None`
-    /// is zero.
-    pub fn reverse(&mut self, outputs: &[Node], adjoints: &[Node], inputs: u32) -> Vec<Option<Node>> {
+    /// Returns the adjoints of the first `inputs` inputs, if output `i` has the adjoint
+    /// `adjoints[i]`.
+    pub fn reverse(&mut self, outputs: &[Node], adjoints: &[Node], inputs: u32) -> Vec<Node> {
         let needed = self.needed(outputs.iter().copied());
         let mut carried = Carrying::default();
         for (&output, &adjoint) in outputs.iter().zip(adjoints) {
@@ -74,7 +76,9 @@ impl Graph {
         for &node in needed.iter().rev() {
             let Some(adjoint) = carried.get(node) else { continue };
             if let Op::Input(number) = self.op(node) {
-                found[number as usize] = Some(adjoint.node);
+                if let Some(found) = found.get_mut(number as usize) {
+                    *found = Some(adjoint.node);
+                }
                 continue;
             }
             for (operand, partial) in self.partials(node) {
@@ -82,7 +86,7 @@ impl Graph {
                 carried.add(self, operand, term);
             }
         }
-        found
+        found.into_iter().map(|node| node.unwrap_or_else(|| self.number(0.0))).collect()
     }
 
     /// Returns a tangent or adjoint times a partial derivative.
@@ -90,7 +94,7 @@ impl Graph {
         let Carried { node, masked } = carried;
         let scaled = match partial {
             Partial::One => return carried,
-            Partial::MinusOne => return Carried { node: self.unary(Unary::Neg, node), masked },
+            Partial::MinusOne => return Carried { node: self.negative(node), masked },
             Partial::Where(condition, value) => {
                 let zero = self.number(0.0);
                 let [accept, reject] = if value { [node, zero] } else { [zero, node] };
@@ -103,7 +107,7 @@ impl Graph {
             return Carried { node: scaled, masked };
         }
         let zero = self.number(0.0);
-        let is_zero = self.compare(Compare::Equal, node, zero);
+        let is_zero = self.test(BinaryOperator::Equal, node, zero);
         Carried { node: self.select(is_zero, zero, scaled), masked }
     }
 
@@ -111,7 +115,8 @@ impl Graph {
     fn partials(&mut self, node: Node) -> Vec<(Node, Partial)> {
         match self.op(node) {
             Op::Input(_) | Op::Number(_) | Op::Flag(_) => Vec::new(),
-            Op::Compare(..) | Op::Not(_) | Op::And(..) | Op::Or(..) => Vec::new(),
+            Op::Test(..) | Op::Not(_) => Vec::new(),
+            Op::Neg(a) => vec![(a, Partial::MinusOne)],
             Op::Unary(function, a) => {
                 self.unary_partial(function, a, node).map(|partial| (a, partial)).into_iter().collect()
             }
@@ -124,43 +129,46 @@ impl Graph {
     }
 
     /// Returns the derivative of `function` at `x`, where its value is `y`.
-    fn unary_partial(&mut self, function: Unary, x: Node, y: Node) -> Option<Partial> {
+    fn unary_partial(&mut self, function: MathFunction, x: Node, y: Node) -> Option<Partial> {
         let one = self.number(1.0);
         Some(match function {
-            Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc => return None,
-            Unary::Neg => Partial::MinusOne,
-            Unary::Fract => Partial::One,
-            Unary::Abs => Partial::Times(self.unary(Unary::Sign, x)),
-            Unary::Sqrt => Partial::Over(self.plus(y, y)),
-            Unary::InverseSqrt => {
+            MathFunction::Sign
+            | MathFunction::Floor
+            | MathFunction::Ceil
+            | MathFunction::Round
+            | MathFunction::Trunc => return None,
+            MathFunction::Fract => Partial::One,
+            MathFunction::Abs => Partial::Times(self.unary(MathFunction::Sign, x)),
+            MathFunction::Sqrt => Partial::Over(self.plus(y, y)),
+            MathFunction::InverseSqrt => {
                 let half = self.number(-0.5);
                 let quotient = self.over(y, x);
                 Partial::Times(self.times(half, quotient))
             }
-            Unary::Exp => Partial::Times(y),
-            Unary::Exp2 => {
+            MathFunction::Exp => Partial::Times(y),
+            MathFunction::Exp2 => {
                 let log = self.number(std::f64::consts::LN_2);
                 Partial::Times(self.times(y, log))
             }
-            Unary::Log => Partial::Over(x),
-            Unary::Log2 => {
+            MathFunction::Log => Partial::Over(x),
+            MathFunction::Log2 => {
                 let log = self.number(std::f64::consts::LN_2);
                 Partial::Over(self.times(x, log))
             }
-            Unary::Sin => Partial::Times(self.unary(Unary::Cos, x)),
-            Unary::Cos => {
-                let sin = self.unary(Unary::Sin, x);
-                Partial::Times(self.unary(Unary::Neg, sin))
+            MathFunction::Sin => Partial::Times(self.unary(MathFunction::Cos, x)),
+            MathFunction::Cos => {
+                let sin = self.unary(MathFunction::Sin, x);
+                Partial::Times(self.negative(sin))
             }
-            Unary::Tan => {
+            MathFunction::Tan => {
                 let square = self.times(y, y);
                 Partial::Times(self.plus(one, square))
             }
-            Unary::Sinh => Partial::Times(self.unary(Unary::Cosh, x)),
-            Unary::Cosh => Partial::Times(self.unary(Unary::Sinh, x)),
+            MathFunction::Sinh => Partial::Times(self.unary(MathFunction::Cosh, x)),
+            MathFunction::Cosh => Partial::Times(self.unary(MathFunction::Sinh, x)),
             // Avoids the cancellation of 1 - y^2.
-            Unary::Tanh => {
-                let cosh = self.unary(Unary::Cosh, x);
+            MathFunction::Tanh => {
+                let cosh = self.unary(MathFunction::Cosh, x);
                 let square = self.times(cosh, cosh);
                 Partial::Over(square)
             }
@@ -169,29 +177,29 @@ impl Graph {
     }
 
     /// Returns the derivative of an inverse trigonometric or hyperbolic function at `x`.
-    fn inverse_partial(&mut self, function: Unary, x: Node) -> Option<Partial> {
+    fn inverse_partial(&mut self, function: MathFunction, x: Node) -> Option<Partial> {
         let one = self.number(1.0);
         Some(match function {
-            Unary::Asin => Partial::Over(self.root_of_product(x, [Binary::Sub, Binary::Add])),
-            Unary::Acos => {
+            MathFunction::Asin => Partial::Over(self.root_of_product(x, [Binary::Sub, Binary::Add])),
+            MathFunction::Acos => {
                 let root = self.root_of_product(x, [Binary::Sub, Binary::Add]);
-                Partial::Over(self.unary(Unary::Neg, root))
+                Partial::Over(self.negative(root))
             }
-            Unary::Atan => {
+            MathFunction::Atan => {
                 let square = self.times(x, x);
                 Partial::Over(self.plus(one, square))
             }
-            Unary::Asinh => {
+            MathFunction::Asinh => {
                 let square = self.times(x, x);
                 let sum = self.plus(square, one);
-                Partial::Over(self.unary(Unary::Sqrt, sum))
+                Partial::Over(self.unary(MathFunction::Sqrt, sum))
             }
-            Unary::Acosh => {
+            MathFunction::Acosh => {
                 let (below, above) = (self.minus(x, one), self.plus(x, one));
                 let product = self.times(below, above);
-                Partial::Over(self.unary(Unary::Sqrt, product))
+                Partial::Over(self.unary(MathFunction::Sqrt, product))
             }
-            Unary::Atanh => {
+            MathFunction::Atanh => {
                 let (below, above) = (self.minus(one, x), self.plus(one, x));
                 Partial::Over(self.times(below, above))
             }
@@ -205,7 +213,7 @@ impl Graph {
         let one = self.number(1.0);
         let [a, b] = operations.map(|operation| self.binary(operation, one, x));
         let product = self.times(a, b);
-        self.unary(Unary::Sqrt, product)
+        self.unary(MathFunction::Sqrt, product)
     }
 
     fn binary_partials(&mut self, function: Binary, [a, b]: [Node; 2], node: Node) -> Vec<(Node, Partial)> {
@@ -215,27 +223,27 @@ impl Graph {
             Binary::Mul => (Partial::Times(b), Partial::Times(a)),
             Binary::Div => {
                 let quotient = self.over(node, b);
-                (Partial::Over(b), Partial::Times(self.unary(Unary::Neg, quotient)))
+                (Partial::Over(b), Partial::Times(self.negative(quotient)))
             }
             // a - b trunc(a / b)
             Binary::Rem => {
                 let quotient = self.over(a, b);
-                let whole = self.unary(Unary::Trunc, quotient);
-                (Partial::One, Partial::Times(self.unary(Unary::Neg, whole)))
+                let whole = self.unary(MathFunction::Trunc, quotient);
+                (Partial::One, Partial::Times(self.negative(whole)))
             }
             Binary::Pow => return self.power_partials([a, b], node),
             Binary::Min => {
-                let first = self.compare(Compare::LessEqual, a, b);
+                let first = self.test(BinaryOperator::LessEqual, a, b);
                 (Partial::Where(first, true), Partial::Where(first, false))
             }
             Binary::Max => {
-                let first = self.compare(Compare::GreaterEqual, a, b);
+                let first = self.test(BinaryOperator::GreaterEqual, a, b);
                 (Partial::Where(first, true), Partial::Where(first, false))
             }
             Binary::Atan2 => {
                 let square = self.dot(&[a, b], &[a, b]);
                 let (by_y, quotient) = (self.over(b, square), self.over(a, square));
-                (Partial::Times(by_y), Partial::Times(self.unary(Unary::Neg, quotient)))
+                (Partial::Times(by_y), Partial::Times(self.negative(quotient)))
             }
         };
         vec![(a, by_a), (b, by_b)]
@@ -260,9 +268,9 @@ impl Graph {
         if constant.is_some() {
             return vec![by_a];
         }
-        let (zero, log) = (self.number(0.0), self.unary(Unary::Log, a));
+        let (zero, log) = (self.number(0.0), self.unary(MathFunction::Log, a));
         let product = self.times(node, log);
-        let is_zero = self.compare(Compare::Equal, a, zero);
+        let is_zero = self.test(BinaryOperator::Equal, a, zero);
         vec![by_a, (b, Partial::Times(self.select(is_zero, zero, product)))]
     }
 }

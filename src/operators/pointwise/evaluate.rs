@@ -1,92 +1,66 @@
 //! Evaluation of a graph on the host in f64, for tests of the kernels and for small values.
 
-use super::graph::{Binary, Compare, Graph, Node, Op, Unary};
+use wgpu::naga::{BinaryOperator, MathFunction};
 
-/// A number or a truth value.
-#[derive(Clone, Copy)]
-enum Value {
-    Number(f64),
-    Flag(bool),
-}
-
-impl Value {
-    fn number(self) -> f64 {
-        match self {
-            Value::Number(value) => value,
-            Value::Flag(flag) => f64::from(u8::from(flag)),
-        }
-    }
-
-    fn flag(self) -> bool {
-        match self {
-            Value::Flag(flag) => flag,
-            Value::Number(value) => value != 0.0,
-        }
-    }
-}
+use super::graph::{Binary, Graph, Node, Op};
 
 impl Graph {
-    /// Returns the values of `outputs` for these components of the input.
+    /// Returns the values of `outputs` for these components of the input. Truth values are 1 or 0.
     pub fn evaluate(&self, inputs: &[f64], outputs: &[Node]) -> Vec<f64> {
         let mut values = std::collections::HashMap::new();
+        let flag = |is_true: bool| f64::from(u8::from(is_true));
         for node in self.needed(outputs.iter().copied()) {
-            let of = |node: Node| -> Value { values[&node] };
-            let (number, flag) = (|node: Node| of(node).number(), |node: Node| of(node).flag());
+            let of = |node: Node| -> f64 { values[&node] };
             let value = match self.op(node) {
-                Op::Input(input) => Value::Number(inputs[input as usize]),
-                Op::Number(bits) => Value::Number(f64::from_bits(bits)),
-                Op::Flag(flag) => Value::Flag(flag),
-                Op::Unary(function, a) => Value::Number(unary(function, number(a))),
-                Op::Binary(function, a, b) => Value::Number(binary(function, number(a), number(b))),
-                Op::Fma(a, b, c) => Value::Number(number(a).mul_add(number(b), number(c))),
-                Op::Compare(how, a, b) => Value::Flag(compare(how, number(a), number(b))),
-                Op::Not(a) => Value::Flag(!flag(a)),
-                Op::And(a, b) => Value::Flag(flag(a) && flag(b)),
-                Op::Or(a, b) => Value::Flag(flag(a) || flag(b)),
-                Op::Select(condition, [accept, reject]) => of(if flag(condition) { accept } else { reject }),
+                Op::Input(input) => inputs[input as usize],
+                Op::Number(bits) => f64::from_bits(bits),
+                Op::Flag(is_true) => flag(is_true),
+                Op::Neg(a) => -of(a),
+                Op::Unary(math, a) => function(math).map_or(f64::NAN, |function| function(of(a))),
+                Op::Binary(function, a, b) => binary(function, of(a), of(b)),
+                Op::Fma(a, b, c) => of(a).mul_add(of(b), of(c)),
+                Op::Test(how, a, b) => flag(test(how, of(a), of(b))),
+                Op::Not(a) => flag(of(a) == 0.0),
+                Op::Select(condition, [accept, reject]) => of(if of(condition) == 0.0 { reject } else { accept }),
             };
             values.insert(node, value);
         }
-        outputs.iter().map(|node| values[node].number()).collect()
+        outputs.iter().map(|node| values[node]).collect()
     }
 }
 
-fn unary(function: Unary, x: f64) -> f64 {
-    match function {
-        Unary::Neg => -x,
-        Unary::Abs => x.abs(),
+/// Returns the function of one number; `None` for functions of more numbers or of vectors.
+pub fn function(math: MathFunction) -> Option<fn(f64) -> f64> {
+    let found: fn(f64) -> f64 = match math {
+        MathFunction::Abs => f64::abs,
         // In WGSL the sign of zero is zero.
-        Unary::Sign => {
-            if x == 0.0 {
-                0.0
-            } else {
-                x.signum()
-            }
-        }
-        Unary::Floor => x.floor(),
-        Unary::Ceil => x.ceil(),
-        Unary::Round => x.round_ties_even(),
-        Unary::Trunc => x.trunc(),
-        Unary::Fract => x - x.floor(),
-        Unary::Sqrt => x.sqrt(),
-        Unary::InverseSqrt => x.sqrt().recip(),
-        Unary::Exp => x.exp(),
-        Unary::Exp2 => x.exp2(),
-        Unary::Log => x.ln(),
-        Unary::Log2 => x.log2(),
-        Unary::Sin => x.sin(),
-        Unary::Cos => x.cos(),
-        Unary::Tan => x.tan(),
-        Unary::Asin => x.asin(),
-        Unary::Acos => x.acos(),
-        Unary::Atan => x.atan(),
-        Unary::Sinh => x.sinh(),
-        Unary::Cosh => x.cosh(),
-        Unary::Tanh => x.tanh(),
-        Unary::Asinh => x.asinh(),
-        Unary::Acosh => x.acosh(),
-        Unary::Atanh => x.atanh(),
-    }
+        MathFunction::Sign => |x| if x == 0.0 { 0.0 } else { x.signum() },
+        MathFunction::Floor => f64::floor,
+        MathFunction::Ceil => f64::ceil,
+        MathFunction::Round => f64::round_ties_even,
+        MathFunction::Trunc => f64::trunc,
+        MathFunction::Fract => |x| x - x.floor(),
+        MathFunction::Sqrt => f64::sqrt,
+        MathFunction::InverseSqrt => |x| x.sqrt().recip(),
+        MathFunction::Exp => f64::exp,
+        MathFunction::Exp2 => f64::exp2,
+        MathFunction::Log => f64::ln,
+        MathFunction::Log2 => f64::log2,
+        MathFunction::Sin => f64::sin,
+        MathFunction::Cos => f64::cos,
+        MathFunction::Tan => f64::tan,
+        MathFunction::Asin => f64::asin,
+        MathFunction::Acos => f64::acos,
+        MathFunction::Atan => f64::atan,
+        MathFunction::Sinh => f64::sinh,
+        MathFunction::Cosh => f64::cosh,
+        MathFunction::Tanh => f64::tanh,
+        MathFunction::Asinh => f64::asinh,
+        MathFunction::Acosh => f64::acosh,
+        MathFunction::Atanh => f64::atanh,
+        _ => return None,
+    };
+    Some(found)
 }
 
 fn binary(function: Binary, a: f64, b: f64) -> f64 {
@@ -103,13 +77,15 @@ fn binary(function: Binary, a: f64, b: f64) -> f64 {
     }
 }
 
-fn compare(how: Compare, a: f64, b: f64) -> bool {
+fn test(how: BinaryOperator, a: f64, b: f64) -> bool {
     match how {
-        Compare::Equal => a == b,
-        Compare::NotEqual => a != b,
-        Compare::Less => a < b,
-        Compare::LessEqual => a <= b,
-        Compare::Greater => a > b,
-        Compare::GreaterEqual => a >= b,
+        BinaryOperator::Equal => a == b,
+        BinaryOperator::NotEqual => a != b,
+        BinaryOperator::Less => a < b,
+        BinaryOperator::LessEqual => a <= b,
+        BinaryOperator::Greater => a > b,
+        BinaryOperator::GreaterEqual => a >= b,
+        BinaryOperator::And => a != 0.0 && b != 0.0,
+        _ => a != 0.0 || b != 0.0,
     }
 }

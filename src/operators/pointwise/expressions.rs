@@ -4,7 +4,7 @@ use wgpu::naga::{
     BinaryOperator, Expression, Handle, Literal, RelationalFunction, ScalarKind, Span, TypeInner, UnaryOperator,
 };
 
-use super::graph::{Binary, Compare, Graph, Node, Op, Unary};
+use super::graph::{Binary, Graph, Node, Op};
 use super::lower::{Frame, Lowering, Result, Value, place};
 
 impl<'a> Lowering<'a> {
@@ -107,7 +107,7 @@ impl<'a> Lowering<'a> {
             Expression::Unary { op, expr } => {
                 let value = self.value(frame, *expr)?;
                 self.each([value], at, |graph, [a]| match op {
-                    UnaryOperator::Negate => Some(graph.unary(Unary::Neg, a)),
+                    UnaryOperator::Negate => Some(graph.negative(a)),
                     UnaryOperator::LogicalNot => Some(graph.add(Op::Not(a))),
                     UnaryOperator::BitwiseNot => None,
                 })
@@ -210,36 +210,34 @@ impl<'a> Lowering<'a> {
     }
 
     fn operator(&mut self, op: BinaryOperator, values: [Value; 2], at: Span) -> Result<Value> {
-        let binary = |function: Binary| Some(Ok(function));
-        let compare = |how: Compare| Some(Err(how));
-        let kind = match op {
-            BinaryOperator::Add => binary(Binary::Add),
-            BinaryOperator::Subtract => binary(Binary::Sub),
-            BinaryOperator::Multiply => binary(Binary::Mul),
-            BinaryOperator::Divide => binary(Binary::Div),
-            BinaryOperator::Modulo => binary(Binary::Rem),
-            BinaryOperator::Equal => compare(Compare::Equal),
-            BinaryOperator::NotEqual => compare(Compare::NotEqual),
-            BinaryOperator::Less => compare(Compare::Less),
-            BinaryOperator::LessEqual => compare(Compare::LessEqual),
-            BinaryOperator::Greater => compare(Compare::Greater),
-            BinaryOperator::GreaterEqual => compare(Compare::GreaterEqual),
+        use BinaryOperator::{And, Equal, Greater, GreaterEqual, InclusiveOr, Less, LessEqual, NotEqual};
+        let function = match op {
+            BinaryOperator::Add => Some(Binary::Add),
+            BinaryOperator::Subtract => Some(Binary::Sub),
+            BinaryOperator::Multiply => Some(Binary::Mul),
+            BinaryOperator::Divide => Some(Binary::Div),
+            BinaryOperator::Modulo => Some(Binary::Rem),
             _ => None,
         };
-        self.each(values, at, |graph, [a, b]| match (op, kind) {
-            (_, Some(Ok(function))) => Some(graph.binary(function, a, b)),
-            (_, Some(Err(how))) => Some(graph.compare(how, a, b)),
-            (BinaryOperator::LogicalAnd | BinaryOperator::And, _) => Some(graph.add(Op::And(a, b))),
-            (BinaryOperator::LogicalOr | BinaryOperator::InclusiveOr, _) => Some(graph.add(Op::Or(a, b))),
+        let test = match op {
+            BinaryOperator::LogicalAnd => Some(And),
+            BinaryOperator::LogicalOr => Some(InclusiveOr),
+            And | InclusiveOr | Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual => Some(op),
             _ => None,
+        };
+        self.each(values, at, |graph, [a, b]| match (function, test) {
+            (Some(function), _) => Some(graph.binary(function, a, b)),
+            (None, test) => test.map(|how| graph.test(how, a, b)),
         })
     }
 
     fn relational(&mut self, fun: RelationalFunction, value: Value, at: Span) -> Result<Value> {
         let Some(flags) = value.scalars() else { return Err(self.refuse(at, "an operation on integers")) };
         let combined = match fun {
-            RelationalFunction::All => flags.into_iter().reduce(|a, b| self.graph.add(Op::And(a, b))),
-            RelationalFunction::Any => flags.into_iter().reduce(|a, b| self.graph.add(Op::Or(a, b))),
+            RelationalFunction::All => flags.into_iter().reduce(|a, b| self.graph.test(BinaryOperator::And, a, b)),
+            RelationalFunction::Any => {
+                flags.into_iter().reduce(|a, b| self.graph.test(BinaryOperator::InclusiveOr, a, b))
+            }
             RelationalFunction::IsNan | RelationalFunction::IsInf => None,
         };
         combined.map(Value::Scalar).ok_or_else(|| self.refuse(at, "a test that WGSL does not promise"))

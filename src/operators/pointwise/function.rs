@@ -118,9 +118,14 @@ impl Pointwise {
             graph.binary(function, a, b)
         };
         let outputs: Vec<Node> = (0..widths[0].max(widths[1])).map(&mut of).collect();
-        let argument = |(name, width): (&str, u32)| Argument { name: name.into(), width };
-        let results = vec![argument(("result", outputs.len() as u32))];
-        Pointwise { graph, arguments: ["a", "b"].into_iter().zip(widths).map(argument).collect(), results, outputs }
+        let arguments = ["a", "b"].into_iter().zip(widths).map(|(name, width)| Argument { name: name.into(), width });
+        Pointwise { arguments: arguments.collect(), ..Self::of_x(graph, outputs) }
+    }
+
+    /// Creates a function of one argument, with as many components as its result.
+    fn of_x(graph: Graph, outputs: Vec<Node>) -> Self {
+        let argument = |name: &str| vec![Argument { name: name.into(), width: outputs.len() as u32 }];
+        Pointwise { graph, arguments: argument("x"), results: argument("result"), outputs }
     }
 
     /// Creates `function(x, number)` of one component.
@@ -128,8 +133,7 @@ impl Pointwise {
         let mut graph = Graph::default();
         let (x, number) = (graph.input(0), graph.number(number));
         let outputs = vec![graph.binary(function, x, number)];
-        let argument = |name: &str| vec![Argument { name: name.into(), width: 1 }];
-        Pointwise { graph, arguments: argument("x"), results: argument("result"), outputs }
+        Self::of_x(graph, outputs)
     }
 
     /// Creates `x^exponent` of one component by products, and a quotient for a negative exponent.
@@ -148,8 +152,7 @@ impl Pointwise {
         let one = graph.number(1.0);
         let product = product.unwrap_or(one);
         let outputs = vec![if exponent < 0 { graph.over(one, product) } else { product }];
-        let argument = |name: &str| vec![Argument { name: name.into(), width: 1 }];
-        Pointwise { graph, arguments: argument("x"), results: argument("result"), outputs }
+        Self::of_x(graph, outputs)
     }
 
     /// Returns this function of one component applied to each of `width` components.
@@ -160,8 +163,7 @@ impl Pointwise {
             graph.graft(&self.graph, &[input], &self.outputs)
         });
         let outputs = outputs.collect();
-        let argument = |name: &str| vec![Argument { name: name.into(), width }];
-        Pointwise { graph, arguments: argument("x"), results: argument("result"), outputs }
+        Self::of_x(graph, outputs)
     }
 
     /// Returns the arguments, in order.
@@ -194,48 +196,22 @@ impl Pointwise {
         self.graph.needed(self.outputs.iter().copied()).len()
     }
 
-    /// Returns `next` with the result of this function as its argument number `argument`, as one
-    /// function. Its arguments are those of this function, then the others of `next`.
+    /// Returns `next` of the results of this function, its first arguments, as one function. The
+    /// other arguments of `next` follow those of this function.
     ///
-    /// # Errors
-    /// - [`PointwiseError::Mismatch`] if the argument does not exist or has other components.
-    pub fn then(&self, next: &Pointwise, argument: usize) -> Result<Pointwise, PointwiseError> {
-        let Some(wanted) = next.arguments.get(argument) else {
-            let why = format!("a function of {} arguments has no argument number {argument}", next.arguments.len());
-            return Err(PointwiseError::Mismatch(why));
-        };
-        if wanted.width != self.width() {
-            let Argument { name, width } = wanted;
-            let why = format!("`{name}` has {width} components, the result before it {}", self.width());
-            return Err(PointwiseError::Mismatch(why));
-        }
-        let (mut graph, mut arguments) = (self.graph.clone(), self.arguments.clone());
-        let (mut inputs, mut component) = (Vec::new(), self.components());
-        for (number, other) in next.arguments.iter().enumerate() {
-            if number == argument {
-                inputs.extend(&self.outputs);
-                continue;
-            }
+    /// # Panics
+    /// If the first arguments of `next` have other components than the results.
+    #[must_use]
+    pub fn then(&self, next: &Pointwise) -> Self {
+        let (taken, others) = next.arguments.split_at(self.results.len());
+        assert_eq!(total(taken), self.width(), "components of the first arguments and of the results");
+        let (mut graph, mut inputs, mut component) = (self.graph.clone(), self.outputs.clone(), self.components());
+        for other in others {
             inputs.extend((component..component + other.width).map(|number| graph.input(number)));
             component += other.width;
-            arguments.push(other.clone());
         }
         let outputs = graph.graft(&next.graph, &inputs, &next.outputs);
-        Ok(Pointwise { graph, arguments, results: next.results.clone(), outputs })
-    }
-
-    /// Returns `next` of the results of this function, its first arguments. The other arguments of
-    /// `next` follow those of this function.
-    pub(in crate::operators) fn followed_by(&self, next: &Pointwise) -> Self {
-        let (mut graph, mut arguments, mut inputs) = (self.graph.clone(), self.arguments.clone(), self.outputs.clone());
-        let mut component = self.components();
-        for other in &next.arguments[self.results.len()..] {
-            inputs.extend((component..component + other.width).map(|number| graph.input(number)));
-            component += other.width;
-            arguments.push(other.clone());
-        }
-        let outputs = graph.graft(&next.graph, &inputs, &next.outputs);
-        Pointwise { graph, arguments, results: next.results.clone(), outputs }
+        Pointwise { graph, arguments: [&self.arguments, others].concat(), results: next.results.clone(), outputs }
     }
 
     /// Returns the results of this function and then of `other`, whose argument `i` is argument
@@ -302,14 +278,9 @@ impl Pointwise {
         let (count, varied) = (self.components(), total(&self.arguments[..variables]));
         let mut tangents: Vec<_> = (count..count + varied).map(|number| Some(graph.input(number))).collect();
         tangents.resize(count as usize, None);
-        let found = graph.forward(&self.outputs, &tangents);
-        let outputs = found.into_iter().map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
-        let tangents = self.arguments[..variables].iter();
-        let tangents = tangents.map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
-        let arguments = self.arguments.iter().cloned().chain(tangents).collect();
-        let results = self.results.iter();
-        let results = results.map(|Argument { name, width }| Argument { name: format!("d_{name}"), width: *width });
-        Pointwise { graph, arguments, results: results.collect(), outputs }
+        let outputs = graph.forward(&self.outputs, &tangents);
+        let arguments = [&self.arguments[..], &prefixed("d_", &self.arguments[..variables])].concat();
+        Pointwise { graph, arguments, results: prefixed("d_", &self.results), outputs }
     }
 
     /// Returns a vector times the derivative: a function of the arguments and the adjoint of each
@@ -324,12 +295,10 @@ impl Pointwise {
         let mut graph = self.graph.clone();
         let (count, width) = (self.components(), self.width());
         let adjoints: Vec<_> = (count..count + width).map(|number| graph.input(number)).collect();
-        let found = graph.reverse(&self.outputs, &adjoints, count);
-        let varied = total(&self.arguments[..variables]) as usize;
-        let outputs = found.into_iter().take(varied).map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
-        let adjoint = |Argument { name, width }: &Argument| Argument { name: format!("adjoint_{name}"), width: *width };
-        let arguments = self.arguments.iter().cloned().chain(self.results.iter().map(adjoint)).collect();
-        Pointwise { graph, arguments, results: self.arguments[..variables].iter().map(adjoint).collect(), outputs }
+        let varied = &self.arguments[..variables];
+        let outputs = graph.reverse(&self.outputs, &adjoints, total(varied));
+        let arguments = [&self.arguments[..], &prefixed("adjoint_", &self.results)].concat();
+        Pointwise { graph, arguments, results: prefixed("adjoint_", varied), outputs }
     }
 
     /// Returns the product of the derivative by the first `variables` arguments and its transpose:
@@ -337,10 +306,9 @@ impl Pointwise {
     /// cotangents. The value is computed once for both.
     pub(in crate::operators) fn normal_by(&self, variables: usize) -> Pointwise {
         let Pointwise { mut graph, arguments, outputs: tangents, .. } = self.jvp_by(variables);
-        let found = graph.reverse(&self.outputs, &tangents, self.components());
-        let varied = total(&self.arguments[..variables]) as usize;
-        let outputs = found.into_iter().take(varied).map(|node| node.unwrap_or_else(|| graph.number(0.0))).collect();
-        Pointwise { graph, arguments, results: self.arguments[..variables].to_vec(), outputs }
+        let varied = &self.arguments[..variables];
+        let outputs = graph.reverse(&self.outputs, &tangents, total(varied));
+        Pointwise { graph, arguments, results: varied.to_vec(), outputs }
     }
 
     /// Returns the result at one place, computed on the host in f64 from the components of all
@@ -365,6 +333,11 @@ impl Pointwise {
             read(argument, component)
         })
     }
+}
+
+fn prefixed(prefix: &str, arguments: &[Argument]) -> Vec<Argument> {
+    let argument = |Argument { name, width }: &Argument| Argument { name: format!("{prefix}{name}"), width: *width };
+    arguments.iter().map(argument).collect()
 }
 
 /// Returns the components of all arguments.

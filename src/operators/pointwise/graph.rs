@@ -6,40 +6,11 @@
 
 use std::collections::HashMap;
 
+use wgpu::naga::{BinaryOperator, MathFunction};
+
 /// The number of an operation in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node(u32);
-
-/// A function of one number, with its name in WGSL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unary {
-    Neg,
-    Abs,
-    Sign,
-    Floor,
-    Ceil,
-    Round,
-    Trunc,
-    Fract,
-    Sqrt,
-    InverseSqrt,
-    Exp,
-    Exp2,
-    Log,
-    Log2,
-    Sin,
-    Cos,
-    Tan,
-    Asin,
-    Acos,
-    Atan,
-    Sinh,
-    Cosh,
-    Tanh,
-    Asinh,
-    Acosh,
-    Atanh,
-}
 
 /// A function of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,17 +26,6 @@ pub enum Binary {
     Atan2,
 }
 
-/// A comparison of two numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Compare {
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-}
-
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
@@ -75,20 +35,18 @@ pub enum Op {
     Number(u64),
     /// A truth value.
     Flag(bool),
-    /// A function of one number.
-    Unary(Unary, Node),
+    /// The negative of a number.
+    Neg(Node),
+    /// A function of one number that [`function`](super::evaluate::function) knows.
+    Unary(MathFunction, Node),
     /// A function of two numbers.
     Binary(Binary, Node, Node),
     /// `a * b + c`, rounded once.
     Fma(Node, Node, Node),
-    /// A comparison.
-    Compare(Compare, Node, Node),
+    /// A comparison of two numbers, or `And` or `InclusiveOr` of two truth values.
+    Test(BinaryOperator, Node, Node),
     /// The negation of a truth value.
     Not(Node),
-    /// `true` if both are true.
-    And(Node, Node),
-    /// `true` if one is true.
-    Or(Node, Node),
     /// `[accept, reject]`: the first if the condition is true, else the second.
     Select(Node, [Node; 2]),
 }
@@ -98,8 +56,8 @@ impl Op {
     pub fn operands(&self) -> impl Iterator<Item = Node> + use<> {
         let all = match *self {
             Op::Input(_) | Op::Number(_) | Op::Flag(_) => [None; 3],
-            Op::Unary(_, a) | Op::Not(a) => [Some(a), None, None],
-            Op::Binary(_, a, b) | Op::Compare(_, a, b) | Op::And(a, b) | Op::Or(a, b) => [Some(a), Some(b), None],
+            Op::Neg(a) | Op::Unary(_, a) | Op::Not(a) => [Some(a), None, None],
+            Op::Binary(_, a, b) | Op::Test(_, a, b) => [Some(a), Some(b), None],
             Op::Fma(a, b, c) | Op::Select(a, [b, c]) => [Some(a), Some(b), Some(c)],
         };
         all.into_iter().flatten()
@@ -154,8 +112,13 @@ impl Graph {
         self.add(Op::Number(value.to_bits()))
     }
 
+    /// Returns `-a`.
+    pub fn negative(&mut self, a: Node) -> Node {
+        self.add(Op::Neg(a))
+    }
+
     /// Returns a function of one number.
-    pub fn unary(&mut self, function: Unary, a: Node) -> Node {
+    pub fn unary(&mut self, function: MathFunction, a: Node) -> Node {
         self.add(Op::Unary(function, a))
     }
 
@@ -184,9 +147,9 @@ impl Graph {
         self.binary(Binary::Div, a, b)
     }
 
-    /// Returns a comparison.
-    pub fn compare(&mut self, how: Compare, a: Node, b: Node) -> Node {
-        self.add(Op::Compare(how, a, b))
+    /// Returns a comparison of numbers, or a combination of truth values.
+    pub fn test(&mut self, how: BinaryOperator, a: Node, b: Node) -> Node {
+        self.add(Op::Test(how, a, b))
     }
 
     /// Returns `accept` if `condition` is true, else `reject`.
@@ -209,26 +172,23 @@ impl Graph {
             let new = match other.op(node) {
                 Op::Input(number) => inputs[number as usize],
                 op @ (Op::Number(_) | Op::Flag(_)) => self.add(op),
+                Op::Neg(a) => self.negative(of(a)),
                 Op::Unary(function, a) => self.unary(function, of(a)),
                 Op::Binary(function, a, b) => self.binary(function, of(a), of(b)),
                 Op::Fma(a, b, c) => self.add(Op::Fma(of(a), of(b), of(c))),
-                Op::Compare(how, a, b) => self.compare(how, of(a), of(b)),
+                Op::Test(how, a, b) => self.test(how, of(a), of(b)),
                 Op::Not(a) => self.add(Op::Not(of(a))),
-                Op::And(a, b) => self.add(Op::And(of(a), of(b))),
-                Op::Or(a, b) => self.add(Op::Or(of(a), of(b))),
                 Op::Select(condition, [accept, reject]) => self.select(of(condition), of(accept), of(reject)),
             };
             here.insert(node, new);
         }
         outputs.iter().map(|node| here[node]).collect()
     }
-}
 
-impl Graph {
     /// Returns `true` if a node is a truth value.
     pub fn is_flag(&self, node: Node) -> bool {
         match self.op(node) {
-            Op::Flag(_) | Op::Compare(..) | Op::Not(_) | Op::And(..) | Op::Or(..) => true,
+            Op::Flag(_) | Op::Test(..) | Op::Not(_) => true,
             Op::Select(_, [accept, _]) => self.is_flag(accept),
             _ => false,
         }

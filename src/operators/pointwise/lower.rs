@@ -118,13 +118,7 @@ impl<'a> Lowering<'a> {
                         }
                         return self.choose(condition, &ends[0], &ends[1], at);
                     }
-                    let mut ends = Vec::new();
-                    for branch in branches {
-                        let mut inner = frame.clone();
-                        self.run_through(&mut inner, branch)?;
-                        ends.push(inner.variables);
-                    }
-                    self.merge(&mut frame, condition, &ends, at)?;
+                    self.run_both(&mut frame, condition, branches, at)?;
                 }
                 other => self.step(&mut frame, other, at)?,
             }
@@ -139,13 +133,7 @@ impl<'a> Lowering<'a> {
                 Statement::Block(block) => self.run_through(frame, block)?,
                 Statement::If { condition, accept, reject } => {
                     let condition = self.scalar(frame, *condition)?;
-                    let mut ends = Vec::new();
-                    for branch in [accept, reject] {
-                        let mut inner = frame.clone();
-                        self.run_through(&mut inner, branch)?;
-                        ends.push(inner.variables);
-                    }
-                    self.merge(frame, condition, &ends, at)?;
+                    self.run_both(frame, condition, [accept, reject], at)?;
                 }
                 other => self.step(frame, other, at)?,
             }
@@ -153,14 +141,14 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// Returns the variables after a branch.
-    fn merge(
-        &mut self,
-        frame: &mut Frame<'a>,
-        condition: Node,
-        ends: &[HashMap<Handle<LocalVariable>, Value>],
-        at: Span,
-    ) -> Result<()> {
+    /// Runs two branches without a return, and chooses between their variables.
+    fn run_both(&mut self, frame: &mut Frame<'a>, condition: Node, branches: [&'a Block; 2], at: Span) -> Result<()> {
+        let mut ends = Vec::new();
+        for branch in branches {
+            let mut inner = frame.clone();
+            self.run_through(&mut inner, branch)?;
+            ends.push(inner.variables);
+        }
         let mut touched: Vec<_> = ends.iter().flat_map(|variables| variables.keys().copied()).collect();
         touched.sort();
         touched.dedup();
@@ -254,20 +242,17 @@ impl<'a> Lowering<'a> {
     /// Returns the zero of a type.
     pub(super) fn zero(&mut self, ty: Handle<Type>, at: Span) -> Result<Value> {
         let module = self.module;
+        let mut scalar = |kind: ScalarKind| match kind {
+            ScalarKind::Float => Value::Scalar(self.graph.number(0.0)),
+            ScalarKind::Bool => Value::Scalar(self.graph.add(Op::Flag(false))),
+            _ => Value::Index(0),
+        };
         Ok(match &module.types[ty].inner {
-            TypeInner::Scalar(scalar) => match scalar.kind {
-                ScalarKind::Float => Value::Scalar(self.graph.number(0.0)),
-                ScalarKind::Bool => Value::Scalar(self.graph.add(Op::Flag(false))),
-                _ => Value::Index(0),
+            TypeInner::Scalar(own) => scalar(own.kind),
+            TypeInner::Vector { size, scalar: own } => match scalar(own.kind) {
+                Value::Index(_) => return Err(self.refuse(at, "a vector of integers; derivatives are of f32 only")),
+                zero => Value::Composite(vec![zero; *size as usize]),
             },
-            TypeInner::Vector { size, scalar } => {
-                let zero = match scalar.kind {
-                    ScalarKind::Float => self.graph.number(0.0),
-                    ScalarKind::Bool => self.graph.add(Op::Flag(false)),
-                    _ => return Err(self.refuse(at, "a vector of integers; derivatives are of f32 only")),
-                };
-                Value::Composite(vec![Value::Scalar(zero); *size as usize])
-            }
             TypeInner::Struct { members, .. } => {
                 let parts: Result<_> = members.iter().map(|member| self.zero(member.ty, at)).collect();
                 Value::Composite(parts?)

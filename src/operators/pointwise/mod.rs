@@ -23,5 +23,4 @@ mod write;
 pub use error::PointwiseError;
 pub use function::{Argument, Pointwise};
 pub(super) use graph::Binary;
-pub use kernel::Form;
-pub(super) use kernel::{PointwiseParams, kernel, samples};
+pub(super) use kernel::{Form, PointwiseParams, kernel, samples};

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::graph::{Binary, Compare, Graph, Node, Op, Unary};
+use wgpu::naga::back::binary_operation_str;
+use wgpu::naga::common::wgsl::TryToWgsl;
+
+use super::graph::{Binary, Graph, Node, Op};
 
 impl Graph {
     /// Returns WGSL statements that define `v0`, `v1`, .. for `outputs`, and the expressions of the
@@ -20,14 +23,12 @@ impl Graph {
                 }
                 Op::Input(component) => input(component),
                 Op::Flag(flag) => format!("Value() {} Value()", if flag { "==" } else { "!=" }),
-                Op::Unary(Unary::Neg, a) => format!("-{}", of(a)),
-                Op::Unary(function, a) => format!("{}({})", unary(function), of(a)),
+                Op::Neg(a) => format!("-{}", of(a)),
+                Op::Unary(function, a) => format!("{}({})", function.try_to_wgsl().unwrap_or_default(), of(a)),
                 Op::Binary(function, a, b) => binary(function, of(a), of(b)),
                 Op::Fma(a, b, c) => format!("fma({}, {}, {})", of(a), of(b), of(c)),
-                Op::Compare(how, a, b) => format!("{} {} {}", of(a), compare(how), of(b)),
+                Op::Test(how, a, b) => format!("{} {} {}", of(a), binary_operation_str(how), of(b)),
                 Op::Not(a) => format!("!{}", of(a)),
-                Op::And(a, b) => format!("{} & {}", of(a), of(b)),
-                Op::Or(a, b) => format!("{} | {}", of(a), of(b)),
                 Op::Select(condition, [accept, reject]) => {
                     format!("select({}, {}, {})", of(reject), of(accept), of(condition))
                 }
@@ -45,37 +46,6 @@ fn number(value: f32) -> String {
     format!("Value({value:?}f)")
 }
 
-fn unary(function: Unary) -> &'static str {
-    match function {
-        Unary::Neg => "-",
-        Unary::Abs => "abs",
-        Unary::Sign => "sign",
-        Unary::Floor => "floor",
-        Unary::Ceil => "ceil",
-        Unary::Round => "round",
-        Unary::Trunc => "trunc",
-        Unary::Fract => "fract",
-        Unary::Sqrt => "sqrt",
-        Unary::InverseSqrt => "inverseSqrt",
-        Unary::Exp => "exp",
-        Unary::Exp2 => "exp2",
-        Unary::Log => "log",
-        Unary::Log2 => "log2",
-        Unary::Sin => "sin",
-        Unary::Cos => "cos",
-        Unary::Tan => "tan",
-        Unary::Asin => "asin",
-        Unary::Acos => "acos",
-        Unary::Atan => "atan",
-        Unary::Sinh => "sinh",
-        Unary::Cosh => "cosh",
-        Unary::Tanh => "tanh",
-        Unary::Asinh => "asinh",
-        Unary::Acosh => "acosh",
-        Unary::Atanh => "atanh",
-    }
-}
-
 fn binary(function: Binary, a: &str, b: &str) -> String {
     match function {
         Binary::Add => format!("{a} + {b}"),
@@ -87,16 +57,5 @@ fn binary(function: Binary, a: &str, b: &str) -> String {
         Binary::Min => format!("min({a}, {b})"),
         Binary::Max => format!("max({a}, {b})"),
         Binary::Atan2 => format!("atan2({a}, {b})"),
-    }
-}
-
-fn compare(how: Compare) -> &'static str {
-    match how {
-        Compare::Equal => "==",
-        Compare::NotEqual => "!=",
-        Compare::Less => "<",
-        Compare::LessEqual => "<=",
-        Compare::Greater => ">",
-        Compare::GreaterEqual => ">=",
     }
 }

@@ -7,8 +7,8 @@ use crate::comm::Communicator;
 use crate::cosmology::LptFactors;
 use crate::exchange::{ExactSum, Terms};
 use crate::gpu::{Array, DeviceError, Recorder};
-use crate::pm::SimulationError;
-use crate::pm::lattice_fields::LatticeFields;
+use crate::pm::Result;
+use crate::rank::Rank;
 
 /// Words that come along with the products at most.
 const ALONG: u64 = 2;
@@ -17,6 +17,7 @@ const ALONG: u64 = 2;
 /// cotangent of. They are fetched together, at the end.
 pub struct Dots {
     sum: ExactSum,
+    comm: Communicator,
     derivatives: Rc<Derivatives>,
     /// Recorded products.
     products: Array<f32>,
@@ -28,12 +29,13 @@ pub struct Dots {
 
 impl Dots {
     /// Creates an empty sum, for a run with `numbers` numbers and `sites` particles.
-    pub fn new(recorder: &Recorder, numbers: usize, sites: u64) -> Result<Self, DeviceError> {
+    pub fn new(rank: &Rank, numbers: usize, sites: u64) -> Result<Self, DeviceError> {
         // Numbers of the start have a product for each axis; a few words come along.
         let start = 2 * (2 * LptFactors::COUNT);
-        let products = recorder.gpu().array("pm::products", (numbers + start + COUNT) as u64 + ALONG)?;
+        let products = rank.gpu.array("pm::products", (numbers + start + COUNT) as u64 + ALONG)?;
         let derivatives = Rc::new(Derivatives::none(numbers));
-        Ok(Dots { sum: ExactSum::default(), derivatives, products, worth: Vec::new(), sites })
+        let comm = rank.comm.clone();
+        Ok(Dots { sum: ExactSum::default(), comm, derivatives, products, worth: Vec::new(), sites })
     }
 
     /// Returns what adds without an order.
@@ -54,53 +56,35 @@ impl Dots {
 
     /// Records `x . y` of vectors over all ranks, the cotangent of number `number`. Numbers that no
     /// parameter changes cost nothing.
-    pub fn vectors(
-        &mut self,
-        recorder: &mut Recorder,
-        comm: &Communicator,
-        number: usize,
-        values: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
-        let by = self.derivatives.numbers[number];
-        self.record(recorder, comm, by, (values, 3 * self.sites))
+    pub fn vectors(&mut self, recorder: &mut Recorder, number: usize, xy: [&Array<f32>; 2]) -> Result<()> {
+        self.record(recorder, self.derivatives.numbers[number], 3 * self.sites, xy)
     }
 
     /// Same as above, for fields with one value per site.
-    pub fn add(
-        &mut self,
-        fields: &mut LatticeFields<'_>,
-        number: usize,
-        values: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
-        let by = self.derivatives.numbers[number];
-        self.record(fields.recorder, fields.comms.world(), by, (values, self.sites))
+    pub fn fields(&mut self, recorder: &mut Recorder, number: usize, xy: [&Array<f32>; 2]) -> Result<()> {
+        self.record(recorder, self.derivatives.numbers[number], self.sites, xy)
     }
 
     /// Same as above, if the product is the derivative with respect to a parameter itself.
-    pub fn parameter(
-        &mut self,
-        fields: &mut LatticeFields<'_>,
-        which: usize,
-        values: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
+    pub fn parameter(&mut self, recorder: &mut Recorder, which: usize, xy: [&Array<f32>; 2]) -> Result<()> {
         let mut by = [0.0; COUNT];
         by[which] = 1.0;
-        self.record(fields.recorder, fields.comms.world(), by, (values, self.sites))
+        self.record(recorder, by, self.sites, xy)
     }
 
     fn record(
         &mut self,
         recorder: &mut Recorder,
-        comm: &Communicator,
         by: [f64; COUNT],
-        ([x, y], total): ([&Array<f32>; 2], u64),
-    ) -> Result<(), SimulationError> {
+        total: u64,
+        [x, y]: [&Array<f32>; 2],
+    ) -> Result<()> {
         if by == [0.0; COUNT] {
             return Ok(());
         }
         let product = recorder.gpu().array("pm::product", 1)?;
         let terms = Terms { x, y: Some(y), index: None, sums: 1, batches: 1, total };
-        self.sum.record(recorder, Some(comm), &terms, &product)?;
+        self.sum.record(recorder, Some(&self.comm), &terms, &product)?;
         recorder.copy(&product, 0, &self.products, self.worth.len() as u64, 1)?;
         self.worth.push(by);
         Ok(())
@@ -108,11 +92,7 @@ impl Dots {
 
     /// Returns the derivatives by the parameters, and the first word of each array of `along`. One
     /// wait for the device, where there is anything.
-    pub fn fetch(
-        &mut self,
-        recorder: &mut Recorder,
-        along: &[&Array<u32>],
-    ) -> Result<([f64; COUNT], Vec<u32>), SimulationError> {
+    pub fn fetch(&mut self, recorder: &mut Recorder, along: &[&Array<u32>]) -> Result<([f64; COUNT], Vec<u32>)> {
         let (mut total, made) = ([0.0; COUNT], self.worth.len());
         if made + along.len() == 0 {
             return Ok((total, Vec::new()));

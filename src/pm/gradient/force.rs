@@ -19,41 +19,28 @@ use crate::exchange::GridComms;
 use crate::fft::{Filter, FilterOptions, Spec, Spectral, Transform};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::volume;
-use crate::mesh::{
-    Axpby, ForceMeshes, ForceTangent, Lattice, MeshParticles, PaintedValues, PositionAdjoint, ValuePainter,
-};
+use crate::mesh::{Axpby, ForceMeshes, Lattice, PaintedValues, PositionDerivatives, ValuePainter};
 use crate::operators::Ghosted;
-use crate::pm::force::Force;
+use crate::pm::force::{Force, ForceContext};
 use crate::pm::force_modes::kernel;
-use crate::pm::{Config, Simulation, SimulationError, particles_at};
+use crate::pm::{Config, Result, Simulation, particles_at};
+use crate::rank::Rank;
 
-/// The particles of a rank where they are, and the mesh of their force with ghost cells as wide as
-/// they need.
-#[derive(Clone, Copy)]
+/// The particles of a rank at their sites' displacements, and the mesh of their force with ghost
+/// cells as wide as they need.
 pub struct Placed<'a> {
     force: &'a Force,
-    lattice: &'a Lattice,
-    displacement: &'a [Array<f32>; 3],
+    sites: (&'a Lattice, &'a [Array<f32>; 3]),
+    at: ForceContext<'a>,
 }
 
 impl<'a> Placed<'a> {
-    /// Returns the parts of `run`, and its exchanges.
-    pub fn of(run: &'a mut Simulation) -> (Self, &'a mut GridComms) {
+    /// Returns the particles of `run`.
+    pub fn of(rank: &'a mut Rank, run: &'a mut Simulation) -> Self {
         let Simulation { force, lattice, displacement, comms, .. } = run;
-        (Placed { force, lattice, displacement }, comms)
-    }
-
-    fn sites(self) -> (&'a Lattice, &'a [Array<f32>; 3]) {
-        (self.lattice, self.displacement)
-    }
-
-    fn particles(self) -> MeshParticles<'a> {
-        particles_at(self.lattice, None, self.displacement)
-    }
-
-    /// Returns the force, if it is that of where the particles are.
-    fn field(self) -> Result<&'a Array<[f32; 4]>, SimulationError> {
-        self.force.field().ok_or(SimulationError::NoForce)
+        let particles = particles_at(lattice, None, displacement);
+        let at = ForceContext { recorder: &mut rank.recorder, comms, particles };
+        Placed { force, sites: (lattice, displacement), at }
     }
 }
 
@@ -65,8 +52,7 @@ pub struct ForceDerivative {
     filter: Filter<f32>,
     /// The modes of the painted components along x and y.
     spectra: Array<[f32; 2]>,
-    positions: PositionAdjoint,
-    reader: ForceTangent,
+    positions: PositionDerivatives,
     axpby: Axpby,
     /// Cells for one particle: the density that a painted unit counts for.
     scale: f64,
@@ -77,8 +63,8 @@ impl ForceDerivative {
     /// Creates the adjoint of the force of `config`.
     ///
     /// # Errors
-    /// [`SimulationError`] of the transform or the device.
-    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self, SimulationError> {
+    /// [`SimulationError`](crate::pm::SimulationError) of the transform or the device.
+    pub fn new(config: &Config, recorder: &mut Recorder, comms: &GridComms) -> Result<Self> {
         let sites = config.particles.pow(3);
         let (gpu, shape, options) = (recorder.gpu().clone(), config.cells(), FilterOptions::default());
         let transform = Transform::new(&gpu, shape, comms.grid(), comms.rank())?;
@@ -96,8 +82,7 @@ impl ForceDerivative {
             transform,
             filter: Filter::new(&gpu, &spec, comms, &callback, &options)?,
             spectra,
-            positions: PositionAdjoint::new(config.window),
-            reader: ForceTangent::new(config.window),
+            positions: PositionDerivatives::new(config.window),
             axpby: Axpby::default(),
             scale: config.mesh.pow(3) as f64 / sites as f64,
             sites,
@@ -108,21 +93,16 @@ impl ForceDerivative {
     /// solved. Collective. Waits for exchanges only.
     ///
     /// # Errors
-    /// [`SimulationError::NoForce`] without a force; [`SimulationError`] of the device or the
-    /// ranks.
-    pub fn accelerations(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        placed: Placed<'_>,
-        [by, bar]: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
-        let (field, (mesh, ghosts)) = (placed.field()?, placed.force.mesh());
+    /// [`NoForce`](crate::pm::SimulationError::NoForce) without a force; errors of the device or
+    /// the ranks.
+    pub fn accelerations(&self, placed: Placed<'_>, [by, bar]: [&Array<f32>; 2]) -> Result<()> {
+        let Placed { force, sites, at: ForceContext { recorder, comms, particles } } = placed;
+        let (field, (mesh, ghosts)) = (force.field()?, force.mesh());
         let (gpu, own) = (recorder.gpu().clone(), self.filter.field_layout());
         let painted = gpu.array::<f32>("pm::painted", own.len())?;
         let greatest = &self.painter.greatest(recorder, comms.world(), by)?;
         for axis in 0..3 {
-            let (particles, first) = (placed.particles(), axis * placed.lattice.len());
+            let first = axis * particles.len();
             let values = PaintedValues { particles, values: by, first, greatest, total: self.sites };
             self.painter.paint(recorder, comms, (mesh, ghosts), values, (&painted, 0))?;
             if axis < 2 {
@@ -135,7 +115,7 @@ impl ForceDerivative {
         self.filter.apply(recorder, comms, &painted, &own, &density, mesh.layout())?;
         ghosts.exchange(recorder, comms, &density)?;
         let meshes = ForceMeshes { force: field, density: &density };
-        Ok(self.positions.force(recorder, placed.sites(), (mesh, meshes), self.scale, [by, bar])?)
+        Ok(self.positions.force_adjoint(recorder, sites, (mesh, meshes), self.scale, [by, bar])?)
     }
 
     /// Records the modes of a component's mesh in its place among [`spectra`](Self::spectra).
@@ -145,7 +125,7 @@ impl ForceDerivative {
         comms: &mut GridComms,
         painted: &Array<f32>,
         axis: u64,
-    ) -> Result<(), SimulationError> {
+    ) -> Result<()> {
         let (own, modes) = (self.filter.field_layout(), self.spectra.len() / 2);
         if let Some(place) = self.spectra.part(axis * modes, modes) {
             return Ok(self.transform.forward(recorder, comms, painted, &own, &place)?);
@@ -161,18 +141,13 @@ impl ForceDerivative {
     /// the density has the mean 1. Collective. Waits for exchanges only.
     ///
     /// # Errors
-    /// [`SimulationError`] of the device or the ranks.
-    pub fn density(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        placed: Placed<'_>,
-        [by, bar]: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
-        let (mesh, ghosts) = placed.force.mesh();
+    /// [`SimulationError`](crate::pm::SimulationError) of the device or the ranks.
+    pub fn density(&self, placed: Placed<'_>, [by, bar]: [&Array<f32>; 2]) -> Result<()> {
+        let Placed { force, sites, at: ForceContext { recorder, comms, .. } } = placed;
+        let (mesh, ghosts) = force.mesh();
         let whole = recorder.gpu().array::<f32>("pm::density_cotangent", mesh.array_len())?;
-        Ghosted::of(ghosts.plan().clone(), 1).fill(recorder, comms, by, &whole)?;
-        Ok(self.positions.paint(recorder, placed.sites(), (mesh, &whole), self.scale, bar)?)
+        Ghosted::of(ghosts.plan.clone(), 1).fill(recorder, comms, by, &whole)?;
+        Ok(self.positions.paint_adjoint(recorder, sites, (mesh, &whole), self.scale, bar)?)
     }
 
     /// Records `out` = how accelerations change where particles, whose force is there, move by
@@ -180,50 +155,33 @@ impl ForceDerivative {
     ///
     /// # Errors
     /// Same as [`accelerations`](Self::accelerations).
-    pub fn accelerations_tangent(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        placed: Placed<'_>,
-        [by, out]: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
-        let field = placed.field()?;
-        let painted = recorder.gpu().array::<f32>("pm::painted", self.filter.field_layout().len())?;
-        self.paint_tangent(recorder, comms, placed, [by, &painted])?;
+    pub fn accelerations_tangent(&self, mut placed: Placed<'_>, [by, out]: [&Array<f32>; 2]) -> Result<()> {
+        let field = placed.force.field()?;
+        let painted = placed.at.recorder.gpu().array::<f32>("pm::painted", self.filter.field_layout().len())?;
+        self.paint_tangent(&mut placed, [by, &painted])?;
+        let Placed { force, sites, at: ForceContext { recorder, comms, .. } } = placed;
         recorder.submit()?;
-        let change = placed.force.field_of(recorder, comms, &painted)?;
-        let fields = (placed.force.mesh().0, [field, &change]);
-        Ok(self.reader.record(recorder, placed.sites(), fields, self.scale, [by, out])?)
+        let change = force.field_of(recorder, comms, &painted)?;
+        let fields = (force.mesh().0, [field, &change]);
+        Ok(self.positions.force_tangent(recorder, sites, fields, self.scale, [by, out])?)
     }
 
     /// Records `out` = how the density on this rank's own cells changes where particles move by
     /// `by`. Collective. Waits for exchanges only.
     ///
     /// # Errors
-    /// [`SimulationError`] of the device or the ranks.
-    pub fn density_tangent(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        placed: Placed<'_>,
-        [by, out]: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
-        let painted = recorder.gpu().array::<f32>("pm::painted", out.len())?;
-        self.paint_tangent(recorder, comms, placed, [by, &painted])?;
-        Ok(self.axpby.record(recorder, self.scale, &painted, 0.0, out)?)
+    /// [`SimulationError`](crate::pm::SimulationError) of the device or the ranks.
+    pub fn density_tangent(&self, mut placed: Placed<'_>, [by, out]: [&Array<f32>; 2]) -> Result<()> {
+        let painted = placed.at.recorder.gpu().array::<f32>("pm::painted", out.len())?;
+        self.paint_tangent(&mut placed, [by, &painted])?;
+        Ok(self.axpby.record(placed.at.recorder, self.scale, &painted, 0.0, out)?)
     }
 
     /// Records the tangent of painting units.
-    fn paint_tangent(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        placed: Placed<'_>,
-        [by, out]: [&Array<f32>; 2],
-    ) -> Result<(), SimulationError> {
+    fn paint_tangent(&self, placed: &mut Placed<'_>, [by, out]: [&Array<f32>; 2]) -> Result<()> {
+        let Placed { force, at: ForceContext { recorder, comms, particles }, .. } = placed;
         let greatest = &self.painter.greatest(recorder, comms.world(), by)?;
-        let particles = placed.particles();
-        let moved = PaintedValues { particles, values: by, first: 0, greatest, total: self.sites };
-        Ok(self.painter.paint_tangent(recorder, comms, placed.force.mesh(), moved, out)?)
+        let moved = PaintedValues { particles: *particles, values: by, first: 0, greatest, total: self.sites };
+        Ok(self.painter.paint_tangent(recorder, comms, force.mesh(), moved, out)?)
     }
 }

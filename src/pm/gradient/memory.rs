@@ -5,9 +5,9 @@ use std::fmt;
 use crate::cosmology::{LptOrder, StepOp};
 use crate::gpu::{bytes, pooled};
 use crate::grid::{Grid, Shares};
+use crate::pm::error::require;
 use crate::pm::footprint::{Footprint, PlannedFor};
-use crate::pm::{Config, SimulationError};
-use crate::rank::Rank;
+use crate::pm::{Config, Result};
 
 /// Device memory of an evaluation of a gradient on the largest rank, in bytes: an upper bound that
 /// is close, where ghost cells reach as far as is typical (10 Mpc/h). Arrays of a loss are the
@@ -41,7 +41,8 @@ impl GradientMemory {
         ops: &[StepOp],
         checkpoint_every: usize,
         planned: &PlannedFor,
-    ) -> Result<Self, SimulationError> {
+    ) -> Result<Self> {
+        require(checkpoint_every > 0, "checkpoint_every", checkpoint_every, "1 or more")?;
         let forces = ops.iter().filter(|op| **op == StepOp::Force).count();
         let of = Footprint::new(config, (grid, rank), config.typical_widths(), planned)?;
         Ok(GradientMemory {
@@ -65,7 +66,7 @@ impl GradientMemory {
         config: &Config,
         (grid, rank): (Grid, usize),
         planned: &PlannedFor,
-    ) -> Result<Self, SimulationError> {
+    ) -> Result<Self> {
         let of = Footprint::new(config, (grid, rank), config.typical_widths(), planned)?;
         Ok(GradientMemory {
             particles: self.particles + of.of_particles(12),
@@ -79,18 +80,6 @@ impl GradientMemory {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.states as u64 * self.state + self.particles + self.kept + self.mesh.max(self.start)
-    }
-
-    /// Refuses more than this rank's part of the device has; the same on all ranks if devices and
-    /// shares are equal.
-    pub(in crate::pm) fn check(&self, rank: &Rank) -> Result<(), SimulationError> {
-        let (needed, sharing) = (self.total() + rank.exchange.staging_bytes(&rank.gpu), rank.sharing);
-        match rank.memory_share() {
-            Some(available) if needed > available => {
-                Err(SimulationError::Memory { needed, detail: self.to_string(), available, sharing })
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -169,12 +158,9 @@ fn start_tangent(of: &Footprint) -> u64 {
 const MAX_SIDE: u64 = 4508;
 
 /// Refuses more particles than derivatives can be summed of.
-pub(super) fn check_particles(config: &Config) -> Result<(), SimulationError> {
-    if config.particles <= MAX_SIDE {
-        return Ok(());
-    }
+pub(super) fn check_particles(config: &Config) -> Result<()> {
     let allowed = format!("{MAX_SIDE} along an axis at most where there are derivatives, whose sums have 2^38 terms");
-    Err(SimulationError::OutOfRange { what: "particles", value: config.particles.to_string(), allowed })
+    require(config.particles <= MAX_SIDE, "particles", config.particles, allowed)
 }
 
 impl Config {
@@ -183,18 +169,11 @@ impl Config {
     /// ranks with [`Shares`], of any GPU, with a state kept of every `checkpoint_every`-th force.
     ///
     /// # Errors
-    /// [`SimulationError`] of parameters out of range and of grids with another number of ranks.
-    pub fn gradient_memory(
-        &self,
-        ranks: impl Into<Shares>,
-        checkpoint_every: usize,
-    ) -> Result<GradientMemory, SimulationError> {
+    /// [`SimulationError`](crate::pm::SimulationError) of parameters out of range and of grids with
+    /// another number of ranks.
+    pub fn gradient_memory(&self, ranks: impl Into<Shares>, checkpoint_every: usize) -> Result<GradientMemory> {
         self.validate()?;
         check_particles(self)?;
-        if checkpoint_every == 0 {
-            let (what, allowed) = ("checkpoint_every", "1 or more".into());
-            return Err(SimulationError::OutOfRange { what, value: "0".into(), allowed });
-        }
         let (grid, planned) = (self.grid(ranks)?, PlannedFor::any_gpu());
         let part = (grid, grid.largest(self.cells()));
         GradientMemory::new(self, part, &self.schedule()?, checkpoint_every, &planned)?

@@ -47,14 +47,16 @@ pub use memory::GradientMemory;
 pub use observer::Observer;
 pub use parameters::CosmologyGradient;
 pub(super) use parameters::{
-    AMPLITUDE, COUNT, Derivatives, Numbers, by_sigma8, cosmology_values, sigma8_of, uploaded, with_amplitude,
+    AMPLITUDE, COUNT, Derivatives, Numbers, by_sigma8, cosmology_values, sigma8_of, with_amplitude,
 };
+pub(super) use states::States;
 pub(super) use sweeps::{Epoch, NumbersTangent, RunTangent, Sweeps, Tape};
 
 use std::fmt;
 use std::rc::Rc;
 
-use super::{Config, Noise, SimulationError};
+use super::footprint::check_memory;
+use super::{Config, Noise, Result, SimulationError};
 use crate::field::Field;
 use crate::gpu::Array;
 use crate::rank::Rank;
@@ -114,20 +116,16 @@ impl Gradient {
     /// # Errors
     /// Same as [`Simulation::new`](crate::pm::Simulation::new); [`SimulationError::OutOfRange`] for
     /// 0; [`SimulationError::Memory`] before anything is computed.
-    pub fn new(rank: &mut Rank, config: Config, checkpoint_every: usize) -> Result<Self, SimulationError> {
-        if checkpoint_every == 0 {
-            let (what, value) = ("checkpoint_every", "0".into());
-            return Err(SimulationError::OutOfRange { what, value, allowed: "1 or more".into() });
-        }
+    pub fn new(rank: &mut Rank, config: Config, checkpoint_every: usize) -> Result<Self> {
         let sweeps = Sweeps::new(rank, config)?;
         let memory = sweeps.memory(&rank.gpu, checkpoint_every)?;
-        memory.check(rank)?;
+        check_memory(rank, memory.total(), &memory)?;
         let (config, recorder) = (&sweeps.run.config, &mut rank.recorder);
         let numbers = Rc::new(Numbers::new(recorder, config, config.cosmology)?);
         let derivatives = Rc::new(Derivatives::new(recorder, config, &numbers)?);
         let noise = recorder.gpu().array("pm::noise", sweeps.run.lattice.len())?;
-        let tape = Tape::new(&sweeps, recorder, noise, (&numbers, &derivatives), memory)?;
-        Ok(Gradient { sweeps, tape })
+        let states = States::new(recorder.gpu(), sweeps.run.lattice.len(), &numbers.ops, memory)?;
+        Ok(Gradient { sweeps, tape: Tape { noise, numbers, derivatives, states } })
     }
 
     /// Device memory that an evaluation takes, which was there when it was made.
@@ -162,7 +160,7 @@ impl Gradient {
     }
 
     /// From the cotangents of the end to the results.
-    fn backward(&mut self, rank: &mut Rank, loss: f64) -> Result<Sensitivity, SimulationError> {
+    fn backward(&mut self, rank: &mut Rank, loss: f64) -> Result<Sensitivity> {
         let white_noise = self.sweeps.backward(rank, &mut self.tape, &[])?;
         let bars = &self.sweeps.bars;
         let recorder = &mut rank.recorder;
@@ -179,12 +177,7 @@ impl Gradient {
     /// Returns the derivatives by the parameters; refuses lost particles, and losses and
     /// derivatives that are not finite, the same on all ranks. All of it comes from the device at
     /// once.
-    fn checked(
-        &mut self,
-        rank: &mut Rank,
-        loss: f64,
-        white_noise: &Array<f32>,
-    ) -> Result<CosmologyGradient, SimulationError> {
+    fn checked(&mut self, rank: &mut Rank, loss: f64, white_noise: &Array<f32>) -> Result<CosmologyGradient> {
         let Sweeps { dots, run, .. } = &mut self.sweeps;
         let most = rank.gpu.array::<u32>("pm::most", 1)?;
         dots.sums().magnitude(&mut rank.recorder, None, white_noise, &most)?;

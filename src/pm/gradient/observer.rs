@@ -1,12 +1,13 @@
 //! Input and output of a loss of a run.
 
 use super::cotangents::Cotangents;
-use super::parameters::uploaded;
 use super::sweeps::Sweeps;
 use crate::field::{Field, on_mesh};
 use crate::grid::volume;
 use crate::mesh::Bin;
-use crate::pm::{Simulation, SimulationError};
+use crate::pm::error::require;
+use crate::pm::lattice_fields::uploaded;
+use crate::pm::{Result, Simulation};
 use crate::rank::Rank;
 
 /// Access to the final state for a loss.
@@ -32,8 +33,8 @@ impl Observer<'_> {
     /// [`Gradient::evaluate`](crate::pm::Gradient::evaluate).
     ///
     /// # Errors
-    /// [`SimulationError::Lost`], and errors of the device and the ranks.
-    pub fn density(&mut self, rank: &mut Rank) -> Result<Field, SimulationError> {
+    /// [`Lost`](crate::pm::SimulationError::Lost), and errors of the device and the ranks.
+    pub fn density(&mut self, rank: &mut Rank) -> Result<Field> {
         let run = &mut self.sweeps.run;
         let density = rank.new_field(&run.cell_mesh, 1)?;
         run.record_density(rank, density.array())?;
@@ -44,9 +45,9 @@ impl Observer<'_> {
     /// each cell. [Collective](Rank); blocks only for exchanges between ranks.
     ///
     /// # Errors
-    /// Same as [`density`](Self::density); [`SimulationError::Layout`] if `by` is on another mesh
-    /// than [`Simulation::cell_mesh`].
-    pub fn add_density(&mut self, rank: &mut Rank, by: &Field) -> Result<(), SimulationError> {
+    /// Same as [`density`](Self::density); [`Layout`](crate::pm::SimulationError::Layout) if `by`
+    /// is on another mesh than [`Simulation::cell_mesh`].
+    pub fn add_density(&mut self, rank: &mut Rank, by: &Field) -> Result<()> {
         on_mesh("derivatives by the density", &self.sweeps.run.cell_mesh, by.mesh())?;
         self.sweeps.density_adjoint(rank, by.array())
     }
@@ -56,22 +57,17 @@ impl Observer<'_> {
     /// with the same values. Waits for exchanges only.
     ///
     /// # Errors
-    /// Same as [`density`](Self::density); [`SimulationError::OutOfRange`] for another number of
-    /// values than bins.
-    pub fn add_power(&mut self, rank: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<(), SimulationError> {
-        if spectrum.len() != by.len() {
-            let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());
-            return Err(SimulationError::OutOfRange {
-                what: "derivatives by power",
-                value: by.len().to_string(),
-                allowed,
-            });
-        }
+    /// Same as [`density`](Self::density);
+    /// [`OutOfRange`](crate::pm::SimulationError::OutOfRange) for another number of values than
+    /// bins.
+    pub fn add_power(&mut self, rank: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<()> {
+        let allowed = format!("as many as the spectrum has bins, {}", spectrum.len());
+        require(spectrum.len() == by.len(), "derivatives by power", by.len(), allowed)?;
         let run = &mut self.sweeps.run;
         run.settle(rank)?;
-        let particles = crate::pm::particles_at(&run.lattice, None, &run.displacement);
+        let (force, mut at) = run.force_at(rank);
+        let modes = force.contrast(&mut at)?;
         let (recorder, comms) = (&mut rank.recorder, &mut run.comms);
-        let modes = run.force.contrast(recorder, comms, particles)?;
         let table = uploaded(recorder, &power_table(run.config.mesh, run.config.box_size, spectrum, by))?;
         let transform = run.force.transform();
         transform.scale_radially(recorder, &modes, &table)?;

@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use crate::cosmology::{
     Amplitude, Cosmology, CosmologyError, Growth, LinearPower, LptFactors, Parameters, StepOp, TransferKind,
-    lpt_factors, mode_amplitudes, schedule,
+    lpt_factors, mode_amplitudes,
 };
-use crate::gpu::{Array, DeviceError, Recorder};
+use crate::gpu::{Array, Recorder};
 use crate::parallel;
-use crate::pm::{Config, SimulationError};
+use crate::pm::lattice_fields::uploaded;
+use crate::pm::{Config, Result};
 
 /// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of
 /// scale factors; where the power is tabulated, at fixed power today.
@@ -154,7 +155,7 @@ fn derivative(
 /// than that of `config`: the force is computed with the matter density of `config`, and its kicks
 /// are as much stronger as there is more matter.
 fn run_of(config: &Config, growth: &Growth) -> Result<(Vec<StepOp>, LptFactors), CosmologyError> {
-    let mut ops = schedule(growth, config.scheme, config.a_start, config.a_end, config.steps, &config.snapshots)?;
+    let mut ops = config.schedule_by(growth)?;
     let stronger = growth.cosmology().omega_m() / config.cosmology.omega_m();
     for op in &mut ops {
         if let StepOp::Kick { factor, .. } = op {
@@ -192,16 +193,12 @@ pub struct Layout {
 
 impl Layout {
     pub fn new(ops: &[StepOp]) -> Self {
-        let mut next = 0;
-        let operations = ops
-            .iter()
-            .map(|op| {
-                let first = next;
-                next += of_operation(op).len();
-                first
-            })
-            .collect();
-        Layout { operations, start: next }
+        let (mut operations, mut start) = (Vec::new(), 0);
+        for op in ops {
+            operations.push(start);
+            start += of_operation(op).len();
+        }
+        Layout { operations, start }
     }
 
     /// Returns the numbers of the factors of displacement `number` in positions and momenta.
@@ -232,7 +229,7 @@ pub struct Numbers {
 
 impl Numbers {
     /// Computes the numbers of `config` in a universe of `cosmology`.
-    pub fn new(recorder: &mut Recorder, config: &Config, cosmology: Cosmology) -> Result<Self, SimulationError> {
+    pub fn new(recorder: &mut Recorder, config: &Config, cosmology: Cosmology) -> Result<Self> {
         let began = Instant::now();
         let power = config.linear_power(cosmology)?;
         let (ops, start) = run_of(config, power.growth())?;
@@ -252,13 +249,6 @@ impl Numbers {
     }
 }
 
-/// Returns a table on the device.
-pub fn uploaded(recorder: &mut Recorder, table: &[f32]) -> Result<Array<f32>, DeviceError> {
-    let array = recorder.gpu().array("pm::amplitudes", table.len() as u64)?;
-    recorder.upload(&array, 0, table)?;
-    Ok(array)
-}
-
 /// Derivatives of [`Numbers`] with respect to the parameters.
 pub struct Derivatives {
     /// The derivatives of all numbers by all parameters: one row for a number.
@@ -272,7 +262,7 @@ pub struct Derivatives {
 
 impl Derivatives {
     /// Computes the derivatives of the numbers of `config`.
-    pub fn new(recorder: &mut Recorder, config: &Config, numbers: &Numbers) -> Result<Self, SimulationError> {
+    pub fn new(recorder: &mut Recorder, config: &Config, numbers: &Numbers) -> Result<Self> {
         let began = Instant::now();
         let tables = amplitude_derivatives(config, &numbers.power, &numbers.table)?;
         let rows = jacobian(config, numbers.power.cosmology())?;
@@ -362,7 +352,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::cosmology::{PowerTable, Scheme, TransferKind};
+    use crate::cosmology::{PowerTable, Scheme, TransferKind, schedule};
 
     #[test]
     fn derivatives_of_amplitudes_are_their_differences() {

@@ -18,7 +18,7 @@ use super::dots::Dots;
 use super::parameters::Layout;
 use crate::cosmology::{LptFactors, LptOrder};
 use crate::gpu::Array;
-use crate::pm::SimulationError;
+use crate::pm::Result;
 use crate::pm::lattice_fields::{LatticeFields, STRAINS, Sources, gradients};
 use crate::pm::start::{Source, add_sources};
 use crate::pm::third_order;
@@ -40,7 +40,7 @@ pub fn tangent(
     at: Source<'_>,
     by: &StartTangent<'_>,
     out: [&[Array<f32>; 3]; 2],
-) -> Result<(), SimulationError> {
+) -> Result<()> {
     let delta = fields.scaled(at.noise, at.amplitudes)?;
     let change = fields.scaled(by.noise, at.amplitudes)?;
     if let Some(amplitudes) = by.amplitudes {
@@ -77,23 +77,13 @@ pub fn tangent(
     Ok(())
 }
 
-/// Returns the strains with equal indices.
-fn diagonal(fields: &mut LatticeFields<'_>, delta: &Array<[f32; 2]>) -> Result<[Array<f32>; 3], SimulationError> {
-    let mut strain = |which: usize| {
-        let strain = fields.strain(which, delta)?;
-        fields.recorder.submit()?;
-        Ok::<_, SimulationError>(strain)
-    };
-    Ok([strain(0)?, strain(1)?, strain(2)?])
-}
-
 /// Returns the modes of the source of the second order, and of its change.
 fn source_and_tangent(
     fields: &mut LatticeFields<'_>,
     [delta, change]: [&Array<[f32; 2]>; 2],
-) -> Result<[Array<[f32; 2]>; 2], SimulationError> {
+) -> Result<[Array<[f32; 2]>; 2]> {
     let (source, tangent) = (fields.zeros()?, fields.zeros()?);
-    let diagonal = diagonal(fields, delta)?;
+    let diagonal = fields.strains(0..3, delta)?;
     for axis in 0..3 {
         let (next, last) = (&diagonal[(axis + 1) % 3], &diagonal[(axis + 2) % 3]);
         let changed = fields.strain(axis, change)?;
@@ -129,7 +119,7 @@ pub fn adjoint(
     at: Source<'_>,
     bars: &StartCotangents<'_>,
     dots: (&mut Dots, &Layout),
-) -> Result<Array<f32>, SimulationError> {
+) -> Result<Array<f32>> {
     let (dots, layout) = dots;
     let order = fields.lpt.order;
     let mut sources = vec![fields.scaled(at.noise, at.amplitudes)?];
@@ -162,7 +152,7 @@ pub fn adjoint(
     drop(source_bars);
     for (which, derivative) in bars.amplitudes.iter().enumerate() {
         let change = fields.filtered(at.noise, derivative)?;
-        dots.parameter(fields, which, [&density, &change])?;
+        dots.parameter(fields.recorder, which, [&density, &change])?;
         fields.recorder.submit()?;
     }
     fields.filtered(&density, at.amplitudes)
@@ -181,14 +171,14 @@ fn displacements(
     (number, sources): (usize, &Sources),
     source_bars: &[Array<f32>],
     (dots, layout): (&mut Dots, &Layout),
-) -> Result<(), SimulationError> {
+) -> Result<()> {
     let numbers = layout.start_numbers(number);
     for axis in 0..3 {
         if numbers.iter().any(|&number| dots.wants(number)) {
             // The displacement itself is what its factors count for.
             let displacement = fields.displacement(axis, number, sources)?;
-            dots.add(fields, numbers[0], [&bars.positions[axis], &displacement])?;
-            dots.add(fields, numbers[1], [&bars.momenta[axis], &displacement])?;
+            dots.fields(fields.recorder, numbers[0], [&bars.positions[axis], &displacement])?;
+            dots.fields(fields.recorder, numbers[1], [&bars.momenta[axis], &displacement])?;
             fields.recorder.submit()?;
         }
         let bar = fields.field()?;
@@ -209,8 +199,8 @@ fn second_order(
     fields: &mut LatticeFields<'_>,
     delta: &Array<[f32; 2]>,
     [density, source_bar]: [&Array<f32>; 2],
-) -> Result<(), SimulationError> {
-    let diagonal = diagonal(fields, delta)?;
+) -> Result<()> {
+    let diagonal = fields.strains(0..3, delta)?;
     for axis in 0..3 {
         let bar = fields.field()?;
         fields.add_product(1.0, [source_bar, &diagonal[(axis + 1) % 3]], 0.0, &bar)?;

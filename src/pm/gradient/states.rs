@@ -6,7 +6,7 @@ use super::memory::GradientMemory;
 use super::vectors::{pack, unpack};
 use crate::cosmology::StepOp;
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
-use crate::pm::{Simulation, SimulationError};
+use crate::pm::{Result, Simulation};
 use crate::rank::Rank;
 
 /// The states at forces: checkpoints, and those after the last checkpoint that was asked for.
@@ -81,13 +81,7 @@ impl States {
     }
 
     /// Brings `run`, of the operations `ops`, to force `number`. Collective.
-    pub fn restore(
-        &mut self,
-        rank: &mut Rank,
-        run: &mut Simulation,
-        ops: &[StepOp],
-        number: usize,
-    ) -> Result<(), SimulationError> {
+    pub fn restore(&mut self, rank: &mut Rank, run: &mut Simulation, ops: &[StepOp], number: usize) -> Result<()> {
         let every = self.memory.checkpoint_every;
         let group = number / every;
         if every > 1 && self.follows != Some(group) {
@@ -98,13 +92,7 @@ impl States {
     }
 
     /// Runs again from checkpoint `group` on, and keeps the states at the forces before the next.
-    fn replay(
-        &mut self,
-        rank: &mut Rank,
-        run: &mut Simulation,
-        ops: &[StepOp],
-        group: usize,
-    ) -> Result<(), SimulationError> {
+    fn replay(&mut self, rank: &mut Rank, run: &mut Simulation, ops: &[StepOp], group: usize) -> Result<()> {
         let first = group * self.memory.checkpoint_every;
         let last = (first + self.memory.checkpoint_every).min(self.forces.len());
         place(&mut rank.recorder, run, &self.checkpoints[group])?;

@@ -13,12 +13,12 @@ use super::start::{self, StartCotangents, StartTangent};
 use super::states::States;
 use super::vectors::{pack, unpack};
 use crate::cosmology::{LptFactors, StepOp};
-use crate::gpu::{Array, Gpu, Recorder};
+use crate::gpu::{Array, Gpu};
 use crate::mesh::Axpby;
 use crate::pm::footprint::PlannedFor;
 use crate::pm::lattice_fields::{LatticeFields, Perturbation};
 use crate::pm::start::Source;
-use crate::pm::{Config, Migrate, Simulation, SimulationError};
+use crate::pm::{Config, Migrate, Result, Simulation, particles_at};
 use crate::rank::Rank;
 
 /// Positions and momenta at an operation of a run, between its start and its end: vectors in one
@@ -36,22 +36,10 @@ pub struct Tape {
     pub noise: Array<f32>,
     pub numbers: Rc<Numbers>,
     pub derivatives: Rc<Derivatives>,
-    states: States,
+    pub states: States,
 }
 
 impl Tape {
-    /// Room for a run with these numbers.
-    pub fn new(
-        sweeps: &Sweeps,
-        recorder: &Recorder,
-        noise: Array<f32>,
-        (numbers, derivatives): (&Rc<Numbers>, &Rc<Derivatives>),
-        memory: GradientMemory,
-    ) -> Result<Self, SimulationError> {
-        let states = States::new(recorder.gpu(), sweeps.run.lattice.len(), &numbers.ops, memory)?;
-        Ok(Tape { noise, numbers: numbers.clone(), derivatives: derivatives.clone(), states })
-    }
-
     /// Returns what its start follows from.
     fn source(&self) -> Source<'_> {
         source(&self.noise, &self.numbers)
@@ -98,7 +86,7 @@ pub struct Sweeps {
 impl Sweeps {
     /// For a run with the parameters of `config`, over its process grid. Particles stay on the
     /// ranks of their sites, in whose order states and cotangents are. Collective.
-    pub fn new(rank: &mut Rank, config: Config) -> Result<Self, SimulationError> {
+    pub fn new(rank: &mut Rank, config: Config) -> Result<Self> {
         config.agree(&rank.comm, &"derivatives")?;
         check_particles(&config)?;
         let grid = Some(config.grid(rank.comm.shares())?.parts());
@@ -114,7 +102,7 @@ impl Sweeps {
             bars: Cotangents::new(&gpu, particles)?,
             accelerations: [vectors("pm::acceleration_cotangents")?, vectors("pm::accelerations")?],
             momenta: vectors("pm::momenta")?,
-            dots: Dots::new(recorder, count, config.particles.pow(3))?,
+            dots: Dots::new(rank, count, config.particles.pow(3))?,
             axpby: Axpby::default(),
             run,
         })
@@ -122,7 +110,7 @@ impl Sweeps {
 
     /// Forecasts the device memory of a gradient with a state kept of every `checkpoint_every`-th
     /// force.
-    pub fn memory(&self, gpu: &Gpu, checkpoint_every: usize) -> Result<GradientMemory, SimulationError> {
+    pub fn memory(&self, gpu: &Gpu, checkpoint_every: usize) -> Result<GradientMemory> {
         let (run, planned) = (&self.run, PlannedFor::device(gpu));
         let (grid, config) = (run.grid(), &run.config);
         let part = (grid, grid.rank_to_check(config.cells(), run.comms.rank()));
@@ -131,7 +119,7 @@ impl Sweeps {
 
     /// Runs from the noise of `tape`, keeps its states there and writes those of `epochs`. Whether
     /// particles were lost is still to be asked of the run's force.
-    pub fn forward(&mut self, rank: &mut Rank, tape: &mut Tape, epochs: &[Epoch]) -> Result<(), SimulationError> {
+    pub fn forward(&mut self, rank: &mut Rank, tape: &mut Tape, epochs: &[Epoch]) -> Result<()> {
         let Tape { noise, numbers, states, .. } = tape;
         let mut number = 0;
         self.run_from(rank, source(noise, numbers), &numbers.ops, epochs, |rank, run| {
@@ -143,18 +131,12 @@ impl Sweeps {
     }
 
     /// Runs from `noise`, and keeps nothing. Otherwise as [`forward`](Self::forward).
-    pub fn value(
-        &mut self,
-        rank: &mut Rank,
-        noise: &Array<f32>,
-        numbers: &Numbers,
-        epochs: &[Epoch],
-    ) -> Result<(), SimulationError> {
+    pub fn value(&mut self, rank: &mut Rank, noise: &Array<f32>, numbers: &Numbers, epochs: &[Epoch]) -> Result<()> {
         self.run_from(rank, source(noise, numbers), &numbers.ops, epochs, |_, _| Ok(()))
     }
 
     /// Waits for the device and checks that the run which was made last has lost no particle.
-    pub fn check(&self, rank: &mut Rank) -> Result<(), SimulationError> {
+    pub fn check(&self, rank: &mut Rank) -> Result<()> {
         self.run.force.check(&mut rank.recorder, &self.run.comms)
     }
 
@@ -164,8 +146,8 @@ impl Sweeps {
         source: Source<'_>,
         ops: &[StepOp],
         epochs: &[Epoch],
-        mut force: impl FnMut(&mut Rank, &mut Simulation) -> Result<(), SimulationError>,
-    ) -> Result<(), SimulationError> {
+        mut force: impl FnMut(&mut Rank, &mut Simulation) -> Result<()>,
+    ) -> Result<()> {
         let run = &mut self.run;
         run.begin(rank, &self.lpt, source)?;
         for (at, &op) in ops.iter().enumerate() {
@@ -189,32 +171,25 @@ impl Sweeps {
 
     /// Adds what a loss of the density of the particles where they are, whose derivative by this
     /// rank's own cells is `by`, says of positions.
-    pub fn density_adjoint(&mut self, rank: &mut Rank, by: &Array<f32>) -> Result<(), SimulationError> {
+    pub fn density_adjoint(&mut self, rank: &mut Rank, by: &Array<f32>) -> Result<()> {
         let Sweeps { run, force, bars, .. } = self;
         run.settle(rank)?;
         run.widen(rank)?;
-        let (placed, comms) = Placed::of(run);
-        force.density(&mut rank.recorder, comms, placed, [by, &bars.positions])
+        force.density(Placed::of(rank, run), [by, &bars.positions])
     }
 
     /// Records how the density of the particles where they are changes on this rank's own cells, by
     /// the tangents of positions.
-    pub fn density_tangent(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<(), SimulationError> {
+    pub fn density_tangent(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<()> {
         let Sweeps { run, force, bars, .. } = self;
         run.settle(rank)?;
         run.widen(rank)?;
-        let (placed, comms) = Placed::of(run);
-        force.density_tangent(&mut rank.recorder, comms, placed, [&bars.positions, out])
+        force.density_tangent(Placed::of(rank, run), [&bars.positions, out])
     }
 
     /// Brings cotangents of the end to the start, and those of `epochs`. Gives that of the white
     /// noise, and leaves in the dots what the parameters are worth.
-    pub fn backward(
-        &mut self,
-        rank: &mut Rank,
-        tape: &mut Tape,
-        epochs: &[Epoch],
-    ) -> Result<Array<f32>, SimulationError> {
+    pub fn backward(&mut self, rank: &mut Rank, tape: &mut Tape, epochs: &[Epoch]) -> Result<Array<f32>> {
         self.dots.begin(&tape.derivatives);
         rank.recorder.clear(&self.accelerations[0]);
         let forces = tape.states.forces().to_vec();
@@ -229,9 +204,7 @@ impl Sweeps {
             }
             self.reverse(rank, tape, epochs, (at + 1..end, number))?;
             let Sweeps { run, force, bars, .. } = self;
-            let (placed, comms) = Placed::of(run);
-            let bars = [&self.accelerations[0], &bars.positions];
-            force.accelerations(&mut rank.recorder, comms, placed, bars)?;
+            force.accelerations(Placed::of(rank, run), [&self.accelerations[0], &bars.positions])?;
             rank.recorder.clear(&self.accelerations[0]);
             rank.recorder.submit()?;
             end = at;
@@ -250,9 +223,10 @@ impl Sweeps {
     }
 
     /// Reads the accelerations of the force that was solved last.
-    fn read_accelerations(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+    fn read_accelerations(&mut self, rank: &mut Rank) -> Result<()> {
         let Sweeps { run, accelerations, .. } = self;
-        run.force.accelerations(&mut rank.recorder, &run.lattice, &run.displacement, &accelerations[1])
+        let particles = particles_at(&run.lattice, None, &run.displacement);
+        run.force.readout(&mut rank.recorder, particles, 0..3, &accelerations[1])
     }
 
     /// Goes back over kicks and drifts, all by the accelerations at force `number`.
@@ -262,7 +236,7 @@ impl Sweeps {
         tape: &Tape,
         epochs: &[Epoch],
         (range, number): (Range<usize>, usize),
-    ) -> Result<(), SimulationError> {
+    ) -> Result<()> {
         for at in range.clone().rev() {
             let first = tape.numbers.layout.operations[at];
             match tape.numbers.ops[at] {
@@ -270,8 +244,8 @@ impl Sweeps {
                     if self.moves_with_parameters(tape, at..at + 1) {
                         self.momenta_before(rank, tape, range.start..at, number)?;
                         let (pi, recorder) = (&self.bars.momenta, &mut rank.recorder);
-                        self.dots.vectors(recorder, &rank.comm, first, [pi, &self.momenta])?;
-                        self.dots.vectors(recorder, &rank.comm, first + 1, [pi, &self.accelerations[1]])?;
+                        self.dots.vectors(recorder, first, [pi, &self.momenta])?;
+                        self.dots.vectors(recorder, first + 1, [pi, &self.accelerations[1]])?;
                     }
                     let (pi, recorder) = (&self.bars.momenta, &mut rank.recorder);
                     self.axpby.record(recorder, factor, pi, 1.0, &self.accelerations[0])?;
@@ -284,7 +258,7 @@ impl Sweeps {
                     if self.moves_with_parameters(tape, at..at + 1) {
                         self.momenta_before(rank, tape, range.start..at, number)?;
                         let xi = [&self.bars.positions, &self.momenta];
-                        self.dots.vectors(&mut rank.recorder, &rank.comm, first, xi)?;
+                        self.dots.vectors(&mut rank.recorder, first, xi)?;
                     }
                     let Cotangents { positions, momenta } = &self.bars;
                     self.axpby.record(&mut rank.recorder, factor, positions, 1.0, momenta)?;
@@ -302,13 +276,7 @@ impl Sweeps {
     }
 
     /// Records the momenta after the kicks of `range`, from those at force `number` on.
-    fn momenta_before(
-        &mut self,
-        rank: &mut Rank,
-        tape: &Tape,
-        range: Range<usize>,
-        number: usize,
-    ) -> Result<(), SimulationError> {
+    fn momenta_before(&mut self, rank: &mut Rank, tape: &Tape, range: Range<usize>, number: usize) -> Result<()> {
         tape.states.momenta(&mut rank.recorder, number, &self.momenta)?;
         for op in &tape.numbers.ops[range] {
             if let StepOp::Kick { keep, factor } = *op {
@@ -319,7 +287,7 @@ impl Sweeps {
     }
 
     /// Returns the adjoint of the start.
-    fn start_adjoint(&mut self, rank: &mut Rank, tape: &Tape) -> Result<Array<f32>, SimulationError> {
+    fn start_adjoint(&mut self, rank: &mut Rank, tape: &Tape) -> Result<Array<f32>> {
         let Simulation { displacement, momentum, comms, .. } = &mut self.run;
         let mut fields = LatticeFields { recorder: &mut rank.recorder, comms, lpt: &self.lpt };
         // The particles are no longer needed, so their arrays take the cotangents by axis.
@@ -334,13 +302,7 @@ impl Sweeps {
     /// Runs again from the first force of `tape` on, beside it with tangents from `by` at the
     /// start: those of positions and momenta at the end are in the bars, and the particles are
     /// where they were at the end. Writes the tangents of `epochs`.
-    pub fn tangent(
-        &mut self,
-        rank: &mut Rank,
-        tape: &Tape,
-        by: &RunTangent<'_>,
-        epochs: &[Epoch],
-    ) -> Result<(), SimulationError> {
+    pub fn tangent(&mut self, rank: &mut Rank, tape: &Tape, by: &RunTangent<'_>, epochs: &[Epoch]) -> Result<()> {
         self.start_tangent(rank, tape, by)?;
         tape.states.first(rank, &mut self.run)?;
         let changes = by.numbers.as_ref().map(|change| change.numbers.as_slice());
@@ -367,18 +329,16 @@ impl Sweeps {
     }
 
     /// Records the tangents of accelerations, for the force that was solved last.
-    fn force_tangent(&mut self, rank: &mut Rank) -> Result<(), SimulationError> {
+    fn force_tangent(&mut self, rank: &mut Rank) -> Result<()> {
         let Sweeps { run, force, bars, accelerations, .. } = self;
         // What was for the force is free again for its tangent.
         rank.recorder.submit()?;
-        let (placed, comms) = Placed::of(run);
-        let moved = [&bars.positions, &accelerations[0]];
-        force.accelerations_tangent(&mut rank.recorder, comms, placed, moved)
+        force.accelerations_tangent(Placed::of(rank, run), [&bars.positions, &accelerations[0]])
     }
 
     /// Records what a kick or drift, which is still to be done, makes of the tangents; `change` is
     /// that of its numbers.
-    fn push_tangent(&mut self, rank: &mut Rank, op: StepOp, change: Option<&[f64]>) -> Result<(), SimulationError> {
+    fn push_tangent(&mut self, rank: &mut Rank, op: StepOp, change: Option<&[f64]>) -> Result<()> {
         if change.is_some() && matches!(op, StepOp::Kick { .. } | StepOp::Drift { .. }) {
             self.run.settle(rank)?;
             pack(&mut rank.recorder, &self.run.momentum, &self.momenta, 0)?;
@@ -405,7 +365,7 @@ impl Sweeps {
     }
 
     /// Computes the tangents of the start.
-    fn start_tangent(&mut self, rank: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<(), SimulationError> {
+    fn start_tangent(&mut self, rank: &mut Rank, tape: &Tape, by: &RunTangent<'_>) -> Result<()> {
         let Simulation { displacement, momentum, comms, .. } = &mut self.run;
         let mut fields = LatticeFields { recorder: &mut rank.recorder, comms, lpt: &self.lpt };
         let mut factors = LptFactors::ZERO;

@@ -2,7 +2,8 @@
 
 use std::f64::consts::PI;
 
-use crate::pm::{Config, SimulationError};
+use crate::pm::error::require;
+use crate::pm::{Config, Result};
 
 /// The part of an observer's past light cone that is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,17 +47,15 @@ impl Cone {
     /// Checks the cone of a run.
     ///
     /// # Errors
-    /// [`SimulationError::OutOfRange`] for an observer outside of the box, a distance that the run
-    /// does not cover or that spans too many boxes, no direction and no opening;
-    /// [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors out of range.
-    pub fn validate(&self, config: &Config) -> Result<(), SimulationError> {
-        let range = |what: &'static str, value: String, ok: bool, allowed: String| {
-            if ok { Ok(()) } else { Err(SimulationError::OutOfRange { what, value, allowed }) }
-        };
+    /// [`OutOfRange`](crate::pm::SimulationError::OutOfRange) for an observer outside of the box, a
+    /// distance that the run does not cover or that spans too many boxes, no direction and no
+    /// opening; [`CosmologyError`](crate::cosmology::CosmologyError) for scale factors out of range.
+    pub fn validate(&self, config: &Config) -> Result<()> {
         let (side, cosmology) = (config.box_size, &config.cosmology);
         let inside = self.observer.iter().all(|x| (0.0..=side).contains(x));
         let place = format!("{:?}", self.observer);
-        range("observer of the light cone", place, inside, format!("in the box, from 0 to {side} along each axis"))?;
+        let allowed = format!("in the box, from 0 to {side} along each axis");
+        require(inside, "observer of the light cone", place, allowed)?;
         let (first, last) = (cosmology.comoving_distance(config.a_start)?, cosmology.comoving_distance(config.a_end)?);
         let most = first.min(Self::MOST_BOXES * side);
         let allowed = format!(
@@ -65,13 +64,14 @@ impl Cone {
             Self::MOST_BOXES
         );
         let ok = self.distance > last && self.distance <= most;
-        range("distance of the light cone", self.distance.to_string(), ok, allowed)?;
+        require(ok, "distance of the light cone", self.distance, allowed)?;
         let Some(Opening { direction, angle }) = &self.opening else { return Ok(()) };
         let length = length(*direction);
         let ok = length.is_finite() && length > 0.0;
-        range("direction of the light cone", format!("{direction:?}"), ok, "three numbers that are not all 0".into())?;
+        let direction = format!("{direction:?}");
+        require(ok, "direction of the light cone", direction, "three numbers that are not all 0")?;
         let ok = *angle > 0.0 && *angle <= 180.0;
-        range("opening of the light cone", angle.to_string(), ok, "an angle above 0, up to 180 degrees".into())
+        require(ok, "opening of the light cone", angle, "an angle above 0, up to 180 degrees")
     }
 
     /// Returns the comoving volume of the cone between two distances, in (Mpc/h)^3.

@@ -8,9 +8,10 @@ use super::state::State;
 use crate::comm::Op;
 use crate::gpu::primitives::{Count, Scan};
 use crate::gpu::{Array, Kernel, KernelSource, LONGEST, Recorder};
-use crate::grid::{Box3, extent, volume};
+use crate::grid::{Box3, volume};
 use crate::host_memory::{self, HostMemoryError};
-use crate::pm::{Config, Simulation, SimulationError};
+use crate::pm::sites::box_words;
+use crate::pm::{Config, Result, Simulation};
 use crate::points::rows::upload_u32;
 use crate::points::sort::route_by_key;
 use crate::rank::Rank;
@@ -92,7 +93,7 @@ impl LightCone {
     ///
     /// # Errors
     /// Same as [`Cone::validate`].
-    pub fn new(config: &Config, cone: Cone) -> Result<Self, SimulationError> {
+    pub fn new(config: &Config, cone: Cone) -> Result<Self> {
         cone.validate(config)?;
         Ok(LightCone { cone, kernel: Kernel::trusted(kernel()), scan: Scan::new(), before: None, rows: Vec::new() })
     }
@@ -102,7 +103,7 @@ impl LightCone {
     ///
     /// # Errors
     /// Same as [`new`](Self::new).
-    pub fn resume(config: &Config, cone: Cone, crossed: ConeParticles) -> Result<Self, SimulationError> {
+    pub fn resume(config: &Config, cone: Cone, crossed: ConeParticles) -> Result<Self> {
         Ok(LightCone { rows: crossed.into_words(), ..Self::new(config, cone)? })
     }
 
@@ -116,8 +117,8 @@ impl LightCone {
     /// in steps that the cone reaches.
     ///
     /// # Errors
-    /// [`SimulationError`] of the device and the ranks.
-    pub fn advance(&mut self, rank: &mut Rank, simulation: &mut Simulation) -> Result<(), SimulationError> {
+    /// [`SimulationError`](crate::pm::SimulationError) of the device and the ranks.
+    pub fn advance(&mut self, rank: &mut Rank, simulation: &mut Simulation) -> Result<()> {
         let a = simulation.scale_factor();
         let next = simulation.next_epoch();
         let leaves = next.map(|next| Shell::new(&simulation.config, &self.cone, [a, next])).transpose()?;
@@ -139,13 +140,7 @@ impl LightCone {
     }
 
     /// Adds the particles of `own` sites that cross in the step between two states.
-    fn cross(
-        &mut self,
-        recorder: &mut Recorder,
-        config: &Config,
-        own: &Box3,
-        states: [&State; 2],
-    ) -> Result<(), SimulationError> {
+    fn cross(&mut self, recorder: &mut Recorder, config: &Config, own: &Box3, states: [&State; 2]) -> Result<()> {
         let shell = Shell::new(config, &self.cone, states.map(|state| state.a))?;
         let spacing = config.box_size / config.particles as f64;
         let most = |which: usize| states.iter().fold(0.0f64, |most, state| most.max(state.most[which])) / spacing;
@@ -196,8 +191,7 @@ impl LightCone {
     /// Returns the parameters of the kernel, without replicas and rows.
     fn params(&self, config: &Config, own: &Box3, shell: &Shell) -> LightConeParams {
         let spacing = config.box_size / config.particles as f64;
-        let [i, j, k] = own.each_ref().map(|range| range.start as u32);
-        let [x, y, z] = extent(own).map(|n| n as u32);
+        let [first, local] = box_words(own, volume(own));
         let place = self.cone.observer.map(|x| x / spacing);
         let [ox, oy, oz] = place.map(|x| x.floor() as i32);
         let [rx, ry, rz] = place.map(|x| (x.floor() - x) as f32);
@@ -211,8 +205,8 @@ impl LightCone {
         let roots = shell.a.map(f64::sqrt);
         let term = |n: usize| (shell.polynomial[n] / spacing) as f32;
         LightConeParams {
-            first: [i, j, k, volume(own) as u32],
-            local: [x, y, z, 0],
+            first,
+            local,
             observer: [ox, oy, oz, 0],
             rest: [rx, ry, rz, (1.0 / spacing) as f32],
             opening: [unit[0] as f32, unit[1] as f32, unit[2] as f32, cosine as f32],
@@ -234,14 +228,14 @@ impl LightCone {
     /// and the other ranks.
     ///
     /// # Errors
-    /// [`SimulationError`] of the device and the ranks.
-    pub fn particles(&self, rank: &mut Rank) -> Result<ConeParticles, SimulationError> {
+    /// [`SimulationError`](crate::pm::SimulationError) of the device and the ranks.
+    pub fn particles(&self, rank: &mut Rank) -> Result<ConeParticles> {
         self.in_order(rank, AT_ONCE)
     }
 
     /// Same as [`particles`](Self::particles), with arrays of rows of at most `most` words, unless
     /// one word of each row takes more.
-    fn in_order(&self, rank: &mut Rank, most: u64) -> Result<ConeParticles, SimulationError> {
+    fn in_order(&self, rank: &mut Rank, most: u64) -> Result<ConeParticles> {
         let words = |part: Range<usize>| -> Result<Vec<u32>, HostMemoryError> {
             let rows = self.rows.chunks_exact(ROW);
             let mut words = host_memory::reserve("particles on the light cone", rows.len() * part.len())?;

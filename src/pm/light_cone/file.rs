@@ -9,7 +9,7 @@ use crate::host_memory::{self, HostMemoryError};
 use crate::io::Sealed;
 use crate::io::collective::seal_hdf5;
 use crate::io::hdf5::{ConeInfo, ConeRows, Hdf5Contents, Hdf5Writer, SnapshotInfo};
-use crate::pm::SimulationError;
+use crate::pm::Result;
 
 /// Particles that are written at a time.
 const PIECE: usize = 1 << 18;
@@ -21,13 +21,7 @@ impl ConeParticles {
     ///
     /// # Errors
     /// [`IoError`](crate::io::IoError) of the first rank that fails, on all ranks.
-    pub fn seal_hdf5(
-        &self,
-        comm: &Communicator,
-        path: &Path,
-        cone: &Cone,
-        snapshot: SnapshotInfo,
-    ) -> Result<Sealed, SimulationError> {
+    pub fn seal_hdf5(&self, comm: &Communicator, path: &Path, cone: &Cone, snapshot: SnapshotInfo) -> Result<Sealed> {
         let (direction, opening) =
             cone.opening.as_ref().map_or(([0.0, 0.0, 1.0], 180.0), |opening| (opening.unit(), opening.angle));
         let (observer, distance) = (cone.observer, cone.distance);
@@ -36,7 +30,7 @@ impl ConeParticles {
     }
 
     /// Writes the rows of this rank.
-    fn write_rows(&self, writer: &Hdf5Writer) -> Result<(), SimulationError> {
+    fn write_rows(&self, writer: &Hdf5Writer) -> Result<()> {
         let (mut rows, mut first) = (self.iter(), self.first());
         while rows.len() > 0 {
             let piece = host_memory::collect("particles on the light cone", rows.by_ref().take(PIECE))?;

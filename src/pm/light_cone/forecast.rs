@@ -8,7 +8,8 @@ use super::shell::Shell;
 use crate::cosmology::StepOp;
 use crate::gpu::LONGEST;
 use crate::grid::{Cost, Shares, volume};
-use crate::pm::{Config, SimulationError};
+use crate::pm::error::require;
+use crate::pm::{Config, Result};
 
 /// Forecast of the memory and cost of a light cone, for uniform matter and the rank with the most
 /// particles.
@@ -34,8 +35,9 @@ impl Cone {
     ///
     /// # Errors
     /// Same as [`validate`](Self::validate), errors of the configuration, and
-    /// [`SimulationError::OutOfRange`] for more particles than a rank can number.
-    pub fn forecast(&self, config: &Config, ranks: impl Into<Shares>) -> Result<ConeForecast, SimulationError> {
+    /// [`OutOfRange`](crate::pm::SimulationError::OutOfRange) for more particles than a rank can
+    /// number.
+    pub fn forecast(&self, config: &Config, ranks: impl Into<Shares>) -> Result<ConeForecast> {
         let shares = ranks.into();
         self.forecast_rank(config, shares, config.grid(shares)?.largest(config.sites()))
     }
@@ -44,17 +46,19 @@ impl Cone {
     ///
     /// # Errors
     /// Same as [`forecast`](Self::forecast).
-    pub fn forecast_rank(&self, config: &Config, shares: Shares, rank: usize) -> Result<ConeForecast, SimulationError> {
+    pub fn forecast_rank(&self, config: &Config, shares: Shares, rank: usize) -> Result<ConeForecast> {
         self.validate(config)?;
         let own = config.grid(shares)?.part(config.sites(), rank);
         let (count, near) = (volume(&own), config.cosmology.comoving_distance(config.a_end)?);
         let density = (config.particles as f64 / config.box_size).powi(3);
         let particles = (density * self.volume([near, self.distance])) as u64;
         let crossed = shares.len_of(particles, rank);
+        let few_enough = |what: &'static str, count: u64, most: u64| {
+            require(count <= most, what, count, format!("at most {most}; use more ranks"))
+        };
         few_enough("particles of a rank beside a light cone", count, LONGEST / 3)?;
         few_enough("particles of a light cone on a rank", crossed, LONGEST)?;
-        let epoch = |op: &StepOp| if let StepOp::Reached { a, .. } = op { Some(*a) } else { None };
-        let epochs: Vec<f64> = config.schedule()?.iter().filter_map(epoch).collect();
+        let epochs: Vec<f64> = config.schedule()?.iter().filter_map(StepOp::epoch).collect();
         let (mut device, mut steps) = (0, 0);
         for pair in epochs.windows(2) {
             let shell = Shell::new(config, self, [pair[0], pair[1]])?;
@@ -94,15 +98,6 @@ fn sorting(rows: u64, ranks: usize) -> u64 {
     let (ordering, arrays) = if ranks == 1 { (31, 2) } else { (51, 4) };
     let moving = 8 + 4 * arrays * words_at_once(rows, AT_ONCE) as u64;
     rows * moving.max(ordering)
-}
-
-fn few_enough(what: &'static str, count: u64, most: u64) -> Result<(), SimulationError> {
-    let allowed = || format!("at most {most}; use more ranks");
-    if count <= most {
-        Ok(())
-    } else {
-        Err(SimulationError::OutOfRange { what, value: count.to_string(), allowed: allowed() })
-    }
 }
 
 #[cfg(test)]

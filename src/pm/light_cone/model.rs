@@ -4,6 +4,7 @@ use super::shell::polynomial;
 use crate::cosmology::Cosmology;
 use crate::fft::Values;
 use crate::operators::{Contents, Leaf, Model, OperatorError, PointwiseOperator, Space, Support, Vector};
+use crate::pm::operator::{observed_leaf, snapshot_names};
 use crate::rank::Rank;
 
 const NAME: &str = "light cone";
@@ -58,19 +59,10 @@ pub fn light_cone_section(
     if !observer.iter().all(|x| x.is_finite()) {
         return Err(invalid(format!("observer: expected three finite numbers, got {observer:?}")));
     }
-    let names: Vec<String> = snapshots
-        .iter()
-        .flat_map(|number| ["displacement", "momentum"].map(|leaf| format!("snapshot_{number}/{leaf}")))
-        .collect();
-    let mut leaves = Vec::new();
-    for name in &names {
-        let leaf = observed.leaf(name).ok_or_else(|| OperatorError::Fit {
-            operator: NAME.into(),
-            leaf: name.clone(),
-            why: format!("expected snapshots {snapshots:?} of a run, got {observed}"),
-        })?;
-        leaves.push(leaf.clone());
-    }
+    let names: Vec<String> = snapshots.iter().flat_map(|&number| snapshot_names(number)).collect();
+    let expected = format!("snapshots {snapshots:?} of a run");
+    let leaf = |name: &String| observed_leaf(observed, NAME, name, &expected);
+    let leaves = names.iter().map(leaf).collect::<Result<Vec<_>, _>>()?;
     let failed = |error| OperatorError::failed(NAME, error);
     let distance = polynomial(cosmology, |t| a[0] + t * (a[1] - a[0])).map_err(failed)?;
     let mut ends = [0.0; 2];
@@ -80,20 +72,13 @@ pub fn light_cone_section(
     let slopes = a.map(|at| (a[1] - a[0]) / (at.powi(3) * cosmology.expansion_rate(at)));
     let sites = sites(rank, &leaves[0], *observer, *image)?;
     let domain = Space::new(ARGUMENTS.into_iter().zip(leaves))?;
-    let mut model: Option<Model> = None;
-    for (result, body) in RESULTS {
+    let function = |(result, body): (&str, &str)| {
         let text = text((&distance, ends), slopes, body);
-        let function = Model::new(PointwiseOperator::wgsl_with(&text, "crossing_of", &domain, &sites, result)?);
-        model = Some(match model {
-            None => function,
-            Some(before) => before.zip(&function)?,
-        });
-    }
+        PointwiseOperator::wgsl_with(&text, "crossing_of", &domain, &sites, result).map(Model::new)
+    };
+    let [displacement, distance_to, weight] = RESULTS.map(function);
     let renamed: Vec<(&str, &str)> = ARGUMENTS.into_iter().zip(names.iter().map(String::as_str)).collect();
-    match model {
-        Some(model) => model.renamed(&renamed, &[]),
-        None => Err(invalid("no result".into())),
-    }
+    displacement?.zip(&distance_to?)?.zip(&weight?)?.renamed(&renamed, &[])
 }
 
 /// Arguments of the functions: displacements and momenta at both ends.

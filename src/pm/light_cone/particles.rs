@@ -7,7 +7,7 @@ use crate::comm::{Communicator, Op};
 use crate::host_memory;
 use crate::io::collective::{fingerprint, seal_npy};
 use crate::io::{IoError, NpyFile, Sealed};
-use crate::pm::SimulationError;
+use crate::pm::{Result, SimulationError};
 
 /// Words of a row.
 pub(super) const ROW: usize = 9;
@@ -41,7 +41,7 @@ pub struct ConeParticles {
 
 impl ConeParticles {
     /// Returns this rank's rows. Collective.
-    pub(super) fn new(comm: &Communicator, words: Vec<u32>) -> Result<Self, SimulationError> {
+    pub(super) fn new(comm: &Communicator, words: Vec<u32>) -> Result<Self> {
         let count = (words.len() / ROW) as u64;
         let (mut first, mut total) = ([count], [count]);
         comm.scan_exclusive(&mut first, Op::Sum)?;
@@ -99,7 +99,7 @@ impl ConeParticles {
     ///
     /// # Errors
     /// [`SimulationError::Comm`].
-    pub fn fingerprint(&self, comm: &Communicator) -> Result<u64, SimulationError> {
+    pub fn fingerprint(&self, comm: &Communicator) -> Result<u64> {
         let rows = (self.first..self.first + self.len() as u64).map(|row| row * ROW as u64);
         Ok(fingerprint(comm, rows, ROW as u64, &[bytemuck::cast_slice(&self.words)])?)
     }
@@ -109,7 +109,7 @@ impl ConeParticles {
     ///
     /// # Errors
     /// Same as [`write_npy`](crate::io::collective::write_npy).
-    pub fn seal(&self, comm: &Communicator, path: &Path) -> Result<Sealed, SimulationError> {
+    pub fn seal(&self, comm: &Communicator, path: &Path) -> Result<Sealed> {
         seal_npy(
             comm,
             path,
@@ -123,7 +123,7 @@ impl ConeParticles {
     ///
     /// # Errors
     /// [`IoError`] for files of another shape or that cannot be read.
-    pub fn read(comm: &Communicator, path: &Path) -> Result<Self, SimulationError> {
+    pub fn read(comm: &Communicator, path: &Path) -> Result<Self> {
         let file = NpyFile::open(path)?;
         let row = ROW as u64;
         let &[total, width] = file.shape() else { return Err(wrong_shape(path, file.shape())) };

@@ -1,8 +1,9 @@
 //! A run's state at an end of a step, kept on the device.
 
-use crate::gpu::primitives::{Count, Reduce};
+use crate::exchange::ExactSum;
 use crate::gpu::{Array, Recorder};
-use crate::pm::SimulationError;
+use crate::pm::gradient::vectors::pack;
+use crate::pm::{Result, SimulationError};
 
 /// Displacements and momenta at an end of a step, in one array each: along x, then y, then z.
 pub(super) struct State {
@@ -14,30 +15,22 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Copies of `arrays`. Waits for two words of each.
-    pub fn new(recorder: &mut Recorder, a: f64, arrays: [&[Array<f32>; 3]; 2]) -> Result<Self, SimulationError> {
+    /// Copies of `arrays`. Waits for a word of each.
+    pub fn new(recorder: &mut Recorder, a: f64, arrays: [&[Array<f32>; 3]; 2]) -> Result<Self> {
         let gpu = recorder.gpu().clone();
-        let count = arrays[0][0].len();
         let mut joined = |label: &str, arrays: &[Array<f32>; 3]| {
-            let all = gpu.array::<f32>(label, 3 * count)?;
-            for (axis, array) in (0..).zip(arrays) {
-                recorder.copy(array, 0, &all, axis * count, count)?;
-            }
+            let all = gpu.array::<f32>(label, 3 * arrays[0].len())?;
+            pack(recorder, arrays, &all, 0)?;
             Ok::<_, SimulationError>(all)
         };
         let position = joined("pm::cone_position", arrays[0])?;
         let momentum = joined("pm::cone_momentum", arrays[1])?;
-        let (reduce, mut most) = (Reduce::new(), [0.0f64; 2]);
-        for (most, array) in most.iter_mut().zip([&position, &momentum]) {
-            let ends = [gpu.array::<f32>("pm::cone_least", 1)?, gpu.array::<f32>("pm::cone_most", 1)?];
-            reduce.min(recorder, array, &ends[0], Count::All)?;
-            reduce.max(recorder, array, &ends[1], Count::All)?;
-            for end in ends {
-                *most = most.max(f64::from(recorder.download(&end, 0, 1)?[0].abs()));
-            }
-        }
-        // Of no particles the least is infinite.
-        let most = if count == 0 { [0.0; 2] } else { most };
+        let (sum, bits) = (ExactSum::default(), gpu.array::<u32>("pm::cone_most", 1)?);
+        let mut most = |array: &Array<f32>| {
+            sum.magnitude(recorder, None, array, &bits)?;
+            Ok::<_, SimulationError>(f64::from(f32::from_bits(recorder.download(&bits, 0, 1)?[0])))
+        };
+        let most = [most(&position)?, most(&momentum)?];
         Ok(State { a, position, momentum, most })
     }
 }

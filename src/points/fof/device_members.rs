@@ -3,7 +3,7 @@
 use super::catalog::{Bad, Members, Selection};
 use super::error::FofError;
 use crate::gpu::primitives::{Count, Permute, Scan};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, CountParams, DeviceError, Kernel, KernelSource, Recorder};
 use crate::host_memory;
 use crate::points::partition::LocalPoints;
 use crate::points::rows::upload_u32;
@@ -31,12 +31,6 @@ pub(super) struct HostMembers {
     attributes: [Option<Vec<f32>>; 3],
     /// The first bad value of all points, also of those that are left out.
     pub bad: Bad,
-}
-
-crate::gpu::kernel_params! {
-    struct CountParams {
-        count: u32,
-    }
 }
 
 crate::gpu::kernel_params! {
@@ -84,10 +78,10 @@ impl Labelled<'_> {
         let mut host = |array: &Array<f32>| {
             // Without points there is nothing to gather, and no width.
             let width = array.len() / cloud.len().max(1);
-            let gathered = recorder.gpu().array("fof::members", rows.len() * width)?;
-            if width > 0 {
-                permute.gather(recorder, array, &rows, &gathered, width, Count::All)?;
+            if width == 0 {
+                return Ok(Vec::new());
             }
+            let gathered = permute.gathered(recorder, "fof::members", array, &rows, width)?;
             recorder.download(&gathered, 0, gathered.len())
         };
         let position = host(cloud.positions())?;
@@ -106,9 +100,7 @@ impl Labelled<'_> {
     fn selected(&self, recorder: &mut Recorder, min_members: u64) -> Result<Array<u32>, DeviceError> {
         let (permute, rows) = (Permute::new(), self.kept(recorder, min_members)?);
         let order = self.labels.select(recorder, &rows)?.order(recorder, self.total)?;
-        let sorted = recorder.gpu().array("fof::rows", rows.len())?;
-        permute.gather(recorder, &rows, &order, &sorted, 1, Count::All)?;
-        Ok(sorted)
+        permute.gathered(recorder, "fof::rows", &rows, &order, 1)
     }
 
     /// Returns the rows of members, ascending. Waits for their number.
@@ -138,8 +130,7 @@ impl Labelled<'_> {
         let mut least = Bad::NONE;
         for (attribute, values) in (0..).zip(self.attributes) {
             let Some(values) = values else { continue };
-            let first = recorder.gpu().array::<u32>("fof::first_bad", 1)?;
-            recorder.upload(&first, 0, &[u32::MAX])?;
+            let first = recorder.uploaded("fof::first_bad", &[u32::MAX])?;
             // Only masses, the first, are never negative.
             let params = BadParams { count: values.len() as u32, negative: u32::from(attribute > 0) };
             let words = values.cast::<u32>()?;

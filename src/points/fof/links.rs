@@ -15,17 +15,16 @@ use std::collections::HashSet;
 use bytemuck::{Pod, Zeroable};
 
 use super::error::FofError;
-use crate::gpu::primitives::Count;
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::Cost;
 use crate::host_memory;
-use crate::points::Cloud;
 use crate::points::ghosts::{
-    BoundingBox, Descent, Fetcher, LeafValues, Met, Pending, Reach, Region, Span, cost_of, count, with_ranks,
+    Descent, Fetcher, LeafValues, Met, Pending, Reach, Region, Span, cost_of, count, with_ranks,
 };
 use crate::points::neighbors::Components;
 use crate::points::partition::Decomposition;
 use crate::points::tree::leaf_ranges;
+use crate::points::{Bounds, Cloud};
 use crate::rank::Rank;
 
 /// A connected component of one rank's own points: the rank, and the row of its point with the
@@ -41,7 +40,7 @@ pub(super) struct Component {
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct BoxRequest {
-    bounds: BoundingBox,
+    bounds: Bounds,
     row: u32,
 }
 
@@ -77,8 +76,7 @@ pub(super) fn find(
     let comm = rank.comm.clone();
     let me = comm.rank();
     let asked = |rank: usize| (me + rank).is_multiple_of(2) == (me < rank);
-    let along = rank.gpu.array("fof::along", roots.len())?;
-    points.permute.gather(&mut rank.recorder, roots, points.own.tree.order(), &along, 1, Count::All)?;
+    let along = points.permute.gathered(&mut rank.recorder, "fof::along", roots, points.own.tree.order(), 1)?;
     let (reach, labels) = (Reach::Same(length), Labels::new(&mut rank.recorder, region, along)?);
     let mut comparison = Comparison { labels: &labels, length, linked: HashSet::new(), open: Vec::new() };
     let descent = Descent::new(&comm, region, &reach, region, asked)?;
@@ -87,7 +85,7 @@ pub(super) fn find(
     let near = |rank, request: &BoxRequest| comparison.near(rank, request);
     let (pending, mut cost) = descent.run::<_, FofError>(&mut fetcher, request, near)?;
     let point = |&Pending { at, .. }: &Pending| PointRequest {
-        at: BoundingBox::point(region.point(at)).low,
+        at: Bounds::point(region.point(at)).low,
         row: labels.of_point(at),
     };
     let requests: Vec<PointRequest> = fetcher.complete(|| pending.iter().map(point).collect())?;
@@ -185,12 +183,12 @@ impl Comparison<'_> {
     /// Returns the box around everything here that a box may be linked with and is not yet: points,
     /// and nodes no longer than half of it or, if its points are in several components, than the
     /// linking length.
-    fn near(&mut self, rank: usize, request: &BoxRequest) -> BoundingBox {
+    fn near(&mut self, rank: usize, request: &BoxRequest) -> Bounds {
         let BoxRequest { bounds, row } = request;
         let there = (*row != SEVERAL).then_some(Component { rank: rank as u32, row: *row });
         let (region, length) = (self.labels.region, self.length);
         let least = if there.is_some() { 0.0 } else { f64::from(length).powi(2) };
-        let (mut near, size) = (BoundingBox::EMPTY, (0.25 * bounds.diagonal()).max(least));
+        let (mut near, size) = (Bounds::EMPTY, (0.25 * bounds.diagonal()).max(least));
         region.walk(bounds, length, |met, held| {
             if there.is_some_and(|there| self.links(there, bounds, met, held)) {
                 return false;
@@ -208,7 +206,7 @@ impl Comparison<'_> {
     fn compare(&mut self, rank: usize, request: &PointRequest) -> Vec<OpenPair> {
         let mut open = Vec::new();
         let there = Component { rank: rank as u32, row: request.row };
-        let (point, region, length) = (BoundingBox::point(&request.at), self.labels.region, self.length);
+        let (point, region, length) = (Bounds::point(&request.at), self.labels.region, self.length);
         region.walk(&point, length, |met, held| {
             if self.links(there, &point, met, held) {
                 return false;
@@ -223,7 +221,7 @@ impl Comparison<'_> {
 
     /// Returns `true` if the points in `bounds`, of one component of another rank, are linked with
     /// what was met, if that is of one component too.
-    fn links(&mut self, there: Component, bounds: &BoundingBox, met: Met, held: &BoundingBox) -> bool {
+    fn links(&mut self, there: Component, bounds: &Bounds, met: Met, held: &Bounds) -> bool {
         let Some(here) = self.labels.of(met) else { return false };
         if self.linked.contains(&(there, here)) {
             return true;
@@ -249,7 +247,7 @@ impl Comparison<'_> {
         let mut parts: Vec<(Component, [u32; 3])> = Vec::new();
         for (other, there, at) in open {
             let here = Component { rank: me as u32, row: self.labels.of_point(*at) };
-            let own = BoundingBox::point(region.point(*at)).low;
+            let own = Bounds::point(region.point(*at)).low;
             parts.extend([(*there, other.map(f32::to_bits)), (here, own.map(f32::to_bits))]);
         }
         if parts.is_empty() {

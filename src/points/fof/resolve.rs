@@ -65,9 +65,7 @@ pub(super) fn resolve<E: From<CommError>>(
             let own = graph.place(row as u32);
             parents[own] = parents[own].min(to);
         }
-        let mut changed = [u64::from(parents != before)];
-        comm.all_reduce(&mut changed, Op::Max)?;
-        if changed == [0] {
+        if comm.reduced([u64::from(parents != before)], Op::Max)? == [0] {
             let labels = graph.rows.iter().zip(&parents).map(|(&row, root)| (row, root.index));
             return Ok((labels.collect(), cost));
         }

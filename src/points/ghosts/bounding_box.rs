@@ -1,5 +1,7 @@
 //! Boxes around points, and how near and how far the points of two of them can be.
 
+use crate::points::Bounds;
+
 /// Relative error of a square in kernels, which compute in `f32`: kernels decide about pairs whose
 /// square is that close to the limit.
 const ROUNDING: f64 = 1e-5;
@@ -7,56 +9,43 @@ const ROUNDING: f64 = 1e-5;
 /// number, rounded up.
 const NOTHING: f64 = 3e-38;
 
-/// A box along the axes; empty where `low` is above `high`. Axes that points lack are 0.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct BoundingBox {
-    /// Least coordinates.
-    pub low: [f32; 3],
-    /// Greatest coordinates.
-    pub high: [f32; 3],
-}
-
-impl BoundingBox {
+impl Bounds {
     /// The box of no points.
-    pub const EMPTY: BoundingBox = BoundingBox { low: [f32::INFINITY; 3], high: [f32::NEG_INFINITY; 3] };
+    pub(crate) const EMPTY: Bounds = Bounds { low: [f32::INFINITY; 3], high: [f32::NEG_INFINITY; 3] };
 
     /// Creates the box of one point of 2 or 3 coordinates.
-    pub fn point(at: &[f32]) -> BoundingBox {
+    pub(crate) fn point(at: &[f32]) -> Bounds {
         let mut low = [0.0; 3];
         low[..at.len()].copy_from_slice(at);
-        BoundingBox { low, high: low }
+        Bounds { low, high: low }
     }
 
     /// Creates the box of points of `dims` coordinates.
-    pub fn around(points: &[f32], dims: usize) -> BoundingBox {
-        let mut bounds = BoundingBox::EMPTY;
-        points.chunks_exact(dims).for_each(|at| bounds.include(&BoundingBox::point(at)));
+    pub(crate) fn around(points: &[f32], dims: usize) -> Bounds {
+        let mut bounds = Bounds::EMPTY;
+        points.chunks_exact(dims).for_each(|at| bounds.include(&Bounds::point(at)));
         bounds
     }
 
     /// Returns `true` if it holds nothing.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.low[0] > self.high[0]
     }
 
     /// Grows until it holds `other` too.
-    pub fn include(&mut self, other: &BoundingBox) {
-        for axis in 0..3 {
-            self.low[axis] = self.low[axis].min(other.low[axis]);
-            self.high[axis] = self.high[axis].max(other.high[axis]);
-        }
+    pub(crate) fn include(&mut self, other: &Bounds) {
+        *self = self.union(other);
     }
 
     /// Returns the square of its diagonal; 0 without points.
-    pub fn diagonal(&self) -> f64 {
+    pub(crate) fn diagonal(&self) -> f64 {
         let along = |axis: usize| (f64::from(self.high[axis]) - f64::from(self.low[axis])).max(0.0);
         (0..3).map(|axis| along(axis).powi(2)).sum()
     }
 
     /// Returns `true` if a kernel may find a point of `other` within `reach` of a point of this
     /// box; `side` is that of the domain, 0 along open axes. Neither box is empty.
-    pub fn may_reach(&self, other: &BoundingBox, reach: f32, side: &[f32; 3]) -> bool {
+    pub(crate) fn may_reach(&self, other: &Bounds, reach: f32, side: &[f32; 3]) -> bool {
         if reach.is_infinite() {
             return true;
         }
@@ -75,7 +64,7 @@ impl BoundingBox {
 
     /// Returns `true` if every kernel finds every point of `other` within `reach` of every point of
     /// this box. Neither box is empty.
-    pub fn surely_reaches(&self, other: &BoundingBox, reach: f32, side: &[f32; 3]) -> bool {
+    pub(crate) fn surely_reaches(&self, other: &Bounds, reach: f32, side: &[f32; 3]) -> bool {
         if reach.is_infinite() {
             return true;
         }
@@ -96,7 +85,7 @@ impl BoundingBox {
     /// Returns how far `other` begins above this box, and ends below it, along an axis: negative
     /// where the boxes overlap. The negatives are how far the farthest points are from each other,
     /// this box's below and above.
-    fn differences(&self, other: &BoundingBox, axis: usize) -> [f64; 2] {
+    fn differences(&self, other: &Bounds, axis: usize) -> [f64; 2] {
         let [a, b, c, d] = [self.low[axis], self.high[axis], other.low[axis], other.high[axis]].map(f64::from);
         [c - b, a - d]
     }
@@ -106,8 +95,8 @@ impl BoundingBox {
 mod tests {
     use super::*;
 
-    fn along(low: f32, high: f32) -> BoundingBox {
-        BoundingBox { low: [low, 0.0, 0.0], high: [high, 0.0, 0.0] }
+    fn along(low: f32, high: f32) -> Bounds {
+        Bounds { low: [low, 0.0, 0.0], high: [high, 0.0, 0.0] }
     }
 
     #[test]
@@ -132,7 +121,7 @@ mod tests {
             assert!(a.surely_reaches(&b, 1.001, &ring) && !a.surely_reaches(&b, 0.999, &ring));
             assert!(!a.surely_reaches(&b, 3.0, &open));
         }
-        let point = BoundingBox::point(&[3.0, 4.0]);
+        let point = Bounds::point(&[3.0, 4.0]);
         assert!(point.surely_reaches(&point, 0.0, &open), "one place");
         assert!(!along(0.0, 0.0).surely_reaches(&along(1e-40, 1e-40), 0.0, &open));
         assert!(along(0.0, 9.0).surely_reaches(&point, f32::INFINITY, &open));
@@ -140,12 +129,12 @@ mod tests {
 
     #[test]
     fn boxes_hold_their_points() {
-        let mut bounds = BoundingBox::around(&[1.0, 2.0, -3.0, 5.0], 2);
-        assert_eq!(bounds, BoundingBox { low: [-3.0, 2.0, 0.0], high: [1.0, 5.0, 0.0] });
+        let mut bounds = Bounds::around(&[1.0, 2.0, -3.0, 5.0], 2);
+        assert_eq!(bounds, Bounds { low: [-3.0, 2.0, 0.0], high: [1.0, 5.0, 0.0] });
         assert_eq!(bounds.diagonal(), 25.0);
-        bounds.include(&BoundingBox::EMPTY);
-        assert!(!bounds.is_empty() && BoundingBox::EMPTY.is_empty() && BoundingBox::EMPTY.diagonal() == 0.0);
-        bounds.include(&BoundingBox::point(&[0.0, 0.0, -1.0]));
-        assert_eq!(bounds, BoundingBox { low: [-3.0, 0.0, -1.0], high: [1.0, 5.0, 0.0] });
+        bounds.include(&Bounds::EMPTY);
+        assert!(!bounds.is_empty() && Bounds::EMPTY.is_empty() && Bounds::EMPTY.diagonal() == 0.0);
+        bounds.include(&Bounds::point(&[0.0, 0.0, -1.0]));
+        assert_eq!(bounds, Bounds { low: [-3.0, 0.0, -1.0], high: [1.0, 5.0, 0.0] });
     }
 }

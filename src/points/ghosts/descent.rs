@@ -9,18 +9,18 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::ask::ask;
-use super::bounding_box::BoundingBox;
 use super::leaf_values::Fetcher;
 use super::region::{Reach, Region, Span};
 use crate::comm::{CommError, Communicator};
 use crate::gpu::DeviceError;
 use crate::grid::Cost;
+use crate::points::Bounds;
 
 /// Data that all ranks know of each other.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Outline {
-    bounds: BoundingBox,
+    bounds: Bounds,
     levels: u32,
 }
 
@@ -30,7 +30,7 @@ struct Outline {
 struct Ask {
     rank: u32,
     span: Span,
-    near: BoundingBox,
+    near: Bounds,
 }
 
 /// A point of this rank, and a rank that may have points within its reach.
@@ -86,8 +86,8 @@ impl<'a> Descent<'a> {
     pub fn run<T: Pod, E: From<CommError> + From<DeviceError>>(
         mut self,
         fetcher: &mut Fetcher<'_>,
-        request: impl Fn(Span, BoundingBox) -> T,
-        mut answer: impl FnMut(usize, &T) -> BoundingBox,
+        request: impl Fn(Span, Bounds) -> T,
+        mut answer: impl FnMut(usize, &T) -> Bounds,
     ) -> Result<(Vec<Pending>, Cost), E> {
         let own = self.region.levels.count() + 1;
         for round in 0..self.rounds {
@@ -129,7 +129,7 @@ impl<'a> Descent<'a> {
         let mut points = Vec::new();
         for ask in &self.asks {
             let reaches = |at: &usize| {
-                let point = BoundingBox::point(self.region.point(*at));
+                let point = Bounds::point(self.region.point(*at));
                 point.may_reach(&ask.near, self.reach.of_point(*at), &self.region.side)
             };
             points.extend(self.region.places(ask.span).filter(reaches).map(|at| Pending { rank: ask.rank, at }));
@@ -178,7 +178,7 @@ mod tests {
                     let others = part(rank);
                     let mut reached = Vec::new();
                     for at in 0..region.len() as usize {
-                        let (point, mut met) = (BoundingBox::point(region.point(at)), false);
+                        let (point, mut met) = (Bounds::point(region.point(at)), false);
                         others.walk(&point, reach.of_point(at), |what, _| {
                             met |= matches!(what, Met::Point(_));
                             true

@@ -8,7 +8,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 
-use crate::gpu::primitives::{Count, Permute};
+use crate::gpu::primitives::Permute;
 use crate::gpu::{Array, DeviceElement, DeviceError, Recorder};
 use crate::host_memory;
 use crate::points::rows::upload_u32;
@@ -93,8 +93,7 @@ impl<T: DeviceElement> OnDemand for LeafValues<T> {
         let leaves: Vec<u32> = self.missing.take().into_iter().collect();
         let (Some((values, permute)), false) = (self.device.as_deref(), leaves.is_empty()) else { return Ok(()) };
         let (index, each) = (upload_u32(recorder, &leaves)?, LEAF * self.width);
-        let rows = recorder.gpu().array("ghosts::leaves", index.len() * each)?;
-        permute.gather(recorder, values, &index, &rows, each, Count::All)?;
+        let rows = permute.gathered(recorder, "ghosts::leaves", values, &index, each)?;
         let rows = recorder.download(&rows, 0, rows.len())?;
         for (leaf, values) in leaves.into_iter().zip(rows.chunks(each as usize)) {
             let _ = self.leaves[leaf as usize].set(values.into());

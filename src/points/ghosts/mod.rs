@@ -21,7 +21,7 @@ mod requests;
 use crate::comm::{CommError, Communicator};
 use crate::exchange::ExchangeError;
 use crate::gpu::primitives::{Count, Permute};
-use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
+use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, MemoryKind, Recorder, holds};
 use crate::grid::Cost;
 use crate::hash::{START, fnv1a};
 use crate::host_memory;
@@ -29,7 +29,6 @@ use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
 use crate::rank::Rank;
 pub(crate) use ask::{ask, cost_of, count, with_ranks};
-pub(crate) use bounding_box::BoundingBox;
 pub(crate) use descent::{Descent, Pending};
 pub(crate) use leaf_values::{Fetcher, LeafValues};
 pub(crate) use region::{Met, Reach, Region, Span};
@@ -198,7 +197,7 @@ impl Ghosts {
         values: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
-        self.check_length("Ghosts::refresh", values.len(), width)?;
+        self.check("Ghosts::refresh", values, width)?;
         let outgoing =
             rank.gpu.array_in("ghosts::outgoing", self.rows.len().saturating_mul(width), MemoryKind::Outgoing)?;
         self.permute.gather(&mut rank.recorder, values, &self.rows, &outgoing, width, Count::All)?;
@@ -224,9 +223,9 @@ impl Ghosts {
     ) -> Result<(), ExchangeError> {
         if Some(ghosts.len()) != self.len().checked_mul(width) {
             let why = format!("{} values for {} ghosts of {width}", ghosts.len(), self.len());
-            return Err(DeviceError::Misuse { what: "Ghosts::accumulate".into(), why }.into());
+            return Err(DeviceError::misuse("Ghosts::accumulate", why).into());
         }
-        self.check_length("Ghosts::accumulate", values.len(), width)?;
+        self.check("Ghosts::accumulate", values, width)?;
         let outgoing = rank.gpu.array_in("ghosts::outgoing", ghosts.len(), MemoryKind::Outgoing)?;
         rank.recorder.copy(ghosts, 0, &outgoing, 0, ghosts.len())?;
         let what = format!("Ghosts::accumulate of plan {}", self.number);
@@ -238,13 +237,8 @@ impl Ghosts {
     }
 
     /// Refuses values that lack points which other ranks have copies of.
-    fn check_length(&self, what: &str, have: u64, width: u64) -> Result<(), DeviceError> {
-        let needed = self.adjoint.min_rows.saturating_mul(width);
-        if have >= needed {
-            return Ok(());
-        }
-        let why = format!("{have} values, the points that other ranks see take {needed}");
-        Err(DeviceError::Misuse { what: what.into(), why })
+    fn check<T: DeviceElement>(&self, what: &str, values: &Array<T>, width: u64) -> Result<(), DeviceError> {
+        holds(what, "values of points that other ranks see", values, self.adjoint.min_rows.saturating_mul(width))
     }
 }
 
@@ -257,7 +251,7 @@ fn agree(comm: &Communicator, tree: &Tree, radius: f32) -> Result<(), ExchangeEr
     let radius_of = |[radius, _]: [u64; 2]| f32::from_bits(radius as u32);
     if let Some(rank) = all.iter().position(|&own| !(radius_of(own).is_finite() && radius_of(own) >= 0.0)) {
         let why = format!("the radius {} of rank {rank}; give a finite one from 0 on", radius_of(all[rank]));
-        return Err(DeviceError::Misuse { what: "Ghosts::within".into(), why }.into());
+        return Err(DeviceError::misuse("Ghosts::within", why).into());
     }
     let rank = comm.rank();
     let Some(other) = all.iter().position(|own| *own != all[rank]) else { return Ok(()) };
@@ -273,8 +267,7 @@ fn rows_at(recorder: &mut Recorder, order: &Array<u32>, places: &[Vec<u32>]) -> 
     let mut index = host_memory::reserve("places of ghosts", places.iter().map(Vec::len).sum())?;
     places.iter().for_each(|places| index.extend_from_slice(places));
     let index = upload_u32(recorder, &index)?;
-    let rows = recorder.gpu().array::<u32>("ghosts::rows", index.len())?;
-    Permute::new().gather(recorder, order, &index, &rows, 1, Count::All)?;
+    let rows = Permute::new().gathered(recorder, "ghosts::rows", order, &index, 1)?;
     let mut rows = recorder.download(&rows, 0, rows.len())?;
     let mut rest = &mut rows[..];
     for places in places {

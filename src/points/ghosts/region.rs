@@ -1,12 +1,11 @@
 //! A rank's points under a tree of boxes, and how far each reaches. Boxes are on the host, points
 //! leaf by leaf as they are asked for.
 
-use super::bounding_box::BoundingBox;
 use super::leaf_values::{LeafValues, OnDemand};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::host_memory;
-use crate::points::Domain;
 use crate::points::tree::{LEAF, Levels, Tree, leaf_ranges};
+use crate::points::{Bounds, Domain};
 
 /// Points of a rank along the curve, and the boxes of a tree over them.
 ///
@@ -20,7 +19,7 @@ pub(crate) struct Region {
     /// The levels of the tree.
     pub levels: Levels,
     /// Box of each node.
-    pub boxes: Vec<BoundingBox>,
+    pub boxes: Vec<Bounds>,
     points: LeafValues<f32>,
 }
 
@@ -67,7 +66,7 @@ impl Region {
     ) -> Result<Self, DeviceError> {
         let words = recorder.download(boxes, 0, boxes.len())?;
         let corner = |words: &[u32]| [0, 1, 2].map(|axis| f32::from_bits(words[axis]));
-        let bounds = |node: &[u32]| BoundingBox { low: corner(node), high: corner(&node[3..]) };
+        let bounds = |node: &[u32]| Bounds { low: corner(node), high: corner(&node[3..]) };
         let dims = domain.dims();
         Ok(Region {
             dims,
@@ -82,13 +81,13 @@ impl Region {
     #[cfg(test)]
     pub fn over(dims: usize, side: [f32; 3], points: &[f32]) -> Self {
         let levels = Levels::new((points.len() / dims) as u64);
-        let leaves = points.chunks(LEAF as usize * dims).map(|leaf| BoundingBox::around(leaf, dims)).collect();
-        let union = |a: BoundingBox, b: &BoundingBox| {
+        let leaves = points.chunks(LEAF as usize * dims).map(|leaf| Bounds::around(leaf, dims)).collect();
+        let union = |a: Bounds, b: &Bounds| {
             let mut union = a;
             union.include(b);
             union
         };
-        let boxes = upwards(&levels, leaves, |below| below.iter().fold(BoundingBox::EMPTY, union));
+        let boxes = upwards(&levels, leaves, |below| below.iter().fold(Bounds::EMPTY, union));
         Region { dims, side, levels, boxes, points: LeafValues::over(points, dims as u64) }
     }
 
@@ -103,7 +102,7 @@ impl Region {
     }
 
     /// Returns the box of a node.
-    pub fn node(&self, level: usize, node: u64) -> &BoundingBox {
+    pub fn node(&self, level: usize, node: u64) -> &Bounds {
         &self.boxes[(self.levels.start(level) + node) as usize]
     }
 
@@ -117,12 +116,12 @@ impl Region {
     }
 
     /// Returns the box around the points of a span.
-    pub fn bounds_of(&self, span: Span) -> BoundingBox {
+    pub fn bounds_of(&self, span: Span) -> Bounds {
         match span {
             Span::Node(level, node) => *self.node(level, node),
             Span::Part(part) => {
                 let places = part * PART..((part + 1) * PART).min(self.len());
-                BoundingBox::around(self.points.of_points(places), self.dims)
+                Bounds::around(self.points.of_points(places), self.dims)
             }
         }
     }
@@ -142,8 +141,8 @@ impl Region {
     }
 
     /// Returns the box around all points.
-    pub fn bounds(&self) -> BoundingBox {
-        let mut all = BoundingBox::EMPTY;
+    pub fn bounds(&self) -> Bounds {
+        let mut all = Bounds::EMPTY;
         self.top().for_each(|node| all.include(self.node(self.levels.count() - 1, node)));
         all
     }
@@ -160,7 +159,7 @@ impl Region {
 
     /// Calls `visit` for each node and each point that may be within `reach` of `bounds`, nodes
     /// before what they hold; what a node holds is left out unless `visit` returns true for it.
-    pub fn walk(&self, bounds: &BoundingBox, reach: f32, mut visit: impl FnMut(Met, &BoundingBox) -> bool) {
+    pub fn walk(&self, bounds: &Bounds, reach: f32, mut visit: impl FnMut(Met, &Bounds) -> bool) {
         let top = self.levels.count();
         let mut stack: Vec<(usize, u64)> = Vec::with_capacity(64);
         stack.extend(self.top().map(|node| (top - 1, node)));
@@ -174,7 +173,7 @@ impl Region {
                 continue;
             }
             for (at, point) in (node * LEAF..).zip(self.points.leaf(node).chunks_exact(self.dims)) {
-                let point = BoundingBox::point(point);
+                let point = Bounds::point(point);
                 if bounds.may_reach(&point, reach, &self.side) {
                     visit(Met::Point(at as usize), &point);
                 }
@@ -285,7 +284,7 @@ mod tests {
                 for &span in &spans {
                     let places = region.places(span);
                     let part = &points[2 * places.start..2 * places.end];
-                    assert_eq!(region.bounds_of(span), BoundingBox::around(part, 2));
+                    assert_eq!(region.bounds_of(span), Bounds::around(part, 2));
                     assert_eq!(
                         reach.of(&region, span),
                         farthest(&places.map(|at| reach.of_point(at)).collect::<Vec<_>>())
@@ -293,7 +292,7 @@ mod tests {
                 }
                 spans = spans.into_iter().flat_map(|span| region.parts(span)).collect();
             }
-            assert_eq!(region.bounds(), BoundingBox::around(&points, 2));
+            assert_eq!(region.bounds(), Bounds::around(&points, 2));
         }
     }
 
@@ -307,8 +306,8 @@ mod tests {
             (low(0.5, 0.5), low(0.5, 0.5), 0.0),
             (low(0.4, 0.4), low(0.6, 0.6), f32::INFINITY),
         ] {
-            let bounds = BoundingBox { low, high };
-            let near = |at: &usize| bounds.may_reach(&BoundingBox::point(region.point(*at)), reach, &region.side);
+            let bounds = Bounds { low, high };
+            let near = |at: &usize| bounds.may_reach(&Bounds::point(region.point(*at)), reach, &region.side);
             let want: Vec<usize> = (0..1000).filter(near).collect();
             let mut met = Vec::new();
             region.walk(&bounds, reach, |what, _| {

@@ -2,10 +2,10 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::bounding_box::BoundingBox;
 use super::descent::Pending;
 use super::region::{Met, Reach, Region};
 use crate::host_memory::{self, HostMemoryError};
+use crate::points::Bounds;
 
 /// The length of a box, in units of its reach, up to which points are asked for together.
 const TOGETHER: f64 = 0.5;
@@ -14,7 +14,7 @@ const TOGETHER: f64 = 0.5;
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 pub(super) struct Request {
-    pub bounds: BoundingBox,
+    pub bounds: Bounds,
     pub reach: f32,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Request {
 pub(super) fn requests(region: &Region, reach: &Reach, pending: &[Pending]) -> (Vec<Request>, Vec<u32>) {
     let (mut requests, mut ranks): (Vec<Request>, Vec<u32>) = (Vec::new(), Vec::new());
     for &Pending { rank, at } in pending {
-        let (bounds, reach) = (BoundingBox::point(region.point(at)), reach.of_point(at));
+        let (bounds, reach) = (Bounds::point(region.point(at)), reach.of_point(at));
         if let (Some(last), Some(&same)) = (requests.last_mut(), ranks.last())
             && same == rank
         {
@@ -44,9 +44,9 @@ pub(super) fn requests(region: &Region, reach: &Reach, pending: &[Pending]) -> (
 
 /// Returns the box around what a node reaches here: of points, and of nodes that are no longer than
 /// half of it or its reach.
-pub(super) fn near(region: &Region, request: &Request) -> BoundingBox {
+pub(super) fn near(region: &Region, request: &Request) -> Bounds {
     let Request { bounds, reach } = request;
-    let (mut near, size) = (BoundingBox::EMPTY, (0.25 * bounds.diagonal()).max(f64::from(*reach).powi(2)));
+    let (mut near, size) = (Bounds::EMPTY, (0.25 * bounds.diagonal()).max(f64::from(*reach).powi(2)));
     region.walk(bounds, *reach, |met, held| {
         let large = matches!(met, Met::Node(..)) && held.diagonal() > size;
         if !large {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn around(at: &[f32], reach: f32) -> Request {
-        Request { bounds: BoundingBox::point(at), reach }
+        Request { bounds: Bounds::point(at), reach }
     }
 
     #[test]
@@ -127,12 +127,12 @@ mod tests {
         let region = region();
         let mut nearby = Nearby::new(&region).unwrap();
         let few: Vec<Request> = (0..7).map(|i| around(&[0.95 + 0.02 * i as f32, 0.3], 0.02 * i as f32)).collect();
-        let flat = Request { bounds: BoundingBox { low: [0.1, 0.6, 0.0], high: [0.9, 0.6, 0.0] }, reach: 0.03 };
+        let flat = Request { bounds: Bounds { low: [0.1, 0.6, 0.0], high: [0.9, 0.6, 0.0] }, reach: 0.03 };
         // The last one reaches whole nodes.
         let many = [few[2], flat, few[5], around(&[0.5, 0.5], 0.4)];
         for requests in [&few[..], &many[..], &few[..1], &[]] {
             let near = |at: usize| {
-                let point = BoundingBox::point(region.point(at));
+                let point = Bounds::point(region.point(at));
                 requests.iter().any(|request| request.bounds.may_reach(&point, request.reach, &region.side))
             };
             let want: Vec<u32> = (0..1000).filter(|&at| near(at as usize)).collect();
@@ -158,7 +158,7 @@ mod tests {
             assert_eq!(requests.iter().filter(|request| request.bounds.diagonal() == 0.0).count(), 3 * 49);
             assert!(requests.len() <= 3 * (49 + 3), "{}", requests.len());
             for &Pending { rank, at } in &pending {
-                let point = BoundingBox::point(region.point(at));
+                let point = Bounds::point(region.point(at));
                 let mut of = requests.iter().zip(&ranks).filter(|(_, other)| **other == rank);
                 let holds = |request: &Request| {
                     let mut joint = request.bounds;
@@ -174,14 +174,14 @@ mod tests {
     fn what_is_near_holds_all_points_that_are() {
         let region = region();
         for (bounds, reach) in [
-            (BoundingBox { low: [0.2, 0.2, 0.0], high: [0.25, 0.3, 0.0] }, 0.05),
-            (BoundingBox { low: [0.99, 0.9, 0.0], high: [0.99, 0.9, 0.0] }, 0.03),
-            (BoundingBox { low: [0.0; 3], high: [1.0, 1.0, 0.0] }, 0.0),
-            (BoundingBox { low: [0.5, 3.0, 0.0], high: [0.5, 4.0, 0.0] }, 1.9),
+            (Bounds { low: [0.2, 0.2, 0.0], high: [0.25, 0.3, 0.0] }, 0.05),
+            (Bounds { low: [0.99, 0.9, 0.0], high: [0.99, 0.9, 0.0] }, 0.03),
+            (Bounds { low: [0.0; 3], high: [1.0, 1.0, 0.0] }, 0.0),
+            (Bounds { low: [0.5, 3.0, 0.0], high: [0.5, 4.0, 0.0] }, 1.9),
         ] {
             let found = near(&region, &Request { bounds, reach });
-            let points = (0..1000).map(|at| BoundingBox::point(region.point(at)));
-            let mut want = BoundingBox::EMPTY;
+            let points = (0..1000).map(|at| Bounds::point(region.point(at)));
+            let mut want = Bounds::EMPTY;
             points.filter(|point| bounds.may_reach(point, reach, &region.side)).for_each(|point| want.include(&point));
             let mut both = found;
             both.include(&want);

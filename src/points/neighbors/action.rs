@@ -5,9 +5,9 @@ use super::group_shape::GroupShape;
 use super::search_kernel::{SearchVariant, search};
 use crate::gpu::{Callback, CallbackKey, KernelSource, Trust};
 
-/// Action on the neighbors that a search finds.
-#[derive(Clone)]
-pub(super) enum Action<'a> {
+/// Action on the neighbors that a search finds; `C` is a callback, or the key of its kernels.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Action<C> {
     /// They are counted.
     Count,
     /// They are listed.
@@ -18,20 +18,13 @@ pub(super) enum Action<'a> {
     /// `bins`. With `has_queries`, queries are not sources and have their own weights.
     WeightedPairs { bins: u32, has_queries: bool, tally: Tally },
     /// A callback runs.
-    Callback(&'a Callback),
+    Callback(C),
 }
 
 /// Key of the kernels of such searches.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) enum Key {
-    Count(SearchVariant),
-    Fill(SearchVariant),
-    Pairs { variant: SearchVariant, bins: u32, weight: u32, tally: Tally },
-    WeightedPairs { variant: SearchVariant, bins: u32, has_queries: bool, tally: Tally },
-    Callback { variant: SearchVariant, callback: CallbackKey },
-}
+pub(super) type Key = (SearchVariant, Action<CallbackKey>);
 
-impl Action<'_> {
+impl Action<&Callback> {
     /// Returns `true` if workgroups count for themselves, before they add up what they have.
     pub fn in_workgroups(&self) -> bool {
         let (Action::Pairs { tally, .. } | Action::WeightedPairs { tally, .. }) = self else { return false };
@@ -39,15 +32,14 @@ impl Action<'_> {
     }
 
     pub fn key(&self, variant: SearchVariant) -> Key {
-        match *self {
-            Action::Count => Key::Count(variant),
-            Action::Fill => Key::Fill(variant),
-            Action::Pairs { bins, weight, tally } => Key::Pairs { variant, bins, weight, tally },
-            Action::WeightedPairs { bins, has_queries, tally } => {
-                Key::WeightedPairs { variant, bins, has_queries, tally }
-            }
-            Action::Callback(callback) => Key::Callback { variant, callback: callback.key() },
-        }
+        let action = match *self {
+            Action::Count => Action::Count,
+            Action::Fill => Action::Fill,
+            Action::Pairs { bins, weight, tally } => Action::Pairs { bins, weight, tally },
+            Action::WeightedPairs { bins, has_queries, tally } => Action::WeightedPairs { bins, has_queries, tally },
+            Action::Callback(callback) => Action::Callback(callback.key()),
+        };
+        (variant, action)
     }
 
     /// Returns the values of its parameters.
@@ -66,7 +58,7 @@ impl Action<'_> {
 }
 
 /// Returns the kernel of a search within a radius.
-pub(super) fn within_kernel(variant: SearchVariant, visit: &Action<'_>) -> KernelSource {
+pub(super) fn within_kernel(variant: SearchVariant, visit: &Action<&Callback>) -> KernelSource {
     let text = include_str!("../../../shaders/points/neighbors/within.wgsl");
     let pairs = matches!(visit, Action::Pairs { .. } | Action::WeightedPairs { .. });
     let stopping = matches!(visit, Action::Callback(callback) if callback::stops(callback));

@@ -1,11 +1,12 @@
 //! Callbacks on neighbors: what their text must define, and their run over finished lists.
 
 use super::error::NeighborError;
-use super::search_kernel::{IMAGE, KernelCache, NEIGHBOR};
-use super::targets::loaded_sides;
+use super::search_kernel::{IMAGE, NEIGHBOR};
+use super::targets::{Queries, loaded_sides};
 use super::units::Units;
-use crate::gpu::{Array, Callback, CallbackKey, DeviceError, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, Callback, CallbackKey, DeviceError, KernelCache, KernelSource, RawArray, Recorder};
 use crate::points::Domain;
+use crate::points::tree::Tree;
 
 /// Name by which kernels import the text.
 pub(super) const MODULE: &str = "neighbors::callback";
@@ -16,8 +17,8 @@ pub(super) fn check(place: &str, callback: &Callback) -> Result<(), DeviceError>
     if callback.defines("alias State") || callback.defines("struct State") {
         return Ok(());
     }
-    let why = "the text has no type `State`; define it with `alias State = ...;` or `struct State { ... }`".to_string();
-    Err(DeviceError::Misuse { what: place.into(), why })
+    let why = "the text has no type `State`; define it with `alias State = ...;` or `struct State { ... }`";
+    Err(DeviceError::misuse(place, why))
 }
 
 /// Returns `true` if a query may end before its last neighbor.
@@ -75,14 +76,28 @@ pub(super) struct FoldedLists<'a> {
 }
 
 /// Positions of the points of a search, for displacements.
-#[derive(Clone, Copy)]
-pub(super) struct FoldedPoints<'a> {
-    pub domain: &'a Domain,
-    pub units: &'a Units,
+pub(super) struct FoldedPoints {
+    pub domain: Domain,
+    pub units: Units,
     /// By the index of sources; needed where the callback uses displacements.
-    pub sources: Option<&'a Array<f32>>,
+    pub sources: Option<Array<f32>>,
     /// Positions in the order of the numbers of queries; `None` if queries are sources.
-    pub queries: Option<&'a Array<f32>>,
+    pub queries: Option<Array<f32>>,
+}
+
+impl FoldedPoints {
+    /// Returns the points of lists that were found within `reach`. Records a dispatch if the
+    /// callback uses displacements and the tree has another order than the points.
+    pub fn of(
+        recorder: &mut Recorder,
+        (tree, queries): (&Tree, Queries<'_>),
+        reach: f32,
+        callback: &Callback,
+    ) -> Result<Self, DeviceError> {
+        let sources = takes_offset(callback).then(|| tree.by_index(recorder)).transpose()?;
+        let units = queries.units(tree, reach, f32::INFINITY);
+        Ok(FoldedPoints { domain: *tree.domain(), units, sources, queries: queries.positions().cloned() })
+    }
 }
 
 /// Runs callbacks over lists; keeps the compiled kernels.
@@ -90,7 +105,7 @@ pub(super) struct Folder(KernelCache<(FoldVariant, CallbackKey)>);
 
 impl Folder {
     pub fn new() -> Self {
-        Folder(KernelCache::new())
+        Folder(KernelCache::default())
     }
 
     /// Records one dispatch over the rows of `lists`.
@@ -98,12 +113,12 @@ impl Folder {
         &self,
         recorder: &mut Recorder,
         lists: FoldedLists<'_>,
-        points: FoldedPoints<'_>,
+        points: &FoldedPoints,
         callback: &Callback,
     ) -> Result<(), NeighborError> {
         let FoldedLists { offset, k, index, distance, numbers, base, rows, radius } = lists;
         let FoldedPoints { domain, units, sources, queries } = points;
-        let sources = sources.filter(|_| takes_offset(callback));
+        let sources = sources.as_ref().filter(|_| takes_offset(callback));
         let own = sources.map(|_| queries.is_none());
         let variant = FoldVariant { is_ragged: offset.is_some(), own, dims: domain.dims() };
         let kernel = self.0.get((variant, callback.key()), callback.trust(), || fold(variant, callback));
@@ -121,7 +136,7 @@ impl Folder {
         let mut arrays: Vec<&RawArray> = offset.into_iter().map(Array::raw).collect();
         arrays.extend([index.raw(), distance.raw(), numbers.raw()]);
         arrays.extend(sources.map(Array::raw));
-        arrays.extend(queries.filter(|_| sources.is_some()).map(Array::raw));
+        arrays.extend(queries.as_ref().filter(|_| sources.is_some()).map(Array::raw));
         arrays.extend(callback.arrays());
         let bytes = [bytemuck::bytes_of(&params), &callback.values()].concat();
         Ok(recorder.dispatch_bytes(&kernel, &arrays, &bytes, rows.div_ceil(u64::from(GROUP)))?)

@@ -5,38 +5,19 @@ use super::group_shape::GroupShape;
 
 use super::loop_budget::{self, LoopBudget, any_unfinished};
 use super::query::{Predicate, RowOrder, check_radius};
-use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal, measured, search};
+use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, measured, search};
 use super::targets::Queries;
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Array, Gpu, Kernel, KernelSource, Recorder, Trust};
+use crate::gpu::{Array, CountParams, Gpu, Kernel, KernelCache, KernelSource, Recorder, Trust};
 use crate::points::tree::Tree;
 
 /// Steps towards its root that a point takes per dispatch where drivers limit loops.
 const MAX_HOPS: u32 = 256;
 
 crate::gpu::kernel_params! {
-    struct BeginParams {
-        starts: [[u32; 4]; 3],
-        count: u32,
-        levels: u32,
-        reach: f32,
-        load_scale: f32,
-        square_scale: f32,
-        max_difference: f32,
-        pad: [u32; 2],
-    }
-}
-
-crate::gpu::kernel_params! {
     struct FlattenParams {
         count: u32,
         max_hops: u32,
-    }
-}
-
-crate::gpu::kernel_params! {
-    struct LabelParams {
-        count: u32,
     }
 }
 
@@ -95,7 +76,7 @@ impl Components {
     /// In a given form, as far as the device allows it.
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let form = form.on(gpu);
-        let links = KernelCache::new();
+        let links = KernelCache::default();
         let [begin, flatten, least, label] = [begin(), flatten(), least(), label()].map(Kernel::trusted);
         Components { form, budget: LoopBudget::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
     }
@@ -129,17 +110,7 @@ impl Components {
             return Ok(labels);
         }
         let parent = gpu.array::<u32>("neighbors::parent", count)?;
-        let begin = BeginParams {
-            starts: tree.levels().words(),
-            count: count as u32,
-            levels: tree.levels().count() as u32,
-            reach: params.reach,
-            load_scale: params.load_scale,
-            square_scale: params.square_scale,
-            max_difference: params.max_difference,
-            pad: [0; 2],
-        };
-        recorder.each(&self.begin, &[tree.boxes().raw(), parent.raw()], &begin, count)?;
+        recorder.each(&self.begin, &[tree.boxes().raw(), parent.raw()], &params, count)?;
         // Only where a traversal may have to stop.
         let cursor = stop.map(|_| gpu.array::<u32>("neighbors::cursor", count.div_ceil(self.form.queries())));
         let cursor = cursor.transpose()?;
@@ -158,7 +129,7 @@ impl Components {
         }
         let least = gpu.array::<u32>("neighbors::least", count)?;
         recorder.clear(&least);
-        let params = LabelParams { count: count as u32 };
+        let params = CountParams { count: count as u32 };
         recorder.each(&self.least, &[parent.raw(), tree.order().raw(), least.raw()], &params, count)?;
         let arrays = [parent.raw(), tree.order().raw(), least.raw(), labels.raw()];
         recorder.each(&self.label, &arrays, &params, count)?;
@@ -197,7 +168,7 @@ fn link(variant: SearchVariant) -> KernelSource {
 
 fn begin() -> KernelSource {
     let text = include_str!("../../../shaders/points/neighbors/link_begin.wgsl");
-    measured(KernelSource::new("neighbors::link_begin", text), true).params::<BeginParams>()
+    measured(KernelSource::new("neighbors::link_begin", text), true).params::<SearchParams>()
 }
 
 fn flatten() -> KernelSource {
@@ -207,12 +178,12 @@ fn flatten() -> KernelSource {
 
 fn least() -> KernelSource {
     KernelSource::new("neighbors::link_least", include_str!("../../../shaders/points/neighbors/link_least.wgsl"))
-        .params::<LabelParams>()
+        .params::<CountParams>()
 }
 
 fn label() -> KernelSource {
     KernelSource::new("neighbors::link_label", include_str!("../../../shaders/points/neighbors/link_label.wgsl"))
-        .params::<LabelParams>()
+        .params::<CountParams>()
 }
 
 /// Returns the kernels of this file in one form of groups.

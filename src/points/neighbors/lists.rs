@@ -2,8 +2,9 @@
 //! asked.
 
 use super::error::NeighborError;
+use crate::comm::Op;
 use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
-use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, CountParams, DeviceError, Gpu, Kernel, KernelSource, Recorder};
 use crate::points::rows::{exchange_rows, offsets, upload_u32};
 use crate::points::sort::Route;
 use crate::points::u64_array::U64Array;
@@ -49,34 +50,21 @@ impl Fixed {
 /// Lists of indices in the cloud of one device.
 pub(super) type LocalLists = Ragged<Array<u32>, Array<u32>>;
 
-crate::gpu::kernel_params! {
-    struct RowsParams {
-        count: u32,
-    }
-}
-
-crate::gpu::kernel_params! {
-    struct EntryPlacesParams {
-        entries: u32,
-        rows: u32,
-    }
-}
-
 fn lengths() -> KernelSource {
     KernelSource::new("neighbors::row_lengths", include_str!("../../../shaders/points/neighbors/row_lengths.wgsl"))
-        .params::<RowsParams>()
+        .params::<CountParams>()
 }
 
 fn places() -> KernelSource {
     KernelSource::new("neighbors::entry_places", include_str!("../../../shaders/points/neighbors/entry_places.wgsl"))
-        .params::<EntryPlacesParams>()
+        .params::<EntriesParams>()
 }
 
 crate::gpu::kernel_params! {
     struct EntriesParams {
         entries: u32,
         rows: u32,
-        /// Bits of an index.
+        /// Bits of an index, for keys.
         index_bits: u32,
     }
 }
@@ -95,12 +83,12 @@ pub(super) fn kernels() -> [KernelSource; 5] {
 
 fn total() -> KernelSource {
     KernelSource::new("neighbors::total", include_str!("../../../shaders/points/neighbors/total.wgsl"))
-        .params::<RowsParams>()
+        .params::<CountParams>()
 }
 
 fn sort_rows() -> KernelSource {
     KernelSource::new("neighbors::sort_rows", include_str!("../../../shaders/points/neighbors/sort_rows.wgsl"))
-        .params::<RowsParams>()
+        .params::<CountParams>()
         .constant("SHORT", SHORT)
         .constant("ROWS", SORT_ROWS)
         .group(SORT_GROUP)
@@ -121,7 +109,7 @@ impl Ragged {
     fn lengths(&self, recorder: &mut Recorder) -> Result<Array<u32>, DeviceError> {
         let count = self.offsets.len() - 1;
         let lengths = recorder.gpu().array("neighbors::lengths", count)?;
-        let params = RowsParams { count: count as u32 };
+        let params = CountParams { count: count as u32 };
         recorder.each(&Kernel::trusted(self::lengths()), &[self.offsets.raw(), lengths.raw()], &params, count)?;
         Ok(lengths)
     }
@@ -129,17 +117,16 @@ impl Ragged {
     /// Returns the lists in another order: row `i` becomes row `rows[i]`. Recorded only: reads and
     /// writes each entry once.
     pub(super) fn reordered(&self, recorder: &mut Recorder, rows: &Array<u32>) -> Result<Self, DeviceError> {
-        let (gpu, permute, entries) = (recorder.gpu().clone(), Permute::new(), self.distance.len());
-        let old = self.lengths(recorder)?;
-        let lengths = gpu.array::<u32>("neighbors::lengths", rows.len())?;
-        permute.scatter(recorder, &old, rows, &lengths, 1, Count::All)?;
-        let offset = offsets_of(recorder, &lengths)?;
-        let places = gpu.array::<u32>("neighbors::places", entries)?;
-        let params = EntryPlacesParams { entries: entries as u32, rows: rows.len() as u32 };
+        let (permute, entries) = (Permute::new(), self.distance.len());
+        let lengths = self.lengths(recorder)?;
+        let lengths = permute.scattered(recorder, "neighbors::lengths", &lengths, rows, 1)?;
+        let offset = offsets_of(recorder, &Scan::new(), &lengths)?;
+        let places = recorder.gpu().array::<u32>("neighbors::places", entries)?;
+        let params = EntriesParams { entries: entries as u32, rows: rows.len() as u32, index_bits: 0 };
         let arrays = [&self.offsets, rows, &offset, &places].map(Array::raw);
         recorder.each(&Kernel::trusted(self::places()), &arrays, &params, entries)?;
-        let index = self.index.map(|words| scattered(recorder, &permute, words, &places))?;
-        let distance = scattered(recorder, &permute, &self.distance, &places)?;
+        let index = self.index.map(|words| permute.scattered(recorder, "neighbors::entries", words, &places, 1))?;
+        let distance = permute.scattered(recorder, "neighbors::entries", &self.distance, &places, 1)?;
         Ok(Ragged { offsets: offset, index, distance })
     }
 
@@ -153,15 +140,14 @@ impl Ragged {
         let bounds: Vec<u32> = offsets(rows).into_iter().chain([lengths.len()]).map(|row| row as u32).collect();
         let recorder = &mut rank.recorder;
         let bounds = upload_u32(recorder, &bounds)?;
-        let ends = recorder.gpu().array::<u32>("neighbors::ends", bounds.len())?;
-        Permute::new().gather(recorder, &self.offsets, &bounds, &ends, 1, Count::All)?;
+        let ends = Permute::new().gathered(recorder, "neighbors::ends", &self.offsets, &bounds, 1)?;
         let ends = recorder.download(&ends, 0, ends.len())?;
         let sends: Vec<u64> = ends.windows(2).map(|pair| u64::from(pair[1] - pair[0])).collect();
         let receives = rank.comm.all_to_all(&sends)?;
         let index =
             self.index.map(|words| exchange_rows(rank, "indices of neighbors", words, 1, [&sends, &receives]))?;
         let distance = exchange_rows(rank, "distances of neighbors", &self.distance, 1, [&sends, &receives])?;
-        let offset = offsets_of(&mut rank.recorder, &sent)?;
+        let offset = offsets_of(&mut rank.recorder, &Scan::new(), &sent)?;
         Ok(Ragged { offsets: offset, index, distance }.reordered(&mut rank.recorder, route.order())?)
     }
 
@@ -179,22 +165,10 @@ impl Ragged {
 
 /// Returns where each of several rows of these lengths begins, and where the last one ends.
 /// Recorded only.
-fn offsets_of(recorder: &mut Recorder, lengths: &Array<u32>) -> Result<Array<u32>, DeviceError> {
+fn offsets_of(recorder: &mut Recorder, scan: &Scan, lengths: &Array<u32>) -> Result<Array<u32>, DeviceError> {
     let offset = recorder.gpu().array("neighbors::offset", lengths.len() + 1)?;
-    Scan::new().exclusive(recorder, lengths, &offset, Count::All)?;
+    scan.exclusive(recorder, lengths, &offset, Count::All)?;
     Ok(offset)
-}
-
-/// Returns the elements of `source`, each at its place.
-fn scattered<T: DeviceElement>(
-    recorder: &mut Recorder,
-    permute: &Permute,
-    source: &Array<T>,
-    places: &Array<u32>,
-) -> Result<Array<T>, DeviceError> {
-    let target = recorder.gpu().array("neighbors::entries", source.len())?;
-    permute.scatter(recorder, source, places, &target, 1, Count::All)?;
-    Ok(target)
 }
 
 /// Allocates lists of counted neighbors, and sorts their rows.
@@ -231,11 +205,10 @@ impl ListOrder {
         let (gpu, rows) = (recorder.gpu().clone(), counts.len());
         let total = gpu.array::<u32>("neighbors::total", 2)?;
         recorder.clear(&total);
-        recorder.each(&self.total, &[counts.raw(), total.raw()], &RowsParams { count: rows as u32 }, rows)?;
-        let offset = gpu.array("neighbors::offset", rows + 1)?;
-        self.scan.exclusive(recorder, counts, &offset, Count::All)?;
+        recorder.each(&self.total, &[counts.raw(), total.raw()], &CountParams { count: rows as u32 }, rows)?;
+        let offset = offsets_of(recorder, &self.scan, counts)?;
         let longest = gpu.array::<u32>("neighbors::longest", 1)?;
-        self.reduce.max(recorder, counts, &longest, Count::All)?;
+        self.reduce.record(recorder, Op::Max, counts, &longest, Count::All)?;
         let longest = recorder.download(&longest, 0, 1)?[0];
         let words = recorder.download(&total, 0, 2)?;
         if words[1] > 0 {
@@ -259,17 +232,14 @@ impl ListOrder {
         sources: u64,
     ) -> Result<LocalLists, NeighborError> {
         if longest > SHORT {
-            let (gpu, entries) = (recorder.gpu().clone(), lists.index.len());
             let order = self.order_by(recorder, &lists.offsets, rows, (&lists.index, bits(sources)))?;
-            let index = gpu.array("neighbors::index", entries)?;
-            let distance = gpu.array("neighbors::distance", entries)?;
-            self.permute.gather(recorder, &lists.index, &order, &index, 1, Count::All)?;
-            self.permute.gather(recorder, &lists.distance, &order, &distance, 1, Count::All)?;
+            let index = self.permute.gathered(recorder, "neighbors::index", &lists.index, &order, 1)?;
+            let distance = self.permute.gathered(recorder, "neighbors::distance", &lists.distance, &order, 1)?;
             return Ok(Ragged { offsets: lists.offsets, index, distance });
         }
         let arrays = [lists.offsets.raw(), lists.index.raw(), lists.distance.raw()];
         let groups = rows.div_ceil(u64::from(SORT_ROWS));
-        recorder.dispatch(&self.sort_rows, &arrays, &RowsParams { count: rows as u32 }, groups)?;
+        recorder.dispatch(&self.sort_rows, &arrays, &CountParams { count: rows as u32 }, groups)?;
         Ok(lists)
     }
 
@@ -287,8 +257,7 @@ impl ListOrder {
         recorder.submit()?;
         // The bits of reals from 0 on ascend as they do.
         let order = self.order_by(recorder, &offset, rows, (&distance.cast()?, u32::BITS))?;
-        let sorted = recorder.gpu().array("neighbors::distance", distance.len())?;
-        self.permute.gather(recorder, &distance, &order, &sorted, 1, Count::All)?;
+        let sorted = self.permute.gathered(recorder, "neighbors::distance", &distance, &order, 1)?;
         recorder.submit()?;
         Ok((offset, sorted))
     }
@@ -302,14 +271,12 @@ impl ListOrder {
         rows: u64,
         (word, word_bits): (&Array<u32>, u32),
     ) -> Result<Array<u32>, NeighborError> {
-        let (gpu, entries) = (recorder.gpu().clone(), word.len());
-        let array = |label: &str| gpu.array::<u32>(label, entries);
-        let (high, low, order) = (array("neighbors::high")?, array("neighbors::low")?, array("neighbors::order")?);
+        let (gpu, entries) = (recorder.gpu(), word.len());
+        let [high, low] = [gpu.array("neighbors::high", entries)?, gpu.array("neighbors::low", entries)?];
         let params = EntriesParams { entries: entries as u32, rows: rows as u32, index_bits: word_bits };
         let arrays = [offset.raw(), word.raw(), high.raw(), low.raw()];
         recorder.each(&self.entry_keys, &arrays, &params, entries)?;
         let keys = Keys::U64 { high: &high, low: &low }.bits(bits(rows) + word_bits);
-        self.sort.order(recorder, keys, &order, Count::All)?;
-        Ok(order)
+        Ok(self.sort.ordered(recorder, "neighbors::order", keys)?)
     }
 }

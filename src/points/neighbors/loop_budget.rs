@@ -4,6 +4,7 @@
 //! 65,535). A traversal that could take more is cut into portions, each a dispatch.
 
 use super::group_shape::{GroupShape, Lanes};
+use crate::comm::Op;
 use crate::gpu::primitives::{Count, Reduce};
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 use crate::points::tree::LEAF;
@@ -63,7 +64,7 @@ pub(super) fn any_unfinished(
         return Ok(!is_complete(&recorder.download(cursor, 0, cursor.len())?));
     }
     let least = recorder.gpu().array::<u32>("neighbors::least", 1)?;
-    reduce.min(recorder, cursor, &least, Count::All)?;
+    reduce.record(recorder, Op::Min, cursor, &least, Count::All)?;
     Ok(recorder.download(&least, 0, 1)?[0] != u32::MAX)
 }
 
@@ -127,7 +128,7 @@ impl LoopBudget {
         if leaf > usable {
             let most = (usable.saturating_sub(scan(form)) / accepted).saturating_sub(1);
             let why = format!("this driver ends loops early: a neighbor can have {most} rounds here, not {each}");
-            return Err(DeviceError::Misuse { what: "Callback::loop_rounds".into(), why });
+            return Err(DeviceError::misuse("Callback::loop_rounds", why));
         }
         Ok(Some(Portions { rounds, leaf }))
     }

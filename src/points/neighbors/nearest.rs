@@ -7,13 +7,13 @@ use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::lists::Fixed;
 use super::loop_budget::{FEW, LoopBudget, Portions, any_unfinished, is_complete, scan};
-use super::nearest_kernels::{RESUMED, RootParams, in_registers, refine, root, stored};
+use super::nearest_kernels::{ListKernel, RESUMED, RootParams, refine, root};
 use super::query::{Nearest, RowOrder};
-use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal};
+use super::search_kernel::{Cursor, SearchParams, Traversal};
 use super::targets::Queries;
 use super::units::{LEAST, Units};
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Array, Callback, CallbackKey, DeviceError, Gpu, Kernel, Recorder, Trust};
+use crate::gpu::{Array, Callback, DeviceError, Gpu, Kernel, KernelCache, Recorder, Trust};
 use crate::points::tree::{LEAF, Tree};
 use crate::points::u64_array::U64Array;
 
@@ -34,15 +34,6 @@ fn list_length(k: u32) -> u32 {
 
 /// Bytes of scratch memory that lists for a callback take at a time.
 const SCRATCH: u64 = 64 << 20;
-
-/// Key of the kernels of this file.
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Key {
-    /// Lists that are stored; `later_pass` if others were stored before them.
-    Lists { variant: SearchVariant, length: u32, later_pass: bool },
-    /// A callback over lists in registers.
-    Callback { variant: SearchVariant, length: u32, callback: CallbackKey },
-}
 
 /// A search whose results are stored: the lists of `part` of the queries along the curve.
 struct ListPass<'a> {
@@ -93,7 +84,7 @@ struct UnitPass<'a> {
 pub struct NearestSearch {
     form: GroupShape,
     budget: LoopBudget,
-    kernels: KernelCache<Key>,
+    kernels: KernelCache<ListKernel>,
     root: Kernel,
     refine: Kernel,
     reduce: Reduce,
@@ -114,7 +105,7 @@ impl NearestSearch {
         NearestSearch {
             form,
             budget: LoopBudget::of(gpu),
-            kernels: KernelCache::new(),
+            kernels: KernelCache::default(),
             root: Kernel::trusted(root()),
             refine: Kernel::trusted(refine()),
             reduce: Reduce::new(),
@@ -166,7 +157,7 @@ impl NearestSearch {
         let part = part.start..part.end.min(queries.len(tree));
         if part.start % 32 != 0 || part.start > part.end {
             let why = format!("queries {part:?} of {}; the first must be a multiple of 32", queries.len(tree));
-            return Err(DeviceError::Misuse { what: "NearestSearch::lists_of".into(), why }.into());
+            return Err(DeviceError::misuse("NearestSearch::lists_of", why).into());
         }
         let lists = empty_lists(&recorder.gpu().clone(), part.end - part.start, knn.k)?;
         let search = ListPass { tree, queries, knn: *knn, rows: RowOrder::Curve, lists, part };
@@ -242,8 +233,8 @@ impl NearestSearch {
         let knn = Nearest { k: knn.k.min(length), ..*knn };
         let units = queries.units(tree, knn.within, f32::INFINITY);
         let variant = queries.variant(self.form, tree, Traversal::NEAREST.with(Cursor::Count), &units);
-        let key = Key::Lists { variant, length, later_pass: false };
-        let kernel = self.kernels.get(key, Trust::Library, || stored(variant, length, false));
+        let kernel = ListKernel { variant, length, later_pass: false };
+        let kernel = self.kernels.get(kernel, Trust::Library, || kernel.source());
         let leaves = gpu.array("neighbors::leaves", rows.div_ceil(self.form.queries()))?;
         let lists = empty_lists(&gpu, rows, knn.k)?;
         let mut params = SearchParams { write: knn.k, ..queries.params(tree, &knn, &units)? };
@@ -256,8 +247,7 @@ impl NearestSearch {
         Ok(leaves)
     }
 
-    /// Runs `callback` over the list of each query, without storing lists (they pass through
-    /// scratch memory, in parts, if `k` is above 32 or the callback uses displacements).
+    /// Runs `callback` over the list of each query. Lists pass through scratch memory, in parts.
     ///
     /// # Errors
     /// Same as [`lists`](Self::lists); [`DeviceError::Misuse`] for a callback without its
@@ -272,38 +262,8 @@ impl NearestSearch {
     ) -> Result<(), NeighborError> {
         knn.check()?;
         callback::check("Callback on neighbors", callback)?;
-        let units = queries.units(tree, knn.within, f32::INFINITY);
-        let one_dispatch = self.portions(tree)?.is_none();
-        let one_unit = units.finer(&queries.extent(tree)).is_none();
-        if !one_dispatch || !one_unit || knn.k > LONGEST || callback::takes_offset(callback) {
-            return self.visit_stored(recorder, tree, queries, knn, callback);
-        }
-        let (variant, length) = (queries.variant(self.form, tree, Traversal::NEAREST, &units), list_length(knn.k));
-        let key = Key::Callback { variant, length, callback: callback.key() };
-        let kernel = self.kernels.get(key, callback.trust(), || in_registers(variant, length, callback));
-        let params = SearchParams { write: knn.k, ..queries.params(tree, knn, &units)? };
-        let mut arrays = queries.arrays(tree);
-        arrays.extend(callback.arrays());
-        queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &callback.values()), 0..queries.len(tree))
-    }
-
-    /// Same as [`visit`](Self::visit), over lists in scratch memory.
-    pub(super) fn visit_stored(
-        &self,
-        recorder: &mut Recorder,
-        tree: &Tree,
-        queries: Queries<'_>,
-        knn: &Nearest,
-        callback: &Callback,
-    ) -> Result<(), NeighborError> {
         let rows = queries.len(tree);
-        let sources = match callback::takes_offset(callback) {
-            true => Some(tree.by_index(recorder)?),
-            false => None,
-        };
-        let units = queries.units(tree, knn.within, f32::INFINITY);
-        let (domain, targets) = (tree.domain(), queries.positions());
-        let points = FoldedPoints { domain, units: &units, sources: sources.as_ref(), queries: targets };
+        let points = FoldedPoints::of(recorder, (tree, queries), knn.within, callback)?;
         // A part is a whole number of groups.
         let per = (SCRATCH / (8 * u64::from(knn.k.max(1)))).next_multiple_of(self.form.queries());
         let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), knn.k)?;
@@ -322,7 +282,7 @@ impl NearestSearch {
                 rows: count,
                 radius: knn.within,
             };
-            self.folder.record(recorder, lists, points, callback)?;
+            self.folder.record(recorder, lists, &points, callback)?;
         }
         Ok(())
     }
@@ -418,9 +378,8 @@ impl NearestSearch {
     ) -> Result<(), NeighborError> {
         let ListPass { tree, queries, lists, part, .. } = in_unit.search;
         let variant = queries.variant(self.form, tree, traversal, in_unit.units);
-        let (length, later_pass) = (list_length(params.write), params.done > 0);
-        let key = Key::Lists { variant, length, later_pass };
-        let kernel = self.kernels.get(key, Trust::Library, || stored(variant, length, later_pass));
+        let kernel = ListKernel { variant, length: list_length(params.write), later_pass: params.done > 0 };
+        let kernel = self.kernels.get(kernel, Trust::Library, || kernel.source());
         let mut arrays = queries.arrays(tree);
         arrays.extend(in_unit.cursor.iter().map(Array::raw).chain([lists.index.raw(), lists.distance.raw()]));
         queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &[]), part.clone())

@@ -1,9 +1,8 @@
 //! Kernels of searches of the nearest sources.
 
-use super::callback::MODULE;
 use super::group_shape::GroupShape;
 use super::search_kernel::{Cursor, SearchVariant, Traversal, search};
-use crate::gpu::{Callback, KernelSource};
+use crate::gpu::KernelSource;
 
 /// The second portion of a traversal and later ones.
 pub(super) const RESUMED: Traversal = Traversal::CURVE.with(Cursor::Resume);
@@ -35,28 +34,30 @@ pub(super) fn refine() -> KernelSource {
         .params::<RootParams>()
 }
 
-/// Returns the search that stores lists of up to `length` entries.
-pub(super) fn stored(variant: SearchVariant, length: u32, later_pass: bool) -> KernelSource {
-    nearest("neighbors::nearest", variant, length).flag("callback", false).flag("later_pass", later_pass)
+/// A search that stores lists of up to `length` entries; `later_pass` if others were stored before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ListKernel {
+    pub variant: SearchVariant,
+    pub length: u32,
+    pub later_pass: bool,
 }
 
-/// Returns the search that runs `callback` over lists of up to `length` entries.
-pub(super) fn in_registers(variant: SearchVariant, length: u32, callback: &Callback) -> KernelSource {
-    let source = nearest("neighbors::nearest_callback", variant, length);
-    callback.bind(source.flag("callback", true).flag("later_pass", false), MODULE)
-}
-
-fn nearest(label: &str, variant: SearchVariant, length: u32) -> KernelSource {
-    search(label, include_str!("../../../shaders/points/neighbors/nearest.wgsl"), variant)
-        .module("neighbors::knn_list", include_str!("../../../shaders/points/neighbors/knn_list.wgsl"))
-        .flag("links", false)
-        .flag("histogram", false)
-        .flag("offsets", false)
-        .flag("network", variant.form.queues())
-        .flag("queued", variant.form.queues() && QUEUED.contains(&length))
-        .flag("whole", false)
-        .constant("LENGTH", length)
-        .repeat('@', length)
+impl ListKernel {
+    /// Returns its text.
+    pub fn source(self) -> KernelSource {
+        let ListKernel { variant, length, later_pass } = self;
+        search("neighbors::nearest", include_str!("../../../shaders/points/neighbors/nearest.wgsl"), variant)
+            .module("neighbors::knn_list", include_str!("../../../shaders/points/neighbors/knn_list.wgsl"))
+            .flag("links", false)
+            .flag("histogram", false)
+            .flag("offsets", false)
+            .flag("network", variant.form.queues())
+            .flag("queued", variant.form.queues() && QUEUED.contains(&length))
+            .flag("whole", false)
+            .flag("later_pass", later_pass)
+            .constant("LENGTH", length)
+            .repeat('@', length)
+    }
 }
 
 /// Returns the kernels of nearest searches in one form of groups, with lists of these lengths.
@@ -64,23 +65,12 @@ pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
     let mut kernels = vec![root(), refine()];
     let marked = Traversal::NEAREST.with(Cursor::Mark);
     for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
-        let variant = |traversal| SearchVariant { form, dims, own, traversal, wide };
         for &length in lengths {
             for traversal in [Traversal::NEAREST, marked, RESUMED] {
-                kernels.push(stored(variant(traversal), length, dims == 2));
+                let variant = SearchVariant { form, dims, own, traversal, wide };
+                kernels.push(ListKernel { variant, length, later_pass: dims == 2 }.source());
             }
-            kernels.push(in_registers(variant(Traversal::NEAREST), length, &sum_of_distances()));
         }
     }
     kernels
-}
-
-/// Returns a callback for lists of kernels: sums of distances. It declares its array itself,
-/// because no device is open.
-fn sum_of_distances() -> Callback {
-    Callback::trusted(
-        "var<storage, read_write> sums: array<f32>;\nalias State = f32;\nfn begin(query: u32, reach: f32) -> State { return reach; }\n\
-         fn each(state: State, near: Neighbor) -> State { return state + near.distance; }\n\
-         fn end(query: u32, state: State) { store_sums(query, state); }",
-    )
 }

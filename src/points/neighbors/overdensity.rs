@@ -1,12 +1,12 @@
 //! Spheres about queries in which points are as dense as asked for: spherical overdensities.
 
 use super::error::NeighborError;
-use super::query::{Overdense, Predicate, RowOrder};
+use super::query::{Overdense, Predicate};
+use super::radius::WithinSearch;
 use super::search::Search;
 use super::targets::Queries;
 use crate::comm::Op;
-use crate::gpu::primitives::Count;
-use crate::gpu::{Array, Kernel, KernelSource, Recorder};
+use crate::gpu::{Kernel, KernelSource, Recorder};
 use crate::host_memory;
 use crate::points::Cloud;
 use crate::rank::Rank;
@@ -139,9 +139,7 @@ impl Search {
         let mut left = host_memory::collect("spheres", 0..queries.len() as usize)?;
         let mut radius = Overdense::radius(dims, 64f64.max(2.0 * f64::from(spheres.least)), sparsest);
         loop {
-            let mut remaining = [left.len() as u64];
-            self.points.comm.all_reduce(&mut remaining, Op::Sum)?;
-            if remaining[0] == 0 {
+            if self.points.comm.reduced([left.len() as u64], Op::Sum)? == [0] {
                 return Ok(found);
             }
             let mut at = host_memory::reserve("centers of spheres", left.len() * dims)?;
@@ -171,25 +169,24 @@ impl Search {
         (radius, most): (f32, u64),
     ) -> Result<Vec<Vec<u32>>, NeighborError> {
         let local = self.arrange_queries(rank, Some(queries))?;
-        let joint = self.points_within(rank, &local, radius)?;
+        let (joint, _) = self.points_within(rank, &local, radius)?;
         let (points, targets) = self.scope(&local, joint.as_ref());
         let recorder = &mut rank.recorder;
         let rows = targets.len(&points.tree);
-        let within = Predicate::within(radius);
-        let along_the_curve = (&within, RowOrder::Curve);
+        let search = WithinSearch::new(&points.tree, targets, &Predicate::within(radius)).along_curve();
         let array = |recorder: &Recorder, rows: u64| recorder.gpu().array::<u32>("neighbors::first_sparse", rows);
         let along_curve = spheres.densities.iter().map(|_| array(recorder, rows)).collect::<Result<Vec<_>, _>>()?;
         let [of_rows, of_entries] = kernels().map(Kernel::trusted);
         let dims = queries.domain().dims();
-        let counts = self.radius.counts_in(recorder, &points.tree, targets, along_the_curve)?;
+        let counts = self.radius.counts_of(recorder, search)?;
         let lengths = recorder.download(&counts, 0, rows)?;
         for part in turns(&lengths, most) {
             let rows = part.end - part.start;
             let counts_of_part = array(recorder, rows)?;
             recorder.copy(&counts, part.start, &counts_of_part, 0, rows)?;
             let targets = targets.part(recorder, &points.tree, part.clone())?;
-            let queries = Queries::At(&targets);
-            let (lists, _) = self.radius.unordered(recorder, &points.tree, queries, along_the_curve, counts_of_part)?;
+            let search = WithinSearch { queries: Queries::At(&targets), ..search };
+            let (lists, _) = self.radius.unordered(recorder, search, counts_of_part)?;
             let (offset, distance) = self.radius.order.distances(recorder, lists, rows)?;
             for (density, first) in spheres.densities.iter().zip(&along_curve) {
                 let of_part = array(recorder, rows)?;
@@ -204,21 +201,14 @@ impl Search {
                 recorder.copy(&of_part, 0, first, part.start, rows)?;
             }
         }
-        let numbers = self.numbers(&local);
         let mut first = Vec::new();
         for counts in along_curve {
-            let in_rows = array(recorder, rows)?;
-            self.points.permute.scatter(recorder, &counts, numbers, &in_rows, 1, Count::All)?;
-            first.push(in_rows);
+            let (permute, numbers) = (&self.points.permute, self.numbers(&local));
+            let counts = permute.scattered(&mut rank.recorder, "neighbors::first_sparse", &counts, numbers, 1)?;
+            let counts = self.home(rank, &local, &counts, 1)?;
+            first.push(rank.recorder.download(&counts, 0, counts.len())?);
         }
-        let route = self.route(&local);
-        let home = |counts: Array<u32>| match route {
-            Some(route) => Ok::<_, NeighborError>(route.back(rank, &counts, 1)?),
-            None => Ok(counts),
-        };
-        let first: Vec<Array<u32>> = first.into_iter().map(home).collect::<Result<_, _>>()?;
-        let recorder = &mut rank.recorder;
-        Ok(first.iter().map(|counts| recorder.download(counts, 0, counts.len())).collect::<Result<_, _>>()?)
+        Ok(first)
     }
 }
 

@@ -4,11 +4,11 @@ use super::action::{Action, within_kernel};
 use super::action::{FEW_BINS, Tally, WORKGROUP_BINS};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
-use super::query::{PairFilter, Predicate, RowOrder, Within};
-use super::radius::{RadiusPass, RadiusSearch};
+use super::query::{PairFilter, Predicate, Within};
+use super::radius::{RadiusPass, RadiusSearch, WithinSearch};
 use super::search_kernel::{Cursor, SearchVariant, Traversal};
 use super::targets::Queries;
-use crate::gpu::{Array, DeviceError, KernelSource, Recorder};
+use crate::gpu::{Array, KernelSource, Recorder, holds};
 use crate::points::domain::Domain;
 use crate::points::tree::Tree;
 
@@ -114,29 +114,22 @@ impl RadiusSearch {
         (bins, within): (&Bins, Within),
         counts: &Array<u32>,
     ) -> Result<(), NeighborError> {
-        let needed = 2 * bins.len() as u64;
-        if counts.len() < needed {
-            let why = format!("{} words for counts, {needed} are needed", counts.len());
-            return Err(DeviceError::Misuse { what: "RadiusSearch::pairs".into(), why }.into());
-        }
-        let edges = recorder.gpu().array::<f32>("neighbors::edges", bins.edges().len() as u64)?;
+        holds("RadiusSearch::pairs", "words for counts", counts, 2 * bins.len() as u64)?;
         let last = bins.edges()[bins.len()];
         let least = bins.edges().iter().copied().find(|&edge| edge > 0.0).unwrap_or(last);
         let units = queries.units(tree, last, least);
-        recorder.upload(&edges, 0, &bins.edges().iter().map(|&edge| units.below(edge)).collect::<Vec<f32>>())?;
+        let edges: Vec<f32> = bins.edges().iter().map(|&edge| units.below(edge)).collect();
+        let edges = recorder.uploaded("neighbors::edges", &edges)?;
         // Between points of one tree each pair is found once.
         let (traversal, filter, weight) = match (queries, within.filter) {
             (Queries::Own, PairFilter::ExcludeSelf) => (Traversal::CURVE.half(), PairFilter::All, 2),
             (Queries::Own, PairFilter::Half) => (Traversal::CURVE.half(), PairFilter::All, 1),
             (_, filter) => (Traversal::CURVE, filter, 1),
         };
-        let (within, visit) = (
-            Within { filter, ..within },
-            Action::Pairs { bins: bins.len() as u32, weight, tally: Tally::of(self.form, bins.len() as u32) },
-        );
+        let search = WithinSearch::new(tree, queries, &within.filter(filter));
+        let visit = Action::Pairs { bins: bins.len() as u32, weight, tally: Tally::of(self.form, bins.len() as u32) };
         let arrays = vec![edges.raw(), counts.raw()];
-        let rows = RowOrder::Input;
-        self.run(recorder, &RadiusPass { tree, queries, within, rows, units, visit, arrays, traversal })
+        self.run(recorder, &RadiusPass { search, units, visit, arrays, traversal })
     }
 }
 

@@ -9,21 +9,39 @@ use super::group_shape::GroupShape;
 use super::lists::{ListOrder, LocalLists};
 use super::loop_budget::{LoopBudget, any_unfinished};
 use super::query::{Predicate, RowOrder, Within, check_radius};
-use super::search_kernel::{Cursor, KernelCache, SearchParams, SearchVariant, Traversal};
+use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal};
 use super::targets::{Queries, queries_per_dispatch};
 use super::units::Units;
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Array, Callback, Gpu, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, Callback, Gpu, KernelCache, KernelSource, RawArray, Recorder};
 use crate::points::tree::{LEAF, Tree};
 
-/// One search, with all that it takes beside the queries' radius.
-pub(super) struct RadiusPass<'a> {
+/// The points of a tree within a radius of queries, and the order of rows of results.
+#[derive(Clone, Copy)]
+pub(super) struct WithinSearch<'a> {
     pub tree: &'a Tree,
     pub queries: Queries<'a>,
     pub within: Within,
     pub rows: RowOrder,
+}
+
+impl<'a> WithinSearch<'a> {
+    /// Creates a search with a row for each query, in the order of the input.
+    pub fn new(tree: &'a Tree, queries: Queries<'a>, within: &Within) -> Self {
+        WithinSearch { tree, queries, within: *within, rows: RowOrder::Input }
+    }
+
+    /// Sets the order of rows to that of the queries along the curve.
+    pub fn along_curve(self) -> Self {
+        WithinSearch { rows: RowOrder::Curve, ..self }
+    }
+}
+
+/// One search, with all that it takes beside the queries' radius.
+pub(super) struct RadiusPass<'a> {
+    pub search: WithinSearch<'a>,
     pub units: Units,
-    pub visit: Action<'a>,
+    pub visit: Action<&'a Callback>,
     /// Arrays of the action.
     pub arrays: Vec<&'a RawArray>,
     /// Traversal of the tree if one dispatch is enough; otherwise it is resumed.
@@ -100,7 +118,7 @@ impl RadiusSearch {
             form,
             budget: LoopBudget::of(gpu),
             histograms: HISTOGRAMS,
-            kernels: KernelCache::new(),
+            kernels: KernelCache::default(),
             reduce: Reduce::new(),
             folder: Folder::new(),
             order: ListOrder::new(gpu),
@@ -118,20 +136,18 @@ impl RadiusSearch {
         queries: Queries<'_>,
         within: &Within,
     ) -> Result<Array<u32>, NeighborError> {
-        self.counts_in(recorder, tree, queries, (within, RowOrder::Input))
+        self.counts_of(recorder, WithinSearch::new(tree, queries, within))
     }
 
-    /// [`counts`](Self::counts) in this order.
-    pub(super) fn counts_in(
+    /// Same as [`counts`](Self::counts), in the order of the search.
+    pub(super) fn counts_of(
         &self,
         recorder: &mut Recorder,
-        tree: &Tree,
-        queries: Queries<'_>,
-        within: (&Within, RowOrder),
+        search: WithinSearch<'_>,
     ) -> Result<Array<u32>, NeighborError> {
-        let counts = recorder.gpu().array("neighbors::counts", queries.len(tree))?;
+        let counts = recorder.gpu().array("neighbors::counts", search.queries.len(search.tree))?;
         recorder.clear(&counts);
-        self.enumerate(recorder, tree, queries, within, Action::Count, vec![counts.raw()])?;
+        self.enumerate(recorder, search, Action::Count, vec![counts.raw()])?;
         Ok(counts)
     }
 
@@ -146,20 +162,19 @@ impl RadiusSearch {
         queries: Queries<'_>,
         within: &Within,
     ) -> Result<LocalLists, NeighborError> {
-        self.lists_in(recorder, tree, queries, (within, RowOrder::Input))
+        self.lists_of(recorder, WithinSearch::new(tree, queries, within)).map(|(lists, _)| lists)
     }
 
-    /// [`lists`](Self::lists) in this order.
-    pub(super) fn lists_in(
+    /// Same as [`lists`](Self::lists), in the order of the search, with the length of the longest.
+    pub(super) fn lists_of(
         &self,
         recorder: &mut Recorder,
-        tree: &Tree,
-        queries: Queries<'_>,
-        within: (&Within, RowOrder),
-    ) -> Result<LocalLists, NeighborError> {
-        let counts = self.counts_in(recorder, tree, queries, within)?;
-        let (lists, longest) = self.unordered(recorder, tree, queries, within, counts)?;
-        self.order.by_index(recorder, lists, (queries.len(tree), longest), tree.len())
+        search: WithinSearch<'_>,
+    ) -> Result<(LocalLists, u32), NeighborError> {
+        let counts = self.counts_of(recorder, search)?;
+        let (lists, longest) = self.unordered(recorder, search, counts)?;
+        let WithinSearch { tree, queries, .. } = search;
+        Ok((self.order.by_index(recorder, lists, (queries.len(tree), longest), tree.len())?, longest))
     }
 
     /// Returns the neighbors of queries with these `counts`, unordered, and the length of the
@@ -170,9 +185,7 @@ impl RadiusSearch {
     pub(super) fn unordered(
         &self,
         recorder: &mut Recorder,
-        tree: &Tree,
-        queries: Queries<'_>,
-        within: (&Within, RowOrder),
+        search: WithinSearch<'_>,
         counts: Array<u32>,
     ) -> Result<(LocalLists, u32), NeighborError> {
         let (lists, longest) = self.order.allocate(recorder, &counts)?;
@@ -180,7 +193,7 @@ impl RadiusSearch {
         let next = counts;
         recorder.copy(&lists.offsets, 0, &next, 0, next.len())?;
         let arrays = vec![next.raw(), lists.index.raw(), lists.distance.raw()];
-        self.enumerate(recorder, tree, queries, within, Action::Fill, arrays)?;
+        self.enumerate(recorder, search, Action::Fill, arrays)?;
         Ok((lists, longest))
     }
 
@@ -201,7 +214,7 @@ impl RadiusSearch {
         check_radius(within.radius)?;
         callback::check("Callback on neighbors", callback)?;
         let arrays = callback.arrays().collect();
-        self.enumerate(recorder, tree, queries, (within, RowOrder::Input), Action::Callback(callback), arrays)
+        self.enumerate(recorder, WithinSearch::new(tree, queries, within), Action::Callback(callback), arrays)
     }
 
     /// Runs `callback` on the neighbors of each query, for each query once; with `is_ordered` in
@@ -224,18 +237,9 @@ impl RadiusSearch {
             return self.visit(recorder, tree, queries, within, callback);
         }
         callback::check("Callback on neighbors", callback)?;
-        let order = (within, RowOrder::Curve);
-        let counts = self.counts_in(recorder, tree, queries, order)?;
-        let (lists, longest) = self.unordered(recorder, tree, queries, order, counts)?;
+        let (lists, longest) = self.lists_of(recorder, WithinSearch::new(tree, queries, within).along_curve())?;
         self.budget.check_rows("neighbors::fold", longest, callback.rounds())?;
-        let rows = queries.len(tree);
-        let lists = self.order.by_index(recorder, lists, (rows, longest), tree.len())?;
-        let sources = match callback::takes_offset(callback) {
-            true => Some(tree.by_index(recorder)?),
-            false => None,
-        };
-        let units = queries.units(tree, within.radius, f32::INFINITY);
-        let (domain, targets) = (tree.domain(), queries.positions());
+        let points = FoldedPoints::of(recorder, (tree, queries), within.radius, callback)?;
         let folded = FoldedLists {
             offset: Some(&lists.offsets),
             k: 0,
@@ -243,35 +247,32 @@ impl RadiusSearch {
             distance: &lists.distance,
             numbers: queries.numbers(tree),
             base: 0,
-            rows,
+            rows: queries.len(tree),
             radius: within.radius,
         };
-        let points = FoldedPoints { domain, units: &units, sources: sources.as_ref(), queries: targets };
-        self.folder.record(recorder, folded, points, callback)
+        self.folder.record(recorder, folded, &points, callback)
     }
 
     /// Searches along the curve, in units that suit the radius.
     fn enumerate<'a>(
         &self,
         recorder: &mut Recorder,
-        tree: &'a Tree,
-        queries: Queries<'a>,
-        (within, rows): (&Within, RowOrder),
-        visit: Action<'a>,
+        search: WithinSearch<'a>,
+        visit: Action<&'a Callback>,
         arrays: Vec<&'a RawArray>,
     ) -> Result<(), NeighborError> {
-        let units = queries.units(tree, within.radius, f32::INFINITY);
-        let (within, traversal) = (*within, Traversal::CURVE);
-        self.run(recorder, &RadiusPass { tree, queries, within, rows, units, visit, arrays, traversal })
+        let units = search.queries.units(search.tree, search.within.radius, f32::INFINITY);
+        self.run(recorder, &RadiusPass { search, units, visit, arrays, traversal: Traversal::CURVE })
     }
 
     /// Runs a search: in one dispatch, or in portions where a driver limits loops.
-    pub(super) fn run(&self, recorder: &mut Recorder, search: &RadiusPass<'_>) -> Result<(), NeighborError> {
-        let RadiusPass { tree, queries, within, rows: order, units, visit, .. } = search;
+    pub(super) fn run(&self, recorder: &mut Recorder, pass: &RadiusPass<'_>) -> Result<(), NeighborError> {
+        let RadiusPass { search, units, visit, .. } = pass;
+        let &WithinSearch { tree, queries, within, rows: order } = search;
         check_radius(within.radius)?;
         let portions = self.budget.portions(self.form, tree.len().div_ceil(LEAF), visit.rounds())?;
         let cursor = if portions.is_some() { Cursor::Resume } else { Cursor::None };
-        let variant = queries.variant(self.form, tree, search.traversal.with(cursor), units);
+        let variant = queries.variant(self.form, tree, pass.traversal.with(cursor), units);
         let kernel = self.kernels.get(visit.key(variant), visit.trust(), || within_kernel(variant, visit));
         let knn = Predicate::nearest(0).within(within.radius);
         let (skip, by_number) = (within.filter as u32, order.by_number());
@@ -283,14 +284,14 @@ impl RadiusSearch {
         let Some(portions) = portions else {
             let at_once = rows.min(queries_per_dispatch(recorder.gpu().capabilities().profile));
             let params = SearchParams { blocks: self.blocks(visit, at_once), ..params };
-            arrays.extend(&search.arrays);
+            arrays.extend(&pass.arrays);
             return queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &values), 0..rows);
         };
         let params = SearchParams { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
         let cursor = recorder.gpu().array::<u32>("neighbors::cursor", rows.div_ceil(self.form.queries()))?;
         recorder.clear(&cursor);
         arrays.push(cursor.raw());
-        arrays.extend(&search.arrays);
+        arrays.extend(&pass.arrays);
         loop {
             queries.dispatch(recorder, self.form, &kernel, &arrays, (params, &values), 0..rows)?;
             if !any_unfinished(recorder, &self.reduce, &cursor)? {
@@ -304,7 +305,7 @@ impl RadiusSearch {
     /// Blocks of queries that a workgroup takes of the `rows` of a dispatch: as many as leave
     /// enough workgroups, where that saves work at its end. Not where a driver ends the loops of an
     /// invocation after a number of rounds.
-    fn blocks(&self, visit: &Action<'_>, rows: u64) -> u32 {
+    fn blocks(&self, visit: &Action<&Callback>, rows: u64) -> u32 {
         let block = self.form.block();
         match visit.in_workgroups() && !self.budget.is_limited() {
             true => rows.div_ceil(block * u64::from(self.histograms)).clamp(1, (MOST_QUERIES / block).max(1)) as u32,

@@ -7,8 +7,8 @@ use super::error::NeighborError;
 use super::lists::{Fixed, Ragged};
 use super::nearest::NearestSearch;
 use super::pairs::{Bins, join_u64};
-use super::query::{Nearest, PairFilter, RowOrder, Within, check_radius};
-use super::radius::RadiusSearch;
+use super::query::{Nearest, PairFilter, Within, check_radius};
+use super::radius::{RadiusSearch, WithinSearch};
 use super::targets::{Queries, QueryPoints, in_one_domain};
 use crate::comm::Op;
 use crate::exchange::ExchangeError;
@@ -192,16 +192,16 @@ impl Search {
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.filter != PairFilter::All)?;
         let local = self.arrange_queries(rank, queries)?;
-        let joint = self.points_within(rank, &local, within.radius)?;
+        let (joint, _) = self.points_within(rank, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
         let recorder = &mut rank.recorder;
         if !self.is_shared() {
             return self.radius.counts(recorder, &points.tree, queries, within);
         }
         // Among ghosts the numbers of queries are not their rows.
-        let counts = self.radius.counts_in(recorder, &points.tree, queries, (within, RowOrder::Curve))?;
-        let in_rows = recorder.gpu().array("neighbors::counts", counts.len())?;
-        self.points.permute.scatter(recorder, &counts, self.numbers(&local), &in_rows, 1, Count::All)?;
+        let search = WithinSearch::new(&points.tree, queries, within).along_curve();
+        let counts = self.radius.counts_of(recorder, search)?;
+        let in_rows = self.points.permute.scattered(recorder, "neighbors::counts", &counts, self.numbers(&local), 1)?;
         Ok(self.home(rank, &local, &in_rows, 1)?)
     }
 
@@ -216,13 +216,13 @@ impl Search {
         check_radius(within.radius)?;
         refuse_self_filter(queries, within.filter != PairFilter::All)?;
         let local = self.arrange_queries(rank, queries)?;
-        let joint = self.points_within(rank, &local, within.radius)?;
+        let (joint, _) = self.points_within(rank, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
         // Among ghosts the numbers of queries are not their rows.
-        let rows = if self.is_shared() { RowOrder::Curve } else { RowOrder::Input };
+        let search = WithinSearch::new(&points.tree, queries, within);
+        let search = if self.is_shared() { search.along_curve() } else { search };
         let recorder = &mut rank.recorder;
-        let lists = self.radius.lists_in(recorder, &points.tree, queries, (within, rows));
-        let lists = self.no_longer_than_any(lists)?;
+        let (lists, _) = self.no_longer_than_any(self.radius.lists_of(recorder, search))?;
         let index = points.ids_of(recorder, &lists.index)?;
         let lists = Ragged { offsets: lists.offsets, index, distance: lists.distance };
         if !self.is_shared() || (self.points.is_sorted() && local.targets.is_none()) {
@@ -249,7 +249,7 @@ impl Search {
         refuse_self_filter(queries, within.filter != PairFilter::All)?;
         let within = Within { radius: within.radius.min(bins.edges()[bins.len()]), ..*within };
         let local = self.arrange_queries(rank, queries)?;
-        let joint = self.points_within(rank, &local, within.radius)?;
+        let (joint, _) = self.points_within(rank, &local, within.radius)?;
         let (points, queries) = self.scope(&local, joint.as_ref());
         let words = rank.gpu.array::<u32>("neighbors::bins", 2 * bins.len() as u64)?;
         rank.recorder.clear(&words);
@@ -321,10 +321,11 @@ impl Search {
         let here = Cloud::new(recorder, cloud.domain(), positions)?;
         // All ranks choose the same units.
         let extent = Extent::of(&here).of_all(&self.points.comm)?;
-        let targets = QueryPoints::new(recorder, &self.points.builder, &here, &own.tree)?.with_extent(extent);
+        let mut targets = QueryPoints::new(recorder, &self.points.builder, &here, &own.tree)?;
+        targets.extent = extent;
         let boxes =
-            self.points.builder.boxes(recorder, cloud.domain().dims(), (targets.positions(), targets.order()))?;
-        let region = Region::around(recorder, cloud.domain(), targets.positions(), &boxes)?;
+            self.points.builder.boxes(recorder, cloud.domain().dims(), (&targets.positions, targets.order()))?;
+        let region = Region::around(recorder, cloud.domain(), &targets.positions, &boxes)?;
         let positions = Some(here.positions().clone());
         Ok(RankQueries { targets: Some(targets), route: Some(route), region: Some(region), positions })
     }
@@ -383,8 +384,7 @@ impl Search {
         let (tree, targets) = (&joint.points.tree, Queries::At(&targets));
         let again = self.nearest.lists_of(recorder, tree, targets, knn, 0..targets.len(tree))?;
         let permute = &self.points.permute;
-        let rows = recorder.gpu().array::<u32>("neighbors::rows", queries.len())?;
-        permute.gather(recorder, self.numbers(local), &queries, &rows, 1, Count::All)?;
+        let rows = permute.gathered(recorder, "neighbors::rows", self.numbers(local), &queries, 1)?;
         permute.scatter(recorder, &again.index, &rows, &lists.index, knn.k.into(), Count::All)?;
         permute.scatter(recorder, &again.distance, &rows, &lists.distance, knn.k.into(), Count::All)?;
         Ok((lists, fetched))
@@ -412,42 +412,27 @@ impl Search {
         joint: &JointPoints,
         queries: Option<&Array<u32>>,
     ) -> Result<QueryPoints, NeighborError> {
-        let (gpu, own, dims) = (recorder.gpu().clone(), &self.points.own, self.points.frame.dims as u64);
-        let permute = &self.points.permute;
-        let mut positions = local.targets.as_ref().map_or(own.tree.positions(), QueryPoints::positions).clone();
+        let (own, dims, permute) = (&self.points.own, self.points.frame.dims as u64, &self.points.permute);
+        let targets = local.targets.as_ref();
+        let mut positions = targets.map_or(own.tree.positions(), |targets| &targets.positions).clone();
         let mut numbers = self.numbers(local).clone();
         if let Some(queries) = queries {
-            let all = (positions, numbers);
-            positions = gpu.array("neighbors::selected", queries.len() * dims)?;
-            numbers = gpu.array("neighbors::selected", queries.len())?;
-            permute.gather(recorder, &all.0, queries, &positions, dims, Count::All)?;
-            permute.gather(recorder, &all.1, queries, &numbers, 1, Count::All)?;
+            positions = permute.gathered(recorder, "neighbors::selected", &positions, queries, dims)?;
+            numbers = permute.gathered(recorder, "neighbors::selected", &numbers, queries, 1)?;
         }
         if local.targets.is_none() {
             // The number of an own point is its row among the joint ones, so that it can be
             // excluded from its own neighbors.
-            let rows = numbers;
-            numbers = gpu.array("neighbors::selected", rows.len())?;
-            permute.gather(recorder, joint.own_places(), &rows, &numbers, 1, Count::All)?;
+            numbers = permute.gathered(recorder, "neighbors::selected", joint.own_places(), &numbers, 1)?;
         }
-        let extent = local.targets.as_ref().map_or(own.tree.extent(), QueryPoints::extent);
+        let extent = targets.map_or(own.tree.extent(), |targets| targets.extent);
         Ok(QueryPoints::arranged(&joint.points.tree, positions, numbers, extent))
     }
 
     /// Returns own points and ghosts within a radius of the queries, and the queries among them;
-    /// `None` without ghosts.
+    /// `None` without ghosts. Also returns the ghosts, which every rank of several has, to move
+    /// values of points to them.
     pub(super) fn points_within(
-        &self,
-        rank: &mut Rank,
-        local: &RankQueries,
-        radius: f32,
-    ) -> Result<Option<JointQueries>, NeighborError> {
-        Ok(self.points_and_ghosts_within(rank, local, radius)?.0)
-    }
-
-    /// [`points_within`](Self::points_within), and the ghosts, which every rank of several has, to
-    /// move values of points to them.
-    pub(super) fn points_and_ghosts_within(
         &self,
         rank: &mut Rank,
         local: &RankQueries,
@@ -482,8 +467,8 @@ fn queries_at(targets: Option<&QueryPoints>) -> Queries<'_> {
 /// indices are not those of points.
 pub(super) fn refuse_self_filter(queries: Option<&Cloud>, excludes_self: bool) -> Result<(), NeighborError> {
     if queries.is_some() && excludes_self {
-        let why = "queries of their own are no points of the search, so none can be left out for being itself".into();
-        return Err(DeviceError::Misuse { what: "Search".into(), why }.into());
+        let why = "queries of their own are no points of the search, so none can be left out for being itself";
+        return Err(DeviceError::misuse("Search", why).into());
     }
     Ok(())
 }

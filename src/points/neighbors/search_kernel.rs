@@ -1,27 +1,8 @@
 //! The kernels of group searches: what they differ in, their parameters, and their text.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use super::group_shape::{GroupShape, Lanes};
-use crate::gpu::{Kernel, KernelSource, Trust};
+use crate::gpu::KernelSource;
 use crate::points::tree::{FAN, LEAF};
-
-/// Kernels that are compiled at their first use, by their key.
-pub(super) struct KernelCache<K>(Mutex<HashMap<K, Arc<Kernel>>>);
-
-impl<K: Eq + Hash> KernelCache<K> {
-    pub fn new() -> Self {
-        KernelCache(Mutex::default())
-    }
-
-    /// Returns the kernel of `key`, made of `source` the first time.
-    pub fn get(&self, key: K, trust: Trust, source: impl FnOnce() -> KernelSource) -> Arc<Kernel> {
-        let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kernels.entry(key).or_insert_with(|| Arc::new(Kernel::with_trust(trust, source()))).clone()
-    }
-}
 
 /// Variant of a kernel of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -29,10 +29,10 @@ const OPEN_SIDE: f32 = f32::from_bits((127 + 127) << 23);
 #[derive(Clone)]
 pub struct QueryPoints {
     domain: Domain,
-    positions: Array<f32>,
+    pub(super) positions: Array<f32>,
     numbers: Array<u32>,
     /// Extent of all points that are searched for together, on other ranks too.
-    extent: Extent,
+    pub(super) extent: Extent,
 }
 
 /// Sides as coordinates are loaded.
@@ -66,21 +66,6 @@ impl QueryPoints {
     /// Points that are arranged already, for searches in `tree`.
     pub(crate) fn arranged(tree: &Tree, positions: Array<f32>, numbers: Array<u32>, extent: Extent) -> Self {
         QueryPoints { domain: *tree.domain(), positions, numbers, extent }
-    }
-
-    /// Sets the extent of the points of all ranks, so that all choose the same units.
-    pub(crate) fn with_extent(self, extent: Extent) -> Self {
-        QueryPoints { extent, ..self }
-    }
-
-    /// Returns the extent of the coordinates, including the tree's.
-    pub(crate) fn extent(&self) -> Extent {
-        self.extent
-    }
-
-    /// Returns their coordinates along the curve.
-    pub(crate) fn positions(&self) -> &Array<f32> {
-        &self.positions
     }
 
     /// Returns the number of points.

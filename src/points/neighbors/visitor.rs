@@ -9,7 +9,7 @@ use super::query::{Nearest, PairFilter, Within, check_radius};
 use super::search::{RankQueries, Search, refuse_self_filter};
 use super::targets::{Queries, QueryPoints};
 use crate::gpu::{Array, Callback, DeviceError, Element, KernelParams, WgslWords};
-use crate::points::cloud::{AnyArray, DeviceValue};
+use crate::points::cloud::AnyArray;
 use crate::points::ghosts::Ghosts;
 use crate::points::partition::{JointPoints, WithGhosts};
 use crate::points::rows::iota;
@@ -132,7 +132,7 @@ impl Visit {
                     let why = format!(
                         "the text calls `{name}`, an attribute that is not declared; add `.{method}(\"{name}\")`"
                     );
-                    return Err(DeviceError::Misuse { what: "Visit".into(), why }.into());
+                    return Err(DeviceError::misuse("Visit", why).into());
                 }
             }
         }
@@ -196,19 +196,10 @@ fn writer(name: &str, element: Element, width: u64) -> String {
     }
 }
 
-fn bind_read(callback: Callback, name: &str, values: &AnyArray) -> Callback {
-    let name = &array_name(name);
-    match values {
-        AnyArray::F32(array) => callback.read(name, array),
-        AnyArray::U32(array) => callback.read(name, array),
-        AnyArray::I32(array) => callback.read(name, array),
-    }
-}
-
 /// A visit bound to arrays of this rank.
 struct Bound {
     callback: Callback,
-    written: Vec<(String, Array<u32>, Element, u64)>,
+    written: Vec<(String, AnyArray, u64)>,
 }
 
 impl Search {
@@ -229,7 +220,7 @@ impl Search {
             let bound = self.bind(rank, (&local, targets), (None, None), visit)?;
             let tree = &self.points.own.tree;
             let queries = local.targets.as_ref().map_or(Queries::Own, Queries::At);
-            self.nearest.visit_stored(&mut rank.recorder, tree, queries, knn, &bound.callback)?;
+            self.nearest.visit(&mut rank.recorder, tree, queries, knn, &bound.callback)?;
             return self.written(rank, &local, None, bound);
         }
         let (lists, fetched) = self.nearest_rows(rank, &local, knn)?;
@@ -257,9 +248,9 @@ impl Search {
             rows,
             radius: knn.within,
         };
-        let (domain, sources) = (points.tree.domain(), Some(points.cloud.positions()));
-        let folded_points = FoldedPoints { domain, units: &units, sources, queries: local.positions.as_ref() };
-        self.nearest.folder.record(recorder, folded, folded_points, &bound.callback)?;
+        let (domain, sources) = (*points.tree.domain(), Some(points.cloud.positions().clone()));
+        let folded_points = FoldedPoints { domain, units, sources, queries: local.positions.clone() };
+        self.nearest.folder.record(recorder, folded, &folded_points, &bound.callback)?;
         self.written(rank, &local, joint, bound)
     }
 
@@ -276,7 +267,7 @@ impl Search {
         check_radius(within.radius)?;
         self.check_visit((queries, within.filter != PairFilter::All), targets, visit)?;
         let local = self.arrange_queries(rank, queries)?;
-        let (found, ghosts) = self.points_and_ghosts_within(rank, &local, within.radius)?;
+        let (found, ghosts) = self.points_within(rank, &local, within.radius)?;
         let joint = found.as_ref().map(|(joint, _)| joint);
         let bound = self.bind(rank, (&local, targets), (joint, ghosts.as_ref()), visit)?;
         let (points, own) = (joint.map_or(&self.points.own, |joint| &joint.points), &self.points.own.tree);
@@ -341,7 +332,7 @@ impl Search {
             arrays.push((name, values.like(&words)?));
         }
         for (name, values) in &arrays {
-            callback = bind_read(callback, name, values);
+            callback = values.read_by(callback, &array_name(name));
         }
         let rows = match (&local.targets, joint) {
             (Some(targets), _) => targets.len(),
@@ -353,11 +344,9 @@ impl Search {
             text += &writer(name, *element, *width);
             let words = rank.gpu.array::<u32>(name, rows * width)?;
             rank.recorder.clear(&words);
-            callback = match element {
-                Element::F32 => callback.write(&array_name(name), &words.cast::<f32>()?),
-                _ => callback.write(&array_name(name), &words),
-            };
-            written.push((name.clone(), words, *element, *width));
+            let values = AnyArray::of_words(*element, &words)?;
+            callback = values.written_by(callback, &array_name(name));
+            written.push((name.clone(), values, *width));
         }
         let callback =
             callback.with_text(format!("{}\n{text}", visit.text), visit.params.as_ref()).loop_rounds(visit.loop_rounds);
@@ -395,17 +384,14 @@ impl Search {
     ) -> Result<Attributes, NeighborError> {
         let own = self.points.own.cloud.len();
         let mut attributes = Attributes::default();
-        for (name, words, element, width) in bound.written {
+        for (name, values, width) in bound.written {
+            let words = values.words()?;
             let rows = match joint.filter(|_| local.targets.is_none()) {
                 Some(joint) => joint.own_rows(&mut rank.recorder, &words, (own, width))?,
                 None => words,
             };
             let rows = self.home(rank, local, &rows, width)?;
-            let values = match element {
-                Element::F32 => f32::any(rows.cast()?),
-                _ => u32::any(rows),
-            };
-            attributes.insert(&name, values, width);
+            attributes.insert(&name, values.like(&rows)?, width);
         }
         Ok(attributes)
     }

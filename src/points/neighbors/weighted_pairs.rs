@@ -5,8 +5,8 @@ use super::action::{Action, within_kernel};
 use super::error::NeighborError;
 use super::group_shape::GroupShape;
 use super::pairs::Bins;
-use super::query::{PairFilter, RowOrder, Within, check_radius};
-use super::radius::RadiusPass;
+use super::query::{PairFilter, Within, check_radius};
+use super::radius::{RadiusPass, WithinSearch};
 use super::search::{JointQueries, RankQueries, Search, refuse_self_filter};
 use super::search_kernel::{SearchVariant, Traversal};
 use crate::comm::{Communicator, Op};
@@ -71,10 +71,10 @@ impl IntegerWeights {
                 None => Ok(()),
             }
         })?;
-        let mut largest = [weights.iter().fold(0.0, |largest: f64, &weight| largest.max(weight.into()))];
-        comm.all_reduce(&mut largest, Op::Max)?;
+        let largest = weights.iter().fold(0.0, |largest: f64, &weight| largest.max(weight.into()));
+        let [largest] = comm.reduced([largest], Op::Max)?;
         // The least power of two above all weights: every weight above 0 is a normal number in f64.
-        let above = if largest[0] > 0.0 { (largest[0].to_bits() >> 52) as i32 - 1022 } else { 1 };
+        let above = if largest > 0.0 { (largest.to_bits() >> 52) as i32 - 1022 } else { 1 };
         let exponent = above - BITS;
         let per_unit = 2f64.powi(-exponent);
         let integers = weights.iter().map(|&weight| (f64::from(weight) * per_unit).round() as u32);
@@ -115,7 +115,7 @@ impl Search {
         let exponent = of_points.exponent + of_queries.as_ref().unwrap_or(&of_points).exponent;
 
         let local = self.arrange_queries(rank, queries)?;
-        let (joint, ghosts) = self.points_and_ghosts_within(rank, &local, within.radius)?;
+        let (joint, ghosts) = self.points_within(rank, &local, within.radius)?;
         let mut sources = upload_u32(&mut rank.recorder, &of_points.values)?;
         if let Some(route) = &self.points.route {
             sources = route.forward(rank, &sources, 1)?;
@@ -166,10 +166,7 @@ impl Search {
         self.radius.run(
             recorder,
             &RadiusPass {
-                tree,
-                queries,
-                within,
-                rows: RowOrder::Input,
+                search: WithinSearch::new(tree, queries, &within),
                 units,
                 visit: Action::WeightedPairs { bins: count, has_queries, tally: tally(count) },
                 arrays: vec![table.raw(), sums.raw()],

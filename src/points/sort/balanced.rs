@@ -143,15 +143,14 @@ pub fn balanced<T: Pod>(
         // Elements may be long: keys are sorted, elements are moved once.
         host_memory::sort_by_cached_key("keys to sort", &mut elements, &key)?;
     }
-    let mut total = [elements.len() as u64];
-    comm.all_reduce(&mut total, Op::Sum)?;
+    let [total] = comm.reduced([elements.len() as u64], Op::Sum)?;
     if comm.size() > 1 {
-        elements = redistribute(comm, elements, &key, total[0])?;
+        elements = redistribute(comm, elements, &key, total)?;
     }
     if elements.windows(2).any(|pair| key(&pair[0]) == key(&pair[1])) {
         return Err(SortError::Repeated);
     }
-    Ok(Balanced { elements, part: comm.shares().split(total[0], comm.rank()), total: total[0] })
+    Ok(Balanced { elements, part: comm.shares().split(total, comm.rank()), total })
 }
 
 /// This rank's part of the `total` elements of several ranks, each of which has sorted its own.
@@ -168,10 +167,9 @@ fn redistribute<T: Pod>(
         let own = [first, second, !first, !second];
         extremes = std::array::from_fn(|i| extremes[i].min(own[i]));
     }
-    comm.all_reduce(&mut extremes, Op::Min)?;
-    let [low0, low1, high0, high1] = [extremes[0], extremes[1], !extremes[2], !extremes[3]];
-    let range = KeyRange { low: [low0, low1], seconds: u128::from(high1.saturating_sub(low1)) + 1 };
-    let last = if total == 0 { 0 } else { range.dense([high0, high1]) };
+    let [low0, low1, high0, high1] = comm.reduced(extremes, Op::Min)?;
+    let range = KeyRange { low: [low0, low1], seconds: u128::from((!high1).saturating_sub(low1)) + 1 };
+    let last = if total == 0 { 0 } else { range.dense([!high0, !high1]) };
 
     let cuts = cuts(comm, &elements, |element| range.dense(key(element)), (total, last))?;
     let counts: Vec<u64> = cuts.windows(2).map(|pair| (pair[1] - pair[0]) as u64).collect();

@@ -48,12 +48,11 @@ pub fn route_by_key(rank: &mut Rank, keys: [&Array<u32>; 2]) -> Result<Route, So
     if comm.size() == 1 {
         return Ok(Route::new(&comm, order, vec![count], vec![count], None)?);
     }
-    let mut total = [count];
-    comm.all_reduce(&mut total, Op::Sum)?;
+    let [total] = comm.reduced([count], Op::Sum)?;
     let recorder = &mut rank.recorder;
     let [high, low] = keys.map(|words| gathered(recorder, words, &order, 1, MemoryKind::Outgoing));
     let sorted = [high?, low?];
-    let (places, _) = cuts(recorder, &comm, sorted.each_ref(), total[0])?;
+    let (places, _) = cuts(recorder, &comm, sorted.each_ref(), total)?;
     let sends: Vec<u64> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let receives = comm.all_to_all(&sends)?;
     let [high, low] = sorted.map(|words| exchange_rows(rank, "keys of a sort", &words, 1, [&sends, &receives]));

@@ -93,34 +93,26 @@ fn bytes_moved(cloud: &Cloud, count: u64) -> u64 {
 /// [`CommError::Differ`](crate::comm::CommError::Differ) on all ranks; [`SortError`] of the device,
 /// of a rank, or [`TooMany`](crate::points::ParticleError::TooMany) points.
 pub fn distribute(rank: &mut Rank, cloud: &Cloud, curve: Curve) -> Result<Sorted, SortError> {
-    let Distributed { cloud, keys, frame, route, part, total, traffic, first_row, .. } =
+    let Distributed { cloud, curve_order, keys, route, part, total, traffic, first_row } =
         distribute_rows(rank, cloud, curve)?;
     let ids = match rank.comm.size() {
         1 => U64Array::of_words(route.order()),
         _ => route.forward_ids(rank, first_row, total)?,
     };
-    Ok(Sorted { cloud, keys, frame, route, part, total, traffic, ids })
+    Ok(Sorted { cloud, keys, frame: curve_order.frame, route, part, total, traffic, ids })
 }
 
 /// Points in the order of a curve over all ranks, without their indices in the input.
 pub(crate) struct Distributed {
     pub cloud: Cloud,
+    pub curve_order: CurveOrder,
     keys: [Array<u32>; 2],
-    frame: Frame,
     route: Route,
     part: Range<u64>,
     total: u64,
     traffic: u64,
     /// The index of this rank's first point in the input of all ranks.
     first_row: u64,
-    splitters: Vec<u64>,
-}
-
-impl Distributed {
-    /// Returns how the points lie along the curve.
-    pub fn curve_order(&self) -> CurveOrder {
-        CurveOrder { frame: self.frame, splitters: self.splitters.clone() }
-    }
 }
 
 /// Sorts the points of all ranks as [`distribute`] does.
@@ -131,11 +123,12 @@ pub(crate) fn distribute_rows(rank: &mut Rank, cloud: &Cloud, curve: Curve) -> R
     let frame = all.cells(cloud.domain(), curve)?;
     let SortPlan { total, row_offsets, order, keys, sends, receives, splitters } =
         SortPlan::find(rank, cloud, curve, &all, &frame)?;
+    let curve_order = CurveOrder { frame, splitters };
     let (part, first_row) = (comm.shares().split(total, comm.rank()), row_offsets[comm.rank()]);
     if comm.size() == 1 {
         let route = Route::new(&comm, order.clone(), sends, receives, None)?;
         let cloud = cloud.gather(&mut rank.recorder, &Permute::new(), &order)?;
-        return Ok(Distributed { cloud, keys, frame, route, part, total, traffic, first_row, splitters });
+        return Ok(Distributed { cloud, curve_order, keys, route, part, total, traffic, first_row });
     }
     // Frees the device memory before anything is exchanged.
     drop(keys);
@@ -154,5 +147,5 @@ pub(crate) fn distribute_rows(rank: &mut Rank, cloud: &Cloud, curve: Curve) -> R
 
     let route = Route::new(&comm, order, sends, receives, Some(merge))?;
     route.forward_attributes(rank, cloud, &mut here)?;
-    Ok(Distributed { cloud: here, keys, frame, route, part, total, traffic, first_row, splitters })
+    Ok(Distributed { cloud: here, curve_order, keys, route, part, total, traffic, first_row })
 }

@@ -9,7 +9,7 @@
 //!
 //! | function | submits | waits |
 //! |---|---|---|
-//! | [`order`], [`morton_order`] | never | never |
+//! | [`order`] | never | never |
 //! | [`route_by_key`] | yes | for the others: up to eight rounds of counts |
 //! | [`distribute`] | yes | for bounds and, with several ranks, the others: up to eight rounds of counts |
 //! | [`Route::forward`], [`Route::back`] | if rows move between ranks | as [`Exchange::run`](crate::exchange::Exchange::run) |
@@ -32,7 +32,8 @@ pub use by_key::route_by_key;
 pub(crate) use distribute::{CurveOrder, distribute_rows};
 pub use distribute::{Sorted, distribute};
 pub use error::SortError;
-pub use order::{morton_order, order};
+pub(crate) use order::keys;
+pub use order::order;
 pub(crate) use plan::{SortPlan, Summary, route_to};
 pub use route::Route;
 #[cfg(test)]

@@ -87,30 +87,6 @@ impl Summary {
     }
 }
 
-/// The order of one rank's points along a curve.
-pub(super) struct Ordered {
-    /// The index of each point along the curve.
-    pub order: Array<u32>,
-    /// High and low words of the keys, sorted.
-    pub keys: [Array<u32>; 2],
-}
-
-impl Ordered {
-    /// Recorded only.
-    pub fn new(
-        recorder: &mut Recorder,
-        curve: Curve,
-        positions: &Array<f32>,
-        frame: &Frame,
-    ) -> Result<Self, DeviceError> {
-        let [high, low] = keys(recorder, curve, positions, frame)?;
-        let order = order_of(recorder, [&high, &low])?;
-        let high = gathered(recorder, &high, &order, 1, MemoryKind::Device)?;
-        let low = gathered(recorder, &low, &order, 1, MemoryKind::Device)?;
-        Ok(Ordered { order, keys: [high, low] })
-    }
-}
-
 /// Returns the rows `index` of `source`, of `width` words each.
 pub(super) fn gathered(
     recorder: &mut Recorder,
@@ -149,7 +125,11 @@ impl SortPlan {
     /// of 256 counts for each boundary. Collective.
     pub fn find(rank: &mut Rank, cloud: &Cloud, curve: Curve, all: &Summary, frame: &Frame) -> Result<Self, SortError> {
         let comm = rank.comm.clone();
-        let Ordered { order, keys } = Ordered::new(&mut rank.recorder, curve, cloud.positions(), frame)?;
+        let recorder = &mut rank.recorder;
+        let [high, low] = keys(recorder, curve, cloud.positions(), frame)?;
+        let order = order_of(recorder, [&high, &low])?;
+        let [high, low] = [high, low].map(|words| gathered(recorder, &words, &order, 1, MemoryKind::Device));
+        let keys = [high?, low?];
         let (total, row_offsets) = all.total_and_offsets();
         let (cuts, splitters) = cuts(&mut rank.recorder, &comm, keys.each_ref(), total)?;
         let sends: Vec<u64> = cuts.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -171,11 +151,8 @@ impl SortPlan {
 
 /// Returns the rows in the order of their ranks, those of one rank ascending. Recorded only.
 fn by_rank(recorder: &mut Recorder, rank_of: &Array<u32>, ranks: u32) -> Result<Array<u32>, DeviceError> {
-    let gpu = recorder.gpu().clone();
-    let order = gpu.array("sort::order", rank_of.len())?;
     let bits = u32::BITS - (ranks - 1).leading_zeros();
-    Sort::new(&gpu).order(recorder, Keys::U32(rank_of).bits(bits), &order, Count::All)?;
-    Ok(order)
+    Sort::new(recorder.gpu()).ordered(recorder, "sort::order", Keys::U32(rank_of).bits(bits))
 }
 
 /// Plans the route of rows to the ranks in `owners`, one per row; rows arrive in rank order, those

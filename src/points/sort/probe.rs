@@ -33,9 +33,7 @@ pub(crate) fn at_most(
 pub(crate) fn upload(recorder: &mut Recorder, keys: &[u64]) -> Result<[Array<u32>; 2], DeviceError> {
     let mut words = |shift: u32| {
         let words: Vec<u32> = keys.iter().map(|key| (key >> shift) as u32).collect();
-        let array = recorder.gpu().array("sort::probes", words.len() as u64)?;
-        recorder.upload(&array, 0, &words)?;
-        Ok::<_, DeviceError>(array)
+        recorder.uploaded("sort::probes", &words)
     };
     Ok([words(32)?, words(0)?])
 }

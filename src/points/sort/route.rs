@@ -35,7 +35,7 @@ pub struct Route {
 }
 
 fn misuse(why: String) -> ExchangeError {
-    DeviceError::Misuse { what: "Route".into(), why }.into()
+    DeviceError::misuse("Route", why).into()
 }
 
 impl Route {

@@ -8,9 +8,7 @@
 //! | call | dispatches | submits, waits |
 //! |---|---|---|
 //! | [`Builder::build`] | keys, sort, one per level | no |
-//! | [`Builder::build_sorted`] | order, one per level | no |
 //! | [`Tree::refit`] | one per level | no |
-//! | [`Builder::moments`] | one per level | no |
 //!
 //! Memory per point: 4 bytes for the order, 4 per coordinate for the sorted points and 1.2 for
 //! boxes; during the build also 16 to 18 for the sort. Keys use the positions buffer before it is
@@ -22,11 +20,10 @@ mod levels;
 pub(crate) use leaf_ranges::leaf_ranges;
 pub use levels::{FAN, LEAF, Levels};
 
-use crate::gpu::primitives::{Count, Keys, Permute, Sort};
+use crate::gpu::primitives::{Keys, Permute, Sort};
 use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, Profile, RawArray, Recorder};
 use crate::points::curve::bits;
 use crate::points::rows::{iota, upload_u32};
-use crate::points::sort::Sorted;
 use crate::points::{Cloud, Curve, CurveKeys, Domain, Extent, Frame};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -97,7 +94,13 @@ impl BoxKernels {
         if !is_done {
             recorder.dispatch(in_order, &[positions, order, boxes], &points, groups)?;
         }
-        upwards(recorder, levels, &self.nodes, boxes)
+        for level in 1..levels.count() {
+            let count = levels.nodes(level);
+            let [first, below] = [level, level - 1].map(|level| levels.start(level) as u32);
+            let params = LevelParams { first, below, count: count as u32 };
+            recorder.dispatch(&self.nodes, &[boxes], &params, count.div_ceil(u64::from(GROUP)))?;
+        }
+        Ok(())
     }
 }
 
@@ -106,9 +109,6 @@ pub struct Builder {
     keys: CurveKeys,
     sort: Sort,
     boxes: Arc<BoxKernels>,
-    /// With masses, and without.
-    leaf_moments: [Kernel; 2],
-    node_moments: Kernel,
     /// The numbers from 0 to [`LEAF`] - 1.
     indices: Mutex<Option<Array<u32>>>,
 }
@@ -139,11 +139,9 @@ impl Builder {
     #[must_use]
     pub fn new(gpu: &Gpu) -> Self {
         Builder {
-            keys: CurveKeys::new(),
+            keys: CurveKeys::default(),
             sort: Sort::new(gpu),
             boxes: Arc::new(BoxKernels::new(gpu.capabilities().profile)),
-            leaf_moments: [true, false].map(|masses| Kernel::trusted(leaf_moments(masses))),
-            node_moments: Kernel::trusted(node_moments()),
             indices: Mutex::default(),
         }
     }
@@ -174,20 +172,11 @@ impl Builder {
         self.over(recorder, (cloud, order, false), frame, (among, positions))
     }
 
-    /// Builds the tree over points that are sorted along a curve already, in any frame: keys and
-    /// sort of [`build`](Self::build) fall away, and the order of the tree is that of the cloud.
-    /// Records one dispatch for the order, one for the points and one per level.
-    ///
-    /// # Errors
-    /// [`DeviceError`] if memory is short or an array does not fit the kernels' bindings.
-    pub fn build_sorted(&self, recorder: &mut Recorder, sorted: &Sorted) -> Result<Tree, DeviceError> {
-        let among = Extent::of_frame(&sorted.frame, sorted.cloud.domain());
-        self.build_sorted_among(recorder, &sorted.cloud, &sorted.frame, among)
-    }
-
-    /// Same as [`build_sorted`](Self::build_sorted), of points that are searched among others, of
-    /// this extent.
-    pub(crate) fn build_sorted_among(
+    /// Builds the tree over points that are sorted along a curve already, in any frame, and are
+    /// searched among others, of this extent: keys and sort of [`build`](Self::build) fall away, and
+    /// the order of the tree is that of the cloud. Records one dispatch for the order, one for the
+    /// points and one per level.
+    pub(crate) fn build_sorted(
         &self,
         recorder: &mut Recorder,
         cloud: &Cloud,
@@ -282,7 +271,6 @@ impl Builder {
         positions: &Array<f32>,
     ) -> Result<Array<u32>, DeviceError> {
         let (gpu, count) = (recorder.gpu().clone(), cloud.len());
-        let order = gpu.array("tree::order", count)?;
         let words = positions.cast::<u32>()?;
         let behind = count.next_multiple_of(words.part_begins());
         let [high, low] = match (words.part(0, count), words.part(behind, count)) {
@@ -292,37 +280,7 @@ impl Builder {
         self.keys.record(recorder, Curve::Hilbert, cloud.positions(), frame, &high, &low)?;
         let dims = frame.dims;
         let keys = Keys::U64 { high: &high, low: &low }.bits(bits(dims) * dims as u32);
-        self.sort.order(recorder, keys, &order, Count::All)?;
-        Ok(order.shown())
-    }
-
-    /// Computes the mass and center of mass of every node, four words each (mass, x, y, z), in the
-    /// order of [`Tree::boxes`]. `masses` are in the order of the points of the cloud;
-    /// without them every point has mass 1. The center of a node without mass is the middle of its
-    /// box. Recorded only.
-    ///
-    /// Centers are means of the coordinates in `[0, side)`, without periodic images.
-    ///
-    /// # Errors
-    /// [`DeviceError`] when memory is short or `masses` has another length.
-    pub fn moments(
-        &self,
-        recorder: &mut Recorder,
-        tree: &Tree,
-        masses: Option<&Array<f32>>,
-    ) -> Result<Array<f32>, DeviceError> {
-        if let Some(masses) = masses.filter(|masses| masses.len() != tree.len()) {
-            let why = format!("{} masses for {} points", masses.len(), tree.len());
-            return Err(DeviceError::Misuse { what: "tree::Builder::moments".into(), why });
-        }
-        let moment = recorder.gpu().array("tree::moments", 4 * tree.levels.total())?;
-        let mut arrays = vec![tree.positions.raw(), tree.order.raw(), tree.boxes.raw(), moment.raw()];
-        arrays.extend(masses.map(Array::raw));
-        let kernel = &self.leaf_moments[usize::from(masses.is_none())];
-        let groups = tree.len().div_ceil(LEAF * u64::from(GROUP));
-        recorder.dispatch(kernel, &arrays, &tree.params(), groups)?;
-        upwards(recorder, &tree.levels, &self.node_moments, moment.raw())?;
-        Ok(moment)
+        Ok(self.sort.ordered(recorder, "tree::order", keys)?.shown())
     }
 }
 
@@ -344,17 +302,6 @@ fn nodes() -> KernelSource {
     with_shape("tree::nodes", include_str!("../../../shaders/points/tree/nodes.wgsl")).params::<LevelParams>()
 }
 
-fn leaf_moments(masses: bool) -> KernelSource {
-    with_shape("tree::leaf_moments", include_str!("../../../shaders/points/tree/leaf_moments.wgsl"))
-        .params::<PointsParams>()
-        .flag("masses", masses)
-}
-
-fn node_moments() -> KernelSource {
-    with_shape("tree::node_moments", include_str!("../../../shaders/points/tree/node_moments.wgsl"))
-        .params::<LevelParams>()
-}
-
 /// Returns a kernel over the leaves or nodes of a tree.
 fn with_shape(label: &str, text: &'static str) -> KernelSource {
     KernelSource::new(label, text)
@@ -366,10 +313,9 @@ fn with_shape(label: &str, text: &'static str) -> KernelSource {
 
 /// Returns all kernels of this module.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    let moments = [leaf_moments(true), leaf_moments(false), node_moments()];
     let forms = [Profile::Gpu, Profile::Software].into_iter().flat_map(|profile| [(profile, false), (profile, true)]);
     let leaves = forms.map(|(profile, gathers)| leaves(profile, gathers));
-    leaves.chain([arrange(), nodes(), leaf_ranges::kernel()]).chain(moments).collect()
+    leaves.chain([arrange(), nodes(), leaf_ranges::kernel()]).collect()
 }
 
 impl Tree {
@@ -427,10 +373,8 @@ impl Tree {
         if self.is_sorted {
             return Ok(self.positions.clone());
         }
-        let positions = recorder.gpu().array("tree::by_index", self.positions.len())?;
         let dims = self.domain.dims() as u64;
-        Permute::new().scatter(recorder, &self.positions, &self.order, &positions, dims, Count::All)?;
-        Ok(positions)
+        Permute::new().scattered(recorder, "tree::by_index", &self.positions, &self.order, dims)
     }
 
     /// Eight words per node: the bits of low x, y, z and high x, y, z (0 behind the last axis), the
@@ -460,7 +404,7 @@ impl Tree {
             let (there, here) = (domain(&self.domain), domain(cloud.domain()));
             let (before, now) = (self.positions.len(), positions.len());
             let why = format!("{now} coordinates in a domain {here}; {before} in {there} were there");
-            return Err(DeviceError::Misuse { what: "Tree::refit".into(), why });
+            return Err(DeviceError::misuse("Tree::refit", why));
         }
         let extent = self.among.union(&Extent::of(cloud));
         *self.extent.lock().unwrap_or_else(PoisonError::into_inner) = extent;
@@ -471,15 +415,4 @@ impl Tree {
     fn params(&self) -> PointsParams {
         PointsParams { count: self.len() as u32, dims: self.domain.dims() as u32 }
     }
-}
-
-/// One dispatch per level above the leaves, upwards.
-fn upwards(recorder: &mut Recorder, levels: &Levels, kernel: &Kernel, array: &RawArray) -> Result<(), DeviceError> {
-    for level in 1..levels.count() {
-        let count = levels.nodes(level);
-        let [first, below] = [level, level - 1].map(|level| levels.start(level) as u32);
-        let params = LevelParams { first, below, count: count as u32 };
-        recorder.dispatch(kernel, &[array], &params, count.div_ceil(u64::from(GROUP)))?;
-    }
-    Ok(())
 }

@@ -53,6 +53,16 @@ impl<'a> Keys<'a> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Returns the keys as words.
+    pub(super) fn words(&self) -> Result<Words, DeviceError> {
+        Ok(match self {
+            Keys::U32(keys) => Words::One((*keys).clone(), Flip::NONE),
+            Keys::I32(keys) => Words::One(keys.cast()?, Flip::SIGNED),
+            Keys::F32(keys) => Words::One(keys.cast()?, Flip::FLOAT),
+            Keys::U64 { high, low } => Words::Two { high: (*high).clone(), low: (*low).clone() },
+        })
+    }
 }
 
 impl<'a> From<Keys<'a>> for KeysOfBits<'a> {
@@ -79,15 +89,4 @@ impl Flip {
 pub(super) enum Words {
     One(Array<u32>, Flip),
     Two { high: Array<u32>, low: Array<u32> },
-}
-
-impl Keys<'_> {
-    pub(super) fn words(&self) -> Result<Words, DeviceError> {
-        Ok(match self {
-            Keys::U32(keys) => Words::One((*keys).clone(), Flip::NONE),
-            Keys::I32(keys) => Words::One(keys.cast()?, Flip::SIGNED),
-            Keys::F32(keys) => Words::One(keys.cast()?, Flip::FLOAT),
-            Keys::U64 { high, low } => Words::Two { high: (*high).clone(), low: (*low).clone() },
-        })
-    }
 }

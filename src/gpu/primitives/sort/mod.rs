@@ -15,7 +15,7 @@ mod wide;
 pub use keys::{Keys, KeysOfBits};
 pub use plan::Form;
 
-use super::count::{Count, Counted, distinct, holds, misuse};
+use super::count::{Count, Counted, distinct, holds};
 use super::permute::Permute;
 use crate::gpu::{Array, DeviceError, Gpu, KernelSource, Profile, Recorder};
 use codes::{Codes, WideKeys};
@@ -62,17 +62,10 @@ enum Method {
     Sweeps(Box<Sweeps>),
 }
 
-/// Working memory of passes.
-enum Table {
-    Serial(Tables),
-    Sweeps(SweepTable),
-}
-
-impl Table {
-    /// Returns the histogram of sweeps, which is to be counted.
-    fn histogram(&self) -> Option<&SweepTable> {
-        if let Table::Sweeps(table) = self { Some(table) } else { None }
-    }
+/// Passes and their working memory.
+enum Table<'a> {
+    Serial(&'a Passes, Tables),
+    Sweeps(&'a Sweeps, SweepTable),
 }
 
 impl Method {
@@ -84,46 +77,43 @@ impl Method {
     }
 
     /// Allocates the memory of passes over at most `keys` keys.
-    fn table(&self, recorder: &Recorder, keys: u32) -> Result<Table, DeviceError> {
+    fn table(&self, recorder: &Recorder, keys: u32) -> Result<Table<'_>, DeviceError> {
         Ok(match self {
-            Method::Serial(passes) => Table::Serial(passes.tables(recorder.gpu(), keys)?),
-            Method::Sweeps(sweeps) => Table::Sweeps(sweeps.table(recorder, keys)?),
+            Method::Serial(passes) => Table::Serial(passes, passes.tables(recorder.gpu(), keys)?),
+            Method::Sweeps(sweeps) => Table::Sweeps(sweeps, sweeps.table(recorder, keys)?),
         })
     }
+}
 
-    /// Records the clearing of a table before digits are counted.
-    fn clear(&self, recorder: &mut Recorder, table: &Table) {
-        if let (Method::Sweeps(sweeps), Table::Sweeps(table)) = (self, table) {
-            sweeps.clear(recorder, table);
-        }
+impl Table<'_> {
+    /// Returns the histogram of sweeps, which is to be counted.
+    fn histogram(&self) -> Option<&SweepTable> {
+        if let Table::Sweeps(_, table) = self { Some(table) } else { None }
     }
 
     /// Records what comes before the passes over keys of which the `bits` lowest count.
     fn begin(
         &self,
         recorder: &mut Recorder,
-        (counted, table): (&Counted, &Table),
+        counted: &Counted,
         keys: &Array<u32>,
         order: (u32, Flip),
     ) -> Result<(), DeviceError> {
-        self.clear(recorder, table);
-        match (self, table) {
-            (Method::Sweeps(sweeps), Table::Sweeps(table)) => sweeps.count(recorder, counted, table, keys, order),
-            _ => Ok(()),
-        }
+        let Table::Sweeps(sweeps, table) = self else { return Ok(()) };
+        table.clear(recorder);
+        sweeps.count(recorder, counted, table, keys, order)
     }
 
     /// Records pass number `k`.
     fn pass(
         &self,
         recorder: &mut Recorder,
-        (counted, table): (&Counted, &Table),
+        counted: &Counted,
         (k, pass): (usize, &Pass<'_>),
     ) -> Result<(), DeviceError> {
-        match (self, table) {
-            (Method::Serial(passes), Table::Serial(tables)) => passes.record(recorder, counted, tables, pass),
-            (Method::Sweeps(sweeps), Table::Sweeps(table)) => sweeps.record(recorder, counted, table, (k, pass)),
-            _ => unreachable!("a table belongs to the method that allocated it"),
+        match self {
+            Table::Serial(passes, tables) => passes.record(recorder, counted, tables, pass),
+            Table::Sweeps(sweeps, table) => sweeps.record(recorder, counted, table, (k, pass)),
         }
     }
 }
@@ -181,6 +171,19 @@ impl Sort {
         count: Count<'_>,
     ) -> Result<(), DeviceError> {
         self.order_and_ties(recorder, keys, order, count).map(drop)
+    }
+
+    /// Returns the order of all keys in a new array; otherwise same as [`order`](Self::order).
+    pub(crate) fn ordered<'a>(
+        &self,
+        recorder: &mut Recorder,
+        label: &str,
+        keys: impl Into<KeysOfBits<'a>>,
+    ) -> Result<Array<u32>, DeviceError> {
+        let keys = keys.into();
+        let order = recorder.gpu().array(label, keys.keys.len())?;
+        self.order(recorder, keys, &order, Count::All)?;
+        Ok(order)
     }
 
     /// Same as [`order`](Self::order). Also returns, in the first word of an array, the number of keys
@@ -259,11 +262,11 @@ impl Sort {
                     recorder.copy(&there[1], 0, &here[1], 0, most)?;
                 }
                 let table = self.method.table(recorder, counted.most)?;
-                self.method.begin(recorder, (&counted, &table), &here[0], (bits, flip))?;
+                table.begin(recorder, &counted, &here[0], (bits, flip))?;
                 for (k, digit) in digits.into_iter().enumerate() {
                     let (index, to_keys) = (Some(&here[1]), &there[0]);
                     let pass = Pass { keys: &here[0], index, to_keys, to_index: &there[1], digit, flip };
-                    self.method.pass(recorder, (&counted, &table), (k, &pass))?;
+                    table.pass(recorder, &counted, (k, &pass))?;
                     std::mem::swap(&mut here, &mut there);
                 }
                 Ok(())
@@ -330,7 +333,7 @@ impl Sort {
         let words = [array("sort::keys")?, array("sort::more_keys")?];
         let sequence = PassSequence { keys, index: None, bits, flip };
         let table = self.method.table(recorder, counted.most)?;
-        self.method.begin(recorder, (counted, &table), keys, (bits, flip))?;
+        table.begin(recorder, counted, keys, (bits, flip))?;
         self.sweep(recorder, (counted, &table), &sequence, [order, &array("sort::index")?], &words).map(drop)
     }
 
@@ -341,7 +344,7 @@ impl Sort {
     fn sweep(
         &self,
         recorder: &mut Recorder,
-        work: (&Counted, &Table),
+        (counted, table): (&Counted, &Table<'_>),
         sequence: &PassSequence<'_>,
         indices: [&Array<u32>; 2],
         words: &[Array<u32>; 2],
@@ -352,7 +355,7 @@ impl Sort {
             let to_index = indices[(digits.len() - 1 - k) % 2];
             let to_keys = &words[usize::from(words[0].raw().shares(keys.raw()))];
             let pass = Pass { keys, index, to_keys, to_index, digit, flip };
-            self.method.pass(recorder, work, (k, &pass))?;
+            table.pass(recorder, counted, (k, &pass))?;
             (keys, index) = (to_keys, Some(to_index));
         }
         Ok(keys.clone())
@@ -368,8 +371,6 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 }
 
 fn equally_long(what: &str, high: &Array<u32>, low: &Array<u32>) -> Result<(), DeviceError> {
-    match high.len() == low.len() {
-        true => Ok(()),
-        false => Err(misuse(what, format!("{} high words and {} low words", high.len(), low.len()))),
-    }
+    let why = || format!("{} high words and {} low words", high.len(), low.len());
+    DeviceError::ensure(high.len() == low.len(), what, why)
 }

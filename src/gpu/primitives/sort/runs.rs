@@ -34,8 +34,11 @@ pub(super) struct Runs {
     /// Without and with a list of longer runs.
     short: [Kernel; 2],
     long: Kernel,
-    take: Kernel,
-    restore: Kernel,
+    /// Copies the entries of `order` that belong to long runs, in their order, and the words of
+    /// `low` that they point to: arrays `order`, `low`, `compact`, `words`.
+    pub take: Kernel,
+    /// Copies indices back: arrays `compact`, `order`.
+    pub restore: Kernel,
     scan: Scan,
 }
 
@@ -137,29 +140,13 @@ impl Runs {
         self.scan.record(recorder, &sizes, &Counted::known(&gpu, "Sort", blocks)?, &places)?;
         Ok(LongRuns { ends, places, params, total })
     }
+}
 
-    /// Records `compact` = the entries of `order` that belong to long runs, in their order, and
-    /// `words` = the words of `low` that they point to.
-    pub fn take(
-        &self,
-        recorder: &mut Recorder,
-        runs: &LongRuns,
-        order: &Array<u32>,
-        low: &Array<u32>,
-        [compact, words]: [&Array<u32>; 2],
-    ) -> Result<(), DeviceError> {
-        copy(recorder, &self.take, runs, &[order, low, compact, words])
-    }
-
-    /// Records the way back of [`take`](Self::take), of indices.
-    pub fn restore(
-        &self,
-        recorder: &mut Recorder,
-        runs: &LongRuns,
-        compact: &Array<u32>,
-        order: &Array<u32>,
-    ) -> Result<(), DeviceError> {
-        copy(recorder, &self.restore, runs, &[compact, order])
+impl LongRuns {
+    /// Records copies by one of the kernels [`Runs::take`] and [`Runs::restore`].
+    pub fn copy(&self, recorder: &mut Recorder, kernel: &Kernel, arrays: &[&Array<u32>]) -> Result<(), DeviceError> {
+        let arrays: Vec<_> = [&self.ends, &self.places].iter().chain(arrays).map(|array| array.raw()).collect();
+        recorder.dispatch(kernel, &arrays, &self.params, u64::from(self.params.parts.div_ceil(GROUP)))
     }
 }
 
@@ -173,9 +160,4 @@ fn params(sorted: &SortedCodes<'_>, counted: &Counted, chunk: u32) -> RunParams 
         splitters: sorted.shape.splitters,
         code_mask: u32::MAX >> (u32::BITS - sorted.shape.bits),
     }
-}
-
-fn copy(recorder: &mut Recorder, kernel: &Kernel, runs: &LongRuns, arrays: &[&Array<u32>]) -> Result<(), DeviceError> {
-    let arrays: Vec<_> = [&runs.ends, &runs.places].iter().chain(arrays).map(|array| array.raw()).collect();
-    recorder.dispatch(kernel, &arrays, &runs.params, u64::from(runs.params.parts.div_ceil(GROUP)))
 }

@@ -104,6 +104,11 @@ impl SweepTable {
     pub fn raw(&self) -> &RawArray {
         self.table.raw()
     }
+
+    /// Records the clearing before digits are counted.
+    pub fn clear(&self, recorder: &mut Recorder) {
+        recorder.clear(&self.table);
+    }
 }
 
 fn source(label: &str, text: &'static str, shape: GroupShape, flip: bool) -> KernelSource {
@@ -218,11 +223,6 @@ impl Sweeps {
         let tiles = self.tiles(keys);
         let table = recorder.gpu().array("sort::table", HISTOGRAM + 2 * DIGITS * u64::from(tiles))?;
         Ok(SweepTable { table, tiles })
-    }
-
-    /// Records the clearing of a table, before its digits are counted.
-    pub fn clear(&self, recorder: &mut Recorder, table: &SweepTable) {
-        recorder.clear(&table.table);
     }
 
     /// Records the counting of all digits of keys of which the `bits` lowest count.

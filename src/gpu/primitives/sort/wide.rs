@@ -48,7 +48,9 @@ impl Sort {
         let indices = [array("sort::index")?, array("sort::more_index")?];
         let shape = code_shape(self.form, keys.bits, counted.most);
         let table = self.method.table(recorder, counted.most)?;
-        self.method.clear(recorder, &table);
+        if let Some(table) = table.histogram() {
+            table.clear(recorder);
+        }
         let sample = self.codes.record(recorder, keys, counted, shape, (&words[0], table.histogram()))?;
         let sequence = PassSequence { keys: &words[0], index: None, bits: shape.bits, flip: Flip::NONE };
         let codes = self.sweep(recorder, (counted, &table), &sequence, [order, &indices[0]], &words)?;
@@ -63,10 +65,10 @@ impl Sort {
             _ => {
                 self.runs.sort_short(recorder, &sorted, counted, order, None)?;
                 let long = self.runs.find_long(recorder, &sorted, counted)?;
-                self.runs.take(recorder, &long, order, keys.low, [&indices[0], &words[0]])?;
+                long.copy(recorder, &self.runs.take, &[order, keys.low, &indices[0], &words[0]])?;
                 let tied = Counted::at_most(counted.most, &long.total);
                 let index = self.by_both_words(recorder, keys, (&tied, &table), &indices, &words)?;
-                self.runs.restore(recorder, &long, index, order)?;
+                long.copy(recorder, &self.runs.restore, &[index, order])?;
                 Ok(long.total)
             }
         }
@@ -78,14 +80,14 @@ impl Sort {
         &self,
         recorder: &mut Recorder,
         keys: WideKeys<'_>,
-        work: (&Counted, &Table),
+        work: (&Counted, &Table<'_>),
         indices: &'a [Array<u32>; 2],
         words: &[Array<u32>; 2],
     ) -> Result<&'a Array<u32>, DeviceError> {
         let by_word = |recorder: &mut Recorder, from: usize, bits: u32| -> Result<usize, DeviceError> {
             let to = (from + digits(self.form, bits).len()) % 2;
             let sequence = PassSequence { keys: &words[0], index: Some(&indices[from]), bits, flip: Flip::NONE };
-            self.method.begin(recorder, work, &words[0], (bits, Flip::NONE))?;
+            work.1.begin(recorder, work.0, &words[0], (bits, Flip::NONE))?;
             self.sweep(recorder, work, &sequence, [&indices[to], &indices[1 - to]], words)?;
             Ok(to)
         };

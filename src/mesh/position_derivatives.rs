@@ -1,27 +1,29 @@
-//! Adjoints of painting and reading, by the positions of particles.
+//! Adjoints of painting and reading by the positions of particles, and the tangent of reading.
 
-use super::particles::{Lattice, MeshParticles, ParticleParams, checked, holds, over_particles, particle_kernel};
+use super::particles::{Lattice, MeshParticles, ParticlesAnd, checked, particle_kernel};
 use super::window::Window;
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder, holds};
 use crate::grid::Mesh;
 
-over_particles! {
-    struct AdjointParams {
+crate::gpu::kernel_params! {
+    struct FactorParams {
         factor: f32,
     }
 }
 
-/// Returns the kernels for a window: of painting, of a force, and of painting points in cells.
-fn of_window(window: Window) -> [KernelSource; 3] {
+/// Returns the kernels for a window: the adjoints of painting, of a force, and of painting points
+/// in cells, and the tangent of a force.
+fn of_window(window: Window) -> [KernelSource; 4] {
     let paint = include_str!("../../shaders/mesh/paint_adjoint.wgsl");
     [
         ("mesh::paint_adjoint", paint, false),
         ("mesh::force_adjoint", include_str!("../../shaders/mesh/force_adjoint.wgsl"), false),
         ("mesh::paint_adjoint", paint, true),
+        ("mesh::force_tangent", include_str!("../../shaders/mesh/force_tangent.wgsl"), false),
     ]
     .map(|(label, text, in_cells)| {
         particle_kernel(label, text, window)
-            .params::<AdjointParams>()
+            .params::<ParticlesAnd<FactorParams>>()
             .flag("in_cells", in_cells)
             .module("mesh::slopes", include_str!("../../shaders/mesh/slopes.wgsl"))
     })
@@ -38,13 +40,14 @@ pub(super) fn kernels() -> impl Iterator<Item = KernelSource> {
 /// Cotangents of positions are in one array: those along x of all particles, then y, then z. The
 /// derivative of the window of order p is of order p - 1: that of cloud in cell jumps at nodes,
 /// where the one for positions above is taken. Everything is recorded, nothing submitted.
-pub struct PositionAdjoint {
+pub struct PositionDerivatives {
     paint: Kernel,
     force: Kernel,
     in_cells: Kernel,
+    tangent: Kernel,
 }
 
-/// The meshes that [`PositionAdjoint::force`] reads, ghost cells included.
+/// The meshes that [`PositionDerivatives::force_adjoint`] reads, ghost cells included.
 #[derive(Clone, Copy)]
 pub struct ForceMeshes<'a> {
     /// The three components of the force in each cell, and a number that is not read.
@@ -53,11 +56,11 @@ pub struct ForceMeshes<'a> {
     pub density: &'a Array<f32>,
 }
 
-impl PositionAdjoint {
+impl PositionDerivatives {
     /// For painting and reading with this window.
     pub fn new(window: Window) -> Self {
-        let [paint, force, in_cells] = of_window(window).map(Kernel::trusted);
-        PositionAdjoint { paint, force, in_cells }
+        let [paint, force, in_cells, tangent] = of_window(window).map(Kernel::trusted);
+        PositionDerivatives { paint, force, in_cells, tangent }
     }
 
     /// Records `bar += factor * d(sum over cells of mesh * painted) / d(positions)`, where
@@ -68,7 +71,7 @@ impl PositionAdjoint {
     /// # Errors
     /// [`DeviceError::Misuse`] when an array is too short or the mesh or lattice beyond what
     /// kernels count.
-    pub fn paint(
+    pub fn paint_adjoint(
         &self,
         recorder: &mut Recorder,
         (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
@@ -76,7 +79,7 @@ impl PositionAdjoint {
         factor: f64,
         bar: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        const WHAT: &str = "PositionAdjoint::paint";
+        const WHAT: &str = "PositionDerivatives::paint_adjoint";
         let sites = sites(lattice, displacement);
         checked(WHAT, &sites, mesh)?;
         holds(WHAT, "cells", field, mesh.array_len())?;
@@ -88,7 +91,7 @@ impl PositionAdjoint {
     /// `mass` to the painted mesh. `field` is the cotangent of this mesh, with ghost cells.
     ///
     /// # Errors
-    /// Same as [`paint`](Self::paint).
+    /// Same as [`paint_adjoint`](Self::paint_adjoint).
     pub(super) fn paint_in_cells(
         &self,
         recorder: &mut Recorder,
@@ -96,7 +99,7 @@ impl PositionAdjoint {
         (mesh, field): (&Mesh, &Array<f32>),
         bar: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        const WHAT: &str = "PositionAdjoint::paint_in_cells";
+        const WHAT: &str = "PositionDerivatives::paint_in_cells";
         checked(WHAT, &particles, mesh)?;
         holds(WHAT, "cells", field, mesh.array_len())?;
         holds(WHAT, "masses", mass, particles.len())?;
@@ -109,8 +112,8 @@ impl PositionAdjoint {
     /// counts for it, both with this window.
     ///
     /// # Errors
-    /// Same as [`paint`](Self::paint).
-    pub fn force(
+    /// Same as [`paint_adjoint`](Self::paint_adjoint).
+    pub fn force_adjoint(
         &self,
         recorder: &mut Recorder,
         (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
@@ -118,7 +121,7 @@ impl PositionAdjoint {
         factor: f64,
         [by, bar]: [&Array<f32>; 2],
     ) -> Result<(), DeviceError> {
-        const WHAT: &str = "PositionAdjoint::force";
+        const WHAT: &str = "PositionDerivatives::force_adjoint";
         let sites = sites(lattice, displacement);
         checked(WHAT, &sites, mesh)?;
         holds(WHAT, "cells of the force", meshes.force, mesh.array_len())?;
@@ -129,6 +132,32 @@ impl PositionAdjoint {
         self.record(recorder, &self.force, (sites, mesh), factor, &arrays)
     }
 
+    /// Records `out = (by . gradient of force) + factor * change` at the particles, for vectors
+    /// `by` and `out` of particles, all along x, then y, then z: the transpose of
+    /// [`force_adjoint`](Self::force_adjoint). `force` and `change` have three components in each
+    /// cell of `mesh`, ghosts included, and a number that is not read. Nothing is submitted.
+    ///
+    /// # Errors
+    /// Same as [`paint_adjoint`](Self::paint_adjoint).
+    pub fn force_tangent(
+        &self,
+        recorder: &mut Recorder,
+        (lattice, displacement): (&Lattice, &[Array<f32>; 3]),
+        (mesh, [force, change]): (&Mesh, [&Array<[f32; 4]>; 2]),
+        factor: f64,
+        [by, out]: [&Array<f32>; 2],
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "PositionDerivatives::force_tangent";
+        let sites = sites(lattice, displacement);
+        checked(WHAT, &sites, mesh)?;
+        holds(WHAT, "cells of the force", force, mesh.array_len())?;
+        holds(WHAT, "cells of its change", change, mesh.array_len())?;
+        holds(WHAT, "movements", by, lattice.len().saturating_mul(3))?;
+        holds(WHAT, "results", out, lattice.len().saturating_mul(3))?;
+        let arrays = [force.raw(), change.raw(), by.raw(), out.raw()];
+        self.record(recorder, &self.tangent, (sites, mesh), factor, &arrays)
+    }
+
     fn record(
         &self,
         recorder: &mut Recorder,
@@ -137,10 +166,8 @@ impl PositionAdjoint {
         factor: f64,
         others: &[&RawArray],
     ) -> Result<(), DeviceError> {
-        let ParticleParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell } =
-            sites.geometry(mesh, mesh.layout());
-        let factor = factor as f32;
-        let params = AdjointParams { first, local, sites: all, mesh: cells, shape, base, per_site, per_cell, factor };
+        let own = FactorParams { factor: factor as f32 };
+        let params = ParticlesAnd { common: sites.geometry(mesh, mesh.layout()), own };
         let mut arrays = sites.arrays();
         arrays.extend(others);
         recorder.each(kernel, &arrays, &params, sites.len())
