@@ -67,13 +67,11 @@ fn each_workgroup(number: u32, lane: u32) {
     var before = vec3<f32>(0.0);
     if has_phase(0u) {
         for (var n = tiles.x; n < tiles.y; n++) {
-            for (var k = 0u; k < ROW; k++) {
-                let mode = place_of(n, lane, k);
+            for (var mode = first_place(n, lane); mode < (n + 1u) * TILE; mode = next_place(mode)) {
                 set_tile_step(mode, step_to(mode, h));
             }
             all = scan_tile(lane, all);
-            for (var k = 0u; k < ROW; k++) {
-                let mode = place_of(n, lane, k);
+            for (var mode = first_place(n, lane); mode < (n + 1u) * TILE; mode = next_place(mode)) {
                 if mode < params.bins { store_amplitude(mode, tile_step(mode).y); }
             }
         }
@@ -90,9 +88,7 @@ fn each_workgroup(number: u32, lane: u32) {
         let tilt = all.y / abscissa(params.bins - 1u);
         let start = abscissa(max(tiles.x * TILE, 1u) - 1u);
 #endif
-        for (var n = 0u; n < places_in(tiles); n++) {
-            let mode = place_of(tiles.x, lane, n);
-            if mode >= params.bins { continue; }
+        for (var mode = first_place(tiles.x, lane); mode < min(tiles.y * TILE, params.bins); mode = next_place(mode)) {
             let at = abscissa(mode);
 #if matern
             let ratio = at / h.flexibility;
@@ -120,9 +116,7 @@ fn each_workgroup(number: u32, lane: u32) {
         }
         let is_normal = params.power > 0.0;
         let scale = h.scale + select(0.0, -0.5 * (log(found.y) + params.power * found.x), is_normal);
-        for (var n = 0u; n < places_in(tiles); n++) {
-            let mode = place_of(tiles.x, lane, n);
-            if mode >= params.bins { continue; }
+        for (var mode = first_place(tiles.x, lane); mode < min(tiles.y * TILE, params.bins); mode = next_place(mode)) {
             let e = load_amplitude(mode);
             let term = load_multiplicity(mode) * exp(params.power * (e - found.x));
             store_amplitude(mode, select(exp(scale + params.half * e), h.zero, mode == 0u));

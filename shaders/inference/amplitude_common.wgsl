@@ -78,19 +78,26 @@ fn share_at(mode: u32) -> u32 { return params.bins + mode; }
 /// Places of a lane in a tile.
 const ROW: u32 = TILE / GROUP;
 
-/// Returns place number `n` of a lane, of those in the tiles from `first` on. With `rows` a lane
-/// takes ROW places in a row of each tile, whose steps no other lane needs. Otherwise neighboring
-/// lanes take neighboring places, so that accesses to arrays are contiguous.
-fn place_of(first: u32, lane: u32, n: u32) -> u32 {
+/// Returns the first place of a lane in the tiles from `tile` on. With `rows` a lane takes ROW
+/// places in a row of each tile, whose steps no other lane needs. Otherwise neighboring lanes take
+/// neighboring places, so that accesses to arrays are contiguous.
+fn first_place(tile: u32, lane: u32) -> u32 {
 #if rows
-    return (first + n / ROW) * TILE + lane * ROW + n % ROW;
+    return tile * TILE + lane * ROW;
 #else
-    return first * TILE + n * GROUP + lane;
+    return tile * TILE + lane;
 #endif
 }
 
-/// Returns the number of places of a lane in the tiles of a workgroup.
-fn places_in(tiles: vec2<u32>) -> u32 { return (tiles.y - tiles.x) * ROW; }
+/// Returns the place of a lane after `place`.
+fn next_place(place: u32) -> u32 {
+#if rows
+    let next = place + 1u;
+    return next + select(0u, TILE - ROW, next % ROW == 0u);
+#else
+    return place + GROUP;
+#endif
+}
 
 /// For each lane: the steps of all lanes up to it, or numbers of a sum over all lanes.
 var<workgroup> steps: array<vec4<f32>, GROUP>;

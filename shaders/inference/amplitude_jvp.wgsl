@@ -65,13 +65,11 @@ fn each_workgroup(number: u32, lane: u32) {
     var before = vec3<f32>(0.0);
     if has_phase(0u) {
         for (var n = tiles.x; n < tiles.y; n++) {
-            for (var k = 0u; k < ROW; k++) {
-                let mode = place_of(n, lane, k);
+            for (var mode = first_place(n, lane); mode < (n + 1u) * TILE; mode = next_place(mode)) {
                 set_tile_step(mode, step_to(mode, h, d));
             }
             all = scan_tile(lane, all);
-            for (var k = 0u; k < ROW; k++) {
-                let mode = place_of(n, lane, k);
+            for (var mode = first_place(n, lane); mode < (n + 1u) * TILE; mode = next_place(mode)) {
                 if mode < params.bins { store_pairs(mode, vec2<f32>(0.0, tile_step(mode).y)); }
             }
         }
@@ -88,9 +86,7 @@ fn each_workgroup(number: u32, lane: u32) {
         let tilt = all.y / abscissa(params.bins - 1u);
         let start = abscissa(max(tiles.x * TILE, 1u) - 1u);
 #endif
-        for (var n = 0u; n < places_in(tiles); n++) {
-            let mode = place_of(tiles.x, lane, n);
-            if mode >= params.bins { continue; }
+        for (var mode = first_place(tiles.x, lane); mode < min(tiles.y * TILE, params.bins); mode = next_place(mode)) {
             let at = abscissa(mode);
 #if matern
             let ratio = at / h.flexibility;
@@ -112,9 +108,7 @@ fn each_workgroup(number: u32, lane: u32) {
     }
     if has_phase(2u) {
         mean = sums_of_all(lane, 1u, vec4<f32>(mean, 0.0, 0.0, 0.0)).x;
-        for (var n = 0u; n < places_in(tiles); n++) {
-            let mode = place_of(tiles.x, lane, n);
-            if mode >= params.bins { continue; }
+        for (var mode = first_place(tiles.x, lane); mode < min(tiles.y * TILE, params.bins); mode = next_place(mode)) {
             let e = params.half * load_pairs(mode).y - 0.5 * params.power * mean;
             let of_zero = select(h.zero * zero, 0.0, params.follows == 1u);
             let own = load_amplitude(mode);

@@ -55,9 +55,7 @@ fn each_workgroup(number: u32, lane: u32) {
     // The sum G, and the cotangents of the slope, the shape and the roughness.
     var sums = vec4<f32>(0.0);
     if has_phase(0u) {
-        for (var n = 0u; n < places_in(tiles); n++) {
-            let place = place_of(tiles.x, lane, n);
-            if place >= end { continue; }
+        for (var place = first_place(tiles.x, lane); place < end; place = next_place(place)) {
             let mode = count - place;
             sums.x += load_amplitude(mode) * cotangent(mode);
         }
@@ -70,8 +68,7 @@ fn each_workgroup(number: u32, lane: u32) {
 #if wiener
         var all = vec3<f32>(0.0);
         for (var n = tiles.x; n < tiles.y; n++) {
-            for (var k = 0u; k < ROW; k++) {
-                let place = place_of(n, lane, k);
+            for (var place = first_place(n, lane); place < (n + 1u) * TILE; place = next_place(place)) {
                 // The step back from a mode: (b, t b, t) for the cotangent b of its position.
                 var step = vec3<f32>(0.0);
                 if place < count {
@@ -84,8 +81,7 @@ fn each_workgroup(number: u32, lane: u32) {
                 set_tile_step(place, step);
             }
             all = scan_tile(lane, all);
-            for (var k = 0u; k < ROW; k++) {
-                let place = place_of(n, lane, k);
+            for (var place = first_place(n, lane); place < (n + 1u) * TILE; place = next_place(place)) {
                 if place + 1u < count {
                     let mode = count - place;
                     let step = tile_step(place);
@@ -97,9 +93,7 @@ fn each_workgroup(number: u32, lane: u32) {
         }
         if chunks() > 1u { leave_steps(number, lane, all); }
 #else
-        for (var n = 0u; n < places_in(tiles); n++) {
-            let place = place_of(tiles.x, lane, n);
-            if place >= end { continue; }
+        for (var place = first_place(tiles.x, lane); place < end; place = next_place(place)) {
             let mode = count - place;
             let at = abscissa(mode);
             let e = exponent(mode, sum);
@@ -126,9 +120,7 @@ fn each_workgroup(number: u32, lane: u32) {
         // The tilt takes `last` from the cotangent of the last position.
         let last = found.y / abscissa(count);
         let chunk_end = abscissa(count - min(first, count));
-        for (var n = 0u; n < places_in(tiles); n++) {
-            let place = place_of(tiles.x, lane, n);
-            if place >= min(end, count - 1u) { continue; }
+        for (var place = first_place(tiles.x, lane); place < min(end, count - 1u); place = next_place(place)) {
             let mode = count - place;
             let at = excitation(mode);
             let t = width(mode);
