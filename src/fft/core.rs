@@ -113,7 +113,7 @@ impl Core {
         self.stages().lanes == 1 && self.stages().radices.len() > 1
     }
 
-    /// Returns the number of points of a line in workgroup memory, or in the array of an invocation.
+    /// Returns the points of a line in workgroup memory, or in the array of an invocation.
     pub fn exchanged(&self, n: u64) -> u64 {
         match self {
             _ if self.stages().radices.len() == 1 => 0,

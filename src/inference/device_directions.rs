@@ -108,7 +108,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 struct DirectionKernelsKey;
 
 struct DirectionKernels {
-    /// Of elements of a number, and of four numbers; by [`WRITTEN`], in the order of [`PASSES`].
+    /// By whether elements are four numbers, by [`WRITTEN`], and in the order of [`PASSES`].
     passes: [[[Kernel; 4]; 2]; 2],
     /// From the sums with `r`, and from those with the updated vector.
     factors: [Kernel; 2],

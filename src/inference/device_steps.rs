@@ -114,7 +114,7 @@ struct StepKernelsKey;
 struct StepKernels {
     /// After the sums, and after `d.q`.
     scalars: [Kernel; 2],
-    /// Those of elements of a number each, and of four numbers each.
+    /// By whether elements are four numbers.
     of_elements: [ElementKernels; 2],
     sums: SeveralSums,
 }

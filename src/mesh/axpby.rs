@@ -49,11 +49,11 @@ impl Default for Axpby {
     }
 }
 
-/// The update of one pair of arrays, or of three arrays.
+/// The kernels of an update of one pair of arrays, or of three arrays.
 struct Form {
-    /// Of elements of a number each.
+    /// Elements are numbers.
     plain: Kernel,
-    /// Of elements of four numbers each.
+    /// Elements are four numbers.
     quads: Kernel,
 }
 

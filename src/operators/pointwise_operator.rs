@@ -26,9 +26,9 @@ pub struct PointwiseOperator {
 
 /// The kernels of an evaluation, and the arrays that they read.
 pub(super) struct Call {
-    /// Of elements of a number each, or of pairs.
+    /// Elements are numbers, or pairs.
     pub plain: Kernel,
-    /// Of elements of four numbers each, if there are no pairs and no numbers for all places.
+    /// Elements are four numbers; `None` with pairs or numbers for all places.
     pub quads: Option<Kernel>,
     /// Indices of the arrays among the given ones, arguments first.
     pub read: Vec<usize>,

@@ -204,7 +204,7 @@ impl Rank {
     }
 }
 
-/// What a sum over a vector adds up.
+/// The terms of a sum over vectors.
 #[derive(Clone, Copy)]
 pub(crate) enum VectorSum<'a> {
     /// Products of the numbers of two vectors.

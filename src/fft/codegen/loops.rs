@@ -21,7 +21,8 @@ struct Butterfly {
 }
 
 impl<'a> Writer<'a> {
-    /// Transforms a line by one invocation, stage by stage in an array of its own, without barriers.
+    /// Transforms a line by one invocation, stage by stage in an array of its own, without
+    /// barriers.
     ///
     /// llvmpipe reads and writes workgroup memory lane by lane with a branch for each, which takes
     /// several times as long as an array of the invocation.

@@ -252,9 +252,9 @@ impl Amplitude {
         Ok(pairs)
     }
 
-    /// Records the cotangent for sums of terms of `bits` bits: of the hyper-parameters in `out`, and
-    /// of the excitations in `dx`. The cotangent of the amplitude of mode 0 is added to the one in
-    /// `out` unless this is the `first` group.
+    /// Records the cotangent for sums of terms of `bits` bits: of the hyper-parameters in `out`,
+    /// and of the excitations in `dx`. The cotangent of the amplitude of mode 0 is added to the one
+    /// in `out` unless this is the `first` group.
     pub fn vjp(
         &self,
         recorder: &mut Recorder,

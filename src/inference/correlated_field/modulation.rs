@@ -115,9 +115,9 @@ impl Modulation {
         self.record(recorder, Pass::Tangent, (amplitudes.raw(), &[x, dx, dy]), None)
     }
 
-    /// Records the cotangent `dx` of the excitations for the cotangent of the modes, in the first of
-    /// `words` the bits of the largest magnitude of `dy x`, and `dy x` in `terms` if they are given.
-    /// `words` must be 0 before.
+    /// Records the cotangent `dx` of the excitations for the cotangent of the modes, and the bits
+    /// of the largest magnitude of `dy x` in the first of `words`, which must be 0 before. Writes
+    /// `dy x` to `terms` if they are given.
     pub fn vjp(
         &self,
         recorder: &mut Recorder,

@@ -10,8 +10,8 @@ use super::graph::{Binary, Graph, Node, Op};
 
 impl Graph {
     /// Returns WGSL statements that define `v0`, `v1`, .. for `outputs`, and the expressions of the
-    /// outputs. `input` returns the expression of a component of the input, a `Value`: a number, or a
-    /// vector of numbers, which are treated alike.
+    /// outputs. `input` returns the expression of a component of the input. It is a `Value`: a
+    /// number, or a vector of numbers that are treated alike.
     pub fn wgsl(&self, outputs: &[Node], input: impl Fn(u32) -> String) -> (String, Vec<String>) {
         let (mut text, mut names) = (String::new(), HashMap::new());
         for node in self.needed(outputs.iter().copied()) {
