@@ -15,6 +15,7 @@ use super::ExchangeError;
 use super::short_collectives::{all_reduce, all_reduce_wide};
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Profile, RawArray, Recorder};
+use crate::host_memory;
 
 /// Values as 64-bit integers: the module `gpu::fixed`.
 pub(crate) const FIXED: &str = include_str!("../../shaders/gpu/fixed.wgsl");
@@ -259,25 +260,22 @@ impl SumOrder {
             return Ok(None);
         }
         let index = recorder.download(index, 0, index.len())?;
-        let mut starts = vec![0_u32; sums as usize + 2];
         // Terms of no sum come last, and no sum reads them.
-        let place = |sum: u32| (u64::from(sum).min(sums) + 1) as usize;
+        let mut starts: Vec<u32> = host_memory::zeros("sums of terms", sums as usize + 1)?;
+        let place = |sum: u32| u64::from(sum).min(sums) as usize;
         index.iter().for_each(|&sum| starts[place(sum)] += 1);
-        if starts.iter().any(|&terms| terms > LONGEST) {
+        if starts[..sums as usize].iter().any(|&terms| terms > LONGEST) {
             return Ok(None);
         }
+        // Ends of sums become their starts as terms are filled in from the last one.
         (1..starts.len()).for_each(|sum| starts[sum] += starts[sum - 1]);
-        let (mut next, mut order) = (starts.clone(), vec![0_u32; index.len()]);
-        for (term, &sum) in (0..).zip(&index) {
-            let next = &mut next[place(sum) - 1];
-            order[*next as usize] = term;
-            *next += 1;
+        let mut order: Vec<u32> = host_memory::zeros("order of terms", index.len())?;
+        for (term, &sum) in (0..index.len() as u32).zip(&index).rev() {
+            let start = &mut starts[place(sum)];
+            *start -= 1;
+            order[*start as usize] = term;
         }
-        let mut upload = |values: &[u32]| -> Result<Array<u32>, DeviceError> {
-            let array = recorder.gpu().array("exchange::sum_order", values.len() as u64)?;
-            recorder.upload(&array, 0, values)?;
-            Ok(array)
-        };
+        let mut upload = |values: &[u32]| recorder.uploaded("exchange::sum_order", values);
         Ok(Some(SumOrder { starts: upload(&starts)?, order: upload(&order)? }))
     }
 }
