@@ -28,7 +28,7 @@ pub struct Limits {
     /// The longest line that one invocation transforms in registers.
     pub alone: u64,
     /// Whether the invocations of a workgroup share longer lines, with barriers between stages.
-    /// Otherwise each invocation transforms its own line, stage by stage, in an array of its own.
+    /// Otherwise each invocation transforms its own line, stage by stage.
     pub shared: bool,
     /// Lines that a workgroup transforms together if lines are neighbors in memory.
     pub columns: u64,

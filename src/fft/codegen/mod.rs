@@ -393,7 +393,7 @@ impl Writer<'_> {
         if count == 0 {
             return (0, String::new());
         }
-        if self.shape.core.loops() {
+        if self.shape.has_own_arrays() {
             return (0, format!("var<private> own_line: array<Complex, {count}>;\n"));
         }
         let real = self.kernel.precision.bytes();
