@@ -136,9 +136,9 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 
 /// Makes several sums.
 ///
-/// Two passes read the terms, the second adds within workgroups first; up to eight sums of products
-/// or values and one of magnitudes, of arrays of one length, are made in the same pass, if the
-/// device binds all arrays. Cost on a GPU: 4 bytes for each element and pass of the arrays that differ, and two
+/// Two passes read the terms, the second adds within workgroups first; up to eight sums of
+/// products or values and one of magnitudes, of arrays of one length, are made in the same pass,
+/// if the device binds all arrays. Cost on a GPU: 4 bytes for each element and pass of the arrays that differ, and two
 /// atomic additions for each sum of a workgroup, of which there are 4096 at most. Between ranks go
 /// a word and two words for each sum.
 #[derive(Default)]
