@@ -138,9 +138,9 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 ///
 /// Two passes read the terms, the second adds within workgroups first; up to eight sums of
 /// products or values and one of magnitudes, of arrays of one length, are made in the same pass,
-/// if the device binds all arrays. Cost on a GPU: 4 bytes for each element and pass of the arrays that differ, and two
-/// atomic additions for each sum of a workgroup, of which there are 4096 at most. Between ranks go
-/// a word and two words for each sum.
+/// if the device binds all arrays. Cost on a GPU: 4 bytes for each element and pass of the arrays
+/// that differ, and two atomic additions for each sum of a workgroup, of which there are 4096 at
+/// most. Between ranks go a word and two words for each sum.
 #[derive(Default)]
 pub struct SeveralSums {
     /// By what they add, whether elements are four numbers, and the greatest magnitudes, or the

@@ -333,7 +333,7 @@ const OWN_LINES: u64 = 16;
 
 /// Points of the longest array of an invocation: lavapipe compiles kernels with arrays of thousands
 /// of points for more than a minute.
-const OWN_POINTS: u64 = 512;
+const OWN_POINTS: u64 = 256;
 
 impl LineWorkgroup {
     /// Returns `true` if each invocation keeps the points of its line in an array of its own.
