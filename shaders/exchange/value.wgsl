@@ -10,9 +10,12 @@ fn bits_of(terms: vec4<f32>) -> u32 {
     return max(most.x, most.y);
 }
 
+// SwiftShader inlines functions. It compiles four copies of `fixed` for each sum for minutes, and a
+// loop in a second.
 fn integer(terms: vec4<f32>, point: i32) -> vec2<u32> {
-    let first = plus(fixed(terms.x, point), fixed(terms.y, point));
-    return plus(first, plus(fixed(terms.z, point), fixed(terms.w, point)));
+    var sum = fixed(terms.x, point);
+    for (var n = 1u; n < 4u; n++) { sum = plus(sum, fixed(terms[n], point)); }
+    return sum;
 }
 #else
 fn bits_of(term: f32) -> u32 { return bitcast<u32>(term) & 0x7fffffffu; }
