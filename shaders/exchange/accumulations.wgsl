@@ -7,15 +7,15 @@
 // memory: two words for each sum.
 
 var<uniform> params: Params;
-var<storage, read> x$: array<f32>;
+var<storage, read> x$: array<Value>;
 var<storage, read_write> words: array<atomic<u32>>;
 
 /// The elements that terms are made of.
-var<private> value$: f32;
+var<private> value$: Value;
 
 #import exchange::element
 #import exchange::terms
-#import gpu::fixed
+#import exchange::value
 
 var<workgroup> here: array<atomic<u32>, 2 * SUMS>;
 
@@ -29,7 +29,7 @@ fn add(sum: u32, own: vec2<u32>) {
 fn point_of(sum: u32) -> i32 { return i32(params.bits) - top_of(load_words(params.most + sum)); }
 
 fn each_workgroup(number: u32, lane: u32) {
-    if lane < 2u * SUMS { atomicStore(&here[lane], 0u); }
+    for (var n = lane; n < 2u * SUMS; n += GROUP) { atomicStore(&here[n], 0u); }
     workgroupBarrier();
     let point? = point_of(?u);
     var sum? = vec2<u32>(0u);
@@ -37,17 +37,18 @@ fn each_workgroup(number: u32, lane: u32) {
         let i = element(number * params.per + item, lane);
         if i < params.count {
             value$ = load_x$(i);
-            sum? = plus(sum?, fixed(term?(), point?));
+            sum? = plus(sum?, integer(term?(), point?));
         }
     }
     add(?u, sum?);
     workgroupBarrier();
-    if lane >= SUMS { return; }
-    let low = atomicLoad(&here[2u * lane]);
-    let at = params.start + 2u * lane;
-    let before = add_words(at, low);
-    let high = atomicLoad(&here[2u * lane + 1u]) + select(0u, 1u, before + low < before);
-    if high != 0u { add_words(at + 1u, high); }
+    for (var n = lane; n < SUMS; n += GROUP) {
+        let low = atomicLoad(&here[2u * n]);
+        let at = params.start + 2u * n;
+        let before = add_words(at, low);
+        let high = atomicLoad(&here[2u * n + 1u]) + select(0u, 1u, before + low < before);
+        if high != 0u { add_words(at + 1u, high); }
+    }
 }
 
 #each_workgroup

@@ -67,10 +67,12 @@ fn each_workgroup(number: u32, lane: u32) {
     var before = vec3<f32>(0.0);
     if has_phase(0u) {
         for (var n = tiles.x; n < tiles.y; n++) {
-            for (var at = lane; at < TILE; at += GROUP) { set_tile_step(at, step_to(n * TILE + at, h)); }
+            for (var mode = first_place(n, lane); mode < (n + 1u) * TILE; mode = next_place(mode)) {
+                set_tile_step(mode, step_to(mode, h));
+            }
             all = scan_tile(lane, all);
-            for (var at = lane; at < TILE; at += GROUP) {
-                if n * TILE + at < params.bins { store_amplitude(n * TILE + at, tile[TILE + at]); }
+            for (var mode = first_place(n, lane); mode < (n + 1u) * TILE; mode = next_place(mode)) {
+                if mode < params.bins { store_amplitude(mode, tile_step(mode).y); }
             }
         }
         if chunks() > 1u { leave_steps(number, lane, all); }
@@ -86,7 +88,7 @@ fn each_workgroup(number: u32, lane: u32) {
         let tilt = all.y / abscissa(params.bins - 1u);
         let start = abscissa(max(tiles.x * TILE, 1u) - 1u);
 #endif
-        for (var mode = tiles.x * TILE + lane; mode < min(tiles.y * TILE, params.bins); mode += GROUP) {
+        for (var mode = first_place(tiles.x, lane); mode < min(tiles.y * TILE, params.bins); mode = next_place(mode)) {
             let at = abscissa(mode);
 #if matern
             let ratio = at / h.flexibility;
@@ -114,7 +116,7 @@ fn each_workgroup(number: u32, lane: u32) {
         }
         let is_normal = params.power > 0.0;
         let scale = h.scale + select(0.0, -0.5 * (log(found.y) + params.power * found.x), is_normal);
-        for (var mode = tiles.x * TILE + lane; mode < min(tiles.y * TILE, params.bins); mode += GROUP) {
+        for (var mode = first_place(tiles.x, lane); mode < min(tiles.y * TILE, params.bins); mode = next_place(mode)) {
             let e = load_amplitude(mode);
             let term = load_multiplicity(mode) * exp(params.power * (e - found.x));
             store_amplitude(mode, select(exp(scale + params.half * e), h.zero, mode == 0u));

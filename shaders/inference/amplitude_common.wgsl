@@ -75,6 +75,30 @@ fn abscissa(mode: u32) -> f32 { return load_table(mode); }
 /// Returns the place of the share of a mode, behind all amplitudes.
 fn share_at(mode: u32) -> u32 { return params.bins + mode; }
 
+/// Places of a lane in a tile.
+const ROW: u32 = TILE / GROUP;
+
+/// Returns the first place of a lane in the tiles from `tile` on. With `rows` a lane takes ROW
+/// places in a row of each tile, whose steps no other lane needs. Otherwise neighboring lanes take
+/// neighboring places, so that accesses to arrays are contiguous.
+fn first_place(tile: u32, lane: u32) -> u32 {
+#if rows
+    return tile * TILE + lane * ROW;
+#else
+    return tile * TILE + lane;
+#endif
+}
+
+/// Returns the place of a lane after `place`.
+fn next_place(place: u32) -> u32 {
+#if rows
+    let next = place + 1u;
+    return next + select(0u, TILE - ROW, next % ROW == 0u);
+#else
+    return place + GROUP;
+#endif
+}
+
 /// For each lane: the steps of all lanes up to it, or numbers of a sum over all lanes.
 var<workgroup> steps: array<vec4<f32>, GROUP>;
 
@@ -104,29 +128,39 @@ fn scan(lane: u32, own: vec3<f32>) {
     }
 }
 
-/// The steps of a tile: all v, all y, all t.
-var<workgroup> tile: array<f32, 3u * TILE>;
+/// The steps of a tile, or with `rows` of a lane's row: all v, all y, all t. Software renderers
+/// reach memory of an invocation much faster than that of a workgroup.
+#if rows
+const CELLS: u32 = ROW;
+var<private> tile: array<f32, 3u * CELLS>;
+#else
+const CELLS: u32 = TILE;
+var<workgroup> tile: array<f32, 3u * CELLS>;
+#endif
 
-fn tile_step(place: u32) -> vec3<f32> { return vec3<f32>(tile[place], tile[TILE + place], tile[2u * TILE + place]); }
+fn tile_step(place: u32) -> vec3<f32> {
+    let cell = place % CELLS;
+    return vec3<f32>(tile[cell], tile[CELLS + cell], tile[2u * CELLS + cell]);
+}
 
 fn set_tile_step(place: u32, step: vec3<f32>) {
-    tile[place] = step.x;
-    tile[TILE + place] = step.y;
-    tile[2u * TILE + place] = step.z;
+    let cell = place % CELLS;
+    tile[cell] = step.x;
+    tile[CELLS + cell] = step.y;
+    tile[2u * CELLS + cell] = step.z;
 }
 
 /// Replaces each step of the tile by `before` and all steps up to it, joined. Returns the last one.
-/// Each lane takes TILE / GROUP places in a row. Elsewhere neighboring lanes take neighboring
-/// places, so that accesses to arrays are contiguous.
+/// Each lane takes ROW places in a row.
 fn scan_tile(lane: u32, before: vec3<f32>) -> vec3<f32> {
     workgroupBarrier();
-    let first = lane * (TILE / GROUP);
+    let first = lane * ROW;
     var state = tile_step(first);
-    for (var k = 1u; k < TILE / GROUP; k++) { state = joined(state, tile_step(first + k)); }
+    for (var k = 1u; k < ROW; k++) { state = joined(state, tile_step(first + k)); }
     scan(lane, state);
     state = before;
     if lane > 0u { state = joined(before, steps[lane - 1u].xyz); }
-    for (var k = 0u; k < TILE / GROUP; k++) {
+    for (var k = 0u; k < ROW; k++) {
         state = joined(state, tile_step(first + k));
         set_tile_step(first + k, state);
     }

@@ -2,7 +2,7 @@
 // d amplitude_j = amplitude_j (d scale + half de_j - power / 2 sum share de).
 //
 // Layout: as there; `dp` and `d_spectrum` tangents of `p` and `spectrum`; `amplitude` as it is at
-// the point; `tangent` is written.
+// the point; `pairs` of each amplitude and its tangent are written, which are read together.
 // Phases: 0 the steps of the process, 1 exponents and their mean, 2 amplitudes.
 // Workgroup: GROUP invocations, params.tiles tiles. Workgroup memory: 12 TILE + 16 GROUP bytes.
 
@@ -15,7 +15,7 @@ var<storage, read> d_spectrum: array<f32>;
 #endif
 var<storage, read> table: array<f32>;
 var<storage, read> amplitude: array<f32>;
-var<storage, read_write> tangent: array<f32>;
+var<storage, read_write> pairs: array<vec2<f32>>;
 var<storage, read_write> partials: array<f32>;
 
 #import inference::amplitude_common
@@ -65,10 +65,12 @@ fn each_workgroup(number: u32, lane: u32) {
     var before = vec3<f32>(0.0);
     if has_phase(0u) {
         for (var n = tiles.x; n < tiles.y; n++) {
-            for (var at = lane; at < TILE; at += GROUP) { set_tile_step(at, step_to(n * TILE + at, h, d)); }
+            for (var mode = first_place(n, lane); mode < (n + 1u) * TILE; mode = next_place(mode)) {
+                set_tile_step(mode, step_to(mode, h, d));
+            }
             all = scan_tile(lane, all);
-            for (var at = lane; at < TILE; at += GROUP) {
-                if n * TILE + at < params.bins { store_tangent(n * TILE + at, tile[TILE + at]); }
+            for (var mode = first_place(n, lane); mode < (n + 1u) * TILE; mode = next_place(mode)) {
+                if mode < params.bins { store_pairs(mode, vec2<f32>(0.0, tile_step(mode).y)); }
             }
         }
         if chunks() > 1u { leave_steps(number, lane, all); }
@@ -84,7 +86,7 @@ fn each_workgroup(number: u32, lane: u32) {
         let tilt = all.y / abscissa(params.bins - 1u);
         let start = abscissa(max(tiles.x * TILE, 1u) - 1u);
 #endif
-        for (var mode = tiles.x * TILE + lane; mode < min(tiles.y * TILE, params.bins); mode += GROUP) {
+        for (var mode = first_place(tiles.x, lane); mode < min(tiles.y * TILE, params.bins); mode = next_place(mode)) {
             let at = abscissa(mode);
 #if matern
             let ratio = at / h.flexibility;
@@ -92,13 +94,13 @@ fn each_workgroup(number: u32, lane: u32) {
             let e = 0.25 * slope * log(1.0 + square) - 0.5 * h.slope * square / (1.0 + square) * cutoff;
 #else
 #if wiener
-            let position = before.y + load_tangent(mode) + (at - start) * before.x;
+            let position = before.y + load_pairs(mode).y + (at - start) * before.x;
             let e = slope * at + position - tilt * at;
 #else
             let e = slope * at;
 #endif
 #endif
-            store_tangent(mode, e);
+            store_pairs(mode, vec2<f32>(0.0, e));
             mean += load_amplitude(share_at(mode)) * e;
         }
         mean = sums_of(lane, vec4<f32>(mean, 0.0, 0.0, 0.0)).x;
@@ -106,10 +108,11 @@ fn each_workgroup(number: u32, lane: u32) {
     }
     if has_phase(2u) {
         mean = sums_of_all(lane, 1u, vec4<f32>(mean, 0.0, 0.0, 0.0)).x;
-        for (var mode = tiles.x * TILE + lane; mode < min(tiles.y * TILE, params.bins); mode += GROUP) {
-            let e = params.half * load_tangent(mode) - 0.5 * params.power * mean;
+        for (var mode = first_place(tiles.x, lane); mode < min(tiles.y * TILE, params.bins); mode = next_place(mode)) {
+            let e = params.half * load_pairs(mode).y - 0.5 * params.power * mean;
             let of_zero = select(h.zero * zero, 0.0, params.follows == 1u);
-            store_tangent(mode, select(load_amplitude(mode) * (scale + e), of_zero, mode == 0u));
+            let own = load_amplitude(mode);
+            store_pairs(mode, vec2<f32>(own, select(own * (scale + e), of_zero, mode == 0u)));
         }
     }
 }

@@ -6,8 +6,8 @@
 //
 // Layout: as there; `sums` are the cotangents of all modes, as accumulate.wgsl leaves them; `out`
 // one number for each of `p`, `d_spectrum` for each of `spectrum`; between phases 1 and 2 it holds
-// sums over a workgroup's own steps. The value of `out` for the amplitude of mode 0 is added to,
-// all others are written. Place 0 is the last mode, and the last place is mode 1.
+// sums over a workgroup's own steps. All values are written, but that of `out` for the amplitude of
+// mode 0 is added to with params.adds. Place 0 is the last mode, and the last place is mode 1.
 // Phases: 0 the sum G, 1 exponents and the steps back, 2 the excitations, 3 the hyper-parameters,
 // by one workgroup.
 // Workgroup: GROUP invocations, params.tiles tiles. Workgroup memory: 12 TILE + 16 GROUP bytes.
@@ -27,9 +27,12 @@ var<storage, read_write> partials: array<f32>;
 #import inference::amplitude_common
 #import gpu::fixed
 
+/// The bits of the greatest magnitude of the terms of all sums.
+var<private> most: u32;
+
 /// Returns the cotangent of the amplitude of a mode.
 fn cotangent(mode: u32) -> f32 {
-    return sum_of_terms(vec2<u32>(load_sums(2u * mode + 1u), load_sums(2u * mode + 2u)), params.bits, load_sums(0u));
+    return sum_of_terms(vec2<u32>(load_sums(2u * mode + 1u), load_sums(2u * mode + 2u)), params.bits, most);
 }
 
 /// Writes the cotangent of the latent value of a normal number.
@@ -44,6 +47,7 @@ fn exponent(mode: u32, sum: f32) -> f32 {
 
 fn each_workgroup(number: u32, lane: u32) {
     let h = hyper();
+    most = load_sums(0u);
     let tiles = tiles_of(number);
     let first = tiles.x * TILE;
     let count = params.bins - 1u;
@@ -51,7 +55,7 @@ fn each_workgroup(number: u32, lane: u32) {
     // The sum G, and the cotangents of the slope, the shape and the roughness.
     var sums = vec4<f32>(0.0);
     if has_phase(0u) {
-        for (var place = first + lane; place < end; place += GROUP) {
+        for (var place = first_place(tiles.x, lane); place < end; place = next_place(place)) {
             let mode = count - place;
             sums.x += load_amplitude(mode) * cotangent(mode);
         }
@@ -64,31 +68,32 @@ fn each_workgroup(number: u32, lane: u32) {
 #if wiener
         var all = vec3<f32>(0.0);
         for (var n = tiles.x; n < tiles.y; n++) {
-            for (var at = lane; at < TILE; at += GROUP) {
+            for (var place = first_place(n, lane); place < (n + 1u) * TILE; place = next_place(place)) {
                 // The step back from a mode: (b, t b, t) for the cotangent b of its position.
                 var step = vec3<f32>(0.0);
-                if n * TILE + at < count {
-                    let mode = count - n * TILE - at;
+                if place < count {
+                    let mode = count - place;
                     let e = exponent(mode, sum);
                     let t = width(mode);
                     sums.y += e * abscissa(mode);
                     step = vec3<f32>(e, t * e, t);
                 }
-                set_tile_step(at, step);
+                set_tile_step(place, step);
             }
             all = scan_tile(lane, all);
-            for (var at = lane; at < TILE; at += GROUP) {
-                if n * TILE + at + 1u < count {
-                    let mode = count - n * TILE - at;
-                    store_d_spectrum(excitation(mode), tile[at]);
+            for (var place = first_place(n, lane); place < (n + 1u) * TILE; place = next_place(place)) {
+                if place + 1u < count {
+                    let mode = count - place;
+                    let step = tile_step(place);
+                    store_d_spectrum(excitation(mode), step.x);
                     // Without the step of the mode itself.
-                    store_d_spectrum(excitation(mode) + 1u, tile[TILE + at] - width(mode) * tile[at]);
+                    store_d_spectrum(excitation(mode) + 1u, step.y - width(mode) * step.x);
                 }
             }
         }
         if chunks() > 1u { leave_steps(number, lane, all); }
 #else
-        for (var place = first + lane; place < end; place += GROUP) {
+        for (var place = first_place(tiles.x, lane); place < end; place = next_place(place)) {
             let mode = count - place;
             let at = abscissa(mode);
             let e = exponent(mode, sum);
@@ -115,7 +120,7 @@ fn each_workgroup(number: u32, lane: u32) {
         // The tilt takes `last` from the cotangent of the last position.
         let last = found.y / abscissa(count);
         let chunk_end = abscissa(count - min(first, count));
-        for (var place = first + lane; place < min(end, count - 1u); place += GROUP) {
+        for (var place = first_place(tiles.x, lane); place < min(end, count - 1u); place = next_place(place)) {
             let mode = count - place;
             let at = excitation(mode);
             let t = width(mode);
@@ -153,7 +158,8 @@ fn each_workgroup(number: u32, lane: u32) {
             give(params.places.w, params.fluctuations, sums.x);
             if params.zero != NONE {
                 let zero = select(h.zero * cotangent(0u), -sums.x, params.follows == 1u);
-                store_out(params.zero, load_out(params.zero) + params.offset.y * zero);
+                let before = select(0.0, load_out(params.zero), params.adds == 1u);
+                store_out(params.zero, before + params.offset.y * zero);
             }
         }
     }

@@ -3,28 +3,27 @@
 // other. With `measures` the greatest magnitudes of the products of y with each direction are
 // found, and with `adds` the sums of these products, which need the magnitudes.
 //
-// Layout: `directions` params.directions vectors of params.count elements one after the other;
-// `tiles` the numbers of runs of TILE elements of these parts, those of fields first; the layout
-// of `words` is in direction_words.wgsl. Lines with a `$` are written once for each direction.
+// Layout: an element is a `Value`, a number or four of them. `directions` params.directions vectors
+// of params.count elements one after the other; `tiles` the numbers of runs of TILE elements of
+// these parts, those of fields first; the layout of `words` is in direction_words.wgsl. Lines with
+// a `$` are written once for each direction.
 // Workgroup: GROUP invocations, params.per elements of one kind each, neighbors next to each other.
 // Workgroup memory: two words for each direction.
 
 var<uniform> params: Params;
-var<storage, read> directions: array<f32>;
+var<storage, read> directions: array<Value>;
 var<storage, read> tiles: array<u32>;
 #if updates
-var<storage, read_write> y: array<f32>;
+var<storage, read_write> y: array<Value>;
 #else
-var<storage, read> y: array<f32>;
+var<storage, read> y: array<Value>;
 #endif
 var<storage, read_write> words: array<atomic<u32>>;
 
-#import gpu::fixed
+#import exchange::value
 #import inference::direction_words
 
 var<workgroup> here: array<atomic<u32>, 2 * DIRECTIONS>;
-
-fn bits_of(term: f32) -> u32 { return bitcast<u32>(term) & 0x7fffffffu; }
 
 fn factor(kind: u32, n: u32) -> f32 { return bitcast<f32>(load_words(FACTORS + kind * DIRECTIONS + n)); }
 
@@ -67,14 +66,14 @@ fn each_workgroup(number: u32, lane: u32) {
         if i >= params.count { continue; }
         var value = load_y(i);
 #if updates
-        if $u < params.directions { value = fma(factor$, load_directions($u * params.count + i), value); }
+        if $u < params.directions { value = fma(Value(factor$), load_directions($u * params.count + i), value); }
         store_y(i, value);
 #endif
 #if measures
         if $u < params.directions { most$ = max(most$, bits_of(load_directions($u * params.count + i) * value)); }
 #endif
 #if adds
-        if $u < params.directions { sum$ = plus(sum$, fixed(load_directions($u * params.count + i) * value, point$)); }
+        if $u < params.directions { sum$ = plus(sum$, integer(load_directions($u * params.count + i) * value, point$)); }
 #endif
     }
 #if measures

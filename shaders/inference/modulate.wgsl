@@ -1,31 +1,34 @@
 // y = amplitude[index] x: excitations of modes times the amplitude of their wavenumber. With
 // `tangent` its derivative, dy = amplitude[index] dx + d_amplitude[index] x.
 //
-// Layout: modes of this rank; amplitudes of all bins, a table that stays in the cache. A mode in no
-// bin becomes 0.
-// Workgroup: GROUP invocations, ITEMS modes each. No workgroup memory.
+// Layout: modes of this rank as `Value`s; those of `index` are two words with `quads`; `pairs` of
+// the amplitude of a bin and its tangent.
+// Workgroup: GROUP invocations, ITEMS values each. No workgroup memory.
 
 var<uniform> params: Params;
-var<storage, read> index: array<u32>;
-var<storage, read> amplitude: array<f32>;
-var<storage, read> x: array<f32>;
+var<storage, read> index: array<Index>;
 #if tangent
-var<storage, read> d_amplitude: array<f32>;
-var<storage, read> dx: array<f32>;
+var<storage, read> pairs: array<vec2<f32>>;
+#else
+var<storage, read> amplitude: array<f32>;
 #endif
-var<storage, read_write> y: array<f32>;
+var<storage, read> x: array<Value>;
+#if tangent
+var<storage, read> dx: array<Value>;
+#endif
+var<storage, read_write> y: array<Value>;
+
+#import inference::bins
 
 fn each(i: u32) {
-    let bin = load_index(i);
-    var value = 0.0;
-    if bin < params.bins {
+    let own = bins_of(i);
+    let bins = existing(own);
 #if tangent
-        value = load_amplitude(bin) * load_dx(i) + load_d_amplitude(bin) * load_x(i);
+    let value = varied(bins, load_x(i), load_dx(i));
 #else
-        value = load_amplitude(bin) * load_x(i);
+    let value = amplitude_of(bins) * load_x(i);
 #endif
-    }
-    store_y(i, value);
+    store_y(i, known(value, own));
 }
 
 #each params.count

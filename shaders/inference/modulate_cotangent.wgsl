@@ -1,19 +1,25 @@
 // The cotangent of excitations, y = amplitude[index] x for a cotangent x of modes, and on the way
 // the greatest magnitude of x times the modes at the point: of the terms that are summed for the
-// cotangents of amplitudes, which need it (accumulate.wgsl).
+// cotangents of amplitudes, which need it (accumulate.wgsl). With `keeps_terms` the terms are
+// written.
 //
-// Layout: modes of this rank; amplitudes of all bins, a table that stays in the cache. A mode in no
-// bin becomes 0. `words[0]` takes the bits of the magnitude and must be 0 before: those of NaN and
-// infinity are the greatest.
-// Workgroup: GROUP invocations, ITEMS modes each. Workgroup memory: one word.
+// Layout: modes of this rank as `Value`s; those of `index` are two words with `quads`. `words[0]`
+// takes the bits of the magnitude and must be 0 before: those of NaN and infinity are the greatest.
+// Workgroup: GROUP invocations, ITEMS values each. Workgroup memory: one word.
 
 var<uniform> params: Params;
-var<storage, read> index: array<u32>;
+var<storage, read> index: array<Index>;
 var<storage, read> amplitude: array<f32>;
-var<storage, read> modes: array<f32>;
-var<storage, read> x: array<f32>;
-var<storage, read_write> y: array<f32>;
+var<storage, read> modes: array<Value>;
+var<storage, read> x: array<Value>;
+var<storage, read_write> y: array<Value>;
+#if keeps_terms
+var<storage, read_write> terms: array<Value>;
+#endif
 var<storage, read_write> words: array<atomic<u32>>;
+
+#import exchange::value
+#import inference::bins
 
 var<workgroup> here: atomic<u32>;
 
@@ -25,11 +31,13 @@ fn each_workgroup(number: u32, lane: u32) {
     var most = 0u;
     for (var i = first + lane; i < end; i += GROUP) {
         let own = load_x(i);
-        most = max(most, bitcast<u32>(own * load_modes(i)) & 0x7fffffffu);
-        let bin = load_index(i);
-        var value = 0.0;
-        if bin < params.bins { value = load_amplitude(bin) * own; }
-        store_y(i, value);
+        let term = own * load_modes(i);
+        most = max(most, bits_of(term));
+#if keeps_terms
+        store_terms(i, term);
+#endif
+        let bins = bins_of(i);
+        store_y(i, known(amplitude_of(existing(bins)) * own, bins));
     }
     atomicMax(&here, most);
     workgroupBarrier();

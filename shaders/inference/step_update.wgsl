@@ -2,30 +2,30 @@
 // where q is the product with x. With `measures` also the greatest magnitudes of r r, r x and j x,
 // and with `norm` that of r, for their sums. After the last step no array changes.
 //
-// Layout: arrays of one length; `words` are those of step_words.wgsl.
+// Layout: arrays of one length, of `Value`s: numbers, or four of them; `words` are those of
+// step_words.wgsl.
 // Workgroup: GROUP invocations, params.per elements each, neighbors next to each other. Workgroup
 // memory: a word for each sum.
 
 var<uniform> params: Params;
-var<storage, read> q: array<f32>;
-var<storage, read> j: array<f32>;
+var<storage, read> q: array<Value>;
+var<storage, read> j: array<Value>;
 #if restarts
-var<storage, read> x: array<f32>;
+var<storage, read> x: array<Value>;
 #else
-var<storage, read> d: array<f32>;
-var<storage, read_write> x: array<f32>;
+var<storage, read> d: array<Value>;
+var<storage, read_write> x: array<Value>;
 #endif
-var<storage, read_write> r: array<f32>;
+var<storage, read_write> r: array<Value>;
 var<storage, read_write> words: array<atomic<u32>>;
 
 #import exchange::element
+#import exchange::value
 #import inference::step_words
 
 #if measures
 var<workgroup> here: array<atomic<u32>, SUMS>;
 #endif
-
-fn bits_of(term: f32) -> u32 { return bitcast<u32>(term) & 0x7fffffffu; }
 
 fn each_workgroup(number: u32, lane: u32) {
     let goes_on = load_words(PLACE) == 0u;
@@ -46,10 +46,10 @@ fn each_workgroup(number: u32, lane: u32) {
             var r = load_r(i);
             if goes_on {
 #if restarts
-                r = fma(-1.0, load_j(i), load_q(i));
+                r = fma(Value(-1.0), load_j(i), load_q(i));
 #else
-                x = fma(along, load_d(i), x);
-                r = fma(along, load_q(i), r);
+                x = fma(Value(along), load_d(i), x);
+                r = fma(Value(along), load_q(i), r);
                 store_x(i, x);
 #endif
                 store_r(i, r);

@@ -14,10 +14,51 @@
 use super::ExchangeError;
 use super::short_collectives::{all_reduce, all_reduce_wide};
 use crate::comm::{Communicator, Op};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Profile, RawArray, Recorder};
+use crate::host_memory;
 
 /// Values as 64-bit integers: the module `gpu::fixed`.
 pub(crate) const FIXED: &str = include_str!("../../shaders/gpu/fixed.wgsl");
+
+/// The module `exchange::value`.
+const VALUE: &str = include_str!("../../shaders/exchange/value.wgsl");
+
+/// Invocations of a workgroup that takes elements of four numbers, on software renderers: one
+/// subgroup of lavapipe, so that barriers cost nothing.
+const SERIAL: u32 = 8;
+
+/// Returns a kernel of sums whose elements are `Value`s, numbers or four of them, with the modules
+/// `exchange::value` and `gpu::fixed`.
+pub(crate) fn of_values(source: KernelSource, quads: bool) -> KernelSource {
+    let source = source.module("gpu::fixed", FIXED).module("exchange::value", VALUE).flag("quads", quads);
+    if quads { source.element("Value", Element::Vec4).group(SERIAL) } else { source.element("Value", Element::F32) }
+}
+
+/// The division of elements among workgroups.
+#[derive(Clone, Copy)]
+pub(crate) struct Division {
+    /// Invocations of a workgroup.
+    pub group: u64,
+    /// Elements of an invocation.
+    pub per: u64,
+}
+
+impl Division {
+    /// Divides `count` elements, of four numbers each with `quads`, of which each invocation of a
+    /// GPU takes `least` at least, into 4096 workgroups at most.
+    pub fn new(recorder: &Recorder, count: u64, quads: bool, least: u64) -> Self {
+        let (group, least) = match quads {
+            true => (SERIAL.into(), 32),
+            false => (recorder.gpu().workgroup_shape().group.into(), least),
+        };
+        Division { group, per: count.div_ceil(group * GROUPS).max(least) }
+    }
+
+    /// Returns the workgroups that `count` elements take.
+    pub fn groups(self, count: u64) -> u64 {
+        count.div_ceil(self.group * self.per)
+    }
+}
 
 /// Which element is which lane's: the module `exchange::element`.
 pub(crate) const ELEMENT: &str = include_str!("../../shaders/exchange/element.wgsl");
@@ -27,7 +68,7 @@ const WHAT: &str = "ExactSum";
 /// Terms of a sum at most.
 const MOST_TERMS: u64 = 1 << 38;
 /// Elements of one invocation at least.
-const PER: u64 = 32;
+pub(super) const PER: u64 = 32;
 /// Workgroups at most: each adds its sums to those of all by atomics.
 const GROUPS: u64 = 4096;
 /// Sums that a workgroup keeps for itself at most: 8 KiB.
@@ -159,6 +200,17 @@ fn accumulate([product, binned, local]: [bool; 3]) -> KernelSource {
         .constant("LOCAL", if binned { LOCAL } else { 1 })
 }
 
+/// Terms added to sums in an order.
+fn gather() -> KernelSource {
+    KernelSource::new("exchange::gather_terms", include_str!("../../shaders/exchange/gather_terms.wgsl"))
+        .params::<SumParams>()
+        .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
+        .module("gpu::fixed", FIXED)
+        .flag("product", false)
+        .group(SERIAL)
+        .loop_rounds(LONGEST)
+}
+
 fn value() -> KernelSource {
     KernelSource::new("exchange::sum_value", include_str!("../../shaders/exchange/sum_value.wgsl"))
         .params::<SumParams>()
@@ -177,23 +229,62 @@ const FORMS: [[bool; 3]; 6] = [
 
 /// Returns all kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    FORMS.into_iter().map(accumulate).chain([magnitude(false), magnitude(true), value()]).collect()
+    FORMS.into_iter().map(accumulate).chain([magnitude(false), magnitude(true), gather(), value()]).collect()
 }
 
 /// Returns the elements per invocation, for `count` terms.
-pub(super) fn per(recorder: &Recorder, count: u64) -> u64 {
-    count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * GROUPS).max(PER)
+fn per(recorder: &Recorder, count: u64) -> u64 {
+    Division::new(recorder, count, false, PER).per
 }
 
 /// Returns the number of workgroups for `count` terms.
-pub(super) fn groups(recorder: &Recorder, count: u64) -> u64 {
-    count.div_ceil(u64::from(recorder.gpu().workgroup_shape().group) * per(recorder, count))
+fn groups(recorder: &Recorder, count: u64) -> u64 {
+    Division::new(recorder, count, false, PER).groups(count)
+}
+
+/// Terms of one sum, up to which a sum of an order is one loop: llvmpipe ends loops of an
+/// invocation after 65,535 rounds.
+const LONGEST: u32 = 1 << 15;
+
+/// The terms of each sum, one sum after the other.
+pub(crate) struct SumOrder {
+    starts: Array<u32>,
+    order: Array<u32>,
+}
+
+impl SumOrder {
+    /// Creates the order of terms from the number of the sum of each. Terms without a valid number
+    /// are skipped. `None` on GPUs, where atomics are fast, and for sums of many terms. Blocks.
+    pub fn new(recorder: &mut Recorder, index: &Array<u32>, sums: u64) -> Result<Option<Self>, DeviceError> {
+        if recorder.gpu().capabilities().profile == Profile::Gpu || index.is_empty() {
+            return Ok(None);
+        }
+        let index = recorder.download(index, 0, index.len())?;
+        // Terms of no sum come last, and no sum reads them.
+        let mut starts: Vec<u32> = host_memory::zeros("sums of terms", sums as usize + 1)?;
+        let place = |sum: u32| u64::from(sum).min(sums) as usize;
+        index.iter().for_each(|&sum| starts[place(sum)] += 1);
+        if starts[..sums as usize].iter().any(|&terms| terms > LONGEST) {
+            return Ok(None);
+        }
+        // Ends of sums become their starts as terms are filled in from the last one.
+        (1..starts.len()).for_each(|sum| starts[sum] += starts[sum - 1]);
+        let mut order: Vec<u32> = host_memory::zeros("order of terms", index.len())?;
+        for (term, &sum) in (0..index.len() as u32).zip(&index).rev() {
+            let start = &mut starts[place(sum)];
+            *start -= 1;
+            order[*start as usize] = term;
+        }
+        let mut upload = |values: &[u32]| recorder.uploaded("exchange::sum_order", values);
+        Ok(Some(SumOrder { starts: upload(&starts)?, order: upload(&order)? }))
+    }
 }
 
 /// Sums in an order that does not matter.
 pub struct ExactSum {
     magnitude: [Kernel; 2],
     accumulate: [Kernel; 6],
+    gather: Kernel,
     value: Kernel,
 }
 
@@ -202,6 +293,7 @@ impl Default for ExactSum {
         ExactSum {
             magnitude: [false, true].map(|product| Kernel::trusted(magnitude(product))),
             accumulate: FORMS.map(|form| Kernel::trusted(accumulate(form))),
+            gather: Kernel::trusted(gather()),
             value: Kernel::trusted(value()),
         }
     }
@@ -243,6 +335,40 @@ impl ExactSum {
         if let Some(comm) = comm {
             all_reduce(recorder, comm, words, 0..terms.batches, Op::Max)?;
         }
+        self.add_terms(recorder, terms, words)?;
+        if let Some(comm) = comm {
+            all_reduce_wide(recorder, comm, words, terms.batches..words.len())?;
+        }
+        Ok(bits_for(WHAT, terms.total)?)
+    }
+
+    /// Records the sums like [`accumulate`](Self::accumulate), for one batch of terms without
+    /// factors that are in an order.
+    ///
+    /// # Errors
+    /// Same as [`record`](Self::record).
+    pub(crate) fn accumulate_in_order(
+        &self,
+        recorder: &mut Recorder,
+        comm: Option<&Communicator>,
+        (terms, order): (&Terms<'_>, &SumOrder),
+        words: &Array<u32>,
+    ) -> Result<u32, ExchangeError> {
+        terms.check()?;
+        if let Some(comm) = comm {
+            all_reduce(recorder, comm, words, 0..terms.batches, Op::Max)?;
+        }
+        let arrays = [terms.x.raw(), order.starts.raw(), order.order.raw(), words.raw()];
+        let groups = terms.sums.div_ceil(SERIAL.into());
+        recorder.dispatch(&self.gather, &arrays, &terms.params(recorder, 0)?, groups)?;
+        if let Some(comm) = comm {
+            all_reduce_wide(recorder, comm, words, terms.batches..words.len())?;
+        }
+        Ok(bits_for(WHAT, terms.total)?)
+    }
+
+    /// Records the terms of this rank.
+    fn add_terms(&self, recorder: &mut Recorder, terms: &Terms<'_>, words: &Array<u32>) -> Result<(), DeviceError> {
         let groups = groups(recorder, terms.count());
         let mut arrays: Vec<&RawArray> = std::iter::once(terms.x.raw()).chain(terms.y.map(Array::raw)).collect();
         arrays.extend(terms.index.map(Array::raw));
@@ -256,10 +382,7 @@ impl ExactSum {
         for batch in 0..terms.batches {
             recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch)?, groups)?;
         }
-        if let Some(comm) = comm {
-            all_reduce_wide(recorder, comm, words, terms.batches..words.len())?;
-        }
-        Ok(bits_for(WHAT, terms.total)?)
+        Ok(())
     }
 
     /// Records, for each batch, the bits of the greatest magnitude of this rank's terms in a word
@@ -359,6 +482,37 @@ impl ExactSum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::{Gpu, Options};
+
+    #[test]
+    fn sums_of_an_order_have_the_bits_of_sums_by_atomics() {
+        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        let mut recorder = Recorder::new(&gpu).unwrap();
+        // One sum has most terms, some have none, and some terms have no sum.
+        for (count, sums) in [(1, 1), (1000, 7), (4099, 1500)] {
+            let sum_of = |i: u32| match i % 5 {
+                0 => 3 % sums,
+                1 => sums + i % 3,
+                _ => i * 7919 % sums,
+            };
+            let index: Vec<u32> = (0..count).map(sum_of).collect();
+            let value = |i: u32| (i.wrapping_mul(2_654_435_761) >> 8) as f32 * 1e-7 - 0.8;
+            let of_terms = gpu.array::<u32>("index", u64::from(count)).unwrap();
+            recorder.upload(&of_terms, 0, &index).unwrap();
+            let x = gpu.array::<f32>("terms", u64::from(count)).unwrap();
+            recorder.upload(&x, 0, &(0..count).map(value).collect::<Vec<f32>>()).unwrap();
+            let (sums, total) = (u64::from(sums), u64::from(count));
+            let Some(order) = SumOrder::new(&mut recorder, &of_terms, sums).unwrap() else { return };
+            let terms = Terms { x: &x, y: None, index: Some(&of_terms), sums, batches: 1, total };
+            let all = ExactSum::default();
+            let (wanted, wanted_bits) = all.integers(&mut recorder, None, &terms).unwrap();
+            let found = terms.words(&mut recorder).unwrap();
+            all.record_magnitude(&mut recorder, &terms, &found).unwrap();
+            let bits = all.accumulate_in_order(&mut recorder, None, (&terms, &order), &found).unwrap();
+            let words = [&wanted, &found].map(|words| recorder.download(words, 0, words.len()).unwrap());
+            assert_eq!((bits, &words[1]), (wanted_bits, &words[0]), "{count} terms, {sums} sums");
+        }
+    }
 
     #[test]
     fn terms_have_as_many_bits_as_their_sum_leaves_them() {

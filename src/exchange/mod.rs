@@ -81,7 +81,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(crate) use block_copy::{BlockCopies, FieldBlocks};
 use channel::{Channel, ChunkedArray};
 pub use error::ExchangeError;
-pub(crate) use exact_sum::{ELEMENT, FIXED, bits_for, sum_value};
+pub(crate) use exact_sum::{Division, ELEMENT, FIXED, SumOrder, bits_for, of_values, sum_value};
 pub use exact_sum::{ExactSum, Terms};
 pub use grid_comms::GridComms;
 pub use pending::PendingExchange;

@@ -2,30 +2,46 @@
 //! length in one pass.
 
 use super::ExchangeError;
-use super::exact_sum::{ELEMENT, FIXED, SumParams, bits_for, groups, per, sum_value};
+use super::exact_sum::{Division, ELEMENT, PER, SumParams, bits_for, of_values, sum_value};
 use crate::comm::{Communicator, Op};
 use crate::gpu::{Array, DeviceError, KernelCache, KernelSource, RawArray, Recorder, Trust};
 
 const WHAT: &str = "SeveralSums";
 
-/// Sums of products of one pass at most, beside one of magnitudes.
+/// Sums of products or values of one pass at most, beside one of magnitudes.
 ///
 /// Devices that bind fewer arrays make fewer.
 const PRODUCTS: usize = 8;
 
 /// Terms of a sum.
 #[derive(Clone)]
-pub struct SummedTerms {
-    /// The terms.
-    pub x: Array<f32>,
-    /// Factors of the terms; without them the sum is that of their magnitudes.
-    pub y: Option<Array<f32>>,
+pub enum SummedTerms {
+    /// Products of the elements of two arrays.
+    Products([Array<f32>; 2]),
+    /// Magnitudes of the elements of an array.
+    Magnitudes(Array<f32>),
+    /// The elements of an array.
+    Values(Array<f32>),
+}
+
+impl SummedTerms {
+    fn arrays(&self) -> &[Array<f32>] {
+        match self {
+            SummedTerms::Products(arrays) => arrays,
+            SummedTerms::Magnitudes(array) | SummedTerms::Values(array) => std::slice::from_ref(array),
+        }
+    }
+
+    /// Returns the number of terms.
+    fn len(&self) -> u64 {
+        self.arrays()[0].len()
+    }
 }
 
 /// One of several sums that are made at once.
 #[derive(Clone)]
 pub struct Summed {
-    /// Terms of this rank. All ranks have terms with factors, or all have terms without.
+    /// Terms of this rank, of the same kind on all ranks.
     pub terms: Vec<SummedTerms>,
     /// Number of terms of all ranks.
     pub total: u64,
@@ -34,26 +50,29 @@ pub struct Summed {
 impl Summed {
     /// Returns `true` if its passes can be those of `other`.
     fn goes_with(&self, other: &Summed) -> bool {
-        let lens = |sum: &Summed| sum.terms.iter().map(|terms| terms.x.len()).collect::<Vec<_>>();
+        let lens = |sum: &Summed| sum.terms.iter().map(SummedTerms::len).collect::<Vec<_>>();
         self.total == other.total && lens(self) == lens(other) && self.has_one_window() && other.has_one_window()
     }
 
     /// Returns `true` if each of its arrays takes one binding.
     fn has_one_window(&self) -> bool {
-        let has_one = |array: &Array<f32>| array.raw().windows() == 1;
-        self.terms.iter().all(|terms| has_one(&terms.x) && terms.y.as_ref().is_none_or(has_one))
+        self.terms.iter().flat_map(SummedTerms::arrays).all(|array| array.raw().windows() == 1)
     }
 
     /// Returns `true` if it is a sum of magnitudes.
     fn is_norm(&self) -> bool {
-        self.terms.first().is_some_and(|terms| terms.y.is_none())
+        matches!(self.terms.first(), Some(SummedTerms::Magnitudes(_)))
     }
 
     fn check(&self) -> Result<(), DeviceError> {
-        for SummedTerms { x, y } in &self.terms {
-            let (terms, factors) = (x.len(), y.as_ref().map_or(x.len(), Array::len));
-            DeviceError::ensure(terms == factors, WHAT, || format!("{terms} terms and {factors} factors"))?;
-            DeviceError::ensure(y.is_none() == self.is_norm(), WHAT, || "terms with and without factors".into())?;
+        let kind = self.terms.first().map(std::mem::discriminant);
+        for terms in &self.terms {
+            let is_alike = Some(std::mem::discriminant(terms)) == kind;
+            DeviceError::ensure(is_alike, WHAT, || "terms of several kinds".into())?;
+            if let SummedTerms::Products([x, y]) = terms {
+                let (terms, factors) = (x.len(), y.len());
+                DeviceError::ensure(terms == factors, WHAT, || format!("{terms} terms and {factors} factors"))?;
+            }
         }
         Ok(())
     }
@@ -64,11 +83,12 @@ impl Summed {
 enum Term {
     Product(usize, usize),
     Magnitude(usize),
+    Value(usize),
 }
 
 /// Returns the text of the pass that finds the greatest magnitudes, or of the one that adds, for so
 /// many arrays.
-fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
+fn source(adds: bool, arrays: usize, terms: &[Term], quads: bool) -> KernelSource {
     let (label, text) = match adds {
         false => ("exchange::magnitudes", include_str!("../../shaders/exchange/magnitudes.wgsl")),
         true => ("exchange::accumulations", include_str!("../../shaders/exchange/accumulations.wgsl")),
@@ -77,13 +97,13 @@ fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
         let value = match term {
             Term::Product(x, y) => format!("value{x} * value{y}"),
             Term::Magnitude(x) => format!("abs(value{x})"),
+            Term::Value(x) => format!("value{x}"),
         };
-        format!("fn term{number}() -> f32 {{ return {value}; }}\n")
+        format!("fn term{number}() -> Value {{ return {value}; }}\n")
     };
-    KernelSource::new(label, text)
+    of_values(KernelSource::new(label, text), quads)
         .params::<SumParams>()
         .module("exchange::element", ELEMENT)
-        .module("gpu::fixed", FIXED)
         .module("exchange::terms", terms.iter().enumerate().map(term).collect::<String>())
         .repeat('$', arrays as u32)
         .repeat('?', terms.len() as u32)
@@ -93,34 +113,39 @@ fn source(adds: bool, arrays: usize, terms: &[Term]) -> KernelSource {
 /// Returns kernels of sums over different arrays and over one with others, as many as the floor has
 /// bindings for, and those of an iteration of conjugate gradients.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    use Term::{Magnitude, Product};
+    use Term::{Magnitude, Product, Value};
     let apart = |products: usize| (0..products).map(|n| Product(2 * n, 2 * n + 1)).collect();
     let with_norm = |products: usize| [apart(products), vec![Magnitude(2 * products)]].concat();
     let with_one = (0..6).map(|n| Product(if n == 0 { 0 } else { n + 1 }, 1)).collect();
     let iteration = vec![Product(0, 0), Product(0, 1), Product(2, 1), Product(0, 3), Magnitude(0)];
-    let forms = (1..=3).map(apart).chain((0..=3).map(with_norm)).chain([with_one, iteration]);
+    let forms =
+        (1..=3).map(apart).chain((0..=3).map(with_norm)).chain([with_one, iteration, (0..4).map(Value).collect()]);
     let arrays = |terms: &[Term]| {
         let last = |term: &Term| match term {
             Product(x, y) => *x.max(y),
-            Magnitude(x) => *x,
+            Magnitude(x) | Value(x) => *x,
         };
         terms.iter().map(last).max().map_or(0, |last| last + 1)
     };
-    forms.flat_map(|terms: Vec<Term>| [false, true].map(|adds| source(adds, arrays(&terms), &terms))).collect()
+    let both = |terms: Vec<Term>| {
+        [[false, false], [false, true], [true, false], [true, true]]
+            .map(|[quads, adds]| source(adds, arrays(&terms), &terms, quads))
+    };
+    forms.flat_map(both).collect()
 }
 
 /// Makes several sums.
 ///
-/// Two passes read the terms, the second adds within workgroups first; up to eight sums of products
-/// and one of magnitudes, of arrays of one length, are made in the same pass, if the device binds
-/// all arrays. Cost on a GPU: 4 bytes for each element and pass of the arrays that differ, and two
-/// atomic additions for each sum of a workgroup, of which there are 4096 at most. Between ranks go
-/// a word and two words for each sum.
+/// Two passes read the terms, the second adds within workgroups first; up to eight sums of
+/// products or values and one of magnitudes, of arrays of one length, are made in the same pass,
+/// if the device binds all arrays. Cost on a GPU: 4 bytes for each element and pass of the arrays
+/// that differ, and two atomic additions for each sum of a workgroup, of which there are 4096 at
+/// most. Between ranks go a word and two words for each sum.
 #[derive(Default)]
 pub struct SeveralSums {
-    /// By the terms; `true` for kernels that add, `false` for those that find the greatest
-    /// magnitudes.
-    kernels: KernelCache<(Vec<Term>, bool)>,
+    /// By the terms, whether elements are four numbers, and whether the kernel adds: `false` for
+    /// those that find the greatest magnitudes.
+    kernels: KernelCache<(Vec<Term>, bool, bool)>,
 }
 
 /// Returns the numbers of sums that are made in one pass with `most` arrays or fewer: products
@@ -240,9 +265,12 @@ impl SeveralSums {
         for pass in passes {
             let Some(one) = pass.first().map(|&one| &sums[one]) else { continue };
             for (number, terms_of_one) in one.terms.iter().enumerate() {
-                let count = terms_of_one.x.len();
+                let count = terms_of_one.len();
                 let mut arrays: Vec<&RawArray> = Vec::new();
                 let terms = terms(pass.iter().map(|&sum| &sums[sum].terms[number]), &mut arrays);
+                let quads = RawArray::in_quads(&arrays);
+                let count = if quads.is_some() { count / 4 } else { count };
+                let division = Division::new(recorder, count, quads.is_some(), PER);
                 let params = SumParams {
                     count: count as u32,
                     sums: pass.len() as u32,
@@ -251,12 +279,13 @@ impl SeveralSums {
                     most: (at + first) as u32,
                     start: (at + sums.len() + 2 * first) as u32,
                     bits: bits_for(WHAT, one.total)?,
-                    per: per(recorder, count) as u32,
+                    per: division.per as u32,
                 };
-                let make = || source(adds, arrays.len(), &terms);
-                let kernel = self.kernels.get((terms.clone(), adds), Trust::Library, make);
+                let make = || source(adds, arrays.len(), &terms, quads.is_some());
+                let kernel = self.kernels.get((terms.clone(), quads.is_some(), adds), Trust::Library, make);
+                let mut arrays = quads.as_ref().map_or(arrays.clone(), |quads| quads.iter().collect());
                 arrays.push(words.raw());
-                recorder.dispatch(&kernel, &arrays, &params, groups(recorder, count))?;
+                recorder.dispatch(&kernel, &arrays, &params, division.groups(count))?;
             }
             first += pass.len();
         }
@@ -272,9 +301,10 @@ fn terms<'a>(sums: impl Iterator<Item = &'a SummedTerms>, arrays: &mut Vec<&'a R
             arrays.len() - 1
         })
     };
-    sums.map(|terms| match &terms.y {
-        Some(y) => Term::Product(place(&terms.x), place(y)),
-        None => Term::Magnitude(place(&terms.x)),
+    sums.map(|terms| match terms {
+        SummedTerms::Products([x, y]) => Term::Product(place(x), place(y)),
+        SummedTerms::Magnitudes(x) => Term::Magnitude(place(x)),
+        SummedTerms::Values(x) => Term::Value(place(x)),
     })
     .collect()
 }

@@ -28,8 +28,7 @@ pub struct Limits {
     /// The longest line that one invocation transforms in registers.
     pub alone: u64,
     /// Whether the invocations of a workgroup share longer lines, with barriers between stages.
-    /// Otherwise each invocation transforms its own line, stage by stage, in its own part of
-    /// workgroup memory.
+    /// Otherwise each invocation transforms its own line, stage by stage.
     pub shared: bool,
     /// Lines that a workgroup transforms together if lines are neighbors in memory.
     pub columns: u64,
@@ -114,7 +113,7 @@ impl Core {
         self.stages().lanes == 1 && self.stages().radices.len() > 1
     }
 
-    /// Returns the number of points of a line in workgroup memory.
+    /// Returns the points of a line in workgroup memory, or in the array of an invocation.
     pub fn exchanged(&self, n: u64) -> u64 {
         match self {
             _ if self.stages().radices.len() == 1 => 0,

@@ -230,7 +230,8 @@ pub struct LineWorkgroup {
     pub lines: u64,
     /// The numbers that are exchanged at a time.
     pub exchange: Exchange,
-    /// The layout of points in workgroup memory.
+    /// The layout of points in workgroup memory; of the points of one line if an invocation keeps
+    /// them in an array of its own.
     pub(super) cells: LineCells,
 }
 
@@ -323,6 +324,21 @@ impl LineParams {
     pub fn of_results(mut self, results: Range<u32>) -> Self {
         [self.line_output_more[1], self.line_output_more[2]] = [results.start, results.end];
         self
+    }
+}
+
+/// Lines of a workgroup at most where each invocation keeps one in an array of its own: few lines,
+/// so that small fields keep all cores of a software renderer busy.
+const OWN_LINES: u64 = 16;
+
+/// Points of the longest array of an invocation: lavapipe compiles kernels with arrays of thousands
+/// of points for more than a minute.
+const OWN_POINTS: u64 = 256;
+
+impl LineWorkgroup {
+    /// Returns `true` if each invocation keeps the points of its line in an array of its own.
+    pub(super) fn has_own_arrays(&self) -> bool {
+        self.core.loops() && self.cells.count <= OWN_POINTS
     }
 }
 
@@ -444,10 +460,13 @@ impl LineKernel {
         let registers = held * bytes / 2 + 32;
         let most = wanted.min(limits.invocations / lanes).min((REGISTERS / (lanes * registers)).max(1));
         if core.loops() {
-            let lines = most.min(limits.workgroup_bytes / (self.buffers() * exchanged * 2 * bytes));
+            let points = self.buffers() * exchanged;
+            let is_own = points <= OWN_POINTS;
+            let most = if is_own { most.min(OWN_LINES) } else { most };
+            let lines = most.min(limits.workgroup_bytes / (points * 2 * bytes));
             return (lines > 0).then(|| {
                 let lines = 1 << lines.ilog2();
-                let cells = LineCells::new(lines, self.buffers() * exchanged, true, false);
+                let cells = LineCells::new(if is_own { 1 } else { lines }, points, true, false);
                 LineWorkgroup { core, lanes, lines, exchange: Exchange::Together, cells }
             });
         }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::pool::MemoryKind;
+use super::profile::Profile;
 use super::source::Element;
 
 /// Elements of the longest array. Kernels index by `u32`, and the last of their workgroups, which
@@ -248,6 +249,19 @@ impl RawArray {
         let [len, start, window, span] = [self.len, self.start, self.window, self.span].map(|n| n * from / to);
         // An empty array has a window of one element, which may be less than one of these.
         RawArray { element, len, start, window: window.max(1), span: span.max(1), ..self.clone() }
+    }
+
+    /// Returns arrays of elements of four bytes as arrays of elements of four numbers; `None` if
+    /// that is not faster, or an array is not a whole number of them in one window. Software
+    /// renderers read and write an element lane by lane, so four numbers take little longer than
+    /// one. GPUs want many invocations.
+    pub(crate) fn in_quads(arrays: &[&RawArray]) -> Option<Vec<RawArray>> {
+        let is_software = |array: &RawArray| array.storage.gpu.capabilities().profile == Profile::Software;
+        let fits = |array: &&RawArray| {
+            array.element.bytes() == 4 && array.windows() == 1 && (array.start | array.len).is_multiple_of(4)
+        };
+        let is_faster = arrays.first().is_some_and(|array| is_software(array)) && arrays.iter().all(fits);
+        is_faster.then(|| arrays.iter().map(|array| array.seen_as(Element::Vec4)).collect())
     }
 
     /// Returns `true` if one binding can hold `bytes` bytes of the array, where they lie in one

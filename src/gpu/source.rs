@@ -187,7 +187,9 @@ pub enum ParamsSpace {
     /// Immediate data, which is part of the commands: no buffer holds it.
     Immediate,
     /// A storage buffer. Lavapipe recompiles a kernel for every set of uniforms, or of immediate
-    /// data, that its loops and conditions depend on, which takes longer than most kernels run.
+    /// data, that its loops and conditions depend on, which takes longer than most kernels run. In
+    /// a loop it reads a storage buffer once for each lane, and again in each round, so that `main`
+    /// begins with a copy of the parameters.
     Storage,
 }
 
@@ -525,6 +527,8 @@ impl Assembled {
         if binding == WindowBinding::BindingArray && windows.iter().any(|&windows| windows > 1) {
             text.push_str("enable wgpu_binding_array;\n");
         }
+        let body = if params == ParamsSpace::Storage { body_of_main(&self.text) } else { None };
+        let (copies, name) = if body.is_some() { (true, "stored_params") } else { (false, "params") };
         if !self.fields.is_empty() {
             let group = u32::from(binding == WindowBinding::BindingArray);
             let declaration = match params {
@@ -532,7 +536,10 @@ impl Assembled {
                 ParamsSpace::Storage => format!("@group({group}) @binding(0) var<storage, read>"),
                 ParamsSpace::Immediate => "var<immediate>".into(),
             };
-            let _ = writeln!(text, "struct Params {{ {} }}\n{declaration} params: Params;", self.fields);
+            let _ = writeln!(text, "struct Params {{ {} }}\n{declaration} {name}: Params;", self.fields);
+            if copies {
+                text.push_str("var<private> params: Params;\n");
+            }
         }
         let _ = writeln!(
             text,
@@ -553,19 +560,45 @@ impl Assembled {
         };
         let generated = |text: &str| std::iter::repeat_n(None, text.lines().count());
         let mut origins: Vec<Option<Origin>> = generated(&text).collect();
-        for (line, origin) in self.text.lines().zip(&self.origins) {
+        for ((number, line), origin) in self.text.lines().enumerate().zip(&self.origins) {
             let (trimmed, before) = (line.trim_start(), text.len());
             if trimmed.starts_with("var<storage") {
                 declare_next(&mut text);
                 origins.extend(generated(&text[before..]));
             } else if !trimmed.starts_with("var<uniform> params:") {
-                text.push_str(line);
+                match body.filter(|body| body.line == number && !self.fields.is_empty()) {
+                    Some(body) => {
+                        let (head, rest) = line.split_at(body.column);
+                        text.extend([head, " params = stored_params;", rest]);
+                    }
+                    None => text.push_str(line),
+                }
                 text.push('\n');
                 origins.push(*origin);
             }
         }
         Ok(Shader { text, origins })
     }
+}
+
+/// The place behind the brace that opens a function.
+#[derive(Clone, Copy)]
+struct BodyStart {
+    line: usize,
+    column: usize,
+}
+
+/// Returns where the body of the entry point `main` begins; `None` if its head is not written as
+/// `@compute .. fn main(..) {`.
+fn body_of_main(text: &str) -> Option<BodyStart> {
+    const END: &str = ") {";
+    let mut lines = text.lines().enumerate().skip_while(|(_, line)| !line.trim_start().starts_with("@compute"));
+    let (line, first) = lines.next()?;
+    let name = first.find("fn main(")?;
+    if let Some(at) = first[name..].find(END) {
+        return Some(BodyStart { line, column: name + at + END.len() });
+    }
+    lines.find_map(|(line, text)| Some(BodyStart { line, column: text.find(END)? + END.len() }))
 }
 
 /// Writes bindings and accessors of one slot; returns the next free binding.

@@ -14,19 +14,20 @@ use super::device_steps::{single, words_of};
 use super::directions::{AddDirections, Directions};
 use super::error::InferenceError;
 use super::vector_space::VectorSpace;
-use crate::exchange::{FIXED, bits_for};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource};
+use crate::exchange::{Division, FIXED, bits_for, of_values};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray};
 use crate::operators::{Contents, PART_BEGINS, Vector};
 use crate::rank::{PlanKey, Rank};
 
 /// Directions at most.
 const MOST: usize = 16;
 
+/// Directions that kernels are written for: a software renderer takes as long for a direction that
+/// is not there, and the first preconditioner of a fit has few.
+const WRITTEN: [usize; 2] = [4, MOST];
+
 /// Words of `direction_words.wgsl`.
 const WORDS: usize = 12 * MOST;
-
-/// Workgroups at most: each adds its sums by atomics.
-const GROUPS: u64 = 1024;
 
 /// Products that can be recorded side by side: each takes words of its own, in turn.
 const TURNS: usize = 16;
@@ -71,17 +72,17 @@ enum Pass {
 
 const PASSES: [Pass; 4] = [Pass::Measure, Pass::Add, Pass::UpdateAndMeasure, Pass::Update];
 
-fn pass(pass: Pass) -> KernelSource {
-    KernelSource::new("inference::directions", include_str!("../../shaders/inference/directions.wgsl"))
+fn pass(pass: Pass, written: usize, quads: bool) -> KernelSource {
+    let text = include_str!("../../shaders/inference/directions.wgsl");
+    of_values(KernelSource::new("inference::directions", text), quads)
         .params::<DirectionParams>()
-        .module("gpu::fixed", FIXED)
         .module("inference::direction_words", DIRECTION_WORDS)
         .flag("updates", matches!(pass, Pass::UpdateAndMeasure | Pass::Update))
         .flag("measures", matches!(pass, Pass::Measure | Pass::UpdateAndMeasure))
         .flag("adds", pass == Pass::Add)
         .constant("DIRECTIONS", MOST as u32)
-        .constant("TILE", PART_BEGINS as u32)
-        .repeat('$', MOST as u32)
+        .constant("TILE", (PART_BEGINS / if quads { 4 } else { 1 }) as u32)
+        .repeat('$', written as u32)
 }
 
 fn factors(first: bool) -> KernelSource {
@@ -98,15 +99,17 @@ fn factors(first: bool) -> KernelSource {
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    PASSES.into_iter().map(pass).chain([true, false].map(factors)).collect()
+    let passes = |quads| WRITTEN.into_iter().flat_map(move |written| PASSES.map(|own| pass(own, written, quads)));
+    let passes = passes(false).chain(passes(true));
+    passes.chain([true, false].map(factors)).collect()
 }
 
 #[derive(PartialEq)]
 struct DirectionKernelsKey;
 
 struct DirectionKernels {
-    /// In the order of [`PASSES`].
-    passes: [Kernel; 4],
+    /// By whether elements are four numbers, by [`WRITTEN`], and in the order of [`PASSES`].
+    passes: [[[Kernel; 4]; 2]; 2],
     /// From the sums with `r`, and from those with the updated vector.
     factors: [Kernel; 2],
 }
@@ -160,7 +163,8 @@ impl DeviceDirections {
         };
         let Ok(kernels) = rank.plan(DirectionKernelsKey, |_| {
             Ok::<_, Infallible>(DirectionKernels {
-                passes: PASSES.map(|own| Kernel::trusted(pass(own))),
+                passes: [false, true]
+                    .map(|quads| WRITTEN.map(|written| PASSES.map(|own| Kernel::trusted(pass(own, written, quads))))),
                 factors: [true, false].map(|first| Kernel::trusted(factors(first))),
             })
         });
@@ -183,15 +187,21 @@ impl DeviceDirections {
         words: &Array<u32>,
     ) -> Result<(), DeviceError> {
         let [fields, all] = [self.params.field_tiles, self.params.tiles].map(u64::from);
-        let shape = rank.gpu.workgroup_shape();
-        let group = u64::from(shape.group);
-        let per = (all * PART_BEGINS).div_ceil(group * GROUPS).max(u64::from(shape.items));
-        let groups = |tiles: u64| (tiles * PART_BEGINS).div_ceil(group * per);
+        let numbers = [self.directions.raw(), y.raw()];
+        let quads = RawArray::in_quads(&numbers);
+        let each = if quads.is_some() { 4 } else { 1 };
+        let [directions, y] = quads.as_deref().map_or(numbers, |quads| [&quads[0], &quads[1]]);
+        let tile = PART_BEGINS / each;
+        let least = u64::from(rank.gpu.workgroup_shape().items);
+        let division = Division::new(&rank.recorder, all * tile, quads.is_some(), least);
+        let groups = |tiles: u64| division.groups(tiles * tile);
         let field_groups = if over_all { groups(fields) } else { 0 };
-        let params = DirectionParams { field_groups: field_groups as u32, per: per as u32, ..self.params };
-        let arrays = [self.directions.raw(), self.tiles.raw(), y.raw(), words.raw()];
+        let (per, count) = (division.per as u32, self.params.count / each as u32);
+        let params = DirectionParams { field_groups: field_groups as u32, per, count, ..self.params };
+        let arrays = [directions, self.tiles.raw(), y, words.raw()];
+        let written = usize::from(self.params.directions as usize > WRITTEN[0]);
         rank.recorder.dispatch(
-            &self.kernels.passes[pass as usize],
+            &self.kernels.passes[usize::from(quads.is_some())][written][pass as usize],
             &arrays,
             &params,
             field_groups + groups(all - fields),

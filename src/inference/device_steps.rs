@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::error::InferenceError;
 use super::step_scalars::{CgVectors, SolveStep, StepLimits, StepScalars, StepUpdate, StepsEnd};
-use crate::exchange::{ELEMENT, FIXED, SeveralSums, Summed, SummedTerms, bits_for, sum_value};
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile};
+use crate::exchange::{Division, ELEMENT, FIXED, SeveralSums, Summed, SummedTerms, bits_for, of_values, sum_value};
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, RawArray};
 use crate::operators::{Contents, Vector};
 use crate::rank::{PlanKey, Rank};
 
@@ -80,8 +80,9 @@ enum Measured {
 
 const MEASURED: [Measured; 3] = [Measured::Nothing, Measured::Products, Measured::ProductsAndNorm];
 
-fn update(restarts: bool, measured: Measured) -> KernelSource {
-    KernelSource::new("inference::step_update", include_str!("../../shaders/inference/step_update.wgsl"))
+fn update(restarts: bool, measured: Measured, quads: bool) -> KernelSource {
+    let text = include_str!("../../shaders/inference/step_update.wgsl");
+    of_values(KernelSource::new("inference::step_update", text), quads)
         .params::<UpdateParams>()
         .module("exchange::element", ELEMENT)
         .module("inference::step_words", STEP_WORDS)
@@ -91,16 +92,20 @@ fn update(restarts: bool, measured: Measured) -> KernelSource {
         .constant("SUMS", if measured == Measured::ProductsAndNorm { 4 } else { 3 })
 }
 
-fn direction() -> KernelSource {
-    KernelSource::new("inference::step_direction", include_str!("../../shaders/inference/step_direction.wgsl"))
+fn direction(quads: bool) -> KernelSource {
+    let text = include_str!("../../shaders/inference/step_direction.wgsl");
+    of_values(KernelSource::new("inference::step_direction", text), quads)
         .params::<UpdateParams>()
         .module("inference::step_words", STEP_WORDS)
 }
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    let updates = [false, true].into_iter().flat_map(|restarts| MEASURED.map(|measured| update(restarts, measured)));
-    [false, true].into_iter().map(scalars).chain(updates).chain([direction()]).collect()
+    let updates = |quads| {
+        let updates = [false, true].map(|restarts| MEASURED.map(|measured| update(restarts, measured, quads)));
+        updates.into_iter().flatten().chain([direction(quads)])
+    };
+    [false, true].into_iter().map(scalars).chain([false, true].into_iter().flat_map(updates)).collect()
 }
 
 #[derive(PartialEq)]
@@ -109,10 +114,22 @@ struct StepKernelsKey;
 struct StepKernels {
     /// After the sums, and after `d.q`.
     scalars: [Kernel; 2],
+    /// By whether elements are four numbers.
+    of_elements: [ElementKernels; 2],
+    sums: SeveralSums,
+}
+
+struct ElementKernels {
     /// By whether the residual comes from a product, and by [`MEASURED`].
     updates: [[Kernel; 3]; 2],
     direction: Kernel,
-    sums: SeveralSums,
+}
+
+impl ElementKernels {
+    fn new(quads: bool) -> Self {
+        let update = |restarts| MEASURED.map(|own| Kernel::trusted(update(restarts, own, quads)));
+        ElementKernels { updates: [false, true].map(update), direction: Kernel::trusted(direction(quads)) }
+    }
 }
 
 impl PlanKey for StepKernelsKey {
@@ -123,8 +140,7 @@ impl StepKernels {
     fn new() -> Self {
         StepKernels {
             scalars: [false, true].map(|curvature| Kernel::trusted(scalars(curvature))),
-            updates: [false, true].map(|restarts| MEASURED.map(|own| Kernel::trusted(update(restarts, own)))),
-            direction: Kernel::trusted(direction()),
+            of_elements: [false, true].map(ElementKernels::new),
             sums: SeveralSums::default(),
         }
     }
@@ -147,6 +163,15 @@ struct SolveWords {
     words: Array<u32>,
     /// The step before the first one.
     first: u64,
+}
+
+/// Arrays of vectors as kernels see them.
+struct Elements<'a> {
+    arrays: Vec<RawArray>,
+    kernels: &'a ElementKernels,
+    count: u64,
+    /// Whether an element is four numbers.
+    is_quads: bool,
 }
 
 /// Returns the array of a vector whose leaves are parts of one, all on the device.
@@ -213,9 +238,25 @@ impl DeviceSteps {
         })
     }
 
+    /// Returns the elements of vectors, and the kernels for them.
+    fn elements(&self, arrays: &[&RawArray]) -> Elements<'_> {
+        let [numbers, quads] = &self.kernels.of_elements;
+        match RawArray::in_quads(arrays) {
+            Some(arrays) => Elements { arrays, kernels: quads, count: self.count / 4, is_quads: true },
+            None => {
+                let arrays = arrays.iter().map(|&array| array.clone()).collect();
+                Elements { arrays, kernels: numbers, count: self.count, is_quads: false }
+            }
+        }
+    }
+
     fn summed(&self, x: &Vector, y: Option<&Vector>) -> Result<Summed, InferenceError> {
-        let y = y.map(Self::array).transpose()?;
-        Ok(Summed { terms: vec![SummedTerms { x: Self::array(x)?, y }], total: self.total })
+        let x = Self::array(x)?;
+        let terms = match y {
+            Some(y) => SummedTerms::Products([x, Self::array(y)?]),
+            None => SummedTerms::Magnitudes(x),
+        };
+        Ok(Summed { terms: vec![terms], total: self.total })
     }
 
     /// Returns the sums of a step after its update.
@@ -332,18 +373,17 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
             (_, _, false) => Measured::Products,
             (_, _, true) => Measured::ProductsAndNorm,
         };
-        let kernel = &self.kernels.updates[usize::from(restarts)][measured as usize];
         let [d, q, x, r] = [&vectors.d, &vectors.q, &vectors.x, &vectors.r].map(Self::array);
         let (d, q, x, r, j) = (d?, q?, x?, r?, Self::array(vectors.j)?);
         let mut arrays = vec![q.raw(), j.raw()];
         arrays.extend((!restarts).then_some(d.raw()));
-        arrays.extend([x.raw(), r.raw(), self.solves[solve].words.raw()]);
-        let shape = rank.gpu.workgroup_shape();
-        // As many workgroups as one of them can add up quickly.
-        let per = self.count.div_ceil(u64::from(shape.group) * 4096).max(u64::from(shape.items));
-        let params = UpdateParams { count: self.count as u32, per: per as u32 };
-        let groups = self.count.div_ceil(u64::from(shape.group) * per);
-        Ok(rank.recorder.dispatch(kernel, &arrays, &params, groups)?)
+        arrays.extend([x.raw(), r.raw()]);
+        let Elements { arrays, kernels, count, is_quads } = self.elements(&arrays);
+        let kernel = &kernels.updates[usize::from(restarts)][measured as usize];
+        let arrays: Vec<_> = arrays.iter().chain([self.solves[solve].words.raw()]).collect();
+        let division = Division::new(&rank.recorder, count, is_quads, rank.gpu.workgroup_shape().items.into());
+        let params = UpdateParams { count: count as u32, per: division.per as u32 };
+        Ok(rank.recorder.dispatch(kernel, &arrays, &params, division.groups(count))?)
     }
 
     fn sums(
@@ -379,9 +419,10 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
         rank.recorder.dispatch(&self.kernels.scalars[0], &[words.raw()], &params, 1)?;
         let [z, d] = [vectors.z.as_ref().unwrap_or(&vectors.r), &vectors.d].map(Self::array);
         let (z, d) = (z?, d?);
-        let params = UpdateParams { count: self.count as u32, per: 0 };
-        let arrays = [words.raw(), z.raw(), d.raw()];
-        Ok(rank.recorder.each(&self.kernels.direction, &arrays, &params, self.count)?)
+        let Elements { arrays, kernels, count, .. } = self.elements(&[z.raw(), d.raw()]);
+        let params = UpdateParams { count: count as u32, per: 0 };
+        let arrays: Vec<_> = [words.raw()].into_iter().chain(&arrays).collect();
+        Ok(rank.recorder.each(&kernels.direction, &arrays, &params, count)?)
     }
 
     fn look(

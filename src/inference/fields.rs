@@ -11,6 +11,7 @@ use crate::grid::volume;
 use crate::host_memory;
 use crate::operators::{
     Contents, Leaf, Model, OperatorError, PointNumbers, PointOrder, PointwiseOperator, Space, Support, Vector,
+    VectorSum,
 };
 use crate::pm::{device_point_noise, device_white_noise};
 use crate::random::fill_white_noise;
@@ -84,16 +85,17 @@ impl VectorSpace for Rank {
             _ => Ok::<_, InferenceError>(None),
         };
         let parts = what.iter().map(restricted).collect::<Result<Vec<_>, _>>()?;
-        let terms: Vec<(&Vector, Option<&Vector>)> = what
+        let terms: Vec<VectorSum<'_>> = what
             .iter()
             .zip(&parts)
             .map(|(reduction, parts)| match (reduction, parts) {
-                (_, Some([x, y])) => (x, Some(y)),
-                (Reduction::Dot(x, y) | Reduction::DotOver(_, x, y), None) => (*x, Some(*y)),
-                (Reduction::Norm1(x), None) => (*x, None),
+                (_, Some([x, y])) => VectorSum::Products([x, y]),
+                (Reduction::Dot(x, y) | Reduction::DotOver(_, x, y), None) => VectorSum::Products([x, y]),
+                (Reduction::Norm1(x), None) => VectorSum::Magnitudes(x),
+                (Reduction::Sum(x), None) => VectorSum::Values(x),
             })
             .collect();
-        match self.vector_sums(&terms) {
+        match self.vector_reductions(&terms) {
             Err(OperatorError::NotFinite { what, value, .. }) => Err(InferenceError::NotFinite { what, value }),
             found => Ok(found?),
         }

@@ -9,12 +9,13 @@
 //! Without samples the only residual is 0, and the minimum is the most probable position (MAP).
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use super::conjugate_gradient::Precondition;
 use super::draw::free;
 use super::error::InferenceError;
 use super::groups::SampleGroups;
-use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
+use super::log_likelihood::{EnergyTerms, LogLikelihood, LogLikelihoodAt};
 use super::newton_cg::{Objective, ObjectiveAt};
 use super::preconditioner::{Preconditioner, Without};
 use super::samples::Samples;
@@ -54,6 +55,22 @@ pub struct Kl<'a, S: VectorSpace> {
     pub curvature: Curvature,
 }
 
+/// The likelihood's energy at a place.
+enum Energy<V> {
+    Known(Result<f64, InferenceError>),
+    Recorded(EnergyTerms<V>),
+}
+
+impl<V> Energy<V> {
+    /// Returns the vectors of terms that are not summed yet.
+    fn vectors(&self) -> &[V] {
+        match self {
+            Energy::Known(_) => &[],
+            Energy::Recorded(terms) => &terms.vectors,
+        }
+    }
+}
+
 impl<S: VectorSpace> Kl<'_, S> {
     /// Returns `true` if products are computed at the position and not for each sample.
     fn is_at_position(&self) -> bool {
@@ -69,63 +86,96 @@ impl<S: VectorSpace> Kl<'_, S> {
         Ok(place)
     }
 
-    /// Returns the value, from the likelihood's energies at the places of this group's samples.
-    fn mean_value(
+    /// Computes the likelihood's energy at a place, or records it.
+    fn energy(&self, space: &mut S, place: &S::Vector) -> Result<Energy<S::Vector>, InferenceError> {
+        let terms = self.likelihood.energy_terms(space, place)?;
+        Ok(terms.map_or_else(|| Energy::Known(self.likelihood.energy(space, place)), Energy::Recorded))
+    }
+
+    /// Returns the values at places, from the likelihood's energies there. Blocks once for the
+    /// energies that are recorded.
+    fn values(
         &self,
         space: &mut S,
         places: &[S::Vector],
-        energies: Vec<Result<f64, InferenceError>>,
-    ) -> Result<f64, InferenceError> {
-        let squares: Vec<_> = places.iter().map(|place| Reduction::Dot(place, place)).collect();
+        energies: Vec<Energy<S::Vector>>,
+    ) -> Result<Vec<f64>, InferenceError> {
+        let squares = places.iter().map(|place| Reduction::Dot(place, place));
+        let terms = energies.iter().flat_map(Energy::vectors).map(Reduction::Sum);
         // An energy that is not finite must not keep the other groups waiting: all learn of it.
-        let squares = match space.reduce(&squares) {
-            Err(InferenceError::NotFinite { value, .. }) => vec![value; places.len()],
-            squares => squares?,
+        let sums = match space.reduce(&squares.chain(terms).collect::<Vec<_>>()) {
+            Err(InferenceError::NotFinite { value, .. }) => return Ok(vec![value; places.len()]),
+            sums => sums?,
         };
-        let value = |(energy, square): (Result<f64, InferenceError>, f64)| match energy {
-            Ok(energy) => Ok(energy + square / 2.0),
-            Err(InferenceError::NotFinite { value, .. }) => Ok(value),
-            Err(error) => Err(error),
+        let (squares, terms) = sums.split_at(places.len());
+        let mut terms = terms.iter();
+        let mut value = |(energy, square): (Energy<S::Vector>, &f64)| match energy {
+            Energy::Recorded(own) => {
+                let sum: f64 = terms.by_ref().take(own.vectors.len()).sum();
+                Ok(sum / own.divisor + square / 2.0)
+            }
+            Energy::Known(Ok(energy)) => Ok(energy + square / 2.0),
+            Energy::Known(Err(InferenceError::NotFinite { value, .. })) => Ok(value),
+            Energy::Known(Err(error)) => Err(error),
         };
-        let values: Vec<f64> = energies.into_iter().zip(squares).map(value).collect::<Result<_, _>>()?;
-        let mean = self.groups.sum_numbers(&values)? / self.samples.terms() as f64;
+        energies.into_iter().zip(squares).map(&mut value).collect()
+    }
+
+    /// Returns the value at the position, from those at the places of this group's samples.
+    fn mean_value(&self, values: &[f64]) -> Result<f64, InferenceError> {
+        let mean = self.groups.sum_numbers(values)? / self.samples.terms() as f64;
         InferenceError::finite("the energy, averaged over samples,", mean)
+    }
+
+    /// Returns the samples of this group, those together that are computed together.
+    fn batches(&self) -> Vec<Range<usize>> {
+        let Range { start, end } = self.groups.block(self.samples.terms());
+        let each = self.concurrency.max(1);
+        (start..end).step_by(each).map(|first| first..end.min(first.saturating_add(each))).collect()
     }
 }
 
 impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError> {
-        let block = self.groups.block(self.samples.terms());
-        let mut places = Vec::new();
-        let (mut energies, mut kept) = (Vec::new(), Vec::new());
-        for sample in block.clone() {
-            let place = self.place(space, x, sample)?;
-            if kept.len() < self.kept {
-                let at = self.likelihood.at(space, &place)?;
-                energies.push(at.energy(space));
-                kept.push(at);
-            } else {
-                energies.push(self.likelihood.energy(space, &place));
+        let first = self.groups.block(self.samples.terms()).start;
+        let (mut places, mut values, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+        for batch in self.batches() {
+            let (before, mut energies) = (places.len(), Vec::new());
+            for sample in batch {
+                let place = self.place(space, x, sample)?;
+                if kept.len() < self.kept {
+                    let at = self.likelihood.at(space, &place)?;
+                    let terms = at.energy_terms(space)?;
+                    energies.push(terms.map_or_else(|| Energy::Known(at.energy(space)), Energy::Recorded));
+                    kept.push(at);
+                } else {
+                    energies.push(self.energy(space, &place)?);
+                }
+                places.push(place);
             }
-            places.push(place);
+            values.extend(self.values(space, &places[before..], energies)?);
         }
-        let value = self.mean_value(space, &places, energies)?;
+        let value = self.mean_value(&values)?;
         let whole = self.preconditioner.map(|own| own as &dyn Precondition<S>);
         let preconditioner = whole.map(|whole| Without { whole, parts: self.constants });
         let position = self.is_at_position().then(|| space.copy(x)).transpose()?;
         let (kept, at_position) = (RefCell::new(kept), RefCell::default());
         let kl = self;
-        Ok((value, Box::new(KlAt { kl, first: block.start, places, kept, position, at_position, preconditioner })))
+        Ok((value, Box::new(KlAt { kl, first, places, kept, position, at_position, preconditioner })))
     }
 
     fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError> {
-        let (mut places, mut energies) = (Vec::new(), Vec::new());
-        for sample in self.groups.block(self.samples.terms()) {
-            let place = self.place(space, x, sample)?;
-            energies.push(self.likelihood.energy(space, &place));
-            places.push(place);
+        let mut values = Vec::new();
+        for batch in self.batches() {
+            let (mut places, mut energies) = (Vec::new(), Vec::new());
+            for sample in batch {
+                let place = self.place(space, x, sample)?;
+                energies.push(self.energy(space, &place)?);
+                places.push(place);
+            }
+            values.extend(self.values(space, &places, energies)?);
         }
-        self.mean_value(space, &places, energies)
+        self.mean_value(&values)
     }
 
     fn free(&self, space: &mut S, x: &S::Vector) -> u64 {

@@ -32,6 +32,12 @@ pub trait LogLikelihood<S: VectorSpace> {
     /// Fails with [`InferenceError::NotFinite`] if it is NaN or infinite.
     fn energy(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError>;
 
+    /// Records the energy at `x` as terms, so that energies at several places block once; `None`,
+    /// as by default, if only [`energy`](Self::energy) computes it.
+    fn energy_terms(&self, _space: &mut S, _x: &S::Vector) -> Result<Option<EnergyTerms<S::Vector>>, InferenceError> {
+        Ok(None)
+    }
+
     /// Returns the derivatives at `x`, which must not change while they live.
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>, InferenceError>;
 
@@ -59,6 +65,15 @@ pub trait LogLikelihood<S: VectorSpace> {
     }
 }
 
+/// An energy that is not summed yet: the sum of all numbers of some vectors over a divisor.
+#[derive(Clone, Debug)]
+pub struct EnergyTerms<V> {
+    /// The vectors of the terms.
+    pub vectors: Vec<V>,
+    /// The divisor of their sum.
+    pub divisor: f64,
+}
+
 /// The derivatives of a [`LogLikelihood`] at a point.
 ///
 /// With the Jacobian `J` of the model and the Fisher metric `F` of the data, `L = J^T sqrt(F)` is
@@ -67,6 +82,11 @@ pub trait LogLikelihood<S: VectorSpace> {
 pub trait LogLikelihoodAt<S: VectorSpace> {
     /// Computes the energy at the point; blocks.
     fn energy(&self, space: &mut S) -> Result<f64, InferenceError>;
+
+    /// Records the energy as [`LogLikelihood::energy_terms`] does.
+    fn energy_terms(&self, _space: &mut S) -> Result<Option<EnergyTerms<S::Vector>>, InferenceError> {
+        Ok(None)
+    }
 
     /// Computes the gradient of the energy.
     fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError>;
@@ -231,6 +251,12 @@ struct TemperedAt<'a, S: VectorSpace> {
     temperature: f64,
 }
 
+impl<V> EnergyTerms<V> {
+    fn over(self, divisor: f64) -> Self {
+        EnergyTerms { divisor: self.divisor * divisor, ..self }
+    }
+}
+
 /// Fills `out` by `make`, divided by `by`.
 fn divided<S: VectorSpace>(
     space: &mut S,
@@ -264,6 +290,10 @@ impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
         Ok(self.likelihood.energy(space, x)? / self.temperature)
     }
 
+    fn energy_terms(&self, space: &mut S, x: &S::Vector) -> Result<Option<EnergyTerms<S::Vector>>, InferenceError> {
+        Ok(self.likelihood.energy_terms(space, x)?.map(|terms| terms.over(self.temperature)))
+    }
+
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>, InferenceError> {
         Ok(Box::new(TemperedAt { at: self.likelihood.at(space, x)?, temperature: self.temperature }))
     }
@@ -285,6 +315,10 @@ impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
 impl<S: VectorSpace> LogLikelihoodAt<S> for TemperedAt<'_, S> {
     fn energy(&self, space: &mut S) -> Result<f64, InferenceError> {
         Ok(self.at.energy(space)? / self.temperature)
+    }
+
+    fn energy_terms(&self, space: &mut S) -> Result<Option<EnergyTerms<S::Vector>>, InferenceError> {
+        Ok(self.at.energy_terms(space)?.map(|terms| terms.over(self.temperature)))
     }
 
     fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError> {

@@ -75,7 +75,7 @@ pub use groups::SampleGroups;
 pub use kl::{Curvature, Kl};
 pub use likelihood::{Data, DataSetReport, Likelihood, MetricCheck, NoiseLevel, check_metric};
 pub use lock_step::conjugate_gradient;
-pub use log_likelihood::{FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
+pub use log_likelihood::{EnergyTerms, FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
 pub use newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, Objective, ObjectiveAt, newton_cg};
 pub use preconditioner::{Preconditioner, Preconditioning};
 pub use priors::Prior;

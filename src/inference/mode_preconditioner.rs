@@ -21,7 +21,7 @@ use super::error::InferenceError;
 use super::groups::SampleGroups;
 use super::log_likelihood::FieldPreconditioner;
 use super::vector_space::{Reduction, Stream, VectorSpace};
-use crate::gpu::{Array, Kernel, KernelSource, RawArray};
+use crate::gpu::{Array, Element, Kernel, KernelSource, RawArray};
 use crate::grid::Mesh;
 use crate::operators::{
     Contents, Direction, Hartley, Leaf, Linear, Model, OperatorError, PointwiseOperator, Space, Vector,
@@ -65,16 +65,19 @@ crate::gpu::kernel_params! {
 
 /// The kernels by their flags, and their places.
 const FLAGS: [&str; 3] = ["spread", "weigh", "gather"];
+/// Elements of the arrays of kernels.
+const VALUES: [Element; 2] = [Element::F32, Element::Vec4];
 const SPREAD: usize = 0;
 const WEIGH: usize = 1;
 const GATHER: usize = 2;
 
-fn source(flag: &str) -> KernelSource {
+fn source(flag: &str, value: Element) -> KernelSource {
     let text = KernelSource::new(
         "inference::mode_preconditioner",
         include_str!("../../shaders/inference/mode_preconditioner.wgsl"),
     )
     .params::<ModeParams>()
+    .element("Value", value)
     .constant("LEVELS", LEVELS as u32)
     .repeat('$', LEVELS as u32);
     FLAGS.into_iter().fold(text, |text, other| text.flag(other, other == flag))
@@ -82,7 +85,7 @@ fn source(flag: &str) -> KernelSource {
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    FLAGS.map(source).into()
+    VALUES.into_iter().flat_map(|value| FLAGS.map(|flag| source(flag, value))).collect()
 }
 
 /// Excited modes whose preconditioner is not built yet, or is.
@@ -92,7 +95,8 @@ pub(super) struct ModePreconditioner {
     /// One field of modes and of cells, and [`LEVELS`] of each.
     spaces: [Space; 2],
     batches: [Space; 2],
-    kernels: [Kernel; 3],
+    /// By [`VALUES`] and [`FLAGS`].
+    kernels: [[Kernel; 3]; 2],
     params: ModeParams,
     /// The logarithm of the precision at each cell, and the transform of all levels; `None` where
     /// the precision is the same everywhere.
@@ -113,7 +117,7 @@ impl ModePreconditioner {
             amplitude,
             spaces: [modes?, cells?],
             batches: [many_modes?, many_cells?],
-            kernels: FLAGS.map(|flag| Kernel::trusted(source(flag))),
+            kernels: VALUES.map(|value| FLAGS.map(|flag| Kernel::trusted(source(flag, value)))),
             params,
             levels: None,
         })
@@ -139,8 +143,14 @@ impl ModePreconditioner {
         // Ranks may have other numbers of cells than of modes.
         let count = arrays[0].len();
         let arrays: Vec<&RawArray> = arrays.iter().map(|array| array.raw()).collect();
+        let quads = RawArray::in_quads(&arrays);
+        let kernel = &self.kernels[usize::from(quads.is_some())][which];
+        let (arrays, count) = match &quads {
+            Some(quads) => (quads.iter().collect(), count / 4),
+            None => (arrays, count),
+        };
         let params = ModeParams { count: count as u32, ..self.params };
-        Ok(rank.recorder.each(&self.kernels[which], &arrays, &params, count)?)
+        Ok(rank.recorder.each(kernel, &arrays, &params, count)?)
     }
 }
 

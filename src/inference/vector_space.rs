@@ -15,6 +15,8 @@ pub enum Reduction<'a, V> {
     DotOver(&'a [String], &'a V, &'a V),
     /// The sum of magnitudes.
     Norm1(&'a V),
+    /// The sum of values.
+    Sum(&'a V),
 }
 
 impl<V> Clone for Reduction<'_, V> {

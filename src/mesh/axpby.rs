@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::MeshError;
 use crate::field::Field;
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -36,24 +36,48 @@ const SEVERAL: [usize; ADDED - 1] = [2, 3, 4, 5, 6, 7, 8];
 /// Factors are rounded to `f32`. With `b == 0`, `y` may be undefined before. Everything is
 /// recorded, nothing submitted.
 pub struct Axpby {
-    linear: Kernel,
-    product: Kernel,
+    linear: Form,
+    product: Form,
     /// Kernels that add two or more arrays.
     combine: [Kernel; ADDED - 1],
 }
 
 impl Default for Axpby {
     fn default() -> Self {
-        let [linear, product] = [false, true].map(|product| Kernel::trusted(single(product)));
+        let [linear, product] = [false, true].map(Form::new);
         Axpby { linear, product, combine: SEVERAL.map(|added| Kernel::trusted(combine(added))) }
     }
 }
 
-/// One pair of arrays, or three arrays.
-fn single(product: bool) -> KernelSource {
+/// The kernels of an update of one pair of arrays, or of three arrays.
+struct Form {
+    /// Elements are numbers.
+    plain: Kernel,
+    /// Elements are four numbers.
+    quads: Kernel,
+}
+
+impl Form {
+    fn new(product: bool) -> Self {
+        let [plain, quads] = [Element::F32, Element::Vec4].map(|value| Kernel::trusted(single(product, value)));
+        Form { plain, quads }
+    }
+
+    fn record(&self, recorder: &mut Recorder, arrays: &[&RawArray], params: AxpbyParams) -> Result<(), DeviceError> {
+        let Some(quads) = RawArray::in_quads(arrays) else {
+            return recorder.each(&self.plain, arrays, &params, params.count.into());
+        };
+        let (arrays, count): (Vec<&RawArray>, _) = (quads.iter().collect(), params.count / 4);
+        recorder.each(&self.quads, &arrays, &AxpbyParams { count, ..params }, count.into())
+    }
+}
+
+/// Returns the kernel of an update of arrays of `value`.
+fn single(product: bool, value: Element) -> KernelSource {
     let label = if product { "mesh::axpby_product" } else { "mesh::axpby" };
     KernelSource::new(label, include_str!("../../shaders/mesh/axpby.wgsl"))
         .params::<AxpbyParams>()
+        .element("Value", value)
         .flag("product", product)
 }
 
@@ -65,8 +89,10 @@ fn combine(added: usize) -> KernelSource {
 }
 
 /// Returns all forms that any device takes.
-pub(super) fn kernels() -> [KernelSource; 4] {
-    [single(false), single(true), combine(2), combine(6)]
+pub(super) fn kernels() -> Vec<KernelSource> {
+    let single =
+        [false, true].into_iter().flat_map(|product| [Element::F32, Element::Vec4].map(|value| single(product, value)));
+    single.chain([combine(2), combine(6)]).collect()
 }
 
 impl Axpby {
@@ -83,7 +109,7 @@ impl Axpby {
         y: &Array<f32>,
     ) -> Result<(), DeviceError> {
         let params = params("Axpby::record", a, b, y, &[x])?;
-        recorder.each(&self.linear, &[x.raw(), y.raw()], &params, y.len())
+        self.linear.record(recorder, &[x.raw(), y.raw()], params)
     }
 
     /// Records `y = y + a x` for each of `terms`, in order and with the bits of one update after
@@ -136,7 +162,7 @@ impl Axpby {
         y: &Array<f32>,
     ) -> Result<(), DeviceError> {
         let params = params("Axpby::record_product", a, b, y, &[x, z])?;
-        recorder.each(&self.product, &[x.raw(), y.raw(), z.raw()], &params, y.len())
+        self.product.record(recorder, &[x.raw(), y.raw(), z.raw()], params)
     }
 }
 

@@ -86,6 +86,7 @@ pub use space::Space;
 pub use stencil::{StencilOperator, Tap};
 pub(crate) use vector::PART_BEGINS;
 pub use vector::{Contents, Vector};
+pub(crate) use vector_math::VectorSum;
 pub use wavenumbers::Wavenumbers;
 
 use crate::gpu::KernelSource;

@@ -11,7 +11,7 @@ use super::signature::{OperatorCost, Signature};
 use super::space::Space;
 use super::vector::{Contents, Vector};
 use crate::exchange::Terms;
-use crate::gpu::{Kernel, RawArray};
+use crate::gpu::{Element, Kernel, RawArray};
 use crate::grid::Cost;
 use crate::rank::Rank;
 
@@ -30,7 +30,7 @@ enum Evaluation {
 /// Returns the arrays of a vector as kernels see them: complex numbers as pairs.
 fn arrays(field: &Vector) -> Vec<RawArray> {
     let array = |((_, leaf), contents): ((&str, &super::leaf::Leaf), &Contents)| match contents {
-        Contents::Device(array) if leaf.numbers() == 2 => Some(array.raw().seen_as(crate::gpu::Element::Complex32)),
+        Contents::Device(array) if leaf.numbers() == 2 => Some(array.raw().seen_as(Element::Complex32)),
         Contents::Device(array) => Some(array.raw().clone()),
         Contents::Host(_) => None,
     };
@@ -61,10 +61,16 @@ impl PointwiseOperator {
                 Evaluation::Normal => (" (normal)", varied, varied.to_vec()),
             };
             let [count, places] = self.places();
-            let (label, read) = (format!("operators::{}{suffix}", self.name()), [&given[..], more].concat());
-            let (source, read) = kernel(label, &self.function_of(evaluation), [&read, &written], count != places);
-            // The library writes the text: arithmetic of values at places below the count.
-            Call { kernel: Kernel::trusted(source), read }
+            let (function, read) = (self.function_of(evaluation), [&given[..], more].concat());
+            let source = |value| {
+                let label = format!("operators::{}{suffix}", self.name());
+                kernel(label, &function, [&read, &written], count != places, value)
+            };
+            let is_apart = read.iter().chain(&written).all(|form| *form == Form::Apart);
+            // The library writes the texts: arithmetic of values at places below the count.
+            let quads = is_apart.then(|| Kernel::trusted(source(Element::Vec4).0));
+            let (plain, read) = source(Element::F32);
+            Call { plain: Kernel::trusted(plain), quads, read }
         })
     }
 
@@ -76,9 +82,16 @@ impl PointwiseOperator {
         (x, more): (&Vector, Option<&Vector>),
         out: &[RawArray],
     ) -> Result<(), OperatorError> {
-        let ([count, places], Call { kernel, read }) = (self.places(), self.call(evaluation));
+        let ([count, places], Call { plain, quads, read }) = (self.places(), self.call(evaluation));
         let given: Vec<RawArray> = std::iter::once(x).chain(&self.constants).chain(more).flat_map(arrays).collect();
         let arrays: Vec<&RawArray> = read.iter().map(|&number| &given[number]).chain(out).collect();
+        let quads = quads.as_ref().filter(|_| places.is_multiple_of(4));
+        let (arrays, kernel, each) = match quads.and_then(|kernel| Some((RawArray::in_quads(&arrays)?, kernel))) {
+            Some((arrays, kernel)) => (arrays, kernel, 4),
+            None => (arrays.into_iter().cloned().collect(), plain, 1),
+        };
+        let [count, places] = [count, places].map(|numbers| numbers / each);
+        let arrays: Vec<&RawArray> = arrays.iter().collect();
         let params = PointwiseParams { count: count as u32, places: places as u32 };
         Ok(rank.recorder.each(kernel, &arrays, &params, count)?)
     }

@@ -24,9 +24,12 @@ pub struct PointwiseOperator {
     pub(super) calls: [OnceCell<Call>; 4],
 }
 
-/// A kernel and the arrays that it reads.
+/// The kernels of an evaluation, and the arrays that they read.
 pub(super) struct Call {
-    pub kernel: Kernel,
+    /// Elements are numbers, or pairs.
+    pub plain: Kernel,
+    /// Elements are four numbers; `None` with pairs or numbers for all places.
+    pub quads: Option<Kernel>,
     /// Indices of the arrays among the given ones, arguments first.
     pub read: Vec<usize>,
 }

@@ -1,6 +1,5 @@
 //! Vectors: the values of a space on one rank.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -74,8 +73,9 @@ impl Vector {
     }
 
     /// Creates a vector with undefined values. Its leaves on the device are parts of one array, so
-    /// one kernel updates or sums all of them. Distributed leaves come first, then the others from
-    /// long to short. The padding between leaves is 0. Records only.
+    /// one kernel updates or sums all of them. Leaves that all ranks have come first, from short to
+    /// long, then the distributed ones, whose lengths are often multiples of four. The padding
+    /// between leaves is 0. Records only.
     ///
     /// If one binding cannot hold them it is the same as [`new`](Self::new), which has the same
     /// errors.
@@ -83,8 +83,8 @@ impl Vector {
         let mut order: Vec<(usize, &Leaf)> = space.leaves().map(|(_, leaf)| leaf).enumerate().collect();
         order.retain(|(_, leaf)| !leaf.is_on_host());
         order.sort_by_key(|(_, leaf)| match leaf.is_distributed() {
-            true => (0, Reverse(0)),
-            false => (1, Reverse(leaf.len())),
+            true => (1, 0),
+            false => (0, leaf.len()),
         });
         let padded = |leaf: &Leaf| leaf.len().next_multiple_of(PART_BEGINS);
         let len = order.iter().map(|(_, leaf)| padded(leaf)).fold(0, u64::saturating_add);

@@ -158,22 +158,32 @@ impl Rank {
     /// # Errors
     /// Same as [`vector_dot`](Self::vector_dot).
     pub fn vector_sums(&mut self, fields: &[(&Vector, Option<&Vector>)]) -> Result<Vec<f64>, OperatorError> {
+        let sums = fields.iter().map(|&(x, y)| match y {
+            Some(y) => VectorSum::Products([x, y]),
+            None => VectorSum::Magnitudes(x),
+        });
+        self.vector_reductions(&sums.collect::<Vec<_>>())
+    }
+
+    /// Returns several sums at once, as [`vector_sums`](Self::vector_sums).
+    ///
+    /// # Errors
+    /// Same as [`vector_sums`](Self::vector_sums).
+    pub(crate) fn vector_reductions(&mut self, fields: &[VectorSum<'_>]) -> Result<Vec<f64>, OperatorError> {
         let is_first = self.index() == 0;
         let counts = |leaf: &Leaf| leaf.is_distributed() || is_first;
         let (mut sums, mut on_host) = (Vec::new(), Vec::new());
-        for (x, y) in fields {
+        for field in fields {
+            let (x, y) = field.vectors();
             if let Some(y) = y {
                 y.space().admits(x.space(), "dot")?;
             }
-            let terms = x.runs(y.as_slice(), counts).into_iter().map(|mut run| {
-                let y = (run.len() > 1).then(|| run.swap_remove(1));
-                SummedTerms { x: run.swap_remove(0), y }
-            });
+            let terms = x.runs(y.as_slice(), counts).into_iter().map(|run| field.terms(run));
             let leaves = x.space().leaves().map(|(_, leaf)| leaf);
             let on_device = leaves.filter(|leaf| !leaf.is_on_host());
             let total = on_device.map(Leaf::total).fold(0, u64::saturating_add);
             sums.push(Summed { terms: terms.collect(), total });
-            on_host.push(host_sum(x, *y));
+            on_host.push(host_sum(*field));
         }
         let mut found = self.shared::<SeveralSums>().make(&mut self.recorder, &self.comm, &sums)?;
         if on_host.iter().any(Option::is_some) {
@@ -183,7 +193,8 @@ impl Rank {
         }
         match found.iter().zip(fields).find(|(found, _)| !found.is_finite()) {
             None => Ok(found),
-            Some((&value, (x, _))) => {
+            Some((&value, field)) => {
+                let (x, _) = field.vectors();
                 let names: Vec<&str> = x.space().names().collect();
                 let leaves = if names.len() == 1 { "leaf" } else { "leaves" };
                 let what = format!("the sum over {leaves} `{}`", names.join("`, `"));
@@ -193,13 +204,45 @@ impl Rank {
     }
 }
 
-/// Returns the sum over parameters of products, or of magnitudes; `None` without parameters.
-fn host_sum(x: &Vector, y: Option<&Vector>) -> Option<f64> {
+/// The terms of a sum over vectors.
+#[derive(Clone, Copy)]
+pub(crate) enum VectorSum<'a> {
+    /// Products of the numbers of two vectors.
+    Products([&'a Vector; 2]),
+    /// Magnitudes of the numbers of a vector.
+    Magnitudes(&'a Vector),
+    /// The numbers of a vector.
+    Values(&'a Vector),
+}
+
+impl<'a> VectorSum<'a> {
+    fn vectors(self) -> (&'a Vector, Option<&'a Vector>) {
+        match self {
+            VectorSum::Products([x, y]) => (x, Some(y)),
+            VectorSum::Magnitudes(x) | VectorSum::Values(x) => (x, None),
+        }
+    }
+
+    /// Returns the terms of arrays of the vectors.
+    fn terms(self, mut arrays: Vec<Array<f32>>) -> SummedTerms {
+        let x = arrays.swap_remove(0);
+        match self {
+            VectorSum::Products(_) => SummedTerms::Products([x, arrays.swap_remove(0)]),
+            VectorSum::Magnitudes(_) => SummedTerms::Magnitudes(x),
+            VectorSum::Values(_) => SummedTerms::Values(x),
+        }
+    }
+}
+
+/// Returns the sum over parameters; `None` without parameters.
+fn host_sum(field: VectorSum<'_>) -> Option<f64> {
+    let (x, y) = field.vectors();
     let mut sum = None;
     for (place, x) in x.contents().iter().enumerate() {
         let Contents::Host(x) = x else { continue };
-        let own: f64 = match y.map(|y| &y.contents()[place]) {
-            Some(Contents::Host(y)) => x.iter().zip(y).map(|(x, y)| x * y).sum(),
+        let own: f64 = match (field, y.map(|y| &y.contents()[place])) {
+            (_, Some(Contents::Host(y))) => x.iter().zip(y).map(|(x, y)| x * y).sum(),
+            (VectorSum::Values(_), _) => x.iter().sum(),
             _ => x.iter().map(|x| x.abs()).sum(),
         };
         sum = Some(sum.unwrap_or(0.0) + own);

@@ -7,7 +7,8 @@ use meshloom::comm::Communicator;
 use meshloom::gpu::{Options, Profile};
 use meshloom::inference::{
     CgOptions, Curvature, Draw, Excitations, Expansion, Fit, FitOptions, Footprint, InferenceError, IterationOptions,
-    Kl, Likelihood, NewtonOptions, Objective, Preconditioning, SampleGroups, Samples, Sampling, VectorSpace,
+    Kl, Likelihood, LogLikelihood, NewtonOptions, Objective, Preconditioning, SampleGroups, Samples, Sampling,
+    VectorSpace,
 };
 use meshloom::operators::Vector;
 
@@ -143,7 +144,7 @@ fn a_budget_of_memory_changes_no_bit() {
 }
 
 #[test]
-fn products_of_samples_are_submitted_together() {
+fn products_and_energies_of_samples_are_submitted_together() {
     ranks([1, 1], |rank| {
         let mesh = grid(rank, &[12, 10], &[0.02]);
         let (likelihood, truth) = likelihood(rank, &mesh, Rate { counts: 10.0, is_free: true }, Seen::Everywhere)?;
@@ -151,8 +152,13 @@ fn products_of_samples_are_submitted_together() {
         let residuals =
             (0..5).map(|seed| noise(rank, likelihood.domain(), 30 + seed)).collect::<Result<Vec<_>, _>>()?;
         let samples = Samples::new(VectorSpace::copy(rank, &truth)?, &groups, 5, residuals)?;
+        let mut wanted = 0.0;
+        for sample in 0..5 {
+            let place = samples.at(rank, sample)?;
+            wanted += (likelihood.energy(rank, &place)? + VectorSpace::dot(rank, &place, &place)? / 2.0) / 5.0;
+        }
         let mut found = Vec::new();
-        for concurrency in [1, 2, usize::MAX] {
+        for (concurrency, waits) in [(1, 5), (2, 3), (usize::MAX, 1)] {
             let kl = Kl {
                 likelihood: &likelihood,
                 samples: &samples,
@@ -163,7 +169,13 @@ fn products_of_samples_are_submitted_together() {
                 preconditioner: None,
                 curvature: Curvature::default(),
             };
-            let (_, at) = kl.at(rank, &truth)?;
+            let start = rank.recorder.counts().downloads;
+            let (energy, at) = kl.at(rank, &truth)?;
+            let middle = rank.recorder.counts().downloads;
+            assert_eq!(kl.value(rank, &truth)?.to_bits(), energy.to_bits());
+            let end = rank.recorder.counts().downloads;
+            assert_eq!([middle - start, end - middle], [waits; 2]);
+            assert!((energy - wanted).abs() <= 1e-13 * wanted.abs(), "{energy} {wanted}");
             let mut out = rank.like(&truth)?;
             at.metric(rank, &truth, &mut out)?;
             rank.recorder.wait()?;

@@ -102,6 +102,49 @@ fn pointwise_functions_and_their_derivatives_are_those_of_the_host() {
     }
 }
 
+/// Software renderers treat four places together if their number allows it.
+#[test]
+fn places_have_the_same_bits_whatever_their_number() {
+    const TEXT: &str = "fn f(x: f32, v: vec2<f32>) -> vec2<f32> {
+        if x < -0.5 || (v.x > 1.0 && x != 0.25) { return vec2<f32>(max(exp(-x), 0.5), pow(abs(v.y), 1.5)); }
+        return vec2<f32>(select(v.x / (1.0 + x * x), sqrt(abs(x)), v.y > x), 0.5);
+    }";
+    const FEW: usize = 24;
+    on_grid([1, 1], &options()[0], |rank| {
+        let mut found = Vec::new();
+        for places in [FEW, FEW + 1, FEW + 2, FEW + 4] {
+            let leaf = Leaf::vector(places as u64).batch(2);
+            let domain = Space::new([("x", leaf.clone()), ("v", leaf.clone().components(2))])?;
+            let target = Space::of("y", leaf.components(2))?;
+            let model = Model::new(PointwiseOperator::wgsl_onto(TEXT, "f", &domain, &target)?);
+            let field = |rank: &mut Rank, space: &Space, shift: f64| {
+                let mut field = Vector::new(&rank.gpu, space)?;
+                for (name, leaf) in space.leaves() {
+                    let value = |at: usize| ((at % places * 7 + at / places) as f64 * 1.7 + shift).sin() * 2.0;
+                    let values: Vec<f64> = (0..leaf.len() as usize).map(value).collect();
+                    field.set(&mut rank.recorder, name, &values)?;
+                }
+                Ok::<_, OperatorError>(field)
+            };
+            let (x, dx, dy) = (field(rank, &domain, 0.1)?, field(rank, &domain, 0.7)?, field(rank, &target, 0.3)?);
+            let at = model.at(rank, &x)?;
+            let (mut jvp, mut vjp) = (Vector::new(&rank.gpu, &target)?, Vector::new(&rank.gpu, &domain)?);
+            at.jvp(rank, &dx, &mut jvp)?;
+            at.vjp(rank, &dy, &mut vjp)?;
+            let mut bits = Vec::new();
+            for vector in [&at.value, &jvp, &vjp] {
+                for values in host(rank, vector)?.values() {
+                    let common = values.chunks(places).flat_map(|one| &one[..FEW]);
+                    bits.extend(common.map(|value| value.to_bits()));
+                }
+            }
+            found.push(bits);
+        }
+        assert!(found.windows(2).all(|pair| pair[0] == pair[1]));
+        Ok(())
+    });
+}
+
 fn pointwise(text: &str, domain: &Space, result: &str) -> Result<Model, OperatorError> {
     Ok(Model::new(PointwiseOperator::wgsl(text, "f", domain, result)?))
 }

@@ -95,6 +95,7 @@ impl VectorSpace for Host {
                 finite("an inner product", places.map(|at| x[at] * y[at]).sum())
             }
             Reduction::Norm1(x) => finite("a norm", x.iter().map(|x| x.abs()).sum()),
+            Reduction::Sum(x) => finite("a sum", x.iter().sum()),
         };
         what.iter().map(one).collect()
     }

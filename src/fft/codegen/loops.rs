@@ -21,8 +21,11 @@ struct Butterfly {
 }
 
 impl<'a> Writer<'a> {
-    /// Transforms a line by one invocation, stage by stage in its own workgroup memory, without
-    /// barriers.
+    /// Transforms a line by one invocation, stage by stage without barriers, in an array of its own
+    /// or, if the line is long, in its part of workgroup memory.
+    ///
+    /// llvmpipe reads and writes workgroup memory lane by lane with a branch for each, which takes
+    /// several times as long as an array of the invocation.
     pub(super) fn loops(&mut self, core: &Core) {
         let n = self.kernel.core_points();
         let split = self.kernel.packed() && self.kernel.output.format == LineFormat::Half;
@@ -150,10 +153,11 @@ impl<'a> Writer<'a> {
 
     /// Returns slot `at` of a buffer of this invocation.
     fn slot(&self, buffer: u64, at: &str) -> String {
-        format!(
-            "shared_line[place(column, {at}) + {}u]",
-            buffer * self.shape.lines * self.shape.core.exchanged(self.kernel.core_points())
-        )
+        let first = buffer * self.shape.core.exchanged(self.kernel.core_points());
+        match self.shape.has_own_arrays() {
+            true => format!("own_line[{at} + {first}u]"),
+            false => format!("shared_line[place(column, {at}) + {}u]", first * self.shape.lines),
+        }
     }
 
     /// Decimation in frequency, in place: natural order in, digit-reversed order out.

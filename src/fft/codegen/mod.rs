@@ -393,6 +393,9 @@ impl Writer<'_> {
         if count == 0 {
             return (0, String::new());
         }
+        if self.shape.has_own_arrays() {
+            return (0, format!("var<private> own_line: array<Complex, {count}>;\n"));
+        }
         let real = self.kernel.precision.bytes();
         let cell = if *exchange == Exchange::Together { "Complex" } else { "Real" };
         let column = match exchange {

@@ -33,6 +33,8 @@ crate::gpu::kernel_params! {
         power: f32,
         /// Bits of the terms of the sums that are cotangents of amplitudes.
         bits: u32,
+        /// Whether the cotangent of the amplitude of mode 0 is added to.
+        adds: u32,
         /// Workgroups that share the tiles of modes, and tiles of each.
         chunks: u32,
         tiles: u32,
@@ -90,7 +92,8 @@ const TEXTS: [(&str, &str); 3] = [
 ];
 
 /// Returns a kernel for a class of devices. On software renderers workgroups are small: lavapipe
-/// runs one of 8 as one subgroup, so that barriers cost nothing.
+/// runs one of 8 as one subgroup, so that barriers cost nothing. Each invocation then takes places
+/// in a row.
 fn source((label, text): (&str, &'static str), form: Form, profile: Profile) -> KernelSource {
     let group = if profile == Profile::Software { 8 } else { profile.workgroup_shape().group };
     KernelSource::new(label, text)
@@ -105,6 +108,7 @@ fn source((label, text): (&str, &'static str), form: Form, profile: Profile) -> 
         .flag("matern", form.matern)
         .flag("shaped", form.wiener || form.matern)
         .flag("alone", form.alone)
+        .flag("rows", profile == Profile::Software)
 }
 
 /// Returns the kernels.
@@ -231,35 +235,37 @@ impl Amplitude {
         Ok(AmplitudeAt { amplitude, spectrum: spectrum.cloned() })
     }
 
-    /// Records the tangent of the amplitudes for the tangents `dx` and `dp` of latent values and
-    /// hyper-parameters.
+    /// Records pairs of the amplitudes and their tangents for the tangents `dx` and `dp` of latent
+    /// values and hyper-parameters.
     pub fn jvp(
         &self,
         recorder: &mut Recorder,
         (p, at): (&Array<f32>, &AmplitudeAt),
         (dx, dp): (&Vector, &Array<f32>),
-    ) -> Result<Array<f32>, OperatorError> {
-        let (tangent, d_spectrum) = (self.array(recorder, 1)?, self.excitations(dx)?);
-        let others = [&self.table, &at.amplitude, &tangent];
+    ) -> Result<Array<[f32; 2]>, OperatorError> {
+        let (pairs, d_spectrum) = (self.array(recorder, 2)?, self.excitations(dx)?);
+        let pairs = pairs.cast::<[f32; 2]>()?;
         let spectra = at.spectrum.iter().chain(d_spectrum);
-        let arrays: Vec<_> = [p, dp].into_iter().chain(spectra).chain(others).map(Array::raw).collect();
+        let inputs = [p, dp].into_iter().chain(spectra).chain([&self.table, &at.amplitude]).map(Array::raw);
+        let arrays: Vec<_> = inputs.chain([pairs.raw()]).collect();
         self.record(recorder, 1, &arrays, self.params)?;
-        Ok(tangent)
+        Ok(pairs)
     }
 
-    /// Records the cotangent for sums of terms of `bits` bits: of the hyper-parameters in `out`, to
-    /// which mode 0 adds, and of the excitations in `dx`.
+    /// Records the cotangent for sums of terms of `bits` bits: of the hyper-parameters in `out`,
+    /// and of the excitations in `dx`. The cotangent of the amplitude of mode 0 is added to the one
+    /// in `out` unless this is the `first` group.
     pub fn vjp(
         &self,
         recorder: &mut Recorder,
         (p, at): (&Array<f32>, &AmplitudeAt),
         (sums, bits): (&Array<u32>, u32),
-        (dx, out): (&Vector, &Array<f32>),
+        (dx, out, first): (&Vector, &Array<f32>, bool),
     ) -> Result<(), OperatorError> {
         let own = [p, &self.table, &at.amplitude].map(Array::raw);
         let spectra = at.spectrum.iter().chain(self.excitations(dx)?).map(Array::raw);
         let arrays: Vec<_> = own.into_iter().chain([sums.raw(), out.raw()]).chain(spectra).collect();
-        Ok(self.record(recorder, 2, &arrays, AmplitudeParams { bits, ..self.params })?)
+        Ok(self.record(recorder, 2, &arrays, AmplitudeParams { bits, adds: u32::from(!first), ..self.params })?)
     }
 
     /// Returns the number of wavenumbers.
@@ -323,6 +329,7 @@ fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, 
         half,
         power,
         bits: 0,
+        adds: 0,
         chunks: chunks as u32,
         tiles: tiles as u32,
         phase: 0,

@@ -174,12 +174,12 @@ impl CorrelatedField {
                 volume,
             };
             let amplitude = Amplitude::new(&mut rank.recorder, &group.amplitude, parts)?;
-            let modulation = Modulation::new(index, amplitude.len());
+            let modulation = Modulation::new(&mut rank.recorder, index, amplitude.len())?;
             groups.push(Group { wavenumbers, amplitude, modulation, volume });
         }
         // A fit uses all of them.
         let of_amplitudes = groups.iter().flat_map(|group| &group.amplitude.kernels);
-        let of_modulations = groups.iter().flat_map(|group| &group.modulation.kernels);
+        let of_modulations = groups.iter().flat_map(|group| group.modulation.kernels());
         let kernels: Vec<&Kernel> = of_amplitudes.chain(of_modulations).collect();
         Kernel::compile_ahead(&rank.gpu, &kernels);
         let (offset_mean, prior) = (prior.offset_mean, format!("{prior:?}"));
@@ -378,8 +378,8 @@ impl Linearized for At {
         for (group, GroupAt { at, modes }) in self.field.0.groups.iter().zip(&self.point.groups) {
             let next = self.field.array(rank)?;
             let recorder = &mut rank.recorder;
-            let tangent = group.amplitude.jvp(recorder, (&self.point.packed, at), (dx, &d_packed))?;
-            group.modulation.jvp(recorder, [&at.amplitude, &tangent], [modes, &d_modes], &next)?;
+            let amplitudes = group.amplitude.jvp(recorder, (&self.point.packed, at), (dx, &d_packed))?;
+            group.modulation.jvp(recorder, &amplitudes, [modes, &d_modes], &next)?;
             d_modes = next;
         }
         hartley.run(rank, Direction::Adjoint, &self.field.over(d_modes)?, dy)
@@ -391,7 +391,7 @@ impl Linearized for At {
         let mut cotangent = Vector::new(&rank.gpu, modes)?;
         hartley.run(rank, Direction::Forward, dy, &mut cotangent)?;
         let mut cotangent = cotangent.array(xi)?.clone();
-        let packed = packing.zeros(&mut rank.recorder, dx)?;
+        let packed = packing.undefined(&rank.recorder, dx)?;
         let total = modes.only().map_or(0, |(_, leaf)| leaf.total());
         for (number, (group, GroupAt { at, modes })) in groups.iter().zip(&self.point.groups).enumerate().rev() {
             let next = if number == 0 { dx.array(xi)?.clone() } else { self.field.array(rank)? };
@@ -399,10 +399,23 @@ impl Linearized for At {
             let terms = Terms { x, y, index, sums: group.amplitude.len(), batches: 1, total };
             let sum = rank.exact_sums();
             let (recorder, comm) = (&mut rank.recorder, &rank.comm);
-            let words = terms.words(recorder)?;
-            group.modulation.vjp(recorder, &at.amplitude, modes, [&cotangent, &next], &words)?;
-            let bits = sum.accumulate(recorder, Some(comm), &terms, &words)?;
-            group.amplitude.vjp(recorder, (&self.point.packed, at), (&words, bits), (dx, &packed))?;
+            let (words, modulation) = (terms.words(recorder)?, &group.modulation);
+            let bits = match &modulation.order {
+                Some(order) => {
+                    let products = recorder.gpu().array("inference::terms", modes.len())?;
+                    let own = (Some(&products), &words);
+                    modulation.vjp(recorder, &at.amplitude, modes, [&cotangent, &next], own)?;
+                    let terms = Terms { x: &products, y: None, ..terms };
+                    sum.accumulate_in_order(recorder, Some(comm), (&terms, order), &words)?
+                }
+                None => {
+                    modulation.vjp(recorder, &at.amplitude, modes, [&cotangent, &next], (None, &words))?;
+                    sum.accumulate(recorder, Some(comm), &terms, &words)?
+                }
+            };
+            // Groups come from the last one to the first.
+            let is_first = number + 1 == groups.len();
+            group.amplitude.vjp(recorder, (&self.point.packed, at), (&words, bits), (dx, &packed, is_first))?;
             cotangent = next;
         }
         packing.unpack(&mut rank.recorder, &packed, dx)
@@ -429,6 +442,8 @@ struct AmplitudeModel {
     group: usize,
     /// The number of each wavenumber.
     index: Array<u32>,
+    /// The tangents of pairs of an amplitude and its tangent.
+    tangents: Model,
 }
 
 impl AmplitudeModel {
@@ -438,11 +453,15 @@ impl AmplitudeModel {
         let bins = field.0.groups[group].amplitude.len();
         let target = Space::of("amplitude", Leaf::vector(bins))?;
         let index = rank.recorder.uploaded("inference::bins", &host_memory::collect("wavenumbers", 0..bins as u32)?)?;
+        let pairs = Space::of("pair", Leaf::vector(bins).complex())?;
+        let second = "fn second(pair: vec2<f32>) -> f32 { return pair.y; }";
+        let tangents = Model::new(PointwiseOperator::wgsl(second, "second", &pairs, "amplitude")?);
         Ok(AmplitudeModel {
             signature: Signature::new("amplitude", &domain, &target),
             field: field.clone(),
             group,
             index,
+            tangents,
         })
     }
 
@@ -489,7 +508,7 @@ impl Differentiable for AmplitudeModel {
         let bytes = 4 * amplitude.len();
         OperatorCost {
             apply: Cost::kernels(1 + value, 8 * bytes),
-            jvp: Cost::kernels(1 + tangent, 10 * bytes),
+            jvp: Cost::kernels(2 + tangent, 15 * bytes),
             vjp: Cost::kernels(3 + cotangent, 12 * bytes),
         }
     }
@@ -507,9 +526,9 @@ impl Linearized for AmplitudeModelAt {
         let inner = &self.model.field.0;
         let d_packed = inner.packing.pack(&mut rank.recorder, dx)?;
         let amplitude = &inner.groups[self.model.group].amplitude;
-        let tangent = amplitude.jvp(&mut rank.recorder, (&self.packed, &self.at), (dx, &d_packed))?;
-        let dy = dy.array("amplitude")?;
-        Ok(rank.recorder.copy(&tangent, 0, dy, 0, dy.len())?)
+        let pairs = amplitude.jvp(&mut rank.recorder, (&self.packed, &self.at), (dx, &d_packed))?;
+        let tangents = &self.model.tangents;
+        tangents.apply(rank, &Vector::over(tangents.domain(), vec![Contents::Device(pairs.cast()?)])?, dy)
     }
 
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
@@ -521,14 +540,16 @@ impl Linearized for AmplitudeModelAt {
                 rank.recorder.clear(dx.array(name)?);
             }
         }
-        let packed = inner.packing.zeros(&mut rank.recorder, dx)?;
+        // Hyper-parameters of other groups, too.
+        let packed = inner.packing.undefined(&rank.recorder, dx)?;
+        rank.recorder.clear(&packed);
         let amplitude = &inner.groups[self.model.group].amplitude;
         let (x, index) = (dy.array("amplitude")?, Some(&self.model.index));
         // The cotangent as sums of one term each, which the kernel reads.
         let terms = Terms { x, y: None, index, sums: amplitude.len(), batches: 1, total: 1 };
         let sum = rank.exact_sums();
         let (words, bits) = sum.integers(&mut rank.recorder, None, &terms)?;
-        amplitude.vjp(&mut rank.recorder, (&self.packed, &self.at), (&words, bits), (dx, &packed))?;
+        amplitude.vjp(&mut rank.recorder, (&self.packed, &self.at), (&words, bits), (dx, &packed, true))?;
         inner.packing.unpack(&mut rank.recorder, &packed, dx)
     }
 }

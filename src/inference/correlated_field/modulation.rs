@@ -1,6 +1,7 @@
 //! Excitations of modes times the amplitude of their wavenumber.
 
-use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+use crate::exchange::{SumOrder, of_values};
+use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, RawArray, Recorder};
 
 crate::gpu::kernel_params! {
     struct ModulateParams {
@@ -9,42 +10,86 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Returns the kernels of value, tangent and cotangent.
-fn sources() -> [KernelSource; 3] {
-    let text = include_str!("../../../shaders/inference/modulate_cotangent.wgsl");
-    let cotangent = KernelSource::new("inference::modulate_cotangent", text).params::<ModulateParams>();
-    let text = include_str!("../../../shaders/inference/modulate.wgsl");
-    let modulate = |tangent: bool| {
-        KernelSource::new("inference::modulate", text).params::<ModulateParams>().flag("tangent", tangent)
+/// The kernels of the product.
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    Value,
+    Tangent,
+    Cotangent,
+    /// The cotangent that also writes the terms of sums.
+    CotangentAndTerms,
+}
+
+const PASSES: [Pass; 4] = [Pass::Value, Pass::Tangent, Pass::Cotangent, Pass::CotangentAndTerms];
+
+/// Returns one of the kernels, of modes by themselves or in fours.
+fn source(pass: Pass, quads: bool) -> KernelSource {
+    let (label, text) = match pass {
+        Pass::Value | Pass::Tangent => {
+            ("inference::modulate", include_str!("../../../shaders/inference/modulate.wgsl"))
+        }
+        Pass::Cotangent | Pass::CotangentAndTerms => {
+            ("inference::modulate_cotangent", include_str!("../../../shaders/inference/modulate_cotangent.wgsl"))
+        }
     };
-    [modulate(false), modulate(true), cotangent]
+    of_values(KernelSource::new(label, text), quads)
+        .params::<ModulateParams>()
+        .module("inference::bins", include_str!("../../../shaders/inference/bins.wgsl"))
+        .element("Index", if quads { Element::Words2 } else { Element::U32 })
+        .flag("tangent", pass == Pass::Tangent)
+        .flag("keeps_terms", pass == Pass::CotangentAndTerms)
 }
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    sources().into()
+    [false, true].into_iter().flat_map(|quads| PASSES.map(|pass| source(pass, quads))).collect()
 }
 
 /// `y = amplitude[index] x` and its derivative.
 pub(super) struct Modulation {
     /// The wavenumber of each mode of this rank.
     pub index: Array<u32>,
+    /// The modes of each wavenumber, where that is faster than atomics.
+    pub order: Option<SumOrder>,
     /// Number of wavenumbers.
     bins: u64,
-    /// Kernels of value, tangent and cotangent.
-    pub kernels: [Kernel; 3],
+    /// In the order of [`PASSES`]: of modes by themselves, and in fours.
+    kernels: [[Kernel; 4]; 2],
 }
 
 impl Modulation {
-    /// Creates the product by the wavenumber of each mode, of `bins`.
-    pub fn new(index: Array<u32>, bins: u64) -> Self {
-        Modulation { index, bins, kernels: sources().map(Kernel::trusted) }
+    /// Creates the product by the wavenumber of each mode, of `bins`. Blocks.
+    pub fn new(recorder: &mut Recorder, index: Array<u32>, bins: u64) -> Result<Self, DeviceError> {
+        let order = SumOrder::new(recorder, &index, bins)?;
+        let kernel = |quads| PASSES.map(|pass| Kernel::trusted(source(pass, quads)));
+        Ok(Modulation { index, order, bins, kernels: [false, true].map(kernel) })
     }
 
-    fn record(&self, recorder: &mut Recorder, kernel: usize, arrays: &[&RawArray]) -> Result<(), DeviceError> {
-        let count = self.index.len();
+    /// Returns the kernels of value, tangent and cotangent that vectors of a fit take.
+    pub fn kernels(&self) -> [&Kernel; 3] {
+        let cotangent = if self.order.is_some() { Pass::CotangentAndTerms } else { Pass::Cotangent };
+        let own = &self.kernels[usize::from(RawArray::in_quads(&[self.index.raw()]).is_some())];
+        [Pass::Value, Pass::Tangent, cotangent].map(|pass| &own[pass as usize])
+    }
+
+    /// Records a kernel over arrays of modes; `amplitudes` are those of all wavenumbers.
+    fn record(
+        &self,
+        recorder: &mut Recorder,
+        pass: Pass,
+        (amplitudes, modes): (&RawArray, &[&Array<f32>]),
+        words: Option<&Array<u32>>,
+    ) -> Result<(), DeviceError> {
+        let modes: Vec<&RawArray> = modes.iter().map(|modes| modes.raw()).collect();
+        let quads = RawArray::in_quads(&modes);
+        let (index, count) = match &quads {
+            Some(_) => (self.index.raw().seen_as(Element::Words2), self.index.len() / 4),
+            None => (self.index.raw().clone(), self.index.len()),
+        };
+        let modes = quads.as_ref().map_or(modes, |quads| quads.iter().collect());
+        let arrays: Vec<_> = [&index, amplitudes].into_iter().chain(modes).chain(words.map(Array::raw)).collect();
         let params = ModulateParams { count: count as u32, bins: self.bins as u32 };
-        recorder.each(&self.kernels[kernel], &[&[self.index.raw()], arrays].concat(), &params, count)
+        recorder.each(&self.kernels[usize::from(quads.is_some())][pass as usize], &arrays, &params, count)
     }
 
     /// Records `y = amplitude[index] x`.
@@ -55,31 +100,34 @@ impl Modulation {
         x: &Array<f32>,
         y: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        self.record(recorder, 0, &[amplitude, x, y].map(Array::raw))
+        self.record(recorder, Pass::Value, (amplitude.raw(), &[x, y]), None)
     }
 
-    /// Records the tangent `dy` for those of amplitudes and excitations, each a pair of value and
-    /// tangent.
+    /// Records the tangent `dy` for pairs of amplitudes and their tangents, and for excitations and
+    /// their tangents.
     pub fn jvp(
         &self,
         recorder: &mut Recorder,
-        amplitude: [&Array<f32>; 2],
-        x: [&Array<f32>; 2],
+        amplitudes: &Array<[f32; 2]>,
+        [x, dx]: [&Array<f32>; 2],
         dy: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        self.record(recorder, 1, &[amplitude[0], x[0], amplitude[1], x[1], dy].map(Array::raw))
+        self.record(recorder, Pass::Tangent, (amplitudes.raw(), &[x, dx, dy]), None)
     }
 
-    /// Records the cotangent `dx` of the excitations for the cotangent of the modes, and in the
-    /// first of `words` the bits of the largest magnitude of `dy x`; `words` must be 0 before.
+    /// Records the cotangent `dx` of the excitations for the cotangent of the modes, and the bits
+    /// of the largest magnitude of `dy x` in the first of `words`, which must be 0 before. Writes
+    /// `dy x` to `terms` if they are given.
     pub fn vjp(
         &self,
         recorder: &mut Recorder,
         amplitude: &Array<f32>,
         x: &Array<f32>,
         [dy, dx]: [&Array<f32>; 2],
-        words: &Array<u32>,
+        (terms, words): (Option<&Array<f32>>, &Array<u32>),
     ) -> Result<(), DeviceError> {
-        self.record(recorder, 2, &[amplitude.raw(), x.raw(), dy.raw(), dx.raw(), words.raw()])
+        let pass = if terms.is_some() { Pass::CotangentAndTerms } else { Pass::Cotangent };
+        let modes: Vec<_> = [x, dy, dx].into_iter().chain(terms).collect();
+        self.record(recorder, pass, (amplitude.raw(), &modes), Some(words))
     }
 }

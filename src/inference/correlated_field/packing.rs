@@ -103,11 +103,10 @@ impl Packing {
         Ok(packed)
     }
 
-    /// Returns an array of zeros that [`unpack`](Self::unpack) copies to the leaves of a vector.
-    pub fn zeros(&self, recorder: &mut Recorder, vector: &Vector) -> Result<Array<f32>, OperatorError> {
-        let packed = self.part(vector)?.map_or_else(|| self.array(recorder), Ok)?;
-        recorder.clear(&packed);
-        Ok(packed)
+    /// Returns an array with undefined values that [`unpack`](Self::unpack) copies to the leaves of
+    /// a vector.
+    pub fn undefined(&self, recorder: &Recorder, vector: &Vector) -> Result<Array<f32>, OperatorError> {
+        Ok(self.part(vector)?.map_or_else(|| self.array(recorder), Ok)?)
     }
 
     /// Records the copy of one array to the leaves of a vector, unless it is a part of the vector.

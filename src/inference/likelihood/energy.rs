@@ -3,7 +3,7 @@
 use super::data::{Data, Weighted};
 use crate::gpu::{Array, Kernel, KernelSource, RawArray, TWO_FLOATS};
 use crate::inference::error::InferenceError;
-use crate::operators::Leaf;
+use crate::operators::{Leaf, OperatorError, Space, Vector, VectorSum};
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -69,18 +69,27 @@ impl Energy {
         })
     }
 
-    /// Computes the energy. Collective; blocks.
-    pub fn of(&self, rank: &mut Rank, s: &Array<f32>) -> Result<f64, InferenceError> {
-        let terms = rank.gpu.array::<f32>("inference::energy", 2 * self.leaf.entries())?;
+    /// Returns the terms whose sum is the energy. Records only.
+    pub fn terms(&self, rank: &mut Rank, s: &Array<f32>) -> Result<Vector, OperatorError> {
+        let space = Space::of("energy", self.leaf.clone().components(2))?;
+        let found = Vector::new(&rank.gpu, &space)?;
+        let terms = found.single()?;
         let mut arrays: Vec<&RawArray> = vec![s.raw(), self.data.raw()];
         arrays.extend(self.weights.as_ref().map(Array::raw));
         arrays.push(terms.raw());
         rank.recorder.each(&self.kernel, &arrays, &self.params, self.leaf.entries())?;
-        let is_distributed = self.leaf.is_distributed();
-        let mut found = [rank.exact_total(is_distributed, &terms, 2 * self.leaf.total())?];
-        if !is_distributed {
-            rank.take_from_first(&mut found)?;
+        Ok(found)
+    }
+
+    /// Computes the energy. Collective; blocks.
+    pub fn of(&self, rank: &mut Rank, s: &Array<f32>) -> Result<f64, InferenceError> {
+        let terms = self.terms(rank, s)?;
+        match rank.vector_reductions(&[VectorSum::Values(&terms)]) {
+            Ok(found) => Ok(found[0]),
+            Err(OperatorError::NotFinite { value, .. }) => {
+                InferenceError::finite(&format!("the energy of `{}`", self.name), value)
+            }
+            Err(error) => Err(error.into()),
         }
-        InferenceError::finite(&format!("the energy of `{}`", self.name), found[0])
     }
 }

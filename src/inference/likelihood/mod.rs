@@ -26,7 +26,7 @@ use crate::rank::Rank;
 
 use super::error::InferenceError;
 use super::filter_preconditioner::FilterPreconditioner;
-use super::log_likelihood::{FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
+use super::log_likelihood::{EnergyTerms, FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
 use super::mode_preconditioner::ModePreconditioner;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
@@ -247,6 +247,17 @@ impl LogLikelihood<Rank> for Likelihood {
         Ok(energy)
     }
 
+    fn energy_terms(&self, rank: &mut Rank, x: &Vector) -> Result<Option<EnergyTerms<Vector>>, InferenceError> {
+        let mut vectors = Vec::new();
+        for group in &self.groups {
+            let values = group.values(rank, x)?;
+            for term in &group.terms {
+                vectors.push(term.energy_terms(rank, &values.part(term.domain(), "likelihood")?)?);
+            }
+        }
+        Ok(Some(EnergyTerms { vectors, divisor: 1.0 }))
+    }
+
     fn at<'a>(&'a self, rank: &mut Rank, x: &Vector) -> Result<Box<dyn LogLikelihoodAt<Rank> + 'a>, InferenceError> {
         let groups = self.groups.iter().map(|group| group.at(rank, x)).collect::<Result<_, _>>()?;
         Ok(Box::new(LikelihoodAt { groups, domain: self.domain.clone() }))
@@ -303,6 +314,11 @@ impl LikelihoodAt {
 impl LogLikelihoodAt<Rank> for LikelihoodAt {
     fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
         self.terms().map(|at| at.energy(rank)).sum()
+    }
+
+    fn energy_terms(&self, rank: &mut Rank) -> Result<Option<EnergyTerms<Vector>>, InferenceError> {
+        let vectors = self.terms().map(|at| at.energy_terms(rank)).collect::<Result<_, _>>()?;
+        Ok(Some(EnergyTerms { vectors, divisor: 1.0 }))
     }
 
     fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), InferenceError> {

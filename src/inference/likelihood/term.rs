@@ -77,6 +77,12 @@ impl Term {
         self.density.energy.of(rank, signal.single()?)
     }
 
+    /// Returns the terms of the energy.
+    pub fn energy_terms(&self, rank: &mut Rank, x: &Vector) -> Result<Vector, OperatorError> {
+        let signal = self.signal(rank, x)?;
+        self.density.energy.terms(rank, signal.single()?)
+    }
+
     /// Returns `true` if the term has coordinates.
     pub fn has_coordinates(&self) -> bool {
         self.coordinates.is_some()
@@ -152,6 +158,11 @@ impl TermAt {
     /// Computes the energy at the point; blocks.
     pub fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
         self.term.density.energy.of(rank, self.signal.single()?)
+    }
+
+    /// Returns the terms of the energy at the point.
+    pub fn energy_terms(&self, rank: &mut Rank) -> Result<Vector, OperatorError> {
+        self.term.density.energy.terms(rank, self.signal.single()?)
     }
 
     /// Returns the space between head and tail of the model, or the domain.

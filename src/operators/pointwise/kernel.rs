@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::function::{Argument, Pointwise, ranges};
-use crate::gpu::KernelSource;
+use crate::gpu::{Element, KernelSource};
 
 /// The layout of the components of an argument or a result in its array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +32,21 @@ crate::gpu::kernel_params! {
 
 /// Returns the kernel of `function`, whose arguments and results have these `forms`, and the
 /// numbers of the arguments that it reads. Its arrays are those arguments, then all results.
-pub fn kernel(label: String, function: &Pointwise, forms: [&[Form]; 2], batched: bool) -> (KernelSource, Vec<usize>) {
+///
+/// An element of an array is a `value`: [`Element::F32`], or [`Element::Vec4`] if all forms are
+/// [`Form::Apart`]. Parameters count elements.
+pub fn kernel(
+    label: String,
+    function: &Pointwise,
+    forms: [&[Form]; 2],
+    batched: bool,
+    value: Element,
+) -> (KernelSource, Vec<usize>) {
     let read: Vec<usize> = (0..).zip(function.used()).filter(|(_, used)| *used).map(|(number, _)| number).collect();
-    let form = |form: Form| if form == Form::Pairs { "vec2<f32>" } else { "f32" };
+    let form = |form: Form| if form == Form::Pairs { "vec2<f32>" } else { "Value" };
     let mut text = String::from(
         "// A pointwise function, written from its graph.\n//\n// Layout: arguments x, results y; components one after the other within a \
-         batch, or pairs.\n// Workgroup: GROUP invocations, ITEMS places each. No workgroup memory.\n\nvar<uniform> params: Params;\n",
+         batch, or pairs.\n// Workgroup: GROUP invocations, ITEMS elements each. No workgroup memory.\n\nvar<uniform> params: Params;\n",
     );
     for &number in &read {
         let _ = writeln!(text, "var<storage, read> x{number}: array<{}>;", form(forms[0][number]));
@@ -80,7 +89,7 @@ pub fn kernel(label: String, function: &Pointwise, forms: [&[Form]; 2], batched:
         }
     }
     text.push_str("}\n\n#each params.count\n");
-    (KernelSource::new(label, text).params::<PointwiseParams>(), read)
+    (KernelSource::new(label, text).params::<PointwiseParams>().element("Value", value), read)
 }
 
 /// Returns the index of a component at place `i`, counted over all batches.
@@ -109,8 +118,18 @@ pub fn samples() -> Vec<KernelSource> {
         ("vjp", function.vjp(), &cotangents, &adjoints),
     ];
     let forms = |(call, function, arguments, results): (&str, Pointwise, &[Form], &[Form])| {
-        [false, true]
-            .map(|batched| kernel(format!("operators::pointwise_{call}"), &function, [arguments, results], batched).0)
+        let label = format!("operators::pointwise_{call}");
+        [false, true].map(|batched| kernel(label.clone(), &function, [arguments, results], batched, Element::F32).0)
     };
-    calls.into_iter().flat_map(forms).collect()
+    let text = "fn fours(x: f32, rate: vec2<f32>) -> f32 {
+        if x < 0.0 || x > 2.0 { return max(exp(-rate.x * x), 0.1); }
+        return select(rate.y, pow(x, 1.5), x != 1.0);
+    }";
+    let fours = Pointwise::new(text, "fours").ok();
+    let fours = fours.into_iter().flat_map(|function| {
+        let apart = [Form::Apart; 2];
+        let label = "operators::pointwise_fours".to_string();
+        [false, true].map(|batched| kernel(label.clone(), &function, [&apart, &apart[1..]], batched, Element::Vec4).0)
+    });
+    calls.into_iter().flat_map(forms).chain(fours).collect()
 }

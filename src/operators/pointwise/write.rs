@@ -10,7 +10,8 @@ use super::graph::{Binary, Graph, Node, Op};
 
 impl Graph {
     /// Returns WGSL statements that define `v0`, `v1`, .. for `outputs`, and the expressions of the
-    /// outputs. `input` returns the expression of a component of the input.
+    /// outputs. `input` returns the expression of a component of the input. It is a `Value`: a
+    /// number, or a vector of numbers that are treated alike.
     pub fn wgsl(&self, outputs: &[Node], input: impl Fn(u32) -> String) -> (String, Vec<String>) {
         let (mut text, mut names) = (String::new(), HashMap::new());
         for node in self.needed(outputs.iter().copied()) {
@@ -21,7 +22,7 @@ impl Graph {
                     continue;
                 }
                 Op::Input(component) => input(component),
-                Op::Flag(flag) => flag.to_string(),
+                Op::Flag(flag) => format!("Value() {} Value()", if flag { "==" } else { "!=" }),
                 Op::Neg(a) => format!("-{}", of(a)),
                 Op::Unary(function, a) => format!("{}({})", function.try_to_wgsl().unwrap_or_default(), of(a)),
                 Op::Binary(function, a, b) => binary(function, of(a), of(b)),
@@ -40,9 +41,9 @@ impl Graph {
     }
 }
 
-/// Returns a number that WGSL reads to the same bits.
+/// Returns a `Value` of a number, which WGSL reads to the same bits.
 fn number(value: f32) -> String {
-    if value < 0.0 { format!("({value:?}f)") } else { format!("{value:?}f") }
+    format!("Value({value:?}f)")
 }
 
 fn binary(function: Binary, a: &str, b: &str) -> String {
