@@ -59,7 +59,7 @@ fn profiles_and_limits_shape_the_text() {
     let scratch = Scratch::new();
     let text = |profile: &str| Call::new(&["kernels", KERNEL, "--profile", profile]).succeeds().stdout;
     assert_eq!(text("floor"), Call::new(&["kernels", KERNEL]).succeeds().stdout);
-    assert!(text("gpu").contains("var<uniform>") && text("software").contains("var<storage, read> params"));
+    assert!(text("gpu").contains("var<uniform>") && text("software").contains("var<storage, read> stored_params"));
     let limits = scratch.file("limits.toml", "workgroup_size = 32\nitems = 3\nwindows = 2\nwindow_bytes = 4096\n");
     let shaped = text(&limits);
     assert!(shaped.contains("const GROUP: u32 = 32u;") && shaped.contains("const ITEMS: u32 = 3u;"), "{shaped}");
