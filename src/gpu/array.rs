@@ -11,6 +11,7 @@ use super::error::DeviceError;
 use super::pool::MemoryKind;
 use super::profile::Profile;
 use super::source::Element;
+use super::stack::{Copies, open_copies, refusal};
 
 /// Elements of the longest array. Kernels index by `u32`, and the last of their workgroups, which
 /// come in rows of up to 65,535, may count beyond the end of an array: so much is left free that no
@@ -120,13 +121,38 @@ pub struct RawArray {
     pub(super) window: u64,
     /// Elements per buffer: a number of whole windows.
     pub(super) span: u64,
+    /// Copies in a stack, which all lie in one window.
+    pub(super) copies: Copies,
     /// Whether this handle may be written through.
     pub(super) writable: bool,
 }
 
-shallow_send_sync!(RawArray: Arc<Storage>, Element, u64, bool);
+shallow_send_sync!(RawArray: Arc<Storage>, Element, u64, Copies, bool);
 
 impl RawArray {
+    /// Returns the number of copies, of which dispatches in a stack work on all.
+    pub(super) fn copies(&self) -> u32 {
+        self.copies.count
+    }
+
+    /// Returns one of its copies as an array of its own.
+    pub(super) fn entry(&self, number: u32) -> RawArray {
+        RawArray { start: self.start + u64::from(number) * self.copies.stride, copies: Copies::ONE, ..self.clone() }
+    }
+
+    /// Returns all copies, one after the other with padding, as one array, and the elements from
+    /// one to the next.
+    pub(crate) fn all_copies(&self) -> (RawArray, u64) {
+        let len = self.extent_of(self.copies);
+        let all = RawArray { len, window: len.max(1), copies: Copies::ONE, ..self.clone() };
+        (if self.copies == Copies::ONE { self.clone() } else { all }, self.copies.stride)
+    }
+
+    /// Refuses, for `what`, an array of several copies.
+    pub(crate) fn single(&self, what: &str) -> Result<(), DeviceError> {
+        if self.copies == Copies::ONE { Ok(()) } else { Err(refusal(what, "it takes one array at a time")) }
+    }
+
     /// Returns how many windows the array is cut into.
     #[must_use]
     pub fn windows(&self) -> u32 {
@@ -187,9 +213,19 @@ impl RawArray {
 
     /// Returns `true` if elements of it are elements of `other` too.
     pub(crate) fn overlaps(&self, other: &RawArray) -> bool {
-        let bytes = |array: &RawArray| [array.start, array.start + array.len].map(|at| at * array.element.bytes());
+        let bytes = |array: &RawArray| {
+            // Copies of parts lie between those of others.
+            let copies = if self.copies == other.copies { Copies::ONE } else { array.copies };
+            [array.start, array.start + array.extent_of(copies)].map(|at| at * array.element.bytes())
+        };
         let ([a, a_end], [b, b_end]) = (bytes(self), bytes(other));
         self.shares(other) && a < b_end && b < a_end
+    }
+
+    /// Returns the number of elements from the beginning of the first of `copies` to the end of the
+    /// last.
+    fn extent_of(&self, copies: Copies) -> u64 {
+        u64::from(copies.count - 1) * copies.stride + self.len
     }
 
     /// Refuses, for `what`, a device that does not have it.
@@ -222,6 +258,7 @@ impl RawArray {
     /// Withdraws the array from the device until the loan is dropped, so that its buffers can be
     /// mapped.
     pub(crate) fn lend(&self) -> Result<Loan, DeviceError> {
+        self.single("Exchange")?;
         self.at_rest("Exchange")?;
         if self.storage.lent.swap(true, Ordering::AcqRel) {
             // Another thread was faster; this one gets the same error.
@@ -246,9 +283,11 @@ impl RawArray {
     /// Returns the same memory as elements of another size, as many as fit.
     pub(crate) fn seen_as(&self, element: Element) -> RawArray {
         let (from, to) = (self.element.bytes(), element.bytes());
-        let [len, start, window, span] = [self.len, self.start, self.window, self.span].map(|n| n * from / to);
+        let sizes = [self.len, self.start, self.window, self.span, self.copies.stride];
+        let [len, start, window, span, stride] = sizes.map(|n| n * from / to);
+        let copies = Copies { stride, ..self.copies };
         // An empty array has a window of one element, which may be less than one of these.
-        RawArray { element, len, start, window: window.max(1), span: span.max(1), ..self.clone() }
+        RawArray { element, len, start, window: window.max(1), span: span.max(1), copies, ..self.clone() }
     }
 
     /// Returns arrays of elements of four bytes as arrays of elements of four numbers; `None` if
@@ -293,7 +332,8 @@ impl RawArray {
     pub(super) fn bindings(&self) -> impl Iterator<Item = wgpu::BufferBinding<'_>> {
         let bytes = self.element.bytes();
         (0..u64::from(self.windows())).map(move |w| {
-            let (len, at) = ((self.len - w * self.window).min(self.window).max(1), self.start + w * self.window);
+            let (rest, at) = (self.extent_of(self.copies) - w * self.window, self.start + w * self.window);
+            let len = if self.copies == Copies::ONE { rest.min(self.window).max(1) } else { rest.max(1) };
             let (buffer, offset) = (&self.storage.buffers[(at / self.span) as usize], at % self.span);
             wgpu::BufferBinding { buffer, offset: offset * bytes, size: wgpu::BufferSize::new(len * bytes) }
         })
@@ -377,6 +417,10 @@ impl Gpu {
         self.check()?;
         allowed_len(label, len)?;
         let bytes = T::ELEMENT.bytes();
+        let copies = open_copies();
+        if copies > 1 {
+            return self.array_of_copies(label, len, copies, kind);
+        }
         let cut @ [window, per_buffer] = cut(self, len, bytes);
         let per = window * per_buffer;
         let mut storage = Storage::new(self, BufferOwner::Pool(kind));
@@ -385,6 +429,27 @@ impl Gpu {
             storage.buffers.push(self.buffer(label, kind, bytes)?);
         }
         Ok(Array::over(storage, len, cut))
+    }
+
+    /// Returns an array of `copies` copies, each of which can be bound by itself.
+    fn array_of_copies<T: DeviceElement>(
+        &self,
+        label: &str,
+        len: u64,
+        count: u32,
+        kind: MemoryKind,
+    ) -> Result<Array<T>, DeviceError> {
+        let bytes = T::ELEMENT.bytes();
+        let stride = len.max(1).next_multiple_of(ALIGNMENT / bytes);
+        let all = allowed_len(label, u64::from(count) * stride)?;
+        if all * bytes > self.capabilities().window_bytes {
+            return Err(refusal(label, "the copies are too long for one binding"));
+        }
+        let mut storage = Storage::new(self, BufferOwner::Pool(kind));
+        storage.buffers.push(self.buffer(label, kind, all * bytes)?);
+        let mut array = Array::over(storage, len, [len.max(1), 1]);
+        (array.raw.span, array.raw.copies) = (all, Copies { count, stride });
+        Ok(array)
     }
 }
 
@@ -398,7 +463,8 @@ impl Storage {
 impl<T: DeviceElement> Array<T> {
     fn over(storage: Storage, len: u64, [window, per_buffer]: [u64; 2]) -> Self {
         let (storage, element) = (Arc::new(storage), T::ELEMENT);
-        Array::new(RawArray { storage, element, len, start: 0, window, span: window * per_buffer, writable: true })
+        let (span, copies) = (window * per_buffer, Copies::ONE);
+        Array::new(RawArray { storage, element, len, start: 0, window, span, copies, writable: true })
     }
 
     pub(crate) fn new(raw: RawArray) -> Self {
@@ -452,8 +518,14 @@ impl<T: DeviceElement> Array<T> {
     /// what it holds.
     pub fn bindings(&self) -> Result<impl Iterator<Item = wgpu::BufferBinding<'_>>, DeviceError> {
         self.raw.written("Array::bindings")?;
+        self.raw.single("Array::bindings")?;
         self.raw.share();
         Ok(self.raw.bindings())
+    }
+
+    /// Returns one of the copies that a stack has made of the array.
+    pub(crate) fn entry(&self, number: u32) -> Array<T> {
+        Array::new(self.raw.entry(number))
     }
 
     /// Returns the number of elements.

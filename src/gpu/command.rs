@@ -17,7 +17,8 @@ pub(super) enum Command {
         pipeline: Arc<Pipeline>,
         arrays: Vec<RawArray>,
         params: u32,
-        groups: [u32; 2],
+        /// Columns and rows of workgroups, and copies of the arrays.
+        groups: [u32; 3],
     },
     /// A copy of elements from the first array, from the first start on, to the second.
     Copy {
@@ -139,7 +140,7 @@ impl Encoding<'_> {
                     }
                 }
             }
-            pass.dispatch_workgroups(groups[0], groups[1], 1);
+            pass.dispatch_workgroups(groups[0], groups[1], groups[2]);
         }
     }
 

@@ -11,6 +11,7 @@ use super::error::DeviceError;
 use super::params::{KernelParams, declarations};
 use super::pipeline::{Pipeline, Trust};
 use super::source::{Access, Assembled, KernelSource, Slot};
+use super::stack::{open_copies, refusal};
 use crate::parallel::{self, locked};
 
 /// A kernel that is compiled when it is first dispatched with arrays of a given number of windows,
@@ -28,8 +29,9 @@ pub struct Kernel {
 
 shallow_send_sync!(Kernel: KernelSource, Result<Assembled, DeviceError>, Trust, Mutex<Compiled>);
 
-/// By a device's number and the windows. The pipelines belong to the device and go with it.
-type Compiled = HashMap<(u64, Vec<u32>), Weak<Pipeline>>;
+/// By a device's number, the windows, and whether arrays have copies. The pipelines belong to the
+/// device and go with it.
+type Compiled = HashMap<(u64, Vec<u32>, bool), Weak<Pipeline>>;
 
 impl Kernel {
     /// A kernel with this text, compiled with run-time checks, so that no text can harm the
@@ -103,7 +105,7 @@ impl Kernel {
             let kernel = kernels[number];
             let Ok(assembled) = &kernel.assembled else { return };
             // The device keeps the error with the text.
-            let _ = kernel.compiled(gpu, assembled, vec![1; assembled.slots.len()]);
+            let _ = kernel.compiled(gpu, assembled, vec![1; assembled.slots.len()], false);
         });
     }
 
@@ -119,18 +121,25 @@ impl Kernel {
     pub(super) fn pipeline(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<Arc<Pipeline>, DeviceError> {
         let assembled = self.assembled.as_ref().map_err(Clone::clone)?;
         self.check(gpu, assembled, arrays)?;
-        self.compiled(gpu, assembled, arrays.iter().map(|array| array.windows()).collect())
+        let stacked = arrays.iter().any(|array| array.copies() > 1);
+        self.compiled(gpu, assembled, arrays.iter().map(|array| array.windows()).collect(), stacked)
     }
 
-    /// Returns the compiled form for arrays with these numbers of windows.
-    fn compiled(&self, gpu: &Gpu, assembled: &Assembled, windows: Vec<u32>) -> Result<Arc<Pipeline>, DeviceError> {
-        let key = (gpu.number(), windows);
+    /// Returns the compiled form for arrays with these numbers of windows, or for copies of arrays.
+    fn compiled(
+        &self,
+        gpu: &Gpu,
+        assembled: &Assembled,
+        windows: Vec<u32>,
+        stacked: bool,
+    ) -> Result<Arc<Pipeline>, DeviceError> {
+        let key = (gpu.number(), windows, stacked);
         let mut compiled = locked(&self.compiled);
         if let Some(pipeline) = compiled.get(&key).and_then(Weak::upgrade) {
             gpu.0.pipelines.touch(&pipeline);
             return Ok(pipeline);
         }
-        let pipeline = gpu.0.pipelines.get(&gpu.0.open, assembled, self.trust, &key.1)?;
+        let pipeline = gpu.0.pipelines.get(&gpu.0.open, assembled, self.trust, (&key.1, stacked))?;
         compiled.retain(|_, pipeline| pipeline.strong_count() > 0);
         compiled.insert(key, Arc::downgrade(&pipeline));
         Ok(pipeline)
@@ -151,6 +160,10 @@ impl Kernel {
                 arrays.len()
             )));
         }
+        let copies = arrays.iter().map(|array| array.copies()).max().unwrap_or(1);
+        if copies > 1 && (copies != open_copies() || arrays.iter().any(|array| array.windows() > 1)) {
+            return Err(refusal(label, &format!("{copies} copies, the open stack has {}", open_copies())));
+        }
         for (n, (slot, array)) in slots.iter().zip(arrays).enumerate() {
             if slot.element != array.element {
                 let (declared, given) = (slot.element.wgsl(), array.element.wgsl());
@@ -159,6 +172,9 @@ impl Kernel {
             array.on(gpu, label)?;
             if slot.access != Access::Read {
                 array.written(label)?;
+            }
+            if array.copies() != copies && (array.copies() > 1 || slot.access != Access::Read) {
+                return Err(refusal(label, &format!("`{}` has {} copies, others {copies}", slot.name, array.copies())));
             }
             let collides = |(other, o): &(&Slot, &&RawArray)| {
                 array.shares(o)

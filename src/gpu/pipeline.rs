@@ -116,7 +116,7 @@ impl Pipelines {
         kept.entry(key).or_default().clone()
     }
 
-    /// Returns a kernel compiled for arrays with these numbers of windows.
+    /// Returns a kernel compiled for arrays with these numbers of windows, or for copies of arrays.
     ///
     /// # Errors
     /// [`DeviceError::TooManyWindows`], [`DeviceError::Shader`].
@@ -125,7 +125,7 @@ impl Pipelines {
         open: &OpenDevice,
         source: &Assembled,
         trust: Trust,
-        windows: &[u32],
+        (windows, stacked): (&[u32], bool),
     ) -> Result<Arc<Pipeline>, DeviceError> {
         let capabilities = &open.capabilities;
         let needed: u32 = windows.iter().sum();
@@ -139,9 +139,9 @@ impl Pipelines {
             return Err(DeviceError::TooManyWindows { kernel, needed, limit, window });
         }
         let window = (1u64 << capabilities.window_bytes.ilog2()) / 4;
-        let params = params_space(capabilities, needed, source.params_bytes);
+        let params = params_space(capabilities, needed, source.params_bytes_of(stacked));
         let (shape, subgroup_barrier) = (capabilities.profile.workgroup_shape(), capabilities.subgroup_barrier);
-        let variant = Variant { windows, window, shape, params, binding, subgroup_barrier };
+        let variant = Variant { windows, window, shape, params, binding, subgroup_barrier, stacked };
         let shader = source.wgsl(&variant)?;
         // The same text may be compiled with checks and without.
         let entry = self.entry((shader.text.clone(), trust));
@@ -186,7 +186,9 @@ impl Pipelines {
             Trust::Library => None,
             Trust::Caller | Trust::Nobody => {
                 let (arrays, has_params) = (variant.windows.iter().sum(), !source.fields.is_empty());
-                Some(inspect::params(text, arrays, has_params, &source.layout).map_err(refused)?)
+                // Its own parameters come behind the strides of copies.
+                let alone = source.wgsl(&Variant { stacked: false, ..*variant })?.text;
+                Some(inspect::params(&alone, arrays, has_params, &source.layout).map_err(refused)?)
             }
         };
         let observed = self.observer.as_ref().map(|observer| observer.kernel(text)).transpose().map_err(refused)?;
@@ -270,7 +272,7 @@ fn bind_group_layouts(
         ParamsSpace::Storage => Some(entry(0, wgpu::BufferBindingType::Storage { read_only: true })),
         ParamsSpace::Immediate => None,
     };
-    let immediate = ParamsPlace::Immediate(source.params_bytes as u32);
+    let immediate = ParamsPlace::Immediate(source.params_bytes_of(variant.stacked) as u32);
     let slots = source.slots.iter().zip(variant.windows);
     let of_slot = |slot: &Slot| wgpu::BufferBindingType::Storage { read_only: slot.access == Access::Read };
     match variant.binding {

@@ -12,6 +12,8 @@ use super::error::DeviceError;
 use super::kernel::Kernel;
 use super::params::{KernelParams, PARAMS};
 use super::schedule::{Schedule, least_of_pass};
+use super::source::stride_bytes;
+use super::stack::{open_copies, refusal};
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
 use crate::timeline;
@@ -176,6 +178,7 @@ impl Recorder {
             return Err(kernel.misuse(why));
         }
         let most = self.gpu.capabilities().workgroups;
+        self.takes_copies(label, arrays, given)?;
         let groups = folded(workgroups, most).ok_or_else(|| {
             kernel.misuse(format!("{workgroups} workgroups, {} are allowed", u64::from(most) * u64::from(most)))
         })?;
@@ -185,15 +188,34 @@ impl Recorder {
             self.in_parts = in_parts;
         }
         let offset = self.params.len();
+        let copies = arrays.iter().map(|array| array.copies()).max().unwrap_or(1);
+        if copies > 1 {
+            let strides = arrays.iter().map(|array| array.copies.stride as u32);
+            self.params.extend(strides.flat_map(u32::to_ne_bytes));
+            self.params.resize(offset + stride_bytes(arrays.len()) as usize, 0);
+        }
         self.params.extend_from_slice(bytes);
         self.params.resize(offset + PARAMS as usize, 0);
         self.commands.push(Command::Dispatch {
             pipeline,
             arrays: arrays.iter().map(|&array| array.clone()).collect(),
             params: offset as u32,
-            groups,
+            groups: [groups[0], groups[1], copies],
         });
         Ok(())
+    }
+
+    /// Refuses to run over copies where an observer looks at single dispatches, and parameters that
+    /// leave no room for the strides.
+    fn takes_copies(&self, label: &str, arrays: &[&RawArray], params: u64) -> Result<(), DeviceError> {
+        if arrays.iter().all(|array| array.copies() == 1) {
+            return Ok(());
+        }
+        if self.gpu.0.pipelines.observer.is_some() {
+            return Err(refusal(label, "an observer sees one dispatch at a time"));
+        }
+        let fits = params + stride_bytes(arrays.len()) <= PARAMS;
+        if fits { Ok(()) } else { Err(refusal(label, "its parameters leave no room for strides")) }
     }
 
     /// Records an elementwise `kernel` over `count` elements: [`dispatch`](Self::dispatch) with as
@@ -260,9 +282,14 @@ impl Recorder {
 
     /// Records a copy between different arrays.
     fn copy_between(&mut self, arrays: [&RawArray; 2], starts: [u64; 2], len: u64) -> Result<(), DeviceError> {
+        let [from, to] = arrays.map(RawArray::copies);
+        if to < from || (to > 1 && to != open_copies()) || (from > 1 && from != to) {
+            return Err(refusal("copy", &format!("{from} copies to {to}")));
+        }
         if !self.copies_by_kernel(arrays, starts, len)? {
-            self.counts.moved_by_commands += len * arrays[0].element_bytes();
-            self.commands.push(Command::Copy { ends: arrays.map(RawArray::clone), starts, len });
+            self.counts.moved_by_commands += u64::from(to) * len * arrays[0].element_bytes();
+            let entries = (0..to).map(|n| [arrays[0].entry(n.min(from - 1)), arrays[1].entry(n)]);
+            self.commands.extend(entries.map(|ends| Command::Copy { ends, starts, len }));
         }
         Ok(())
     }
@@ -271,12 +298,17 @@ impl Recorder {
     /// read, is left alone, and the next submission says so ([`DeviceError::Misuse`]).
     pub fn clear<T: DeviceElement>(&mut self, array: &Array<T>) {
         let array = array.raw();
-        let allowed = array.on(&self.gpu, "clear").and_then(|()| array.written("clear"));
+        let is_open = || match array.copies() {
+            1 => Ok(()),
+            copies if copies == open_copies() => Ok(()),
+            _ => Err(refusal("clear", "its stack is not open")),
+        };
+        let allowed = array.on(&self.gpu, "clear").and_then(|()| array.written("clear")).and_then(|()| is_open());
         match allowed.and_then(|()| self.clears_by_kernel(array)) {
             Ok(true) => {}
             Ok(false) => {
-                self.counts.moved_by_commands += array.bytes();
-                self.commands.push(Command::Clear { array: array.clone() });
+                self.counts.moved_by_commands += u64::from(array.copies()) * array.bytes();
+                self.commands.extend((0..array.copies()).map(|n| Command::Clear { array: array.entry(n) }));
             }
             Err(error) => _ = self.refused.get_or_insert(error),
         }

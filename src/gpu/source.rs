@@ -42,6 +42,7 @@ use super::assemble::{Module, Origin, Parts, Text, assemble};
 use super::error::DeviceError;
 use super::params::{KernelParams, PARAMS, ParamField, declarations};
 use super::profile::WorkgroupShape;
+use super::stack::refusal;
 
 /// Element type of an array in WGSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -209,6 +210,10 @@ pub struct Variant<'a> {
     pub binding: WindowBinding,
     /// Whether `reconverge()` is a barrier of the subgroup. Else it is nothing.
     pub subgroup_barrier: bool,
+    /// Whether dispatches run over copies of arrays of one window each: the workgroups of a copy
+    /// have its number as their third coordinate. The parameters begin with rows of four strides,
+    /// one for each slot, which are 0 for arrays that all copies share.
+    pub stacked: bool,
 }
 
 impl<'a> Variant<'a> {
@@ -216,7 +221,7 @@ impl<'a> Variant<'a> {
     #[must_use]
     pub const fn plain(windows: &'a [u32], window: u64, shape: WorkgroupShape) -> Self {
         let (params, binding) = (ParamsSpace::Uniform, WindowBinding::Switch);
-        Variant { windows, window, shape, params, binding, subgroup_barrier: false }
+        Variant { windows, window, shape, params, binding, subgroup_barrier: false, stacked: false }
     }
 }
 
@@ -517,26 +522,38 @@ impl Assembled {
         })
     }
 
+    /// Returns the bytes of the parameters of a variant.
+    pub fn params_bytes_of(&self, stacked: bool) -> u64 {
+        let strides = if stacked { stride_bytes(self.slots.len()) } else { 0 };
+        (strides + self.params_bytes).min(PARAMS)
+    }
+
     /// See [`KernelSource::wgsl`].
     pub fn wgsl(&self, variant: &Variant<'_>) -> Result<Shader, DeviceError> {
-        let &Variant { windows, window, shape: WorkgroupShape { group, items }, params, binding, subgroup_barrier } =
-            variant;
+        let &Variant { windows, window, shape, params, binding, subgroup_barrier, stacked } = variant;
+        let WorkgroupShape { group, items } = shape;
         let why = || format!("{} numbers of windows for {} arrays", windows.len(), self.slots.len());
         DeviceError::ensure(windows.len() == self.slots.len(), &self.label, why)?;
         let mut text = String::with_capacity(self.text.len() + 4096);
         if binding == WindowBinding::BindingArray && windows.iter().any(|&windows| windows > 1) {
             text.push_str("enable wgpu_binding_array;\n");
         }
-        let body = if params == ParamsSpace::Storage { body_of_main(&self.text) } else { None };
-        let (copies, name) = if body.is_some() { (true, "stored_params") } else { (false, "params") };
-        if !self.fields.is_empty() {
+        let fields = match stacked {
+            true => format!("copy_strides: array<vec4<u32>, {}>, {}", self.slots.len().div_ceil(4), self.fields),
+            false => self.fields.clone(),
+        };
+        let body = body_of_main(&self.text);
+        let copies = body.is_some() && params == ParamsSpace::Storage && !fields.is_empty();
+        let name = if copies { "stored_params" } else { "params" };
+        let begin = self.begin_of_main(copies, stacked)?;
+        if !fields.is_empty() {
             let group = u32::from(binding == WindowBinding::BindingArray);
             let declaration = match params {
                 ParamsSpace::Uniform => format!("@group({group}) @binding(0) var<uniform>"),
                 ParamsSpace::Storage => format!("@group({group}) @binding(0) var<storage, read>"),
                 ParamsSpace::Immediate => "var<immediate>".into(),
             };
-            let _ = writeln!(text, "struct Params {{ {} }}\n{declaration} {name}: Params;", self.fields);
+            let _ = writeln!(text, "struct Params {{ {fields} }}\n{declaration} {name}: Params;");
             if copies {
                 text.push_str("var<private> params: Params;\n");
             }
@@ -555,7 +572,11 @@ impl Assembled {
         let mut slots = self.slots.iter().zip(windows);
         let mut declare_next = |text: &mut String| {
             if let Some((slot, &windows)) = slots.next() {
-                first = declare(text, slot, windows, window * 4 / slot.element.bytes(), (first, binding));
+                let place = if stacked { format!("i + copy_of_{}", slot.name) } else { "i".into() };
+                if stacked {
+                    let _ = writeln!(text, "var<private> copy_of_{}: u32;", slot.name);
+                }
+                first = declare(text, slot, windows, window * 4 / slot.element.bytes(), (first, binding), &place);
             }
         };
         let generated = |text: &str| std::iter::repeat_n(None, text.lines().count());
@@ -566,10 +587,10 @@ impl Assembled {
                 declare_next(&mut text);
                 origins.extend(generated(&text[before..]));
             } else if !trimmed.starts_with("var<uniform> params:") {
-                match body.filter(|body| body.line == number && !self.fields.is_empty()) {
+                match body.filter(|body| body.line == number) {
                     Some(body) => {
                         let (head, rest) = line.split_at(body.column);
-                        text.extend([head, " params = stored_params;", rest]);
+                        text.extend([head, &begin, rest]);
                     }
                     None => text.push_str(line),
                 }
@@ -579,6 +600,36 @@ impl Assembled {
         }
         Ok(Shader { text, origins })
     }
+
+    /// Returns the first statements of the entry point: copies of parameters that lie in a storage
+    /// buffer, and the place of the workgroup's copy in each array of a stack.
+    fn begin_of_main(&self, copies_params: bool, stacked: bool) -> Result<String, DeviceError> {
+        let mut begin = if copies_params { " params = stored_params;".to_string() } else { String::new() };
+        if !stacked {
+            return Ok(begin);
+        }
+        let id = workgroup_id_of_main(&self.text)
+            .ok_or_else(|| refusal(&self.label, "its entry point does not take the number of the workgroup"))?;
+        for (number, slot) in self.slots.iter().enumerate() {
+            let (name, row, column) = (&slot.name, number / 4, number % 4);
+            let _ = write!(begin, " copy_of_{name} = {id}.z * params.copy_strides[{row}][{column}];");
+        }
+        Ok(begin)
+    }
+}
+
+/// Returns the bytes of the strides of a number of arrays.
+pub(super) fn stride_bytes(arrays: usize) -> u64 {
+    16 * arrays.div_ceil(4) as u64
+}
+
+/// Returns the name of the number of the workgroup in the entry point `main`.
+fn workgroup_id_of_main(text: &str) -> Option<&str> {
+    const BUILTIN: &str = "@builtin(workgroup_id)";
+    let head = &text[text.find("fn main(")?..];
+    let head = &head[..head.find(") {")?];
+    let name = head[head.find(BUILTIN)? + BUILTIN.len()..].split(':').next()?;
+    Some(name.trim())
 }
 
 /// The place behind the brace that opens a function.
@@ -601,8 +652,16 @@ fn body_of_main(text: &str) -> Option<BodyStart> {
     lines.find_map(|(line, text)| Some(BodyStart { line, column: text.find(END)? + END.len() }))
 }
 
-/// Writes bindings and accessors of one slot; returns the next free binding.
-fn declare(text: &mut String, slot: &Slot, windows: u32, window: u64, (first, binding): (u32, WindowBinding)) -> u32 {
+/// Writes bindings and accessors of one slot, whose element `i` of one window lies at `place`;
+/// returns the next free binding.
+fn declare(
+    text: &mut String,
+    slot: &Slot,
+    windows: u32,
+    window: u64,
+    (first, binding): (u32, WindowBinding),
+    place: &str,
+) -> u32 {
     let Slot { name, element, access } = slot;
     let (ty, atomic) = (element.wgsl(), *access == Access::Atomic);
     let space = if *access == Access::Read { "storage, read" } else { "storage, read_write" };
@@ -622,7 +681,7 @@ fn declare(text: &mut String, slot: &Slot, windows: u32, window: u64, (first, bi
     let mut function = |head: String, body: &dyn Fn(String) -> String| {
         let _ = writeln!(text, "fn {head} {{");
         if windows == 1 {
-            let _ = writeln!(text, "    {}", body(format!("{name}_0[i]")));
+            let _ = writeln!(text, "    {}", body(format!("{name}_0[{place}]")));
         } else if together {
             // A buffer beyond the array of bindings is undefined even for a lane that is masked
             // off: SwiftShader looks every lane's binding up, with whatever place the lane has

@@ -10,6 +10,7 @@ use super::copy_queues::CopyCompletion;
 use super::device::Gpu;
 use super::error::DeviceError;
 use super::recorder::Recorder;
+use super::stack::unstacked;
 use super::staging::{Map, Staging, read_mapped};
 use crate::{host_memory, timeline};
 
@@ -114,6 +115,7 @@ impl Recorder {
         inside("upload", array.len(), start, data.len() as u64)?;
         self.reach(array.raw(), "upload")?;
         array.raw().written("upload")?;
+        array.raw().single("upload")?;
         let _activity = timeline::activity!("upload", bytes = size_of_val(data));
         self.submit()?;
         self.write(array.raw(), start, bytemuck::cast_slice(data));
@@ -126,7 +128,8 @@ impl Recorder {
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::TooLong`], [`DeviceError::Lost`].
     pub fn uploaded<T: DeviceElement>(&mut self, label: &str, data: &[T]) -> Result<Array<T>, DeviceError> {
-        let array = self.gpu().array(label, data.len() as u64)?;
+        // In a stack all copies read the same values.
+        let array = unstacked(|| self.gpu().array(label, data.len() as u64))?;
         self.upload(&array, 0, data)?;
         Ok(array)
     }
@@ -204,7 +207,7 @@ impl Recorder {
         ranges: &[(&RawArray, u64, u64)],
         mut take: impl FnMut(usize, &[u8]),
     ) -> Result<(), DeviceError> {
-        ranges.iter().try_for_each(|&(array, ..)| self.reach(array, "download"))?;
+        ranges.iter().try_for_each(|&(array, ..)| self.reach(array, "download").and(array.single("download")))?;
         let mut total = 0;
         // Where each range begins in the staging buffer: aligned for all elements.
         let begins: Vec<u64> = ranges

@@ -1,11 +1,14 @@
 //! Fields of a rank as vectors.
 
+use std::ops::Range;
+
 use super::device_directions::DeviceDirections;
 use super::device_steps::DeviceSteps;
 use super::directions::{AddDirections, Directions};
 use super::error::InferenceError;
 use super::step_scalars::{CgVectors, StepScalars};
 use super::vector_space::{Elementwise, Reduction, Share, Staged, Stream, VectorSpace, no_part};
+use super::vector_stack;
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::volume;
 use crate::host_memory;
@@ -169,6 +172,27 @@ impl VectorSpace for Rank {
     fn concurrency(&self, x: &Vector) -> usize {
         let each = VectorSpace::len(self, x).div_ceil(self.comm.size() as u64).max(1);
         (TOGETHER / each).max(1) as usize
+    }
+
+    fn most_stacked(&mut self, x: &Vector) -> usize {
+        vector_stack::most(self, x).min(self.concurrency(x))
+    }
+
+    fn stacked(
+        &mut self,
+        x: &Vector,
+        copies: usize,
+        work: &mut dyn FnMut(&mut Self) -> Result<(), InferenceError>,
+    ) -> Result<bool, InferenceError> {
+        vector_stack::stacked(self, x, copies, work)
+    }
+
+    fn entry(&mut self, stack: &Vector, number: usize) -> Result<Vector, InferenceError> {
+        vector_stack::entry(stack, number)
+    }
+
+    fn sum_of_entries(&mut self, stack: &Vector, entries: Range<usize>) -> Result<Vector, InferenceError> {
+        vector_stack::sum(self, stack, entries)
     }
 
     fn waits(&self) -> u64 {

@@ -512,6 +512,12 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         if !(options.sampling.repeats() && iteration > 0) {
             *drawn_in = iteration;
         }
+        // Arrays of stacks have other lengths than those of single samples, and the pool would keep
+        // both.
+        let is_stacked = concurrency > 1 && space.most_stacked(&samples.position) > 1;
+        if is_stacked {
+            space.settle()?;
+        }
         let tempered = Tempered { likelihood: own, temperature: options.temperature };
         let likelihood: &dyn LogLikelihood<S> = if options.temperature == 1.0 { own } else { &tempered };
         let preconditioner = {
@@ -534,6 +540,9 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         };
         let of = 2 * options.pairs;
         drawing.draw(space, samples, &mut |sample| progress(&Progress::Sample { iteration, sample, of }))?;
+        if is_stacked {
+            space.settle()?;
+        }
         let found = {
             let kl = Kl {
                 likelihood,

@@ -156,10 +156,25 @@ impl SampleGroups {
         sample: &mut dyn FnMut(&mut S, usize) -> Result<S::Vector, InferenceError>,
         like: &S::Vector,
     ) -> Result<S::Vector, InferenceError> {
+        let mut one = |space: &mut S, number: usize| Ok((Node::item(number as u64), sample(space, number)?));
+        self.sum_of_nodes(space, samples, &mut one, like)
+    }
+
+    /// Same as [`sum`](Self::sum), where `summand` returns the sum of a node of the tree that begins
+    /// with a sample.
+    pub(super) fn sum_of_nodes<S: VectorSpace>(
+        &self,
+        space: &mut S,
+        samples: usize,
+        summand: &mut dyn FnMut(&mut S, usize) -> Result<(Node, S::Vector), InferenceError>,
+        like: &S::Vector,
+    ) -> Result<S::Vector, InferenceError> {
         let mut sums = Fold::default();
-        for number in self.block(samples) {
-            let one = sample(space, number)?;
-            sums.push(Node::item(number as u64), one, |sum, one| space.axpby(1.0, &one, 1.0, sum))?;
+        let Range { mut start, end } = self.block(samples);
+        while start < end {
+            let (node, one) = summand(space, start)?;
+            sums.push(node, one, |sum, one| space.axpby(1.0, &one, 1.0, sum))?;
+            start += 1 << node.level;
         }
         if self.count() == 1 {
             let sum = sums.root(|sum, one| space.axpby(1.0, &one, 1.0, sum))?;

@@ -9,6 +9,7 @@
 //! Without samples the only residual is 0, and the minimum is the most probable position (MAP).
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::conjugate_gradient::Precondition;
@@ -20,6 +21,7 @@ use super::newton_cg::{Objective, ObjectiveAt};
 use super::preconditioner::{Preconditioner, Without};
 use super::samples::Samples;
 use super::vector_space::{Reduction, VectorSpace, clear};
+use crate::map::tree::{Node, nodes};
 
 /// The metric of the Newton steps of a position. It decides the steps, not the minimum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +64,25 @@ enum Energy<V> {
 }
 
 impl<V> Energy<V> {
+    /// Returns the energies of the vectors of a stack, or the one of a single vector.
+    fn entries<S: VectorSpace<Vector = V>>(self, space: &mut S, copies: usize) -> Result<Vec<Self>, InferenceError> {
+        match self {
+            Energy::Recorded(terms) if copies > 1 => {
+                let entry = |number| {
+                    let vectors = terms.vectors.iter().map(|stack| space.entry(stack, number));
+                    let vectors = vectors.collect::<Result<_, _>>()?;
+                    Ok(Energy::Recorded(EnergyTerms { vectors, divisor: terms.divisor }))
+                };
+                (0..copies).map(entry).collect()
+            }
+            Energy::Known(energy) if copies > 1 => {
+                let energy = energy?;
+                Ok((0..copies).map(|_| Energy::Known(Ok(energy))).collect())
+            }
+            one => Ok(vec![one]),
+        }
+    }
+
     /// Returns the vectors of terms that are not summed yet.
     fn vectors(&self) -> &[V] {
         match self {
@@ -78,12 +99,38 @@ impl<S: VectorSpace> Kl<'_, S> {
     }
 
     /// `position` with the residual of a sample of this group.
-    fn place(&self, space: &mut S, position: &S::Vector, sample: usize) -> Result<S::Vector, InferenceError> {
-        let mut place = space.copy(position)?;
-        if let Some(residual) = self.samples.residual(sample) {
-            space.axpby(1.0, residual, 1.0, &mut place)?;
+    fn place(
+        &self,
+        space: &mut S,
+        position: &S::Vector,
+        sample: usize,
+        place: &mut S::Vector,
+    ) -> Result<(), InferenceError> {
+        space.axpby(1.0, position, 0.0, place)?;
+        match self.samples.residual(sample) {
+            Some(residual) => space.axpby(1.0, residual, 1.0, place),
+            None => Ok(()),
         }
-        Ok(place)
+    }
+
+    /// Returns the places of samples of this group: a stack of them, if there are several.
+    /// `None` if the space has none.
+    fn places(
+        &self,
+        space: &mut S,
+        position: &S::Vector,
+        samples: Range<usize>,
+    ) -> Result<Option<S::Vector>, InferenceError> {
+        let Some(mut places) = like(space, position, samples.len())? else { return Ok(None) };
+        if samples.len() == 1 {
+            self.place(space, position, samples.start, &mut places)?;
+            return Ok(Some(places));
+        }
+        for (number, sample) in samples.enumerate() {
+            let mut place = space.entry(&places, number)?;
+            self.place(space, position, sample, &mut place)?;
+        }
+        Ok(Some(places))
     }
 
     /// Computes the likelihood's energy at a place, or records it.
@@ -127,54 +174,133 @@ impl<S: VectorSpace> Kl<'_, S> {
         InferenceError::finite("the energy, averaged over samples,", mean)
     }
 
-    /// Returns the samples of this group, those together that are computed together.
-    fn batches(&self) -> Vec<Range<usize>> {
+    /// Returns the samples of this group, those together whose work is recorded at once. The first
+    /// ones, up to `kept`, keep their derivatives.
+    fn parts(&self, space: &mut S, x: &S::Vector, kept: usize) -> Vec<Range<usize>> {
         let Range { start, end } = self.groups.block(self.samples.terms());
-        let each = self.concurrency.max(1);
-        (start..end).step_by(each).map(|first| first..end.min(first.saturating_add(each))).collect()
+        let most = space.most_stacked(x).min(self.concurrency).max(1);
+        let middle = end.min(start.saturating_add(kept));
+        let cut = |from: usize, to: usize| (from..to).step_by(most).map(move |first| first..to.min(first + most));
+        cut(start, middle).chain(cut(middle, end)).collect()
     }
+
+    /// Evaluates the likelihood at the places of samples. `None` if it cannot be evaluated at
+    /// several at once.
+    fn evaluate<'a>(
+        &'a self,
+        space: &mut S,
+        x: &S::Vector,
+        samples: Range<usize>,
+        keeps: bool,
+    ) -> Result<Option<(Part<'a, S>, Vec<Energy<S::Vector>>)>, InferenceError> {
+        let Some(places) = self.places(space, x, samples.clone())? else { return Ok(None) };
+        let (mut at, mut energy) = (None, None);
+        let is_done = at_once(space, x, samples.len(), &mut |space| {
+            if keeps {
+                let own = self.likelihood.at(space, &places)?;
+                let terms = own.energy_terms(space)?;
+                energy = Some(terms.map_or_else(|| Energy::Known(own.energy(space)), Energy::Recorded));
+                at = Some(own);
+            } else {
+                energy = Some(self.energy(space, &places)?);
+            }
+            Ok(())
+        })?;
+        let Some(energy) = energy.filter(|_| is_done) else { return Ok(None) };
+        let energies = energy.entries(space, samples.len())?;
+        Ok(Some((Part { samples, places, at }, energies)))
+    }
+
+    /// Returns the values at the places of this group's samples, and the parts, of which the first
+    /// ones, up to `kept` samples, have derivatives. Blocks once for samples that are computed
+    /// together.
+    fn value_of_samples<'a>(
+        &'a self,
+        space: &mut S,
+        x: &S::Vector,
+        kept: usize,
+    ) -> Result<(Vec<f64>, Vec<Part<'a, S>>), InferenceError> {
+        let first = self.groups.block(self.samples.terms()).start;
+        let (mut values, mut parts) = (Vec::new(), Vec::new());
+        let (mut places, mut energies) = (Vec::new(), Vec::new());
+        for samples in self.parts(space, x, kept) {
+            let keeps = samples.start - first < kept;
+            let mut found = Vec::new();
+            match self.evaluate(space, x, samples.clone(), keeps)? {
+                Some(all) => found.push(all),
+                None => {
+                    for sample in samples {
+                        found.extend(self.evaluate(space, x, sample..sample + 1, keeps)?);
+                    }
+                }
+            }
+            for (part, own) in found {
+                places.extend(part.entries(space)?);
+                energies.extend(own);
+                parts.push(part);
+                if energies.len() >= self.concurrency.max(1) {
+                    values.extend(self.values(space, &std::mem::take(&mut places), std::mem::take(&mut energies))?);
+                }
+            }
+        }
+        if !energies.is_empty() {
+            values.extend(self.values(space, &places, energies)?);
+        }
+        Ok((values, parts))
+    }
+}
+
+/// Samples whose work is recorded at once.
+struct Part<'a, S: VectorSpace> {
+    /// Numbers of the samples.
+    samples: Range<usize>,
+    /// The place of the sample, or the stack of places of several.
+    places: S::Vector,
+    /// The derivatives there, if they are kept.
+    at: Option<Box<dyn LogLikelihoodAt<S> + 'a>>,
+}
+
+impl<S: VectorSpace> Part<'_, S> {
+    /// Returns the place of each sample.
+    fn entries(&self, space: &mut S) -> Result<Vec<S::Vector>, InferenceError> {
+        (0..self.samples.len()).map(|number| space.entry(&self.places, number)).collect()
+    }
+}
+
+/// Records work on one vector like `x`, or on a stack of several; `false` if that is not possible.
+fn at_once<S: VectorSpace>(
+    space: &mut S,
+    x: &S::Vector,
+    copies: usize,
+    work: &mut dyn FnMut(&mut S) -> Result<(), InferenceError>,
+) -> Result<bool, InferenceError> {
+    if copies > 1 { space.stacked(x, copies, work) } else { work(space).map(|()| true) }
+}
+
+/// Creates a vector like `x`, or a stack of several; `None` if the space has none.
+fn like<S: VectorSpace>(space: &mut S, x: &S::Vector, copies: usize) -> Result<Option<S::Vector>, InferenceError> {
+    let mut made = None;
+    let is_made = at_once(space, x, copies, &mut |space| {
+        made = Some(space.like(x)?);
+        Ok(())
+    })?;
+    Ok(made.filter(|_| is_made))
 }
 
 impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
     fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError> {
-        let first = self.groups.block(self.samples.terms()).start;
-        let (mut places, mut values, mut kept) = (Vec::new(), Vec::new(), Vec::new());
-        for batch in self.batches() {
-            let (before, mut energies) = (places.len(), Vec::new());
-            for sample in batch {
-                let place = self.place(space, x, sample)?;
-                if kept.len() < self.kept {
-                    let at = self.likelihood.at(space, &place)?;
-                    let terms = at.energy_terms(space)?;
-                    energies.push(terms.map_or_else(|| Energy::Known(at.energy(space)), Energy::Recorded));
-                    kept.push(at);
-                } else {
-                    energies.push(self.energy(space, &place)?);
-                }
-                places.push(place);
-            }
-            values.extend(self.values(space, &places[before..], energies)?);
-        }
+        let (values, parts) = self.value_of_samples(space, x, self.kept)?;
         let value = self.mean_value(&values)?;
         let whole = self.preconditioner.map(|own| own as &dyn Precondition<S>);
         let preconditioner = whole.map(|whole| Without { whole, parts: self.constants });
         let position = self.is_at_position().then(|| space.copy(x)).transpose()?;
-        let (kept, at_position) = (RefCell::new(kept), RefCell::default());
+        let (parts, at_position) = (RefCell::new(parts), RefCell::default());
         let kl = self;
-        Ok((value, Box::new(KlAt { kl, first, places, kept, position, at_position, preconditioner })))
+        Ok((value, Box::new(KlAt { kl, parts, position, at_position, preconditioner })))
     }
 
     fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError> {
-        let mut values = Vec::new();
-        for batch in self.batches() {
-            let (mut places, mut energies) = (Vec::new(), Vec::new());
-            for sample in batch {
-                let place = self.place(space, x, sample)?;
-                energies.push(self.energy(space, &place)?);
-                places.push(place);
-            }
-            values.extend(self.values(space, &places, energies)?);
-        }
+        let (values, _) = self.value_of_samples(space, x, 0)?;
         self.mean_value(&values)
     }
 
@@ -196,12 +322,8 @@ impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
 /// The derivatives at a position.
 struct KlAt<'a, S: VectorSpace> {
     kl: &'a Kl<'a, S>,
-    /// The first sample of this group.
-    first: usize,
-    /// The place of each of them.
-    places: Vec<S::Vector>,
-    /// The derivatives of the first ones.
-    kept: RefCell<Vec<Box<dyn LogLikelihoodAt<S> + 'a>>>,
+    /// The samples of this group.
+    parts: RefCell<Vec<Part<'a, S>>>,
     /// The position, if the metric is the one there.
     position: Option<S::Vector>,
     /// The derivatives at the position after the first product.
@@ -209,34 +331,85 @@ struct KlAt<'a, S: VectorSpace> {
     preconditioner: Option<Without<'a, S>>,
 }
 
+/// Work with the derivatives at the place of a sample, or those of a stack.
+type AtPlace<'a, S> = dyn FnMut(
+        &mut S,
+        &dyn LogLikelihoodAt<S>,
+        &<S as VectorSpace>::Vector,
+    ) -> Result<<S as VectorSpace>::Vector, InferenceError>
+    + 'a;
+
 impl<S: VectorSpace> KlAt<'_, S> {
-    /// `out` = the mean over samples of what `one` makes of the derivatives at their places.
-    fn mean(
+    /// Returns what `one` makes of a part: sums of nodes of the tree over samples. `None` if it
+    /// cannot be done for several samples at once.
+    fn of_part(
         &self,
         space: &mut S,
-        one: &mut dyn FnMut(&mut S, &dyn LogLikelihoodAt<S>, &S::Vector) -> Result<S::Vector, InferenceError>,
-        out: &mut S::Vector,
-    ) -> Result<(), InferenceError> {
-        let terms = self.kl.samples.terms();
-        let kept = self.kept.borrow();
-        let mut sample = |space: &mut S, sample: usize| {
-            let own = sample - self.first;
-            let place = &self.places[own];
-            let made = match kept.get(own) {
-                Some(at) => one(space, &**at, place)?,
+        part: &Part<'_, S>,
+        one: &mut AtPlace<'_, S>,
+    ) -> Result<Option<Vec<(Node, S::Vector)>>, InferenceError> {
+        let Range { start, end } = part.samples;
+        let mut made = None;
+        let is_done = at_once(space, &part.places, end - start, &mut |space| {
+            made = Some(match &part.at {
+                Some(at) => one(space, &**at, &part.places)?,
                 None => {
-                    let at = self.kl.likelihood.at(space, place)?;
-                    one(space, &*at, place)?
+                    let at = self.kl.likelihood.at(space, &part.places)?;
+                    one(space, &*at, &part.places)?
                 }
-            };
-            if (own + 1).is_multiple_of(self.kl.concurrency.max(1)) {
-                // The device works on them while the next ones are recorded, which take the memory
-                // that is free then.
-                space.submit()?;
-            }
-            Ok(made)
+            });
+            Ok(())
+        })?;
+        let Some(made) = made.filter(|_| is_done) else { return Ok(None) };
+        if end - start == 1 {
+            return Ok(Some(vec![(Node::item(start as u64), made)]));
+        }
+        let sum = |node: Node| {
+            let first = node.first() as usize - start;
+            Ok((node, space.sum_of_entries(&made, first..first + (1 << node.level))?))
         };
-        let sum = self.kl.groups.sum(space, terms, &mut sample, out)?;
+        nodes(start as u64..end as u64).into_iter().map(sum).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Replaces a part by its samples, whose work is recorded one by one.
+    fn divide(&self, space: &mut S, number: usize) -> Result<(), InferenceError> {
+        let part = self.parts.borrow_mut().remove(number);
+        let (samples, keeps) = (part.samples.clone(), part.at.is_some());
+        let mut singles = Vec::new();
+        for (sample, places) in samples.zip(part.entries(space)?) {
+            let at = keeps.then(|| self.kl.likelihood.at(space, &places)).transpose()?;
+            singles.push(Part { samples: sample..sample + 1, places, at });
+        }
+        self.parts.borrow_mut().splice(number..number, singles);
+        Ok(())
+    }
+
+    /// `out` = the mean over samples of what `one` makes of the derivatives at their places.
+    fn mean(&self, space: &mut S, one: &mut AtPlace<'_, S>, out: &mut S::Vector) -> Result<(), InferenceError> {
+        let terms = self.kl.samples.terms();
+        let (mut next, mut recorded, mut made) = (0, 0, VecDeque::new());
+        let mut summand = |space: &mut S, _: usize| {
+            loop {
+                if let Some(one) = made.pop_front() {
+                    return Ok(one);
+                }
+                let found = self.of_part(space, &self.parts.borrow()[next], one)?;
+                let Some(found) = found else {
+                    self.divide(space, next)?;
+                    continue;
+                };
+                made.extend(found);
+                recorded += self.parts.borrow()[next].samples.len();
+                next += 1;
+                if recorded >= self.kl.concurrency {
+                    // The device works on them while the next ones are recorded, which take the
+                    // memory that is free then.
+                    space.submit()?;
+                    recorded = 0;
+                }
+            }
+        };
+        let sum = self.kl.groups.sum_of_nodes(space, terms, &mut summand, out)?;
         space.axpby(1.0 / terms as f64, &sum, 0.0, out)
     }
 }
@@ -252,7 +425,7 @@ impl<S: VectorSpace> ObjectiveAt<S> for KlAt<'_, S> {
         self.mean(space, &mut one, out)?;
         if self.position.is_some() {
             // No product uses the derivatives of samples: the position takes their memory.
-            self.kept.take();
+            self.parts.borrow_mut().iter_mut().for_each(|part| part.at = None);
         }
         clear(space, self.kl.constants, out)
     }

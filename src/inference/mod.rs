@@ -59,6 +59,7 @@ mod state_file;
 mod step_scalars;
 mod stopping_rules;
 mod vector_space;
+mod vector_stack;
 mod wiener_filter;
 
 pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, Precondition};
@@ -98,6 +99,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         device_steps::kernels(),
         likelihood::kernels(),
         mode_preconditioner::kernels(),
+        vector_stack::kernels(),
     ]
     .concat()
 }

@@ -1,5 +1,7 @@
 //! Vectors and the operations of algorithms on them.
 
+use std::ops::Range;
+
 use super::directions::{AddDirections, Directions};
 use super::error::InferenceError;
 use super::step_scalars::{CgVectors, StepScalars};
@@ -190,6 +192,43 @@ pub trait VectorSpace {
     /// together than one after the other; the same on all ranks. By default all do.
     fn concurrency(&self, _x: &Self::Vector) -> usize {
         usize::MAX
+    }
+
+    /// Returns how many vectors like `x` a [stack](Self::stacked) can hold: 1, as by default,
+    /// without stacks.
+    fn most_stacked(&mut self, _x: &Self::Vector) -> usize {
+        1
+    }
+
+    /// Records `work` once for several vectors like `x`: each vector that it creates is a stack of
+    /// `copies` vectors, with the bits of `work` for one after the other. Vectors from before are
+    /// common to all of them and must not change.
+    ///
+    /// Returns `false`, as by default, if that is not possible. Then what `work` has made is
+    /// undefined, and the caller must do it for one vector at a time.
+    fn stacked(
+        &mut self,
+        _x: &Self::Vector,
+        _copies: usize,
+        _work: &mut dyn FnMut(&mut Self) -> Result<(), InferenceError>,
+    ) -> Result<bool, InferenceError> {
+        Ok(false)
+    }
+
+    /// Returns a vector of a stack, or the single vector 0, which may share its memory.
+    fn entry(&mut self, stack: &Self::Vector, _number: usize) -> Result<Self::Vector, InferenceError> {
+        self.copy(stack)
+    }
+
+    /// Returns the sum of neighboring vectors of a stack, a power of two of them, in the order of a
+    /// binary tree.
+    fn sum_of_entries(
+        &mut self,
+        _stack: &Self::Vector,
+        _entries: Range<usize>,
+    ) -> Result<Self::Vector, InferenceError> {
+        let (what, why) = ("a stack of vectors".into(), "this vector space has none".into());
+        Err(InferenceError::Invalid { what, why })
     }
 
     /// Returns how often the host has waited for the device.

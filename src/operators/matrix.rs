@@ -74,8 +74,6 @@ struct Rows {
     row_len: u64,
     /// Offsets of the segments of rows, then those of the sums of segments, down to one per row.
     offsets: Vec<Array<u32>>,
-    /// The sums of segments, where these are not the result.
-    partial: Vec<Array<f32>>,
     kernels: [Kernel; 2],
 }
 
@@ -90,7 +88,7 @@ impl Rows {
     ) -> Result<Self, OperatorError> {
         let recorder = &mut rank.recorder;
         let columns = columns.map(|columns| recorder.uploaded(LABEL, columns)).transpose()?;
-        let (mut offsets, mut partial) = (Vec::new(), Vec::new());
+        let mut offsets = Vec::new();
         let mut ends = host_memory::copy("rows of a matrix", ends)?;
         loop {
             let (mut level, mut next, mut begin) = (vec![0], Vec::new(), 0);
@@ -105,26 +103,29 @@ impl Rows {
             if segments == ends.len() as u64 {
                 break;
             }
-            partial.push(recorder.gpu().array(LABEL, segments)?);
             ends = next;
         }
         let kernels = [source(false, columns.is_some()), source(true, false)].map(Kernel::trusted);
-        Ok(Rows { values: recorder.uploaded(LABEL, values)?, columns, row_len, offsets, partial, kernels })
+        Ok(Rows { values: recorder.uploaded(LABEL, values)?, columns, row_len, offsets, kernels })
     }
 
     fn record(&self, recorder: &mut Recorder, x: &Array<f32>, out: &Array<f32>) -> Result<(), OperatorError> {
-        for (level, offsets) in self.offsets.iter().enumerate() {
-            let out = self.partial.get(level).unwrap_or(out);
-            let arrays: Vec<&RawArray> = match level.checked_sub(1) {
-                Some(before) => vec![offsets.raw(), self.partial[before].raw(), out.raw()],
+        let mut partial: Option<Array<f32>> = None;
+        for (level, offsets) in (1..).zip(&self.offsets) {
+            let count = offsets.len() - 1;
+            let is_last = level == self.offsets.len();
+            let sums = if is_last { out.clone() } else { recorder.gpu().array(LABEL, count)? };
+            let (kernel, arrays): (_, Vec<&RawArray>) = match &partial {
+                Some(partial) => (&self.kernels[1], vec![offsets.raw(), partial.raw(), sums.raw()]),
                 None => {
                     let columns = self.columns.iter().map(Array::raw);
-                    [offsets.raw(), self.values.raw()].into_iter().chain(columns).chain([x.raw(), out.raw()]).collect()
+                    let matrix = [offsets.raw(), self.values.raw()].into_iter().chain(columns);
+                    (&self.kernels[0], matrix.chain([x.raw(), sums.raw()]).collect())
                 }
             };
-            let count = offsets.len() - 1;
             let params = MatrixParams { count: count as u32, columns: self.row_len as u32 };
-            recorder.each(&self.kernels[level.min(1)], &arrays, &params, count)?;
+            recorder.each(kernel, &arrays, &params, count)?;
+            partial = Some(sums);
         }
         Ok(())
     }

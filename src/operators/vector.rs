@@ -8,7 +8,7 @@ use super::leaf::{Leaf, Support};
 use super::space::Space;
 use crate::fft::Values;
 use crate::field::Field;
-use crate::gpu::{Array, DeviceError, Gpu, Recorder};
+use crate::gpu::{self, Array, DeviceError, Gpu, Recorder};
 use crate::host_memory;
 
 /// Numbers at whose multiples a leaf of a [joined](Vector::joined) vector begins.
@@ -49,6 +49,12 @@ pub struct Vector {
     contents: Vec<Contents>,
 }
 
+/// Returns parameters of 0.
+fn on_the_host(leaf: &Leaf) -> Result<Contents, DeviceError> {
+    gpu::on_host("parameters")?;
+    Ok(Contents::Host(host_memory::zeros("parameters", leaf.len() as usize)?))
+}
+
 impl Vector {
     /// Creates a vector with undefined values; parameters are 0.
     ///
@@ -56,7 +62,7 @@ impl Vector {
     /// - [`DeviceError::OutOfMemory`] or [`DeviceError::TooLong`] if an array cannot be allocated.
     pub fn new(gpu: &Gpu, space: &Space) -> Result<Self, DeviceError> {
         let contents = space.leaves().map(|(name, leaf)| match leaf.support {
-            Support::Parameters { .. } => Ok(Contents::Host(host_memory::zeros("parameters", leaf.len() as usize)?)),
+            Support::Parameters { .. } => on_the_host(leaf),
             _ => Ok(Contents::Device(gpu.array(&format!("operators::{name}"), leaf.len())?)),
         });
         Ok(Vector { space: space.clone(), contents: contents.collect::<Result<_, DeviceError>>()? })
@@ -109,7 +115,7 @@ impl Vector {
         unset.into_iter().filter(|range| !range.is_empty()).for_each(|range| recorder.clear(&whole.range(range)));
         let contents = space.leaves().enumerate().map(|(place, (_, leaf))| match arrays.remove(&place) {
             Some(array) => Ok(Contents::Device(array)),
-            None => Ok(Contents::Host(host_memory::zeros("parameters", leaf.len() as usize)?)),
+            None => on_the_host(leaf),
         });
         let contents = contents.collect::<Result<_, DeviceError>>()?;
         Ok(Vector { space: space.clone(), contents })

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::cluster::Machine;
 use crate::comm::{Communicator, Op};
 use crate::exchange::{self, Exchange, ExchangeError, GridComms};
-use crate::gpu::{CommonLimits, Gpu, Options, Recorder};
+use crate::gpu::{CommonLimits, Gpu, Options, Recorder, unstacked};
 use crate::grid::{Cost, Grid, Shares};
 use crate::hash::fnv1a;
 use crate::timeline;
@@ -186,7 +186,7 @@ impl Rank {
         }
         let start = Instant::now();
         let activity = timeline::activity!("plan", key = std::any::type_name::<K>());
-        let plan = make(self)?;
+        let plan = unstacked(|| make(self))?;
         drop(activity);
         let (key_type, seconds) = (std::any::type_name::<K>(), start.elapsed().as_secs_f64());
         tracing::debug!(rank = self.index(), key = key_type, seconds, "plan created");

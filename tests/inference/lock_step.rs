@@ -184,7 +184,8 @@ fn products_and_energies_of_samples_are_submitted_together() {
             rank.recorder.wait()?;
             let after = rank.recorder.counts();
             assert_eq!(after.downloads, before.downloads);
-            let counts = [after.submits - before.submits, after.levels - before.levels];
+            let counts =
+                [after.submits - before.submits, after.levels - before.levels, after.dispatches - before.dispatches];
             found.push((counts, bits(rank, &out)?));
         }
         let of = |which: usize| found.iter().map(|(counts, _)| counts[which]).collect::<Vec<_>>();
@@ -193,6 +194,9 @@ fn products_and_energies_of_samples_are_submitted_together() {
         // Products of samples share the levels of a submission.
         let levels = of(1);
         assert!(2 * levels[2] < levels[0] && levels[2] < levels[1], "{levels:?}");
+        // A stack of two has one product, and one of four; the fifth sample has its own.
+        let [one, two, all] = of(2)[..] else { panic!() };
+        assert!(10 * two < 8 * one && 10 * all < 6 * one, "{one} {two} {all}");
         assert!(found.iter().all(|(_, bits)| *bits == found[0].1));
         Ok(())
     });

@@ -19,3 +19,4 @@ mod map;
 mod operators;
 mod paint;
 mod pointwise;
+mod stacks;

@@ -1,0 +1,230 @@
+//! Stacks: arrays of several copies, on which one dispatch works in place of one for each copy.
+//!
+//! Small fields leave a device idle, and each dispatch takes as long for them as for large ones.
+//! Work on several vectors of one shape, such as samples, is therefore recorded once in a stack:
+//! all arrays that are created meanwhile have as many copies, and dispatches and copies that use
+//! them run over all copies. Kernels do not know of it: accessors of arrays add the place of the
+//! copy. Arrays from before are common to all copies and may only be read.
+
+use std::cell::Cell;
+
+use super::error::DeviceError;
+
+/// Copies of a stack at most.
+pub(crate) const MOST_COPIES: u32 = 16;
+
+/// The stack that is open on this thread.
+#[derive(Clone, Copy)]
+struct Open {
+    copies: u32,
+    /// Whether something could not be recorded for several copies.
+    refused: bool,
+}
+
+const NONE: Open = Open { copies: 1, refused: false };
+
+thread_local! {
+    static OPEN: Cell<Open> = const { Cell::new(NONE) };
+}
+
+/// Reopens the stack that was open before when it is dropped.
+struct Before(Open);
+
+impl Before {
+    fn open(stack: Open) -> Self {
+        Before(OPEN.replace(stack))
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        OPEN.set(self.0);
+    }
+}
+
+/// Records `work` for `copies` copies of all arrays that it creates. `None` if some of it cannot be
+/// recorded so: uploads to these arrays, downloads, exchanges, and writing to arrays from before.
+/// What was recorded until then has changed no other array.
+pub(crate) fn stacked<T, E>(copies: u32, work: impl FnOnce() -> Result<T, E>) -> Result<Option<T>, E> {
+    if OPEN.get().copies > 1 || !(2..=MOST_COPIES).contains(&copies) {
+        return Ok(None);
+    }
+    let _before = Before::open(Open { copies, refused: false });
+    let made = work();
+    if OPEN.get().refused { Ok(None) } else { made.map(Some) }
+}
+
+/// Runs `work`, whose arrays have one copy: what is kept for later calls.
+pub(crate) fn unstacked<T>(work: impl FnOnce() -> T) -> T {
+    let _before = Before::open(NONE);
+    work()
+}
+
+/// Returns the number of copies of arrays that are created now on this thread.
+pub(super) fn open_copies() -> u32 {
+    OPEN.get().copies
+}
+
+/// Returns the error of work on copies that is impossible, and notes it for the open stack.
+pub(super) fn refusal(what: &str, why: &str) -> DeviceError {
+    OPEN.set(Open { refused: true, ..OPEN.get() });
+    tracing::debug!(what, why, "not recorded for several copies");
+    DeviceError::misuse(what, format!("{why} (array of several copies)"))
+}
+
+/// Refuses, for `what`, values on the host in a stack: there is one of each.
+pub(crate) fn on_host(what: &str) -> Result<(), DeviceError> {
+    if OPEN.get().copies > 1 { Err(refusal(what, "values on the host are those of one array")) } else { Ok(()) }
+}
+
+/// Copies of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Copies {
+    pub count: u32,
+    /// Elements from the beginning of one copy to that of the next.
+    pub stride: u64,
+}
+
+impl Copies {
+    /// An array of its own.
+    pub const ONE: Copies = Copies { count: 1, stride: 0 };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::{Array, CountParams, Gpu, Kernel, KernelSource, Options, Recorder};
+
+    const LEN: u64 = 100;
+
+    fn open() -> (Gpu, Recorder) {
+        let gpu = Gpu::open(&Options::from_env().unwrap(), 0).unwrap();
+        let recorder = Recorder::new(&gpu).unwrap();
+        (gpu, recorder)
+    }
+
+    /// `y[i] = x[i] + common[i]`, with parameters or without.
+    fn sum(has_params: bool) -> Kernel {
+        let text = "
+            #if has_params
+            var<uniform> params: Params;
+            #endif
+            var<storage, read> x: array<u32>;
+            var<storage, read> common: array<u32>;
+            var<storage, read_write> y: array<u32>;
+            fn each(i: u32) { store_y(i, load_x(i) + load_common(i)); }
+            #if has_params
+            #each params.count
+            #else
+            #each 100u
+            #endif";
+        let source = KernelSource::new("test::sum", text).flag("has_params", has_params);
+        Kernel::new(if has_params { source.params::<CountParams>() } else { source })
+    }
+
+    /// Returns an array of copies whose element i of copy n is `100 n + i`.
+    fn numbered(gpu: &Gpu, recorder: &mut Recorder, copies: u32) -> Array<u32> {
+        let made = stacked(copies, || gpu.array::<u32>("x", LEN)).unwrap().unwrap();
+        for n in 0..copies {
+            let values: Vec<u32> = (0..LEN as u32).map(|i| 100 * n + i).collect();
+            recorder.upload(&made.entry(n), 0, &values).unwrap();
+        }
+        made
+    }
+
+    #[test]
+    fn dispatches_copies_and_clears_reach_every_copy() {
+        let (gpu, mut recorder) = open();
+        let common = recorder.uploaded("common", &(0..LEN as u32).map(|i| 7 * i).collect::<Vec<_>>()).unwrap();
+        for (has_params, copies) in [(true, 2), (false, 3), (true, MOST_COPIES)] {
+            let x = numbered(&gpu, &mut recorder, copies);
+            let kernel = sum(has_params);
+            let before = recorder.counts().dispatches;
+            let record = |recorder: &mut Recorder| -> Result<[Array<u32>; 3], DeviceError> {
+                let gpu = recorder.gpu().clone();
+                let [y, part, zeros] = ["y", "part", "zeros"].map(|label| gpu.array::<u32>(label, LEN));
+                let (y, part, zeros) = (y?, part?, zeros?);
+                let arrays = [x.raw(), common.raw(), y.raw()];
+                match has_params {
+                    true => recorder.each(&kernel, &arrays, &CountParams { count: LEN as u32 }, LEN)?,
+                    false => recorder.each(&kernel, &arrays, &(), LEN)?,
+                }
+                recorder.clear(&part);
+                // From all copies, and from what they share.
+                recorder.copy(&y, 90, &part, 5, 10)?;
+                recorder.copy(&common, 1, &part, 50, 3)?;
+                // Parts that begin within an array lie in each copy.
+                let half = zeros.part(64, 36).unwrap();
+                recorder.clear(&zeros);
+                recorder.copy(&part, 0, &half, 0, 36)?;
+                Ok([y, part, zeros])
+            };
+            let [y, part, zeros] = stacked(copies, || record(&mut recorder)).unwrap().unwrap();
+            recorder.wait().unwrap();
+            assert_eq!(recorder.counts().dispatches - before, 1);
+            for n in 0..copies {
+                let mut read = |array: &Array<u32>| recorder.download(&array.entry(n), 0, LEN).unwrap();
+                let wanted: Vec<u32> = (0..LEN as u32).map(|i| 100 * n + 8 * i).collect();
+                assert_eq!(read(&y), wanted, "copy {n} of {copies}");
+                let of_part = |i: usize| match i {
+                    5..15 => wanted[i + 85],
+                    50..53 => 7 * (i as u32 - 49),
+                    _ => 0,
+                };
+                assert_eq!(read(&part), (0..LEN as usize).map(of_part).collect::<Vec<_>>());
+                let of_zeros = |i: usize| if i < 64 { 0 } else { of_part(i - 64) };
+                assert_eq!(read(&zeros), (0..LEN as usize).map(of_zeros).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_done_for_copies_is_refused() {
+        let (gpu, mut recorder) = open();
+        let common = recorder.uploaded("common", &[1u32; LEN as usize]).unwrap();
+        let x = numbered(&gpu, &mut recorder, 3);
+        let kernel = sum(true);
+        let params = CountParams { count: LEN as u32 };
+        type Work<'a> = &'a dyn Fn(&mut Recorder) -> Result<(), DeviceError>;
+        let array = |recorder: &Recorder| recorder.gpu().array::<u32>("new", LEN);
+        let refused: [(&str, Work<'_>); 8] = [
+            ("upload", &|recorder| recorder.upload(&array(recorder)?, 0, &[1])),
+            ("download", &|recorder| recorder.download(&x, 0, 1).map(drop)),
+            ("output of one copy", &|recorder| recorder.each(&kernel, &[x.raw(), x.raw(), common.raw()], &params, LEN)),
+            ("copy to one", &|recorder| recorder.copy(&x, 0, &common, 0, 1)),
+            ("bindings", &|_| x.bindings().map(drop)),
+            ("exchange", &|_| x.raw().lend().map(drop)),
+            ("values on the host", &|_| on_host("values")),
+            ("longer than a binding", &|recorder| {
+                recorder.gpu().array::<u32>("long", recorder.gpu().capabilities().window_bytes / 8).map(drop)
+            }),
+        ];
+        for (name, work) in refused {
+            let made = stacked(3, || work(&mut recorder));
+            assert!(matches!(made, Ok(None)), "{name}: {made:?}");
+        }
+        // Errors that have nothing to do with copies stay errors.
+        let error = stacked(3, || recorder.copy(&common, 0, &array(&recorder)?, 0, LEN + 1)).unwrap_err();
+        assert!(error.to_string().contains("101 elements"), "{error}");
+        // No stack in a stack, and none of one copy or too many.
+        for copies in [0, 1, MOST_COPIES + 1] {
+            assert_eq!(stacked(copies, || Ok::<_, DeviceError>(())).unwrap(), None);
+        }
+        let inner = stacked(2, || stacked(2, || Ok::<_, DeviceError>(()))).unwrap();
+        assert_eq!(inner, Some(None));
+        // Outside of a stack, or in another one, nothing takes all copies as if they were one.
+        let y = gpu.array::<u32>("y", LEN).unwrap();
+        for arrays in [[x.raw(), common.raw(), y.raw()], [common.raw(), common.raw(), x.raw()]] {
+            let error = recorder.each(&kernel, &arrays, &params, LEN).unwrap_err();
+            assert!(error.to_string().contains("3 copies"), "{error}");
+            assert!(stacked(2, || recorder.each(&kernel, &arrays, &params, LEN)).unwrap().is_none());
+        }
+        assert!(recorder.copy(&x, 0, &y, 0, 1).is_err());
+        recorder.clear(&x);
+        assert!(recorder.wait().unwrap_err().to_string().contains("its stack is not open"));
+        // What is kept for later calls has one copy.
+        let kept = stacked(2, || unstacked(|| array(&recorder))).unwrap().unwrap();
+        recorder.upload(&kept, 0, &[1]).unwrap();
+        recorder.wait().unwrap();
+    }
+}
