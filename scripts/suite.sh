@@ -72,7 +72,7 @@ lines() {
 
     # Kernels in the sanitizer, which finds races, accesses outside of arrays and what a driver gets wrong; then in the place of devices with subgroups of 32 and 64.
     of 'MESHLOOM_SANITIZE=compare' exchange -- exchange:: ghost_cells:: redistribution::
-    of 'MESHLOOM_SANITIZE=compare' operators -- linear_operators::
+    of 'MESHLOOM_SANITIZE=compare' operators -- linear_operators:: stacks::
     of 'MESHLOOM_SANITIZE=compare' pm -- mesh::
     of 'MESHLOOM_SANITIZE=compare' points -- particles:: sort::
     for lanes in 32 64; do

@@ -17,8 +17,7 @@ impl Recorder {
                 self.hand_over(&[])?;
                 continue;
             };
-            let (pipeline, arrays, groups, params) =
-                (pipeline.clone(), arrays.clone(), [groups[0], groups[1]], *params as usize);
+            let (pipeline, arrays, groups, params) = (pipeline.clone(), arrays.clone(), *groups, *params as usize);
             let Some(kernel) = &pipeline.observed else {
                 self.commands.push(command);
                 self.hand_over(&[])?;

@@ -82,8 +82,8 @@ pub trait ObservedKernel: Send + Sync {
 pub struct ObservedDispatch<'a> {
     /// The label of the kernel.
     pub kernel: &'a str,
-    /// Workgroups in columns and rows.
-    pub groups: [u32; 2],
+    /// Workgroups in columns and rows, and for copies of arrays.
+    pub groups: [u32; 3],
     /// The contents of its buffers by binding: first the parameters, padded to 256 bytes, then the
     /// windows of its arrays.
     pub buffers: Vec<Vec<u8>>,

@@ -205,17 +205,20 @@ impl Recorder {
         Ok(())
     }
 
-    /// Refuses to run over copies where an observer looks at single dispatches, and parameters that
-    /// leave no room for the strides.
+    /// Refuses to run over copies with parameters that leave no room for the strides; where an
+    /// observer sees each binding by itself, also parts of one array, whose copies are interleaved.
     fn takes_copies(&self, label: &str, arrays: &[&RawArray], params: u64) -> Result<(), DeviceError> {
         if arrays.iter().all(|array| array.copies() == 1) {
             return Ok(());
         }
-        if self.gpu.0.pipelines.observer.is_some() {
-            return Err(refusal(label, "an observer sees one dispatch at a time"));
+        if params + stride_bytes(arrays.len()) > PARAMS {
+            return Err(refusal(label, "its parameters leave no room for strides"));
         }
-        let fits = params + stride_bytes(arrays.len()) <= PARAMS;
-        if fits { Ok(()) } else { Err(refusal(label, "its parameters leave no room for strides")) }
+        let is_shared = |(n, array): (usize, &&RawArray)| arrays[..n].iter().any(|other| array.shares(other));
+        match self.gpu.0.pipelines.observer {
+            Some(_) if arrays.iter().enumerate().any(is_shared) => Err(refusal(label, "its arrays are interleaved")),
+            _ => Ok(()),
+        }
     }
 
     /// Records an elementwise `kernel` over `count` elements: [`dispatch`](Self::dispatch) with as

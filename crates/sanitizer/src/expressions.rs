@@ -14,8 +14,7 @@ impl<'a> Interpreter<'a> {
     /// Returns the value of an argument of the entry point.
     pub(super) fn builtin(&self, argument: &FunctionArgument) -> Result<Slot, Stop> {
         let [x, y, z] = self.program.invocations();
-        let [column, row] = self.place();
-        let [columns, rows] = self.groups();
+        let (place, groups) = (self.place(), self.groups());
         let of = |scalars: usize, scalar: &dyn Fn(usize, u32) -> u32| {
             let mut value = Value::zeros(scalars, self.lanes);
             for n in 0..scalars {
@@ -29,11 +28,11 @@ impl<'a> Interpreter<'a> {
         };
         let subgroup = self.subgroup;
         Ok(match builtin {
-            BuiltIn::GlobalInvocationId => of(3, &|n, lane| [column * x, row * y, 0][n] + local(n, lane)),
+            BuiltIn::GlobalInvocationId => of(3, &|n, lane| place[n] * [x, y, z][n] + local(n, lane)),
             BuiltIn::LocalInvocationId => of(3, &local),
             BuiltIn::LocalInvocationIndex => of(1, &|_, lane| lane),
-            BuiltIn::WorkGroupId => Value::all(vec![u64::from(column), u64::from(row), 0]),
-            BuiltIn::NumWorkGroups => Value::all(vec![u64::from(columns), u64::from(rows), 1]),
+            BuiltIn::WorkGroupId => Value::all(place.map(u64::from).into()),
+            BuiltIn::NumWorkGroups => Value::all(groups.map(u64::from).into()),
             BuiltIn::WorkGroupSize => Value::all([x, y, z].map(u64::from).into()),
             BuiltIn::NumSubgroups => Value::all(vec![(self.lanes as u64).div_ceil(u64::from(subgroup))]),
             BuiltIn::SubgroupId => of(1, &|_, lane| lane / subgroup),

@@ -72,7 +72,7 @@ pub struct Interpreter<'a> {
     pub(super) lanes: usize,
     /// Invocations of a subgroup.
     pub(super) subgroup: u32,
-    groups: [u32; 2],
+    groups: [u32; 3],
     /// The buffers by binding.
     pub buffers: Vec<Memory>,
     /// Memory of the workgroup, by global variable.
@@ -112,7 +112,7 @@ pub struct Interpreter<'a> {
 impl<'a> Interpreter<'a> {
     /// `groups` workgroups in columns and rows, of subgroups of `subgroup` invocations, over
     /// `buffers` by binding.
-    pub fn new(program: &'a Program, subgroup: u32, groups: [u32; 2], buffers: Vec<Memory>) -> Self {
+    pub fn new(program: &'a Program, subgroup: u32, groups: [u32; 3], buffers: Vec<Memory>) -> Self {
         let lanes = program.invocations().iter().product::<u32>() as usize;
         Interpreter {
             program,
@@ -158,7 +158,7 @@ impl<'a> Interpreter<'a> {
     fn run_once(&mut self, steps: u64) {
         self.fuel = steps;
         self.report.traffic = self.counts.then(Traffic::default);
-        let groups = self.groups[0] * self.groups[1];
+        let groups: u32 = self.groups.iter().product();
         for number in 0..groups {
             let group = if self.backwards { groups - 1 - number } else { number };
             if let Err(Stop(why)) = self.run_group(group) {
@@ -192,13 +192,14 @@ impl<'a> Interpreter<'a> {
         self.call(function, table, arguments, &mask).map(|_| ())
     }
 
-    /// Returns the number of the workgroup that runs, by column and row.
-    pub(super) fn place(&self) -> [u32; 2] {
-        [self.group % self.groups[0], self.group / self.groups[0]]
+    /// Returns the number of the workgroup that runs, by column, row and copy.
+    pub(super) fn place(&self) -> [u32; 3] {
+        let [columns, rows, _] = self.groups;
+        [self.group % columns, self.group / columns % rows, self.group / (columns * rows)]
     }
 
-    /// Workgroups by column and row.
-    pub(super) fn groups(&self) -> [u32; 2] {
+    /// Workgroups by column, row and copy.
+    pub(super) fn groups(&self) -> [u32; 3] {
         self.groups
     }
 

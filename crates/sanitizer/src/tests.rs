@@ -8,7 +8,7 @@ use super::program::Program;
 use super::report::{Problem, Report};
 
 /// Runs `text` over buffers of words, which it leaves changed.
-fn run_over(text: &str, groups: [u32; 2], buffers: &mut [Vec<u32>]) -> Report {
+fn run_over(text: &str, groups: [u32; 3], buffers: &mut [Vec<u32>]) -> Report {
     let program = Program::new(text).unwrap_or_else(|why| panic!("{why}"));
     let memory = |words: &Vec<u32>| Memory::of_buffer(bytemuck::cast_slice(words).to_vec());
     let mut interpreter = Interpreter::new(&program, 8, groups, buffers.iter().map(memory).collect());
@@ -46,7 +46,7 @@ fn kernel(body: &str) -> String {
 /// Returns what `body` leaves in `x`, which begins as 0, 1, 2...; nothing may be found.
 fn results(body: &str) -> Vec<u32> {
     let mut buffers = [vec![3], (0..64).collect(), vec![7; 64], vec![0]];
-    let report = run_over(&kernel(body), [2, 1], &mut buffers);
+    let report = run_over(&kernel(body), [2, 1, 1], &mut buffers);
     assert!(
         report.findings.is_empty() && report.unknown.is_none() && report.unfinished.is_none(),
         "{body}: {report:?}"
@@ -58,7 +58,7 @@ fn results(body: &str) -> Vec<u32> {
 fn immediate_data_is_the_first_buffer() {
     let text = kernel("x[i] += n;").replace("@group(0) @binding(0) var<uniform> n", "var<immediate> n");
     let mut buffers = [vec![3], (0..64).collect(), vec![7; 64], vec![0]];
-    let report = run_over(&text, [2, 1], &mut buffers);
+    let report = run_over(&text, [2, 1, 1], &mut buffers);
     assert!(report.findings.is_empty() && report.unknown.is_none() && report.unfinished.is_none(), "{report:?}");
     assert_eq!(buffers[1], (3..67).collect::<Vec<_>>());
 }
@@ -191,7 +191,7 @@ fn what_is_wrong_is_found() {
         ("x[i] = u32(sqrt(-1.0 - f32(i)));", Problem::Undefined, "NaN"),
     ] {
         let mut buffers = [vec![3], (0..64).collect(), vec![7; 64], vec![0]];
-        let report = run_over(&kernel(body), [2, 1], &mut buffers);
+        let report = run_over(&kernel(body), [2, 1, 1], &mut buffers);
         assert!(report.unknown.is_none() && report.unfinished.is_none(), "{body}: {report:?}");
         let found = report.findings.iter().find(|found| found.problem == problem);
         let found = found.unwrap_or_else(|| panic!("{body}: {report:?}")).to_string();
@@ -203,7 +203,7 @@ fn what_is_wrong_is_found() {
 fn a_dispatch_ends_with_its_steps() {
     let report = run_over(
         &kernel("loop { if x[0] == 77u { break; } }"),
-        [1, 1],
+        [1, 1, 1],
         &mut [vec![3], vec![0; 64], vec![0; 64], vec![0]],
     );
     assert_eq!((report.unfinished, report.unknown, report.findings), (Some(0), None, Vec::new()));
@@ -215,7 +215,7 @@ fn sectors_and_conflicts_are_counted_by_subgroups_of_eight() {
         let program = Program::new(&kernel(body)).unwrap();
         let buffers = [vec![3], vec![0; 64], vec![7; 512], vec![0]];
         let memory = |words: &Vec<u32>| Memory::of_buffer(bytemuck::cast_slice(words).to_vec());
-        let mut interpreter = Interpreter::new(&program, 8, [2, 1], buffers.iter().map(memory).collect());
+        let mut interpreter = Interpreter::new(&program, 8, [2, 1, 1], buffers.iter().map(memory).collect());
         interpreter.counts = true;
         let report = interpreter.run(1 << 22);
         assert!(report.findings.is_empty(), "{report:?}");
@@ -241,7 +241,7 @@ fn a_device_may_round_the_product_of_an_fma() {
     for (fused, want) in [(true, 2f32.powi(-24)), (false, 0.0)] {
         let buffers = [vec![3u32], vec![9; 64], vec![7; 64], vec![0]];
         let memory = |words: &Vec<u32>| Memory::of_buffer(bytemuck::cast_slice(words).to_vec());
-        let mut interpreter = Interpreter::new(&program, 8, [2, 1], buffers.iter().map(memory).collect());
+        let mut interpreter = Interpreter::new(&program, 8, [2, 1, 1], buffers.iter().map(memory).collect());
         interpreter.fused = fused;
         assert!(interpreter.run(1 << 22).findings.is_empty());
         assert_eq!(interpreter.buffers[1].bytes[..4], want.to_bits().to_le_bytes(), "{fused}");
@@ -254,7 +254,7 @@ fn differences(body: &str, buffer: usize, word: usize, other: u32) -> Vec<Differ
     let program = Program::new(&kernel(body)).unwrap_or_else(|why| panic!("{why}"));
     let words = [vec![3], (0..64).collect::<Vec<u32>>(), vec![7; 64], vec![0]];
     let memory = |words: &Vec<u32>| Memory::of_buffer(bytemuck::cast_slice(words).to_vec());
-    let mut interpreter = Interpreter::new(&program, 8, [2, 1], words.iter().map(memory).collect());
+    let mut interpreter = Interpreter::new(&program, 8, [2, 1, 1], words.iter().map(memory).collect());
     let report = interpreter.run(1 << 22);
     assert!(report.findings.is_empty() && report.unknown.is_none(), "{report:?}");
     let mut device: Vec<Vec<u8>> = interpreter.buffers.iter().map(|memory| memory.bytes.clone()).collect();
@@ -289,7 +289,7 @@ fn floats_may_be_rounded() {
             kernel(body).replace("var<storage, read_write> y: array<u32>", "var<storage, read_write> y: array<f32>");
         let program = Program::new(&text).unwrap();
         let buffers = [4, 256, 256, 4].map(|bytes| Memory::of_buffer(vec![0; bytes]));
-        let mut interpreter = Interpreter::new(&program, 8, [2, 1], buffers.into());
+        let mut interpreter = Interpreter::new(&program, 8, [2, 1, 1], buffers.into());
         assert!(interpreter.run(1 << 22).findings.is_empty());
         let mut device = interpreter.buffers[2].bytes.clone();
         device[36..40].copy_from_slice(&other.to_le_bytes());
