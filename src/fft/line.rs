@@ -331,8 +331,8 @@ impl LineParams {
 /// so that small fields keep all cores of a software renderer busy.
 const OWN_LINES: u64 = 16;
 
-/// Points of the longest array of an invocation: lavapipe compiles kernels with arrays of thousands
-/// of points for more than a minute.
+/// Points of the longest array of an invocation. lavapipe takes more than a minute to compile a
+/// kernel with an array of thousands of points.
 const OWN_POINTS: u64 = 256;
 
 impl LineWorkgroup {

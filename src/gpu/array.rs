@@ -131,7 +131,7 @@ shallow_send_sync!(RawArray: Arc<Storage>, Element, u64, Copies, bool);
 
 impl RawArray {
     /// Returns the number of copies, of which dispatches in a stack work on all.
-    pub(super) fn copies(&self) -> u32 {
+    pub(crate) fn copies(&self) -> u32 {
         self.copies.count
     }
 

@@ -121,8 +121,7 @@ impl Kernel {
     pub(super) fn pipeline(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<Arc<Pipeline>, DeviceError> {
         let assembled = self.assembled.as_ref().map_err(Clone::clone)?;
         self.check(gpu, assembled, arrays)?;
-        let stacked = arrays.iter().any(|array| array.copies() > 1);
-        self.compiled(gpu, assembled, arrays.iter().map(|array| array.windows()).collect(), stacked)
+        self.compiled(gpu, assembled, arrays.iter().map(|array| array.windows()).collect(), open_copies() > 1)
     }
 
     /// Returns the compiled form for arrays with these numbers of windows, or for copies of arrays.
@@ -160,9 +159,9 @@ impl Kernel {
                 arrays.len()
             )));
         }
-        let copies = arrays.iter().map(|array| array.copies()).max().unwrap_or(1);
-        if copies > 1 && (copies != open_copies() || arrays.iter().any(|array| array.windows() > 1)) {
-            return Err(refusal(label, &format!("{copies} copies, the open stack has {}", open_copies())));
+        let copies = open_copies();
+        if copies > 1 && arrays.iter().any(|array| array.windows() > 1) {
+            return Err(refusal(label, "an array is longer than a binding"));
         }
         for (n, (slot, array)) in slots.iter().zip(arrays).enumerate() {
             if slot.element != array.element {
@@ -173,8 +172,10 @@ impl Kernel {
             if slot.access != Access::Read {
                 array.written(label)?;
             }
-            if array.copies() != copies && (array.copies() > 1 || slot.access != Access::Read) {
-                return Err(refusal(label, &format!("`{}` has {} copies, others {copies}", slot.name, array.copies())));
+            let is_common = array.copies() == 1 && slot.access == Access::Read;
+            if array.copies() != copies && !is_common {
+                let (name, own) = (&slot.name, array.copies());
+                return Err(refusal(label, &format!("copies of `{name}`: {own}, of the open stack: {copies}")));
             }
             let collides = |(other, o): &(&Slot, &&RawArray)| {
                 array.shares(o)

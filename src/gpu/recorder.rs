@@ -188,7 +188,7 @@ impl Recorder {
             self.in_parts = in_parts;
         }
         let offset = self.params.len();
-        let copies = arrays.iter().map(|array| array.copies()).max().unwrap_or(1);
+        let copies = open_copies();
         if copies > 1 {
             let strides = arrays.iter().map(|array| array.copies.stride as u32);
             self.params.extend(strides.flat_map(u32::to_ne_bytes));
@@ -208,13 +208,14 @@ impl Recorder {
     /// Refuses to run over copies with parameters that leave no room for the strides; where an
     /// observer sees each binding by itself, also parts of one array, whose copies are interleaved.
     fn takes_copies(&self, label: &str, arrays: &[&RawArray], params: u64) -> Result<(), DeviceError> {
-        if arrays.iter().all(|array| array.copies() == 1) {
+        if open_copies() == 1 {
             return Ok(());
         }
         if params + stride_bytes(arrays.len()) > PARAMS {
             return Err(refusal(label, "its parameters leave no room for strides"));
         }
-        let is_shared = |(n, array): (usize, &&RawArray)| arrays[..n].iter().any(|other| array.shares(other));
+        let is_shared =
+            |(n, array): (usize, &&RawArray)| array.copies() > 1 && arrays[..n].iter().any(|other| array.shares(other));
         match self.gpu.0.pipelines.observer {
             Some(_) if arrays.iter().enumerate().any(is_shared) => Err(refusal(label, "its arrays are interleaved")),
             _ => Ok(()),
@@ -286,8 +287,10 @@ impl Recorder {
     /// Records a copy between different arrays.
     fn copy_between(&mut self, arrays: [&RawArray; 2], starts: [u64; 2], len: u64) -> Result<(), DeviceError> {
         let [from, to] = arrays.map(RawArray::copies);
-        if to < from || (to > 1 && to != open_copies()) || (from > 1 && from != to) {
-            return Err(refusal("copy", &format!("{from} copies to {to}")));
+        if to != open_copies() || (from > 1 && from != to) {
+            let why =
+                format!("copies of the source: {from}, of the destination: {to}, of the open stack: {}", open_copies());
+            return Err(refusal("copy", &why));
         }
         if !self.copies_by_kernel(arrays, starts, len)? {
             self.counts.moved_by_commands += u64::from(to) * len * arrays[0].element_bytes();
@@ -301,10 +304,8 @@ impl Recorder {
     /// read, is left alone, and the next submission says so ([`DeviceError::Misuse`]).
     pub fn clear<T: DeviceElement>(&mut self, array: &Array<T>) {
         let array = array.raw();
-        let is_open = || match array.copies() {
-            1 => Ok(()),
-            copies if copies == open_copies() => Ok(()),
-            _ => Err(refusal("clear", "its stack is not open")),
+        let is_open = || {
+            if array.copies() == open_copies() { Ok(()) } else { Err(refusal("clear", "its stack is not open")) }
         };
         let allowed = array.on(&self.gpu, "clear").and_then(|()| array.written("clear")).and_then(|()| is_open());
         match allowed.and_then(|()| self.clears_by_kernel(array)) {

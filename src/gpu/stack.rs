@@ -1,10 +1,10 @@
 //! Stacks: arrays of several copies, on which one dispatch works in place of one for each copy.
 //!
-//! Small fields leave a device idle, and each dispatch takes as long for them as for large ones.
-//! Work on several vectors of one shape, such as samples, is therefore recorded once in a stack:
-//! all arrays that are created meanwhile have as many copies, and dispatches and copies that use
-//! them run over all copies. Kernels do not know of it: accessors of arrays add the place of the
-//! copy. Arrays from before are common to all copies and may only be read.
+//! A dispatch on a small field leaves most of a device idle. Work on several vectors of one shape,
+//! such as samples, is therefore recorded once in a stack. Each array that is created while a stack
+//! is open has one copy for each vector, and each dispatch runs over all copies. Kernels stay as
+//! they are, because accessors of arrays add the place of the copy. Arrays from before the stack
+//! have one copy, which all vectors read and none may write.
 
 use std::cell::Cell;
 
@@ -27,7 +27,7 @@ thread_local! {
     static OPEN: Cell<Open> = const { Cell::new(NONE) };
 }
 
-/// Reopens the stack that was open before when it is dropped.
+/// Reopens the stack that was open before when it is dropped. That stack learns of refusals.
 struct Before(Open);
 
 impl Before {
@@ -38,13 +38,16 @@ impl Before {
 
 impl Drop for Before {
     fn drop(&mut self) {
-        OPEN.set(self.0);
+        let refused = self.0.refused || OPEN.get().refused;
+        OPEN.set(Open { refused, ..self.0 });
     }
 }
 
-/// Records `work` for `copies` copies of all arrays that it creates. `None` if some of it cannot be
-/// recorded so: uploads to these arrays, downloads, exchanges, and writing to arrays from before.
-/// What was recorded until then has changed no other array.
+/// Records `work` with `copies` copies of each array that it creates.
+///
+/// Returns `None` if a part of `work` is refused: uploads to these arrays, downloads of them,
+/// exchanges, and writing to arrays from before. All that was recorded writes to arrays of `work`
+/// alone.
 pub(crate) fn stacked<T, E>(copies: u32, work: impl FnOnce() -> Result<T, E>) -> Result<Option<T>, E> {
     if OPEN.get().copies > 1 || !(2..=MOST_COPIES).contains(&copies) {
         return Ok(None);
@@ -187,7 +190,8 @@ mod tests {
         let params = CountParams { count: LEN as u32 };
         type Work<'a> = &'a dyn Fn(&mut Recorder) -> Result<(), DeviceError>;
         let array = |recorder: &Recorder| recorder.gpu().array::<u32>("new", LEN);
-        let refused: [(&str, Work<'_>); 8] = [
+        let older = gpu.array::<u32>("older", LEN).unwrap();
+        let refused: [(&str, Work<'_>); 11] = [
             ("upload", &|recorder| recorder.upload(&array(recorder)?, 0, &[1])),
             ("download", &|recorder| recorder.download(&x, 0, 1).map(drop)),
             ("output of one copy", &|recorder| recorder.each(&kernel, &[x.raw(), x.raw(), common.raw()], &params, LEN)),
@@ -195,6 +199,11 @@ mod tests {
             ("bindings", &|_| x.bindings().map(drop)),
             ("exchange", &|_| x.raw().lend().map(drop)),
             ("values on the host", &|_| on_host("values")),
+            ("older arrays alone", &|recorder| {
+                recorder.each(&kernel, &[common.raw(), common.raw(), older.raw()], &params, LEN)
+            }),
+            ("copy of older arrays", &|recorder| recorder.copy(&common, 0, &older, 0, 1)),
+            ("download for later calls", &|recorder| unstacked(|| recorder.download(&x, 0, 1).map(drop))),
             ("longer than a binding", &|recorder| {
                 recorder.gpu().array::<u32>("long", recorder.gpu().capabilities().window_bytes / 8).map(drop)
             }),
@@ -216,13 +225,13 @@ mod tests {
         let y = gpu.array::<u32>("y", LEN).unwrap();
         for arrays in [[x.raw(), common.raw(), y.raw()], [common.raw(), common.raw(), x.raw()]] {
             let error = recorder.each(&kernel, &arrays, &params, LEN).unwrap_err();
-            assert!(error.to_string().contains("3 copies"), "{error}");
+            assert!(error.to_string().contains(": 3, of the open stack: 1"), "{error}");
             assert!(stacked(2, || recorder.each(&kernel, &arrays, &params, LEN)).unwrap().is_none());
         }
         assert!(recorder.copy(&x, 0, &y, 0, 1).is_err());
         recorder.clear(&x);
         assert!(recorder.wait().unwrap_err().to_string().contains("its stack is not open"));
-        // What is kept for later calls has one copy.
+        // An array that `unstacked` creates has one copy.
         let kept = stacked(2, || unstacked(|| array(&recorder))).unwrap().unwrap();
         recorder.upload(&kept, 0, &[1]).unwrap();
         recorder.wait().unwrap();

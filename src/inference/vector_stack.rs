@@ -33,14 +33,17 @@ pub(super) fn most(rank: &mut Rank, like: &Vector) -> usize {
     if is_possible { gpu::MOST_COPIES as usize } else { 1 }
 }
 
-/// Records work on stacks of `copies` vectors; `false` if that is not possible.
+/// Records work on stacks of `copies` vectors; `false` if that is not possible, as on several ranks.
 pub(super) fn stacked(
     rank: &mut Rank,
     like: &Vector,
     copies: usize,
     work: &mut dyn FnMut(&mut Rank) -> Result<(), InferenceError>,
 ) -> Result<bool, InferenceError> {
-    let made = gpu::stacked(copies as u32, || work(rank))?.is_some();
+    if rank.comm.size() > 1 {
+        return Ok(false);
+    }
+    let made = gpu::stacked(copies.try_into().unwrap_or(u32::MAX), || work(rank))?.is_some();
     if !made {
         tracing::debug!(rank = rank.index(), copies, "vectors are computed one by one");
         works(rank, like).store(false, Ordering::Relaxed);
@@ -48,8 +51,20 @@ pub(super) fn stacked(
     Ok(made)
 }
 
+/// Refuses entries that a stack does not have.
+fn has(stack: &Vector, entries: &Range<usize>) -> Result<(), InferenceError> {
+    let arrays = stack.contents().iter().filter_map(Contents::on_device);
+    let copies = arrays.map(|array| array.raw().copies() as usize).min().unwrap_or(1);
+    if entries.end <= copies {
+        return Ok(());
+    }
+    let why = format!("expected vectors 0 to {}, got {entries:?}", copies - 1);
+    Err(InferenceError::Invalid { what: "a stack of vectors".into(), why })
+}
+
 /// Returns one of the vectors, which shares the memory of the stack.
 pub(super) fn entry(stack: &Vector, number: usize) -> Result<Vector, InferenceError> {
+    has(stack, &(number..number.saturating_add(1)))?;
     let one = |contents: &Contents| match contents {
         Contents::Device(array) => Contents::Device(array.entry(number as u32)),
         Contents::Host(values) => Contents::Host(values.clone()),
@@ -90,6 +105,11 @@ struct TreeKernels(KernelCache<(u32, bool)>);
 /// Returns the sum of entries of a stack, a power of two of them, in the order of a binary tree.
 /// Records one dispatch, which reads each value once.
 pub(super) fn sum(rank: &mut Rank, stack: &Vector, entries: Range<usize>) -> Result<Vector, InferenceError> {
+    has(stack, &entries)?;
+    if !entries.len().is_power_of_two() {
+        let why = format!("expected a power of two of neighboring vectors, got {entries:?}");
+        return Err(InferenceError::Invalid { what: "a sum of stacked vectors".into(), why });
+    }
     let out = Vector::joined(&mut rank.recorder, stack.space())?;
     let kernels: Arc<TreeKernels> = rank.shared();
     for run in stack.runs(&[&out], |_| true) {

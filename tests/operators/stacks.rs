@@ -6,7 +6,7 @@ use super::every_operator::CASES;
 use super::ranks::{on_grid, options};
 use meshloom::Rank;
 use meshloom::inference::VectorSpace;
-use meshloom::operators::{Contents, Model, OperatorError, Space, Vector, random_field};
+use meshloom::operators::{Contents, Leaf, Model, OperatorError, Space, Vector, random_field};
 
 const COPIES: usize = 3;
 
@@ -61,10 +61,33 @@ fn random(rank: &mut Rank, space: &Space, seed: u64) -> Result<Option<(Vector, V
     Ok(Some((stack, singles)))
 }
 
-/// Operators that cannot be recorded for several vectors: those with numbers on the host, and those
-/// that wait for the device or keep arrays of their own.
+/// Operators that a stack refuses: they have numbers on the host, wait for the device, or write to
+/// arrays of their own.
 const REFUSED: &[&str] =
     &["HostFunction", "HostMap", "Join", "OnHost", "Paint", "RankCollective", "SimulationOperator", "ToDevice"];
+
+#[test]
+fn entries_that_a_stack_does_not_have_are_refused() {
+    on_grid([1, 1], &options()[0], |rank| {
+        let space = Space::of("x", Leaf::vector(70))?;
+        let (stack, singles) = random(rank, &space, 1)?.unwrap();
+        assert!(rank.entry(&singles[0], 0).is_ok());
+        for (vector, number) in [(&stack, COPIES), (&stack, usize::MAX), (&singles[0], 1)] {
+            let error = rank.entry(vector, number).unwrap_err().to_string();
+            assert!(error.contains("expected vectors 0 to"), "{error}");
+        }
+        for (entries, words) in [(2..4, "0 to 2"), (0..3, "power of two"), (1..1, "power of two")] {
+            let error = rank.sum_of_entries(&stack, entries).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let sum = rank.sum_of_entries(&stack, 1..3).unwrap();
+        let [sum, a, b] = [&sum, &singles[1], &singles[2]].map(|vector| vector.get(&mut rank.recorder, "x").unwrap());
+        for ((sum, a), b) in sum.iter().zip(&a).zip(&b) {
+            assert_eq!(*sum as f32, *a as f32 + *b as f32);
+        }
+        Ok(())
+    });
+}
 
 #[test]
 fn operators_of_a_stack_have_the_bits_of_one_vector_after_the_other() {

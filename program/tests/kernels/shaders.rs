@@ -147,7 +147,7 @@ static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
         for windows in windows(slots) {
             texts.add(&source, &windows, Profile::Gpu.workgroup_shape(), FLOOR, None);
         }
-        // What models record for several vectors at once, where strides fit beside the parameters.
+        // Kernels of models also run in stacks, if strides fit beside their parameters.
         let is_of_models = STACKED.iter().any(|room| source.label().starts_with(room));
         let params = source.param_fields().last().map_or(0, |last| last.offset);
         if is_of_models && params + 16 * slots.div_ceil(4) + 16 <= PARAMS_BYTES as usize {

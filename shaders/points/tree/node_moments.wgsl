@@ -1,4 +1,4 @@
-// Mass and center of mass of one level of a tree from those of the level below.
+// Computes masses and centers of mass of the nodes of one tree level from the level below.
 //
 // Layout: `moment` holds four words per node (mass, center), level after level; `params` as in
 // nodes.wgsl. Sums run over the children in order, of offsets from the center of the first,
