@@ -33,7 +33,8 @@ pub(super) fn most(rank: &mut Rank, like: &Vector) -> usize {
     if is_possible { gpu::MOST_COPIES as usize } else { 1 }
 }
 
-/// Records work on stacks of `copies` vectors; `false` if that is not possible, as on several ranks.
+/// Records work on stacks of `copies` vectors; `false` if that is not possible, as on several
+/// ranks.
 pub(super) fn stacked(
     rank: &mut Rank,
     like: &Vector,
