@@ -129,3 +129,13 @@ fn operators_of_a_stack_have_the_bits_of_one_vector_after_the_other() {
         Ok(())
     });
 }
+
+#[test]
+fn several_ranks_have_no_stacks() {
+    on_grid([1, 2], &options()[0], |rank| {
+        let like = random_field(rank, &Space::of("x", Leaf::vector(70))?, 1)?;
+        assert_eq!(rank.most_stacked(&like), 1);
+        assert!(stacked(rank, &like, |rank| Ok(Vector::new(&rank.gpu, like.space())?)).is_none());
+        Ok(())
+    });
+}
