@@ -24,8 +24,8 @@ impl<'a> Writer<'a> {
     /// Transforms a line by one invocation, stage by stage without barriers, in an array of its own
     /// or, if the line is long, in its part of workgroup memory.
     ///
-    /// llvmpipe reads and writes workgroup memory lane by lane with a branch for each, which takes
-    /// several times as long as an array of the invocation.
+    /// llvmpipe reads and writes workgroup memory lane by lane with a branch for each. Arrays of an
+    /// invocation are quicker, the more so with real and imaginary parts in arrays of their own.
     pub(super) fn loops(&mut self, core: &Core) {
         let n = self.kernel.core_points();
         let split = self.kernel.packed() && self.kernel.output.format == LineFormat::Half;
@@ -33,7 +33,7 @@ impl<'a> Writer<'a> {
         match self.kernel.work {
             Work::Filter(results) => {
                 self.looped(core, load, -1.0, 0, &mut |w, _, slot, value| {
-                    w.code.line(format!("{} = {value};", w.slot(0, slot)));
+                    w.keep(0, slot, value);
                 });
                 let buffer = self.kernel.buffers() - 1;
                 let each = self.each_result(results);
@@ -45,7 +45,7 @@ impl<'a> Writer<'a> {
                 let sign = if work == Work::Forward { -1.0 } else { 1.0 };
                 if split {
                     self.looped(core, load, sign, 0, &mut |w, _, slot, value| {
-                        w.code.line(format!("{} = {value};", w.slot(0, slot)));
+                        w.keep(0, slot, value);
                     });
                     self.code.line(format!("for (var k = 0u; k <= {n}u; k++) {{"));
                     let places = ["select(k, 0u, k == {n}u)", "select({n}u - k, 0u, k == 0u)"];
@@ -53,7 +53,7 @@ impl<'a> Writer<'a> {
                     for place in places {
                         let at = self.code.value(place.replace("{n}", &n.to_string()));
                         let slot = self.slot_of_mode(core, &at);
-                        both.push(self.code.value(self.slot(0, &slot)));
+                        both.push(self.kept(0, &slot));
                     }
                     self.split_mode(&Index::Text("k".into()), &both[0], &both[1], Condition::Always);
                     self.code.line("}");
@@ -81,7 +81,7 @@ impl<'a> Writer<'a> {
         match core {
             Core::Direct(stages) => {
                 let feed: &mut SlotFeed<'a, '_> = &mut |w, slot, mode| {
-                    let value = w.code.value(w.slot(0, slot));
+                    let value = w.kept(0, slot);
                     let value = w.called("on_mode", &value, &Index::Text(mode.into()), more);
                     w.kept_apart(&value, LineFormat::Complex)
                 };
@@ -91,7 +91,7 @@ impl<'a> Writer<'a> {
                 let n = self.kernel.core_points();
                 let feed: &mut Feed<'a, '_> = &mut |w, at| {
                     let within = w.code.value(format!("min({at}, {}u)", n - 1));
-                    let value = w.code.value(w.slot(0, &within));
+                    let value = w.kept(0, &within);
                     let value = w.called("on_mode", &value, &Index::Text(within), more);
                     w.kept_apart(&value, LineFormat::Complex)
                 };
@@ -119,12 +119,12 @@ impl<'a> Writer<'a> {
                     buffer,
                     &mut |w, mode, slot, value| {
                         let factor = w.entry(Section::ChirpSpectrum { n, padded }, &Index::Text(mode.into()), sign);
-                        w.code.line(format!("{} = multiply({value}, {factor});", w.slot(buffer, slot)));
+                        w.keep(buffer, slot, &format!("multiply({value}, {factor})"));
                     },
                 );
                 self.backwards(
                     &stages.radices,
-                    &mut |w, slot, _| w.code.value(w.slot(buffer, slot)),
+                    &mut |w, slot, _| w.kept(buffer, slot),
                     1.0,
                     buffer,
                     &mut |w, at, slot, value| {
@@ -151,12 +151,33 @@ impl<'a> Writer<'a> {
         self.code.value(terms.join(" + "))
     }
 
-    /// Returns slot `at` of a buffer of this invocation.
+    /// Returns the index of slot `at` of a buffer of this invocation.
     fn slot(&self, buffer: u64, at: &str) -> String {
         let first = buffer * self.shape.core.exchanged(self.kernel.core_points());
         match self.shape.has_own_arrays() {
-            true => format!("own_line[{at} + {first}u]"),
-            false => format!("shared_line[place(column, {at}) + {}u]", first * self.shape.lines),
+            true => format!("{at} + {first}u"),
+            false => format!("place(column, {at}) + {}u", first * self.shape.lines),
+        }
+    }
+
+    /// Returns the value of a slot.
+    fn kept(&mut self, buffer: u64, at: &str) -> String {
+        let slot = self.slot(buffer, at);
+        self.code.value(match self.shape.has_own_arrays() {
+            true => format!("Complex(own_real[{slot}], own_imaginary[{slot}])"),
+            false => format!("shared_line[{slot}]"),
+        })
+    }
+
+    /// Writes a value to a slot.
+    fn keep(&mut self, buffer: u64, at: &str, value: &str) {
+        let slot = self.slot(buffer, at);
+        if self.shape.has_own_arrays() {
+            let value = self.code.value(value);
+            self.code.line(format!("own_real[{slot}] = {value}.x;"));
+            self.code.line(format!("own_imaginary[{slot}] = {value}.y;"));
+        } else {
+            self.code.line(format!("shared_line[{slot}] = {value};"));
         }
     }
 
@@ -171,14 +192,14 @@ impl<'a> Writer<'a> {
             let mut x = Vec::new();
             for i in 0..radix {
                 let at = self.code.value(format!("{} + {}u", butterfly.base, i * stride));
-                x.push(if stage == 0 { feed(self, &at) } else { self.code.value(self.slot(buffer, &at)) });
+                x.push(if stage == 0 { feed(self, &at) } else { self.kept(buffer, &at) });
             }
             let y = self.code.transform(&x, sign);
             if stage < last {
                 let y = self.powers(y, &butterfly.low, n / (stride * radix), n, sign);
                 for (k, value) in y.into_iter().enumerate() {
                     let at = self.code.value(format!("{} + {}u", butterfly.base, k as u64 * stride));
-                    self.code.line(format!("{} = {value};", self.slot(buffer, &at)));
+                    self.keep(buffer, &at, &value);
                 }
             } else {
                 let high = self.mode_of_high(&radices[..last], &butterfly.high);
@@ -216,7 +237,7 @@ impl<'a> Writer<'a> {
                     let mode = self.code.value(format!("{high} + {}u", i * (n / radix)));
                     feed(self, &at, &mode)
                 } else {
-                    self.code.value(self.slot(buffer, &at))
+                    self.kept(buffer, &at)
                 });
                 places.push(at);
             }
@@ -228,7 +249,7 @@ impl<'a> Writer<'a> {
                 if stage == 0 {
                     emit(self, at, at, &value);
                 } else {
-                    self.code.line(format!("{} = {value};", self.slot(buffer, at)));
+                    self.keep(buffer, at, &value);
                 }
             }
             self.code.line("}");

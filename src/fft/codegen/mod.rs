@@ -394,7 +394,8 @@ impl Writer<'_> {
             return (0, String::new());
         }
         if self.shape.has_own_arrays() {
-            return (0, format!("var<private> own_line: array<Complex, {count}>;\n"));
+            let array = |name: &str| format!("var<private> {name}: array<Real, {count}>;\n");
+            return (0, array("own_real") + &array("own_imaginary"));
         }
         let real = self.kernel.precision.bytes();
         let cell = if *exchange == Exchange::Together { "Complex" } else { "Real" };
