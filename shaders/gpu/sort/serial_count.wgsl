@@ -2,9 +2,7 @@
 //
 // Layout: tiles are consecutive keys, equally many (serial_tile.wgsl); `table` holds one word per
 // digit and tile, digit by digit, and `words` how many words those are.
-// Workgroup: GROUP invocations, one tile each, counted in 1 KiB of private memory: there a private
-// word costs a tenth of a word of a storage buffer. (Larger private arrays take compilers minutes.)
-// No workgroup memory, no barriers.
+// Workgroup: GROUP invocations, one tile each. No workgroup memory, no barriers.
 
 var<uniform> params: Params;
 var<storage, read> keys: array<u32>;
@@ -14,6 +12,7 @@ var<storage, read_write> words: array<u32>;
 
 #import gpu::counted
 #import gpu::sort::digit
+#import gpu::sort::serial_digits
 #import gpu::sort::serial_tile
 
 fn each_invocation(tile: u32) {
@@ -21,9 +20,8 @@ fn each_invocation(tile: u32) {
     if tile == 0u { store_words(0u, tiles_of(last) * (params.mask + 1u)); }
     if last == 0u { return; }
     let own = keys_of(tile, last);
-    var number: array<u32, 256>;
-    for (var i = own.x; i < own.y; i++) { number[digit(load_keys(i))] += 1u; }
-    for (var d = 0u; d <= params.mask; d++) { store_table(d * params.tiles + tile, number[d]); }
+    for (var i = own.x; i < own.y; i++) { count_one(digit(load_keys(i))); }
+    for (var d = 0u; d <= params.mask; d++) { store_table(d * params.tiles + tile, keys_with(d)); }
 }
 
 #each_invocation params.tiles

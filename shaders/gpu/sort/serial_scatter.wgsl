@@ -2,8 +2,8 @@
 // earlier tiles.
 //
 // Layout: as serial_count.wgsl, with `table` scanned. What goes along with a key: place.wgsl.
-// Workgroup: GROUP invocations, one tile each, in order, which makes it stable; 1 KiB of private
-// memory. No workgroup memory, no barriers.
+// Workgroup: GROUP invocations, one tile each, in order, which makes it stable. No workgroup
+// memory, no barriers.
 
 var<uniform> params: Params;
 var<storage, read> keys: array<u32>;
@@ -17,6 +17,7 @@ var<storage, read_write> to_index: array<u32>;
 
 #import gpu::counted
 #import gpu::sort::digit
+#import gpu::sort::serial_digits
 #import gpu::sort::serial_tile
 #import gpu::sort::place
 
@@ -24,14 +25,11 @@ fn each_invocation(tile: u32) {
     let last = counted();
     if last == 0u { return; }
     let own = keys_of(tile, last);
-    var next: array<u32, 256>;
-    for (var d = 0u; d <= params.mask; d++) { next[d] = load_table(d * params.tiles + tile); }
     for (var i = own.x; i < own.y; i++) {
         let key = load_keys(i);
         let d = digit(key);
-        let at = next[d];
-        next[d] = at + 1u;
-        place(at, key, payload(i));
+        place(load_table(d * params.tiles + tile) + keys_with(d), key, payload(i));
+        count_one(d);
     }
 }
 

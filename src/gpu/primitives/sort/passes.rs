@@ -62,6 +62,7 @@ fn source(label: &str, text: &'static str, flip: bool) -> KernelSource {
         .module("gpu::counted", COUNTED)
         .module("gpu::sort::ordered", include_str!("../../../../shaders/gpu/sort/ordered.wgsl"))
         .module("gpu::sort::digit", include_str!("../../../../shaders/gpu/sort/digit.wgsl"))
+        .module("gpu::sort::serial_digits", include_str!("../../../../shaders/gpu/sort/serial_digits.wgsl"))
         .module("gpu::sort::serial_tile", include_str!("../../../../shaders/gpu/sort/serial_tile.wgsl"))
         .module("gpu::sort::place", include_str!("../../../../shaders/gpu/sort/place.wgsl"))
         .flag("flip", flip)
