@@ -8,8 +8,8 @@ use super::device::Gpu;
 use super::error::DeviceError;
 use super::params::PARAMS;
 use super::pipeline::{ParamsPlace, Pipeline};
-use super::source::WindowBinding;
 use super::timer::Timer;
+use super::variant::WindowBinding;
 
 /// Work that is recorded.
 pub(super) enum Command {

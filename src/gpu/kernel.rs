@@ -10,8 +10,9 @@ use super::device::Gpu;
 use super::error::DeviceError;
 use super::params::{KernelParams, declarations};
 use super::pipeline::{Pipeline, Trust};
-use super::source::{Access, Assembled, KernelSource, Slot};
-use super::stack::{open_copies, refusal};
+use super::source::{Access, KernelSource, Slot};
+use super::stack::{StackKernels, open_copies, refusal};
+use super::variant::Assembled;
 use crate::parallel::{self, locked};
 
 /// A kernel that is compiled when it is first dispatched with arrays of a given number of windows,
@@ -29,7 +30,7 @@ pub struct Kernel {
 
 shallow_send_sync!(Kernel: KernelSource, Result<Assembled, DeviceError>, Trust, Mutex<Compiled>);
 
-/// By a device's number, the windows, and whether arrays have copies. The pipelines belong to the
+/// By a device's number, the windows, and whether it is for stacks. The pipelines belong to the
 /// device and go with it.
 type Compiled = HashMap<(u64, Vec<u32>, bool), Weak<Pipeline>>;
 
@@ -95,17 +96,21 @@ impl Kernel {
         Err(self.misuse(format!("the parameters ({have}) are given, it takes ({want})")))
     }
 
-    /// Compiles kernels for arrays of one window each, on as many threads as the host has cores.
-    /// Blocks: a thread that outlived the call could compile while the process ends.
+    /// Compiles kernels for arrays of one window each, on as many threads as the host has cores:
+    /// those for stacks where stacks are expected. Blocks: a thread that outlived the call could
+    /// compile while the process ends.
     ///
     /// A kernel that does not compile fails when it is dispatched. lavapipe compiles most of a
     /// kernel at its first dispatch, one after another.
     pub(crate) fn compile_ahead(gpu: &Gpu, kernels: &[&Kernel]) {
+        let expects_stacks = StackKernels::are_used();
         parallel::each(kernels.len(), |number| {
             let kernel = kernels[number];
             let Ok(assembled) = &kernel.assembled else { return };
+            let windows = vec![1; assembled.slots.len()];
+            let stacked = expects_stacks && Self::serves_stacks(gpu, assembled, &windows);
             // The device keeps the error with the text.
-            let _ = kernel.compiled(gpu, assembled, vec![1; assembled.slots.len()], false);
+            let _ = kernel.compiled(gpu, assembled, windows, stacked);
         });
     }
 
@@ -121,10 +126,18 @@ impl Kernel {
     pub(super) fn pipeline(&self, gpu: &Gpu, arrays: &[&RawArray]) -> Result<Arc<Pipeline>, DeviceError> {
         let assembled = self.assembled.as_ref().map_err(Clone::clone)?;
         self.check(gpu, assembled, arrays)?;
-        self.compiled(gpu, assembled, arrays.iter().map(|array| array.windows()).collect(), open_copies() > 1)
+        let windows: Vec<u32> = arrays.iter().map(|array| array.windows()).collect();
+        let expected = StackKernels::are_used() && Self::serves_stacks(gpu, assembled, &windows);
+        self.compiled(gpu, assembled, windows, expected || open_copies() > 1)
     }
 
-    /// Returns the compiled form for arrays with these numbers of windows, or for copies of arrays.
+    /// Returns `true` if the form for stacks can stand for the one for single arrays: observers
+    /// want the latter.
+    fn serves_stacks(gpu: &Gpu, assembled: &Assembled, windows: &[u32]) -> bool {
+        gpu.0.pipelines.observer.is_none() && windows.iter().all(|&windows| windows == 1) && assembled.serves_stacks
+    }
+
+    /// Returns the compiled form for arrays with these numbers of windows, for stacks or not.
     fn compiled(
         &self,
         gpu: &Gpu,
@@ -132,9 +145,15 @@ impl Kernel {
         windows: Vec<u32>,
         stacked: bool,
     ) -> Result<Arc<Pipeline>, DeviceError> {
-        let key = (gpu.number(), windows, stacked);
+        let mut key = (gpu.number(), windows, stacked);
         let mut compiled = locked(&self.compiled);
-        if let Some(pipeline) = compiled.get(&key).and_then(Weak::upgrade) {
+        let mut kept = compiled.get(&key).and_then(Weak::upgrade);
+        if kept.is_none() && !stacked && Self::serves_stacks(gpu, assembled, &key.1) {
+            key.2 = true;
+            kept = compiled.get(&key).and_then(Weak::upgrade);
+            key.2 = false;
+        }
+        if let Some(pipeline) = kept {
             gpu.0.pipelines.touch(&pipeline);
             return Ok(pipeline);
         }

@@ -53,6 +53,7 @@ mod staging;
 mod timer;
 mod transfer;
 mod unused_hardware;
+mod variant;
 #[cfg(target_os = "linux")]
 mod vulkan_buffer;
 mod words;
@@ -82,12 +83,13 @@ pub use pool::MemoryKind;
 pub(crate) use pool::class as pooled;
 pub use profile::{Profile, REGISTERS, ROW, SECTOR, WorkgroupShape};
 pub use recorder::{Recorder, RecorderCounts};
-pub use source::{Access, Element, KernelSource, ParamsSpace, Slot, Variant, WindowBinding};
-pub(crate) use stack::{MOST_COPIES, on_host, stacked, unstacked};
+pub use source::{Access, Element, KernelSource, Slot};
+pub(crate) use stack::{MOST_COPIES, StackKernels, on_host, stacked, unstacked};
 pub(crate) use staging::{Map, MappedBytes, Staging, staging_size};
 pub use timer::KernelTime;
 pub(crate) use transfer::{Completion, StagedCopy};
 pub use unused_hardware::unused_hardware;
+pub use variant::{ParamsSpace, Variant, WindowBinding};
 pub(crate) use words::{WgslWords, words};
 
 /// Returns the kernels of the room in all forms.

@@ -13,7 +13,8 @@ use super::observer::{DispatchObserver, ObservedKernel};
 use super::open_device::{COMPILATION, OpenDevice, PATIENCE};
 use super::options::Options;
 use super::pipeline_cache::PipelineCache;
-use super::source::{Access, Assembled, ParamsSpace, Shader, Slot, Variant, WindowBinding};
+use super::source::{Access, Slot};
+use super::variant::{Assembled, ParamsSpace, Shader, Variant, WindowBinding};
 use crate::parallel::locked;
 use crate::timeline;
 
@@ -47,6 +48,8 @@ pub(super) struct Pipeline {
     /// Binding of the windows of the arrays.
     pub binding: WindowBinding,
     pub place: ParamsPlace,
+    /// Whether its parameters begin with the strides of copies.
+    pub stacked: bool,
     pub label: String,
     /// Whether it may write each array.
     pub writes: Vec<bool>,
@@ -116,7 +119,7 @@ impl Pipelines {
         kept.entry(key).or_default().clone()
     }
 
-    /// Returns a kernel compiled for arrays with these numbers of windows, or for copies of arrays.
+    /// Returns a kernel compiled for arrays with these numbers of windows, for stacks or not.
     ///
     /// # Errors
     /// [`DeviceError::TooManyWindows`], [`DeviceError::Shader`].
@@ -233,7 +236,8 @@ impl Pipelines {
         self.note_compilation(open, took);
         let writes = source.slots.iter().map(|slot| slot.access != Access::Read).collect();
         let (label, used) = (source.label.clone(), AtomicU64::new(0));
-        Ok(Pipeline { pipeline, layout, binding: variant.binding, place, label, writes, params, observed, used })
+        let &Variant { binding, stacked, .. } = variant;
+        Ok(Pipeline { pipeline, layout, binding, place, stacked, label, writes, params, observed, used })
     }
 }
 

@@ -12,10 +12,10 @@ use super::error::DeviceError;
 use super::kernel::Kernel;
 use super::params::{KernelParams, PARAMS};
 use super::schedule::{Schedule, least_of_pass};
-use super::source::stride_bytes;
 use super::stack::{open_copies, refusal};
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
+use super::variant::stride_bytes;
 use crate::timeline;
 
 /// Counters of a recorder.
@@ -188,8 +188,7 @@ impl Recorder {
             self.in_parts = in_parts;
         }
         let offset = self.params.len();
-        let copies = open_copies();
-        if copies > 1 {
+        if pipeline.stacked {
             let strides = arrays.iter().map(|array| array.copies.stride as u32);
             self.params.extend(strides.flat_map(u32::to_ne_bytes));
             self.params.resize(offset + stride_bytes(arrays.len()) as usize, 0);
@@ -200,7 +199,7 @@ impl Recorder {
             pipeline,
             arrays: arrays.iter().map(|&array| array.clone()).collect(),
             params: offset as u32,
-            groups: [groups[0], groups[1], copies],
+            groups: [groups[0], groups[1], open_copies()],
         });
         Ok(())
     }

@@ -25,6 +25,32 @@ const NONE: Open = Open { copies: 1, refused: false };
 
 thread_local! {
     static OPEN: Cell<Open> = const { Cell::new(NONE) };
+    static EXPECTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Until it is dropped, single arrays on this thread, too, are worked on by kernels that are
+/// compiled for stacks, so that no kernel is compiled twice.
+#[must_use]
+pub(crate) struct StackKernels {
+    before: bool,
+}
+
+impl StackKernels {
+    /// Begins to use them.
+    pub fn begin() -> Self {
+        StackKernels { before: EXPECTED.replace(true) }
+    }
+
+    /// Returns `true` if they are used on this thread.
+    pub(super) fn are_used() -> bool {
+        EXPECTED.get()
+    }
+}
+
+impl Drop for StackKernels {
+    fn drop(&mut self) {
+        EXPECTED.set(self.before);
+    }
 }
 
 /// Reopens the stack that was open before when it is dropped. That stack learns of refusals.
@@ -97,6 +123,7 @@ impl Copies {
 mod tests {
     use super::*;
     use crate::gpu::{Array, CountParams, Gpu, Kernel, KernelSource, Options, Recorder};
+    use crate::parallel::locked;
 
     const LEN: u64 = 100;
 
@@ -107,7 +134,7 @@ mod tests {
     }
 
     /// `y[i] = x[i] + common[i]`, with parameters or without.
-    fn sum(has_params: bool) -> Kernel {
+    fn sum(has_params: bool) -> KernelSource {
         let text = "
             #if has_params
             var<uniform> params: Params;
@@ -122,7 +149,7 @@ mod tests {
             #each 100u
             #endif";
         let source = KernelSource::new("test::sum", text).flag("has_params", has_params);
-        Kernel::new(if has_params { source.params::<CountParams>() } else { source })
+        if has_params { source.params::<CountParams>() } else { source }
     }
 
     /// Returns an array of copies whose element i of copy n is `100 n + i`.
@@ -141,7 +168,7 @@ mod tests {
         let common = recorder.uploaded("common", &(0..LEN as u32).map(|i| 7 * i).collect::<Vec<_>>()).unwrap();
         for (has_params, copies) in [(true, 2), (false, 3), (true, MOST_COPIES)] {
             let x = numbered(&gpu, &mut recorder, copies);
-            let kernel = sum(has_params);
+            let kernel = Kernel::new(sum(has_params));
             let before = recorder.counts().dispatches;
             let record = |recorder: &mut Recorder| -> Result<[Array<u32>; 3], DeviceError> {
                 let gpu = recorder.gpu().clone();
@@ -182,11 +209,56 @@ mod tests {
     }
 
     #[test]
+    fn kernels_for_stacks_serve_single_arrays() {
+        let (gpu, mut recorder) = open();
+        let values = |factor: u32| (0..LEN as u32).map(|i| factor * i).collect::<Vec<_>>();
+        let common = recorder.uploaded("common", &values(7)).unwrap();
+        let x = recorder.uploaded("x", &values(2)).unwrap();
+        for (has_params, mark) in [(true, "SERVES_WITH"), (false, "SERVES_WITHOUT")] {
+            let kernel = Kernel::new(sum(has_params).constant(mark, 1));
+            let forms =
+                || locked(&gpu.0.pipelines.kept).keys().filter(|(text, _)| text.contains(&format!("{mark}:"))).count();
+            let mut record = || -> Result<Array<u32>, DeviceError> {
+                let y = gpu.array::<u32>("y", LEN)?;
+                let arrays = [x.raw(), common.raw(), y.raw()];
+                match has_params {
+                    true => recorder.each(&kernel, &arrays, &CountParams { count: LEN as u32 }, LEN)?,
+                    false => recorder.each(&kernel, &arrays, &(), LEN)?,
+                }
+                Ok(y)
+            };
+            let stack_kernels = StackKernels::begin();
+            let before = record().unwrap();
+            let stack = stacked(3, &mut record).unwrap().unwrap();
+            drop(stack_kernels);
+            let after = record().unwrap();
+            assert_eq!(forms(), 1);
+            for y in [before, stack.entry(2), after] {
+                assert_eq!(recorder.download(&y, 0, LEN).unwrap(), values(9));
+            }
+            // Parameters that leave no room for strides are no reason to fail.
+            let _stack_kernels = StackKernels::begin();
+            let long = KernelSource::new(
+                "test::long",
+                "var<uniform> params: Params;
+                var<storage, read_write> y: array<u32>;
+                fn each(i: u32) { store_y(i, params.more[15].w); }
+                #each 100u",
+            );
+            let long = Kernel::trusted(long.more_params("more: array<vec4<u32>, 16>"));
+            let y = gpu.array::<u32>("y", LEN).unwrap();
+            let groups = LEN.div_ceil(u64::from(gpu.workgroup_shape().items));
+            recorder.dispatch_bytes(&long, &[y.raw()], bytemuck::cast_slice(&[5u32; 64]), groups).unwrap();
+            assert_eq!(recorder.download(&y, 99, 1).unwrap(), [5]);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_done_for_copies_is_refused() {
         let (gpu, mut recorder) = open();
         let common = recorder.uploaded("common", &[1u32; LEN as usize]).unwrap();
         let x = numbered(&gpu, &mut recorder, 3);
-        let kernel = sum(true);
+        let kernel = Kernel::new(sum(true));
         let params = CountParams { count: LEN as u32 };
         type Work<'a> = &'a dyn Fn(&mut Recorder) -> Result<(), DeviceError>;
         let array = |recorder: &Recorder| recorder.gpu().array::<u32>("new", LEN);

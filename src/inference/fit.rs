@@ -21,6 +21,7 @@ use super::state::Saved;
 use super::state_file::{Existing, StateFile};
 use super::vector_space::{Stream, VectorSpace};
 use crate::comm::CommError;
+use crate::gpu::StackKernels;
 use crate::timeline;
 
 /// An event within an iteration, on one rank.
@@ -518,6 +519,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         if is_stacked {
             space.settle()?;
         }
+        let _kernels = is_stacked.then(StackKernels::begin);
         let tempered = Tempered { likelihood: own, temperature: options.temperature };
         let likelihood: &dyn LogLikelihood<S> = if options.temperature == 1.0 { own } else { &tempered };
         let preconditioner = {

@@ -17,7 +17,7 @@ mod prior;
 use std::rc::Rc;
 
 use crate::exchange::Terms;
-use crate::gpu::{Array, Kernel, KernelSource};
+use crate::gpu::{Array, Kernel, KernelSource, StackKernels};
 use crate::grid::{Cost, Mesh};
 use crate::operators::{
     Contents, Differentiable, Direction, ExcitedModes, Fingerprint, Hartley, Leaf, Linear, Linearized, Model,
@@ -177,11 +177,13 @@ impl CorrelatedField {
             let modulation = Modulation::new(&mut rank.recorder, index, amplitude.len())?;
             groups.push(Group { wavenumbers, amplitude, modulation, volume });
         }
-        // A fit uses all of them.
+        // A fit uses all of them, and on one rank it works on stacks of samples.
         let of_amplitudes = groups.iter().flat_map(|group| &group.amplitude.kernels);
         let of_modulations = groups.iter().flat_map(|group| group.modulation.kernels());
         let kernels: Vec<&Kernel> = of_amplitudes.chain(of_modulations).collect();
+        let for_stacks = (rank.size() == 1).then(StackKernels::begin);
         Kernel::compile_ahead(&rank.gpu, &kernels);
+        drop(for_stacks);
         let (offset_mean, prior) = (prior.offset_mean, format!("{prior:?}"));
         Ok(CorrelatedField(Rc::new(Inner {
             signature: Signature::new(NAME, &domain, &target),
