@@ -332,9 +332,9 @@ impl LineParams {
 const OWN_LINES: u64 = 16;
 
 /// Points of the longest array of an invocation. lavapipe compares all uses of an array in pairs,
-/// and the zeros that it begins with are uses, too: a kernel compiles in 0.2 s with 64 points, 0.6 s
-/// with 128 and 1.7 s with 256, and in 0.1 s where lines are in workgroup memory, which takes up to
-/// a third longer to run.
+/// and the zeros that it begins with are uses, too: a kernel compiles in 0.2 s with 64 points, in
+/// 0.6 s with 128 and in 1.7 s with 256, and in 0.1 s where lines are in workgroup memory, which
+/// takes up to a third longer to run.
 const OWN_POINTS: u64 = 64;
 
 impl LineWorkgroup {

@@ -10,7 +10,7 @@ use super::device::Gpu;
 use super::error::DeviceError;
 use super::pool::MemoryKind;
 use super::profile::Profile;
-use super::source::Element;
+use super::slot::Element;
 use super::stack::{Copies, open_copies, refusal};
 
 /// Elements of the longest array. Kernels index by `u32`, and the last of their workgroups, which

@@ -7,7 +7,8 @@ use super::array::{Array, DeviceElement, RawArray};
 use super::error::DeviceError;
 use super::params::{KernelParams, ParamField, declarations};
 use super::pipeline::Trust;
-use super::source::{Access, Element, KernelSource, Slot};
+use super::slot::{Access, Element, Slot};
+use super::source::KernelSource;
 use super::words::words;
 
 /// Functions in WGSL that run inside kernels of the library, with the arrays and parameters that

@@ -18,7 +18,7 @@ use super::pipeline::Pipelines;
 use super::pipeline_cache::PipelineCache;
 use super::pool::{MemoryKind, Pool};
 use super::profile::WorkgroupShape;
-use super::source::Element;
+use super::slot::Element;
 use crate::parallel::locked;
 
 pub(super) struct Inner {

@@ -10,7 +10,8 @@ use super::error::DeviceError;
 use super::kernel::Kernel;
 use super::profile::Profile;
 use super::recorder::Recorder;
-use super::source::{Element, KernelSource};
+use super::slot::Element;
+use super::source::KernelSource;
 
 /// Bytes from which on a kernel is faster than a command, whose cost is that of a compute pass.
 const LEAST: u64 = 64 << 10;

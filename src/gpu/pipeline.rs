@@ -13,7 +13,7 @@ use super::observer::{DispatchObserver, ObservedKernel};
 use super::open_device::{COMPILATION, OpenDevice, PATIENCE};
 use super::options::Options;
 use super::pipeline_cache::PipelineCache;
-use super::source::{Access, Slot};
+use super::slot::{Access, Slot};
 use super::variant::{Assembled, ParamsSpace, Shader, Variant, WindowBinding};
 use crate::parallel::locked;
 use crate::timeline;

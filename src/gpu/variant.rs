@@ -1,5 +1,5 @@
-//! The whole shader of a kernel for a device and for the sizes of its arrays: bindings and accessors
-//! in place of the declarations of its author. Pure.
+//! The whole shader of a kernel for a device and for the sizes of its arrays: bindings and
+//! accessors in place of the declarations of its author. Pure.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use super::assemble::Origin;
 use super::error::DeviceError;
 use super::params::{PARAMS, ParamField};
 use super::profile::WorkgroupShape;
-use super::source::{Access, Element, Slot};
+use super::slot::{Access, Element, Slot};
 use super::stack::refusal;
 
 /// Address space of a kernel's parameters.
