@@ -12,17 +12,22 @@ fn fixed(value: f32, point: i32) -> vec2<u32> {
     let bits = bitcast<u32>(value);
     let exponent = (bits >> 23u) & 0xffu;
     let mantissa = (bits & 0x7fffffu) | select(0u, 0x800000u, exponent > 0u);
-    // The value is mantissa * 2^(exponent - 150). It is shifted to the right and rounded, or to the
-    // left. Software renderers execute both sides of branches, so that there are none.
+    // The value is mantissa * 2^(exponent - 150).
     let shift = i32(max(exponent, 1u)) - 150 + point;
-    let right = u32(clamp(-shift, 0, 25));
-    let rounded = (mantissa + ((1u << right) >> 1u)) >> right;
-    let left = u32(clamp(shift, 0, 63));
-    let within = left % 32u;
-    let moved = rounded << within;
-    let beyond = (rounded >> 1u) >> (31u - within);
-    let magnitude = select(vec2<u32>(moved, beyond), vec2<u32>(0u, moved), left >= 32u);
-    return select(magnitude, negated(magnitude), (bits >> 31u) == 1u);
+    var low = 0u;
+    var high = 0u;
+    if shift >= 32 {
+        high = mantissa << u32(shift - 32);
+    } else if shift > 0 {
+        low = mantissa << u32(shift);
+        high = mantissa >> u32(32 - shift);
+    } else if shift > -25 {
+        low = (mantissa + select(0u, 1u << u32(-shift - 1), shift < 0)) >> u32(-shift);
+    }
+    if (bits >> 31u) == 1u {
+        return negated(vec2<u32>(low, high));
+    }
+    return vec2<u32>(low, high);
 }
 
 fn plus(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
