@@ -1,7 +1,7 @@
 //! Systems that conjugate gradients solve: operators, stopping rules with those of NIFTy as
 //! defaults, and outcomes.
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::vector_space::VectorSpace;
 
 /// The norm of the residual that is compared with [`CgOptions::resnorm`].
@@ -51,7 +51,7 @@ impl CgOptions {
     }
 
     /// Refuses limits that are negative or NaN.
-    pub(super) fn check(&self, what: &str) -> Result<(), InferenceError> {
+    pub(super) fn check(&self, what: &str) -> Result<()> {
         let wrong = |limit: Option<f64>| limit.is_some_and(|limit| limit.is_nan() || limit < 0.0);
         if wrong(self.absdelta) || wrong(self.resnorm) {
             let why = format!("absdelta {:?} and resnorm {:?}; both are 0 or more", self.absdelta, self.resnorm);
@@ -98,7 +98,7 @@ pub struct CgOutcome<V> {
 
 /// A symmetric, positive operator: `out = M v`.
 pub type Metric<'a, S> =
-    dyn FnMut(&mut S, &<S as VectorSpace>::Vector, &mut <S as VectorSpace>::Vector) -> Result<(), InferenceError> + 'a;
+    dyn FnMut(&mut S, &<S as VectorSpace>::Vector, &mut <S as VectorSpace>::Vector) -> Result<()> + 'a;
 
 /// An approximation of the inverse of a metric: symmetric and positive.
 pub trait Precondition<S: VectorSpace> {
@@ -107,14 +107,14 @@ pub trait Precondition<S: VectorSpace> {
     /// # Errors
     /// - [`InferenceError::NotFinite`] if a number of `r` is not finite.
     /// - Errors of the vector space.
-    fn apply(&self, space: &mut S, r: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+    fn apply(&self, space: &mut S, r: &S::Vector, out: &mut S::Vector) -> Result<()>;
 
     /// Computes `out = P r` for several pairs of `r` and `out`, with the bits of
     /// [`apply`](Self::apply): by default one after the other.
     ///
     /// # Errors
     /// Same as [`apply`](Self::apply).
-    fn apply_to_all(&self, space: &mut S, pairs: &mut [(&S::Vector, &mut S::Vector)]) -> Result<(), InferenceError> {
+    fn apply_to_all(&self, space: &mut S, pairs: &mut [(&S::Vector, &mut S::Vector)]) -> Result<()> {
         pairs.iter_mut().try_for_each(|(r, out)| self.apply(space, r, out))
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::device_steps::{single, words_of};
 use super::directions::{AddDirections, Directions};
-use super::error::InferenceError;
+use super::error::Result;
 use super::vector_space::VectorSpace;
 use crate::exchange::{Division, FIXED, bits_for, of_values};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray};
@@ -134,7 +134,7 @@ pub(super) struct DeviceDirections {
 impl DeviceDirections {
     /// Copies directions to one array; `None` if the host must take part: on several ranks, and
     /// for vectors that are not one array each.
-    pub fn new(rank: &mut Rank, from: &Directions<Vector>) -> Result<Option<Self>, InferenceError> {
+    pub fn new(rank: &mut Rank, from: &Directions<Vector>) -> Result<Option<Self>> {
         let arrays: Option<Vec<_>> = from.vectors.iter().map(single).collect();
         let (Some(arrays), 1, 1..=MOST) = (arrays, rank.comm.size(), from.vectors.len()) else { return Ok(None) };
         let count = arrays[0].len();
@@ -234,7 +234,7 @@ impl DeviceDirections {
 }
 
 impl AddDirections<Rank, Vector> for DeviceDirections {
-    fn add(&self, rank: &mut Rank, r: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    fn add(&self, rank: &mut Rank, r: &Vector, out: &mut Vector) -> Result<()> {
         if let (Some(r), Some(out)) = (single(r), single(out)) {
             return Ok(self.add_arrays(rank, &r, &out)?);
         }

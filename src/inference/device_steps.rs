@@ -8,7 +8,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::step_scalars::{CgVectors, SolveStep, StepLimits, StepScalars, StepUpdate, StepsEnd};
 use crate::exchange::{Division, ELEMENT, FIXED, SeveralSums, Summed, SummedTerms, bits_for, of_values, sum_value};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, RawArray};
@@ -207,11 +207,7 @@ fn number_of(words: &[u32]) -> f64 {
 impl DeviceSteps {
     /// Creates the scalars of solves, or returns `None` if the host must take part: on several
     /// ranks, and for vectors that are not one array each.
-    pub fn new(
-        rank: &mut Rank,
-        solves: &[&CgVectors<'_, Vector>],
-        has_norm: bool,
-    ) -> Result<Option<Self>, InferenceError> {
+    pub fn new(rank: &mut Rank, solves: &[&CgVectors<'_, Vector>], has_norm: bool) -> Result<Option<Self>> {
         let vectors = solves.iter().flat_map(|CgVectors { j, x, r, d, q, z }| [*j, x, r, d, q].into_iter().chain(z));
         let arrays: Option<Vec<_>> = vectors.map(single).collect();
         let (Some(arrays), Some(first), 1) = (arrays, solves.first(), rank.comm.size()) else { return Ok(None) };
@@ -231,7 +227,7 @@ impl DeviceSteps {
     }
 
     /// Returns the array of a vector that [`new`](Self::new) has seen.
-    fn array(vector: &Vector) -> Result<Array<f32>, InferenceError> {
+    fn array(vector: &Vector) -> Result<Array<f32>> {
         single(vector).ok_or_else(|| InferenceError::Invalid {
             what: "conjugate gradients".into(),
             why: "a product has replaced the arrays of its output".into(),
@@ -250,7 +246,7 @@ impl DeviceSteps {
         }
     }
 
-    fn summed(&self, x: &Vector, y: Option<&Vector>) -> Result<Summed, InferenceError> {
+    fn summed(&self, x: &Vector, y: Option<&Vector>) -> Result<Summed> {
         let x = Self::array(x)?;
         let terms = match y {
             Some(y) => SummedTerms::Products([x, Self::array(y)?]),
@@ -260,7 +256,7 @@ impl DeviceSteps {
     }
 
     /// Returns the sums of a step after its update.
-    fn sums_of(&self, vectors: &CgVectors<'_, Vector>) -> Result<Vec<Summed>, InferenceError> {
+    fn sums_of(&self, vectors: &CgVectors<'_, Vector>) -> Result<Vec<Summed>> {
         let CgVectors { j, x, r, z, .. } = vectors;
         let mut sums = vec![self.summed(r, Some(r))?, self.summed(r, Some(x))?, self.summed(j, Some(x))?];
         if let Some(z) = z {
@@ -294,12 +290,7 @@ impl DeviceSteps {
     }
 
     /// Returns the end of a solve, if it has ended, from its words.
-    fn end(
-        &self,
-        solve: usize,
-        words: &[u32],
-        vectors: &CgVectors<'_, Vector>,
-    ) -> Result<Option<StepsEnd>, InferenceError> {
+    fn end(&self, solve: usize, words: &[u32], vectors: &CgVectors<'_, Vector>) -> Result<Option<StepsEnd>> {
         let place = words[0];
         if place == 0 {
             return Ok(None);
@@ -330,13 +321,7 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
         self.ahead
     }
 
-    fn begin(
-        &mut self,
-        rank: &mut Rank,
-        solve: usize,
-        first: u64,
-        [gamma, energy]: [f64; 2],
-    ) -> Result<(), InferenceError> {
+    fn begin(&mut self, rank: &mut Rank, solve: usize, first: u64, [gamma, energy]: [f64; 2]) -> Result<()> {
         self.solves[solve].first = first;
         let mut words = [0; WORDS];
         words[4] = 1f32.to_bits();
@@ -350,7 +335,7 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
         rank: &mut Rank,
         SolveStep { solve, step }: SolveStep,
         vectors: &CgVectors<'_, Vector>,
-    ) -> Result<(), InferenceError> {
+    ) -> Result<()> {
         let words = &self.solves[solve].words;
         let sum = [self.summed(&vectors.d, Some(&vectors.q))?];
         for adds in [false, true] {
@@ -366,7 +351,7 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
         solve: usize,
         update: StepUpdate,
         vectors: &mut CgVectors<'_, Vector>,
-    ) -> Result<(), InferenceError> {
+    ) -> Result<()> {
         let restarts = update == StepUpdate::Residual;
         let measured = match (update, &vectors.z, self.has_norm) {
             (StepUpdate::Solution, ..) | (_, Some(_), _) => Measured::Nothing,
@@ -392,7 +377,7 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
         SolveStep { solve, step }: SolveStep,
         limits: &StepLimits,
         vectors: &mut CgVectors<'_, Vector>,
-    ) -> Result<(), InferenceError> {
+    ) -> Result<()> {
         let words = &self.solves[solve].words;
         let sums = self.sums_of(vectors)?;
         if vectors.z.is_some() {
@@ -425,11 +410,7 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
         Ok(rank.recorder.each(&kernels.direction, &arrays, &params, count)?)
     }
 
-    fn look(
-        &mut self,
-        rank: &mut Rank,
-        solves: &[(usize, &CgVectors<'_, Vector>)],
-    ) -> Result<Vec<Option<StepsEnd>>, InferenceError> {
+    fn look(&mut self, rank: &mut Rank, solves: &[(usize, &CgVectors<'_, Vector>)]) -> Result<Vec<Option<StepsEnd>>> {
         let arrays: Vec<_> = solves.iter().map(|&(solve, _)| self.solves[solve].words.raw()).collect();
         let mut words = vec![Vec::new(); solves.len()];
         rank.recorder

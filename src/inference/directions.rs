@@ -1,6 +1,6 @@
 //! Directions of a preconditioner, which are treated one by one.
 
-use super::error::InferenceError;
+use super::error::Result;
 
 /// The directions `w` of a preconditioner with its inverses on them.
 ///
@@ -30,7 +30,7 @@ pub trait AddDirections<S, V> {
     ///
     /// # Errors
     /// - Errors of the vector space.
-    fn add(&self, space: &mut S, r: &V, out: &mut V) -> Result<(), InferenceError>;
+    fn add(&self, space: &mut S, r: &V, out: &mut V) -> Result<()>;
 }
 
 impl<V> Directions<V> {

@@ -13,7 +13,7 @@
 use std::rc::Rc;
 
 use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop, Precondition};
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::lock_step;
 use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::newton_cg::{Minimization, NewtonOptions, NewtonOutcome, Objective, ObjectiveAt, minimize};
@@ -41,7 +41,7 @@ pub struct Excitation {
     pub what: Excited,
 }
 
-type Given<S> = dyn Fn(&mut S, Excitation, &mut <S as VectorSpace>::Vector) -> Result<(), InferenceError>;
+type Given<S> = dyn Fn(&mut S, Excitation, &mut <S as VectorSpace>::Vector) -> Result<()>;
 
 /// The source of the standard normal numbers of samples.
 pub enum Excitations<S: VectorSpace> {
@@ -72,12 +72,7 @@ impl<S: VectorSpace> std::fmt::Debug for Excitations<S> {
 
 impl<S: VectorSpace> Excitations<S> {
     /// Fills `out`.
-    pub(super) fn fill(
-        &self,
-        space: &mut S,
-        excitation: Excitation,
-        out: &mut S::Vector,
-    ) -> Result<(), InferenceError> {
+    pub(super) fn fill(&self, space: &mut S, excitation: Excitation, out: &mut S::Vector) -> Result<()> {
         match self {
             Excitations::Seed(seed) => {
                 let Excitation { iteration, sample, what } = excitation;
@@ -89,11 +84,7 @@ impl<S: VectorSpace> Excitations<S> {
 }
 
 /// Returns the parts with these names, or below branches with these names.
-pub(super) fn parts_of<S: VectorSpace>(
-    space: &S,
-    names: &[String],
-    x: &S::Vector,
-) -> Result<Vec<String>, InferenceError> {
+pub(super) fn parts_of<S: VectorSpace>(space: &S, names: &[String], x: &S::Vector) -> Result<Vec<String>> {
     let parts = space.parts(x);
     let mut found = Vec::new();
     for name in names {
@@ -135,7 +126,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         likelihood: &'a dyn LogLikelihood<S>,
         position: &S::Vector,
         point_estimates: &'a [String],
-    ) -> Result<Self, InferenceError> {
+    ) -> Result<Self> {
         let position = space.copy(position)?;
         let at = likelihood.at(space, &position)?;
         Ok(Expansion { likelihood, at, position, point_estimates, preconditioner: None })
@@ -150,7 +141,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
     }
 
     /// `out = L eta`.
-    fn left(&self, space: &mut S, eta: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn left(&self, space: &mut S, eta: &S::Vector, out: &mut S::Vector) -> Result<()> {
         self.at.left_sqrt(space, eta, out)?;
         clear(space, self.point_estimates, out)
     }
@@ -161,7 +152,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         space: &mut S,
         excitations: &Excitations<S>,
         [iteration, sample]: [u32; 2],
-    ) -> Result<(S::Vector, S::Vector), InferenceError> {
+    ) -> Result<(S::Vector, S::Vector)> {
         let mut eta = self.likelihood.data(space)?;
         excitations.fill(space, Excitation { iteration, sample, what: Excited::Data }, &mut eta)?;
         let mut t = space.like(&self.position)?;
@@ -187,7 +178,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         excitations: &Excitations<S>,
         [iteration, sample]: [u32; 2],
         options: &CgOptions,
-    ) -> Result<CgOutcome<S::Vector>, InferenceError> {
+    ) -> Result<CgOutcome<S::Vector>> {
         let (t, prior) = self.metric_sample(space, excitations, [iteration, sample])?;
         let mut solve = self.solve(space, (&t, prior), options)?;
         self.run(space, std::slice::from_mut(&mut solve))?;
@@ -200,12 +191,12 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         space: &mut S,
         start: (&'t S::Vector, S::Vector),
         options: &CgOptions,
-    ) -> Result<Solve<'t, S>, InferenceError> {
+    ) -> Result<Solve<'t, S>> {
         Solve::new(space, (start.0, Some(start.1)), options, self.preconditioner.is_some())
     }
 
     /// Runs solves of straight residuals together.
-    pub(super) fn run(&self, space: &mut S, solves: &mut [Solve<'_, S>]) -> Result<(), InferenceError> {
+    pub(super) fn run(&self, space: &mut S, solves: &mut [Solve<'_, S>]) -> Result<()> {
         let mut metrics = |space: &mut S, _: usize, v: &S::Vector, out: &mut S::Vector| {
             self.at.metric(space, v, out)?;
             clear(space, self.point_estimates, out)?;
@@ -216,12 +207,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
     }
 
     /// Returns the coordinates of `x`, where `at` has the derivatives.
-    fn coordinates(
-        &self,
-        space: &mut S,
-        at: &dyn LogLikelihoodAt<S>,
-        x: &S::Vector,
-    ) -> Result<S::Vector, InferenceError> {
+    fn coordinates(&self, space: &mut S, at: &dyn LogLikelihoodAt<S>, x: &S::Vector) -> Result<S::Vector> {
         let mut tau = self.likelihood.data(space)?;
         if !at.coordinates_about(space, &*self.at, &mut tau)? {
             self.at.coordinates(space, x, &mut tau)?;
@@ -241,7 +227,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         sign: f64,
         residual: &S::Vector,
         options: &NewtonOptions,
-    ) -> Result<NewtonOutcome<S::Vector>, InferenceError> {
+    ) -> Result<NewtonOutcome<S::Vector>> {
         let (t, _) = self.metric_sample(space, excitations, sample)?;
         let tau = self.coordinates(space, &*self.at, &self.position)?;
         let curve = Curve { expansion: self, t: &t, sign, tau: &tau };
@@ -256,7 +242,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         space: &mut S,
         samples: &[Straight<'_, S::Vector>],
         options: &NewtonOptions,
-    ) -> Result<Vec<NewtonOutcome<S::Vector>>, InferenceError> {
+    ) -> Result<Vec<NewtonOutcome<S::Vector>>> {
         let tau = self.coordinates(space, &*self.at, &self.position)?;
         let curves = samples.iter().map(|one| Curve { expansion: self, t: one.t, sign: one.sign, tau: &tau });
         let curves: Vec<Curve<'_, S>> = curves.collect();
@@ -281,10 +267,7 @@ pub(super) struct Straight<'t, V> {
 }
 
 /// Returns the outcome of a solve for the straight residual of a sample.
-pub(super) fn straight<S: VectorSpace>(
-    solve: Solve<'_, S>,
-    sample: u32,
-) -> Result<CgOutcome<S::Vector>, InferenceError> {
+pub(super) fn straight<S: VectorSpace>(solve: Solve<'_, S>, sample: u32) -> Result<CgOutcome<S::Vector>> {
     let found = solve.outcome();
     match found.stop {
         CgStop::NotPositive(curvature) => {
@@ -305,25 +288,21 @@ struct Curve<'a, S: VectorSpace> {
 
 impl<S: VectorSpace> Curve<'_, S> {
     /// Begins to bend a sample from its straight residual.
-    fn begin(&self, space: &mut S, residual: &S::Vector) -> Result<Minimization<'_, S>, InferenceError> {
+    fn begin(&self, space: &mut S, residual: &S::Vector) -> Result<Minimization<'_, S>> {
         let mut x = space.copy(&self.expansion.position)?;
         space.axpby(1.0, residual, 1.0, &mut x)?;
         Minimization::new(space, self, x)
     }
 
     /// Returns the residual of a sample that is curved.
-    fn residual(
-        &self,
-        space: &mut S,
-        mut found: NewtonOutcome<S::Vector>,
-    ) -> Result<NewtonOutcome<S::Vector>, InferenceError> {
+    fn residual(&self, space: &mut S, mut found: NewtonOutcome<S::Vector>) -> Result<NewtonOutcome<S::Vector>> {
         space.axpby(-1.0, &self.expansion.position, 1.0, &mut found.x)?;
         clear(space, self.expansion.point_estimates, &mut found.x)?;
         Ok(found)
     }
 
     /// Returns `t - g(x)` and the value, for the coordinates `tau` of `x`.
-    fn rest(&self, space: &mut S, x: &S::Vector, mut tau: S::Vector) -> Result<(S::Vector, f64), InferenceError> {
+    fn rest(&self, space: &mut S, x: &S::Vector, mut tau: S::Vector) -> Result<(S::Vector, f64)> {
         let expansion = self.expansion;
         space.axpby(-1.0, self.tau, 1.0, &mut tau)?;
         // rest = t - (x - e + L (tau(x) - tau(e)))
@@ -339,21 +318,21 @@ impl<S: VectorSpace> Curve<'_, S> {
 }
 
 impl<S: VectorSpace> Objective<S> for Curve<'_, S> {
-    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError> {
+    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>)> {
         let at = self.expansion.likelihood.at(space, x)?;
         let tau = self.expansion.coordinates(space, &*at, x)?;
         let (rest, value) = self.rest(space, x, tau)?;
         Ok((value, Box::new(CurveAt { curve: self, at, rest })))
     }
 
-    fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError> {
+    fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64> {
         let mut tau = space.like(self.tau)?;
         self.expansion.at.coordinates(space, x, &mut tau)?;
         Ok(self.rest(space, x, tau)?.1)
     }
 
     /// Returns the length in the metric at the expansion point: `sqrt(p.M p)`.
-    fn length(&self, space: &mut S, step: &S::Vector) -> Result<f64, InferenceError> {
+    fn length(&self, space: &mut S, step: &S::Vector) -> Result<f64> {
         let mut right = space.like(self.tau)?;
         self.expansion.at.right_sqrt(space, step, &mut right)?;
         let found = space.reduce(&[Reduction::Dot(step, step), Reduction::Dot(&right, &right)])?;
@@ -380,7 +359,7 @@ impl<'a, S: VectorSpace> CurveAt<'a, S> {
         [a, b]: [&(dyn LogLikelihoodAt<S> + 'a); 2],
         v: &S::Vector,
         out: &mut S::Vector,
-    ) -> Result<(), InferenceError> {
+    ) -> Result<()> {
         let mut right = space.like(self.curve.tau)?;
         b.right_sqrt(space, v, &mut right)?;
         a.left_sqrt(space, &right, out)?;
@@ -390,13 +369,13 @@ impl<'a, S: VectorSpace> CurveAt<'a, S> {
 }
 
 impl<S: VectorSpace> ObjectiveAt<S> for CurveAt<'_, S> {
-    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<()> {
         let mut rise = space.like(out)?;
         self.product(space, [&*self.at, &*self.curve.expansion.at], &self.rest, &mut rise)?;
         space.axpby(-1.0, &rise, 0.0, out)
     }
 
-    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<()> {
         let (here, there) = (&*self.at, &*self.curve.expansion.at);
         let mut between = space.like(v)?;
         self.product(space, [there, here], v, &mut between)?;

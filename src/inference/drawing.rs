@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::conjugate_gradient::{CgOptions, CgOutcome};
 use super::draw::{self, Excitations, Expansion, Straight};
-use super::error::InferenceError;
+use super::error::Result;
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonOptions;
@@ -66,12 +66,7 @@ impl<S: VectorSpace> Drawing<'_, S> {
     ///
     /// The straight residuals of some pairs are solved together. `told` is called for each sample
     /// in order, after all of its pairs are solved and it is curved.
-    pub fn draw(
-        &self,
-        space: &mut S,
-        samples: &mut Samples<S>,
-        told: &mut dyn FnMut(usize),
-    ) -> Result<(), InferenceError> {
+    pub fn draw(&self, space: &mut S, samples: &mut Samples<S>, told: &mut dyn FnMut(usize)) -> Result<()> {
         let count = 2 * self.pairs;
         let (mut residuals, mut outcomes) = (Vec::new(), Vec::new());
         if count > 0 {
@@ -100,7 +95,7 @@ impl<S: VectorSpace> Drawing<'_, S> {
         samples: &Samples<S>,
         own: Range<usize>,
         take: &mut dyn FnMut(usize, S::Vector, SampleOutcome),
-    ) -> Result<(), InferenceError> {
+    ) -> Result<()> {
         let moves = self.sampling == Sampling::Update && samples.count() == 2 * self.pairs;
         let earlier = |sample: usize| samples.residual(sample).filter(|_| moves);
         let unsolved = own.clone().filter(|&sample| earlier(sample).is_none()).map(|sample| sample / 2).collect();
@@ -141,7 +136,7 @@ impl<S: VectorSpace> Drawing<'_, S> {
         expansion: &Expansion<'_, S>,
         metric_samples: &BTreeMap<usize, S::Vector>,
         (own, found): (Range<usize>, &mut [(S::Vector, SampleOutcome)]),
-    ) -> Result<(), InferenceError> {
+    ) -> Result<()> {
         let starts = own.zip(found.iter()).map(|(sample, (residual, _))| {
             let t = &metric_samples[&(sample / 2)];
             Straight { t, sign: sign(sample), residual }
@@ -163,7 +158,7 @@ impl<S: VectorSpace> Drawing<'_, S> {
         expansion: &Expansion<'_, S>,
         pairs: Range<usize>,
         unsolved: &BTreeSet<usize>,
-    ) -> Result<Pairs<S::Vector>, InferenceError> {
+    ) -> Result<Pairs<S::Vector>> {
         let (mut metric_samples, mut priors) = (BTreeMap::new(), Vec::new());
         for pair in pairs.filter(|pair| self.bends() || unsolved.contains(pair)) {
             let key = [self.drawn_in, pair as u32];
@@ -179,7 +174,7 @@ impl<S: VectorSpace> Drawing<'_, S> {
         let mut solves = solves.collect::<Result<Vec<_>, _>>()?;
         expansion.run(space, &mut solves)?;
         let outcome = |(pair, solve)| Ok((pair, draw::straight(solve, pair as u32)?));
-        let straight = numbers.into_iter().zip(solves).map(outcome).collect::<Result<_, InferenceError>>()?;
+        let straight = numbers.into_iter().zip(solves).map(outcome).collect::<Result<_>>()?;
         Ok(Pairs { metric_samples, straight })
     }
 

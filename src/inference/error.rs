@@ -131,3 +131,6 @@ impl InferenceError {
         if value.is_finite() { Ok(value) } else { Err(InferenceError::NotFinite { what: what.into(), value }) }
     }
 }
+
+/// Results of this module.
+pub(super) type Result<T, E = InferenceError> = std::result::Result<T, E>;

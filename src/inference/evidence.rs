@@ -22,7 +22,7 @@
 //! large, and Radau's rule with a node at 1 is too small, since no eigenvalue of `S` is below 1.
 //! Only the mean over `z` is random.
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::samples::Samples;
@@ -100,7 +100,7 @@ pub fn evidence<S: VectorSpace>(
     groups: &SampleGroups,
     samples: &Samples<S>,
     options: &EvidenceOptions,
-) -> Result<Evidence, InferenceError> {
+) -> Result<Evidence> {
     if options.probes == 0 || options.steps == 0 {
         let why = format!("{} of {} steps; expected 1 or more of both", options.probes, options.steps);
         return Err(InferenceError::options("probes", why));
@@ -151,7 +151,7 @@ struct Curvature<'a, S: VectorSpace> {
 
 impl<S: VectorSpace> Curvature<'_, S> {
     /// `out = K x`.
-    fn apply(&mut self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn apply(&mut self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<()> {
         self.products += 1;
         match &mut self.latent {
             None => self.at.metric(space, x, out),
@@ -177,7 +177,7 @@ fn log_determinant<S: VectorSpace>(
     likelihood: &dyn LogLikelihood<S>,
     position: &S::Vector,
     options: &EvidenceOptions,
-) -> Result<Determinant, InferenceError> {
+) -> Result<Determinant> {
     let at = likelihood.at(space, position)?;
     let data = likelihood.data(space)?;
     let over_data = space.len(&data) < space.len(position);
@@ -248,7 +248,7 @@ struct Complement<'a, S: VectorSpace> {
 
 impl<S: VectorSpace> Complement<'_, S> {
     /// `out = (S - 1) x`, of an `x` beside the basis.
-    fn apply(&mut self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn apply(&mut self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<()> {
         self.curvature.apply(space, x, out)?;
         remove(space, None, self.basis, out)?;
         if self.coupled > 0.0 {
@@ -267,7 +267,7 @@ impl<S: VectorSpace> Complement<'_, S> {
         options: &EvidenceOptions,
         scale: f64,
         left: f64,
-    ) -> Result<[f64; 2], InferenceError> {
+    ) -> Result<[f64; 2]> {
         let (mut noise, mut next) = (space.like(self.coupling)?, space.like(self.coupling)?);
         space.white_noise(Stream::new(options.seed, u32::MAX, probe, 2), &mut noise)?;
         let (_, mut length) = orthogonal(space, self.basis, &mut noise)?;
@@ -392,7 +392,7 @@ fn beginning<S: VectorSpace>(
     curvature: &mut Curvature<'_, S>,
     like: &S::Vector,
     basis: &[S::Vector],
-) -> Result<(S::Vector, f64), InferenceError> {
+) -> Result<(S::Vector, f64)> {
     let (mut noise, mut next) = (space.like(like)?, space.like(like)?);
     // Other noise for each number of directions.
     space.white_noise(Stream::new(0, u32::MAX, basis.len() as u32, 0), &mut noise)?;
@@ -404,11 +404,7 @@ fn beginning<S: VectorSpace>(
 
 /// Makes `x` orthogonal to an orthonormal basis; returns what it had along that, and its length
 /// then.
-fn orthogonal<S: VectorSpace>(
-    space: &mut S,
-    basis: &[S::Vector],
-    x: &mut S::Vector,
-) -> Result<(Vec<f64>, f64), InferenceError> {
+fn orthogonal<S: VectorSpace>(space: &mut S, basis: &[S::Vector], x: &mut S::Vector) -> Result<(Vec<f64>, f64)> {
     let column = remove(space, None, basis, x)?;
     // Twice orthogonal is orthogonal to rounding, unless the second time takes most of what was
     // left: then that was rounding, and nothing is left.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::device_directions::DeviceDirections;
 use super::device_steps::DeviceSteps;
 use super::directions::{AddDirections, Directions};
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::step_scalars::{CgVectors, StepScalars};
 use super::vector_space::{Elementwise, Reduction, Share, Staged, Stream, VectorSpace, no_part};
 use super::vector_stack;
@@ -27,23 +27,23 @@ const TOGETHER: u64 = 1 << 22;
 impl VectorSpace for Rank {
     type Vector = Vector;
 
-    fn like(&mut self, x: &Vector) -> Result<Vector, InferenceError> {
+    fn like(&mut self, x: &Vector) -> Result<Vector> {
         Ok(Vector::joined(&mut self.recorder, x.space())?)
     }
 
-    fn zeros(&mut self, x: &Vector) -> Result<Vector, InferenceError> {
+    fn zeros(&mut self, x: &Vector) -> Result<Vector> {
         Ok(Vector::zeros(&mut self.recorder, x.space())?)
     }
 
-    fn axpby(&mut self, a: f64, x: &Vector, b: f64, y: &mut Vector) -> Result<(), InferenceError> {
+    fn axpby(&mut self, a: f64, x: &Vector, b: f64, y: &mut Vector) -> Result<()> {
         Ok(self.vector_axpby(a, x, b, y)?)
     }
 
-    fn multiply(&mut self, a: f64, xz: [&Vector; 2], b: f64, y: &mut Vector) -> Result<(), InferenceError> {
+    fn multiply(&mut self, a: f64, xz: [&Vector; 2], b: f64, y: &mut Vector) -> Result<()> {
         Ok(self.vector_multiply(a, xz, b, y)?)
     }
 
-    fn map(&mut self, function: Elementwise, x: &mut Vector) -> Result<(), InferenceError> {
+    fn map(&mut self, function: Elementwise, x: &mut Vector) -> Result<()> {
         let text = match function {
             Elementwise::Sqrt => "fn f(x: f32) -> f32 { return sqrt(max(x, 0.0)); }",
             Elementwise::Sign => "fn f(x: f32) -> f32 { return select(-1.0, 1.0, x >= 0.0); }",
@@ -63,12 +63,7 @@ impl VectorSpace for Rank {
         Ok(())
     }
 
-    fn add(
-        &mut self,
-        parts: Option<&[String]>,
-        terms: &[(f64, &Vector)],
-        y: &mut Vector,
-    ) -> Result<(), InferenceError> {
+    fn add(&mut self, parts: Option<&[String]>, terms: &[(f64, &Vector)], y: &mut Vector) -> Result<()> {
         let space = parts.map_or_else(|| y.space().clone(), |parts| among(y.space(), parts));
         let mut own = y.part(&space, "add")?;
         let parts = terms.iter().map(|(a, x)| Ok((*a, x.part(&space, "add")?)));
@@ -78,7 +73,7 @@ impl VectorSpace for Rank {
         Ok(())
     }
 
-    fn reduce(&mut self, what: &[Reduction<'_, Vector>]) -> Result<Vec<f64>, InferenceError> {
+    fn reduce(&mut self, what: &[Reduction<'_, Vector>]) -> Result<Vec<f64>> {
         // Vectors of the parts of reductions over some parts.
         let restricted = |reduction: &Reduction<'_, Vector>| match reduction {
             Reduction::DotOver(parts, x, y) => {
@@ -112,7 +107,7 @@ impl VectorSpace for Rank {
         x.space().total_numbers()
     }
 
-    fn white_noise(&mut self, stream: Stream, out: &mut Vector) -> Result<(), InferenceError> {
+    fn white_noise(&mut self, stream: Stream, out: &mut Vector) -> Result<()> {
         let space = out.space().clone();
         for (number, ((name, leaf), own)) in space.leaves().zip(out.contents_mut()).enumerate() {
             // Each field of a batch and each component has a stream of its own; a leaf is known by
@@ -141,7 +136,7 @@ impl VectorSpace for Rank {
         x.space().leaves().map(|(name, leaf)| (name.to_string(), leaf.total())).collect()
     }
 
-    fn clear_part(&mut self, name: &str, x: &mut Vector) -> Result<(), InferenceError> {
+    fn clear_part(&mut self, name: &str, x: &mut Vector) -> Result<()> {
         let Some(at) = x.space().position(name) else { return Err(no_part(name, &VectorSpace::parts(self, x))) };
         match &mut x.contents_mut()[at] {
             Contents::Device(array) => self.recorder.clear(array),
@@ -150,16 +145,16 @@ impl VectorSpace for Rank {
         Ok(())
     }
 
-    fn shares(&self, x: &Vector) -> Result<Vec<Share>, InferenceError> {
+    fn shares(&self, x: &Vector) -> Result<Vec<Share>> {
         x.space().leaves().map(|(name, leaf)| share_of(self, name, leaf)).collect()
     }
 
-    fn submit(&mut self) -> Result<(), InferenceError> {
+    fn submit(&mut self) -> Result<()> {
         self.recorder.submit()?;
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<(), InferenceError> {
+    fn settle(&mut self) -> Result<()> {
         self.recorder.wait()?;
         self.gpu.trim();
         Ok(())
@@ -178,20 +173,15 @@ impl VectorSpace for Rank {
         vector_stack::most(self, x).min(self.concurrency(x))
     }
 
-    fn stacked(
-        &mut self,
-        x: &Vector,
-        copies: usize,
-        work: &mut dyn FnMut(&mut Self) -> Result<(), InferenceError>,
-    ) -> Result<bool, InferenceError> {
+    fn stacked(&mut self, x: &Vector, copies: usize, work: &mut dyn FnMut(&mut Self) -> Result<()>) -> Result<bool> {
         vector_stack::stacked(self, x, copies, work)
     }
 
-    fn entry(&mut self, stack: &Vector, number: usize) -> Result<Vector, InferenceError> {
+    fn entry(&mut self, stack: &Vector, number: usize) -> Result<Vector> {
         vector_stack::entry(stack, number)
     }
 
-    fn sum_of_entries(&mut self, stack: &Vector, entries: Range<usize>) -> Result<Vector, InferenceError> {
+    fn sum_of_entries(&mut self, stack: &Vector, entries: Range<usize>) -> Result<Vector> {
         vector_stack::sum(self, stack, entries)
     }
 
@@ -203,25 +193,22 @@ impl VectorSpace for Rank {
         &mut self,
         solves: &[&CgVectors<'_, Vector>],
         has_norm: bool,
-    ) -> Result<Option<Box<dyn StepScalars<Self, Vector>>>, InferenceError> {
+    ) -> Result<Option<Box<dyn StepScalars<Self, Vector>>>> {
         let found = DeviceSteps::new(self, solves, has_norm)?;
         Ok(found.map(|own| Box::new(own) as Box<dyn StepScalars<Self, Vector>>))
     }
 
-    fn directions(
-        &mut self,
-        from: &Directions<Vector>,
-    ) -> Result<Option<Box<dyn AddDirections<Self, Vector>>>, InferenceError> {
+    fn directions(&mut self, from: &Directions<Vector>) -> Result<Option<Box<dyn AddDirections<Self, Vector>>>> {
         let found = DeviceDirections::new(self, from)?;
         Ok(found.map(|own| Box::new(own) as Box<dyn AddDirections<Self, Vector>>))
     }
 
-    fn stage(&mut self, x: &Vector) -> Result<Staged, InferenceError> {
+    fn stage(&mut self, x: &Vector) -> Result<Staged> {
         let doubles = x.contents().iter().filter_map(Contents::on_host).flatten().copied().collect();
         Ok(Staged { singles: x.download(&mut self.recorder)?, doubles })
     }
 
-    fn unstage(&mut self, from: &Staged, x: &mut Vector) -> Result<(), InferenceError> {
+    fn unstage(&mut self, from: &Staged, x: &mut Vector) -> Result<()> {
         let (mut singles, mut doubles) = (0, 0);
         x.contents().iter().for_each(|contents| match contents {
             Contents::Device(array) => singles += array.len() as usize,
@@ -253,7 +240,7 @@ fn among(space: &Space, parts: &[String]) -> Space {
 }
 
 /// Returns the part of a leaf on this rank.
-fn share_of(rank: &Rank, name: &str, leaf: &Leaf) -> Result<Share, InferenceError> {
+fn share_of(rank: &Rank, name: &str, leaf: &Leaf) -> Result<Share> {
     let line = |first: u64, len: u64, total: u64| ([1, 1, total], [0..1, 0..1, first..first + len]);
     let (mut shape, mut own) = match &leaf.support {
         Support::Cells { mesh } if mesh.has_ghosts() => {
@@ -294,7 +281,7 @@ fn fill_points(
     (numbers, each): (&PointNumbers, u64),
     streams: impl ExactSizeIterator<Item = u64>,
     array: &Array<f32>,
-) -> Result<(), InferenceError> {
+) -> Result<()> {
     if each > 1 {
         let why = "noise of complex numbers at numbered points; give them as two components".into();
         return Err(InferenceError::Invalid { what: "white noise".into(), why });
@@ -338,7 +325,7 @@ fn fill(
     share: &Share,
     streams: impl ExactSizeIterator<Item = u64>,
     array: &Array<f32>,
-) -> Result<(), InferenceError> {
+) -> Result<()> {
     if share.is_replicated && array.len() <= HOST_NOISE {
         let mut values = host_memory::zeros("white noise", array.len() as usize)?;
         let fields = values.chunks_mut(volume(&share.own).max(1) as usize);

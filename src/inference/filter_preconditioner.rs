@@ -12,7 +12,7 @@
 use std::f64::consts::PI;
 
 use super::conjugate_gradient::{Metric, Precondition};
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::log_likelihood::FieldPreconditioner;
 use super::vector_space::{Elementwise, Stream, VectorSpace};
@@ -41,7 +41,7 @@ pub(super) struct FilterPreconditioner {
 
 impl FilterPreconditioner {
     /// Creates the part of a leaf at the cells of a mesh.
-    pub fn new(rank: &mut Rank, leaf: String, mesh: &Mesh) -> Result<Self, InferenceError> {
+    pub fn new(rank: &mut Rank, leaf: String, mesh: &Mesh) -> Result<Self> {
         let [modes, cells] = [Leaf::modes(mesh), Leaf::cells(mesh)].map(|own| Space::of("field", own));
         let (modes, cells) = (modes?, cells?);
         let (shape, size) = (mesh.shape(), mesh.size());
@@ -60,7 +60,7 @@ impl FilterPreconditioner {
     }
 
     /// Fills the weights of modes from the precision of bins.
-    fn weigh(&mut self, rank: &mut Rank) -> Result<(), InferenceError> {
+    fn weigh(&mut self, rank: &mut Rank) -> Result<()> {
         let total = self.modes.only().map_or(1, |(_, leaf)| leaf.total()) as f64;
         for (power, weights) in [1.0, 0.5].into_iter().zip(&mut self.weights) {
             let values: Vec<f64> = self.precision.iter().map(|d| (1.0 + d).powf(-power) / total).collect();
@@ -72,7 +72,7 @@ impl FilterPreconditioner {
     }
 
     /// Computes `out = H w H v` of a part.
-    fn filter(&self, rank: &mut Rank, weights: &Vector, v: &Vector, out: &Vector) -> Result<(), InferenceError> {
+    fn filter(&self, rank: &mut Rank, weights: &Vector, v: &Vector, out: &Vector) -> Result<()> {
         let cells = &self.hartley.signature().domain;
         let of = |vector: &Vector| Vector::over(cells, vec![Contents::Device(vector.array(&self.leaf)?.clone())]);
         let (v, mut out) = (of(v)?, of(out)?);
@@ -88,13 +88,7 @@ impl FieldPreconditioner<Rank> for FilterPreconditioner {
         &self.leaf
     }
 
-    fn build(
-        &mut self,
-        rank: &mut Rank,
-        metric: &mut Metric<'_, Rank>,
-        stream: Stream,
-        like: &Vector,
-    ) -> Result<(), InferenceError> {
+    fn build(&mut self, rank: &mut Rank, metric: &mut Metric<'_, Rank>, stream: Stream, like: &Vector) -> Result<()> {
         let cells = self.hartley.signature().domain.clone();
         let [mut products, mut squares] =
             [Vector::zeros(&mut rank.recorder, &self.modes)?, Vector::zeros(&mut rank.recorder, &self.modes)?];
@@ -130,7 +124,7 @@ impl FieldPreconditioner<Rank> for FilterPreconditioner {
         self.weigh(rank)
     }
 
-    fn root(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    fn root(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<()> {
         self.filter(rank, &self.weights[1], v, out)
     }
 
@@ -138,19 +132,19 @@ impl FieldPreconditioner<Rank> for FilterPreconditioner {
         &self.precision
     }
 
-    fn restore(&mut self, rank: &mut Rank, numbers: &[f64]) -> Result<(), InferenceError> {
+    fn restore(&mut self, rank: &mut Rank, numbers: &[f64]) -> Result<()> {
         self.precision.copy_from_slice(numbers);
         self.weigh(rank)
     }
 
-    fn share(&mut self, rank: &mut Rank, groups: &SampleGroups) -> Result<(), InferenceError> {
+    fn share(&mut self, rank: &mut Rank, groups: &SampleGroups) -> Result<()> {
         groups.share_numbers(&mut self.precision)?;
         self.weigh(rank)
     }
 }
 
 impl Precondition<Rank> for FilterPreconditioner {
-    fn apply(&self, rank: &mut Rank, r: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    fn apply(&self, rank: &mut Rank, r: &Vector, out: &mut Vector) -> Result<()> {
         self.filter(rank, &self.weights[0], r, out)
     }
 }

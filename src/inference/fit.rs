@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::draw::{Excitations, parts_of};
 use super::drawing::Drawing;
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::footprint::Footprint;
 use super::groups::SampleGroups;
 use super::kl::Kl;
@@ -184,7 +184,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         groups: &SampleGroups,
         start: &S::Vector,
         options: &FitOptions,
-    ) -> Result<Self, InferenceError> {
+    ) -> Result<Self> {
         let mut fit = Fit {
             schedule: Schedule::new(space, &*likelihood, start),
             likelihood,
@@ -242,7 +242,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     /// - [`InferenceError::NotFinite`] for energies that are not finite.
     /// - Same as [`new`](Self::new) if options have changed.
     /// - Errors of the likelihood, the ranks and files.
-    pub fn step(&mut self, space: &mut S) -> Result<Option<IterationReport>, InferenceError> {
+    pub fn step(&mut self, space: &mut S) -> Result<Option<IterationReport>> {
         self.step_with(space, &mut |_| ())
     }
 
@@ -251,11 +251,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     ///
     /// # Errors
     /// Same as [`step`](Self::step).
-    pub fn step_with(
-        &mut self,
-        space: &mut S,
-        progress: &mut dyn FnMut(&Progress),
-    ) -> Result<Option<IterationReport>, InferenceError> {
+    pub fn step_with(&mut self, space: &mut S, progress: &mut dyn FnMut(&Progress)) -> Result<Option<IterationReport>> {
         if !self.is_checked {
             self.check(space)?;
             self.weigh(space)?;
@@ -290,7 +286,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     ///
     /// # Errors
     /// Same as [`step`](Self::step).
-    pub fn run(mut self, space: &mut S) -> Result<Self, InferenceError> {
+    pub fn run(mut self, space: &mut S) -> Result<Self> {
         while self.step(space)?.is_some() {}
         Ok(self)
     }
@@ -352,7 +348,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     }
 
     /// Returns `true` if the time budget is used up, by the clock of rank 0. Collective.
-    fn is_over(&self) -> Result<bool, InferenceError> {
+    fn is_over(&self) -> Result<bool> {
         let Some(budget) = self.options.time else { return Ok(false) };
         let mut is_over = [u32::from(self.began.elapsed() >= budget)];
         self.groups.all().broadcast(0, &mut is_over)?;
@@ -371,7 +367,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
 
     /// Returns how many samples of a group keep the inputs of their derivatives, for `pairs` pairs
     /// of all groups.
-    fn kept(&self, pairs: usize) -> Result<usize, InferenceError> {
+    fn kept(&self, pairs: usize) -> Result<usize> {
         self.budget().map_or(Ok(usize::MAX), |(footprint, budget)| footprint.kept(self.of_group(pairs), budget))
     }
 
@@ -384,7 +380,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     }
 
     /// Measures the memory of a fit with a budget; refuses a fit that exceeds it in any iteration.
-    fn weigh(&mut self, space: &mut S) -> Result<(), InferenceError> {
+    fn weigh(&mut self, space: &mut S) -> Result<()> {
         let Some(budget) = self.options.memory else { return Ok(()) };
         let position = &self.saved.samples.position;
         let footprint = match self.footprint {
@@ -410,7 +406,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
 
     /// Refuses ranks with different fits, and invalid options of any iteration. Collective over all
     /// groups.
-    fn check(&mut self, space: &mut S) -> Result<(), InferenceError> {
+    fn check(&mut self, space: &mut S) -> Result<()> {
         let iterations = 0..self.options.iterations;
         let given = |iteration: u32| self.options.each.get(iteration as usize).cloned();
         let each = |iteration| given(iteration).unwrap_or_else(|| self.schedule.options(iteration));
@@ -443,7 +439,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     }
 
     /// Checks that all ranks have set up the same fit. Collective.
-    fn agree(&self) -> Result<(), InferenceError> {
+    fn agree(&self) -> Result<()> {
         let likelihood = format!("{}, {} data", self.likelihood.name(), self.likelihood.degrees_of_freedom());
         let FitOptions { iterations, seed, directory, existing, .. } = &self.options;
         let state = directory.as_ref().map(|directory| (directory, existing));
@@ -470,7 +466,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     ///
     /// Starts are compared by their products with random numbers, which a difference of any latent
     /// value changes; devices may round them differently.
-    fn check_start(&self, space: &mut S, start: &S::Vector) -> Result<(), InferenceError> {
+    fn check_start(&self, space: &mut S, start: &S::Vector) -> Result<()> {
         let square = InferenceError::finite("the start's square", space.dot(start, start)?)?;
         if self.groups.count() == 1 {
             return Ok(());
@@ -495,11 +491,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     }
 
     /// Runs one iteration.
-    fn iterate(
-        &mut self,
-        space: &mut S,
-        progress: &mut dyn FnMut(&Progress),
-    ) -> Result<IterationReport, InferenceError> {
+    fn iterate(&mut self, space: &mut S, progress: &mut dyn FnMut(&Progress)) -> Result<IterationReport> {
         let began = Instant::now();
         let iteration = self.history().len() as u32;
         let _activity = timeline::activity!("iteration", iteration);
@@ -585,7 +577,7 @@ fn chi_squared<S: VectorSpace>(
     likelihood: &dyn LogLikelihood<S>,
     groups: &SampleGroups,
     samples: &Samples<S>,
-) -> Result<[Option<f64>; 2], InferenceError> {
+) -> Result<[Option<f64>; 2]> {
     let terms = samples.terms();
     let (mut data, mut latent) = (Vec::new(), Vec::new());
     for sample in groups.block(terms) {

@@ -1,6 +1,6 @@
 //! The device memory of a fit, measured before the fit runs.
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::vector_space::{Reduction, VectorSpace};
@@ -46,7 +46,7 @@ impl Footprint {
         groups: &SampleGroups,
         likelihood: &dyn LogLikelihood<S>,
         position: &S::Vector,
-    ) -> Result<Self, InferenceError> {
+    ) -> Result<Self> {
         let mut out = space.like(position)?;
         let before = settled(space, groups)?;
         let place = space.copy(position)?;
@@ -108,7 +108,7 @@ impl Footprint {
     ///
     /// # Errors
     /// - [`InferenceError::Memory`] if an iteration that keeps none does not fit.
-    pub fn kept(&self, samples: usize, budget: u64) -> Result<usize, InferenceError> {
+    pub fn kept(&self, samples: usize, budget: u64) -> Result<usize> {
         let fits = |kept: &usize| self.bytes(samples, *kept, 1) <= budget;
         let most = (0..=samples).rev().find(fits);
         most.ok_or_else(|| InferenceError::Memory { needed: self.bytes(samples, 0, 1), budget, samples })
@@ -126,7 +126,7 @@ impl Footprint {
 
 /// Returns the bytes in use after all ranks have returned cached memory. Collective over all
 /// groups.
-fn settled<S: VectorSpace>(space: &mut S, groups: &SampleGroups) -> Result<u64, InferenceError> {
+fn settled<S: VectorSpace>(space: &mut S, groups: &SampleGroups) -> Result<u64> {
     space.settle()?;
     groups.all().barrier()?;
     // Memory may be freed after another rank of the device has trimmed its cache.

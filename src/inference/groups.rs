@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::vector_space::{Staged, VectorSpace};
 use crate::comm::Communicator;
 use crate::map::tree::{Fold, Node, tree_sum};
@@ -34,7 +34,7 @@ impl SampleGroups {
     /// # Errors
     /// - [`InferenceError::Groups`] if the groups would have different numbers of ranks.
     /// - [`InferenceError::Comm`].
-    pub fn split(comm: &Communicator, groups: usize) -> Result<(Self, Communicator), InferenceError> {
+    pub fn split(comm: &Communicator, groups: usize) -> Result<(Self, Communicator)> {
         let (rank, ranks) = (comm.rank(), comm.size());
         if groups == 0 || !ranks.is_multiple_of(groups) {
             let why = "each group has the same number of ranks; give a number of groups that divides the ranks";
@@ -105,12 +105,7 @@ impl SampleGroups {
     }
 
     /// Sends the vector of a group to all groups, through the host. Collective over all groups.
-    pub(super) fn share<S: VectorSpace>(
-        &self,
-        space: &mut S,
-        group: usize,
-        mut own: S::Vector,
-    ) -> Result<S::Vector, InferenceError> {
+    pub(super) fn share<S: VectorSpace>(&self, space: &mut S, group: usize, mut own: S::Vector) -> Result<S::Vector> {
         if self.count() > 1 {
             let mut staged = space.stage(&own)?;
             self.across.broadcast(group, &mut staged.singles)?;
@@ -121,7 +116,7 @@ impl SampleGroups {
     }
 
     /// Replaces numbers by those of the first group. Collective over all groups.
-    pub(super) fn share_numbers(&self, numbers: &mut [f64]) -> Result<(), InferenceError> {
+    pub(super) fn share_numbers(&self, numbers: &mut [f64]) -> Result<()> {
         if self.count() > 1 {
             self.across.broadcast(0, numbers)?;
         }
@@ -130,7 +125,7 @@ impl SampleGroups {
 
     /// Returns the numbers of all samples in order, from those of each group's block. Collective
     /// over all groups.
-    pub(super) fn gather(&self, own: &[f64]) -> Result<Vec<f64>, InferenceError> {
+    pub(super) fn gather(&self, own: &[f64]) -> Result<Vec<f64>> {
         if self.count() == 1 {
             return Ok(own.to_vec());
         }
@@ -139,7 +134,7 @@ impl SampleGroups {
 
     /// Returns the sum of a number over all samples, in the order of the tree. Collective over all
     /// groups.
-    pub(super) fn sum_numbers(&self, own: &[f64]) -> Result<f64, InferenceError> {
+    pub(super) fn sum_numbers(&self, own: &[f64]) -> Result<f64> {
         Ok(tree_sum(&self.gather(own)?))
     }
 
@@ -153,9 +148,9 @@ impl SampleGroups {
         &self,
         space: &mut S,
         samples: usize,
-        sample: &mut dyn FnMut(&mut S, usize) -> Result<S::Vector, InferenceError>,
+        sample: &mut dyn FnMut(&mut S, usize) -> Result<S::Vector>,
         like: &S::Vector,
-    ) -> Result<S::Vector, InferenceError> {
+    ) -> Result<S::Vector> {
         let mut one = |space: &mut S, number: usize| Ok((Node::item(number as u64), sample(space, number)?));
         self.sum_of_nodes(space, samples, &mut one, like)
     }
@@ -166,9 +161,9 @@ impl SampleGroups {
         &self,
         space: &mut S,
         samples: usize,
-        summand: &mut dyn FnMut(&mut S, usize) -> Result<(Node, S::Vector), InferenceError>,
+        summand: &mut dyn FnMut(&mut S, usize) -> Result<(Node, S::Vector)>,
         like: &S::Vector,
-    ) -> Result<S::Vector, InferenceError> {
+    ) -> Result<S::Vector> {
         let mut sums = Fold::default();
         let Range { mut start, end } = self.block(samples);
         while start < end {

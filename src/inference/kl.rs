@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::conjugate_gradient::Precondition;
 use super::draw::free;
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::log_likelihood::{EnergyTerms, LogLikelihood, LogLikelihoodAt};
 use super::newton_cg::{Objective, ObjectiveAt};
@@ -59,13 +59,13 @@ pub struct Kl<'a, S: VectorSpace> {
 
 /// The likelihood's energy at a place.
 enum Energy<V> {
-    Known(Result<f64, InferenceError>),
+    Known(Result<f64>),
     Recorded(EnergyTerms<V>),
 }
 
 impl<V> Energy<V> {
     /// Returns the energies of the vectors of a stack, or the one of a single vector.
-    fn entries<S: VectorSpace<Vector = V>>(self, space: &mut S, copies: usize) -> Result<Vec<Self>, InferenceError> {
+    fn entries<S: VectorSpace<Vector = V>>(self, space: &mut S, copies: usize) -> Result<Vec<Self>> {
         match self {
             Energy::Recorded(terms) if copies > 1 => {
                 let entry = |number| {
@@ -99,13 +99,7 @@ impl<S: VectorSpace> Kl<'_, S> {
     }
 
     /// `position` with the residual of a sample of this group.
-    fn place(
-        &self,
-        space: &mut S,
-        position: &S::Vector,
-        sample: usize,
-        place: &mut S::Vector,
-    ) -> Result<(), InferenceError> {
+    fn place(&self, space: &mut S, position: &S::Vector, sample: usize, place: &mut S::Vector) -> Result<()> {
         space.axpby(1.0, position, 0.0, place)?;
         match self.samples.residual(sample) {
             Some(residual) => space.axpby(1.0, residual, 1.0, place),
@@ -115,12 +109,7 @@ impl<S: VectorSpace> Kl<'_, S> {
 
     /// Returns the places of samples of this group: a stack of them, if there are several.
     /// `None` if the space has none.
-    fn places(
-        &self,
-        space: &mut S,
-        position: &S::Vector,
-        samples: Range<usize>,
-    ) -> Result<Option<S::Vector>, InferenceError> {
+    fn places(&self, space: &mut S, position: &S::Vector, samples: Range<usize>) -> Result<Option<S::Vector>> {
         let Some(mut places) = like(space, position, samples.len())? else { return Ok(None) };
         if samples.len() == 1 {
             self.place(space, position, samples.start, &mut places)?;
@@ -134,19 +123,14 @@ impl<S: VectorSpace> Kl<'_, S> {
     }
 
     /// Computes the likelihood's energy at a place, or records it.
-    fn energy(&self, space: &mut S, place: &S::Vector) -> Result<Energy<S::Vector>, InferenceError> {
+    fn energy(&self, space: &mut S, place: &S::Vector) -> Result<Energy<S::Vector>> {
         let terms = self.likelihood.energy_terms(space, place)?;
         Ok(terms.map_or_else(|| Energy::Known(self.likelihood.energy(space, place)), Energy::Recorded))
     }
 
     /// Returns the values at places, from the likelihood's energies there. Blocks once for the
     /// energies that are recorded.
-    fn values(
-        &self,
-        space: &mut S,
-        places: &[S::Vector],
-        energies: Vec<Energy<S::Vector>>,
-    ) -> Result<Vec<f64>, InferenceError> {
+    fn values(&self, space: &mut S, places: &[S::Vector], energies: Vec<Energy<S::Vector>>) -> Result<Vec<f64>> {
         let squares = places.iter().map(|place| Reduction::Dot(place, place));
         let terms = energies.iter().flat_map(Energy::vectors).map(Reduction::Sum);
         // An energy that is not finite must not keep the other groups waiting: all learn of it.
@@ -169,7 +153,7 @@ impl<S: VectorSpace> Kl<'_, S> {
     }
 
     /// Returns the value at the position, from those at the places of this group's samples.
-    fn mean_value(&self, values: &[f64]) -> Result<f64, InferenceError> {
+    fn mean_value(&self, values: &[f64]) -> Result<f64> {
         let mean = self.groups.sum_numbers(values)? / self.samples.terms() as f64;
         InferenceError::finite("the energy, averaged over samples,", mean)
     }
@@ -192,7 +176,7 @@ impl<S: VectorSpace> Kl<'_, S> {
         x: &S::Vector,
         samples: Range<usize>,
         keeps: bool,
-    ) -> Result<Option<(Part<'a, S>, Vec<Energy<S::Vector>>)>, InferenceError> {
+    ) -> Result<Option<(Part<'a, S>, Vec<Energy<S::Vector>>)>> {
         let Some(places) = self.places(space, x, samples.clone())? else { return Ok(None) };
         let (mut at, mut energy) = (None, None);
         let is_done = at_once(space, x, samples.len(), &mut |space| {
@@ -219,7 +203,7 @@ impl<S: VectorSpace> Kl<'_, S> {
         space: &mut S,
         x: &S::Vector,
         kept: usize,
-    ) -> Result<(Vec<f64>, Vec<Part<'a, S>>), InferenceError> {
+    ) -> Result<(Vec<f64>, Vec<Part<'a, S>>)> {
         let first = self.groups.block(self.samples.terms()).start;
         let (mut values, mut parts) = (Vec::new(), Vec::new());
         let (mut places, mut energies) = (Vec::new(), Vec::new());
@@ -262,7 +246,7 @@ struct Part<'a, S: VectorSpace> {
 
 impl<S: VectorSpace> Part<'_, S> {
     /// Returns the place of each sample.
-    fn entries(&self, space: &mut S) -> Result<Vec<S::Vector>, InferenceError> {
+    fn entries(&self, space: &mut S) -> Result<Vec<S::Vector>> {
         (0..self.samples.len()).map(|number| space.entry(&self.places, number)).collect()
     }
 }
@@ -272,13 +256,13 @@ fn at_once<S: VectorSpace>(
     space: &mut S,
     x: &S::Vector,
     copies: usize,
-    work: &mut dyn FnMut(&mut S) -> Result<(), InferenceError>,
-) -> Result<bool, InferenceError> {
+    work: &mut dyn FnMut(&mut S) -> Result<()>,
+) -> Result<bool> {
     if copies > 1 { space.stacked(x, copies, work) } else { work(space).map(|()| true) }
 }
 
 /// Creates a vector like `x`, or a stack of several; `None` if the space has none.
-fn like<S: VectorSpace>(space: &mut S, x: &S::Vector, copies: usize) -> Result<Option<S::Vector>, InferenceError> {
+fn like<S: VectorSpace>(space: &mut S, x: &S::Vector, copies: usize) -> Result<Option<S::Vector>> {
     let mut made = None;
     let is_made = at_once(space, x, copies, &mut |space| {
         made = Some(space.like(x)?);
@@ -288,7 +272,7 @@ fn like<S: VectorSpace>(space: &mut S, x: &S::Vector, copies: usize) -> Result<O
 }
 
 impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
-    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError> {
+    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>)> {
         let (values, parts) = self.value_of_samples(space, x, self.kept)?;
         let value = self.mean_value(&values)?;
         let whole = self.preconditioner.map(|own| own as &dyn Precondition<S>);
@@ -299,7 +283,7 @@ impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
         Ok((value, Box::new(KlAt { kl, parts, position, at_position, preconditioner })))
     }
 
-    fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError> {
+    fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64> {
         let (values, _) = self.value_of_samples(space, x, 0)?;
         self.mean_value(&values)
     }
@@ -310,7 +294,7 @@ impl<S: VectorSpace> Objective<S> for Kl<'_, S> {
 
     /// Products of the averaged metric are sums that all groups receive. Each group computes those
     /// at the position by itself, and devices of different groups may round them differently.
-    fn agree(&self, space: &mut S, x: S::Vector, numbers: &mut [f64]) -> Result<S::Vector, InferenceError> {
+    fn agree(&self, space: &mut S, x: S::Vector, numbers: &mut [f64]) -> Result<S::Vector> {
         if !self.is_at_position() {
             return Ok(x);
         }
@@ -332,12 +316,8 @@ struct KlAt<'a, S: VectorSpace> {
 }
 
 /// Work with the derivatives at the place of a sample, or those of a stack.
-type AtPlace<'a, S> = dyn FnMut(
-        &mut S,
-        &dyn LogLikelihoodAt<S>,
-        &<S as VectorSpace>::Vector,
-    ) -> Result<<S as VectorSpace>::Vector, InferenceError>
-    + 'a;
+type AtPlace<'a, S> =
+    dyn FnMut(&mut S, &dyn LogLikelihoodAt<S>, &<S as VectorSpace>::Vector) -> Result<<S as VectorSpace>::Vector> + 'a;
 
 impl<S: VectorSpace> KlAt<'_, S> {
     /// Returns what `one` makes of a part: sums of nodes of the tree over samples. `None` if it
@@ -347,7 +327,7 @@ impl<S: VectorSpace> KlAt<'_, S> {
         space: &mut S,
         part: &Part<'_, S>,
         one: &mut AtPlace<'_, S>,
-    ) -> Result<Option<Vec<(Node, S::Vector)>>, InferenceError> {
+    ) -> Result<Option<Vec<(Node, S::Vector)>>> {
         let Range { start, end } = part.samples;
         let mut made = None;
         let is_done = at_once(space, &part.places, end - start, &mut |space| {
@@ -372,7 +352,7 @@ impl<S: VectorSpace> KlAt<'_, S> {
     }
 
     /// Replaces a part by its samples, whose work is recorded one by one.
-    fn divide(&self, space: &mut S, number: usize) -> Result<(), InferenceError> {
+    fn divide(&self, space: &mut S, number: usize) -> Result<()> {
         let part = self.parts.borrow_mut().remove(number);
         let (samples, keeps) = (part.samples.clone(), part.at.is_some());
         let mut singles = Vec::new();
@@ -385,7 +365,7 @@ impl<S: VectorSpace> KlAt<'_, S> {
     }
 
     /// `out` = the mean over samples of what `one` makes of the derivatives at their places.
-    fn mean(&self, space: &mut S, one: &mut AtPlace<'_, S>, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn mean(&self, space: &mut S, one: &mut AtPlace<'_, S>, out: &mut S::Vector) -> Result<()> {
         let terms = self.kl.samples.terms();
         let (mut next, mut recorded, mut made) = (0, 0, VecDeque::new());
         let mut summand = |space: &mut S, _: usize| {
@@ -415,7 +395,7 @@ impl<S: VectorSpace> KlAt<'_, S> {
 }
 
 impl<S: VectorSpace> ObjectiveAt<S> for KlAt<'_, S> {
-    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<()> {
         let mut one = |space: &mut S, at: &dyn LogLikelihoodAt<S>, place: &S::Vector| {
             let mut gradient = space.like(place)?;
             at.gradient(space, &mut gradient)?;
@@ -430,7 +410,7 @@ impl<S: VectorSpace> ObjectiveAt<S> for KlAt<'_, S> {
         clear(space, self.kl.constants, out)
     }
 
-    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<()> {
         let mut one = |space: &mut S, at: &dyn LogLikelihoodAt<S>, _: &S::Vector| {
             let mut product = space.like(v)?;
             at.metric(space, v, &mut product)?;

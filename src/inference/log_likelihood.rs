@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::conjugate_gradient::{Metric, Precondition};
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::vector_space::{Stream, VectorSpace};
 use crate::comm::Communicator;
@@ -18,28 +18,28 @@ pub trait LogLikelihood<S: VectorSpace> {
 
     /// Returns the fingerprints of the data and of the model with all constants, equal on all
     /// ranks.
-    fn identity(&self, space: &mut S) -> Result<Identity, InferenceError>;
+    fn identity(&self, space: &mut S) -> Result<Identity>;
 
     /// Creates a latent vector with undefined values.
-    fn latent(&self, space: &mut S) -> Result<S::Vector, InferenceError>;
+    fn latent(&self, space: &mut S) -> Result<S::Vector>;
 
     /// Creates a vector of the space of the noise, the domain of the left square root, with
     /// undefined values.
-    fn data(&self, space: &mut S) -> Result<S::Vector, InferenceError>;
+    fn data(&self, space: &mut S) -> Result<S::Vector>;
 
     /// Computes the energy `-ln p(data | x)` in nats; blocks.
     ///
     /// Fails with [`InferenceError::NotFinite`] if it is NaN or infinite.
-    fn energy(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError>;
+    fn energy(&self, space: &mut S, x: &S::Vector) -> Result<f64>;
 
     /// Records the energy at `x` as terms, so that energies at several places block once; `None`,
     /// as by default, if only [`energy`](Self::energy) computes it.
-    fn energy_terms(&self, _space: &mut S, _x: &S::Vector) -> Result<Option<EnergyTerms<S::Vector>>, InferenceError> {
+    fn energy_terms(&self, _space: &mut S, _x: &S::Vector) -> Result<Option<EnergyTerms<S::Vector>>> {
         Ok(None)
     }
 
     /// Returns the derivatives at `x`, which must not change while they live.
-    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>, InferenceError>;
+    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>>;
 
     /// Returns `true` if the likelihood has [`coordinates`](LogLikelihoodAt::coordinates), which
     /// curved samples need.
@@ -53,7 +53,7 @@ pub trait LogLikelihood<S: VectorSpace> {
     /// The mean of squares is 1 for a right model, except for
     /// [`Likelihood::student_t`](super::Likelihood::student_t). `None` if the likelihood has no
     /// such residual.
-    fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>, InferenceError>;
+    fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>>;
 
     /// Returns the number of data that count over all ranks.
     fn degrees_of_freedom(&self) -> u64;
@@ -81,28 +81,28 @@ pub struct EnergyTerms<V> {
 /// blocks.
 pub trait LogLikelihoodAt<S: VectorSpace> {
     /// Computes the energy at the point; blocks.
-    fn energy(&self, space: &mut S) -> Result<f64, InferenceError>;
+    fn energy(&self, space: &mut S) -> Result<f64>;
 
     /// Records the energy as [`LogLikelihood::energy_terms`] does.
-    fn energy_terms(&self, _space: &mut S) -> Result<Option<EnergyTerms<S::Vector>>, InferenceError> {
+    fn energy_terms(&self, _space: &mut S) -> Result<Option<EnergyTerms<S::Vector>>> {
         Ok(None)
     }
 
     /// Computes the gradient of the energy.
-    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError>;
+    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<()>;
 
     /// Computes `out = M v`.
-    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<()>;
 
     /// Computes `out = L eta` of a vector in the space of the data.
-    fn left_sqrt(&self, space: &mut S, eta: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+    fn left_sqrt(&self, space: &mut S, eta: &S::Vector, out: &mut S::Vector) -> Result<()>;
 
     /// Computes `out = L^T v` in the space of the data.
-    fn right_sqrt(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+    fn right_sqrt(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<()>;
 
     /// Returns the parts of latent values that excite the modes of a field, on which a
     /// [`Preconditioner`](super::Preconditioner) builds. By default there is none.
-    fn fields(&self, _space: &mut S) -> Result<Vec<Box<dyn FieldPreconditioner<S>>>, InferenceError> {
+    fn fields(&self, _space: &mut S) -> Result<Vec<Box<dyn FieldPreconditioner<S>>>> {
         Ok(Vec::new())
     }
 
@@ -111,7 +111,7 @@ pub trait LogLikelihoodAt<S: VectorSpace> {
     /// Their derivative at the point must be the right square root; otherwise curved samples have a
     /// wrong width. [`check_metric`](super::check_metric) compares the two. Fails with
     /// [`InferenceError::NoTransformation`] if the likelihood has no coordinates.
-    fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+    fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<()>;
 
     /// Computes the coordinates of this point about `expansion` without evaluating the model again.
     ///
@@ -122,13 +122,13 @@ pub trait LogLikelihoodAt<S: VectorSpace> {
         _space: &mut S,
         _expansion: &dyn LogLikelihoodAt<S>,
         _out: &mut S::Vector,
-    ) -> Result<bool, InferenceError> {
+    ) -> Result<bool> {
         Ok(false)
     }
 
     /// Returns the value of the model at the point in the space of the data, if
     /// [`coordinates_about`](Self::coordinates_about) needs the value at the expansion point.
-    fn model_value(&self) -> Result<Option<S::Vector>, InferenceError> {
+    fn model_value(&self) -> Result<Option<S::Vector>> {
         Ok(None)
     }
 }
@@ -144,20 +144,14 @@ pub trait FieldPreconditioner<S: VectorSpace>: Precondition<S> {
     /// # Errors
     /// - [`InferenceError::NotFinite`] if a product is not finite.
     /// - Errors of the vector space.
-    fn build(
-        &mut self,
-        space: &mut S,
-        metric: &mut Metric<'_, S>,
-        stream: Stream,
-        like: &S::Vector,
-    ) -> Result<(), InferenceError>;
+    fn build(&mut self, space: &mut S, metric: &mut Metric<'_, S>, stream: Stream, like: &S::Vector) -> Result<()>;
 
     /// Fills the part of `out` with about one standard deviation of each number, if the inverse is
     /// nearly diagonal; otherwise returns `false`.
     ///
     /// # Errors
     /// - Errors of the vector space.
-    fn scale(&self, _space: &mut S, _out: &mut S::Vector) -> Result<bool, InferenceError> {
+    fn scale(&self, _space: &mut S, _out: &mut S::Vector) -> Result<bool> {
         Ok(false)
     }
 
@@ -167,7 +161,7 @@ pub trait FieldPreconditioner<S: VectorSpace>: Precondition<S> {
     /// # Errors
     /// - [`InferenceError::Invalid`] if the inverse is nearly diagonal.
     /// - Errors of the vector space.
-    fn root(&self, _space: &mut S, _v: &S::Vector, _out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn root(&self, _space: &mut S, _v: &S::Vector, _out: &mut S::Vector) -> Result<()> {
         let why = "its inverse is nearly diagonal: take its scale".into();
         Err(InferenceError::Invalid { what: format!("the root of `{}`", self.part()), why })
     }
@@ -182,7 +176,7 @@ pub trait FieldPreconditioner<S: VectorSpace>: Precondition<S> {
     ///
     /// # Errors
     /// - Errors of the vector space.
-    fn restore(&mut self, _space: &mut S, _numbers: &[f64]) -> Result<(), InferenceError> {
+    fn restore(&mut self, _space: &mut S, _numbers: &[f64]) -> Result<()> {
         Ok(())
     }
 
@@ -191,7 +185,7 @@ pub trait FieldPreconditioner<S: VectorSpace>: Precondition<S> {
     ///
     /// # Errors
     /// - Errors of the vector space and the ranks.
-    fn share(&mut self, space: &mut S, groups: &SampleGroups) -> Result<(), InferenceError>;
+    fn share(&mut self, space: &mut S, groups: &SampleGroups) -> Result<()>;
 }
 
 /// Fingerprints of the parts of a likelihood, equal for every number of ranks and every process
@@ -231,7 +225,7 @@ impl Identity {
     }
 
     /// Checks that all ranks have the same likelihood. Collective.
-    pub(super) fn agree(&self, comm: &Communicator, call: &str) -> Result<(), InferenceError> {
+    pub(super) fn agree(&self, comm: &Communicator, call: &str) -> Result<()> {
         let parts = self.parts().map(|(name, mark)| (name, format!("fingerprint {mark:016x}")));
         let arguments = parts.each_ref().map(|(name, mark)| (*name, mark as &dyn Debug));
         Ok(comm.agree(call, &arguments)?)
@@ -262,8 +256,8 @@ fn divided<S: VectorSpace>(
     space: &mut S,
     by: f64,
     out: &mut S::Vector,
-    make: impl FnOnce(&mut S, &mut S::Vector) -> Result<(), InferenceError>,
-) -> Result<(), InferenceError> {
+    make: impl FnOnce(&mut S, &mut S::Vector) -> Result<()>,
+) -> Result<()> {
     let mut whole = space.like(out)?;
     make(space, &mut whole)?;
     space.axpby(1.0 / by, &whole, 0.0, out)
@@ -274,27 +268,27 @@ impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
         self.likelihood.name()
     }
 
-    fn identity(&self, space: &mut S) -> Result<Identity, InferenceError> {
+    fn identity(&self, space: &mut S) -> Result<Identity> {
         self.likelihood.identity(space)
     }
 
-    fn latent(&self, space: &mut S) -> Result<S::Vector, InferenceError> {
+    fn latent(&self, space: &mut S) -> Result<S::Vector> {
         self.likelihood.latent(space)
     }
 
-    fn data(&self, space: &mut S) -> Result<S::Vector, InferenceError> {
+    fn data(&self, space: &mut S) -> Result<S::Vector> {
         self.likelihood.data(space)
     }
 
-    fn energy(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError> {
+    fn energy(&self, space: &mut S, x: &S::Vector) -> Result<f64> {
         Ok(self.likelihood.energy(space, x)? / self.temperature)
     }
 
-    fn energy_terms(&self, space: &mut S, x: &S::Vector) -> Result<Option<EnergyTerms<S::Vector>>, InferenceError> {
+    fn energy_terms(&self, space: &mut S, x: &S::Vector) -> Result<Option<EnergyTerms<S::Vector>>> {
         Ok(self.likelihood.energy_terms(space, x)?.map(|terms| terms.over(self.temperature)))
     }
 
-    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>, InferenceError> {
+    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<Box<dyn LogLikelihoodAt<S> + 'a>> {
         Ok(Box::new(TemperedAt { at: self.likelihood.at(space, x)?, temperature: self.temperature }))
     }
 
@@ -302,7 +296,7 @@ impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
         self.likelihood.has_coordinates()
     }
 
-    fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>, InferenceError> {
+    fn normalized_residual(&self, space: &mut S, x: &S::Vector) -> Result<Option<(S::Vector, u64)>> {
         let Some((whole, count)) = self.likelihood.normalized_residual(space, x)? else { return Ok(None) };
         Ok(Some((space.scaled(1.0 / self.temperature.sqrt(), &whole)?, count)))
     }
@@ -313,35 +307,35 @@ impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
 }
 
 impl<S: VectorSpace> LogLikelihoodAt<S> for TemperedAt<'_, S> {
-    fn energy(&self, space: &mut S) -> Result<f64, InferenceError> {
+    fn energy(&self, space: &mut S) -> Result<f64> {
         Ok(self.at.energy(space)? / self.temperature)
     }
 
-    fn energy_terms(&self, space: &mut S) -> Result<Option<EnergyTerms<S::Vector>>, InferenceError> {
+    fn energy_terms(&self, space: &mut S) -> Result<Option<EnergyTerms<S::Vector>>> {
         Ok(self.at.energy_terms(space)?.map(|terms| terms.over(self.temperature)))
     }
 
-    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<()> {
         divided(space, self.temperature, out, |space, out| self.at.gradient(space, out))
     }
 
-    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<()> {
         divided(space, self.temperature, out, |space, out| self.at.metric(space, v, out))
     }
 
-    fn left_sqrt(&self, space: &mut S, eta: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn left_sqrt(&self, space: &mut S, eta: &S::Vector, out: &mut S::Vector) -> Result<()> {
         divided(space, self.temperature.sqrt(), out, |space, out| self.at.left_sqrt(space, eta, out))
     }
 
-    fn right_sqrt(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn right_sqrt(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<()> {
         divided(space, self.temperature.sqrt(), out, |space, out| self.at.right_sqrt(space, v, out))
     }
 
-    fn fields(&self, space: &mut S) -> Result<Vec<Box<dyn FieldPreconditioner<S>>>, InferenceError> {
+    fn fields(&self, space: &mut S) -> Result<Vec<Box<dyn FieldPreconditioner<S>>>> {
         self.at.fields(space)
     }
 
-    fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn coordinates(&self, space: &mut S, x: &S::Vector, out: &mut S::Vector) -> Result<()> {
         divided(space, self.temperature.sqrt(), out, |space, out| self.at.coordinates(space, x, out))
     }
 
@@ -350,7 +344,7 @@ impl<S: VectorSpace> LogLikelihoodAt<S> for TemperedAt<'_, S> {
         space: &mut S,
         expansion: &dyn LogLikelihoodAt<S>,
         out: &mut S::Vector,
-    ) -> Result<bool, InferenceError> {
+    ) -> Result<bool> {
         let mut whole = space.like(out)?;
         let has_all = self.at.coordinates_about(space, expansion, &mut whole)?;
         if has_all {
@@ -359,7 +353,7 @@ impl<S: VectorSpace> LogLikelihoodAt<S> for TemperedAt<'_, S> {
         Ok(has_all)
     }
 
-    fn model_value(&self) -> Result<Option<S::Vector>, InferenceError> {
+    fn model_value(&self) -> Result<Option<S::Vector>> {
         self.at.model_value()
     }
 }

@@ -17,7 +17,7 @@
 //! which move 40 bytes.
 
 use super::conjugate_gradient::{Metric, Precondition};
-use super::error::InferenceError;
+use super::error::Result;
 use super::groups::SampleGroups;
 use super::log_likelihood::FieldPreconditioner;
 use super::vector_space::{Reduction, Stream, VectorSpace};
@@ -105,7 +105,7 @@ pub(super) struct ModePreconditioner {
 
 impl ModePreconditioner {
     /// Creates the part of a leaf at the modes of a mesh, with their amplitudes.
-    pub fn new(leaf: String, mesh: &Mesh, amplitude: Array<f32>) -> Result<Self, InferenceError> {
+    pub fn new(leaf: String, mesh: &Mesh, amplitude: Array<f32>) -> Result<Self> {
         let [one, all] = [1, LEVELS as u64].map(|batch| {
             let leaves = [Leaf::modes(mesh), Leaf::cells(mesh)];
             leaves.map(|own| Space::of("field", if batch > 1 { own.batch(batch) } else { own }))
@@ -190,13 +190,7 @@ impl FieldPreconditioner<Rank> for ModePreconditioner {
         &self.leaf
     }
 
-    fn build(
-        &mut self,
-        rank: &mut Rank,
-        metric: &mut Metric<'_, Rank>,
-        stream: Stream,
-        like: &Vector,
-    ) -> Result<(), InferenceError> {
+    fn build(&mut self, rank: &mut Rank, metric: &mut Metric<'_, Rank>, stream: Stream, like: &Vector) -> Result<()> {
         let [modes, cells] = &self.spaces;
         let total = cells.only().map_or(1, |(_, leaf)| leaf.total()) as f64;
         let hartley = Hartley::new(rank, cells)?;
@@ -268,7 +262,7 @@ impl FieldPreconditioner<Rank> for ModePreconditioner {
         Ok(())
     }
 
-    fn scale(&self, rank: &mut Rank, out: &mut Vector) -> Result<bool, InferenceError> {
+    fn scale(&self, rank: &mut Rank, out: &mut Vector) -> Result<bool> {
         // Amplitudes are in units in which the sum of the precision is 1.
         const SCALE: &str = "fn f(x: f32) -> f32 { return inverseSqrt(1.0 + x * x); }";
         let amplitude = Vector::over(&self.spaces[0], vec![Contents::Device(self.amplitude.clone())])?;
@@ -278,7 +272,7 @@ impl FieldPreconditioner<Rank> for ModePreconditioner {
         Ok(true)
     }
 
-    fn share(&mut self, rank: &mut Rank, groups: &SampleGroups) -> Result<(), InferenceError> {
+    fn share(&mut self, rank: &mut Rank, groups: &SampleGroups) -> Result<()> {
         let ModeParams { levels, first, per_step, least, scale, .. } = self.params;
         let has_levels = f32::from(u8::from(self.levels.is_some()));
         let own = [levels[0], levels[1], levels[2], first, per_step, least, scale, has_levels];
@@ -306,7 +300,7 @@ impl FieldPreconditioner<Rank> for ModePreconditioner {
 }
 
 impl Precondition<Rank> for ModePreconditioner {
-    fn apply(&self, rank: &mut Rank, r: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    fn apply(&self, rank: &mut Rank, r: &Vector, out: &mut Vector) -> Result<()> {
         let (r, out) = (r.array(&self.leaf)?, out.array(&self.leaf)?);
         let [many_modes, many_cells] = &self.batches;
         let mut modes = Vector::new(&rank.gpu, many_modes)?;

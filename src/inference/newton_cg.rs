@@ -1,7 +1,7 @@
 //! Minimization by Newton's method with conjugate gradients, and the stopping rules of NIFTy.
 
 use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop, NormOrder, Precondition};
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::lock_step;
 use super::solve::Solve;
 use super::vector_space::{Reduction, VectorSpace};
@@ -13,13 +13,13 @@ pub trait Objective<S: VectorSpace> {
     /// # Errors
     /// - [`InferenceError::NotFinite`] if the value is not finite.
     /// - Errors of the vector space.
-    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>), InferenceError>;
+    fn at<'a>(&'a self, space: &mut S, x: &S::Vector) -> Result<(f64, Box<dyn ObjectiveAt<S> + 'a>)>;
 
     /// Returns the value at `x` without derivatives, with the same bits as [`at`](Self::at). Blocks.
     ///
     /// # Errors
     /// Same as [`at`](Self::at).
-    fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64, InferenceError> {
+    fn value(&self, space: &mut S, x: &S::Vector) -> Result<f64> {
         Ok(self.at(space, x)?.0)
     }
 
@@ -28,7 +28,7 @@ pub trait Objective<S: VectorSpace> {
     ///
     /// # Errors
     /// - Errors of the vector space.
-    fn length(&self, space: &mut S, step: &S::Vector) -> Result<f64, InferenceError> {
+    fn length(&self, space: &mut S, step: &S::Vector) -> Result<f64> {
         space.norm1(step)
     }
 
@@ -38,7 +38,7 @@ pub trait Objective<S: VectorSpace> {
     ///
     /// # Errors
     /// - Errors of the ranks.
-    fn agree(&self, _space: &mut S, x: S::Vector, _numbers: &mut [f64]) -> Result<S::Vector, InferenceError> {
+    fn agree(&self, _space: &mut S, x: S::Vector, _numbers: &mut [f64]) -> Result<S::Vector> {
         Ok(x)
     }
 
@@ -54,13 +54,13 @@ pub trait ObjectiveAt<S: VectorSpace> {
     ///
     /// # Errors
     /// - Errors of the vector space.
-    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<(), InferenceError>;
+    fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<()>;
 
     /// Computes `out = M v` with the curvature, or a metric close to it.
     ///
     /// # Errors
     /// - Errors of the vector space.
-    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError>;
+    fn metric(&self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<()>;
 
     /// Returns the preconditioner for the metric, if there is one.
     fn preconditioner(&self) -> Option<&dyn Precondition<S>> {
@@ -109,7 +109,7 @@ impl NewtonOptions {
         self
     }
 
-    pub(super) fn check(&self, what: &str) -> Result<(), InferenceError> {
+    pub(super) fn check(&self, what: &str) -> Result<()> {
         let numbers = [self.absdelta.unwrap_or(0.0), self.xtol, self.energy_reduction];
         if numbers.iter().any(|number| number.is_nan() || *number < 0.0) {
             let why = format!(
@@ -237,7 +237,7 @@ pub fn newton_cg<S: VectorSpace>(
     x: S::Vector,
     options: &NewtonOptions,
     watch: &mut dyn FnMut(&NewtonStep),
-) -> Result<NewtonOutcome<S::Vector>, InferenceError> {
+) -> Result<NewtonOutcome<S::Vector>> {
     let mut one = Minimization::new(space, objective, x)?;
     minimize(space, std::slice::from_mut(&mut one), options, watch)?;
     Ok(one.found)
@@ -264,7 +264,7 @@ pub(super) fn minimize<S: VectorSpace>(
     all: &mut [Minimization<'_, S>],
     options: &NewtonOptions,
     watch: &mut dyn FnMut(&NewtonStep),
-) -> Result<(), InferenceError> {
+) -> Result<()> {
     options.check("Newton's method")?;
     for _ in 0..options.maxiter {
         let solved = solve_steps(space, all, options)?;
@@ -282,7 +282,7 @@ fn solve_steps<S: VectorSpace>(
     space: &mut S,
     all: &[Minimization<'_, S>],
     options: &NewtonOptions,
-) -> Result<Vec<CgOutcome<S::Vector>>, InferenceError> {
+) -> Result<Vec<CgOutcome<S::Vector>>> {
     let going: Vec<_> = all.iter().filter_map(|one| Some((one, one.at.as_deref()?))).collect();
     let Some((_, first)) = going.first() else { return Ok(Vec::new()) };
     let preconditioner = first.preconditioner();
@@ -300,7 +300,7 @@ fn solve_steps<S: VectorSpace>(
 
 impl<'a, S: VectorSpace> Minimization<'a, S> {
     /// Creates the minimization of `objective` from `x` on. Blocks.
-    pub fn new(space: &mut S, objective: &'a dyn Objective<S>, x: S::Vector) -> Result<Self, InferenceError> {
+    pub fn new(space: &mut S, objective: &'a dyn Objective<S>, x: S::Vector) -> Result<Self> {
         let (value, at) = objective.at(space, &x)?;
         let mut gradient = space.like(&x)?;
         at.gradient(space, &mut gradient)?;
@@ -316,7 +316,7 @@ impl<'a, S: VectorSpace> Minimization<'a, S> {
         solved: CgOutcome<S::Vector>,
         options: &NewtonOptions,
         watch: &mut dyn FnMut(&NewtonStep),
-    ) -> Result<(), InferenceError> {
+    ) -> Result<()> {
         let Minimization { objective, found, .. } = self;
         // The derivatives of the next position use the memory of these.
         let is_preconditioned = self.at.take().is_some_and(|at| at.preconditioner().is_some());
@@ -404,7 +404,7 @@ fn descend<'a, S: VectorSpace>(
     gradient: &S::Vector,
     mut direction: S::Vector,
     is_last: bool,
-) -> Result<Search<'a, S>, InferenceError> {
+) -> Result<Search<'a, S>> {
     // A smaller fall is rounding.
     let least = space.epsilon() * from.value.abs();
     let (mut scale, mut apart, mut slope) = (1.0, 0.0, 0.0);

@@ -24,7 +24,7 @@
 
 use super::conjugate_gradient::Precondition;
 use super::directions::{AddDirections, Directions};
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::log_likelihood::{FieldPreconditioner, LogLikelihood, LogLikelihoodAt};
 use super::vector_space::{Reduction, Stream, VectorSpace, clear, remove};
@@ -104,7 +104,7 @@ impl<S: VectorSpace> Preconditioner<S> {
         groups: &SampleGroups,
         (position, fixed): (&S::Vector, &[String]),
         preconditioning: Preconditioning,
-    ) -> Result<Option<Self>, InferenceError> {
+    ) -> Result<Option<Self>> {
         if preconditioning == Preconditioning::Off {
             return Ok(None);
         }
@@ -137,7 +137,7 @@ impl<S: VectorSpace> Preconditioner<S> {
     }
 
     /// Takes the numbers of the first group: devices round differently.
-    fn share(&mut self, space: &mut S, groups: &SampleGroups, like: &S::Vector) -> Result<(), InferenceError> {
+    fn share(&mut self, space: &mut S, groups: &SampleGroups, like: &S::Vector) -> Result<()> {
         let own = &mut self.directions;
         let mut numbers = [own.count() as f64, own.scale];
         groups.share_numbers(&mut numbers)?;
@@ -162,11 +162,11 @@ impl<S: VectorSpace> Preconditioner<S> {
 }
 
 impl<S: VectorSpace> Precondition<S> for Preconditioner<S> {
-    fn apply(&self, space: &mut S, r: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn apply(&self, space: &mut S, r: &S::Vector, out: &mut S::Vector) -> Result<()> {
         self.apply_to_all(space, &mut [(r, out)])
     }
 
-    fn apply_to_all(&self, space: &mut S, pairs: &mut [(&S::Vector, &mut S::Vector)]) -> Result<(), InferenceError> {
+    fn apply_to_all(&self, space: &mut S, pairs: &mut [(&S::Vector, &mut S::Vector)]) -> Result<()> {
         for (r, out) in pairs.iter_mut() {
             space.axpby(1.0 / self.directions.scale, r, 0.0, out)?;
             self.fields.iter().try_for_each(|field| field.apply(space, r, out))?;
@@ -185,7 +185,7 @@ fn add_directions<S: VectorSpace>(
     space: &mut S,
     directions: &Directions<S::Vector>,
     pairs: &mut [(&S::Vector, &mut S::Vector)],
-) -> Result<(), InferenceError> {
+) -> Result<()> {
     let Directions { vectors, fields, others, scale, inner, coarse } = directions;
     let count = vectors.len();
     let over = |r, parts| vectors.iter().map(move |w| Reduction::DotOver(parts, w, r));
@@ -228,12 +228,12 @@ pub(super) struct Without<'a, S: VectorSpace> {
 }
 
 impl<S: VectorSpace> Precondition<S> for Without<'_, S> {
-    fn apply(&self, space: &mut S, r: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn apply(&self, space: &mut S, r: &S::Vector, out: &mut S::Vector) -> Result<()> {
         self.whole.apply(space, r, out)?;
         clear(space, self.parts, out)
     }
 
-    fn apply_to_all(&self, space: &mut S, pairs: &mut [(&S::Vector, &mut S::Vector)]) -> Result<(), InferenceError> {
+    fn apply_to_all(&self, space: &mut S, pairs: &mut [(&S::Vector, &mut S::Vector)]) -> Result<()> {
         self.whole.apply_to_all(space, pairs)?;
         pairs.iter_mut().try_for_each(|(_, out)| clear(space, self.parts, out))
     }
@@ -256,14 +256,14 @@ struct Basis<V> {
 
 impl<S: VectorSpace> Builder<'_, S> {
     /// Computes `out = A v`.
-    fn apply(&mut self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn apply(&mut self, space: &mut S, v: &S::Vector, out: &mut S::Vector) -> Result<()> {
         self.products += 1;
         self.at.metric(space, v, out)?;
         clear(space, self.fixed, out)
     }
 
     /// Computes `out = D r` on the fields, and 0 on the others.
-    fn of_fields(&self, space: &mut S, r: &S::Vector, out: &mut S::Vector) -> Result<(), InferenceError> {
+    fn of_fields(&self, space: &mut S, r: &S::Vector, out: &mut S::Vector) -> Result<()> {
         self.fields.iter().try_for_each(|field| field.apply(space, r, out))?;
         clear(space, &self.names[1], out)?;
         clear(space, self.fixed, out)
@@ -272,7 +272,7 @@ impl<S: VectorSpace> Builder<'_, S> {
     /// Returns directions among the others in which `A` is large, orthonormal. Each is the product
     /// with a random vector that is orthogonal to those before, so that small ones are not lost in
     /// the rounding of large ones.
-    fn directions(&mut self, space: &mut S, like: &S::Vector) -> Result<Basis<S::Vector>, InferenceError> {
+    fn directions(&mut self, space: &mut S, like: &S::Vector) -> Result<Basis<S::Vector>> {
         let others = self.names[1].clone();
         let parts = space.parts(like).into_iter().filter(|(name, _)| others.contains(name));
         let numbers: u64 = parts.map(|(_, len)| len).sum();
@@ -305,7 +305,7 @@ impl<S: VectorSpace> Builder<'_, S> {
     }
 
     /// Solves `(A + 1) y = b` on the fields by a few steps of conjugate gradients.
-    fn solve(&mut self, space: &mut S, b: &S::Vector) -> Result<S::Vector, InferenceError> {
+    fn solve(&mut self, space: &mut S, b: &S::Vector) -> Result<S::Vector> {
         let (mut y, mut r) = (space.zeros(b)?, space.zeros(b)?);
         let [mut z, mut d, mut product] = [space.zeros(b)?, space.zeros(b)?, space.like(b)?];
         space.axpby(-1.0, b, 0.0, &mut r)?;
@@ -332,7 +332,7 @@ impl<S: VectorSpace> Builder<'_, S> {
         Ok(y)
     }
 
-    fn finish(mut self, space: &mut S, like: &S::Vector) -> Result<Preconditioner<S>, InferenceError> {
+    fn finish(mut self, space: &mut S, like: &S::Vector) -> Result<Preconditioner<S>> {
         let (at, fixed) = (self.at, self.fixed);
         for (number, field) in self.fields.iter_mut().enumerate() {
             let products = &mut self.products;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::error::InferenceError;
+use super::error::Result;
 use super::groups::SampleGroups;
 use super::newton_cg::NewtonStop;
 
@@ -137,7 +137,7 @@ pub struct Convergence {
 impl Convergence {
     /// Returns the counts over all groups, from the outcomes of each group's block. Collective over
     /// all groups.
-    pub(super) fn over(groups: &SampleGroups, own: &[SampleOutcome]) -> Result<Self, InferenceError> {
+    pub(super) fn over(groups: &SampleGroups, own: &[SampleOutcome]) -> Result<Self> {
         let all = gather(groups, own)?;
         Ok(all.into_iter().fold(Convergence::default(), Convergence::and))
     }
@@ -287,7 +287,7 @@ impl Numbers<OUTCOME> for SampleOutcome {
 }
 
 /// Returns the outcomes of the samples of all groups, in their order. Collective over all groups.
-pub(super) fn gather(groups: &SampleGroups, own: &[SampleOutcome]) -> Result<Vec<SampleOutcome>, InferenceError> {
+pub(super) fn gather(groups: &SampleGroups, own: &[SampleOutcome]) -> Result<Vec<SampleOutcome>> {
     let numbers: Vec<f64> = own.iter().flat_map(SampleOutcome::numbers).collect();
     let all = groups.gather(&numbers)?;
     let (all, _) = all.as_chunks::<OUTCOME>();

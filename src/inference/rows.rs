@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::error::InferenceError;
+use super::error::Result;
 use super::groups::SampleGroups;
 use super::state_file::OpenState;
 use super::vector_space::{Share, Staged, VectorSpace};
@@ -32,7 +32,7 @@ impl NewRows {
         like: &S::Vector,
         rows: u64,
         mut members: Vec<Member>,
-    ) -> Result<Self, InferenceError> {
+    ) -> Result<Self> {
         let layout = RowLayout::of(space, groups, like)?;
         let [single, double] = layout.len();
         members.push(Member::new::<i64>(BOXES, &layout.boxes_shape()));
@@ -66,7 +66,7 @@ pub(super) struct SavedRows<'a> {
 
 impl<'a> SavedRows<'a> {
     /// Opens `rows` vectors of a layout, for a rank of it; refuses a file that has others.
-    pub fn open((own, place): (RowLayout, usize), rows: u64, file: &'a OpenState) -> Result<Self, InferenceError> {
+    pub fn open((own, place): (RowLayout, usize), rows: u64, file: &'a OpenState) -> Result<Self> {
         let (singles, doubles) = (file.member(SINGLES)?, file.member(DOUBLES)?);
         let fits = |layout: &RowLayout| {
             let [single, double] = layout.len();
@@ -83,12 +83,7 @@ impl<'a> SavedRows<'a> {
     }
 
     /// Reads a vector.
-    pub fn read<S: VectorSpace>(
-        &self,
-        space: &mut S,
-        like: &S::Vector,
-        number: u64,
-    ) -> Result<S::Vector, InferenceError> {
+    pub fn read<S: VectorSpace>(&self, space: &mut S, like: &S::Vector, number: u64) -> Result<S::Vector> {
         let SavedRows { own, theirs, place, file, singles, doubles } = self;
         let [single, double] = theirs.len();
         let at = |range: Range<u64>, len: u64| number * len + range.start..number * len + range.end;
@@ -125,7 +120,7 @@ fn len(shares: &[Share], is_double: bool) -> u64 {
 impl RowLayout {
     /// Returns the layout of the ranks of a group, which is the same for all groups. Collective
     /// over all groups.
-    pub fn of<S: VectorSpace>(space: &S, groups: &SampleGroups, x: &S::Vector) -> Result<Self, InferenceError> {
+    pub fn of<S: VectorSpace>(space: &S, groups: &SampleGroups, x: &S::Vector) -> Result<Self> {
         let own = space.shares(x)?;
         let boxes: Vec<u64> =
             own.iter().flat_map(|share| &share.own).flat_map(|range| [range.start, range.end]).collect();
@@ -181,8 +176,8 @@ impl RowLayout {
         &self,
         part: usize,
         own: &Share,
-        read: &mut dyn FnMut(Range<u64>) -> Result<Vec<T>, InferenceError>,
-    ) -> Result<Vec<T>, InferenceError> {
+        read: &mut dyn FnMut(Range<u64>) -> Result<Vec<T>>,
+    ) -> Result<Vec<T>> {
         let mut found = host_memory::fill("a saved state", T::default(), own.len() as usize)?;
         let mut first = 0;
         for shares in &self.ranks {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::report::SampleOutcome;
 use super::vector_space::{Elementwise, VectorSpace};
@@ -51,12 +51,7 @@ impl<S: VectorSpace> Samples<S> {
     ///
     /// # Errors
     /// - [`InferenceError::Invalid`] for another number of residuals than the block has.
-    pub fn new(
-        position: S::Vector,
-        groups: &SampleGroups,
-        count: usize,
-        residuals: Vec<S::Vector>,
-    ) -> Result<Self, InferenceError> {
+    pub fn new(position: S::Vector, groups: &SampleGroups, count: usize, residuals: Vec<S::Vector>) -> Result<Self> {
         let mut samples = Samples::none(position);
         let outcomes = vec![SampleOutcome::default(); residuals.len()];
         samples.replace(groups, count, residuals, outcomes)?;
@@ -70,7 +65,7 @@ impl<S: VectorSpace> Samples<S> {
         count: usize,
         residuals: Vec<S::Vector>,
         outcomes: Vec<SampleOutcome>,
-    ) -> Result<(), InferenceError> {
+    ) -> Result<()> {
         let block = groups.block(count);
         if block.len() != residuals.len() || block.len() != outcomes.len() {
             let why = format!("{} residuals are given, this group has {} of {count}", residuals.len(), block.len());
@@ -116,7 +111,7 @@ impl<S: VectorSpace> Samples<S> {
     ///
     /// # Errors
     /// - Errors of the vector space.
-    pub fn at(&self, space: &mut S, sample: usize) -> Result<S::Vector, InferenceError> {
+    pub fn at(&self, space: &mut S, sample: usize) -> Result<S::Vector> {
         let mut place = space.copy(&self.position)?;
         if let Some(residual) = self.residual(sample) {
             space.axpby(1.0, residual, 1.0, &mut place)?;
@@ -129,7 +124,7 @@ impl<S: VectorSpace> Samples<S> {
     /// # Errors
     /// - [`InferenceError::Invalid`] if `sample` is not below [`count`](Self::count).
     /// - [`InferenceError::Comm`], and errors of the vector space.
-    pub fn everywhere(&self, space: &mut S, groups: &SampleGroups, sample: usize) -> Result<S::Vector, InferenceError> {
+    pub fn everywhere(&self, space: &mut S, groups: &SampleGroups, sample: usize) -> Result<S::Vector> {
         self.check(sample)?;
         let own = self.at(space, sample)?;
         groups.share(space, groups.group_of(sample, self.count), own)
@@ -140,12 +135,7 @@ impl<S: VectorSpace> Samples<S> {
     /// # Errors
     /// - [`InferenceError::Invalid`] if `sample` is not below [`count`](Self::count).
     /// - [`InferenceError::Comm`], and errors of the vector space.
-    pub fn residual_everywhere(
-        &self,
-        space: &mut S,
-        groups: &SampleGroups,
-        sample: usize,
-    ) -> Result<S::Vector, InferenceError> {
+    pub fn residual_everywhere(&self, space: &mut S, groups: &SampleGroups, sample: usize) -> Result<S::Vector> {
         self.check(sample)?;
         let own = match self.residual(sample) {
             Some(residual) => space.copy(residual)?,
@@ -154,7 +144,7 @@ impl<S: VectorSpace> Samples<S> {
         groups.share(space, groups.group_of(sample, self.count), own)
     }
 
-    fn check(&self, sample: usize) -> Result<(), InferenceError> {
+    fn check(&self, sample: usize) -> Result<()> {
         if sample < self.count {
             return Ok(());
         }
@@ -175,7 +165,7 @@ impl<S: VectorSpace> Samples<S> {
         groups: &SampleGroups,
         like: &S::Vector,
         function: &mut SampleFunction<'_, S>,
-    ) -> Result<S::Vector, InferenceError> {
+    ) -> Result<S::Vector> {
         let mut value = |space: &mut S, sample: usize| {
             let place = self.at(space, sample)?;
             function(space, &place)
@@ -196,7 +186,7 @@ impl<S: VectorSpace> Samples<S> {
         groups: &SampleGroups,
         like: &S::Vector,
         function: &mut SampleFunction<'_, S>,
-    ) -> Result<(S::Vector, S::Vector), InferenceError> {
+    ) -> Result<(S::Vector, S::Vector)> {
         self.mean_and_std_with_ddof(space, groups, like, function, 1)
     }
 
@@ -219,7 +209,7 @@ impl<S: VectorSpace> Samples<S> {
         like: &S::Vector,
         function: &mut SampleFunction<'_, S>,
         ddof: usize,
-    ) -> Result<(S::Vector, S::Vector), InferenceError> {
+    ) -> Result<(S::Vector, S::Vector)> {
         if ddof > 1 {
             return Err(InferenceError::options("ddof", format!("expected 0 or 1, got {ddof}")));
         }
@@ -244,4 +234,4 @@ impl<S: VectorSpace> Samples<S> {
 
 /// A function of a latent vector.
 pub type SampleFunction<'a, S> =
-    dyn FnMut(&mut S, &<S as VectorSpace>::Vector) -> Result<<S as VectorSpace>::Vector, InferenceError> + 'a;
+    dyn FnMut(&mut S, &<S as VectorSpace>::Vector) -> Result<<S as VectorSpace>::Vector> + 'a;

@@ -1,7 +1,7 @@
 //! The state of one solve of conjugate gradients, and what the host does in an iteration.
 
 use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric};
-use super::error::InferenceError;
+use super::error::Result;
 use super::step_scalars::{CgVectors, StepsEnd};
 use super::stopping_rules::{Now, Rules};
 use super::vector_space::{Reduction, VectorSpace};
@@ -67,7 +67,7 @@ impl<'a, S: VectorSpace> Solve<'a, S> {
         (j, start): (&'a S::Vector, Option<S::Vector>),
         options: &CgOptions,
         is_preconditioned: bool,
-    ) -> Result<Self, InferenceError> {
+    ) -> Result<Self> {
         options.check("conjugate gradients")?;
         let is_zero = start.is_none();
         let x = start.map_or_else(|| space.zeros(j), Ok)?;
@@ -106,7 +106,7 @@ impl<'a, S: VectorSpace> Solve<'a, S> {
 
     /// Computes the vectors of the sums, except for the [preconditioned](Self::preconditioned)
     /// residual.
-    pub fn prepare(&mut self, space: &mut S, metric: &mut Metric<'_, S>) -> Result<(), InferenceError> {
+    pub fn prepare(&mut self, space: &mut S, metric: &mut Metric<'_, S>) -> Result<()> {
         match self.stage {
             Stage::Start { is_zero: true } => space.axpby(-1.0, self.vectors.j, 0.0, &mut self.vectors.r),
             Stage::Start { is_zero: false } => self.residual(space, metric),
@@ -136,7 +136,7 @@ impl<'a, S: VectorSpace> Solve<'a, S> {
     }
 
     /// Goes on to the next stage with the sums of this one.
-    pub fn take(&mut self, space: &mut S, metric: &mut Metric<'_, S>, sums: &[f64]) -> Result<(), InferenceError> {
+    pub fn take(&mut self, space: &mut S, metric: &mut Metric<'_, S>, sums: &[f64]) -> Result<()> {
         match self.stage {
             Stage::Start { is_zero } => self.begin(space, is_zero, sums),
             Stage::First => {
@@ -153,7 +153,7 @@ impl<'a, S: VectorSpace> Solve<'a, S> {
     }
 
     /// Takes the end of iterations whose scalars were where the vectors are.
-    pub fn arrive(&mut self, space: &mut S, metric: &mut Metric<'_, S>, end: &StepsEnd) -> Result<(), InferenceError> {
+    pub fn arrive(&mut self, space: &mut S, metric: &mut Metric<'_, S>, end: &StepsEnd) -> Result<()> {
         let first = self.iterations;
         self.applications += end.step - first + end.step / RESET - first / RESET;
         (self.iterations, self.gamma, self.energy) = (end.step, end.gamma, end.energy);
@@ -174,13 +174,13 @@ impl<'a, S: VectorSpace> Solve<'a, S> {
     }
 
     /// Computes the residual `r = M x - j`.
-    fn residual(&mut self, space: &mut S, metric: &mut Metric<'_, S>) -> Result<(), InferenceError> {
+    fn residual(&mut self, space: &mut S, metric: &mut Metric<'_, S>) -> Result<()> {
         self.applications += 1;
         metric(space, &self.vectors.x, &mut self.vectors.r)?;
         space.axpby(-1.0, self.vectors.j, 1.0, &mut self.vectors.r)
     }
 
-    fn begin(&mut self, space: &mut S, is_zero: bool, sums: &[f64]) -> Result<(), InferenceError> {
+    fn begin(&mut self, space: &mut S, is_zero: bool, sums: &[f64]) -> Result<()> {
         let (own, norm) = sums.split_at(if is_zero { 1 } else { 3 });
         norm.iter().for_each(|&norm| self.rules.set_target(norm));
         self.gamma = own[0];
@@ -194,7 +194,7 @@ impl<'a, S: VectorSpace> Solve<'a, S> {
     }
 
     /// Moves along the direction by its curvature.
-    fn update(&mut self, space: &mut S, metric: &mut Metric<'_, S>, curvature: f64) -> Result<(), InferenceError> {
+    fn update(&mut self, space: &mut S, metric: &mut Metric<'_, S>, curvature: f64) -> Result<()> {
         let CgVectors { x, r, d, q, .. } = &mut self.vectors;
         if curvature <= 0.0 {
             self.stage = Stage::Ended(CgStop::NotPositive(curvature));
@@ -214,13 +214,7 @@ impl<'a, S: VectorSpace> Solve<'a, S> {
     }
 
     /// Decides by the numbers of an iteration whether it is the last one.
-    fn decide(
-        &mut self,
-        space: &mut S,
-        metric: &mut Metric<'_, S>,
-        residual: Residual,
-        now: &Now,
-    ) -> Result<(), InferenceError> {
+    fn decide(&mut self, space: &mut S, metric: &mut Metric<'_, S>, residual: Residual, now: &Now) -> Result<()> {
         let is_updated = !self.iterations.is_multiple_of(RESET);
         let is_preconditioned = self.vectors.z.is_some();
         let confirmed = match (residual, self.rules.end(self.iterations, self.energy, now)) {
@@ -236,7 +230,7 @@ impl<'a, S: VectorSpace> Solve<'a, S> {
 
     /// Restarts the search from the residual of `x`, as long as its energy is below the one of the
     /// last restart. Energies before have the rounding errors of residuals that were updated.
-    fn restart(&mut self, space: &mut S, now: &Now) -> Result<(), InferenceError> {
+    fn restart(&mut self, space: &mut S, now: &Now) -> Result<()> {
         let is_lower = self.restarted - now.energy > self.rules.epsilon * now.energy.abs();
         let end = self.rules.end(self.iterations, self.restarted, now);
         let end = end.or((!is_lower).then_some(CgStop::Rising));
@@ -248,7 +242,7 @@ impl<'a, S: VectorSpace> Solve<'a, S> {
     }
 
     /// Ends, or sets the next direction.
-    fn advance(&mut self, space: &mut S, now: &Now, end: Option<CgStop>, conjugate: f64) -> Result<(), InferenceError> {
+    fn advance(&mut self, space: &mut S, now: &Now, end: Option<CgStop>, conjugate: f64) -> Result<()> {
         let fall = self.energy - now.energy;
         let change = if end == Some(CgStop::Rising) { fall.abs() } else { fall };
         self.error_ratio = self.rules.error_ratio(change, now);
@@ -261,7 +255,7 @@ impl<'a, S: VectorSpace> Solve<'a, S> {
     }
 
     /// Computes the direction `d = P r + conjugate d`.
-    fn set_direction(&mut self, space: &mut S, conjugate: f64) -> Result<(), InferenceError> {
+    fn set_direction(&mut self, space: &mut S, conjugate: f64) -> Result<()> {
         let CgVectors { r, d, z, .. } = &mut self.vectors;
         self.stage = if self.gamma > 0.0 { Stage::Ready } else { Stage::Ended(CgStop::Residual) };
         space.axpby(1.0, z.as_ref().unwrap_or(r), conjugate, d)

@@ -6,7 +6,7 @@
 //! check. The file is replaced as a whole, so that a killed run leaves the state of its last
 //! iteration or of the one before.
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::report::{Convergence, IterationReport, Number, Numbers, OUTCOME, SampleOutcome, gather};
@@ -58,11 +58,7 @@ impl Numbers<REPORT> for IterationReport {
 }
 
 /// Returns the energy of the likelihood, which may be infinite.
-fn energy_of<S: VectorSpace>(
-    space: &mut S,
-    likelihood: &dyn LogLikelihood<S>,
-    position: &S::Vector,
-) -> Result<f64, InferenceError> {
+fn energy_of<S: VectorSpace>(space: &mut S, likelihood: &dyn LogLikelihood<S>, position: &S::Vector) -> Result<f64> {
     match likelihood.energy(space, position) {
         Err(InferenceError::NotFinite { .. }) => Ok(f64::INFINITY),
         energy => energy,
@@ -77,7 +73,7 @@ impl StateFile {
         groups: &SampleGroups,
         likelihood: &dyn LogLikelihood<S>,
         saved: &Saved<S>,
-    ) -> Result<(), InferenceError> {
+    ) -> Result<()> {
         let samples = &saved.samples;
         let energy = energy_of(space, likelihood, &samples.position)?;
         let position = space.stage(&samples.position)?;
@@ -122,7 +118,7 @@ impl StateFile {
         groups: &SampleGroups,
         likelihood: &dyn LogLikelihood<S>,
         like: &S::Vector,
-    ) -> Result<Option<Saved<S>>, InferenceError> {
+    ) -> Result<Option<Saved<S>>> {
         let layout = RowLayout::of(space, groups, like)?;
         let Some(file) = self.open(groups)? else { return Ok(None) };
         let (count, drawn_in) = self.check_head(&file.integers("head")?)?;
@@ -147,7 +143,7 @@ impl StateFile {
 
     /// Refuses a state if the energy of the likelihood at its position differs from the saved one
     /// by more than `most`.
-    fn check_energy(&self, saved: &[f64], found: f64, most: f64) -> Result<(), InferenceError> {
+    fn check_energy(&self, saved: &[f64], found: f64, most: f64) -> Result<()> {
         match saved {
             &[saved] if saved == found || (saved - found).abs() <= most => Ok(()),
             _ => Err(self.wrong(format!(
@@ -157,7 +153,7 @@ impl StateFile {
     }
 
     /// Returns the outcomes of all samples; refuses numbers that are none.
-    fn check_outcomes(&self, numbers: &[f64], count: usize) -> Result<Vec<SampleOutcome>, InferenceError> {
+    fn check_outcomes(&self, numbers: &[f64], count: usize) -> Result<Vec<SampleOutcome>> {
         let (rows, _) = numbers.as_chunks::<OUTCOME>();
         let of_numbers = |numbers: &[f64; OUTCOME]| match SampleOutcome::of_numbers(numbers) {
             (outcome, true) if outcome.error_ratio >= 0.0 => Some(outcome),
@@ -172,7 +168,7 @@ impl StateFile {
     }
 
     /// Returns the number of samples and the iteration in which they were drawn.
-    fn check_head(&self, head: &[i64]) -> Result<(usize, u32), InferenceError> {
+    fn check_head(&self, head: &[i64]) -> Result<(usize, u32)> {
         // Another version may have another number of them.
         if let Some(&version) = head.first()
             && version != VERSION

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::log_likelihood::Identity;
 use crate::io::{IoError, NpyFile, NpzFile, OutputDir};
@@ -35,7 +35,7 @@ impl StateFile {
         groups: &SampleGroups,
         identity: Identity,
         seed: u64,
-    ) -> Result<Self, InferenceError> {
+    ) -> Result<Self> {
         let path = directory.join(name);
         let mut refused = [u32::from(existing == Existing::Refuse && groups.all().rank() == 0 && path.exists())];
         groups.all().broadcast(0, &mut refused)?;
@@ -65,7 +65,7 @@ impl StateFile {
 
     /// Opens the file and checks that it is whole; `None` if it does not exist. Collective over all
     /// groups.
-    pub fn open(&self, groups: &SampleGroups) -> Result<Option<OpenState<'_>>, InferenceError> {
+    pub fn open(&self, groups: &SampleGroups) -> Result<Option<OpenState<'_>>> {
         let mut is_there = [u32::from(groups.all().rank() == 0 && self.path.exists())];
         groups.all().broadcast(0, &mut is_there)?;
         if is_there[0] == 0 {
@@ -79,7 +79,7 @@ impl StateFile {
     }
 
     /// Refuses the state of another likelihood.
-    pub fn check_identity(&self, saved: &[i64]) -> Result<(), InferenceError> {
+    pub fn check_identity(&self, saved: &[i64]) -> Result<()> {
         let parts = self.identity.parts();
         if saved.len() != parts.len() {
             return Err(self.wrong("it is no state of a fit or of chains; give another directory"));
@@ -100,22 +100,22 @@ pub(super) struct OpenState<'a> {
 }
 
 impl OpenState<'_> {
-    pub fn member(&self, name: &str) -> Result<NpyFile, InferenceError> {
+    pub fn member(&self, name: &str) -> Result<NpyFile> {
         self.or_broken(self.archive.member(name))
     }
 
-    pub fn integers(&self, name: &str) -> Result<Vec<i64>, InferenceError> {
+    pub fn integers(&self, name: &str) -> Result<Vec<i64>> {
         let member = self.member(name)?;
         self.or_broken(member.read_i64(0..member.len()))
     }
 
-    pub fn numbers(&self, name: &str) -> Result<Vec<f64>, InferenceError> {
+    pub fn numbers(&self, name: &str) -> Result<Vec<f64>> {
         let member = self.member(name)?;
         self.or_broken(member.read_f64(0..member.len()))
     }
 
     /// Returns what was read, or the error of a file that cannot be read.
-    pub fn or_broken<T>(&self, read: Result<T, IoError>) -> Result<T, InferenceError> {
+    pub fn or_broken<T>(&self, read: Result<T, IoError>) -> Result<T> {
         read.map_err(|error| self.state.broken(error))
     }
 }

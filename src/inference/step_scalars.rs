@@ -1,7 +1,7 @@
 //! Scalars of conjugate gradients that stay where the vectors are, so that steps never wait for the
 //! host.
 
-use super::error::InferenceError;
+use super::error::Result;
 
 /// The vectors of conjugate gradients.
 pub struct CgVectors<'a, V> {
@@ -82,19 +82,14 @@ pub trait StepScalars<S, V> {
     fn ahead(&self) -> u64;
 
     /// Begins a solve after step number `first`, with `r.P r` and the energy.
-    fn begin(&mut self, space: &mut S, solve: usize, first: u64, numbers: [f64; 2]) -> Result<(), InferenceError>;
+    fn begin(&mut self, space: &mut S, solve: usize, first: u64, numbers: [f64; 2]) -> Result<()>;
 
     /// Computes the length of a step of a solve from `d.q`.
-    fn length(&mut self, space: &mut S, step: SolveStep, vectors: &CgVectors<'_, V>) -> Result<(), InferenceError>;
+    fn length(&mut self, space: &mut S, step: SolveStep, vectors: &CgVectors<'_, V>) -> Result<()>;
 
     /// Updates the solution of a solve and its residual.
-    fn update(
-        &mut self,
-        space: &mut S,
-        solve: usize,
-        update: StepUpdate,
-        vectors: &mut CgVectors<'_, V>,
-    ) -> Result<(), InferenceError>;
+    fn update(&mut self, space: &mut S, solve: usize, update: StepUpdate, vectors: &mut CgVectors<'_, V>)
+    -> Result<()>;
 
     /// Computes the sums of a step of a solve, decides by the rules, and computes the next
     /// direction: `r.r`, `r.x`, `j.x`, `r.z` with a preconditioner, and the sum of magnitudes of
@@ -105,12 +100,8 @@ pub trait StepScalars<S, V> {
         step: SolveStep,
         limits: &StepLimits,
         vectors: &mut CgVectors<'_, V>,
-    ) -> Result<(), InferenceError>;
+    ) -> Result<()>;
 
     /// Returns the end of the steps of each of some solves, if they have ended; blocks once.
-    fn look(
-        &mut self,
-        space: &mut S,
-        solves: &[(usize, &CgVectors<'_, V>)],
-    ) -> Result<Vec<Option<StepsEnd>>, InferenceError>;
+    fn look(&mut self, space: &mut S, solves: &[(usize, &CgVectors<'_, V>)]) -> Result<Vec<Option<StepsEnd>>>;
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::directions::{AddDirections, Directions};
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::step_scalars::{CgVectors, StepScalars};
 use crate::grid::{Box3, volume};
 use crate::random::philox4x32;
@@ -124,32 +124,27 @@ pub trait VectorSpace {
     type Vector;
 
     /// Creates a vector like `x` with undefined values.
-    fn like(&mut self, x: &Self::Vector) -> Result<Self::Vector, InferenceError>;
+    fn like(&mut self, x: &Self::Vector) -> Result<Self::Vector>;
 
     /// Creates a vector of zeros like `x`.
-    fn zeros(&mut self, x: &Self::Vector) -> Result<Self::Vector, InferenceError>;
+    fn zeros(&mut self, x: &Self::Vector) -> Result<Self::Vector>;
 
     /// Computes `y = a x + b y`; with `b == 0` the values of `y` do not matter.
-    fn axpby(&mut self, a: f64, x: &Self::Vector, b: f64, y: &mut Self::Vector) -> Result<(), InferenceError>;
+    fn axpby(&mut self, a: f64, x: &Self::Vector, b: f64, y: &mut Self::Vector) -> Result<()>;
 
     /// Computes `y = a x z + b y` for each value; with `b == 0` the values of `y` do not matter.
-    fn multiply(&mut self, a: f64, xz: [&Self::Vector; 2], b: f64, y: &mut Self::Vector) -> Result<(), InferenceError>;
+    fn multiply(&mut self, a: f64, xz: [&Self::Vector; 2], b: f64, y: &mut Self::Vector) -> Result<()>;
 
     /// Computes `y = y + a x` for each of `terms` in order, for some parts or for all.
-    fn add(
-        &mut self,
-        parts: Option<&[String]>,
-        terms: &[(f64, &Self::Vector)],
-        y: &mut Self::Vector,
-    ) -> Result<(), InferenceError>;
+    fn add(&mut self, parts: Option<&[String]>, terms: &[(f64, &Self::Vector)], y: &mut Self::Vector) -> Result<()>;
 
     /// Replaces each value by a function of it.
-    fn map(&mut self, function: Elementwise, x: &mut Self::Vector) -> Result<(), InferenceError>;
+    fn map(&mut self, function: Elementwise, x: &mut Self::Vector) -> Result<()>;
 
     /// Computes several reductions over all ranks, and blocks once for all of them.
     ///
     /// Fails with [`InferenceError::NotFinite`] if one is NaN or infinite.
-    fn reduce(&mut self, what: &[Reduction<'_, Self::Vector>]) -> Result<Vec<f64>, InferenceError>;
+    fn reduce(&mut self, what: &[Reduction<'_, Self::Vector>]) -> Result<Vec<f64>>;
 
     /// Returns the distance of 1 to the next value of a vector.
     fn epsilon(&self) -> f64;
@@ -158,35 +153,35 @@ pub trait VectorSpace {
     fn len(&self, x: &Self::Vector) -> u64;
 
     /// Fills `out` with white noise, by the place of each value in the whole vector.
-    fn white_noise(&mut self, stream: Stream, out: &mut Self::Vector) -> Result<(), InferenceError>;
+    fn white_noise(&mut self, stream: Stream, out: &mut Self::Vector) -> Result<()>;
 
     /// Returns the names of the parts of `x`, and their numbers of values over all ranks.
     fn parts(&self, x: &Self::Vector) -> Vec<(String, u64)>;
 
     /// Sets a part of `x` to 0; fails with [`InferenceError::Options`] if no part has this name.
-    fn clear_part(&mut self, name: &str, x: &mut Self::Vector) -> Result<(), InferenceError>;
+    fn clear_part(&mut self, name: &str, x: &mut Self::Vector) -> Result<()>;
 
     /// Returns what this rank holds of each part, in the order of [`parts`](Self::parts).
     ///
     /// Fails with [`InferenceError::Invalid`] for values that belong to no rank or to several.
-    fn shares(&self, x: &Self::Vector) -> Result<Vec<Share>, InferenceError>;
+    fn shares(&self, x: &Self::Vector) -> Result<Vec<Share>>;
 
     /// Submits what is recorded, so that the memory of dropped vectors can be reused.
-    fn submit(&mut self) -> Result<(), InferenceError>;
+    fn submit(&mut self) -> Result<()>;
 
     /// Blocks, and returns cached memory to the device.
-    fn settle(&mut self) -> Result<(), InferenceError>;
+    fn settle(&mut self) -> Result<()>;
 
     /// Returns the bytes of device memory that all ranks of this device use or cache; 0 if they are
     /// not counted.
     fn allocated(&self) -> u64;
 
     /// Returns the values of this rank; blocks.
-    fn stage(&mut self, x: &Self::Vector) -> Result<Staged, InferenceError>;
+    fn stage(&mut self, x: &Self::Vector) -> Result<Staged>;
 
     /// Sets the values of this rank; fails with [`InferenceError::Invalid`] for another number of
     /// them.
-    fn unstage(&mut self, from: &Staged, x: &mut Self::Vector) -> Result<(), InferenceError>;
+    fn unstage(&mut self, from: &Staged, x: &mut Self::Vector) -> Result<()>;
 
     /// Returns how many independent solves or products with vectors like `x` take less time
     /// together than one after the other; the same on all ranks. By default all do.
@@ -210,23 +205,19 @@ pub trait VectorSpace {
         &mut self,
         _x: &Self::Vector,
         _copies: usize,
-        _work: &mut dyn FnMut(&mut Self) -> Result<(), InferenceError>,
-    ) -> Result<bool, InferenceError> {
+        _work: &mut dyn FnMut(&mut Self) -> Result<()>,
+    ) -> Result<bool> {
         Ok(false)
     }
 
     /// Returns a vector of a stack, or the single vector 0, which may share its memory.
-    fn entry(&mut self, stack: &Self::Vector, _number: usize) -> Result<Self::Vector, InferenceError> {
+    fn entry(&mut self, stack: &Self::Vector, _number: usize) -> Result<Self::Vector> {
         self.copy(stack)
     }
 
     /// Returns the sum of neighboring vectors of a stack, a power of two of them, in the order of a
     /// binary tree.
-    fn sum_of_entries(
-        &mut self,
-        _stack: &Self::Vector,
-        _entries: Range<usize>,
-    ) -> Result<Self::Vector, InferenceError> {
+    fn sum_of_entries(&mut self, _stack: &Self::Vector, _entries: Range<usize>) -> Result<Self::Vector> {
         let (what, why) = ("a stack of vectors".into(), "this vector space has none".into());
         Err(InferenceError::Invalid { what, why })
     }
@@ -243,7 +234,7 @@ pub trait VectorSpace {
         &mut self,
         _solves: &[&CgVectors<'_, Self::Vector>],
         _has_norm: bool,
-    ) -> Result<Option<Box<dyn StepScalars<Self, Self::Vector>>>, InferenceError>
+    ) -> Result<Option<Box<dyn StepScalars<Self, Self::Vector>>>>
     where
         Self: Sized,
     {
@@ -255,7 +246,7 @@ pub trait VectorSpace {
     fn directions(
         &mut self,
         _from: &Directions<Self::Vector>,
-    ) -> Result<Option<Box<dyn AddDirections<Self, Self::Vector>>>, InferenceError>
+    ) -> Result<Option<Box<dyn AddDirections<Self, Self::Vector>>>>
     where
         Self: Sized,
     {
@@ -263,30 +254,30 @@ pub trait VectorSpace {
     }
 
     /// Returns a copy of `x`.
-    fn copy(&mut self, x: &Self::Vector) -> Result<Self::Vector, InferenceError> {
+    fn copy(&mut self, x: &Self::Vector) -> Result<Self::Vector> {
         self.scaled(1.0, x)
     }
 
     /// Returns `a x`.
-    fn scaled(&mut self, a: f64, x: &Self::Vector) -> Result<Self::Vector, InferenceError> {
+    fn scaled(&mut self, a: f64, x: &Self::Vector) -> Result<Self::Vector> {
         let mut scaled = self.like(x)?;
         self.axpby(a, x, 0.0, &mut scaled)?;
         Ok(scaled)
     }
 
     /// Returns the inner product, like [`reduce`](Self::reduce).
-    fn dot(&mut self, x: &Self::Vector, y: &Self::Vector) -> Result<f64, InferenceError> {
+    fn dot(&mut self, x: &Self::Vector, y: &Self::Vector) -> Result<f64> {
         Ok(self.reduce(&[Reduction::Dot(x, y)])?[0])
     }
 
     /// Returns the sum of magnitudes, like [`reduce`](Self::reduce).
-    fn norm1(&mut self, x: &Self::Vector) -> Result<f64, InferenceError> {
+    fn norm1(&mut self, x: &Self::Vector) -> Result<f64> {
         Ok(self.reduce(&[Reduction::Norm1(x)])?[0])
     }
 }
 
 /// Sets parts of a vector to 0.
-pub(super) fn clear<S: VectorSpace>(space: &mut S, parts: &[String], x: &mut S::Vector) -> Result<(), InferenceError> {
+pub(super) fn clear<S: VectorSpace>(space: &mut S, parts: &[String], x: &mut S::Vector) -> Result<()> {
     parts.iter().try_for_each(|name| space.clear_part(name, x))
 }
 
@@ -297,7 +288,7 @@ pub(super) fn remove<S: VectorSpace>(
     parts: Option<&[String]>,
     basis: &[S::Vector],
     x: &mut S::Vector,
-) -> Result<Vec<f64>, InferenceError> {
+) -> Result<Vec<f64>> {
     let product = |direction| match parts {
         Some(parts) => Reduction::DotOver(parts, direction, x),
         None => Reduction::Dot(direction, x),

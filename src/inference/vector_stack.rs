@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use crate::exchange::of_values;
 use crate::gpu::{self, Kernel, KernelCache, KernelSource, RawArray, Trust};
 use crate::operators::{Contents, Space, Vector};
@@ -39,8 +39,8 @@ pub(super) fn stacked(
     rank: &mut Rank,
     like: &Vector,
     copies: usize,
-    work: &mut dyn FnMut(&mut Rank) -> Result<(), InferenceError>,
-) -> Result<bool, InferenceError> {
+    work: &mut dyn FnMut(&mut Rank) -> Result<()>,
+) -> Result<bool> {
     if rank.comm.size() > 1 {
         return Ok(false);
     }
@@ -53,7 +53,7 @@ pub(super) fn stacked(
 }
 
 /// Refuses entries that a stack does not have.
-fn has(stack: &Vector, entries: &Range<usize>) -> Result<(), InferenceError> {
+fn has(stack: &Vector, entries: &Range<usize>) -> Result<()> {
     let arrays = stack.contents().iter().filter_map(Contents::on_device);
     let copies = arrays.map(|array| array.raw().copies() as usize).min().unwrap_or(1);
     if entries.end <= copies {
@@ -64,7 +64,7 @@ fn has(stack: &Vector, entries: &Range<usize>) -> Result<(), InferenceError> {
 }
 
 /// Returns one of the vectors, which shares the memory of the stack.
-pub(super) fn entry(stack: &Vector, number: usize) -> Result<Vector, InferenceError> {
+pub(super) fn entry(stack: &Vector, number: usize) -> Result<Vector> {
     has(stack, &(number..number.saturating_add(1)))?;
     let one = |contents: &Contents| match contents {
         Contents::Device(array) => Contents::Device(array.entry(number as u32)),
@@ -105,7 +105,7 @@ struct TreeKernels(KernelCache<(u32, bool)>);
 
 /// Returns the sum of entries of a stack, a power of two of them, in the order of a binary tree.
 /// Records one dispatch, which reads each value once.
-pub(super) fn sum(rank: &mut Rank, stack: &Vector, entries: Range<usize>) -> Result<Vector, InferenceError> {
+pub(super) fn sum(rank: &mut Rank, stack: &Vector, entries: Range<usize>) -> Result<Vector> {
     has(stack, &entries)?;
     if !entries.len().is_power_of_two() {
         let why = format!("expected a power of two of neighboring vectors, got {entries:?}");

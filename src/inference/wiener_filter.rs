@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use super::conjugate_gradient::{CgOptions, CgStop, Precondition};
 use super::draw::Excitations;
 use super::drawing::{Draw, Drawing, Sampling};
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::lock_step::conjugate_gradient;
 use super::log_likelihood::LogLikelihood;
@@ -49,7 +49,7 @@ pub fn wiener_filter<S: VectorSpace>(
     position: &S::Vector,
     (pairs, excitations): (usize, &Excitations<S>),
     options: &CgOptions,
-) -> Result<WienerFilter<S>, InferenceError> {
+) -> Result<WienerFilter<S>> {
     let arguments: [(&str, &dyn Debug); 3] =
         [("pairs (n_samples)", &pairs), ("seed", excitations), ("options (draw_linear_kwargs)", options)];
     groups.all().agree("wiener_filter", &arguments)?;
@@ -107,7 +107,7 @@ fn bend<S: VectorSpace>(
     mean: &S::Vector,
     mut left: S::Vector,
     [before, force]: [&S::Vector; 2],
-) -> Result<f64, InferenceError> {
+) -> Result<f64> {
     let mut gradient = space.like(mean)?;
     likelihood.at(space, mean)?.gradient(space, &mut gradient)?;
     space.axpby(1.0, mean, 1.0, &mut gradient)?;

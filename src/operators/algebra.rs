@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::compose::Arranged;
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::leaf::{Leaf, Support};
 use super::operator::Model;
 use super::pointwise::{Binary, Pointwise};
@@ -27,7 +27,7 @@ macro_rules! functions {
                 ///
                 /// # Errors
                 /// - [`OperatorError::Fit`] if a result is complex.
-                pub fn $name(&self) -> Result<Model, OperatorError> {
+                pub fn $name(&self) -> Result<Model> {
                     let text = ["fn f(x: f32) -> f32 { ", $($body,)* " }"].concat();
                     let function = Pointwise::new(&text, "f");
                     let failed = |error| OperatorError::Pointwise { operator: stringify!($name).into(), error };
@@ -40,7 +40,7 @@ macro_rules! functions {
             /// # Errors
             /// - [`OperatorError::Invalid`] for an unknown name.
             /// - [`OperatorError::Fit`] if a result is complex.
-            pub fn function(&self, name: &str) -> Result<Model, OperatorError> {
+            pub fn function(&self, name: &str) -> Result<Model> {
                 match name {
                     $(stringify!($name) => self.$name(),)*
                     _ => Err(OperatorError::invalid(name, concat!("unknown function: expected one of", $(" ", stringify!($name)),*))),
@@ -99,7 +99,7 @@ impl Model {
     /// # Errors
     /// - [`OperatorError::Invalid`] without leaves.
     /// - [`OperatorError::Fit`] for complex vectors.
-    pub fn constant(values: &Vector) -> Result<Model, OperatorError> {
+    pub fn constant(values: &Vector) -> Result<Model> {
         let nothing = Space::new(Vec::<(String, Leaf)>::new())?;
         side_by_side("constant", values.space(), |(name, leaf)| {
             let own = Space::of(name, leaf.clone())?;
@@ -120,7 +120,7 @@ impl Model {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if the targets differ, or arguments of one name differ.
-    pub fn plus(&self, other: &Model) -> Result<Model, OperatorError> {
+    pub fn plus(&self, other: &Model) -> Result<Model> {
         self.joined(other, "sum", Binary::Add)
     }
 
@@ -128,7 +128,7 @@ impl Model {
     ///
     /// # Errors
     /// Same as [`plus`](Self::plus).
-    pub fn minus(&self, other: &Model) -> Result<Model, OperatorError> {
+    pub fn minus(&self, other: &Model) -> Result<Model> {
         self.joined(other, "difference", Binary::Sub)
     }
 
@@ -136,7 +136,7 @@ impl Model {
     ///
     /// # Errors
     /// Same as [`plus`](Self::plus).
-    pub fn times(&self, other: &Model) -> Result<Model, OperatorError> {
+    pub fn times(&self, other: &Model) -> Result<Model> {
         self.joined(other, "product", Binary::Mul)
     }
 
@@ -144,7 +144,7 @@ impl Model {
     ///
     /// # Errors
     /// Same as [`plus`](Self::plus).
-    pub fn over(&self, other: &Model) -> Result<Model, OperatorError> {
+    pub fn over(&self, other: &Model) -> Result<Model> {
         self.joined(other, "quotient", Binary::Div)
     }
 
@@ -153,7 +153,7 @@ impl Model {
     ///
     /// # Errors
     /// Same as [`plus`](Self::plus).
-    pub fn to_power(&self, exponent: &Model) -> Result<Model, OperatorError> {
+    pub fn to_power(&self, exponent: &Model) -> Result<Model> {
         self.joined(exponent, "power", Binary::Pow)
     }
 
@@ -162,7 +162,7 @@ impl Model {
     /// # Errors
     /// - [`OperatorError::Invalid`] if the number is not finite in f32.
     /// - [`OperatorError::Fit`] if a result is complex.
-    pub fn shifted(&self, by: f64) -> Result<Model, OperatorError> {
+    pub fn shifted(&self, by: f64) -> Result<Model> {
         self.mapped("shift", &Pointwise::with_number(Binary::Add, finite("shift", by)?), false)
     }
 
@@ -170,7 +170,7 @@ impl Model {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] if the number is not finite in f32.
-    pub fn scaled(&self, by: f64) -> Result<Model, OperatorError> {
+    pub fn scaled(&self, by: f64) -> Result<Model> {
         self.mapped("scale", &Pointwise::with_number(Binary::Mul, finite("scale", by)?), true)
     }
 
@@ -182,7 +182,7 @@ impl Model {
     /// # Errors
     /// - [`OperatorError::Invalid`] if the number is not finite in f32.
     /// - [`OperatorError::Fit`] if a result is complex.
-    pub fn power(&self, exponent: f64) -> Result<Model, OperatorError> {
+    pub fn power(&self, exponent: f64) -> Result<Model> {
         let exponent = finite("power", exponent)?;
         if exponent == 0.5 {
             return self.sqrt();
@@ -196,7 +196,7 @@ impl Model {
     }
 
     /// Returns a function of one number of each component of the results.
-    fn mapped(&self, name: &'static str, function: &Pointwise, is_linear: bool) -> Result<Model, OperatorError> {
+    fn mapped(&self, name: &'static str, function: &Pointwise, is_linear: bool) -> Result<Model> {
         self.then(&side_by_side(name, self.target(), |(leaf_name, leaf)| {
             if leaf.values == Values::Complex && !is_linear {
                 let why = format!("it is {leaf}, the function takes real values; write it as a pointwise function");
@@ -208,7 +208,7 @@ impl Model {
     }
 
     /// Returns a function of the values of both, component by component.
-    fn joined(&self, other: &Model, name: &'static str, function: Binary) -> Result<Model, OperatorError> {
+    fn joined(&self, other: &Model, name: &'static str, function: Binary) -> Result<Model> {
         let (own, others) = (self.target(), other.target());
         let both = self.both(other);
         if let (Some(first), Some(second)) = (own.only(), others.only()) {
@@ -227,7 +227,7 @@ impl Model {
 
     /// Returns both side by side, with `a/` and `b/` before the names of their results. A common
     /// part before the last pointwise functions is computed once, and these become one kernel.
-    fn both(&self, other: &Model) -> Result<Model, OperatorError> {
+    fn both(&self, other: &Model) -> Result<Model> {
         let whole = || self.below("a/")?.zip(&other.below("b/")?);
         let ([own, own_tail], [others, others_tail]) = (self.parted(), other.parted());
         let identity = |head: &Model| PointwiseOperator::identity(head.target());
@@ -272,13 +272,13 @@ impl Model {
     }
 
     /// Puts `branch` before the names of the results.
-    fn below(&self, branch: &str) -> Result<Model, OperatorError> {
+    fn below(&self, branch: &str) -> Result<Model> {
         self.between(self.domain(), "", branch)
     }
 
     /// Gives the arguments the names of the leaves of `space` below the branch `before`, and puts
     /// `branch` before the names of the results.
-    fn between(&self, space: &Space, before: &str, branch: &str) -> Result<Model, OperatorError> {
+    fn between(&self, space: &Space, before: &str, branch: &str) -> Result<Model> {
         let names = |space: &Space, branch: &str| space.names().map(|name| format!("{branch}{name}")).collect();
         let domain = Arranged::new(self.domain(), names(space, before))?;
         self.arranged(domain, Arranged::new(self.target(), names(self.target(), branch))?)
@@ -286,7 +286,7 @@ impl Model {
 }
 
 /// Returns a number that must be finite in f32.
-fn finite(operator: &str, number: f64) -> Result<f64, OperatorError> {
+fn finite(operator: &str, number: f64) -> Result<f64> {
     match (number as f32).is_finite() {
         true => Ok(number),
         false => Err(OperatorError::invalid(operator, format!("expected a finite number of f32, got {number:?}"))),
@@ -294,11 +294,7 @@ fn finite(operator: &str, number: f64) -> Result<f64, OperatorError> {
 }
 
 /// Returns a function of each leaf of `space`, side by side.
-fn side_by_side(
-    name: &str,
-    space: &Space,
-    make: impl Fn((&str, &Leaf)) -> Result<PointwiseOperator, OperatorError>,
-) -> Result<Model, OperatorError> {
+fn side_by_side(name: &str, space: &Space, make: impl Fn((&str, &Leaf)) -> Result<PointwiseOperator>) -> Result<Model> {
     let mut all: Option<Model> = None;
     for leaf in space.leaves() {
         let one = Model::new(make(leaf)?);
@@ -321,7 +317,7 @@ fn pair(
     function: Binary,
     (first, a): (&str, &Leaf),
     (second, b): (&str, &Leaf),
-) -> Result<PointwiseOperator, OperatorError> {
+) -> Result<PointwiseOperator> {
     let takes_complex = matches!(
         (function, [a, b].map(|leaf| leaf.values == Values::Complex)),
         (_, [false, false])

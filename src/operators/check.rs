@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::for_each_place;
 use super::leaf::{Leaf, Support};
 use super::operator::Model;
@@ -42,7 +42,7 @@ const ROUNDING: f64 = f32::EPSILON as f64;
 /// # Errors
 /// - [`OperatorError::Check`] if the products differ by more than rounding.
 /// - The errors of the operator.
-pub fn check_adjoint(rank: &mut Rank, model: &Model, x: &Vector) -> Result<AdjointCheck, OperatorError> {
+pub fn check_adjoint(rank: &mut Rank, model: &Model, x: &Vector) -> Result<AdjointCheck> {
     let dx = random_field(rank, model.domain(), 1)?;
     let dy = random_field(rank, model.target(), 2)?;
     let at = model.at(rank, x)?;
@@ -78,7 +78,7 @@ pub fn check_adjoint(rank: &mut Rank, model: &Model, x: &Vector) -> Result<Adjoi
 }
 
 /// Returns `<J dx, dy>` by central differences of the value.
-fn slope(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector, dy: &Vector) -> Result<f64, OperatorError> {
+fn slope(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector, dy: &Vector) -> Result<f64> {
     let step = ROUNDING.cbrt();
     let (mut moved, mut value) = (Vector::new(&rank.gpu, x.space())?, Vector::new(&rank.gpu, model.target())?);
     let mut along = |steps: f64| {
@@ -124,7 +124,7 @@ const STEPS: usize = 10;
 /// # Errors
 /// - [`OperatorError::Check`] if the order is less than 1.8.
 /// - The errors of the operator.
-pub fn check_derivative(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector) -> Result<TaylorCheck, OperatorError> {
+pub fn check_derivative(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector) -> Result<TaylorCheck> {
     let at = model.at(rank, x)?;
     let mut slope = Vector::new(&rank.gpu, model.target())?;
     at.jvp(rank, dx, &mut slope)?;
@@ -160,7 +160,7 @@ pub fn check_derivative(rank: &mut Rank, model: &Model, x: &Vector, dx: &Vector)
 /// - [`OperatorError::NotFinite`] with the name of the first part that gives NaN or infinity, on
 ///   all ranks.
 /// - The errors of the operators.
-pub fn check_finite(rank: &mut Rank, model: &Model, x: &Vector) -> Result<Vector, OperatorError> {
+pub fn check_finite(rank: &mut Rank, model: &Model, x: &Vector) -> Result<Vector> {
     if let Some([first, last]) = model.0.parted() {
         let between = check_finite(rank, &first, x)?;
         return check_finite(rank, &last, &between);
@@ -190,7 +190,7 @@ fn order_of(remainders: &[[f64; 2]], rounding: f64) -> Option<f64> {
 ///
 /// # Errors
 /// - [`OperatorError::Device`] or [`OperatorError::Comm`] if the device or a rank fails.
-pub fn random_field(rank: &mut Rank, space: &Space, seed: u64) -> Result<Vector, OperatorError> {
+pub fn random_field(rank: &mut Rank, space: &Space, seed: u64) -> Result<Vector> {
     let mut field = Vector::new(&rank.gpu, space)?;
     for (name, leaf) in space.leaves() {
         let places = places(rank, leaf)?;
@@ -208,7 +208,7 @@ pub fn random_field(rank: &mut Rank, space: &Space, seed: u64) -> Result<Vector,
 }
 
 /// Returns the global number of each place of this rank. Ghost cells are numbered after all cells.
-fn places(rank: &Rank, leaf: &Leaf) -> Result<Vec<u64>, OperatorError> {
+fn places(rank: &Rank, leaf: &Leaf) -> Result<Vec<u64>> {
     let first_ghost = match &leaf.support {
         Support::Cells { mesh } => mesh.total_cells().wrapping_add((mesh.rank() as u64) << 40),
         _ => 0,

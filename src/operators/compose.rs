@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::operator::{Derivative, Differentiable, ExcitedModes, Linearization, Linearized, Model};
 use super::part::Part;
@@ -28,7 +28,7 @@ impl Model {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if the domain of `next` is not the target of this model.
-    pub fn then(&self, next: &Model) -> Result<Model, OperatorError> {
+    pub fn then(&self, next: &Model) -> Result<Model> {
         next.domain().admits(self.target(), next.name())?;
         if let (Some(first), Some(second)) = (self.0.as_pointwise(), next.0.as_pointwise()) {
             return Ok(Model::new(first.then(second)?));
@@ -51,7 +51,7 @@ impl Model {
     /// # Errors
     /// - [`OperatorError::Fit`] if arguments of one name differ.
     /// - [`OperatorError::Space`] if both have a result of one name.
-    pub fn zip(&self, other: &Model) -> Result<Model, OperatorError> {
+    pub fn zip(&self, other: &Model) -> Result<Model> {
         if let (Some(first), Some(second)) = (self.0.as_pointwise(), other.0.as_pointwise())
             && let Some(both) = first.beside(second)?
         {
@@ -72,7 +72,7 @@ impl Model {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if the model has no such argument, or arguments of one name differ.
-    pub fn substitute(&self, inner: &Model) -> Result<Model, OperatorError> {
+    pub fn substitute(&self, inner: &Model) -> Result<Model> {
         if let Some((name, _)) = inner.target().leaves().find(|(name, _)| self.domain().position(name).is_none()) {
             return Err(OperatorError::surplus(self.name(), name, self.domain()));
         }
@@ -88,7 +88,7 @@ impl Model {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if the model lacks a leaf of `target`.
-    pub fn giving(&self, target: &Space) -> Result<Model, OperatorError> {
+    pub fn giving(&self, target: &Space) -> Result<Model> {
         if self.target().admits(target, "").is_ok() {
             return Ok(self.clone());
         }
@@ -105,7 +105,7 @@ impl Model {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] if the model has several results.
-    pub fn named(&self, target: &str) -> Result<Model, OperatorError> {
+    pub fn named(&self, target: &str) -> Result<Model> {
         match self.target().only() {
             Some((name, _)) => self.renamed(&[], &[(name, target)]),
             None => Err(OperatorError::invalid(self.name(), format!("it gives {}, not one leaf", self.target()))),
@@ -116,7 +116,7 @@ impl Model {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] if the model has several arguments.
-    pub fn of(&self, domain: &str) -> Result<Model, OperatorError> {
+    pub fn of(&self, domain: &str) -> Result<Model> {
         match self.domain().only() {
             Some((name, _)) => self.renamed(&[(name, domain)], &[]),
             None => Err(OperatorError::invalid(self.name(), format!("it takes {}, not one leaf", self.domain()))),
@@ -128,7 +128,7 @@ impl Model {
     /// # Errors
     /// - [`OperatorError::Fit`] if no leaf has a present name.
     /// - [`OperatorError::Space`] if two leaves get one name, or a name is empty.
-    pub fn renamed(&self, domain: &[(&str, &str)], target: &[(&str, &str)]) -> Result<Model, OperatorError> {
+    pub fn renamed(&self, domain: &[(&str, &str)], target: &[(&str, &str)]) -> Result<Model> {
         let sides = [(self.domain(), domain), (self.target(), target)];
         for (space, pairs) in sides {
             if let Some((old, _)) = pairs.iter().find(|(old, _)| space.position(old).is_none()) {
@@ -143,7 +143,7 @@ impl Model {
     }
 
     /// Renames arguments and results.
-    pub(super) fn arranged(&self, domain: Arranged, target: Arranged) -> Result<Model, OperatorError> {
+    pub(super) fn arranged(&self, domain: Arranged, target: Arranged) -> Result<Model> {
         if let Some(map) = self.0.as_pointwise() {
             let map = map.renamed([&domain.space, &target.space], [&domain.order, &target.order]);
             return Ok(Model::new(map));
@@ -161,7 +161,7 @@ impl Model {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] if leaves are at different places.
-    pub fn identity(space: &Space) -> Result<Model, OperatorError> {
+    pub fn identity(space: &Space) -> Result<Model> {
         match PointwiseOperator::identity(space) {
             Some(map) => Ok(Model::new(map)),
             None => Err(OperatorError::invalid("identity", format!("{space} has leaves at different places"))),
@@ -180,7 +180,7 @@ pub(super) struct Arranged {
 
 impl Arranged {
     /// Gives the leaves of `space` new names, in their order.
-    pub fn new(space: &Space, names: Vec<String>) -> Result<Self, OperatorError> {
+    pub fn new(space: &Space, names: Vec<String>) -> Result<Self> {
         let mut order: Vec<usize> = (0..names.len()).collect();
         order.sort_by(|&a, &b| names[a].cmp(&names[b]));
         let mut inverse = vec![0; order.len()];
@@ -202,23 +202,18 @@ impl Differentiable for Then {
         &self.signature
     }
 
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()> {
         let between = self.first.value(rank, x)?;
         self.second.apply(rank, &between, y)
     }
 
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn linearize(self: Rc<Self>, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Box<dyn Linearized>> {
         let Linearization { value: between, derivative: first } = self.first.at(rank, x)?;
         let second = self.second.linearize(rank, &between, y)?;
         Ok(Box::new(ThenAt { first, second }))
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         [&self.first, &self.second].into_iter().try_for_each(|one| one.identify(rank, out))
     }
 
@@ -234,7 +229,7 @@ impl Differentiable for Then {
         self.first.0.passed(&self.second.0.passed(target)?)
     }
 
-    fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
+    fn giving(&self, target: &Space) -> Result<Option<Model>> {
         let Some(second) = self.second.0.giving(target)? else { return Ok(None) };
         self.first.giving(second.domain())?.then(&second).map(Some)
     }
@@ -246,19 +241,19 @@ struct ThenAt {
 }
 
 impl Linearized for ThenAt {
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()> {
         let mut between = Vector::new(&rank.gpu, self.first.model().target())?;
         self.first.jvp(rank, dx, &mut between)?;
         self.second.jvp(rank, &between, dy)
     }
 
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()> {
         let mut between = Vector::new(&rank.gpu, self.second.model().domain())?;
         self.second.vjp(rank, dy, &mut between)?;
         self.first.vjp(rank, &between, dx)
     }
 
-    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>> {
         let mut all = self.first.excited(rank)?;
         for modes in self.second.excited(rank)? {
             let leaf = self.first.model().0.passed(&modes.leaf);
@@ -282,8 +277,8 @@ fn with_parts<T>(
     model: &Model,
     x: &Vector,
     y: &mut Vector,
-    run: impl FnOnce(&Vector, &mut Vector) -> Result<T, OperatorError>,
-) -> Result<T, OperatorError> {
+    run: impl FnOnce(&Vector, &mut Vector) -> Result<T>,
+) -> Result<T> {
     let mut own = y.part(model.target(), model.name())?;
     let found = run(&x.part(model.domain(), model.name())?, &mut own)?;
     y.put(own);
@@ -295,22 +290,17 @@ impl Differentiable for Zip {
         &self.signature
     }
 
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()> {
         let mut both = [&self.first, &self.second].into_iter();
         both.try_for_each(|one| with_parts(one, x, y, |x, y| one.apply(rank, x, y)))
     }
 
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn linearize(self: Rc<Self>, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Box<dyn Linearized>> {
         let mut at = |one: &Model| with_parts(one, x, y, |x, y| one.linearize(rank, x, y));
         Ok(Box::new(ZipAt { first: at(&self.first)?, second: at(&self.second)? }))
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         [&self.first, &self.second].into_iter().try_for_each(|one| one.identify(rank, out))
     }
 
@@ -330,7 +320,7 @@ impl Differentiable for Zip {
         self.first.0.passed(target).or_else(|| self.second.0.passed(target))
     }
 
-    fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
+    fn giving(&self, target: &Space) -> Result<Option<Model>> {
         let of = |one: &Model| {
             let own = target.filtered(|name| one.target().position(name).is_some());
             if own.is_empty() { Ok(None) } else { one.giving(&own).map(Some) }
@@ -348,12 +338,12 @@ struct ZipAt {
 }
 
 impl Linearized for ZipAt {
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()> {
         let mut both = [&self.first, &self.second].into_iter();
         both.try_for_each(|one| with_parts(one.model(), dx, dy, |dx, dy| one.jvp(rank, dx, dy)))
     }
 
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()> {
         let [first, second] = [self.first.model(), self.second.model()];
         let mut own = dx.part(first.domain(), first.name())?;
         self.first.vjp(rank, &dy.part(first.target(), first.name())?, &mut own)?;
@@ -372,7 +362,7 @@ impl Linearized for ZipAt {
         Ok(())
     }
 
-    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>> {
         let mut all = self.first.excited(rank)?;
         for modes in self.second.excited(rank)? {
             if all.iter().all(|other| other.leaf != modes.leaf) {
@@ -403,12 +393,7 @@ impl Renamed {
     }
 
     /// Calls `run` with the vectors of the inner spaces, and takes over the result.
-    fn forward<T>(
-        &self,
-        x: &Vector,
-        y: &mut Vector,
-        run: impl FnOnce(&Vector, &mut Vector) -> Result<T, OperatorError>,
-    ) -> Result<T, OperatorError> {
+    fn forward<T>(&self, x: &Vector, y: &mut Vector, run: impl FnOnce(&Vector, &mut Vector) -> Result<T>) -> Result<T> {
         self.fits(x, y)?;
         let mut own = self.result(y);
         let found = run(&self.argument(x), &mut own)?;
@@ -422,21 +407,16 @@ impl Differentiable for Renamed {
         &self.signature
     }
 
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()> {
         self.forward(x, y, |x, y| self.inner.apply(rank, x, y))
     }
 
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn linearize(self: Rc<Self>, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Box<dyn Linearized>> {
         let derivative = self.forward(x, y, |x, y| self.inner.linearize(rank, x, y))?;
         Ok(Box::new(RenamedAt { operator: self, derivative }))
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         for order in [&self.domain.order, &self.target.order] {
             // Leaves of one kind may have changed places.
             order.iter().enumerate().filter(|(new, old)| new != *old).for_each(|(_, &old)| out.number(old as u64));
@@ -455,11 +435,11 @@ struct RenamedAt {
 }
 
 impl Linearized for RenamedAt {
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()> {
         self.operator.forward(dx, dy, |dx, dy| self.derivative.jvp(rank, dx, dy))
     }
 
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()> {
         let operator = &self.operator;
         operator.fits(dx, dy)?;
         let mut own = operator.argument(dx);
@@ -468,7 +448,7 @@ impl Linearized for RenamedAt {
         Ok(())
     }
 
-    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>> {
         let Renamed { signature, inner, domain, .. } = &*self.operator;
         let renamed = |modes: ExcitedModes| {
             let at = inner.domain().position(&modes.leaf)?;

@@ -1,6 +1,6 @@
 //! Convolution with a field.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::fourier::route_cost;
 use super::ghosts::real_cells;
@@ -49,7 +49,7 @@ impl Convolution {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces.
     /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
-    pub fn new(rank: &mut Rank, space: &Space, kernel: &Vector) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, space: &Space, kernel: &Vector) -> Result<Self> {
         const NAME: &str = "convolution";
         let (_, leaf, mesh) = real_cells(rank, space, NAME)?;
         let (_, own, other) = real_cells(rank, kernel.space(), NAME)?;
@@ -90,7 +90,7 @@ impl Linear for Convolution {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
         let modes = self.forward.spectrum(recorder.gpu())?;
         let layout = self.forward.field_layout();
@@ -98,7 +98,7 @@ impl Linear for Convolution {
         Ok(self.inverse[direction as usize].inverse(recorder, comms, &modes, out.single()?, &layout)?)
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         let Some((name, leaf)) = self.signature.domain.only() else { return Ok(()) };
         let Some(mesh) = leaf.mesh() else { return Ok(()) };
         let modes = Space::of(name, Leaf::half_spectrum(mesh))?;

@@ -1,6 +1,6 @@
 //! Multiplication by fixed values at each place: masks, weights, transfer functions.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::linear::{Direction, Linear};
 use super::signature::Signature;
@@ -53,7 +53,7 @@ impl Diagonal {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] for factors at other places, or complex factors of a real field.
-    pub fn new(space: &Space, factors: &Vector) -> Result<Self, OperatorError> {
+    pub fn new(space: &Space, factors: &Vector) -> Result<Self> {
         const NAME: &str = "diagonal";
         let (Some((name, leaf)), Some((_, own))) = (space.only(), factors.space().only()) else {
             return Err(OperatorError::invalid(NAME, format!("{space} by {}; both have one leaf", factors.space())));
@@ -85,7 +85,7 @@ impl Linear for Diagonal {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let Some((_, leaf)) = self.signature.domain.only() else { return Ok(()) };
         let seen = |array: &Array<f32>, complex: bool| -> RawArray {
             if complex { array.raw().seen_as(Element::Complex32) } else { array.raw().clone() }
@@ -97,7 +97,7 @@ impl Linear for Diagonal {
         Ok(rank.recorder.each(&self.kernels[direction as usize], &arrays.each_ref(), &params, count)?)
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         let Some((_, leaf)) = self.signature.domain.only() else { return Ok(()) };
         out.number(u64::from(self.complex));
         out.array(rank, leaf, &self.factors)

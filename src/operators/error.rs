@@ -130,3 +130,6 @@ impl OperatorError {
         OperatorError::Failed { operator: operator.into(), error: Box::new(error) }
     }
 }
+
+/// Results of this module.
+pub(super) type Result<T, E = OperatorError> = std::result::Result<T, E>;

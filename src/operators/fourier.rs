@@ -1,6 +1,6 @@
 //! Fourier and Hartley transforms as operators.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
@@ -42,11 +42,7 @@ enum AnyTransform {
 
 /// Returns the only leaf of a space, cells without ghost cells that are cut for this rank, with its
 /// name and grid. [Collective](Rank) for a new grid.
-pub(super) fn cells_of<'a>(
-    rank: &mut Rank,
-    space: &'a Space,
-    operator: &str,
-) -> Result<(&'a str, &'a Leaf, &'a Mesh), OperatorError> {
+pub(super) fn cells_of<'a>(rank: &mut Rank, space: &'a Space, operator: &str) -> Result<(&'a str, &'a Leaf, &'a Mesh)> {
     match space.only() {
         Some((name, leaf @ Leaf { support: Support::Cells { mesh }, .. })) if !mesh.has_ghosts() => {
             cut_alike(mesh, rank, operator)?;
@@ -57,7 +53,7 @@ pub(super) fn cells_of<'a>(
 }
 
 /// Checks that a grid is cut for this rank. [Collective](Rank) for a new grid.
-pub(super) fn cut_alike(mesh: &Mesh, rank: &mut Rank, operator: &str) -> Result<(), OperatorError> {
+pub(super) fn cut_alike(mesh: &Mesh, rank: &mut Rank, operator: &str) -> Result<()> {
     if (mesh.grid().ranks(), mesh.rank()) == (rank.size(), rank.index()) {
         rank.parts(mesh.grid())?;
         return Ok(());
@@ -77,12 +73,7 @@ pub(super) fn route_cost(route: &Route) -> Cost {
     Cost::kernels(route.dispatches(), route.traffic()) + exchanges
 }
 
-pub(super) fn transform<T: Value>(
-    gpu: &Gpu,
-    leaf: &Leaf,
-    mesh: &Mesh,
-    norm: Norm,
-) -> Result<Transform<T>, OperatorError> {
+pub(super) fn transform<T: Value>(gpu: &Gpu, leaf: &Leaf, mesh: &Mesh, norm: Norm) -> Result<Transform<T>> {
     let spec = Spec::of::<T>(mesh.shape()).fields(leaf.fields()).norm(norm);
     Ok(Transform::with(gpu, &spec, mesh.grid(), mesh.rank(), &TransformOptions::default())?)
 }
@@ -94,7 +85,7 @@ impl Fourier {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces.
     /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
-    pub fn new(rank: &mut Rank, domain: &Space, norm: Norm) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space, norm: Norm) -> Result<Self> {
         let [name_of_transform, _] = NAMES;
         let (name, leaf, mesh) = cells_of(rank, domain, name_of_transform)?;
         let half = leaf.values == Values::Real;
@@ -147,7 +138,7 @@ impl Linear for Fourier {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
         let (v, out) = (v.single()?, out.single()?);
         let (cells, modes) = if self.is_inverse == (direction == Direction::Forward) { (out, v) } else { (v, out) };
@@ -162,7 +153,7 @@ impl Linear for Fourier {
         Ok(())
     }
 
-    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         out.text(&format!("{:?}", self.norm));
         Ok(())
     }
@@ -195,7 +186,7 @@ impl Hartley {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces.
     /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
-    pub fn new(rank: &mut Rank, domain: &Space) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space) -> Result<Self> {
         const NAME: &str = "Hartley transform";
         let (name, leaf, mesh) = cells_of(rank, domain, NAME)?;
         if leaf.values == Values::Complex {
@@ -217,7 +208,7 @@ impl Linear for Hartley {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
         let (v, out, layout) = (v.single()?, out.single()?, &self.transform.field_layout());
         match direction {
@@ -227,7 +218,7 @@ impl Linear for Hartley {
         Ok(())
     }
 
-    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<()> {
         Ok(())
     }
 

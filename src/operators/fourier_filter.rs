@@ -1,6 +1,6 @@
 //! Multiplication in Fourier space, from cells to cells.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::fourier::{cells_of, route_cost};
 use super::linear::{Direction, Linear};
@@ -39,7 +39,7 @@ impl FourierFilter {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces.
     /// - [`OperatorError::Fft`] for shapes that this device cannot transform.
-    pub fn new(rank: &mut Rank, space: &Space, multiplier: &Operator<'_>) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, space: &Space, multiplier: &Operator<'_>) -> Result<Self> {
         Self::padded(rank, space, multiplier, None)
     }
 
@@ -48,12 +48,7 @@ impl FourierFilter {
     ///
     /// # Errors
     /// - Same as [`new`](Self::new).
-    pub fn padded(
-        rank: &mut Rank,
-        space: &Space,
-        multiplier: &Operator<'_>,
-        points: Option<[u64; 3]>,
-    ) -> Result<Self, OperatorError> {
+    pub fn padded(rank: &mut Rank, space: &Space, multiplier: &Operator<'_>, points: Option<[u64; 3]>) -> Result<Self> {
         const NAME: &str = "Fourier filter";
         let (_, leaf, mesh) = cells_of(rank, space, NAME)?;
         let spec = Spec { values: leaf.values, ..Spec::of::<f32>(mesh.shape()) }.fields(leaf.fields());
@@ -92,7 +87,7 @@ fn pair<T: Value>(
     spec: &Spec,
     size: [f64; 3],
     multiplier: &Operator<'_>,
-) -> Result<([Filter<T>; 2], Cost), OperatorError> {
+) -> Result<([Filter<T>; 2], Cost)> {
     let gpu = rank.gpu.clone();
     let options = FilterOptions::default();
     let Parts { recorder, comms, .. } = rank.parts(grid)?;
@@ -114,7 +109,7 @@ impl Linear for FourierFilter {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
         let (v, out, layout) = (v.single()?, out.single()?, &self.layout);
         match &self.filters {
@@ -126,7 +121,7 @@ impl Linear for FourierFilter {
         Ok(())
     }
 
-    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         out.number(self.multiplier);
         Ok(())
     }

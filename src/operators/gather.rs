@@ -1,7 +1,7 @@
 //! Values of a vector at places of a field, and sums of a field over those places: amplitudes by
 //! wavenumber, broadcasts, sums.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
@@ -62,7 +62,7 @@ impl Gather {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces, or if the numbers of indices and places
     ///   differ.
-    pub fn new(domain: &Space, target: &Space, index: Array<u32>) -> Result<Self, OperatorError> {
+    pub fn new(domain: &Space, target: &Space, index: Array<u32>) -> Result<Self> {
         let [_, leaf] = Self::leaves(domain, target)?;
         if leaf.values == Values::Complex {
             return Err(OperatorError::invalid("gather", format!("{target} is not one real field")));
@@ -84,7 +84,7 @@ impl Gather {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces.
-    pub fn broadcast(domain: &Space, target: &Space) -> Result<Self, OperatorError> {
+    pub fn broadcast(domain: &Space, target: &Space) -> Result<Self> {
         let [vector, leaf] = Self::leaves(domain, target)?;
         let entries = vector.places();
         if entries != 1 || leaf.values == Values::Complex {
@@ -125,12 +125,7 @@ impl Gather {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces, or if the block has not the length of the
     ///   vector.
-    pub fn block(
-        rank: &mut Rank,
-        domain: &Space,
-        target: &Space,
-        block: [Option<(i64, u64)>; 3],
-    ) -> Result<Self, OperatorError> {
+    pub fn block(rank: &mut Rank, domain: &Space, target: &Space, block: [Option<(i64, u64)>; 3]) -> Result<Self> {
         let [vector, leaf] = Self::leaves(domain, target)?;
         let entries = vector.places();
         let Support::Cells { mesh } = &leaf.support else {
@@ -169,7 +164,7 @@ impl Gather {
     }
 
     /// Returns the leaves of the domain and of the target.
-    fn leaves<'a>(domain: &'a Space, target: &'a Space) -> Result<[&'a Leaf; 2], OperatorError> {
+    fn leaves<'a>(domain: &'a Space, target: &'a Space) -> Result<[&'a Leaf; 2]> {
         match (domain.only(), target.only()) {
             (Some((_, from)), Some((_, to)))
                 if from.values == to.values
@@ -219,7 +214,7 @@ impl Linear for Gather {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let [from, to] = Self::leaves(&self.signature.domain, &self.signature.target)?;
         let (v, out) = (v.single()?, out.single()?);
         if direction == Direction::Forward {
@@ -245,7 +240,7 @@ impl Linear for Gather {
         Ok(rank.record_sum(to.is_distributed(), &terms, out)?)
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         let [_, to] = Self::leaves(&self.signature.domain, &self.signature.target)?;
         self.index.as_ref().map_or(Ok(()), |index| out.array(rank, to, index))
     }

@@ -1,6 +1,6 @@
 //! Ghost cells as operators: copies of owned cells, and sums to the owners.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::fourier::cells_of;
 use super::leaf::{Leaf, Support};
@@ -46,7 +46,7 @@ pub(crate) struct Ghosted {
 
 impl Ghosted {
     /// Creates it for `fields` fields of a mesh with ghost cells. Errors name `operator`.
-    pub fn new(operator: &str, mesh: &Mesh, fields: u64) -> Result<Self, OperatorError> {
+    pub fn new(operator: &str, mesh: &Mesh, fields: u64) -> Result<Self> {
         let plan = mesh.ghost_plan();
         let plan = plan.map_err(|error| OperatorError::invalid(operator, error.to_string()))?;
         Ok(Self::of(plan, fields))
@@ -138,7 +138,7 @@ impl Ghosts {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces.
-    pub fn new(rank: &mut Rank, domain: &Space, widths: [[u64; 2]; 3]) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space, widths: [[u64; 2]; 3]) -> Result<Self> {
         const NAME: &str = "ghost cells";
         let (name, leaf, mesh) = real_cells(rank, domain, NAME)?;
         let mesh = mesh.with_ghosts(widths).map_err(|error| OperatorError::invalid(NAME, error.to_string()))?;
@@ -154,7 +154,7 @@ pub(super) fn real_cells<'a>(
     rank: &mut Rank,
     space: &'a Space,
     operator: &str,
-) -> Result<(&'a str, &'a Leaf, &'a Mesh), OperatorError> {
+) -> Result<(&'a str, &'a Leaf, &'a Mesh)> {
     let found = cells_of(rank, space, operator)?;
     let periodic = found.2.periodic();
     if periodic != [true; 3] {
@@ -174,7 +174,7 @@ impl Linear for Ghosts {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
         let (v, out) = (v.single()?, out.single()?);
         if direction == Direction::Forward {
@@ -185,7 +185,7 @@ impl Linear for Ghosts {
         Ok(self.ghosted.collect(recorder, comms, &whole, out)?)
     }
 
-    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<()> {
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::rc::Rc;
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearized};
 use super::signature::{OperatorCost, Signature};
@@ -88,7 +88,7 @@ impl HostFunction {
         value: impl Fn(&[Vec<f64>]) -> HostResult + 'static,
         jvp: impl Fn(&[Vec<f64>], &[Vec<f64>]) -> HostResult + 'static,
         vjp: impl Fn(&[Vec<f64>], &[Vec<f64>]) -> HostResult + 'static,
-    ) -> Result<Self, OperatorError> {
+    ) -> Result<Self> {
         rank.comm.agree("HostFunction", &[("name", &signature.name), ("version", &version)])?;
         if let (2.., Some(why)) = (rank.size(), mixed(&signature)) {
             let why = format!(
@@ -109,7 +109,7 @@ impl HostFunction {
         which: &str,
         function: impl FnOnce() -> HostResult,
         out: &mut Vector,
-    ) -> Result<(), OperatorError> {
+    ) -> Result<()> {
         let name = &self.signature.name;
         let mut found = rank.comm.together(|| {
             let found =
@@ -125,7 +125,7 @@ impl HostFunction {
     }
 
     /// Checks the number of leaves and their lengths.
-    fn check(&self, which: &str, space: &Space, found: &[Vec<f64>]) -> Result<(), OperatorError> {
+    fn check(&self, which: &str, space: &Space, found: &[Vec<f64>]) -> Result<()> {
         if found.len() != space.len() {
             let why = format!("{which}: expected {} leaves, {space}, got {}", space.len(), found.len());
             return Err(OperatorError::invalid(&self.signature.name, why));
@@ -140,7 +140,7 @@ impl HostFunction {
     }
 
     /// Makes replicated leaves of a result the same on several ranks.
-    fn unite(&self, rank: &Rank, space: &Space, found: &mut [Vec<f64>]) -> Result<(), OperatorError> {
+    fn unite(&self, rank: &Rank, space: &Space, found: &mut [Vec<f64>]) -> Result<()> {
         let is_sum = self.signature.target.leaves().any(|(_, leaf)| leaf.is_distributed());
         for ((_, leaf), values) in space.leaves().zip(found) {
             match (leaf.is_distributed(), is_sum) {
@@ -155,13 +155,7 @@ impl HostFunction {
 
 /// Checks that all numbers are finite on the device. The error is the same on all ranks:
 /// searches of minimizers go on with a smaller step.
-pub(crate) fn check_numbers(
-    rank: &Rank,
-    operator: &str,
-    which: &str,
-    space: &Space,
-    found: &[Vec<f64>],
-) -> Result<(), OperatorError> {
+pub(crate) fn check_numbers(rank: &Rank, operator: &str, which: &str, space: &Space, found: &[Vec<f64>]) -> Result<()> {
     let wrong = space.leaves().zip(found).find_map(|((name, leaf), found)| {
         let is_double = leaf.is_on_host();
         let rounded = |value: f64| if is_double { value } else { f64::from(value as f32) };
@@ -184,7 +178,7 @@ fn mixed(signature: &Signature) -> Option<String> {
 }
 
 /// Returns the numbers of all leaves of this rank, with one download.
-pub(crate) fn download(rank: &mut Rank, x: &Vector) -> Result<Vec<Vec<f64>>, OperatorError> {
+pub(crate) fn download(rank: &mut Rank, x: &Vector) -> Result<Vec<Vec<f64>>> {
     const WHAT: &str = "leaves on the host";
     let numbers = x.download(&mut rank.recorder)?;
     let mut rest = &numbers[..];
@@ -200,7 +194,7 @@ pub(crate) fn download(rank: &mut Rank, x: &Vector) -> Result<Vec<Vec<f64>>, Ope
 }
 
 /// Writes the numbers of all leaves of this rank, with one upload.
-pub(crate) fn upload(rank: &mut Rank, found: &[Vec<f64>], out: &mut Vector) -> Result<(), OperatorError> {
+pub(crate) fn upload(rank: &mut Rank, found: &[Vec<f64>], out: &mut Vector) -> Result<()> {
     let len = found.iter().map(Vec::len).sum();
     let mut numbers: Vec<f32> = host_memory::reserve("numbers of leaves", len)?;
     for (contents, found) in out.contents_mut().iter_mut().zip(found) {
@@ -217,31 +211,26 @@ impl Differentiable for HostFunction {
         &self.signature
     }
 
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()> {
         self.fits(x, y)?;
         let x = download(rank, x)?;
         self.call(rank, "value", || (self.value)(&x), y)
     }
 
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn linearize(self: Rc<Self>, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Box<dyn Linearized>> {
         self.fits(x, y)?;
         let x = download(rank, x)?;
         self.call(rank, "value", || (self.value)(&x), y)?;
         Ok(Box::new(HostFunctionAt { operator: self, x }))
     }
 
-    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>> {
         self.signature.domain.admits(x.space(), &self.signature.name)?;
         let x = download(rank, x)?;
         Ok(Box::new(HostFunctionAt { operator: self, x }))
     }
 
-    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         out.text(&self.version);
         Ok(())
     }
@@ -261,13 +250,13 @@ struct HostFunctionAt {
 }
 
 impl Linearized for HostFunctionAt {
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()> {
         self.operator.fits(dx, dy)?;
         let dx = download(rank, dx)?;
         self.operator.call(rank, "jvp", || (self.operator.jvp)(&self.x, &dx), dy)
     }
 
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()> {
         self.operator.fits(dx, dy)?;
         let dy = download(rank, dy)?;
         self.operator.call(rank, "vjp", || (self.operator.vjp)(&self.x, &dy), dx)

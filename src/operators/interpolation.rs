@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearized};
 use super::signature::{OperatorCost, Signature};
@@ -64,7 +64,7 @@ impl Interpolation {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces, fewer than two nodes, another number of
     ///   ordinates than abscissae, and numbers that are not finite and ascending in f32.
-    pub fn new(rank: &mut Rank, domain: &Space, x: &[f64], y: &[f64]) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space, x: &[f64], y: &[f64]) -> Result<Self> {
         const NAME: &str = "interpolation";
         match domain.only() {
             Some((_, leaf)) if leaf.values == Values::Real && !leaf.is_on_host() => {}
@@ -90,7 +90,7 @@ impl Interpolation {
     }
 
     /// Records the value, and the derivative where `slope` is given.
-    fn record(&self, rank: &mut Rank, x: &Vector, y: &Vector, slope: Option<&Vector>) -> Result<(), OperatorError> {
+    fn record(&self, rank: &mut Rank, x: &Vector, y: &Vector, slope: Option<&Vector>) -> Result<()> {
         let (x, y, slope) = (x.single()?, y.single()?, slope.map(Vector::single).transpose()?);
         let params = InterpolationParams { count: x.len() as u32, nodes: (self.nodes.len() / 2) as u32 };
         let arrays: Vec<_> = [&self.nodes, x, y].into_iter().chain(slope).map(Array::raw).collect();
@@ -103,24 +103,19 @@ impl Differentiable for Interpolation {
         &self.signature
     }
 
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()> {
         self.fits(x, y)?;
         self.record(rank, x, y, None)
     }
 
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn linearize(self: Rc<Self>, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Box<dyn Linearized>> {
         self.fits(x, y)?;
         let slope = Vector::new(&rank.gpu, &self.signature.domain)?;
         self.record(rank, x, y, Some(&slope))?;
         Ok(Box::new(At { slope }))
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         let space = Space::of("nodes", super::leaf::Leaf::vector(self.nodes.len()))?;
         out.field(rank, &Vector::over(&space, vec![Contents::Device(self.nodes.clone())])?)
     }
@@ -138,11 +133,11 @@ struct At {
 }
 
 impl Linearized for At {
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()> {
         rank.vector_multiply(1.0, [&self.slope, dx], 0.0, dy)
     }
 
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()> {
         rank.vector_multiply(1.0, [&self.slope, dy], 0.0, dx)
     }
 }

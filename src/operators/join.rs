@@ -1,6 +1,6 @@
 //! Short vectors, one after the other, as one; fields at the same places as a batch.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
@@ -31,7 +31,7 @@ impl Join {
     /// - [`OperatorError::Fit`] if a leaf is missing, or has other places, values or components
     ///   than the first one.
     /// - [`OperatorError::Invalid`] if `order` does not name every leaf once.
-    pub fn new(domain: &Space, order: &[&str], result: &str) -> Result<Self, OperatorError> {
+    pub fn new(domain: &Space, order: &[&str], result: &str) -> Result<Self> {
         const NAME: &str = "join";
         let mut indices = Vec::new();
         let (mut len, mut batch) = (0, 0);
@@ -81,7 +81,7 @@ impl Linear for Join {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let mut start = 0;
         for &leaf in &self.order {
             let (from, to) = match direction {
@@ -113,7 +113,7 @@ impl Linear for Join {
         Ok(())
     }
 
-    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         self.order.iter().for_each(|&leaf| out.number(leaf as u64));
         Ok(())
     }

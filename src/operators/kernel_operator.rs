@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearized};
 use super::signature::{OperatorCost, Signature};
@@ -100,7 +100,7 @@ impl KernelOperator {
     /// # Errors
     /// - [`OperatorError::Invalid`] if a space is not one real leaf on the device, or the text
     ///   lacks a function.
-    pub fn new(name: &str, domain: &Space, target: &Space, text: &str) -> Result<Self, OperatorError> {
+    pub fn new(name: &str, domain: &Space, target: &Space, text: &str) -> Result<Self> {
         for (which, space) in [("domain", domain), ("target", target)] {
             let fits = space.only().is_some_and(|(_, leaf)| leaf.values == Values::Real && !leaf.is_on_host());
             if !fits {
@@ -122,7 +122,7 @@ impl KernelOperator {
         })
     }
 
-    fn run(&self, rank: &mut Rank, kernel: &Kernel, inputs: &[&Vector], output: &Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, kernel: &Kernel, inputs: &[&Vector], output: &Vector) -> Result<()> {
         let arrays: Vec<&Array<f32>> =
             inputs.iter().chain([&output]).map(|vector| vector.single()).collect::<Result<_, _>>()?;
         let raw: Vec<&RawArray> = arrays.iter().map(|array| array.raw()).collect();
@@ -141,27 +141,22 @@ impl Differentiable for KernelOperator {
         &self.signature
     }
 
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()> {
         self.fits(x, y)?;
         self.run(rank, &self.value, &[x], y)
     }
 
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn linearize(self: Rc<Self>, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Box<dyn Linearized>> {
         self.apply(rank, x, y)?;
         self.derivative(rank, x)
     }
 
-    fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>> {
         self.signature.domain.admits(x.space(), &self.signature.name)?;
         Ok(Box::new(At { operator: self, x: x.clone() }))
     }
 
-    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         out.text(&self.text);
         Ok(())
     }
@@ -184,12 +179,12 @@ struct At {
 }
 
 impl Linearized for At {
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()> {
         self.operator.fits(dx, dy)?;
         self.operator.run(rank, &self.operator.jvp, &[&self.x, dx], dy)
     }
 
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()> {
         self.operator.fits(dx, dy)?;
         self.operator.run(rank, &self.operator.vjp, &[&self.x, dy], dx)
     }

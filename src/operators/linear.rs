@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::operator::{Differentiable, Linearized};
@@ -42,13 +42,13 @@ pub trait Linear {
     ///
     /// # Errors
     /// The errors of the operator's work.
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError>;
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()>;
 
     /// Writes the constants of the operator, as [`Differentiable::constants`] requires.
     ///
     /// # Errors
     /// Same as [`Fingerprint::field`].
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError>;
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()>;
 
     /// Returns the costs of both directions for this rank, forward first.
     fn costs(&self) -> [Cost; 2];
@@ -59,22 +59,17 @@ impl<L: Linear + 'static> Differentiable for L {
         Linear::signature(self)
     }
 
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()> {
         self.fits(x, y)?;
         self.run(rank, Direction::Forward, x, y)
     }
 
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn linearize(self: Rc<Self>, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Box<dyn Linearized>> {
         self.apply(rank, x, y)?;
         Ok(Box::new(Itself(self)))
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         Linear::constants(self, rank, out)
     }
 
@@ -88,11 +83,11 @@ impl<L: Linear + 'static> Differentiable for L {
 struct Itself<L>(Rc<L>);
 
 impl<L: Linear + 'static> Linearized for Itself<L> {
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()> {
         self.0.apply(rank, dx, dy)
     }
 
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()> {
         self.0.fits(dx, dy)?;
         self.0.run(rank, Direction::Adjoint, dy, dx)
     }
@@ -118,11 +113,11 @@ impl<L: Linear> Linear for Adjoint<L> {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         self.operator.run(rank, direction.turned(), v, out)
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         self.operator.constants(rank, out)
     }
 
@@ -143,7 +138,7 @@ impl ToDevice {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] unless the leaf is parameters.
-    pub fn new(domain: &Space) -> Result<Self, OperatorError> {
+    pub fn new(domain: &Space) -> Result<Self> {
         match domain.only() {
             Some((name, leaf)) if leaf.is_on_host() => {
                 let target = Space::of(name, Leaf { support: Support::Vector { len: leaf.places() }, ..leaf.clone() })?;
@@ -159,7 +154,7 @@ impl Linear for ToDevice {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         match (direction, v.contents(), out.contents_mut()) {
             (Direction::Forward, [Contents::Host(values)], [Contents::Device(array)]) => {
                 let values = host_memory::collect("values of a field", values.iter().map(|&value| value as f32))?;
@@ -174,7 +169,7 @@ impl Linear for ToDevice {
         Ok(())
     }
 
-    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<()> {
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::gather::Gather;
 use super::ghosts::real_cells;
@@ -41,7 +41,7 @@ impl LinesOfSight {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces, a step that is not positive and finite, and
     ///   lines that are not finite or have no length.
-    pub fn new(rank: &mut Rank, domain: &Space, lines: &[Line], step: f64) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space, lines: &[Line], step: f64) -> Result<Self> {
         const NAME: &str = "lines of sight";
         let (name, leaf, mesh) = real_cells(rank, domain, NAME)?;
         if leaf.fields() != 1 {
@@ -94,7 +94,7 @@ impl Linear for LinesOfSight {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let (first, last): (&dyn Linear, &dyn Linear) = match direction {
             Direction::Forward => (&self.readout, &self.sums),
             Direction::Adjoint => (&self.sums, &self.readout),
@@ -106,7 +106,7 @@ impl Linear for LinesOfSight {
         last.run(rank, direction, &weighted, out)
     }
 
-    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         out.numbers(self.lines.as_flattened().as_flattened());
         out.numbers(&[self.step]);
         Ok(())

@@ -1,6 +1,6 @@
 //! Matrices, dense and sparse, between leaves that each rank has as a whole.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::leaf::Leaf;
 use super::linear::{Direction, Linear};
@@ -79,13 +79,7 @@ struct Rows {
 
 impl Rows {
     /// Copies a matrix to the device. `ends` has the end of each row among the entries.
-    fn new(
-        rank: &mut Rank,
-        values: &[f32],
-        columns: Option<&[u32]>,
-        ends: &[u64],
-        row_len: u64,
-    ) -> Result<Self, OperatorError> {
+    fn new(rank: &mut Rank, values: &[f32], columns: Option<&[u32]>, ends: &[u64], row_len: u64) -> Result<Self> {
         let recorder = &mut rank.recorder;
         let columns = columns.map(|columns| recorder.uploaded(LABEL, columns)).transpose()?;
         let mut offsets = Vec::new();
@@ -109,7 +103,7 @@ impl Rows {
         Ok(Rows { values: recorder.uploaded(LABEL, values)?, columns, row_len, offsets, kernels })
     }
 
-    fn record(&self, recorder: &mut Recorder, x: &Array<f32>, out: &Array<f32>) -> Result<(), OperatorError> {
+    fn record(&self, recorder: &mut Recorder, x: &Array<f32>, out: &Array<f32>) -> Result<()> {
         let mut partial: Option<Array<f32>> = None;
         for (level, offsets) in (1..).zip(&self.offsets) {
             let count = offsets.len() - 1;
@@ -138,7 +132,7 @@ impl Rows {
 }
 
 /// Returns the rows and columns of a matrix between two spaces. Errors name `operator`.
-fn shape(rank: &Rank, operator: &str, domain: &Space, target: &Space) -> Result<[u64; 2], OperatorError> {
+fn shape(rank: &Rank, operator: &str, domain: &Space, target: &Space) -> Result<[u64; 2]> {
     let len = |which: &str, space: &Space| {
         let fits = |leaf: &&Leaf| {
             leaf.values == Values::Real && !leaf.is_on_host() && (rank.size() == 1 || !leaf.is_distributed())
@@ -155,7 +149,7 @@ fn shape(rank: &Rank, operator: &str, domain: &Space, target: &Space) -> Result<
 }
 
 /// Checks values and their number, and returns the hash of a matrix.
-fn check(rank: &Rank, operator: &str, values: &[f32], places: &[&[u8]]) -> Result<u64, OperatorError> {
+fn check(rank: &Rank, operator: &str, values: &[f32], places: &[&[u8]]) -> Result<u64> {
     let hash = places.iter().fold(fnv1a(START, bytemuck::cast_slice(values)), |hash, part| fnv1a(hash, part));
     rank.comm.agree(operator, &[("matrix", &hash)])?;
     if u32::try_from(values.len()).is_err() {
@@ -179,7 +173,7 @@ impl Matrix {
     /// - [`OperatorError::Invalid`] for other spaces, another number of values, or values that are
     ///   not finite.
     /// - [`OperatorError::Comm`] if matrices of ranks differ.
-    pub fn new(rank: &mut Rank, domain: &Space, target: &Space, values: &[f32]) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space, target: &Space, values: &[f32]) -> Result<Self> {
         const NAME: &str = "matrix";
         let hash = check(rank, NAME, values, &[])?;
         let [rows, columns] = shape(rank, NAME, domain, target)?;
@@ -215,7 +209,7 @@ impl Matrix {
         offsets: &[u64],
         columns: &[u32],
         values: &[f32],
-    ) -> Result<Self, OperatorError> {
+    ) -> Result<Self> {
         const NAME: &str = "sparse matrix";
         let hash = check(rank, NAME, values, &[bytemuck::cast_slice(offsets), bytemuck::cast_slice(columns)])?;
         let [rows, width] = shape(rank, NAME, domain, target)?;
@@ -262,12 +256,12 @@ impl Linear for Matrix {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let rows = if direction == Direction::Forward { &self.forward } else { &self.adjoint };
         rows.record(&mut rank.recorder, v.single()?, out.single()?)
     }
 
-    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         out.number(self.hash);
         Ok(())
     }

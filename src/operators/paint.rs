@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::fourier::cut_alike;
 use super::ghosts::{Ghosted, real_cells};
@@ -114,7 +114,7 @@ impl Paint {
     /// - [`OperatorError::Invalid`] if the leaves of `domain` are not as above, its cells lie in a
     ///   box of other sides than `mesh`, or `mesh` has open faces, ghost cells or parts with fewer
     ///   cells than the window needs.
-    pub fn new(rank: &mut Rank, domain: &Space, mesh: &Mesh, window: Window) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space, mesh: &Mesh, window: Window) -> Result<Self> {
         let target = Space::of("density", Leaf::cells(mesh))?;
         let (_, _, mesh) = real_cells(rank, &target, NAME)?;
         let fault = fault(domain, mesh);
@@ -145,7 +145,7 @@ impl Paint {
     }
 
     /// Returns the arrays of the vectors and the weights of a vector of the domain.
-    fn parts<'a>(&self, x: &'a Vector) -> Result<(&'a Array<f32>, Option<&'a Array<f32>>), OperatorError> {
+    fn parts<'a>(&self, x: &'a Vector) -> Result<(&'a Array<f32>, Option<&'a Array<f32>>)> {
         let array = |at: usize| match x.contents().get(at) {
             Some(Contents::Device(array)) => Ok(array),
             _ => Err(OperatorError::invalid(NAME, format!("{} is not on the device", x.space()))),
@@ -153,14 +153,14 @@ impl Paint {
         Ok((array(self.moved)?, self.weights.map(array).transpose()?))
     }
 
-    fn send(&self, rank: &mut Rank, x: &Vector) -> Result<MovedParticles, OperatorError> {
+    fn send(&self, rank: &mut Rank, x: &Vector) -> Result<MovedParticles> {
         self.signature.domain.admits(x.space(), NAME)?;
         let (vectors, weights) = self.parts(x)?;
         let movements = Movements { vectors, lattice: self.lattice.as_ref(), weights };
         Ok(MovedParticles::send(rank, &self.mesh, movements)?)
     }
 
-    fn density(&self, rank: &mut Rank, particles: &MovedParticles, y: &Vector) -> Result<(), OperatorError> {
+    fn density(&self, rank: &mut Rank, particles: &MovedParticles, y: &Vector) -> Result<()> {
         self.signature.target.admits(y.space(), NAME)?;
         let parts = rank.parts(self.mesh.grid())?;
         let painters = (&self.painter, &self.values, self.ghosted.ghosts());
@@ -173,28 +173,23 @@ impl Differentiable for Paint {
         &self.signature
     }
 
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()> {
         let particles = self.send(rank, x)?;
         self.density(rank, &particles, y)
     }
 
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn linearize(self: Rc<Self>, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Box<dyn Linearized>> {
         let particles = self.send(rank, x)?;
         self.density(rank, &particles, y)?;
         Ok(Box::new(PaintAt { operator: self, particles }))
     }
 
-    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>> {
         let particles = self.send(rank, x)?;
         Ok(Box::new(PaintAt { operator: self, particles }))
     }
 
-    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         out.text(&format!("{:?}", self.painter.window()));
         Ok(())
     }
@@ -222,14 +217,14 @@ struct PaintAt {
 }
 
 impl Linearized for PaintAt {
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()> {
         let operator = &*self.operator;
         operator.signature.check(dx, dy)?;
         let painters = (&operator.values, operator.ghosted.ghosts());
         Ok(self.particles.density_change(rank, painters, operator.parts(dx)?, dy.single()?)?)
     }
 
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()> {
         let operator = &*self.operator;
         operator.signature.check(dx, dy)?;
         let field = rank.gpu.array("operators::paint", operator.mesh.array_len())?;

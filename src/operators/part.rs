@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::error::OperatorError;
+use super::error::Result;
 use super::fingerprint::Fingerprint;
 use super::operator::{Derivative, Differentiable, ExcitedModes, Linearized, Model};
 use super::signature::{OperatorCost, Signature};
@@ -27,7 +27,7 @@ impl Part {
     }
 
     /// Returns a vector of all leaves of the inner target.
-    fn all(&self, wanted: &Vector, rest: &Vector) -> Result<Vector, OperatorError> {
+    fn all(&self, wanted: &Vector, rest: &Vector) -> Result<Vector> {
         let (space, wanted) = (self.inner.target(), wanted.part(&self.signature.target, self.name())?);
         let of = |name: &str| match self.signature.target.position(name) {
             Some(at) => Some(wanted.contents()[at].clone()),
@@ -42,8 +42,8 @@ impl Part {
         &self,
         rank: &mut Rank,
         y: &mut Vector,
-        run: impl FnOnce(&mut Rank, &mut Vector) -> Result<T, OperatorError>,
-    ) -> Result<T, OperatorError> {
+        run: impl FnOnce(&mut Rank, &mut Vector) -> Result<T>,
+    ) -> Result<T> {
         let mut all = self.all(y, &Vector::new(&rank.gpu, &self.rest)?)?;
         let found = run(rank, &mut all)?;
         y.put(all.part(&self.signature.target, self.name())?);
@@ -56,28 +56,23 @@ impl Differentiable for Part {
         &self.signature
     }
 
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()> {
         self.fits(x, y)?;
         self.forward(rank, y, |rank, all| self.inner.apply(rank, x, all))
     }
 
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn linearize(self: Rc<Self>, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Box<dyn Linearized>> {
         self.fits(x, y)?;
         let derivative = self.forward(rank, y, |rank, all| self.inner.linearize(rank, x, all))?;
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
 
-    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>> {
         let derivative = self.inner.derivative(rank, x)?;
         Ok(Box::new(PartAt { operator: self, derivative }))
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         self.inner.identify(rank, out)
     }
 
@@ -91,7 +86,7 @@ impl Differentiable for Part {
         cost
     }
 
-    fn giving(&self, target: &Space) -> Result<Option<Model>, OperatorError> {
+    fn giving(&self, target: &Space) -> Result<Option<Model>> {
         self.inner.giving(target).map(Some)
     }
 }
@@ -102,19 +97,19 @@ struct PartAt {
 }
 
 impl Linearized for PartAt {
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()> {
         self.operator.fits(dx, dy)?;
         self.operator.forward(rank, dy, |rank, all| self.derivative.jvp(rank, dx, all))
     }
 
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()> {
         self.operator.fits(dx, dy)?;
         let nothing = Vector::zeros(&mut rank.recorder, &self.operator.rest)?;
         let all = self.operator.all(dy, &nothing)?;
         self.derivative.vjp(rank, &all, dx)
     }
 
-    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+    fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>> {
         self.derivative.excited(rank)
     }
 }

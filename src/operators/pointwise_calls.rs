@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::error::OperatorError;
+use super::error::Result;
 use super::fingerprint::Fingerprint;
 use super::operator::{Differentiable, Linearized};
 use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
@@ -81,7 +81,7 @@ impl PointwiseOperator {
         evaluation: Evaluation,
         (x, more): (&Vector, Option<&Vector>),
         out: &[RawArray],
-    ) -> Result<(), OperatorError> {
+    ) -> Result<()> {
         let ([count, places], Call { plain, quads, read }) = (self.places(), self.call(evaluation));
         let given: Vec<RawArray> = std::iter::once(x).chain(&self.constants).chain(more).flat_map(arrays).collect();
         let arrays: Vec<&RawArray> = read.iter().map(|&number| &given[number]).chain(out).collect();
@@ -117,7 +117,7 @@ impl PointwiseOperator {
         evaluation: Evaluation,
         given: (&Vector, Option<&Vector>),
         out: &mut Vector,
-    ) -> Result<(), OperatorError> {
+    ) -> Result<()> {
         if self.is_on_host() {
             self.on_host(evaluation, given, out);
             return Ok(());
@@ -139,22 +139,17 @@ impl Differentiable for PointwiseOperator {
         &self.signature
     }
 
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()> {
         self.fits(x, y)?;
         self.evaluate(rank, Evaluation::Value, (x, None), y)
     }
 
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn linearize(self: Rc<Self>, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Box<dyn Linearized>> {
         self.apply(rank, x, y)?;
         self.derivative(rank, x)
     }
 
-    fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn derivative(self: Rc<Self>, _rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>> {
         self.domain().admits(x.space(), self.name())?;
         Ok(Box::new(At { operator: self, x: x.clone() }))
     }
@@ -164,7 +159,7 @@ impl Differentiable for PointwiseOperator {
         self.domain().names().nth(argument).map(str::to_string)
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         let (lines, values) = self.function.wgsl(|argument, component| format!("a{argument}.{component}"));
         out.text(&lines);
         values.iter().for_each(|value| out.text(value));
@@ -203,12 +198,12 @@ struct At {
 }
 
 impl Linearized for At {
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()> {
         self.operator.fits(dx, dy)?;
         self.operator.evaluate(rank, Evaluation::Jvp, (&self.x, Some(dx)), dy)
     }
 
-    fn normal(&self, rank: &mut Rank, dx: &Vector, out: &mut Vector) -> Result<bool, OperatorError> {
+    fn normal(&self, rank: &mut Rank, dx: &Vector, out: &mut Vector) -> Result<bool> {
         let (operator, domain) = (&*self.operator, self.operator.domain());
         domain.admits(dx.space(), operator.name())?;
         domain.admits(out.space(), operator.name())?;
@@ -220,7 +215,7 @@ impl Linearized for At {
         Ok(true)
     }
 
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()> {
         let (operator, given) = (&*self.operator, (&self.x, Some(dy)));
         operator.fits(dx, dy)?;
         if operator.is_on_host() {

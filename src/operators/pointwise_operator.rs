@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::leaf::{Leaf, Support};
 use super::pointwise::{Argument, Form, Pointwise, PointwiseError};
 use super::signature::Signature;
@@ -53,7 +53,7 @@ fn main_of<'a>(mut leaves: impl Iterator<Item = &'a Leaf> + Clone) -> Option<&'a
     leaves.clone().find(|leaf| !is_single(leaf)).or_else(|| leaves.next())
 }
 
-fn parsed(text: &str, name: &str) -> Result<Pointwise, OperatorError> {
+fn parsed(text: &str, name: &str) -> Result<Pointwise> {
     Pointwise::new(text, name).map_err(|error| OperatorError::Pointwise { operator: name.into(), error })
 }
 
@@ -66,7 +66,7 @@ impl PointwiseOperator {
     /// # Errors
     /// - [`OperatorError::Pointwise`] with the line of a construct that is not supported.
     /// - [`OperatorError::Fit`] for leaves that do not match arguments, or at different places.
-    pub fn wgsl(text: &str, name: &str, domain: &Space, result: &str) -> Result<Self, OperatorError> {
+    pub fn wgsl(text: &str, name: &str, domain: &Space, result: &str) -> Result<Self> {
         let function = parsed(text, name)?;
         let target = target_of(name, &function, domain, result)?;
         Self::bound(name, function, domain, None, &target)
@@ -76,7 +76,7 @@ impl PointwiseOperator {
     ///
     /// # Errors
     /// - Same as [`wgsl`](Self::wgsl).
-    pub fn wgsl_onto(text: &str, name: &str, domain: &Space, target: &Space) -> Result<Self, OperatorError> {
+    pub fn wgsl_onto(text: &str, name: &str, domain: &Space, target: &Space) -> Result<Self> {
         Self::bound(name, parsed(text, name)?, domain, None, target)
     }
 
@@ -94,13 +94,7 @@ impl PointwiseOperator {
     ///
     /// # Errors
     /// - Same as [`wgsl`](Self::wgsl).
-    pub fn wgsl_with(
-        text: &str,
-        name: &str,
-        domain: &Space,
-        constants: &Vector,
-        result: &str,
-    ) -> Result<Self, OperatorError> {
+    pub fn wgsl_with(text: &str, name: &str, domain: &Space, constants: &Vector, result: &str) -> Result<Self> {
         let function = parsed(text, name)?;
         let target = target_of(name, &function, domain, result)?;
         Self::bound(name, function, domain, Some(constants), &target)
@@ -120,7 +114,7 @@ impl PointwiseOperator {
         domain: &Space,
         constants: Option<&Vector>,
         target: &Space,
-    ) -> Result<Self, OperatorError> {
+    ) -> Result<Self> {
         let named: Vec<&str> = constants.iter().flat_map(|field| field.space().names()).collect();
         let order = order(name, &function, domain, &named)?;
         let signature = Signature::new(name.to_string(), domain, target);
@@ -133,7 +127,7 @@ impl PointwiseOperator {
         PointwiseOperator { signature, function, constants, calls: std::array::from_fn(|_| OnceCell::new()) }
     }
 
-    fn check(&self) -> Result<(), OperatorError> {
+    fn check(&self) -> Result<()> {
         let given: Vec<(&str, &Leaf)> = self.signature.domain.leaves().chain(self.constant_leaves()).collect();
         let results: Vec<(&str, &Leaf)> = self.signature.target.leaves().collect();
         let sides = [(given, self.function.arguments()), (results, self.function.results())];
@@ -215,7 +209,7 @@ impl PointwiseOperator {
     }
 
     /// Returns `next` after this function, as one function.
-    pub(super) fn then(&self, next: &Self) -> Result<Self, OperatorError> {
+    pub(super) fn then(&self, next: &Self) -> Result<Self> {
         next.signature.domain.admits(&self.signature.target, &next.signature.name)?;
         let refused = |error| OperatorError::Pointwise { operator: next.signature.name.clone().into_owned(), error };
         let function = self.function.then(&next.function).map_err(refused)?;
@@ -226,7 +220,7 @@ impl PointwiseOperator {
 
     /// Returns both side by side as one function; leaves of one name are shared. `None` if they are
     /// functions of different places.
-    pub(super) fn beside(&self, other: &Self) -> Result<Option<Self>, OperatorError> {
+    pub(super) fn beside(&self, other: &Self) -> Result<Option<Self>> {
         let name = format!("({}, {})", self.signature.name, other.signature.name);
         let domain = self.signature.domain.joined(&other.signature.domain, &name)?;
         let target = self.signature.target.beside(&other.signature.target)?;
@@ -263,7 +257,7 @@ impl PointwiseOperator {
 
 /// Returns one real leaf of this name at the places of `domain`, with the components of the
 /// function.
-fn target_of(name: &str, function: &Pointwise, domain: &Space, result: &str) -> Result<Space, OperatorError> {
+fn target_of(name: &str, function: &Pointwise, domain: &Space, result: &str) -> Result<Space> {
     match main_of(domain.leaves().map(|(_, leaf)| leaf)) {
         Some(main) => Space::of(result, Leaf { values: Values::Real, components: function.width(), ..main.clone() }),
         None => Err(OperatorError::invalid(name, "a pointwise function of no leaf has no places")),
@@ -271,7 +265,7 @@ fn target_of(name: &str, function: &Pointwise, domain: &Space, result: &str) -> 
 }
 
 /// Returns the number of the argument of each leaf of the domain and then of each constant.
-fn order(name: &str, function: &Pointwise, domain: &Space, constants: &[&str]) -> Result<Vec<usize>, OperatorError> {
+fn order(name: &str, function: &Pointwise, domain: &Space, constants: &[&str]) -> Result<Vec<usize>> {
     let arguments = function.arguments();
     let of_name = |leaf: &str| {
         let found = arguments.iter().position(|argument| argument.name == leaf);

@@ -1,6 +1,6 @@
 //! Collectives as operators: the values of ranks are moved between ranks, or added over them.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::leaf::{Leaf, Support};
 use super::linear::{Direction, Linear};
@@ -95,7 +95,7 @@ pub struct RankCollective {
 }
 
 /// Returns the only leaf of a space of points, with its name and its number of points on this rank.
-fn points<'a>(domain: &'a Space, name: &str) -> Result<(&'a str, &'a Leaf, u64), OperatorError> {
+fn points<'a>(domain: &'a Space, name: &str) -> Result<(&'a str, &'a Leaf, u64)> {
     match domain.only() {
         Some((leaf_name, leaf)) => match leaf.support {
             Support::Points { own, .. } => Ok((leaf_name, leaf, own)),
@@ -106,7 +106,7 @@ fn points<'a>(domain: &'a Space, name: &str) -> Result<(&'a str, &'a Leaf, u64),
 }
 
 /// Returns the number of points of each rank, and of their numbers. Collective.
-fn counts(rank: &Rank, domain: &Space, name: &str) -> Result<(Vec<u64>, Vec<u64>), OperatorError> {
+fn counts(rank: &Rank, domain: &Space, name: &str) -> Result<(Vec<u64>, Vec<u64>)> {
     let (_, leaf, own) = points(domain, name)?;
     let points = rank.comm.all_gather(&[own])?;
     let numbers = points.iter().map(|count| count * leaf.numbers()).collect();
@@ -129,7 +129,7 @@ impl RankCollective {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] unless `domain` is one real number at each point.
-    pub fn replicate(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
+    pub fn replicate(rank: &Rank, domain: &Space) -> Result<Self> {
         let Some((name, own, total)) = numbers(domain) else {
             return Err(OperatorError::invalid("replication", format!("{domain} is not one number at each point")));
         };
@@ -144,7 +144,7 @@ impl RankCollective {
     /// # Errors
     /// - [`OperatorError::Invalid`] unless `domain` is one real number at each point, with equally
     ///   many points on every rank.
-    pub fn sum_over_ranks(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
+    pub fn sum_over_ranks(rank: &Rank, domain: &Space) -> Result<Self> {
         let ranks = rank.comm.size() as u64;
         match numbers(domain) {
             Some((name, own, total)) if own * ranks == total => {
@@ -163,7 +163,7 @@ impl RankCollective {
     /// # Errors
     /// - [`OperatorError::Invalid`] unless `domain` is one leaf of points.
     /// - [`OperatorError::Comm`] for errors of the ranks.
-    pub fn all_gather(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
+    pub fn all_gather(rank: &Rank, domain: &Space) -> Result<Self> {
         let (points, counts) = counts(rank, domain, "all-gather")?;
         let total: u64 = points.iter().sum();
         Self::new(rank, domain, [total, points.len() as u64 * total], Kind::AllGather { counts })
@@ -174,7 +174,7 @@ impl RankCollective {
     /// # Errors
     /// - [`OperatorError::Invalid`] if another rank has points.
     /// - Same as [`all_gather`](Self::all_gather).
-    pub fn broadcast(rank: &Rank, domain: &Space, root: usize) -> Result<Self, OperatorError> {
+    pub fn broadcast(rank: &Rank, domain: &Space, root: usize) -> Result<Self> {
         let (counts, _) = counts(rank, domain, "broadcast")?;
         let Some(&len) = counts.get(root) else { return Err(no_rank("broadcast", root, counts.len())) };
         if let Some(other) = (0..counts.len()).find(|&rank| rank != root && counts[rank] > 0) {
@@ -189,7 +189,7 @@ impl RankCollective {
     ///
     /// # Errors
     /// - Same as [`all_gather`](Self::all_gather).
-    pub fn gather(rank: &Rank, domain: &Space, root: usize) -> Result<Self, OperatorError> {
+    pub fn gather(rank: &Rank, domain: &Space, root: usize) -> Result<Self> {
         let (points, counts) = counts(rank, domain, "gather to a rank")?;
         if root >= points.len() {
             return Err(no_rank("gather to a rank", root, points.len()));
@@ -205,7 +205,7 @@ impl RankCollective {
     /// # Errors
     /// - [`OperatorError::Invalid`] if the sum of the counts is not the number of points of a rank.
     /// - Same as [`all_gather`](Self::all_gather).
-    pub fn all_to_all(rank: &Rank, domain: &Space, counts: &[u64]) -> Result<Self, OperatorError> {
+    pub fn all_to_all(rank: &Rank, domain: &Space, counts: &[u64]) -> Result<Self> {
         let (_, leaf, own) = points(domain, "all-to-all")?;
         let sum = counts.iter().fold(0u64, |sum, &count| sum.saturating_add(count));
         let fits = counts.len() == rank.comm.size() && sum == own;
@@ -232,12 +232,7 @@ impl RankCollective {
     /// # Errors
     /// - [`OperatorError::Invalid`] if senders and receivers do not match.
     /// - Same as [`all_gather`](Self::all_gather).
-    pub fn send_receive(
-        rank: &Rank,
-        domain: &Space,
-        to: Option<usize>,
-        from: Option<usize>,
-    ) -> Result<Self, OperatorError> {
+    pub fn send_receive(rank: &Rank, domain: &Space, to: Option<usize>, from: Option<usize>) -> Result<Self> {
         const NAME: &str = "send and receive";
         let (_, _, own) = points(domain, NAME)?;
         let number = |peer: Option<usize>| peer.map_or(u64::MAX, |rank| rank as u64);
@@ -263,7 +258,7 @@ impl RankCollective {
     /// # Errors
     /// - [`OperatorError::Invalid`] if ranks have different numbers of points.
     /// - Same as [`all_gather`](Self::all_gather).
-    pub fn all_reduce(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
+    pub fn all_reduce(rank: &Rank, domain: &Space) -> Result<Self> {
         Self::of_equals(rank, domain, Kind::AllReduce)
     }
 
@@ -271,7 +266,7 @@ impl RankCollective {
     ///
     /// # Errors
     /// - Same as [`all_reduce`](Self::all_reduce).
-    pub fn scan(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
+    pub fn scan(rank: &Rank, domain: &Space) -> Result<Self> {
         Self::of_equals(rank, domain, Kind::Scan { range: ScanRange::UpTo })
     }
 
@@ -280,12 +275,12 @@ impl RankCollective {
     ///
     /// # Errors
     /// - Same as [`all_reduce`](Self::all_reduce).
-    pub fn scan_exclusive(rank: &Rank, domain: &Space) -> Result<Self, OperatorError> {
+    pub fn scan_exclusive(rank: &Rank, domain: &Space) -> Result<Self> {
         Self::of_equals(rank, domain, Kind::Scan { range: ScanRange::Before })
     }
 
     /// Creates a collective for equally many points on every rank.
-    fn of_equals(rank: &Rank, domain: &Space, kind: Kind) -> Result<Self, OperatorError> {
+    fn of_equals(rank: &Rank, domain: &Space, kind: Kind) -> Result<Self> {
         let (counts, _) = counts(rank, domain, kind.name())?;
         if let Some(rank) = counts.iter().position(|&count| count != counts[0]) {
             let why = format!("rank {rank} has {} points, rank 0 {}; they must have as many", counts[rank], counts[0]);
@@ -295,7 +290,7 @@ impl RankCollective {
     }
 
     /// Creates a collective whose values are at `own` of `total` points.
-    fn new(rank: &Rank, domain: &Space, [own, total]: [u64; 2], kind: Kind) -> Result<Self, OperatorError> {
+    fn new(rank: &Rank, domain: &Space, [own, total]: [u64; 2], kind: Kind) -> Result<Self> {
         let (name, leaf, _) = points(domain, "collective")?;
         let support = Support::Points { own, total, order: PointOrder::Ranks };
         let target = Space::of(name, Leaf { support, ..leaf.clone() })?;
@@ -318,7 +313,7 @@ fn scanned(
     recorder: &mut Recorder,
     numbers: &Array<f32>,
     range: ScanRange,
-) -> Result<Option<Array<f32>>, OperatorError> {
+) -> Result<Option<Array<f32>>> {
     let sum = collectives.scan_range::<f32>(recorder, numbers, range, Op::Sum)?.finish(recorder)?;
     Ok((sum.len() == numbers.len()).then_some(sum))
 }
@@ -328,7 +323,7 @@ impl Linear for RankCollective {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         use Direction::{Adjoint, Forward};
         let (v, out) = (v.single()?, out.single()?);
         let fields = self.signature.domain.only().map_or(1, |(_, leaf)| leaf.fields());
@@ -379,7 +374,7 @@ impl Linear for RankCollective {
         Ok(())
     }
 
-    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         if let Kind::Broadcast { root } | Kind::Gather { root, .. } = &self.kind {
             out.number(*root as u64);
         }

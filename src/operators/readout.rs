@@ -1,6 +1,6 @@
 //! Fields at fixed points.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
 use super::leaf::{Leaf, Support};
@@ -38,7 +38,7 @@ impl Readout {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces, or a position in a cell of another rank.
     /// - [`OperatorError::Mesh`] if a position is not finite.
-    pub fn new(rank: &mut Rank, domain: &Space, window: Window, positions: &[[f64; 3]]) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, domain: &Space, window: Window, positions: &[[f64; 3]]) -> Result<Self> {
         let numbers = PointNumbers::of_positions(&mut rank.recorder, positions)?;
         Self::at_points(rank, domain, window, positions, PointOrder::Numbers(numbers))
     }
@@ -50,7 +50,7 @@ impl Readout {
         window: Window,
         positions: &[[f64; 3]],
         order: PointOrder,
-    ) -> Result<Self, OperatorError> {
+    ) -> Result<Self> {
         const NAME: &str = "readout";
         let (name, leaf, mesh) = real_cells(rank, domain, NAME)?;
         let foreign =
@@ -79,7 +79,7 @@ impl Linear for Readout {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
         let (mesh, count, particles) = (self.points.mesh(), self.points.len(), self.points.particles());
         let (v, out) = (v.single()?, out.single()?);
@@ -106,7 +106,7 @@ impl Linear for Readout {
         Ok(())
     }
 
-    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         out.text(&format!("{:?}", self.painter.window()));
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! A field as each field of a batch, and the sum of a batch.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::linear::{Direction, Linear};
 use super::signature::Signature;
@@ -45,7 +45,7 @@ impl Repeat {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces, and unless there are 1 to 65,535 copies.
-    pub fn new(domain: &Space, copies: u64, result: &str) -> Result<Self, OperatorError> {
+    pub fn new(domain: &Space, copies: u64, result: &str) -> Result<Self> {
         const NAME: &str = "repeat";
         let Some((_, leaf)) = domain.only().filter(|(_, leaf)| leaf.batch == 1 && leaf.is_distributed()) else {
             return Err(OperatorError::invalid(
@@ -67,7 +67,7 @@ impl Linear for Repeat {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let (v, out, recorder) = (v.single()?, out.single()?, &mut rank.recorder);
         let count = u64::from(self.params.count);
         match direction {
@@ -80,7 +80,7 @@ impl Linear for Repeat {
         Ok(())
     }
 
-    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         out.number(u64::from(self.params.copies));
         Ok(())
     }

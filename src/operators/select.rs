@@ -1,6 +1,6 @@
 //! Selections of places of a field.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::gather::{record, source};
 use super::leaf::{Leaf, Support};
@@ -32,7 +32,7 @@ impl Select {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces, cells outside the grid, and repeated cells.
-    pub fn cells(rank: &mut Rank, domain: &Space, cells: &[[u64; 3]]) -> Result<Self, OperatorError> {
+    pub fn cells(rank: &mut Rank, domain: &Space, cells: &[[u64; 3]]) -> Result<Self> {
         const NAME: &str = "selection";
         let Some((_, Leaf { support: Support::Cells { mesh }, .. })) = domain.only() else {
             return Err(OperatorError::invalid(NAME, format!("{domain} is not one field of cells")));
@@ -55,7 +55,7 @@ impl Select {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces, places outside the leaf, and repeated places.
-    pub fn places(rank: &mut Rank, domain: &Space, places: &[u64]) -> Result<Self, OperatorError> {
+    pub fn places(rank: &mut Rank, domain: &Space, places: &[u64]) -> Result<Self> {
         const NAME: &str = "selection";
         let Some((name, leaf)) = domain.only().filter(|(_, leaf)| leaf.values == Values::Real && leaf.is_distributed())
         else {
@@ -92,7 +92,7 @@ impl Select {
 
 /// Returns the order of places of a leaf: by the number in the whole grid, or by the number of the
 /// point.
-fn order_of(rank: &mut Rank, leaf: &Leaf, places: &[u64]) -> Result<PointOrder, OperatorError> {
+fn order_of(rank: &mut Rank, leaf: &Leaf, places: &[u64]) -> Result<PointOrder> {
     let in_grid = |[n0, n1, n2]: [u64; 3], first: [i64; 3], local: [u64; 3]| -> Result<Vec<u64>, HostMemoryError> {
         let number = |&place: &u64| {
             let at = [place / local[2] / local[1], place / local[2] % local[1], place % local[2]];
@@ -134,7 +134,7 @@ impl Linear for Select {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let [places, selected, fields] = self.lens();
         let (recorder, out) = (&mut rank.recorder, out.single()?);
         let arrays = (v.single()?, Some(&self.index), out);
@@ -148,7 +148,7 @@ impl Linear for Select {
         Ok(record(recorder, kernel, arrays, [selected, places], fields, strides)?)
     }
 
-    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, _rank: &mut Rank, _out: &mut Fingerprint) -> Result<()> {
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::leaf::Leaf;
 use crate::exchange::GridComms;
 use crate::gpu::Recorder;
@@ -35,7 +35,7 @@ impl Space {
     /// # Errors
     /// - [`OperatorError::Space`] if a name is empty or repeated, or a leaf has no components,
     ///   cells or size.
-    pub fn new<N: Into<String>>(leaves: impl IntoIterator<Item = (N, Leaf)>) -> Result<Self, OperatorError> {
+    pub fn new<N: Into<String>>(leaves: impl IntoIterator<Item = (N, Leaf)>) -> Result<Self> {
         let mut leaves: Vec<(String, Leaf)> = leaves.into_iter().map(|(name, leaf)| (name.into(), leaf)).collect();
         leaves.sort_by(|(a, _), (b, _)| a.cmp(b));
         let wrong = |leaf: &str, why: String| Err(OperatorError::Space { leaf: leaf.into(), why });
@@ -57,7 +57,7 @@ impl Space {
     ///
     /// # Errors
     /// Same as [`new`](Self::new).
-    pub fn of(name: &str, leaf: Leaf) -> Result<Self, OperatorError> {
+    pub fn of(name: &str, leaf: Leaf) -> Result<Self> {
         Self::new([(name, leaf)])
     }
 
@@ -127,7 +127,7 @@ impl Space {
     }
 
     /// Returns the leaves of both spaces, which have different names.
-    pub(super) fn beside(&self, other: &Space) -> Result<Self, OperatorError> {
+    pub(super) fn beside(&self, other: &Space) -> Result<Self> {
         Space::new([&self.leaves[..], &other.leaves].concat())
     }
 
@@ -135,7 +135,7 @@ impl Space {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if leaves of one name differ.
-    pub fn joined(&self, other: &Space, operator: &str) -> Result<Self, OperatorError> {
+    pub fn joined(&self, other: &Space, operator: &str) -> Result<Self> {
         let mut leaves = self.leaves.to_vec();
         for (name, leaf) in other.leaves() {
             match self.leaf(name) {
@@ -148,7 +148,7 @@ impl Space {
     }
 
     /// Returns the index of the leaf `name`, which must equal `wanted`. Errors name `operator`.
-    pub(super) fn find(&self, name: &str, wanted: &Leaf, operator: &str) -> Result<usize, OperatorError> {
+    pub(super) fn find(&self, name: &str, wanted: &Leaf, operator: &str) -> Result<usize> {
         match self.position(name).map(|at| (at, &self.leaves[at].1)) {
             Some((at, own)) if own == wanted => Ok(at),
             Some((_, own)) => Err(OperatorError::fit(operator, name, wanted, own)),
@@ -157,7 +157,7 @@ impl Space {
     }
 
     /// Borrows the recorder and the exchanges of the process grid that the leaves are cut by.
-    pub(super) fn parts<'a>(&self, rank: &'a mut Rank) -> Result<(&'a mut Recorder, &'a mut GridComms), OperatorError> {
+    pub(super) fn parts<'a>(&self, rank: &'a mut Rank) -> Result<(&'a mut Recorder, &'a mut GridComms)> {
         let Some(mesh) = self.leaves().find_map(|(_, leaf)| leaf.mesh()) else {
             return Err(OperatorError::invalid("process grid", format!("{self} is not on a grid")));
         };
@@ -170,7 +170,7 @@ impl Space {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] otherwise.
-    pub fn admits(&self, other: &Space, operator: &str) -> Result<(), OperatorError> {
+    pub fn admits(&self, other: &Space, operator: &str) -> Result<()> {
         if Arc::ptr_eq(&self.leaves, &other.leaves) {
             return Ok(());
         }

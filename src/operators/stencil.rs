@@ -1,6 +1,6 @@
 //! Stencils: finite differences and smoothing.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::fingerprint::Fingerprint;
 use super::ghosts::{Ghosted, real_cells};
 use super::linear::{Direction, Linear};
@@ -70,7 +70,7 @@ impl StencilOperator {
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces, no taps or more than 1024, offsets not
     ///   shorter than an axis, and weights that are not finite.
-    pub fn new(rank: &mut Rank, space: &Space, taps: &[Tap]) -> Result<Self, OperatorError> {
+    pub fn new(rank: &mut Rank, space: &Space, taps: &[Tap]) -> Result<Self> {
         const NAME: &str = "stencil";
         let (_, leaf, mesh) = real_cells(rank, space, NAME)?;
         for (offset, weight) in taps {
@@ -85,7 +85,7 @@ impl StencilOperator {
             return Err(OperatorError::invalid(NAME, why));
         }
         let cut = [0, 1, 2].map(|a| mesh.grid().along(a) > 1);
-        let mut side = |sign: i64| -> Result<Side, OperatorError> {
+        let mut side = |sign: i64| -> Result<Side> {
             // The reach of the taps below and above.
             let reach = |a: usize, side: i64| {
                 taps.iter().map(|(offset, _)| (side * sign * offset[a]).max(0)).max().unwrap_or(0)
@@ -125,7 +125,7 @@ impl Linear for StencilOperator {
         &self.signature
     }
 
-    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
         let (recorder, comms) = self.signature.domain.parts(rank)?;
         let Side { ghosted, taps, params } = &self.sides[direction as usize];
         let fields = u64::from(params.own[3]);
@@ -139,7 +139,7 @@ impl Linear for StencilOperator {
         Ok(recorder.each(&self.kernel, &arrays, params, volume(&ghosted.layout().own) * fields)?)
     }
 
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         let taps = &self.sides[0].taps;
         let taps = rank.recorder.download(taps, 0, taps.len())?;
         taps.iter().for_each(|word| out.number(u64::from(*word as u32)));

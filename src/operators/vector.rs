@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::leaf::{Leaf, Support};
 use super::space::Space;
 use crate::fft::Values;
@@ -125,7 +125,7 @@ impl Vector {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if the length of an array differs from that of its leaf.
-    pub fn over(space: &Space, contents: Vec<Contents>) -> Result<Self, OperatorError> {
+    pub fn over(space: &Space, contents: Vec<Contents>) -> Result<Self> {
         const WHAT: &str = "Vector::over";
         if contents.len() != space.len() {
             let why = format!("{} arrays for a space of {} leaves", contents.len(), space.len());
@@ -233,7 +233,7 @@ impl Vector {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if no leaf on the device has this name.
-    pub fn array(&self, name: &str) -> Result<&Array<f32>, OperatorError> {
+    pub fn array(&self, name: &str) -> Result<&Array<f32>> {
         let array = self.leaf(name).and_then(Contents::on_device);
         array.ok_or_else(|| OperatorError::missing("Vector::array", name, &self.space))
     }
@@ -242,7 +242,7 @@ impl Vector {
     ///
     /// # Errors
     /// - [`OperatorError::Space`] if a name is empty or repeated.
-    pub fn of_fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a Field)>) -> Result<Self, OperatorError> {
+    pub fn of_fields<'a>(fields: impl IntoIterator<Item = (&'a str, &'a Field)>) -> Result<Self> {
         let fields: Vec<(&str, &Field)> = fields.into_iter().collect();
         let leaf = |field: &Field| Leaf::cells(field.mesh()).components(field.components() as u32);
         let space = Space::new(fields.iter().map(|(name, field)| (*name, leaf(field))))?;
@@ -257,7 +257,7 @@ impl Vector {
     /// # Errors
     /// - [`OperatorError::Fit`] if no leaf on the device has this name.
     /// - [`OperatorError::Invalid`] if the leaf is complex or not at cells.
-    pub fn field(&self, name: &str) -> Result<Field, OperatorError> {
+    pub fn field(&self, name: &str) -> Result<Field> {
         const WHAT: &str = "Vector::field";
         let array = self.array(name)?;
         match self.space.leaf(name) {
@@ -270,7 +270,7 @@ impl Vector {
     }
 
     /// Returns the array of the only leaf.
-    pub(crate) fn single(&self) -> Result<&Array<f32>, OperatorError> {
+    pub(crate) fn single(&self) -> Result<&Array<f32>> {
         match &self.contents[..] {
             [Contents::Device(array)] => Ok(array),
             _ => Err(OperatorError::invalid("Vector", format!("{} is not one leaf on the device", self.space))),
@@ -281,7 +281,7 @@ impl Vector {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if no leaf on the host has this name.
-    pub fn parameters(&self, name: &str) -> Result<&[f64], OperatorError> {
+    pub fn parameters(&self, name: &str) -> Result<&[f64]> {
         let values = self.leaf(name).and_then(Contents::on_host);
         values.ok_or_else(|| OperatorError::missing("Vector::parameters", name, &self.space))
     }
@@ -290,7 +290,7 @@ impl Vector {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if no leaf has this name, or for another number of values.
-    pub fn set(&mut self, recorder: &mut Recorder, name: &str, values: &[f64]) -> Result<(), OperatorError> {
+    pub fn set(&mut self, recorder: &mut Recorder, name: &str, values: &[f64]) -> Result<()> {
         let Some(at) = self.space.position(name) else {
             return Err(OperatorError::missing("Vector::set", name, &self.space));
         };
@@ -314,7 +314,7 @@ impl Vector {
     /// # Errors
     /// - [`OperatorError::Fit`] if no leaf has this name.
     /// - [`OperatorError::Device`] if the device fails.
-    pub fn get(&self, recorder: &mut Recorder, name: &str) -> Result<Vec<f64>, OperatorError> {
+    pub fn get(&self, recorder: &mut Recorder, name: &str) -> Result<Vec<f64>> {
         match self.leaf(name) {
             Some(Contents::Device(array)) => {
                 let values = recorder.download(array, 0, array.len())?;
@@ -329,7 +329,7 @@ impl Vector {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if the spaces differ.
-    pub fn copy_from(&mut self, recorder: &mut Recorder, other: &Vector) -> Result<(), OperatorError> {
+    pub fn copy_from(&mut self, recorder: &mut Recorder, other: &Vector) -> Result<()> {
         self.space.admits(&other.space, "Vector::copy_from")?;
         for run in other.runs(&[self], |_| true) {
             recorder.copy(&run[0], 0, &run[1], 0, run[0].len())?;
@@ -343,13 +343,13 @@ impl Vector {
     }
 
     /// Returns the leaves of `space`, which share their arrays. Errors name `operator`.
-    pub(crate) fn part(&self, space: &Space, operator: &str) -> Result<Vector, OperatorError> {
+    pub(crate) fn part(&self, space: &Space, operator: &str) -> Result<Vector> {
         if let (true, true) = (space.len() == 1, self.space.len() == 1) {
             space.admits(&self.space, operator)?;
             return Ok(Vector { space: space.clone(), contents: self.contents.clone() });
         }
         let of = |(name, leaf): (&str, &Leaf)| Ok(self.contents[self.space.find(name, leaf, operator)?].clone());
-        let contents = space.leaves().map(of).collect::<Result<_, OperatorError>>()?;
+        let contents = space.leaves().map(of).collect::<Result<_>>()?;
         Ok(Vector { space: space.clone(), contents })
     }
 

@@ -8,7 +8,7 @@ use crate::exchange::{ExchangeError, SeveralSums, Summed, SummedTerms, Terms};
 use crate::gpu::Array;
 use crate::rank::{PlanKey, Rank};
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::leaf::Leaf;
 use super::vector::{Contents, Vector};
 
@@ -61,7 +61,7 @@ impl Rank {
     /// # Errors
     /// - [`OperatorError::Fit`] if the spaces differ.
     /// - [`OperatorError::Invalid`] if `x` and `y` share an array.
-    pub fn vector_axpby(&mut self, a: f64, x: &Vector, b: f64, y: &mut Vector) -> Result<(), OperatorError> {
+    pub fn vector_axpby(&mut self, a: f64, x: &Vector, b: f64, y: &mut Vector) -> Result<()> {
         y.space().admits(x.space(), "axpby")?;
         let updates = self.updates();
         for run in x.runs(&[y], |_| true) {
@@ -83,7 +83,7 @@ impl Rank {
     ///
     /// # Errors
     /// - [`OperatorError::Fit`] if the spaces differ.
-    pub(crate) fn vector_add(&mut self, terms: &[(f64, Vector)], y: &mut Vector) -> Result<(), OperatorError> {
+    pub(crate) fn vector_add(&mut self, terms: &[(f64, Vector)], y: &mut Vector) -> Result<()> {
         terms.iter().try_for_each(|(_, x)| y.space().admits(x.space(), "add"))?;
         let updates = self.updates();
         let arrays: Vec<&Vector> = terms.iter().map(|(_, x)| x).collect();
@@ -108,13 +108,7 @@ impl Rank {
     /// # Errors
     /// - [`OperatorError::Fit`] if the spaces differ.
     /// - [`OperatorError::Invalid`] if `y` shares an array with a factor.
-    pub fn vector_multiply(
-        &mut self,
-        a: f64,
-        [x, z]: [&Vector; 2],
-        b: f64,
-        y: &mut Vector,
-    ) -> Result<(), OperatorError> {
+    pub fn vector_multiply(&mut self, a: f64, [x, z]: [&Vector; 2], b: f64, y: &mut Vector) -> Result<()> {
         y.space().admits(x.space(), "multiply")?;
         y.space().admits(z.space(), "multiply")?;
         let updates = self.updates();
@@ -145,7 +139,7 @@ impl Rank {
     /// # Errors
     /// - [`OperatorError::Fit`] if the spaces differ.
     /// - [`OperatorError::NotFinite`] if a product is NaN or infinite.
-    pub fn vector_dot(&mut self, x: &Vector, y: &Vector) -> Result<f64, OperatorError> {
+    pub fn vector_dot(&mut self, x: &Vector, y: &Vector) -> Result<f64> {
         Ok(self.vector_sums(&[(x, Some(y))])?[0])
     }
 
@@ -157,7 +151,7 @@ impl Rank {
     ///
     /// # Errors
     /// Same as [`vector_dot`](Self::vector_dot).
-    pub fn vector_sums(&mut self, fields: &[(&Vector, Option<&Vector>)]) -> Result<Vec<f64>, OperatorError> {
+    pub fn vector_sums(&mut self, fields: &[(&Vector, Option<&Vector>)]) -> Result<Vec<f64>> {
         let sums = fields.iter().map(|&(x, y)| match y {
             Some(y) => VectorSum::Products([x, y]),
             None => VectorSum::Magnitudes(x),
@@ -169,7 +163,7 @@ impl Rank {
     ///
     /// # Errors
     /// Same as [`vector_sums`](Self::vector_sums).
-    pub(crate) fn vector_reductions(&mut self, fields: &[VectorSum<'_>]) -> Result<Vec<f64>, OperatorError> {
+    pub(crate) fn vector_reductions(&mut self, fields: &[VectorSum<'_>]) -> Result<Vec<f64>> {
         let is_first = self.index() == 0;
         let counts = |leaf: &Leaf| leaf.is_distributed() || is_first;
         let (mut sums, mut on_host) = (Vec::new(), Vec::new());

@@ -1,6 +1,6 @@
 //! Bins of the modes of a mesh by their wavenumber.
 
-use super::error::OperatorError;
+use super::error::{OperatorError, Result};
 use super::gather::Gather;
 use super::leaf::{Leaf, Support};
 use super::space::Space;
@@ -55,7 +55,7 @@ impl Wavenumbers {
     /// # Errors
     /// - [`OperatorError::Invalid`] for too many wavenumbers (use [`edges`](Self::edges)), and for
     ///   sides outside 1e-100 to 1e100.
-    pub fn unique(mesh: &Mesh) -> Result<Self, OperatorError> {
+    pub fn unique(mesh: &Mesh) -> Result<Self> {
         Self::unique_along(mesh, [true; 3])
     }
 
@@ -63,7 +63,7 @@ impl Wavenumbers {
     ///
     /// # Errors
     /// - Same as [`unique`](Self::unique).
-    pub fn unique_along(mesh: &Mesh, axes: [bool; 3]) -> Result<Self, OperatorError> {
+    pub fn unique_along(mesh: &Mesh, axes: [bool; 3]) -> Result<Self> {
         let shape = [0, 1, 2].map(|a| if axes[a] { mesh.shape()[a] } else { 1 });
         let mut found = Self::unique_of(mesh, shape)?;
         for axis in (0..3).filter(|&a| !axes[a]) {
@@ -73,7 +73,7 @@ impl Wavenumbers {
     }
 
     /// Creates one bin for each wavenumber of `shape` modes in the box of `mesh`.
-    fn unique_of(mesh: &Mesh, shape: [u64; 3]) -> Result<Self, OperatorError> {
+    fn unique_of(mesh: &Mesh, shape: [u64; 3]) -> Result<Self> {
         check_sides(mesh)?;
         let Some((squares, unit)) = exact(shape, mesh.size()) else { return Self::unique_rounded(mesh, shape) };
         let most: u64 = squares.iter().map(|of| u64::from(of.last().copied().unwrap_or(0))).sum();
@@ -91,7 +91,7 @@ impl Wavenumbers {
 
     /// Creates bins for sides without a common measure, where hardly any wavenumbers are equal: all
     /// combinations of mode numbers, sorted. Wavenumbers with equal integers are one.
-    fn unique_rounded(mesh: &Mesh, shape: [u64; 3]) -> Result<Self, OperatorError> {
+    fn unique_rounded(mesh: &Mesh, shape: [u64; 3]) -> Result<Self> {
         let (squares, unit) = rounded(shape, mesh.size());
         let combinations = squares.iter().fold(1_usize, |product, of| product.saturating_mul(of.len()));
         if combinations > MOST_COMBINATIONS {
@@ -121,7 +121,7 @@ impl Wavenumbers {
     /// # Errors
     /// - [`OperatorError::Invalid`] for fewer than two edges, edges that do not grow, and sides
     ///   outside 1e-100 to 1e100.
-    pub fn edges(mesh: &Mesh, edges: &[f64]) -> Result<Self, OperatorError> {
+    pub fn edges(mesh: &Mesh, edges: &[f64]) -> Result<Self> {
         check_sides(mesh)?;
         let grow = edges.windows(2).all(|pair| pair[0] < pair[1]) && edges.len() > 1;
         if !grow || !edges.iter().all(|edge| edge.is_finite() && *edge >= 0.0) {
@@ -179,7 +179,7 @@ impl Wavenumbers {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces.
-    pub fn amplitudes(&self, rank: &mut Rank, target: &Space) -> Result<Gather, OperatorError> {
+    pub fn amplitudes(&self, rank: &mut Rank, target: &Space) -> Result<Gather> {
         let index = self.index(rank, target)?;
         let batch = target.only().map_or(1, |(_, leaf)| leaf.batch);
         let domain = Space::of("amplitudes", Leaf::vector(self.len() as u64).batch(batch))?;
@@ -191,7 +191,7 @@ impl Wavenumbers {
     ///
     /// # Errors
     /// - [`OperatorError::Invalid`] for other spaces.
-    pub fn index(&self, rank: &mut Rank, target: &Space) -> Result<Array<u32>, OperatorError> {
+    pub fn index(&self, rank: &mut Rank, target: &Space) -> Result<Array<u32>> {
         let Some((_, Leaf { support: Support::Modes { mesh, half }, values: Values::Real, .. })) = target.only() else {
             return Err(OperatorError::invalid("wavenumbers", format!("{target} is not one real field of modes")));
         };
@@ -215,7 +215,7 @@ impl Wavenumbers {
 }
 
 /// Refuses sides whose squared wavenumbers overflow or underflow.
-fn check_sides(mesh: &Mesh) -> Result<(), OperatorError> {
+fn check_sides(mesh: &Mesh) -> Result<()> {
     match mesh.size().iter().find(|side| !(1e-100..=1e100).contains(*side)) {
         Some(side) => {
             Err(OperatorError::invalid("wavenumbers", format!("a side of {side:e}; they are from 1e-100 to 1e100")))

@@ -8,7 +8,7 @@ use super::packing::Packing;
 use super::prior::{AmplitudePrior, MaternScale, PriorSpectrum, normal_of};
 use crate::exchange::FIXED;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, RawArray, Recorder};
-use crate::inference::error::InferenceError;
+use crate::inference::error::{InferenceError, Result};
 use crate::operators::{OperatorError, Vector};
 
 crate::gpu::kernel_params! {
@@ -161,7 +161,7 @@ impl Amplitude {
     ///
     /// # Errors
     /// - [`InferenceError::Invalid`] for an invalid hyper-parameter.
-    pub fn new(recorder: &mut Recorder, prior: &AmplitudePrior, parts: Parts<'_>) -> Result<Self, InferenceError> {
+    pub fn new(recorder: &mut Recorder, prior: &AmplitudePrior, parts: Parts<'_>) -> Result<Self> {
         let bins = parts.wavenumbers.len();
         let params = params(prior, &parts)?;
         let alone = params.chunks == 1;
@@ -285,7 +285,7 @@ fn table(wavenumbers: &[f64], matern: bool) -> Vec<f32> {
     wavenumbers.iter().map(abscissa).chain(widths).collect()
 }
 
-fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, InferenceError> {
+fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams> {
     let bins = parts.wavenumbers.len();
     let hyper = prior.hyper(bins > 2);
     let leaf = |name: &str| format!("{}{name}", parts.branch);
@@ -338,7 +338,7 @@ fn params(prior: &AmplitudePrior, parts: &Parts<'_>) -> Result<AmplitudeParams, 
 }
 
 /// Returns mean and deviation of the normal number of a hyper-parameter.
-fn normal(leaf: &str, given: [f64; 2], log: bool) -> Result<[f64; 2], InferenceError> {
+fn normal(leaf: &str, given: [f64; 2], log: bool) -> Result<[f64; 2]> {
     normal_of(given, log).ok_or_else(|| {
         let wanted = if log { "a positive mean and" } else { "a mean and" };
         let why = format!("mean and standard deviation {given:?}; it needs {wanted} a deviation of 0 or more");

@@ -25,7 +25,7 @@ use crate::operators::{
 };
 use crate::rank::Rank;
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use crate::host_memory;
 use amplitude::{Amplitude, AmplitudeAt, Parts};
 use modulation::Modulation;
@@ -113,7 +113,7 @@ fn invalid(why: impl Into<String>) -> InferenceError {
 }
 
 /// Refuses groups that leave an axis out or have one twice.
-fn check(mesh: &Mesh, prior: &FieldPrior) -> Result<(), InferenceError> {
+fn check(mesh: &Mesh, prior: &FieldPrior) -> Result<()> {
     for axis in (0..3).filter(|&a| mesh.shape()[a] > 1) {
         let groups = prior.axes.iter().filter(|group| group.axes[axis]).count();
         if groups != 1 {
@@ -140,7 +140,7 @@ impl CorrelatedField {
     /// - [`InferenceError::Invalid`] for invalid hyper-parameters, or axes in no group or in
     ///   several.
     /// - [`InferenceError::Operators`] for a grid that transforms cannot cut.
-    pub fn new(rank: &mut Rank, mesh: &Mesh, prior: &FieldPrior) -> Result<Self, InferenceError> {
+    pub fn new(rank: &mut Rank, mesh: &Mesh, prior: &FieldPrior) -> Result<Self> {
         let mesh = &mesh.without_ghosts();
         check(mesh, prior)?;
         let wavenumbers = prior.axes.iter().map(|group| Wavenumbers::unique_along(mesh, group.axes));
@@ -201,7 +201,7 @@ impl CorrelatedField {
     ///
     /// # Errors
     /// - [`InferenceError::Operators`] if the offset cannot be added.
-    pub fn model(&self) -> Result<Model, InferenceError> {
+    pub fn model(&self) -> Result<Model> {
         let text = format!("fn offset(x: f32) -> f32 {{ return x + f32({:?}); }}", self.0.offset_mean as f32);
         let offset = PointwiseOperator::wgsl(&text, "offset", &self.0.signature.target, "field")?;
         Ok(Model::new(self.clone()).then(&Model::new(offset))?)
@@ -220,7 +220,7 @@ impl CorrelatedField {
     /// # Errors
     /// - [`InferenceError::Operators`] if `x` lacks a latent value of this field.
     /// - Errors of the device.
-    pub fn amplitude(&self, rank: &mut Rank, x: &Vector, group: usize) -> Result<Vec<f64>, InferenceError> {
+    pub fn amplitude(&self, rank: &mut Rank, x: &Vector, group: usize) -> Result<Vec<f64>> {
         let recorder = &mut rank.recorder;
         let packed = self.0.packing.pack(recorder, x)?;
         let amplitude = &self.0.groups[group].amplitude;
@@ -235,7 +235,7 @@ impl CorrelatedField {
     ///
     /// # Errors
     /// - [`InferenceError::Invalid`] if the field has no such group, or its amplitude is fixed.
-    pub fn amplitude_model(&self, rank: &mut Rank, group: usize) -> Result<Model, InferenceError> {
+    pub fn amplitude_model(&self, rank: &mut Rank, group: usize) -> Result<Model> {
         if group >= self.0.groups.len() {
             return Err(invalid(format!("expected a group below {}, got {group}", self.0.groups.len())));
         }
@@ -251,7 +251,7 @@ impl CorrelatedField {
     ///
     /// # Errors
     /// Same as [`amplitude_model`](Self::amplitude_model).
-    pub fn power_spectrum_model(&self, rank: &mut Rank, group: usize) -> Result<Model, InferenceError> {
+    pub fn power_spectrum_model(&self, rank: &mut Rank, group: usize) -> Result<Model> {
         let amplitude = self.amplitude_model(rank, group)?;
         Ok(amplitude.power(2.0)?.scaled(self.0.groups[group].volume)?.named("power_spectrum")?)
     }
@@ -299,7 +299,7 @@ fn multiplicity(
     mesh: &Mesh,
     (group, index): (&AxesPrior, &Array<u32>),
     bins: usize,
-) -> Result<Array<f32>, InferenceError> {
+) -> Result<Array<f32>> {
     let others: u64 = (0..3).filter(|&a| !group.axes[a]).map(|a| mesh.shape()[a]).product();
     let ones = ones(rank, &Space::of("modes", Leaf::modes(mesh))?)?;
     let x = ones.single()?;

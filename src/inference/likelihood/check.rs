@@ -1,7 +1,7 @@
 //! Compares the derivatives of a likelihood with each other.
 
 use super::Likelihood;
-use crate::inference::error::InferenceError;
+use crate::inference::error::{InferenceError, Result};
 use crate::inference::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use crate::operators::{Vector, random_field};
 use crate::rank::Rank;
@@ -33,12 +33,7 @@ pub struct MetricCheck {
 /// - [`InferenceError::Invalid`] if two that should be equal differ by more than rounding, with
 ///   both values.
 /// - Errors of the likelihood.
-pub fn check_metric(
-    rank: &mut Rank,
-    likelihood: &Likelihood,
-    x: &Vector,
-    seed: u64,
-) -> Result<MetricCheck, InferenceError> {
+pub fn check_metric(rank: &mut Rank, likelihood: &Likelihood, x: &Vector, seed: u64) -> Result<MetricCheck> {
     let [u, v] = [0, 1].map(|next| random_field(rank, likelihood.domain(), seed.wrapping_add(next)));
     let (u, v, eta) = (u?, v?, random_field(rank, likelihood.data_space(), seed.wrapping_add(2))?);
     let at = likelihood.at(rank, x)?;
@@ -88,7 +83,7 @@ pub fn check_metric(
 }
 
 /// Returns the slope of the energy along `u` by central differences of fourth order.
-fn slope(rank: &mut Rank, likelihood: &Likelihood, x: &Vector, u: &Vector) -> Result<f64, InferenceError> {
+fn slope(rank: &mut Rank, likelihood: &Likelihood, x: &Vector, u: &Vector) -> Result<f64> {
     let step = f64::from(f32::EPSILON).powf(0.25);
     let mut moved = Vector::new(&rank.gpu, x.space())?;
     let mut energy = |steps: f64| {
@@ -108,7 +103,7 @@ fn coordinates(
     x: &Vector,
     u: &Vector,
     right: &Vector,
-) -> Result<Option<f64>, InferenceError> {
+) -> Result<Option<f64>> {
     let step = f64::from(f32::EPSILON).powf(0.25);
     let (mut moved, mut tau) = (Vector::new(&rank.gpu, x.space())?, Vector::new(&rank.gpu, right.space())?);
     let mut difference = Vector::zeros(&mut rank.recorder, right.space())?;

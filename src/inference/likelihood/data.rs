@@ -3,7 +3,7 @@
 use crate::comm::Op;
 use crate::gpu::Array;
 use crate::host_memory;
-use crate::inference::error::InferenceError;
+use crate::inference::error::{InferenceError, Result};
 use crate::operators::{Contents, Leaf, Model, OperatorError, PointwiseOperator, Space, Vector};
 use crate::rank::Rank;
 
@@ -21,7 +21,7 @@ pub struct Data<'a> {
 }
 
 impl Data<'_> {
-    fn fault<T>(&self, why: impl Into<String>) -> Result<T, InferenceError> {
+    fn fault<T>(&self, why: impl Into<String>) -> Result<T> {
         Err(InferenceError::Invalid { what: format!("data `{}`", self.name), why: why.into() })
     }
 
@@ -57,7 +57,7 @@ impl Data<'_> {
 
     /// Returns the number of data that count on all ranks; refuses the faults of any rank.
     /// Collective.
-    pub(super) fn total(&self, rank: &Rank, checked: Result<(), String>) -> Result<u64, InferenceError> {
+    pub(super) fn total(&self, rank: &Rank, checked: Result<(), String>) -> Result<u64> {
         let mut fault = checked.err();
         if self.leaf.is_distributed() {
             fault = rank.comm.first_fault(fault.as_deref())?;
@@ -76,12 +76,7 @@ impl Data<'_> {
     }
 
     /// Uploads values at the places of the data; 0 where they do not count.
-    pub(super) fn field(
-        &self,
-        rank: &mut Rank,
-        name: &str,
-        value: impl Fn(usize) -> f64,
-    ) -> Result<Vector, InferenceError> {
+    pub(super) fn field(&self, rank: &mut Rank, name: &str, value: impl Fn(usize) -> f64) -> Result<Vector> {
         let values = (0..self.values.len()).map(|at| if self.counts(at) { value(at) as f32 } else { 0.0 });
         let array = rank.recorder.uploaded("inference::data", &host_memory::collect("data", values)?)?;
         Ok(Vector::over(&Space::of(name, self.leaf.clone())?, vec![Contents::Device(array)])?)
@@ -132,7 +127,7 @@ pub(super) struct Weighted {
 
 impl Weighted {
     /// Creates weights of 1, and 0 for data that do not count. Collective.
-    pub fn masked(rank: &mut Rank, data: &Data<'_>, checked: Result<(), String>) -> Result<Self, InferenceError> {
+    pub fn masked(rank: &mut Rank, data: &Data<'_>, checked: Result<(), String>) -> Result<Self> {
         let count = data.total(rank, checked)?;
         let weights = data.mask.map(|_| data.field(rank, "weight", |_| 1.0)).transpose()?;
         Ok(Weighted { data: data.field(rank, "data", |at| data.values[at])?, weights, uniform: 1.0, count })
@@ -144,7 +139,7 @@ impl Weighted {
         data: &Data<'_>,
         noise: NoiseLevel<'_>,
         checked: Result<(), String>,
-    ) -> Result<Self, InferenceError> {
+    ) -> Result<Self> {
         let count = data.total(rank, checked.and_then(|()| noise.check(data)))?;
         let (weights, uniform) = match noise {
             NoiseLevel::Uniform(sigma) => {

@@ -2,7 +2,7 @@
 
 use super::data::{Data, Weighted};
 use super::energy::Energy;
-use crate::inference::error::InferenceError;
+use crate::inference::error::Result;
 use crate::operators::{Fingerprint, Model, OperatorError, Space, Vector};
 use crate::rank::Rank;
 
@@ -60,7 +60,7 @@ impl Density {
         space: Space,
         weighted: Weighted,
         functions: Functions,
-    ) -> Result<Self, InferenceError> {
+    ) -> Result<Self> {
         let classes = space.only().map_or(1, |(_, leaf)| leaf.components);
         Ok(Density {
             name: data.name.into(),
@@ -76,11 +76,7 @@ impl Density {
     }
 
     /// Writes the density, its data, mask and noise into fingerprints. Collective.
-    pub fn identify(
-        &self,
-        rank: &mut Rank,
-        [density, data, mask, noise]: [&mut Fingerprint; 4],
-    ) -> Result<(), InferenceError> {
+    pub fn identify(&self, rank: &mut Rank, [density, data, mask, noise]: [&mut Fingerprint; 4]) -> Result<()> {
         density.text(&self.name);
         density.text(&self.kind);
         let Weighted { data: values, weights, uniform, .. } = &self.weighted;

@@ -2,7 +2,7 @@
 
 use super::data::{Data, Weighted};
 use crate::gpu::{Array, Kernel, KernelSource, RawArray, TWO_FLOATS};
-use crate::inference::error::InferenceError;
+use crate::inference::error::{InferenceError, Result};
 use crate::operators::{Leaf, OperatorError, Space, Vector, VectorSum};
 use crate::rank::Rank;
 
@@ -51,12 +51,7 @@ pub(super) struct Energy {
 
 impl Energy {
     /// Creates the energy of a kind for `classes` values of the model at each place.
-    pub fn new(
-        data: &Data<'_>,
-        (kind, dof): (&str, f64),
-        classes: u32,
-        weighted: &Weighted,
-    ) -> Result<Self, InferenceError> {
+    pub fn new(data: &Data<'_>, (kind, dof): (&str, f64), classes: u32, weighted: &Weighted) -> Result<Self> {
         let (numbers, weights) = weighted.arrays()?;
         let (count, weight) = (data.leaf.entries() as u32, weighted.uniform as f32);
         Ok(Energy {
@@ -82,7 +77,7 @@ impl Energy {
     }
 
     /// Computes the energy. Collective; blocks.
-    pub fn of(&self, rank: &mut Rank, s: &Array<f32>) -> Result<f64, InferenceError> {
+    pub fn of(&self, rank: &mut Rank, s: &Array<f32>) -> Result<f64> {
         let terms = self.terms(rank, s)?;
         match rank.vector_reductions(&[VectorSum::Values(&terms)]) {
             Ok(found) => Ok(found[0]),

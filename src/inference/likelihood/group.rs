@@ -1,7 +1,7 @@
 //! Data sets of a likelihood that share a model.
 
 use super::term::{Term, TermAt};
-use crate::inference::error::InferenceError;
+use crate::inference::error::Result;
 use crate::operators::{Linearization, Model, Space, Vector};
 use crate::rank::Rank;
 
@@ -17,19 +17,19 @@ pub(super) struct Group {
 
 impl Group {
     /// Returns the values that terms take parts of.
-    pub fn values(&self, rank: &mut Rank, x: &Vector) -> Result<Vector, InferenceError> {
+    pub fn values(&self, rank: &mut Rank, x: &Vector) -> Result<Vector> {
         let own = x.part(&self.domain, "likelihood")?;
         Ok(self.shared.as_ref().map_or_else(|| Ok(own.clone()), |shared| shared.value(rank, &own))?)
     }
 
     /// Returns the terms with the shared model in each.
-    pub fn apart(&self) -> Result<Vec<Term>, InferenceError> {
+    pub fn apart(&self) -> Result<Vec<Term>> {
         let Some(shared) = &self.shared else { return Ok(self.terms.clone()) };
         self.terms.iter().map(|term| Ok(term.amend(&shared.giving(term.domain())?)?)).collect()
     }
 
     /// Computes the derivatives at a point.
-    pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<GroupAt, InferenceError> {
+    pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<GroupAt> {
         let own = x.part(&self.domain, "likelihood")?;
         let shared = self.shared.as_ref().map(|shared| shared.at(rank, &own)).transpose()?;
         let values = shared.as_ref().map_or(&own, |shared| &shared.value);
@@ -37,7 +37,7 @@ impl Group {
             let own = values.part(term.domain(), "likelihood")?;
             Ok(term.at(rank, &own)?)
         };
-        let terms = self.terms.iter().map(one).collect::<Result<_, InferenceError>>()?;
+        let terms = self.terms.iter().map(one).collect::<Result<_>>()?;
         Ok(GroupAt { shared, terms, domain: self.domain.clone() })
     }
 }
@@ -54,8 +54,8 @@ pub(super) fn summed(
     rank: &mut Rank,
     parts: &[&Space],
     out: &mut Vector,
-    mut give: impl FnMut(&mut Rank, usize, &mut Vector) -> Result<(), InferenceError>,
-) -> Result<(), InferenceError> {
+    mut give: impl FnMut(&mut Rank, usize, &mut Vector) -> Result<()>,
+) -> Result<()> {
     if let [own] = parts
         && own.len() == out.space().len()
     {
@@ -79,8 +79,8 @@ impl GroupAt {
         &self,
         rank: &mut Rank,
         out: &mut Vector,
-        mut give: impl FnMut(&mut Rank, &TermAt, &mut Vector) -> Result<(), InferenceError>,
-    ) -> Result<(), InferenceError> {
+        mut give: impl FnMut(&mut Rank, &TermAt, &mut Vector) -> Result<()>,
+    ) -> Result<()> {
         let parts: Vec<&Space> = self.terms.iter().map(|at| at.term.domain()).collect();
         let give = |rank: &mut Rank, number: usize, out: &mut Vector| give(rank, &self.terms[number], out);
         let Some(shared) = &self.shared else { return summed(rank, &parts, out, give) };
@@ -90,7 +90,7 @@ impl GroupAt {
     }
 
     /// Returns the tangent of the values for a tangent of latent values.
-    pub fn tangent(&self, rank: &mut Rank, v: &Vector) -> Result<Vector, InferenceError> {
+    pub fn tangent(&self, rank: &mut Rank, v: &Vector) -> Result<Vector> {
         let own = v.part(&self.domain, "likelihood")?;
         let Some(shared) = &self.shared else { return Ok(own) };
         let mut values = Vector::new(&rank.gpu, shared.value.space())?;

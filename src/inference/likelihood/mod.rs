@@ -24,7 +24,7 @@ use crate::gpu::KernelSource;
 use crate::operators::{ExcitedModes, Fingerprint, Model, Space, Vector};
 use crate::rank::Rank;
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::filter_preconditioner::FilterPreconditioner;
 use super::log_likelihood::{EnergyTerms, FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
 use super::mode_preconditioner::ModePreconditioner;
@@ -86,7 +86,7 @@ impl Likelihood {
     ///
     /// # Errors
     /// - [`InferenceError::Operators`] if the model gives another space.
-    pub fn amend(&self, model: &Model) -> Result<Self, InferenceError> {
+    pub fn amend(&self, model: &Model) -> Result<Self> {
         self.domain.admits(model.target(), &format!("likelihood of `{}`", self.name()))?;
         let domain = model.domain().clone();
         let group = match &self.groups[..] {
@@ -110,7 +110,7 @@ impl Likelihood {
     /// # Errors
     /// - [`InferenceError::Operators`] for different leaves of one name.
     /// - [`InferenceError::Invalid`] for data sets of one name.
-    pub fn plus(&self, other: &Likelihood) -> Result<Self, InferenceError> {
+    pub fn plus(&self, other: &Likelihood) -> Result<Self> {
         let domain = self.domain.joined(&other.domain, "sum of likelihoods")?;
         if let Some(name) = other.data.names().find(|name| self.data.position(name).is_some()) {
             let why = "two data sets have this name; give each its own".into();
@@ -143,7 +143,7 @@ impl Likelihood {
     ///
     /// # Errors
     /// - Errors of the model, the device and the ranks.
-    pub fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<Vector>, InferenceError> {
+    pub fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<Vector>> {
         let mut residuals = Vec::new();
         self.residuals(rank, x, |_, _, found| {
             residuals.push(found);
@@ -157,7 +157,7 @@ impl Likelihood {
     /// # Errors
     /// - [`InferenceError::Operators`] for residuals that are not finite.
     /// - Errors of the device and the ranks.
-    pub fn report(&self, rank: &mut Rank, x: &Vector) -> Result<Vec<DataSetReport>, InferenceError> {
+    pub fn report(&self, rank: &mut Rank, x: &Vector) -> Result<Vec<DataSetReport>> {
         let mut reports = Vec::new();
         self.residuals(rank, x, |rank, term, found| {
             let squares = rank.vector_dot(&found, &found)?;
@@ -177,8 +177,8 @@ impl Likelihood {
         &self,
         rank: &mut Rank,
         x: &Vector,
-        mut take: impl FnMut(&mut Rank, &Term, Vector) -> Result<(), InferenceError>,
-    ) -> Result<(), InferenceError> {
+        mut take: impl FnMut(&mut Rank, &Term, Vector) -> Result<()>,
+    ) -> Result<()> {
         for group in &self.groups {
             let values = group.values(rank, x)?;
             for term in &group.terms {
@@ -193,7 +193,7 @@ impl Likelihood {
 }
 
 /// Returns the leaves of several vectors as one vector; `None` without vectors.
-fn united(vectors: &[Vector]) -> Result<Option<Vector>, InferenceError> {
+fn united(vectors: &[Vector]) -> Result<Option<Vector>> {
     let leaves = vectors.iter().flat_map(|vector| vector.space().leaves().zip(vector.contents()));
     let mut leaves: Vec<_> = leaves.collect();
     leaves.sort_by_key(|((name, _), _)| *name);
@@ -213,7 +213,7 @@ impl LogLikelihood<Rank> for Likelihood {
         self.terms().map(|term| term.density.name.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
-    fn identity(&self, rank: &mut Rank) -> Result<Identity, InferenceError> {
+    fn identity(&self, rank: &mut Rank) -> Result<Identity> {
         let [mut density, mut data, mut mask, mut noise, mut latent, mut model] = [Fingerprint::new(); 6];
         latent.space(rank, &self.domain)?;
         for group in &self.groups {
@@ -228,15 +228,15 @@ impl LogLikelihood<Rank> for Likelihood {
         Ok(Identity { density, data, mask, noise, latent, model })
     }
 
-    fn latent(&self, rank: &mut Rank) -> Result<Vector, InferenceError> {
+    fn latent(&self, rank: &mut Rank) -> Result<Vector> {
         Ok(Vector::joined(&mut rank.recorder, self.domain())?)
     }
 
-    fn data(&self, rank: &mut Rank) -> Result<Vector, InferenceError> {
+    fn data(&self, rank: &mut Rank) -> Result<Vector> {
         Ok(Vector::joined(&mut rank.recorder, self.data_space())?)
     }
 
-    fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64, InferenceError> {
+    fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64> {
         let mut energy = 0.0;
         for group in &self.groups {
             let values = group.values(rank, x)?;
@@ -247,7 +247,7 @@ impl LogLikelihood<Rank> for Likelihood {
         Ok(energy)
     }
 
-    fn energy_terms(&self, rank: &mut Rank, x: &Vector) -> Result<Option<EnergyTerms<Vector>>, InferenceError> {
+    fn energy_terms(&self, rank: &mut Rank, x: &Vector) -> Result<Option<EnergyTerms<Vector>>> {
         let mut vectors = Vec::new();
         for group in &self.groups {
             let values = group.values(rank, x)?;
@@ -258,7 +258,7 @@ impl LogLikelihood<Rank> for Likelihood {
         Ok(Some(EnergyTerms { vectors, divisor: 1.0 }))
     }
 
-    fn at<'a>(&'a self, rank: &mut Rank, x: &Vector) -> Result<Box<dyn LogLikelihoodAt<Rank> + 'a>, InferenceError> {
+    fn at<'a>(&'a self, rank: &mut Rank, x: &Vector) -> Result<Box<dyn LogLikelihoodAt<Rank> + 'a>> {
         let groups = self.groups.iter().map(|group| group.at(rank, x)).collect::<Result<_, _>>()?;
         Ok(Box::new(LikelihoodAt { groups, domain: self.domain.clone() }))
     }
@@ -267,7 +267,7 @@ impl LogLikelihood<Rank> for Likelihood {
         self.terms().all(Term::has_coordinates)
     }
 
-    fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<(Vector, u64)>, InferenceError> {
+    fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<(Vector, u64)>> {
         let counts =
             self.terms().filter(|term| term.density.functions.residual.is_some()).map(|term| term.density.count);
         Ok(Likelihood::normalized_residual(self, rank, x)?.map(|residual| (residual, counts.sum())))
@@ -299,8 +299,8 @@ impl LikelihoodAt {
         &self,
         rank: &mut Rank,
         out: &mut Vector,
-        mut give: impl FnMut(&mut Rank, &GroupAt, &mut Vector) -> Result<(), InferenceError>,
-    ) -> Result<(), InferenceError> {
+        mut give: impl FnMut(&mut Rank, &GroupAt, &mut Vector) -> Result<()>,
+    ) -> Result<()> {
         self.domain.admits(out.space(), "likelihood")?;
         let parts: Vec<&Space> = self.groups.iter().map(|group| &group.domain).collect();
         summed(rank, &parts, out, |rank, number, out| give(rank, &self.groups[number], out))
@@ -312,20 +312,20 @@ impl LikelihoodAt {
 }
 
 impl LogLikelihoodAt<Rank> for LikelihoodAt {
-    fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
+    fn energy(&self, rank: &mut Rank) -> Result<f64> {
         self.terms().map(|at| at.energy(rank)).sum()
     }
 
-    fn energy_terms(&self, rank: &mut Rank) -> Result<Option<EnergyTerms<Vector>>, InferenceError> {
+    fn energy_terms(&self, rank: &mut Rank) -> Result<Option<EnergyTerms<Vector>>> {
         let vectors = self.terms().map(|at| at.energy_terms(rank)).collect::<Result<_, _>>()?;
         Ok(Some(EnergyTerms { vectors, divisor: 1.0 }))
     }
 
-    fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), InferenceError> {
+    fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<()> {
         self.summed(rank, out, |rank, group, out| group.back(rank, out, |rank, at, out| Ok(at.gradient(rank, out)?)))
     }
 
-    fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<()> {
         self.summed(rank, out, |rank, group, out| {
             let tangent = group.tangent(rank, v)?;
             group.back(rank, out, |rank, at, out| {
@@ -334,7 +334,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         })
     }
 
-    fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<()> {
         self.summed(rank, out, |rank, group, out| {
             group.back(rank, out, |rank, at, out| {
                 Ok(at.left_sqrt(rank, &eta.part(&at.term.density.space, "likelihood")?, out)?)
@@ -342,7 +342,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         })
     }
 
-    fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<()> {
         for group in &self.groups {
             let tangent = group.tangent(rank, v)?;
             for at in &group.terms {
@@ -353,7 +353,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         Ok(())
     }
 
-    fn fields(&self, rank: &mut Rank) -> Result<Vec<Box<dyn FieldPreconditioner<Rank>>>, InferenceError> {
+    fn fields(&self, rank: &mut Rank) -> Result<Vec<Box<dyn FieldPreconditioner<Rank>>>> {
         let mut all: Vec<ExcitedModes> = Vec::new();
         for group in &self.groups {
             let excited = match &group.shared {
@@ -366,7 +366,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
                 }
             }
         }
-        let mut part = |modes: ExcitedModes| -> Result<Box<dyn FieldPreconditioner<Rank>>, InferenceError> {
+        let mut part = |modes: ExcitedModes| -> Result<Box<dyn FieldPreconditioner<Rank>>> {
             let ExcitedModes { leaf, mesh, amplitude } = modes;
             Ok(match amplitude {
                 Some(amplitude) => Box::new(ModePreconditioner::new(leaf, &mesh, amplitude)?),
@@ -376,7 +376,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         all.into_iter().map(&mut part).collect()
     }
 
-    fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<()> {
         for group in &self.groups {
             let own = x.part(&group.domain, "likelihood")?;
             let values = match &group.shared {
@@ -396,7 +396,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         rank: &mut Rank,
         expansion: &dyn LogLikelihoodAt<Rank>,
         out: &mut Vector,
-    ) -> Result<bool, InferenceError> {
+    ) -> Result<bool> {
         let expansion = expansion.model_value()?;
         for at in self.terms() {
             let data = &at.term.density.space;
@@ -411,7 +411,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         Ok(true)
     }
 
-    fn model_value(&self) -> Result<Option<Vector>, InferenceError> {
+    fn model_value(&self) -> Result<Option<Vector>> {
         let values: Vec<Vector> = self.terms().filter_map(|at| at.expansion_value().cloned()).collect();
         united(&values)
     }

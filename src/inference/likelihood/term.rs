@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::density::{Coordinates, Density};
-use crate::inference::error::InferenceError;
+use crate::inference::error::{InferenceError, Result};
 use crate::operators::{
     Contents, Derivative, ExcitedModes, Fingerprint, Linearization, Model, OperatorError, Space, Vector,
 };
@@ -72,7 +72,7 @@ impl Term {
     }
 
     /// Computes the energy; blocks.
-    pub fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64, InferenceError> {
+    pub fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64> {
         let signal = self.signal(rank, x)?;
         self.density.energy.of(rank, signal.single()?)
     }
@@ -120,7 +120,7 @@ pub(super) struct TermAt {
 
 impl TermAt {
     /// Records the coordinates of `x`.
-    pub fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<(), InferenceError> {
+    pub fn coordinates(&self, rank: &mut Rank, x: &Vector, out: &mut Vector) -> Result<()> {
         match &self.term.coordinates {
             Some(Coordinates::Fixed(coordinates)) => Ok(coordinates.apply(rank, x, out)?),
             Some(Coordinates::About(coordinates)) => {
@@ -133,12 +133,7 @@ impl TermAt {
 
     /// Records the coordinates of the point, for the value of the model at the expansion point;
     /// returns `false` if the term has none.
-    pub fn coordinates_about(
-        &self,
-        rank: &mut Rank,
-        expansion: Option<&Vector>,
-        out: &mut Vector,
-    ) -> Result<bool, InferenceError> {
+    pub fn coordinates_about(&self, rank: &mut Rank, expansion: Option<&Vector>, out: &mut Vector) -> Result<bool> {
         match (&self.term.coordinates, expansion) {
             // The root is the same kernel as the last step of the coordinates.
             (Some(Coordinates::Fixed(_)), _) => self.term.root.apply(rank, &self.before_root, out)?,
@@ -156,7 +151,7 @@ impl TermAt {
     }
 
     /// Computes the energy at the point; blocks.
-    pub fn energy(&self, rank: &mut Rank) -> Result<f64, InferenceError> {
+    pub fn energy(&self, rank: &mut Rank) -> Result<f64> {
         self.term.density.energy.of(rank, self.signal.single()?)
     }
 

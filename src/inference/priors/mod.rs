@@ -4,7 +4,7 @@ mod functions;
 
 use std::rc::Rc;
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use crate::operators::{
     Contents, Differentiable, Fingerprint, Linearized, Model, OperatorCost, OperatorError, PointwiseOperator,
     Signature, Space, Vector,
@@ -69,7 +69,7 @@ const REACH: f64 = 8.0;
 const LN_RANGE: f64 = 80.0;
 
 impl Prior {
-    fn check(&self) -> Result<(), InferenceError> {
+    fn check(&self) -> Result<()> {
         let positive = |values: &[f64]| values.iter().all(|value| value.is_finite() && *value > 0.0);
         let (is_valid, expected) = match *self {
             Prior::Normal { mean, std } => {
@@ -141,7 +141,7 @@ impl Prior {
     /// - [`InferenceError::Invalid`] if the value is not inside the range of the prior, or the
     ///   prior is
     ///   invalid.
-    pub fn inverse(&self, value: f64) -> Result<f64, InferenceError> {
+    pub fn inverse(&self, value: f64) -> Result<f64> {
         self.check()?;
         let range = self.range();
         if !(range[0] < value && value < range[1]) {
@@ -206,7 +206,7 @@ impl Prior {
     /// # Errors
     /// - [`InferenceError::Invalid`] for invalid parameters, or another domain.
     /// - [`InferenceError::Operators`].
-    pub fn operator(&self, domain: &Space, result: &str) -> Result<Model, InferenceError> {
+    pub fn operator(&self, domain: &Space, result: &str) -> Result<Model> {
         self.check()?;
         match domain.only() {
             Some((_, leaf)) if leaf.is_on_host() => {

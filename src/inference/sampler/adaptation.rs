@@ -1,6 +1,6 @@
 //! Adaptation of step sizes and scales while a chain warms up, as in Stan.
 
-use crate::inference::error::InferenceError;
+use crate::inference::error::Result;
 use crate::inference::vector_space::{Elementwise, VectorSpace};
 
 /// Step sizes by dual averaging (Hoffman & Gelman 2014).
@@ -74,12 +74,12 @@ pub(super) struct Moments<S: VectorSpace> {
 }
 
 impl<S: VectorSpace> Moments<S> {
-    pub fn new(space: &mut S, like: &S::Vector) -> Result<Self, InferenceError> {
+    pub fn new(space: &mut S, like: &S::Vector) -> Result<Self> {
         Ok(Moments { count: 0, mean: space.zeros(like)?, squares: space.zeros(like)? })
     }
 
     /// Adds a draw.
-    pub fn add(&mut self, space: &mut S, x: &S::Vector) -> Result<(), InferenceError> {
+    pub fn add(&mut self, space: &mut S, x: &S::Vector) -> Result<()> {
         self.count += 1;
         let count = f64::from(self.count);
         let mut distance = space.copy(x)?;
@@ -90,7 +90,7 @@ impl<S: VectorSpace> Moments<S> {
 
     /// Returns the root of the variance, averaged with `scale`, which weighs as much as a few
     /// draws: the variance of few draws may be far too small.
-    pub fn scale(&self, space: &mut S, scale: &S::Vector) -> Result<S::Vector, InferenceError> {
+    pub fn scale(&self, space: &mut S, scale: &S::Vector) -> Result<S::Vector> {
         const WEIGHT: f64 = 5.0;
         let count = f64::from(self.count);
         let mut next = space.copy(&self.squares)?;
@@ -115,12 +115,12 @@ impl<S: VectorSpace> Batches<S> {
     /// Number of batches of a window.
     pub const COUNT: u32 = 8;
 
-    pub fn new(space: &mut S, like: &S::Vector) -> Result<Self, InferenceError> {
+    pub fn new(space: &mut S, like: &S::Vector) -> Result<Self> {
         Ok(Batches { steps: 0, sum: space.zeros(like)?, means: Moments::new(space, like)? })
     }
 
     /// Adds the position after a step to batches of `size` steps.
-    pub fn add(&mut self, space: &mut S, x: &S::Vector, size: u32) -> Result<(), InferenceError> {
+    pub fn add(&mut self, space: &mut S, x: &S::Vector, size: u32) -> Result<()> {
         let kept = f64::from(u8::from(self.steps > 0));
         space.axpby(1.0 / f64::from(size), x, kept, &mut self.sum)?;
         self.steps += 1;
@@ -133,7 +133,7 @@ impl<S: VectorSpace> Batches<S> {
 
     /// Returns the mean autocorrelation time of all numbers in steps, for batches of `size` steps
     /// and the moments of the window. Blocks once.
-    pub fn time(&self, space: &mut S, moments: &Moments<S>, size: u32) -> Result<f64, InferenceError> {
+    pub fn time(&self, space: &mut S, moments: &Moments<S>, size: u32) -> Result<f64> {
         /// Variances far below the inverse of this number count little.
         const LARGE: f64 = 1e6;
         let [of_means, of_places] = [&self.means, moments].map(|of| f64::from(of.count.max(2) - 1));

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::DrawStatistics;
 use super::phase::{Phase, Target};
 use super::random::Uniforms;
-use crate::inference::error::InferenceError;
+use crate::inference::error::Result;
 use crate::inference::vector_space::{Reduction, VectorSpace};
 
 /// Error of the energy in nats beyond which a trajectory has left the posterior.
@@ -28,7 +28,7 @@ pub(super) fn hmc<S: VectorSpace>(
     start: &Rc<Phase<S::Vector>>,
     (step, steps): (f64, u32),
     uniforms: &mut Uniforms,
-) -> Result<Moved<Rc<Phase<S::Vector>>>, InferenceError> {
+) -> Result<Moved<Rc<Phase<S::Vector>>>> {
     let mut at = start.clone();
     let mut gradients = 0;
     for _ in 0..steps {
@@ -73,7 +73,7 @@ pub(super) fn nuts<S: VectorSpace>(
     start: &Rc<Phase<S::Vector>>,
     (step, depth): (f64, u32),
     uniforms: &mut Uniforms,
-) -> Result<Moved<Rc<Phase<S::Vector>>>, InferenceError> {
+) -> Result<Moved<Rc<Phase<S::Vector>>>> {
     let energy = start.energy();
     let mut builder = Builder { target, step, energy, uniforms, acceptance: 0.0, gradients: 0, is_divergent: false };
     let mut tree = builder.leaf(space, start.clone())?;
@@ -100,7 +100,7 @@ pub(super) fn nuts<S: VectorSpace>(
 
 impl<S: VectorSpace> Builder<'_, '_, S> {
     /// Returns the tree of one place.
-    fn leaf(&self, space: &mut S, place: Rc<Phase<S::Vector>>) -> Result<Tree<S::Vector>, InferenceError> {
+    fn leaf(&self, space: &mut S, place: Rc<Phase<S::Vector>>) -> Result<Tree<S::Vector>> {
         let momentum = space.copy(&place.momentum)?;
         let weight = self.energy - place.energy();
         Ok(Tree { ends: [place.clone(), place.clone()], momentum, drawn: place, weight })
@@ -114,7 +114,7 @@ impl<S: VectorSpace> Builder<'_, '_, S> {
         depth: u32,
         from: &Phase<S::Vector>,
         is_forward: bool,
-    ) -> Result<Option<Tree<S::Vector>>, InferenceError> {
+    ) -> Result<Option<Tree<S::Vector>>> {
         if depth == 0 {
             self.gradients += 1;
             let step = if is_forward { self.step } else { -self.step };
@@ -153,7 +153,7 @@ fn join<S: VectorSpace>(
     first: Tree<S::Vector>,
     second: Tree<S::Vector>,
     is_forward: bool,
-) -> Result<(Tree<S::Vector>, bool), InferenceError> {
+) -> Result<(Tree<S::Vector>, bool)> {
     let [before, after] = if is_forward { [first, second] } else { [second, first] };
     let [(a0, a1), (b0, b1)] = [&before, &after].map(|tree| (&tree.ends[0], &tree.ends[1]));
     let [a, b] = [&before.momentum, &after.momentum];

@@ -14,7 +14,7 @@ use super::DrawStatistics;
 use super::hamiltonian::{DIVERGENT, Moved};
 use super::phase::{Phase, Target, finite};
 use super::random::Uniforms;
-use crate::inference::error::InferenceError;
+use crate::inference::error::Result;
 use crate::inference::vector_space::{Reduction, Stream, VectorSpace};
 
 /// A place and a direction. The momentum of the phase is the direction, and its gradient is that by
@@ -55,23 +55,14 @@ impl Kick {
 
 impl<S: VectorSpace> Flight<S> {
     /// Starts at a place in a random direction.
-    pub fn start(
-        space: &mut S,
-        target: &Target<'_, S>,
-        from: &Phase<S::Vector>,
-        stream: Stream,
-    ) -> Result<Self, InferenceError> {
+    pub fn start(space: &mut S, target: &Target<'_, S>, from: &Phase<S::Vector>, stream: Stream) -> Result<Self> {
         let (x, mut gradient) = (space.copy(&from.x)?, space.like(&from.x)?);
         target.scale.apply(space, (1.0, &from.gradient), 0.0, &mut gradient)?;
         Flight::turn(space, (x, gradient, from.potential), stream)
     }
 
     /// Takes a random direction at a place with a scaled gradient and a potential.
-    fn turn(
-        space: &mut S,
-        (x, gradient, potential): (S::Vector, S::Vector, f64),
-        stream: Stream,
-    ) -> Result<Self, InferenceError> {
+    fn turn(space: &mut S, (x, gradient, potential): (S::Vector, S::Vector, f64), stream: Stream) -> Result<Self> {
         let (mut noise, mut direction) = (space.like(&x)?, space.like(&x)?);
         space.white_noise(stream, &mut noise)?;
         let dots = space.reduce(&[
@@ -92,7 +83,7 @@ impl<S: VectorSpace> Flight<S> {
         from: &Phase<S::Vector>,
         momentum: S::Vector,
         [square, along]: [f64; 2],
-    ) -> Result<Self, InferenceError> {
+    ) -> Result<Self> {
         let (x, mut gradient) = (space.copy(&from.x)?, space.like(&from.x)?);
         target.scale.apply(space, (1.0, &from.gradient), 0.0, &mut gradient)?;
         let place = Rc::new(Phase { x, momentum, gradient, potential: from.potential, kinetic: 0.0 });
@@ -100,7 +91,7 @@ impl<S: VectorSpace> Flight<S> {
     }
 
     /// Starts again at the place of a flight, in a random direction.
-    pub fn restart(&self, space: &mut S, stream: Stream) -> Result<Self, InferenceError> {
+    pub fn restart(&self, space: &mut S, stream: Stream) -> Result<Self> {
         let Phase { x, gradient, potential, .. } = &*self.place;
         let (x, gradient) = (space.copy(x)?, space.copy(gradient)?);
         Flight::turn(space, (x, gradient, *potential), stream)
@@ -115,7 +106,7 @@ impl<S: VectorSpace> Flight<S> {
         target: &Target<'_, S>,
         (step, length): (f64, f64),
         stream: Stream,
-    ) -> Result<Option<(Self, f64)>, InferenceError> {
+    ) -> Result<Option<(Self, f64)>> {
         let Phase { x, momentum, gradient, potential, .. } = &*self.place;
         let n = space.len(x) as f64;
         let first = Kick::new(step, self.square, self.along, n);
@@ -175,7 +166,7 @@ pub(super) fn adjusted<S: VectorSpace>(
     from: &Flight<S>,
     (step, length, most): (f64, f64, f64),
     (stream, uniforms): (Stream, &mut Uniforms),
-) -> Result<Moved<Option<Flight<S>>>, InferenceError> {
+) -> Result<Moved<Option<Flight<S>>>> {
     let mean = (length / step).round().clamp(1.0, most);
     let steps = 1 + (uniforms.next() * (2.0 * mean - 1.0)) as u32;
     let mut at = from.restart(space, stream.below([u32::MAX, 0, 0]))?;

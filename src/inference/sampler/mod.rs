@@ -32,7 +32,7 @@ use phase::{Phase, Target};
 use random::Uniforms;
 use scale::Scale;
 
-use super::error::InferenceError;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::report::{Number, Numbers};
@@ -214,7 +214,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         groups: &SampleGroups,
         starts: &[S::Vector],
         options: &SamplerOptions,
-    ) -> Result<Self, InferenceError> {
+    ) -> Result<Self> {
         let SamplerOptions { algorithm, chains, warmup, draws, thinning, seed, directory, existing, save_every } =
             options;
         let place = directory.as_ref().map(|directory| (directory, existing, save_every));
@@ -280,7 +280,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         self.options.warmup.saturating_add(self.options.draws)
     }
 
-    fn chain(&self, space: &mut S, number: u32, start: S::Vector) -> Result<Chain<S>, InferenceError> {
+    fn chain(&self, space: &mut S, number: u32, start: S::Vector) -> Result<Chain<S>> {
         let likelihood: &dyn LogLikelihood<S> = &*self.likelihood;
         let not_finite = |what: &str| {
             let what = format!("the {what} at the start of chain {number}");
@@ -318,7 +318,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     ///
     /// # Errors
     /// - [`InferenceError::Invalid`] for a chain of another group.
-    pub fn position(&self, chain: usize) -> Result<&S::Vector, InferenceError> {
+    pub fn position(&self, chain: usize) -> Result<&S::Vector> {
         self.chain_of(chain).map(|chain| &chain.place.x)
     }
 
@@ -326,11 +326,11 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     ///
     /// # Errors
     /// - [`InferenceError::Invalid`] for a chain of another group.
-    pub fn statistics(&self, chain: usize) -> Result<DrawStatistics, InferenceError> {
+    pub fn statistics(&self, chain: usize) -> Result<DrawStatistics> {
         self.chain_of(chain).map(|chain| chain.statistics)
     }
 
-    fn chain_of(&self, chain: usize) -> Result<&Chain<S>, InferenceError> {
+    fn chain_of(&self, chain: usize) -> Result<&Chain<S>> {
         let own = self.own();
         chain.checked_sub(own.start).and_then(|place| self.chains.get(place)).ok_or_else(|| {
             let why = format!("chain {chain} is not one of this group, which has {} to {}", own.start, own.end - 1);
@@ -346,7 +346,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     ///
     /// # Errors
     /// - Errors of the likelihood, the ranks and files.
-    pub fn step(&mut self, space: &mut S) -> Result<Option<SamplerStep>, InferenceError> {
+    pub fn step(&mut self, space: &mut S) -> Result<Option<SamplerStep>> {
         if self.done >= self.total() {
             return Ok(None);
         }
@@ -379,7 +379,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     ///
     /// # Errors
     /// - Errors of the ranks and files.
-    pub fn save_state(&self, space: &mut S) -> Result<(), InferenceError> {
+    pub fn save_state(&self, space: &mut S) -> Result<()> {
         self.state.as_ref().map_or(Ok(()), |state| self.save(space, state))
     }
 
@@ -388,7 +388,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     /// # Errors
     /// - [`InferenceError::Options`] if no draw is kept.
     /// - Errors of the likelihood and the ranks.
-    pub fn finish(mut self, space: &mut S) -> Result<Draws<S>, InferenceError> {
+    pub fn finish(mut self, space: &mut S) -> Result<Draws<S>> {
         while self.step(space)?.is_some() {}
         let each = self.options.draws / self.options.thinning.unwrap_or(u32::MAX);
         if each == 0 {
@@ -417,7 +417,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     }
 
     /// Moves a chain to its next draw, and adapts it while it warms up.
-    fn move_one(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
+    fn move_one(&self, space: &mut S, chain: &mut Chain<S>) -> Result<()> {
         let is_warmup = self.done < self.options.warmup;
         let uniforms = &mut Uniforms::new(self.stream(chain.number, CHOICES));
         match self.options.algorithm {
@@ -455,7 +455,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         target: &Target<'_, S>,
         chain: &Chain<S>,
         kind: u32,
-    ) -> Result<Rc<Phase<S::Vector>>, InferenceError> {
+    ) -> Result<Rc<Phase<S::Vector>>> {
         let mut momentum = space.like(&chain.place.x)?;
         space.white_noise(self.stream(chain.number, kind), &mut momentum)?;
         target.with_momentum(space, &chain.place, momentum).map(Rc::new)
@@ -468,7 +468,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         chain: &mut Chain<S>,
         is_warmup: bool,
         (energy_variance, steps): (f64, u32),
-    ) -> Result<(), InferenceError> {
+    ) -> Result<()> {
         let length = chain.length;
         let batch = self.batch(self.done);
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
@@ -509,7 +509,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     }
 
     /// Moves a chain by a trajectory of adjusted MCLMC.
-    fn fly_adjusted(&self, space: &mut S, chain: &mut Chain<S>, uniforms: &mut Uniforms) -> Result<(), InferenceError> {
+    fn fly_adjusted(&self, space: &mut S, chain: &mut Chain<S>, uniforms: &mut Uniforms) -> Result<()> {
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
         // Steps of a warm-up may be far too small.
         let most = if self.done < self.options.warmup { 64.0 } else { 1024.0 };

@@ -3,7 +3,7 @@
 use std::f64::consts::FRAC_PI_2;
 use std::path::PathBuf;
 
-use crate::inference::error::InferenceError;
+use crate::inference::error::{InferenceError, Result};
 use crate::inference::state_file::Existing;
 
 /// The algorithm of a chain.
@@ -91,7 +91,7 @@ impl Algorithm {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), InferenceError> {
+    pub(super) fn check(&self) -> Result<()> {
         let wrong = |option: &str, why: String| Err(InferenceError::options(option, why));
         match *self {
             Algorithm::Nuts { acceptance, .. }

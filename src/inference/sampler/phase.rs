@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::scale::Scale;
-use crate::inference::error::InferenceError;
+use crate::inference::error::{InferenceError, Result};
 use crate::inference::log_likelihood::LogLikelihood;
 use crate::inference::vector_space::{Reduction, VectorSpace};
 
@@ -33,7 +33,7 @@ pub(super) struct Target<'a, S: VectorSpace> {
 }
 
 /// Returns `None` for a result that is NaN or infinite.
-pub(super) fn finite<T>(found: Result<T, InferenceError>) -> Result<Option<T>, InferenceError> {
+pub(super) fn finite<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Err(InferenceError::NotFinite { .. }) => Ok(None),
         found => found.map(Some),
@@ -42,7 +42,7 @@ pub(super) fn finite<T>(found: Result<T, InferenceError>) -> Result<Option<T>, I
 
 impl<S: VectorSpace> Target<'_, S> {
     /// Returns the place `x` at rest; `None` if the posterior is not finite there.
-    pub fn place(&self, space: &mut S, x: S::Vector) -> Result<Option<Phase<S::Vector>>, InferenceError> {
+    pub fn place(&self, space: &mut S, x: S::Vector) -> Result<Option<Phase<S::Vector>>> {
         let momentum = space.zeros(&x)?;
         let place = |space: &mut S| {
             let at = self.likelihood.at(space, &x)?;
@@ -63,7 +63,7 @@ impl<S: VectorSpace> Target<'_, S> {
         space: &mut S,
         from: &Phase<S::Vector>,
         momentum: S::Vector,
-    ) -> Result<Phase<S::Vector>, InferenceError> {
+    ) -> Result<Phase<S::Vector>> {
         let kinetic = space.dot(&momentum, &momentum)? / 2.0;
         let (x, gradient) = (space.copy(&from.x)?, space.copy(&from.gradient)?);
         Ok(Phase { x, momentum, gradient, potential: from.potential, kinetic })
@@ -71,12 +71,7 @@ impl<S: VectorSpace> Target<'_, S> {
 
     /// Takes a leapfrog step of a size, which is negative for a step back in time. `None` if the
     /// energy is not finite there. Takes one gradient and blocks twice.
-    pub fn leapfrog(
-        &self,
-        space: &mut S,
-        from: &Phase<S::Vector>,
-        step: f64,
-    ) -> Result<Option<Rc<Phase<S::Vector>>>, InferenceError> {
+    pub fn leapfrog(&self, space: &mut S, from: &Phase<S::Vector>, step: f64) -> Result<Option<Rc<Phase<S::Vector>>>> {
         let mut momentum = space.copy(&from.momentum)?;
         self.scale.apply(space, (-step / 2.0, &from.gradient), 1.0, &mut momentum)?;
         let mut x = space.copy(&from.x)?;

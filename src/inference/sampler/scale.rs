@@ -1,6 +1,6 @@
 //! The scale of each latent value.
 
-use crate::inference::error::InferenceError;
+use crate::inference::error::Result;
 use crate::inference::log_likelihood::{FieldPreconditioner, LogLikelihood};
 use crate::inference::vector_space::{Elementwise, Stream, VectorSpace, clear};
 
@@ -21,13 +21,7 @@ pub(super) struct Scale<S: VectorSpace> {
 
 impl<S: VectorSpace> Scale<S> {
     /// Computes `y = a S v + b y`. `S` is symmetric.
-    pub fn apply(
-        &self,
-        space: &mut S,
-        (a, v): (f64, &S::Vector),
-        b: f64,
-        y: &mut S::Vector,
-    ) -> Result<(), InferenceError> {
+    pub fn apply(&self, space: &mut S, (a, v): (f64, &S::Vector), b: f64, y: &mut S::Vector) -> Result<()> {
         if self.fields.is_empty() {
             return space.multiply(a, [&self.diagonal, v], b, y);
         }
@@ -44,7 +38,7 @@ impl<S: VectorSpace> Scale<S> {
     /// the mean of `v M v` over vectors `v` of random signs, which is exact for a part of one
     /// number. Takes the products of the preconditioners, one for each part of one number, and
     /// [`PROBES`] for other parts.
-    pub fn new(space: &mut S, likelihood: &dyn LogLikelihood<S>, x: &S::Vector) -> Result<Self, InferenceError> {
+    pub fn new(space: &mut S, likelihood: &dyn LogLikelihood<S>, x: &S::Vector) -> Result<Self> {
         let at = likelihood.at(space, x)?;
         let mut fields = at.fields(space)?;
         let parts = space.parts(x);
@@ -86,7 +80,7 @@ impl<S: VectorSpace> Scale<S> {
         likelihood: &dyn LogLikelihood<S>,
         x: &S::Vector,
         (diagonal, numbers): (S::Vector, &[f64]),
-    ) -> Result<Option<Self>, InferenceError> {
+    ) -> Result<Option<Self>> {
         let mut fields = likelihood.at(space, x)?.fields(space)?;
         fields.retain(|field| !field.numbers().is_empty());
         let mut rest = numbers;

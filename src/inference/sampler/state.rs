@@ -12,7 +12,7 @@ use super::microcanonical::Flight;
 use super::phase::Target;
 use super::scale::Scale;
 use super::{Chain, DrawStatistics, STATISTICS, Sampler, StepAverage};
-use crate::inference::error::InferenceError;
+use crate::inference::error::{InferenceError, Result};
 use crate::inference::log_likelihood::LogLikelihood;
 use crate::inference::report::Numbers;
 use crate::inference::rows::{NewRows, RowLayout, SavedRows};
@@ -61,7 +61,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     }
 
     /// Writes the state in place of the one before. Collective over all groups.
-    pub(super) fn save(&self, space: &mut S, file: &StateFile) -> Result<(), InferenceError> {
+    pub(super) fn save(&self, space: &mut S, file: &StateFile) -> Result<()> {
         let (chains, kept) = (u64::from(self.options.chains), self.kept(self.done));
         let each = self.rows(self.done) + kept;
         let like = &self.chains[0].place.x;
@@ -109,7 +109,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
 
     /// Reads the chains of this group; returns `false` without a file. Collective over all
     /// groups.
-    pub(super) fn load(&mut self, space: &mut S, file: &StateFile, like: &S::Vector) -> Result<bool, InferenceError> {
+    pub(super) fn load(&mut self, space: &mut S, file: &StateFile, like: &S::Vector) -> Result<bool> {
         let layout = RowLayout::of(space, &self.groups, like)?;
         let Some(open) = file.open(&self.groups)? else { return Ok(false) };
         let head = open.integers("head")?;

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use super::adaptation::{Batches, DualAverage, EnergyAverage, Moments, windows};
 use super::phase::Target;
 use super::{Algorithm, Chain, Sampler, StepAverage, TRIALS};
-use crate::inference::error::InferenceError;
+use crate::inference::error::{InferenceError, Result};
 use crate::inference::log_likelihood::LogLikelihood;
 use crate::inference::vector_space::VectorSpace;
 
 impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     /// Finds a step size for the scales of a chain, and starts its average again.
-    pub(super) fn restart(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
+    pub(super) fn restart(&self, space: &mut S, chain: &mut Chain<S>) -> Result<()> {
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
         if chain.flight.take().is_some() {
             // The gradient of a flight is in units of the scales before.
@@ -46,7 +46,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
 
     /// Returns a step size at which one step is accepted about half of the time, to a factor of 2
     /// (Hoffman & Gelman 2014, algorithm 4).
-    fn first_step(&self, space: &mut S, target: &Target<'_, S>, chain: &Chain<S>) -> Result<f64, InferenceError> {
+    fn first_step(&self, space: &mut S, target: &Target<'_, S>, chain: &Chain<S>) -> Result<f64> {
         let start = self.with_momentum(space, target, chain, TRIALS)?;
         let is_accepted = |space: &mut S, step: f64| {
             let end = target.leapfrog(space, &start, step)?;
@@ -77,7 +77,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     }
 
     /// Takes a draw of the warm-up into the scales, and ends windows.
-    pub(super) fn adapt(&self, space: &mut S, chain: &mut Chain<S>) -> Result<(), InferenceError> {
+    pub(super) fn adapt(&self, space: &mut S, chain: &mut Chain<S>) -> Result<()> {
         let (first, ends) = windows(self.options.warmup);
         let done = self.done + 1;
         if self.done >= first && ends.last().is_some_and(|last| done <= *last) {
