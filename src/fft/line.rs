@@ -331,10 +331,10 @@ impl LineParams {
 /// so that small fields keep all cores of a software renderer busy.
 const OWN_LINES: u64 = 16;
 
-/// Points of the longest array of an invocation. lavapipe compares all uses of an array in pairs,
-/// and the zeros that it begins with are uses, too: a kernel compiles in 0.2 s with 64 points, in
-/// 0.6 s with 128 and in 1.7 s with 256, and in 0.1 s where lines are in workgroup memory, which
-/// takes up to a third longer to run.
+/// Points of the longest array of an invocation. lavapipe takes a time that grows with the square of
+/// the length of an array to compile it, mostly for the zeros that it begins with: 0.2 s for a kernel
+/// of 64 points and 0.6 s for 128. With lines in workgroup memory it takes 0.1 s, and the kernel up to
+/// a third longer to run.
 const OWN_POINTS: u64 = 64;
 
 impl LineWorkgroup {

@@ -97,9 +97,9 @@ impl Kernel {
         Err(self.misuse(format!("the parameters ({have}) are given, it takes ({want})")))
     }
 
-    /// Compiles kernels for arrays of one window each, on as many threads as the host has cores:
-    /// those for stacks where stacks are expected. Blocks: a thread that outlived the call could
-    /// compile while the process ends.
+    /// Compiles kernels for arrays of one window each, on as many threads as the host has cores.
+    /// Compiles the forms for stacks if this thread uses them ([`StackKernels`]). Blocks: a thread
+    /// that outlived the call could compile while the process ends.
     ///
     /// A kernel that does not compile fails when it is dispatched. lavapipe compiles most of a
     /// kernel at its first dispatch, one after another.
@@ -132,8 +132,8 @@ impl Kernel {
         self.compiled(gpu, assembled, windows, expected || open_copies() > 1)
     }
 
-    /// Returns `true` if the form for stacks can stand for the one for single arrays: observers
-    /// want the latter.
+    /// Returns `true` if the form for stacks can work on single arrays, too. Observers only take the
+    /// form for single arrays.
     fn serves_stacks(gpu: &Gpu, assembled: &Assembled, windows: &[u32]) -> bool {
         gpu.0.pipelines.observer.is_none() && windows.iter().all(|&windows| windows == 1) && assembled.serves_stacks
     }

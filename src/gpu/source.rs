@@ -20,7 +20,7 @@
 //! | `read_write` | `load_x`, `store_x(i: u32, value: T)` |
 //! | `read_write` of `vec4<f32>` | also `set_x(i: u32, n: u32, value: f32)`, which writes number `n` of the four |
 //! | `atomic` of `u64` | `add_x(i: u32, value: u64)`, which returns nothing |
-//! | `atomic` | `load_x`, `store_x`, `add_x`, `min_x`, `max_x` `(i: u32, value: T) -> T` (the old value), `exchange_x(i: u32, old: T, new: T) -> bool` (whether `old` was there and `new` is now; may fail though it was) |
+//! | `atomic` | `load_x`, `store_x`, `add_x`, `min_x`, `max_x` `(i: u32, value: T) -> T` (the old value), `exchange_x(i: u32, old: T, new: T) -> vec2<T>` (the old value, and 1 if `new` is there now, else 0; may be 0 though `old` was there) |
 //!
 //! One window compiles to plain indexing. Every kernel also gets
 //!

@@ -28,20 +28,20 @@ thread_local! {
     static EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Until it is dropped, single arrays on this thread, too, are worked on by kernels that are
-/// compiled for stacks, so that no kernel is compiled twice.
+/// While this value lives, dispatches of this thread on single arrays use kernels that are compiled
+/// for stacks, so that no kernel is compiled twice.
 #[must_use]
 pub(crate) struct StackKernels {
     before: bool,
 }
 
 impl StackKernels {
-    /// Begins to use them.
+    /// Starts to use kernels for stacks.
     pub fn begin() -> Self {
         StackKernels { before: EXPECTED.replace(true) }
     }
 
-    /// Returns `true` if they are used on this thread.
+    /// Returns `true` if this thread uses kernels for stacks.
     pub(super) fn are_used() -> bool {
         EXPECTED.get()
     }

@@ -75,8 +75,8 @@ pub(super) struct Assembled {
     /// Fields of the parameters in WGSL, and the Rust layout of the kernel's own fields.
     pub fields: String,
     pub layout: Vec<ParamField>,
-    /// Bytes that hold the parameters: whole vectors of four, and the most that a kernel may have
-    /// where a caller's text adds fields.
+    /// Bytes of the parameters, a multiple of 16. If a caller's text adds fields, the most bytes that
+    /// a kernel may have.
     pub params_bytes: u64,
     /// Whether each of its dispatches can be one over copies, as far as its text tells.
     pub serves_stacks: bool,
@@ -339,7 +339,7 @@ fn declare(
                 format!("return {builtin}(&{x}, value);")
             });
         }
-        // What was there, and 1 if it was exchanged.
+        // Returns the old value, and 1 if it was exchanged.
         function(format!("exchange_{name}(i: u32, old: {ty}, new_value: {ty}) -> vec2<{ty}>"), &|x| {
             format!(
                 "let found = atomicCompareExchangeWeak(&{x}, old, new_value); return vec2<{ty}>(found.old_value, {ty}(found.exchanged));"

@@ -1,6 +1,7 @@
 //! The device layer on whatever adapter the machine offers: arrays in windows, kernels, recording,
 //! errors.
 
+use super::events::Events;
 use meshloom::Rank;
 use meshloom::comm::Communicator;
 use meshloom::gpu::*;
@@ -420,43 +421,6 @@ fn long_uploads_arrive_whole() {
         }
         assert!(recorder.download(&array, 0, array.len()).unwrap() == data, "{most}");
     }
-}
-
-/// Collects the events of a thread up to a level.
-#[derive(Clone)]
-struct Events(tracing::Level, std::sync::Arc<std::sync::Mutex<Vec<String>>>);
-
-impl Events {
-    /// Returns the texts of the events of the library while `work` runs.
-    fn of(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
-        let events = Events(level, Default::default());
-        tracing::subscriber::with_default(events.clone(), work);
-        std::mem::take(&mut events.1.lock().unwrap())
-    }
-}
-
-impl tracing::Subscriber for Events {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() <= self.0 && metadata.target().starts_with("meshloom")
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Text<'a>(&'a mut String);
-        impl tracing::field::Visit for Text<'_> {
-            fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                *self.0 += &format!("{value:?} ");
-            }
-        }
-        let mut text = String::new();
-        event.record(&mut Text(&mut text));
-        self.1.lock().unwrap().push(text);
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 #[test]

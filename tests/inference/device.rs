@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use super::events::Events;
 use super::shared::{field, flat, golden, grid, numbers, pair, ranks, ranks_with};
 use meshloom::comm::Communicator;
 use meshloom::gpu::{Options, Profile};
@@ -352,6 +353,40 @@ fn a_fit_keeps_within_its_memory() {
         let least = footprint.bytes(6, 0, 1);
         let error = run(least - 1).unwrap_err();
         assert!(matches!(error, InferenceError::Memory { needed, samples: 6, .. } if needed == least), "{error}");
+        Ok(())
+    });
+}
+
+/// A model compiles its kernels ahead. A fit on stacks of samples uses those for single vectors,
+/// too, and compiles one form of each transform.
+#[test]
+fn a_fit_compiles_no_kernel_in_two_forms() {
+    let golden = golden("inference.json")["poisson_16"].clone();
+    // A device of its own, on which no other test compiles kernels.
+    let options = Options { kernels: 409, ..Options::from_env().unwrap() };
+    ranks_with([1, 1], &options, |rank| {
+        // Transforms there and back have the same kernels where axes have the same lengths.
+        let mesh = grid(rank, &[24, 24], &[0.1]);
+        let rate = rate_on(rank, &golden, &mesh)?;
+        let leaf = Leaf::cells(&mesh);
+        let data = Data { name: "data", leaf: &leaf, values: &[3.0; 24 * 24], mask: None };
+        let likelihood = Likelihood::poisson(rank, &data, None)?.amend(&rate)?;
+        let start = Vector::zeros(&mut rank.recorder, likelihood.domain())?;
+        let groups = SampleGroups::one(&Communicator::solo());
+        let options = FitOptions::new(1).each(|_| IterationOptions { pairs: 2, ..IterationOptions::default() });
+        let mut report = Ok(());
+        let events = Events::of(tracing::Level::DEBUG, || {
+            let fit = Fit::new(rank, &likelihood, &groups, &start, &options);
+            report = fit.and_then(|fit| fit.run(rank).map(drop));
+        });
+        report?;
+        let compiled = events.iter().filter(|event| event.contains("kernel compiled"));
+        let mut labels: Vec<&str> = compiled.filter_map(|event| event.split('"').nth(1)).collect();
+        labels.sort_unstable();
+        let ahead = ["inference::amplitude", "inference::modulate"];
+        assert!(!labels.iter().any(|label| ahead.iter().any(|start| label.starts_with(start))), "{labels:?}");
+        let transforms: Vec<_> = labels.iter().filter(|label| label.starts_with("fft::")).collect();
+        assert!(!transforms.is_empty() && transforms.windows(2).all(|two| two[0] != two[1]), "{labels:?}");
         Ok(())
     });
 }

@@ -1,5 +1,7 @@
 //! Likelihoods, fits and samples.
 
+#[path = "../shared/events.rs"]
+mod events;
 #[path = "../shared/field_models.rs"]
 #[allow(dead_code, reason = "not every module uses all of it")]
 mod field_models;

@@ -1,8 +1,8 @@
-// How many keys of a tile have had each digit so far, in 512 bytes of private memory, where a word
-// costs a tenth of one of a storage buffer.
+// Counts the keys of a tile by digit, in 512 bytes of private memory, where a word costs a tenth of
+// one in a storage buffer.
 //
-// A word has the numbers of two digits, because tiles have fewer than 2^16 keys, and because the
-// time in which lavapipe compiles a private array grows as the square of its length.
+// A word has the counts of two digits: a tile has fewer than 2^16 keys, and the time that lavapipe
+// takes to compile a private array grows with the square of its length.
 
 var<private> digit_counts: array<u32, 128>;
 

@@ -54,6 +54,8 @@ const SHORTEST: u32 = 1024;
 /// Keys of a serial tile at most: llvmpipe silently ends all loops of an invocation after 65,535
 /// iterations in all.
 const LONGEST: u32 = 1 << 15;
+// `serial_digits.wgsl` counts the keys of a tile in 16 bits.
+const _: () = assert!(LONGEST < 1 << 16);
 
 /// Keys from which on tiles are larger: enough of them for a GPU with a hundred processors.
 pub(super) const SHORTEST_LARGE: u32 = 1 << 21;
