@@ -331,10 +331,10 @@ impl LineParams {
 /// so that small fields keep all cores of a software renderer busy.
 const OWN_LINES: u64 = 16;
 
-/// Points of the longest array of an invocation. lavapipe takes a time that grows with the square of
-/// the length of an array to compile it, mostly for the zeros that it begins with: 0.2 s for a kernel
-/// of 64 points and 0.6 s for 128. With lines in workgroup memory it takes 0.1 s, and the kernel up to
-/// a third longer to run.
+/// Points of the longest array of an invocation. The time that lavapipe takes to compile an array
+/// grows with the square of its length, mostly for the zeros that it begins with: a kernel of 64
+/// points takes 0.2 s and one of 128 0.6 s. With lines in workgroup memory kernels compile in 0.1 s
+/// and run up to a third longer.
 const OWN_POINTS: u64 = 64;
 
 impl LineWorkgroup {

@@ -132,8 +132,8 @@ impl Kernel {
         self.compiled(gpu, assembled, windows, expected || open_copies() > 1)
     }
 
-    /// Returns `true` if the form for stacks can work on single arrays, too. Observers only take the
-    /// form for single arrays.
+    /// Returns `true` if the form for stacks can work on single arrays, too. Observers only take
+    /// the form for single arrays.
     fn serves_stacks(gpu: &Gpu, assembled: &Assembled, windows: &[u32]) -> bool {
         gpu.0.pipelines.observer.is_none() && windows.iter().all(|&windows| windows == 1) && assembled.serves_stacks
     }
