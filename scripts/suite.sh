@@ -51,9 +51,11 @@ lines() {
     of 'MESHLOOM_SANITIZE=1 MESHLOOM_PROFILE=gpu' fft -- fft::shapes_of fft::every_grid fft::fields_of fft::filters_of fft::transforms_in_place
     echo 'bash scripts/docs.sh book'
     echo "RUSTDOCFLAGS='-D warnings' $cargo doc --no-deps $features --lib --example sph_sum"
-    local without_features="$cargo check --no-default-features --lib"
-    if "$cargo" clippy --version >/dev/null 2>&1; then without_features="$cargo clippy --no-default-features --lib -- -D warnings"; fi
-    echo "$without_features && RUSTDOCFLAGS='-D warnings' $cargo doc --no-deps --no-default-features --lib"
+    # The library alone: the program would add features to it.
+    local alone='-p meshloom --no-default-features --lib'
+    local check="$cargo check $alone"
+    if "$cargo" clippy --version >/dev/null 2>&1; then check="$cargo clippy $alone -- -D warnings"; fi
+    echo "$check && RUSTDOCFLAGS='-D warnings' $cargo doc --no-deps $alone"
 
     local name
     for name in $longest_first; do of '' "$name"; done

@@ -1,5 +1,7 @@
 """`scipy.spatial.KDTree` on the device."""
 
+import math
+
 import numpy as np
 
 from . import _native
@@ -62,6 +64,14 @@ def _radii(r, shape):
     if np.isnan(radii).any():
         raise ValueError("r: expected numbers, got nan")
     return radii
+
+
+def _columns(found, wanted, missing):
+    """Return columns of `found`, counted from 1, and `missing` in those that it does not have."""
+    columns = np.full((len(found), len(wanted)), missing, found.dtype)
+    there = wanted <= found.shape[1]
+    columns[:, there] = found[:, wanted[there] - 1]
+    return columns
 
 
 class KDTree:
@@ -308,25 +318,19 @@ class KDTree:
     def _nearest(self, own, are_own):
         """Return the result of `query`."""
         x, numbers, most, bound = own
-        several = isinstance(numbers, list)
-        alone = not several and numbers == 1
-        wanted = np.array(numbers if several else range(1, numbers + 1), dtype=np.intp)
         within = np.inf if bound == np.inf else float(_below(bound))
         shape, x = x.shape[:-1], self._queries(x, are_own)
-        count = int(np.prod(shape))
-        distance = np.full((count, wanted.size), np.inf, np.float32)
-        index = np.full((count, wanted.size), self.n, np.intp)
         if most > 0 and within >= 0:
-            near, found = self._search.nearest(self._rows(x), most, within, self.n)
-            near, found = near.reshape(count, most), found.reshape(count, most)
-            if most == wanted.size and not several:
-                distance, index = found, near
-            else:
-                there = wanted <= most
-                distance[:, there], index[:, there] = found[:, wanted[there] - 1], near[:, wanted[there] - 1]
+            index, distance = self._search.nearest(self._rows(x), most, within, self.n)
+        else:
+            most, index, distance = 0, np.empty(0, np.intp), np.empty(0, np.float32)
+        index, distance = (found.reshape(math.prod(shape), most) for found in (index, distance))
+        if numbers != most:
+            wanted = np.array(numbers if isinstance(numbers, list) else range(1, numbers + 1), dtype=np.intp)
+            index, distance = _columns(index, wanted, self.n), _columns(distance, wanted, np.inf)
         distance = self._distances(distance)
-        if not alone:
-            shape = (*shape, wanted.size)
+        if numbers != 1:
+            shape = (*shape, index.shape[1])
         elif shape == ():
             return float(distance[0, 0]), index[0, 0]
         return distance.reshape(shape), index.reshape(shape)

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -31,6 +31,10 @@ use crate::messages;
 
 /// Time that a waiting caller sleeps between checks for signals.
 const SIGNALS: Duration = Duration::from_millis(20);
+
+/// Time for which a session's thread looks for another job before it sleeps. Callers of small jobs
+/// in a loop come back within 20 us, and waking a thread takes as long.
+const ATTENTION: Duration = Duration::from_micros(50);
 
 /// Transforms that are kept: each has kernels and tables of its lengths.
 const TRANSFORMS: usize = 32;
@@ -152,6 +156,19 @@ pub fn take_warnings() -> Vec<String> {
 
 type Job = Box<dyn FnOnce(&mut Work) + Send>;
 
+/// Returns the next job; `None` if the session has ended.
+fn next_job(queue: &Receiver<Job>) -> Option<Job> {
+    let begin = Instant::now();
+    while begin.elapsed() < ATTENTION {
+        match queue.try_recv() {
+            Ok(job) => return Some(job),
+            Err(TryRecvError::Empty) => thread::yield_now(),
+            Err(TryRecvError::Disconnected) => return None,
+        }
+    }
+    queue.recv().ok()
+}
+
 /// A rank: its thread, and what is known of it outside.
 pub struct Session {
     jobs: Mutex<Option<SyncSender<Job>>>,
@@ -232,7 +249,7 @@ impl Session {
         let builder = thread::Builder::new().name(format!("meshloom {rank}")).stack_size(8 << 20);
         let thread = builder.spawn(move || {
             let mut work = Work::new(context, groups, flag);
-            while let Ok(job) = queue.recv() {
+            while let Some(job) = next_job(&queue) {
                 job(&mut work);
             }
             work.context.gpu.save_pipelines();
