@@ -168,7 +168,9 @@ mod tests {
             let (field, spectrum) = (transform.field(&gpu, &layout)?, transform.spectrum(&gpu)?);
             recorder.clear(&field);
             let events = Arc::default();
-            let listener = tracing::Dispatch::new(Listener(Arc::clone(&events)));
+            // Two: with one, a thread of another test, which has none, could say that no events are
+            // wanted.
+            let [listener, _another] = [(); 2].map(|()| tracing::Dispatch::new(Listener(Arc::clone(&events))));
             tracing::dispatcher::with_default(&listener, || {
                 transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?;
                 recorder.wait().map_err(crate::exchange::ExchangeError::from)

@@ -10,6 +10,9 @@ impl Events {
     /// Returns the texts of the events of the library while `work` runs.
     pub fn of(level: tracing::Level, work: impl FnOnce()) -> Vec<String> {
         let events = Events(level, Arc::default());
+        // While there is one subscriber, the first thread that reaches an event decides whether it
+        // is wanted, and threads of other tests have no subscriber.
+        let _another = tracing::Dispatch::new(events.clone());
         tracing::subscriber::with_default(events.clone(), work);
         std::mem::take(&mut events.1.lock().unwrap())
     }
