@@ -55,15 +55,13 @@ pub fn collect() {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// Passes what was collected on to `logging`. Python reports exceptions of a handler and goes on.
-pub fn pass_on(py: Python<'_>) {
+/// Passes what was collected on to `logging`.
+///
+/// # Errors
+/// What Python raises meanwhile: handlers of signals run there, too. Python itself reports the
+/// exceptions of a handler of messages.
+pub fn pass_on(py: Python<'_>) -> PyResult<()> {
     let messages = std::mem::take(&mut *MESSAGES.lock().unwrap_or_else(PoisonError::into_inner));
-    if let Err(error) = log(py, messages) {
-        error.write_unraisable(py, None);
-    }
-}
-
-fn log(py: Python<'_>, messages: VecDeque<(Level, String)>) -> PyResult<()> {
     if messages.is_empty() {
         return Ok(());
     }

@@ -422,7 +422,7 @@ pub fn wait<T: Send>(py: Python<'_>, mut result: Receiver<T>, interrupted: &Atom
             (result, found)
         });
         result = back;
-        messages::pass_on(py);
+        messages::pass_on(py)?;
         match found {
             Ok(value) => return Ok(Some(value)),
             Err(RecvTimeoutError::Disconnected) => return Ok(None),

@@ -134,6 +134,27 @@ except KeyboardInterrupt:
     assert ended.stdout.strip() == "[3.0, -1.0]" and ended.returncode == 0, ended.stderr
 
 
+def test_an_interrupt_while_messages_are_passed_on_ends_a_call():
+    text = """
+import logging, meshloom
+
+def interrupt(record):
+    # As a handler of a signal does that comes now.
+    raise KeyboardInterrupt
+
+logger = logging.getLogger("meshloom")
+logger.setLevel(logging.INFO)
+logger.addFilter(interrupt)
+try:
+    meshloom.optimize_kl(meshloom.inference.Gaussian([1.0, 2.0]), n_total_iterations=100000, n_samples=1)
+except KeyboardInterrupt:
+    logger.removeFilter(interrupt)
+    print(meshloom.fft.fft([1.0, 2.0]).real.tolist())
+"""
+    ended = run(text)
+    assert ended.stdout.strip() == "[3.0, -1.0]" and ended.returncode == 0, ended.stderr
+
+
 STUCK = {
     # Each rank waits in a communicator in which the other one does nothing.
     "for each other": "(lambda both: both[comm.rank].allgather(b''))((comm, meshloom.inference.sample_groups(comm, 1)))",
