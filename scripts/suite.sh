@@ -44,8 +44,8 @@ of() {
 # the same time if nobody has left them in the driver's cache.
 longest_first='points pm inference operators fft devices exchange'
 starts_others='/(cli|bench|hdf5|unfinished|mpi)-'
-# Workgroups one after the other, without lavapipe's threads: waking these takes a third of the time of tests with many small dispatches. What races between workgroups
-# could break is in the other programs.
+# Workgroups run one after the other, without lavapipe's threads: waking these takes a third of the time of tests with many small dispatches. Programs whose kernels
+# depend on workgroups that run at the same time keep the threads.
 inline='LP_NUM_THREADS=0'
 
 lines() {

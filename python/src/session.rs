@@ -32,8 +32,8 @@ use crate::messages;
 /// Time that a waiting caller sleeps between checks for signals.
 const SIGNALS: Duration = Duration::from_millis(20);
 
-/// Time for which a session's thread looks for another job before it sleeps. Callers of small jobs
-/// in a loop come back within 20 us, and waking a thread takes as long.
+/// Time for which a session's thread looks for another job before it sleeps. In a loop of small
+/// jobs the next one comes within 20 us, and waking the thread would take as long.
 const ATTENTION: Duration = Duration::from_micros(50);
 
 /// Transforms that are kept: each has kernels and tables of its lengths.
@@ -413,8 +413,11 @@ pub fn join(thread: JoinHandle<()>, limit: Option<Instant>) {
     }
 }
 
-/// Returns what comes through a channel, `None` if it is closed; or what a handler of a signal has
-/// raised meanwhile, or `KeyboardInterrupt` where another thread was interrupted and says so.
+/// Returns what comes through a channel, `None` if it is closed.
+///
+/// # Errors
+/// - An exception that a signal handler, or a filter of the logger, raised meanwhile.
+/// - `KeyboardInterrupt` if another thread was interrupted and has set `interrupted`.
 pub fn wait<T: Send>(py: Python<'_>, mut result: Receiver<T>, interrupted: &AtomicBool) -> PyResult<Option<T>> {
     loop {
         let (back, found) = py.detach(move || {

@@ -139,7 +139,7 @@ def test_an_interrupt_while_messages_are_passed_on_ends_a_call():
 import logging, meshloom
 
 def interrupt(record):
-    # As a handler of a signal does that comes now.
+    # Stands for a signal handler that runs at this moment.
     raise KeyboardInterrupt
 
 logger = logging.getLogger("meshloom")

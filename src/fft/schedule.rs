@@ -168,8 +168,8 @@ mod tests {
             let (field, spectrum) = (transform.field(&gpu, &layout)?, transform.spectrum(&gpu)?);
             recorder.clear(&field);
             let events = Arc::default();
-            // Two: with one, a thread of another test, which has none, could say that no events are
-            // wanted.
+            // While there is one listener, the first thread that reaches an event decides whether
+            // it is wanted, and threads of other tests have no listener.
             let [listener, _another] = [(); 2].map(|()| tracing::Dispatch::new(Listener(Arc::clone(&events))));
             tracing::dispatcher::with_default(&listener, || {
                 transform.forward(&mut recorder, &mut comms, &field, &layout, &spectrum)?;

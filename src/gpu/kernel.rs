@@ -98,8 +98,8 @@ impl Kernel {
     }
 
     /// Compiles kernels for arrays of one window each, on as many threads as the host has cores.
-    /// Compiles the forms for stacks if this thread uses them ([`StackKernels`]). Blocks: a thread
-    /// that outlived the call could compile while the process ends.
+    /// Compiles the forms for stacks if this thread uses them ([`StackKernels`]). Blocks, so that
+    /// no thread is still compiling when the process ends.
     ///
     /// A kernel that does not compile fails when it is dispatched. lavapipe compiles most of a
     /// kernel at its first dispatch, one after another.

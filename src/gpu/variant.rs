@@ -75,8 +75,8 @@ pub(super) struct Assembled {
     /// Fields of the parameters in WGSL, and the Rust layout of the kernel's own fields.
     pub fields: String,
     pub layout: Vec<ParamField>,
-    /// Bytes of the parameters, a multiple of 16. If a caller's text adds fields, the most bytes
-    /// that a kernel may have.
+    /// Size of the parameters in bytes, a multiple of 16: the largest allowed if a caller's text
+    /// adds fields.
     pub params_bytes: u64,
     /// Whether each of its dispatches can be one over copies, as far as its text tells.
     pub serves_stacks: bool,

@@ -21,7 +21,8 @@ pub const CASE: Case = Case {
 
 const N: u64 = 8;
 
-/// Grids of processes with every operator; the tests of operators have all grids of threads.
+/// Grids of processes on which every operator is checked. `tests/operators` checks more grids, of
+/// threads.
 const EVERY_OPERATOR: [[usize; 2]; 2] = [[3, 1], [2, 2]];
 
 /// White noise at this rank's cells of a cube of `n`.
