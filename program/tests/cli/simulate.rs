@@ -302,7 +302,7 @@ fn a_full_disk_leaves_nothing_but_a_checkpoint() {
 
 /// Returns a run that goes on for minutes.
 fn long(out: &Path) -> Call {
-    Call::simulate(out, &["--steps", "100000"])
+    Call::simulate(out, &["--steps", "10000"])
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn a_run_that_is_stopped_says_where_and_a_second_signal_ends_it() {
         run.until("output directory", |_| out.is_dir());
         signal(run.pid(), name);
         let outcome = run.wait(Duration::from_secs(30));
-        outcome.is_error(name, code, &["stopped by a signal after step", "of 100000", "--resume"]);
+        outcome.is_error(name, code, &["stopped by a signal after step", "of 10000", "--resume"]);
         let left: Vec<_> = files(&out).iter().map(|path| path.strip_prefix(&out).unwrap().to_owned()).collect();
         assert_eq!(
             left,
@@ -348,11 +348,7 @@ fn a_run_stops_before_its_time_limit() {
         let end = if slurm.is_empty() { String::new() } else { (now.as_secs() + 2).to_string() };
         let run = long(&out).words(words).on(Ranks::Threads(ranks)).env("SLURM_JOB_END_TIME", &end).start();
         let outcome = run.wait(Duration::from_secs(60));
-        outcome.is_error(
-            "limit",
-            143,
-            &["stopped by the time limit after step", "of 100000", "--resume goes on there"],
-        );
+        outcome.is_error("limit", 143, &["stopped by the time limit after step", "of 10000", "--resume goes on there"]);
         assert!(out.join("checkpoint/snapshot.json").is_file(), "{:?}", files(&out));
     }
     let scratch = Scratch::new();

@@ -207,7 +207,7 @@ fn runs_that_end_early_leave_what_they_recorded() {
         fs::remove_file(&path).unwrap();
 
         let out = scratch.join("run");
-        let words = ["--trace", &path, "--particles", "32", "--mesh", "64", "--steps", "100000"];
+        let words = ["--trace", &path, "--particles", "32", "--mesh", "64", "--steps", "10000"];
         let mut run = Call::simulate(&out, &words).on(ranks).start();
         // Long enough for the first events to be in the file.
         run.until("events in the file", |_| fs::metadata(&path).is_ok_and(|file| file.len() > 100_000));
