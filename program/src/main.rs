@@ -122,14 +122,11 @@ fn main() -> ExitCode {
         // SAFETY: this is the beginning of the program, and no thread has been started.
         unsafe { chatter::silence() };
     }
-    // At a terminal, tell why a first run waits.
-    let default = if std::io::stderr().is_terminal() { "error,meshloom::compilation=info" } else { "error" };
-    let filter = chosen.unwrap_or_else(|| default.into());
     // Under MPI every process has the same wrong arguments: the first prints the message.
     let first = terminal::is_first();
     let outcome = parse(first).and_then(|parsed| match parsed {
-        Some((program, is_traced)) => {
-            subscribe(filter, is_traced);
+        Some((program, log)) => {
+            subscribe(chosen, &log);
             run(program)
         }
         None => Ok(()),
@@ -148,25 +145,49 @@ fn main() -> ExitCode {
     }
 }
 
+/// Options of a command that concern the log.
+struct Log {
+    /// It has the option `--trace`.
+    is_traced: bool,
+    /// It has the option `--quiet`.
+    is_quiet: bool,
+}
+
+impl Log {
+    /// Finds the options of a command, and of those within it.
+    fn of(words: &ArgMatches) -> Self {
+        let within = words.subcommand().map(|(_, words)| Log::of(words));
+        let (is_traced, is_quiet) = within.map_or((false, false), |log| (log.is_traced, log.is_quiet));
+        Log {
+            is_traced: is_traced || matches!(words.try_get_one::<PathBuf>("trace"), Ok(Some(_))),
+            is_quiet: is_quiet || matches!(words.try_get_one::<bool>("quiet"), Ok(Some(true))),
+        }
+    }
+}
+
 /// Subscribes to the messages of the library that pass the filter, and to its timeline if the run
 /// is traced.
-fn subscribe(filter: EnvFilter, is_traced: bool) {
+fn subscribe(chosen: Option<EnvFilter>, log: &Log) {
+    // At a terminal, tell why a first run waits.
+    let tells = std::io::stderr().is_terminal() && !log.is_quiet;
+    let default = if tells { "error,meshloom::compilation=info" } else { "error" };
+    let filter = chosen.unwrap_or_else(|| default.into());
     // A subscriber of the timeline makes each kernel a pass of its own.
     let filter = match "meshloom::timeline=off".parse() {
         Ok(directive) => filter.add_directive(directive),
         Err(_) => filter,
     };
     let diagnostics = fmt::layer().with_writer(|| terminal::Diagnostics).without_time().log_internal_errors(false);
-    let timeline = is_traced.then(trace::layer);
+    let timeline = log.is_traced.then(trace::layer);
     tracing_subscriber::registry().with(diagnostics.with_filter(filter)).with(timeline).init();
 }
 
-/// Parses the command line, and finds whether it asks for a timeline; `None` if it asks for help or
-/// the version, which is then printed.
-fn parse(first: bool) -> Result<Option<(Program, bool)>, Failure> {
+/// Parses the command line, and finds its options for the log; `None` if it asks for help or the
+/// version, which is then printed.
+fn parse(first: bool) -> Result<Option<(Program, Log)>, Failure> {
     // Without colors, whose codes could not be told from control characters in the arguments.
     let plain = Program::command().styles(Styles::plain());
-    let parsed = plain.try_get_matches().and_then(|words| Ok((Program::from_arg_matches(&words)?, is_traced(&words))));
+    let parsed = plain.try_get_matches().and_then(|words| Ok((Program::from_arg_matches(&words)?, Log::of(&words))));
     let error = match parsed {
         Ok(parsed) => return Ok(Some(parsed)),
         Err(error) => error,
@@ -179,12 +200,6 @@ fn parse(first: bool) -> Result<Option<(Program, bool)>, Failure> {
         _ => {}
     }
     Ok(None)
-}
-
-/// Returns `true` if a command, or one within it, has the option `--trace`.
-fn is_traced(words: &ArgMatches) -> bool {
-    let is_given = |words: &ArgMatches| matches!(words.try_get_one::<PathBuf>("trace"), Ok(Some(_)));
-    is_given(words) || words.subcommand().is_some_and(|(_, words)| is_traced(words))
 }
 
 fn run(program: Program) -> Result<(), Failure> {
@@ -212,5 +227,25 @@ fn run(program: Program) -> Result<(), Failure> {
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Completions(arguments) => manual::complete(&arguments, Program::command()),
         Command::Man(arguments) => manual::run(&arguments, Program::command()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_for_the_log_are_found_in_every_command() {
+        let log = |words: &str| Log::of(&Program::command().try_get_matches_from(words.split(' ')).unwrap());
+        for (words, is_traced, is_quiet) in [
+            ("meshloom devices", false, false),
+            ("meshloom simulate -o run --particles 8", false, false),
+            ("meshloom simulate -o run --particles 8 --quiet", false, true),
+            ("meshloom bench exchange --trace t.json", true, false),
+            ("meshloom knn a.npy -k 3 -o b.npz --quiet --trace t.json", true, true),
+        ] {
+            let found = log(words);
+            assert_eq!((found.is_traced, found.is_quiet), (is_traced, is_quiet), "{words}");
+        }
     }
 }

@@ -168,7 +168,7 @@ impl Pipelines {
         let second = PATIENCE.as_micros() as u64;
         if before / second < (before + took) / second {
             let (kernels, seconds) = (self.built(), (before + took) as f64 / 1e6);
-            tracing::info!(target: COMPILATION, "{kernels} kernels were compiled in {seconds:.1} s so far");
+            tracing::info!(target: COMPILATION, "kernels compiled so far: {kernels}, in {seconds:.1} s");
         }
     }
 

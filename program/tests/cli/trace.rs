@@ -103,8 +103,8 @@ fn a_run_on_any_ranks_is_accounted_for() {
         // An older file is replaced.
         let path = scratch.file("timeline.json", "x".repeat(1 << 20));
         let words = ["--particles", "16", "--trace", &path, "--linking-parameter", "0.2"];
-        // On a busy machine, the system may suspend a rank between two spans: the best of three runs counts.
         let (Ranks::Threads(count) | Ranks::Mpi(count)) = ranks;
+        // A busy machine may suspend a rank between two spans: the best of three runs counts.
         let mut known = vec![0.0_f64; count as usize];
         let mut run = 0;
         let timeline = loop {
