@@ -44,7 +44,7 @@ pub struct Common {
     /// Print one JSON object about the run on standard output
     #[arg(long)]
     pub json: bool,
-    /// Show no progress, and no word on kernels that are compiled
+    /// Show no progress bar and no messages about compiling kernels
     #[arg(long)]
     pub quiet: bool,
     /// Write a timeline of all ranks, which ui.perfetto.dev opens

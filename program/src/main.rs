@@ -125,8 +125,8 @@ fn main() -> ExitCode {
     // Under MPI every process has the same wrong arguments: the first prints the message.
     let first = terminal::is_first();
     let outcome = parse(first).and_then(|parsed| match parsed {
-        Some((program, log)) => {
-            subscribe(chosen, &log);
+        Some((program, options)) => {
+            subscribe(chosen, &options);
             run(program)
         }
         None => Ok(()),
@@ -145,49 +145,53 @@ fn main() -> ExitCode {
     }
 }
 
-/// Options of a command that concern the log.
-struct Log {
-    /// It has the option `--trace`.
+/// Options of a command that decide what is logged.
+struct LogOptions {
+    /// The command has the option `--trace`.
     is_traced: bool,
-    /// It has the option `--quiet`.
+    /// The command has the option `--quiet`.
     is_quiet: bool,
 }
 
-impl Log {
+impl LogOptions {
     /// Finds the options of a command, and of those within it.
     fn of(words: &ArgMatches) -> Self {
-        let within = words.subcommand().map(|(_, words)| Log::of(words));
+        let within = words.subcommand().map(|(_, words)| LogOptions::of(words));
         let (is_traced, is_quiet) = within.map_or((false, false), |log| (log.is_traced, log.is_quiet));
-        Log {
+        LogOptions {
             is_traced: is_traced || matches!(words.try_get_one::<PathBuf>("trace"), Ok(Some(_))),
             is_quiet: is_quiet || matches!(words.try_get_one::<bool>("quiet"), Ok(Some(true))),
         }
+    }
+
+    /// Returns the filter of messages if `MESHLOOM_LOG` sets none. At a terminal, they tell why a
+    /// first run waits.
+    fn filter(&self, is_at_terminal: bool) -> &'static str {
+        if is_at_terminal && !self.is_quiet { "error,meshloom::compilation=info" } else { "error" }
     }
 }
 
 /// Subscribes to the messages of the library that pass the filter, and to its timeline if the run
 /// is traced.
-fn subscribe(chosen: Option<EnvFilter>, log: &Log) {
-    // At a terminal, tell why a first run waits.
-    let tells = std::io::stderr().is_terminal() && !log.is_quiet;
-    let default = if tells { "error,meshloom::compilation=info" } else { "error" };
-    let filter = chosen.unwrap_or_else(|| default.into());
+fn subscribe(chosen: Option<EnvFilter>, options: &LogOptions) {
+    let filter = chosen.unwrap_or_else(|| options.filter(std::io::stderr().is_terminal()).into());
     // A subscriber of the timeline makes each kernel a pass of its own.
     let filter = match "meshloom::timeline=off".parse() {
         Ok(directive) => filter.add_directive(directive),
         Err(_) => filter,
     };
     let diagnostics = fmt::layer().with_writer(|| terminal::Diagnostics).without_time().log_internal_errors(false);
-    let timeline = log.is_traced.then(trace::layer);
+    let timeline = options.is_traced.then(trace::layer);
     tracing_subscriber::registry().with(diagnostics.with_filter(filter)).with(timeline).init();
 }
 
 /// Parses the command line, and finds its options for the log; `None` if it asks for help or the
 /// version, which is then printed.
-fn parse(first: bool) -> Result<Option<(Program, Log)>, Failure> {
+fn parse(first: bool) -> Result<Option<(Program, LogOptions)>, Failure> {
     // Without colors, whose codes could not be told from control characters in the arguments.
     let plain = Program::command().styles(Styles::plain());
-    let parsed = plain.try_get_matches().and_then(|words| Ok((Program::from_arg_matches(&words)?, Log::of(&words))));
+    let parsed =
+        plain.try_get_matches().and_then(|words| Ok((Program::from_arg_matches(&words)?, LogOptions::of(&words))));
     let error = match parsed {
         Ok(parsed) => return Ok(Some(parsed)),
         Err(error) => error,
@@ -235,8 +239,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_for_the_log_are_found_in_every_command() {
-        let log = |words: &str| Log::of(&Program::command().try_get_matches_from(words.split(' ')).unwrap());
+    fn log_options_are_found_within_commands() {
+        let options = |words: &str| LogOptions::of(&Program::command().try_get_matches_from(words.split(' ')).unwrap());
         for (words, is_traced, is_quiet) in [
             ("meshloom devices", false, false),
             ("meshloom simulate -o run --particles 8", false, false),
@@ -244,8 +248,12 @@ mod tests {
             ("meshloom bench exchange --trace t.json", true, false),
             ("meshloom knn a.npy -k 3 -o b.npz --quiet --trace t.json", true, true),
         ] {
-            let found = log(words);
+            let found = options(words);
             assert_eq!((found.is_traced, found.is_quiet), (is_traced, is_quiet), "{words}");
+            assert_eq!(
+                [found.filter(true).contains("compilation"), found.filter(false) != "error"],
+                [!is_quiet, false]
+            );
         }
     }
 }

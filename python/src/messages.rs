@@ -58,8 +58,8 @@ pub fn collect() {
 /// Passes what was collected on to `logging`.
 ///
 /// # Errors
-/// The exception of a signal handler that ran meanwhile, or of a filter of the logger. Python
-/// prints exceptions of the logger's handlers itself.
+/// - The exception of a signal handler that ran meanwhile, or of a filter of the logger. Python
+///   prints exceptions of the logger's handlers itself.
 pub fn pass_on(py: Python<'_>) -> PyResult<()> {
     let messages = std::mem::take(&mut *MESSAGES.lock().unwrap_or_else(PoisonError::into_inner));
     if messages.is_empty() {

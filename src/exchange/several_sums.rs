@@ -139,8 +139,8 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 /// Two passes read the terms, the second adds within workgroups first; up to eight sums of
 /// products or values and one of magnitudes, of arrays of one length, are made in the same pass,
 /// if the device binds all arrays. Cost on a GPU: 4 bytes for each element and pass of the arrays
-/// that differ. Each of at most 4096 workgroups makes two atomic additions for each sum. Ranks
-/// exchange three words for each sum.
+/// that differ. Up to 4096 workgroups each make two atomic additions per sum. Ranks exchange three
+/// words per sum.
 #[derive(Default)]
 pub struct SeveralSums {
     /// By the terms, whether elements are four numbers, and whether the kernel adds terms (`true`)

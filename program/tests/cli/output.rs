@@ -230,7 +230,7 @@ fn a_hangup_that_is_ignored_stays_so() {
     let scratch = Scratch::new();
     let out = scratch.join("out");
     // As under nohup.
-    let mut run = Call::simulate(&out, &["--steps", "10000"]).before("trap '' HUP").start();
+    let mut run = Call::long_simulation(&out).before("trap '' HUP").start();
     run.until("output directory", |_| out.is_dir());
     signal(run.pid(), "HUP");
     signal(run.pid(), "TERM");
@@ -245,7 +245,7 @@ fn what_an_interrupt_of_the_launcher_leaves_is_cleared_by_the_next_run() {
     }
     let scratch = Scratch::new();
     let out = scratch.join("out");
-    let mut run = Call::simulate(&out, &["--steps", "10000"]).on(Ranks::Mpi(2)).start();
+    let mut run = Call::long_simulation(&out).on(Ranks::Mpi(2)).start();
     run.until("two ranks at work", |run| run.ranks().len() == 2 && out.join(".meshloom.lock").exists());
     signal(run.pid(), "TERM");
     let outcome = run.wait(Duration::from_secs(20));

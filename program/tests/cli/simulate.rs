@@ -300,17 +300,12 @@ fn a_full_disk_leaves_nothing_but_a_checkpoint() {
     }
 }
 
-/// Returns a run that goes on for minutes.
-fn long(out: &Path) -> Call {
-    Call::simulate(out, &["--steps", "10000"])
-}
-
 #[test]
 fn an_interrupt_ends_a_run_with_one_message() {
     for (name, code) in [("INT", 130), ("HUP", 129)] {
         let scratch = Scratch::new();
         let out = scratch.join("out");
-        let mut run = long(&out).on(Ranks::Threads(3)).start();
+        let mut run = Call::long_simulation(&out).on(Ranks::Threads(3)).start();
         run.until("output directory", |_| out.is_dir());
         signal(run.pid(), name);
         let outcome = run.wait(Duration::from_secs(10));
@@ -325,7 +320,7 @@ fn a_run_that_is_stopped_says_where_and_a_second_signal_ends_it() {
     for (name, code) in [("TERM", 143), ("USR1", 138)] {
         let scratch = Scratch::new();
         let out = scratch.join("out");
-        let mut run = long(&out).on(Ranks::Threads(3)).start();
+        let mut run = Call::long_simulation(&out).on(Ranks::Threads(3)).start();
         run.until("output directory", |_| out.is_dir());
         signal(run.pid(), name);
         let outcome = run.wait(Duration::from_secs(30));
@@ -346,7 +341,8 @@ fn a_run_stops_before_its_time_limit() {
         // A job whose end is one second away is over for a run that has yet to compile kernels.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         let end = if slurm.is_empty() { String::new() } else { (now.as_secs() + 2).to_string() };
-        let run = long(&out).words(words).on(Ranks::Threads(ranks)).env("SLURM_JOB_END_TIME", &end).start();
+        let run =
+            Call::long_simulation(&out).words(words).on(Ranks::Threads(ranks)).env("SLURM_JOB_END_TIME", &end).start();
         let outcome = run.wait(Duration::from_secs(60));
         outcome.is_error("limit", 143, &["stopped by the time limit after step", "of 10000", "--resume goes on there"]);
         assert!(out.join("checkpoint/snapshot.json").is_file(), "{:?}", files(&out));
@@ -531,7 +527,7 @@ fn a_killed_rank_ends_all_ranks() {
     for victim in 0..2 {
         let scratch = Scratch::new();
         let out = scratch.join("out");
-        let mut run = long(&out).on(Ranks::Mpi(2)).start();
+        let mut run = Call::long_simulation(&out).on(Ranks::Mpi(2)).start();
         // Before the lock ranks look for a file of one of them, which a killed one would leave.
         run.until("two ranks at work", |run| run.ranks().len() == 2 && out.join(".meshloom.lock").exists());
         let ranks = run.ranks();

@@ -137,6 +137,12 @@ impl Call {
         Call { words, ranks: Ranks::Threads(1), env: Vec::new(), stdout, stderr, before: "" }
     }
 
+    /// A simulation into `out` that goes on for minutes, to be stopped. With more steps it would
+    /// take longer to begin: growth factors of all steps are computed first.
+    pub fn long_simulation(out: &Path) -> Self {
+        Call::simulate(out, &["--particles", "16", "--mesh", "64", "--steps", "10000"])
+    }
+
     /// A small simulation into `out`, without groups; `words` may say otherwise.
     pub fn simulate(out: &Path, words: &[&str]) -> Self {
         let mut call = Call::new(&["simulate", "--out", out.to_str().unwrap()]);
