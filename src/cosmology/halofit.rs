@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use super::error::given;
-use super::quadrature::panel;
+use super::quadrature::panels;
 use super::{Cosmology, CosmologyError, LinearPower};
 
 /// Spheres in which the linear contrast is looked for, in Mpc/h: beyond the smaller one all is
@@ -171,20 +171,17 @@ fn nonlinear_scale(power: impl Fn(f64) -> f64) -> Result<Option<NonlinearScale>,
 /// Gauss-Legendre panels of 0.1 in ln k, from where the power is nothing to x = 8, beyond which
 /// e^-64 is left.
 fn gaussian(radius: f64, power: &impl Fn(f64) -> f64) -> [f64; 3] {
-    let mut sums = [0.0; 3];
-    let mut k = 1e-6f64.min(1e-3 / radius);
-    let end = 8.0 / radius;
-    while k < end {
-        let next = (k * 0.1f64.exp()).min(end);
-        let part = panel(k, next, |k| {
+    let range = [1e-6f64.min(1e-3 / radius), 8.0 / radius];
+    panels(
+        [0.0; 3],
+        range,
+        |k| k * 0.1f64.exp(),
+        |k| {
             let x2 = (k * radius).powi(2);
             let smooth = k.powi(3) * power(k) / (2.0 * PI * PI) * (-x2).exp();
             [smooth, smooth * x2, smooth * x2 * x2]
-        });
-        sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
-        k = next;
-    }
-    sums
+        },
+    )
 }
 
 #[cfg(test)]

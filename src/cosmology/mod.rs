@@ -50,38 +50,30 @@
 //! # Ok::<(), meshloom::cosmology::CosmologyError>(())
 //! ```
 
-mod amplitude;
 mod background;
-mod displacement;
-mod distance;
 mod error;
 mod growth;
 mod halofit;
 mod lpt;
-mod mass_bins;
-mod multiplicity;
-mod normalization;
+mod mass_function;
 mod overdensity;
 mod parameters;
 mod power;
 mod power_table;
 mod quadrature;
 mod schedule;
-mod top_hat;
 mod transfer;
 mod variance;
 
-pub use amplitude::{MAX_PARTICLES_PER_AXIS, mode_amplitudes};
 pub use background::{CRITICAL_DENSITY, expansion_rate, peculiar_velocity};
 pub use error::CosmologyError;
 pub use growth::{A_MIN, Growth, GrowthFactors};
 pub use halofit::{Halofit, NonlinearScale};
 pub use lpt::{LptFactors, LptOrder, lpt_factors};
-pub use mass_bins::{MassBin, MassBins};
-pub use multiplicity::{DELTA_C, Multiplicity};
+pub use mass_function::{DELTA_C, MassBin, MassBins, Multiplicity};
 pub use overdensity::Overdensity;
 pub use parameters::{Amplitude, Cosmology, Parameters};
-pub use power::{HUBBLE_DISTANCE, LinearPower};
+pub use power::{HUBBLE_DISTANCE, LinearPower, MAX_PARTICLES_PER_AXIS, mode_amplitudes};
 pub use power_table::PowerTable;
 pub(crate) use schedule::last_step;
 pub use schedule::{

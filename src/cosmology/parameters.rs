@@ -104,7 +104,7 @@ impl Parameters {
 
     /// Checks that each parameter is in its range.
     pub(super) fn check(&self) -> Result<(), CosmologyError> {
-        let Parameters { n_s, omega_m, omega_b, h, t_cmb, .. } = *self;
+        let Parameters { n_s, omega_m, omega_b, h, t_cmb, w0, wa, .. } = *self;
         // With less matter, the cosmological constant would matter where the integration of growth
         // starts.
         given("Omega_m", omega_m)
@@ -116,13 +116,6 @@ impl Parameters {
         given("n_s", n_s).within(-1.0..=3.0, "give the spectral index (about 0.96)")?;
         given("T_cmb", t_cmb)
             .within(0.1..=100.0, "give the temperature of the microwave background in kelvin (2.7255)")?;
-        self.check_dark_energy()?;
-        self.check_radiation()?;
-        self.amplitude.check()
-    }
-
-    fn check_dark_energy(&self) -> Result<(), CosmologyError> {
-        let Parameters { w0, wa, .. } = *self;
         given("w0", w0).within(
             -3.0..=-0.3,
             "give dark energy's ratio of pressure to density today (-1 for a cosmological constant)",
@@ -131,20 +124,17 @@ impl Parameters {
             (-5.0..=-0.3).contains(&(w0 + wa)),
             format!("such that w0 + wa is in [-5, -0.3], where w0 = {w0}"),
             "dark energy must be nothing at early times; give a smaller wa (0 for a constant w)",
-        )
-    }
-
-    fn check_radiation(&self) -> Result<(), CosmologyError> {
+        )?;
         if let Some(neutrinos) = self.radiation {
             given("N_eff", neutrinos).within(0.0..=20.0, "give the number of neutrino species (3.046)")?;
-            let (omega_m, omega_r) = (self.omega_m, self.omega_r());
+            let omega_r = self.omega_r();
             given("Omega_m", omega_m).require(
                 1.0 - omega_m - omega_r >= 0.0,
                 format!("at most 1 less the density of radiation, {omega_r:e}"),
                 "the universe is flat; give less matter or no radiation",
             )?;
         }
-        Ok(())
+        self.amplitude.check()
     }
 }
 
@@ -272,5 +262,88 @@ impl Cosmology {
     #[must_use]
     pub fn dark_energy(&self) -> [f64; 2] {
         [self.parameters.w0, self.parameters.wa]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cosmology::{LinearPower, TransferKind};
+
+    #[test]
+    fn refuses_what_is_out_of_range_and_names_it() {
+        let base = Parameters::default();
+        let nan = f64::NAN;
+        let cases = [
+            ("Omega_m", Parameters { omega_m: 0.0, ..base }),
+            ("Omega_m", Parameters { omega_m: 1.01, ..base }),
+            ("Omega_m", Parameters { omega_m: nan, ..base }),
+            ("Omega_b", Parameters { omega_b: -0.01, ..base }),
+            ("Omega_b", Parameters { omega_b: base.omega_m, ..base }),
+            ("Omega_b", Parameters { omega_b: nan, ..base }),
+            ("h", Parameters { h: 0.0, ..base }),
+            ("h", Parameters { h: 67.7, ..base }),
+            ("h", Parameters { h: f64::INFINITY, ..base }),
+            ("n_s", Parameters { n_s: nan, ..base }),
+            ("T_cmb", Parameters { t_cmb: 0.0, ..base }),
+            ("A_s", Parameters { amplitude: Amplitude::Primordial(3.05), ..base }),
+            ("A_s", Parameters { amplitude: Amplitude::Primordial(0.0), ..base }),
+            ("sigma8", Parameters { amplitude: Amplitude::Sigma8(-0.8), ..base }),
+            ("sigma8", Parameters { amplitude: Amplitude::Sigma8(nan), ..base }),
+            ("w0", Parameters { w0: -0.2, ..base }),
+            ("w0", Parameters { w0: nan, ..base }),
+            ("wa", Parameters { wa: 0.8, ..base }),
+            ("wa", Parameters { wa: nan, ..base }),
+            ("N_eff", Parameters { radiation: Some(-1.0), ..base }),
+            ("Omega_m", Parameters { omega_m: 1.0, radiation: Some(3.046), ..base }),
+        ];
+        for (name, parameters) in cases {
+            let Err(CosmologyError::OutOfRange { quantity, .. }) = Cosmology::new(parameters) else {
+                panic!("{name}: {parameters:?} was accepted");
+            };
+            assert_eq!(quantity, name);
+        }
+    }
+
+    #[test]
+    fn everything_in_range_has_a_power_spectrum() {
+        for omega_m in [1e-3, 0.3, 1.0] {
+            for baryons in [0.0, 0.16, 0.999] {
+                for (h, t_cmb) in [(0.01, 0.1), (0.01, 100.0), (0.7, 2.7), (3.0, 0.1), (3.0, 100.0)] {
+                    for n_s in [-1.0, 3.0] {
+                        let amplitude = Amplitude::Sigma8(0.8);
+                        let omega_b = baryons * omega_m;
+                        let parameters =
+                            Parameters { amplitude, n_s, omega_m, omega_b, h, t_cmb, ..Default::default() };
+                        let found = Cosmology::new(parameters).unwrap().primordial_amplitude();
+                        assert!(found > 0.0 && found.is_finite(), "{parameters:?}: {found}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn presets_pass_their_own_check() {
+        for preset in [Cosmology::planck18(), Cosmology::planck18_primordial(), Cosmology::simple()] {
+            assert_eq!(Cosmology::new(preset.parameters()), Ok(preset));
+        }
+        // The published one.
+        let power = LinearPower::new(Cosmology::planck18(), TransferKind::Full).unwrap();
+        assert!(
+            (power.sigma8() - 0.8102).abs() < 1e-9,
+            "{:.17e} {}",
+            power.cosmology().primordial_amplitude(),
+            power.sigma8()
+        );
+    }
+
+    #[test]
+    fn sigma8_is_met() {
+        let target = 0.75;
+        let cosmology =
+            Cosmology::new(Parameters { amplitude: Amplitude::Sigma8(target), ..Default::default() }).unwrap();
+        let found = LinearPower::new(cosmology, TransferKind::Full).unwrap().sigma8();
+        assert!((found - target).abs() < 1e-13, "{found}");
     }
 }

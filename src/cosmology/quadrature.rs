@@ -1,5 +1,23 @@
 //! Integrals over a logarithm.
 
+/// Integrals of several integrands over ln x from `low` to `high`, added to `sums`, in panels that
+/// end at `next` of their beginning.
+pub(super) fn panels<const N: usize>(
+    mut sums: [f64; N],
+    [low, high]: [f64; 2],
+    next: impl Fn(f64) -> f64,
+    integrands: impl Fn(f64) -> [f64; N],
+) -> [f64; N] {
+    let mut x = low;
+    while x < high {
+        let end = next(x).min(high);
+        let part = panel(x, end, &integrands);
+        sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+        x = end;
+    }
+    sums
+}
+
 /// Five-point Gauss-Legendre quadrature of several integrands over ln x between `low` and `high`.
 ///
 /// Exact for polynomials in ln x of up to the ninth degree.

@@ -28,7 +28,7 @@ pub struct TransferFunction {
 #[derive(Debug, Clone)]
 enum Shape {
     Full(Full),
-    NoWiggle(NoWiggle),
+    NoWiggle { k_eq: f64, sound_horizon: f64, alpha: f64 },
 }
 
 // Wavenumbers and lengths of the fits are in 1/Mpc and Mpc, without h. Names follow the paper's
@@ -45,13 +45,6 @@ struct Full {
     alpha_b: f64,
     beta_b: f64,
     beta_node: f64,
-}
-
-#[derive(Debug, Clone)]
-struct NoWiggle {
-    k_eq: f64,
-    sound_horizon: f64,
-    alpha: f64,
 }
 
 /// Matter-radiation equality, drag epoch and sound horizon: equations 2-6.
@@ -109,7 +102,7 @@ impl TransferFunction {
                     "a smaller part of Omega_m for the no-wiggle transfer function",
                     "use the full transfer function or fewer baryons",
                 )?;
-                Shape::NoWiggle(NoWiggle { k_eq: epochs.k_eq, sound_horizon: epochs.sound_horizon, alpha })
+                Shape::NoWiggle { k_eq: epochs.k_eq, sound_horizon: epochs.sound_horizon, alpha }
             }
         };
         Ok(Self { h, shape })
@@ -121,7 +114,14 @@ impl TransferFunction {
         let k = k * self.h;
         match &self.shape {
             Shape::Full(full) => full.at(k),
-            Shape::NoWiggle(smooth) => smooth.at(k),
+            &Shape::NoWiggle { k_eq, sound_horizon, alpha } => {
+                let slow = (0.43 * k * sound_horizon).powi(4);
+                let gamma = alpha + (1.0 - alpha) / (1.0 + slow);
+                let q = k / (13.41 * k_eq * gamma);
+                let l0 = (2.0 * std::f64::consts::E + 1.8 * q).ln();
+                let c0 = 14.2 + 731.0 / (1.0 + 62.5 * q);
+                l0 / (l0 + c0 * q * q)
+            }
         }
     }
 }
@@ -167,17 +167,6 @@ impl Full {
         let infall = pressureless(q, 1.0, 1.0) / (1.0 + (ks / 5.2).powi(2));
         let acoustic = self.alpha_b / (1.0 + (self.beta_b / ks).powi(3)) * (-(k / self.k_silk).powf(1.4)).exp();
         self.baryon_fraction * (infall + acoustic) * oscillation + cold_part * cold
-    }
-}
-
-impl NoWiggle {
-    fn at(&self, k: f64) -> f64 {
-        let slow = (0.43 * k * self.sound_horizon).powi(4);
-        let gamma = self.alpha + (1.0 - self.alpha) / (1.0 + slow);
-        let q = k / (13.41 * self.k_eq * gamma);
-        let l0 = (2.0 * std::f64::consts::E + 1.8 * q).ln();
-        let c0 = 14.2 + 731.0 / (1.0 + 62.5 * q);
-        l0 / (l0 + c0 * q * q)
     }
 }
 

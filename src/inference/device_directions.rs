@@ -7,17 +7,15 @@
 //! parts. Sums and scalars have the bits of the host's, as those of `device_steps.rs`.
 
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::device_steps::{single, words_of};
-use super::directions::{AddDirections, Directions};
 use super::error::Result;
-use super::vector_space::VectorSpace;
+use super::vector_space::{AddDirections, Directions, VectorSpace};
 use crate::exchange::{Division, FIXED, bits_for, of_values};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray};
 use crate::operators::{Contents, PART_BEGINS, Vector};
-use crate::rank::{PlanKey, Rank};
+use crate::rank::Rank;
 
 /// Directions at most.
 const MOST: usize = 16;
@@ -104,9 +102,6 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     passes.chain([true, false].map(factors)).collect()
 }
 
-#[derive(PartialEq)]
-struct DirectionKernelsKey;
-
 struct DirectionKernels {
     /// By whether elements are four numbers, by [`WRITTEN`], and in the order of [`PASSES`].
     passes: [[[Kernel; 4]; 2]; 2],
@@ -114,8 +109,14 @@ struct DirectionKernels {
     factors: [Kernel; 2],
 }
 
-impl PlanKey for DirectionKernelsKey {
-    type Plan = DirectionKernels;
+impl Default for DirectionKernels {
+    fn default() -> Self {
+        let passes = |written, quads| PASSES.map(|own| Kernel::trusted(pass(own, written, quads)));
+        DirectionKernels {
+            passes: [false, true].map(|quads| WRITTEN.map(|written| passes(written, quads))),
+            factors: [true, false].map(|first| Kernel::trusted(factors(first))),
+        }
+    }
 }
 
 /// Directions whose vectors are one array each.
@@ -161,16 +162,10 @@ impl DeviceDirections {
             field_bits: bits(&from.fields)?,
             other_bits: bits(&from.others)?,
         };
-        let Ok(kernels) = rank.plan(DirectionKernelsKey, |_| {
-            Ok::<_, Infallible>(DirectionKernels {
-                passes: [false, true]
-                    .map(|quads| WRITTEN.map(|written| PASSES.map(|own| Kernel::trusted(pass(own, written, quads))))),
-                factors: [true, false].map(|first| Kernel::trusted(factors(first))),
-            })
-        });
-        let tiles = filled(rank, &[fields, others].concat())?;
+        let kernels = rank.shared();
+        let tiles = rank.recorder.uploaded("inference::direction_numbers", &[fields, others].concat())?;
         let numbers = from.inner.iter().chain(&from.coarse).flatten().flat_map(|&number| words_of(number));
-        let matrices = filled(rank, &numbers.collect::<Vec<_>>())?;
+        let matrices = rank.recorder.uploaded("inference::direction_numbers", &numbers.collect::<Vec<_>>())?;
         let words = (0..TURNS).map(|_| rank.gpu.array("inference::direction_words", WORDS as u64));
         let words: Vec<Array<u32>> = words.collect::<Result<_, _>>()?;
         words.iter().for_each(|words| rank.recorder.clear(words));
@@ -264,11 +259,4 @@ fn tiles(vector: &Vector, begin: u64, parts: &[String]) -> Vec<u32> {
 fn values(vector: &Vector, parts: &[String]) -> u64 {
     let leaves = vector.space().leaves().filter(|(name, _)| parts.iter().any(|part| part == name));
     leaves.map(|(_, leaf)| leaf.total()).sum()
-}
-
-/// Returns an array of words.
-fn filled(rank: &mut Rank, words: &[u32]) -> Result<Array<u32>, DeviceError> {
-    let array = rank.gpu.array("inference::direction_numbers", words.len() as u64)?;
-    rank.recorder.upload(&array, 0, words)?;
-    Ok(array)
 }

@@ -5,15 +5,14 @@
 //! other sums, these sums, the scalars, and the next direction. Scalars follow from the integers of
 //! exact sums in arithmetic that rounds like f64, so they have the bits of the host's.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::error::{InferenceError, Result};
-use super::step_scalars::{CgVectors, SolveStep, StepLimits, StepScalars, StepUpdate, StepsEnd};
+use super::vector_space::{CgVectors, SolveStep, StepLimits, StepScalars, StepUpdate, StepsEnd};
 use crate::exchange::{Division, ELEMENT, FIXED, SeveralSums, Summed, SummedTerms, bits_for, of_values, sum_value};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, RawArray};
 use crate::operators::{Contents, Vector};
-use crate::rank::{PlanKey, Rank};
+use crate::rank::Rank;
 
 /// Steps from one look of the host to the next, on GPUs.
 const AHEAD: u64 = 4;
@@ -31,6 +30,7 @@ const LAST_AT: usize = 32;
 const EARLIER: usize = 48;
 
 crate::gpu::kernel_params! {
+    #[derive(Default)]
     struct ScalarParams {
         tiny: [u32; 4],
         /// A limit of sum number `norm`.
@@ -108,39 +108,23 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     [false, true].into_iter().map(scalars).chain([false, true].into_iter().flat_map(updates)).collect()
 }
 
-#[derive(PartialEq)]
-struct StepKernelsKey;
-
+/// By whether elements are four numbers, if they depend on it.
 struct StepKernels {
     /// After the sums, and after `d.q`.
     scalars: [Kernel; 2],
-    /// By whether elements are four numbers.
-    of_elements: [ElementKernels; 2],
+    /// By whether the residual comes from a product, and by [`MEASURED`].
+    updates: [[[Kernel; 3]; 2]; 2],
+    directions: [Kernel; 2],
     sums: SeveralSums,
 }
 
-struct ElementKernels {
-    /// By whether the residual comes from a product, and by [`MEASURED`].
-    updates: [[Kernel; 3]; 2],
-    direction: Kernel,
-}
-
-impl ElementKernels {
-    fn new(quads: bool) -> Self {
-        let update = |restarts| MEASURED.map(|own| Kernel::trusted(update(restarts, own, quads)));
-        ElementKernels { updates: [false, true].map(update), direction: Kernel::trusted(direction(quads)) }
-    }
-}
-
-impl PlanKey for StepKernelsKey {
-    type Plan = StepKernels;
-}
-
-impl StepKernels {
-    fn new() -> Self {
+impl Default for StepKernels {
+    fn default() -> Self {
+        let updates = |restarts, quads| MEASURED.map(|own| Kernel::trusted(update(restarts, own, quads)));
         StepKernels {
             scalars: [false, true].map(|curvature| Kernel::trusted(scalars(curvature))),
-            of_elements: [false, true].map(ElementKernels::new),
+            updates: [false, true].map(|quads| [false, true].map(|restarts| updates(restarts, quads))),
+            directions: [false, true].map(|quads| Kernel::trusted(direction(quads))),
             sums: SeveralSums::default(),
         }
     }
@@ -166,9 +150,8 @@ struct SolveWords {
 }
 
 /// Arrays of vectors as kernels see them.
-struct Elements<'a> {
+struct Elements {
     arrays: Vec<RawArray>,
-    kernels: &'a ElementKernels,
     count: u64,
     /// Whether an element is four numbers.
     is_quads: bool,
@@ -198,12 +181,6 @@ pub(super) fn words_of(x: f64) -> [u32; 4] {
     [mantissa as u32, (mantissa >> 32) as u32, exponent as u32, sign]
 }
 
-/// Returns the number of four words, which is normal.
-fn number_of(words: &[u32]) -> f64 {
-    let magnitude = (u64::from(words[1]) << 32 | u64::from(words[0])) as f64 * 2f64.powi(words[2] as i32);
-    if words[3] == 1 { -magnitude } else { magnitude }
-}
-
 impl DeviceSteps {
     /// Creates the scalars of solves, or returns `None` if the host must take part: on several
     /// ranks, and for vectors that are not one array each.
@@ -213,7 +190,7 @@ impl DeviceSteps {
         let (Some(arrays), Some(first), 1) = (arrays, solves.first(), rank.comm.size()) else { return Ok(None) };
         let count = arrays[0].len();
         let total = first.r.space().leaves().map(|(_, leaf)| leaf.total()).sum::<u64>();
-        let Ok(kernels) = rank.plan(StepKernelsKey, |_| Ok::<_, Infallible>(StepKernels::new()));
+        let kernels = rank.shared();
         let words = |_| Ok(SolveWords { words: rank.gpu.array("inference::step_words", WORDS as u64)?, first: 0 });
         let words = solves.iter().map(words).collect::<Result<_, DeviceError>>()?;
         let ahead = match rank.gpu.capabilities().profile {
@@ -234,16 +211,12 @@ impl DeviceSteps {
         })
     }
 
-    /// Returns the elements of vectors, and the kernels for them.
-    fn elements(&self, arrays: &[&RawArray]) -> Elements<'_> {
-        let [numbers, quads] = &self.kernels.of_elements;
-        match RawArray::in_quads(arrays) {
-            Some(arrays) => Elements { arrays, kernels: quads, count: self.count / 4, is_quads: true },
-            None => {
-                let arrays = arrays.iter().map(|&array| array.clone()).collect();
-                Elements { arrays, kernels: numbers, count: self.count, is_quads: false }
-            }
-        }
+    /// Returns the elements of vectors.
+    fn elements(&self, arrays: &[&RawArray]) -> Elements {
+        let quads = RawArray::in_quads(arrays);
+        let (is_quads, each) = if quads.is_some() { (true, 4) } else { (false, 1) };
+        let arrays = quads.unwrap_or_else(|| arrays.iter().map(|&array| array.clone()).collect());
+        Elements { arrays, count: self.count / each, is_quads }
     }
 
     fn summed(&self, x: &Vector, y: Option<&Vector>) -> Result<Summed> {
@@ -268,25 +241,9 @@ impl DeviceSteps {
         Ok(sums)
     }
 
-    /// Returns the number of sums of a step after its update.
-    fn count_of_sums(&self, vectors: &CgVectors<'_, Vector>) -> usize {
-        3 + usize::from(vectors.z.is_some()) + usize::from(self.has_norm)
-    }
-
     fn params(&self, step: u64, sums: usize) -> Result<ScalarParams, DeviceError> {
-        let [none, step] = [[0; 4], [step as u32; 4]];
-        Ok(ScalarParams {
-            tiny: none,
-            target_norm: none,
-            least_fall: none,
-            rise: none,
-            bits: bits_for("conjugate gradients", self.total)?,
-            sums: sums as u32,
-            step: step[0],
-            is_last: 0,
-            gamma: 0,
-            norm: 0,
-        })
+        let bits = bits_for("conjugate gradients", self.total)?;
+        Ok(ScalarParams { bits, sums: sums as u32, step: step as u32, ..ScalarParams::default() })
     }
 
     /// Returns the end of a solve, if it has ended, from its words.
@@ -295,7 +252,8 @@ impl DeviceSteps {
         if place == 0 {
             return Ok(None);
         }
-        let count = self.count_of_sums(vectors);
+        // The sums of `sums_of`.
+        let count = 3 + usize::from(vectors.z.is_some()) + usize::from(self.has_norm);
         let bits = bits_for("conjugate gradients", self.total)?;
         let sum = |number: usize| {
             let at = LAST_AT + count + 2 * number;
@@ -304,7 +262,12 @@ impl DeviceSteps {
         };
         let is_open = place == 2;
         let step = u64::from(words[1]) - u64::from(!is_open);
-        let number = |at: usize| number_of(&words[at..]);
+        // The inverse of `words_of`.
+        let number = |at: usize| {
+            let mantissa = u64::from(words[at + 1]) << 32 | u64::from(words[at]);
+            let magnitude = mantissa as f64 * 2f64.powi(words[at + 2] as i32);
+            if words[at + 3] == 1 { -magnitude } else { magnitude }
+        };
         Ok(Some(StepsEnd {
             step,
             is_open,
@@ -363,8 +326,8 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
         let mut arrays = vec![q.raw(), j.raw()];
         arrays.extend((!restarts).then_some(d.raw()));
         arrays.extend([x.raw(), r.raw()]);
-        let Elements { arrays, kernels, count, is_quads } = self.elements(&arrays);
-        let kernel = &kernels.updates[usize::from(restarts)][measured as usize];
+        let Elements { arrays, count, is_quads } = self.elements(&arrays);
+        let kernel = &self.kernels.updates[usize::from(is_quads)][usize::from(restarts)][measured as usize];
         let arrays: Vec<_> = arrays.iter().chain([self.solves[solve].words.raw()]).collect();
         let division = Division::new(&rank.recorder, count, is_quads, rank.gpu.workgroup_shape().items.into());
         let params = UpdateParams { count: count as u32, per: division.per as u32 };
@@ -404,10 +367,10 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
         rank.recorder.dispatch(&self.kernels.scalars[0], &[words.raw()], &params, 1)?;
         let [z, d] = [vectors.z.as_ref().unwrap_or(&vectors.r), &vectors.d].map(Self::array);
         let (z, d) = (z?, d?);
-        let Elements { arrays, kernels, count, .. } = self.elements(&[z.raw(), d.raw()]);
+        let Elements { arrays, count, is_quads } = self.elements(&[z.raw(), d.raw()]);
         let params = UpdateParams { count: count as u32, per: 0 };
         let arrays: Vec<_> = [words.raw()].into_iter().chain(&arrays).collect();
-        Ok(rank.recorder.each(&kernels.direction, &arrays, &params, count)?)
+        Ok(rank.recorder.each(&self.kernels.directions[usize::from(is_quads)], &arrays, &params, count)?)
     }
 
     fn look(&mut self, rank: &mut Rank, solves: &[(usize, &CgVectors<'_, Vector>)]) -> Result<Vec<Option<StepsEnd>>> {
@@ -415,7 +378,6 @@ impl StepScalars<Rank, Vector> for DeviceSteps {
         let mut words = vec![Vec::new(); solves.len()];
         rank.recorder
             .download_together(&arrays, |at, piece| words[at].extend_from_slice(bytemuck::cast_slice(piece)))?;
-        let ends = words.iter().zip(solves).map(|(words, &(solve, vectors))| self.end(solve, words, vectors));
-        ends.collect()
+        words.iter().zip(solves).map(|(words, &(solve, vectors))| self.end(solve, words, vectors)).collect()
     }
 }

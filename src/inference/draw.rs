@@ -14,11 +14,10 @@ use std::rc::Rc;
 
 use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop, Precondition};
 use super::error::{InferenceError, Result};
-use super::lock_step;
 use super::log_likelihood::{LogLikelihood, LogLikelihoodAt};
 use super::newton_cg::{Minimization, NewtonOptions, NewtonOutcome, Objective, ObjectiveAt, minimize};
 use super::preconditioner::Preconditioner;
-use super::solve::Solve;
+use super::solve::{self, Solve};
 use super::vector_space::{Reduction, Stream, VectorSpace, clear, no_part};
 
 /// Which of a sample's two random vectors.
@@ -180,19 +179,9 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         options: &CgOptions,
     ) -> Result<CgOutcome<S::Vector>> {
         let (t, prior) = self.metric_sample(space, excitations, [iteration, sample])?;
-        let mut solve = self.solve(space, (&t, prior), options)?;
+        let mut solve = Solve::new(space, (&t, Some(prior)), options, self.preconditioner.is_some())?;
         self.run(space, std::slice::from_mut(&mut solve))?;
         straight(solve, sample)
-    }
-
-    /// Creates the solve for the straight residual of a metric sample `t` and its part `prior`.
-    pub(super) fn solve<'t>(
-        &self,
-        space: &mut S,
-        start: (&'t S::Vector, S::Vector),
-        options: &CgOptions,
-    ) -> Result<Solve<'t, S>> {
-        Solve::new(space, (start.0, Some(start.1)), options, self.preconditioner.is_some())
     }
 
     /// Runs solves of straight residuals together.
@@ -203,7 +192,7 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
             space.axpby(1.0, v, 1.0, out)
         };
         let preconditioner = self.preconditioner.map(|own| own as &dyn Precondition<S>);
-        lock_step::run(space, &mut metrics, preconditioner, solves)
+        solve::run(space, &mut metrics, preconditioner, solves)
     }
 
     /// Returns the coordinates of `x`, where `at` has the derivatives.
@@ -229,11 +218,8 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         options: &NewtonOptions,
     ) -> Result<NewtonOutcome<S::Vector>> {
         let (t, _) = self.metric_sample(space, excitations, sample)?;
-        let tau = self.coordinates(space, &*self.at, &self.position)?;
-        let curve = Curve { expansion: self, t: &t, sign, tau: &tau };
-        let mut one = curve.begin(space, residual)?;
-        minimize(space, std::slice::from_mut(&mut one), options, &mut |_| ())?;
-        curve.residual(space, one.found)
+        let mut bent = self.bend(space, &[Straight { t: &t, sign, residual }], options)?;
+        Ok(bent.remove(0))
     }
 
     /// Returns the residuals of samples that are curved together.
@@ -248,11 +234,17 @@ impl<'a, S: VectorSpace> Expansion<'a, S> {
         let curves: Vec<Curve<'_, S>> = curves.collect();
         let mut all = Vec::new();
         for (curve, sample) in curves.iter().zip(samples) {
-            all.push(curve.begin(space, sample.residual)?);
+            let mut x = space.copy(&self.position)?;
+            space.axpby(1.0, sample.residual, 1.0, &mut x)?;
+            all.push(Minimization::new(space, curve, x)?);
         }
         minimize(space, &mut all, options, &mut |_| ())?;
-        let found: Vec<_> = all.into_iter().map(|one| one.found).collect();
-        curves.iter().zip(found).map(|(curve, found)| curve.residual(space, found)).collect()
+        let mut bent: Vec<_> = all.into_iter().map(|one| one.found).collect();
+        for one in &mut bent {
+            space.axpby(-1.0, &self.position, 1.0, &mut one.x)?;
+            clear(space, self.point_estimates, &mut one.x)?;
+        }
+        Ok(bent)
     }
 }
 
@@ -287,20 +279,6 @@ struct Curve<'a, S: VectorSpace> {
 }
 
 impl<S: VectorSpace> Curve<'_, S> {
-    /// Begins to bend a sample from its straight residual.
-    fn begin(&self, space: &mut S, residual: &S::Vector) -> Result<Minimization<'_, S>> {
-        let mut x = space.copy(&self.expansion.position)?;
-        space.axpby(1.0, residual, 1.0, &mut x)?;
-        Minimization::new(space, self, x)
-    }
-
-    /// Returns the residual of a sample that is curved.
-    fn residual(&self, space: &mut S, mut found: NewtonOutcome<S::Vector>) -> Result<NewtonOutcome<S::Vector>> {
-        space.axpby(-1.0, &self.expansion.position, 1.0, &mut found.x)?;
-        clear(space, self.expansion.point_estimates, &mut found.x)?;
-        Ok(found)
-    }
-
     /// Returns `t - g(x)` and the value, for the coordinates `tau` of `x`.
     fn rest(&self, space: &mut S, x: &S::Vector, mut tau: S::Vector) -> Result<(S::Vector, f64)> {
         let expansion = self.expansion;

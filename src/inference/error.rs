@@ -132,5 +132,13 @@ impl InferenceError {
     }
 }
 
+/// Returns `None` in place of the error of a value that is not finite.
+pub(super) fn if_finite<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Err(InferenceError::NotFinite { .. }) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// Results of this module.
 pub(super) type Result<T, E = InferenceError> = std::result::Result<T, E>;

@@ -117,7 +117,9 @@ pub fn evidence<S: VectorSpace>(
     let above = if samples.count() > 0 { space.len(&samples.position) as f64 / 2.0 } else { 0.0 };
     let Determinant { bounds: [low, high], error, products } =
         log_determinant(space, likelihood, &samples.position, options)?;
-    let of_samples = if samples.count() > 0 { error_over_pairs(&energies) } else { 0.0 };
+    // A mirrored pair is one draw.
+    let pairs: Vec<f64> = energies.chunks(2).map(|pair| pair.iter().sum::<f64>() / pair.len() as f64).collect();
+    let of_samples = if samples.count() > 0 { standard_error(&pairs) } else { 0.0 };
     Ok(Evidence {
         lower: above - mean - high / 2.0,
         upper: above - mean - low / 2.0,
@@ -125,12 +127,6 @@ pub fn evidence<S: VectorSpace>(
         log_determinant: [low, high],
         products,
     })
-}
-
-/// Returns the standard error of the mean over mirrored pairs, each of which is one draw.
-fn error_over_pairs(energies: &[f64]) -> f64 {
-    let pairs: Vec<f64> = energies.chunks(2).map(|pair| pair.iter().sum::<f64>() / pair.len() as f64).collect();
-    standard_error(&pairs)
 }
 
 /// Returns the standard error of the mean; infinite for one number.
@@ -185,7 +181,7 @@ fn log_determinant<S: VectorSpace>(
     let like = if over_data { &data } else { position };
     let most = space.len(like);
     let mut curvature = Curvature { at: &*at, latent, products: 0 };
-    let (mut basis, mut pivots): (Vec<S::Vector>, _) = (Vec::new(), Pivots::default());
+    let (mut basis, mut factor): (Vec<S::Vector>, _) = (Vec::new(), Vec::new());
     let (mut next, mut length) = beginning(space, &mut curvature, like, &basis)?;
     let (mut begins, mut scale, mut exact) = (true, 0.0_f64, 0.0);
     let mut pivot = 1.0;
@@ -208,7 +204,7 @@ fn log_determinant<S: VectorSpace>(
         let column;
         (column, length) = orthogonal(space, &basis, &mut next)?;
         scale = column.last().map_or(scale, |&own| scale.max(own));
-        pivot = pivots.add(&column);
+        pivot = add_pivot(&mut factor, &column);
         if pivot <= 0.0 {
             return Err(InferenceError::NotPositive { what: "the metric, for the evidence".into(), curvature: pivot });
         }
@@ -413,25 +409,18 @@ fn orthogonal<S: VectorSpace>(space: &mut S, basis: &[S::Vector], x: &mut S::Vec
     Ok((column, if again > square { 0.0 } else { square.sqrt() }))
 }
 
-/// The Cholesky factor of `1 + A`, of which rows are known one after the other.
-#[derive(Default)]
-struct Pivots {
-    rows: Vec<Vec<f64>>,
-}
-
-impl Pivots {
-    /// Adds a row of `A`, up to its diagonal; returns what it multiplies the determinant by.
-    fn add(&mut self, column: &[f64]) -> f64 {
-        let mut row: Vec<f64> = Vec::with_capacity(column.len());
-        for (above, own) in self.rows.iter().zip(column) {
-            let before: f64 = above.iter().zip(&row).map(|(a, b)| a * b).sum();
-            row.push((own - before) / above[row.len()]);
-        }
-        let pivot = 1.0 + column[row.len()] - row.iter().map(|a| a * a).sum::<f64>();
-        row.push(pivot.max(0.0).sqrt());
-        self.rows.push(row);
-        pivot
+/// Adds a row of `A`, up to its diagonal, to the rows of the Cholesky factor of `1 + A`; returns
+/// what it multiplies the determinant by.
+fn add_pivot(rows: &mut Vec<Vec<f64>>, column: &[f64]) -> f64 {
+    let mut row: Vec<f64> = Vec::with_capacity(column.len());
+    for (above, own) in rows.iter().zip(column) {
+        let before: f64 = above.iter().zip(&row).map(|(a, b)| a * b).sum();
+        row.push((own - before) / above[row.len()]);
     }
+    let pivot = 1.0 + column[row.len()] - row.iter().map(|a| a * a).sum::<f64>();
+    row.push(pivot.max(0.0).sqrt());
+    rows.push(row);
+    pivot
 }
 
 #[cfg(test)]
@@ -461,8 +450,8 @@ mod tests {
     #[test]
     fn pivots_multiply_to_the_determinant() {
         // 1 + A = [4 2 1; 2 3 1; 1 1 5], whose determinant is 37.
-        let mut pivots = Pivots::default();
-        let found: Vec<f64> = [&[3.0][..], &[2.0, 2.0], &[1.0, 1.0, 4.0]].map(|row| pivots.add(row)).into();
+        let mut factor = Vec::new();
+        let found: Vec<f64> = [&[3.0][..], &[2.0, 2.0], &[1.0, 1.0, 4.0]].map(|row| add_pivot(&mut factor, row)).into();
         assert!((found.iter().product::<f64>() - 37.0).abs() < 1e-12 && found[0] == 4.0, "{found:?}");
     }
 }

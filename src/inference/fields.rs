@@ -1,24 +1,28 @@
-//! Fields of a rank as vectors.
+//! Fields of a rank as vectors, and stacks of them: several vectors as one, on which each dispatch
+//! works at once.
 
+use std::convert::Infallible;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::device_directions::DeviceDirections;
 use super::device_steps::DeviceSteps;
-use super::directions::{AddDirections, Directions};
 use super::error::{InferenceError, Result};
-use super::step_scalars::{CgVectors, StepScalars};
-use super::vector_space::{Elementwise, Reduction, Share, Staged, Stream, VectorSpace, no_part};
-use super::vector_stack;
-use crate::gpu::{Array, DeviceError, Recorder};
+use super::vector_space::{
+    AddDirections, CgVectors, Directions, Elementwise, Reduction, Share, Staged, StepScalars, Stream, VectorSpace,
+    no_part,
+};
+use crate::exchange::of_values;
+use crate::gpu::{self, Array, DeviceError, Kernel, KernelCache, KernelSource, RawArray, Recorder, Trust};
 use crate::grid::volume;
 use crate::host_memory;
 use crate::operators::{
-    Contents, Leaf, Model, OperatorError, PointNumbers, PointOrder, PointwiseOperator, Space, Support, Vector,
-    VectorSum,
+    Contents, Leaf, Model, OperatorError, PointOrder, PointwiseOperator, Space, Support, Vector, VectorSum,
 };
 use crate::pm::{device_point_noise, device_white_noise};
 use crate::random::fill_white_noise;
-use crate::rank::Rank;
+use crate::rank::{PlanKey, Rank};
 
 /// Values of this rank in all vectors that are computed together. A step of more takes longer than
 /// its dispatches and waits, so memory for more would gain nothing.
@@ -116,7 +120,14 @@ impl VectorSpace for Rank {
             if let (Contents::Device(array), Support::Points { order: PointOrder::Numbers(numbers), .. }) =
                 (&*own, &leaf.support)
             {
-                fill_points(&mut self.recorder, (numbers, leaf.numbers()), streams, array)?;
+                if leaf.numbers() > 1 {
+                    let why = "noise of complex numbers at numbered points; give them as two components".into();
+                    return Err(InferenceError::Invalid { what: "white noise".into(), why });
+                }
+                let noise = |recorder: &mut Recorder, seed, out: &Array<f32>| {
+                    device_point_noise(recorder, seed, (numbers.array(), numbers.get()), out)
+                };
+                fill_each(&mut self.recorder, streams, array, noise)?;
                 continue;
             }
             let share = share_of(self, name, leaf)?;
@@ -170,19 +181,56 @@ impl VectorSpace for Rank {
     }
 
     fn most_stacked(&mut self, x: &Vector) -> usize {
-        vector_stack::most(self, x).min(self.concurrency(x))
+        // Values on the host or on other ranks take part in the work.
+        let is_on_device = x.contents().iter().all(|contents| contents.on_device().is_some());
+        let is_possible = self.comm.size() == 1 && is_on_device && works(self, x).load(Ordering::Relaxed);
+        let most = if is_possible { gpu::MOST_COPIES as usize } else { 1 };
+        most.min(self.concurrency(x))
     }
 
     fn stacked(&mut self, x: &Vector, copies: usize, work: &mut dyn FnMut(&mut Self) -> Result<()>) -> Result<bool> {
-        vector_stack::stacked(self, x, copies, work)
+        if self.comm.size() > 1 {
+            return Ok(false);
+        }
+        let made = gpu::stacked(copies.try_into().unwrap_or(u32::MAX), || work(self))?.is_some();
+        if !made {
+            tracing::debug!(rank = self.index(), copies, "vectors are computed one by one");
+            works(self, x).store(false, Ordering::Relaxed);
+        }
+        Ok(made)
     }
 
     fn entry(&mut self, stack: &Vector, number: usize) -> Result<Vector> {
-        vector_stack::entry(stack, number)
+        has(stack, &(number..number.saturating_add(1)))?;
+        let one = |contents: &Contents| match contents {
+            Contents::Device(array) => Contents::Device(array.entry(number as u32)),
+            Contents::Host(values) => Contents::Host(values.clone()),
+        };
+        Ok(Vector::over(stack.space(), stack.contents().iter().map(one).collect())?)
     }
 
     fn sum_of_entries(&mut self, stack: &Vector, entries: Range<usize>) -> Result<Vector> {
-        vector_stack::sum(self, stack, entries)
+        has(stack, &entries)?;
+        if !entries.len().is_power_of_two() {
+            let why = format!("expected a power of two of neighboring vectors, got {entries:?}");
+            return Err(InferenceError::Invalid { what: "a sum of stacked vectors".into(), why });
+        }
+        let out = Vector::joined(&mut self.recorder, stack.space())?;
+        let kernels: Arc<TreeKernels> = self.shared();
+        for run in stack.runs(&[&out], |_| true) {
+            let [x, y] = &run[..] else { continue };
+            let (x, stride) = x.raw().all_copies();
+            let arrays = [&x, y.raw()];
+            let quads = RawArray::in_quads(&arrays).filter(|_| stride.is_multiple_of(4));
+            let each = if quads.is_some() { 4 } else { 1 };
+            let key = (entries.len().ilog2(), quads.is_some());
+            let kernel: Arc<Kernel> = kernels.0.get(key, Trust::Library, || source(key.0, key.1));
+            let arrays = quads.as_deref().map_or(arrays, |quads| [&quads[0], &quads[1]]);
+            let (count, first) = (y.len() / each, entries.start as u32);
+            let params = CopiesParams { count: count as u32, stride: (stride / each) as u32, first };
+            self.recorder.each(&kernel, &arrays, &params, count)?;
+        }
+        Ok(out)
     }
 
     fn waits(&self) -> u64 {
@@ -275,23 +323,6 @@ fn share_of(rank: &Rank, name: &str, leaf: &Leaf) -> Result<Share> {
     Ok(Share { shape, own, fields: leaf.fields(), is_replicated: !leaf.is_distributed(), is_double })
 }
 
-/// Fills `array` with one field of points for each stream, by the numbers of points.
-fn fill_points(
-    recorder: &mut Recorder,
-    (numbers, each): (&PointNumbers, u64),
-    streams: impl ExactSizeIterator<Item = u64>,
-    array: &Array<f32>,
-) -> Result<()> {
-    if each > 1 {
-        let why = "noise of complex numbers at numbered points; give them as two components".into();
-        return Err(InferenceError::Invalid { what: "white noise".into(), why });
-    }
-    let noise = |recorder: &mut Recorder, seed, out: &Array<f32>| {
-        device_point_noise(recorder, seed, (numbers.array(), numbers.get()), out)
-    };
-    Ok(fill_each(recorder, streams, array, noise)?)
-}
-
 /// Fills the fields of `array` by `noise`, one for each stream.
 fn fill_each(
     recorder: &mut Recorder,
@@ -337,6 +368,60 @@ fn fill(
     };
     Ok(fill_each(recorder, streams, array, noise)?)
 }
+
+/// Whether work on vectors of a space could be recorded for several at once until now.
+#[derive(PartialEq)]
+struct StackKey(Space);
+
+impl PlanKey for StackKey {
+    type Plan = AtomicBool;
+}
+
+fn works(rank: &mut Rank, like: &Vector) -> Arc<AtomicBool> {
+    let Ok(works) = rank.plan(StackKey(like.space().clone()), |_| Ok::<_, Infallible>(AtomicBool::new(true)));
+    works
+}
+
+/// Refuses entries that a stack does not have.
+fn has(stack: &Vector, entries: &Range<usize>) -> Result<()> {
+    let arrays = stack.contents().iter().filter_map(Contents::on_device);
+    let copies = arrays.map(|array| array.raw().copies() as usize).min().unwrap_or(1);
+    if entries.end <= copies {
+        return Ok(());
+    }
+    let why = format!("expected vectors 0 to {}, got {entries:?}", copies - 1);
+    Err(InferenceError::Invalid { what: "a stack of vectors".into(), why })
+}
+
+crate::gpu::kernel_params! {
+    struct CopiesParams {
+        count: u32,
+        stride: u32,
+        first: u32,
+    }
+}
+
+/// Returns the kernel of the sum of `1 << level` copies.
+fn source(level: u32, quads: bool) -> KernelSource {
+    let mut terms: Vec<String> = (0..1 << level).map(|number| format!("copy(i, {number}u)")).collect();
+    while terms.len() > 1 {
+        terms = terms.chunks(2).map(|pair| format!("({})", pair.join(" + "))).collect();
+    }
+    let tree = format!("fn sum_of_copies(i: u32) -> Value {{ return {}; }}\n", terms.concat());
+    let text = include_str!("../../shaders/inference/sum_of_copies.wgsl");
+    of_values(KernelSource::new("inference::sum_of_copies", text), quads)
+        .params::<CopiesParams>()
+        .module("inference::tree", tree)
+}
+
+/// Returns the kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    let levels = 0..=gpu::MOST_COPIES.ilog2();
+    levels.flat_map(|level| [false, true].map(|quads| source(level, quads))).collect()
+}
+
+#[derive(Default)]
+struct TreeKernels(KernelCache<(u32, bool)>);
 
 #[cfg(test)]
 mod tests {

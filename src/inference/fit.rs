@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::draw::{Excitations, parts_of};
-use super::drawing::Drawing;
 use super::error::{InferenceError, Result};
 use super::footprint::Footprint;
 use super::groups::SampleGroups;
@@ -15,7 +14,7 @@ use super::log_likelihood::{LogLikelihood, Tempered};
 use super::newton_cg::{NewtonOutcome, NewtonStep, newton_cg};
 use super::preconditioner::Preconditioner;
 use super::report::{Convergence, IterationReport};
-use super::samples::Samples;
+use super::samples::{Draw, Drawing, Samples, Sampling};
 use super::schedule::{IterationOptions, Schedule};
 use super::state::Saved;
 use super::state_file::{Existing, StateFile};
@@ -256,9 +255,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
             self.check(space)?;
             self.weigh(space)?;
         }
-        if self.end.is_none() {
-            self.end = self.ended();
-        }
+        self.end = self.end.or_else(|| self.ended());
         if self.end.is_none() && self.is_over()? {
             self.end = Some(FitEnd::Time);
         }
@@ -355,11 +352,6 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         Ok(is_over[0] == 1)
     }
 
-    /// Returns the memory of computations and their budget, if there is one.
-    fn budget(&self) -> Option<(Footprint, u64)> {
-        self.footprint.zip(self.options.memory)
-    }
-
     /// Returns the most samples that a group has of `pairs` pairs of all groups.
     fn of_group(&self, pairs: usize) -> usize {
         (2 * pairs).max(1).div_ceil(self.groups.count())
@@ -368,14 +360,15 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     /// Returns how many samples of a group keep the inputs of their derivatives, for `pairs` pairs
     /// of all groups.
     fn kept(&self, pairs: usize) -> Result<usize> {
-        self.budget().map_or(Ok(usize::MAX), |(footprint, budget)| footprint.kept(self.of_group(pairs), budget))
+        let Some((footprint, budget)) = self.footprint.zip(self.options.memory) else { return Ok(usize::MAX) };
+        footprint.kept(self.of_group(pairs), budget)
     }
 
     /// Returns how many solves or products of a group are computed together, for `pairs` pairs of
     /// all groups of which a group keeps `kept` samples.
     fn concurrency(&self, space: &S, pairs: usize, kept: usize) -> usize {
         let most = space.concurrency(&self.saved.samples.position);
-        let Some((footprint, budget)) = self.budget() else { return most };
+        let Some((footprint, budget)) = self.footprint.zip(self.options.memory) else { return most };
         most.min(footprint.concurrency(self.of_group(pairs), kept, budget))
     }
 
@@ -383,10 +376,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
     fn weigh(&mut self, space: &mut S) -> Result<()> {
         let Some(budget) = self.options.memory else { return Ok(()) };
         let position = &self.saved.samples.position;
-        let footprint = match self.footprint {
-            Some(footprint) => footprint,
-            None => Footprint::measure(space, &self.groups, &*self.likelihood, position)?,
-        };
+        let measure = || Footprint::measure(space, &self.groups, &*self.likelihood, position);
+        let footprint = self.footprint.map_or_else(measure, Ok)?;
         self.footprint = Some(footprint);
         for (iteration, options) in self.each.iter().enumerate() {
             let kept = self.kept(options.pairs)?;
@@ -502,7 +493,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Fit<S, L> {
         let own: &dyn LogLikelihood<S> = &*self.likelihood;
         let point_estimates = parts_of(space, &options.point_estimates, &samples.position)?;
         let constants = parts_of(space, &options.constants, &samples.position)?;
-        if !(options.sampling.repeats() && iteration > 0) {
+        let is_new = matches!(options.sampling, Sampling::Linear(Draw::New) | Sampling::Curved(Draw::New));
+        if is_new || iteration == 0 {
             *drawn_in = iteration;
         }
         // Arrays of stacks have other lengths than those of single samples, and the pool would keep

@@ -1,6 +1,6 @@
 //! The device memory of a fit, measured before the fit runs.
 
-use super::error::{InferenceError, Result};
+use super::error::{InferenceError, Result, if_finite};
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::vector_space::{Reduction, VectorSpace};
@@ -60,9 +60,7 @@ impl Footprint {
         // The fit reports values that are not finite.
         let all = [Reduction::Dot(&out, &out), Reduction::Dot(&out, &place), Reduction::Dot(&place, &place)];
         for found in [at.energy(space).map(drop), space.reduce(&all).map(drop)] {
-            if !matches!(found, Err(InferenceError::NotFinite { .. })) {
-                found?;
-            }
+            if_finite(found)?;
         }
         groups.all().barrier()?;
         let work = space.allocated();

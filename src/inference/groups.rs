@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::error::{InferenceError, Result};
 use super::vector_space::{Staged, VectorSpace};
 use crate::comm::Communicator;
-use crate::map::tree::{Fold, Node, tree_sum};
+use crate::map::tree::{Fold, Node};
 use crate::map::{Deal, sum_over_ranks};
 
 /// The groups that share the samples of a fit, from the view of one rank.
@@ -43,14 +43,12 @@ impl SampleGroups {
         let each = ranks / groups;
         let own = comm.split(Some((rank / each) as u32), rank as u64)?;
         let across = comm.split(Some((rank % each) as u32), rank as u64)?;
-        match (own, across) {
-            // Vectors of groups are sent between ranks of the same place, which hold equal parts.
-            (Some(own), Some(across)) => {
-                let own = own.with_shares(comm.shares().of_groups(groups))?;
-                Ok((SampleGroups { all: comm.clone(), across }, own))
-            }
-            _ => Err(InferenceError::Groups { groups, ranks, why: "a rank has no part in the split".into() }),
-        }
+        let (Some(own), Some(across)) = (own, across) else {
+            return Err(InferenceError::Groups { groups, ranks, why: "a rank has no part in the split".into() });
+        };
+        // Vectors of groups are sent between ranks of the same place, which hold equal parts.
+        let own = own.with_shares(comm.shares().of_groups(groups))?;
+        Ok((SampleGroups { all: comm.clone(), across }, own))
     }
 
     /// Returns all ranks of all groups.
@@ -130,12 +128,6 @@ impl SampleGroups {
             return Ok(own.to_vec());
         }
         Ok(self.across.all_gather_v(own)?.into_raw().0)
-    }
-
-    /// Returns the sum of a number over all samples, in the order of the tree. Collective over all
-    /// groups.
-    pub(super) fn sum_numbers(&self, own: &[f64]) -> Result<f64> {
-        Ok(tree_sum(&self.gather(own)?))
     }
 
     /// Returns the sum of the vectors of all `samples`, of which there is one at least. Collective

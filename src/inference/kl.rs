@@ -16,12 +16,12 @@ use super::conjugate_gradient::Precondition;
 use super::draw::free;
 use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
-use super::log_likelihood::{EnergyTerms, LogLikelihood, LogLikelihoodAt};
+use super::log_likelihood::{EnergyTerms, LogLikelihood, LogLikelihoodAt, posterior_gradient};
 use super::newton_cg::{Objective, ObjectiveAt};
 use super::preconditioner::{Preconditioner, Without};
 use super::samples::Samples;
 use super::vector_space::{Reduction, VectorSpace, clear};
-use crate::map::tree::{Node, nodes};
+use crate::map::tree::{Node, nodes, tree_sum};
 
 /// The metric of the Newton steps of a position. It decides the steps, not the minimum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +110,8 @@ impl<S: VectorSpace> Kl<'_, S> {
     /// Returns the places of samples of this group: a stack of them, if there are several.
     /// `None` if the space has none.
     fn places(&self, space: &mut S, position: &S::Vector, samples: Range<usize>) -> Result<Option<S::Vector>> {
-        let Some(mut places) = like(space, position, samples.len())? else { return Ok(None) };
+        let made = at_once(space, position, samples.len(), |space| space.like(position))?;
+        let Some(mut places) = made else { return Ok(None) };
         if samples.len() == 1 {
             self.place(space, position, samples.start, &mut places)?;
             return Ok(Some(places));
@@ -120,12 +121,6 @@ impl<S: VectorSpace> Kl<'_, S> {
             self.place(space, position, sample, &mut place)?;
         }
         Ok(Some(places))
-    }
-
-    /// Computes the likelihood's energy at a place, or records it.
-    fn energy(&self, space: &mut S, place: &S::Vector) -> Result<Energy<S::Vector>> {
-        let terms = self.likelihood.energy_terms(space, place)?;
-        Ok(terms.map_or_else(|| Energy::Known(self.likelihood.energy(space, place)), Energy::Recorded))
     }
 
     /// Returns the values at places, from the likelihood's energies there. Blocks once for the
@@ -154,7 +149,7 @@ impl<S: VectorSpace> Kl<'_, S> {
 
     /// Returns the value at the position, from those at the places of this group's samples.
     fn mean_value(&self, values: &[f64]) -> Result<f64> {
-        let mean = self.groups.sum_numbers(values)? / self.samples.terms() as f64;
+        let mean = tree_sum(&self.groups.gather(values)?) / self.samples.terms() as f64;
         InferenceError::finite("the energy, averaged over samples,", mean)
     }
 
@@ -178,19 +173,20 @@ impl<S: VectorSpace> Kl<'_, S> {
         keeps: bool,
     ) -> Result<Option<(Part<'a, S>, Vec<Energy<S::Vector>>)>> {
         let Some(places) = self.places(space, x, samples.clone())? else { return Ok(None) };
-        let (mut at, mut energy) = (None, None);
-        let is_done = at_once(space, x, samples.len(), &mut |space| {
-            if keeps {
-                let own = self.likelihood.at(space, &places)?;
-                let terms = own.energy_terms(space)?;
-                energy = Some(terms.map_or_else(|| Energy::Known(own.energy(space)), Energy::Recorded));
-                at = Some(own);
-            } else {
-                energy = Some(self.energy(space, &places)?);
-            }
-            Ok(())
+        let found = at_once(space, x, samples.len(), |space| {
+            let at = keeps.then(|| self.likelihood.at(space, &places)).transpose()?;
+            let terms = match &at {
+                Some(at) => at.energy_terms(space)?,
+                None => self.likelihood.energy_terms(space, &places)?,
+            };
+            let energy = match (terms, &at) {
+                (Some(terms), _) => Energy::Recorded(terms),
+                (None, Some(at)) => Energy::Known(at.energy(space)),
+                (None, None) => Energy::Known(self.likelihood.energy(space, &places)),
+            };
+            Ok((at, energy))
         })?;
-        let Some(energy) = energy.filter(|_| is_done) else { return Ok(None) };
+        let Some((at, energy)) = found else { return Ok(None) };
         let energies = energy.entries(space, samples.len())?;
         Ok(Some((Part { samples, places, at }, energies)))
     }
@@ -251,23 +247,19 @@ impl<S: VectorSpace> Part<'_, S> {
     }
 }
 
-/// Records work on one vector like `x`, or on a stack of several; `false` if that is not possible.
-fn at_once<S: VectorSpace>(
+/// Returns what work on one vector like `x`, or on a stack of several, records; `None` if the space
+/// has no such stack.
+fn at_once<S: VectorSpace, T>(
     space: &mut S,
     x: &S::Vector,
     copies: usize,
-    work: &mut dyn FnMut(&mut S) -> Result<()>,
-) -> Result<bool> {
-    if copies > 1 { space.stacked(x, copies, work) } else { work(space).map(|()| true) }
-}
-
-/// Creates a vector like `x`, or a stack of several; `None` if the space has none.
-fn like<S: VectorSpace>(space: &mut S, x: &S::Vector, copies: usize) -> Result<Option<S::Vector>> {
+    mut work: impl FnMut(&mut S) -> Result<T>,
+) -> Result<Option<T>> {
+    if copies <= 1 {
+        return work(space).map(Some);
+    }
     let mut made = None;
-    let is_made = at_once(space, x, copies, &mut |space| {
-        made = Some(space.like(x)?);
-        Ok(())
-    })?;
+    let is_made = space.stacked(x, copies, &mut |space| work(space).map(|own| made = Some(own)))?;
     Ok(made.filter(|_| is_made))
 }
 
@@ -329,18 +321,14 @@ impl<S: VectorSpace> KlAt<'_, S> {
         one: &mut AtPlace<'_, S>,
     ) -> Result<Option<Vec<(Node, S::Vector)>>> {
         let Range { start, end } = part.samples;
-        let mut made = None;
-        let is_done = at_once(space, &part.places, end - start, &mut |space| {
-            made = Some(match &part.at {
-                Some(at) => one(space, &**at, &part.places)?,
-                None => {
-                    let at = self.kl.likelihood.at(space, &part.places)?;
-                    one(space, &*at, &part.places)?
-                }
-            });
-            Ok(())
+        let made = at_once(space, &part.places, end - start, |space| match &part.at {
+            Some(at) => one(space, &**at, &part.places),
+            None => {
+                let at = self.kl.likelihood.at(space, &part.places)?;
+                one(space, &*at, &part.places)
+            }
         })?;
-        let Some(made) = made.filter(|_| is_done) else { return Ok(None) };
+        let Some(made) = made else { return Ok(None) };
         if end - start == 1 {
             return Ok(Some(vec![(Node::item(start as u64), made)]));
         }
@@ -396,13 +384,7 @@ impl<S: VectorSpace> KlAt<'_, S> {
 
 impl<S: VectorSpace> ObjectiveAt<S> for KlAt<'_, S> {
     fn gradient(&self, space: &mut S, out: &mut S::Vector) -> Result<()> {
-        let mut one = |space: &mut S, at: &dyn LogLikelihoodAt<S>, place: &S::Vector| {
-            let mut gradient = space.like(place)?;
-            at.gradient(space, &mut gradient)?;
-            space.axpby(1.0, place, 1.0, &mut gradient)?;
-            Ok(gradient)
-        };
-        self.mean(space, &mut one, out)?;
+        self.mean(space, &mut posterior_gradient, out)?;
         if self.position.is_some() {
             // No product uses the derivatives of samples: the position takes their memory.
             self.parts.borrow_mut().iter_mut().for_each(|part| part.at = None);

@@ -20,9 +20,6 @@ pub trait LogLikelihood<S: VectorSpace> {
     /// ranks.
     fn identity(&self, space: &mut S) -> Result<Identity>;
 
-    /// Creates a latent vector with undefined values.
-    fn latent(&self, space: &mut S) -> Result<S::Vector>;
-
     /// Creates a vector of the space of the noise, the domain of the left square root, with
     /// undefined values.
     fn data(&self, space: &mut S) -> Result<S::Vector>;
@@ -131,6 +128,18 @@ pub trait LogLikelihoodAt<S: VectorSpace> {
     fn model_value(&self) -> Result<Option<S::Vector>> {
         Ok(None)
     }
+}
+
+/// Returns the gradient of `-ln p(x | data)` at the point `x` of the derivatives.
+pub(super) fn posterior_gradient<S: VectorSpace>(
+    space: &mut S,
+    at: &dyn LogLikelihoodAt<S>,
+    x: &S::Vector,
+) -> Result<S::Vector> {
+    let mut gradient = space.like(x)?;
+    at.gradient(space, &mut gradient)?;
+    space.axpby(1.0, x, 1.0, &mut gradient)?;
+    Ok(gradient)
 }
 
 /// A part of latent values that excites the modes of a field, and the approximate inverse of the
@@ -270,10 +279,6 @@ impl<S: VectorSpace> LogLikelihood<S> for Tempered<'_, S> {
 
     fn identity(&self, space: &mut S) -> Result<Identity> {
         self.likelihood.identity(space)
-    }
-
-    fn latent(&self, space: &mut S) -> Result<S::Vector> {
-        self.likelihood.latent(space)
     }
 
     fn data(&self, space: &mut S) -> Result<S::Vector> {

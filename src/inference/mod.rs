@@ -30,44 +30,34 @@ mod correlated_field;
 mod device_directions;
 mod device_steps;
 mod diagnostics;
-mod directions;
 mod draw;
-mod drawing;
 mod error;
 mod evidence;
+mod field_preconditioners;
 mod fields;
-mod filter_preconditioner;
 mod fit;
 mod footprint;
 mod groups;
 mod kl;
 mod likelihood;
-mod lock_step;
 mod log_likelihood;
-mod mode_preconditioner;
 mod newton_cg;
 mod preconditioner;
 mod priors;
 mod report;
-mod rows;
 mod sampler;
 mod samples;
 mod schedule;
 mod solve;
 mod state;
 mod state_file;
-mod step_scalars;
-mod stopping_rules;
 mod vector_space;
-mod vector_stack;
 mod wiener_filter;
 
 pub use conjugate_gradient::{CgOptions, CgOutcome, CgStop, Metric, NormOrder, Precondition};
 pub use correlated_field::{AmplitudePrior, AxesPrior, CorrelatedField, FieldPrior, MaternScale, PriorSpectrum};
 pub use diagnostics::{effective_sample_size, split_r_hat};
-pub use directions::{AddDirections, Directions};
 pub use draw::{Excitation, Excitations, Excited, Expansion};
-pub use drawing::{Draw, Sampling};
 pub use error::InferenceError;
 pub use evidence::{Evidence, EvidenceOptions, evidence};
 pub use fit::{Fit, FitEnd, FitOptions, Progress};
@@ -75,18 +65,20 @@ pub use footprint::Footprint;
 pub use groups::SampleGroups;
 pub use kl::{Curvature, Kl};
 pub use likelihood::{Data, DataSetReport, Likelihood, MetricCheck, NoiseLevel, check_metric};
-pub use lock_step::conjugate_gradient;
 pub use log_likelihood::{EnergyTerms, FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
 pub use newton_cg::{NewtonOptions, NewtonOutcome, NewtonStep, NewtonStop, Objective, ObjectiveAt, newton_cg};
 pub use preconditioner::{Preconditioner, Preconditioning};
 pub use priors::Prior;
 pub use report::{Convergence, IterationReport, SampleOutcome};
 pub use sampler::{Algorithm, DrawStatistics, Draws, Sampler, SamplerOptions, SamplerStep};
-pub use samples::{SampleFunction, Samples};
+pub use samples::{Draw, SampleFunction, Samples, Sampling};
 pub use schedule::{IterationOptions, Schedule};
+pub use solve::conjugate_gradient;
 pub use state_file::Existing;
-pub use step_scalars::{CgVectors, SolveStep, StepLimits, StepScalars, StepUpdate, StepsEnd};
-pub use vector_space::{Elementwise, Reduction, Share, Staged, Stream, VectorSpace};
+pub use vector_space::{
+    AddDirections, CgVectors, Directions, Elementwise, Reduction, Share, SolveStep, Staged, StepLimits, StepScalars,
+    StepUpdate, StepsEnd, Stream, VectorSpace,
+};
 pub use wiener_filter::{WienerFilter, wiener_filter};
 
 use crate::gpu::KernelSource;
@@ -98,8 +90,8 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         device_directions::kernels(),
         device_steps::kernels(),
         likelihood::kernels(),
-        mode_preconditioner::kernels(),
-        vector_stack::kernels(),
+        field_preconditioners::kernels(),
+        fields::kernels(),
     ]
     .concat()
 }

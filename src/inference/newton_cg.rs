@@ -1,9 +1,8 @@
 //! Minimization by Newton's method with conjugate gradients, and the stopping rules of NIFTy.
 
 use super::conjugate_gradient::{CgOptions, CgOutcome, CgStop, NormOrder, Precondition};
-use super::error::{InferenceError, Result};
-use super::lock_step;
-use super::solve::Solve;
+use super::error::{InferenceError, Result, if_finite};
+use super::solve::{self, Solve};
 use super::vector_space::{Reduction, VectorSpace};
 
 /// A function to minimize.
@@ -29,7 +28,7 @@ pub trait Objective<S: VectorSpace> {
     /// # Errors
     /// - Errors of the vector space.
     fn length(&self, space: &mut S, step: &S::Vector) -> Result<f64> {
-        space.norm1(step)
+        Ok(space.reduce(&[Reduction::Norm1(step)])?[0])
     }
 
     /// Replaces `x` and `numbers`, which each group of ranks has computed from products of the
@@ -294,7 +293,7 @@ fn solve_steps<S: VectorSpace>(
     }
     let mut metrics =
         |space: &mut S, number: usize, v: &S::Vector, out: &mut S::Vector| going[number].1.metric(space, v, out);
-    lock_step::run(space, &mut metrics, preconditioner, &mut solves)?;
+    solve::run(space, &mut metrics, preconditioner, &mut solves)?;
     Ok(solves.into_iter().map(Solve::outcome).collect())
 }
 
@@ -358,10 +357,7 @@ impl<'a, S: VectorSpace> Minimization<'a, S> {
         } else if is_late && length <= options.xtol * objective.free(space, &found.x) as f64 {
             found.stop = NewtonStop::Step;
         } else if !is_last {
-            let at = match step.at {
-                Some(at) => at,
-                None => objective.at(space, &found.x)?.1,
-            };
+            let at = step.at.map_or_else(|| Ok(objective.at(space, &found.x)?.1), Ok::<_, InferenceError>)?;
             at.gradient(space, &mut self.gradient)?;
             self.at = Some(at);
         }
@@ -419,12 +415,8 @@ fn descend<'a, S: VectorSpace>(
         } else {
             objective.value(space, &x).map(|value| (value, None))
         };
-        match found {
-            Ok((value, at)) if value <= from.value => {
-                return Ok(Search::Found(Descent { x, value, at, direction, scale, trials }));
-            }
-            Ok(_) | Err(InferenceError::NotFinite { .. }) => {}
-            Err(error) => return Err(error),
+        if let Some((value, at)) = if_finite(found)?.filter(|(value, _)| *value <= from.value) {
+            return Ok(Search::Found(Descent { x, value, at, direction, scale, trials }));
         }
         scale /= 2.0;
         if trials == TURN {

@@ -23,11 +23,10 @@
 //! where the space has [`VectorSpace::directions`], and otherwise twice.
 
 use super::conjugate_gradient::Precondition;
-use super::directions::{AddDirections, Directions};
-use super::error::{InferenceError, Result};
+use super::error::{Result, if_finite};
 use super::groups::SampleGroups;
 use super::log_likelihood::{FieldPreconditioner, LogLikelihood, LogLikelihoodAt};
-use super::vector_space::{Reduction, Stream, VectorSpace, clear, remove};
+use super::vector_space::{AddDirections, Directions, Reduction, Stream, VectorSpace, clear, remove};
 
 /// Products that look for directions, which bound their number.
 const PROBES: usize = 16;
@@ -72,7 +71,7 @@ pub struct Preconditioner<S: VectorSpace> {
 impl<S: VectorSpace> std::fmt::Debug for Preconditioner<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Preconditioner { directions, products, .. } = self;
-        let (Directions { fields, others, scale, .. }, count) = (directions, directions.count());
+        let (Directions { fields, others, scale, .. }, count) = (directions, self.directions());
         write!(f, "Preconditioner {{ {fields:?}, {others:?}, scale {scale}, {count} directions, {products} products }}")
     }
 }
@@ -87,7 +86,7 @@ impl<S: VectorSpace> Preconditioner<S> {
     /// Returns the number of directions that are treated one by one.
     #[must_use]
     pub fn directions(&self) -> usize {
-        self.directions.count()
+        self.directions.inner.len()
     }
 
     /// Builds the preconditioner of the posterior at `position`; `None` if it would do nothing, or
@@ -118,10 +117,7 @@ impl<S: VectorSpace> Preconditioner<S> {
         let others = space.parts(position).into_iter().map(|(name, _)| name);
         let others = others.filter(|name| !of_fields.contains(name) && !fixed.contains(name)).collect();
         let builder = Builder { at: &*at, fixed, fields, names: [of_fields, others], products: 0 };
-        let built = match builder.finish(space, position) {
-            Err(InferenceError::NotFinite { .. }) => None,
-            built => Some(built?),
-        };
+        let built = if_finite(builder.finish(space, position))?;
         if groups.gather(&[f64::from(u8::from(built.is_none()))])?.contains(&1.0) {
             return Ok(None);
         }
@@ -139,7 +135,7 @@ impl<S: VectorSpace> Preconditioner<S> {
     /// Takes the numbers of the first group: devices round differently.
     fn share(&mut self, space: &mut S, groups: &SampleGroups, like: &S::Vector) -> Result<()> {
         let own = &mut self.directions;
-        let mut numbers = [own.count() as f64, own.scale];
+        let mut numbers = [own.inner.len() as f64, own.scale];
         groups.share_numbers(&mut numbers)?;
         let count = numbers[0] as usize;
         own.scale = numbers[1];
@@ -333,16 +329,12 @@ impl<S: VectorSpace> Builder<'_, S> {
     }
 
     fn finish(mut self, space: &mut S, like: &S::Vector) -> Result<Preconditioner<S>> {
-        let (at, fixed) = (self.at, self.fixed);
-        for (number, field) in self.fields.iter_mut().enumerate() {
-            let products = &mut self.products;
-            let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| {
-                *products += 1;
-                at.metric(space, v, out)?;
-                clear(space, fixed, out)
-            };
+        let mut built = std::mem::take(&mut self.fields);
+        for (number, field) in built.iter_mut().enumerate() {
+            let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| self.apply(space, v, out);
             field.build(space, &mut metric, STREAM.below([0, number as u32, 0]), like)?;
         }
+        self.fields = built;
         let Basis { q, rest } = self.directions(space, like)?;
         let scale = (1.0 + rest).sqrt();
         let n = q.len();

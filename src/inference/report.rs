@@ -138,8 +138,8 @@ impl Convergence {
     /// Returns the counts over all groups, from the outcomes of each group's block. Collective over
     /// all groups.
     pub(super) fn over(groups: &SampleGroups, own: &[SampleOutcome]) -> Result<Self> {
-        let all = gather(groups, own)?;
-        Ok(all.into_iter().fold(Convergence::default(), Convergence::and))
+        let all = groups.gather(&SampleOutcome::numbers_of(own.iter().copied()))?;
+        Ok(SampleOutcome::of_numbers(&all).into_iter().fold(Convergence::default(), Convergence::and))
     }
 
     /// Returns the counts with one more solution.
@@ -186,8 +186,8 @@ impl Convergence {
 pub(super) trait Number {
     /// Returns the number of the value.
     fn get(&self) -> f64;
-    /// Sets the value of a number; returns `false` if there is none.
-    fn set(&mut self, number: f64) -> bool;
+    /// Sets the value of a number, or another one if there is none.
+    fn set(&mut self, number: f64);
 }
 
 macro_rules! whole_numbers {
@@ -196,9 +196,8 @@ macro_rules! whole_numbers {
             fn get(&self) -> f64 {
                 *self as f64
             }
-            fn set(&mut self, number: f64) -> bool {
+            fn set(&mut self, number: f64) {
                 *self = number as $int;
-                number.fract() == 0.0 && (0.0..2f64.powi(53)).contains(&number)
             }
         }
     )*};
@@ -210,9 +209,8 @@ impl Number for f64 {
     fn get(&self) -> f64 {
         *self
     }
-    fn set(&mut self, number: f64) -> bool {
+    fn set(&mut self, number: f64) {
         *self = number;
-        !number.is_nan()
     }
 }
 
@@ -220,9 +218,8 @@ impl Number for bool {
     fn get(&self) -> f64 {
         f64::from(u8::from(*self))
     }
-    fn set(&mut self, number: f64) -> bool {
+    fn set(&mut self, number: f64) {
         *self = number == 1.0;
-        number == 0.0 || number == 1.0
     }
 }
 
@@ -230,11 +227,8 @@ impl Number for NewtonStop {
     fn get(&self) -> f64 {
         STOPS.iter().position(|stop| stop == self).unwrap_or_default() as f64
     }
-    fn set(&mut self, number: f64) -> bool {
-        let mut at = 0_usize;
-        let stop = at.set(number).then(|| STOPS.get(at).copied()).flatten();
-        *self = stop.unwrap_or(NewtonStop::Iterations);
-        stop.is_some()
+    fn set(&mut self, number: f64) {
+        *self = STOPS.get(number as usize).copied().unwrap_or_default();
     }
 }
 
@@ -243,9 +237,9 @@ impl<T: Number + Default> Number for Option<T> {
     fn get(&self) -> f64 {
         self.as_ref().map_or(-1.0, Number::get)
     }
-    fn set(&mut self, number: f64) -> bool {
+    fn set(&mut self, number: f64) {
         *self = (number >= 0.0).then(T::default);
-        self.as_mut().map_or(number == -1.0, |own| own.set(number))
+        self.iter_mut().for_each(|own| own.set(number));
     }
 }
 
@@ -264,16 +258,18 @@ pub(super) trait Numbers<const N: usize>: Clone + Default {
     /// Returns all parts of the value: the layout for both directions.
     fn parts(&mut self) -> [&mut dyn Number; N];
 
-    fn numbers(&self) -> [f64; N] {
-        self.clone().parts().map(|part| part.get())
+    /// Returns the numbers of some values, one after the other.
+    fn numbers_of(values: impl IntoIterator<Item = Self>) -> Vec<f64> {
+        values.into_iter().flat_map(|mut value| value.parts().map(|part| part.get())).collect()
     }
 
-    /// Returns the value of some numbers, and whether all of them are valid.
-    fn of_numbers(numbers: &[f64; N]) -> (Self, bool) {
-        let mut found = Self::default();
-        let valid = found.parts().into_iter().zip(numbers).map(|(part, number)| part.set(*number));
-        let valid = valid.fold(true, |all, one| all & one);
-        (found, valid)
+    /// Returns the values of such numbers. Those of valid values are the numbers again.
+    fn of_numbers(numbers: &[f64]) -> Vec<Self> {
+        let mut values = vec![Self::default(); numbers.len() / N];
+        for (value, numbers) in values.iter_mut().zip(numbers.chunks(N)) {
+            value.parts().into_iter().zip(numbers).for_each(|(part, number)| part.set(*number));
+        }
+        values
     }
 }
 
@@ -284,12 +280,4 @@ impl Numbers<OUTCOME> for SampleOutcome {
     fn parts(&mut self) -> [&mut dyn Number; OUTCOME] {
         [&mut self.steps, &mut self.error_ratio, &mut self.curve]
     }
-}
-
-/// Returns the outcomes of the samples of all groups, in their order. Collective over all groups.
-pub(super) fn gather(groups: &SampleGroups, own: &[SampleOutcome]) -> Result<Vec<SampleOutcome>> {
-    let numbers: Vec<f64> = own.iter().flat_map(SampleOutcome::numbers).collect();
-    let all = groups.gather(&numbers)?;
-    let (all, _) = all.as_chunks::<OUTCOME>();
-    Ok(all.iter().map(|numbers| SampleOutcome::of_numbers(numbers).0).collect())
 }

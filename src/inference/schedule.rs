@@ -3,12 +3,12 @@
 use std::fmt::Debug;
 
 use super::conjugate_gradient::CgOptions;
-use super::drawing::{Draw, Sampling};
 use super::kl::Curvature;
 use super::log_likelihood::LogLikelihood;
 use super::newton_cg::NewtonOptions;
 use super::preconditioner::Preconditioning;
 use super::report::IterationReport;
+use super::samples::{Draw, Sampling};
 use super::vector_space::VectorSpace;
 
 /// The options of one iteration of a fit.
@@ -116,15 +116,6 @@ const COMPARED: usize = 3;
 /// it.
 const CHI_SQUARED: f64 = 0.03;
 
-/// Returns the largest change of the energy that counts as none, for a number of data.
-///
-/// Over the posterior the energy varies by `sqrt(data / 2)`: this is 7 % of that. A move of the
-/// position by one posterior standard deviation in one direction changes the energy by 1/2, so
-/// changes below that are none for few data, too.
-fn energy_tolerance(data: u64) -> f64 {
-    (0.05 * (data as f64).sqrt()).max(0.5)
-}
-
 impl Schedule {
     /// Iterations at most.
     pub const ITERATIONS: u32 = 20;
@@ -197,7 +188,10 @@ impl Schedule {
             last.windows(2).map(|pair| change(&pair[0], &pair[1])).fold(0.0, f64::max)
         };
         let energy = worst(&|before, after| (after.energy - before.energy).abs());
-        let tolerance = energy_tolerance(data);
+        // Over the posterior the energy varies by `sqrt(data / 2)`: this is 7 % of that. A move of
+        // the position by one posterior standard deviation in one direction changes the energy by
+        // 1/2, so changes below that are none for few data, too.
+        let tolerance = (0.05 * (data as f64).sqrt()).max(0.5);
         let [of_data, of_latent] = [0, 1].map(|which| {
             worst(&|before, after| match (before.chi_squared[which], after.chi_squared[which]) {
                 (Some(before), Some(after)) => (after - before).abs() / after.max(f64::MIN_POSITIVE),

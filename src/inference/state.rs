@@ -6,13 +6,12 @@
 //! check. The file is replaced as a whole, so that a killed run leaves the state of its last
 //! iteration or of the one before.
 
-use super::error::{InferenceError, Result};
+use super::error::{InferenceError, Result, if_finite};
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
-use super::report::{Convergence, IterationReport, Number, Numbers, OUTCOME, SampleOutcome, gather};
-use super::rows::{NewRows, RowLayout, SavedRows};
+use super::report::{Convergence, IterationReport, Number, Numbers, OUTCOME, SampleOutcome};
 use super::samples::Samples;
-use super::state_file::StateFile;
+use super::state_file::{NewRows, RowLayout, SavedRows, StateFile};
 use super::vector_space::VectorSpace;
 use crate::io::Member;
 use crate::io::collective::write_npz;
@@ -57,14 +56,6 @@ impl Numbers<REPORT> for IterationReport {
     }
 }
 
-/// Returns the energy of the likelihood, which may be infinite.
-fn energy_of<S: VectorSpace>(space: &mut S, likelihood: &dyn LogLikelihood<S>, position: &S::Vector) -> Result<f64> {
-    match likelihood.energy(space, position) {
-        Err(InferenceError::NotFinite { .. }) => Ok(f64::INFINITY),
-        energy => energy,
-    }
-}
-
 impl StateFile {
     /// Writes the state in place of the one before. Collective over all groups.
     pub fn save<S: VectorSpace>(
@@ -75,13 +66,12 @@ impl StateFile {
         saved: &Saved<S>,
     ) -> Result<()> {
         let samples = &saved.samples;
-        let energy = energy_of(space, likelihood, &samples.position)?;
+        let energy = if_finite(likelihood.energy(space, &samples.position))?.unwrap_or(f64::INFINITY);
         let position = space.stage(&samples.position)?;
         let identity = self.identity.parts().map(|(_, mark)| mark as i64);
         let head = [VERSION, self.seed as i64, samples.count() as i64, i64::from(saved.drawn_in)];
-        let history: Vec<f64> = saved.history.iter().flat_map(IterationReport::numbers).collect();
-        let outcomes = gather(groups, samples.outcomes())?;
-        let outcomes: Vec<f64> = outcomes.iter().flat_map(SampleOutcome::numbers).collect();
+        let history = IterationReport::numbers_of(saved.history.iter().cloned());
+        let outcomes = groups.gather(&SampleOutcome::numbers_of(samples.outcomes().iter().copied()))?;
         let members = vec![
             Member::new::<i64>("head", &[head.len() as u64]),
             Member::new::<i64>("identity", &[identity.len() as u64]),
@@ -132,13 +122,11 @@ impl StateFile {
         let position = read(0)?;
         let block = groups.block(count);
         let residuals = block.clone().map(|sample| read(1 + sample as u64)).collect::<Result<Vec<_>, _>>()?;
-        let found = energy_of(space, likelihood, &position)?;
+        let found = if_finite(likelihood.energy(space, &position))?.unwrap_or(f64::INFINITY);
         self.check_energy(&energy, found, APART * likelihood.degrees_of_freedom() as f64)?;
         let mut samples = Samples::none(position);
         samples.replace(groups, count, residuals, outcomes[block].to_vec())?;
-        let (history, _) = history.as_chunks::<REPORT>();
-        let history = history.iter().map(|numbers| IterationReport::of_numbers(numbers).0).collect();
-        Ok(Some(Saved { samples, drawn_in, history }))
+        Ok(Some(Saved { samples, drawn_in, history: IterationReport::of_numbers(&history) }))
     }
 
     /// Refuses a state if the energy of the likelihood at its position differs from the saved one
@@ -154,17 +142,15 @@ impl StateFile {
 
     /// Returns the outcomes of all samples; refuses numbers that are none.
     fn check_outcomes(&self, numbers: &[f64], count: usize) -> Result<Vec<SampleOutcome>> {
-        let (rows, _) = numbers.as_chunks::<OUTCOME>();
-        let of_numbers = |numbers: &[f64; OUTCOME]| match SampleOutcome::of_numbers(numbers) {
-            (outcome, true) if outcome.error_ratio >= 0.0 => Some(outcome),
-            _ => None,
-        };
-        let outcomes: Option<Vec<_>> = rows.iter().map(of_numbers).collect();
-        outcomes.filter(|outcomes| outcomes.len() == count).ok_or_else(|| {
-            self.wrong(format!(
-                "expected {OUTCOME} valid numbers in `outcomes` for each of {count} samples; remove it to start again"
-            ))
-        })
+        let outcomes = SampleOutcome::of_numbers(numbers);
+        let is_valid = SampleOutcome::numbers_of(outcomes.iter().copied()) == numbers
+            && outcomes.iter().all(|own| own.error_ratio >= 0.0);
+        if is_valid && outcomes.len() == count {
+            return Ok(outcomes);
+        }
+        Err(self.wrong(format!(
+            "expected {OUTCOME} valid numbers in `outcomes` for each of {count} samples; remove it to start again"
+        )))
     }
 
     /// Returns the number of samples and the iteration in which they were drawn.

@@ -1,10 +1,9 @@
-//! Vectors and the operations of algorithms on them.
+//! Vectors, the operations of algorithms on them, and scalars and directions that are where vectors
+//! are.
 
 use std::ops::Range;
 
-use super::directions::{AddDirections, Directions};
 use super::error::{InferenceError, Result};
-use super::step_scalars::{CgVectors, StepScalars};
 use crate::grid::{Box3, volume};
 use crate::random::philox4x32;
 
@@ -47,13 +46,8 @@ impl Elementwise {
     pub fn of(self, x: f64) -> f64 {
         match self {
             Elementwise::Sqrt => x.max(0.0).sqrt(),
-            Elementwise::Sign => {
-                if x >= 0.0 {
-                    1.0
-                } else {
-                    -1.0
-                }
-            }
+            Elementwise::Sign if x >= 0.0 => 1.0,
+            Elementwise::Sign => -1.0,
             Elementwise::Deviation => 1.0 / (1.0 + x.max(0.0)).sqrt(),
         }
     }
@@ -269,11 +263,6 @@ pub trait VectorSpace {
     fn dot(&mut self, x: &Self::Vector, y: &Self::Vector) -> Result<f64> {
         Ok(self.reduce(&[Reduction::Dot(x, y)])?[0])
     }
-
-    /// Returns the sum of magnitudes, like [`reduce`](Self::reduce).
-    fn norm1(&mut self, x: &Self::Vector) -> Result<f64> {
-        Ok(self.reduce(&[Reduction::Norm1(x)])?[0])
-    }
 }
 
 /// Sets parts of a vector to 0.
@@ -305,4 +294,138 @@ pub(super) fn no_part(name: &str, parts: &[(String, u64)]) -> InferenceError {
     let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
     let why = format!("there is no part `{name}` of the latent values; they have {}", names.join(", "));
     InferenceError::options("point estimates, constants", why)
+}
+
+/// The vectors of conjugate gradients.
+pub struct CgVectors<'a, V> {
+    /// The right-hand side.
+    pub j: &'a V,
+    /// The solution.
+    pub x: V,
+    /// The residual.
+    pub r: V,
+    /// The direction.
+    pub d: V,
+    /// The product with the direction, and space for another product.
+    pub q: V,
+    /// The preconditioned residual.
+    pub z: Option<V>,
+}
+
+/// The update of the solution and its residual in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepUpdate {
+    /// Moves both along the direction.
+    Both,
+    /// Moves the solution; a product with it follows.
+    Solution,
+    /// Computes the residual from the product `q` with the solution.
+    Residual,
+}
+
+/// The limits of the stopping rules in a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepLimits {
+    /// Square of the residual up to which it is 0.
+    pub tiny: f64,
+    /// Norm of the residual below which steps end.
+    pub resnorm: Option<f64>,
+    /// Fall of the energy below which steps end.
+    pub absdelta: Option<f64>,
+    /// Rise of the energy, relative to it, that is rounding.
+    pub rise: f64,
+    /// Whether the step is the last one in any case.
+    pub is_last: bool,
+}
+
+/// A step of a solve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SolveStep {
+    /// The number of the solve.
+    pub solve: usize,
+    /// The number of the step, from 1 on.
+    pub step: u64,
+}
+
+/// The end of steps that never wait for the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepsEnd {
+    /// The number of the last step that has updated the solution.
+    pub step: u64,
+    /// Whether the rules must still decide on this step; otherwise the next one must begin.
+    pub is_open: bool,
+    /// The sums of this step, in the order of [`StepScalars::sums`]; `None` before the first one.
+    pub sums: Option<Vec<f64>>,
+    /// `r.P r` and the energy: of this step, and before it if it is open.
+    pub gamma: f64,
+    /// See `gamma`.
+    pub energy: f64,
+    /// The energy before this step, if it is not open.
+    pub earlier: f64,
+}
+
+/// Scalars of several solves of conjugate gradients that stay where the vectors are.
+///
+/// Solves are known by their numbers. Methods record, except for [`look`](Self::look). At an event
+/// that the host must decide the steps of a solve end: by a stopping rule, at a curvature that is
+/// not positive, and where a sum is not finite. The vectors then keep the values that they have in
+/// the step, except for `q` and `z`: what is recorded later changes nothing.
+pub trait StepScalars<S, V> {
+    /// Returns the number of steps after which the host looks.
+    fn ahead(&self) -> u64;
+
+    /// Begins a solve after step number `first`, with `r.P r` and the energy.
+    fn begin(&mut self, space: &mut S, solve: usize, first: u64, numbers: [f64; 2]) -> Result<()>;
+
+    /// Computes the length of a step of a solve from `d.q`.
+    fn length(&mut self, space: &mut S, step: SolveStep, vectors: &CgVectors<'_, V>) -> Result<()>;
+
+    /// Updates the solution of a solve and its residual.
+    fn update(&mut self, space: &mut S, solve: usize, update: StepUpdate, vectors: &mut CgVectors<'_, V>)
+    -> Result<()>;
+
+    /// Computes the sums of a step of a solve, decides by the rules, and computes the next
+    /// direction: `r.r`, `r.x`, `j.x`, `r.z` with a preconditioner, and the sum of magnitudes of
+    /// `r` if it is the norm.
+    fn sums(
+        &mut self,
+        space: &mut S,
+        step: SolveStep,
+        limits: &StepLimits,
+        vectors: &mut CgVectors<'_, V>,
+    ) -> Result<()>;
+
+    /// Returns the end of the steps of each of some solves, if they have ended; blocks once.
+    fn look(&mut self, space: &mut S, solves: &[(usize, &CgVectors<'_, V>)]) -> Result<Vec<Option<StepsEnd>>>;
+}
+
+/// The directions `w` of a preconditioner with its inverses on them.
+///
+/// To `P r` they add what it lacks: `(inner o + coarse (o + f)) w` over the other parts with
+/// `o = w.r` there, where `P r` has `r / scale`, and `coarse (o + f) w` over fields with `f = w.r`
+/// there.
+#[derive(Clone, Debug)]
+pub struct Directions<V> {
+    /// The directions.
+    pub vectors: Vec<V>,
+    /// Names of the parts of fields.
+    pub fields: Vec<String>,
+    /// Names of the other parts.
+    pub others: Vec<String>,
+    /// About the metric of the other parts in the remaining directions.
+    pub scale: f64,
+    /// The inverse over the other parts, row by row.
+    pub inner: Vec<Vec<f64>>,
+    /// The inverse over all parts, row by row.
+    pub coarse: Vec<Vec<f64>>,
+}
+
+/// Directions that are where vectors are, so that no product with them waits for the host.
+pub trait AddDirections<S, V> {
+    /// Adds to `out` what directions add to `P r`; records only. Numbers of `r` that are not finite
+    /// make those of `out` NaN.
+    ///
+    /// # Errors
+    /// - Errors of the vector space.
+    fn add(&self, space: &mut S, r: &V, out: &mut V) -> Result<()>;
 }

@@ -4,15 +4,14 @@ use std::fmt::Debug;
 
 use super::conjugate_gradient::{CgOptions, CgStop, Precondition};
 use super::draw::Excitations;
-use super::drawing::{Draw, Drawing, Sampling};
-use super::error::{InferenceError, Result};
+use super::error::{InferenceError, Result, if_finite};
 use super::groups::SampleGroups;
-use super::lock_step::conjugate_gradient;
-use super::log_likelihood::LogLikelihood;
+use super::log_likelihood::{LogLikelihood, posterior_gradient};
 use super::newton_cg::NewtonOptions;
 use super::preconditioner::{Preconditioner, Preconditioning};
 use super::report::{Convergence, SampleOutcome};
-use super::samples::Samples;
+use super::samples::{Draw, Drawing, Samples, Sampling};
+use super::solve::conjugate_gradient;
 use super::vector_space::{Reduction, VectorSpace};
 
 /// The result of a Wiener filter.
@@ -55,9 +54,7 @@ pub fn wiener_filter<S: VectorSpace>(
     groups.all().agree("wiener_filter", &arguments)?;
     let preconditioner = Preconditioner::new(space, likelihood, groups, (position, &[]), Preconditioning::default())?;
     let at = likelihood.at(space, position)?;
-    let mut gradient = space.like(position)?;
-    at.gradient(space, &mut gradient)?;
-    space.axpby(1.0, position, 1.0, &mut gradient)?;
+    let gradient = posterior_gradient(space, &*at, position)?;
     let mut metric = |space: &mut S, v: &S::Vector, out: &mut S::Vector| {
         at.metric(space, v, out)?;
         space.axpby(1.0, v, 1.0, out)
@@ -108,15 +105,16 @@ fn bend<S: VectorSpace>(
     mut left: S::Vector,
     [before, force]: [&S::Vector; 2],
 ) -> Result<f64> {
-    let mut gradient = space.like(mean)?;
-    likelihood.at(space, mean)?.gradient(space, &mut gradient)?;
-    space.axpby(1.0, mean, 1.0, &mut gradient)?;
+    let at = likelihood.at(space, mean)?;
+    let gradient = posterior_gradient(space, &*at, mean)?;
+    drop(at);
     space.axpby(1.0, &gradient, -1.0, &mut left)?;
-    match space.reduce(&[&left, before, force].map(|x| Reduction::Dot(x, x))) {
-        Ok(found) if found[0] == 0.0 => Ok(0.0),
-        Ok(found) => Ok((found[0] / found[1].max(found[2])).sqrt()),
-        // A gradient that overflows belongs to no linear model.
-        Err(InferenceError::NotFinite { .. }) => Ok(f64::INFINITY),
-        Err(error) => Err(error),
-    }
+    // A gradient that overflows belongs to no linear model.
+    let found = if_finite(space.reduce(&[&left, before, force].map(|x| Reduction::Dot(x, x))))?;
+    Ok(found.map_or(
+        f64::INFINITY,
+        |found| {
+            if found[0] == 0.0 { 0.0 } else { (found[0] / found[1].max(found[2])).sqrt() }
+        },
+    ))
 }

@@ -4,11 +4,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::chunk::ChunkSize;
-use super::deal::Deal;
 use super::error::MapError;
-use super::mapping::{Mapping, Placement, RowReduction};
-use super::rank_sum::sum_over_ranks;
-use super::tree::{Fold, Node};
+use super::mapping::{Deal, Mapping, Placement, RowReduction};
+use super::tree::{Fold, Node, sum_over_ranks};
 use crate::grid::Cost;
 use crate::host_memory;
 use crate::operators::{

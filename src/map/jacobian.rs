@@ -4,12 +4,10 @@
 //! cotangent. Several make a chunk: they are recorded together and handed on together, while the
 //! device has the chunk before still to do.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::chunk::{ChunkSize, MapReport, MemoryEstimate};
+use super::chunk::{ChunkSize, JointGauge, MapReport, Sizes};
 use super::error::MapError;
-use super::gauge::JointGauge;
 use crate::gpu::Array;
 use crate::operators::{Contents, Linearization, OperatorError, Space, Vector};
 use crate::rank::Rank;
@@ -89,12 +87,18 @@ fn products<E: From<MapError> + From<OperatorError>>(
     mut each: impl FnMut(&mut Rank, u64, &[Vector]) -> Result<(), E>,
 ) -> Result<MapReport, E> {
     let numbers = Numbers::new(rank, &from)?;
-    agree(rank, &range, chunk, &numbers)?;
-    let (mut sizes, mut unit) = Sizes::new::<_, E>(rank, chunk, |rank| Unit::new(rank, &from, numbers))?;
-    let (mut in_flight, mut chunks) = (VecDeque::new(), 0);
+    rank.comm.agree("products of a jacobian", &[("numbers", &range), ("chunk", &chunk)]).map_err(MapError::from)?;
+    if range.end > numbers.total || chunk == ChunkSize::Items(0) {
+        let why = format!("the numbers {range:?} in chunks of {chunk:?}; there are {}", numbers.total);
+        return Err(MapError::Invalid(why).into());
+    }
+    let unit = |rank: &mut Rank| Ok::<_, E>(Unit::new(rank, &from, numbers)?);
+    let (mut sizes, mut unit) = Sizes::new(rank, chunk, unit)?;
+    let (mut in_flight, mut chunks) = (None, 0);
     let mut first = range.start;
     while first < range.end {
-        let (count, gauge) = (sizes.chunk.min(range.end - first), sizes.gauge(rank)?);
+        let count = sizes.chunk.min(range.end - first);
+        let gauge = sizes.measuring.then(|| JointGauge::begin(rank)).transpose()?;
         let mut fields = Vec::new();
         for number in first..first + count {
             unit.set(rank, number, true)?;
@@ -106,10 +110,7 @@ fn products<E: From<MapError> + From<OperatorError>>(
         each(rank, first, &fields)?;
         let recorder = &mut rank.recorder;
         recorder.submit().map_err(MapError::from)?;
-        in_flight.push_back(recorder.last_submission());
-        if in_flight.len() > 1
-            && let Some(before) = in_flight.pop_front()
-        {
+        if let Some(before) = in_flight.replace(recorder.last_submission()) {
             recorder.wait_for(before).map_err(MapError::from)?;
         }
         first += count;
@@ -119,57 +120,6 @@ fn products<E: From<MapError> + From<OperatorError>>(
         }
     }
     Ok(MapReport { items: range, chunk: sizes.chunk, chunks, estimate: sizes.estimate })
-}
-
-/// Checks that all ranks ask for the same products, and that these are in range.
-fn agree(rank: &Rank, range: &Range<u64>, chunk: ChunkSize, numbers: &Numbers) -> Result<(), MapError> {
-    rank.comm.agree("products of a jacobian", &[("numbers", range), ("chunk", &chunk)])?;
-    if range.end > numbers.total || chunk == ChunkSize::Items(0) {
-        let why = format!("the numbers {range:?} in chunks of {chunk:?}; there are {}", numbers.total);
-        return Err(MapError::Invalid(why));
-    }
-    Ok(())
-}
-
-/// Number of products per chunk.
-struct Sizes {
-    chunk: u64,
-    measuring: bool,
-    estimate: Option<MemoryEstimate>,
-}
-
-impl Sizes {
-    /// Creates the sizes for a chunk, given the memory that is held throughout. Collective.
-    fn new<T, E: From<MapError> + From<OperatorError>>(
-        rank: &mut Rank,
-        chunk: ChunkSize,
-        held: impl FnOnce(&mut Rank) -> Result<T, OperatorError>,
-    ) -> Result<(Self, T), E> {
-        let budget = match chunk {
-            ChunkSize::Items(chunk) => return Ok((Sizes { chunk, measuring: false, estimate: None }, held(rank)?)),
-            ChunkSize::Memory(budget) => budget,
-        };
-        let gauge = JointGauge::begin(rank)?;
-        let held = held(rank)?;
-        let outputs = gauge.look(rank)?;
-        let estimate = MemoryEstimate { budget, outputs, ..MemoryEstimate::default() };
-        Ok((Sizes { chunk: 1, measuring: true, estimate: Some(estimate) }, held))
-    }
-
-    /// Returns what measures the next chunk, if it is to be.
-    fn gauge(&self, rank: &mut Rank) -> Result<Option<JointGauge>, MapError> {
-        self.measuring.then(|| JointGauge::begin(rank)).transpose()
-    }
-
-    /// Records the memory of a chunk, with `left` products left.
-    fn note(&mut self, taken: u64, left: u64) -> Result<(), MapError> {
-        let Some(estimate) = &mut self.estimate else { return Ok(()) };
-        match estimate.note(self.chunk, taken)? {
-            Some(next) if self.chunk < left => self.chunk = next,
-            _ => self.measuring = false,
-        }
-        Ok(())
-    }
 }
 
 /// Places of the numbers of a space.
@@ -215,8 +165,7 @@ impl Unit {
     /// Makes a number 1 or 0 again, where this rank has it. Records only.
     fn set(&mut self, rank: &mut Rank, number: u64, one: bool) -> Result<(), OperatorError> {
         let recorder = &mut rank.recorder;
-        let found = self.numbers.leaves.iter().position(|own| own.contains(&number));
-        let Some(leaf) = found else { return Ok(()) };
+        let Some(leaf) = self.numbers.leaves.iter().position(|own| own.contains(&number)) else { return Ok(()) };
         let at = number - self.numbers.leaves[leaf].start;
         let Some(name) = self.field.space().names().nth(leaf).map(String::from) else { return Ok(()) };
         match &self.field.contents()[leaf] {

@@ -15,27 +15,21 @@
 //! every number of ranks and every chunk, and those of a loop over that tree.
 
 mod chunk;
-mod deal;
 mod error;
-mod gauge;
 mod host_map;
-mod items;
 mod jacobian;
 mod mapping;
 mod ordered;
-mod rank_sum;
 mod run;
 pub(crate) mod tree;
 
 pub use chunk::{ChunkSize, MapReport, MemoryEstimate};
-pub use deal::Deal;
 pub use error::MapError;
 pub use host_map::HostMap;
-pub use items::{Items, replicate};
 pub use jacobian::{jacobian_columns, jacobian_rows, numbers_of};
-pub use mapping::{MapOutput, Mapping, Placement, RowReduction};
-pub(crate) use rank_sum::sum_over_ranks;
+pub use mapping::{Deal, Items, MapOutput, Mapping, Placement, RowReduction, replicate};
 pub use run::{MapChunk, Mapped, map, map_reduce};
+pub(crate) use tree::sum_over_ranks;
 
 /// Returns the kernels of the room: a reduction with a function of a caller's.
 pub(crate) fn kernels() -> Vec<crate::gpu::KernelSource> {

@@ -7,9 +7,8 @@
 
 use std::ops::Range;
 
-use super::deal::Deal;
 use super::error::MapError;
-use super::mapping::RowReduction;
+use super::mapping::{Deal, RowReduction};
 use super::tree::{Node, Stack, levels, nodes};
 use crate::comm::Op;
 use crate::exchange::collectives::{Collectives, PairCombiner, Pairs};
@@ -115,8 +114,7 @@ impl OrderedReduction {
             }
             self.root(recorder, &reduced)?;
         }
-        let whole = collectives.all_gather_v(recorder, &reduced, 1)?.finish(recorder)?;
-        Ok(whole.array)
+        Ok(collectives.all_gather_v(recorder, &reduced, 1)?.finish(recorder)?.array)
     }
 
     /// Records the combination of what is left, from the right.

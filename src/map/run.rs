@@ -3,12 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::chunk::{ChunkSize, MapReport, MemoryEstimate};
-use super::deal::Deal;
+use super::chunk::{ChunkSize, Gauge, MapReport, Sizes, settle};
 use super::error::MapError;
-use super::gauge::{Gauge, JointGauge, settle};
-use super::items::{Input, Items};
-use super::mapping::{MapOutput, Mapping, Placement, RowReduction};
+use super::mapping::{Deal, Input, Items, MapOutput, Mapping, Placement, RowReduction};
 use super::ordered::OrderedReduction;
 use crate::exchange::collectives::Collectives;
 use crate::gpu::Array;
@@ -150,11 +147,10 @@ struct Run<'a> {
     collectives: Collectives,
     /// Items from the beginning of a block that have been begun, where there are as many.
     done: u64,
-    chunk: u64,
     chunks: u64,
+    sizes: Sizes,
     /// Measures chunks, until their size is chosen.
     gauge: Option<Gauge>,
-    estimate: Option<MemoryEstimate>,
     in_flight: VecDeque<Option<wgpu::SubmissionIndex>>,
 }
 
@@ -167,63 +163,56 @@ impl<'a> Run<'a> {
         let mut collectives = Collectives::new(rank.exchange.clone());
         let input = |items: &Items<'a>| Input::deal(rank, &mut collectives, deal, *items);
         let inputs = items.iter().map(input).collect::<Result<Vec<_>, _>>()?;
-        let measured = match mapping.chunk {
+        let gauge = match mapping.chunk {
             ChunkSize::Items(_) => None,
-            ChunkSize::Memory(budget) => Some((budget, Gauge::new(rank)?, JointGauge::begin(rank)?)),
+            ChunkSize::Memory(_) => Some(Gauge::new(rank)?),
         };
         let len = own.end - own.start;
-        let sink = |output: &MapOutput| match &output.placement {
-            Placement::Reduced(reduction) => {
-                Ok(Sink::Row(Box::new(OrderedReduction::new(&rank.gpu, reduction, output.width, len)?)))
-            }
-            placement => {
-                let array = rank.gpu.array(&format!("map::{}", output.name), len * output.width)?;
-                Ok::<_, MapError>(Sink::Rows { array, gathered: *placement == Placement::Gathered })
-            }
-        };
-        let sinks = mapping.outputs().iter().map(sink).collect::<Result<Vec<_>, _>>()?;
-        let (mut gauge, mut estimate) = (None, None);
-        if let Some((budget, turns, joint)) = measured {
-            let outputs = joint.look(rank)?;
-            (gauge, estimate) = (Some(turns), Some(MemoryEstimate { budget, outputs, ..MemoryEstimate::default() }));
-        }
-        let chunk = if let ChunkSize::Items(chunk) = mapping.chunk { chunk } else { 1 };
+        let (sizes, sinks) = Sizes::new(rank, mapping.chunk, |rank| {
+            let sink = |output: &MapOutput| match &output.placement {
+                Placement::Reduced(reduction) => {
+                    Ok(Sink::Row(Box::new(OrderedReduction::new(&rank.gpu, reduction, output.width, len)?)))
+                }
+                placement => {
+                    let array = rank.gpu.array(&format!("map::{}", output.name), len * output.width)?;
+                    Ok(Sink::Rows { array, gathered: *placement == Placement::Gathered })
+                }
+            };
+            mapping.outputs().iter().map(sink).collect::<Result<Vec<_>, MapError>>()
+        })?;
         let (in_flight, done, chunks) = (VecDeque::new(), 0, 0);
-        Ok(Run { mapping, deal, own, inputs, sinks, collectives, done, chunk, chunks, gauge, estimate, in_flight })
+        Ok(Run { mapping, deal, own, inputs, sinks, collectives, done, chunks, sizes, gauge, in_flight })
     }
 
     /// Returns the next chunk with its inputs, on their way; of ranks that keep in step it may be
     /// empty.
     fn begin(&mut self, rank: &mut Rank) -> Result<Option<MapChunk>, MapError> {
         let len = self.own.end - self.own.start;
-        let all = if self.gauge.is_some() { self.deal.most() } else { len };
+        let all = if self.sizes.measuring { self.deal.most() } else { len };
         if self.done >= all {
             return Ok(None);
         }
         let begin = self.done.min(len);
-        let count = self.chunk.min(len - begin);
+        let count = self.sizes.chunk.min(len - begin);
         let items = self.own.start + begin..self.own.start + begin + count;
-        self.done += self.chunk.min(all - self.done);
+        self.done += self.sizes.chunk.min(all - self.done);
         if self.in_flight.len() >= IN_FLIGHT
             && let Some(first) = self.in_flight.pop_front()
         {
             rank.recorder.wait_for(first)?;
         }
         match &mut self.gauge {
-            Some(gauge) => gauge.begin(rank)?,
+            Some(gauge) if self.sizes.measuring => gauge.begin(rank)?,
             // Buffers of another size would lie beside those of this chunk.
-            None if self.estimate.is_some() && count < self.chunk => settle(rank)?,
-            None => {}
+            Some(_) if count < self.sizes.chunk => settle(rank)?,
+            _ => {}
         }
         // Arrays of all chunks are of one size, so that the last, which may be shorter, needs no
         // others.
-        let room = self.chunk.min(len);
-        let array = |name: &str, width: u64| {
-            let array = rank.gpu.array::<f32>(name, room * width)?;
-            Ok::<_, MapError>(array.first(count * width))
-        };
-        let arrays = |name: &'static str, widths: Vec<u64>| {
-            widths.into_iter().map(|width| array(name, width)).collect::<Result<Vec<_>, _>>()
+        let room = self.sizes.chunk.min(len);
+        let arrays = |name: &str, widths: Vec<u64>| -> Result<Vec<_>, MapError> {
+            let array = |width| Ok(rank.gpu.array::<f32>(name, room * width)?.first(count * width));
+            widths.into_iter().map(array).collect()
         };
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
         if count > 0 {
@@ -254,20 +243,17 @@ impl<'a> Run<'a> {
         self.chunks += u64::from(count > 0);
         // Its buffers go back now.
         drop(chunk);
-        if let (Some(gauge), Some(estimate)) = (&self.gauge, &mut self.estimate) {
+        if let Some(gauge) = self.gauge.as_ref().filter(|_| self.sizes.measuring) {
             let taken = gauge.end(rank)?;
             self.in_flight.clear();
-            match estimate.note(self.chunk, taken)? {
-                Some(next) if self.chunk < self.deal.most() => self.chunk = next,
-                _ => self.gauge = None,
-            }
+            self.sizes.note(taken, self.deal.most())?;
         }
         Ok(())
     }
 
     /// Gathers and reduces among ranks.
     fn finish(mut self, rank: &mut Rank) -> Result<Mapped, MapError> {
-        if self.estimate.is_some() {
+        if self.sizes.estimate.is_some() {
             // What comes now needs memory of its own.
             settle(rank)?;
         }
@@ -283,7 +269,7 @@ impl<'a> Run<'a> {
             };
             outputs.push((output.name.clone(), array));
         }
-        let Run { own, chunk, chunks, estimate, .. } = self;
+        let Run { own, chunks, sizes: Sizes { chunk, estimate, .. }, .. } = self;
         Ok(Mapped { outputs, report: MapReport { items: own, chunk, chunks, estimate } })
     }
 }

@@ -5,9 +5,14 @@
 //! do. What is left at the end of all items is combined from the right, which makes the tree of
 //! [`Communicator::all_reduce`](crate::comm::Communicator::all_reduce).
 
-use std::ops::Range;
+use bytemuck::Pod;
+use std::ops::{AddAssign, Range};
 
+use super::mapping::Deal;
+use crate::comm::{CommError, Communicator};
 use crate::exchange::collectives::Pairs;
+use crate::grid::split;
+use crate::host_memory;
 
 /// A whole node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,10 +145,45 @@ pub(crate) fn tree_sum(values: &[f64]) -> f64 {
     };
     let mut fold = Fold::default();
     let summed = (0..).zip(values).try_for_each(|(item, &value)| fold.push(Node::item(item), value, add));
-    match summed.and_then(|()| fold.root(add)) {
-        Ok(sum) => sum.unwrap_or(0.0),
-        Err(never) => match never {},
+    let Ok(sum) = summed.and_then(|()| fold.root(add));
+    sum.unwrap_or(0.0)
+}
+
+/// Returns the sum of arrays of `len` numbers over the items of `deal`, from the sums `own` of the
+/// [`nodes`] of this rank's block. Collective; the result is the same on all ranks.
+///
+/// Each of `p` ranks sends its sums in `p` parts, adds what it receives of its part, and sends that
+/// to all.
+pub(crate) fn sum_over_ranks<T: Pod + AddAssign>(
+    comm: &Communicator,
+    deal: Deal,
+    len: usize,
+    own: &[&[T]],
+) -> Result<Vec<T>, CommError> {
+    if len == 0 {
+        return Ok(Vec::new());
     }
+    let ranks = comm.size();
+    let part = |rank: usize| {
+        let range = split(len as u64, ranks as u64, rank as u64);
+        range.start as usize..range.end as usize
+    };
+    let counts: Vec<u64> = (0..ranks).map(|rank| (part(rank).len() * own.len()) as u64).collect();
+    let mut parts = host_memory::reserve("sums of items", len * own.len())?;
+    (0..ranks).for_each(|rank| own.iter().for_each(|own| parts.extend_from_slice(&own[part(rank)])));
+    let (received, _) = comm.all_to_all_v(&parts, &counts)?.into_raw();
+    let width = part(comm.rank()).len();
+    let add = |sum: &mut Vec<T>, one: Vec<T>| {
+        sum.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);
+        Ok::<_, CommError>(())
+    };
+    let mut sums = Fold::default();
+    let all = (0..ranks).flat_map(|rank| nodes(deal.block(rank)));
+    for (at, node) in all.enumerate() {
+        sums.push(node, received[at * width..(at + 1) * width].to_vec(), add)?;
+    }
+    let sum = sums.root(add)?.unwrap_or_default();
+    Ok(comm.all_gather_v(&sum)?.into_raw().0)
 }
 
 #[cfg(test)]

@@ -160,10 +160,6 @@ impl LogLikelihood<Host> for Altered {
         self.problem.identity(space)
     }
 
-    fn latent(&self, space: &mut Host) -> Result<Vec<f64>, InferenceError> {
-        self.problem.latent(space)
-    }
-
     fn data(&self, space: &mut Host) -> Result<Vec<f64>, InferenceError> {
         LogLikelihood::data(&self.problem, space)
     }

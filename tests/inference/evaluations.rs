@@ -49,10 +49,6 @@ impl LogLikelihood<Host> for Counted {
         self.problem.identity(space)
     }
 
-    fn latent(&self, space: &mut Host) -> Result<Vec<f64>, InferenceError> {
-        self.problem.latent(space)
-    }
-
     fn data(&self, space: &mut Host) -> Result<Vec<f64>, InferenceError> {
         LogLikelihood::data(&self.problem, space)
     }
@@ -373,10 +369,6 @@ impl LogLikelihood<Host> for Uneven {
 
     fn identity(&self, space: &mut Host) -> Result<Identity, InferenceError> {
         self.problem.identity(space)
-    }
-
-    fn latent(&self, space: &mut Host) -> Result<Vec<f64>, InferenceError> {
-        self.problem.latent(space)
     }
 
     fn data(&self, space: &mut Host) -> Result<Vec<f64>, InferenceError> {

@@ -7,7 +7,7 @@ use meshloom::comm::{CommError, Communicator, run_threads};
 use meshloom::gpu::Gpu;
 use meshloom::inference::{
     Algorithm, Existing, Identity, InferenceError, LogLikelihood, LogLikelihoodAt, SampleGroups, Sampler,
-    SamplerOptions, effective_sample_size, split_r_hat,
+    SamplerOptions, VectorSpace, effective_sample_size, split_r_hat,
 };
 use meshloom::operators::Vector;
 use meshloom::random::white_noise;
@@ -18,7 +18,6 @@ type Density = fn(&[f64]) -> (f64, Vec<f64>);
 
 /// A density as a likelihood, whose metric is not known.
 struct Given {
-    count: usize,
     density: Density,
 }
 
@@ -30,9 +29,6 @@ impl LogLikelihood<Host> for Given {
     }
     fn identity(&self, _: &mut Host) -> Result<Identity, InferenceError> {
         Ok(Identity::default())
-    }
-    fn latent(&self, _: &mut Host) -> Result<Vec<f64>, InferenceError> {
-        Ok(vec![0.0; self.count])
     }
     fn data(&self, _: &mut Host) -> Result<Vec<f64>, InferenceError> {
         Ok(Vec::new())
@@ -91,10 +87,10 @@ struct Drawn {
 
 fn draw(likelihood: &impl LogLikelihood<Host>, host: &mut Host, options: &SamplerOptions) -> Drawn {
     let groups = SampleGroups::one(&Communicator::solo());
-    let mut starts = Vec::new();
+    let count: u64 = host.parts(&Vec::new()).iter().map(|(_, len)| len).sum();
+    let mut starts: Vec<Vec<f64>> = Vec::new();
     for chain in 0..options.chains {
-        let start = likelihood.latent(host).unwrap();
-        starts.push((0..start.len() as u64).map(|i| white_noise(900 + u64::from(chain), i)).collect());
+        starts.push((0..count).map(|i| white_noise(900 + u64::from(chain), i)).collect());
     }
     let mut sampler = Sampler::new(host, likelihood, &groups, &starts, options).unwrap();
     let chains = vec![vec![Vec::new(); starts[0].len()]; starts.len()];
@@ -223,7 +219,7 @@ fn funnel(x: &[f64]) -> (f64, Vec<f64>) {
 
 #[test]
 fn draws_reach_both_ends_of_a_funnel() {
-    let likelihood = Given { count: 5, density: funnel };
+    let likelihood = Given { density: funnel };
     let nuts = Algorithm::Nuts { acceptance: 0.95, depth: 10 };
     let adjusted = Algorithm::AdjustedMclmc { acceptance: 0.95, length: None };
     for algorithm in [nuts, adjusted] {
@@ -294,7 +290,7 @@ fn bad_options_and_starts_are_refused() {
     assert!(text.contains("thinning: expected at least 1"), "{text}");
     let text = refused(&[vec![0.0; 3], vec![0.0; 3]], options(Algorithm::nuts()));
     assert!(text.contains("2 starts are given; expected 1, or one for each of 4 chains"), "{text}");
-    let one_number = Given { count: 1, density: |x| (x[0] * x[0] / 2.0, x.to_vec()) };
+    let one_number = Given { density: |x| (x[0] * x[0] / 2.0, x.to_vec()) };
     let options_of_one = options(Algorithm::mclmc(1)).chains(1);
     let found = Sampler::new(&mut Host::new([("x", 1)]), &one_number, &groups, &[vec![0.5]], &options_of_one);
     let text = found.map(|_| ()).unwrap_err().to_string();
@@ -310,15 +306,12 @@ fn energies_that_are_not_finite_are_divergences() {
     fn half(x: &[f64]) -> (f64, Vec<f64>) {
         (if x[0] < 0.0 { f64::INFINITY } else { x.iter().map(|x| x * x / 2.0).sum() }, x.to_vec())
     }
-    let likelihoods = [1, 2].map(|count| Given { count, density: half });
-    for (algorithm, likelihood) in
-        [Algorithm::nuts(), Algorithm::hmc(5), Algorithm::adjusted_mclmc()].into_iter().zip([0, 0, 1])
-    {
-        let likelihood = &likelihoods[likelihood];
+    let likelihood = &Given { density: half };
+    for (algorithm, count) in [(Algorithm::nuts(), 1), (Algorithm::hmc(5), 1), (Algorithm::adjusted_mclmc(), 2)] {
         let groups = SampleGroups::one(&Communicator::solo());
         let options = SamplerOptions::new(algorithm, 0, 300).chains(1);
-        let mut host = Host::new([("x", likelihood.count)]);
-        let start = vec![0.5; likelihood.count];
+        let mut host = Host::new([("x", count)]);
+        let start = vec![0.5; count];
         let mut sampler = Sampler::new(&mut host, likelihood, &groups, &[start], &options).unwrap();
         let mut divergent = 0;
         while sampler.step(&mut host).unwrap().is_some() {

@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use meshloom::cosmology::{
     A_MIN, Cosmology, DriftKickDrift, Growth, GrowthFactors, Halofit, LinearPower, LptOrder, Parameters, PowerTable,
-    Scheme, StepOp, TransferKind, bullfrog_coefficients, mode_amplitudes, resume_from, schedule,
+    Scheme, StepOp, TransferFunction, TransferKind, bullfrog_coefficients, mode_amplitudes, resume_from, schedule,
 };
 
 use serde_json::Value;
@@ -85,11 +85,12 @@ fn transfer_and_power_are_the_tabulated() {
     ];
     for (cosmology, which) in [(Cosmology::simple(), 0), (Cosmology::planck18_primordial(), 1)] {
         let full = power(cosmology);
-        let smooth = LinearPower::new(cosmology, TransferKind::NoWiggle).unwrap();
+        let transfer = |kind| TransferFunction::new(&cosmology, kind).unwrap();
+        let [with_wiggles, smooth] = [TransferKind::Full, TransferKind::NoWiggle].map(transfer);
         for (k, of_simple, of_planck18) in table {
             let [t, t_smooth, p] = [of_simple, of_planck18][which];
-            assert_close(full.transfer().at(k), t, 1e-12);
-            assert_close(smooth.transfer().at(k), t_smooth, 1e-12);
+            assert_close(with_wiggles.at(k), t, 1e-12);
+            assert_close(smooth.at(k), t_smooth, 1e-12);
             assert_close(full.at(k, 1.0).unwrap(), p, 1e-11);
         }
     }

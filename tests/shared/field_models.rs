@@ -51,10 +51,6 @@ impl LogLikelihood<Rank> for WhiteNoise {
         Ok(Identity { data: data.value(), model: model.value(), ..Identity::default() })
     }
 
-    fn latent(&self, rank: &mut Rank) -> Result<Vector, InferenceError> {
-        Ok(Vector::new(&rank.gpu, self.model.domain())?)
-    }
-
     fn data(&self, rank: &mut Rank) -> Result<Vector, InferenceError> {
         Ok(Vector::new(&rank.gpu, self.model.target())?)
     }

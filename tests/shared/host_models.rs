@@ -237,10 +237,6 @@ impl LogLikelihood<Host> for Problem {
         Ok(Identity { density: density.value(), data: data.value(), model: model.value(), ..Identity::default() })
     }
 
-    fn latent(&self, _: &mut Host) -> Result<Vec<f64>, InferenceError> {
-        Ok(vec![0.0; self.latent])
-    }
-
     fn data(&self, _: &mut Host) -> Result<Vec<f64>, InferenceError> {
         Ok(vec![0.0; self.data.len()])
     }

@@ -12,7 +12,6 @@
 mod amplitude;
 mod modulation;
 mod packing;
-mod prior;
 
 use std::rc::Rc;
 
@@ -28,9 +27,9 @@ use crate::rank::Rank;
 use super::error::{InferenceError, Result};
 use crate::host_memory;
 use amplitude::{Amplitude, AmplitudeAt, Parts};
-use modulation::Modulation;
+pub use amplitude::{AmplitudePrior, AxesPrior, FieldPrior, MaternScale, PriorSpectrum};
+use modulation::{Modulation, Pass};
 use packing::Packing;
-pub use prior::{AmplitudePrior, AxesPrior, FieldPrior, MaternScale, PriorSpectrum};
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
@@ -276,7 +275,7 @@ impl CorrelatedField {
             let next = self.array(rank)?;
             let recorder = &mut rank.recorder;
             let at = group.amplitude.apply(recorder, x, &packed)?;
-            group.modulation.apply(recorder, &at.amplitude, &modes, &next)?;
+            group.modulation.record(recorder, Pass::Value, (at.amplitude.raw(), &[&modes, &next]), None)?;
             groups.push(GroupAt { at, modes });
             modes = next;
         }
@@ -381,7 +380,7 @@ impl Linearized for At {
             let next = self.field.array(rank)?;
             let recorder = &mut rank.recorder;
             let amplitudes = group.amplitude.jvp(recorder, (&self.point.packed, at), (dx, &d_packed))?;
-            group.modulation.jvp(recorder, &amplitudes, [modes, &d_modes], &next)?;
+            group.modulation.record(recorder, Pass::Tangent, (amplitudes.raw(), &[modes, &d_modes, &next]), None)?;
             d_modes = next;
         }
         hartley.run(rank, Direction::Adjoint, &self.field.over(d_modes)?, dy)
@@ -428,7 +427,8 @@ impl Linearized for At {
         let mut amplitude = ones(rank, modes)?.single()?.clone();
         for (group, GroupAt { at, .. }) in groups.iter().zip(&self.point.groups) {
             let next = self.field.array(rank)?;
-            group.modulation.apply(&mut rank.recorder, &at.amplitude, &amplitude, &next)?;
+            let arrays = (at.amplitude.raw(), &[&amplitude, &next][..]);
+            group.modulation.record(&mut rank.recorder, Pass::Value, arrays, None)?;
             amplitude = next;
         }
         let mesh = modes.only().and_then(|(_, leaf)| leaf.mesh()).cloned();

@@ -12,9 +12,12 @@ crate::gpu::kernel_params! {
 
 /// The kernels of the product.
 #[derive(Clone, Copy, PartialEq)]
-enum Pass {
+pub(super) enum Pass {
+    /// `y = amplitude[index] x`, of `x` and `y`.
     Value,
+    /// The tangent of `y`, of `x` and the tangents of `x` and `y`.
     Tangent,
+    /// The cotangent of `x`, of `x` and the cotangents of `y` and `x`.
     Cotangent,
     /// The cotangent that also writes the terms of sums.
     CotangentAndTerms,
@@ -72,8 +75,9 @@ impl Modulation {
         [Pass::Value, Pass::Tangent, cotangent].map(|pass| &own[pass as usize])
     }
 
-    /// Records a kernel over arrays of modes; `amplitudes` are those of all wavenumbers.
-    fn record(
+    /// Records a kernel over arrays of modes; `amplitudes` are those of all wavenumbers, with their
+    /// tangents for [`Pass::Tangent`].
+    pub fn record(
         &self,
         recorder: &mut Recorder,
         pass: Pass,
@@ -90,29 +94,6 @@ impl Modulation {
         let arrays: Vec<_> = [&index, amplitudes].into_iter().chain(modes).chain(words.map(Array::raw)).collect();
         let params = ModulateParams { count: count as u32, bins: self.bins as u32 };
         recorder.each(&self.kernels[usize::from(quads.is_some())][pass as usize], &arrays, &params, count)
-    }
-
-    /// Records `y = amplitude[index] x`.
-    pub fn apply(
-        &self,
-        recorder: &mut Recorder,
-        amplitude: &Array<f32>,
-        x: &Array<f32>,
-        y: &Array<f32>,
-    ) -> Result<(), DeviceError> {
-        self.record(recorder, Pass::Value, (amplitude.raw(), &[x, y]), None)
-    }
-
-    /// Records the tangent `dy` for pairs of amplitudes and their tangents, and for excitations and
-    /// their tangents.
-    pub fn jvp(
-        &self,
-        recorder: &mut Recorder,
-        amplitudes: &Array<[f32; 2]>,
-        [x, dx]: [&Array<f32>; 2],
-        dy: &Array<f32>,
-    ) -> Result<(), DeviceError> {
-        self.record(recorder, Pass::Tangent, (amplitudes.raw(), &[x, dx, dy]), None)
     }
 
     /// Records the cotangent `dx` of the excitations for the cotangent of the modes, and the bits

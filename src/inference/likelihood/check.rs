@@ -65,20 +65,16 @@ pub fn check_metric(rank: &mut Rank, likelihood: &Likelihood, x: &Vector, seed: 
         ("the gradient is not that of the energy", found.slope, 64.0 * rounding.sqrt() * norms[3]),
     ];
     let differs = |(_, [a, b], most): &(&str, [f64; 2], f64)| (a - b).abs() > *most || (a - b).is_nan();
-    match checks.into_iter().find(differs) {
+    let wrong = |why| Err(InferenceError::Invalid { what: format!("likelihood of {}", likelihood.name()), why });
+    if let Some((what, [a, b], most)) = checks.into_iter().find(differs) {
+        return wrong(format!("{what}: {a:e} and {b:e} differ by more than {most:e}"));
+    }
+    match found.coordinates {
         // Differences of coordinates lose half of the digits, as those of energies.
-        None if found.coordinates.is_some_and(|away| away.is_nan() || away > 64.0 * rounding.sqrt()) => {
-            let away = found.coordinates.unwrap_or_default();
-            let why = format!(
-                "the derivative of the coordinates is not the right square root of the metric: it differs by {away:.2e} of its length"
-            );
-            Err(InferenceError::Invalid { what: format!("likelihood of {}", likelihood.name()), why })
-        }
-        None => Ok(found),
-        Some((what, [a, b], most)) => {
-            let why = format!("{what}: {a:e} and {b:e} differ by more than {most:e}");
-            Err(InferenceError::Invalid { what: format!("likelihood of {}", likelihood.name()), why })
-        }
+        Some(away) if away.is_nan() || away > 64.0 * rounding.sqrt() => wrong(format!(
+            "the derivative of the coordinates is not the right square root of the metric: it differs by {away:.2e} of its length"
+        )),
+        _ => Ok(found),
     }
 }
 

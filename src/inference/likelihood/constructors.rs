@@ -1,13 +1,12 @@
 //! Creation of likelihoods of each kind of data.
 
 use super::Likelihood;
-use super::data::{Data, NoiseLevel, Weighted};
-use super::density::{Coordinates, Density, EXPANSION, Functions, SIGNAL};
+use super::data::{Coordinates, Data, Density, EXPANSION, Functions, NoiseLevel, SIGNAL, Weighted};
 use super::local_root::{Categorical, LocalRoot};
 use crate::comm::Op;
 use crate::host_memory;
-use crate::inference::error::InferenceError;
-use crate::operators::{Contents, Model, OperatorError, PointwiseOperator, Space, Vector};
+use crate::inference::error::Result;
+use crate::operators::{Model, OperatorError, PointwiseOperator, Space, Vector};
 use crate::rank::Rank;
 
 /// The least normal number of f32; some devices round smaller rates to 0.
@@ -17,11 +16,12 @@ impl Likelihood {
     /// Creates the likelihood of data with Gaussian noise around the values of a model. Collective.
     ///
     /// # Errors
-    /// - [`InferenceError::Invalid`] for another number of data than places, values that are not
-    ///   finite, noise that is not positive, or if no datum counts.
-    pub fn gaussian(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self, InferenceError> {
+    /// - [`InferenceError::Invalid`](crate::inference::InferenceError::Invalid) for another
+    ///   number of data than places, values that are not finite, noise that is not positive, or if
+    ///   no datum counts.
+    pub fn gaussian(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>) -> Result<Self> {
         let checked = data.check("data are finite numbers", |_| true);
-        let weighted = Weighted::by_noise(rank, data, noise, checked)?;
+        let weighted = Weighted::new(rank, data, noise, checked)?;
         let texts =
             Texts { score: "weight * (weight * (s - data))", root: "weight * s", residual: "weight * (data - s)" };
         of_one(data, ("gaussian", 1.0), weighted, &texts).map(Self::of)
@@ -34,8 +34,9 @@ impl Likelihood {
     ///
     /// # Errors
     /// - Same as [`gaussian`](Self::gaussian).
-    /// - [`InferenceError::Invalid`] for invalid counts or exposures, or counts at exposure 0.
-    pub fn poisson(rank: &mut Rank, data: &Data<'_>, exposure: Option<&[f64]>) -> Result<Self, InferenceError> {
+    /// - [`InferenceError::Invalid`](crate::inference::InferenceError::Invalid) for invalid
+    ///   counts or exposures, or counts at exposure 0.
+    pub fn poisson(rank: &mut Rank, data: &Data<'_>, exposure: Option<&[f64]>) -> Result<Self> {
         let Some(exposure) = exposure else { return counts(rank, data).map(Self::of) };
         data.total(rank, check_exposed(data, exposure))?;
         let mask = (0..exposure.len()).map(|at| data.counts(at) && exposure[at] > 0.0);
@@ -45,9 +46,11 @@ impl Likelihood {
         let mut any = [own];
         rank.comm.all_reduce(&mut any, Op::Max)?;
         let masked = Data { mask: (any[0] == 1).then_some(&mask[..]), ..*data };
-        let exposures = exposures(rank, &masked, exposure)?;
+        let exposures = masked.field(rank, ("exposure", 1.0), |at| exposure[at])?;
         let exposed = exposed(&masked, &exposures)?;
-        Self::of(Density { exposure: Some(exposures), ..counts(rank, &masked)? }).amend(&exposed)
+        let mut density = counts(rank, &masked)?;
+        density.exposure = Some(exposures);
+        Self::of(density).amend(&exposed)
     }
 
     /// Creates the likelihood of data with outliers: Student's t distribution with `dof` degrees of
@@ -59,14 +62,10 @@ impl Likelihood {
     ///
     /// # Errors
     /// - Same as [`gaussian`](Self::gaussian).
-    /// - [`InferenceError::Invalid`] for degrees of freedom that are not positive.
-    pub fn student_t(
-        rank: &mut Rank,
-        data: &Data<'_>,
-        noise: NoiseLevel<'_>,
-        dof: f64,
-    ) -> Result<Self, InferenceError> {
-        let weighted = Weighted::by_noise(rank, data, noise, check_student_t(data, dof))?;
+    /// - [`InferenceError::Invalid`](crate::inference::InferenceError::Invalid) for degrees
+    ///   of freedom that are not positive.
+    pub fn student_t(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>, dof: f64) -> Result<Self> {
+        let weighted = Weighted::new(rank, data, noise, check_student_t(data, dof))?;
         let (root, t) = (((dof + 1.0) / (dof + 3.0)).sqrt() as f32, dof as f32);
         let away = "(weight * (s - data))";
         let texts = Texts {
@@ -84,8 +83,9 @@ impl Likelihood {
     ///
     /// # Errors
     /// Same as [`gaussian`](Self::gaussian).
-    pub fn gaussian_inferred(rank: &mut Rank, data: &Data<'_>) -> Result<Self, InferenceError> {
-        let weighted = Weighted::masked(rank, data, data.check("data are finite numbers", |_| true))?;
+    pub fn gaussian_inferred(rank: &mut Rank, data: &Data<'_>) -> Result<Self> {
+        let weighted =
+            Weighted::new(rank, data, NoiseLevel::Uniform(1.0), data.check("data are finite numbers", |_| true))?;
         let texts = Texts {
             score: "weight * vec2<f32>(s.y * s.y * (s.x - data), s.y * (s.x - data) * (s.x - data) - 1.0 / s.y)",
             root: "weight * vec2<f32>(s.y, f32(1.4142135) / s.y)",
@@ -102,8 +102,8 @@ impl Likelihood {
     ///
     /// # Errors
     /// Same as [`student_t`](Self::student_t).
-    pub fn student_t_inferred(rank: &mut Rank, data: &Data<'_>, dof: f64) -> Result<Self, InferenceError> {
-        let weighted = Weighted::masked(rank, data, check_student_t(data, dof))?;
+    pub fn student_t_inferred(rank: &mut Rank, data: &Data<'_>, dof: f64) -> Result<Self> {
+        let weighted = Weighted::new(rank, data, NoiseLevel::Uniform(1.0), check_student_t(data, dof))?;
         let (t, more) = (dof as f32, dof as f32 + 1.0);
         let (first, second) = (((dof + 1.0) / (dof + 3.0)).sqrt() as f32, (2.0 * dof / (dof + 3.0)).sqrt() as f32);
         let away = "((s.x - data) / s.y)";
@@ -121,21 +121,22 @@ impl Likelihood {
     ///
     /// # Errors
     /// - Same as [`gaussian`](Self::gaussian).
-    /// - [`InferenceError::Invalid`] for fewer than two classes, or data that are not a class.
-    pub fn categorical(rank: &mut Rank, data: &Data<'_>, classes: u32) -> Result<Self, InferenceError> {
+    /// - [`InferenceError::Invalid`](crate::inference::InferenceError::Invalid) for fewer
+    ///   than two classes, or data that are not a class.
+    pub fn categorical(rank: &mut Rank, data: &Data<'_>, classes: u32) -> Result<Self> {
         let checked = if classes < 2 {
             Err(format!("{classes} classes; there must be two at least"))
         } else {
             let wanted = format!("classes are whole numbers from 0 to {}", classes - 1);
             data.check(&wanted, |class| class >= 0.0 && class.fract() == 0.0 && class < f64::from(classes))
         };
-        let weighted = Weighted::masked(rank, data, checked)?;
+        let weighted = Weighted::new(rank, data, NoiseLevel::Uniform(1.0), checked)?;
         let space = space_of(data, classes)?;
         let categorical = Categorical::new(&space, &weighted)?;
         let root = Model::new(LocalRoot::categorical(&categorical));
         let score = move |rank: &mut Rank, s: &Vector, y: &mut Vector| categorical.score(rank, s, y);
         let functions = Functions { score: Box::new(score), root, coordinates: None, residual: None };
-        Density::new(data, ("categorical", classes.into()), space, weighted, functions).map(Self::of)
+        Ok(Self::of(Density::new(data, ("categorical", classes.into()), space, weighted, functions)))
     }
 }
 
@@ -158,12 +159,7 @@ fn space_of(data: &Data<'_>, components: u32) -> Result<Space, OperatorError> {
 }
 
 /// Creates a density of one number at each place.
-fn of_one(
-    data: &Data<'_>,
-    kind: (&str, f64),
-    weighted: Weighted,
-    texts: &Texts<'_>,
-) -> Result<Density, InferenceError> {
+fn of_one(data: &Data<'_>, kind: (&str, f64), weighted: Weighted, texts: &Texts<'_>) -> Result<Density> {
     let space = space_of(data, 1)?;
     let function = |name: &str, body: &str| weighted.function((&space, data.name), name, ["s: f32", "f32"], body);
     let (score, root) = (function("score", texts.score)?, function("transformation", texts.root)?);
@@ -173,7 +169,7 @@ fn of_one(
         coordinates: Some(Coordinates::Fixed(root)),
         residual: Some(function("residual", texts.residual)?),
     };
-    Density::new(data, kind, space, weighted, functions)
+    Ok(Density::new(data, kind, space, weighted, functions))
 }
 
 /// Creates a density of two numbers at each place, the second of which is a width.
@@ -183,7 +179,7 @@ fn of_two(
     weighted: Weighted,
     texts: &Texts<'_>,
     coordinates: Option<&str>,
-) -> Result<Density, InferenceError> {
+) -> Result<Density> {
     let space = space_of(data, 2)?;
     let function = |name: &str, result: &str, body: &str| {
         weighted.function((&space, data.name), name, ["s: vec2<f32>", result], body)
@@ -201,13 +197,13 @@ fn of_two(
         coordinates: coordinates.map(about).transpose()?,
         residual: Some(function("residual", "f32", texts.residual)?),
     };
-    Density::new(data, kind, space, weighted, functions)
+    Ok(Density::new(data, kind, space, weighted, functions))
 }
 
 /// Creates the density of counts for a rate.
-fn counts(rank: &mut Rank, data: &Data<'_>) -> Result<Density, InferenceError> {
+fn counts(rank: &mut Rank, data: &Data<'_>) -> Result<Density> {
     let checked = data.check("counts are whole numbers from 0 on", |count| count >= 0.0 && count.fract() == 0.0);
-    let weighted = Weighted::masked(rank, data, checked)?;
+    let weighted = Weighted::new(rank, data, NoiseLevel::Uniform(1.0), checked)?;
     // Rates may underflow to 0. The derivatives of the rate are 0 there, so finite factors keep the
     // gradient 0. With counts the energy is infinite, which is an error.
     let texts = Texts {
@@ -241,15 +237,8 @@ fn check_student_t(data: &Data<'_>, dof: f64) -> Result<(), String> {
     Err(format!("{dof} degrees of freedom of Student's t distribution; they must be positive"))
 }
 
-/// Returns the exposures of a rank's places; 1 where nothing counts.
-fn exposures(rank: &mut Rank, data: &Data<'_>, exposure: &[f64]) -> Result<Vector, InferenceError> {
-    let values = (0..exposure.len()).map(|at| if data.counts(at) { exposure[at] as f32 } else { 1.0 });
-    let array = rank.recorder.uploaded("inference::exposure", &host_memory::collect("exposures", values)?)?;
-    Ok(Vector::over(&Space::of("exposure", data.leaf.clone())?, vec![Contents::Device(array)])?)
-}
-
 /// Returns the rate that counts have of a signal, by an exposure for each place.
-fn exposed(data: &Data<'_>, exposures: &Vector) -> Result<Model, InferenceError> {
+fn exposed(data: &Data<'_>, exposures: &Vector) -> Result<Model> {
     let text = "fn expose(s: f32, exposure: f32) -> f32 { return exposure * s; }";
     let space = space_of(data, 1)?;
     Ok(Model::new(PointwiseOperator::wgsl_with(text, "expose", &space, exposures, data.name)?))

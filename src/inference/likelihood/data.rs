@@ -1,10 +1,13 @@
-//! Data at places, of which some may be missing.
+//! Data at places, of which some may be missing, and their density as a function of the values of a
+//! model.
 
 use crate::comm::Op;
-use crate::gpu::Array;
+use crate::gpu::{Kernel, KernelSource, TWO_FLOATS};
 use crate::host_memory;
 use crate::inference::error::{InferenceError, Result};
-use crate::operators::{Contents, Leaf, Model, OperatorError, PointwiseOperator, Space, Vector};
+use crate::operators::{
+    Contents, Fingerprint, Leaf, Model, OperatorError, PointwiseOperator, Space, Vector, VectorSum,
+};
 use crate::rank::Rank;
 
 /// Data of this rank.
@@ -75,9 +78,14 @@ impl Data<'_> {
         Ok(total[0])
     }
 
-    /// Uploads values at the places of the data; 0 where they do not count.
-    pub(super) fn field(&self, rank: &mut Rank, name: &str, value: impl Fn(usize) -> f64) -> Result<Vector> {
-        let values = (0..self.values.len()).map(|at| if self.counts(at) { value(at) as f32 } else { 0.0 });
+    /// Uploads values at the places of the data; `missing` where they do not count.
+    pub(super) fn field(
+        &self,
+        rank: &mut Rank,
+        (name, missing): (&str, f32),
+        value: impl Fn(usize) -> f64,
+    ) -> Result<Vector> {
+        let values = (0..self.values.len()).map(|at| if self.counts(at) { value(at) as f32 } else { missing });
         let array = rank.recorder.uploaded("inference::data", &host_memory::collect("data", values)?)?;
         Ok(Vector::over(&Space::of(name, self.leaf.clone())?, vec![Contents::Device(array)])?)
     }
@@ -126,34 +134,17 @@ pub(super) struct Weighted {
 }
 
 impl Weighted {
-    /// Creates weights of 1, and 0 for data that do not count. Collective.
-    pub fn masked(rank: &mut Rank, data: &Data<'_>, checked: Result<(), String>) -> Result<Self> {
-        let count = data.total(rank, checked)?;
-        let weights = data.mask.map(|_| data.field(rank, "weight", |_| 1.0)).transpose()?;
-        Ok(Weighted { data: data.field(rank, "data", |at| data.values[at])?, weights, uniform: 1.0, count })
-    }
-
-    /// Creates weights of 1 over the standard deviation of the noise. Collective.
-    pub fn by_noise(
-        rank: &mut Rank,
-        data: &Data<'_>,
-        noise: NoiseLevel<'_>,
-        checked: Result<(), String>,
-    ) -> Result<Self> {
+    /// Creates weights of 1 over the standard deviation of the noise, and 0 for data that do not
+    /// count. Collective.
+    pub fn new(rank: &mut Rank, data: &Data<'_>, noise: NoiseLevel<'_>, checked: Result<(), String>) -> Result<Self> {
         let count = data.total(rank, checked.and_then(|()| noise.check(data)))?;
         let (weights, uniform) = match noise {
             NoiseLevel::Uniform(sigma) => {
-                (data.mask.map(|_| data.field(rank, "weight", |_| 1.0 / sigma)).transpose()?, 1.0 / sigma)
+                (data.mask.map(|_| data.field(rank, ("weight", 0.0), |_| 1.0 / sigma)).transpose()?, 1.0 / sigma)
             }
-            NoiseLevel::Each(sigmas) => (Some(data.field(rank, "weight", |at| 1.0 / sigmas[at])?), 1.0),
+            NoiseLevel::Each(sigmas) => (Some(data.field(rank, ("weight", 0.0), |at| 1.0 / sigmas[at])?), 1.0),
         };
-        Ok(Weighted { data: data.field(rank, "data", |at| data.values[at])?, weights, uniform, count })
-    }
-
-    /// Returns the arrays of the data and of their weights.
-    pub fn arrays(&self) -> Result<(Array<f32>, Option<Array<f32>>), OperatorError> {
-        let weights = self.weights.as_ref().map(|weights| weights.single().cloned()).transpose()?;
-        Ok((self.data.single()?.clone(), weights))
+        Ok(Weighted { data: data.field(rank, ("data", 0.0), |at| data.values[at])?, weights, uniform, count })
     }
 
     /// Returns the function `name` of the leaves of `space`, and of `data` and `weight` if its body
@@ -181,5 +172,171 @@ impl Weighted {
         let arrays = constants.iter().flat_map(|field| field.contents().to_vec()).collect::<Vec<Contents>>();
         let constants = Vector::over(&all, arrays)?;
         Ok(Model::new(PointwiseOperator::wgsl_with(&text, name, space, &constants, target)?))
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct EnergyParams {
+        count: u32,
+        classes: u32,
+        dof: f32,
+        weight: f32,
+        /// Always 0; a parameter so that the compiler does not fold it.
+        nothing: u32,
+    }
+}
+
+/// Kinds of likelihoods, by the flags of the kernel.
+const KINDS: [&str; 6] = ["gaussian", "poisson", "student", "gaussian_inferred", "student_inferred", "categorical"];
+
+fn source(kind: &str, weighted: bool) -> KernelSource {
+    let text = KernelSource::new("inference::energy", include_str!("../../../shaders/inference/energy.wgsl"))
+        .params::<EnergyParams>()
+        .module("gpu::two_floats", TWO_FLOATS)
+        .flag("weighted", weighted);
+    KINDS.into_iter().fold(text, |text, flag| text.flag(flag, flag == kind))
+}
+
+/// Returns the kernels.
+pub(super) fn kernels() -> Vec<KernelSource> {
+    KINDS.into_iter().flat_map(|kind| [false, true].map(|weighted| source(kind, weighted))).collect()
+}
+
+/// A density of data. Its domain and the space of its noise are one leaf with the name of the data.
+pub(super) struct Density {
+    pub name: String,
+    pub space: Space,
+    /// Places of the data.
+    leaf: Leaf,
+    params: EnergyParams,
+    kernel: Kernel,
+    pub functions: Functions,
+    /// Distribution of the squares for a right model.
+    pub squares: Squares,
+    /// The kind of density with its settings.
+    pub kind: String,
+    pub weighted: Weighted,
+    /// Exposures of counts.
+    pub exposure: Option<Vector>,
+}
+
+/// Functions of the values of a model.
+pub(super) struct Functions {
+    /// The gradient of the energy.
+    pub score: Box<Score>,
+    /// The derivative is the right square root of the metric; the value may not exist.
+    pub root: Model,
+    /// Coordinates whose derivative is the right square root of the metric.
+    pub coordinates: Option<Coordinates>,
+    /// Data minus model over the standard deviation of noise.
+    pub residual: Option<Model>,
+}
+
+/// Records the gradient of an energy at a vector in another one.
+pub(super) type Score = dyn Fn(&mut Rank, &Vector, &mut Vector) -> Result<(), OperatorError>;
+
+/// Coordinates of the values of a model, along which samples are curved.
+#[derive(Clone)]
+pub(super) enum Coordinates {
+    /// A function whose derivative is the right square root of the metric everywhere.
+    Fixed(Model),
+    /// A function of the leaves [`EXPANSION`] and [`SIGNAL`]. The derivative by the signal is the
+    /// right square root where the two are equal.
+    About(Model),
+}
+
+/// Leaves of the values of the model at the expansion point and elsewhere, in order of names.
+pub(super) const EXPANSION: &str = "expansion";
+pub(super) const SIGNAL: &str = "signal";
+
+impl Density {
+    /// Creates the density of a kind with a setting: degrees of freedom or the number of classes.
+    pub fn new(
+        data: &Data<'_>,
+        (kind, setting): (&str, f64),
+        space: Space,
+        weighted: Weighted,
+        functions: Functions,
+    ) -> Self {
+        let classes = space.only().map_or(1, |(_, leaf)| leaf.components);
+        let (count, weight) = (data.leaf.entries() as u32, weighted.uniform as f32);
+        Density {
+            name: data.name.into(),
+            leaf: data.leaf.clone(),
+            params: EnergyParams { count, classes, dof: setting as f32, weight, nothing: 0 },
+            kernel: Kernel::trusted(source(kind, weighted.weights.is_some())),
+            space,
+            functions,
+            squares: Squares::of(kind),
+            kind: format!("{kind} {setting}"),
+            weighted,
+            exposure: None,
+        }
+    }
+
+    /// Writes the density, its data, mask and noise into fingerprints. Collective.
+    pub fn identify(&self, rank: &mut Rank, [density, data, mask, noise]: [&mut Fingerprint; 4]) -> Result<()> {
+        density.text(&self.name);
+        density.text(&self.kind);
+        let Weighted { data: values, weights, uniform, .. } = &self.weighted;
+        data.field(rank, values)?;
+        let Some((_, leaf)) = values.space().only() else { return Ok(()) };
+        let weights = match weights {
+            Some(weights) => {
+                let weights = weights.single()?;
+                rank.recorder.download(weights, 0, weights.len())?
+            }
+            None => vec![*uniform as f32; leaf.entries() as usize],
+        };
+        let counts: Vec<u32> = weights.iter().map(|weight| u32::from(*weight != 0.0)).collect();
+        mask.words(rank, leaf, &counts)?;
+        noise.words(rank, leaf, bytemuck::cast_slice(&weights))?;
+        Ok(self.exposure.as_ref().map_or(Ok(()), |exposure| noise.field(rank, exposure))?)
+    }
+
+    /// Returns the terms whose sum is the energy for values of the model. Records only.
+    ///
+    /// For each datum the kernel reads 8 bytes and the values of the model, and writes 8; the sum
+    /// reads 16.
+    pub fn energy_terms(&self, rank: &mut Rank, signal: &Vector) -> Result<Vector, OperatorError> {
+        let terms = Vector::new(&rank.gpu, &Space::of("energy", self.leaf.clone().components(2))?)?;
+        let Weighted { data, weights, .. } = &self.weighted;
+        let vectors = [signal, data].into_iter().chain(weights).chain([&terms]);
+        let arrays = vectors.map(|vector| Ok(vector.single()?.raw())).collect::<Result<Vec<_>, OperatorError>>()?;
+        rank.recorder.each(&self.kernel, &arrays, &self.params, self.leaf.entries())?;
+        Ok(terms)
+    }
+
+    /// Computes the energy for values of the model. Collective; blocks.
+    pub fn energy(&self, rank: &mut Rank, signal: &Vector) -> Result<f64> {
+        let terms = self.energy_terms(rank, signal)?;
+        match rank.vector_reductions(&[VectorSum::Values(&terms)]) {
+            Ok(found) => Ok(found[0]),
+            Err(OperatorError::NotFinite { value, .. }) => {
+                InferenceError::finite(&format!("the energy of `{}`", self.name), value)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The distribution of the squares of residuals for a right model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Squares {
+    /// Squares of standard normal numbers.
+    Normal,
+    /// Mean 1, but far below it for rare counts.
+    Counts,
+    /// A few outliers decide the mean.
+    Wild,
+}
+
+impl Squares {
+    fn of(kind: &str) -> Self {
+        match kind {
+            "gaussian" | "gaussian_inferred" => Squares::Normal,
+            "poisson" => Squares::Counts,
+            _ => Squares::Wild,
+        }
     }
 }

@@ -43,7 +43,8 @@ pub(super) struct Categorical {
 impl Categorical {
     /// Creates it for models that give the leaf of `space`.
     pub fn new(space: &Space, weighted: &Weighted) -> Result<Rc<Self>, OperatorError> {
-        let (data, weights) = weighted.arrays()?;
+        let data = weighted.data.single()?.clone();
+        let weights = weighted.weights.as_ref().map(|weights| weights.single().cloned()).transpose()?;
         let kernels = FLAGS.map(|flag| Kernel::trusted(source(flag, weights.is_some())));
         Ok(Rc::new(Categorical { space: space.clone(), data, weights, kernels }))
     }

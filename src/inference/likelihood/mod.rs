@@ -14,9 +14,6 @@
 mod check;
 mod constructors;
 mod data;
-mod density;
-mod energy;
-mod group;
 mod local_root;
 mod term;
 
@@ -25,18 +22,16 @@ use crate::operators::{ExcitedModes, Fingerprint, Model, Space, Vector};
 use crate::rank::Rank;
 
 use super::error::{InferenceError, Result};
-use super::filter_preconditioner::FilterPreconditioner;
+use super::field_preconditioners::{FilterPreconditioner, ModePreconditioner};
 use super::log_likelihood::{EnergyTerms, FieldPreconditioner, Identity, LogLikelihood, LogLikelihoodAt};
-use super::mode_preconditioner::ModePreconditioner;
 pub use check::{MetricCheck, check_metric};
 pub use data::{Data, NoiseLevel};
-use density::{Density, Squares};
-use group::{Group, GroupAt, summed};
-use term::{Term, TermAt};
+use data::{Density, Squares};
+use term::{Group, GroupAt, Term, TermAt, summed};
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    [energy::kernels(), local_root::kernels()].concat()
+    [data::kernels(), local_root::kernels()].concat()
 }
 
 /// `-ln p(data | x)`, up to a constant, as a function of the values of a model.
@@ -164,7 +159,7 @@ impl Likelihood {
             let array = found.single()?;
             let Some((_, leaf)) = found.space().only() else { return Ok(()) };
             let sum = rank.exact_total(leaf.is_distributed(), array, leaf.total())?;
-            let count = term.density.count;
+            let count = term.density.weighted.count;
             let (reduced_chi_squared, mean) = (squares / count as f64, sum / count as f64);
             reports.push(DataSetReport { name: term.density.name.clone(), reduced_chi_squared, mean, count });
             Ok(())
@@ -183,7 +178,7 @@ impl Likelihood {
             let values = group.values(rank, x)?;
             for term in &group.terms {
                 let Some(residual) = &term.density.functions.residual else { continue };
-                let signal = term.signal(rank, &values.part(term.domain(), "likelihood")?)?;
+                let signal = term.signal(rank, &values.part(&term.domain, "likelihood")?)?;
                 let found = residual.value(rank, &signal)?;
                 take(rank, term, found)?;
             }
@@ -228,10 +223,6 @@ impl LogLikelihood<Rank> for Likelihood {
         Ok(Identity { density, data, mask, noise, latent, model })
     }
 
-    fn latent(&self, rank: &mut Rank) -> Result<Vector> {
-        Ok(Vector::joined(&mut rank.recorder, self.domain())?)
-    }
-
     fn data(&self, rank: &mut Rank) -> Result<Vector> {
         Ok(Vector::joined(&mut rank.recorder, self.data_space())?)
     }
@@ -241,7 +232,8 @@ impl LogLikelihood<Rank> for Likelihood {
         for group in &self.groups {
             let values = group.values(rank, x)?;
             for term in &group.terms {
-                energy += term.energy(rank, &values.part(term.domain(), "likelihood")?)?;
+                let signal = term.signal(rank, &values.part(&term.domain, "likelihood")?)?;
+                energy += term.density.energy(rank, &signal)?;
             }
         }
         Ok(energy)
@@ -252,7 +244,8 @@ impl LogLikelihood<Rank> for Likelihood {
         for group in &self.groups {
             let values = group.values(rank, x)?;
             for term in &group.terms {
-                vectors.push(term.energy_terms(rank, &values.part(term.domain(), "likelihood")?)?);
+                let signal = term.signal(rank, &values.part(&term.domain, "likelihood")?)?;
+                vectors.push(term.density.energy_terms(rank, &signal)?);
             }
         }
         Ok(Some(EnergyTerms { vectors, divisor: 1.0 }))
@@ -264,17 +257,19 @@ impl LogLikelihood<Rank> for Likelihood {
     }
 
     fn has_coordinates(&self) -> bool {
-        self.terms().all(Term::has_coordinates)
+        self.terms().all(|term| term.coordinates.is_some())
     }
 
     fn normalized_residual(&self, rank: &mut Rank, x: &Vector) -> Result<Option<(Vector, u64)>> {
-        let counts =
-            self.terms().filter(|term| term.density.functions.residual.is_some()).map(|term| term.density.count);
+        let counts = self
+            .terms()
+            .filter(|term| term.density.functions.residual.is_some())
+            .map(|term| term.density.weighted.count);
         Ok(Likelihood::normalized_residual(self, rank, x)?.map(|residual| (residual, counts.sum())))
     }
 
     fn degrees_of_freedom(&self) -> u64 {
-        self.terms().map(|term| term.density.count).sum()
+        self.terms().map(|term| term.density.weighted.count).sum()
     }
 
     /// Returns 1 up to five standard errors `sqrt(2 / n)`, and a factor of two for approximations.
@@ -286,7 +281,7 @@ impl LogLikelihood<Rank> for Likelihood {
         if terms.is_empty() || terms.iter().any(|one| one.squares == Squares::Wild) {
             return None;
         }
-        let n: u64 = terms.iter().map(|one| one.count).sum();
+        let n: u64 = terms.iter().map(|one| one.weighted.count).sum();
         let error = 5.0 * (2.0 / n as f64).sqrt();
         let least = if terms.iter().any(|one| one.squares == Squares::Counts) { 0.0 } else { (1.0 - error).max(0.0) };
         Some([least / 2.0, 2.0 * (1.0 + error)])
@@ -313,11 +308,12 @@ impl LikelihoodAt {
 
 impl LogLikelihoodAt<Rank> for LikelihoodAt {
     fn energy(&self, rank: &mut Rank) -> Result<f64> {
-        self.terms().map(|at| at.energy(rank)).sum()
+        self.terms().map(|at| at.term.density.energy(rank, &at.signal)).sum()
     }
 
     fn energy_terms(&self, rank: &mut Rank) -> Result<Option<EnergyTerms<Vector>>> {
-        let vectors = self.terms().map(|at| at.energy_terms(rank)).collect::<Result<_, _>>()?;
+        let vectors =
+            self.terms().map(|at| at.term.density.energy_terms(rank, &at.signal)).collect::<Result<_, _>>()?;
         Ok(Some(EnergyTerms { vectors, divisor: 1.0 }))
     }
 
@@ -329,7 +325,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
         self.summed(rank, out, |rank, group, out| {
             let tangent = group.tangent(rank, v)?;
             group.back(rank, out, |rank, at, out| {
-                Ok(at.metric(rank, &tangent.part(at.term.domain(), "likelihood")?, out)?)
+                Ok(at.metric(rank, &tangent.part(&at.term.domain, "likelihood")?, out)?)
             })
         })
     }
@@ -347,7 +343,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
             let tangent = group.tangent(rank, v)?;
             for at in &group.terms {
                 let mut part = out.part(&at.term.density.space, "likelihood")?;
-                at.right_sqrt(rank, &tangent.part(at.term.domain(), "likelihood")?, &mut part)?;
+                at.right_sqrt(rank, &tangent.part(&at.term.domain, "likelihood")?, &mut part)?;
             }
         }
         Ok(())
@@ -384,7 +380,7 @@ impl LogLikelihoodAt<Rank> for LikelihoodAt {
                 None => own,
             };
             for at in &group.terms {
-                let own = values.part(at.term.domain(), "likelihood")?;
+                let own = values.part(&at.term.domain, "likelihood")?;
                 at.coordinates(rank, &own, &mut out.part(&at.term.density.space, "likelihood")?)?;
             }
         }

@@ -1,8 +1,8 @@
-//! A model and the density of one data set.
+//! A model and the density of one data set, and terms that share a model.
 
 use std::rc::Rc;
 
-use super::density::{Coordinates, Density};
+use super::data::{Coordinates, Density};
 use crate::inference::error::{InferenceError, Result};
 use crate::operators::{
     Contents, Derivative, ExcitedModes, Fingerprint, Linearization, Model, OperatorError, Space, Vector,
@@ -14,7 +14,7 @@ use crate::rank::Rank;
 #[derive(Clone)]
 pub(super) struct Term {
     pub density: Rc<Density>,
-    domain: Space,
+    pub domain: Space,
     /// The model before its last pointwise step.
     head: Option<Model>,
     /// The last pointwise step.
@@ -22,7 +22,7 @@ pub(super) struct Term {
     /// The last pointwise step, then the root of the density.
     root: Model,
     /// Coordinates of the whole.
-    coordinates: Option<Coordinates>,
+    pub coordinates: Option<Coordinates>,
 }
 
 impl Term {
@@ -55,11 +55,6 @@ impl Term {
         Ok(Term { density: self.density.clone(), domain, head, tail, root, coordinates })
     }
 
-    /// Returns the domain.
-    pub fn domain(&self) -> &Space {
-        &self.domain
-    }
-
     /// Writes the model into a fingerprint.
     pub fn identify(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
         [&self.head, &self.tail].into_iter().flatten().try_for_each(|model| model.identify(rank, out))
@@ -69,23 +64,6 @@ impl Term {
     pub fn signal(&self, rank: &mut Rank, x: &Vector) -> Result<Vector, OperatorError> {
         let between = self.head.as_ref().map_or_else(|| Ok(x.clone()), |head| head.value(rank, x))?;
         self.tail.as_ref().map_or_else(|| Ok(between.clone()), |tail| tail.value(rank, &between))
-    }
-
-    /// Computes the energy; blocks.
-    pub fn energy(&self, rank: &mut Rank, x: &Vector) -> Result<f64> {
-        let signal = self.signal(rank, x)?;
-        self.density.energy.of(rank, signal.single()?)
-    }
-
-    /// Returns the terms of the energy.
-    pub fn energy_terms(&self, rank: &mut Rank, x: &Vector) -> Result<Vector, OperatorError> {
-        let signal = self.signal(rank, x)?;
-        self.density.energy.terms(rank, signal.single()?)
-    }
-
-    /// Returns `true` if the term has coordinates.
-    pub fn has_coordinates(&self) -> bool {
-        self.coordinates.is_some()
     }
 
     /// Computes the derivatives at a point.
@@ -110,7 +88,7 @@ fn about(rank: &mut Rank, coordinates: &Model, values: [&Vector; 2], out: &mut V
 pub(super) struct TermAt {
     pub term: Term,
     /// The value of the model.
-    signal: Vector,
+    pub signal: Vector,
     /// The argument of the root: the value of the head, or the latent values.
     before_root: Vector,
     head: Option<Linearization>,
@@ -150,58 +128,47 @@ impl TermAt {
         matches!(self.term.coordinates, Some(Coordinates::About(_))).then_some(&self.signal)
     }
 
-    /// Computes the energy at the point; blocks.
-    pub fn energy(&self, rank: &mut Rank) -> Result<f64> {
-        self.term.density.energy.of(rank, self.signal.single()?)
-    }
-
-    /// Returns the terms of the energy at the point.
-    pub fn energy_terms(&self, rank: &mut Rank) -> Result<Vector, OperatorError> {
-        self.term.density.energy.terms(rank, self.signal.single()?)
-    }
-
-    /// Returns the space between head and tail of the model, or the domain.
-    fn between(&self) -> &Space {
-        self.head.as_ref().map_or(&self.term.domain, |head| head.model().target())
-    }
-
-    /// Computes `out = J^T cotangent` through the head alone.
-    fn back(&self, rank: &mut Rank, cotangent: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
-        match &self.head {
-            Some(head) => head.vjp(rank, cotangent, out),
-            None => out.copy_from(&mut rank.recorder, cotangent),
-        }
+    /// Computes `out` through the head from the cotangent of its value, which `give` computes.
+    fn back(
+        &self,
+        rank: &mut Rank,
+        out: &mut Vector,
+        give: impl FnOnce(&mut Rank, &mut Vector) -> Result<(), OperatorError>,
+    ) -> Result<(), OperatorError> {
+        let Some(head) = &self.head else { return give(rank, out) };
+        let mut between = Vector::new(&rank.gpu, head.model().target())?;
+        give(rank, &mut between)?;
+        head.vjp(rank, &between, out)
     }
 
     /// Computes the gradient of the energy.
     pub fn gradient(&self, rank: &mut Rank, out: &mut Vector) -> Result<(), OperatorError> {
-        let mut score = Vector::new(&rank.gpu, &self.term.density.space)?;
-        (self.term.density.functions.score)(rank, &self.signal, &mut score)?;
-        let Some(tail) = &self.tail else { return self.back(rank, &score, out) };
-        if self.head.is_none() {
-            return tail.vjp(rank, &score, out);
-        }
-        let mut between = Vector::new(&rank.gpu, self.between())?;
-        tail.vjp(rank, &score, &mut between)?;
-        self.back(rank, &between, out)
+        let Density { space, functions, .. } = &*self.term.density;
+        self.back(rank, out, |rank, out| {
+            let Some(tail) = &self.tail else { return (functions.score)(rank, &self.signal, out) };
+            let mut score = Vector::new(&rank.gpu, space)?;
+            (functions.score)(rank, &self.signal, &mut score)?;
+            tail.vjp(rank, &score, out)
+        })
     }
 
     /// Computes `out = J^T sqrt(F) eta`.
     pub fn left_sqrt(&self, rank: &mut Rank, eta: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
-        if self.head.is_none() {
-            return self.root.vjp(rank, eta, out);
-        }
-        let mut between = Vector::new(&rank.gpu, self.between())?;
-        self.root.vjp(rank, eta, &mut between)?;
-        self.back(rank, &between, out)
+        self.back(rank, out, |rank, out| self.root.vjp(rank, eta, out))
+    }
+
+    /// Returns the product of the head with a tangent; `None` without a head.
+    fn tangent(&self, rank: &mut Rank, v: &Vector) -> Result<Option<Vector>, OperatorError> {
+        let Some(head) = &self.head else { return Ok(None) };
+        let mut tangent = Vector::new(&rank.gpu, head.model().target())?;
+        head.jvp(rank, v, &mut tangent)?;
+        Ok(Some(tangent))
     }
 
     /// Computes `out = sqrt(F) J v`.
     pub fn right_sqrt(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
-        let Some(head) = &self.head else { return self.root.jvp(rank, v, out) };
-        let mut between = Vector::new(&rank.gpu, self.between())?;
-        head.jvp(rank, v, &mut between)?;
-        self.root.jvp(rank, &between, out)
+        let tangent = self.tangent(rank, v)?;
+        self.root.jvp(rank, tangent.as_ref().unwrap_or(v), out)
     }
 
     /// Returns the leaves that excite the modes of a field.
@@ -211,11 +178,98 @@ impl TermAt {
 
     /// Computes `out = J^T F J v`.
     pub fn metric(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
-        let Some(head) = &self.head else { return self.root.normal(rank, v, out) };
-        let [mut tangent, mut cotangent] =
-            [Vector::new(&rank.gpu, self.between())?, Vector::new(&rank.gpu, self.between())?];
-        head.jvp(rank, v, &mut tangent)?;
-        self.root.normal(rank, &tangent, &mut cotangent)?;
-        self.back(rank, &cotangent, out)
+        let tangent = self.tangent(rank, v)?;
+        self.back(rank, out, |rank, out| self.root.normal(rank, tangent.as_ref().unwrap_or(v), out))
+    }
+}
+
+/// Terms after one model that they share, which is evaluated once for all.
+#[derive(Clone)]
+pub(super) struct Group {
+    /// The model; a single term has it in itself.
+    pub shared: Option<Model>,
+    pub terms: Vec<Term>,
+    /// Domain of the shared model, or of all terms.
+    pub domain: Space,
+}
+
+impl Group {
+    /// Returns the values that terms take parts of.
+    pub fn values(&self, rank: &mut Rank, x: &Vector) -> Result<Vector> {
+        let own = x.part(&self.domain, "likelihood")?;
+        Ok(self.shared.as_ref().map_or_else(|| Ok(own.clone()), |shared| shared.value(rank, &own))?)
+    }
+
+    /// Returns the terms with the shared model in each.
+    pub fn apart(&self) -> Result<Vec<Term>> {
+        let Some(shared) = &self.shared else { return Ok(self.terms.clone()) };
+        self.terms.iter().map(|term| Ok(term.amend(&shared.giving(&term.domain)?)?)).collect()
+    }
+
+    /// Computes the derivatives at a point.
+    pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<GroupAt> {
+        let own = x.part(&self.domain, "likelihood")?;
+        let shared = self.shared.as_ref().map(|shared| shared.at(rank, &own)).transpose()?;
+        let values = shared.as_ref().map_or(&own, |shared| &shared.value);
+        let one = |term: &Term| Ok(term.at(rank, &values.part(&term.domain, "likelihood")?)?);
+        let terms = self.terms.iter().map(one).collect::<Result<_>>()?;
+        Ok(GroupAt { shared, terms, domain: self.domain.clone() })
+    }
+}
+
+/// The derivatives of a [`Group`] at a point.
+pub(super) struct GroupAt {
+    pub shared: Option<Linearization>,
+    pub terms: Vec<TermAt>,
+    pub domain: Space,
+}
+
+/// Computes `out` as the sum of what `give` computes for parts of it, in the spaces `parts`.
+pub(super) fn summed(
+    rank: &mut Rank,
+    parts: &[&Space],
+    out: &mut Vector,
+    mut give: impl FnMut(&mut Rank, usize, &mut Vector) -> Result<()>,
+) -> Result<()> {
+    if let [own] = parts
+        && own.len() == out.space().len()
+    {
+        return give(rank, 0, out);
+    }
+    let zeros = Vector::zeros(&mut rank.recorder, out.space())?;
+    out.copy_from(&mut rank.recorder, &zeros)?;
+    for (number, own) in parts.iter().enumerate() {
+        let mut found = Vector::joined(&mut rank.recorder, own)?;
+        give(rank, number, &mut found)?;
+        let mut part = out.part(own, "likelihood")?;
+        rank.vector_axpby(1.0, &found, 1.0, &mut part)?;
+        out.put(part);
+    }
+    Ok(())
+}
+
+impl GroupAt {
+    /// Computes `out` from the cotangents of values that `give` computes for each term.
+    pub fn back(
+        &self,
+        rank: &mut Rank,
+        out: &mut Vector,
+        mut give: impl FnMut(&mut Rank, &TermAt, &mut Vector) -> Result<()>,
+    ) -> Result<()> {
+        let parts: Vec<&Space> = self.terms.iter().map(|at| &at.term.domain).collect();
+        let give = |rank: &mut Rank, number: usize, out: &mut Vector| give(rank, &self.terms[number], out);
+        let Some(shared) = &self.shared else { return summed(rank, &parts, out, give) };
+        let mut values = Vector::joined(&mut rank.recorder, shared.value.space())?;
+        summed(rank, &parts, &mut values, give)?;
+        Ok(shared.vjp(rank, &values, out)?)
+    }
+
+    /// Returns the tangent of the values for a tangent of latent values.
+    pub fn tangent(&self, rank: &mut Rank, v: &Vector) -> Result<Vector> {
+        let own = v.part(&self.domain, "likelihood")?;
+        let Some(shared) = &self.shared else { return Ok(own) };
+        let mut values = Vector::new(&rank.gpu, shared.value.space())?;
+        shared.jvp(rank, &own, &mut values)?;
+        Ok(values)
     }
 }

@@ -66,19 +66,24 @@ pub(super) fn ln_normal(x: f64) -> f64 {
     if x < 0.0 { beyond } else { (-beyond.exp()).ln_1p() }
 }
 
-/// Returns the number of 0 or less for which [`ln_normal`] is `ln_p`, by bisection; `ln_p` is at
-/// most ln(1/2).
-pub(super) fn normal_quantile(ln_p: f64) -> f64 {
-    // The probability beyond x is less than exp(-x^2 / 2).
-    let (mut low, mut high) = (-(-2.0 * ln_p).sqrt(), 0.0);
+/// Returns the last interval about the place where `is_above` becomes true, by bisection up to
+/// rounding.
+fn bisect([mut low, mut high]: [f64; 2], is_above: impl Fn(f64) -> bool) -> [f64; 2] {
     for _ in 0..200 {
         let middle = 0.5 * (low + high);
         if middle <= low || middle >= high {
             break;
         }
-        if ln_normal(middle) > ln_p { high = middle } else { low = middle }
+        if is_above(middle) { high = middle } else { low = middle }
     }
-    high
+    [low, high]
+}
+
+/// Returns the number of 0 or less for which [`ln_normal`] is `ln_p`, by bisection; `ln_p` is at
+/// most ln(1/2).
+pub(super) fn normal_quantile(ln_p: f64) -> f64 {
+    // The probability beyond x is less than exp(-x^2 / 2).
+    bisect([-(-2.0 * ln_p).sqrt(), 0.0], |x| ln_normal(x) > ln_p)[1]
 }
 
 /// Returns the density of a standard normal number.
@@ -96,14 +101,7 @@ pub(super) fn ln_gamma_quantile(a: f64, x: f64) -> f64 {
         let found = ln_gamma_p_q(a, ln_y.exp())[side];
         if side == 0 { found > wanted } else { found < wanted }
     };
-    let (mut low, mut high) = (-700.0, 700.0);
-    for _ in 0..200 {
-        let middle = 0.5 * (low + high);
-        if middle <= low || middle >= high {
-            break;
-        }
-        if is_above(middle) { high = middle } else { low = middle }
-    }
+    let [low, high] = bisect([-700.0, 700.0], is_above);
     0.5 * (low + high)
 }
 

@@ -10,14 +10,10 @@
 //! the chain: they have the same bits for every number of ranks and groups.
 
 mod adaptation;
-mod hamiltonian;
-mod microcanonical;
+mod moves;
 mod options;
 mod phase;
-mod random;
-mod scale;
 mod state;
-mod warmup;
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -25,14 +21,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use adaptation::{Batches, DualAverage, EnergyAverage, Moments};
-use hamiltonian::{Moved, hmc, nuts};
-use microcanonical::{Flight, adjusted};
+use moves::{Flight, Moved, adjusted, hmc, nuts};
 pub use options::{Algorithm, SamplerOptions};
-use phase::{Phase, Target};
-use random::Uniforms;
-use scale::Scale;
+use phase::{Phase, Scale, Target, Uniforms};
 
-use super::error::{InferenceError, Result};
+use super::error::{InferenceError, Result, if_finite};
 use super::groups::SampleGroups;
 use super::log_likelihood::LogLikelihood;
 use super::report::{Number, Numbers};
@@ -276,6 +269,11 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     }
 
     /// Returns the number of draws of each chain at the end; draws of the warm-up count.
+    /// Returns `true` if the next draw belongs to the warm-up.
+    fn is_warmup(&self) -> bool {
+        self.done < self.options.warmup
+    }
+
     fn total(&self) -> u32 {
         self.options.warmup.saturating_add(self.options.draws)
     }
@@ -286,7 +284,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             let what = format!("the {what} at the start of chain {number}");
             InferenceError::NotFinite { what, value: f64::NAN }
         };
-        let scale = phase::finite(Scale::new(space, likelihood, &start))?.ok_or_else(|| not_finite("metric"))?;
+        let scale = if_finite(Scale::new(space, likelihood, &start))?.ok_or_else(|| not_finite("metric"))?;
         let target = Target { likelihood, scale: &scale };
         let place = target.place(space, start)?.ok_or_else(|| not_finite("energy"))?;
         let moments = Moments::new(space, &place.x)?;
@@ -357,9 +355,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         });
         self.chains = chains;
         moved?;
-        let SamplerOptions { warmup, .. } = self.options;
-        let is_warmup = self.done < warmup;
-        let draw = if is_warmup { self.done } else { self.done - warmup };
+        let is_warmup = self.is_warmup();
+        let draw = if is_warmup { self.done } else { self.done - self.options.warmup };
         self.done += 1;
         if !is_warmup && self.options.thinning.is_some_and(|thinning| (draw + 1).is_multiple_of(thinning)) {
             for chain in &mut self.chains {
@@ -408,38 +405,33 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             space.axpby(-1.0, &mean, 1.0, &mut residual)?;
             residuals.push(residual);
         }
-        let numbers: Vec<f64> =
-            self.chains.iter().flat_map(|chain| &chain.of_kept).flat_map(DrawStatistics::numbers).collect();
-        let numbers = self.groups.gather(&numbers)?;
-        let statistics = numbers.as_chunks::<STATISTICS>().0.iter().map(|own| DrawStatistics::of_numbers(own).0);
+        let numbers = DrawStatistics::numbers_of(self.chains.iter().flat_map(|chain| &chain.of_kept).copied());
+        let statistics = DrawStatistics::of_numbers(&self.groups.gather(&numbers)?);
         let samples = Samples::new(mean, &self.groups, count, residuals)?;
-        Ok(Draws { samples, statistics: statistics.collect(), chains: self.options.chains })
+        Ok(Draws { samples, statistics, chains: self.options.chains })
     }
 
     /// Moves a chain to its next draw, and adapts it while it warms up.
     fn move_one(&self, space: &mut S, chain: &mut Chain<S>) -> Result<()> {
-        let is_warmup = self.done < self.options.warmup;
         let uniforms = &mut Uniforms::new(self.stream(chain.number, CHOICES));
         match self.options.algorithm {
-            Algorithm::Mclmc { energy_variance, steps, .. } => {
-                self.fly(space, chain, is_warmup, (energy_variance, steps))?;
-            }
+            Algorithm::Mclmc { energy_variance, steps, .. } => self.fly(space, chain, (energy_variance, steps))?,
             Algorithm::AdjustedMclmc { .. } => self.fly_adjusted(space, chain, uniforms)?,
             Algorithm::Nuts { depth, .. } => {
                 let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
-                let start = self.with_momentum(space, &target, chain, MOMENTUM)?;
+                let start = self.with_momentum(space, chain, MOMENTUM)?;
                 let moved = nuts(space, &target, &start, (chain.step, depth), uniforms)?;
                 chain.arrive(moved);
             }
             Algorithm::Hmc { steps, .. } => {
                 let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
-                let start = self.with_momentum(space, &target, chain, MOMENTUM)?;
+                let start = self.with_momentum(space, chain, MOMENTUM)?;
                 let steps = 1 + (uniforms.next() * f64::from(2 * steps - 1)) as u32;
                 let moved = hmc(space, &target, &start, (chain.step, steps), uniforms)?;
                 chain.arrive(moved);
             }
         }
-        if !is_warmup {
+        if !self.is_warmup() {
             return Ok(());
         }
         if let StepAverage::Acceptance(average) = &mut chain.average {
@@ -449,35 +441,23 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     }
 
     /// Returns the place of a chain with a random momentum from a kind of stream.
-    fn with_momentum(
-        &self,
-        space: &mut S,
-        target: &Target<'_, S>,
-        chain: &Chain<S>,
-        kind: u32,
-    ) -> Result<Rc<Phase<S::Vector>>> {
-        let mut momentum = space.like(&chain.place.x)?;
+    fn with_momentum(&self, space: &mut S, chain: &Chain<S>, kind: u32) -> Result<Rc<Phase<S::Vector>>> {
+        let Phase { x, gradient, potential, .. } = &*chain.place;
+        let mut momentum = space.like(x)?;
         space.white_noise(self.stream(chain.number, kind), &mut momentum)?;
-        target.with_momentum(space, &chain.place, momentum).map(Rc::new)
+        let kinetic = space.dot(&momentum, &momentum)? / 2.0;
+        let (x, gradient) = (space.copy(x)?, space.copy(gradient)?);
+        Ok(Rc::new(Phase { x, momentum, gradient, potential: *potential, kinetic }))
     }
 
     /// Moves a chain by steps of MCLMC.
-    fn fly(
-        &self,
-        space: &mut S,
-        chain: &mut Chain<S>,
-        is_warmup: bool,
-        (energy_variance, steps): (f64, u32),
-    ) -> Result<()> {
-        let length = chain.length;
-        let batch = self.batch(self.done);
+    fn fly(&self, space: &mut S, chain: &mut Chain<S>, (energy_variance, steps): (f64, u32)) -> Result<()> {
+        let (is_warmup, length, batch) = (self.is_warmup(), chain.length, self.batch(self.done));
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
         let stream = self.stream(chain.number, MOMENTUM);
         let count = space.len(&chain.place.x).max(1) as f64;
-        let mut flight = match chain.flight.take() {
-            Some(flight) => flight,
-            None => Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 0, 0]))?,
-        };
+        let start = || Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 0, 0]));
+        let mut flight = chain.flight.take().map_or_else(start, Ok)?;
         let mut is_divergent = false;
         for step in 0..steps {
             match flight.step(space, &target, (chain.step, length), stream.below([step, 0, 0]))? {
@@ -496,10 +476,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                 }
             }
             if let Some(size) = batch {
-                let batches = match chain.batches.take() {
-                    Some(batches) => batches,
-                    None => Batches::new(space, &chain.place.x)?,
-                };
+                let batches = chain.batches.take().map_or_else(|| Batches::new(space, &chain.place.x), Ok)?;
                 chain.batches.insert(batches).add(space, &flight.place.x, size)?;
             }
         }
@@ -512,12 +489,10 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
     fn fly_adjusted(&self, space: &mut S, chain: &mut Chain<S>, uniforms: &mut Uniforms) -> Result<()> {
         let target = Target { likelihood: &*self.likelihood, scale: &chain.scale };
         // Steps of a warm-up may be far too small.
-        let most = if self.done < self.options.warmup { 64.0 } else { 1024.0 };
+        let most = if self.is_warmup() { 64.0 } else { 1024.0 };
         let stream = self.stream(chain.number, MOMENTUM);
-        let flight = match chain.flight.take() {
-            Some(flight) => flight,
-            None => Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 1, 0]))?,
-        };
+        let start = || Flight::start(space, &target, &chain.place, stream.below([u32::MAX, 1, 0]));
+        let flight = chain.flight.take().map_or_else(start, Ok)?;
         let Moved { place, statistics } =
             adjusted(space, &target, &flight, (chain.step, chain.length, most), (stream, uniforms))?;
         chain.land(place.unwrap_or(flight), statistics);

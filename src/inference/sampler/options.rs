@@ -50,12 +50,6 @@ pub enum Algorithm {
     },
 }
 
-impl Default for Algorithm {
-    fn default() -> Self {
-        Algorithm::nuts()
-    }
-}
-
 impl Algorithm {
     /// Creates the No-U-Turn Sampler with an acceptance of 0.8 and up to 10 doublings.
     #[must_use]

@@ -8,15 +8,13 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use super::adaptation::{Batches, DualAverage, EnergyAverage, Moments};
-use super::microcanonical::Flight;
-use super::phase::Target;
-use super::scale::Scale;
+use super::moves::Flight;
+use super::phase::{Scale, Target};
 use super::{Chain, DrawStatistics, STATISTICS, Sampler, StepAverage};
 use crate::inference::error::{InferenceError, Result};
 use crate::inference::log_likelihood::LogLikelihood;
 use crate::inference::report::Numbers;
-use crate::inference::rows::{NewRows, RowLayout, SavedRows};
-use crate::inference::state_file::StateFile;
+use crate::inference::state_file::{NewRows, RowLayout, SavedRows, StateFile};
 use crate::inference::vector_space::VectorSpace;
 use crate::io::collective::write_npz;
 use crate::io::{Member, NpyFile};
@@ -87,8 +85,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
                 let number = u64::from(chain.number);
                 if is_first {
                     archive.write(2, number * NUMBERS as u64, &numbers(chain))?;
-                    let statistics: Vec<f64> =
-                        chain.of_kept.iter().chain([&chain.statistics]).flat_map(DrawStatistics::numbers).collect();
+                    let statistics =
+                        DrawStatistics::numbers_of(chain.of_kept.iter().chain([&chain.statistics]).copied());
                     archive.write(3, number * (kept + 1) * STATISTICS as u64, &statistics)?;
                     archive.write(4, number * scales, &chain.scale.numbers())?;
                 }
@@ -149,8 +147,7 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             let [step, length, is_flying, square, along, average @ .., steps, means, count] = numbers;
             let average = self.average(average).ok_or_else(wrong)?;
             let of_draws = of_chain(&all_statistics, chain, (kept + 1) * STATISTICS as u64)?;
-            let mut statistics: Vec<DrawStatistics> =
-                of_draws.as_chunks::<STATISTICS>().0.iter().map(|own| DrawStatistics::of_numbers(own).0).collect();
+            let mut statistics = DrawStatistics::of_numbers(&of_draws);
             let Some(last) = statistics.pop().filter(|_| step > 0.0) else { return Err(wrong()) };
             let mut row = |row: u64| rows.read(space, like, chain as u64 * each + row);
             let [x, scale, mean, squares, direction] = [row(0)?, row(1)?, row(2)?, row(3)?, row(4)?];
@@ -169,10 +166,8 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
             let target = Target { likelihood: &*self.likelihood, scale: &scale };
             let Some(place) = target.place(space, x)? else { return Err(wrong()) };
             let place = Rc::new(place);
-            let flight = match is_flying == 1.0 {
-                true => Some(Flight::resume(space, &target, &place, direction, [square, along])?),
-                false => None,
-            };
+            let resume = || Flight::resume(space, &target, &place, direction, [square, along]);
+            let flight = (is_flying == 1.0).then(resume).transpose()?;
             self.chains.push(Chain {
                 number: chain as u32,
                 place: flight.as_ref().map_or(place, |flight| flight.place.clone()),
@@ -211,15 +206,14 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
 
 /// Returns the numbers of a chain.
 fn numbers<S: VectorSpace>(chain: &Chain<S>) -> [f64; NUMBERS] {
-    let flight = chain.flight.as_ref().map_or([0.0; 3], |flight| [1.0, flight.square, flight.along]);
-    let average = match chain.average {
+    let flight = chain.flight.as_ref();
+    let [is_flying, square, along] = flight.map_or([0.0; 3], |flight| [1.0, flight.square, flight.along]);
+    let [a, b, c, d, e] = match chain.average {
         StepAverage::Energy(EnergyAverage { sum, weight }) => [sum, weight, 0.0, 0.0, 0.0],
         StepAverage::Acceptance(DualAverage { center, target, count, error, mean }) => {
             [center, target, count, error, mean]
         }
     };
-    let [is_flying, square, along] = flight;
-    let [a, b, c, d, e] = average;
     let [steps, means] = chain.batches.as_ref().map_or([0, 0], |batches| [batches.steps, batches.means.count]);
     let [steps, means, count] = [steps, means, chain.moments.count].map(f64::from);
     [chain.step, chain.length, is_flying, square, along, a, b, c, d, e, steps, means, count]

@@ -1,30 +1,17 @@
-//! The preconditioner of the modes of a field.
-//!
-//! With the amplitudes `a`, the Hartley transform `H` and the precision `F` of the data at each
-//! place, the metric of excited modes is about `1 + a H F H a`. If `F` is the same everywhere, its
-//! inverse is `1 / (1 + c a^2)` with `c` the sum of `F`. Otherwise modes are divided by that for a
-//! few levels of `c`, and the results are put together by the precision at each place:
-//! ```text
-//! P = sum_j D_j H g_j H D_j / n      D_j = 1 / sqrt(1 + c_j a^2),  sum_j g_j = 1
-//! ```
-//! One product with the metric gives `F`: that of a field of random signs, whose modes are divided
-//! by the amplitudes. Modes that data do not know are then removed from `F`. The levels are the
-//! mean of `ln F` over places and 1.7 standard deviations from it. Places without data count as two
-//! standard deviations of the others, or more, below them.
-//!
-//! Cost of a product with `P`: two transforms of [`LEVELS`] fields and three dispatches, which move
-//! 68 bytes for each cell. If `F` is nearly the same everywhere: no transform and two dispatches,
-//! which move 40 bytes.
+//! Preconditioners of fields: of modes, and of cells whose modes data know by their wavenumbers.
+
+use std::f64::consts::PI;
 
 use super::conjugate_gradient::{Metric, Precondition};
-use super::error::Result;
+use super::error::{InferenceError, Result};
 use super::groups::SampleGroups;
 use super::log_likelihood::FieldPreconditioner;
-use super::vector_space::{Reduction, Stream, VectorSpace};
+use super::vector_space::{Elementwise, Reduction, Stream, VectorSpace};
 use crate::gpu::{Array, Element, Kernel, KernelSource, RawArray};
 use crate::grid::Mesh;
 use crate::operators::{
-    Contents, Direction, Hartley, Leaf, Linear, Model, OperatorError, PointwiseOperator, Space, Vector,
+    Contents, Direction, Gather, Hartley, Leaf, Linear, Model, OperatorError, PointwiseOperator, Space, Vector,
+    Wavenumbers,
 };
 use crate::rank::Rank;
 
@@ -88,7 +75,23 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     VALUES.into_iter().flat_map(|value| FLAGS.map(|flag| source(flag, value))).collect()
 }
 
-/// Excited modes whose preconditioner is not built yet, or is.
+/// The preconditioner of the modes of a field.
+///
+/// With the amplitudes `a`, the Hartley transform `H` and the precision `F` of the data at each
+/// place, the metric of excited modes is about `1 + a H F H a`. If `F` is the same everywhere, its
+/// inverse is `1 / (1 + c a^2)` with `c` the sum of `F`. Otherwise modes are divided by that for a
+/// few levels of `c`, and the results are put together by the precision at each place:
+/// ```text
+/// P = sum_j D_j H g_j H D_j / n      D_j = 1 / sqrt(1 + c_j a^2),  sum_j g_j = 1
+/// ```
+/// One product with the metric gives `F`: that of a field of random signs, whose modes are divided
+/// by the amplitudes. Modes that data do not know are then removed from `F`. The levels are the
+/// mean of `ln F` over places and 1.7 standard deviations from it. Places without data count as two
+/// standard deviations of the others, or more, below them.
+///
+/// Cost of a product with `P`: two transforms of [`LEVELS`] fields and three dispatches, which move
+/// 68 bytes for each cell. If `F` is nearly the same everywhere: no transform and two dispatches,
+/// which move 40 bytes.
 pub(super) struct ModePreconditioner {
     leaf: String,
     amplitude: Array<f32>,
@@ -126,14 +129,12 @@ impl ModePreconditioner {
     /// Applies a function of one field, or of a field `x` and the amplitudes `a`.
     fn map(&self, rank: &mut Rank, text: &str, x: &Vector, with_amplitude: bool) -> Result<Vector, OperatorError> {
         let Some((_, leaf)) = x.space().only() else { return Ok(x.clone()) };
-        let own = Contents::Device(x.single()?.clone());
-        let (leaves, contents) = if with_amplitude {
-            let amplitude = Contents::Device(self.amplitude.clone());
-            (vec![("a", leaf.clone()), ("x", leaf.clone())], vec![amplitude, own])
-        } else {
-            (vec![("x", leaf.clone())], vec![own])
-        };
-        let space = Space::new(leaves)?;
+        let mut arrays = vec![("x", x.single()?)];
+        if with_amplitude {
+            arrays.insert(0, ("a", &self.amplitude));
+        }
+        let space = Space::new(arrays.iter().map(|(name, _)| (*name, leaf.clone())))?;
+        let contents = arrays.iter().map(|(_, array)| Contents::Device((*array).clone())).collect();
         let map = Model::new(PointwiseOperator::wgsl(text, "f", &space, "field")?);
         map.value(rank, &Vector::over(&space, contents)?)
     }
@@ -281,8 +282,7 @@ impl FieldPreconditioner<Rank> for ModePreconditioner {
         let [a, b, c, first, per_step, least, scale, has_levels] = numbers.map(|x| x as f32);
         self.params = ModeParams { levels: [a, b, c, levels[3]], first, per_step, least, scale, ..self.params };
         let [modes, cells] = &self.spaces;
-        let amplitude = Vector::over(modes, vec![Contents::Device(self.amplitude.clone())])?;
-        groups.share(rank, 0, amplitude)?;
+        groups.share(rank, 0, Vector::over(modes, vec![Contents::Device(self.amplitude.clone())])?)?;
         if has_levels == 0.0 {
             self.levels = None;
             return Ok(());
@@ -313,5 +313,143 @@ impl Precondition<Rank> for ModePreconditioner {
         }
         self.record(rank, GATHER, &[&self.amplitude, modes.single()?, out])?;
         Ok(())
+    }
+}
+
+/// Products with the metric.
+const PROBES: u32 = 4;
+
+/// Bins of wavenumbers, at most.
+const BINS: f64 = 4096.0;
+
+/// The preconditioner of cells whose modes data know by their wavenumbers.
+///
+/// White noise at cells that an evolution filters, as in a simulation, has a metric that is about
+/// diagonal in modes: `1 + d(k)`. Products with fields `v` of random signs give `d`, the ratio of
+/// `Re(H v H M v)` to `(H v)^2` over the modes of a bin of wavenumbers, with the Hartley transform
+/// `H`. With `n` cells
+/// ```text
+/// P = H 1 / (1 + d(k)) H / n
+/// ```
+/// Cost of a product with `P`: two transforms and a dispatch that moves 12 bytes for each mode.
+pub(super) struct FilterPreconditioner {
+    leaf: String,
+    modes: Space,
+    hartley: Hartley,
+    /// From a number for each bin to modes.
+    bins: Gather,
+    /// `d` of each bin.
+    precision: Vec<f64>,
+    /// `1 / (n (1 + d))` and `1 / (n sqrt(1 + d))` of each mode.
+    weights: [Vector; 2],
+}
+
+impl FilterPreconditioner {
+    /// Creates the part of a leaf at the cells of a mesh.
+    pub fn new(rank: &mut Rank, leaf: String, mesh: &Mesh) -> Result<Self> {
+        let [modes, cells] = [Leaf::modes(mesh), Leaf::cells(mesh)].map(|own| Space::of("field", own));
+        let (modes, cells) = (modes?, cells?);
+        let (shape, size) = (mesh.shape(), mesh.size());
+        let axes = || (0..3).filter(|&axis| shape[axis] > 1);
+        let most = axes().map(|axis| (PI * shape[axis] as f64 / size[axis]).powi(2)).sum::<f64>().sqrt();
+        let first = axes().map(|axis| 2.0 * PI / size[axis]).fold(f64::INFINITY, f64::min).max(most / BINS);
+        // The mode 0 has a bin of its own.
+        let count = if first.is_finite() { (most / first).ceil() as u64 + 2 } else { 1 };
+        let first = if first.is_finite() { first } else { 1.0 };
+        let edges: Vec<f64> =
+            (0..=count).map(|edge| if edge == 0 { 0.0 } else { (edge as f64 - 0.5) * first }).collect();
+        let bins = Wavenumbers::edges(mesh, &edges)?.amplitudes(rank, &modes)?;
+        let weights = [Vector::new(&rank.gpu, &modes)?, Vector::new(&rank.gpu, &modes)?];
+        let precision = vec![0.0; count as usize];
+        Ok(FilterPreconditioner { leaf, modes, hartley: Hartley::new(rank, &cells)?, bins, precision, weights })
+    }
+
+    /// Fills the weights of modes from the precision of bins.
+    fn weigh(&mut self, rank: &mut Rank) -> Result<()> {
+        let total = self.modes.only().map_or(1, |(_, leaf)| leaf.total()) as f64;
+        for (power, weights) in [1.0, 0.5].into_iter().zip(&mut self.weights) {
+            let values: Vec<f64> = self.precision.iter().map(|d| (1.0 + d).powf(-power) / total).collect();
+            let mut of_bins = Vector::new(&rank.gpu, &self.bins.signature().domain)?;
+            of_bins.set(&mut rank.recorder, "amplitudes", &values)?;
+            self.bins.run(rank, Direction::Forward, &of_bins, weights)?;
+        }
+        Ok(())
+    }
+
+    /// Computes `out = H w H v` of a part.
+    fn filter(&self, rank: &mut Rank, weights: &Vector, v: &Vector, out: &Vector) -> Result<()> {
+        let cells = &self.hartley.signature().domain;
+        let of = |vector: &Vector| Vector::over(cells, vec![Contents::Device(vector.array(&self.leaf)?.clone())]);
+        let (v, mut out) = (of(v)?, of(out)?);
+        let [mut modes, mut weighted] = [Vector::new(&rank.gpu, &self.modes)?, Vector::new(&rank.gpu, &self.modes)?];
+        self.hartley.run(rank, Direction::Forward, &v, &mut modes)?;
+        rank.multiply(1.0, [weights, &modes], 0.0, &mut weighted)?;
+        Ok(self.hartley.run(rank, Direction::Adjoint, &weighted, &mut out)?)
+    }
+}
+
+impl FieldPreconditioner<Rank> for FilterPreconditioner {
+    fn part(&self) -> &str {
+        &self.leaf
+    }
+
+    fn build(&mut self, rank: &mut Rank, metric: &mut Metric<'_, Rank>, stream: Stream, like: &Vector) -> Result<()> {
+        let cells = self.hartley.signature().domain.clone();
+        let [mut products, mut squares] =
+            [Vector::zeros(&mut rank.recorder, &self.modes)?, Vector::zeros(&mut rank.recorder, &self.modes)?];
+        let [mut of_signs, mut of_product] =
+            [Vector::new(&rank.gpu, &self.modes)?, Vector::new(&rank.gpu, &self.modes)?];
+        for probe in 0..PROBES {
+            let mut signs = Vector::new(&rank.gpu, &cells)?;
+            rank.white_noise(stream.below([probe, 0, 0]), &mut signs)?;
+            rank.map(Elementwise::Sign, &mut signs)?;
+            let mut v = Vector::zeros(&mut rank.recorder, like.space())?;
+            let mut own = Vector::over(&cells, vec![Contents::Device(v.array(&self.leaf)?.clone())])?;
+            rank.vector_axpby(1.0, &signs, 0.0, &mut own)?;
+            v.put(own);
+            let mut product = rank.like(like)?;
+            metric(rank, &v, &mut product)?;
+            let product = Vector::over(&cells, vec![Contents::Device(product.array(&self.leaf)?.clone())])?;
+            self.hartley.run(rank, Direction::Forward, &signs, &mut of_signs)?;
+            self.hartley.run(rank, Direction::Forward, &product, &mut of_product)?;
+            rank.multiply(1.0, [&of_signs, &of_product], 1.0, &mut products)?;
+            rank.multiply(1.0, [&of_signs, &of_signs], 1.0, &mut squares)?;
+        }
+        let mut sums = |modes: &Vector| -> Result<Vec<f64>, OperatorError> {
+            let mut of_bins = Vector::new(&rank.gpu, &self.bins.signature().domain)?;
+            self.bins.run(rank, Direction::Adjoint, modes, &mut of_bins)?;
+            of_bins.get(&mut rank.recorder, "amplitudes")
+        };
+        let (products, squares) = (sums(&products)?, sums(&squares)?);
+        for (precision, (product, square)) in self.precision.iter_mut().zip(products.iter().zip(&squares)) {
+            let ratio =
+                InferenceError::finite("the precision of modes", if *square > 0.0 { product / square } else { 0.0 })?;
+            *precision = ratio.max(0.0);
+        }
+        self.weigh(rank)
+    }
+
+    fn root(&self, rank: &mut Rank, v: &Vector, out: &mut Vector) -> Result<()> {
+        self.filter(rank, &self.weights[1], v, out)
+    }
+
+    fn numbers(&self) -> &[f64] {
+        &self.precision
+    }
+
+    fn restore(&mut self, rank: &mut Rank, numbers: &[f64]) -> Result<()> {
+        self.precision.copy_from_slice(numbers);
+        self.weigh(rank)
+    }
+
+    fn share(&mut self, rank: &mut Rank, groups: &SampleGroups) -> Result<()> {
+        groups.share_numbers(&mut self.precision)?;
+        self.weigh(rank)
+    }
+}
+
+impl Precondition<Rank> for FilterPreconditioner {
+    fn apply(&self, rank: &mut Rank, r: &Vector, out: &mut Vector) -> Result<()> {
+        self.filter(rank, &self.weights[0], r, out)
     }
 }
