@@ -1,19 +1,18 @@
-//! Particles that vectors on the device place anywhere in a periodic box, on the ranks of a mesh.
+//! Particles that vectors on the device place anywhere in a periodic box, on the ranks of a mesh;
+//! the ranks that own the cells of particles, and points in the cells of this rank.
 
-use super::axpby::Axpby;
-use super::cell_points::CellPoints;
-use super::error::MeshError;
-use super::owners::parts_of_cells;
-use super::painter::{PaintedDensity, Painter};
-use super::particles::check_mesh;
-use super::position_derivatives::PositionDerivatives;
-use super::value_painter::{PaintedValues, ValuePainter};
+use super::value_painter::Form;
+use super::{
+    Axpby, Lanes, MeshError, MeshParticles, PaintedDensity, PaintedValues, Painter, ParticlesAnd, PositionDerivatives,
+    ValuePainter, Window, check_mesh, checked, four, of_lattice, particle_kernel_of,
+};
 use crate::comm::Op;
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
-use crate::gpu::{Array, Kernel, KernelSource, Recorder};
-use crate::grid::{Mesh, extent};
-use crate::points::sort::route_to;
+use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, Recorder, holds};
+use crate::grid::{Grid, Mesh, extent};
+use crate::host_memory;
+use crate::points::sort::{Route, back_by, forward_by, route_to};
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -147,9 +146,8 @@ impl MovedParticles {
         arrays.extend(masses.as_ref().map(|masses| masses.raw()));
         arrays.extend([cell.raw(), x.raw(), y.raw(), z.raw(), mass.raw()]);
         let layout = mesh.layout();
-        let [i, j, k] = [0, 1, 2].map(|axis| layout.own[axis].start as u32);
         let params = SettleParams {
-            start: [i, j, k, 0],
+            start: four(layout.own.each_ref().map(|range| range.start), 0),
             strides: four(layout.strides(), 0),
             count: count as u32,
             origin: layout.offset() as u32,
@@ -192,14 +190,14 @@ impl MovedParticles {
         (vectors, weights): (&Array<f32>, Option<&Array<f32>>),
         out: &Array<f32>,
     ) -> Result<(), MeshError> {
-        let (gpu, count) = (rank.gpu.clone(), self.points.len());
+        let (gpu, count) = (rank.gpu.clone(), self.points.cell.len());
         let changes = gpu.array::<f32>("mesh::changes", 4 * count)?;
         rank.recorder.clear(&changes);
         let parts = [(vectors, 0), (vectors, 1), (vectors, 2)].into_iter().chain(weights.map(|weights| (weights, 0)));
         for (part, (array, component)) in (0..).zip(parts) {
             let one = gpu.array("mesh::change", self.own)?;
             rank.recorder.copy(array, component * self.own, &one, 0, self.own)?;
-            let one = self.points.forward(rank, &one, 1)?;
+            let one = forward_by(self.points.route.as_ref(), rank, &one, 1)?;
             rank.recorder.copy(&one, 0, &changes, part * count, count)?;
         }
         let params =
@@ -209,14 +207,9 @@ impl MovedParticles {
         let parts = rank.parts(self.mesh.grid())?;
         let (recorder, comms) = (parts.recorder, parts.comms);
         let greatest = values.greatest(recorder, comms.world(), &changes)?;
-        let painted = PaintedValues {
-            particles: self.points.particles(),
-            values: &changes,
-            first: 0,
-            greatest: &greatest,
-            total: self.total,
-        };
-        Ok(values.paint_changes(recorder, comms, (&self.mesh, ghosts), painted, out)?)
+        let (particles, total) = (self.points.particles(), self.total);
+        let painted = PaintedValues { particles, values: &changes, first: 0, greatest: &greatest, total };
+        Ok(values.record(recorder, comms, (&self.mesh, ghosts), (Form::Changes, painted), (out, 0), 0.0)?)
     }
 
     /// Computes the cotangents of the vectors and the weights, on the rank and in the order of
@@ -228,29 +221,25 @@ impl MovedParticles {
         field: &Array<f32>,
         (vectors, weights): (&Array<f32>, Option<&Array<f32>>),
     ) -> Result<(), MeshError> {
-        let (gpu, mesh, count) = (rank.gpu.clone(), &self.mesh, self.points.len());
+        let (gpu, mesh, count) = (rank.gpu.clone(), &self.mesh, self.points.cell.len());
         let bars = gpu.array::<f32>("mesh::bars", 3 * count)?;
         rank.recorder.clear(&bars);
         adjoint.paint_in_cells(&mut rank.recorder, (self.points.particles(), &self.mass), (mesh, field), &bars)?;
         for axis in 0..3 {
             let one = gpu.array("mesh::bar", count)?;
             rank.recorder.copy(&bars, axis * count, &one, 0, count)?;
-            let one = self.points.back(rank, &one, 1)?;
+            let one = back_by(self.points.route.as_ref(), rank, &one, 1)?;
             rank.recorder.copy(&one, 0, vectors, axis * self.own, self.own)?;
         }
         if let Some(weights) = weights {
             let (read, one) = (gpu.array("mesh::read", count)?, gpu.array("mesh::bar", count)?);
             painter.readout(&mut rank.recorder, self.points.particles(), mesh, field, 0, &read)?;
             Axpby::default().record(&mut rank.recorder, self.unit, &read, 0.0, &one)?;
-            let one = self.points.back(rank, &one, 1)?;
+            let one = back_by(self.points.route.as_ref(), rank, &one, 1)?;
             rank.recorder.copy(&one, 0, weights, 0, self.own)?;
         }
         Ok(())
     }
-}
-
-fn four([x, y, z]: [u64; 3], w: u64) -> [u32; 4] {
-    [x, y, z, w].map(|n| n as u32)
 }
 
 fn per_cell(mesh: &Mesh) -> [f32; 4] {
@@ -275,5 +264,108 @@ fn place_params(mesh: &Mesh, lattice: Option<&Mesh>, own: u64) -> PlaceParams {
         per_site: [x, y, z, 0.0],
         per_cell,
         rest: [rest[0], rest[1], rest[2], 0.0],
+    }
+}
+
+/// Points on the rank that owns their cells.
+pub(super) struct CellPoints {
+    /// The element of the mesh's array of each point's cell.
+    pub cell: Array<u32>,
+    /// Offsets in the cells, an array for each axis.
+    pub offset: [Array<f32>; 3],
+    /// From the rows of those who gave the points to the points here; `None` if they are the same.
+    pub route: Option<Route>,
+}
+
+impl CellPoints {
+    /// Allocates the arrays of `count` points.
+    pub fn new(gpu: &Gpu, count: u64, route: Option<Route>) -> Result<Self, DeviceError> {
+        let offset = || gpu.array("mesh::points", count);
+        Ok(CellPoints { cell: gpu.array("mesh::points", count)?, offset: [offset()?, offset()?, offset()?], route })
+    }
+
+    /// Returns the points for painting and reading.
+    pub fn particles(&self) -> MeshParticles<'_> {
+        MeshParticles::InCells { cell: &self.cell, offset: self.offset.each_ref() }
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct OwnerParams {
+        /// This rank.
+        rank: u32,
+        /// Parts of the mesh along axis 1.
+        parts: u32,
+    }
+}
+
+fn owner_kernel(window: Window, listed: bool) -> KernelSource {
+    particle_kernel_of("mesh::owners", include_str!("../../shaders/mesh/owners.wgsl"), window, Lanes::Alone)
+        .params::<ParticlesAnd<OwnerParams>>()
+        .flag("in_cells", false)
+        .flag("listed", listed)
+}
+
+/// Returns the kernels for all windows.
+pub(super) fn owner_kernels() -> impl Iterator<Item = KernelSource> {
+    Window::ALL.into_iter().flat_map(|window| [false, true].map(|listed| owner_kernel(window, listed)))
+}
+
+/// Returns the part of each cell of a mesh of `shape` along axis 0 of `grid`, then of each along
+/// axis 1, on the device.
+pub(crate) fn parts_of_cells(recorder: &mut Recorder, shape: [u64; 3], grid: Grid) -> Result<Array<u32>, DeviceError> {
+    let parts = |axis: usize| {
+        let shares = grid.shares_along(axis);
+        (0..shape[axis]).map(move |cell| shares.owner(shape[axis], cell) as u32)
+    };
+    let mut all = host_memory::reserve("owners of cells", (shape[0] + shape[1]) as usize)?;
+    all.extend(parts(0).chain(parts(1)));
+    recorder.uploaded("mesh::parts", &all)
+}
+
+/// Finds the ranks whose cells particles of a lattice are in: those of the middle one of their
+/// nodes.
+pub(crate) struct Owners {
+    /// For all sites of a box, and for listed ones.
+    kernels: [Kernel; 2],
+    parts: Array<u32>,
+    mesh: Mesh,
+}
+
+impl Owners {
+    /// Uploads a word for each cell along the first two axes of `mesh`.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if device memory is short.
+    pub fn new(recorder: &mut Recorder, mesh: &Mesh, window: Window) -> Result<Self, DeviceError> {
+        let kernels = [false, true].map(|listed| Kernel::trusted(owner_kernel(window, listed)));
+        let parts = parts_of_cells(recorder, mesh.shape(), mesh.grid())?;
+        Ok(Owners { kernels, parts, mesh: mesh.clone() })
+    }
+
+    /// Records `owner` = the rank that owns the cell of each particle, and `leaving[0]` = the
+    /// particles that other ranks own. Particles without a finite position stay. Reads 12 bytes of
+    /// a particle, 20 if it is listed, and writes 4.
+    ///
+    /// # Errors
+    /// [`DeviceError::Misuse`] for points in cells and arrays that are too short.
+    pub fn record(
+        &self,
+        recorder: &mut Recorder,
+        particles: MeshParticles<'_>,
+        owner: &Array<u32>,
+        leaving: &Array<u32>,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "Owners::record";
+        let kernel = of_lattice(WHAT, &particles, &self.kernels)?;
+        checked(WHAT, &particles, &self.mesh)?;
+        holds(WHAT, "owners", owner, particles.len())?;
+        holds(WHAT, "words for leaving particles", leaving, 1)?;
+        let own = OwnerParams { rank: self.mesh.rank() as u32, parts: self.mesh.grid().along(1) as u32 };
+        let params = ParticlesAnd { common: particles.geometry(&self.mesh, self.mesh.layout()), own };
+        recorder.clear(leaving);
+        let mut arrays = particles.arrays();
+        arrays.extend([self.parts.raw(), owner.raw(), leaving.raw()]);
+        recorder.each(kernel, &arrays, &params, particles.len())
     }
 }

@@ -1,17 +1,13 @@
 //! Particles and fields: painting and readout.
 
-use super::error::MeshError;
-use super::painter::Painter;
-use super::points_in_cells::PointsInCells;
-use super::value_painter::{PaintedValues, ValuePainter};
-use super::window::Window;
+use super::{MeshError, PaintedValues, Painter, PointsInCells, ValuePainter, Window};
 use crate::exchange::ghost_cells::GhostCells;
 use crate::field::Field;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::Mesh;
-use crate::points::Particles;
-use crate::points::rows::every;
+use crate::points::sort::{back_by, forward_by};
+use crate::points::{Particles, every};
 use crate::rank::Rank;
 
 impl Rank {
@@ -98,20 +94,16 @@ impl Rank {
         })?;
         comm.agree("Rank::paint_attribute", &[("name", &name), ("values per particle", &width)])?;
         let points = self.points_in_cells(particles, mesh, window)?;
-        let values = points.cell_points.forward(self, &values, width)?;
+        let values = forward_by(points.cell_points.route.as_ref(), self, &values, width)?;
         let (part, painter) = (points.mesh(), ValuePainter::new(window));
         let ghosts = GhostCells::new(part.ghost_plan()?);
         let own = self.gpu.array::<f32>("mesh::painted", mesh.own_cells() * width)?;
         let parts = self.parts(mesh.grid())?;
         let greatest = painter.greatest(parts.recorder, parts.comms.world(), &values)?;
         for component in 0..width {
-            let painted = PaintedValues {
-                particles: points.particles(),
-                values: &component_of(parts.recorder, &values, component, width)?,
-                first: 0,
-                greatest: &greatest,
-                total: points.total(),
-            };
+            let values = &component_of(parts.recorder, &values, component, width)?;
+            let (particles, total) = (points.particles(), points.total());
+            let painted = PaintedValues { particles, values, first: 0, greatest: &greatest, total };
             let start = component * mesh.own_cells();
             painter.paint(parts.recorder, parts.comms, (part, &ghosts), painted, (&own, start))?;
         }
@@ -164,7 +156,7 @@ impl Rank {
             let places = every(recorder, component, components as u32, count)?;
             permute.scatter(recorder, &one, &places, &values, 1, Count::All)?;
         }
-        Ok(points.cell_points.back(self, &values, components)?)
+        Ok(back_by(points.cell_points.route.as_ref(), self, &values, components)?)
     }
 
     /// Sends particles to the ranks that own their cells, after a check of the box.

@@ -2,16 +2,15 @@
 
 use std::ops::Range;
 
-use super::particles::{
-    Kind, Lanes, MeshParticles, ParticleKernel, ParticleParams, ParticlesAnd, check_mesh, checked, particle_kernel_of,
-    wrapped_axes,
-};
 use super::tiles::{self, Output, PAINTED_DENSITY, TilePainter};
-use super::window::Window;
+use super::{
+    Kind, Lanes, MeshParticles, ParticleKernel, ParticleParams, ParticlesAnd, Window, check_mesh, checked, four,
+    own_and_origin, particle_kernel_of, wrapped_axes,
+};
 use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceError, Element, Gpu, Kernel, KernelSource, Painting, Recorder, holds};
-use crate::grid::{FieldLayout, Mesh, extent};
+use crate::grid::{FieldLayout, Mesh};
 
 /// Integer units that one particle is painted as; see `shaders/mesh/paint.wgsl`.
 pub const UNITS: f64 = 268_435_456.0;
@@ -399,21 +398,15 @@ impl Painter {
         check_mesh(WHAT, mesh)?;
         holds(WHAT, "words of cells", cells, mesh.array_len().saturating_mul(2))?;
         holds(WHAT, "results", out, mesh.own_cells())?;
-        let (own, [i, j, k]) = (extent(mesh.own()), mesh.layout().strides());
-        let params = DensityParams {
-            own: [own[0], own[1], own[2], 0].map(|n| n as u32),
-            origin: [mesh.layout().offset(), i, j, k].map(|n| n as u32),
-            by: scale_and_shift(scale, shift),
-            padding: [0; 2],
-        };
+        let [own, origin] = own_and_origin(mesh);
+        let params = DensityParams { own, origin, by: scale_and_shift(scale, shift), padding: [0; 2] };
         let cells = cells.raw().seen_as(Element::Words2);
         recorder.each(&self.density, &[&cells, out.raw()], &params, mesh.own_cells())
     }
 
     /// Returns a density on all cells of a mesh of one rank, C order, as the source of a transform.
     pub(crate) fn density_values(mesh: &Mesh, density: &Array<f32>) -> Callback {
-        let [i, j, k] = mesh.layout().strides().map(|stride| stride as u32);
-        let params = ValuesParams { density_strides: [i, j, k, 0] };
+        let params = ValuesParams { density_strides: four(mesh.layout().strides(), 0) };
         Callback::trusted(DENSITY_VALUES).read_raw("density", Element::F32, density.raw()).params(&params)
     }
 

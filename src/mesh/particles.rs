@@ -142,11 +142,7 @@ impl MeshParticles<'_> {
     /// Returns the number of particles.
     #[must_use]
     pub fn len(&self) -> u64 {
-        match self {
-            MeshParticles::Displaced { lattice, .. } => lattice.len(),
-            MeshParticles::Listed { site, .. } => site.len(),
-            MeshParticles::InCells { cell, .. } => cell.len(),
-        }
+        self.parts().0
     }
 
     /// Returns `true` if there are none.
@@ -155,41 +151,42 @@ impl MeshParticles<'_> {
         self.len() == 0
     }
 
-    pub(super) fn arrays(&self) -> Vec<&RawArray> {
+    /// Returns their number, the array of their sites or cells if there is one, and their
+    /// displacements or offsets along each axis.
+    fn parts(&self) -> (u64, Option<&RawArray>, &[&Array<f32>; 3]) {
         match self {
-            MeshParticles::Displaced { displacement, .. } => displacement.iter().map(|d| d.raw()).collect(),
-            MeshParticles::Listed { site, displacement, .. } => {
-                std::iter::once(site.raw()).chain(displacement.iter().map(|d| d.raw())).collect()
-            }
-            MeshParticles::InCells { cell, offset } => {
-                std::iter::once(cell.raw()).chain(offset.iter().map(|d| d.raw())).collect()
-            }
+            MeshParticles::Displaced { lattice, displacement } => (lattice.len(), None, displacement),
+            MeshParticles::Listed { site, displacement, .. } => (site.len(), Some(site.raw()), displacement),
+            MeshParticles::InCells { cell, offset } => (cell.len(), Some(cell.raw()), offset),
         }
+    }
+
+    pub(super) fn arrays(&self) -> Vec<&RawArray> {
+        let (_, places, along) = self.parts();
+        places.into_iter().chain(along.iter().map(|array| array.raw())).collect()
     }
 
     /// Refuses lattices beyond the range of the kernels' arithmetic, and arrays that are too short.
     fn check(&self, what: &str) -> Result<(), DeviceError> {
         let misuse = |why: String| Err(DeviceError::misuse(what, why));
-        let (count, along) = match self {
-            MeshParticles::Displaced { lattice, displacement } => {
-                if let Some(axis) =
-                    (0..3).find(|&a| lattice.sites[a] > MOST_SITES || lattice.own[a].end > lattice.sites[a])
-                {
+        match self {
+            MeshParticles::Displaced { lattice, .. } => {
+                let is_wrong = |&a: &usize| lattice.sites[a] > MOST_SITES || lattice.own[a].end > lattice.sites[a];
+                if let Some(axis) = (0..3).find(is_wrong) {
                     return misuse(format!(
                         "sites {:?} of axis {axis} of a lattice of {}, which has 2^31 at most",
                         lattice.own[axis], lattice.sites[axis]
                     ));
                 }
-                (lattice.len(), displacement)
             }
-            MeshParticles::Listed { sites, site, displacement } => {
+            MeshParticles::Listed { sites, .. } => {
                 if let Some(axis) = (0..3).find(|&axis| sites[axis] > MOST_LISTED_SITES) {
                     return misuse(format!("expected at most 2^16 sites along axis {axis}, got {}", sites[axis]));
                 }
-                (site.len(), displacement)
             }
-            MeshParticles::InCells { cell, offset } => (cell.len(), offset),
-        };
+            MeshParticles::InCells { .. } => {}
+        }
+        let (count, _, along) = self.parts();
         match along.iter().find(|array| array.len() < count) {
             None => Ok(()),
             Some(array) => misuse(format!("{} values along an axis for {count} particles", array.len())),
@@ -204,33 +201,32 @@ impl MeshParticles<'_> {
     }
 
     pub(super) fn geometry(&self, mesh: &Mesh, layout: &FieldLayout) -> ParticleParams {
-        let word = |values: [u64; 3], w: u64| [values[0], values[1], values[2], w].map(|n| n as u32);
         let real = |values: [f64; 3]| [values[0] as f32, values[1] as f32, values[2] as f32, 0.0];
         let wrapped = wrapped_axes(mesh);
         let wraps = (0..3).map(|a| u64::from(wrapped[a]) << a).sum();
         let base =
             [0, 1, 2].map(|a| if wrapped[a] { 0 } else { layout.own[a].start as i32 - layout.ghosts[a][0] as i32 });
         let mut geometry = ParticleParams {
-            first: word([0; 3], self.len()),
-            local: word([1; 3], 0),
-            sites: word([1; 3], 0),
-            mesh: word(mesh.shape(), wraps),
-            shape: word(layout.shape(), 0),
+            first: four([0; 3], self.len()),
+            local: four([1; 3], 0),
+            sites: four([1; 3], 0),
+            mesh: four(mesh.shape(), wraps),
+            shape: four(layout.shape(), 0),
             base: [base[0], base[1], base[2], i32::from(self.is_in_blocks())],
             per_site: [0.0; 4],
             per_cell: real(mesh.cell_size().map(|cell| 1.0 / cell)),
         };
         match self {
             MeshParticles::Displaced { lattice, .. } => {
-                geometry.first = word([0, 1, 2].map(|a| lattice.own[a].start), self.len());
-                geometry.local = word(extent(&lattice.own), 0);
-                geometry.sites = word(lattice.sites, 0);
+                geometry.first = four([0, 1, 2].map(|a| lattice.own[a].start), self.len());
+                geometry.local = four(extent(&lattice.own), 0);
+                geometry.sites = four(lattice.sites, 0);
                 geometry.per_site = real(lattice.sites.map(|n| 1.0 / n as f64));
             }
             MeshParticles::Listed { sites, .. } => {
                 let [x, y, z] = period_of(mesh).map(|first| first as u32);
                 geometry.first = [x, y, z, self.len() as u32];
-                geometry.sites = word(*sites, 0);
+                geometry.sites = four(*sites, 0);
                 geometry.per_site = real(sites.map(|n| 1.0 / n as f64));
             }
             MeshParticles::InCells { .. } => {}
@@ -257,6 +253,18 @@ crate::gpu::kernel_params! {
         pub per_site: [f32; 4],
         pub per_cell: [f32; 4],
     }
+}
+
+/// Returns three numbers and `w` as words for a kernel.
+pub(super) fn four([x, y, z]: [u64; 3], w: u64) -> [u32; 4] {
+    [x, y, z, w].map(|n| n as u32)
+}
+
+/// Returns the own cells of `mesh` along each axis, and the place of the first one in an array with
+/// a step along each axis.
+pub(super) fn own_and_origin(mesh: &Mesh) -> [[u32; 4]; 2] {
+    let [i, j, k] = mesh.layout().strides();
+    [four(extent(mesh.own()), 0), [mesh.layout().offset(), i, j, k].map(|n| n as u32)]
 }
 
 /// The geometry of particles, and what a kernel takes besides.

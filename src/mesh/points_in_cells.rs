@@ -1,23 +1,21 @@
 //! Points given by coordinates in a periodic box, distributed over the ranks of a mesh.
 
-use super::cell_points::CellPoints;
-use super::error::MeshError;
-use super::fixed_point::Unit;
-use super::owners::parts_of_cells;
-use super::painter::{PaintedDensity, Painter};
-use super::particles::{MeshParticles, check_mesh, wrapped_axes};
+use super::mode_bins::Unit;
+use super::moved_particles::CellPoints;
 use super::power::{all_finite, first_of_all};
-use super::value_painter::{PaintedValues, ValuePainter};
-use super::window::Window;
+use super::value_painter::Form;
+use super::{
+    MeshError, MeshParticles, PaintedDensity, PaintedValues, Painter, ValuePainter, Window, check_mesh, four,
+    parts_of_cells, wrapped_axes,
+};
 use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::{LayoutError, Mesh};
 use crate::host_memory;
-use crate::points::Cloud;
-use crate::points::rows::offsets;
 use crate::points::sort::route_to;
+use crate::points::{Cloud, offsets};
 use crate::rank::Rank;
 
 /// Points anywhere in a periodic box, each on the rank that owns the mesh cell it lies in.
@@ -81,13 +79,12 @@ crate::gpu::kernel_params! {
 impl LocateParams {
     fn new(mesh: &Mesh, per_length: [f64; 3], columns: u32) -> Self {
         let layout = mesh.layout();
-        let four = |of: &dyn Fn(usize) -> u64| [of(0) as u32, of(1) as u32, of(2) as u32, 0];
         let high = per_length.map(|x| x as f32);
         let rest = [0, 1, 2].map(|axis| (per_length[axis] - f64::from(high[axis])) as f32);
         LocateParams {
-            shape: four(&|axis| mesh.shape()[axis]),
-            start: four(&|axis| layout.own[axis].start),
-            strides: four(&|axis| layout.strides()[axis]),
+            shape: four(mesh.shape(), 0),
+            start: four(layout.own.each_ref().map(|range| range.start), 0),
+            strides: four(layout.strides(), 0),
             per_length: [high[0], high[1], high[2], 0.0],
             rest: [rest[0], rest[1], rest[2], 0.0],
             count: 0,
@@ -286,7 +283,7 @@ impl PointsInCells {
 
     /// Returns the number of points on this rank.
     pub fn len(&self) -> u64 {
-        self.cell_points.len()
+        self.cell_points.cell.len()
     }
 
     /// Returns `true` if this rank has none.
@@ -381,15 +378,10 @@ impl PointsInCells {
         }
         let plan = mesh.ghost_plan()?;
         let (ghosts, painter) = (GhostCells::new(plan), ValuePainter::new(window));
-        let greatest = painter.greatest(recorder, comms.world(), &weights.values)?;
-        let painted = PaintedValues {
-            particles: self.particles(),
-            values: &weights.values,
-            first: 0,
-            greatest: &greatest,
-            total: self.total,
-        };
-        painter.paint_shifted(recorder, comms, (mesh, &ghosts), painted, out, shift)?;
+        let (particles, values) = (self.particles(), &weights.values);
+        let greatest = painter.greatest(recorder, comms.world(), values)?;
+        let painted = PaintedValues { particles, values, first: 0, greatest: &greatest, total: self.total };
+        painter.record(recorder, comms, (mesh, &ghosts), (Form::InCells, painted), (out, 0), shift)?;
         recorder.wait()?;
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Adjoints of painting and reading by the positions of particles, and the tangent of reading.
 
-use super::particles::{Lattice, MeshParticles, ParticlesAnd, checked, particle_kernel};
-use super::window::Window;
+use super::{Lattice, MeshParticles, ParticlesAnd, Window, checked, particle_kernel};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, RawArray, Recorder, holds};
 use crate::grid::Mesh;
 

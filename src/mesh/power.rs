@@ -11,10 +11,8 @@
 use crate::comm::{CommError, Communicator, Op};
 use crate::grid::{Box3, extent};
 
-use super::MeshError;
-use super::fixed_point::Unit;
-use super::mode_bins::{ModeBins, ModeSums};
-use super::spectrum::SpectrumGeometry;
+use super::mode_bins::{ModeBins, ModeSums, Unit};
+use super::{MeshError, SpectrumGeometry};
 use crate::fft::Wave;
 use crate::host_memory;
 

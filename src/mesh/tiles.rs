@@ -17,12 +17,9 @@
 
 use std::sync::OnceLock;
 
-use super::particles::{Kind, Lanes, MeshParticles, ParticleKernel, ParticlesAnd, particle_kernel_of};
-use super::window::Window;
+use super::{Kind, Lanes, MeshParticles, ParticleKernel, ParticlesAnd, Window, four, particle_kernel_of};
 use crate::gpu::primitives::{Count, Scan};
-use crate::gpu::{
-    Array, CountParams, DeviceError, Element, Kernel, KernelSource, Painting, Profile, RawArray, Recorder, pooled,
-};
+use crate::gpu::{Array, CountParams, DeviceError, Element, Kernel, KernelSource, Painting, Profile, Recorder, pooled};
 use crate::grid::Mesh;
 
 pub(super) const PAINTED_DENSITY: &str = include_str!("../../shaders/mesh/painted_density.wgsl");
@@ -144,6 +141,35 @@ impl TilePlan {
     pub fn bytes(&self) -> u64 {
         let sums = self.lists.div_ceil(1024);
         self.words().into_iter().chain([sums]).map(|words| pooled(4 * words)).sum()
+    }
+
+    fn arrays(&self, recorder: &Recorder) -> Result<[Array<u32>; 4], DeviceError> {
+        let gpu = recorder.gpu();
+        let [counts, starts, work, order] = self.words();
+        Ok([
+            gpu.array("mesh::tile_counts", counts)?,
+            gpu.array("mesh::tile_starts", starts)?,
+            gpu.array("mesh::tile_work", work)?,
+            gpu.array("mesh::tile_order", order)?,
+        ])
+    }
+
+    fn params(
+        &self,
+        particles: &MeshParticles<'_>,
+        mesh: &Mesh,
+        groups: u64,
+        by: [f32; 2],
+    ) -> ParticlesAnd<TileParams> {
+        let (array, tiles) = (mesh.layout().shape(), self.tiles);
+        let own = TileParams {
+            tiles: four(tiles, SPLIT),
+            shorter: four([0, 1, 2].map(|axis| array[axis] / tiles[axis].max(1)), 0),
+            longer: four([0, 1, 2].map(|axis| array[axis] % tiles[axis].max(1)), 0),
+            splits: four([self.places(), self.splits, groups], 0),
+            by,
+        };
+        ParticlesAnd { common: particles.geometry(mesh, mesh.layout()), own }
     }
 }
 
@@ -288,63 +314,23 @@ impl TilePainter {
         let kind = Kind::of(&particles);
         let kernels = self.kernels[kind as usize].get_or_init(|| TileKernels::new(self.window, kind));
         let of_particles = particles.arrays();
-        let painting = joined(&of_particles, &[order.raw(), starts.raw(), work.raw(), &cells]);
+        let painting = [&of_particles[..], &[order.raw(), starts.raw(), work.raw(), &cells]].concat();
         // The kernel with the most arrays, before others count faults.
         kernels.paint[which].prepare(&gpu, &painting)?;
         recorder.clear(&counts);
-        kernels.count.record(
-            recorder,
-            &joined(&of_particles, &[counts.raw(), work.raw(), faults.raw()]),
-            &params,
-            count,
-        )?;
+        let arrays = [&of_particles[..], &[counts.raw(), work.raw(), faults.raw()]].concat();
+        kernels.count.record(recorder, &arrays, &params, count)?;
         self.scan.exclusive(recorder, &counts, &starts, Count::All)?;
         let arrays = [work.raw(), starts.raw(), order.raw()];
         recorder.each(&self.order, &arrays, &CountParams { count: count as u32 }, count)?;
         recorder.dispatch(&kernels.paint[which], &painting, &params, plan.lists / LISTS)?;
         if plan.splits > 0 {
-            let arrays = joined(&of_particles, &[order.raw(), starts.raw(), work.raw()]);
+            let arrays = [&of_particles[..], &[order.raw(), starts.raw(), work.raw()]].concat();
             recorder.dispatch(&kernels.parts, &arrays, &params, groups)?;
             recorder.dispatch(&self.splits[which], &[work.raw(), &cells], &params, groups)?;
         }
         // All arrays but the output are free again for what follows.
         recorder.submit()
-    }
-}
-
-fn joined<'a>(first: &[&'a RawArray], then: &[&'a RawArray]) -> Vec<&'a RawArray> {
-    [first, then].concat()
-}
-
-impl TilePlan {
-    fn arrays(&self, recorder: &Recorder) -> Result<[Array<u32>; 4], DeviceError> {
-        let gpu = recorder.gpu();
-        let [counts, starts, work, order] = self.words();
-        Ok([
-            gpu.array("mesh::tile_counts", counts)?,
-            gpu.array("mesh::tile_starts", starts)?,
-            gpu.array("mesh::tile_work", work)?,
-            gpu.array("mesh::tile_order", order)?,
-        ])
-    }
-
-    fn params(
-        &self,
-        particles: &MeshParticles<'_>,
-        mesh: &Mesh,
-        groups: u64,
-        by: [f32; 2],
-    ) -> ParticlesAnd<TileParams> {
-        let words = |values: [u64; 3], last: u64| [values[0], values[1], values[2], last].map(|n| n as u32);
-        let (array, tiles) = (mesh.layout().shape(), self.tiles);
-        let own = TileParams {
-            tiles: words(tiles, SPLIT),
-            shorter: words([0, 1, 2].map(|axis| array[axis] / tiles[axis].max(1)), 0),
-            longer: words([0, 1, 2].map(|axis| array[axis] % tiles[axis].max(1)), 0),
-            splits: words([self.places(), self.splits, groups], 0),
-            by,
-        };
-        ParticlesAnd { common: particles.geometry(mesh, mesh.layout()), own }
     }
 }
 

@@ -1,12 +1,11 @@
 //! Painting of values of either sign: the adjoint of reading a mesh at particles.
 
-use super::particles::{MeshParticles, ParticleParams, checked, particle_kernel};
-use super::window::Window;
+use super::{MeshParticles, ParticleParams, Window, checked, own_and_origin, particle_kernel};
 use crate::comm::Communicator;
 use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExactSum, ExchangeError, FIXED, GridComms, bits_for};
 use crate::gpu::{Array, DeviceError, Element, Kernel, KernelSource, Recorder, holds};
-use crate::grid::{Mesh, extent};
+use crate::grid::Mesh;
 
 crate::gpu::kernel_params! {
     struct PaintedParams {
@@ -53,14 +52,15 @@ pub struct ValuePainter {
 
 /// Form of painting.
 #[derive(Clone, Copy, PartialEq)]
-enum Form {
+pub(super) enum Form {
     /// Values of the sites of a lattice.
     Displaced,
     /// Values of points in cells.
     InCells,
     /// By how much units at the sites of a lattice change.
     Tangent,
-    /// By how much points in cells change.
+    /// By how much points in cells change: values are how many cells each moves times what it
+    /// paints, all along x, then y, then z, and by how much that changes.
     Changes,
 }
 
@@ -159,20 +159,6 @@ impl ValuePainter {
         self.record(recorder, comms, (mesh, ghosts), (form, painted), (out, start), 0.0)
     }
 
-    /// Paints as [`paint`](Self::paint) does, from element 0 of `out` on, and adds `shift` to every
-    /// cell.
-    pub(super) fn paint_shifted(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        (mesh, ghosts): (&Mesh, &GhostCells),
-        painted: PaintedValues<'_>,
-        out: &Array<f32>,
-        shift: f32,
-    ) -> Result<(), ExchangeError> {
-        self.record(recorder, comms, (mesh, ghosts), (Form::InCells, painted), (out, 0), shift)
-    }
-
     /// `out` (this rank's own cells, C order) = by how much the mesh that units at the particles of
     /// a lattice paint changes where these move by the vectors `painted.values`, all along x, then
     /// y, then z: the tangent of [`Painter::paint`](super::Painter::paint), and the transpose of
@@ -203,27 +189,8 @@ impl ValuePainter {
         self.record(recorder, comms, (mesh, ghosts), (Form::Tangent, painted), (out, 0), 0.0)
     }
 
-    /// `out` (this rank's own cells, C order) = by how much the mesh that points in cells paint
-    /// changes. `painted.values` are how many cells each moves times what it paints, all along x,
-    /// then y, then z, and by how much that changes. Otherwise as [`paint`](Self::paint).
-    ///
-    /// # Errors
-    /// Same as [`paint`](Self::paint).
-    pub(super) fn paint_changes(
-        &self,
-        recorder: &mut Recorder,
-        comms: &mut GridComms,
-        (mesh, ghosts): (&Mesh, &GhostCells),
-        painted: PaintedValues<'_>,
-        out: &Array<f32>,
-    ) -> Result<(), ExchangeError> {
-        const WHAT: &str = "ValuePainter::paint_changes";
-        checked(WHAT, &painted.particles, mesh)?;
-        holds(WHAT, "changes", painted.values, painted.particles.len().saturating_mul(4))?;
-        self.record(recorder, comms, (mesh, ghosts), (Form::Changes, painted), (out, 0), 0.0)
-    }
-
-    fn record(
+    /// Paints in any form as [`paint`](Self::paint) does, and adds `shift` to every cell.
+    pub(super) fn record(
         &self,
         recorder: &mut Recorder,
         comms: &mut GridComms,
@@ -251,24 +218,16 @@ impl ValuePainter {
         recorder.clear(&cells);
         let mut geometry = particles.geometry(mesh, mesh.layout());
         (geometry.local[3], geometry.sites[3]) = (bits as u32, first as u32);
-        let number = FORMS.iter().position(|other| *other == form).unwrap_or(0);
         let (kernel, target) = match recorder.gpu().capabilities().atomic_u64 {
-            true => (&self.wide[number], cells.raw().seen_as(Element::U64)),
-            false => (&self.kernels[number], cells.raw().clone()),
+            true => (&self.wide[form as usize], cells.raw().seen_as(Element::U64)),
+            false => (&self.kernels[form as usize], cells.raw().clone()),
         };
         let mut arrays = particles.arrays();
         arrays.extend([values.raw(), most.raw(), &target]);
         recorder.each::<ParticleParams>(kernel, &arrays, &geometry, particles.len())?;
         ghosts.reduce_wide(recorder, comms, &cells)?;
-        let (own, [i, j, k]) = (extent(mesh.own()), mesh.layout().strides());
-        let params = PaintedParams {
-            own: [own[0], own[1], own[2], 0].map(|n| n as u32),
-            origin: [mesh.layout().offset(), i, j, k].map(|n| n as u32),
-            bits: bits as u32,
-            start: start as u32,
-            shift,
-            padding: 0,
-        };
+        let [own, origin] = own_and_origin(mesh);
+        let params = PaintedParams { own, origin, bits: bits as u32, start: start as u32, shift, padding: 0 };
         recorder.each(&self.finish, &[cells.raw(), most.raw(), out.raw()], &params, mesh.own_cells())?;
         Ok(())
     }

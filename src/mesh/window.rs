@@ -64,12 +64,8 @@ impl std::str::FromStr for Window {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "cic" => Ok(Window::Cic),
-            "tsc" => Ok(Window::Tsc),
-            "pcs" => Ok(Window::Pcs),
-            _ => Err(format!("`{text}` is no window; there are cic, tsc and pcs")),
-        }
+        let found = Window::ALL.into_iter().find(|window| window.to_string() == text);
+        found.ok_or_else(|| format!("`{text}` is no window; there are cic, tsc and pcs"))
     }
 }
 

@@ -1,20 +1,17 @@
-//! Forecast of the moves of particles between ranks. Pure.
+//! Forecast of the moves of particles between ranks, and of the bytes of ghost cells. Pure.
 //!
 //! Displacements are taken as equally likely between minus and plus their reach along each axis:
 //! 10 Mpc/h today, and in proportion to the linear growth between two moves.
 
 use std::ops::Range;
 
+use super::config::{MOVED_BYTES, PASSED_BYTES, TYPICAL_REACH};
+use super::force::widths_of_drift;
+use super::{Config, Migrate, Result};
 use crate::cluster::{Line, Start, Step, Work};
 use crate::cosmology::{Growth, StepOp};
 use crate::gpu::pooled;
-use crate::grid::{GhostPlan, GhostWidths, Grid, LayoutError, Transfer, Transfers, volume};
-
-use super::config::TYPICAL_REACH;
-use super::force::widths_of_drift;
-use super::ghost_bytes::ghost_bytes;
-use super::migrate::{MOVED_BYTES, PASSED_BYTES};
-use super::{Config, Migrate, Result};
+use crate::grid::{GhostPlan, GhostWidths, Grid, LayoutError, Sweep, Transfer, Transfers, volume};
 
 /// Bytes that a move reads and writes in device memory for each particle: owners and their sort
 /// (70), and eight words that are gathered, received and stored.
@@ -240,6 +237,21 @@ fn expected_planes(n: u64, reach: f64, parts: [Range<u64>; 2]) -> f64 {
     };
     let n = n as f64;
     (image(-n) + image(0.0) + image(n)).max(0.0)
+}
+
+/// 32-bit words of a cell: a painted 64-bit integer, and three components of a force.
+pub(super) const PAINTED: u64 = 2;
+pub(super) const COMPONENTS: u64 = 3;
+
+/// Returns the bytes that a rank sends for the ghost cells of a force.
+pub(super) fn ghost_bytes(plan: &GhostPlan) -> u64 {
+    let of_sweep = |sweep: &Sweep| {
+        let place = plan.grid.at(plan.rank)[sweep.axis];
+        let sent =
+            |words: u64, is_reduction: bool| sweep.transfers(words, is_reduction).cost(place, 4, u64::MAX).sent_bytes;
+        sent(PAINTED, true) + sent(COMPONENTS, false)
+    };
+    plan.sweeps.iter().map(of_sweep).sum()
 }
 
 #[cfg(test)]

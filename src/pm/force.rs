@@ -10,18 +10,22 @@
 //! readout use the same window, so that a particle exerts no force on itself and momentum is
 //! conserved (Hockney & Eastwood 1988, section 5-3). The field of the force is kept until particles
 //! drift away from where it was computed; accelerations of particles are stored nowhere.
+//!
+//! The functions on modes of its filter are at the end.
 
 use std::ops::Range;
 
-use crate::comm::Op;
+use super::{Config, Result, SimulationError};
+use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
 use crate::exchange::ghost_cells::GhostCells;
-use crate::fft::{Filter, FilterOptions, Spec, Transform, VectorFilter};
+use crate::fft::{
+    Filter, FilterOptions, Operator, OperatorTables, Spec, Spectral, Transform, VectorCallbacks, VectorFilter,
+    VectorForm, Wave,
+};
 use crate::gpu::{Array, Callback, DeviceError, Recorder};
-use crate::grid::{FieldLayout, GhostWidths, Mesh, volume};
+use crate::grid::{Box3, GhostWidths, Mesh, volume};
 use crate::mesh::{Axpby, KickDrift, MeshParticles, PaintTraffic, PaintedDensity, Painter, Push, Window, painting};
-
-use super::{Config, Result, SimulationError, force_modes};
 
 /// The particles on which a force acts, and the recorder and the exchanges that compute it.
 pub(super) struct ForceContext<'a> {
@@ -36,21 +40,21 @@ pub struct Force {
     painter: Painter,
     kick_drift: KickDrift,
     axpby: Axpby,
-    transform: Transform<f32>,
-    filter: VectorFilter,
-    mesh: Mesh,
+    pub(super) transform: Transform<f32>,
+    pub(super) filter: VectorFilter,
+    pub(super) mesh: Mesh,
     widths: GhostWidths,
     ghosts: GhostCells,
     sites: u64,
     /// Bytes of painting as many particles as the rank has sites.
-    paint: PaintTraffic,
+    pub(super) paint: PaintTraffic,
     reach: Array<u32>,
     /// Particles that could not be painted so far.
-    faults: Array<u32>,
+    pub(super) faults: Array<u32>,
     /// The three components of the force at the current positions in each cell, ghost cells
     /// included; `None` after a drift. As long as particles stay, so do the widths of ghost
     /// cells.
-    field: Option<Array<[f32; 4]>>,
+    pub(super) field: Option<Array<[f32; 4]>>,
     /// Whether ghost cells reach as far as the particles where they are.
     reaches: bool,
 }
@@ -70,7 +74,7 @@ impl Force {
         let (spec, options) = (Spec::of::<f32>(shape), FilterOptions::default().results(3));
         let part = Filter::<f32>::part_of(&gpu, &spec, comms, &options)?;
         let form = VectorFilter::form(&gpu, shape, comms, &options)?;
-        let callbacks = force_modes::callbacks(config, recorder, form, &part)?;
+        let callbacks = filter_callbacks(config, recorder, form, &part)?;
         let filter = VectorFilter::new(&gpu, shape, comms, callbacks, &options)?;
         let mesh = config.cell_mesh(comms.grid(), comms.rank())?;
         let sites = volume(&comms.grid().part(config.sites(), comms.rank()));
@@ -97,30 +101,9 @@ impl Force {
         })
     }
 
-    /// Returns the mesh transform.
-    pub fn transform(&self) -> &Transform<f32> {
-        &self.transform
-    }
-
-    /// Returns the bytes that the filter reads and writes in device memory, with a density of 4
-    /// bytes a cell as its input.
-    pub fn filter_traffic(&self) -> u64 {
-        self.filter.traffic()
-    }
-
-    /// Returns the bytes of painting in device memory.
-    pub(super) fn paint_traffic(&self) -> PaintTraffic {
-        self.paint
-    }
-
     /// Returns the mesh of this rank, and its ghost cells as wide as they are now.
     pub(super) fn mesh(&self) -> (&Mesh, &GhostCells) {
         (&self.mesh, &self.ghosts)
-    }
-
-    /// Returns `true` if the force at the present positions is there.
-    pub(super) fn is_solved(&self) -> bool {
-        self.field.is_some()
     }
 
     /// Returns the force at the present positions: its three components in each cell, ghost cells
@@ -130,11 +113,6 @@ impl Force {
     /// [`SimulationError::NoForce`] if there is none.
     pub(super) fn field(&self) -> Result<&Array<[f32; 4]>> {
         self.field.as_ref().ok_or(SimulationError::NoForce)
-    }
-
-    /// This rank's cells with its ghost cells as wide as they are now.
-    pub fn layout(&self) -> &FieldLayout {
-        self.mesh.layout()
     }
 
     /// Widens the ghost cells to what the particles need: those of this rank, and of those with the
@@ -305,11 +283,6 @@ impl Force {
         Ok(())
     }
 
-    /// Forgets the force, where nothing reads it any more; the particles stay where they are.
-    pub(super) fn release(&mut self) {
-        self.field = None;
-    }
-
     /// Forgets the force and where the particles are: they are elsewhere, or nothing needs it any
     /// more.
     pub fn forget(&mut self) {
@@ -321,12 +294,6 @@ impl Force {
     pub fn begin(&mut self, recorder: &mut Recorder) {
         self.forget();
         recorder.clear(&self.faults);
-    }
-
-    /// Returns a word on the device: the particles of this rank that could not be painted since the
-    /// solver was made or [begun](Self::begin) again.
-    pub fn faults(&self) -> &Array<u32> {
-        &self.faults
     }
 
     /// Records the kicks of `push`, one axis after the other.
@@ -368,10 +335,14 @@ impl Force {
     /// # Errors
     /// [`SimulationError::Lost`], the same on all ranks.
     pub fn check(&self, recorder: &mut Recorder, comms: &GridComms) -> Result<()> {
-        let mut lost = [u64::from(recorder.download(&self.faults, 0, 1)?[0])];
-        comms.world().all_reduce(&mut lost, Op::Sum)?;
-        if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
+        check_lost(comms.world(), recorder.download(&self.faults, 0, 1)?[0].into())
     }
+}
+
+/// Checks that no rank has `lost` particles. Collective.
+pub(super) fn check_lost(world: &Communicator, lost: u64) -> Result<()> {
+    let [particles] = world.reduced([lost], Op::Sum)?;
+    if particles > 0 { Err(SimulationError::Lost { particles }) } else { Ok(()) }
 }
 
 /// Returns the least width of ghost cells on each side along an axis for particles within `drift`
@@ -409,4 +380,61 @@ fn needed_widths(
         [rows.iter().map(|row| [row[0], row[1]]).collect(), planes.iter().map(|rank| [rank[2], rank[3]]).collect()],
         lost,
     ))
+}
+
+crate::gpu::kernel_params! {
+    struct SpreadParams {
+        /// The first slope along z.
+        slopes_start: [u32; 4],
+    }
+}
+
+/// Returns the kernel of the force along `axis` on the density contrast, times `sign`, for the
+/// modes of `part`; with the sign -1 its conjugate.
+pub(super) fn force_tables(config: &Config, axis: usize, sign: f64, part: &Box3) -> OperatorTables {
+    // F = -grad phi and phi = -1.5 Omega_m delta / k^2: F(k) = i k 1.5 Omega_m delta / k^2.
+    potential(config, [0.0, sign], &|a, wave| if a == axis { slope(config, wave) } else { 1.0 }, part)
+}
+
+/// Returns the kernel of minus the potential times `constant` and a factor of each axis.
+fn potential(config: &Config, constant: [f64; 2], factor: &dyn Fn(usize, Wave) -> f64, part: &Box3) -> OperatorTables {
+    let laplacian = config.laplacian;
+    let operator = Operator {
+        constant: constant.map(|part| part * 1.5 * config.cosmology.omega_m()),
+        factor,
+        laplacian: Some(&|_, wave| laplacian.at(wave.w) / (wave.spacing * wave.spacing)),
+    };
+    operator.tables(config.cells(), config.size(), part)
+}
+
+/// Returns the derivative of a mode along its axis, without the imaginary unit.
+fn slope(config: &Config, wave: Wave) -> f64 {
+    config.gradient.at(wave.w, wave.nyquist) / wave.spacing
+}
+
+/// Returns the functions on modes for a filter of this form, whose fused pass has the modes of
+/// `part`.
+fn filter_callbacks(
+    config: &Config,
+    recorder: &mut Recorder,
+    form: VectorForm,
+    part: &Box3,
+) -> Result<VectorCallbacks> {
+    if form == VectorForm::Apart {
+        let gradients = [0, 1, 2].map(|axis| force_tables(config, axis, 1.0, part));
+        let filter = Spectral::new(recorder, &gradients, part)?.trusted_callback();
+        return Ok(VectorCallbacks { filter, spread: None });
+    }
+    let first = potential(config, [1.0, 0.0], &|a, wave| if a == 0 { slope(config, wave) } else { 1.0 }, part);
+    let second = potential(config, [1.0, 0.0], &|_, _| 1.0, part);
+    let filter = Spectral::new(recorder, &[first, second], part)?.trusted_callback();
+    let (cells, size) = (config.cells(), config.size());
+    let slopes = [1, 2].map(|axis| {
+        let waves = (0..cells[axis]).map(move |index| Wave::new(index, cells[axis], size[axis]));
+        waves.map(|wave| slope(config, wave) as f32).collect::<Vec<f32>>()
+    });
+    let array = recorder.uploaded("pm::slopes", &slopes.concat())?;
+    let params = SpreadParams { slopes_start: [cells[1] as u32, 0, 0, 0] };
+    let text = include_str!("../../shaders/pm/force_spread.wgsl");
+    Ok(VectorCallbacks { filter, spread: Some(Callback::trusted(text).read("slopes", &array).params(&params)) })
 }

@@ -5,8 +5,7 @@ use crate::cosmology::{LptOrder, StepOp, last_step};
 use crate::fft::{Forecast, Spec};
 use crate::grid::{Chunking, Cost, Grid, Shares};
 
-use super::footprint::PlannedFor;
-use super::{Config, NoiseBy, Result, SimulationError};
+use super::{Config, NoiseBy, PlannedFor, Result, SimulationError};
 
 /// Grids whose seconds differ by less than this factor are equal: the error of the model.
 const ALIKE: f64 = 1.02;

@@ -123,8 +123,7 @@ impl Simulation {
         drop(out);
         let Some(arrivals) = &plan.arrivals else { return Ok(incoming) };
         drop(rows);
-        let index = rank.gpu.array("pm::arrivals", plan.share)?;
-        rank.recorder.upload(&index, 0, arrivals)?;
+        let index = rank.recorder.uploaded("pm::arrivals", arrivals)?;
         let ordered = rank.gpu.array("pm::in_order", 3 * n * plan.share)?;
         Permute::new().gather(&mut rank.recorder, &incoming, &index, &ordered, 3 * n, Count::All)?;
         Ok(ordered)

@@ -75,13 +75,6 @@ pub(super) fn gradients(axis: usize, number: usize) -> Vec<(usize, usize, f64)> 
     }
 }
 
-/// Returns a table on the device.
-pub(super) fn uploaded(recorder: &mut Recorder, table: &[f32]) -> Result<Array<f32>, DeviceError> {
-    let array = recorder.gpu().array("pm::amplitudes", table.len() as u64)?;
-    recorder.upload(&array, 0, table)?;
-    Ok(array)
-}
-
 /// Returns the wavenumber, and 0 at the Nyquist frequency, where an odd function of it has no
 /// value.
 fn odd(wave: Wave) -> f64 {

@@ -1,7 +1,6 @@
 //! The linear density contrast as a function of the white noise.
 
-use super::lattice_fields::{LatticeFields, Perturbation, uploaded};
-use super::{Config, Result};
+use super::{Config, LatticeFields, Perturbation, Result};
 use crate::cosmology::{LptOrder, mode_amplitudes};
 use crate::gpu::Array;
 use crate::grid::Cost;
@@ -63,7 +62,7 @@ impl LinearDensity {
             let growth = power.growth().at(a)?.d1;
             let table = mode_amplitudes(&power, config.particles as usize, config.box_size)?;
             let table: Vec<f32> = table.iter().map(|value| (f64::from(*value) * growth) as f32).collect();
-            let amplitudes = uploaded(&mut rank.recorder, &table)?;
+            let amplitudes = rank.recorder.uploaded("pm::amplitudes", &table)?;
             let sites = config.site_mesh(grid, rank.index())?;
             // Of the second order, whose operators take memory, nothing is needed.
             let config = Config { lpt: LptOrder::First, ..config.clone() };

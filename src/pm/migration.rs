@@ -31,8 +31,8 @@ use crate::grid::{Cost, GhostPlan, GhostWidths, Mesh};
 use crate::mesh::{Lattice, MeshParticles, Owners};
 use crate::rank::Rank;
 
+use super::expected_moves::ghost_bytes;
 use super::force::widths_of_drift;
-use super::ghost_bytes::ghost_bytes;
 use super::{Config, Migrate, Result};
 
 /// The moves of a run's particles.

@@ -2,22 +2,19 @@
 //!
 //! | item | what it is |
 //! |---|---|
-//! | [`Config`] | parameters of a run: checks them |
+//! | [`Config`] | parameters of a run: checks them, and warns of false waves and of displacements that are small beside a cell |
 //! | [`Simulation`] | the particles of one rank, and the schedule of kicks, drifts and forces |
 //! | `white_noise` | white noise on the device |
-//! | `projection` | the density along the last axis |
 //! | `start` | initial conditions by Lagrangian perturbation theory: displacements and momenta |
 //! | `lattice_fields` | fields on the lattice, their spectra, displacements and strains |
-//! | `third_order` | sources of the third-order displacements, and their derivatives |
 //! | [`Gradient`] | derivatives of a loss of the end by noise and cosmological parameters |
 //! | [`SimulationOperator`] | a run as an operator that composes with others |
 //! | `force` | the particle-mesh force: paint, solve, read out and move |
-//! | `discreteness` | what a run owes to its lattice: false waves, growth from displacements that are small beside a cell |
 //! | `footprint` | what the arrays of a run take of a device |
-//! | [`Quantity`] | rows of three numbers of particles, as files and clouds have them |
+//! | [`Quantity`] | rows of three numbers of particles, as files and clouds have them; means of the density along the last axis |
 //! | `lagrangian` | particles in the order of their sites, dealt to ranks by their shares |
-//! | [`Migrate`], `migration`, `sites` | particles that move to the ranks of their cells, with their sites |
-//! | `traffic` | what a schedule moves through device memory |
+//! | [`Migrate`], `migration`, `moves` | particles that move to the ranks of their cells, with their sites |
+//! | `traffic` | what a schedule moves through device memory, and the steps of a force |
 //! | [`LightCone`] | particles that cross the past light cone of an observer between steps |
 //! | [`RunForecast`] | memory, bytes and time of a run, before there is a device |
 //! | `expected_moves` | the moves of particles that a forecast expects |
@@ -37,37 +34,28 @@
 //! exact.
 
 mod config;
-mod discreteness;
 mod error;
 mod expected_moves;
 mod footprint;
 mod force;
-mod force_modes;
 mod forecast;
-mod ghost_bytes;
 mod gradient;
 mod lagrangian;
 mod lattice_fields;
 mod light_cone;
 mod linear_density;
-mod migrate;
 mod migration;
 mod moves;
 mod operator;
-mod output;
-mod projection;
 mod redshift;
 mod rows;
-mod schedule;
-mod sites;
 #[cfg(feature = "hdf5")]
 mod snapshot;
 mod start;
-mod third_order;
 mod traffic;
 mod white_noise;
 
-pub use config::Config;
+pub use config::{Config, Migrate, NoiseBy};
 pub use error::SimulationError;
 pub use forecast::RunForecast;
 pub use gradient::{CosmologyGradient, Cotangents, Gradient, GradientMemory, Observer, Sensitivity};
@@ -75,13 +63,12 @@ pub use light_cone::{
     Cone, ConeForecast, ConeParticle, ConeParticles, ConeSection, LightCone, Opening, light_cone_section,
 };
 pub use linear_density::LinearDensity;
-pub use migrate::Migrate;
 pub use operator::{Observable, SimulationOperator};
 pub use redshift::redshift_space;
 pub use rows::Quantity;
 #[cfg(feature = "hdf5")]
 pub use snapshot::seal_snapshot_together;
-pub use white_noise::{NoiseBy, device_mode_noise, device_point_noise, device_white_noise};
+pub use white_noise::{device_mode_noise, device_point_noise, device_white_noise};
 
 use std::fmt;
 
@@ -94,10 +81,10 @@ use crate::grid::{Cost, Grid, Mesh, extent};
 use crate::mesh::{Bin, Lattice, ModeBinner, Modes, Push, SpectrumGeometry};
 use crate::rank::Rank;
 use crate::timeline;
-use error::Result;
+use error::{Result, require};
 use footprint::{PlannedFor, check_memory};
-use force::{Force, ForceContext};
-use lattice_fields::{LatticeFields, Perturbation, uploaded};
+use force::{Force, ForceContext, check_lost};
+use lattice_fields::{LatticeFields, Perturbation};
 use migration::{Migration, particles_at};
 use start::Source;
 use traffic::Traffic;
@@ -188,7 +175,7 @@ impl Simulation {
         let recorder = &mut rank.recorder;
         let lpt = Perturbation::new(config, recorder, &simulation.comms)?;
         let table = mode_amplitudes(&simulation.power, config.particles as usize, config.box_size)?;
-        let amplitudes = uploaded(recorder, &table)?;
+        let amplitudes = recorder.uploaded("pm::amplitudes", &table)?;
         let factors = lpt_factors(&simulation.power.growth().at(config.a_start)?, config.lpt);
         simulation.begin(rank, &lpt, Source { noise: &noise, amplitudes: &amplitudes, factors })?;
         Ok(simulation)
@@ -273,7 +260,8 @@ impl Simulation {
             self.set_columns(rank, columns, values)?;
         }
         let uses_force = |op: &&StepOp| matches!(op, StepOp::Kick { .. } | StepOp::Force);
-        if !self.force.is_solved() && matches!(self.ops[self.done..].iter().find(uses_force), Some(StepOp::Kick { .. }))
+        if self.force.field.is_none()
+            && matches!(self.ops[self.done..].iter().find(uses_force), Some(StepOp::Kick { .. }))
         {
             self.solve(rank)?;
         }
@@ -381,9 +369,7 @@ impl Simulation {
     fn check_paintable(&self, displacement: &[f32]) -> Result<()> {
         let per_cell = (self.config.mesh as f64 / self.config.box_size) as f32;
         let is_lost = |row: &&[f32; 3]| !row.iter().all(|d| (d * per_cell).abs() < PAINTABLE_CELLS);
-        let mut lost = [displacement.as_chunks().0.iter().filter(is_lost).count() as u64];
-        self.comms.world().all_reduce(&mut lost, crate::comm::Op::Sum)?;
-        if lost[0] > 0 { Err(SimulationError::Lost { particles: lost[0] }) } else { Ok(()) }
+        check_lost(self.comms.world(), displacement.as_chunks().0.iter().filter(is_lost).count() as u64)
     }
 
     /// [`Config::rows`] of this rank.
@@ -491,18 +477,18 @@ impl Simulation {
 
     /// Computes the force of where the particles are.
     fn solve(&mut self, rank: &mut Rank) -> Result<()> {
-        self.settle(rank)?;
+        let (force, mut at) = self.force_at(rank)?;
         // The array of the force before, which these kicks read, is free again.
-        rank.recorder.submit()?;
-        let (force, mut at) = self.force_at(rank);
+        at.recorder.submit()?;
         force.solve(&mut at)
     }
 
-    /// Returns the force and its context with the particles where they are.
-    fn force_at<'a>(&'a mut self, rank: &'a mut Rank) -> (&'a mut Force, ForceContext<'a>) {
+    /// Settles the particles, and returns the force and its context with them where they are.
+    fn force_at<'a>(&'a mut self, rank: &'a mut Rank) -> Result<(&'a mut Force, ForceContext<'a>)> {
+        self.settle(rank)?;
         let Simulation { force, comms, lattice, sites, displacement, .. } = self;
         let particles = particles_at(lattice, sites.as_ref(), displacement);
-        (force, ForceContext { recorder: &mut rank.recorder, comms, particles })
+        Ok((force, ForceContext { recorder: &mut rank.recorder, comms, particles }))
     }
 
     /// Adds a kick or drift to those that were not recorded yet, and records these before where
@@ -578,14 +564,13 @@ impl Simulation {
 
     /// Records the [density](Self::density).
     fn record_density(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<()> {
-        self.settle(rank)?;
-        let (force, mut at) = self.force_at(rank);
+        let (force, mut at) = self.force_at(rank)?;
         force.density(&mut at, 0.0, out)
     }
 
-    /// Widens the ghost cells of the force mesh to what the particles need.
+    /// Settles the particles, and widens the ghost cells of the force mesh to what they need.
     fn widen(&mut self, rank: &mut Rank) -> Result<()> {
-        let (force, mut at) = self.force_at(rank);
+        let (force, mut at) = self.force_at(rank)?;
         force.widen(&mut at)
     }
 
@@ -595,11 +580,10 @@ impl Simulation {
     /// # Errors
     /// Same as [`phase_space`](Self::phase_space), and errors of [`ModeBinner::measure`].
     pub fn power(&mut self, rank: &mut Rank) -> Result<Vec<Bin>> {
-        self.settle(rank)?;
-        let (force, mut at) = self.force_at(rank);
+        let (force, mut at) = self.force_at(rank)?;
         let spectrum = force.contrast(&mut at)?;
         self.force.check(&mut rank.recorder, &self.comms)?;
-        let part = self.force.transform().spectrum_part();
+        let part = self.force.transform.spectrum_part();
         let geometry = SpectrumGeometry { shape: self.config.cells(), size: self.config.size(), part };
         let modes = Modes { modes: &spectrum, shifted: None, window: None };
         Ok(self.binner.measure(&mut rank.recorder, &rank.comm, &geometry, modes)?)
@@ -614,8 +598,8 @@ impl Simulation {
 
     /// Returns what its bytes depend on.
     fn force_traffic(&self) -> Traffic {
-        let cells = extent(&self.force.layout().own).iter().product();
-        let (paint, filter) = (self.force.paint_traffic(), self.force.filter_traffic());
+        let cells = extent(&self.force.mesh.layout().own).iter().product();
+        let (paint, filter) = (self.force.paint, self.force.filter.traffic());
         Traffic { particles: self.lattice.len(), cells, paint, filter }
     }
 
@@ -652,7 +636,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
     white_noise::kernels()
         .into_iter()
         .chain(rows::kernels())
-        .chain(sites::kernels())
-        .chain([projection::kernel(), light_cone::kernel()])
+        .chain(moves::kernels())
+        .chain([light_cone::kernel()])
         .collect()
 }

@@ -1,16 +1,16 @@
-//! Moves of a run's particles, and copies that travel back to the ranks of their sites.
+//! Moves of a run's particles, and copies that travel back to the ranks of their sites. Particles
+//! that have moved carry their sites.
 
+use super::config::{MOVED_BYTES, PASSED_BYTES};
+use super::migration::bytes_of;
+use super::{ForceContext, Migrate, Result, Simulation, particles_at};
 use crate::comm::Op;
-use crate::gpu::Array;
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
+use crate::grid::{Box3, Grid, extent};
+use crate::mesh::{Lattice, parts_of_cells};
 use crate::points::sort::{Route, route_to};
 use crate::rank::Rank;
 use crate::timeline;
-
-use super::force::ForceContext;
-use super::migrate::{MOVED_BYTES, PASSED_BYTES};
-use super::migration::{bytes_of, particles_at};
-use super::sites::{own_sites, route_to_sites};
-use super::{Migrate, Result, Simulation};
 
 /// A route of a rank's particles to the ranks of their sites; `None` if they are there.
 pub(super) struct WayToSites(Option<Route>);
@@ -51,10 +51,10 @@ impl Simulation {
                 let widths = force.widths_for(&mut ForceContext { recorder: &mut rank.recorder, comms, particles })?;
                 let leaving = u64::from(rank.recorder.download(&leaving, 0, 1)?[0]);
                 let excess = bytes_of(force.mesh().0, &widths)?.saturating_sub(migration.least_bytes);
-                let mut sums = [excess, MOVED_BYTES * leaving + PASSED_BYTES * particles.len()];
-                rank.comm.all_reduce(&mut sums, Op::Sum)?;
-                migration.excess_bytes += sums[0];
-                let is_due = migration.excess_bytes >= sums[1];
+                let bytes = [excess, MOVED_BYTES * leaving + PASSED_BYTES * particles.len()];
+                let [excess, moved] = rank.comm.reduced(bytes, Op::Sum)?;
+                migration.excess_bytes += excess;
+                let is_due = migration.excess_bytes >= moved;
                 if !is_due {
                     force.take_widths(widths)?;
                 }
@@ -99,10 +99,76 @@ impl Simulation {
     }
 }
 
+crate::gpu::kernel_params! {
+    struct BoxParams {
+        /// First site of this rank, and number of particles.
+        first: [u32; 4],
+        /// Sites of this rank.
+        local: [u32; 4],
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct SiteOwnerParams {
+        count: u32,
+        /// Sites of the lattice along an axis.
+        sites: u32,
+        /// Parts of the lattice along axis 1.
+        parts: u32,
+    }
+}
+
+/// Returns the kernels: the list of a box, the owners of sites, the places of sites in a box.
+pub(super) fn kernels() -> [KernelSource; 3] {
+    [
+        KernelSource::new("pm::list_sites", include_str!("../../shaders/pm/list_sites.wgsl")).params::<BoxParams>(),
+        KernelSource::new("pm::site_owners", include_str!("../../shaders/pm/site_owners.wgsl"))
+            .params::<SiteOwnerParams>(),
+        KernelSource::new("pm::site_places", include_str!("../../shaders/pm/site_places.wgsl")).params::<BoxParams>(),
+    ]
+}
+
+/// Returns the first site of `own`, before `count`, and the lengths of `own`, as kernels take them.
+pub(super) fn box_words(own: &Box3, count: u64) -> [[u32; 4]; 2] {
+    let [i, j, k] = own.each_ref().map(|range| range.start as u32);
+    // An empty rank divides by no sites.
+    let [x, y, z] = extent(own).map(|n| n.max(1) as u32);
+    [[i, j, k, count as u32], [x, y, z, 0]]
+}
+
+fn box_params(lattice: &Lattice) -> BoxParams {
+    let [first, local] = box_words(&lattice.own, lattice.len());
+    BoxParams { first, local }
+}
+
+/// Records the list of this rank's own sites: `[x << 16 | y, z]` each.
+fn own_sites(recorder: &mut Recorder, lattice: &Lattice) -> Result<Array<[u32; 2]>, DeviceError> {
+    let [list, ..] = kernels().map(Kernel::trusted);
+    let sites = recorder.gpu().array("pm::site", lattice.len())?;
+    recorder.each(&list, &[sites.raw()], &box_params(lattice), lattice.len())?;
+    Ok(sites)
+}
+
+/// Returns the route of listed particles to the ranks that own their sites, where they lie in the
+/// order of `lattice`. Sends 8 bytes of each particle of another rank. Collective; blocks.
+fn route_to_sites(rank: &mut Rank, lattice: &Lattice, grid: Grid, sites: &Array<[u32; 2]>) -> Result<Route> {
+    let (gpu, comm, count) = (rank.gpu.clone(), rank.comm.clone(), sites.len());
+    let [_, owners, places] = kernels().map(Kernel::trusted);
+    let rank_of = parts_of_cells(&mut rank.recorder, lattice.sites, grid)?;
+    let owner = gpu.array::<u32>("pm::site_owners", count)?;
+    let params = SiteOwnerParams { count: count as u32, sites: lattice.sites[0] as u32, parts: grid.along(1) as u32 };
+    rank.recorder.each(&owners, &[sites.raw(), rank_of.raw(), owner.raw()], &params, count)?;
+    let unordered = route_to(rank, &owner)?;
+    drop(owner);
+    let arrived = unordered.forward(rank, sites, 1)?;
+    let row = gpu.array::<u32>("pm::site_rows", lattice.len())?;
+    rank.recorder.each(&places, &[arrived.raw(), row.raw()], &box_params(lattice), lattice.len())?;
+    let [sends, receives] = unordered.counts().map(<[u64]>::to_vec);
+    Ok(Route::new(&comm, unordered.order.clone(), sends, receives, Some(row))?)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroUsize;
-
     use super::*;
     use crate::cluster::Machine;
     use crate::gpu::Options;
@@ -110,6 +176,7 @@ mod tests {
     use crate::pm::Config;
     use crate::pm::Noise;
     use crate::{Error, Launch, launch};
+    use std::num::NonZeroUsize;
 
     fn config(grid: [usize; 2], migrate: Migrate) -> Config {
         let base = Config { particles: 16, mesh: 32, box_size: 40.0, steps: 4, ..Config::default() };
@@ -132,7 +199,7 @@ mod tests {
                     while let Some(&op) = simulation.ops.get(simulation.done) {
                         simulation.take_operation(rank, op)?;
                         simulation.done += 1;
-                        let ghosts = simulation.force.layout().ghosts;
+                        let ghosts = simulation.force.mesh.layout().ghosts;
                         widest = [0, 1, 2].map(|axis| [0, 1].map(|side| widest[axis][side].max(ghosts[axis][side])));
                     }
                     let moved = simulation.migration.as_ref().map(|migration| migration.cost);

@@ -1,18 +1,14 @@
 //! A run as an operator, which composes with others.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-use super::error::require;
-use super::footprint::{PlannedFor, check_memory};
 use super::gradient::{
-    AMPLITUDE, COUNT, Derivatives, Epoch, GradientMemory, Numbers, NumbersTangent, RunTangent, States, Sweeps, Tape,
-    by_sigma8, cosmology_values, sigma8_of, vectors, with_amplitude,
+    AMPLITUDE, COUNT, Derivatives, Epoch, Numbers, NumbersTangent, RunTangent, States, Sweeps, Tape, by_sigma8,
+    cosmology_values, pack, sigma8_of, unpack, with_amplitude,
 };
-use super::lattice_fields::uploaded;
-use super::traffic::Traffic;
-use super::{Config, Migrate, Result, SimulationError};
+use super::{Config, GradientMemory, Migrate, PlannedFor, Result, SimulationError, Traffic, check_memory, require};
 use crate::cosmology::{Amplitude, StepOp};
 use crate::gpu::Array;
 use crate::grid::{Cost, Mesh};
@@ -143,7 +139,7 @@ impl SimulationOperator {
                 &Space::of(NOISE, Leaf::cells(&sites))?,
                 &Space::new(observables.iter().map(leaf))?,
             ),
-            constant: Rc::new(Derivatives::none(numbers.len())),
+            constant: Rc::new(Derivatives::none(numbers.layout.len())),
             sweeps: RefCell::new(sweeps),
             observables: observables.to_vec(),
             amplitude: Amplitude::Primordial,
@@ -233,10 +229,6 @@ impl SimulationOperator {
         self.memory.clone()
     }
 
-    fn has_cosmology(&self) -> bool {
-        self.signature.domain.len() > 1
-    }
-
     /// Returns the noise and the parameters of a field of the domain, or of a tangent.
     fn parts(&self, x: &Vector) -> Result<(Array<f32>, Option<[f64; COUNT]>), OperatorError> {
         self.signature.domain.admits(x.space(), NAME)?;
@@ -277,16 +269,11 @@ impl SimulationOperator {
             let run = &mut sweeps.run;
             match observable {
                 Observable::Density => run.record_density(rank, out).map_err(failed)?,
-                Observable::Displacement => vectors::pack(&mut rank.recorder, &run.displacement, out, 0)?,
-                Observable::Momentum => vectors::pack(&mut rank.recorder, &run.momentum, out, 0)?,
+                Observable::Displacement => pack(&mut rank.recorder, &run.displacement, out, 0)?,
+                Observable::Momentum => pack(&mut rank.recorder, &run.momentum, out, 0)?,
             }
         }
         Ok(())
-    }
-
-    /// Returns the machinery, which one call has at a time.
-    fn sweeps(&self) -> RefMut<'_, Sweeps> {
-        self.sweeps.borrow_mut()
     }
 }
 
@@ -298,7 +285,7 @@ impl Differentiable for SimulationOperator {
     fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
         let (noise, parameters) = self.parts(x)?;
         let numbers = self.numbers(rank, parameters).map_err(failed)?;
-        let mut sweeps = self.sweeps();
+        let mut sweeps = self.sweeps.borrow_mut();
         let epochs = self.epochs(y, &numbers.ops)?;
         sweeps.value(rank, &noise, &numbers, &epochs).map_err(failed)?;
         sweeps.check(rank).map_err(failed)?;
@@ -321,7 +308,7 @@ impl Differentiable for SimulationOperator {
                 None => self.constant.clone(),
                 Some(_) => Rc::new(Derivatives::new(&mut rank.recorder, &self.config, &numbers)?),
             };
-            let mut sweeps = self.sweeps();
+            let mut sweeps = self.sweeps.borrow_mut();
             let states = States::new(&rank.gpu, sweeps.run.lattice.len(), &numbers.ops, self.memory.clone())?;
             let mut tape = Tape { noise: noise.clone(), numbers, derivatives, states };
             sweeps.forward(rank, &mut tape, &epochs)?;
@@ -329,13 +316,13 @@ impl Differentiable for SimulationOperator {
             Ok((tape, by_sigma8))
         };
         let (tape, by_sigma8) = at().map_err(failed)?;
-        let mut sweeps = self.sweeps();
+        let mut sweeps = self.sweeps.borrow_mut();
         self.observe(&mut sweeps, rank, y)?;
         let run = &sweeps.run;
         let has_density = self.observables.contains(&Observable::Density);
         let end = has_density.then(|| rank.gpu.array("pm::end", 3 * run.displacement[0].len())).transpose()?;
         if let Some(end) = &end {
-            vectors::pack(&mut rank.recorder, &run.displacement, end, 0)?;
+            pack(&mut rank.recorder, &run.displacement, end, 0)?;
         }
         drop(sweeps);
         Ok(Box::new(SimulationAt { operator: self, tape: RefCell::new(tape), by_sigma8, end }))
@@ -379,11 +366,11 @@ impl Linearized for SimulationAt {
         let numbers = match parameters {
             Some(by) if by != [0.0; COUNT] => Some(NumbersTangent {
                 numbers: tape.derivatives.along(&by),
-                amplitudes: uploaded(&mut rank.recorder, &tape.derivatives.amplitudes_along(&by))?,
+                amplitudes: rank.recorder.uploaded("pm::amplitudes", &tape.derivatives.amplitudes_along(&by))?,
             }),
             _ => None,
         };
-        let mut sweeps = operator.sweeps();
+        let mut sweeps = operator.sweeps.borrow_mut();
         let epochs = operator.epochs(dy, &tape.numbers.ops)?;
         sweeps.tangent(rank, &tape, &RunTangent { noise: &noise, numbers }, &epochs).map_err(failed)?;
         if self.end.is_some() {
@@ -404,7 +391,7 @@ impl Linearized for SimulationAt {
     fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
         let operator = &*self.operator;
         let (out, _) = operator.parts(dx)?;
-        let mut sweeps = operator.sweeps();
+        let mut sweeps = operator.sweeps.borrow_mut();
         sweeps.bars.clear(&mut rank.recorder);
         let mut density = None;
         for (observable, by) in operator.observed(dy)? {
@@ -417,7 +404,7 @@ impl Linearized for SimulationAt {
         if let (Some(by), Some(end)) = (density, &self.end) {
             let run = &mut sweeps.run;
             run.forget();
-            vectors::unpack(&mut rank.recorder, end, 0, &run.displacement)?;
+            unpack(&mut rank.recorder, end, 0, &run.displacement)?;
             // The density has been painted there.
             run.force.seen();
             sweeps.density_adjoint(rank, by).map_err(failed)?;
@@ -426,7 +413,7 @@ impl Linearized for SimulationAt {
         let epochs = operator.epochs(dy, &tape.numbers.ops)?;
         let noise = sweeps.backward(rank, &mut tape, &epochs).map_err(failed)?;
         rank.recorder.copy(&noise, 0, &out, 0, out.len())?;
-        if operator.has_cosmology() {
+        if operator.signature.domain.len() > 1 {
             let (mut found, _) = sweeps.dots.fetch(&mut rank.recorder, &[]).map_err(failed)?;
             if let Some(&value) = found.iter().find(|value| !value.is_finite()) {
                 let what = "the cotangent of the cosmological parameters".into();

@@ -1,14 +1,20 @@
 //! Particles as rows of three numbers, as files and clouds have them. The device makes them of the
 //! run's columns, and takes them back.
+//!
+//! NumPy files of rows, which all ranks write together, and means of the density along the last
+//! axis are here as well.
 
+use std::path::Path;
+
+use super::moves::{WayToSites, box_words};
+use super::{Result, Simulation};
 use crate::cosmology::peculiar_velocity;
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, TWO_FLOATS};
-use crate::rank::Rank;
-
-use super::moves::WayToSites;
-use super::sites::box_words;
-use super::{Result, Simulation};
+use crate::grid::extent;
 use crate::host_memory;
+use crate::io::collective::seal_npy;
+use crate::io::{IoError, NpyFile, NpyWriter, Sealed};
+use crate::rank::Rank;
 
 /// Particles whose rows are on the way between device and host at a time, about: 12 MiB.
 const PIECE: u64 = 1 << 20;
@@ -60,8 +66,19 @@ crate::gpu::kernel_params! {
     }
 }
 
-/// Returns the kernels: rows of columns, columns of rows, velocities, positions.
-pub(super) fn kernels() -> [KernelSource; 4] {
+crate::gpu::kernel_params! {
+    struct ColumnParams {
+        columns: u32,
+        /// Cells of a column.
+        depth: u32,
+    }
+}
+
+/// Invocations of a workgroup that averages columns.
+const COLUMN_GROUP: u32 = 64;
+
+/// Returns the kernels: rows of columns, columns of rows, velocities, positions, means of columns.
+pub(super) fn kernels() -> [KernelSource; 5] {
     [
         KernelSource::new("pm::rows", include_str!("../../shaders/pm/rows.wgsl")).params::<RowParams>(),
         KernelSource::new("pm::columns", include_str!("../../shaders/pm/columns.wgsl")).params::<RowParams>(),
@@ -71,6 +88,9 @@ pub(super) fn kernels() -> [KernelSource; 4] {
         KernelSource::new("pm::positions", include_str!("../../shaders/pm/positions.wgsl"))
             .params::<PositionParams>()
             .module("gpu::two_floats", TWO_FLOATS),
+        KernelSource::new("pm::column_means", include_str!("../../shaders/pm/column_means.wgsl"))
+            .params::<ColumnParams>()
+            .group(COLUMN_GROUP),
     ]
 }
 
@@ -120,7 +140,7 @@ impl Rows {
             Quantity::Momentum | Quantity::Velocity => &simulation.momentum,
         };
         let columns = way.columns(rank, columns)?;
-        let [rows, _, velocities, positions] = kernels();
+        let [rows, _, velocities, positions, _] = kernels();
         let kernel = match quantity {
             Quantity::Displacement | Quantity::Momentum => rows,
             Quantity::Velocity => velocities,
@@ -129,10 +149,9 @@ impl Rows {
         let (n, side) = (simulation.config.particles, simulation.config.box_size);
         let wanted = if quantity == Quantity::Position { n } else { 0 };
         let sites: Vec<[f32; 2]> = (0..wanted).map(|site| two_floats(site as f64 * (side / n as f64))).collect();
-        let array = rank.gpu.array("pm::sites", wanted)?;
-        rank.recorder.upload(&array, 0, &sites)?;
+        let sites = rank.recorder.uploaded("pm::sites", &sites)?;
         let factor = peculiar_velocity(1.0, simulation.scale_factor);
-        Ok(Rows { quantity, columns, kernel: Kernel::trusted(kernel), sites: array, factor })
+        Ok(Rows { quantity, columns, kernel: Kernel::trusted(kernel), sites, factor })
     }
 
     /// Sets the unit of velocities to `unit` km/s.
@@ -247,4 +266,85 @@ impl Simulation {
         }
         Ok(())
     }
+
+    /// Writes an array of shape `(N, 3)` with one row per particle, `f32` in Lagrangian order: row
+    /// `(i n + j) n + k` is the particle of site `(i, j, k)`. `values` are those of this rank, as
+    /// [`phase_space`](Self::phase_space) gives them. Collective; the file appears when rank
+    /// 0 publishes it.
+    ///
+    /// # Errors
+    /// Same as [`write_npy`](crate::io::collective::write_npy).
+    pub fn seal_rows(&self, path: &Path, values: &[f32]) -> Result<Sealed> {
+        let n = self.config.particles;
+        let lines: Vec<u64> = self.rows().collect();
+        seal_npy(self.comms.world(), path, &[n * n * n, 3], |writer| Ok(write_lines(writer, &lines, n, values)?))
+    }
+
+    /// Same as [`seal_rows`](Self::seal_rows), for `quantity` of the current particles, in pieces
+    /// on the host. Waits for the device.
+    ///
+    /// # Errors
+    /// Same as [`seal_rows`](Self::seal_rows), and errors of the device.
+    pub fn seal_particles(&mut self, rank: &mut Rank, path: &Path, quantity: Quantity) -> Result<Sealed> {
+        let n = self.config.particles;
+        let lines: Vec<u64> = self.rows().collect();
+        let way = self.way_to_sites(rank)?;
+        let rows = Rows::new(rank, self, &way, quantity)?;
+        let world = self.comms.world().clone();
+        seal_npy(&world, path, &[n * n * n, 3], |writer| {
+            self.each_piece(rank, [&rows], |Piece { first, count }, [values]| {
+                let lines = &lines[(first / n) as usize..((first + count) / n) as usize];
+                Ok(write_lines(writer, lines, n, values)?)
+            })
+        })
+    }
+
+    /// Reads the `rows` of this rank, as [`rows`](Self::rows) lists them, of an array that
+    /// [`seal_rows`](Self::seal_rows) wrote.
+    ///
+    /// # Errors
+    /// [`IoError`] for files of another shape; for values that are not finite it names the first
+    /// index.
+    pub fn read_rows(config: &super::Config, rows: impl Iterator<Item = u64>, file: &NpyFile) -> Result<Vec<f32>> {
+        let n = config.particles;
+        file.expect_shape(&[n * n * n, 3])?;
+        let rows: Vec<u64> = rows.collect();
+        let mut values = host_memory::reserve("rows of particles", rows.len() * 3 * n as usize)?;
+        for row in rows {
+            values.extend(file.read_finite_f32(3 * row..3 * (row + n))?);
+        }
+        Ok(values)
+    }
+
+    /// Returns the mean of the [density](Self::density) over the cells of each column along the
+    /// last axis, which no rank shares: those of this rank's own cells, in C order. Only the means
+    /// come to the host. Collective. Waits for the device.
+    ///
+    /// # Errors
+    /// Same as [`density`](Self::density).
+    pub fn projected_density(&mut self, rank: &mut Rank) -> Result<Vec<f32>> {
+        let [rows, width, depth] = extent(&self.force.mesh.layout().own);
+        let columns = rows * width;
+        let density = rank.gpu.array::<f32>("pm::density", columns * depth)?;
+        self.record_density(rank, &density)?;
+        let means = rank.gpu.array::<f32>("pm::columns", columns)?;
+        let params = ColumnParams { columns: columns as u32, depth: depth as u32 };
+        let groups = columns.div_ceil(u64::from(COLUMN_GROUP));
+        let [.., kernel] = kernels();
+        rank.recorder.dispatch(&Kernel::trusted(kernel), &[density.raw(), means.raw()], &params, groups)?;
+        self.force.check(&mut rank.recorder, &self.comms)?;
+        Ok(rank.recorder.download(&means, 0, columns)?)
+    }
+}
+
+/// Writes rows of particles of this rank's lines, which begin at `lines` of the lattice's numbers,
+/// each of `n`. Lines that follow one another in the file are written together.
+fn write_lines(writer: &NpyWriter<f32>, lines: &[u64], n: u64, values: &[f32]) -> Result<(), IoError> {
+    let mut values = values;
+    for together in lines.chunk_by(|line, next| line + n == *next) {
+        let (rows, rest) = values.split_at(3 * n as usize * together.len());
+        writer.write(3 * together[0], rows)?;
+        values = rest;
+    }
+    Ok(())
 }

@@ -30,10 +30,9 @@ pub fn seal_snapshot_together(
     count: u64,
     write: impl FnOnce(&Hdf5Writer, u64) -> Result<()>,
 ) -> Result<Sealed> {
-    let mut all = [count];
-    comm.all_reduce(&mut all, Op::Sum)?;
-    if all[0] != info.count {
-        let reason = format!("has {} rows over all ranks, but the header counts {}", all[0], info.count);
+    let [all] = comm.reduced([count], Op::Sum)?;
+    if all != info.count {
+        let reason = format!("has {all} rows over all ranks, but the header counts {}", info.count);
         return Err(IoError::column(path, "ParticleIDs", reason).into());
     }
     let of = files.count(comm.size());
@@ -43,10 +42,9 @@ pub fn seal_snapshot_together(
         Files::Several(_) => (part_path(path, index), comm.split(Some(index as u32), 0)?),
     };
     let writers = writers.unwrap_or_else(|| comm.clone());
-    let (mut total, mut first) = ([count], [count]);
-    writers.all_reduce(&mut total, Op::Sum)?;
+    let ([total], mut first) = (writers.reduced([count], Op::Sum)?, [count]);
     writers.scan_exclusive(&mut first, Op::Sum)?;
-    let part = FilePart { index, of, count: total[0] };
+    let part = FilePart { index, of, count: total };
     let contents = Hdf5Contents::Snapshot { info, part };
     seal_hdf5_files(comm, &writers, &path, &contents, |writer| write(writer, first[0]))
 }

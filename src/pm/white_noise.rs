@@ -3,6 +3,8 @@
 
 use std::f64::consts::SQRT_2;
 
+use super::Result;
+use super::moves::box_words;
 use crate::field::Field;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceError, Kernel, KernelParams, KernelSource, RawArray, Recorder};
@@ -10,19 +12,6 @@ use crate::grid::{Box3, Mesh, extent, volume};
 use crate::host_memory;
 use crate::random::{mode_noise, white_noise};
 use crate::rank::Rank;
-
-use super::Result;
-use super::sites::box_words;
-
-/// Index that the white noise of a lattice is a function of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NoiseBy {
-    /// From a mode's wave vector: more sites refine the same field. The default.
-    #[default]
-    Mode,
-    /// From a site's place among all: another field for each number of sites.
-    Site,
-}
 
 crate::gpu::kernel_params! {
     struct NoiseParams {
@@ -56,19 +45,15 @@ crate::gpu::kernel_params! {
 
 /// Returns the kernels: of sites, of modes, and of points.
 pub(super) fn kernels() -> [KernelSource; 3] {
-    let normal = include_str!("../../shaders/pm/normal.wgsl");
-    let site_noise = include_str!("../../shaders/pm/white_noise.wgsl");
-    let [sites, modes, points] = [
-        ("pm::white_noise", site_noise),
-        ("pm::mode_noise", include_str!("../../shaders/pm/mode_noise.wgsl")),
-        ("pm::white_noise", site_noise),
-    ]
-    .map(|(label, text)| KernelSource::new(label, text).module("pm::normal", normal));
-    [
-        sites.params::<NoiseParams>().flag("numbered", false),
-        modes.params::<ModeNoiseParams>(),
-        points.params::<NoiseParams>().flag("numbered", true),
-    ]
+    let noise = |label: &str, text: &'static str| {
+        KernelSource::new(label, text).module("pm::normal", include_str!("../../shaders/pm/normal.wgsl"))
+    };
+    let numbered = |numbered: bool| {
+        let source = noise("pm::white_noise", include_str!("../../shaders/pm/white_noise.wgsl"));
+        source.params::<NoiseParams>().flag("numbered", numbered)
+    };
+    let modes = noise("pm::mode_noise", include_str!("../../shaders/pm/mode_noise.wgsl"));
+    [numbered(false), modes.params::<ModeNoiseParams>(), numbered(true)]
 }
 
 /// Rows of a lattice, and sites of a row, at most: the number of each takes one word.
@@ -238,13 +223,11 @@ fn fill<P: KernelParams>(
     out: &Array<f32>,
     value: impl Fn(u64) -> f32,
 ) -> Result<(), DeviceError> {
-    let (gpu, count) = (recorder.gpu().clone(), out.len());
-    let words = logarithms();
-    let table = gpu.array::<u32>("pm::logarithms", words.len() as u64)?;
-    recorder.upload(&table, 0, &words)?;
+    let count = out.len();
+    let table = recorder.uploaded("pm::logarithms", &logarithms())?;
     // Sixteen times as many as are to be expected.
     let room = count / 4096 + 64;
-    let unsure = gpu.array::<u32>("pm::unsure", room + 1)?;
+    let unsure = recorder.gpu().array::<u32>("pm::unsure", room + 1)?;
     recorder.clear(&unsure);
     let arrays: Vec<&RawArray> = [table.raw()].into_iter().chain(read).chain([out.raw(), unsure.raw()]).collect();
     recorder.each(&Kernel::trusted(kernel), &arrays, &params(room as u32), count)?;
@@ -255,11 +238,9 @@ fn fill<P: KernelParams>(
     } else {
         recorder.download(&unsure, 1, found)?
     };
-    let (index, values) =
-        (gpu.array("pm::numbers", numbers.len() as u64)?, gpu.array("pm::values", numbers.len() as u64)?);
-    recorder.upload(&index, 0, &numbers)?;
+    let index = recorder.uploaded("pm::numbers", &numbers)?;
     let exact = host_memory::collect("white noise", numbers.iter().map(|&number| value(number.into())))?;
-    recorder.upload(&values, 0, &exact)?;
+    let values = recorder.uploaded("pm::values", &exact)?;
     Permute::new().scatter(recorder, &values, &index, out, 1, Count::All)
 }
 

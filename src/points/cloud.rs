@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::domain::{Bounds, Domain};
-use super::error::ParticleError;
+use super::{Bounds, Domain, ParticleError, upload_u32};
 use crate::comm::{Communicator, Op};
 use crate::gpu::primitives::Permute;
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Element, Kernel, KernelSource, LONGEST, Recorder};
-use crate::points::rows::upload_u32;
 
 /// An array of one of the types that attributes have; all have elements of 4 bytes.
 #[derive(Clone)]
@@ -98,13 +96,9 @@ impl AnyArray {
     }
 }
 
-mod sealed {
-    /// Keeps [`DeviceValue`](super::DeviceValue) to the types of this module.
-    pub trait Sealed {}
-}
-
-/// Types of the values of attributes: `f32`, `u32` and `i32`. The trait is sealed.
-pub trait DeviceValue: DeviceElement + sealed::Sealed {
+/// Types of the values of attributes: `f32`, `u32` and `i32`. The trait is sealed, as
+/// [`DeviceElement`] is.
+pub trait DeviceValue: DeviceElement {
     #[doc(hidden)]
     fn of(values: &AnyArray) -> Option<&Array<Self>>;
     #[doc(hidden)]
@@ -113,7 +107,6 @@ pub trait DeviceValue: DeviceElement + sealed::Sealed {
 
 macro_rules! device_values {
     ($($rust:ty => $element:ident),*) => {$(
-        impl sealed::Sealed for $rust {}
         impl DeviceValue for $rust {
             fn of(values: &AnyArray) -> Option<&Array<Self>> {
                 if let AnyArray::$element(array) = values { Some(array) } else { None }
@@ -135,15 +128,11 @@ device_values!(f32 => F32, u32 => U32, i32 => I32);
 /// Values that points carry.
 #[derive(Clone)]
 pub struct Attribute {
-    values: AnyArray,
-    width: u64,
+    pub(crate) values: AnyArray,
+    pub(crate) width: u64,
 }
 
 impl Attribute {
-    pub(crate) fn new(values: AnyArray, width: u64) -> Self {
-        Attribute { values, width }
-    }
-
     /// Returns the values: first those of point 0, then of point 1, and so on.
     #[must_use]
     pub fn values(&self) -> &AnyArray {
@@ -185,11 +174,12 @@ pub struct Cloud {
     positions: Array<f32>,
     bounds: Option<Bounds>,
     core: Option<Bounds>,
-    smallest_magnitude: f32,
+    pub(crate) smallest_magnitude: f32,
     attributes: BTreeMap<String, Attribute>,
 }
 
 crate::gpu::kernel_params! {
+    #[derive(Default)]
     struct PrepareParams {
         count: u32,
         dims: u32,
@@ -209,16 +199,7 @@ impl PrepareParams {
     /// Creates the parameters of `count` rows of `dims` coordinates, which are wrapped into a
     /// domain if there is one.
     fn new(count: u64, dims: usize, domain: Option<&Domain>) -> Self {
-        let mut params = PrepareParams {
-            count: count as u32,
-            dims: dims as u32,
-            pad: [0; 2],
-            sides: [0.0; 4],
-            rests: [0.0; 4],
-            periods_low: [0; 4],
-            periods_high: [0; 4],
-            exponents: [0; 4],
-        };
+        let mut params = PrepareParams { count: count as u32, dims: dims as u32, ..Default::default() };
         let side_and_period = |axis| domain.and_then(|domain| domain.side(axis).zip(domain.period(axis)));
         for axis in 0..dims {
             let Some((side, period)) = side_and_period(axis) else { continue };
@@ -537,13 +518,6 @@ impl Cloud {
     #[must_use]
     pub fn core(&self) -> Option<Bounds> {
         self.core
-    }
-
-    /// A lower bound of the magnitudes of coordinates, apart from those that are 0 or too small for
-    /// a normal `f32`; infinity if all are. It bounds how little coordinates can differ, which the
-    /// units of searches depend on.
-    pub(crate) fn smallest_magnitude(&self) -> f32 {
-        self.smallest_magnitude
     }
 
     /// Gives the points an attribute of `width` values each, in place of one of this name.

@@ -5,8 +5,7 @@
 //! 63 or 62 bits, as two words. Only the difference `x - low` is rounded (to `f32`); the rest is
 //! exact, on any device.
 
-use super::domain::{Bounds, Domain};
-use super::error::ParticleError;
+use super::{Bounds, Domain, ParticleError};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Recorder};
 
 /// A curve through all cells.

@@ -1,8 +1,7 @@
 //! Functions in WGSL of each particle by itself.
 
-use super::cloud::AnyArray;
-use super::error::ParticleError;
-use super::particles::{POSITIONS, Particles};
+use super::particles::POSITIONS;
+use super::{AnyArray, ParticleError, Particles};
 use crate::gpu::{Array, Callback, DeviceError, KernelParams, KernelSource, RawArray, Trust, words};
 use crate::rank::Rank;
 

@@ -1,8 +1,6 @@
 //! The range of coordinates and of their magnitudes, from which the units of a search follow.
 
-use super::cloud::Cloud;
-use super::curve::Frame;
-use super::domain::Domain;
+use super::{Cloud, Domain, Frame};
 use crate::comm::{CommError, Communicator, Op};
 
 /// Bounds of coordinates, and a lower bound of their magnitudes.
@@ -21,7 +19,7 @@ impl Extent {
     /// Returns the extent of the points of a cloud.
     pub fn of(cloud: &Cloud) -> Extent {
         let Some(bounds) = cloud.bounds() else { return Extent::NONE };
-        let least = f64::from(cloud.smallest_magnitude());
+        let least = f64::from(cloud.smallest_magnitude);
         Extent { low: bounds.low.map(f64::from), high: bounds.high.map(f64::from), least }
     }
 

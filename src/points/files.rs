@@ -2,17 +2,13 @@
 
 use std::path::Path;
 
-use super::cloud::{AnyArray, Cloud, DeviceValue};
-use super::error::{ParticleError, ParticleFileError};
-use super::particles::Particles;
-use super::rows::{every, offsets};
 use super::sort::{SortError, route_by_key};
+use super::{AnyArray, Cloud, DeviceValue, ParticleError, ParticleFileError, Particles, every, offsets};
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, Recorder};
-use crate::io::collective;
 #[cfg(feature = "hdf5")]
 use crate::io::hdf5;
-use crate::io::{IoError, NpyElement, NpyWriter};
+use crate::io::{IoError, NpyElement, NpyWriter, collective};
 use crate::rank::Rank;
 
 /// Elements of a column that are on the host at a time.

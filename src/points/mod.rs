@@ -28,11 +28,11 @@ pub mod fof;
 pub mod ghosts;
 pub mod neighbors;
 mod particles;
-pub(crate) mod partition;
-pub(crate) mod rows;
+mod partition;
+mod rows;
 pub mod sort;
 pub mod tree;
-pub(crate) mod u64_array;
+mod u64_array;
 pub use u64_array::U64Array;
 
 pub use box_check::{BoxCheck, BoxUse, BoxWarning};
@@ -45,6 +45,8 @@ pub use neighbors::output::{Counts, Histogram, HostLists, Lists, Output, Targets
 pub use neighbors::visitor::Visit;
 pub use neighbors::{Bins, Fixed, Nearest, Overdense, Predicate, Ragged, Search, Within};
 pub use particles::{Attributes, Particles};
+pub(crate) use partition::{Decomposition, JointPoints, LocalPoints, WithGhosts};
+pub(crate) use rows::{chained, every, exchange_rows, iota, offsets, upload_u32};
 
 use crate::gpu::KernelSource;
 

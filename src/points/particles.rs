@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::cloud::{AnyArray, Attribute, Cloud, DeviceValue};
-use super::curve::Curve;
-use super::domain::Domain;
-use super::error::ParticleError;
 use super::sort::{CurveOrder, SortError, distribute_rows};
+use super::{AnyArray, Attribute, Cloud, Curve, DeviceValue, Domain, ParticleError};
 use crate::comm::{Op, Subject};
 use crate::exchange::Terms;
 use crate::gpu::Array;
@@ -45,7 +42,7 @@ pub const POSITIONS: &str = "x";
 pub struct Particles {
     cloud: Cloud,
     /// `None` where rows are in no known order.
-    order: Option<CurveOrder>,
+    pub(crate) order: Option<CurveOrder>,
 }
 
 /// Named values of particles on the device, such as those that a visit has written.
@@ -54,7 +51,7 @@ pub struct Attributes(BTreeMap<String, Attribute>);
 
 impl Attributes {
     pub(crate) fn insert(&mut self, name: &str, values: AnyArray, width: u64) {
-        self.0.insert(name.into(), Attribute::new(values, width));
+        self.0.insert(name.into(), Attribute { values, width });
     }
 
     /// Returns the values of `name`.
@@ -63,25 +60,25 @@ impl Attributes {
     /// - [`ParticleError::Missing`] if no attribute has this name.
     /// - [`ParticleError::Type`] if its values are of another type.
     pub fn get<T: DeviceValue>(&self, name: &str) -> Result<Array<T>, ParticleError> {
-        typed(name, self.0.get(name).map(Attribute::values), || self.0.keys().map(String::as_str).collect())
+        match self.0.get(name) {
+            Some(attribute) => typed(name, attribute.values()),
+            None => Err(missing(name, &self.0.keys().map(String::as_str).collect::<Vec<_>>())),
+        }
     }
 }
 
-/// Returns the values of an attribute as an array of their type. `known` gives the names that there
-/// are.
-fn typed<'a, T: DeviceValue>(
-    name: &str,
-    values: Option<&AnyArray>,
-    known: impl FnOnce() -> Vec<&'a str>,
-) -> Result<Array<T>, ParticleError> {
-    let Some(values) = values else {
-        return Err(ParticleError::Missing { name: name.into(), known: known().join(", ") });
-    };
+/// Returns the values of an attribute as an array of their type.
+fn typed<T: DeviceValue>(name: &str, values: &AnyArray) -> Result<Array<T>, ParticleError> {
     T::of(values).cloned().ok_or_else(|| ParticleError::Type {
         name: name.into(),
         found: values.element().wgsl(),
         asked: T::ELEMENT.wgsl(),
     })
+}
+
+/// Returns the error that `name` is none of the `known` names.
+fn missing(name: &str, known: &[&str]) -> ParticleError {
+    ParticleError::Missing { name: name.into(), known: known.join(", ") }
 }
 
 impl Particles {
@@ -161,21 +158,17 @@ impl Particles {
     /// - [`ParticleError::Missing`] if no attribute has this name.
     /// - [`ParticleError::Type`] if its values are of another type.
     pub fn get<T: DeviceValue>(&self, name: &str) -> Result<Array<T>, ParticleError> {
-        typed(name, self.column(name).as_ref().map(|(values, _)| values), || self.names())
+        typed(name, &self.known_column(name)?.0)
     }
 
     /// Returns the values of an attribute, or the coordinates for `x`, and how many there are per
-    /// particle.
-    pub(crate) fn column(&self, name: &str) -> Option<(AnyArray, u64)> {
-        if name == POSITIONS {
-            return Some((self.cloud.positions().clone().into(), self.cloud.domain().dims() as u64));
-        }
-        self.cloud.attribute(name).map(|attribute| (attribute.values().clone(), attribute.width()))
-    }
-
-    /// Returns the [column](Self::column) of this name, or the error that there is none.
+    /// particle, or the error that there is none of this name.
     pub(crate) fn known_column(&self, name: &str) -> Result<(AnyArray, u64), ParticleError> {
-        self.column(name).ok_or_else(|| ParticleError::Missing { name: name.into(), known: self.names().join(", ") })
+        if name == POSITIONS {
+            return Ok((self.cloud.positions().clone().into(), self.cloud.domain().dims() as u64));
+        }
+        let attribute = self.cloud.attribute(name).ok_or_else(|| missing(name, &self.names()))?;
+        Ok((attribute.values().clone(), attribute.width()))
     }
 
     /// Names of the attributes and of positions.
@@ -293,10 +286,6 @@ impl Particles {
     #[must_use]
     pub fn cloud(&self) -> &Cloud {
         &self.cloud
-    }
-
-    pub(crate) fn curve_order(&self) -> Option<&CurveOrder> {
-        self.order.as_ref()
     }
 }
 

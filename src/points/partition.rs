@@ -4,16 +4,14 @@
 //! Each rank has an equal part of the points in the order of the curve, with a tree over them, and
 //! fetches copies of other ranks' points where it needs them ([`Decomposition::fetch_ghosts`]).
 
+use super::{Bounds, Cloud, Curve, Extent, Frame, U64Array, chained, iota};
 use crate::comm::Communicator;
 use crate::gpu::primitives::Permute;
 use crate::gpu::{Array, CountParams, DeviceElement, DeviceError, Kernel, KernelSource, Recorder};
 use crate::host_memory;
 use crate::points::ghosts::{Ghosts, Reach, Region};
-use crate::points::rows::{chained, iota};
-use crate::points::sort::{self, CurveOrder, Route, SortError, SortPlan, Summary, probe, route_to};
+use crate::points::sort::{self, CurveOrder, Route, SortError, SortPlan, Summary, at_most, route_to, upload_probes};
 use crate::points::tree::{Builder, Tree};
-use crate::points::u64_array::U64Array;
-use crate::points::{Bounds, Cloud, Curve, Extent, Frame};
 use crate::rank::Rank;
 
 /// Points on this rank in the order of their global indices, and a tree over them.
@@ -175,7 +173,7 @@ impl Decomposition {
         let extent = Extent::of_frame(&Frame::new(cloud.domain(), all.bounds), cloud.domain());
         if comm.size() == 1 {
             let (cloud, total) = (cloud.clone(), cloud.len());
-            let tree = builder.build_among(&mut rank.recorder, &cloud, &frame, extent)?;
+            let tree = builder.build_among(&mut rank.recorder, &cloud, &frame, extent, false)?;
             // The memory of the sort is for what follows.
             rank.recorder.submit()?;
             let own = LocalPoints { cloud, ids: None, tree };
@@ -192,7 +190,7 @@ impl Decomposition {
         let mut here = Cloud::new(&mut rank.recorder, cloud.domain(), positions)?;
         route.forward_attributes(rank, cloud, &mut here)?;
         let ids = Some(route.forward_ids(rank, row_offsets[comm.rank()], total)?);
-        let tree = builder.build_among(&mut rank.recorder, &here, &frame, extent)?;
+        let tree = builder.build_among(&mut rank.recorder, &here, &frame, extent, false)?;
         let region = Some(Region::of(&mut rank.recorder, &tree)?);
         let (own, route, sorted) = (LocalPoints { cloud: here, ids, tree }, Some(route), None);
         Ok(Self { comm, builder, permute, frame, extent, own, region, route, total, splitters, sorted })
@@ -213,7 +211,7 @@ impl Decomposition {
         let (builder, permute, frame) = (Builder::new(&rank.gpu), Permute::new(), curve.frame);
         let extent = Extent::of_frame(&Frame::new(cloud.domain(), all.bounds), cloud.domain());
         let recorder = &mut rank.recorder;
-        let tree = builder.build_sorted(recorder, cloud, &frame, extent)?;
+        let tree = builder.build_among(recorder, cloud, &frame, extent, true)?;
         let (total, row_offsets) = all.total_and_offsets();
         let (mut ids, mut region) = (None, None);
         if comm.size() > 1 {
@@ -235,7 +233,7 @@ impl Decomposition {
 
     /// Returns the number of points that this rank has in the input.
     pub fn input_rows(&self) -> u64 {
-        self.route.as_ref().map_or(self.own.cloud.len(), |route| route.order().len())
+        self.route.as_ref().map_or(self.own.cloud.len(), |route| route.order.len())
     }
 
     /// Returns the route of the points of `cloud` to the rank whose part of the curve each lies in.
@@ -246,8 +244,8 @@ impl Decomposition {
         // A point belongs to the rank behind as many boundaries as have a key below its own; no key
         // has 64 bits.
         let first_keys: Vec<u64> = self.splitters.iter().map(|key| key + 1).collect();
-        let first_keys = probe::upload(recorder, &first_keys)?;
-        let owners = probe::at_most(recorder, first_keys.each_ref(), [&high, &low])?;
+        let first_keys = upload_probes(recorder, &first_keys)?;
+        let owners = at_most(recorder, first_keys.each_ref(), [&high, &low])?;
         route_to(rank, &owners)
     }
 
@@ -276,12 +274,12 @@ impl Decomposition {
             return Ok(Some(WithGhosts { points: None, ghosts }));
         }
         let recorder = &mut rank.recorder;
-        let ids = own_ids.chain(recorder, &ids)?;
+        let ids = own_ids.zip(&ids, |own, ghosts| chained(recorder, own, ghosts))?;
         let order = ids.order(recorder, self.total)?;
         let joint = chained(recorder, self.own.cloud.positions(), &positions)?;
         let sorted = self.permute.gathered(recorder, "partition::joint", &joint, &order, dims)?;
         let cloud = Cloud::new(recorder, self.own.cloud.domain(), sorted)?;
-        let tree = self.builder.build_among(recorder, &cloud, &self.frame, self.extent)?;
+        let tree = self.builder.build_among(recorder, &cloud, &self.frame, self.extent, false)?;
         let points = LocalPoints { cloud, ids: Some(ids.select(recorder, &order)?), tree };
         let places = Places::Rows(inverse(recorder, &order)?);
         Ok(Some(WithGhosts { points: Some(JointPoints { points, places }), ghosts }))
@@ -302,7 +300,7 @@ impl Decomposition {
         let before = ghosts.owners().partition_point(|&(owner, _)| owner < rank) as u64;
         let joint = between(recorder, before * dims, self.own.cloud.positions(), positions)?;
         let cloud = Cloud::of_wrapped(domain, joint, sorted.bounds, sorted.smallest_magnitude)?;
-        let tree = self.builder.build_sorted(recorder, &cloud, &self.frame, self.extent)?;
+        let tree = self.builder.build_among(recorder, &cloud, &self.frame, self.extent, true)?;
         let index = |&(owner, row): &(u32, u32)| sorted.row_offsets[owner as usize] + u64::from(row);
         let ghost_ids = host_memory::collect("indices of ghosts", ghosts.owners().iter().map(index))?;
         let ghost_ids = U64Array::upload(recorder, &ghost_ids, self.total)?;

@@ -3,7 +3,6 @@
 use crate::gpu::primitives::{Count, Keys, Permute, Sort};
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Recorder};
 use crate::host_memory;
-use crate::points::rows::chained;
 
 /// 64-bit numbers without sign in one word each where that is enough, else in two.
 ///
@@ -12,7 +11,7 @@ use crate::points::rows::chained;
 #[derive(Clone)]
 pub struct U64Array {
     /// The low words and, in the second form, the high ones.
-    words: Vec<Array<u32>>,
+    pub(crate) words: Vec<Array<u32>>,
 }
 
 crate::gpu::kernel_params! {
@@ -96,11 +95,6 @@ impl U64Array {
         self.len() == 0
     }
 
-    /// Returns the low words and, where there are any, the high ones.
-    pub(crate) fn words(&self) -> &[Array<u32>] {
-        &self.words
-    }
-
     /// Returns the numbers whose words `change` makes from the words of these.
     pub(crate) fn map<E>(&self, change: impl FnMut(&Array<u32>) -> Result<Array<u32>, E>) -> Result<Self, E> {
         Ok(U64Array { words: self.words.iter().map(change).collect::<Result<_, _>>()? })
@@ -142,11 +136,6 @@ impl U64Array {
             permute.scatter(recorder, others, at, &words, 1, Count::All)?;
             Ok(words)
         })
-    }
-
-    /// These numbers, then others of the same form. Recorded only.
-    pub(crate) fn chain(&self, recorder: &mut Recorder, others: &U64Array) -> Result<Self, DeviceError> {
-        self.zip(others, |own, others| chained(recorder, own, others))
     }
 
     /// Returns the stable order of the numbers, each less than `below`. Recorded only.
@@ -201,7 +190,7 @@ impl U64Array {
 mod tests {
     use super::*;
     use crate::gpu::{Gpu, Options};
-    use crate::points::rows::upload_u32;
+    use crate::points::{chained, upload_u32};
 
     /// All that arrays can do, compared with vectors, for numbers below `below` of which the first
     /// is `first`.
@@ -210,7 +199,7 @@ mod tests {
         let words = upload_u32(recorder, &rows).unwrap();
         let array = U64Array::sum(recorder, first, &words, below).unwrap();
         let mut want: Vec<u64> = rows.iter().map(|&row| first + u64::from(row)).collect();
-        assert_eq!((array.words().len(), array.len()), (form, 1000));
+        assert_eq!((array.words.len(), array.len()), (form, 1000));
         assert_eq!(array.download(recorder).unwrap(), want);
         let order = array.order(recorder, below).unwrap();
         let order = recorder.download(&order, 0, 1000).unwrap();
@@ -218,7 +207,8 @@ mod tests {
 
         let others = U64Array::upload(recorder, &[below - 1, 0, below / 2], below).unwrap();
         let places = upload_u32(recorder, &[999, 0, 500]).unwrap();
-        let both = array.replaced(recorder, &places, &others).unwrap().chain(recorder, &others).unwrap();
+        let replaced = array.replaced(recorder, &places, &others).unwrap();
+        let both = replaced.zip(&others, |own, others| chained(recorder, own, others)).unwrap();
         for (place, number) in [(999, below - 1), (0, 0), (500, below / 2)] {
             want[place] = number;
         }

@@ -21,9 +21,8 @@ use crate::gpu::{Array, DeviceError, Recorder};
 use crate::grid::volume;
 use crate::mesh::{Axpby, ForceMeshes, Lattice, PaintedValues, PositionDerivatives, ValuePainter};
 use crate::operators::Ghosted;
-use crate::pm::force::{Force, ForceContext};
-use crate::pm::force_modes::kernel;
-use crate::pm::{Config, Result, Simulation, particles_at};
+use crate::pm::force::force_tables;
+use crate::pm::{Config, Force, ForceContext, Result, Simulation, particles_at};
 use crate::rank::Rank;
 
 /// The particles of a rank at their sites' displacements, and the mesh of their force with ghost
@@ -75,7 +74,7 @@ impl ForceDerivative {
             return Err(DeviceError::Misuse { what: "the adjoint of a force".into(), why }.into());
         }
         let spectra = gpu.array("pm::spectra", 2 * volume(&part))?;
-        let conjugates = [0, 1, 2].map(|axis| kernel(config, axis, -1.0, &part));
+        let conjugates = [0, 1, 2].map(|axis| force_tables(config, axis, -1.0, &part));
         let callback = Spectral::new(recorder, &conjugates, &part)?.trusted_sum(&spectra);
         Ok(ForceDerivative {
             painter: ValuePainter::new(config.window),

@@ -5,9 +5,8 @@ use std::fmt;
 use crate::cosmology::{LptOrder, StepOp};
 use crate::gpu::{bytes, pooled};
 use crate::grid::{Grid, Shares};
-use crate::pm::error::require;
-use crate::pm::footprint::{Footprint, PlannedFor};
-use crate::pm::{Config, Result};
+use crate::pm::footprint::Footprint;
+use crate::pm::{Config, PlannedFor, Result, require};
 
 /// Device memory of an evaluation of a gradient on the largest rank, in bytes: an upper bound that
 /// is close, where ghost cells reach as far as is typical (10 Mpc/h). Arrays of a loss are the

@@ -31,34 +31,31 @@
 //! Everything is in fixed point or in a fixed order: the gradient has the same bits on any number
 //! of ranks.
 
-mod cotangents;
-mod dots;
 mod force;
 mod memory;
-mod observer;
 mod parameters;
 mod start;
 mod states;
 mod sweeps;
-pub(super) mod vectors;
 
-pub use cotangents::Cotangents;
 pub use memory::GradientMemory;
-pub use observer::Observer;
 pub use parameters::CosmologyGradient;
 pub(super) use parameters::{
     AMPLITUDE, COUNT, Derivatives, Numbers, by_sigma8, cosmology_values, sigma8_of, with_amplitude,
 };
-pub(super) use states::States;
+pub use states::Cotangents;
+pub(super) use states::{States, pack, unpack};
 pub(super) use sweeps::{Epoch, NumbersTangent, RunTangent, Sweeps, Tape};
 
 use std::fmt;
 use std::rc::Rc;
 
-use super::footprint::check_memory;
-use super::{Config, Noise, Result, SimulationError};
-use crate::field::Field;
+use super::{Config, Noise, Result, Simulation, SimulationError, check_memory, require};
+use crate::comm::Op;
+use crate::field::{Field, on_mesh};
 use crate::gpu::Array;
+use crate::grid::volume;
+use crate::mesh::Bin;
 use crate::rank::Rank;
 
 /// A loss of the final state of a run, and its derivatives.
@@ -130,7 +127,7 @@ impl Gradient {
 
     /// Device memory that an evaluation takes, which was there when it was made.
     pub fn memory(&self) -> &GradientMemory {
-        self.tape.memory()
+        &self.tape.states.memory
     }
 
     /// Returns the parameters of the run.
@@ -180,18 +177,102 @@ impl Gradient {
     fn checked(&mut self, rank: &mut Rank, loss: f64, white_noise: &Array<f32>) -> Result<CosmologyGradient> {
         let Sweeps { dots, run, .. } = &mut self.sweeps;
         let most = rank.gpu.array::<u32>("pm::most", 1)?;
-        dots.sums().magnitude(&mut rank.recorder, None, white_noise, &most)?;
-        let (parameters, words) = dots.fetch(&mut rank.recorder, &[run.force.faults(), &most])?;
+        dots.sum.magnitude(&mut rank.recorder, None, white_noise, &most)?;
+        let (parameters, words) = dots.fetch(&mut rank.recorder, &[&run.force.faults, &most])?;
         let infinite = |word: &u32| *word >= f32::INFINITY.to_bits();
         let derivatives = words.last().is_some_and(infinite) || !parameters.iter().all(|value| value.is_finite());
         let lost = words.first().copied().unwrap_or(0);
-        let mut bad = [lost.into(), u64::from(!loss.is_finite()), u64::from(derivatives)];
-        rank.comm.all_reduce(&mut bad, crate::comm::Op::Sum)?;
-        match bad {
+        let bad = [lost.into(), u64::from(!loss.is_finite()), u64::from(derivatives)];
+        match rank.comm.reduced(bad, Op::Sum)? {
             [0, 0, 0] => Ok(CosmologyGradient::from(parameters)),
             [0, 0, _] => Err(SimulationError::Loss { what: "a derivative of the loss" }),
             [0, ..] => Err(SimulationError::Loss { what: "the loss" }),
             [particles, ..] => Err(SimulationError::Lost { particles }),
         }
     }
+}
+
+/// Access to the final state for a loss.
+pub struct Observer<'a> {
+    pub(super) sweeps: &'a mut Sweeps,
+}
+
+impl Observer<'_> {
+    /// Returns the run at its end.
+    pub fn run(&mut self) -> &mut Simulation {
+        &mut self.sweeps.run
+    }
+
+    /// Returns the cotangents, all 0 at first.
+    #[must_use]
+    pub fn cotangents(&self) -> &Cotangents {
+        &self.sweeps.bars
+    }
+
+    /// Records the density on [`Simulation::cell_mesh`], whose mean is 1, as
+    /// [`Simulation::density`] computes it. [Collective](Rank); blocks only for exchanges between
+    /// ranks. Lost particles are reported by
+    /// [`Gradient::evaluate`](crate::pm::Gradient::evaluate).
+    ///
+    /// # Errors
+    /// [`Lost`](crate::pm::SimulationError::Lost), and errors of the device and the ranks.
+    pub fn density(&mut self, rank: &mut Rank) -> Result<Field> {
+        let run = &mut self.sweeps.run;
+        let density = rank.new_field(&run.cell_mesh, 1)?;
+        run.record_density(rank, density.array())?;
+        Ok(density)
+    }
+
+    /// Adds the derivative of a loss of the [density](Self::density): `by` is the derivative by
+    /// each cell. [Collective](Rank); blocks only for exchanges between ranks.
+    ///
+    /// # Errors
+    /// Same as [`density`](Self::density); [`Layout`](crate::pm::SimulationError::Layout) if `by`
+    /// is on another mesh than [`Simulation::cell_mesh`].
+    pub fn add_density(&mut self, rank: &mut Rank, by: &Field) -> Result<()> {
+        on_mesh("derivatives by the density", &self.sweeps.run.cell_mesh, by.mesh())?;
+        self.sweeps.density_adjoint(rank, by.array())
+    }
+
+    /// Adds the derivative of a loss of the power spectrum: `by[b]` is its derivative with respect
+    /// to the power of bin `b` of `spectrum`, which [`Simulation::power`] has returned. Collective,
+    /// with the same values. Waits for exchanges only.
+    ///
+    /// # Errors
+    /// Same as [`density`](Self::density);
+    /// [`OutOfRange`](crate::pm::SimulationError::OutOfRange) for another number of values than
+    /// bins.
+    pub fn add_power(&mut self, rank: &mut Rank, spectrum: &[Bin], by: &[f64]) -> Result<()> {
+        let allowed = format!("the number of bins of the spectrum, {}", spectrum.len());
+        require(spectrum.len() == by.len(), "number of derivatives by power", by.len(), allowed)?;
+        let run = &mut self.sweeps.run;
+        let (force, mut at) = run.force_at(rank)?;
+        let modes = force.contrast(&mut at)?;
+        let (recorder, comms) = (&mut rank.recorder, &mut run.comms);
+        let factors = power_table(run.config.mesh, run.config.box_size, spectrum, by);
+        let table = recorder.uploaded("pm::amplitudes", &factors)?;
+        let transform = &run.force.transform;
+        transform.scale_radially(recorder, &modes, &table)?;
+        let layout = transform.field_layout();
+        let cotangent = recorder.gpu().array::<f32>("pm::density_cotangent", volume(&layout.own))?;
+        transform.inverse(recorder, comms, &modes, &cotangent, &layout)?;
+        self.sweeps.density_adjoint(rank, &cotangent)
+    }
+}
+
+/// Returns the factors of modes of the contrast by mode number squared, whose inverse transform is
+/// the derivative by the contrast: the power of a bin is the mean of `|delta_k|^2 V / N^2` over its
+/// modes.
+fn power_table(n: u64, box_size: f64, spectrum: &[Bin], by: &[f64]) -> Vec<f32> {
+    // The inverse transform divides by N, and a mode counts for itself and its conjugate.
+    let unit = 2.0 * (box_size / n as f64).powi(3);
+    let of_bin: Vec<f32> = spectrum
+        .iter()
+        .zip(by)
+        .map(|(bin, by)| if bin.modes == 0 { 0.0 } else { (unit * by / bin.modes as f64) as f32 })
+        .collect();
+    let last = 3 * (n / 2) * (n / 2);
+    // Bins are around whole mode numbers, from 1 on.
+    let bin = |m2: u64| ((m2 as f64).sqrt() + 0.5).floor() as usize;
+    (0..=last).map(|m2| bin(m2).checked_sub(1).and_then(|bin| of_bin.get(bin)).copied().unwrap_or(0.0)).collect()
 }

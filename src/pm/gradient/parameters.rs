@@ -11,7 +11,6 @@ use crate::cosmology::{
 };
 use crate::gpu::{Array, Recorder};
 use crate::parallel;
-use crate::pm::lattice_fields::uploaded;
 use crate::pm::{Config, Result};
 
 /// Derivatives by the parameters of a flat universe, at fixed white noise, units and schedule of
@@ -52,11 +51,6 @@ pub fn cosmology_values(cosmology: &Cosmology) -> [f64; COUNT] {
     let [w0, wa] = cosmology.dark_energy();
     let amplitude = cosmology.primordial_amplitude();
     [cosmology.omega_m(), cosmology.omega_b(), cosmology.h(), cosmology.n_s(), amplitude, w0, wa]
-}
-
-/// Returns the cosmology with other parameters, of which the amplitude is A_s.
-pub fn cosmology_of(cosmology: &Cosmology, values: [f64; COUNT]) -> Result<Cosmology, CosmologyError> {
-    with_amplitude(cosmology, values, Amplitude::Primordial)
 }
 
 /// Returns the cosmology with other parameters, of which the amplitude is what `amplitude` says.
@@ -116,7 +110,7 @@ fn derivative(
     let shifted = |offset: f64| {
         let mut values = own;
         values[which] += offset * step;
-        cosmology_of(cosmology, values)
+        with_amplitude(cosmology, values, Amplitude::Primordial)
     };
     let mut refused = None;
     for stencil in STENCILS {
@@ -235,17 +229,13 @@ impl Numbers {
         let (ops, start) = run_of(config, power.growth())?;
         let table = mode_amplitudes(&power, config.particles as usize, config.box_size)?;
         tracing::debug!(seconds = began.elapsed().as_secs_f64(), "numbers of a run by parameters");
-        Ok(Numbers { layout: Layout::new(&ops), ops, start, amplitudes: uploaded(recorder, &table)?, table, power })
+        let amplitudes = recorder.uploaded("pm::amplitudes", &table)?;
+        Ok(Numbers { layout: Layout::new(&ops), ops, start, amplitudes, table, power })
     }
 
     /// Returns the cosmology.
     pub fn cosmology(&self) -> &Cosmology {
         self.power.cosmology()
-    }
-
-    /// Returns how many numbers there are.
-    pub fn len(&self) -> usize {
-        self.layout.len()
     }
 }
 
@@ -267,7 +257,8 @@ impl Derivatives {
         let tables = amplitude_derivatives(config, &numbers.power, &numbers.table)?;
         let rows = jacobian(config, numbers.power.cosmology())?;
         tracing::debug!(seconds = began.elapsed().as_secs_f64(), "derivatives of these numbers");
-        let amplitudes = tables.iter().map(|table| uploaded(recorder, table)).collect::<Result<_, _>>()?;
+        let amplitudes = tables.iter().map(|table| recorder.uploaded("pm::amplitudes", table));
+        let amplitudes = amplitudes.collect::<Result<_, _>>()?;
         Ok(Derivatives { numbers: rows, tables, amplitudes })
     }
 
@@ -369,7 +360,9 @@ mod tests {
             let at = |which: usize, offset: f64| {
                 let mut values = own;
                 values[which] += offset * unit(own[which]);
-                let power = config.linear_power(cosmology_of(&config.cosmology, values).unwrap()).unwrap();
+                let power = config
+                    .linear_power(with_amplitude(&config.cosmology, values, Amplitude::Primordial).unwrap())
+                    .unwrap();
                 crate::cosmology::mode_amplitudes(&power, 6, 40.0).unwrap()
             };
             for (which, row) in rows.iter().enumerate() {
@@ -420,7 +413,9 @@ mod tests {
         for scheme in [Scheme::FastPm, Scheme::BullFrog] {
             // Without a cosmological constant growth is that of Einstein and de Sitter, where the
             // density's derivative is one-sided.
-            let cosmology = cosmology_of(&Cosmology::simple(), [1.0, 0.0, 0.7, 0.96, 2e-9, -1.0, 0.0]).unwrap();
+            let cosmology =
+                with_amplitude(&Cosmology::simple(), [1.0, 0.0, 0.7, 0.96, 2e-9, -1.0, 0.0], Amplitude::Primordial)
+                    .unwrap();
             let config = Config { cosmology, scheme, steps: 3, ..Config::default() };
             let rows = jacobian(&config, &cosmology).unwrap();
             let power = LinearPower::new(cosmology, TransferKind::Full).unwrap();

@@ -13,15 +13,21 @@
 //! The strains h are computed again. Order 1 takes 8 transforms of the particles' lattice, order 2
 //! some 40, once a derivative; what each leaves behind is submitted, so that its fields are free
 //! for the next.
+//!
+//! [`Dots`] are inner products of vectors of particles: how much the numbers of a run are worth.
 
-use super::dots::Dots;
+use std::rc::Rc;
+
 use super::parameters::Layout;
+use super::{COUNT, Derivatives};
+use crate::comm::Communicator;
 use crate::cosmology::{LptFactors, LptOrder};
-use crate::gpu::Array;
-use crate::pm::Result;
-use crate::pm::lattice_fields::{LatticeFields, STRAINS, Sources, gradients};
-use crate::pm::start::{Source, add_sources};
-use crate::pm::third_order;
+use crate::exchange::{ExactSum, Terms};
+use crate::gpu::{Array, DeviceError, Recorder};
+use crate::pm::lattice_fields::{STRAINS, Sources, gradients};
+use crate::pm::start::{THIRD_ORDER, add_sources, add_third_order, add_third_order_tangents, third_order_adjoint};
+use crate::pm::{LatticeFields, Result, Source};
+use crate::rank::Rank;
 
 /// Tangent of the start of a run.
 pub struct StartTangent<'a> {
@@ -54,9 +60,9 @@ pub fn tangent(
         changes.push(change);
     }
     if fields.lpt.order == LptOrder::Third {
-        third_order::add_tangents(fields, &sources, &mut changes)?;
+        add_third_order_tangents(fields, &sources, &mut changes)?;
         if by.factors != LptFactors::ZERO {
-            third_order::add_sources(fields, &mut sources)?;
+            add_third_order(fields, &mut sources)?;
         }
     }
     for axis in 0..3 {
@@ -141,7 +147,7 @@ pub fn adjoint(
             sources.push(fields.second_order_source(&sources[0])?);
         }
         sources.truncate(2);
-        third_order::adjoint(fields, &sources, &source_bars)?;
+        third_order_adjoint(fields, &sources, &source_bars)?;
         source_bars.truncate(2);
     }
     if let [density, second] = &source_bars[..] {
@@ -160,7 +166,7 @@ pub fn adjoint(
 
 /// Returns the number of sources of all displacements.
 fn source_count(order: LptOrder) -> usize {
-    if order == LptOrder::Third { third_order::NUMBERS.end } else { order.displacements() }
+    if order == LptOrder::Third { THIRD_ORDER.end } else { order.displacements() }
 }
 
 /// Adds to the cotangents of sources, one field for each, what those of displacement `number` mean.
@@ -216,4 +222,99 @@ fn second_order(
         fields.strain_adjoint(which, &bar, density)?;
     }
     Ok(())
+}
+
+/// Words that come along with the products at most.
+const ALONG: u64 = 2;
+
+/// Products that have been recorded, each with the derivatives of the number that it is the
+/// cotangent of. They are fetched together, at the end.
+pub struct Dots {
+    pub sum: ExactSum,
+    comm: Communicator,
+    derivatives: Rc<Derivatives>,
+    /// Recorded products.
+    products: Array<f32>,
+    /// The derivatives by all parameters of what each product multiplies.
+    worth: Vec<[f64; COUNT]>,
+    /// Terms of a product, of all ranks, of one axis.
+    sites: u64,
+}
+
+impl Dots {
+    /// Creates an empty sum, for a run with `numbers` numbers and `sites` particles.
+    pub fn new(rank: &Rank, numbers: usize, sites: u64) -> Result<Self, DeviceError> {
+        // Numbers of the start have a product for each axis; a few words come along.
+        let start = 2 * (2 * LptFactors::COUNT);
+        let products = rank.gpu.array("pm::products", (numbers + start + COUNT) as u64 + ALONG)?;
+        let derivatives = Rc::new(Derivatives::none(numbers));
+        let comm = rank.comm.clone();
+        Ok(Dots { sum: ExactSum::default(), comm, derivatives, products, worth: Vec::new(), sites })
+    }
+
+    /// Forgets all products; the next are of a run with these derivatives.
+    pub fn begin(&mut self, derivatives: &Rc<Derivatives>) {
+        self.worth.clear();
+        self.derivatives = derivatives.clone();
+    }
+
+    /// Returns `true` if anything but 0 is asked for: that `number` changes with a parameter.
+    pub fn wants(&self, number: usize) -> bool {
+        self.derivatives.numbers[number] != [0.0; COUNT]
+    }
+
+    /// Records `x . y` of vectors over all ranks, the cotangent of number `number`. Numbers that no
+    /// parameter changes cost nothing.
+    pub fn vectors(&mut self, recorder: &mut Recorder, number: usize, xy: [&Array<f32>; 2]) -> Result<()> {
+        self.record(recorder, self.derivatives.numbers[number], 3 * self.sites, xy)
+    }
+
+    /// Same as above, for fields with one value per site.
+    pub fn fields(&mut self, recorder: &mut Recorder, number: usize, xy: [&Array<f32>; 2]) -> Result<()> {
+        self.record(recorder, self.derivatives.numbers[number], self.sites, xy)
+    }
+
+    /// Same as above, if the product is the derivative with respect to a parameter itself.
+    pub fn parameter(&mut self, recorder: &mut Recorder, which: usize, xy: [&Array<f32>; 2]) -> Result<()> {
+        let mut by = [0.0; COUNT];
+        by[which] = 1.0;
+        self.record(recorder, by, self.sites, xy)
+    }
+
+    fn record(
+        &mut self,
+        recorder: &mut Recorder,
+        by: [f64; COUNT],
+        total: u64,
+        [x, y]: [&Array<f32>; 2],
+    ) -> Result<()> {
+        if by == [0.0; COUNT] {
+            return Ok(());
+        }
+        let product = recorder.gpu().array("pm::product", 1)?;
+        let terms = Terms { x, y: Some(y), index: None, sums: 1, batches: 1, total };
+        self.sum.record(recorder, Some(&self.comm), &terms, &product)?;
+        recorder.copy(&product, 0, &self.products, self.worth.len() as u64, 1)?;
+        self.worth.push(by);
+        Ok(())
+    }
+
+    /// Returns the derivatives by the parameters, and the first word of each array of `along`. One
+    /// wait for the device, where there is anything.
+    pub fn fetch(&mut self, recorder: &mut Recorder, along: &[&Array<u32>]) -> Result<([f64; COUNT], Vec<u32>)> {
+        let (mut total, made) = ([0.0; COUNT], self.worth.len());
+        if made + along.len() == 0 {
+            return Ok((total, Vec::new()));
+        }
+        let words = self.products.cast::<u32>()?;
+        for (number, word) in along.iter().enumerate() {
+            recorder.copy(word, 0, &words, (made + number) as u64, 1)?;
+        }
+        let mut words = recorder.download(&words, 0, (made + along.len()) as u64)?;
+        let along = words.split_off(made);
+        for (product, by) in words.into_iter().zip(self.worth.drain(..)) {
+            total.iter_mut().zip(by).for_each(|(total, by)| *total += f64::from(f32::from_bits(product)) * by);
+        }
+        Ok((total, along))
+    }
 }

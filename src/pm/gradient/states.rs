@@ -1,9 +1,7 @@
-//! States of particles where forces are computed, kept for the way back.
+//! States of particles where forces are computed, kept for the way back, and cotangents. Vectors of
+//! particles are in one array: all along x, then y, then z.
 
-use std::fmt;
-
-use super::memory::GradientMemory;
-use super::vectors::{pack, unpack};
+use super::GradientMemory;
 use crate::cosmology::StepOp;
 use crate::gpu::{Array, DeviceError, Gpu, Recorder};
 use crate::pm::{Result, Simulation};
@@ -11,20 +9,14 @@ use crate::rank::Rank;
 
 /// The states at forces: checkpoints, and those after the last checkpoint that was asked for.
 pub struct States {
-    memory: GradientMemory,
+    pub memory: GradientMemory,
     checkpoints: Vec<Array<f32>>,
     /// States between two checkpoints, from the force after the first one on.
     between: Vec<Array<f32>>,
     /// The checkpoint that `between` follows.
     follows: Option<usize>,
     /// The operation of each force.
-    forces: Vec<usize>,
-}
-
-impl fmt::Debug for States {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.memory.fmt(f)
-    }
+    pub forces: Vec<usize>,
 }
 
 impl States {
@@ -40,15 +32,6 @@ impl States {
             follows: None,
             forces: (0..ops.len()).filter(|&at| ops[at] == StepOp::Force).collect(),
         })
-    }
-
-    pub fn memory(&self) -> &GradientMemory {
-        &self.memory
-    }
-
-    /// Returns where the forces stand in the schedule.
-    pub fn forces(&self) -> &[usize] {
-        &self.forces
     }
 
     /// Records the state of `run`, which comes to force `number`, where it is a checkpoint. States
@@ -118,4 +101,50 @@ fn place(recorder: &mut Recorder, run: &mut Simulation, state: &Array<f32>) -> R
     run.forget();
     unpack(recorder, state, 0, &run.displacement)?;
     unpack(recorder, state, state.len() / 2, &run.momentum)
+}
+
+/// Records `to` = the vectors `from`, one array for each axis.
+pub fn pack(recorder: &mut Recorder, from: &[Array<f32>; 3], to: &Array<f32>, start: u64) -> Result<(), DeviceError> {
+    let count = from[0].len();
+    (0..3).try_for_each(|axis| recorder.copy(&from[axis], 0, to, start + axis as u64 * count, count))
+}
+
+/// Records `to`, one array for each axis, = the vectors `from`.
+pub fn unpack(recorder: &mut Recorder, from: &Array<f32>, start: u64, to: &[Array<f32>; 3]) -> Result<(), DeviceError> {
+    let count = to[0].len();
+    (0..3).try_for_each(|axis| recorder.copy(from, start + axis as u64 * count, &to[axis], 0, count))
+}
+
+/// The derivatives of a loss by positions and momenta of this rank's particles: vectors in one
+/// array, all along x in the order of the sites, then y, then z.
+pub struct Cotangents {
+    pub(super) positions: Array<f32>,
+    pub(super) momenta: Array<f32>,
+}
+
+impl Cotangents {
+    /// Creates uninitialized cotangents of `particles` particles.
+    pub(super) fn new(gpu: &Gpu, particles: u64) -> Result<Self, DeviceError> {
+        Ok(Cotangents {
+            positions: gpu.array("pm::position_cotangents", 3 * particles)?,
+            momenta: gpu.array("pm::momentum_cotangents", 3 * particles)?,
+        })
+    }
+
+    pub(in crate::pm) fn clear(&self, recorder: &mut Recorder) {
+        recorder.clear(&self.positions);
+        recorder.clear(&self.momenta);
+    }
+
+    /// Returns the cotangents of the displacements, in Mpc/h: `3 n` values, to which a loss adds.
+    #[must_use]
+    pub fn positions(&self) -> &Array<f32> {
+        &self.positions
+    }
+
+    /// Returns the cotangents of the momenta `a^2 dx/dt`.
+    #[must_use]
+    pub fn momenta(&self) -> &Array<f32> {
+        &self.momenta
+    }
 }

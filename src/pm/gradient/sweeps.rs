@@ -4,21 +4,14 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::cotangents::Cotangents;
-use super::dots::Dots;
 use super::force::{ForceDerivative, Placed};
-use super::memory::{GradientMemory, check_particles};
-use super::parameters::{Derivatives, Numbers};
-use super::start::{self, StartCotangents, StartTangent};
-use super::states::States;
-use super::vectors::{pack, unpack};
+use super::memory::check_particles;
+use super::start::{self, Dots, StartCotangents, StartTangent};
+use super::{Cotangents, Derivatives, GradientMemory, Numbers, States, pack, unpack};
 use crate::cosmology::{LptFactors, StepOp};
 use crate::gpu::{Array, Gpu};
 use crate::mesh::Axpby;
-use crate::pm::footprint::PlannedFor;
-use crate::pm::lattice_fields::{LatticeFields, Perturbation};
-use crate::pm::start::Source;
-use crate::pm::{Config, Migrate, Result, Simulation, particles_at};
+use crate::pm::{Config, LatticeFields, Migrate, Perturbation, PlannedFor, Result, Simulation, Source, particles_at};
 use crate::rank::Rank;
 
 /// Positions and momenta at an operation of a run, between its start and its end: vectors in one
@@ -37,18 +30,6 @@ pub struct Tape {
     pub numbers: Rc<Numbers>,
     pub derivatives: Rc<Derivatives>,
     pub states: States,
-}
-
-impl Tape {
-    /// Returns what its start follows from.
-    fn source(&self) -> Source<'_> {
-        source(&self.noise, &self.numbers)
-    }
-
-    /// Memory of its states.
-    pub fn memory(&self) -> &GradientMemory {
-        self.states.memory()
-    }
 }
 
 fn source<'a>(noise: &'a Array<f32>, numbers: &'a Numbers) -> Source<'a> {
@@ -164,7 +145,7 @@ impl Sweeps {
         run.settle(rank)?;
         run.done = ops.len();
         // A loss has its memory.
-        run.force.release();
+        run.force.field = None;
         rank.recorder.submit()?;
         Ok(())
     }
@@ -173,7 +154,6 @@ impl Sweeps {
     /// rank's own cells is `by`, says of positions.
     pub fn density_adjoint(&mut self, rank: &mut Rank, by: &Array<f32>) -> Result<()> {
         let Sweeps { run, force, bars, .. } = self;
-        run.settle(rank)?;
         run.widen(rank)?;
         force.density(Placed::of(rank, run), [by, &bars.positions])
     }
@@ -182,7 +162,6 @@ impl Sweeps {
     /// the tangents of positions.
     pub fn density_tangent(&mut self, rank: &mut Rank, out: &Array<f32>) -> Result<()> {
         let Sweeps { run, force, bars, .. } = self;
-        run.settle(rank)?;
         run.widen(rank)?;
         force.density_tangent(Placed::of(rank, run), [&bars.positions, out])
     }
@@ -192,7 +171,7 @@ impl Sweeps {
     pub fn backward(&mut self, rank: &mut Rank, tape: &mut Tape, epochs: &[Epoch]) -> Result<Array<f32>> {
         self.dots.begin(&tape.derivatives);
         rank.recorder.clear(&self.accelerations[0]);
-        let forces = tape.states.forces().to_vec();
+        let forces = tape.states.forces.clone();
         let mut end = tape.numbers.ops.len();
         for (number, &at) in forces.iter().enumerate().rev() {
             tape.states.restore(rank, &mut self.run, &tape.numbers.ops, number)?;
@@ -296,7 +275,7 @@ impl Sweeps {
         fields.recorder.submit()?;
         let amplitudes = &tape.derivatives.amplitudes;
         let bars = StartCotangents { positions: displacement, momenta: momentum, amplitudes };
-        start::adjoint(&mut fields, tape.source(), &bars, (&mut self.dots, &tape.numbers.layout))
+        start::adjoint(&mut fields, source(&tape.noise, &tape.numbers), &bars, (&mut self.dots, &tape.numbers.layout))
     }
 
     /// Runs again from the first force of `tape` on, beside it with tangents from `by` at the
@@ -306,7 +285,7 @@ impl Sweeps {
         self.start_tangent(rank, tape, by)?;
         tape.states.first(rank, &mut self.run)?;
         let changes = by.numbers.as_ref().map(|change| change.numbers.as_slice());
-        let first = tape.states.forces().first().copied().unwrap_or(0);
+        let first = tape.states.forces.first().copied().unwrap_or(0);
         for (at, &op) in tape.numbers.ops.iter().enumerate() {
             let change = changes.map(|changes| &changes[tape.numbers.layout.operations[at]..]);
             self.push_tangent(rank, op, change)?;
@@ -377,7 +356,7 @@ impl Sweeps {
         let amplitudes = by.numbers.as_ref().map(|change| &change.amplitudes);
         let by = StartTangent { noise: by.noise, amplitudes, factors };
         // The particles are still to be placed, so their arrays take the tangents by axis.
-        start::tangent(&mut fields, tape.source(), &by, [displacement, momentum])?;
+        start::tangent(&mut fields, source(&tape.noise, &tape.numbers), &by, [displacement, momentum])?;
         pack(fields.recorder, displacement, &self.bars.positions, 0)?;
         Ok(pack(fields.recorder, momentum, &self.bars.momenta, 0)?)
     }

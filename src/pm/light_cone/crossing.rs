@@ -1,23 +1,25 @@
 //! Search for the particles that cross the light cone in a step, on the device.
 
-use super::cone::Cone;
-use super::images::{images, images_at_once};
-use super::particles::{ConeParticles, ROW};
-use super::shell::Shell;
-use super::state::State;
+use std::ops::Range;
+
+use super::cone::{Shell, images, images_at_once};
+use super::particles::ROW;
+use super::{Cone, ConeParticles};
 use crate::comm::Op;
+use crate::exchange::ExactSum;
 use crate::gpu::primitives::{Count, Scan};
 use crate::gpu::{Array, Kernel, KernelSource, LONGEST, Recorder};
 use crate::grid::{Box3, volume};
 use crate::host_memory::{self, HostMemoryError};
-use crate::pm::sites::box_words;
-use crate::pm::{Config, Result, Simulation};
-use crate::points::rows::upload_u32;
+use crate::pm::gradient::pack;
+use crate::pm::moves::box_words;
+use crate::pm::{Config, Result, Simulation, SimulationError};
 use crate::points::sort::route_by_key;
+use crate::points::upload_u32;
 use crate::rank::Rank;
-use std::ops::Range;
 
 crate::gpu::kernel_params! {
+    #[derive(Default)]
     struct LightConeParams {
         /// First site, and number of sites of this rank.
         first: [u32; 4],
@@ -104,7 +106,7 @@ impl LightCone {
     /// # Errors
     /// Same as [`new`](Self::new).
     pub fn resume(config: &Config, cone: Cone, crossed: ConeParticles) -> Result<Self> {
-        Ok(LightCone { rows: crossed.into_words(), ..Self::new(config, cone)? })
+        Ok(LightCone { rows: crossed.words, ..Self::new(config, cone)? })
     }
 
     /// Returns what it covers.
@@ -154,8 +156,7 @@ impl LightCone {
             return Ok(());
         }
         let gpu = recorder.gpu().clone();
-        let codes = gpu.array::<u32>("pm::cone_images", images.len() as u64)?;
-        recorder.upload(&codes, 0, &images)?;
+        let codes = recorder.uploaded("pm::cone_images", &images)?;
         let params = self.params(config, own, &shell);
         let counts = gpu.array::<u32>("pm::cone_counts", count)?;
         let offsets = gpu.array::<u32>("pm::cone_offsets", count + 1)?;
@@ -214,12 +215,10 @@ impl LightCone {
             distance: [[0, 1, 2, 3].map(term), [4, 5, 6, 7].map(term)],
             squares: shell.distance.map(|distance| (distance / spacing).powi(2) as f32),
             slopes: shell.slopes.map(|slope| (slope / spacing) as f32),
-            images: [0; 2],
-            piece: [0; 2],
             sites: config.particles as u32,
             spacing: spacing as f32,
             cut: shell.cut as f32,
-            writes: 0,
+            ..Default::default()
         }
     }
 
@@ -247,9 +246,8 @@ impl LightCone {
         let route = route_by_key(rank, [&high, &low])?;
         drop((high, low));
         // All ranks send the same words of their rows.
-        let mut rows = [(self.rows.len() / ROW) as u64];
-        rank.comm.all_reduce(&mut rows, Op::Max)?;
-        let width = words_at_once(rows[0], most);
+        let [rows] = rank.comm.reduced([(self.rows.len() / ROW) as u64], Op::Max)?;
+        let width = words_at_once(rows, most);
         let mut sorted = Vec::new();
         for first in (0..ROW).step_by(width) {
             let part = first..(first + width).min(ROW);
@@ -280,6 +278,36 @@ pub(super) const AT_ONCE: u64 = 1 << 30;
 /// Words of each of `rows` rows that are sorted at a time, in arrays of `most` words.
 pub(super) fn words_at_once(rows: u64, most: u64) -> usize {
     (most / rows.max(1)).clamp(1, ROW as u64) as usize
+}
+
+/// Displacements and momenta at an end of a step, in one array each: along x, then y, then z.
+struct State {
+    pub a: f64,
+    pub position: Array<f32>,
+    pub momentum: Array<f32>,
+    /// The greatest displacement along an axis, and the greatest component of a momentum.
+    pub most: [f64; 2],
+}
+
+impl State {
+    /// Copies of `arrays`. Waits for a word of each.
+    pub fn new(recorder: &mut Recorder, a: f64, arrays: [&[Array<f32>; 3]; 2]) -> Result<Self> {
+        let gpu = recorder.gpu().clone();
+        let mut joined = |label: &str, arrays: &[Array<f32>; 3]| {
+            let all = gpu.array::<f32>(label, 3 * arrays[0].len())?;
+            pack(recorder, arrays, &all, 0)?;
+            Ok::<_, SimulationError>(all)
+        };
+        let position = joined("pm::cone_position", arrays[0])?;
+        let momentum = joined("pm::cone_momentum", arrays[1])?;
+        let (sum, bits) = (ExactSum::default(), gpu.array::<u32>("pm::cone_most", 1)?);
+        let mut most = |array: &Array<f32>| {
+            sum.magnitude(recorder, None, array, &bits)?;
+            Ok::<_, SimulationError>(f64::from(f32::from_bits(recorder.download(&bits, 0, 1)?[0])))
+        };
+        let most = [most(&position)?, most(&momentum)?];
+        Ok(State { a, position, momentum, most })
+    }
 }
 
 #[cfg(test)]

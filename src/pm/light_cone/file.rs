@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use super::cone::Cone;
-use super::particles::{ConeParticle, ConeParticles};
+use super::{Cone, ConeParticle, ConeParticles};
 use crate::comm::Communicator;
 use crate::host_memory::{self, HostMemoryError};
 use crate::io::Sealed;

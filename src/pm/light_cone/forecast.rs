@@ -1,15 +1,13 @@
 //! Forecast of the memory and cost of a light cone. Pure.
 
-use super::cone::Cone;
+use super::Cone;
+use super::cone::{Shell, images, images_at_once};
 use super::crossing::{AT_ONCE, rows_at_once, words_at_once};
-use super::images::{images, images_at_once};
 use super::particles::ROW;
-use super::shell::Shell;
 use crate::cosmology::StepOp;
 use crate::gpu::LONGEST;
 use crate::grid::{Cost, Shares, volume};
-use crate::pm::error::require;
-use crate::pm::{Config, Result};
+use crate::pm::{Config, Result, require};
 
 /// Forecast of the memory and cost of a light cone, for uniform matter and the rank with the most
 /// particles.

@@ -4,10 +4,9 @@
 //! | item | what it is |
 //! |---|---|
 //! | [`Cone`] | what is kept: observer, distance, part of the sky; checked and priced before a run |
+//! | `cone` | besides, the cone between two ends of a step, and the replicas of the box that it can touch |
 //! | [`LightCone`] | the particles that have crossed so far, and the state at the beginning of the present step |
 //! | [`ConeParticles`] | the same in their order, to be written, read or grouped |
-//! | `shell` | the cone between two ends of a step, as polynomials |
-//! | `images` | the replicas of the box that a shell can touch |
 //! | `crossing` | who crosses a shell, by a kernel |
 //! | [`light_cone_section`] | the crossings between two snapshots, with derivatives |
 //!
@@ -44,11 +43,8 @@ mod crossing;
 #[cfg(feature = "hdf5")]
 mod file;
 mod forecast;
-mod images;
 mod model;
 mod particles;
-mod shell;
-mod state;
 
 pub use cone::{Cone, Opening};
 pub use crossing::LightCone;

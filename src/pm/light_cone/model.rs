@@ -1,6 +1,6 @@
 //! The crossing of a light cone between two snapshots, as a function of these.
 
-use super::shell::polynomial;
+use super::cone::polynomial;
 use crate::cosmology::Cosmology;
 use crate::fft::Values;
 use crate::operators::{Contents, Leaf, Model, OperatorError, PointwiseOperator, Space, Support, Vector};
@@ -163,7 +163,6 @@ fn sites(rank: &mut Rank, leaf: &Leaf, observer: [f64; 3], image: [i64; 3]) -> R
             }
         }
     }
-    let array = rank.gpu.array("pm::sites", values.len() as u64)?;
-    rank.recorder.upload(&array, 0, &values)?;
+    let array = rank.recorder.uploaded("pm::sites", &values)?;
     Vector::over(&Space::of("site", place)?, vec![Contents::Device(array)])
 }

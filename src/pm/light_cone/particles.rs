@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::images::image_of;
+use super::cone::image_of;
 use crate::comm::{Communicator, Op};
 use crate::host_memory;
 use crate::io::collective::{fingerprint, seal_npy};
 use crate::io::{IoError, NpyFile, Sealed};
-use crate::pm::{Result, SimulationError};
+use crate::pm::Result;
 
 /// Words of a row.
 pub(super) const ROW: usize = 9;
@@ -34,7 +34,7 @@ pub struct ConeParticle {
 pub struct ConeParticles {
     /// Nine words a particle: position, velocity and scale factor as bits of f32, and the number
     /// `id 2^21 + image`, low word first.
-    words: Vec<u32>,
+    pub(super) words: Vec<u32>,
     first: u64,
     total: u64,
 }
@@ -43,10 +43,10 @@ impl ConeParticles {
     /// Returns this rank's rows. Collective.
     pub(super) fn new(comm: &Communicator, words: Vec<u32>) -> Result<Self> {
         let count = (words.len() / ROW) as u64;
-        let (mut first, mut total) = ([count], [count]);
+        let mut first = [count];
         comm.scan_exclusive(&mut first, Op::Sum)?;
-        comm.all_reduce(&mut total, Op::Sum)?;
-        Ok(ConeParticles { words, first: first[0], total: total[0] })
+        let [total] = comm.reduced([count], Op::Sum)?;
+        Ok(ConeParticles { words, first: first[0], total })
     }
 
     /// Returns how many this rank has.
@@ -89,16 +89,11 @@ impl ConeParticles {
         })
     }
 
-    /// Returns the words of its rows.
-    pub(super) fn into_words(self) -> Vec<u32> {
-        self.words
-    }
-
     /// Returns a number that depends on every bit of all ranks' rows and on their order, and not on
     /// who has which. Collective.
     ///
     /// # Errors
-    /// [`SimulationError::Comm`].
+    /// [`SimulationError::Comm`](crate::pm::SimulationError::Comm).
     pub fn fingerprint(&self, comm: &Communicator) -> Result<u64> {
         let rows = (self.first..self.first + self.len() as u64).map(|row| row * ROW as u64);
         Ok(fingerprint(comm, rows, ROW as u64, &[bytemuck::cast_slice(&self.words)])?)
@@ -126,17 +121,13 @@ impl ConeParticles {
     pub fn read(comm: &Communicator, path: &Path) -> Result<Self> {
         let file = NpyFile::open(path)?;
         let row = ROW as u64;
-        let &[total, width] = file.shape() else { return Err(wrong_shape(path, file.shape())) };
-        if width != row {
-            return Err(wrong_shape(path, file.shape()));
-        }
+        let total = match *file.shape() {
+            [total, width] if width == row => total,
+            _ => return Err(IoError::shape(path, file.shape(), format!("(N, {ROW})")).into()),
+        };
         let own = comm.shares().split(total, comm.rank());
         let words = file.read_i64(row * own.start..row * own.end)?.into_iter().map(|word| word as u32);
         let words = host_memory::collect("particles on the light cone", words)?;
         Ok(ConeParticles { words, first: own.start, total })
     }
-}
-
-fn wrong_shape(path: &Path, shape: &[u64]) -> SimulationError {
-    IoError::shape(path, shape, format!("(N, {ROW})")).into()
 }

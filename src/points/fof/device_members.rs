@@ -1,13 +1,11 @@
 //! The members of groups as a catalog takes them, selected and sorted on the device.
 
+use super::FofError;
 use super::catalog::{Bad, Members, Selection};
-use super::error::FofError;
 use crate::gpu::primitives::{Count, Permute, Scan};
 use crate::gpu::{Array, CountParams, DeviceError, Kernel, KernelSource, Recorder};
 use crate::host_memory;
-use crate::points::partition::LocalPoints;
-use crate::points::rows::upload_u32;
-use crate::points::u64_array::U64Array;
+use crate::points::{LocalPoints, U64Array, upload_u32};
 
 /// Points with their labels on a device.
 pub(super) struct Labelled<'a> {
@@ -47,26 +45,15 @@ crate::gpu::kernel_params! {
     }
 }
 
-fn count() -> KernelSource {
-    KernelSource::new("fof::count", include_str!("../../../shaders/points/fof/count.wgsl")).params::<CountParams>()
-}
-
-fn keep() -> KernelSource {
-    KernelSource::new("fof::keep", include_str!("../../../shaders/points/fof/keep.wgsl")).params::<KeepParams>()
-}
-
-fn kept() -> KernelSource {
-    KernelSource::new("fof::kept", include_str!("../../../shaders/points/fof/kept.wgsl")).params::<CountParams>()
-}
-
-fn first_bad() -> KernelSource {
-    KernelSource::new("fof::first_bad", include_str!("../../../shaders/points/fof/first_bad.wgsl"))
-        .params::<BadParams>()
-}
-
-/// Returns the kernels of this file.
+/// Returns the kernels: sizes of groups, members to keep, their rows, and the first bad value.
 pub(super) fn kernels() -> [KernelSource; 4] {
-    [count(), keep(), kept(), first_bad()]
+    [
+        KernelSource::new("fof::count", include_str!("../../../shaders/points/fof/count.wgsl")).params::<CountParams>(),
+        KernelSource::new("fof::keep", include_str!("../../../shaders/points/fof/keep.wgsl")).params::<KeepParams>(),
+        KernelSource::new("fof::kept", include_str!("../../../shaders/points/fof/kept.wgsl")).params::<CountParams>(),
+        KernelSource::new("fof::first_bad", include_str!("../../../shaders/points/fof/first_bad.wgsl"))
+            .params::<BadParams>(),
+    ]
 }
 
 impl Labelled<'_> {
@@ -106,10 +93,11 @@ impl Labelled<'_> {
     /// Returns the rows of members, ascending. Waits for their number.
     fn kept(&self, recorder: &mut Recorder, min_members: u64) -> Result<Array<u32>, DeviceError> {
         let (gpu, count) = (recorder.gpu().clone(), self.roots.len());
+        let [count_members, keep_members, list_members, _] = kernels();
         let params = CountParams { count: count as u32 };
         let members = gpu.array::<u32>("fof::members", count)?;
         recorder.clear(&members);
-        recorder.each(&Kernel::trusted(self::count()), &[self.roots.raw(), members.raw()], &params, count)?;
+        recorder.each(&Kernel::trusted(count_members), &[self.roots.raw(), members.raw()], &params, count)?;
         // A group that spans ranks may be of any size.
         let many =
             upload_u32(recorder, &host_memory::fill("sizes of groups", u32::MAX, self.spanning.len() as usize)?)?;
@@ -117,24 +105,25 @@ impl Labelled<'_> {
         let (keep, before) = (gpu.array::<u32>("fof::keep", count)?, gpu.array::<u32>("fof::before", count + 1)?);
         let least = min_members.clamp(1, u64::from(u32::MAX)) as u32;
         let arrays = [self.roots, &members, &keep].map(Array::raw);
-        recorder.each(&Kernel::trusted(self::keep()), &arrays, &KeepParams { count: params.count, least }, count)?;
+        recorder.each(&Kernel::trusted(keep_members), &arrays, &KeepParams { count: params.count, least }, count)?;
         Scan::new().exclusive(recorder, &keep, &before, Count::All)?;
         let rows = gpu.array("fof::rows", recorder.download(&before, count, 1)?[0].into())?;
-        recorder.each(&Kernel::trusted(self::kept()), &[before.raw(), rows.raw()], &params, count)?;
+        recorder.each(&Kernel::trusted(list_members), &[before.raw(), rows.raw()], &params, count)?;
         Ok(rows)
     }
 
     /// Returns the value that no point may have of the point with the least index. Waits for a word
     /// per attribute.
     fn first_bad(&self, recorder: &mut Recorder) -> Result<Bad, DeviceError> {
-        let mut least = Bad::NONE;
+        let [.., first_bad] = kernels();
+        let (mut least, kernel) = (Bad::NONE, Kernel::trusted(first_bad));
         for (attribute, values) in (0..).zip(self.attributes) {
             let Some(values) = values else { continue };
             let first = recorder.uploaded("fof::first_bad", &[u32::MAX])?;
             // Only masses, the first, are never negative.
             let params = BadParams { count: values.len() as u32, negative: u32::from(attribute > 0) };
             let words = values.cast::<u32>()?;
-            recorder.each(&Kernel::trusted(self::first_bad()), &[words.raw(), first.raw()], &params, values.len())?;
+            recorder.each(&kernel, &[words.raw(), first.raw()], &params, values.len())?;
             let at = recorder.download(&first, 0, 1)?[0];
             if at == u32::MAX {
                 continue;

@@ -1,22 +1,18 @@
-//! Labels of the points of all ranks.
+//! Labels of the points of all ranks, linking lengths, and the device memory of the search.
 
 #[cfg(feature = "catalog")]
 use super::catalog::{Catalog, Selection, catalog_of_some};
 #[cfg(feature = "catalog")]
 use super::device_members::Labelled;
-use super::error::FofError;
-use super::linking::Linking;
-use super::links;
-use super::resolve::resolve;
-use crate::gpu::Array;
+use super::{FofError, links};
 #[cfg(feature = "catalog")]
 use crate::gpu::Recorder;
+use crate::gpu::{Array, pooled};
 use crate::grid::Cost;
 use crate::points::neighbors::Components;
-use crate::points::partition::Decomposition;
-use crate::points::rows::upload_u32;
-use crate::points::u64_array::U64Array;
-use crate::points::{AnyArray, Cloud};
+use crate::points::sort::back_by;
+use crate::points::tree::Levels;
+use crate::points::{AnyArray, Cloud, Decomposition, Domain, U64Array, upload_u32};
 use crate::rank::Rank;
 use crate::timeline;
 
@@ -115,7 +111,7 @@ impl Groups {
             let rows = upload_u32(recorder, rows)?;
             Ok::<_, FofError>(ids.select(recorder, &rows)?.download(recorder)?)
         };
-        let (spanning, mut cost) = resolve(&points.comm, indices_of, &links.pairs)?;
+        let (spanning, mut cost) = links::resolve(&points.comm, indices_of, &links.pairs)?;
         cost += links.cost;
         let (rows, least): (Vec<u32>, Vec<u64>) = spanning.into_iter().unzip();
         let (spanning, least) = (upload_u32(recorder, &rows)?, U64Array::upload(recorder, &least, points.total)?);
@@ -129,10 +125,7 @@ impl Groups {
     /// # Errors
     /// Errors of the device and the ranks.
     pub fn labels(&self, rank: &mut Rank) -> Result<Vec<u64>, FofError> {
-        let labels = match &self.points.route {
-            Some(route) => self.labels.map(|words| route.back(rank, words, 1))?,
-            None => self.labels.clone(),
-        };
+        let labels = self.labels.map(|words| back_by(self.points.route.as_ref(), rank, words, 1))?;
         Ok(labels.download(&mut rank.recorder)?)
     }
 
@@ -170,5 +163,71 @@ impl Groups {
     /// Returns what finding ghosts cost this rank between ranks, besides what the exchange counts.
     pub fn cost(&self) -> Cost {
         self.cost
+    }
+}
+
+/// Bytes of a point's place and velocity, in three dimensions.
+const POINT: u64 = 24;
+
+/// Bytes a point of the tree's own places and of its order.
+const TREE: u64 = 16;
+
+/// Bytes a point of what lives for a while beside points and tree: the build sorts keys (16 and up
+/// to 3 for tables), and a catalog counts, marks and numbers the members of components, of which
+/// it then sorts those that it keeps: half of the points, as is usual for groups today.
+const WORK: u64 = 20;
+
+/// Returns the bytes of device memory that finding groups of `points` points with velocities on a
+/// rank, in three dimensions, and their catalog take at one time, the cloud included; `total` are
+/// those of all ranks. Where there are others, a rank has the cloud that it gave and the points
+/// that it got, the way between them, and the indices and labels of what it got; copies of other
+/// ranks' points near its own come on top.
+#[must_use]
+pub fn device_memory(points: u64, total: u64) -> u64 {
+    let each = |bytes: u64| pooled(bytes * points);
+    let alone = each(POINT) + each(TREE) + each(WORK) + pooled(32 * Levels::new(points).total());
+    if points == total {
+        return alone;
+    }
+    let index = if total <= u64::from(u32::MAX) { 4 } else { 8 };
+    alone + each(POINT) + each(4) + 2 * each(index)
+}
+
+/// The linking length: absolute, or in units of the mean separation.
+///
+/// ```
+/// use meshloom::points::fof::Linking;
+/// use meshloom::points::Domain;
+///
+/// let domain = Domain::new(&[10.0, 10.0, 10.0])?;
+/// assert_eq!(Linking::Separations(0.2).length(&domain, 1000)?, 0.2);
+/// assert_eq!(Linking::Length(0.5).length(&domain, 1000)?, 0.5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Linking {
+    /// A length, in the units of the coordinates: 0 or more.
+    Length(f64),
+    /// The linking parameter b: a length in units of the mean separation `(V / N)^(1 / dims)`,
+    /// which needs all axes to be periodic.
+    Separations(f64),
+}
+
+impl Linking {
+    /// Returns the length among `total` points, rounded to `f32`: points up to that distance,
+    /// inclusive, are linked.
+    ///
+    /// # Errors
+    /// [`FofError::Length`] unless it is a number from 0 on, [`FofError::Volume`] for separations
+    /// where an axis is open.
+    pub fn length(&self, domain: &Domain, total: u64) -> Result<f32, FofError> {
+        let (Linking::Length(value) | Linking::Separations(value)) = *self;
+        if value.is_nan() || value < 0.0 {
+            return Err(FofError::Length { value });
+        }
+        let Linking::Separations(parameter) = *self else { return Ok(value as f32) };
+        let sides = (0..domain.dims()).map(|axis| domain.side(axis).map(f64::from));
+        let Some(volume) = sides.product::<Option<f64>>() else { return Err(FofError::Volume) };
+        Ok((parameter * (volume / total.max(1) as f64).powf(1.0 / domain.dims() as f64)) as f32)
     }
 }

@@ -16,18 +16,13 @@ mod catalog;
 #[cfg(feature = "catalog")]
 mod device_members;
 mod error;
-mod footprint;
 mod groups;
-mod linking;
 mod links;
-mod resolve;
 
 #[cfg(feature = "catalog")]
 pub use catalog::{Catalog, Members, Order, Selection, catalog};
 pub use error::FofError;
-pub use footprint::device_memory;
-pub use groups::Groups;
-pub use linking::Linking;
+pub use groups::{Groups, Linking, device_memory};
 
 use crate::gpu::KernelSource;
 

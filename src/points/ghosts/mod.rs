@@ -11,12 +11,8 @@
 //! several at once where they are dense, and gets the rows of it. So ghosts are few, and requests,
 //! answers and the work for them grow with the surface of a rank's part.
 
-mod ask;
-mod bounding_box;
 mod descent;
-mod leaf_values;
 mod region;
-mod requests;
 
 use crate::comm::{CommError, Communicator};
 use crate::exchange::ExchangeError;
@@ -25,14 +21,12 @@ use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Memory
 use crate::grid::Cost;
 use crate::hash::{START, fnv1a};
 use crate::host_memory;
-use crate::points::rows::{exchange_rows, upload_u32};
 use crate::points::tree::Tree;
+use crate::points::{exchange_rows, upload_u32};
 use crate::rank::Rank;
-pub(crate) use ask::{ask, cost_of, count, with_ranks};
-pub(crate) use descent::{Descent, Pending};
-pub(crate) use leaf_values::{Fetcher, LeafValues};
-pub(crate) use region::{Met, Reach, Region, Span};
-use requests::{Nearby, Request, near, requests};
+pub(crate) use descent::{Descent, Pending, ask, count, send, with_ranks};
+use descent::{Nearby, Request, near, requests};
+pub(crate) use region::{Fetcher, LeafValues, Met, Reach, Region, Span};
 
 /// Copies of remote points within reach, and the send lists that keep them current.
 ///
@@ -66,7 +60,7 @@ pub struct Ghosts {
     receives: Vec<u64>,
     owners: Vec<(u32, u32)>,
     /// Points that were sent to some rank, by place along the curve.
-    asking: Vec<u32>,
+    pub(crate) asking: Vec<u32>,
     permute: Permute,
     adjoint: Adjoint,
     cost: Cost,
@@ -121,17 +115,14 @@ impl Ghosts {
         let near = |_, request: &Request| near(region, request);
         let (pending, mut cost) = descent.run::<_, ExchangeError>(&mut fetcher, request, near)?;
         let (requests, ranks) = fetcher.complete(|| requests(asking, reach, &pending))?;
-        let counts = count(&ranks, comm.size());
-        let received = comm.all_to_all_v(&requests, &counts)?;
-        cost += cost_of::<Request>(&counts, received.counts(), comm.rank());
+        let received = send(&comm, &requests, &count(&ranks, comm.size()), &mut cost)?;
         // The rows of this rank that each other rank gets.
         let mut nearby = Nearby::new(region).map_err(DeviceError::from)?;
         let received: Vec<&[Request]> = received.iter().collect();
         let reached = fetcher.each(&received, |requests| nearby.places(requests))?;
         let sends: Vec<u64> = reached.iter().map(|places| places.len() as u64).collect();
         let rows = rows_at(&mut rank.recorder, order, &reached)?;
-        let arrived = comm.all_to_all_v(&rows, &sends)?;
-        cost += cost_of::<u32>(&sends, arrived.counts(), comm.rank());
+        let arrived = send(&comm, &rows, &sends, &mut cost)?;
         let receives = arrived.counts().to_vec();
         let mut owners = host_memory::reserve("owners of ghosts", arrived.data().len())?;
         for (rank, rows) in (0..).zip(arrived.iter()) {
@@ -170,12 +161,6 @@ impl Ghosts {
     /// by row.
     pub fn owners(&self) -> &[(u32, u32)] {
         &self.owners
-    }
-
-    /// Places along the curve, ascending, of the points that may reach points of other ranks; no
-    /// other point can have ghosts.
-    pub(crate) fn asking(&self) -> &[u32] {
-        &self.asking
     }
 
     /// Returns what finding them has cost this rank between ranks; the exchange counts what moving

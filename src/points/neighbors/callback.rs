@@ -1,9 +1,10 @@
 //! Callbacks on neighbors: what their text must define, and their run over finished lists.
 
-use super::error::NeighborError;
+use std::ops::Range;
+
 use super::search_kernel::{IMAGE, NEIGHBOR};
-use super::targets::{Queries, loaded_sides};
-use super::units::Units;
+use super::targets::loaded_sides;
+use super::{Fixed, Nearest, NeighborError, Queries, Units};
 use crate::gpu::{Array, Callback, CallbackKey, DeviceError, KernelCache, KernelSource, RawArray, Recorder};
 use crate::points::Domain;
 use crate::points::tree::Tree;
@@ -75,6 +76,15 @@ pub(super) struct FoldedLists<'a> {
     pub radius: f32,
 }
 
+impl<'a> FoldedLists<'a> {
+    /// Returns the lists of the nearest that `knn` has found, for queries `part`.
+    pub fn of_nearest(lists: &'a Fixed<Array<u32>>, knn: &Nearest, numbers: &'a Array<u32>, part: Range<u64>) -> Self {
+        let Fixed { index, distance, .. } = lists;
+        let (base, rows) = (part.start, part.end - part.start);
+        FoldedLists { offset: None, k: knn.k, index, distance, numbers, base, rows, radius: knn.within }
+    }
+}
+
 /// Positions of the points of a search, for displacements.
 pub(super) struct FoldedPoints {
     pub domain: Domain,
@@ -101,13 +111,10 @@ impl FoldedPoints {
 }
 
 /// Runs callbacks over lists; keeps the compiled kernels.
+#[derive(Default)]
 pub(super) struct Folder(KernelCache<(FoldVariant, CallbackKey)>);
 
 impl Folder {
-    pub fn new() -> Self {
-        Folder(KernelCache::default())
-    }
-
     /// Records one dispatch over the rows of `lists`.
     pub fn record(
         &self,

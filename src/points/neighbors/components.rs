@@ -1,12 +1,10 @@
 //! Connected components of points within a radius of each other.
 
-use super::error::NeighborError;
-use super::group_shape::GroupShape;
+use super::query::{RowOrder, check_radius};
+use super::{GroupShape, NeighborError, Predicate, Queries};
 
-use super::loop_budget::{self, LoopBudget, any_unfinished};
-use super::query::{Predicate, RowOrder, check_radius};
+use super::group_shape::{self, LoopBudget, any_unfinished};
 use super::search_kernel::{Cursor, SearchParams, SearchVariant, Traversal, measured, search};
-use super::targets::Queries;
 use crate::gpu::primitives::Reduce;
 use crate::gpu::{Array, CountParams, Gpu, Kernel, KernelCache, KernelSource, Recorder, Trust};
 use crate::points::tree::Tree;
@@ -77,7 +75,7 @@ impl Components {
     pub fn with(gpu: &Gpu, form: GroupShape) -> Self {
         let form = form.on(gpu);
         let links = KernelCache::default();
-        let [begin, flatten, least, label] = [begin(), flatten(), least(), label()].map(Kernel::trusted);
+        let [begin, flatten, least, label] = fixed_kernels().map(Kernel::trusted);
         Components { form, budget: LoopBudget::of(gpu), links, begin, flatten, least, label, reduce: Reduce::new() }
     }
 
@@ -101,8 +99,8 @@ impl Components {
         let stop = self.budget.linking(self.form);
         let params = SearchParams {
             rounds: stop.unwrap_or(u32::MAX / 2),
-            leaf_rounds: loop_budget::link(self.form),
-            by_number: RowOrder::Curve.by_number(),
+            leaf_rounds: group_shape::link(self.form),
+            by_number: RowOrder::Curve as u32,
             ..Queries::Own.params(tree, &knn, &units)?
         };
         let labels = gpu.array::<u32>("neighbors::labels", count)?;
@@ -115,7 +113,7 @@ impl Components {
         let cursor = stop.map(|_| gpu.array::<u32>("neighbors::cursor", count.div_ceil(self.form.queries())));
         let cursor = cursor.transpose()?;
         cursor.iter().for_each(|cursor| recorder.clear(cursor));
-        let variant = link_variant(self.form, tree.domain().dims(), units.wide(), cursor.is_some());
+        let variant = link_variant(self.form, tree.domain().dims(), units.wide, cursor.is_some());
         let kernel = self.links.get(variant, Trust::Library, || link(variant));
         let mut arrays = vec![tree.positions().raw(), parent.raw(), tree.boxes().raw()];
         arrays.extend(cursor.iter().map(Array::raw));
@@ -166,29 +164,26 @@ fn link(variant: SearchVariant) -> KernelSource {
         .flag("offsets", false)
 }
 
-fn begin() -> KernelSource {
-    let text = include_str!("../../../shaders/points/neighbors/link_begin.wgsl");
-    measured(KernelSource::new("neighbors::link_begin", text), true).params::<SearchParams>()
-}
-
-fn flatten() -> KernelSource {
-    KernelSource::new("neighbors::link_flatten", include_str!("../../../shaders/points/neighbors/link_flatten.wgsl"))
-        .params::<FlattenParams>()
-}
-
-fn least() -> KernelSource {
-    KernelSource::new("neighbors::link_least", include_str!("../../../shaders/points/neighbors/link_least.wgsl"))
-        .params::<CountParams>()
-}
-
-fn label() -> KernelSource {
-    KernelSource::new("neighbors::link_label", include_str!("../../../shaders/points/neighbors/link_label.wgsl"))
-        .params::<CountParams>()
+/// Returns the kernels that begin, flatten, find the least points of, and label components.
+fn fixed_kernels() -> [KernelSource; 4] {
+    let begin = include_str!("../../../shaders/points/neighbors/link_begin.wgsl");
+    [
+        measured(KernelSource::new("neighbors::link_begin", begin), true).params::<SearchParams>(),
+        KernelSource::new(
+            "neighbors::link_flatten",
+            include_str!("../../../shaders/points/neighbors/link_flatten.wgsl"),
+        )
+        .params::<FlattenParams>(),
+        KernelSource::new("neighbors::link_least", include_str!("../../../shaders/points/neighbors/link_least.wgsl"))
+            .params::<CountParams>(),
+        KernelSource::new("neighbors::link_label", include_str!("../../../shaders/points/neighbors/link_label.wgsl"))
+            .params::<CountParams>(),
+    ]
 }
 
 /// Returns the kernels of this file in one form of groups.
 pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
     let links = [(2, false, false), (3, false, true), (3, true, false)];
     let links = links.map(|(dims, wide, limited)| link(link_variant(form, dims, wide, limited)));
-    links.into_iter().chain([begin(), flatten(), least(), label()]).collect()
+    links.into_iter().chain(fixed_kernels()).collect()
 }

@@ -1,13 +1,12 @@
 //! Lists of neighbors: their memory, the order of their rows, and their way back to the ranks that
 //! asked.
 
-use super::error::NeighborError;
+use super::NeighborError;
 use crate::comm::Op;
 use crate::gpu::primitives::{Count, Keys, Permute, Reduce, Scan, Sort};
 use crate::gpu::{Array, CountParams, DeviceError, Gpu, Kernel, KernelSource, Recorder};
-use crate::points::rows::{exchange_rows, offsets, upload_u32};
 use crate::points::sort::Route;
-use crate::points::u64_array::U64Array;
+use crate::points::{U64Array, exchange_rows, offsets, upload_u32};
 use crate::rank::Rank;
 
 /// Lists of `k` neighbors per row, nearest first, equal distances by index: on the device, or after
@@ -50,16 +49,6 @@ impl Fixed {
 /// Lists of indices in the cloud of one device.
 pub(super) type LocalLists = Ragged<Array<u32>, Array<u32>>;
 
-fn lengths() -> KernelSource {
-    KernelSource::new("neighbors::row_lengths", include_str!("../../../shaders/points/neighbors/row_lengths.wgsl"))
-        .params::<CountParams>()
-}
-
-fn places() -> KernelSource {
-    KernelSource::new("neighbors::entry_places", include_str!("../../../shaders/points/neighbors/entry_places.wgsl"))
-        .params::<EntriesParams>()
-}
-
 crate::gpu::kernel_params! {
     struct EntriesParams {
         entries: u32,
@@ -76,32 +65,31 @@ const SHORT: u32 = 64;
 const SORT_GROUP: u32 = 64;
 const SORT_ROWS: u32 = 4;
 
-/// Returns the kernels of this file.
+/// Returns the kernels: lengths of rows, places of entries, their total, rows in order, and keys.
 pub(super) fn kernels() -> [KernelSource; 5] {
-    [lengths(), places(), total(), sort_rows(), entry_keys()]
-}
-
-fn total() -> KernelSource {
-    KernelSource::new("neighbors::total", include_str!("../../../shaders/points/neighbors/total.wgsl"))
-        .params::<CountParams>()
-}
-
-fn sort_rows() -> KernelSource {
-    KernelSource::new("neighbors::sort_rows", include_str!("../../../shaders/points/neighbors/sort_rows.wgsl"))
-        .params::<CountParams>()
-        .constant("SHORT", SHORT)
-        .constant("ROWS", SORT_ROWS)
-        .group(SORT_GROUP)
+    [
+        KernelSource::new("neighbors::row_lengths", include_str!("../../../shaders/points/neighbors/row_lengths.wgsl"))
+            .params::<CountParams>(),
+        KernelSource::new(
+            "neighbors::entry_places",
+            include_str!("../../../shaders/points/neighbors/entry_places.wgsl"),
+        )
+        .params::<EntriesParams>(),
+        KernelSource::new("neighbors::total", include_str!("../../../shaders/points/neighbors/total.wgsl"))
+            .params::<CountParams>(),
+        KernelSource::new("neighbors::sort_rows", include_str!("../../../shaders/points/neighbors/sort_rows.wgsl"))
+            .params::<CountParams>()
+            .constant("SHORT", SHORT)
+            .constant("ROWS", SORT_ROWS)
+            .group(SORT_GROUP),
+        KernelSource::new("neighbors::entry_keys", include_str!("../../../shaders/points/neighbors/entry_keys.wgsl"))
+            .params::<EntriesParams>(),
+    ]
 }
 
 /// Bits of a number below `count`.
 fn bits(count: u64) -> u32 {
     u64::BITS - count.saturating_sub(1).leading_zeros()
-}
-
-fn entry_keys() -> KernelSource {
-    KernelSource::new("neighbors::entry_keys", include_str!("../../../shaders/points/neighbors/entry_keys.wgsl"))
-        .params::<EntriesParams>()
 }
 
 impl Ragged {
@@ -110,7 +98,8 @@ impl Ragged {
         let count = self.offsets.len() - 1;
         let lengths = recorder.gpu().array("neighbors::lengths", count)?;
         let params = CountParams { count: count as u32 };
-        recorder.each(&Kernel::trusted(self::lengths()), &[self.offsets.raw(), lengths.raw()], &params, count)?;
+        let [kernel, ..] = kernels();
+        recorder.each(&Kernel::trusted(kernel), &[self.offsets.raw(), lengths.raw()], &params, count)?;
         Ok(lengths)
     }
 
@@ -124,7 +113,8 @@ impl Ragged {
         let places = recorder.gpu().array::<u32>("neighbors::places", entries)?;
         let params = EntriesParams { entries: entries as u32, rows: rows.len() as u32, index_bits: 0 };
         let arrays = [&self.offsets, rows, &offset, &places].map(Array::raw);
-        recorder.each(&Kernel::trusted(self::places()), &arrays, &params, entries)?;
+        let [_, kernel, ..] = kernels();
+        recorder.each(&Kernel::trusted(kernel), &arrays, &params, entries)?;
         let index = self.index.map(|words| permute.scattered(recorder, "neighbors::entries", words, &places, 1))?;
         let distance = permute.scattered(recorder, "neighbors::entries", &self.distance, &places, 1)?;
         Ok(Ragged { offsets: offset, index, distance })
@@ -148,7 +138,7 @@ impl Ragged {
             self.index.map(|words| exchange_rows(rank, "indices of neighbors", words, 1, [&sends, &receives]))?;
         let distance = exchange_rows(rank, "distances of neighbors", &self.distance, 1, [&sends, &receives])?;
         let offset = offsets_of(&mut rank.recorder, &Scan::new(), &sent)?;
-        Ok(Ragged { offsets: offset, index, distance }.reordered(&mut rank.recorder, route.order())?)
+        Ok(Ragged { offsets: offset, index, distance }.reordered(&mut rank.recorder, &route.order)?)
     }
 
     /// Downloads the lists. Blocks.
@@ -185,14 +175,15 @@ pub(super) struct ListOrder {
 impl ListOrder {
     /// For a device.
     pub fn new(gpu: &Gpu) -> Self {
+        let [.., total, sort_rows, entry_keys] = kernels();
         ListOrder {
             scan: Scan::new(),
             reduce: Reduce::new(),
             sort: Sort::new(gpu),
             permute: Permute::new(),
-            total: Kernel::trusted(total()),
-            sort_rows: Kernel::trusted(sort_rows()),
-            entry_keys: Kernel::trusted(entry_keys()),
+            total: Kernel::trusted(total),
+            sort_rows: Kernel::trusted(sort_rows),
+            entry_keys: Kernel::trusted(entry_keys),
         }
     }
 

@@ -54,15 +54,12 @@
 //! - Coincident points, fewer points than neighbors asked for, no points, and queries outside of
 //!   all points need no special care.
 
-mod action;
 mod callback;
 mod components;
 mod error;
 mod group_shape;
 mod lists;
-mod loop_budget;
 mod nearest;
-mod nearest_kernels;
 pub(super) mod output;
 mod overdensity;
 mod pairs;
@@ -73,19 +70,24 @@ mod search_kernel;
 mod targets;
 mod units;
 pub(super) mod visitor;
-mod weighted_pairs;
 
 pub use components::Components;
 pub use error::NeighborError;
 pub use group_shape::{GroupShape, Lanes};
 pub use lists::{Fixed, Ragged};
 pub use nearest::NearestSearch;
-pub use pairs::{Bins, join_u64};
-pub use query::{MAX_K, Nearest, Overdense, PairFilter, Predicate, Within};
+pub use pairs::{PairWeights, WeightedPairs};
+pub use query::{Bins, MAX_K, Nearest, Overdense, PairFilter, Predicate, Within, join_u64};
 pub use radius::RadiusSearch;
 pub use search::Search;
 pub use targets::{Queries, QueryPoints};
-pub use weighted_pairs::{PairWeights, WeightedPairs};
+
+// Names that several files of this folder share.
+use callback::{FoldedLists, FoldedPoints, Folder};
+use group_shape::{LoopBudget, any_unfinished};
+use query::{RowOrder, check_radius};
+use search_kernel::{Cursor, SearchParams, SearchVariant, Traversal};
+use units::Units;
 
 #[cfg(doc)]
 use crate::gpu::Callback;
@@ -107,7 +109,6 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 #[doc(hidden)]
 #[must_use]
 pub fn kernels_in(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
-    let search = nearest_kernels::kernels(form, lengths).into_iter().chain(radius::kernels(form));
-    let histograms = pairs::kernels(form).into_iter().chain(weighted_pairs::kernels(form));
-    search.chain(histograms).chain(components::kernels(form)).collect()
+    let search = nearest::kernels(form, lengths).into_iter().chain(radius::kernels(form));
+    search.chain(pairs::kernels(form)).chain(components::kernels(form)).collect()
 }

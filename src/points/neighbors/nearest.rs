@@ -2,20 +2,18 @@
 
 use std::ops::Range;
 
-use super::callback::{self, FoldedLists, FoldedPoints, Folder};
-use super::error::NeighborError;
-use super::group_shape::GroupShape;
-use super::lists::Fixed;
-use super::loop_budget::{FEW, LoopBudget, Portions, any_unfinished, is_complete, scan};
-use super::nearest_kernels::{ListKernel, RESUMED, RootParams, refine, root};
-use super::query::{Nearest, RowOrder};
-use super::search_kernel::{Cursor, SearchParams, Traversal};
-use super::targets::Queries;
-use super::units::{LEAST, Units};
+use super::callback::{self};
+use super::group_shape::{FEW, Portions, is_complete, scan};
+use super::search_kernel::search;
+use super::units::LEAST;
+use super::{
+    Cursor, Fixed, FoldedLists, FoldedPoints, Folder, GroupShape, LoopBudget, Nearest, NeighborError, Queries,
+    RowOrder, SearchParams, SearchVariant, Traversal, Units, any_unfinished,
+};
 use crate::gpu::primitives::Reduce;
-use crate::gpu::{Array, Callback, DeviceError, Gpu, Kernel, KernelCache, Recorder, Trust};
+use crate::gpu::{Array, Callback, DeviceError, Gpu, Kernel, KernelCache, KernelSource, Recorder, Trust};
+use crate::points::U64Array;
 use crate::points::tree::{LEAF, Tree};
-use crate::points::u64_array::U64Array;
 
 /// Entries that a list can have; longer ones take several passes.
 const LENGTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
@@ -109,7 +107,7 @@ impl NearestSearch {
             root: Kernel::trusted(root()),
             refine: Kernel::trusted(refine()),
             reduce: Reduce::new(),
-            folder: Folder::new(),
+            folder: Folder::default(),
         }
     }
 
@@ -269,19 +267,10 @@ impl NearestSearch {
         let lists = empty_lists(&recorder.gpu().clone(), per.min(rows), knn.k)?;
         for start in (0..rows).step_by(per as usize) {
             let part = start..(start + per).min(rows);
-            let count = part.end - part.start;
-            let search = ListPass { tree, queries, knn: *knn, rows: RowOrder::Curve, lists: lists.clone(), part };
+            let search =
+                ListPass { tree, queries, knn: *knn, rows: RowOrder::Curve, lists: lists.clone(), part: part.clone() };
             self.fill(recorder, &search)?;
-            let lists = FoldedLists {
-                offset: None,
-                k: knn.k,
-                index: &lists.index,
-                distance: &lists.distance,
-                numbers: queries.numbers(tree),
-                base: start,
-                rows: count,
-                radius: knn.within,
-            };
+            let lists = FoldedLists::of_nearest(&lists, knn, queries.numbers(tree), part);
             self.folder.record(recorder, lists, &points, callback)?;
         }
         Ok(())
@@ -359,7 +348,7 @@ impl NearestSearch {
         units: &'a Units,
     ) -> Result<UnitPass<'a>, NeighborError> {
         let ListPass { tree, queries, knn, rows, part, .. } = search;
-        let params = SearchParams { by_number: rows.by_number(), ..queries.params(tree, knn, units)? };
+        let params = SearchParams { by_number: *rows as u32, ..queries.params(tree, knn, units)? };
         let Some(portions) = self.portions(tree)? else { return Ok(UnitPass { search, units, params, cursor: None }) };
         let params = SearchParams { rounds: portions.rounds, leaf_rounds: portions.leaf, ..params };
         let groups = (part.end - part.start).div_ceil(self.form.queries());
@@ -424,4 +413,75 @@ pub(crate) fn empty_lists(gpu: &Gpu, rows: u64, k: u32) -> Result<Fixed<Array<u3
         index: gpu.array("neighbors::index", entries)?,
         distance: gpu.array("neighbors::distance", entries)?,
     })
+}
+
+/// The second portion of a traversal and later ones.
+const RESUMED: Traversal = Traversal::CURVE.with(Cursor::Resume);
+
+crate::gpu::kernel_params! {
+    /// Parameters of the conversion of squares to distances.
+    struct RootParams {
+        pub count: u32,
+        pub unit: f32,
+        pub infinity: f32,
+        /// Lesser squares are replaced by results in a finer unit (`refine.wgsl` only).
+        pub least: f32,
+    }
+}
+
+/// Lengths of lists whose entries wait to be inserted together, where they do: a queue besides
+/// longer ones would spill registers on RDNA 3.
+const QUEUED: std::ops::RangeInclusive<u32> = 4..=16;
+
+/// Returns the kernel that replaces squares by distances.
+fn root() -> KernelSource {
+    KernelSource::new("neighbors::root", include_str!("../../../shaders/points/neighbors/root.wgsl"))
+        .params::<RootParams>()
+}
+
+/// Returns the kernel that replaces squares by distances, small ones by results in a finer unit.
+fn refine() -> KernelSource {
+    KernelSource::new("neighbors::refine", include_str!("../../../shaders/points/neighbors/refine.wgsl"))
+        .params::<RootParams>()
+}
+
+/// A search that stores lists of up to `length` entries; `later_pass` if others were stored before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct ListKernel {
+    pub variant: SearchVariant,
+    pub length: u32,
+    pub later_pass: bool,
+}
+
+impl ListKernel {
+    /// Returns its text.
+    pub fn source(self) -> KernelSource {
+        let ListKernel { variant, length, later_pass } = self;
+        search("neighbors::nearest", include_str!("../../../shaders/points/neighbors/nearest.wgsl"), variant)
+            .module("neighbors::knn_list", include_str!("../../../shaders/points/neighbors/knn_list.wgsl"))
+            .flag("links", false)
+            .flag("histogram", false)
+            .flag("offsets", false)
+            .flag("network", variant.form.queues())
+            .flag("queued", variant.form.queues() && QUEUED.contains(&length))
+            .flag("whole", false)
+            .flag("later_pass", later_pass)
+            .constant("LENGTH", length)
+            .repeat('@', length)
+    }
+}
+
+/// Returns the kernels of nearest searches in one form of groups, with lists of these lengths.
+pub(super) fn kernels(form: GroupShape, lengths: &[u32]) -> Vec<KernelSource> {
+    let mut kernels = vec![root(), refine()];
+    let marked = Traversal::NEAREST.with(Cursor::Mark);
+    for (dims, own, wide) in [(2, true, false), (3, true, false), (3, true, true), (3, false, false)] {
+        for &length in lengths {
+            for traversal in [Traversal::NEAREST, marked, RESUMED] {
+                let variant = SearchVariant { form, dims, own, traversal, wide };
+                kernels.push(ListKernel { variant, length, later_pass: dims == 2 }.source());
+            }
+        }
+    }
+    kernels
 }

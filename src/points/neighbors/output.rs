@@ -1,12 +1,8 @@
 //! One verb for all searches: what is looked for, and what comes of it.
 
-use super::error::NeighborError;
-use super::lists::{Fixed, Ragged};
-use super::pairs::Bins;
-use super::query::{Nearest, Overdense, Within};
-use super::search::Search;
+use super::overdensity::ENTRIES;
 use super::visitor::Visit;
-use super::weighted_pairs::{PairWeights, WeightedPairs};
+use super::{Bins, Fixed, Nearest, NeighborError, Overdense, PairWeights, Ragged, Search, WeightedPairs, Within};
 use crate::gpu::Array;
 use crate::points::{Attributes, Cloud, Particles};
 use crate::rank::Rank;
@@ -184,25 +180,11 @@ outputs! {
     // As many numbers for each target as there are densities.
     Overdense, Counts => Vec<u64>,
         |_this, rank, search, targets, query| {
-            search.overdense(rank, targets.cloud().unwrap_or(search.input.cloud()), &query)
+            search.overdense(rank, targets.cloud().unwrap_or(search.input.cloud()), &query, ENTRIES)
         };
 }
 
 impl Rank {
-    /// Builds a search among particles.
-    ///
-    /// Collective; blocks. Particles that are [distributed](Self::distribute) and have not moved
-    /// since stay where they are, and nothing is sorted; others are sorted along a curve first,
-    /// without their attributes. The search keeps the particles as they are now.
-    ///
-    /// # Errors
-    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if domains differ between ranks, or
-    ///   particles are distributed on some ranks only; on all ranks.
-    /// - [`NeighborError::Device`] if device memory is short.
-    pub fn search(&mut self, particles: &Particles) -> Result<Search, NeighborError> {
-        Search::of(self, particles)
-    }
-
     /// Finds neighbors of `targets` among the points of a search and makes `output` of them.
     ///
     /// Collective; blocks only if ranks exchange points, for the lengths of lists, and for results

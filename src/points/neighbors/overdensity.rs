@@ -1,10 +1,7 @@
 //! Spheres about queries in which points are as dense as asked for: spherical overdensities.
 
-use super::error::NeighborError;
-use super::query::{Overdense, Predicate};
 use super::radius::WithinSearch;
-use super::search::Search;
-use super::targets::Queries;
+use super::{NeighborError, Overdense, Predicate, Queries, Search};
 use crate::comm::Op;
 use crate::gpu::{Kernel, KernelSource, Recorder};
 use crate::host_memory;
@@ -65,7 +62,7 @@ pub(super) fn kernels() -> [KernelSource; 2] {
 }
 
 /// Entries of lists that are sorted at a time.
-const ENTRIES: u64 = 1 << 26;
+pub(super) const ENTRIES: u64 = 1 << 26;
 
 /// Queries one after another, of which each takes with those that follow as long lists as `most`
 /// entries hold, or its own.
@@ -108,22 +105,12 @@ fn unit_volume(dims: usize) -> f64 {
 
 impl Search {
     /// Returns the spheres of [`Predicate::overdensity`](crate::points::Predicate::overdensity)
-    /// about the rows of `queries`.
+    /// about the rows of `queries`, from lists of at most `most` entries at a time, or of one
+    /// query.
     ///
     /// # Errors
     /// [`NeighborError::Density`]; those of lists within a radius.
     pub(super) fn overdense(
-        &self,
-        rank: &mut Rank,
-        queries: &Cloud,
-        spheres: &Overdense,
-    ) -> Result<Vec<u64>, NeighborError> {
-        self.overdense_by(rank, queries, spheres, ENTRIES)
-    }
-
-    /// Same as [`overdense`](Self::overdense), with lists of at most `most` entries at a time, or
-    /// of one query.
-    fn overdense_by(
         &self,
         rank: &mut Rank,
         queries: &Cloud,
@@ -254,10 +241,10 @@ mod tests {
             let cloud = Cloud::from_host(&mut rank.recorder, &domain, &points)?;
             let search = rank.search(&cloud.clone().into())?;
             let spheres = Overdense { densities: vec![3.0, 1.0], least: 2 };
-            let at_once = search.overdense(rank, &cloud, &spheres)?;
+            let at_once = search.overdense(rank, &cloud, &spheres, ENTRIES)?;
             assert!(at_once.iter().any(|&count| count > 0));
             for most in [1, 1000] {
-                assert_eq!(search.overdense_by(rank, &cloud, &spheres, most)?, at_once, "{most}");
+                assert_eq!(search.overdense(rank, &cloud, &spheres, most)?, at_once, "{most}");
             }
             Ok::<_, Error>(())
         })

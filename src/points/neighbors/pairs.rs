@@ -1,87 +1,26 @@
-//! Histograms of the distances of pairs.
+//! Histograms of the distances of pairs, with and without weights.
 
-use super::action::{Action, within_kernel};
-use super::action::{FEW_BINS, Tally, WORKGROUP_BINS};
-use super::error::NeighborError;
-use super::group_shape::GroupShape;
-use super::query::{PairFilter, Predicate, Within};
-use super::radius::{RadiusPass, RadiusSearch, WithinSearch};
-use super::search_kernel::{Cursor, SearchVariant, Traversal};
-use super::targets::Queries;
-use crate::gpu::{Array, KernelSource, Recorder, holds};
-use crate::points::domain::Domain;
+use super::radius::{Action, FEW_BINS, RadiusPass, Tally, WORKGROUP_BINS, WithinSearch, within_kernel};
+use super::search::{JointQueries, RankQueries, refuse_self_filter};
+use super::{
+    Bins, Cursor, GroupShape, NeighborError, PairFilter, Predicate, Queries, RadiusSearch, Search, SearchVariant,
+    Traversal, Units, Within, check_radius,
+};
+use crate::comm::{Communicator, Op};
+use crate::gpu::{Array, Callback, KernelSource, Recorder, holds};
+use crate::host_memory;
+use crate::points::sort::forward_by;
 use crate::points::tree::Tree;
+use crate::points::{Cloud, chained, upload_u32};
+use crate::rank::Rank;
 
-/// The least edge above 0 in units of the last one.
-const LEAST_EDGE: f64 = 1e-33;
-/// The largest number of bins.
-const MAX_BINS: usize = 4096;
-
-/// Edges of the bins of a histogram of distances: from 0 on, ascending; bin `i` holds `edges[i] <=
-/// r < edges[i + 1]`, where `r` is the [distance](super) as `f32`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bins(Vec<f32>);
-
-impl Bins {
-    /// Bins with these edges, rounded to `f32`: 2 to 4097.
-    ///
-    /// # Errors
-    /// [`NeighborError::Edges`] unless they are numbers from 0 on, each above the one before, also
-    /// as `f32`; [`NeighborError::EdgesApart`] where the first above 0 is less than 1e-33 of the
-    /// last.
-    pub fn new(edges: &[f64]) -> Result<Self, NeighborError> {
-        let narrow: Vec<f32> = edges.iter().map(|&edge| edge as f32).collect();
-        let wrong = (0..narrow.len()).find(|&i| {
-            let above = if i == 0 { narrow[i] >= 0.0 } else { narrow[i] > narrow[i - 1] };
-            !(above && narrow[i].is_finite())
-        });
-        let number = || {
-            (!(2..=MAX_BINS + 1).contains(&narrow.len())).then_some(narrow.len().min(MAX_BINS + 1).saturating_sub(1))
-        };
-        if let Some(index) = wrong.or_else(number) {
-            return Err(NeighborError::Edges { index, value: edges.get(index).copied().unwrap_or(f64::NAN) });
-        }
-        let bins = Bins(narrow);
-        let last = f64::from(bins.0[bins.len()]);
-        match bins.0.iter().position(|&edge| edge > 0.0 && f64::from(edge) < last * LEAST_EDGE) {
-            Some(index) => Err(NeighborError::EdgesApart { index, value: edges[index], last }),
-            None => Ok(bins),
-        }
-    }
-
-    /// Returns the edges.
-    #[must_use]
-    pub fn edges(&self) -> &[f32] {
-        &self.0
-    }
-
-    /// Returns the number of bins.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len() - 1
-    }
-
-    /// False: there is at least one bin.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
-    /// Returns a warning if a bin reaches beyond half of the shortest periodic side of `domain`.
-    ///
-    /// A pair counts once, at the distance of its nearest images. Beyond half a side fewer pairs
-    /// have that distance than an infinite periodic space has, so that the usual normalization by
-    /// random points is wrong.
-    pub fn doubt(&self, domain: &Domain) -> Option<String> {
-        let half = (0..domain.dims()).filter_map(|axis| domain.side(axis)).fold(f32::INFINITY, f32::min) / 2.0;
-        let last = self.0[self.len()];
-        (last > half).then(|| {
-            format!(
-                "bins reach to {last}, beyond {half}, half of the shortest periodic side: each pair counts once, at the distance of \
-                 its nearest images, so bins beyond that hold fewer pairs than an infinite periodic space has"
-            )
-        })
-    }
+/// Returns the units of a search up to the last edge, and the least squares beyond each edge in
+/// them.
+fn squared_edges(queries: Queries<'_>, tree: &Tree, bins: &Bins) -> (Units, Vec<f32>) {
+    let last = bins.edges()[bins.len()];
+    let least = bins.edges().iter().copied().find(|&edge| edge > 0.0).unwrap_or(last);
+    let units = queries.units(tree, last, least);
+    (units, bins.edges().iter().map(|&edge| units.below(edge)).collect())
 }
 
 impl RadiusSearch {
@@ -116,10 +55,7 @@ impl RadiusSearch {
         counts: &Array<u32>,
     ) -> Result<(), NeighborError> {
         holds("RadiusSearch::pairs", "words for counts", counts, 2 * bins.len() as u64)?;
-        let last = bins.edges()[bins.len()];
-        let least = bins.edges().iter().copied().find(|&edge| edge > 0.0).unwrap_or(last);
-        let units = queries.units(tree, last, least);
-        let edges: Vec<f32> = bins.edges().iter().map(|&edge| units.below(edge)).collect();
+        let (units, edges) = squared_edges(queries, tree, bins);
         let edges = recorder.uploaded("neighbors::edges", &edges)?;
         // Between points of one tree each pair is found once.
         let (traversal, filter, weight) = match (queries, within.filter) {
@@ -134,60 +70,184 @@ impl RadiusSearch {
     }
 }
 
+/// Weights of points, such as masses: one for each row of this rank, finite and not negative.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PairWeights<'a> {
+    /// Weights of the points of the search; `None`: 1 each.
+    pub points: Option<&'a [f32]>,
+    /// Weights of the queries; `None`: 1 each.
+    pub queries: Option<&'a [f32]>,
+}
+
+/// Pairs in each bin of distance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WeightedPairs {
+    /// Numbers of ordered pairs, as a [`Histogram`](crate::points::Histogram) counts them.
+    pub counts: Vec<u64>,
+    /// Sums of the products of the two weights of each pair.
+    pub sums: Vec<f64>,
+}
+
+/// Words of a bin: a sum of 128 bits and a count of 64 bits.
+const WORDS: usize = 6;
+/// Bins that a workgroup adds up in its memory, 6 KiB.
+const WEIGHTED_WORKGROUP_BINS: u32 = 256;
+/// Bits of an integer weight.
+const BITS: i32 = 31;
+
+fn tally(bins: u32) -> Tally {
+    if bins <= WEIGHTED_WORKGROUP_BINS { Tally::Workgroup } else { Tally::Result }
+}
+
+/// Weights of this rank as integers, in units that all ranks share.
+struct IntegerWeights {
+    values: Vec<u32>,
+    /// The unit is 2 to this power.
+    exponent: i32,
+}
+
+impl IntegerWeights {
+    /// Checks and converts the weights of `count` points of this rank, or ones. Collective: every
+    /// rank calls it.
+    fn new(comm: &Communicator, weights: Option<&[f32]>, count: u64) -> Result<Self, NeighborError> {
+        let Some(weights) = weights else {
+            let ones = std::iter::repeat_n(1 << (BITS - 1), count as usize);
+            return Ok(IntegerWeights { values: host_memory::collect("weights", ones)?, exponent: 1 - BITS });
+        };
+        let mut before = [count];
+        comm.scan_exclusive(&mut before, Op::Sum)?;
+        comm.together(|| {
+            if weights.len() as u64 != count {
+                return Err(NeighborError::Weights { found: weights.len() as u64, points: count });
+            }
+            match (before[0]..).zip(weights).find(|(_, weight)| !(weight.is_finite() && **weight >= 0.0)) {
+                Some((index, &value)) => Err(NeighborError::Weight { index, value: value.into() }),
+                None => Ok(()),
+            }
+        })?;
+        let largest = weights.iter().fold(0.0, |largest: f64, &weight| largest.max(weight.into()));
+        let [largest] = comm.reduced([largest], Op::Max)?;
+        // The least power of two above all weights: every weight above 0 is a normal number in f64.
+        let above = if largest > 0.0 { (largest.to_bits() >> 52) as i32 - 1022 } else { 1 };
+        let exponent = above - BITS;
+        let per_unit = 2f64.powi(-exponent);
+        let integers = weights.iter().map(|&weight| (f64::from(weight) * per_unit).round() as u32);
+        Ok(IntegerWeights { values: host_memory::collect("weights", integers)?, exponent })
+    }
+}
+
+impl Search {
+    /// Counts pairs of a query and a point within a radius by distance, and adds up the products of
+    /// their weights; see [`WeightedHistogram`](crate::points::WeightedHistogram).
+    ///
+    /// # Errors
+    /// Those of a histogram, and, the same on all ranks:
+    /// - [`NeighborError::Weights`] if a rank has more or fewer weights than points.
+    /// - [`NeighborError::Weight`] for a weight that is negative or not finite.
+    pub(super) fn weighted_pairs(
+        &self,
+        rank: &mut Rank,
+        queries: Option<&Cloud>,
+        (bins, within): (&Bins, &Within),
+        weights: PairWeights<'_>,
+    ) -> Result<WeightedPairs, NeighborError> {
+        let given = [weights.points.is_some(), weights.queries.is_some()];
+        self.agree(
+            "weighted pairs",
+            queries,
+            &[("weights given for points and queries", &given), ("query", within), ("bins", bins)],
+        )?;
+        check_radius(within.radius)?;
+        refuse_self_filter(queries, within.filter != PairFilter::All)?;
+        let within = Within { radius: within.radius.min(bins.edges()[bins.len()]), ..*within };
+        let comm = self.points.comm.clone();
+        let of_points = IntegerWeights::new(&comm, weights.points, self.points.input_rows())?;
+        let of_queries = match queries {
+            Some(cloud) => Some(IntegerWeights::new(&comm, weights.queries, cloud.len())?),
+            None => None,
+        };
+        let exponent = of_points.exponent + of_queries.as_ref().unwrap_or(&of_points).exponent;
+
+        let local = self.arrange_queries(rank, queries)?;
+        let (joint, ghosts) = self.points_within(rank, &local, within.radius)?;
+        let sources = upload_u32(&mut rank.recorder, &of_points.values)?;
+        let mut sources = forward_by(self.points.route.as_ref(), rank, &sources, 1)?;
+        if let Some(ghosts) = &ghosts {
+            let fetched = ghosts.refresh(rank, &sources, 1)?;
+            if let Some((joint, _)) = &joint {
+                sources = joint.joined(&mut rank.recorder, &sources, &fetched, 1)?;
+            }
+        }
+        let mut table = sources;
+        if let Some(of_queries) = &of_queries {
+            let values = upload_u32(&mut rank.recorder, &of_queries.values)?;
+            let values = forward_by(self.route(&local), rank, &values, 1)?;
+            table = chained(&mut rank.recorder, &table, &values)?;
+        }
+        let mut limbs = self.add_weighted(rank, (&local, joint.as_ref()), (bins, within), &table, queries.is_some())?;
+        comm.all_reduce(&mut limbs, Op::Sum)?;
+        Ok(WeightedPairs {
+            counts: limbs.chunks_exact(WORDS).map(|limbs| joined(&limbs[4..]) as u64).collect(),
+            sums: limbs.chunks_exact(WORDS).map(|limbs| joined(&limbs[..4]) as f64 * 2f64.powi(exponent)).collect(),
+        })
+    }
+
+    /// Returns the words of this rank's sums and counts, each in a separate number. `table` has the
+    /// weights of the sources, then those of queries that are not sources.
+    fn add_weighted(
+        &self,
+        rank: &mut Rank,
+        (local, joint): (&RankQueries, Option<&JointQueries>),
+        (bins, within): (&Bins, Within),
+        table: &Array<u32>,
+        has_queries: bool,
+    ) -> Result<Vec<u64>, NeighborError> {
+        let (points, queries) = self.scope(local, joint);
+        let (recorder, tree) = (&mut rank.recorder, &points.tree);
+        let (units, edges) = squared_edges(queries, tree, bins);
+        let edges = upload_u32(recorder, bytemuck::cast_slice(&edges))?;
+        let table = chained(recorder, &edges, table)?;
+        let sums = recorder.gpu().array::<u32>("neighbors::sums", (WORDS * bins.len()) as u64)?;
+        recorder.clear(&sums);
+        let count = bins.len() as u32;
+        self.radius.run(
+            recorder,
+            &RadiusPass {
+                search: WithinSearch::new(tree, queries, &within),
+                units,
+                visit: Action::WeightedPairs { bins: count, has_queries, tally: tally(count) },
+                arrays: vec![table.raw(), sums.raw()],
+                traversal: Traversal::CURVE,
+            },
+        )?;
+        Ok(recorder.download(&sums, 0, sums.len())?.into_iter().map(u64::from).collect())
+    }
+}
+
+/// Returns the number whose words of 32 bits, low first, are sums of words.
+fn joined(limbs: &[u64]) -> u128 {
+    limbs.iter().rev().fold(0, |number, &limb| (number << 32).wrapping_add(limb.into()))
+}
+
 /// Kernels of histograms in one form of groups.
 pub(super) fn kernels(form: GroupShape) -> Vec<KernelSource> {
-    let half = Traversal::CURVE.half();
-    let of = |traversal: Traversal, bins: u32, weight: u32| {
-        let variant = SearchVariant { form, dims: 3, own: true, traversal, wide: false };
-        within_kernel(variant, &Action::Pairs { bins, weight, tally: Tally::of(form, bins) })
+    let of = |own: bool, traversal: Traversal, action: Action<&Callback>| {
+        within_kernel(SearchVariant { form, dims: 3, own, traversal, wide: false }, &action)
     };
-    let more = FEW_BINS + 1;
+    let pairs = |traversal: Traversal, bins: u32, weight: u32| {
+        of(true, traversal, Action::Pairs { bins, weight, tally: Tally::of(form, bins) })
+    };
+    let weighted = |own: bool, bins: u32| {
+        of(own, Traversal::CURVE, Action::WeightedPairs { bins, has_queries: !own, tally: tally(bins) })
+    };
+    let half = Traversal::CURVE.half();
     vec![
-        of(half, FEW_BINS, 2),
-        of(Traversal::CURVE, FEW_BINS, 1),
-        of(half, more, 2),
-        of(half.with(Cursor::Resume), WORKGROUP_BINS + 1, 2),
+        pairs(half, FEW_BINS, 2),
+        pairs(Traversal::CURVE, FEW_BINS, 1),
+        pairs(half, FEW_BINS + 1, 2),
+        pairs(half.with(Cursor::Resume), WORKGROUP_BINS + 1, 2),
+        weighted(true, 16),
+        weighted(false, 16),
+        weighted(true, WEIGHTED_WORKGROUP_BINS + 1),
     ]
-}
-
-/// Returns the 64-bit counts that [`RadiusSearch::pairs`] left in two words each.
-#[must_use]
-pub fn join_u64(words: &[u32]) -> Vec<u64> {
-    words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bins_beyond_half_a_side_are_doubtful() {
-        let bins = Bins::new(&[0.0, 1.0, 5.0]).unwrap();
-        let doubt = |sides: &[f64]| bins.doubt(&Domain::new(sides).unwrap());
-        for sides in [&[10.0, 10.0][..], &[0.0, 0.0, 0.0], &[0.0, 10.0, 0.0]] {
-            assert_eq!(doubt(sides), None, "{sides:?}");
-        }
-        assert!(doubt(&[0.0, 20.0, 9.5]).unwrap().contains("beyond 4.75, half of the shortest periodic side"));
-    }
-
-    #[test]
-    fn edges_ascend() {
-        assert_eq!(Bins::new(&[0.0, 0.5, 2.0]).unwrap().edges(), [0.0, 0.5, 2.0]);
-        let wrong = |edges: &[f64]| match Bins::new(edges) {
-            Err(NeighborError::Edges { index, .. }) => index,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(wrong(&[0.0, 1.0, 1.0]), 2);
-        assert_eq!(wrong(&[1.0, 1.0 + 1e-12]), 1, "equal as f32");
-        assert_eq!(wrong(&[-1.0, 1.0]), 0);
-        assert_eq!(wrong(&[0.0, f64::NAN]), 1);
-        assert_eq!(wrong(&[0.0, 1e300]), 1);
-        assert_eq!(wrong(&[1.0]), 0);
-        assert_eq!(wrong(&[]), 0);
-        let many: Vec<f64> = (0..4098).map(f64::from).collect();
-        assert_eq!(wrong(&many), 4096);
-        assert!(Bins::new(&many[..4097]).is_ok());
-        let apart = |edges: &[f64]| matches!(Bins::new(edges), Err(NeighborError::EdgesApart { index: 1, .. }));
-        assert!(apart(&[0.0, 1e-34, 1.0]) && !apart(&[0.0, 1e-32, 1.0]) && !apart(&[0.0, 1e-38, 1e-6]));
-    }
 }

@@ -3,24 +3,22 @@
 use std::cell::Cell;
 use std::fmt::Debug;
 
-use super::error::NeighborError;
-use super::lists::{Fixed, Ragged};
-use super::nearest::NearestSearch;
-use super::pairs::{Bins, join_u64};
-use super::query::{Nearest, PairFilter, Within, check_radius};
-use super::radius::{RadiusSearch, WithinSearch};
-use super::targets::{Queries, QueryPoints, in_one_domain};
+use super::radius::WithinSearch;
+use super::targets::in_one_domain;
+use super::{
+    Bins, Fixed, Nearest, NearestSearch, NeighborError, PairFilter, Queries, QueryPoints, RadiusSearch, Ragged, Within,
+    check_radius, join_u64,
+};
 use crate::comm::Op;
 use crate::exchange::ExchangeError;
 use crate::gpu::primitives::Count;
 use crate::gpu::{Array, DeviceElement, DeviceError, Kernel, KernelSource, Recorder};
 use crate::grid::Cost;
 use crate::points::ghosts::{Ghosts, Reach, Region};
-use crate::points::partition::{Decomposition, JointPoints, LocalPoints, WithGhosts};
-use crate::points::rows::upload_u32;
-use crate::points::sort::Route;
-use crate::points::u64_array::U64Array;
-use crate::points::{Cloud, Extent, Particles};
+use crate::points::sort::{Route, back_by};
+use crate::points::{
+    Cloud, Decomposition, Extent, JointPoints, LocalPoints, Particles, U64Array, WithGhosts, upload_u32,
+};
 use crate::rank::Rank;
 
 crate::gpu::kernel_params! {
@@ -38,6 +36,7 @@ pub(super) fn last_distance() -> KernelSource {
 }
 
 /// The queries that this rank searches for.
+#[derive(Default)]
 pub(super) struct RankQueries {
     /// Arranged along the curve; `None`: the rank's own points, which are.
     pub targets: Option<QueryPoints>,
@@ -48,6 +47,13 @@ pub(super) struct RankQueries {
     region: Option<Region>,
     /// Positions of targets by their rows here; `None`: the rank's own points.
     pub positions: Option<Array<f32>>,
+}
+
+impl RankQueries {
+    /// Returns the queries along the curve.
+    pub fn queries(&self) -> Queries<'_> {
+        self.targets.as_ref().map_or(Queries::Own, Queries::At)
+    }
 }
 
 /// Own points and ghosts, and the queries among them.
@@ -92,29 +98,39 @@ pub struct Search {
     ghosts: Cell<u64>,
 }
 
-impl Search {
-    /// Creates a search among particles: those that are in the order of a curve stay where they
-    /// are.
-    pub(super) fn of(rank: &mut Rank, particles: &Particles) -> Result<Self, NeighborError> {
+impl Rank {
+    /// Builds a search among particles.
+    ///
+    /// Collective; blocks. Particles that are [distributed](Self::distribute) and have not moved
+    /// since stay where they are, and nothing is sorted; others are sorted along a curve first,
+    /// without their attributes. The search keeps the particles as they are now.
+    ///
+    /// # Errors
+    /// - [`CommError::Differ`](crate::comm::CommError::Differ) if domains differ between ranks, or
+    ///   particles are distributed on some ranks only; on all ranks.
+    /// - [`NeighborError::Device`] if device memory is short.
+    pub fn search(&mut self, particles: &Particles) -> Result<Search, NeighborError> {
         let cloud = particles.cloud().without_attributes();
-        let sorted = match particles.curve_order() {
-            Some(order) => Decomposition::of_sorted(rank, &cloud, order)?,
+        let sorted = match &particles.order {
+            Some(order) => Decomposition::of_sorted(self, &cloud, order)?,
             None => None,
         };
         let points = match sorted {
             Some(points) => points,
-            None => Decomposition::new(rank, &cloud)?,
+            None => Decomposition::new(self, &cloud)?,
         };
         Ok(Search {
             points,
             input: particles.clone(),
-            nearest: NearestSearch::new(&rank.gpu),
-            radius: RadiusSearch::new(&rank.gpu),
+            nearest: NearestSearch::new(&self.gpu),
+            radius: RadiusSearch::new(&self.gpu),
             cost: Cell::default(),
             ghosts: Cell::new(0),
         })
     }
+}
 
+impl Search {
     /// Returns the `knn.k` nearest of all points for each of this rank's rows, or for its rows of
     /// `queries`.
     pub(super) fn nearest_lists(
@@ -150,7 +166,7 @@ impl Search {
         // On one rank the rows of points are their indices.
         self.check_nearest(queries, knn)?;
         let local = self.arrange_queries(rank, queries)?;
-        let queries = queries_at(local.targets.as_ref());
+        let queries = local.queries();
         self.nearest.download_lists(&mut rank.recorder, &self.points.own.tree, queries, knn)
     }
 
@@ -170,10 +186,7 @@ impl Search {
         values: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
-        match self.route(local).filter(|_| width > 0) {
-            Some(route) => route.back(rank, values, width),
-            None => Ok(values.clone()),
-        }
+        back_by(self.route(local).filter(|_| width > 0), rank, values, width)
     }
 
     /// Returns `true` if other ranks have points, too.
@@ -307,9 +320,7 @@ impl Search {
         queries: Option<&Cloud>,
     ) -> Result<RankQueries, NeighborError> {
         let own = &self.points.own;
-        let Some(cloud) = queries else {
-            return Ok(RankQueries { targets: None, route: None, region: None, positions: None });
-        };
+        let Some(cloud) = queries else { return Ok(RankQueries::default()) };
         if self.points.comm.size() == 1 {
             let targets = QueryPoints::new(&mut rank.recorder, &self.points.builder, cloud, &own.tree)?;
             let positions = Some(cloud.positions().clone());
@@ -338,7 +349,7 @@ impl Search {
 
     /// Returns the row here of each query along the curve.
     pub(super) fn numbers<'a>(&'a self, local: &'a RankQueries) -> &'a Array<u32> {
-        queries_at(local.targets.as_ref()).numbers(&self.points.own.tree)
+        local.queries().numbers(&self.points.own.tree)
     }
 
     /// Returns the distance of the last neighbor of each query along the curve, at most the limit.
@@ -367,7 +378,7 @@ impl Search {
         local: &RankQueries,
         knn: &Nearest,
     ) -> Result<(Fixed<Array<u32>>, Option<WithGhosts>), NeighborError> {
-        let queries = queries_at(local.targets.as_ref());
+        let queries = local.queries();
         let lists = self.nearest.lists(&mut rank.recorder, &self.points.own.tree, queries, knn);
         let mut lists = self.no_longer_than_any(lists)?;
         let asking = local.region.as_ref().or(self.points.region.as_ref());
@@ -378,8 +389,8 @@ impl Search {
         let Some(WithGhosts { points: Some(joint), ghosts }) = &fetched else { return Ok((lists, fetched)) };
         let recorder = &mut rank.recorder;
         let places = U64Array::of_words(joint.own_places()).select(recorder, &lists.index)?;
-        lists.index = places.words()[0].clone();
-        let queries = upload_u32(recorder, ghosts.asking())?;
+        lists.index = places.words[0].clone();
+        let queries = upload_u32(recorder, &ghosts.asking)?;
         let targets = self.targets_among(recorder, local, joint, Some(&queries))?;
         let (tree, targets) = (&joint.points.tree, Queries::At(&targets));
         let again = self.nearest.lists_of(recorder, tree, targets, knn, 0..targets.len(tree))?;
@@ -454,13 +465,9 @@ impl Search {
     ) -> (&'a LocalPoints, Queries<'a>) {
         match joint {
             Some((joint, targets)) => (&joint.points, Queries::At(targets)),
-            None => (&self.points.own, queries_at(local.targets.as_ref())),
+            None => (&self.points.own, local.queries()),
         }
     }
-}
-
-fn queries_at(targets: Option<&QueryPoints>) -> Queries<'_> {
-    targets.map_or(Queries::Own, Queries::At)
 }
 
 /// Refuses the exclusion of queries from their own neighbors if queries are not the points: their

@@ -67,6 +67,7 @@ impl Traversal {
 
 crate::gpu::kernel_params! {
     /// The parameters of every search.
+    #[derive(Default)]
     pub(super) struct SearchParams {
         /// Sides as coordinates are loaded; far beyond any difference along open axes.
         pub side: [f32; 4],

@@ -2,11 +2,7 @@
 
 use std::ops::Range;
 
-use super::error::NeighborError;
-use super::group_shape::GroupShape;
-use super::query::Nearest;
-use super::search_kernel::{SearchParams, SearchVariant, Traversal};
-use super::units::Units;
+use super::{GroupShape, Nearest, NeighborError, SearchParams, SearchVariant, Traversal, Units};
 use crate::gpu::{Array, Kernel, Profile, RawArray, Recorder};
 use crate::points::tree::{Builder, Tree};
 use crate::points::{Cloud, Domain, Extent, Frame};
@@ -100,18 +96,20 @@ impl<'a> Queries<'a> {
     /// Returns the number of queries.
     #[must_use]
     pub fn len(&self, tree: &Tree) -> u64 {
-        match self {
-            Queries::Own => tree.len(),
-            Queries::At(targets) => targets.len(),
-        }
+        self.points().map_or(tree.len(), QueryPoints::len)
     }
 
     /// Index in its input of each query along the curve.
     #[must_use]
     pub fn numbers(&self, tree: &'a Tree) -> &'a Array<u32> {
+        self.points().map_or(tree.order(), QueryPoints::order)
+    }
+
+    /// Returns the points of the queries; `None` if they are the tree's own points.
+    fn points(&self) -> Option<&'a QueryPoints> {
         match self {
-            Queries::Own => tree.order(),
-            Queries::At(targets) => &targets.numbers,
+            Queries::Own => None,
+            Queries::At(targets) => Some(targets),
         }
     }
 
@@ -122,10 +120,8 @@ impl<'a> Queries<'a> {
         tree: &'a Tree,
         part: Range<u64>,
     ) -> Result<QueryPoints, NeighborError> {
-        let (all, extent) = match self {
-            Queries::Own => (tree.positions(), tree.extent()),
-            Queries::At(targets) => (&targets.positions, targets.extent),
-        };
+        let own = (tree.positions(), tree.extent());
+        let (all, extent) = self.points().map_or(own, |targets| (&targets.positions, targets.extent));
         let (gpu, dims, count) = (recorder.gpu().clone(), tree.domain().dims() as u64, part.end - part.start);
         let positions = gpu.array("neighbors::targets", dims * count)?;
         recorder.copy(all, dims * part.start, &positions, 0, dims * count)?;
@@ -136,18 +132,12 @@ impl<'a> Queries<'a> {
 
     /// Coordinates of queries along the curve; `None` if they are the tree's own points.
     pub(super) fn positions(&self) -> Option<&'a Array<f32>> {
-        match self {
-            Queries::Own => None,
-            Queries::At(targets) => Some(&targets.positions),
-        }
+        self.points().map(|targets| &targets.positions)
     }
 
     /// Returns the extent of the coordinates, including the tree's.
     pub(super) fn extent(&self, tree: &Tree) -> Extent {
-        match self {
-            Queries::Own => tree.extent(),
-            Queries::At(targets) => tree.extent().union(&targets.extent),
-        }
+        self.points().map_or(tree.extent(), |targets| tree.extent().union(&targets.extent))
     }
 
     /// Returns the units of a search up to `reach` that distinguishes lengths from `least` on.
@@ -162,7 +152,7 @@ impl<'a> Queries<'a> {
             dims: tree.domain().dims(),
             own: matches!(self, Queries::Own),
             traversal,
-            wide: units.wide(),
+            wide: units.wide,
         }
     }
 
@@ -181,33 +171,26 @@ impl<'a> Queries<'a> {
         if let Queries::At(targets) = self {
             in_one_domain(&targets.domain, tree.domain())?;
         }
-        let load_scale = units.load_scale();
         Ok(SearchParams {
             side: loaded_sides(tree.domain(), units),
             starts: tree.levels().words(),
             levels: tree.levels().count() as u32,
             sources: tree.len() as u32,
             queries: self.len(tree) as u32,
-            first: 0,
             reach: units.at_most(knn.within),
             unit: units.unit(),
             infinity: f32::INFINITY,
             k: knn.k,
-            done: 0,
-            write: 0,
             by_number: 1,
             skip: u32::from(knn.excludes_self),
-            base: 0,
             radius: knn.within,
             rounds: u32::MAX,
-            leaf_rounds: 0,
-            load_scale,
+            load_scale: units.load_scale(),
             square_scale: units.square_scale(),
             max_difference: units.max_difference(),
             blocks: 1,
-            nothing: 0,
             offset_unit: units.offset_unit(),
-            pad: [0; 2],
+            ..Default::default()
         })
     }
 

@@ -50,7 +50,7 @@ pub(super) struct Units {
     /// The finest unit for these coordinates.
     finest: i32,
     /// Differences are scaled to the unit of squares one by one, and cut if they are too large.
-    wide: bool,
+    pub wide: bool,
     /// The reach ends where differences are cut.
     cut: bool,
 }
@@ -92,11 +92,6 @@ impl Units {
         let loadable = (FAR - exponent(extent.most())).min(FINEST);
         let factor = (self.factor + STEP).min(self.finest);
         (!enough).then(|| Self::with(factor, loadable, self.finest, true, true))
-    }
-
-    /// Returns `true` if differences are scaled one by one.
-    pub fn wide(&self) -> bool {
-        self.wide
     }
 
     /// Returns what coordinates are multiplied by.

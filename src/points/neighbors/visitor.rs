@@ -2,18 +2,15 @@
 
 use std::fmt::Debug;
 
-use super::callback;
-use super::callback::{FoldedLists, FoldedPoints};
-use super::error::NeighborError;
-use super::query::{Nearest, PairFilter, Within, check_radius};
-use super::search::{RankQueries, Search, refuse_self_filter};
-use super::targets::{Queries, QueryPoints};
+use super::search::{RankQueries, refuse_self_filter};
+use super::{
+    FoldedLists, FoldedPoints, Nearest, NeighborError, PairFilter, Queries, QueryPoints, Search, Within, callback,
+    check_radius,
+};
 use crate::gpu::{Array, Callback, DeviceError, Element, KernelParams, WgslWords};
-use crate::points::cloud::AnyArray;
 use crate::points::ghosts::Ghosts;
-use crate::points::partition::{JointPoints, WithGhosts};
-use crate::points::rows::iota;
-use crate::points::{Attributes, Cloud, ParticleError, Particles};
+use crate::points::sort::forward_by;
+use crate::points::{AnyArray, Attributes, Cloud, JointPoints, ParticleError, Particles, WithGhosts, iota};
 use crate::rank::Rank;
 
 /// Functions in WGSL that visit the neighbors of each query, with the attributes that they read and
@@ -214,12 +211,12 @@ impl Search {
         let queries = targets.map(Particles::cloud);
         visit.agree(self, "visit of the nearest neighbors", queries, knn)?;
         knn.check()?;
-        self.check_visit((queries, knn.excludes_self), targets, visit)?;
+        self.check_visit(targets, knn.excludes_self, visit)?;
         let local = self.arrange_queries(rank, queries)?;
         if rank.comm.size() == 1 {
             let bound = self.bind(rank, (&local, targets), (None, None), visit)?;
             let tree = &self.points.own.tree;
-            let queries = local.targets.as_ref().map_or(Queries::Own, Queries::At);
+            let queries = local.queries();
             self.nearest.visit(&mut rank.recorder, tree, queries, knn, &bound.callback)?;
             return self.written(rank, &local, None, bound);
         }
@@ -236,18 +233,9 @@ impl Search {
             Some(joint) if local.targets.is_none() => joint.own_places().clone(),
             _ => iota(recorder, 0, rows)?,
         };
-        let queries = local.targets.as_ref().map_or(Queries::Own, Queries::At);
+        let queries = local.queries();
         let units = queries.units(&points.tree, knn.within, f32::INFINITY);
-        let folded = FoldedLists {
-            offset: None,
-            k: knn.k,
-            index: &lists.index,
-            distance: &lists.distance,
-            numbers: &numbers,
-            base: 0,
-            rows,
-            radius: knn.within,
-        };
+        let folded = FoldedLists::of_nearest(&lists, knn, &numbers, 0..rows);
         let (domain, sources) = (*points.tree.domain(), Some(points.cloud.positions().clone()));
         let folded_points = FoldedPoints { domain, units, sources, queries: local.positions.clone() };
         self.nearest.folder.record(recorder, folded, &folded_points, &bound.callback)?;
@@ -265,7 +253,7 @@ impl Search {
         let queries = targets.map(Particles::cloud);
         visit.agree(self, "visit within a radius", queries, within)?;
         check_radius(within.radius)?;
-        self.check_visit((queries, within.filter != PairFilter::All), targets, visit)?;
+        self.check_visit(targets, within.filter != PairFilter::All, visit)?;
         let local = self.arrange_queries(rank, queries)?;
         let (found, ghosts) = self.points_within(rank, &local, within.radius)?;
         let joint = found.as_ref().map(|(joint, _)| joint);
@@ -285,18 +273,16 @@ impl Search {
     /// Refuses visits that the search or the targets cannot serve: the same on all ranks.
     fn check_visit(
         &self,
-        (queries, excludes_self): (Option<&Cloud>, bool),
         targets: Option<&Particles>,
+        excludes_self: bool,
         visit: &Visit,
     ) -> Result<(), NeighborError> {
-        refuse_self_filter(queries, excludes_self)?;
+        refuse_self_filter(targets.map(Particles::cloud), excludes_self)?;
         callback::check("Visit", &Callback::new(visit.text.as_str()))?;
         visit.check_reads(&self.input, targets)?;
-        for name in &visit.read {
-            self.input.known_column(name)?;
-        }
-        for name in &visit.read_target {
-            targets.unwrap_or(&self.input).known_column(name)?;
+        let read_target = visit.read_target.iter().map(|name| (targets.unwrap_or(&self.input), name));
+        for (particles, name) in visit.read.iter().map(|name| (&self.input, name)).chain(read_target) {
+            particles.known_column(name)?;
         }
         match visit.write.iter().find(|(_, _, width)| *width == 0) {
             Some((name, ..)) => Err(ParticleError::Shape { name: name.clone(), have: 0, want: 1 }.into()),
@@ -324,10 +310,9 @@ impl Search {
         for name in visit.read_target.iter().filter(|name| !visit.read.contains(name) || targets.is_some()) {
             let (values, width) = targets.unwrap_or(&self.input).known_column(name)?;
             text += &reader(name, values.element(), width);
-            let words = match (targets, &local.route) {
-                (None, _) => self.source_rows(rank, (joint, ghosts), &values.words()?, width)?,
-                (Some(_), Some(route)) => route.forward(rank, &values.words()?, width)?,
-                (Some(_), None) => values.words()?,
+            let words = match targets {
+                None => self.source_rows(rank, (joint, ghosts), &values.words()?, width)?,
+                Some(_) => forward_by(local.route.as_ref(), rank, &values.words()?, width)?,
             };
             arrays.push((name, values.like(&words)?));
         }
@@ -362,10 +347,7 @@ impl Search {
         values: &Array<u32>,
         width: u64,
     ) -> Result<Array<u32>, NeighborError> {
-        let own = match &self.points.route {
-            Some(route) => route.forward(rank, values, width)?,
-            None => values.clone(),
-        };
+        let own = forward_by(self.points.route.as_ref(), rank, values, width)?;
         let Some(ghosts) = ghosts else { return Ok(own) };
         let copies = ghosts.refresh(rank, &own, width)?;
         match joint {

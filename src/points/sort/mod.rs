@@ -16,26 +16,21 @@
 
 #[cfg(feature = "catalog")]
 mod balanced;
-mod by_key;
 mod distribute;
 mod error;
-mod merge;
-mod order;
 mod plan;
-pub(crate) mod probe;
 mod route;
 mod splitters;
 
 #[cfg(feature = "catalog")]
 pub(crate) use balanced::{Balanced, balanced};
-pub use by_key::route_by_key;
 pub(crate) use distribute::{CurveOrder, distribute_rows};
-pub use distribute::{Sorted, distribute};
+pub use distribute::{Sorted, distribute, route_by_key};
 pub use error::SortError;
-pub(crate) use order::keys;
-pub use order::order;
-pub(crate) use plan::{SortPlan, Summary, route_to};
+pub use plan::order;
+pub(crate) use plan::{SortPlan, Summary, at_most, keys, route_to, upload_probes};
 pub use route::Route;
+pub(crate) use route::{back_by, forward_by};
 #[cfg(test)]
 pub(crate) use splitters::Splitters;
 
@@ -43,5 +38,5 @@ use crate::gpu::KernelSource;
 
 /// Returns the kernels of this folder.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    vec![merge::kernel(), probe::kernel(), plan::kernel()]
+    vec![distribute::kernel(), plan::kernel(), plan::probe_kernel()]
 }

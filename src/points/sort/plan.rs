@@ -1,15 +1,12 @@
-//! Distribution of the points of all ranks along a curve: parts of the sequence of all keys.
+//! Distribution of the points of all ranks along a curve: parts of the sequence of all keys, their
+//! order on one rank, and counts of sorted keys on the device.
 
-use super::error::SortError;
-use super::order::{keys, order_of};
-use super::probe;
-use super::route::Route;
 use super::splitters::{Splitters, Ties};
+use super::{Route, SortError};
 use crate::comm::{Communicator, Op};
 use crate::gpu::primitives::{Count, Keys, Permute, Sort};
 use crate::gpu::{Array, DeviceError, Kernel, KernelSource, MemoryKind, Recorder};
-use crate::points::rows::{offsets, upload_u32};
-use crate::points::{Bounds, Cloud, Curve, Domain, Frame, ParticleError};
+use crate::points::{Bounds, Cloud, Curve, CurveKeys, Domain, Frame, ParticleError, offsets, upload_u32};
 use crate::rank::Rank;
 
 /// Bits of keys along either curve.
@@ -57,7 +54,7 @@ impl Summary {
         )?;
         let none = Bounds { low: [0.0; 3], high: [0.0; 3] };
         let held = [cloud.bounds(), cloud.core()].map(|held| held.unwrap_or(none));
-        let mut mine = vec![cloud.len(), cloud.smallest_magnitude().to_bits().into()];
+        let mut mine = vec![cloud.len(), cloud.smallest_magnitude.to_bits().into()];
         mine.extend(held.iter().flat_map(|held| [held.low, held.high]).flatten().map(|x| u64::from(x.to_bits())));
         let all = comm.all_gather(&mine)?;
         let ranks: Vec<&[u64]> = all.chunks_exact(mine.len()).collect();
@@ -161,7 +158,7 @@ pub(crate) fn route_to(rank: &mut Rank, owners: &Array<u32>) -> Result<Route, So
     let (comm, ranks, recorder) = (rank.comm.clone(), rank.comm.size() as u32, &mut rank.recorder);
     let order = by_rank(recorder, owners, ranks)?;
     let sorted = gathered(recorder, owners, &order, 1, MemoryKind::Device)?;
-    let ends = probe::count(recorder, [&sorted, &sorted], &(0..ranks).map(last_key).collect::<Vec<u64>>())?;
+    let ends = count_at_most(recorder, [&sorted, &sorted], &(0..ranks).map(last_key).collect::<Vec<u64>>())?;
     let starts = [0].into_iter().chain(ends.iter().copied());
     let sends: Vec<u64> = ends.iter().zip(starts).map(|(end, start)| end - start).collect();
     let receives = comm.all_to_all(&sends)?;
@@ -183,13 +180,13 @@ pub(super) fn cuts(
 ) -> Result<(Vec<u64>, Vec<u64>), SortError> {
     let mut splitters = Splitters::new(total, comm.shares(), KEY_BITS);
     while !splitters.is_done() {
-        let mut sums = probe::count(recorder, keys, &splitters.candidates())?;
+        let mut sums = count_at_most(recorder, keys, &splitters.candidates())?;
         comm.all_reduce(&mut sums, Op::Sum)?;
         splitters.narrow(&sums);
     }
     let found = splitters.keys();
     let before = found.iter().map(|key| key.saturating_sub(1));
-    let at_most = probe::count(recorder, keys, &before.chain(found.iter().copied()).collect::<Vec<u64>>())?;
+    let at_most = count_at_most(recorder, keys, &before.chain(found.iter().copied()).collect::<Vec<u64>>())?;
     let (before, up_to) = at_most.split_at(found.len());
     let less: Vec<u64> = before.iter().zip(&found).map(|(&less, &key)| if key == 0 { 0 } else { less }).collect();
     let equal = up_to.iter().zip(&less).map(|(up_to, less)| up_to - less).collect();
@@ -199,4 +196,90 @@ pub(super) fn cuts(
     comm.scan_exclusive(&mut equal_before, Op::Sum)?;
     let cuts = splitters.cuts(&ties, &less, &equal_before, keys[0].len());
     Ok((cuts, found))
+}
+
+crate::gpu::kernel_params! {
+    struct ProbeParams {
+        keys: u32,
+        probes: u32,
+    }
+}
+
+/// Returns the kernel that counts.
+pub(super) fn probe_kernel() -> KernelSource {
+    KernelSource::new("sort::probe", include_str!("../../../shaders/points/sort/probe.wgsl")).params::<ProbeParams>()
+}
+
+/// Returns, for each of `probes`, the number of sorted `keys` that are at most as large; both are
+/// high and low words. Recorded only: up to 32 halvings of 8 bytes per probe, for any number of
+/// keys.
+pub(crate) fn at_most(
+    recorder: &mut Recorder,
+    [high, low]: [&Array<u32>; 2],
+    [probe_high, probe_low]: [&Array<u32>; 2],
+) -> Result<Array<u32>, DeviceError> {
+    let places = recorder.gpu().array("sort::places", probe_high.len())?;
+    let params = ProbeParams { keys: high.len() as u32, probes: places.len() as u32 };
+    let arrays = [high, low, probe_high, probe_low, &places].map(Array::raw);
+    recorder.each(&Kernel::trusted(probe_kernel()), &arrays, &params, places.len())?;
+    Ok(places)
+}
+
+/// Returns the words of keys of the host, high and low. Submits.
+pub(crate) fn upload_probes(recorder: &mut Recorder, keys: &[u64]) -> Result<[Array<u32>; 2], DeviceError> {
+    let mut words = |shift: u32| {
+        let words: Vec<u32> = keys.iter().map(|key| (key >> shift) as u32).collect();
+        recorder.uploaded("sort::probes", &words)
+    };
+    Ok([words(32)?, words(0)?])
+}
+
+/// Same as [`at_most`], for probes and counts on the host. Submits and waits.
+fn count_at_most(recorder: &mut Recorder, keys: [&Array<u32>; 2], probes: &[u64]) -> Result<Vec<u64>, DeviceError> {
+    let [high, low] = upload_probes(recorder, probes)?;
+    let places = at_most(recorder, keys, [&high, &low])?;
+    Ok(recorder.download(&places, 0, places.len())?.into_iter().map(u64::from).collect())
+}
+
+/// Returns the keys of points, as high and low words.
+pub(crate) fn keys(
+    recorder: &mut Recorder,
+    curve: Curve,
+    positions: &Array<f32>,
+    frame: &Frame,
+) -> Result<[Array<u32>; 2], DeviceError> {
+    let (gpu, count) = (recorder.gpu().clone(), positions.len() / frame.dims as u64);
+    let [high, low] = [gpu.array("sort::high", count)?, gpu.array("sort::low", count)?];
+    CurveKeys::default().record(recorder, curve, positions, frame, &high, &low)?;
+    Ok([high, low])
+}
+
+/// Returns the stable order of keys given as high and low words.
+pub(super) fn order_of(recorder: &mut Recorder, [high, low]: [&Array<u32>; 2]) -> Result<Array<u32>, DeviceError> {
+    Sort::new(recorder.gpu()).ordered(recorder, "sort::order", Keys::U64 { high, low }.bits(63))
+}
+
+/// Returns the points of one rank along `curve`: element `i` of the result is the index of the
+/// point that comes `i`-th. Equal keys keep their order. Cells along open axes cover the cloud's
+/// own [bounds](Cloud::bounds). Neither submits nor waits.
+///
+/// ```
+/// use meshloom::gpu::{Gpu, Options, Recorder};
+/// use meshloom::points::sort::order;
+/// use meshloom::points::{Cloud, Curve, Domain};
+///
+/// let mut recorder = Recorder::new(&Gpu::open(&Options::from_env()?, 0)?)?;
+/// let points = [0.9, 0.1, 0.1, 0.9, 0.1, 0.1, 0.9, 0.9];
+/// let cloud = Cloud::from_host(&mut recorder, &Domain::new(&[1.0, 1.0])?, &points)?;
+/// let order = order(&mut recorder, &cloud, Curve::Morton)?;
+/// assert_eq!(recorder.download(&order, 0, 4)?, [2, 0, 1, 3]);
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+///
+/// # Errors
+/// [`DeviceError`] when an array or kernel does not fit the device.
+pub fn order(recorder: &mut Recorder, cloud: &Cloud, curve: Curve) -> Result<Array<u32>, DeviceError> {
+    let frame = Frame::new(cloud.domain(), cloud.bounds());
+    let [high, low] = keys(recorder, curve, cloud.positions(), &frame)?;
+    order_of(recorder, [&high, &low])
 }

@@ -1,14 +1,12 @@
 //! Redistribution of rows between ranks by a fixed plan, forward and back, for any number of
 //! arrays.
 
-use super::error::SortError;
+use super::SortError;
 use crate::comm::Communicator;
 use crate::exchange::ExchangeError;
 use crate::gpu::primitives::{Count, Permute};
 use crate::gpu::{Array, DeviceElement, DeviceError, MemoryKind};
-use crate::points::Cloud;
-use crate::points::rows::exchange_rows;
-use crate::points::u64_array::U64Array;
+use crate::points::{Cloud, U64Array, exchange_rows};
 use crate::rank::Rank;
 
 /// A plan that moves rows between ranks: which rows go to which rank, and in which order they lie
@@ -24,7 +22,7 @@ use crate::rank::Rank;
 /// - A move gathers rows twice in device memory and sends each row once; on one rank that needs no
 ///   merge order it gathers them once.
 pub struct Route {
-    order: Array<u32>,
+    pub(crate) order: Array<u32>,
     sends: Vec<u64>,
     receives: Vec<u64>,
     merge: Option<Array<u32>>,
@@ -76,19 +74,9 @@ impl Route {
         })
     }
 
-    /// Rows of this rank before [`forward`](Self::forward).
-    fn rows_before(&self) -> u64 {
-        self.order.len()
-    }
-
     /// Rows of this rank after [`forward`](Self::forward).
     fn rows_after(&self) -> u64 {
         self.receives.iter().sum()
-    }
-
-    /// Returns the order in which this rank sends its rows.
-    pub(crate) fn order(&self) -> &Array<u32> {
-        &self.order
     }
 
     /// Rows that this rank sends to each rank, and that it receives from each.
@@ -109,7 +97,7 @@ impl Route {
         array: &Array<T>,
         width: u64,
     ) -> Result<Array<T>, ExchangeError> {
-        let (words, source) = self.words(&rank.comm, array, width, self.rows_before())?;
+        let (words, source) = self.words(&rank.comm, array, width, self.order.len())?;
         let memory = if self.is_local() { MemoryKind::Device } else { MemoryKind::Outgoing };
         let outgoing = rank.gpu.array_in::<u32>("route::outgoing", source.len(), memory)?;
         self.permute.gather(&mut rank.recorder, &source, &self.order, &outgoing, words, Count::All)?;
@@ -208,4 +196,24 @@ impl Route {
         }
         Ok((width * T::ELEMENT.bytes() / 4, array.cast()?))
     }
+}
+
+/// Moves rows along `route`; without one they stay.
+pub(crate) fn forward_by<T: DeviceElement>(
+    route: Option<&Route>,
+    rank: &mut Rank,
+    array: &Array<T>,
+    width: u64,
+) -> Result<Array<T>, ExchangeError> {
+    route.map_or_else(|| Ok(array.clone()), |route| route.forward(rank, array, width))
+}
+
+/// Moves rows [back](Route::back) along `route`; without one they stay.
+pub(crate) fn back_by<T: DeviceElement>(
+    route: Option<&Route>,
+    rank: &mut Rank,
+    array: &Array<T>,
+    width: u64,
+) -> Result<Array<T>, ExchangeError> {
+    route.map_or_else(|| Ok(array.clone()), |route| route.back(rank, array, width))
 }

@@ -15,17 +15,15 @@
 //! boxes; during the build also 16 to 18 for the sort. Keys use the positions buffer before it is
 //! filled.
 
-mod leaf_ranges;
 mod levels;
 
-pub(crate) use leaf_ranges::leaf_ranges;
 pub use levels::{FAN, LEAF, Levels};
 
+use super::{Cloud, Curve, CurveKeys, Domain, Extent, Frame, iota, upload_u32};
 use crate::gpu::primitives::{Keys, Permute, Sort};
-use crate::gpu::{Array, DeviceError, Gpu, Kernel, KernelSource, Profile, RawArray, Recorder};
+use crate::gpu::{Array, CountParams, DeviceError, Gpu, Kernel, KernelSource, Profile, RawArray, Recorder};
+use crate::host_memory;
 use crate::points::curve::bits;
-use crate::points::rows::{iota, upload_u32};
-use crate::points::{Cloud, Curve, CurveKeys, Domain, Extent, Frame};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const GROUP: u32 = 64;
@@ -128,7 +126,7 @@ pub struct Tree {
     order: Array<u32>,
     boxes: Array<u32>,
     /// The order of the tree is that of the cloud.
-    is_sorted: bool,
+    pub(crate) is_sorted: bool,
     kernels: Arc<BoxKernels>,
 }
 
@@ -156,47 +154,26 @@ impl Builder {
     /// # Errors
     /// [`DeviceError`] when memory is short or an array does not fit the kernels' bindings.
     pub fn build(&self, recorder: &mut Recorder, cloud: &Cloud, frame: &Frame) -> Result<Tree, DeviceError> {
-        self.build_among(recorder, cloud, frame, Extent::of_frame(frame, cloud.domain()))
+        self.build_among(recorder, cloud, frame, Extent::of_frame(frame, cloud.domain()), false)
     }
 
     /// Same as [`build`](Self::build), of points that are searched among others, of this extent.
+    /// If they are sorted along a curve already, in any frame, keys and sort fall away, and the
+    /// order of the tree is that of the cloud: records one dispatch for the order, one for the
+    /// points and one per level.
     pub(crate) fn build_among(
         &self,
         recorder: &mut Recorder,
         cloud: &Cloud,
         frame: &Frame,
         among: Extent,
+        is_sorted: bool,
     ) -> Result<Tree, DeviceError> {
         let positions = recorder.gpu().array("tree::positions", cloud.positions().len())?;
-        let order = self.order(recorder, cloud, frame, &positions)?;
-        self.over(recorder, (cloud, order, false), frame, (among, positions))
-    }
-
-    /// Builds the tree over points that are sorted along a curve already, in any frame, and are
-    /// searched among others, of this extent: keys and sort of [`build`](Self::build) fall away, and
-    /// the order of the tree is that of the cloud. Records one dispatch for the order, one for the
-    /// points and one per level.
-    pub(crate) fn build_sorted(
-        &self,
-        recorder: &mut Recorder,
-        cloud: &Cloud,
-        frame: &Frame,
-        among: Extent,
-    ) -> Result<Tree, DeviceError> {
-        let positions = recorder.gpu().array("tree::positions", cloud.positions().len())?;
-        let order = iota(recorder, 0, cloud.len())?.shown();
-        self.over(recorder, (cloud, order, true), frame, (among, positions))
-    }
-
-    /// Returns the tree over the points of a cloud in this order along the curve, and whether that
-    /// is the order of the cloud; `positions` has room for them.
-    fn over(
-        &self,
-        recorder: &mut Recorder,
-        (cloud, order, is_sorted): (&Cloud, Array<u32>, bool),
-        frame: &Frame,
-        (among, positions): (Extent, Array<f32>),
-    ) -> Result<Tree, DeviceError> {
+        let order = match is_sorted {
+            true => iota(recorder, 0, cloud.len())?.shown(),
+            false => self.order(recorder, cloud, frame, &positions)?,
+        };
         let levels = Levels::new(cloud.len());
         let tree = Tree {
             domain: *cloud.domain(),
@@ -356,7 +333,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     let moments = [leaf_moments(true), leaf_moments(false), node_moments()];
     let forms = [Profile::Gpu, Profile::Software].into_iter().flat_map(|profile| [(profile, false), (profile, true)]);
     let leaves = forms.map(|(profile, gathers)| leaves(profile, gathers));
-    leaves.chain([arrange(), nodes(), leaf_ranges::kernel()]).chain(moments).collect()
+    leaves.chain([arrange(), nodes(), leaf_ranges_kernel()]).chain(moments).collect()
 }
 
 impl Tree {
@@ -400,12 +377,6 @@ impl Tree {
     #[must_use]
     pub fn positions(&self) -> &Array<f32> {
         &self.positions
-    }
-
-    /// Returns `true` if the order of the tree is that of the cloud, so that ascending indices
-    /// follow the curve.
-    pub(crate) fn is_sorted(&self) -> bool {
-        self.is_sorted
     }
 
     /// Returns the points in the order of the cloud. Records one dispatch unless the tree has that
@@ -467,4 +438,27 @@ fn upwards(recorder: &mut Recorder, levels: &Levels, kernel: &Kernel, array: &Ra
         recorder.dispatch(kernel, &[array], &params, count.div_ceil(u64::from(GROUP)))?;
     }
     Ok(())
+}
+
+fn leaf_ranges_kernel() -> KernelSource {
+    KernelSource::new("tree::leaf_ranges", include_str!("../../../shaders/points/tree/leaf_ranges.wgsl"))
+        .params::<CountParams>()
+        .constant("LEAF", LEAF as u32)
+        .group(GROUP)
+}
+
+/// Returns the least and the greatest of `values`, one for each point along the curve of a tree, in
+/// each leaf: two words. Waits for them, a 16th of the values.
+///
+/// # Errors
+/// [`DeviceError`] when memory is short or the device fails.
+pub(crate) fn leaf_ranges(recorder: &mut Recorder, values: &Array<u32>) -> Result<Vec<[u32; 2]>, DeviceError> {
+    let count = values.len();
+    let ranges = recorder.gpu().array::<u32>("tree::leaf_ranges", 2 * count.div_ceil(LEAF))?;
+    let params = CountParams { count: count as u32 };
+    // Four invocations share a leaf.
+    let groups = count.div_ceil(LEAF / 4 * u64::from(GROUP));
+    recorder.dispatch(&Kernel::trusted(leaf_ranges_kernel()), &[values.raw(), ranges.raw()], &params, groups)?;
+    let words = recorder.download(&ranges, 0, ranges.len())?;
+    Ok(host_memory::copy("ranges of leaves", words.as_chunks().0)?)
 }

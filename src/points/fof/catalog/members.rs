@@ -28,7 +28,7 @@ pub(super) struct Relative {
 
 /// This rank's points by group: groups ascend by label, the members of each by index.
 pub(super) struct Local<'a> {
-    members: &'a Members<'a>,
+    pub members: &'a Members<'a>,
     /// Rows of the input.
     order: Vec<u32>,
     /// Beginnings of groups in `order`, and its end.
@@ -59,10 +59,6 @@ impl<'a> Local<'a> {
         let mut starts = host_memory::reserve("starts of groups", (0..=order.len()).filter(new).count())?;
         starts.extend((0..=order.len()).filter(new));
         Ok(Local { members, order, starts })
-    }
-
-    pub fn members(&self) -> &'a Members<'a> {
-        self.members
     }
 
     /// Returns the number of groups that have points here.

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use crate::comm::{CommError, Communicator};
 use crate::hash::{START, fnv1a};
 use crate::host_memory;
-use crate::points::rows::offsets;
+use crate::points::offsets;
 
 /// Returns the rank at which records of `label` are combined.
 fn meeting(label: u64, ranks: usize) -> usize {
@@ -24,7 +24,7 @@ pub(super) struct Rendezvous<'a> {
     /// For each record received, the place of its label among those combined here.
     slots: Vec<usize>,
     receives: Vec<u64>,
-    labels: Vec<u64>,
+    pub labels: Vec<u64>,
 }
 
 impl<'a> Rendezvous<'a> {
@@ -48,11 +48,6 @@ impl<'a> Rendezvous<'a> {
         let slot = |label| labels.partition_point(|met| met < label);
         let slots = host_memory::collect("labels of groups", received.iter().map(slot))?;
         Ok(Rendezvous { comm, order, sends, slots, receives, labels })
-    }
-
-    /// Returns the labels that are combined at this rank, ascending.
-    pub fn labels(&self) -> &[u64] {
-        &self.labels
     }
 
     /// Sends a record for each own label, in the caller's order; the records received for each
@@ -105,7 +100,7 @@ mod tests {
                     let knowing = (0..ranks as u64).filter(|rank| label % (rank + 1) == 0).count() as u64;
                     assert_eq!(answer, label * knowing);
                 }
-                Ok::<_, CommError>(meetings.labels().to_vec())
+                Ok::<_, CommError>(meetings.labels.to_vec())
             })
             .unwrap();
             let mut all = met.concat();

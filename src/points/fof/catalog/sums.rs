@@ -9,10 +9,14 @@
 //!
 //! Two passes: first the means, then squares of the distances from them. Squares from the reference
 //! that are then moved to the mean would cancel where the reference lies far outside; these do not.
+//!
+//! A [`Row`] has the final quantities of one group, with its principal axes.
 
 use bytemuck::{Pod, Zeroable};
+use nalgebra::{Matrix2, Matrix3, SymmetricEigen};
 
-use super::members::Relative;
+use super::{Order, Reference, Relative};
+use crate::points::Domain;
 
 /// Bits of a sum without its sign, two bits for the rounding of means, and two to spare.
 const BITS: i32 = 123;
@@ -212,9 +216,117 @@ impl Second {
     }
 }
 
+/// A row of the catalog, as it is sent to the rank that keeps it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Row {
+    pub label: u64,
+    pub count: u64,
+    /// The rank that made this row, and the row's place among those it made.
+    pub home: u64,
+    pub slot: u64,
+    pub mass: f64,
+    pub center: [f64; 3],
+    pub velocity: [f64; 3],
+    pub inertia_radius: f64,
+    pub velocity_dispersion: f64,
+    pub max_radius: f64,
+    pub axes: [f64; 3],
+    pub directions: [f64; 9],
+    pub scale_factor: f64,
+}
+
+impl Row {
+    pub fn new(
+        domain: &Domain,
+        (label, count): (u64, u64),
+        reference: &Reference,
+        scales: &Scales,
+        means: &Means,
+        second: &Second,
+    ) -> Self {
+        let covariance = second.covariance(means, scales);
+        let (axes, directions) = principal(&covariance, domain.dims());
+        let plus = |a: [f32; 3], b: [f64; 3]| [0, 1, 2].map(|axis| f64::from(a[axis]) + b[axis]);
+        let mut center = plus(reference.position, means.position);
+        for (axis, x) in center.iter_mut().enumerate() {
+            if let Some(side) = domain.side(axis) {
+                let inside = x.rem_euclid(f64::from(side));
+                // What rounds to the side is 0, in f32 too, as files have it; and so is -0.
+                *x = if inside as f32 >= side { 0.0 } else { inside + 0.0 };
+            }
+        }
+        Row {
+            label,
+            count,
+            home: 0,
+            slot: 0,
+            mass: means.mass(scales),
+            center,
+            velocity: plus(reference.velocity, means.velocity),
+            inertia_radius: (covariance[0] + covariance[3] + covariance[5]).sqrt(),
+            velocity_dispersion: second.dispersion_squared(means, scales).sqrt(),
+            max_radius: second.max_radius(),
+            axes,
+            directions,
+            scale_factor: f64::from(reference.scale_factor) + means.scale_factor,
+        }
+    }
+
+    /// Returns what rows are sorted by; no two groups have the same.
+    pub fn key(&self, order: Order) -> [u64; 2] {
+        match order {
+            Order::Count => [!self.count, self.label],
+            // Bits of numbers from 0 on are in the order of the numbers.
+            Order::Mass => [!self.mass.to_bits(), self.label],
+            Order::Label => [self.label, 0],
+        }
+    }
+}
+
+/// Root-mean-square semi-axes, largest first, and their directions: unit rows, one after the other,
+/// `dims` values each, the component of largest magnitude (the first of several) positive.
+/// `covariance` is xx, xy, xz, yy, yz, zz. The rest is 0.
+fn principal(covariance: &[f64; 6], dims: usize) -> ([f64; 3], [f64; 9]) {
+    let [xx, xy, xz, yy, yz, zz] = *covariance;
+    let (mut axes, mut directions) = ([0.0; 3], [0.0; 9]);
+    let trace = xx + yy + zz;
+    if trace == 0.0 {
+        // All in one place: any directions will do.
+        (0..dims).for_each(|axis| directions[axis * dims + axis] = 1.0);
+        return (axes, directions);
+    }
+    // Divided by the trace, so that squares of entries neither vanish nor overflow.
+    let mut found = [(0.0, [0.0; 3]); 3];
+    if dims == 2 {
+        let eigen = SymmetricEigen::new(Matrix2::new(xx, xy, xy, yy) / trace);
+        for (i, found) in found[..2].iter_mut().enumerate() {
+            *found = (eigen.eigenvalues[i], [eigen.eigenvectors[(0, i)], eigen.eigenvectors[(1, i)], 0.0]);
+        }
+    } else {
+        let eigen = SymmetricEigen::new(Matrix3::new(xx, xy, xz, xy, yy, yz, xz, yz, zz) / trace);
+        for (i, found) in found.iter_mut().enumerate() {
+            *found = (eigen.eigenvalues[i], eigen.eigenvectors.column(i).into_owned().into());
+        }
+    }
+    found[..dims].sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (i, (value, vector)) in found[..dims].iter().enumerate() {
+        // Rounding leaves an axis without extent slightly negative at times.
+        axes[i] = (value.max(0.0) * trace).sqrt();
+        let largest = vector.iter().fold(0.0, |most: f64, &x| if x.abs() > most.abs() { x } else { most });
+        let length = vector.iter().map(|x| x * x).sum::<f64>().sqrt().copysign(largest);
+        for (to, x) in directions[i * dims..(i + 1) * dims].iter_mut().zip(vector) {
+            // Adding zero turns -0 into 0.
+            *to = x / length + 0.0;
+        }
+    }
+    (axes, directions)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use approx::assert_relative_eq;
 
     #[test]
     fn sums_of_the_largest_terms_fit_and_small_ones_are_kept() {
@@ -233,5 +345,32 @@ mod tests {
             }
         }
         assert_eq!(Scale::new(0.0, 1).units(0.0), 0);
+    }
+
+    #[test]
+    fn axes_are_those_of_a_rotated_ellipsoid() {
+        // 4 along (3, 4, 0)/5, 2 along z, 1 along (-4, 3, 0)/5.
+        let (c, s) = (0.6, 0.8);
+        let covariance = [16.0 * c * c + s * s, 15.0 * c * s, 0.0, 16.0 * s * s + c * c, 0.0, 4.0];
+        let (axes, directions) = principal(&covariance, 3);
+        assert_relative_eq!(axes[..], [4.0, 2.0, 1.0][..], max_relative = 1e-13);
+        assert_relative_eq!(directions[..], [c, s, 0.0, 0.0, 0.0, 1.0, s, -c, 0.0][..], epsilon = 1e-13);
+    }
+
+    #[test]
+    fn any_unit_gives_the_same_shape() {
+        for unit in [1e-130, 1.0, 1e120] {
+            let (axes, directions) = principal(&[5.0 * unit, 4.0 * unit, 0.0, 5.0 * unit, 0.0, 0.0], 2);
+            assert_relative_eq!(axes[0], 3.0 * f64::sqrt(unit), max_relative = 1e-14);
+            assert_relative_eq!(axes[1], f64::sqrt(unit), max_relative = 1e-14);
+            let half = f64::sqrt(0.5);
+            assert_relative_eq!(directions[..2], [half, half][..], max_relative = 1e-14);
+        }
+    }
+
+    #[test]
+    fn no_extent_has_no_axes() {
+        let (axes, directions) = principal(&[0.0; 6], 3);
+        assert_eq!((axes, directions), ([0.0; 3], [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]));
     }
 }
