@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use super::ring::{Descriptor, PeerMessage, Pull, SharedRing, Slot, Storage, refused};
 use crate::comm::{CommError, Communicator, EXCHANGE_TAGS, Receiving, Sending, Span, Subject};
-use crate::gpu::{DeviceError, PeerCopies, RawArray, StagedCopy};
-use crate::grid::{Chunk, Chunking, Message};
+use crate::gpu::{DeviceError, Gpu, Loan, Map, MappedBytes, MemoryKind, PeerCopies, RawArray, StagedCopy};
+use crate::grid::{Chunk, Chunking, Message, Transfer};
 use crate::timeline;
 
 /// Returns the copies of a chunk between an array and the place `at_bytes` of a host buffer.
@@ -22,6 +22,13 @@ pub(super) fn staged_copies<'a>(
         at_bytes += len * element_bytes;
         copy
     })
+}
+
+/// Returns the copy between an array and a message in a slot of its chunk.
+pub(super) fn staged_copy<'a>(message: &Message, element_bytes: u64, slot: &'a Slot) -> StagedCopy<'a> {
+    let (host, first) = slot.place_on_device();
+    let Transfer { start, len, .. } = message.part;
+    StagedCopy { start, len, host, at_bytes: first + message.at * element_bytes }
 }
 
 /// Returns the span of the elements of a message, of `element_bytes` bytes each, in the span
@@ -190,4 +197,60 @@ impl Channel {
     pub fn send_credit(&self, peer: usize) -> Result<Sending, CommError> {
         self.comm.send_from(peer, self.tag + EXCHANGE_TAGS, &Span::of_bytes(&[]), None)
     }
+}
+
+/// An array that is mapped, or will be as soon as the device has finished with it. Nothing else can
+/// use it meanwhile.
+pub(super) enum MappedArray {
+    Asked { map: Map, loan: Loan },
+    Mapped(Span),
+    Failed,
+}
+
+impl MappedArray {
+    /// Returns `true` if an array of `kind` can be: where the host sees the device's memory, and
+    /// the array lies in one buffer.
+    pub fn suits(array: &RawArray, kind: MemoryKind) -> bool {
+        array.maps_as(kind) && array.buffers().count() == 1
+    }
+
+    /// Asks for the mapping; does not wait.
+    pub fn begin(gpu: &Gpu, array: &RawArray, mode: wgpu::MapMode) -> Result<Self, DeviceError> {
+        let loan = array.lend()?;
+        let buffer = array.buffers().next();
+        let buffer = buffer.ok_or_else(|| DeviceError::Lost("an array has no buffer".into()))?;
+        Ok(MappedArray::Asked { map: Map::begin(gpu, buffer, mode, buffer.size()), loan })
+    }
+
+    /// Returns `true` if the mapping is still to come.
+    pub fn awaits_device(&self) -> bool {
+        matches!(self, MappedArray::Asked { .. })
+    }
+
+    /// Returns the bytes of its buffer, once they are mapped.
+    pub fn span(&mut self) -> Result<Option<&Span>, DeviceError> {
+        if let MappedArray::Asked { map, .. } = self
+            && map.is_ready()?
+            && let MappedArray::Asked { map, loan } = std::mem::replace(self, MappedArray::Failed)
+        {
+            *self = MappedArray::Mapped(span(map, loan)?);
+        }
+        Ok(match self {
+            MappedArray::Mapped(span) => Some(span),
+            _ => None,
+        })
+    }
+}
+
+/// Returns the bytes of a part, given the bytes `whole` of the buffer of `array`.
+pub(super) fn part_of(array: &RawArray, part: &Transfer, whole: &Span) -> Span {
+    let pieces = array.pieces(part.start, part.len);
+    let [start, bytes] = pieces.first().map_or([0; 2], |&(_, offset, bytes)| [offset, bytes].map(|n| n as usize));
+    whole.part(start, bytes)
+}
+
+/// Returns the bytes of a mapping that is ready. They are unmapped, and then `keeper` is dropped,
+/// when the last message that uses them is done.
+pub(super) fn span(map: Map, keeper: impl Send + Sync + 'static) -> Result<Span, DeviceError> {
+    Ok(Span::new(Arc::new(MappedBytes::new(map, keeper)?)))
 }

@@ -115,6 +115,11 @@ impl Terms<'_> {
         self.x.len() / self.batches.max(1)
     }
 
+    /// Returns the division of the terms of a batch.
+    fn division(&self, recorder: &Recorder) -> Division {
+        Division::new(recorder, self.count(), false, PER)
+    }
+
     fn params(&self, recorder: &Recorder, batch: u64) -> Result<SumParams, DeviceError> {
         let count = self.count();
         let y_start = match self.y {
@@ -129,7 +134,7 @@ impl Terms<'_> {
             most: batch as u32,
             start: (self.batches + 2 * self.sums * batch) as u32,
             bits: bits_for(WHAT, self.total)?,
-            per: per(recorder, count) as u32,
+            per: self.division(recorder).per as u32,
         })
     }
 
@@ -142,18 +147,13 @@ impl Terms<'_> {
     }
 
     fn check(&self) -> Result<(), DeviceError> {
-        let misuse = |why: String| Err(DeviceError::Misuse { what: WHAT.into(), why });
         let (all, count) = (self.x.len(), self.count());
-        if count * self.batches != all {
-            return misuse(format!("{all} terms are no {} batches", self.batches));
-        }
-        if self.y.is_some_and(|y| y.len() != all && y.len() != count) {
-            return misuse(format!("another number of factors than the {all} terms or the {count} of a batch"));
-        }
-        if self.index.is_some_and(|index| index.len() != count) {
-            return misuse(format!("another number of indices than the {count} terms of a batch"));
-        }
-        Ok(())
+        let why = || format!("{all} terms are no {} batches", self.batches);
+        DeviceError::ensure(count * self.batches == all, WHAT, why)?;
+        let why = || format!("another number of factors than the {all} terms or the {count} of a batch");
+        DeviceError::ensure(self.y.is_none_or(|y| y.len() == all || y.len() == count), WHAT, why)?;
+        let why = || format!("another number of indices than the {count} terms of a batch");
+        DeviceError::ensure(self.index.is_none_or(|index| index.len() == count), WHAT, why)
     }
 }
 
@@ -163,10 +163,8 @@ impl Terms<'_> {
 /// [`DeviceError::Misuse`] of `what` for more than 2^38 terms: each would have fewer bits than an
 /// f32.
 pub(crate) fn bits_for(what: &str, terms: u64) -> Result<u32, DeviceError> {
-    match terms {
-        ..=MOST_TERMS => Ok(62 - terms.max(1).next_power_of_two().ilog2()),
-        _ => Err(DeviceError::Misuse { what: what.into(), why: format!("{terms} terms; 2^38 are allowed") }),
-    }
+    DeviceError::ensure(terms <= MOST_TERMS, what, || format!("{terms} terms; 2^38 are allowed"))?;
+    Ok(62 - terms.max(1).next_power_of_two().ilog2())
 }
 
 /// Returns a sum of terms of `bits` bits from its integer in two's complement and the bits of the
@@ -179,22 +177,23 @@ pub(crate) fn sum_value(most: u32, integer: u64, bits: u32) -> f64 {
     integer as i64 as f64 * 2f64.powi(exponent)
 }
 
-fn magnitude(product: bool) -> KernelSource {
-    KernelSource::new("exchange::magnitude", include_str!("../../shaders/exchange/magnitude.wgsl"))
-        .params::<SumParams>()
-        .module("exchange::element", ELEMENT)
-        .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
-        .flag("product", product)
-}
-
-/// Terms added to sums.
-fn accumulate([product, binned, local]: [bool; 3]) -> KernelSource {
-    KernelSource::new("exchange::accumulate", include_str!("../../shaders/exchange/accumulate.wgsl"))
+/// Returns a kernel that reads terms, with factors if it takes a `product`.
+fn of_terms(label: &str, text: &'static str, product: bool) -> KernelSource {
+    KernelSource::new(label, text)
         .params::<SumParams>()
         .module("exchange::element", ELEMENT)
         .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
         .module("gpu::fixed", FIXED)
         .flag("product", product)
+}
+
+fn magnitude(product: bool) -> KernelSource {
+    of_terms("exchange::magnitude", include_str!("../../shaders/exchange/magnitude.wgsl"), product)
+}
+
+/// Terms added to sums.
+fn accumulate([product, binned, local]: [bool; 3]) -> KernelSource {
+    of_terms("exchange::accumulate", include_str!("../../shaders/exchange/accumulate.wgsl"), product)
         .flag("binned", binned)
         .flag("local", local)
         .constant("LOCAL", if binned { LOCAL } else { 1 })
@@ -202,11 +201,7 @@ fn accumulate([product, binned, local]: [bool; 3]) -> KernelSource {
 
 /// Terms added to sums in an order.
 fn gather() -> KernelSource {
-    KernelSource::new("exchange::gather_terms", include_str!("../../shaders/exchange/gather_terms.wgsl"))
-        .params::<SumParams>()
-        .module("exchange::term", include_str!("../../shaders/exchange/term.wgsl"))
-        .module("gpu::fixed", FIXED)
-        .flag("product", false)
+    of_terms("exchange::gather_terms", include_str!("../../shaders/exchange/gather_terms.wgsl"), false)
         .group(SERIAL)
         .loop_rounds(LONGEST)
 }
@@ -230,16 +225,6 @@ const FORMS: [[bool; 3]; 6] = [
 /// Returns all kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
     FORMS.into_iter().map(accumulate).chain([magnitude(false), magnitude(true), gather(), value()]).collect()
-}
-
-/// Returns the elements per invocation, for `count` terms.
-fn per(recorder: &Recorder, count: u64) -> u64 {
-    Division::new(recorder, count, false, PER).per
-}
-
-/// Returns the number of workgroups for `count` terms.
-fn groups(recorder: &Recorder, count: u64) -> u64 {
-    Division::new(recorder, count, false, PER).groups(count)
 }
 
 /// Terms of one sum, up to which a sum of an order is one loop: llvmpipe ends loops of an
@@ -314,13 +299,13 @@ impl ExactSum {
         terms.check()?;
         let words = terms.words(recorder)?;
         self.record_magnitude(recorder, terms, &words)?;
-        let bits = self.accumulate(recorder, comm, terms, &words)?;
+        let bits = self.accumulate(recorder, comm, (terms, None), &words)?;
         Ok((words, bits))
     }
 
     /// Records the sums as integers in `words`, which hold the greatest magnitudes of this rank's
-    /// terms, and zeros: over the ranks of `comm` if there is one, who all call it. Gives the bits
-    /// of a term.
+    /// terms, and zeros: over the ranks of `comm` if there is one, who all call it. Terms with an
+    /// order are one batch without factors. Gives the bits of a term.
     ///
     /// # Errors
     /// Same as [`record`](Self::record).
@@ -328,39 +313,21 @@ impl ExactSum {
         &self,
         recorder: &mut Recorder,
         comm: Option<&Communicator>,
-        terms: &Terms<'_>,
+        (terms, order): (&Terms<'_>, Option<&SumOrder>),
         words: &Array<u32>,
     ) -> Result<u32, ExchangeError> {
         terms.check()?;
         if let Some(comm) = comm {
             all_reduce(recorder, comm, words, 0..terms.batches, Op::Max)?;
         }
-        self.add_terms(recorder, terms, words)?;
-        if let Some(comm) = comm {
-            all_reduce_wide(recorder, comm, words, terms.batches..words.len())?;
+        match order {
+            Some(SumOrder { starts, order }) => {
+                let arrays = [terms.x.raw(), starts.raw(), order.raw(), words.raw()];
+                let groups = terms.sums.div_ceil(SERIAL.into());
+                recorder.dispatch(&self.gather, &arrays, &terms.params(recorder, 0)?, groups)?;
+            }
+            None => self.add_terms(recorder, terms, words)?,
         }
-        Ok(bits_for(WHAT, terms.total)?)
-    }
-
-    /// Records the sums like [`accumulate`](Self::accumulate), for one batch of terms without
-    /// factors that are in an order.
-    ///
-    /// # Errors
-    /// Same as [`record`](Self::record).
-    pub(crate) fn accumulate_in_order(
-        &self,
-        recorder: &mut Recorder,
-        comm: Option<&Communicator>,
-        (terms, order): (&Terms<'_>, &SumOrder),
-        words: &Array<u32>,
-    ) -> Result<u32, ExchangeError> {
-        terms.check()?;
-        if let Some(comm) = comm {
-            all_reduce(recorder, comm, words, 0..terms.batches, Op::Max)?;
-        }
-        let arrays = [terms.x.raw(), order.starts.raw(), order.order.raw(), words.raw()];
-        let groups = terms.sums.div_ceil(SERIAL.into());
-        recorder.dispatch(&self.gather, &arrays, &terms.params(recorder, 0)?, groups)?;
         if let Some(comm) = comm {
             all_reduce_wide(recorder, comm, words, terms.batches..words.len())?;
         }
@@ -369,16 +336,14 @@ impl ExactSum {
 
     /// Records the terms of this rank.
     fn add_terms(&self, recorder: &mut Recorder, terms: &Terms<'_>, words: &Array<u32>) -> Result<(), DeviceError> {
-        let groups = groups(recorder, terms.count());
+        let groups = terms.division(recorder).groups(terms.count());
         let mut arrays: Vec<&RawArray> = std::iter::once(terms.x.raw()).chain(terms.y.map(Array::raw)).collect();
         arrays.extend(terms.index.map(Array::raw));
         arrays.push(words.raw());
         let form = [terms.y.is_some(), terms.index.is_some(), terms.sums <= u64::from(LOCAL)];
         let kernel = FORMS.iter().position(|other| *other == form).map(|form| &self.accumulate[form]);
-        let kernel = kernel.ok_or_else(|| DeviceError::Misuse {
-            what: WHAT.into(),
-            why: format!("{} sums without indices", terms.sums),
-        })?;
+        let why = || DeviceError::misuse(WHAT, format!("{} sums without indices", terms.sums));
+        let kernel = kernel.ok_or_else(why)?;
         for batch in 0..terms.batches {
             recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch)?, groups)?;
         }
@@ -396,7 +361,7 @@ impl ExactSum {
         let mut arrays: Vec<&RawArray> = std::iter::once(terms.x.raw()).chain(terms.y.map(Array::raw)).collect();
         arrays.push(words.raw());
         let kernel = &self.magnitude[usize::from(terms.y.is_some())];
-        let groups = groups(recorder, terms.count());
+        let groups = terms.division(recorder).groups(terms.count());
         for batch in 0..terms.batches {
             recorder.dispatch(kernel, &arrays, &terms.params(recorder, batch)?, groups)?;
         }
@@ -434,10 +399,8 @@ impl ExactSum {
         terms: &Terms<'_>,
         out: &Array<f32>,
     ) -> Result<(), ExchangeError> {
-        if out.len() != terms.batches * terms.sums {
-            let why = format!("room for {} sums of {}", out.len(), terms.batches * terms.sums);
-            return Err(DeviceError::Misuse { what: WHAT.into(), why }.into());
-        }
+        let (room, sums) = (out.len(), terms.batches * terms.sums);
+        DeviceError::ensure(room == sums, WHAT, || format!("room for {room} sums of {sums}"))?;
         let (words, _) = self.integers(recorder, comm, terms)?;
         for batch in 0..terms.batches {
             let params = SumParams { x_start: (batch * terms.sums) as u32, ..terms.params(recorder, batch)? };
@@ -508,7 +471,7 @@ mod tests {
             let (wanted, wanted_bits) = all.integers(&mut recorder, None, &terms).unwrap();
             let found = terms.words(&mut recorder).unwrap();
             all.record_magnitude(&mut recorder, &terms, &found).unwrap();
-            let bits = all.accumulate_in_order(&mut recorder, None, (&terms, &order), &found).unwrap();
+            let bits = all.accumulate(&mut recorder, None, (&terms, Some(&order)), &found).unwrap();
             let words = [&wanted, &found].map(|words| recorder.download(words, 0, words.len()).unwrap());
             assert_eq!((bits, &words[1]), (wanted_bits, &words[0]), "{count} terms, {sums} sums");
         }

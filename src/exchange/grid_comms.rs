@@ -1,7 +1,5 @@
 //! The exchanges of a process grid: one along each axis, and one among all ranks.
 
-use std::fmt;
-
 use super::{Exchange, ExchangeError, Wire};
 use crate::comm::{CommError, Communicator};
 use crate::gpu::DeviceError;
@@ -13,6 +11,7 @@ use crate::grid::{Cost, Grid};
 /// The peer numbers of these exchanges are positions along the axis, as
 /// [`Grid::neighbors`](crate::grid::Grid::neighbors) lists them. The last axis is never cut, so a
 /// rank is alone along it.
+#[derive(Debug)]
 pub struct GridComms {
     grid: Grid,
     world: Communicator,
@@ -20,12 +19,6 @@ pub struct GridComms {
     axes: [Exchange; 3],
     /// Among all ranks.
     all: Exchange,
-}
-
-impl fmt::Debug for GridComms {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GridComms").field("grid", &self.grid).field("rank", &self.rank()).finish_non_exhaustive()
-    }
 }
 
 impl GridComms {
@@ -42,7 +35,7 @@ impl GridComms {
             let [i, j, _] = all[rank];
             let why =
                 format!("rank {rank} gives a grid of {i}x{j} for {} ranks; their numbers must be equal", comm.size());
-            return Err(DeviceError::Misuse { what: "GridComms::new".into(), why }.into());
+            return Err(DeviceError::misuse("GridComms::new", why).into());
         }
         let rank = comm.rank();
         if let Some(other) = all.iter().position(|grid| *grid != all[rank]) {

@@ -57,14 +57,11 @@
 
 mod block_copy;
 mod channel;
-mod chunk_slots;
 pub mod collectives;
 mod error;
 mod exact_sum;
 pub mod ghost_cells;
 mod grid_comms;
-mod host_memory;
-mod mapped_array;
 mod pending;
 mod receiver;
 pub mod reshape;
@@ -120,6 +117,7 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
 /// values between ranks.
 ///
 /// A clone is another handle to the same sequence of exchanges, with the cost so far.
+#[must_use = "an exchange does nothing until it is started"]
 #[derive(Clone)]
 pub struct Exchange {
     comm: Communicator,
@@ -149,29 +147,20 @@ impl Exchange {
     ///
     /// Exchanges that are in flight together over one communicator must be started by one
     /// `Exchange` or its clones.
-    #[must_use]
     pub fn new(comm: Communicator) -> Self {
-        Exchange {
-            comm,
-            chunking: Chunking::USUAL,
-            cost: Cost::default(),
-            started: Arc::default(),
-            codec: None,
-            carried_bytes: Arc::default(),
-        }
+        let (cost, started, carried_bytes) = Default::default();
+        Exchange { comm, chunking: Chunking::USUAL, cost, started, codec: None, carried_bytes }
     }
 
     /// Sets the chunks: `chunk_bytes` per chunk (rounded to whole elements, at least one) and
     /// `depth` of them in flight each way. Arrays that are mapped take no buffers, and send all at
     /// once. Must be equal on all ranks.
-    #[must_use]
     pub fn with_chunks(mut self, chunk_bytes: u64, depth: usize) -> Self {
         self.chunking = Chunking { bytes: chunk_bytes.max(1), depth: depth.max(1) };
         self
     }
 
     /// Sets the encoding of values between ranks. Must be equal on all ranks.
-    #[must_use]
     pub fn with_wire(mut self, wire: Wire) -> Self {
         self.codec = match wire {
             Wire::Exact => None,
@@ -396,7 +385,7 @@ fn unnamed<T: DeviceElement>() -> Subject {
 }
 
 fn misuse(why: String) -> ExchangeError {
-    DeviceError::Misuse { what: "Exchange".into(), why }.into()
+    DeviceError::misuse("Exchange", why).into()
 }
 
 #[cfg(test)]

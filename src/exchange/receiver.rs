@@ -4,11 +4,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-use super::channel::{Channel, ChunkedArray, InFlight, span_in_chunk, staged_copies};
-use super::chunk_slots::staged_copy;
+use super::channel::{
+    Channel, ChunkedArray, InFlight, MappedArray, part_of, span, span_in_chunk, staged_copies, staged_copy,
+};
 use super::error::ExchangeError;
-use super::host_memory::span;
-use super::mapped_array::{MappedArray, part_of};
 use super::ring::{PeerMessage, Pull, Slot, Storage};
 use crate::comm::{Receiving, Span};
 use crate::gpu::{

@@ -9,13 +9,13 @@
 //! or a plain copy where the block is one run of the array. [`Exchange::run`] submits; the last
 //! dispatches are left for the caller to submit.
 
-use super::{Exchange, ExchangeError};
+use super::{BlockCopies, Exchange, ExchangeError, FieldBlocks};
 use crate::comm::Subject;
-use crate::exchange::block_copy::{BlockCopies, FieldBlocks};
 use crate::gpu::{Array, DeviceElement, DeviceError, Gpu, MemoryKind, Recorder};
 use crate::grid::{Block, Redistribution, volume};
 
 /// A redistribution of `fields` meshes at once, for arrays of any element.
+#[must_use = "a redistribution does nothing until it is run"]
 pub struct Reshape {
     /// Which cells go where.
     pub plan: Redistribution,
@@ -26,13 +26,11 @@ pub struct Reshape {
 
 impl Reshape {
     /// Moves `fields` meshes as planned; their arrays lie one after the other, in one array.
-    #[must_use]
     pub fn new(plan: Redistribution, fields: u64) -> Self {
         Reshape { plan, fields, copies: BlockCopies::default() }
     }
 
     /// Returns the redistribution in the other direction, which is the inverse and the adjoint.
-    #[must_use]
     pub fn reversed(&self) -> Self {
         Reshape::new(self.plan.reversed(), self.fields)
     }
@@ -83,23 +81,15 @@ impl Reshape {
         let outgoing = gpu.array_in::<T>("reshape::outgoing", total(&self.plan.pack), MemoryKind::Outgoing)?;
         let incoming = gpu.array_in::<T>("reshape::incoming", total(&self.plan.unpack), MemoryKind::Incoming)?;
         for copy in &self.plan.pack {
-            self.copies.record(
-                recorder,
-                fields,
-                before(copy.block),
-                FieldBlocks::packed(&outgoing, copy.start * fields, copy.block),
-            )?;
+            let packed = FieldBlocks::packed(&outgoing, copy.start * fields, copy.block);
+            self.copies.record(recorder, fields, before(copy.block), packed)?;
         }
         let subject = Subject::new(&format!("redistribution of {fields} meshes of {}", T::ELEMENT.wgsl()));
         let subject = subject.with(&self.plan.alike).with(&[fields]);
         exchange.start_for(subject, recorder, &transfers, &outgoing, &incoming)?.finish(recorder)?;
         for copy in &self.plan.unpack {
-            self.copies.record(
-                recorder,
-                fields,
-                FieldBlocks::packed(&incoming, copy.start * fields, copy.block),
-                after(copy.block),
-            )?;
+            let packed = FieldBlocks::packed(&incoming, copy.start * fields, copy.block);
+            self.copies.record(recorder, fields, packed, after(copy.block))?;
         }
         Ok(())
     }

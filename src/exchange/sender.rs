@@ -1,13 +1,14 @@
 //! The sending half of an exchange: chunks out of an array into messages.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::channel::{Channel, ChunkedArray, InFlight, Lent, span_in_chunk, staged_copies};
-use super::chunk_slots::ChunkSlots;
+use super::channel::{
+    Channel, ChunkedArray, InFlight, Lent, MappedArray, part_of, span, span_in_chunk, staged_copies, staged_copy,
+};
 use super::error::ExchangeError;
-use super::host_memory::span;
-use super::mapped_array::{MappedArray, part_of};
+use super::ring::{Slot, Storage};
 use crate::comm::{CommError, Sending, Span};
 use crate::gpu::{
     Completion, DeviceError, Loan, Map, MemoryKind, RawArray, Recorder, StagedCopy, Staging, StagingDirection,
@@ -180,7 +181,11 @@ impl Sender {
                     timeline::chunk("staged", chunk.len() * array.element_bytes(), begin);
                     sending.push_back(match copy {
                         HostCopy::Staging { map, staging } => {
-                            send_staged(channel, &chunk, array.element_bytes(), &span(map, staging)?)?
+                            let (whole, bytes) = (span(map, staging)?, array.element_bytes());
+                            let send = |message: &Message| {
+                                channel.send(message, &span_in_chunk(message, bytes, &whole)).map(Outgoing::Sent)
+                            };
+                            chunk.messages.iter().map(send).collect::<Result<_, _>>()?
                         }
                         HostCopy::Slots { slots, .. } => {
                             send_from_slots(channel, &chunk, array.element_bytes(), &slots)?
@@ -256,18 +261,6 @@ fn copy_to_slots(
     Ok(taken.into_iter().map(staged).collect())
 }
 
-/// Sends the messages of a chunk that lies in `whole`.
-fn send_staged(
-    channel: &Channel,
-    chunk: &Chunk,
-    element_bytes: u64,
-    whole: &Span,
-) -> Result<VecDeque<Outgoing>, CommError> {
-    let send =
-        |message: &Message| channel.send(message, &span_in_chunk(message, element_bytes, whole)).map(Outgoing::Sent);
-    chunk.messages.iter().map(send).collect()
-}
-
 /// Lends the messages of a chunk to peers that share memory, and sends the others.
 fn send_from_slots(
     channel: &Channel,
@@ -284,4 +277,56 @@ fn send_from_slots(
         })
     };
     chunk.messages.iter().map(send).collect()
+}
+
+/// The slots of a chunk: one in pages if any of its messages needs pages, and one in device memory
+/// if any needs that. In either, messages have the same places.
+struct ChunkSlots {
+    pages: Option<Arc<Slot>>,
+    device: Option<Arc<Slot>>,
+}
+
+/// Returns the kind of slot that a message is sent from.
+fn storage_of(channel: &Channel, message: &Message) -> Storage {
+    channel.storage(message.part.peer).unwrap_or(Storage::Pages)
+}
+
+impl ChunkSlots {
+    /// Takes the slots of a chunk.
+    pub fn take(channel: &Channel, chunk: &Chunk, element_bytes: u64) -> Result<ChunkSlots, DeviceError> {
+        let take = |storage| {
+            let is_needed = chunk.messages.iter().any(|message| storage_of(channel, message) == storage);
+            let slot = || channel.take_slot(storage, chunk.len() * element_bytes).map(Arc::new);
+            is_needed.then(slot).transpose()
+        };
+        Ok(ChunkSlots { pages: take(Storage::Pages)?, device: take(Storage::Device)? })
+    }
+
+    /// Returns the copies of a chunk to its slots.
+    pub fn copies<'a>(
+        &'a self,
+        channel: &Channel,
+        chunk: &'a Chunk,
+        element_bytes: u64,
+    ) -> Result<Vec<StagedCopy<'a>>, DeviceError> {
+        if let (Some(slot), None) | (None, Some(slot)) = (&self.pages, &self.device) {
+            return Ok(staged_copies(chunk, element_bytes, slot.place_on_device()).collect());
+        }
+        let copy = |message: &'a Message| Ok(staged_copy(message, element_bytes, self.of(channel, message)?));
+        chunk.messages.iter().map(copy).collect()
+    }
+
+    /// Returns the slot of a message.
+    pub fn of(&self, channel: &Channel, message: &Message) -> Result<&Arc<Slot>, DeviceError> {
+        let slot = match storage_of(channel, message) {
+            Storage::Pages => self.pages.as_ref(),
+            Storage::Device => self.device.as_ref(),
+        };
+        slot.ok_or_else(|| channel.refused(message.part.peer, "its chunk has no slot of this kind".into()))
+    }
+
+    /// Keeps the slots out of use: the device may still write to them.
+    pub fn abandon(&self) {
+        self.pages.iter().chain(&self.device).for_each(|slot| slot.abandon());
+    }
 }

@@ -59,11 +59,6 @@ impl Summed {
         self.terms.iter().flat_map(SummedTerms::arrays).all(|array| array.raw().windows() == 1)
     }
 
-    /// Returns `true` if it is a sum of magnitudes.
-    fn is_norm(&self) -> bool {
-        matches!(self.terms.first(), Some(SummedTerms::Magnitudes(_)))
-    }
-
     fn check(&self) -> Result<(), DeviceError> {
         let kind = self.terms.first().map(std::mem::discriminant);
         for terms in &self.terms {
@@ -153,7 +148,8 @@ pub struct SeveralSums {
 fn passes(sums: &[Summed], most: usize) -> Vec<Vec<usize>> {
     let mut passes: Vec<[Vec<usize>; 2]> = Vec::new();
     for (number, sum) in sums.iter().enumerate() {
-        let (kind, limit) = if sum.is_norm() { (1, 1) } else { (0, PRODUCTS) };
+        let is_norm = matches!(sum.terms.first(), Some(SummedTerms::Magnitudes(_)));
+        let (kind, limit) = if is_norm { (1, 1) } else { (0, PRODUCTS) };
         let has_room = |pass: &&mut [Vec<usize>; 2]| {
             let others = || pass.iter().flatten().map(|&other| &sums[other]);
             let binds = |place: usize| {

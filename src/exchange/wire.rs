@@ -103,8 +103,7 @@ impl Codec {
         words: u64,
         [outgoing, incoming]: [&Array<u32>; 2],
     ) -> Result<Coded, DeviceError> {
-        let (send, receive) =
-            (CodedParts::of(&transfers.send, me, words), CodedParts::of(&transfers.receive, me, words));
+        let [send, receive] = [&transfers.send, &transfers.receive].map(|parts| CodedParts::of(parts, me, words));
         let gpu = recorder.gpu().clone();
         let message = gpu.array_in::<u32>("exchange::encoded", send.words, MemoryKind::Outgoing)?;
         for place in &send.places {

@@ -113,11 +113,8 @@ fn bluestein(kernel: LineKernel, limits: Limits) -> Option<Vec<AxisPass>> {
     let both = to_spectrum.into_iter().chain(from_spectrum);
     let mut all: Vec<AxisPass> = both.map(|kernel| AxisPass::new(kernel, limits)).collect::<Option<_>>()?;
     let middle = lengths.len();
-    let mut load = |i: usize, factors: &Option<PointFactors>| {
-        all[i].load_factors = factors.clone();
-        all[i].kernel.four_step = all[i].kernel.four_step.map(|step| FourStep { load_factor: true, ..step });
-    };
-    load(0, &chirp);
+    all[0].load_factors = chirp.clone();
+    all[0].kernel.four_step = all[0].kernel.four_step.map(|step| FourStep { load_factor: true, ..step });
     let mut store = |i: usize, factors: &Option<PointFactors>| {
         all[i].store_factors = factors.clone();
         all[i].kernel.four_step = all[i].kernel.four_step.map(|step| FourStep { store_factor: true, ..step });

@@ -58,7 +58,7 @@ pub struct Boxes {
 /// The redistribution between the boxes of a caller and the parts of a plan.
 pub(super) struct BoxMoves {
     /// This rank's box.
-    part: Box3,
+    pub part: Box3,
     /// The redistributions to the parts and back; `None` if nothing moves on any rank.
     moves: Option<Moves>,
 }
@@ -89,19 +89,9 @@ impl BoxMoves {
         }))
     }
 
-    /// Returns this rank's box.
-    pub fn part(&self) -> &Box3 {
-        &self.part
-    }
-
     /// Returns the layout of this rank's part of the plan if arrays are redistributed.
     pub fn part_layout(&self) -> Option<&FieldLayout> {
         self.moves.as_ref().map(|moves| &moves.layout)
-    }
-
-    /// Returns whether nothing moves on any rank.
-    pub fn is_identity(&self) -> bool {
-        self.moves.is_none()
     }
 
     /// Returns an array for this rank's part of the plan: `array` itself if nothing moves.

@@ -4,10 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::error::{FftError, TransformError};
-use super::options::TransformOptions;
-use super::spec::{Spec, SpectrumLayout, Value};
-use super::transform::Transform;
+use super::{FftError, Spec, SpectrumLayout, Transform, TransformError, TransformOptions, Value};
 use crate::comm::Communicator;
 use crate::exchange::GridComms;
 use crate::field::Field;

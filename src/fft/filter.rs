@@ -4,16 +4,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Index;
 
-use super::core::Limits;
-use super::error::{FftError, TransformError};
-use super::filter_output::FilterOutput;
 use super::line::Work;
-use super::operator::Wave;
 use super::options::{FilterOptions, PassCallbacks, TransformTuning};
 use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
 use super::run::{ReadyRoute, Run, RunInput, UserArray};
-use super::spec::{Distribution, Precision, Spec, Value, Values};
+use super::{Distribution, FftError, Limits, Precision, Spec, TransformError, Value, Values, Wave};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::field::Field;
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, Recorder, holds};
@@ -84,9 +80,7 @@ impl<T: Value> Filter<T> {
         callbacks: PassCallbacks,
         (options, output): (&FilterOptions, FilterOutput),
     ) -> Result<Self, FftError> {
-        let plan = Self::plan_of(gpu, spec, comms, options)?;
-        let (limits, pieces) = limits_of(gpu, options);
-        let route = output.fused(&plan, options.results, limits, pieces)?;
+        let (plan, route) = Self::planned(gpu, spec, comms, (options, output))?;
         let mut tables = DeviceTables::new(gpu)?;
         let (spectrum, results) = (spectrum_of(&plan, route.as_ref()), options.results);
         let is_fused = route.is_some();
@@ -99,7 +93,11 @@ impl<T: Value> Filter<T> {
             }
             None => {
                 let mut routes = vec![ready(plan.forward.clone(), PassCallbacks::default())?];
-                let inverse = output.inverse(&plan, limits, pieces)?;
+                let (limits, pieces) = limits_of(gpu, options);
+                let inverse = match output {
+                    FilterOutput::Fields => plan.inverse.clone(),
+                    FilterOutput::Vectors => plan.inverse_to_vectors(limits, pieces)?,
+                };
                 for result in 0..results {
                     let load_mode = callbacks.filter.clone();
                     let callbacks = PassCallbacks { load_mode, result, ..PassCallbacks::default() };
@@ -111,17 +109,23 @@ impl<T: Value> Filter<T> {
         Ok(Filter { plan, routes, is_fused, results, output, spectrum, value: PhantomData })
     }
 
-    pub(super) fn plan_of(
+    /// Returns the plan of a filter, and its fused route if it has one.
+    pub(super) fn planned(
         gpu: &Gpu,
         spec: &Spec,
         comms: &GridComms,
-        options: &FilterOptions,
-    ) -> Result<Plan, FftError> {
+        (options, output): (&FilterOptions, FilterOutput),
+    ) -> Result<(Plan, Option<Route>), FftError> {
         spec.check_elements::<T>()?;
         let spec = Spec { modes: spec.points, distribution: Distribution::Transposed, ..spec.clone() };
         spec.precision.check(&gpu.info().name, gpu.capabilities())?;
         let (limits, pieces) = limits_of(gpu, options);
-        Plan::new(&spec, comms.grid(), comms.rank(), limits, pieces)
+        let plan = Plan::new(&spec, comms.grid(), comms.rank(), limits, pieces)?;
+        let route = match output {
+            FilterOutput::Fields => plan.filter(options.results, limits, pieces)?,
+            FilterOutput::Vectors => plan.vector_filter(options.results, limits, pieces)?,
+        };
+        Ok((plan, route))
     }
 
     /// Returns the modes of this rank on which the callback of such a filter runs, for tables.
@@ -129,9 +133,7 @@ impl<T: Value> Filter<T> {
     /// # Errors
     /// Same as [`new`](Self::new).
     pub fn part_of(gpu: &Gpu, spec: &Spec, comms: &GridComms, options: &FilterOptions) -> Result<Box3, FftError> {
-        let plan = Self::plan_of(gpu, spec, comms, options)?;
-        let (limits, pieces) = limits_of(gpu, options);
-        let route = plan.filter(options.results, limits, pieces)?;
+        let (plan, route) = Self::planned(gpu, spec, comms, (options, FilterOutput::Fields))?;
         Ok(spectrum_of(&plan, route.as_ref()))
     }
 
@@ -195,10 +197,8 @@ impl<T: Value> Filter<T> {
         count: u64,
     ) -> Result<(), DeviceError> {
         self.plan.check_rank(call, comms)?;
-        if layout.own != self.plan.field {
-            let why = format!("{name} of cells {:?}, this rank has {:?}", layout.own, self.plan.field);
-            return Err(DeviceError::misuse(call, why));
-        }
+        let why = || format!("{name} of cells {:?}, this rank has {:?}", layout.own, self.plan.field);
+        DeviceError::ensure(layout.own == self.plan.field, call, why)?;
         holds(call, &format!("elements of {name}"), array, layout.len().saturating_mul(count))
     }
 
@@ -212,9 +212,8 @@ impl<T: Value> Filter<T> {
         output: UserArray<'_>,
     ) -> Result<(), ExchangeError> {
         let (fields, results) = (self.plan.spec.fields, u64::from(self.results));
-        if matches!(&input, RunInput::Array(field) if field.array.shares(output.array)) {
-            return Err(DeviceError::misuse(call, "field and output are one array").into());
-        }
+        let is_one = matches!(&input, RunInput::Array(field) if field.array.shares(output.array));
+        DeviceError::ensure(!is_one, call, || "field and output are one array".into())?;
         let [forward_factor, inverse_factor] = self.plan.spec.factors();
         let subject = |what: &str| self.plan.subject(what).with(&[results]);
         let (first, others) = (&self.routes[0], &self.routes[1..]);
@@ -243,7 +242,16 @@ impl<T: Value> Filter<T> {
     }
 }
 
-pub(super) fn limits_of(gpu: &Gpu, options: &FilterOptions) -> (Limits, u64) {
+/// The output of a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FilterOutput {
+    /// A field for each result.
+    Fields,
+    /// A field of vectors, whose numbers are the results.
+    Vectors,
+}
+
+fn limits_of(gpu: &Gpu, options: &FilterOptions) -> (Limits, u64) {
     let tuning = options.tuning.unwrap_or_else(|| TransformTuning::of(gpu));
     (tuning.limits(gpu.common()), tuning.pieces)
 }

@@ -83,7 +83,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         let stage = &self.run.ready.route.stages[first];
         let array = || -> Result<BufferView<'a>, DeviceError> {
             let array = self.recorder.gpu().array::<C>("fft::layer", layers.array_len(stage))?;
-            let place = Placement::Array { origin: [0; 3], extent: layers.array(stage).0, first: 0 };
+            let place = Placement::whole(layers.array(stage).0);
             Ok(BufferView { array: array.raw().clone(), place })
         };
         Ok((vec![array()?, array()?], self.outputs(second, buffers[1], input)?))

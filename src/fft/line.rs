@@ -419,11 +419,6 @@ impl LineKernel {
         if matches!(self.work, Work::Filter(results) if results > 1) { 2 } else { 1 }
     }
 
-    /// Returns whether an invocation may keep its points of several lines.
-    fn keeps_lines(&self) -> bool {
-        matches!(self.output.format, LineFormat::Vectors(fields) if fields > 1)
-    }
-
     /// Returns the layout over a workgroup; `None` if a line does not fit.
     pub fn shape(&self, limits: Limits) -> Option<LineWorkgroup> {
         if self.work == Work::Copy {
@@ -442,7 +437,8 @@ impl LineKernel {
         let core = |alone, points| Core::new(self.core_points(), Limits { alone, points, ..limits }, bytes);
         let usual = core(alone, points)?;
         // An invocation that does not loop keeps its points of all lines of a vector.
-        let few = if self.keeps_lines() && !usual.loops() { core(alone.min(8), points.min(8)) } else { None };
+        let keeps_lines = matches!(self.output.format, LineFormat::Vectors(2..));
+        let few = if keeps_lines && !usual.loops() { core(alone.min(8), points.min(8)) } else { None };
         let core = few.filter(|few| matches!(few, Core::Direct(_))).unwrap_or(usual);
         let lanes = core.stages().lanes;
         let exchanged = core.exchanged(self.core_points());

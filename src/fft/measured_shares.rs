@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use super::error::{FftError, TransformError};
-use super::transform::Transform;
+use super::{FftError, Transform, TransformError};
 use crate::comm::Communicator;
 use crate::exchange::GridComms;
 use crate::gpu::primitives::{Count, Keys, Sort};

@@ -30,13 +30,11 @@ mod axis;
 mod banks;
 mod boxes;
 mod butterfly;
-mod choice;
 mod codegen;
 mod core;
 mod error;
 mod field;
 mod filter;
-mod filter_output;
 mod forecast;
 mod layered_run;
 mod line;
@@ -47,16 +45,13 @@ mod pass;
 mod plan;
 mod reach;
 mod run;
-mod schedule;
 mod spec;
 mod tables;
 mod transform;
 mod tuner;
 mod vector_filter;
-mod whole_pass;
 
 pub use boxes::Boxes;
-pub use choice::TransformChoice;
 pub use core::{Limits, RADICES, good_size, is_good_size};
 pub use error::{FftError, TransformError};
 pub use field::{Spectrum, local, local_inverse};
@@ -67,13 +62,11 @@ pub use options::{FilterOptions, TransformCallbacks, TransformOptions, Transform
 pub use plan::{Plan, Route, Transpose};
 pub use spec::{Distribution, Norm, Precision, Spec, SpectrumLayout, Value, Values};
 pub use transform::Transform;
-pub use tuner::{Tuned, Tuner};
+pub use tuner::{TransformChoice, Tuned, Tuner};
 
+pub(crate) use forecast::route_steps;
 pub(crate) use pass::kernels;
-pub(crate) use schedule::route_steps;
 pub(crate) use vector_filter::{VectorCallbacks, VectorFilter, VectorForm};
 // For tests that compile all kernels with several limits.
 #[doc(hidden)]
-pub use pass::line_kernels;
-#[doc(hidden)]
-pub use whole_pass::whole_kernels;
+pub use pass::{line_kernels, whole_kernels};

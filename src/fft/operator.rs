@@ -154,6 +154,7 @@ impl Operator<'_> {
 
 /// [`Operator`]s in device memory, for an inverse [`Transform`](super::Transform) or a
 /// [`Filter`](super::Filter) with as many results as operators.
+#[derive(Debug)]
 pub struct Spectral {
     tables: Array<f32>,
     params: OperatorParams,
@@ -175,12 +176,6 @@ const OPERATOR: &str = include_str!("../../shaders/fft/operator.wgsl");
 const MODE: &str = include_str!("../../shaders/fft/operator_mode.wgsl");
 const SUM: &str = include_str!("../../shaders/fft/operator_sum.wgsl");
 
-impl fmt::Debug for Spectral {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spectral").field("part", &self.part).finish_non_exhaustive()
-    }
-}
-
 impl Spectral {
     /// Uploads tables for the part of the spectrum that this rank multiplies:
     /// [`Transform::spectrum_part`](super::Transform::spectrum_part) or
@@ -192,24 +187,22 @@ impl Spectral {
     ///   what they share.
     /// - [`DeviceError::OutOfMemory`] if the device is out of memory.
     pub fn new(recorder: &mut Recorder, tables: &[OperatorTables], part: &Box3) -> Result<Self, DeviceError> {
-        let misuse = |why: &str| DeviceError::misuse("Spectral::new", why);
-        let first = tables.first().ok_or_else(|| misuse("no tables"))?;
+        const WHAT: &str = "Spectral::new";
+        let first = tables.first().ok_or_else(|| DeviceError::misuse(WHAT, "no tables"))?;
         let half = first.starts[2] as usize;
         let [i, j, k] = extent(part);
         let fits = |of: &OperatorTables| {
             of.starts.map(u64::from) == [i, i + j, i + j + k] && of.values.len() as u64 == 2 * (i + j + k)
         };
-        if !tables.iter().all(fits) {
-            return Err(misuse("the tables are for another part of the spectrum"));
-        }
+        let why = || "the tables are for another part of the spectrum".into();
+        DeviceError::ensure(tables.iter().all(fits), WHAT, why)?;
         let alike = |other: &OperatorTables| {
             other.starts == first.starts
                 && other.constant == first.constant
                 && other.values[half..] == first.values[half..]
         };
-        if !tables.iter().all(alike) {
-            return Err(misuse("operators that are applied together share constant and Laplacian"));
-        }
+        let why = || "operators that are applied together share constant and Laplacian".into();
+        DeviceError::ensure(tables.iter().all(alike), WHAT, why)?;
         let mut values: Vec<f32> = tables.iter().flat_map(|tables| tables.values[..half].to_vec()).collect();
         let laplacian = values.len() as u32;
         values.extend(&first.values[half..]);
@@ -231,7 +224,6 @@ impl Spectral {
 
     /// Returns the callback that multiplies modes. It has run-time checks, since a transform may
     /// have other modes than the tables.
-    #[must_use]
     pub fn callback(&self) -> Callback {
         self.with(Callback::new([OPERATOR, MODE].concat()))
     }
@@ -277,11 +269,10 @@ pub(super) fn scale_radially(
     amplitudes: &Array<f32>,
 ) -> Result<(), DeviceError> {
     let needed = shape.iter().map(|n| (n / 2) * (n / 2)).sum::<u64>() + 1;
-    if amplitudes.len() < needed {
-        let why = format!("{} amplitudes for modes up to |m|^2 = {}", amplitudes.len(), needed - 1);
-        return Err(DeviceError::misuse("Transform::scale_radially", why));
-    }
-    holds("Transform::scale_radially", "elements of a spectrum", spectrum, volume(part))?;
+    const WHAT: &str = "Transform::scale_radially";
+    let why = || format!("{} amplitudes for modes up to |m|^2 = {}", amplitudes.len(), needed - 1);
+    DeviceError::ensure(amplitudes.len() >= needed, WHAT, why)?;
+    holds(WHAT, "elements of a spectrum", spectrum, volume(part))?;
     let word = |v: [u64; 3]| [v[0], v[1], v[2], 0].map(|n| n as u32);
     let params =
         RadialParams { shape: word(shape), first: word([0, 1, 2].map(|a| part[a].start)), local: word(extent(part)) };

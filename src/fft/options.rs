@@ -1,8 +1,7 @@
 //! Options of transforms and filters.
 
-use super::boxes::Boxes;
-use super::core::Limits;
 use super::line::Work;
+use super::{Boxes, Limits};
 use crate::gpu::{Access, Callback, CommonLimits, DeviceError, Gpu, KernelSource, Profile, RawArray, Trust};
 
 /// Options of a [`Transform`](super::Transform).
@@ -14,6 +13,7 @@ use crate::gpu::{Access, Callback, CommonLimits, DeviceError, Gpu, KernelSource,
 /// let options = TransformOptions::default().tuning(TransformTuning::profile(Profile::Gpu));
 /// assert!(options.boxes.is_none());
 /// ```
+#[must_use = "options do nothing until a transform is made with them"]
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TransformOptions {
@@ -27,21 +27,18 @@ pub struct TransformOptions {
 
 impl TransformOptions {
     /// Sets the tuning, which must be the same on all ranks.
-    #[must_use]
     pub fn tuning(mut self, tuning: TransformTuning) -> Self {
         self.tuning = Some(tuning);
         self
     }
 
     /// Sets the callbacks.
-    #[must_use]
     pub fn callbacks(mut self, callbacks: TransformCallbacks) -> Self {
         self.callbacks = callbacks;
         self
     }
 
     /// Sets the boxes in which fields and spectra lie, the same on all ranks.
-    #[must_use]
     pub fn boxes(mut self, boxes: Boxes) -> Self {
         self.boxes = Some(boxes);
         self
@@ -49,6 +46,7 @@ impl TransformOptions {
 }
 
 /// Options of a [`Filter`](super::Filter).
+#[must_use = "options do nothing until a filter is made with them"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterOptions {
@@ -71,7 +69,6 @@ impl Default for FilterOptions {
 
 impl FilterOptions {
     /// Sets the bytes that a dispatch may reach.
-    #[must_use]
     pub fn reach(mut self, bytes: u64) -> Self {
         self.reach = Some(bytes);
         self
@@ -83,14 +80,12 @@ impl FilterOptions {
     }
 
     /// Sets the number of results of each field.
-    #[must_use]
     pub fn results(mut self, results: u32) -> Self {
         self.results = results;
         self
     }
 
     /// Sets the tuning, which must be the same on all ranks.
-    #[must_use]
     pub fn tuning(mut self, tuning: TransformTuning) -> Self {
         self.tuning = Some(tuning);
         self

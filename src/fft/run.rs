@@ -11,10 +11,9 @@ use std::ops::Range;
 use super::error::FftError;
 use super::line::{LineFormat, Order, Work};
 use super::options::{PassCallbacks, PassPosition};
-use super::pass::{DeviceTables, ReadyPass};
+use super::pass::{DeviceTables, ReadyPass, ReadyWhole, WholeArrays};
 use super::plan::{Buffer, Placement, Route, Stage, StagePart, StageStep, Transpose, buffers};
 use super::reach::{PassArrays, PassInput};
-use super::whole_pass::{ReadyWhole, WholeArrays};
 use crate::comm::Subject;
 use crate::exchange::{ExchangeError, GridComms, PendingExchange};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, MemoryKind, RawArray, Recorder};
@@ -293,7 +292,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         let Run { ready, output, result, .. } = self.run;
         let (stage, gpu) = (&ready.route.stages[i], self.recorder.gpu());
         let extent = stage.after;
-        let whole = Placement::Array { origin: [0; 3], extent, first: 0 };
+        let whole = Placement::whole(extent);
         let view = match (buffer, input) {
             (Buffer::Output, _) => {
                 BufferView { array: output.array.clone(), place: placement(*output, extent, *result) }
@@ -334,10 +333,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
             self.scratch.push(array.clone());
             arrays.push(array);
         }
-        let view = |array: &Array<C>| BufferView {
-            array: array.raw().clone(),
-            place: Placement::Array { origin: [0; 3], extent, first: 0 },
-        };
+        let view = |array: &Array<C>| BufferView { array: array.raw().clone(), place: Placement::whole(extent) };
         Ok([view(&arrays[0]), view(&arrays[arrays.len() - 1])])
     }
 
@@ -355,9 +351,7 @@ impl<'a, C: DeviceElement> Executor<'_, 'a, C> {
         let (input, read) = match from {
             Elements::Array(from) if from.array.shares(&to.array) => (PassInput::InPlace, from.place),
             Elements::Array(from) => (PassInput::Array(from.array.clone()), from.place),
-            Elements::Source(source) => {
-                (PassInput::Source(source.clone()), Placement::Array { origin: [0; 3], extent: stage.before, first: 0 })
-            }
+            Elements::Source(source) => (PassInput::Source(source.clone()), Placement::whole(stage.before)),
         };
         let params = |part: &StagePart| stage.params(kernel, part, read, to.place).scaled(scale, interior);
         let as_reals = matches!(input, PassInput::InPlace) && pass.as_reals();
@@ -417,7 +411,7 @@ fn placement(user: UserArray<'_>, extent: [u64; 3], [which, results]: [u64; 2]) 
         let len = FieldLayout::len(layout);
         Placement::Field { layout, first: which * len, step: results * len }
     };
-    user.layout.map_or(Placement::Array { origin: [0; 3], extent, first: 0 }, field)
+    user.layout.map_or(Placement::whole(extent), field)
 }
 
 /// Returns the placement of an array over `range` of the axis `third`.

@@ -25,8 +25,8 @@ impl Values {
 }
 
 /// An element of fields that can be transformed: `f32`, `f64`, and complex numbers `[f32; 2]`,
-/// `[f64; 2]`. The trait is sealed.
-pub trait Value: DeviceElement + sealed::Sealed {
+/// `[f64; 2]`. The trait is sealed, as [`DeviceElement`] is.
+pub trait Value: DeviceElement {
     /// Whether elements are real or complex.
     const VALUES: Values;
     /// The precision of elements.
@@ -35,13 +35,8 @@ pub trait Value: DeviceElement + sealed::Sealed {
     type Mode: DeviceElement;
 }
 
-mod sealed {
-    pub trait Sealed {}
-}
-
 macro_rules! values {
     ($($type:ty: $values:ident $precision:ident $mode:ty;)*) => {$(
-        impl sealed::Sealed for $type {}
         impl Value for $type {
             const VALUES: Values = Values::$values;
             const PRECISION: Precision = Precision::$precision;
@@ -241,10 +236,7 @@ impl Spec {
                 return Err(FftError::Line { axis, points });
             }
         }
-        if self.values == Values::Real && !self.axes[2] {
-            return Err(FftError::RealAxis);
-        }
-        Ok(())
+        if self.values == Values::Real && !self.axes[2] { Err(FftError::RealAxis) } else { Ok(()) }
     }
 }
 

@@ -5,14 +5,13 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::boxes::BoxMoves;
-use super::error::FftError;
 use super::line::LineFormat;
 use super::operator::{Spectral, radial, scale_radially};
 use super::options::{PassCallbacks, TransformOptions, TransformTuning};
 use super::pass::DeviceTables;
 use super::plan::{Plan, Route};
 use super::run::{ReadyRoute, Run, RunInput, UserArray};
-use super::spec::{Precision, Spec, SpectrumLayout, Value, Values};
+use super::{FftError, Precision, Spec, SpectrumLayout, Value, Values};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, DeviceElement, DeviceError, Gpu, Kernel, LONGEST, Recorder, holds};
 use crate::grid::{Box3, FieldLayout, Grid, volume};
@@ -183,14 +182,11 @@ impl<T: Value> Transform<T> {
     fn check_in_place(&self, comms: &GridComms, array: &Array<T::Mode>) -> Result<(), DeviceError> {
         const CALL: &str = "Transform in place";
         let spec = &self.plan.spec;
-        let misuse = |why: &str| Err(DeviceError::misuse(CALL, why));
         self.plan.check_rank(CALL, comms)?;
-        if spec.cells != spec.points || spec.modes != spec.points {
-            return misuse("cells, points and modes differ: field and spectrum do not fit the same place");
-        }
-        if self.redistributions() > 0 {
-            return misuse("fields or spectra are redistributed, which needs other arrays; use the boxes of the plan");
-        }
+        let why = || "cells, points and modes differ: field and spectrum do not fit the same place".into();
+        DeviceError::ensure(spec.cells == spec.points && spec.modes == spec.points, CALL, why)?;
+        let why = || "fields or spectra are redistributed, which needs other arrays; use the boxes of the plan".into();
+        DeviceError::ensure(self.redistributions() == 0, CALL, why)?;
         let needed = self.in_place_len();
         // The modes are also used as twice as many real numbers.
         if T::VALUES == Values::Real && needed > LONGEST / 2 {
@@ -211,7 +207,7 @@ impl<T: Value> Transform<T> {
         spectrum: &Array<[f32; 2]>,
         amplitudes: &Array<f32>,
     ) -> Result<(), DeviceError> {
-        let modes = (self.plan.spec.modes, self.mode_moves.part());
+        let modes = (self.plan.spec.modes, &self.mode_moves.part);
         scale_radially(recorder, &self.radial, spectrum, modes, amplitudes)
     }
 }
@@ -260,16 +256,11 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
         real_modes: Option<FieldLayout>,
     ) -> Result<Self, FftError> {
         let (mut tables, callbacks) = (DeviceTables::new(gpu)?, &options.callbacks);
-        let forward = PassCallbacks {
-            load: callbacks.load.clone(),
-            store_mode: callbacks.forward.clone(),
-            ..PassCallbacks::default()
-        };
-        let inverse = PassCallbacks {
-            load_mode: callbacks.inverse.clone(),
-            store: callbacks.store.clone(),
-            ..PassCallbacks::default()
-        };
+        let none = PassCallbacks::default();
+        let (load, store_mode) = (callbacks.load.clone(), callbacks.forward.clone());
+        let forward = PassCallbacks { load, store_mode, ..none.clone() };
+        let (load_mode, store) = (callbacks.inverse.clone(), callbacks.store.clone());
+        let inverse = PassCallbacks { load_mode, store, ..none };
         let [field_moves, mode_moves] = BoxMoves::of_plan(&plan, options.boxes.as_ref())?;
         Ok(Transform {
             forward: ReadyRoute::new(plan.forward.clone(), &forward, &mut tables)?,
@@ -299,7 +290,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
 
     /// Returns the cells of this rank.
     pub fn field_part(&self) -> Box3 {
-        self.field_moves.part().clone()
+        self.field_moves.part.clone()
     }
 
     /// Returns the layout of this rank's cells without ghost cells.
@@ -309,7 +300,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
 
     /// Returns the modes of this rank.
     pub fn spectrum_part(&self) -> Box3 {
-        self.mode_moves.part().clone()
+        self.mode_moves.part.clone()
     }
 
     /// Returns which modes this rank holds, and where they lie in the array.
@@ -319,7 +310,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
 
     /// Returns how many redistributions between boxes a transform needs: 0, 1 or 2.
     pub fn redistributions(&self) -> usize {
-        [&self.field_moves, &self.mode_moves].iter().filter(|moves| !moves.is_identity()).count()
+        [&self.field_moves, &self.mode_moves].iter().filter(|moves| moves.part_layout().is_some()).count()
     }
 
     /// Creates an array for this rank's cells of all fields, with the ghost cells of `layout`.
@@ -339,7 +330,7 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
     }
 
     fn spectrum_len(&self) -> u64 {
-        volume(self.mode_moves.part()) * self.plan.spec.fields
+        volume(&self.mode_moves.part) * self.plan.spec.fields
     }
 
     /// Computes the spectra of `field`. Collective.
@@ -377,10 +368,8 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
     ) -> Result<(), ExchangeError> {
         const CALL: &str = "Transform::forward_from";
         self.plan.check_rank(CALL, comms)?;
-        if !self.field_moves.is_identity() {
-            let why = "fields are redistributed, and a source has no array; use the boxes of the plan";
-            return Err(DeviceError::misuse(CALL, why).into());
-        }
+        let why = || "fields are redistributed, and a source has no array; use the boxes of the plan".into();
+        DeviceError::ensure(self.field_moves.part_layout().is_none(), CALL, why)?;
         holds(CALL, "elements of a spectrum", spectrum, self.spectrum_len())?;
         let modes = self.mode_moves.part_array(recorder.gpu(), spectrum)?;
         self.to_modes(CALL, self.user_modes(&modes)).run(recorder, comms, RunInput::Source(source))?;
@@ -471,12 +460,9 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
     /// Refuses callbacks for an adjoint: their adjoints are unknown, and the callbacks on the route
     /// of the adjoint belong to the other transform.
     fn refuse_callbacks(&self, call: &str) -> Result<(), DeviceError> {
-        if self.options.callbacks.is_empty() {
-            return Ok(());
-        }
         let why = "the transform has callbacks, whose adjoints are not known; make another without callbacks for the adjoint, and \
                    apply the adjoints of the callbacks before and after it";
-        Err(DeviceError::misuse(call, why))
+        DeviceError::ensure(self.options.callbacks.is_empty(), call, || why.into())
     }
 
     fn to_modes<'a>(&'a self, call: &str, modes: UserArray<'a>) -> Run<'a, T::Mode> {
@@ -538,47 +524,34 @@ impl<T: Value, M: DeviceElement> Transform<T, M> {
     /// Returns the inverse route that multiplies modes by `operator`, with the callback that does
     /// so.
     fn multiplication(&self, call: &str, operator: &Spectral) -> Result<(&ReadyRoute, Callback), DeviceError> {
-        let misuse = |why: String| DeviceError::misuse(call, why);
-        if *operator.part() != self.plan.spectrum {
-            return Err(misuse(format!(
-                "the operator is for modes {:?}, this rank has {:?}; make its tables for Transform::spectrum_part",
-                operator.part(),
-                self.plan.spectrum
-            )));
-        }
-        if self.options.callbacks.inverse.is_some() {
-            return Err(misuse(
-                "modes have a callback already, which an operator would replace; multiply in the callback".into(),
-            ));
-        }
+        let (part, own) = (operator.part(), &self.plan.spectrum);
+        let tables = "make its tables for Transform::spectrum_part";
+        let why = || format!("the operator is for modes {part:?}, this rank has {own:?}; {tables}");
+        DeviceError::ensure(part == own, call, why)?;
+        let why = || "modes have a callback already, which an operator would replace; multiply in the callback".into();
+        DeviceError::ensure(self.options.callbacks.inverse.is_none(), call, why)?;
         let callback = operator.trusted_callback();
         let ready = self.multiplied.get_or_init(|| {
             let (load_mode, store) = (Some(callback.clone()), self.options.callbacks.store.clone());
             let callbacks = PassCallbacks { load_mode, store, ..PassCallbacks::default() };
             ReadyRoute::new(self.plan.inverse.clone(), &callbacks, &mut DeviceTables::new(&self.gpu)?)
         });
-        Ok((ready.as_ref().map_err(|error| misuse(error.to_string()))?, callback))
+        Ok((ready.as_ref().map_err(|error| DeviceError::misuse(call, error.to_string()))?, callback))
     }
 
     fn check(&self, arrays: &Operands<'_, T, M>, comms: &GridComms) -> Result<(), DeviceError> {
         let &Operands { call, field, layout, spectrum, .. } = arrays;
-        let misuse = |why: String| Err(DeviceError::misuse(call, why));
         self.plan.check_rank(call, comms)?;
-        let own = self.field_moves.part();
-        if layout.own != *own {
-            return misuse(format!("the layout is of cells {:?}, this rank has {own:?}", layout.own));
-        }
-        if self.field_moves.part_layout().is_some() && layout.len() != volume(own) {
-            return misuse("the layout has ghost cells, and fields that are redistributed have none".into());
-        }
+        let own = &self.field_moves.part;
+        let why = || format!("the layout is of cells {:?}, this rank has {own:?}", layout.own);
+        DeviceError::ensure(layout.own == *own, call, why)?;
+        let fits = self.field_moves.part_layout().is_none() || layout.len() == volume(own);
+        let why = || "the layout has ghost cells, and fields that are redistributed have none".into();
+        DeviceError::ensure(fits, call, why)?;
         let needed = layout.len().saturating_mul(self.plan.spec.fields);
         holds(call, "elements of a field", field, needed)?;
         holds(call, "elements of a spectrum", spectrum, self.spectrum_len())?;
-        if field.raw().shares(spectrum.raw()) {
-            return misuse(
-                "field and spectrum are one array; give two; `forward_in_place` and `inverse_in_place` take one".into(),
-            );
-        }
-        Ok(())
+        let why = "field and spectrum are one array; give two; `forward_in_place` and `inverse_in_place` take one";
+        DeviceError::ensure(!field.raw().shares(spectrum.raw()), call, || why.into())
     }
 }

@@ -7,21 +7,18 @@
 //! messages, the shape of kernels. A choice that is much slower in its first run gets no second
 //! run. All ranks see the same times, so they decide alike.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::choice::{Outcome, TransformChoice};
-use super::error::{FftError, TransformError};
-use super::forecast::Forecast;
-use super::options::TransformTuning;
-use super::spec::{Spec, Value};
-use super::transform::Transform;
+use super::{FftError, Forecast, Spec, Transform, TransformError, TransformOptions, TransformTuning, Value};
 use crate::cluster::Machine;
 use crate::comm::{Communicator, Op};
 use crate::exchange::GridComms;
 use crate::gpu::{Array, DeviceError, Gpu, Profile, Recorder};
-use crate::grid::{Chunking, Grid};
+use crate::grid::{Chunking, Grid, Shares};
 
 /// The outcome of a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +45,7 @@ pub struct Tuned {
 /// # Ok(())
 /// # }
 /// ```
+#[must_use = "a tuner does nothing until it tunes"]
 #[derive(Debug)]
 pub struct Tuner<'a> {
     gpu: &'a Gpu,
@@ -65,13 +63,11 @@ const GRIDS: usize = 4;
 
 impl<'a> Tuner<'a> {
     /// Creates a search for the fastest transform of `spec` over all ranks of `comm`.
-    #[must_use]
     pub fn new(gpu: &'a Gpu, comm: &'a Communicator, spec: &'a Spec) -> Self {
         Tuner { gpu, comm, spec, grid: None, file: None, runs: 3 }
     }
 
     /// Searches on this process grid only.
-    #[must_use]
     pub fn on(mut self, grid: Grid) -> Self {
         self.grid = Some(grid);
         self
@@ -79,14 +75,12 @@ impl<'a> Tuner<'a> {
 
     /// Keeps outcomes in the text file `file`, by device, driver, ranks and transform, and reuses
     /// them. Read and write failures are ignored.
-    #[must_use]
     pub fn remembering(mut self, file: impl Into<PathBuf>) -> Self {
         self.file = Some(file.into());
         self
     }
 
     /// Sets the number of timed runs per choice, at least 1; 3 by default.
-    #[must_use]
     pub fn runs(mut self, runs: usize) -> Self {
         self.runs = runs.max(1);
         self
@@ -201,7 +195,7 @@ impl<'a> Tuner<'a> {
     fn remembered(&self, key: &str) -> Result<Option<Outcome>, TransformError> {
         let Some(file) = &self.file else { return Ok(None) };
         let mut text = match self.comm.rank() {
-            0 => super::choice::load(file).get(key).map(|found| found.text().into_bytes()).unwrap_or_default(),
+            0 => load(file).get(key).map(|found| found.text().into_bytes()).unwrap_or_default(),
             _ => Vec::new(),
         };
         let mut len = [text.len() as u64];
@@ -216,9 +210,9 @@ impl<'a> Tuner<'a> {
     /// Adds the outcome to the file on rank 0, and keeps outcomes written by others meanwhile.
     fn remember(&self, key: &str, outcome: Outcome) {
         let Some(file) = self.file.as_ref().filter(|_| self.comm.rank() == 0) else { return };
-        let mut all = super::choice::load(file);
+        let mut all = load(file);
         all.insert(key.to_string(), outcome);
-        if let Err(error) = super::choice::store(file, &all) {
+        if let Err(error) = store(file, &all) {
             tracing::debug!(file = %file.display(), %error, "the outcome of tuning is not kept");
         }
     }
@@ -331,6 +325,126 @@ fn fitting<V>(comm: &Communicator, made: Result<V, TransformError>) -> Result<Re
     Ok(made.filter(|_| first == u64::MAX).ok_or(first as usize))
 }
 
+/// Settings of a distributed transform that change its speed. A [`Tuner`](super::Tuner) chooses
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TransformChoice {
+    /// Ranks along each axis of the process grid.
+    pub grid: [usize; 2],
+    /// Shapes of kernels and pieces of exchanges.
+    pub tuning: TransformTuning,
+    /// Bytes per message.
+    pub chunk_bytes: u64,
+    /// Messages in flight each way.
+    pub depth: usize,
+}
+
+impl TransformChoice {
+    /// Returns the settings that are used without a search, on a number of ranks or on ranks with
+    /// [`Shares`].
+    #[must_use]
+    pub fn usual(gpu: &Gpu, spec: &Spec, ranks: impl Into<Shares>) -> Self {
+        let Chunking { bytes: chunk_bytes, depth } = Chunking::USUAL;
+        let (grid, tuning) = (Grid::auto(spec.cells, ranks).parts(), TransformTuning::of(gpu));
+        TransformChoice { grid, tuning, chunk_bytes, depth }
+    }
+
+    /// Returns whether all numbers are in the range of a search: a file may have been edited.
+    pub(super) fn is_usable(&self) -> bool {
+        let TransformTuning { points, alone, columns, pieces, .. } = self.tuning;
+        [points, alone, columns, pieces].iter().all(|number| (1..=1 << 12).contains(number))
+            && self.tuning.cache_bytes <= 1 << 40
+            && (1..=1 << 10).contains(&self.depth)
+            && (1 << 10..=1 << 30).contains(&self.chunk_bytes)
+    }
+
+    /// Creates the communicators of the process grid, with its size and number of messages.
+    /// Collective.
+    ///
+    /// # Errors
+    /// [`TransformError`] if the grid does not fit the ranks, or another rank fails.
+    pub fn comms(&self, comm: &Communicator) -> Result<GridComms, TransformError> {
+        Ok(GridComms::new(comm, Grid::new(self.grid, comm.shares())?)?.with_chunks(self.chunk_bytes, self.depth))
+    }
+
+    /// Creates the transform of `spec` with these settings, for the rank of `comms`.
+    ///
+    /// # Errors
+    /// Same as [`Transform::with`].
+    pub fn transform<T: Value>(&self, gpu: &Gpu, spec: &Spec, comms: &GridComms) -> Result<Transform<T>, FftError> {
+        let options = TransformOptions::default().tuning(self.tuning);
+        Transform::with(gpu, spec, comms.grid(), comms.rank(), &options)
+    }
+}
+
+/// A choice and the seconds that it takes, as kept in the file of a [`Tuner`](super::Tuner).
+///
+/// The file has one line per outcome: the numbers of the choice, its seconds, and the key that
+/// names the transform and the machine, separated by tabs. Lines that cannot be read are left out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    pub choice: TransformChoice,
+    pub seconds: f64,
+}
+
+impl Outcome {
+    /// Returns the columns of the choice and its seconds.
+    pub fn text(&self) -> String {
+        let TransformChoice { grid: [p0, p1], tuning, chunk_bytes, depth } = self.choice;
+        let TransformTuning { points, alone, shared, columns, pieces, cache_bytes } = tuning;
+        let seconds = self.seconds;
+        format!(
+            "{p0}\t{p1}\t{points}\t{alone}\t{shared}\t{columns}\t{pieces}\t{cache_bytes}\t{chunk_bytes}\t{depth}\t{seconds:?}"
+        )
+    }
+
+    /// Reads a [`text`](Self::text).
+    pub fn parse(text: &str) -> Option<Self> {
+        let columns: Vec<&str> = text.split('\t').collect();
+        let [p0, p1, points, alone, shared, columns, pieces, cache_bytes, chunk_bytes, depth, seconds] = columns[..]
+        else {
+            return None;
+        };
+        let number = |text: &str| text.parse::<u64>().ok();
+        let tuning = TransformTuning {
+            points: number(points)?,
+            alone: number(alone)?,
+            shared: shared.parse().ok()?,
+            columns: number(columns)?,
+            pieces: number(pieces)?,
+            cache_bytes: number(cache_bytes)?,
+        };
+        let grid = [p0.parse().ok()?, p1.parse().ok()?];
+        let choice = TransformChoice { grid, tuning, chunk_bytes: number(chunk_bytes)?, depth: depth.parse().ok()? };
+        Some(Outcome { choice, seconds: seconds.parse().ok()? })
+    }
+}
+
+/// Bytes of the longest file that is read; an outcome has about three hundred.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Reads the outcomes in a file, by key; returns none if the file does not exist.
+fn load(file: &Path) -> BTreeMap<String, Outcome> {
+    let text = crate::io::read_short(file, MOST_BYTES).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let line = |line: &str| {
+        let (columns, key) = line.rsplit_once('\t')?;
+        Some((key.to_string(), Outcome::parse(columns)?))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Replaces a file. It gets its name last, so that no reader sees a part of it.
+fn store(file: &Path, outcomes: &BTreeMap<String, Outcome>) -> io::Result<()> {
+    if let Some(directory) = file.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let text: String = outcomes.iter().map(|(key, outcome)| format!("{}\t{key}\n", outcome.text())).collect();
+    let part = file.with_extension(format!("{}.part", crate::io::token()));
+    std::fs::write(&part, text)?;
+    std::fs::rename(&part, file).inspect_err(|_| drop(std::fs::remove_file(&part)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -348,5 +462,43 @@ mod tests {
         // Other errors end the search.
         let empty = fitting::<()>(&Communicator::solo(), Err(FftError::Empty.into()));
         assert!(matches!(empty, Err(TransformError::Fft(FftError::Empty))), "{empty:?}");
+    }
+
+    #[test]
+    fn a_remembered_choice_is_one_that_a_search_may_find() {
+        for profile in [Profile::Gpu, Profile::Software] {
+            let usual = TransformChoice {
+                grid: [1, 1],
+                tuning: TransformTuning::profile(profile),
+                chunk_bytes: 2 << 20,
+                depth: 8,
+            };
+            assert!(usual.is_usable());
+            for number in [0, u64::MAX >> 1] {
+                assert!(!TransformChoice { chunk_bytes: number, ..usual }.is_usable());
+                assert!(!TransformChoice { depth: number as usize, ..usual }.is_usable());
+                for change in [
+                    |tuning: &mut TransformTuning, number| tuning.points = number,
+                    |tuning: &mut TransformTuning, number| tuning.alone = number,
+                    |tuning: &mut TransformTuning, number| tuning.columns = number,
+                    |tuning: &mut TransformTuning, number| tuning.pieces = number,
+                ] {
+                    let mut wrong = usual;
+                    change(&mut wrong.tuning, number);
+                    assert!(!wrong.is_usable(), "{wrong:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn outcomes_are_read_as_they_were_written() {
+        let tuning = TransformTuning::profile(Profile::Software);
+        let choice = TransformChoice { grid: [3, 2], tuning, chunk_bytes: 1 << 21, depth: 8 };
+        let outcome = Outcome { choice, seconds: 0.1 + 0.2 };
+        assert_eq!(Outcome::parse(&outcome.text()), Some(outcome));
+        for wrong in ["", "3\t2", &outcome.text().replace("false", "no"), &format!("{}\t1", outcome.text())] {
+            assert_eq!(Outcome::parse(wrong), None, "{wrong}");
+        }
     }
 }

@@ -1,11 +1,9 @@
 //! Filters whose results are the numbers of vectors.
 
-use super::error::FftError;
-use super::filter::{Filter, limits_of};
-use super::filter_output::FilterOutput;
+use super::filter::{Filter, FilterOutput};
 use super::options::{FilterOptions, PassCallbacks};
 use super::run::{RunInput, UserArray};
-use super::spec::Spec;
+use super::{FftError, Spec};
 use crate::exchange::{ExchangeError, GridComms};
 use crate::gpu::{Array, Callback, Gpu, Recorder};
 use crate::grid::FieldLayout;
@@ -44,9 +42,8 @@ impl VectorFilter {
         comms: &GridComms,
         options: &FilterOptions,
     ) -> Result<VectorForm, FftError> {
-        let plan = Filter::<f32>::plan_of(gpu, &Spec::of::<f32>(shape), comms, options)?;
-        let (limits, pieces) = limits_of(gpu, options);
-        let route = FilterOutput::Vectors.fused(&plan, options.results, limits, pieces)?;
+        let options = (options, FilterOutput::Vectors);
+        let (_, route) = Filter::<f32>::planned(gpu, &Spec::of::<f32>(shape), comms, options)?;
         Ok(if route.is_some_and(|route| route.spreads()) { VectorForm::Spread } else { VectorForm::Apart })
     }
 

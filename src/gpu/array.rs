@@ -6,12 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::device::Gpu;
-use super::error::DeviceError;
-use super::pool::MemoryKind;
-use super::profile::Profile;
-use super::slot::Element;
 use super::stack::{Copies, open_copies, refusal};
+use super::{DeviceError, Element, Gpu, MemoryKind, Profile};
 
 /// Elements of the longest array. Kernels index by `u32`, and the last of their workgroups, which
 /// come in rows of up to 65,535, may count beyond the end of an array: so much is left free that no
@@ -101,7 +97,7 @@ impl Drop for Storage {
         for buffer in self.buffers.drain(..) {
             match self.owner {
                 BufferOwner::Caller => self.gpu.0.pool.groups.remove(&buffer),
-                BufferOwner::Pool(_) if *self.shared.get_mut() => self.gpu.forget(&buffer),
+                BufferOwner::Pool(_) if *self.shared.get_mut() => self.gpu.0.pool.forget(&buffer),
                 BufferOwner::Pool(kind) => self.gpu.0.pool.give(kind, buffer),
             }
         }
@@ -128,6 +124,13 @@ pub struct RawArray {
 }
 
 shallow_send_sync!(RawArray: Arc<Storage>, Element, u64, Copies, bool);
+
+impl fmt::Debug for RawArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RawArray { element, len, .. } = self;
+        f.debug_struct("Array").field("element", element).field("len", len).field("windows", &self.windows()).finish()
+    }
+}
 
 impl RawArray {
     /// Returns the number of copies, of which dispatches in a stack work on all.
@@ -382,10 +385,9 @@ pub struct Array<T> {
     element: PhantomData<T>,
 }
 
-impl<T: DeviceElement> fmt::Debug for Array<T> {
+impl<T> fmt::Debug for Array<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (element, windows) = (T::ELEMENT, self.raw.windows());
-        f.debug_struct("Array").field("element", &element).field("len", &self.len()).field("windows", &windows).finish()
+        self.raw.fmt(f)
     }
 }
 
@@ -597,8 +599,5 @@ pub(crate) fn holds<T: DeviceElement>(
     array: &Array<T>,
     needed: u64,
 ) -> Result<(), DeviceError> {
-    if array.len() >= needed {
-        return Ok(());
-    }
-    Err(DeviceError::misuse(what, format!("{} {name}, {needed} are needed", array.len())))
+    DeviceError::ensure(array.len() >= needed, what, || format!("{} {name}, {needed} are needed", array.len()))
 }

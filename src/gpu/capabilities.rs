@@ -1,7 +1,6 @@
 //! Features, limits and preferences of a device.
 
-use super::options::{ExchangePath, Options, Painting};
-use super::profile::Profile;
+use super::{ExchangePath, Options, Painting, Profile, memory};
 
 /// Features, limits and preferences of a device.
 #[derive(Clone, Debug)]
@@ -76,15 +75,9 @@ pub(super) const BINDING_ARRAYS: wgpu::Features = wgpu::Features::BUFFER_BINDING
     .union(wgpu::Features::SAMPLED_TEXTURE_AND_STORAGE_BUFFER_ARRAY_NON_UNIFORM_INDEXING);
 
 impl Capabilities {
-    /// Returns the capabilities of `device`, opened with `options` on an adapter with `memory`
-    /// bytes.
-    pub(super) fn of(
-        device: &wgpu::Device,
-        info: &wgpu::AdapterInfo,
-        options: &Options,
-        memory: Option<u64>,
-    ) -> Capabilities {
-        let (limits, features) = (device.limits(), device.features());
+    /// Returns the capabilities of `device`, opened with `options` on `adapter`.
+    pub(super) fn of(device: &wgpu::Device, adapter: &wgpu::Adapter, options: &Options) -> Capabilities {
+        let (info, limits, features) = (&adapter.get_info(), device.limits(), device.features());
         let largest = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(LARGEST_BINDING);
         let kind = if info.device_type == wgpu::DeviceType::Cpu { Profile::Software } else { Profile::Gpu };
         let profile = options.profile.unwrap_or(kind);
@@ -124,7 +117,7 @@ impl Capabilities {
             loop_rounds: ends_loops.then_some(65_535),
             cache_bytes: if profile == Profile::Gpu { cache_bytes(&info.name) } else { 0 },
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
-            memory,
+            memory: memory(adapter),
         }
     }
 }
@@ -151,4 +144,41 @@ fn subgroup_sizes(info: &wgpu::AdapterInfo) -> [u32; 2] {
     }
     let least = info.subgroup_min_size.max(1);
     [least, info.subgroup_max_size.max(least)]
+}
+
+/// Limits that all of several devices satisfy. Plans made for them are equal on all ranks, down to
+/// the messages that ranks exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CommonLimits {
+    /// The class that kernels are shaped for: [`Profile::Software`] where one of them is a software
+    /// renderer, since the others wait for it anyway.
+    pub profile: Profile,
+    /// Workgroup memory in bytes.
+    pub workgroup_bytes: u32,
+    /// Invocations per workgroup.
+    pub invocations: u32,
+    /// Bytes of the cache in front of device memory; 0 if that of a device is unknown.
+    pub cache_bytes: u64,
+}
+
+impl CommonLimits {
+    /// Returns the limits of one device.
+    #[must_use]
+    pub fn of(capabilities: &Capabilities) -> Self {
+        let &Capabilities { profile, workgroup_bytes, invocations, cache_bytes, .. } = capabilities;
+        CommonLimits { profile, workgroup_bytes, invocations, cache_bytes }
+    }
+
+    /// Returns the limits as numbers; the limits of several devices are their minima.
+    pub(crate) fn numbers(self) -> [u64; 4] {
+        let profile = u64::from(self.profile == Profile::Gpu);
+        [profile, u64::from(self.workgroup_bytes), u64::from(self.invocations), self.cache_bytes]
+    }
+
+    /// Creates limits from their [`numbers`](Self::numbers).
+    pub(crate) fn from_numbers([profile, workgroup_bytes, invocations, cache_bytes]: [u64; 4]) -> Self {
+        let profile = if profile == 0 { Profile::Software } else { Profile::Gpu };
+        let [workgroup_bytes, invocations] = [workgroup_bytes, invocations].map(|number| number as u32);
+        CommonLimits { profile, workgroup_bytes, invocations, cache_bytes }
+    }
 }

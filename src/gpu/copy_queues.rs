@@ -19,9 +19,8 @@ use ash::vk;
 use wgpu::hal::{api, vulkan};
 
 use super::buffer_copy::{BufferCopy, StagingDirection};
-use super::error::DeviceError;
-use super::options::CopyQueueChoice;
 use super::vulkan_buffer::{OwnBuffer, memory_type, shared_by};
+use super::{CopyQueueChoice, DeviceError};
 use crate::parallel::locked;
 
 /// Family of wgpu's queue.

@@ -4,21 +4,13 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 
-use super::adapter;
-use super::capabilities::{ATOMIC_U64, BINDING_ARRAYS, Capabilities};
-use super::common::CommonLimits;
+use super::capabilities::{ATOMIC_U64, BINDING_ARRAYS, Capabilities, CommonLimits};
 use super::copy_queues::CopyQueues;
-use super::error::DeviceError;
-use super::host_pages::HostPages;
-use super::import;
 use super::open_device::{DeviceOwner, OpenDevice, RawDevice};
-use super::options::{ExchangePath, Options};
-use super::peer_memory::PeerMemory;
 use super::pipeline::Pipelines;
 use super::pipeline_cache::PipelineCache;
 use super::pool::{MemoryKind, Pool};
-use super::profile::WorkgroupShape;
-use super::slot::Element;
+use super::{DeviceError, Element, ExchangePath, HostPages, Options, PeerMemory, WorkgroupShape, adapter, import};
 use crate::parallel::locked;
 
 pub(super) struct Inner {
@@ -117,7 +109,7 @@ impl Gpu {
             }
         };
         let cache = options.cache.as_ref().and_then(|directory| PipelineCache::open(&raw.device, &info, directory));
-        let mut capabilities = Capabilities::of(&raw.device, &info, options, adapter::memory(adapter));
+        let mut capabilities = Capabilities::of(&raw.device, adapter, options);
         capabilities.host_import = host_import;
         capabilities.copy_queues = raw.copies.as_ref().map_or(0, CopyQueues::count);
         if options.exchange == Some(ExchangePath::Mapped) && !capabilities.host_visible {
@@ -154,7 +146,7 @@ impl Gpu {
             let why = format!("the device was requested with less than WebGPU's default limits: {why}");
             return Err(DeviceError::Unsuitable { adapter: info.name, why });
         }
-        let capabilities = Capabilities::of(&device, &info, options, adapter::memory(adapter));
+        let capabilities = Capabilities::of(&device, adapter, options);
         let open = OpenDevice::new(RawDevice { device, queue, copies: None }, info, capabilities, DeviceOwner::Caller);
         Ok(Self::with(open, options, None))
     }
@@ -171,13 +163,8 @@ impl Gpu {
             "device opened"
         );
         let pipelines = Pipelines::new(options, cache);
-        Self::alone(Arc::new(Inner {
-            open,
-            pipelines,
-            pool: Pool::default(),
-            poison: options.poison,
-            exchange: options.exchange,
-        }))
+        let &Options { poison, exchange, .. } = options;
+        Self::alone(Arc::new(Inner { open, pipelines, pool: Pool::default(), poison, exchange }))
     }
 
     /// A device that has nothing in common with others yet.
@@ -239,7 +226,7 @@ impl Gpu {
     /// Returns how many kernels were compiled so far.
     #[must_use]
     pub fn compiled(&self) -> usize {
-        self.0.pipelines.built()
+        self.0.pipelines.built.load(Ordering::Relaxed)
     }
 
     /// Returns how many compiled kernels are kept, of [`Options::kernels`] at most.
@@ -275,7 +262,7 @@ impl Gpu {
 
     /// Returns the file of compiled kernels, if the device has one.
     pub(crate) fn pipeline_file(&self) -> Option<&Path> {
-        self.0.pipelines.cache.as_ref().map(PipelineCache::file)
+        self.0.pipelines.cache.as_ref().map(|cache| cache.file.as_path())
     }
 
     /// Writes no compiled kernels from now on: another rank has the same and writes them.
@@ -290,11 +277,8 @@ impl Gpu {
 
     /// Refuses, for `what`, elements that the device cannot calculate with.
     pub(crate) fn supports(&self, element: Element, what: &str) -> Result<(), DeviceError> {
-        if !element.is_double() || self.capabilities().f64 {
-            return Ok(());
-        }
-        let why = format!("device `{}` does not support f64 in shaders; use f32", self.info().name);
-        Err(DeviceError::misuse(what, why))
+        let why = || format!("device `{}` does not support f64 in shaders; use f32", self.info().name);
+        DeviceError::ensure(!element.is_double() || self.capabilities().f64, what, why)
     }
 
     /// Checks for errors that the driver reported asynchronously.
@@ -309,7 +293,7 @@ impl Gpu {
     /// and the words it is given: for the device-lost handler of a caller's own device. It does not
     /// keep the device alive.
     pub fn failure_reporter(&self) -> impl Fn(&str) + Send + Sync + 'static {
-        let failure = self.0.open.failure();
+        let failure = self.0.open.failure.clone();
         move |why| failure.note(why.into())
     }
 
@@ -362,22 +346,6 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// A buffer that is in no pool; see [`forget`](Self::forget).
-    pub(super) fn new_buffer(
-        &self,
-        label: &str,
-        size: u64,
-        usage: wgpu::BufferUsages,
-    ) -> Result<wgpu::Buffer, DeviceError> {
-        self.0.pool.allocate(&self.0.open, label, size, usage)
-    }
-
-    /// Removes a buffer of [`new_buffer`](Self::new_buffer), or one of [`buffer`](Self::buffer)
-    /// that does not return to the pool, from the count.
-    pub(super) fn forget(&self, buffer: &wgpu::Buffer) {
-        self.0.pool.forget(buffer);
-    }
-
     /// Binds a buffer, for nothing but the driver's verdict.
     pub(super) fn try_binding(&self, buffer: &wgpu::Buffer) -> Result<(), wgpu::Error> {
         let device = self.device();
@@ -396,16 +364,6 @@ impl Gpu {
             let layout = &device.create_bind_group_layout(&layout);
             let _ = device.create_bind_group(&wgpu::BindGroupDescriptor { label, layout, entries });
         })
-    }
-
-    /// See [`OpenDevice::guarded`].
-    pub(super) fn guarded<R>(&self, work: impl FnOnce() -> R) -> R {
-        self.0.open.guarded(work)
-    }
-
-    /// See [`OpenDevice::poll`].
-    pub(super) fn poll(&self, how: wgpu::PollType) -> Result<(), DeviceError> {
-        self.0.open.poll(how)
     }
 }
 

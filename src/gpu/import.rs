@@ -12,10 +12,9 @@ use ash::vk;
 use wgpu::hal::{api, vulkan};
 
 use super::copy_queues::{self, CopyQueues, QueueFamily};
-use super::host_pages::HostPages;
 use super::open_device::RawDevice;
-use super::options::CopyQueueChoice;
 use super::vulkan_buffer::{OwnBuffer, memory_type, shared_by};
+use super::{CopyQueueChoice, HostPages};
 
 const HANDLE: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
@@ -91,7 +90,7 @@ fn can_import(adapter: &vulkan::Adapter) -> bool {
 }
 
 /// Memory that Vulkan imports.
-enum Source {
+pub(super) enum Source {
     /// Mapped pages of the host.
     Pages(*mut c_void),
     /// A file descriptor of memory of the device.
@@ -110,28 +109,12 @@ pub(super) fn import(device: &wgpu::Device, families: &[u32], pages: &Arc<HostPa
     import_source((device, families), source, pages.bytes() as u64, Box::new(pages.clone()))
 }
 
-/// Imports `bytes` bytes of memory of the same device behind a file descriptor, which `owner`
-/// keeps, as a buffer for copies.
-///
-/// # Errors
-/// The reason, if the device was not opened by [`open_device`] or the driver refuses.
-#[cfg(feature = "gpu-direct")]
-pub(super) fn import_file(
-    device: &wgpu::Device,
-    families: &[u32],
-    file: OwnedFd,
-    bytes: u64,
-    owner: impl Any + Send + Sync,
-) -> Result<wgpu::Buffer, String> {
-    import_source((device, families), Source::File(file), bytes, Box::new(owner))
-}
-
 fn refused(result: vk::Result) -> String {
     format!("the Vulkan driver refuses to import memory ({result})")
 }
 
 /// Imports `bytes` bytes of `source`, which `owner` keeps, for queues of these families.
-fn import_source(
+pub(super) fn import_source(
     (device, families): (&wgpu::Device, &[u32]),
     source: Source,
     bytes: u64,

@@ -5,15 +5,11 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, Weak};
 
-use super::array::RawArray;
-use super::device::Gpu;
-use super::error::DeviceError;
 use super::params::{KernelParams, declarations};
 use super::pipeline::{Pipeline, Trust};
-use super::slot::{Access, Slot};
-use super::source::KernelSource;
 use super::stack::{StackKernels, open_copies, refusal};
 use super::variant::Assembled;
+use super::{Access, DeviceError, Gpu, KernelSource, RawArray, Slot};
 use crate::parallel::{self, locked};
 
 /// A kernel that is compiled when it is first dispatched with arrays of a given number of windows,
@@ -22,6 +18,7 @@ use crate::parallel::{self, locked};
 /// A device keeps what it compiled by its text: a second kernel with the same text compiles
 /// nothing. Of more than [`Options::kernels`](super::Options::kernels) those that were used last
 /// are kept, and others are compiled again when they are dispatched.
+#[must_use = "a kernel does nothing until it is recorded"]
 pub struct Kernel {
     source: KernelSource,
     assembled: Result<Assembled, DeviceError>,
@@ -51,7 +48,6 @@ impl Kernel {
     ///
     /// A text with entry points or bindings of its own, besides `main` and the arrays of its
     /// [`KernelSource`], is refused when it is compiled.
-    #[must_use]
     pub fn new(source: KernelSource) -> Self {
         Self::with_trust(Trust::Nobody, source)
     }
@@ -63,7 +59,6 @@ impl Kernel {
     /// ones included, read no workgroup memory before it is written, end all its loops, and neither
     /// divide an integer by zero nor the smallest `i32` by -1. Otherwise the behavior is undefined,
     /// for the memory of the process, too.
-    #[must_use]
     pub unsafe fn new_unchecked(source: KernelSource) -> Self {
         Self::with_trust(Trust::Caller, source)
     }
@@ -88,7 +83,7 @@ impl Kernel {
 
     /// Refuses parameters of another type than those that the kernel was declared with.
     pub(super) fn takes<P: KernelParams>(&self) -> Result<(), DeviceError> {
-        let declared = self.source.params_type();
+        let declared = self.source.params_type;
         // Comparing types costs nothing; another type with the same fields is as good.
         if declared == Some(TypeId::of::<P>()) || self.source.param_fields() == P::fields() {
             return Ok(());

@@ -5,13 +5,7 @@
 
 use std::sync::LazyLock;
 
-use super::array::{LONGEST, RawArray};
-use super::error::DeviceError;
-use super::kernel::Kernel;
-use super::profile::Profile;
-use super::recorder::Recorder;
-use super::slot::Element;
-use super::source::KernelSource;
+use super::{DeviceError, Element, Kernel, KernelSource, LONGEST, Profile, RawArray, Recorder};
 
 /// Bytes from which on a kernel is faster than a command, whose cost is that of a compute pass.
 const LEAST: u64 = 64 << 10;

@@ -9,17 +9,30 @@
 //! | [`Callback`] | a caller's functions, which run inside kernels of the library |
 //! | [`Recorder`] | records dispatches and copies of one rank; `submit` hands them over, `download` and `wait` wait |
 
-#[macro_use]
-mod shallow_send_sync;
+/// Implements `Send` and `Sync` for a type with fields of these types, which have them.
+///
+/// The compiler would otherwise follow the types of wgpu wherever the type is sent or shared, more
+/// steps than the default `recursion_limit` of crates that use the library allows.
+macro_rules! shallow_send_sync {
+    ($type:ty: $($field:ty),+) => {
+        // SAFETY: the fields have the trait, as is checked below.
+        unsafe impl Send for $type {}
+        // SAFETY: as above.
+        unsafe impl Sync for $type {}
+        const _: () = {
+            const fn check<T: Send + Sync>() {}
+            $(check::<$field>();)+
+        };
+    };
+}
+
 mod adapter;
 mod array;
 mod assemble;
-mod bind_groups;
 mod buffer_copy;
 mod callback;
 mod capabilities;
 mod command;
-mod common;
 #[cfg_attr(not(target_os = "linux"), path = "no_copy_queues.rs")]
 mod copy_queues;
 mod device;
@@ -44,61 +57,49 @@ mod pipeline;
 mod pipeline_cache;
 mod pool;
 pub mod primitives;
-mod profile;
 mod recorder;
-mod schedule;
-mod slot;
 mod source;
 mod stack;
 mod staging;
 mod timer;
 mod transfer;
-mod unused_hardware;
 mod variant;
 #[cfg(target_os = "linux")]
 mod vulkan_buffer;
-mod words;
 
 pub use crate::kernel_params;
-pub use adapter::{AdapterSelector, adapters, choose, memory, unsuitable};
+pub use adapter::{AdapterSelector, adapters, choose, memory, unsuitable, unused_hardware};
 pub use array::{Array, DeviceElement, LONGEST, RawArray};
 pub(crate) use array::{Loan, allowed_len, holds};
 pub(crate) use buffer_copy::StagingDirection;
 pub use callback::Callback;
-pub(crate) use callback::CallbackKey;
-pub use capabilities::Capabilities;
-pub use common::CommonLimits;
+pub(crate) use callback::{CallbackKey, WgslWords, words};
+pub use capabilities::{Capabilities, CommonLimits};
 pub use device::Gpu;
 pub use error::{DeviceError, bytes};
 pub(crate) use host_pages::HostPages;
 pub use kernel::Kernel;
 pub(crate) use kernel::KernelCache;
 pub use observer::{DispatchObserver, Inspection, ObservedDispatch, ObservedKernel, Verdict};
-pub use options::{CopyQueueChoice, ExchangePath, Options, Painting};
+pub use options::{CopyQueueChoice, ExchangePath, Options, Painting, Profile, REGISTERS, ROW, SECTOR, WorkgroupShape};
+pub use params::{Access, Element, KernelParams, ParamField, ParamType, Slot};
 pub(crate) use params::{CountParams, JointParams};
-pub use params::{KernelParams, ParamField, ParamType};
 pub(crate) use peer_memory::{IS_BUILT as HAS_PEER_MEMORY, MemoryFile, PeerCopies, PeerCopy, PeerDriver, PeerMemory};
 pub(crate) use pipeline::Trust;
 pub use pipeline_cache::cache_directory;
 pub use pool::MemoryKind;
 pub(crate) use pool::class as pooled;
-pub use profile::{Profile, REGISTERS, ROW, SECTOR, WorkgroupShape};
 pub use recorder::{Recorder, RecorderCounts};
-pub use slot::{Access, Element, Slot};
 pub use source::KernelSource;
 pub(crate) use stack::{MOST_COPIES, StackKernels, on_host, stacked, unstacked};
 pub(crate) use staging::{Map, MappedBytes, Staging, staging_size};
 pub use timer::KernelTime;
 pub(crate) use transfer::{Completion, StagedCopy};
-pub use unused_hardware::unused_hardware;
 pub use variant::{ParamsSpace, Variant, WindowBinding};
-pub(crate) use words::{WgslWords, words};
 
 /// Returns the kernels of the room in all forms.
 pub(crate) fn kernels() -> Vec<KernelSource> {
-    let mut all = primitives::kernels();
-    all.extend(large_ranges::kernels());
-    all
+    primitives::kernels().into_iter().chain(large_ranges::kernels()).collect()
 }
 
 /// Numbers as sums of two floats: the module `gpu::two_floats`. Kernels that import it have a

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::host_pages::HostPages;
 use super::open_device::RawDevice;
-use super::options::CopyQueueChoice;
+use super::{CopyQueueChoice, HostPages};
 
 pub(super) fn open_device(
     _adapter: &wgpu::Adapter,

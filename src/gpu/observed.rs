@@ -1,11 +1,8 @@
 //! Submissions whose dispatches an observer sees one by one.
 
-use super::array::RawArray;
 use super::command::Command;
-use super::error::DeviceError;
-use super::observer::{ObservedDispatch, Verdict};
 use super::params::PARAMS;
-use super::recorder::Recorder;
+use super::{DeviceError, ObservedDispatch, RawArray, Recorder, Verdict};
 
 impl Recorder {
     /// Submits the commands one by one, and asks the observer before each dispatch what becomes of
@@ -61,8 +58,10 @@ impl Recorder {
     /// Downloads the windows of arrays.
     fn contents(&mut self, arrays: &[RawArray]) -> Result<Vec<Vec<u8>>, DeviceError> {
         let read = |binding: wgpu::BufferBinding<'_>| {
+            let mut contents = Vec::new();
             let bytes = binding.size.map_or(0, wgpu::BufferSize::get);
-            self.read_buffer(binding.buffer, binding.offset, bytes)
+            self.read(binding.buffer, binding.offset, bytes, |view| contents.extend_from_slice(view))?;
+            Ok(contents)
         };
         arrays.iter().flat_map(RawArray::bindings).map(read).collect()
     }

@@ -6,9 +6,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::capabilities::Capabilities;
 use super::copy_queues::CopyQueues;
-use super::error::DeviceError;
+use super::{Capabilities, DeviceError};
 use crate::parallel::locked;
 use crate::timeline;
 
@@ -53,7 +52,7 @@ pub(super) struct OpenDevice {
     pub queue: wgpu::Queue,
     pub capabilities: Capabilities,
     owner: DeviceOwner,
-    failure: FirstFailure,
+    pub failure: FirstFailure,
     uploads: Mutex<Uploads>,
     /// Kernels that were compiled since somebody waited last.
     pub new_kernels: AtomicU64,
@@ -169,11 +168,6 @@ impl OpenDevice {
         self.failure.0.get().map_or(Ok(()), |why| Err(DeviceError::Lost(why.clone())))
     }
 
-    /// Returns where handlers of a caller's device may note that it is lost.
-    pub fn failure(&self) -> FirstFailure {
-        self.failure.clone()
-    }
-
     /// Lets callbacks of finished work run, and waits for work if `how` says so.
     ///
     /// # Errors
@@ -192,12 +186,11 @@ impl OpenDevice {
             self.failure.note(why.clone());
             DeviceError::Lost(why)
         };
-        let new =
-            if matches!(how, wgpu::PollType::Wait { .. }) { self.new_kernels.swap(0, Ordering::Relaxed) } else { 0 };
+        let waits = matches!(how, wgpu::PollType::Wait { .. });
+        let new = if waits { self.new_kernels.swap(0, Ordering::Relaxed) } else { 0 };
         // Software renderers compile kernels when they first run.
         let _told = (new > 0).then(|| tell_of_compilation(new));
-        let _activity =
-            matches!(how, wgpu::PollType::Wait { .. }).then(|| timeline::activity!("wait for device", kernels = new));
+        let _activity = waits.then(|| timeline::activity!("wait for device", kernels = new));
         let polled = caught(|| self.spin(&how).unwrap_or_else(|| self.device.poll(how))).map_err(failed)?;
         polled.map(drop).map_err(|error| DeviceError::Lost(error.to_string()))
     }

@@ -14,8 +14,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use super::driver::{DriverLibrary, FILE, NOT_READY, Properties, Rights, checked};
-use super::host_pages::HostPages;
-use super::import;
+use super::{HostPages, import};
 
 /// Flag of streams that do not wait for others, and of events without times.
 const NON_BLOCKING: u32 = 1;
@@ -245,7 +244,8 @@ impl PeerMemory {
             let pages = HostPages::of(File::from(file)).map_err(|error| error.to_string())?;
             return import::import(device, families, &Arc::new(pages));
         }
-        import::import_file(device, families, file, self.bytes as u64, self.clone())
+        let (place, source) = ((device, families), import::Source::File(file));
+        import::import_source(place, source, self.bytes as u64, Box::new(self.clone()))
     }
 
     /// Returns the length in bytes.

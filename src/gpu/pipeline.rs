@@ -6,15 +6,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::capabilities::Capabilities;
-use super::error::DeviceError;
 use super::inspect::{self, Extent};
-use super::observer::{DispatchObserver, ObservedKernel};
 use super::open_device::{COMPILATION, OpenDevice, PATIENCE};
-use super::options::Options;
 use super::pipeline_cache::PipelineCache;
-use super::slot::{Access, Slot};
 use super::variant::{Assembled, ParamsSpace, Shader, Variant, WindowBinding};
+use super::{Access, Capabilities, DeviceError, DispatchObserver, ObservedKernel, Options, Slot};
 use crate::parallel::locked;
 use crate::timeline;
 
@@ -77,7 +73,7 @@ pub(super) struct Pipelines {
     /// Pipelines at most that are kept.
     most: usize,
     /// Texts that were compiled, and uses.
-    built: AtomicUsize,
+    pub built: AtomicUsize,
     clock: AtomicU64,
     /// Time that compilations took.
     microseconds: AtomicU64,
@@ -90,11 +86,6 @@ impl Pipelines {
         let (kept, built) = (Mutex::default(), AtomicUsize::new(0));
         let [clock, microseconds] = [AtomicU64::new(0), AtomicU64::new(0)];
         Pipelines { checked, observer, cache, kept, most, built, clock, microseconds }
-    }
-
-    /// Returns how many were compiled.
-    pub fn built(&self) -> usize {
-        self.built.load(Ordering::Relaxed)
     }
 
     /// Notes that a pipeline is used now.
@@ -167,7 +158,7 @@ impl Pipelines {
         let before = self.microseconds.fetch_add(took, Ordering::Relaxed);
         let second = PATIENCE.as_micros() as u64;
         if before / second < (before + took) / second {
-            let (kernels, seconds) = (self.built(), (before + took) as f64 / 1e6);
+            let (kernels, seconds) = (self.built.load(Ordering::Relaxed), (before + took) as f64 / 1e6);
             tracing::info!(target: COMPILATION, "kernels compiled so far: {kernels}, in {seconds:.1} s");
         }
     }
@@ -222,7 +213,7 @@ impl Pipelines {
                     zero_initialize_workgroup_memory: checked,
                     ..Default::default()
                 },
-                cache: self.cache.as_ref().map(PipelineCache::handle),
+                cache: self.cache.as_ref().map(|cache| &cache.cache),
             });
             (pipeline, layout, place)
         });

@@ -33,8 +33,8 @@ const LARGEST: u64 = 128 << 20;
 
 /// A driver's cache and its file.
 pub(super) struct PipelineCache {
-    cache: wgpu::PipelineCache,
-    file: PathBuf,
+    pub cache: wgpu::PipelineCache,
+    pub file: PathBuf,
     /// Whether something was compiled since the file was read or written.
     compiled: AtomicBool,
     /// Hash of the data that the file is known to hold.
@@ -135,23 +135,8 @@ impl PipelineCache {
             Some(loaded) => loaded,
             None => (make(None)?, START),
         };
-        Some(PipelineCache {
-            cache,
-            file,
-            compiled: AtomicBool::new(false),
-            saved: Mutex::new(saved),
-            is_saved_by_others: AtomicBool::new(false),
-        })
-    }
-
-    /// Returns what pipelines are compiled with.
-    pub fn handle(&self) -> &wgpu::PipelineCache {
-        &self.cache
-    }
-
-    /// Returns the file.
-    pub fn file(&self) -> &Path {
-        &self.file
+        let [compiled, is_saved_by_others] = [AtomicBool::new(false), AtomicBool::new(false)];
+        Some(PipelineCache { cache, file, compiled, saved: Mutex::new(saved), is_saved_by_others })
     }
 
     /// Writes nothing from now on.

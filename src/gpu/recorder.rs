@@ -1,21 +1,17 @@
 //! Recording work and handing it to the device.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::array::{Array, DeviceElement, RawArray, allowed_len};
 use super::buffer_copy::BufferCopy;
-use super::command::{Command, Encoding, folded, inside};
-use super::device::Gpu;
-use super::error::DeviceError;
-use super::kernel::Kernel;
+use super::command::{Command, Encoding, Schedule, folded, inside, least_of_pass};
 use super::params::{KernelParams, PARAMS};
-use super::schedule::{Schedule, least_of_pass};
 use super::stack::{open_copies, refusal};
 use super::staging::StagingPool;
 use super::timer::{KernelTime, Timer};
 use super::variant::stride_bytes;
+use super::{Array, DeviceElement, DeviceError, Gpu, Kernel, RawArray, allowed_len};
 use crate::timeline;
 
 /// Counters of a recorder.
@@ -92,7 +88,7 @@ impl Recorder {
     /// [`DeviceError::OutOfMemory`].
     pub fn new(gpu: &Gpu) -> Result<Self, DeviceError> {
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
-        let uniforms = gpu.new_buffer("meshloom::params", MOST as u64 * PARAMS, usage)?;
+        let uniforms = gpu.0.pool.allocate(&gpu.0.open, "meshloom::params", MOST as u64 * PARAMS, usage)?;
         Ok(Recorder {
             gpu: gpu.clone(),
             commands: Vec::new(),
@@ -100,7 +96,7 @@ impl Recorder {
             uniforms,
             encoded: Vec::new(),
             encoded_params: 0,
-            staging: Arc::new(StagingPool::new(gpu)),
+            staging: Arc::new(StagingPool { gpu: gpu.clone(), free: Mutex::default() }),
             last: None,
             timer: None,
             counts: RecorderCounts::default(),
@@ -361,7 +357,7 @@ impl Recorder {
             None => Schedule::by_levels(&self.commands, least_of_pass(&gpu)),
         };
         let (levels, staged) = (schedule.levels, self.staged_params().len());
-        let (submission, passes) = gpu.guarded(|| {
+        let (submission, passes) = gpu.0.open.guarded(|| {
             let mut encoder = gpu.device().create_command_encoder(&descriptor);
             let passes = self.encode(&mut encoder, &schedule, self.timer.as_ref());
             if let Some(timer) = self.timer.as_ref().filter(|_| passes > 0) {
@@ -433,7 +429,7 @@ impl Recorder {
         DeviceError::ensure(!self.in_parts, "Recorder::encode_into", || why.into())?;
         let gpu = self.gpu.clone();
         let schedule = Schedule::by_levels(&self.commands, least_of_pass(&gpu));
-        gpu.guarded(|| self.encode(encoder, &schedule, None));
+        gpu.0.open.guarded(|| self.encode(encoder, &schedule, None));
         self.encoded.append(&mut self.commands);
         self.encoded_params = self.params.len();
         self.gpu.check()
@@ -490,7 +486,7 @@ impl Recorder {
     /// [`DeviceError::Lost`].
     pub fn wait(&mut self) -> Result<(), DeviceError> {
         self.submit()?;
-        self.gpu.poll(wgpu::PollType::Wait { submission_index: self.last.clone(), timeout: None })
+        self.gpu.0.open.poll(wgpu::PollType::Wait { submission_index: self.last.clone(), timeout: None })
     }
 
     /// Returns the last submission, if there was one, to [wait for](Self::wait_for) while later
@@ -508,13 +504,13 @@ impl Recorder {
     pub fn wait_for(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), DeviceError> {
         match submission {
             None => Ok(()),
-            submission_index => self.gpu.poll(wgpu::PollType::Wait { submission_index, timeout: None }),
+            submission_index => self.gpu.0.open.poll(wgpu::PollType::Wait { submission_index, timeout: None }),
         }
     }
 
     /// Lets callbacks of finished work run; does not wait.
     pub(crate) fn poll(&self) -> Result<(), DeviceError> {
-        self.gpu.poll(wgpu::PollType::Poll)
+        self.gpu.0.open.poll(wgpu::PollType::Poll)
     }
 }
 
@@ -528,6 +524,6 @@ impl Drop for Recorder {
         }
         // A caller may still submit what was encoded.
         self.encoded.iter().flat_map(Command::arrays).for_each(RawArray::share);
-        self.gpu.forget(&self.uniforms);
+        self.gpu.0.pool.forget(&self.uniforms);
     }
 }

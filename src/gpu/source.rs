@@ -39,10 +39,9 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::assemble::{Module, Parts, Text, assemble};
-use super::error::DeviceError;
 use super::params::{KernelParams, PARAMS, ParamField, declarations};
-use super::slot::{Element, Slot};
 use super::variant::{Assembled, Variant, stride_bytes, takes_copies};
+use super::{DeviceError, Element, Slot};
 
 /// Checks that nothing follows a declaration of the kernel's own in its line, which is replaced as
 /// a whole.
@@ -88,6 +87,7 @@ fn is_alone(line: &str) -> Result<(), String> {
 /// | `#each_invocation COUNT` | the same for `each_invocation(i: u32)`, one element per invocation |
 /// | `#each_workgroup` | calls `each_workgroup(number: u32, lane: u32)` in all invocations of each workgroup |
 /// | `#each_subgroup` | the same for `each_subgroup(number: u32, lane: u32, size: u32, place: u32)`, with the size of the subgroup and the place in it |
+#[must_use = "a source does nothing until a kernel is made of it"]
 #[derive(Clone, Debug, Default)]
 pub struct KernelSource {
     label: String,
@@ -95,7 +95,7 @@ pub struct KernelSource {
     /// Fields of the parameters, as WGSL and as Rust has them.
     fields: String,
     layout: Vec<ParamField>,
-    params_type: Option<TypeId>,
+    pub(super) params_type: Option<TypeId>,
     params_bytes: u64,
     modules: Vec<Module>,
     flags: Vec<(&'static str, bool)>,
@@ -114,7 +114,6 @@ impl KernelSource {
 
     /// Creates the parameters: what stands behind `Params` in `var<uniform> params: Params;`. A
     /// dispatch takes a value of this type.
-    #[must_use]
     pub fn params<P: KernelParams>(mut self) -> Self {
         (self.layout, self.params_type) = (P::fields(), Some(TypeId::of::<P>()));
         self.params_bytes = (size_of::<P>() as u64).next_multiple_of(16);
@@ -123,7 +122,6 @@ impl KernelSource {
     }
 
     /// More parameters behind the others, as WGSL.
-    #[must_use]
     pub(crate) fn more_params(mut self, fields: &str) -> Self {
         if fields.is_empty() {
             return self;
@@ -138,7 +136,6 @@ impl KernelSource {
 
     /// Makes `text` a module, which stands where the body or another module says `#import name`,
     /// once.
-    #[must_use]
     pub fn module(mut self, name: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
         self.modules.push(Module { name, text: text.into(), verbatim: false });
         self
@@ -146,7 +143,6 @@ impl KernelSource {
 
     /// Same as [`module`](Self::module), for a caller's text, which is used as it is, without
     /// directives. It may declare arrays.
-    #[must_use]
     pub(crate) fn callers_module(mut self, name: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
         self.modules.push(Module { name, text: text.into(), verbatim: true });
         self
@@ -154,14 +150,12 @@ impl KernelSource {
 
     /// Sets a flag: the body and its modules may have lines between `#if name` (or `#if !name`),
     /// `#else` and `#endif`. One that is set on and off makes [`wgsl`](Self::wgsl) fail.
-    #[must_use]
     pub fn flag(mut self, name: &'static str, on: bool) -> Self {
         self.flags.push((name, on));
         self
     }
 
     /// Defines `const name: u32 = value;`.
-    #[must_use]
     pub fn constant(mut self, name: &str, value: u32) -> Self {
         let _ = writeln!(self.constants, "const {name}: u32 = {value}u;");
         self
@@ -169,7 +163,6 @@ impl KernelSource {
 
     /// Defines `alias name = T;`, also for declarations of arrays: kernels over elements of several
     /// types.
-    #[must_use]
     pub fn element(mut self, name: &'static str, element: Element) -> Self {
         self.elements.push((name, element));
         self
@@ -178,14 +171,12 @@ impl KernelSource {
     /// Repeats functions that have `mark` in their name, and other lines that have it, `times`
     /// times, with the numbers from 0 on instead of it: what an invocation keeps for several
     /// queries without an array, which would leave the registers.
-    #[must_use]
     pub fn repeat(mut self, mark: char, times: u32) -> Self {
         self.marks.push((mark, times));
         self
     }
 
     /// Fixes the workgroup size (the device's tuned size otherwise).
-    #[must_use]
     pub fn group(mut self, invocations: u32) -> Self {
         self.group = Some(invocations);
         self
@@ -198,7 +189,6 @@ impl KernelSource {
     /// [`Capabilities::loop_rounds`](super::Capabilities::loop_rounds) rounds. A dispatch on such a
     /// device fails if the kernel needs more, so declare the rounds of every kernel with long
     /// loops.
-    #[must_use]
     pub fn loop_rounds(mut self, rounds: u32) -> Self {
         self.loop_rounds = rounds;
         self
@@ -222,11 +212,6 @@ impl KernelSource {
     #[must_use]
     pub fn param_fields(&self) -> &[ParamField] {
         &self.layout
-    }
-
-    /// Returns the type of its parameters.
-    pub(super) fn params_type(&self) -> Option<TypeId> {
-        self.params_type
     }
 
     /// Returns the invocations of its workgroup, if it fixes them.

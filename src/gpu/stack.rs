@@ -56,12 +56,6 @@ impl Drop for StackKernels {
 /// Reopens the stack that was open before when it is dropped. That stack learns of refusals.
 struct Before(Open);
 
-impl Before {
-    fn open(stack: Open) -> Self {
-        Before(OPEN.replace(stack))
-    }
-}
-
 impl Drop for Before {
     fn drop(&mut self) {
         let refused = self.0.refused || OPEN.get().refused;
@@ -78,14 +72,14 @@ pub(crate) fn stacked<T, E>(copies: u32, work: impl FnOnce() -> Result<T, E>) ->
     if OPEN.get().copies > 1 || !(2..=MOST_COPIES).contains(&copies) {
         return Ok(None);
     }
-    let _before = Before::open(Open { copies, refused: false });
+    let _before = Before(OPEN.replace(Open { copies, refused: false }));
     let made = work();
     if OPEN.get().refused { Ok(None) } else { made.map(Some) }
 }
 
 /// Runs `work`, whose arrays have one copy: what is kept for later calls.
 pub(crate) fn unstacked<T>(work: impl FnOnce() -> T) -> T {
-    let _before = Before::open(NONE);
+    let _before = Before(OPEN.replace(NONE));
     work()
 }
 

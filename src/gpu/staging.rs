@@ -5,28 +5,21 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::buffer_copy::StagingDirection;
-use super::device::Gpu;
-use super::error::DeviceError;
+use super::{DeviceError, Gpu, StagingDirection};
+use crate::comm::Memory;
 use crate::parallel::locked;
 
 /// Unused staging buffers of a recorder. They count as memory of the device.
 pub(super) struct StagingPool {
-    gpu: Gpu,
+    pub gpu: Gpu,
     /// In the order of their return, so that the device has most likely finished with the first
     /// one.
-    free: Mutex<Vec<wgpu::Buffer>>,
-}
-
-impl StagingPool {
-    pub fn new(gpu: &Gpu) -> Self {
-        StagingPool { gpu: gpu.clone(), free: Mutex::default() }
-    }
+    pub free: Mutex<Vec<wgpu::Buffer>>,
 }
 
 impl Drop for StagingPool {
     fn drop(&mut self) {
-        locked(&self.free).iter().for_each(|buffer| self.gpu.forget(buffer));
+        locked(&self.free).iter().for_each(|buffer| self.gpu.0.pool.forget(buffer));
     }
 }
 
@@ -37,19 +30,16 @@ pub(crate) struct Staging {
     pub buffer: wgpu::Buffer,
 }
 
-/// Returns the size of the buffer that [`Staging::take`] uses for `bytes` bytes.
+/// Returns the size of the buffer that [`StagingPool::take`] uses for `bytes` bytes.
 pub(crate) fn staging_size(bytes: u64) -> u64 {
     bytes.max(1 << 12).next_power_of_two()
 }
 
-impl Staging {
-    pub(super) fn take(
-        pool: &Arc<StagingPool>,
-        direction: StagingDirection,
-        bytes: u64,
-    ) -> Result<Staging, DeviceError> {
+impl StagingPool {
+    /// Takes a buffer of at least `bytes` bytes.
+    pub fn take(self: &Arc<Self>, direction: StagingDirection, bytes: u64) -> Result<Staging, DeviceError> {
         let (size, usage) = (staging_size(bytes), direction.usage());
-        let mut free = locked(&pool.free);
+        let mut free = locked(&self.free);
         let fitting = free.iter().position(|buffer| buffer.usage() == usage && buffer.size() >= size);
         let buffer = match fitting {
             Some(at) => free.remove(at),
@@ -57,13 +47,13 @@ impl Staging {
                 // A free one that is too small is given up for it, so that their number does not
                 // grow with sizes.
                 if let Some(at) = free.iter().position(|buffer| buffer.usage() == usage) {
-                    pool.gpu.forget(&free.remove(at));
+                    self.gpu.0.pool.forget(&free.remove(at));
                 }
                 drop(free);
-                pool.gpu.new_buffer("meshloom::staging", size, usage)?
+                self.gpu.0.pool.allocate(&self.gpu.0.open, "meshloom::staging", size, usage)?
             }
         };
-        Ok(Staging { pool: pool.clone(), buffer })
+        Ok(Staging { pool: self.clone(), buffer })
     }
 }
 
@@ -96,7 +86,7 @@ impl Map {
         let note = move |result: Result<(), wgpu::BufferAsyncError>| {
             flag.store(if result.is_ok() { MAPPED } else { FAILED }, Ordering::Release);
         };
-        gpu.guarded(|| buffer.map_async(mode, 0..bytes, note));
+        gpu.0.open.guarded(|| buffer.map_async(mode, 0..bytes, note));
         Map { gpu: gpu.clone(), buffer: buffer.clone(), mode, bytes, state }
     }
 
@@ -119,7 +109,7 @@ impl Map {
     /// [`DeviceError::Lost`].
     pub fn wait(&self, submission: Option<&wgpu::SubmissionIndex>) -> Result<(), DeviceError> {
         while !self.is_ready()? {
-            self.gpu.poll(wgpu::PollType::Wait { submission_index: submission.cloned(), timeout: None })?;
+            self.gpu.0.open.poll(wgpu::PollType::Wait { submission_index: submission.cloned(), timeout: None })?;
             // Another thread that polls the same device may run the callback a moment later.
             std::thread::yield_now();
         }
@@ -134,13 +124,15 @@ pub(crate) fn read_mapped(buffer: &wgpu::Buffer, bytes: u64, body: impl FnOnce(&
     Ok(())
 }
 
-/// The bytes of a [`Map`] that is ready, as memory that lies still until it is dropped.
-pub(crate) struct MappedBytes {
+/// The bytes of a [`Map`] that is ready, as memory that lies still until it is dropped, and a
+/// keeper, which is dropped when they are unmapped.
+pub(crate) struct MappedBytes<K> {
     place: NonNull<u8>,
     bytes: usize,
     /// Keeps the place valid; dropped before the mapping ends.
     _view: MappedView,
     _map: Map,
+    _keeper: K,
 }
 
 /// wgpu's view of mapped bytes, kept for as long as they are used.
@@ -150,17 +142,17 @@ enum MappedView {
 }
 
 // SAFETY: the place belongs to the view, which may be used from any thread.
-unsafe impl Send for MappedBytes {}
+unsafe impl<K: Send> Send for MappedBytes<K> {}
 // SAFETY: what lies there is reached through raw pointers only, whose users keep order among
 // themselves.
-unsafe impl Sync for MappedBytes {}
+unsafe impl<K: Sync> Sync for MappedBytes<K> {}
 
-impl MappedBytes {
+impl<K> MappedBytes<K> {
     /// Returns the bytes of a mapping that [is ready](Map::is_ready).
     ///
     /// # Errors
     /// [`DeviceError::Lost`] when the device is.
-    pub fn new(map: Map) -> Result<MappedBytes, DeviceError> {
+    pub fn new(map: Map, keeper: K) -> Result<Self, DeviceError> {
         let (lost, range) = (|e: wgpu::MapRangeError| DeviceError::Lost(e.to_string()), 0..map.bytes);
         let (place, view) = match map.mode {
             wgpu::MapMode::Read => {
@@ -172,16 +164,19 @@ impl MappedBytes {
                 (view.slice(..).as_raw_element_ptr(), MappedView::Write { _view: view })
             }
         };
-        Ok(MappedBytes { place, bytes: map.bytes as usize, _view: view, _map: map })
+        Ok(MappedBytes { place, bytes: map.bytes as usize, _view: view, _map: map, _keeper: keeper })
     }
+}
 
-    /// Returns where they begin. They may be read, or written where the mapping is for writing.
-    pub fn place(&self) -> NonNull<u8> {
+// SAFETY: the bytes stay mapped and in their place until they are dropped. They belong to a chunk
+// or an array that is lent to an exchange, which sends or receives each byte once; those of a
+// mapping for reading are only sent.
+unsafe impl<K: Send + Sync> Memory for MappedBytes<K> {
+    fn place(&self) -> NonNull<u8> {
         self.place
     }
 
-    /// Returns how many they are.
-    pub fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.bytes
     }
 }
@@ -198,7 +193,7 @@ impl Drop for Map {
             std::thread::yield_now();
         }
         if self.state.load(Ordering::Acquire) != FAILED {
-            self.gpu.guarded(|| self.buffer.unmap());
+            self.gpu.0.open.guarded(|| self.buffer.unmap());
         }
     }
 }

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::device::Gpu;
-use super::error::DeviceError;
 use super::staging::{Map, read_mapped};
+use super::{DeviceError, Gpu};
 use crate::timeline;
 
 /// The dispatches of a kernel that were measured; see
@@ -65,8 +64,8 @@ impl Slot {
     fn new(gpu: &Gpu, most: u32) -> Result<Self, DeviceError> {
         let (label, ty) = (Some("meshloom::timer"), wgpu::QueryType::Timestamp);
         let descriptor = wgpu::QuerySetDescriptor { label, ty, count: 2 * most };
-        let queries = gpu.guarded(|| gpu.device().create_query_set(&descriptor));
-        let buffer = |usage| gpu.new_buffer("meshloom::timer", bytes(most), usage);
+        let queries = gpu.0.open.guarded(|| gpu.device().create_query_set(&descriptor));
+        let buffer = |usage| gpu.0.pool.allocate(&gpu.0.open, "meshloom::timer", bytes(most), usage);
         let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC)?;
         let read = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)?;
         Ok(Slot { gpu: gpu.clone(), queries, resolved, read })
@@ -75,7 +74,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        [&self.resolved, &self.read].into_iter().for_each(|buffer| self.gpu.forget(buffer));
+        [&self.resolved, &self.read].into_iter().for_each(|buffer| self.gpu.0.pool.forget(buffer));
     }
 }
 
@@ -85,17 +84,10 @@ impl Timer {
         if !gpu.capabilities().timestamps {
             return Ok(None);
         }
-        let clock = DeviceClock::new(f64::from(gpu.queue().get_timestamp_period()));
-        Ok(Some(Timer {
-            gpu: gpu.clone(),
-            most,
-            measures,
-            next: Slot::new(gpu, most)?,
-            free: Vec::new(),
-            in_flight: VecDeque::new(),
-            kernels: BTreeMap::new(),
-            clock,
-        }))
+        let clock = DeviceClock { tick: f64::from(gpu.queue().get_timestamp_period()), origin: None };
+        let (gpu, next) = (gpu.clone(), Slot::new(gpu, most)?);
+        let (free, in_flight, kernels) = Default::default();
+        Ok(Some(Timer { gpu, most, measures, next, free, in_flight, kernels, clock }))
     }
 
     /// Returns what pass number `pass` of a submission writes.
@@ -204,10 +196,6 @@ struct DeviceClock {
 }
 
 impl DeviceClock {
-    fn new(tick: f64) -> Self {
-        DeviceClock { tick, origin: None }
-    }
-
     /// Learns that the device worked within the interval `host`, from tick `device[0]` to
     /// `device[1]`. Both clocks may drift: the relation moves only where it contradicts this.
     fn calibrate(&mut self, host: [Instant; 2], device: [u64; 2]) {
@@ -245,7 +233,7 @@ mod tests {
         let zero = Instant::now() + Duration::from_secs(100);
         let at = |micros: u64| zero + Duration::from_micros(micros);
         // Ticks of half a microsecond.
-        let mut clock = DeviceClock::new(500.0);
+        let mut clock = DeviceClock { tick: 500.0, origin: None };
         clock.calibrate([at(10), at(50)], [1026, 1040]);
         assert_eq!([clock.host(1026), clock.host(1040), clock.host(1006)], [at(10), at(17), at(0)]);
         // A submission that began at once, 1 us before the host's time by this relation.

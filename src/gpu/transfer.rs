@@ -3,15 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::array::{Array, DeviceElement, RawArray};
 use super::buffer_copy::{BufferCopy, StagingDirection};
 use super::command::inside;
 use super::copy_queues::CopyCompletion;
-use super::device::Gpu;
-use super::error::DeviceError;
-use super::recorder::Recorder;
-use super::stack::unstacked;
 use super::staging::{Map, Staging, read_mapped};
+use super::{Array, DeviceElement, DeviceError, Gpu, RawArray, Recorder, unstacked};
 use crate::{host_memory, timeline};
 
 /// Bytes that a download copies at a time, so that staging stays small.
@@ -240,49 +236,37 @@ impl Recorder {
         self.submit()?;
         for (number, &(array, start, len)) in ranges.iter().enumerate() {
             for (buffer, offset, bytes) in array.pieces(start, len) {
-                for at in (0..bytes).step_by(CHUNK as usize) {
-                    self.read(buffer, offset + at, (bytes - at).min(CHUNK), |view| take(number, view))?;
-                }
+                self.read(buffer, offset, bytes, |view| take(number, view))?;
             }
             self.counts.downloads += 1;
         }
         Ok(())
     }
 
-    /// Submits, waits and reads bytes of a buffer.
-    pub(super) fn read_buffer(
+    /// Submits, waits and gives the bytes of a buffer to `take`, in pieces, from staging buffers.
+    pub(super) fn read(
         &mut self,
         buffer: &wgpu::Buffer,
         offset: u64,
         bytes: u64,
-    ) -> Result<Vec<u8>, DeviceError> {
-        let mut read = Vec::with_capacity(bytes as usize);
-        for at in (0..bytes).step_by(CHUNK as usize) {
-            self.read(buffer, offset + at, (bytes - at).min(CHUNK), |view| read.extend_from_slice(view))?;
-        }
-        Ok(read)
-    }
-
-    /// Submits, waits and reads bytes of a buffer through a staging buffer.
-    fn read(
-        &mut self,
-        buffer: &wgpu::Buffer,
-        offset: u64,
-        bytes: u64,
-        body: impl FnOnce(&[u8]),
+        mut take: impl FnMut(&[u8]),
     ) -> Result<(), DeviceError> {
-        // Arrays of recorded work give their memory back before the staging buffer takes any.
-        self.submit()?;
-        let staging = self.staging_buffer(StagingDirection::ToHost, bytes)?;
-        self.submit_copies([BufferCopy { from: (buffer, offset), to: (&staging.buffer, 0), bytes }]);
-        let map = Map::begin(self.gpu(), &staging.buffer, wgpu::MapMode::Read, bytes);
-        map.wait(self.last.as_ref())?;
-        read_mapped(&staging.buffer, bytes, body)
+        for at in (0..bytes).step_by(CHUNK as usize) {
+            let (from, bytes) = ((buffer, offset + at), (bytes - at).min(CHUNK));
+            // Arrays of recorded work give their memory back before the staging buffer takes any.
+            self.submit()?;
+            let staging = self.staging_buffer(StagingDirection::ToHost, bytes)?;
+            self.submit_encoded(|encoder| BufferCopy { from, to: (&staging.buffer, 0), bytes }.encode(encoder));
+            let map = Map::begin(self.gpu(), &staging.buffer, wgpu::MapMode::Read, bytes);
+            map.wait(self.last.as_ref())?;
+            read_mapped(&staging.buffer, bytes, &mut take)?;
+        }
+        Ok(())
     }
 
     /// Takes a staging buffer of at least `bytes` bytes, exclusively until it is dropped.
     pub(crate) fn staging_buffer(&self, direction: StagingDirection, bytes: u64) -> Result<Staging, DeviceError> {
-        Staging::take(&self.staging, direction, bytes)
+        self.staging.take(direction, bytes)
     }
 
     /// Submits copies of ranges of an array to the beginnings of staging buffers, or back, in one
@@ -339,13 +323,11 @@ impl Recorder {
         });
         let done = Arc::new(AtomicBool::new(false));
         let flag = done.clone();
-        self.gpu().guarded(|| self.gpu().queue().on_submitted_work_done(move || flag.store(true, Ordering::Release)));
+        self.gpu()
+            .0
+            .open
+            .guarded(|| self.gpu().queue().on_submitted_work_done(move || flag.store(true, Ordering::Release)));
         Ok(Completion::Submitted(done))
-    }
-
-    /// Submits copies between buffers.
-    pub(super) fn submit_copies<'a>(&mut self, copies: impl IntoIterator<Item = BufferCopy<'a>>) {
-        self.submit_encoded(|encoder| copies.into_iter().for_each(|copy| copy.encode(encoder)));
     }
 
     /// Submits what `encode` puts into an encoder.
@@ -353,7 +335,7 @@ impl Recorder {
         let gpu = self.gpu();
         let _activity = timeline::activity!("submit", name = "submit copies");
         let descriptor = wgpu::CommandEncoderDescriptor { label: Some("meshloom::staging") };
-        let submitted = gpu.guarded(|| {
+        let submitted = gpu.0.open.guarded(|| {
             let mut encoder = gpu.device().create_command_encoder(&descriptor);
             encode(&mut encoder);
             gpu.queue().submit([encoder.finish()])

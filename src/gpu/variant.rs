@@ -4,11 +4,9 @@
 use std::fmt::Write as _;
 
 use super::assemble::Origin;
-use super::error::DeviceError;
 use super::params::{PARAMS, ParamField};
-use super::profile::WorkgroupShape;
-use super::slot::{Access, Element, Slot};
 use super::stack::refusal;
+use super::{Access, DeviceError, Element, Slot, WorkgroupShape};
 
 /// Address space of a kernel's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

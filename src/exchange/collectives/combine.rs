@@ -16,13 +16,9 @@ pub enum NumberForm {
     Double,
 }
 
-mod sealed {
-    pub trait Sealed {}
-}
-
 /// Numbers that are combined on the device: `f32 u32 i32 f64`, which lie in arrays as they are, and
 /// `u64 i64`, which lie in arrays of `u32`, two words each, the low one first.
-pub trait DeviceNumber: Reducible + sealed::Sealed {
+pub trait DeviceNumber: Reducible {
     /// Element type of arrays of these numbers.
     type Element: DeviceElement;
     /// Their layout in arrays.
@@ -37,7 +33,6 @@ pub trait DeviceNumber: Reducible + sealed::Sealed {
 
 macro_rules! numbers {
     ($($number:ident in $element:ident: $form:ident $kind:expr),*) => {$(
-        impl sealed::Sealed for $number {}
         impl DeviceNumber for $number {
             type Element = $element;
             const FORM: NumberForm = NumberForm::$form;
@@ -51,6 +46,7 @@ numbers!(u32 in u32: Narrow 0, i32 in i32: Narrow 1, f32 in f32: Narrow 2);
 numbers!(u64 in u32: Wide 0, i64 in u32: Wide 1, f64 in f64: Double 2);
 
 crate::gpu::kernel_params! {
+    #[derive(Default)]
     pub(crate) struct CombineParams {
         /// Numbers of all pairs.
         count: u32,
@@ -144,16 +140,7 @@ impl Combiner {
     fn params<N: DeviceNumber>(op: Op, blocks: Blocks) -> CombineParams {
         // Arrays have fewer than 2^32 elements.
         let (block, ranks) = (blocks.block as u32, blocks.count as u32);
-        CombineParams {
-            count: 0,
-            block,
-            distance: 0,
-            first: 0,
-            ranks,
-            op: op as u32,
-            kind: <N as DeviceNumber>::KIND,
-            reserved: 0,
-        }
+        CombineParams { block, ranks, op: op as u32, kind: <N as DeviceNumber>::KIND, ..CombineParams::default() }
     }
 
     /// Records the combination of pairs of blocks, in place.
@@ -310,4 +297,72 @@ fn record_pairs(
     let [first, distance] = [pairs.first, pairs.distance].map(|n| n as u32);
     let count = pairs.count * u64::from(params.block);
     recorder.each(kernel, &[blocks], &CombineParams { count: count as u32, first, distance, ..params }, count)
+}
+
+/// In which order blocks of ranks lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// In rank order.
+    Up,
+    /// The last rank's first.
+    Down,
+}
+
+impl Order {
+    /// Returns the place of a rank's block.
+    pub fn place(self, rank: usize, ranks: usize) -> usize {
+        match self {
+            Order::Up => rank,
+            Order::Down => ranks - 1 - rank,
+        }
+    }
+}
+
+/// Which ranks' numbers a scan combines on each rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScanRange {
+    /// The first rank up to this one.
+    UpTo,
+    /// The ranks before this one.
+    Before,
+    /// The last rank down to this one.
+    From,
+    /// The ranks after this one, the last first.
+    After,
+}
+
+impl ScanRange {
+    /// Returns the range of those ranks in whose range a rank is: what the adjoint of a sum
+    /// combines.
+    pub fn transposed(self) -> Self {
+        match self {
+            ScanRange::UpTo => ScanRange::From,
+            ScanRange::Before => ScanRange::After,
+            ScanRange::From => ScanRange::UpTo,
+            ScanRange::After => ScanRange::Before,
+        }
+    }
+
+    /// Returns `true` if a rank is in its own range.
+    pub fn has_own(self) -> bool {
+        matches!(self, ScanRange::UpTo | ScanRange::From)
+    }
+
+    /// Returns the rank at which scans begin.
+    pub fn end(self, ranks: usize) -> usize {
+        self.order().place(0, ranks)
+    }
+
+    pub(super) fn order(self) -> Order {
+        if matches!(self, ScanRange::UpTo | ScanRange::Before) { Order::Up } else { Order::Down }
+    }
+
+    pub(super) fn operation(self) -> &'static str {
+        match self {
+            ScanRange::UpTo => "scan",
+            ScanRange::Before => "scan_exclusive",
+            ScanRange::From => "scan_down",
+            ScanRange::After => "scan_down_exclusive",
+        }
+    }
 }

@@ -1,9 +1,8 @@
 //! Collectives that move arrays and change nothing.
 
-use super::agreement::Call;
 use super::batch::Batch;
-use super::pending::{PendingCollective, Stage};
-use super::{Collectives, are_short, misuse, per_field};
+use super::pending::{Pending, PendingCollective, Stage};
+use super::{Call, Collectives, are_short, misuse, per_field};
 use crate::comm::{CommError, Op};
 use crate::exchange::{ExchangeError, short_collectives};
 use crate::gpu::{Array, DeviceElement, LONGEST, MemoryKind, Recorder, allowed_len};
@@ -17,8 +16,6 @@ pub struct DeviceParts<T: DeviceElement> {
     /// Elements of a field in the part of each rank.
     pub counts: Vec<u64>,
 }
-
-type Pending<O> = Result<PendingCollective<O>, ExchangeError>;
 
 impl Collectives {
     /// Gives every rank a copy of the `array` of `root`, which others leave out; the root gets its
@@ -61,15 +58,9 @@ impl Collectives {
             false => Transfers { send: Vec::new(), receive: vec![at(root, part(me), 0)] },
         };
         let source = if me == root { whole.clone() } else { gpu.array("collectives::nothing", 0)? };
-        let second = match me == root {
-            true => {
-                Transfers { send: others.map(|peer| at(peer, part(me), part(me).start)).collect(), receive: Vec::new() }
-            }
-            false => Transfers {
-                send: others.map(|peer| at(peer, part(me), 0)).collect(),
-                receive: (0..size).map(part).collect(),
-            },
-        };
+        let (start, receive) =
+            if me == root { (part(me).start, Vec::new()) } else { (0, (0..size).map(part).collect()) };
+        let second = Transfers { send: others.map(|peer| at(peer, part(me), start)).collect(), receive };
         let pending = self.exchange.start(recorder, &first, &source, &own)?;
         let later = self.later::<T>(second);
         Ok(PendingCollective::new(Stage::moving(pending, move |recorder| {

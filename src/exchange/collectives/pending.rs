@@ -6,6 +6,9 @@ use crate::exchange::pending::Pauses;
 use crate::exchange::{ExchangeError, PendingExchange};
 use crate::gpu::{DeviceError, Recorder};
 
+/// A collective that has begun.
+pub(super) type Pending<O> = Result<PendingCollective<O>, ExchangeError>;
+
 /// Work that follows an exchange.
 type Then<O> = Box<dyn FnOnce(&mut Recorder) -> Result<Stage<O>, ExchangeError>>;
 
@@ -133,6 +136,5 @@ fn changed<O: 'static, P: 'static>(stage: Stage<O>, change: impl FnOnce(O) -> P 
 }
 
 fn failed() -> ExchangeError {
-    let why = "it has failed before; drop it".into();
-    DeviceError::Misuse { what: "PendingCollective".into(), why }.into()
+    DeviceError::misuse("PendingCollective", "it has failed before; drop it").into()
 }

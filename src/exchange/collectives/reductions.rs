@@ -8,21 +8,17 @@
 //! needs memory for n more. Where parts are uneven a rank receives its own from every rank, and
 //! holds as much.
 
-use super::agreement::Call;
 use super::batch::Batch;
-use super::combine::{Blocks, DeviceNumber};
+use super::combine::{Blocks, DeviceNumber, Order, ScanRange};
 use super::moves::both;
-use super::pending::{PendingCollective, Stage};
-use super::scan_range::{Order, ScanRange};
-use super::{Collectives, are_short, misuse, per_field};
+use super::pending::{Pending, PendingCollective, Stage};
+use super::{Call, Collectives, are_short, misuse, per_field};
 use crate::comm::Op;
 use crate::exchange::{ExchangeError, PendingExchange};
 use crate::gpu::{Array, DeviceElement, MemoryKind, Recorder, allowed_len};
 use crate::grid::{Transfer, Transfers, split};
 use crate::hash::{START, fnv1a};
 use crate::host_memory;
-
-type Pending<O> = Result<PendingCollective<O>, ExchangeError>;
 
 /// Parts of all ranks' numbers that have come to this rank, or are on their way.
 struct Gathered<N: DeviceNumber> {

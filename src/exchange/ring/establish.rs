@@ -1,18 +1,20 @@
 //! The choice of the path of device data, by copies through shared memory.
 
 use std::sync::Arc;
+use std::thread;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::peer_links::{self, Candidate};
-use super::peers::Peer;
-use super::segments::{Descriptor, PeerAccess, Storage};
-use super::self_test::SelfTest;
-use super::shared::Ring;
+use super::segments::{Descriptor, PeerAccess, Slot, Storage};
+use super::shared::{Peer, Pull, Ring, pull};
 use crate::comm::Communicator;
-use crate::exchange::error::ExchangeError;
-use crate::gpu::{DeviceError, ExchangePath, Gpu, HAS_PEER_MEMORY};
+use crate::exchange::ExchangeError;
+use crate::gpu::{
+    Array, DeviceError, ExchangePath, Gpu, HAS_PEER_MEMORY, MemoryKind, Recorder, StagedCopy, StagingDirection,
+};
+use crate::hash::fnv1a;
 use crate::host;
+use crate::parallel::locked;
 
 /// The part of a rank in the choice of the path, as all ranks learn it.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -84,7 +86,7 @@ pub(crate) fn establish(comm: &Communicator, gpu: &Gpu) -> Result<(), ExchangeEr
         takes_part: rank.allows_peers == 1 && host_passed(rank.host),
         is_forced: rank.needs_peers == 1,
     };
-    peer_links::choose(comm, &mut ring, &all.iter().map(candidate).collect::<Vec<_>>())?;
+    choose_pairs(comm, &mut ring, &all.iter().map(candidate).collect::<Vec<_>>())?;
     if host_passed(announcement.host) {
         comm.attach(Some(Arc::new(ring)));
     }
@@ -156,4 +158,181 @@ fn test_alone(ring: &mut Ring, storage: Storage) -> Result<(), String> {
     ring.peers = vec![Some(peer)];
     let descriptor = test.descriptor();
     test.read(ring, 0, &descriptor)
+}
+
+/// A rank before ranks test the memory of their devices.
+#[derive(Clone, Copy)]
+struct Candidate {
+    host: u64,
+    /// Whether it has a ring of pages and its options allow peer copies.
+    takes_part: bool,
+    /// Whether its options force them.
+    is_forced: bool,
+}
+
+/// The device memory of a rank, as all ranks learn it.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct DeviceAnnouncement {
+    /// A message with the pattern of the self-test.
+    test: Descriptor,
+    /// Number of the service of file descriptors.
+    service: u64,
+    /// 1 if the rank has device memory to share.
+    is_able: u64,
+}
+
+/// Returns `true` if two ranks of a host take part.
+fn has_pair(all: &[Candidate]) -> bool {
+    let mut hosts: Vec<u64> = all.iter().filter(|rank| rank.takes_part).map(|rank| rank.host).collect();
+    hosts.sort_unstable();
+    hosts.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+/// Tests the device memory of each pair of ranks of a host in both directions, and chooses it for
+/// the pairs that passed. `all` has the ranks of `comm`. Collective; blocks.
+///
+/// Costs, if two ranks of a host take part: 56 bytes a rank gathered by all, one byte for each pair
+/// of ranks, and a copy of 64 KiB from each peer.
+///
+/// # Errors
+/// - [`DeviceError::PeerMemory`], on all ranks, if a rank is forced to use it and can do so with no
+///   other rank of its host.
+/// - [`ExchangeError::Comm`] if another rank fails.
+fn choose_pairs(comm: &Communicator, ring: &mut Ring, all: &[Candidate]) -> Result<(), ExchangeError> {
+    let (me, is_forced) = (comm.rank(), all.iter().any(|rank| rank.is_forced));
+    if !has_pair(all) && !is_forced {
+        return Ok(());
+    }
+    let neighbors: Vec<usize> = (0..all.len()).filter(|&rank| rank != me && all[rank].host == all[me].host).collect();
+    let is_tested = all[me].takes_part && neighbors.iter().any(|&rank| all[rank].takes_part);
+    let mut own = match is_tested {
+        true => PeerAccess::open(&ring.gpu).and_then(|access| {
+            ring.access = Some(access);
+            SelfTest::begin(ring, Storage::Device)
+        }),
+        false => Err("no two ranks of the host may use it".into()),
+    };
+    let announced = comm.all_gather(&[DeviceAnnouncement {
+        test: own.as_ref().map_or(Descriptor::zeroed(), SelfTest::descriptor),
+        service: ring.access.as_ref().map_or(0, |access| access.files.service()),
+        is_able: own.is_ok().into(),
+    }])?;
+
+    let mut failure = own.as_ref().err().cloned();
+    let mut verdicts = vec![0_u8; all.len()];
+    for &rank in &neighbors {
+        let DeviceAnnouncement { test, service, is_able } = announced[rank];
+        if let (Some(peer), Ok(own), 1) = (&mut ring.peers[rank], &mut own, is_able) {
+            peer.service = service;
+            match own.read(ring, rank, &test) {
+                Ok(()) => verdicts[rank] = 1,
+                Err(why) => failure = Some(why),
+            }
+        }
+    }
+    let theirs = comm.all_to_all(&verdicts)?;
+    for &rank in &neighbors {
+        if let (Some(peer), 1, 1) = (&mut ring.peers[rank], verdicts[rank], theirs[rank]) {
+            peer.storage = Storage::Device;
+        }
+    }
+    drop(own);
+    if let Some(why) = failure.as_ref().filter(|_| is_tested) {
+        tracing::debug!(rank = me, why, "no copies from device memory of some ranks");
+    }
+    let mut storages = neighbors.iter().filter_map(|&rank| ring.peers[rank].as_ref()).map(|peer| peer.storage);
+    let has_peers = storages.any(|storage| storage == Storage::Device);
+    if !has_peers {
+        locked(&ring.segments).retain(|segment| segment.storage() == Storage::Pages);
+        ring.access = None;
+    }
+    if !is_forced {
+        return Ok(());
+    }
+    let missing = (all[me].is_forced && !has_peers && !neighbors.is_empty())
+        .then(|| failure.unwrap_or_else(|| "no other rank of the host can use it".into()));
+    match comm.first_failed(missing.as_deref())? {
+        Some((rank, why)) => Err(DeviceError::PeerMemory { rank, why }.into()),
+        None => Ok(()),
+    }
+}
+
+/// Words that the self-test moves.
+const TEST_WORDS: u64 = 1 << 14;
+
+/// Returns the values of the self-test, which differ from segment to segment.
+fn pattern(token: u64) -> Vec<u32> {
+    (0..TEST_WORDS).map(|i| fnv1a(token, &i.to_le_bytes()) as u32).collect()
+}
+
+fn text(error: DeviceError) -> String {
+    error.to_string()
+}
+
+/// Copies between the device of a rank and slots of one kind of memory.
+struct SelfTest {
+    recorder: Recorder,
+    array: Array<u32>,
+    slot: Slot,
+}
+
+impl SelfTest {
+    /// Copies a pattern from the device into a slot of `ring`. Blocks.
+    ///
+    /// # Errors
+    /// The reason, if the rank cannot have such slots.
+    fn begin(ring: &Ring, storage: Storage) -> Result<SelfTest, String> {
+        let gpu = &ring.gpu;
+        if !gpu.capabilities().host_import {
+            return Err("the device cannot import pages".into());
+        }
+        let mut recorder = Recorder::new(gpu).map_err(text)?;
+        let array = gpu.array_in::<u32>("meshloom::ring test", TEST_WORDS, MemoryKind::Outgoing).map_err(text)?;
+        let slot = ring.take(storage, array.raw().bytes() as usize)?;
+        recorder.upload(&array, 0, &pattern(slot.describe(0, 0).token)).map_err(text)?;
+        recorder.submit().map_err(text)?;
+        let mut test = SelfTest { recorder, array, slot };
+        let (host, at_bytes) = test.slot.place_on_device();
+        let copy = StagedCopy { start: 0, len: TEST_WORDS, host, at_bytes };
+        let copied = test.recorder.copy_imported(StagingDirection::ToHost, test.array.raw(), &[copy]).map_err(text)?;
+        copied.wait(&test.recorder).map_err(text)?;
+        Ok(test)
+    }
+
+    /// Describes the pattern to other ranks.
+    fn descriptor(&self) -> Descriptor {
+        self.slot.describe(0, self.array.raw().bytes())
+    }
+
+    /// Copies the pattern of `rank` to the device and compares it. Blocks.
+    ///
+    /// # Errors
+    /// The reason, if a copy fails or brings other values.
+    fn read(&mut self, ring: &Ring, rank: usize, descriptor: &Descriptor) -> Result<(), String> {
+        let bytes = self.array.raw().bytes();
+        let peer = ring.peers[rank].as_ref().ok_or("the rank is on another host")?;
+        let message = peer.find(&ring.gpu, ring.access.as_ref(), descriptor, bytes)?;
+        self.recorder.clear(&self.array);
+        self.recorder.submit().map_err(text)?;
+        let landing;
+        let (host, at_bytes) = match (message.place_on_device(), &ring.access) {
+            (Some(place), _) => place,
+            (None, Some(access)) => {
+                landing = ring.take(Storage::Device, bytes as usize)?;
+                let copies = pull(access, &[Pull { message: &message, slot: &landing, at: 0 }])?;
+                while !copies.is_done()? {
+                    thread::yield_now();
+                }
+                landing.place_on_device()
+            }
+            (None, None) => return Err("the device has no driver library".into()),
+        };
+        let copy = StagedCopy { start: 0, len: TEST_WORDS, host, at_bytes };
+        let copied =
+            self.recorder.copy_imported(StagingDirection::ToDevice, self.array.raw(), &[copy]).map_err(text)?;
+        copied.wait(&self.recorder).map_err(text)?;
+        let received = self.recorder.download(&self.array, 0, TEST_WORDS).map_err(text)?;
+        if received == pattern(descriptor.token) { Ok(()) } else { Err("the self-test received wrong values".into()) }
+    }
 }

@@ -13,14 +13,10 @@
 mod establish;
 #[cfg_attr(not(all(target_os = "linux", feature = "gpu-direct")), path = "no_memory_files.rs")]
 mod memory_files;
-mod peer_links;
-mod peers;
 mod segments;
-mod self_test;
 mod shared;
 
 pub(crate) use establish::establish;
 pub use establish::{RefusedPath, TestedPath, tested_path};
-pub(super) use peers::{PeerMessage, Pull};
 pub(super) use segments::{Descriptor, Slot, Storage};
-pub(super) use shared::{SharedRing, refused};
+pub(super) use shared::{PeerMessage, Pull, SharedRing, refused};

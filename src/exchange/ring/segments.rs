@@ -90,15 +90,10 @@ impl Segment {
         Ok(segment)
     }
 
-    fn new(
-        pages: Arc<HostPages>,
-        device_memory: Option<Arc<PeerMemory>>,
-        buffer: wgpu::Buffer,
-        slot_bytes: usize,
-    ) -> Segment {
+    fn new(pages: Arc<HostPages>, memory: Option<Arc<PeerMemory>>, buffer: wgpu::Buffer, slot_bytes: usize) -> Self {
         pages.word(TOKEN).store(RandomState::new().build_hasher().finish(), Ordering::Relaxed);
         pages.word(SLOT_BYTES).store(slot_bytes as u64, Ordering::Release);
-        Segment { pages, device_memory, buffer, slot_bytes, free: Mutex::new((0..SLOTS).collect()) }
+        Segment { pages, device_memory: memory, buffer, slot_bytes, free: Mutex::new((0..SLOTS).collect()) }
     }
 
     fn token(&self) -> u64 {

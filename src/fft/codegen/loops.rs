@@ -30,40 +30,37 @@ impl<'a> Writer<'a> {
         let n = self.kernel.core_points();
         let split = self.kernel.packed() && self.kernel.output.format == LineFormat::Half;
         let load: &mut Feed<'a, '_> = &mut |w, at| w.load(&Index::Text(at.into()));
+        let sign = if self.kernel.work == Work::Forward { -1.0 } else { 1.0 };
         match self.kernel.work {
             Work::Filter(results) => {
-                self.looped(core, load, -1.0, 0, &mut |w, _, slot, value| {
-                    w.keep(0, slot, value);
-                });
+                self.looped(core, load, -1.0, 0, &mut |w, _, slot, value| w.keep(0, slot, value));
                 let buffer = self.kernel.buffers() - 1;
                 let each = self.each_result(results);
                 self.code.line(each);
                 self.filtered(core, buffer);
                 self.code.line("}");
             }
+            _ if split => {
+                self.looped(core, load, sign, 0, &mut |w, _, slot, value| w.keep(0, slot, value));
+                self.code.line(format!("for (var k = 0u; k <= {n}u; k++) {{"));
+                let places = ["select(k, 0u, k == {n}u)", "select({n}u - k, 0u, k == 0u)"];
+                let both = places.map(|place| {
+                    let at = self.code.value(place.replace("{n}", &n.to_string()));
+                    let slot = self.slot_of_mode(core, &at);
+                    self.kept(0, &slot)
+                });
+                let k = Index::Text("k".into());
+                let [even, odd] = self.even_and_odd(&k, &both[0], &both[1]);
+                let value = self.code.value(format!("{even} + {odd}"));
+                self.put_mode(&k, &value, Condition::Always);
+                self.code.line("}");
+            }
             work => {
-                let sign = if work == Work::Forward { -1.0 } else { 1.0 };
-                if split {
-                    self.looped(core, load, sign, 0, &mut |w, _, slot, value| {
-                        w.keep(0, slot, value);
-                    });
-                    self.code.line(format!("for (var k = 0u; k <= {n}u; k++) {{"));
-                    let places = ["select(k, 0u, k == {n}u)", "select({n}u - k, 0u, k == 0u)"];
-                    let mut both = Vec::new();
-                    for place in places {
-                        let at = self.code.value(place.replace("{n}", &n.to_string()));
-                        let slot = self.slot_of_mode(core, &at);
-                        both.push(self.kept(0, &slot));
-                    }
-                    self.split_mode(&Index::Text("k".into()), &both[0], &both[1], Condition::Always);
-                    self.code.line("}");
-                } else {
-                    let result = if matches!(work, Work::Spread { .. }) { "result" } else { "" };
-                    self.looped(core, load, sign, 0, &mut |w, at, _, value| {
-                        let point = Point { at: Index::Text(at.into()), value: value.into(), valid: Condition::Always };
-                        w.store_result(vec![point], result);
-                    });
-                }
+                let result = if matches!(work, Work::Spread { .. }) { "result" } else { "" };
+                self.looped(core, load, sign, 0, &mut |w, at, _, value| {
+                    let point = Point { at: Index::Text(at.into()), value: value.into(), valid: Condition::Always };
+                    w.store(vec![point], result);
+                });
             }
         }
     }
@@ -73,10 +70,8 @@ impl<'a> Writer<'a> {
     fn filtered(&mut self, core: &Core, buffer: u64) {
         let more = ", result";
         let store: &mut Sink<'a, '_> = &mut |w, at, _, value| {
-            w.store_result(
-                vec![Point { at: Index::Text(at.into()), value: value.into(), valid: Condition::Always }],
-                "result",
-            );
+            let point = Point { at: Index::Text(at.into()), value: value.into(), valid: Condition::Always };
+            w.store(vec![point], "result");
         };
         match core {
             Core::Direct(stages) => {
@@ -85,7 +80,7 @@ impl<'a> Writer<'a> {
                     let value = w.called("on_mode", &value, &Index::Text(mode.into()), more);
                     w.kept_apart(&value, LineFormat::Complex)
                 };
-                self.backwards(&stages.radices, feed, 1.0, buffer, store);
+                self.backwards(&stages.radices, feed, buffer, store);
             }
             Core::Bluestein { .. } => {
                 let n = self.kernel.core_points();
@@ -125,7 +120,6 @@ impl<'a> Writer<'a> {
                 self.backwards(
                     &stages.radices,
                     &mut |w, slot, _| w.kept(buffer, slot),
-                    1.0,
                     buffer,
                     &mut |w, at, slot, value| {
                         w.code.line(format!("if {at} < {n}u {{"));
@@ -215,14 +209,7 @@ impl<'a> Writer<'a> {
 
     /// Decimation in time, in place: digit-reversed order in, natural order out. The first stage
     /// takes values of slots from `feed`.
-    fn backwards(
-        &mut self,
-        radices: &[u64],
-        feed: &mut SlotFeed<'a, '_>,
-        sign: f64,
-        buffer: u64,
-        emit: &mut Sink<'a, '_>,
-    ) {
+    fn backwards(&mut self, radices: &[u64], feed: &mut SlotFeed<'a, '_>, buffer: u64, emit: &mut Sink<'a, '_>) {
         let n: u64 = radices.iter().product();
         let last = radices.len() - 1;
         for (stage, &radix) in radices.iter().enumerate().rev() {
@@ -242,9 +229,9 @@ impl<'a> Writer<'a> {
                 places.push(at);
             }
             if stage < last {
-                x = self.powers(x, &butterfly.low, n / (stride * radix), n, sign);
+                x = self.powers(x, &butterfly.low, n / (stride * radix), n, 1.0);
             }
-            let y = self.code.transform(&x, sign);
+            let y = self.code.transform(&x, 1.0);
             for (at, value) in places.iter().zip(y) {
                 if stage == 0 {
                     emit(self, at, at, &value);

@@ -19,7 +19,6 @@ mod load;
 mod loops;
 mod stages;
 mod store;
-mod vectors;
 mod whole;
 
 use std::collections::HashMap;
@@ -54,12 +53,6 @@ enum Condition {
     Always,
     Never,
     Text(String),
-}
-
-impl From<String> for Condition {
-    fn from(text: String) -> Self {
-        Condition::Text(text)
-    }
 }
 
 impl Condition {
@@ -158,7 +151,7 @@ pub(super) struct Writer<'a> {
     /// The cells of its lines, if the kernel is a part of a whole transform.
     cells: Option<Cells>,
     /// The numbers of vectors that are kept until those of the last line are known.
-    held: Option<vectors::Line>,
+    held: Option<store::Line>,
     /// Indices that are the sum of another index and a number, if their offsets in padded workgroup
     /// memory are sums, too.
     sums: HashMap<String, (String, u64)>,
@@ -199,19 +192,11 @@ impl<'a> Writer<'a> {
         match self.kernel.work {
             Work::Copy => self.copy(),
             _ if core.loops() => self.loops(core),
-            Work::Forward => {
-                let points = self.core(core, Source::Memory, -1.0);
-                self.store(points);
-            }
-            Work::Backward => {
-                let points = self.core(core, Source::Memory, 1.0);
-                self.store(points);
-            }
-            Work::Spread { .. } => {
-                let points = self.core(core, Source::Memory, 1.0);
-                self.store_result(points, "result");
-            }
             Work::Filter(results) => self.filter(core, results),
+            work => {
+                let points = self.core(core, Source::Memory, if work == Work::Forward { -1.0 } else { 1.0 });
+                self.store(points, if matches!(work, Work::Spread { .. }) { "result" } else { "" });
+            }
         }
     }
 
@@ -253,7 +238,7 @@ impl<'a> Writer<'a> {
             *value = self.kept_apart(&of_callback, LineFormat::Complex);
         }
         let points = self.core(core, Source::Held(modes), 1.0);
-        self.store_result(points, result);
+        self.store(points, result);
         if results > 1 {
             self.code.line("}");
         }

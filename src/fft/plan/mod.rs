@@ -25,9 +25,7 @@ mod route;
 mod stage;
 mod whole;
 
-use super::core::Limits;
-use super::error::FftError;
-use super::spec::{Spec, SpectrumLayout, Values};
+use super::{FftError, Limits, Spec, SpectrumLayout, Values};
 use crate::comm::Subject;
 use crate::exchange::GridComms;
 use crate::gpu::DeviceError;
@@ -110,13 +108,10 @@ impl Plan {
 
     /// Checks that `comms` have the process grid and the rank of the plan.
     pub(super) fn check_rank(&self, call: &str, comms: &GridComms) -> Result<(), DeviceError> {
-        if (self.grid, self.rank) == (comms.grid(), comms.rank()) {
-            return Ok(());
-        }
-        let [planned, given] =
-            [(self.grid, self.rank), (comms.grid(), comms.rank())].map(|(g, r)| format!("rank {r} of {g:?}"));
-        let why = format!("it was planned for {planned} of the process grid and is run on {given}");
-        Err(DeviceError::misuse(call, why))
+        let (planned, given) = ((self.grid, self.rank), (comms.grid(), comms.rank()));
+        let text = |(grid, rank): (Grid, usize)| format!("rank {rank} of {grid:?}");
+        let why = || format!("it was planned for {} of the process grid and is run on {}", text(planned), text(given));
+        DeviceError::ensure(planned == given, call, why)
     }
 
     /// Returns the modes of this rank, and their order in its array.

@@ -1,14 +1,9 @@
 //! Derives stages and exchanges from the description of a transform and the process grid.
 
-use super::layers::Layers;
-use super::route::{Buffer, Route, Transpose, buffers};
-use super::stage::Stage;
-use super::whole::Whole;
+use super::{Buffer, Layers, Route, Stage, Transpose, Whole, buffers};
 use crate::fft::axis::{self, AxisPass};
-use crate::fft::core::Limits;
-use crate::fft::error::FftError;
 use crate::fft::line::{LineFormat, Order, Side, Span, Work};
-use crate::fft::spec::{Distribution, Spec, Values};
+use crate::fft::{Distribution, FftError, Limits, Spec, Values};
 use crate::gpu::LONGEST;
 use crate::grid::{Box3, Grid, Shares, extent, split};
 
@@ -104,11 +99,10 @@ impl Planner<'_> {
     pub fn computes(&self, axis: usize, kind: StageKind) -> bool {
         match kind {
             StageKind::Copy => false,
-            StageKind::BackwardToVectors(_) | StageKind::Spread { .. } => true,
+            StageKind::BackwardToVectors(_) | StageKind::Spread { .. } | StageKind::Filter(_) => true,
             StageKind::Forward | StageKind::Backward | StageKind::Transpose => {
                 self.spec.points[axis] > 1 || axis == 2 && self.spec.values == Values::Real
             }
-            StageKind::Filter(_) => true,
         }
     }
 
@@ -165,14 +159,9 @@ impl Planner<'_> {
         let real = axis == 2 && spec.values == Values::Real;
         let side = |format: LineFormat, span: Span| Side { format, order: Order::Strided, span };
         let part = |of: u64, span: Span| if of < n { span } else { Span::Whole };
-        let cells = side(
-            if real { LineFormat::Real } else { LineFormat::Complex },
-            part(spec.cells[axis], Span::Head(spec.cells[axis])),
-        );
-        let modes = side(
-            if real { LineFormat::Half } else { LineFormat::Complex },
-            part(spec.modes[axis], Span::Modes(spec.modes[axis])),
-        );
+        let [cell, mode] = if real { [LineFormat::Real, LineFormat::Half] } else { [LineFormat::Complex; 2] };
+        let cells = side(cell, part(spec.cells[axis], Span::Head(spec.cells[axis])));
+        let modes = side(mode, part(spec.modes[axis], Span::Modes(spec.modes[axis])));
         let (length, sides) = match kind {
             StageKind::Copy => (state.lengths[axis], [side(LineFormat::Complex, Span::Whole); 2]),
             StageKind::Forward => (n, [cells, modes]),

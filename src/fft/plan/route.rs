@@ -1,8 +1,6 @@
 //! Routes: one direction of a transform, its exchanges and its arrays.
 
-use super::layers::Layers;
-use super::stage::Stage;
-use super::whole::Whole;
+use super::{Layers, Stage, Whole};
 use crate::fft::axis::AxisPass;
 use crate::fft::line::Work;
 use crate::grid::{Box3, Cost, Shares, Transfer, Transfers};

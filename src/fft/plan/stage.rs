@@ -48,6 +48,13 @@ pub enum Placement<'a> {
     },
 }
 
+impl Placement<'_> {
+    /// Returns the placement of an array of all fields over this rank's part, of this extent.
+    pub fn whole(extent: [u64; 3]) -> Self {
+        Placement::Array { origin: [0; 3], extent, first: 0 }
+    }
+}
+
 /// A part of a stage: cells of this rank's part (the whole axis of the stage) and fields of the
 /// batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,6 +208,7 @@ impl Stage {
         place: Placement<'_>,
     ) -> ([u64; 4], [u64; 4], ([u64; 2], [u64; 2])) {
         let (axis, [slow, fast], tile, before) = (self.axis, self.across(), &part.cells, part.fields.start * results);
+        let no_blocks = ([0; 2], [0; 2]);
         match (order, place) {
             (Order::Strided, Placement::Field { layout, first, step }) => {
                 let strides = layout.strides();
@@ -209,27 +217,19 @@ impl Stage {
                     + tile[slow].start * strides[slow]
                     + tile[fast].start * strides[fast]
                     + before * step;
-                (
-                    [offset, strides[fast], strides[slow], step * results],
-                    [strides[axis], 0, results, 0],
-                    ([0; 2], [0; 2]),
-                )
+                ([offset, strides[fast], strides[slow], step * results], [strides[axis], 0, results, 0], no_blocks)
             }
             (Order::Strided, Placement::Array { origin, extent, first }) => {
                 let strides = [extent[1] * extent[2], extent[2], 1];
                 let offset: u64 = [slow, fast].iter().map(|&a| (tile[a].start - origin[a]) * strides[a]).sum();
                 let field = extent.iter().product::<u64>();
                 let offset = offset + (before - first) * field;
-                (
-                    [offset, strides[fast], strides[slow], field * results],
-                    [strides[axis], 0, results, 0],
-                    ([0; 2], [0; 2]),
-                )
+                ([offset, strides[fast], strides[slow], field * results], [strides[axis], 0, results, 0], no_blocks)
             }
             (Order::Blocked | Order::Listed, place) => {
                 let (origin, extent) = match place {
                     Placement::Array { origin, extent, .. } => (origin, extent),
-                    Placement::Field { layout, .. } => ([0; 3], extent_of(layout)),
+                    Placement::Field { layout, .. } => ([0; 3], extent(&layout.own)),
                 };
                 // Steps from one line to the next, along the axes before and after the axis of the
                 // stage.
@@ -256,8 +256,4 @@ impl Stage {
             }
         }
     }
-}
-
-fn extent_of(layout: &FieldLayout) -> [u64; 3] {
-    extent(&layout.own)
 }

@@ -105,13 +105,8 @@ impl Whole {
             if is_apart {
                 cells = cells.max(array + lines * exchanged(stage));
             }
-            let shape = LineWorkgroup {
-                core: core.clone(),
-                lanes: core.stages().lanes,
-                lines,
-                exchange: Exchange::Together,
-                cells: LineCells::default(),
-            };
+            let (core, lanes, cells) = (core.clone(), core.stages().lanes, LineCells::default());
+            let shape = LineWorkgroup { core, lanes, lines, exchange: Exchange::Together, cells };
             parts.push(WholePart { stage: number, shape, lines: across, apart: is_apart.then_some(array) });
         }
         let group = parts.iter().map(|part| part.shape.lanes * part.shape.lines).max()?;

@@ -280,34 +280,28 @@ fn source(form: Form) -> KernelSource {
 /// functions, because each has the text of all of them.
 pub(super) fn kernels() -> Vec<KernelSource> {
     let (real, complex) = (Element::F32, Element::Complex32);
+    let multiply = Operation::named("multiply").unwrap_or(Operation::COPY);
+    let scaling = Form {
+        number: multiply.number,
+        operands: [Some(real), None],
+        value: real,
+        out: real,
+        is_in_place: false,
+        has_index: false,
+    };
     let form = |operation: Operation, [a, b]: [Option<Element>; 2], value: Element| {
         let b = b.filter(|_| operation.is_binary());
         let out = operation.result(value)?;
-        Some(source(Form {
-            number: operation.number,
-            operands: [a, b],
-            value,
-            out,
-            is_in_place: false,
-            has_index: false,
-        }))
+        Some(source(Form { number: operation.number, operands: [a, b], value, out, ..scaling }))
     };
     let is_listed = |definition: &Definition| {
         definition.functions == Functions::Arithmetic || ["power", "exp", "angle"].contains(&definition.name)
     };
     let all = (0..DEFINITIONS.len()).filter(|&place| is_listed(&DEFINITIONS[place])).map(Operation::at);
     let plain = all.flat_map(|operation| [real, complex].map(|value| form(operation, [Some(value); 2], value)));
-    let multiply = Operation::named("multiply").unwrap_or(Operation::COPY);
     let mixed = [[Some(real), Some(complex)], [Some(complex), None], [None, Some(real)]];
-    let in_place = Form {
-        number: multiply.number,
-        operands: [Some(real), None],
-        value: real,
-        out: real,
-        is_in_place: true,
-        has_index: false,
-    };
-    let take = Form { number: Operation::COPY.number, is_in_place: false, has_index: true, ..in_place };
+    let in_place = Form { is_in_place: true, ..scaling };
+    let take = Form { number: Operation::COPY.number, has_index: true, ..scaling };
     let mixed = mixed.map(|operands| form(multiply, operands, complex));
     plain.chain(mixed).flatten().chain([in_place, take].map(source)).collect()
 }

@@ -1,7 +1,7 @@
-//! Reductions along axes of arrays.
+//! Reductions along axes of arrays, and products of matrices.
 
 use super::elementwise::{fresh, is_complex, number};
-use super::strided::{AXES, contiguous_strides, elements, merged, rows};
+use super::strided::{AXES, View, contiguous_strides, elements, merged, rows};
 use crate::gpu::{DeviceError, Element, KernelCache, KernelSource, RawArray, Recorder, TWO_FLOATS, Trust};
 
 crate::gpu::kernel_params! {
@@ -65,12 +65,7 @@ impl Form {
 fn source(form: Form) -> KernelSource {
     let Form { reduction, value, is_first, is_last } = form;
     let (state, has_errors) = (form.state(), form.state() != value);
-    let name = match reduction {
-        Reduction::Sum => "sum",
-        Reduction::Product => "product",
-        Reduction::Min => "min",
-        Reduction::Max => "max",
-    };
+    let name = format!("{reduction:?}").to_lowercase();
     KernelSource::new(format!("primitives::fold_{name}"), include_str!("../../../shaders/gpu/fold.wgsl"))
         .params::<FoldParams>()
         .module("gpu::values", include_str!("../../../shaders/gpu/values.wgsl"))
@@ -99,7 +94,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
     });
     let ends = [Reduction::Product, Reduction::Min, Reduction::Max];
     let ends = ends.map(|reduction| source(Form { reduction, value: Element::F32, is_first: true, is_last: true }));
-    sums.into_iter().flatten().chain(ends).collect()
+    sums.into_iter().flatten().chain(ends).chain(product_kernels()).collect()
 }
 
 /// Reductions along axes, in a fixed tree.
@@ -199,5 +194,127 @@ impl AxisReduce {
             }
             (source_array, is_first) = (target, false);
         }
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct MatrixProductParams {
+        count: u32,
+        rows: u32,
+        inner: u32,
+        columns: u32,
+        /// Elements of the inner axis that one invocation multiplies.
+        segment: u32,
+        start_a: u32,
+        row_a: u32,
+        inner_a: u32,
+        start_b: u32,
+        inner_b: u32,
+        column_b: u32,
+        padding: u32,
+    }
+}
+
+/// The fewest and the most elements of a segment of the inner axis.
+const SEGMENTS: [u64; 2] = [256, 1 << 14];
+
+fn product_source(value: Element) -> KernelSource {
+    KernelSource::new("primitives::matmul", include_str!("../../../shaders/gpu/matmul.wgsl"))
+        .params::<MatrixProductParams>()
+        .module("gpu::values", include_str!("../../../shaders/gpu/values.wgsl"))
+        .element("Real", number(false, value.is_double()))
+        .element("Value", value)
+        .flag("complex", is_complex(value))
+        .flag("power", false)
+        .loop_rounds((SEGMENTS[1] + SEGMENTS[1] / 256) as u32)
+}
+
+/// Returns the kernels in single precision.
+fn product_kernels() -> [KernelSource; 2] {
+    [Element::F32, Element::Complex32].map(product_source)
+}
+
+/// Products of matrices of `f32`, `f64` and complex numbers. The shape alone decides on the order
+/// of sums, not the device.
+///
+/// ```
+/// use meshloom::gpu::primitives::{MatrixProduct, View};
+///
+/// meshloom::run(|rank| {
+///     let (gpu, recorder) = (&rank.gpu, &mut rank.recorder);
+///     let [a, x, y] = [gpu.array::<f32>("a", 6)?, gpu.array("x", 2)?, gpu.array("y", 3)?];
+///     recorder.upload(&a, 0, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+///     recorder.upload(&x, 0, &[1.0, 10.0])?;
+///     // A vector times the transpose of the matrix of 2 rows.
+///     let transposed = View { array: a.raw(), start: 0, strides: vec![1, 3] };
+///     let column = View { array: x.raw(), start: 0, strides: vec![1, 0] };
+///     MatrixProduct::default().record(recorder, [3, 2, 1], &transposed, &column, y.raw())?;
+///     assert_eq!(recorder.download(&y, 0, 3)?, [41.0, 52.0, 63.0]);
+///     Ok(())
+/// })?;
+/// # Ok::<(), meshloom::Error>(())
+/// ```
+#[derive(Default)]
+pub struct MatrixProduct {
+    kernels: KernelCache<Element>,
+    sums: AxisReduce,
+}
+
+impl MatrixProduct {
+    /// Records `out = a b` for `a` of `rows` by `inner` and `b` of `inner` by `columns` elements.
+    /// `out` has the rows one after the other. `inner` is 1 or more.
+    ///
+    /// # Errors
+    /// [`DeviceError::TooLong`]; [`DeviceError::Misuse`] for arrays of different types or that do
+    /// not fit; as [`Recorder::dispatch`].
+    pub fn record(
+        &self,
+        recorder: &mut Recorder,
+        [rows, inner, columns]: [u64; 3],
+        a: &View<'_>,
+        b: &View<'_>,
+        out: &RawArray,
+    ) -> Result<(), DeviceError> {
+        const WHAT: &str = "MatrixProduct";
+        let value = out.element;
+        let count = elements(WHAT, &[rows, columns])?;
+        let is_number = value == number(is_complex(value), value.is_double());
+        let [of_a, of_b] = [a, b].map(|view| view.array.element);
+        let fits = is_number && of_a == value && of_b == value && out.len == count;
+        DeviceError::ensure(fits, WHAT, || {
+            let len = out.len;
+            format!("{rows} x {inner} x {columns} elements of {of_a:?} and {of_b:?} in an array of {len} of {value:?}")
+        })?;
+        if count == 0 {
+            return Ok(());
+        }
+        DeviceError::ensure(inner > 0, WHAT, || "a product without inner elements".into())?;
+        a.check(WHAT, &[rows, inner])?;
+        b.check(WHAT, &[inner, columns])?;
+        let segment = (inner * count).div_ceil(BUSY).clamp(SEGMENTS[0], SEGMENTS[1]);
+        let segments = inner.div_ceil(segment);
+        let all = elements(WHAT, &[segments, count])?;
+        let target = if segments == 1 { out.clone() } else { fresh(recorder, value, all)? };
+        let params = MatrixProductParams {
+            count: all as u32,
+            rows: rows as u32,
+            inner: inner as u32,
+            columns: columns as u32,
+            segment: segment as u32,
+            start_a: a.start as u32,
+            row_a: a.strides[0] as u32,
+            inner_a: a.strides[1] as u32,
+            start_b: b.start as u32,
+            inner_b: b.strides[0] as u32,
+            column_b: b.strides[1] as u32,
+            padding: 0,
+        };
+        let kernel = self.kernels.get(value, Trust::Library, || product_source(value));
+        let group = u64::from(recorder.gpu().workgroup_shape().group);
+        recorder.dispatch(&kernel, &[a.array, b.array, &target], &params, all.div_ceil(group))?;
+        if segments == 1 {
+            return Ok(());
+        }
+        self.sums.record(recorder, Reduction::Sum, &[segments, count], &[true, false], &target, out)
     }
 }

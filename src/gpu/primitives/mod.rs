@@ -25,11 +25,9 @@
 //!   error ([`DeviceError::TooManyWindows`]).
 //! - Arrays that are written must be different from all others of the call.
 
-mod banks;
 mod count;
 mod elementwise;
 mod fold;
-mod matmul;
 mod permute;
 mod reduce;
 mod scan;
@@ -38,8 +36,7 @@ mod strided;
 
 pub use count::Count;
 pub use elementwise::{Elementwise, Operand, Operation};
-pub use fold::{AxisReduce, Reduction};
-pub use matmul::MatrixProduct;
+pub use fold::{AxisReduce, MatrixProduct, Reduction};
 pub use permute::Permute;
 pub use reduce::{Number, Reduce};
 pub use scan::Scan;
@@ -60,7 +57,6 @@ pub(crate) fn kernels() -> Vec<KernelSource> {
         sort::kernels(),
         elementwise::kernels(),
         fold::kernels(),
-        matmul::kernels(),
     ]
     .concat()
 }

@@ -53,6 +53,7 @@ fn identity(op: Op, element: Element) -> u32 {
 ///
 /// Integer sums wrap. The minimum and maximum of `f32` values with NaN among them are unspecified,
 /// and so is the sign of a zero.
+#[must_use = "it does nothing until it is recorded"]
 pub struct Reduce {
     profile: Option<Profile>,
     gpu: [Kernel; 9],
@@ -92,14 +93,12 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 
 impl Reduce {
     /// Reductions in the form that the device wants.
-    #[must_use]
     pub fn new() -> Self {
         let [gpu, software] = [Profile::Gpu, Profile::Software].map(|profile| sources(profile).map(Kernel::trusted));
         Reduce { profile: None, gpu, software }
     }
 
     /// Reductions in the form for such devices, on any device.
-    #[must_use]
     pub fn with(profile: Profile) -> Self {
         Reduce { profile: Some(profile), ..Self::new() }
     }

@@ -407,11 +407,11 @@ impl Linearized for At {
                     let own = (Some(&products), &words);
                     modulation.vjp(recorder, &at.amplitude, modes, [&cotangent, &next], own)?;
                     let terms = Terms { x: &products, y: None, ..terms };
-                    sum.accumulate_in_order(recorder, Some(comm), (&terms, order), &words)?
+                    sum.accumulate(recorder, Some(comm), (&terms, Some(order)), &words)?
                 }
                 None => {
                     modulation.vjp(recorder, &at.amplitude, modes, [&cotangent, &next], (None, &words))?;
-                    sum.accumulate(recorder, Some(comm), &terms, &words)?
+                    sum.accumulate(recorder, Some(comm), (&terms, None), &words)?
                 }
             };
             // Groups come from the last one to the first.

@@ -4,11 +4,9 @@
 //! dispatch ([`sweeps`]); no workgroup depends on the progress of another. Software renderers count
 //! the digits of every tile, scan the counts and scatter ([`passes`]).
 
-mod codes;
 mod keys;
 mod passes;
 mod plan;
-mod runs;
 mod sweeps;
 mod wide;
 
@@ -18,13 +16,11 @@ pub use plan::Form;
 use super::count::{Count, Counted, distinct, holds};
 use super::permute::Permute;
 use crate::gpu::{Array, DeviceError, Gpu, KernelSource, Profile, Recorder};
-use codes::{Codes, WideKeys};
 use keys::{Flip, Words};
 use passes::{Pass, Passes, Tables};
 use plan::{code_shape, digits, traffic};
-use runs::Runs;
 use sweeps::{SweepTable, Sweeps};
-use wide::PassSequence;
+use wide::{Codes, PassSequence, Runs, WideKeys};
 
 /// Sorts keys or computes their order, stably: equal keys stay in the order in which they were
 /// given.
@@ -39,6 +35,7 @@ use wide::PassSequence;
 /// - Working memory: 12 bytes per element, 16 to 24 for 64-bit keys, and 2 words per digit and
 ///   tile: 0.3 to 0.7 bytes more per element on GPUs with subgroups of 16 and more, 1 on those
 ///   without, 1.3 to 2.7 on those with smaller ones.
+#[must_use = "it does nothing until it is recorded"]
 pub struct Sort {
     form: Form,
     method: Method,
@@ -100,27 +97,21 @@ impl Table<'_> {
         order: (u32, Flip),
     ) -> Result<(), DeviceError> {
         let Table::Sweeps(sweeps, table) = self else { return Ok(()) };
-        table.clear(recorder);
+        recorder.clear(&table.words);
         sweeps.count(recorder, counted, table, keys, order)
     }
 
-    /// Records pass number `k`.
-    fn pass(
-        &self,
-        recorder: &mut Recorder,
-        counted: &Counted,
-        (k, pass): (usize, &Pass<'_>),
-    ) -> Result<(), DeviceError> {
+    /// Records a pass.
+    fn pass(&self, recorder: &mut Recorder, counted: &Counted, pass: &Pass<'_>) -> Result<(), DeviceError> {
         match self {
             Table::Serial(passes, tables) => passes.record(recorder, counted, tables, pass),
-            Table::Sweeps(sweeps, table) => sweeps.record(recorder, counted, table, (k, pass)),
+            Table::Sweeps(sweeps, table) => sweeps.record(recorder, counted, table, pass),
         }
     }
 }
 
 impl Sort {
     /// Creates a sort in the form that suits the device.
-    #[must_use]
     pub fn new(gpu: &Gpu) -> Self {
         let capabilities = gpu.capabilities();
         let memory = capabilities.workgroup_bytes;
@@ -134,7 +125,6 @@ impl Sort {
 
     /// In this form, on any device; [`Form::Subgroups`] needs one with
     /// [`subgroups`](crate::gpu::Capabilities::subgroups).
-    #[must_use]
     pub fn with(form: Form) -> Self {
         let group = if form == Form::Portable { GROUP_PORTABLE } else { SUBGROUPS[0] };
         Self::of(form, group, LEAST_WORKGROUP_BYTES)
@@ -263,10 +253,10 @@ impl Sort {
                 }
                 let table = self.method.table(recorder, counted.most)?;
                 table.begin(recorder, &counted, &here[0], (bits, flip))?;
-                for (k, digit) in digits.into_iter().enumerate() {
+                for (number, digit) in digits.into_iter().enumerate() {
                     let (index, to_keys) = (Some(&here[1]), &there[0]);
-                    let pass = Pass { keys: &here[0], index, to_keys, to_index: &there[1], digit, flip };
-                    table.pass(recorder, &counted, (k, &pass))?;
+                    let pass = Pass { number, keys: &here[0], index, to_keys, to_index: &there[1], digit, flip };
+                    table.pass(recorder, &counted, &pass)?;
                     std::mem::swap(&mut here, &mut there);
                 }
                 Ok(())
@@ -354,8 +344,8 @@ impl Sort {
         for (k, &digit) in digits.iter().enumerate() {
             let to_index = indices[(digits.len() - 1 - k) % 2];
             let to_keys = &words[usize::from(words[0].raw().shares(keys.raw()))];
-            let pass = Pass { keys, index, to_keys, to_index, digit, flip };
-            table.pass(recorder, counted, (k, &pass))?;
+            let pass = Pass { number: k, keys, index, to_keys, to_index, digit, flip };
+            table.pass(recorder, counted, &pass)?;
             (keys, index) = (to_keys, Some(to_index));
         }
         Ok(keys.clone())
@@ -366,8 +356,8 @@ impl Sort {
 pub(super) fn kernels() -> Vec<KernelSource> {
     let shapes = [(Form::Portable, GROUP_PORTABLE), (Form::Subgroups, SUBGROUPS[0]), (Form::Subgroups, SUBGROUPS[1])];
     let sweeps = shapes.into_iter().flat_map(|(form, group)| sweeps::kernels(form, group));
-    let codes = [Form::Software, Form::Portable].map(codes::kernels);
-    passes::kernels().into_iter().chain(sweeps).chain(codes.into_iter().flatten()).chain(runs::kernels()).collect()
+    let codes = [Form::Software, Form::Portable].map(wide::code_kernels);
+    passes::kernels().into_iter().chain(sweeps).chain(codes.into_iter().flatten()).chain(wide::run_kernels()).collect()
 }
 
 fn equally_long(what: &str, high: &Array<u32>, low: &Array<u32>) -> Result<(), DeviceError> {

@@ -46,6 +46,8 @@ pub(super) struct Tables {
 
 /// Arrays of one pass.
 pub(super) struct Pass<'a> {
+    /// Number of the pass.
+    pub number: usize,
     pub keys: &'a Array<u32>,
     /// Values that move with the keys; their places if `None`.
     pub index: Option<&'a Array<u32>>,

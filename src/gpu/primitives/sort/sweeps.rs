@@ -2,13 +2,13 @@
 //! the keys (*one sweep*), and few keys take one workgroup.
 
 use super::LEAST_WORKGROUP_BYTES;
-use super::codes::WideKeys;
 use super::keys::Flip;
 use super::passes::Pass;
 use super::plan::{Digit, Form, GroupShape, SHORTEST_LARGE, chunk_of_codes, group_shape};
-use crate::gpu::primitives::banks::padded_memory;
+use super::wide::WideKeys;
 use crate::gpu::primitives::count::{COUNTED, Counted};
-use crate::gpu::{Array, Capabilities, DeviceError, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::primitives::scan::padded_memory;
+use crate::gpu::{Array, Capabilities, DeviceError, Kernel, KernelSource, Recorder};
 
 crate::gpu::kernel_params! {
     struct HistogramParams {
@@ -96,19 +96,8 @@ pub(super) struct ListedRuns {
 
 /// The histogram of all digits, and states of tiles.
 pub(super) struct SweepTable {
-    table: Array<u32>,
+    pub words: Array<u32>,
     tiles: u32,
-}
-
-impl SweepTable {
-    pub fn raw(&self) -> &RawArray {
-        self.table.raw()
-    }
-
-    /// Records the clearing before digits are counted.
-    pub fn clear(&self, recorder: &mut Recorder) {
-        recorder.clear(&self.table);
-    }
 }
 
 fn source(label: &str, text: &'static str, shape: GroupShape, flip: bool) -> KernelSource {
@@ -221,8 +210,8 @@ impl Sweeps {
     /// Allocates the memory of passes over at most `keys` keys.
     pub fn table(&self, recorder: &Recorder, keys: u32) -> Result<SweepTable, DeviceError> {
         let tiles = self.tiles(keys);
-        let table = recorder.gpu().array("sort::table", HISTOGRAM + 2 * DIGITS * u64::from(tiles))?;
-        Ok(SweepTable { table, tiles })
+        let words = recorder.gpu().array("sort::table", HISTOGRAM + 2 * DIGITS * u64::from(tiles))?;
+        Ok(SweepTable { words, tiles })
     }
 
     /// Records the counting of all digits of keys of which the `bits` lowest count.
@@ -244,17 +233,17 @@ impl Sweeps {
             negative: flip.negative,
         };
         let kernel = &self.histogram[usize::from(flip != Flip::NONE)];
-        let arrays = [keys.raw(), counted.raw(), table.raw()];
+        let arrays = [keys.raw(), counted.raw(), table.words.raw()];
         recorder.dispatch(kernel, &arrays, &params, u64::from(counted.most.div_ceil(chunk)))
     }
 
-    /// Records the pass number `k` of those over a table.
+    /// Records a pass over a table.
     pub fn record(
         &self,
         recorder: &mut Recorder,
         counted: &Counted,
         table: &SweepTable,
-        (k, pass): (usize, &Pass<'_>),
+        pass: &Pass<'_>,
     ) -> Result<(), DeviceError> {
         let states = |k: usize| HISTOGRAM as u32 + DIGITS as u32 * table.tiles * (k % 2) as u32;
         let Digit { shift, bits } = pass.digit;
@@ -265,13 +254,13 @@ impl Sweeps {
             mask: mask_of(bits),
             flip: pass.flip.flip,
             negative: pass.flip.negative,
-            histogram: DIGITS as u32 * k as u32,
-            states: states(k),
-            next: states(k + 1),
+            histogram: DIGITS as u32 * pass.number as u32,
+            states: states(pass.number),
+            next: states(pass.number + 1),
         };
         let mut arrays = vec![pass.keys.raw(), counted.raw()];
         arrays.extend(pass.index.iter().map(|index| index.raw()));
-        arrays.extend([table.raw(), pass.to_keys.raw(), pass.to_index.raw()]);
+        arrays.extend([table.words.raw(), pass.to_keys.raw(), pass.to_index.raw()]);
         let sweep = self.sweep_of(counted.most);
         let kernel = &sweep.kernels[usize::from(pass.index.is_some())][usize::from(pass.flip != Flip::NONE)];
         recorder.dispatch(kernel, &arrays, &params, u64::from(table.tiles))

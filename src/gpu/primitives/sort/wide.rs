@@ -1,20 +1,19 @@
 //! The order of 64-bit keys.
 //!
-//! Passes move two words per element, a code (see [`codes`](super::codes)) and the index, not
+//! Passes move two words per element, a code (see [`Codes`]) and the index, not
 //! three. Keys that are tied by then are few: short runs of them are put in order by insertion. On
 //! a GPU a workgroup sorts each longer run. On a software renderer, and among more keys than one
 //! workgroup should sort, the keys of long runs are taken out, sorted by both words, and put back.
 //! How many those are is known to the device only: where there are none, the passes that are
 //! recorded for them find that no key counts.
 
-use super::codes::WideKeys;
 use super::keys::Flip;
-use super::plan::{code_shape, digits};
-use super::runs::SortedCodes;
-use super::sweeps::Sweeps;
+use super::plan::{BLOCK, CodeShape, Form, code_shape, digits, most_splitters, part_of_runs};
+use super::sweeps::{ListedRuns, SweepTable, Sweeps};
 use super::{Method, Sort, Table};
-use crate::gpu::primitives::count::Counted;
-use crate::gpu::{Array, DeviceError, Recorder};
+use crate::gpu::primitives::count::{COUNTED, Counted};
+use crate::gpu::primitives::scan::Scan;
+use crate::gpu::{Array, DeviceError, Kernel, KernelSource, Profile, Recorder};
 
 /// Sequence of passes that sort by one word.
 pub(super) struct PassSequence<'a> {
@@ -49,7 +48,7 @@ impl Sort {
         let shape = code_shape(self.form, keys.bits, counted.most);
         let table = self.method.table(recorder, counted.most)?;
         if let Some(table) = table.histogram() {
-            table.clear(recorder);
+            recorder.clear(&table.words);
         }
         let sample = self.codes.record(recorder, keys, counted, shape, (&words[0], table.histogram()))?;
         let sequence = PassSequence { keys: &words[0], index: None, bits: shape.bits, flip: Flip::NONE };
@@ -95,5 +94,285 @@ impl Sort {
         self.permute.gather_counted(recorder, keys.high, &indices[by_low], &words[0], 1, work.0)?;
         let by_both = by_word(recorder, by_low, keys.bits - u32::BITS)?;
         Ok(&indices[by_both])
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct CodeParams {
+        count: u32,
+        device: u32,
+        /// Keys of the sample, a power of two.
+        splitters: u32,
+        /// Keys of a workgroup, or of an invocation in the serial form.
+        chunk: u32,
+        /// Bits of the high words that count.
+        high_mask: u32,
+        /// Bits of keys and of codes.
+        bits: u32,
+        code_bits: u32,
+        /// Bits of a code that tell where between two splitters a key lies.
+        inner_bits: u32,
+    }
+}
+
+/// Invocations of a workgroup that ranks the sample.
+const RANK_GROUP: u32 = 64;
+
+/// Makes codes of 64-bit keys: words in the order of the keys, of few bits, so that few passes sort
+/// them.
+///
+/// A code is the leading bits of its key, unless those would leave many keys tied, as in a halo of
+/// points in a large box. A sample of the keys tells: if two of it agree in their leading bits,
+/// codes are made from the sample, which is dense where keys are (splitters, as in sample sort: W.
+/// D. Frazer and A. C. McKellar, J. ACM 17, 496, 1970).
+pub(super) struct Codes {
+    form: Form,
+    splitters: Kernel,
+    codes: Kernel,
+}
+
+/// Adds what the text of kernels over 64-bit keys imports.
+fn wide_key(source: KernelSource) -> KernelSource {
+    source
+        .module("gpu::counted", COUNTED)
+        .module("gpu::sort::two_words", include_str!("../../../../shaders/gpu/sort/two_words.wgsl"))
+        .module("gpu::sort::wide_key", include_str!("../../../../shaders/gpu/sort/wide_key.wgsl"))
+        .module("gpu::sort::exact", include_str!("../../../../shaders/gpu/sort/exact.wgsl"))
+}
+
+/// Both kernels in one form.
+pub(super) fn code_kernels(form: Form) -> [KernelSource; 2] {
+    let codes = match form {
+        Form::Software => include_str!("../../../../shaders/gpu/sort/serial_codes.wgsl"),
+        Form::Portable | Form::Subgroups => include_str!("../../../../shaders/gpu/sort/group_codes.wgsl"),
+    };
+    let splitters = include_str!("../../../../shaders/gpu/sort/splitters.wgsl");
+    let most = most_splitters(form);
+    [("primitives::sort_splitters", splitters, RANK_GROUP), ("primitives::sort_codes", codes, code_group(form))].map(
+        |(label, text, group)| {
+            wide_key(KernelSource::new(label, text).params::<CodeParams>())
+                .module("gpu::sort::leading_bits", include_str!("../../../../shaders/gpu/sort/leading_bits.wgsl"))
+                .module("gpu::sort::code_of", include_str!("../../../../shaders/gpu/sort/code_of.wgsl"))
+                .module("gpu::sort::histogram", include_str!("../../../../shaders/gpu/sort/histogram.wgsl"))
+                .constant("SPLITTERS", most)
+                .repeat('$', most.ilog2())
+                .group(group)
+        },
+    )
+}
+
+/// Invocations of a workgroup that makes codes.
+fn code_group(form: Form) -> u32 {
+    if form == Form::Software { 8 } else { 256 }
+}
+
+/// Keys of two words, of which the `bits` lowest bits count.
+#[derive(Clone, Copy)]
+pub(super) struct WideKeys<'a> {
+    pub high: &'a Array<u32>,
+    pub low: &'a Array<u32>,
+    pub bits: u32,
+}
+
+impl WideKeys<'_> {
+    /// Returns the bits of a high word that count.
+    pub fn high_mask(&self) -> u32 {
+        u32::MAX >> (64 - self.bits)
+    }
+}
+
+impl Codes {
+    pub fn new(form: Form) -> Self {
+        let [splitters, codes] = code_kernels(form).map(Kernel::trusted);
+        Codes { form, splitters, codes }
+    }
+
+    /// Records `codes[i]` = the code of key i in its `shape.bits` lowest bits, beside which codes
+    /// from a sample have a bit that `exact.wgsl` says and others anything, and gives the sample as
+    /// `splitters.wgsl` lays it out. The forms for GPUs count the digits of codes in `table`, which
+    /// has been cleared.
+    pub fn record(
+        &self,
+        recorder: &mut Recorder,
+        keys: WideKeys<'_>,
+        counted: &Counted,
+        shape: CodeShape,
+        (codes, table): (&Array<u32>, Option<&SweepTable>),
+    ) -> Result<Array<u32>, DeviceError> {
+        let gpu = recorder.gpu().clone();
+        let CodeShape { bits: code_bits, splitters, inner_bits, chunk } = shape;
+        let params = CodeParams {
+            count: counted.most,
+            device: counted.device,
+            splitters,
+            chunk,
+            high_mask: keys.high_mask(),
+            bits: keys.bits,
+            code_bits,
+            inner_bits,
+        };
+        let sample = gpu.array::<u32>("sort::sample", 2 * u64::from(splitters) + 1)?;
+        recorder.clear(&sample);
+        let arrays = [keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw()];
+        recorder.dispatch(&self.splitters, &arrays, &params, u64::from(splitters.div_ceil(RANK_GROUP)))?;
+        if self.form == Form::Software && keys.bits - code_bits == u32::BITS {
+            // Those of keys that are not crowded, if their codes are the high words.
+            recorder.copy(keys.high, 0, codes, 0, u64::from(counted.most))?;
+        }
+        let mut arrays = vec![keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw(), codes.raw()];
+        arrays.extend(table.map(|table| table.words.raw()));
+        let parts = counted.most.div_ceil(chunk);
+        let groups = if self.form == Form::Software { parts.div_ceil(code_group(self.form)) } else { parts };
+        recorder.dispatch(&self.codes, &arrays, &params, u64::from(groups))?;
+        Ok(sample)
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct RunParams {
+        count: u32,
+        device: u32,
+        parts: u32,
+        /// Codes per part.
+        chunk: u32,
+        /// Same as in codes.
+        high_mask: u32,
+        splitters: u32,
+        /// Bits of a word that are its code.
+        code_mask: u32,
+    }
+}
+
+/// Invocations of a workgroup: few, since parts are few and long on a software renderer.
+const RUN_GROUP: u32 = 64;
+
+/// Sorts runs of keys with equal codes, once the codes are in order: short runs by insertion. The
+/// keys of long ones are taken out and in, so that passes over both words sort them alone.
+pub(super) struct Runs {
+    form: Form,
+    /// Without and with a list of longer runs.
+    short: [Kernel; 2],
+    long: Kernel,
+    /// Copies the entries of `order` that belong to long runs, in their order, and the words of
+    /// `low` that they point to: arrays `order`, `low`, `compact`, `words`.
+    pub take: Kernel,
+    /// Copies indices back: arrays `compact`, `order`.
+    pub restore: Kernel,
+    scan: Scan,
+}
+
+fn run_source(label: &str, text: &'static str) -> KernelSource {
+    wide_key(KernelSource::new(label, text).params::<RunParams>())
+        .module("gpu::sort::tied", include_str!("../../../../shaders/gpu/sort/tied.wgsl"))
+        .constant("BLOCK", BLOCK)
+        .group(RUN_GROUP)
+}
+
+/// Returns all kernels, without the scan.
+pub(super) fn run_kernels() -> [KernelSource; 5] {
+    let copy = |back| {
+        let text = include_str!("../../../../shaders/gpu/sort/run_copy.wgsl");
+        run_source("primitives::sort_run_copy", text).flag("back", back)
+    };
+    let short = |listed| {
+        let text = include_str!("../../../../shaders/gpu/sort/short_runs.wgsl");
+        run_source("primitives::sort_short_runs", text).flag("listed", listed)
+    };
+    let long = include_str!("../../../../shaders/gpu/sort/long_runs.wgsl");
+    [short(false), short(true), run_source("primitives::sort_long_runs", long), copy(false), copy(true)]
+}
+
+/// Sorted codes of keys.
+pub(super) struct SortedCodes<'a> {
+    pub keys: WideKeys<'a>,
+    pub codes: &'a Array<u32>,
+    /// See [`Codes::record`](super::codes::Codes::record).
+    pub sample: &'a Array<u32>,
+    pub shape: CodeShape,
+}
+
+/// Places of the keys of long runs.
+pub(super) struct LongRuns {
+    ends: Array<u32>,
+    places: Array<u32>,
+    params: RunParams,
+    /// Their number, in one word.
+    pub total: Array<u32>,
+}
+
+impl Runs {
+    pub fn new(form: Form) -> Self {
+        let profile = if form == Form::Software { Profile::Software } else { Profile::Gpu };
+        let [short, listing, long, take, restore] = run_kernels().map(Kernel::trusted);
+        Runs { form, short: [short, listing], long, take, restore, scan: Scan::with(profile) }
+    }
+
+    /// Records the sorting of short runs: `order` holds the indices of keys in the order of their
+    /// codes. Longer runs are listed if there is a list: all that are not sorted.
+    pub fn sort_short(
+        &self,
+        recorder: &mut Recorder,
+        sorted: &SortedCodes<'_>,
+        counted: &Counted,
+        order: &Array<u32>,
+        listed: Option<&ListedRuns>,
+    ) -> Result<(), DeviceError> {
+        let SortedCodes { keys, codes, sample, .. } = sorted;
+        let params = run_params(sorted, counted, part_of_runs(self.form, counted.most));
+        let mut arrays = vec![codes.raw(), keys.high.raw(), keys.low.raw(), counted.raw(), sample.raw(), order.raw()];
+        arrays.extend(listed.into_iter().flat_map(|ListedRuns { runs, tied }| [runs.raw(), tied.raw()]));
+        let kernel = &self.short[usize::from(listed.is_some())];
+        recorder.dispatch(kernel, &arrays, &params, u64::from(params.parts.div_ceil(RUN_GROUP)))
+    }
+
+    /// Allocates a list of runs among the keys, which is empty.
+    pub fn list(&self, recorder: &mut Recorder, keys: u32) -> Result<ListedRuns, DeviceError> {
+        // A run has more keys than insertion sorts.
+        let most = u64::from(keys / (2 * BLOCK - 1)).max(1);
+        let gpu = recorder.gpu();
+        let listed = ListedRuns { runs: gpu.array("sort::runs", 2 * most)?, tied: gpu.array("sort::tied", 2)? };
+        recorder.clear(&listed.tied);
+        Ok(listed)
+    }
+
+    /// Records the search for long runs.
+    pub fn find_long(
+        &self,
+        recorder: &mut Recorder,
+        sorted: &SortedCodes<'_>,
+        counted: &Counted,
+    ) -> Result<LongRuns, DeviceError> {
+        let gpu = recorder.gpu().clone();
+        let params = run_params(sorted, counted, BLOCK);
+        let blocks = u64::from(params.parts);
+        let array = |label: &str| gpu.array::<u32>(label, blocks);
+        let (ends, sizes, places) = (array("sort::ends")?, array("sort::sizes")?, array("sort::places")?);
+        let total = gpu.array::<u32>("sort::tied", 1)?;
+        recorder.clear(&total);
+        let SortedCodes { codes, sample, .. } = sorted;
+        let arrays = [codes.raw(), counted.raw(), sample.raw(), ends.raw(), sizes.raw(), total.raw()];
+        recorder.dispatch(&self.long, &arrays, &params, blocks.div_ceil(u64::from(RUN_GROUP)))?;
+        self.scan.record(recorder, &sizes, &Counted::known(&gpu, "Sort", blocks)?, &places)?;
+        Ok(LongRuns { ends, places, params, total })
+    }
+}
+
+impl LongRuns {
+    /// Records copies by one of the kernels [`Runs::take`] and [`Runs::restore`].
+    pub fn copy(&self, recorder: &mut Recorder, kernel: &Kernel, arrays: &[&Array<u32>]) -> Result<(), DeviceError> {
+        let arrays: Vec<_> = [&self.ends, &self.places].iter().chain(arrays).map(|array| array.raw()).collect();
+        recorder.dispatch(kernel, &arrays, &self.params, u64::from(self.params.parts.div_ceil(RUN_GROUP)))
+    }
+}
+
+fn run_params(sorted: &SortedCodes<'_>, counted: &Counted, chunk: u32) -> RunParams {
+    RunParams {
+        count: counted.most,
+        device: counted.device,
+        parts: counted.most.div_ceil(chunk),
+        chunk,
+        high_mask: sorted.keys.high_mask(),
+        splitters: sorted.shape.splitters,
+        code_mask: u32::MAX >> (u32::BITS - sorted.shape.bits),
     }
 }
