@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::fold::{Group, Link, Message, Sides};
-use super::machine::Machine;
 use super::state::{CopyIn, Device, ExchangeState, Half, Node, Progress, RankState, Server};
-use super::steps::{Line, Start, Step, Work};
+use super::{Line, Machine, Start, Step, Work};
 use crate::gpu::ExchangePath;
 use crate::grid::{Chunking, Grid, Transfer, Transfers};
 

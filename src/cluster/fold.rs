@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::machine::Machine;
-use super::steps::{Start, Step};
+use super::{Machine, Start, Step};
 use crate::grid::{Chunking, Grid, Transfer, chunks, peers};
 
 /// Ranks that are all followed; of more, only those of one node.

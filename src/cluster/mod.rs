@@ -34,7 +34,6 @@
 
 mod events;
 mod fold;
-mod least;
 mod machine;
 mod state;
 mod steps;
@@ -42,6 +41,6 @@ mod steps;
 mod tests;
 
 pub(crate) use events::simulate;
-pub(crate) use least::least_seconds;
+pub(crate) use machine::least_seconds;
 pub use machine::{Machine, MachineError};
 pub(crate) use steps::{Line, Start, Step, Work};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::steps::Step;
+use super::Step;
 
 /// A resource that serves requests one after the other.
 #[derive(Clone, Copy, Default)]

@@ -1,8 +1,8 @@
 //! The model against times that can be counted by hand, and one node against all ranks.
 
-use super::events::{seconds_of, simulate};
+use super::events::seconds_of;
 use super::fold::{EXACT, Group};
-use super::{Line, Machine, Start, Step, Work, least_seconds};
+use super::{Line, Machine, Start, Step, Work, least_seconds, simulate};
 use crate::gpu::ExchangePath;
 use crate::grid::{Chunking, Grid, Shares, Transfer, Transfers};
 

@@ -166,12 +166,11 @@ impl Communicator {
     /// Returns the first rank with a fault and the text of it.
     pub(crate) fn first_failed(&self, fault: Option<&str>) -> Result<Option<(usize, String)>> {
         let none = self.size() as u64;
-        let mut first = [if fault.is_some() { self.rank() as u64 } else { none }];
-        self.all_reduce(&mut first, Op::Min)?;
-        if first[0] == none {
+        let [first] = self.reduced([if fault.is_some() { self.rank() as u64 } else { none }], Op::Min)?;
+        if first == none {
             return Ok(None);
         }
-        let root = first[0] as usize;
+        let root = first as usize;
         Ok(Some((root, self.text_of(root, fault.unwrap_or_default())?)))
     }
 }

@@ -4,10 +4,7 @@ use std::iter;
 
 use bytemuck::Pod;
 
-use super::call::{Call, Operation};
-use super::communicator::{Communicator, from_bytes, received};
-use super::gather::SHORT_BLOCK;
-use super::{GatheredParts, Result};
+use super::{Call, Communicator, GatheredParts, Operation, Result, SHORT_BLOCK, from_bytes, received};
 
 impl Communicator {
     /// Cuts `data` into one equal block per rank, sends each to its rank and returns the blocks

@@ -1,9 +1,116 @@
-//! The record of a collective call, which each of its messages begins with.
+//! Identity of messages: the record of a collective call, which each of its messages begins with;
+//! the operation that a message belongs to; and its lane. The sender and the receiver must agree on
+//! all.
+//!
+//! Lanes are streams of messages between two ranks: one per tag of the caller, one for collectives,
+//! and some for the layers above.
+
+use std::fmt;
+use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::op::{KINDS, Op};
-use super::subject::Subject;
+use super::Op;
+use super::op::KINDS;
+use crate::hash::{START, fnv1a};
+
+/// The largest tag of a caller's messages. Every MPI library carries 4097 more: those of exchanges
+/// of device data, and one that collectives use.
+pub const MAX_TAG: u32 = 28_670;
+
+/// Tags that are reserved for the layers above; messages of callers cannot have them.
+pub(crate) const RESERVED_TAGS: Range<u32> = MAX_TAG + 1..32_767;
+
+/// Tags of the messages of exchanges, from the first of [`RESERVED_TAGS`] on. Credits, which a
+/// receiver returns for messages that it has copied itself, have the tags as far above.
+pub(crate) const EXCHANGE_TAGS: u32 = (RESERVED_TAGS.end - RESERVED_TAGS.start) / 2;
+
+/// A stream. Messages of different lanes never match each other's receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lane {
+    /// Messages of the caller, by tag (at most [`MAX_TAG`]), and of the layers above
+    /// ([`RESERVED_TAGS`]).
+    User(u32),
+    /// Messages of collectives, each with its call at the head.
+    Collective,
+}
+
+impl Lane {
+    /// Returns `true` if it is of a layer above, which exchanges.
+    pub fn is_reserved(self) -> bool {
+        matches!(self, Lane::User(tag) if RESERVED_TAGS.contains(&tag))
+    }
+
+    /// Returns its tag: that of its messages, or the one above all others for collectives.
+    pub fn tag(self) -> u32 {
+        match self {
+            Lane::User(tag) => tag,
+            Lane::Collective => RESERVED_TAGS.end,
+        }
+    }
+}
+
+/// Bytes of text.
+const TEXT: usize = 56;
+
+/// The operation that a message belongs to, such as an exchange of a forward transform: its first
+/// piece begins with the subject, and a message with another one is refused. Equal if text and
+/// settings are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Subject {
+    /// Hash of the whole text and of the settings.
+    hash: u64,
+    /// The beginning of the text.
+    text: [u8; TEXT],
+}
+
+/// Bytes of the subject at the head of a message.
+pub(super) const SUBJECT_BYTES: usize = size_of::<Subject>();
+
+impl Subject {
+    /// Returns what `text` says in a few words, for errors.
+    pub fn new(text: &str) -> Subject {
+        let mut subject = Subject { hash: fnv1a(START, text.as_bytes()), text: [0; TEXT] };
+        let end = text.len().min(TEXT);
+        subject.text[..end].copy_from_slice(&text.as_bytes()[..end]);
+        subject
+    }
+
+    /// Returns `true` if it is of no operation.
+    pub(super) fn is_none(&self) -> bool {
+        *self == Subject::zeroed()
+    }
+
+    /// Adds settings on which both ranks must agree.
+    pub fn with(self, settings: &[u64]) -> Subject {
+        Subject { hash: fnv1a(self.hash, bytemuck::cast_slice(settings)), ..self }
+    }
+
+    /// Returns the subject that a message begins with; none that anybody has, where it is shorter.
+    pub(super) fn of_message(data: &[u8]) -> Subject {
+        data.get(..SUBJECT_BYTES).map_or(Subject::zeroed(), bytemuck::pod_read_unaligned)
+    }
+
+    /// Both in words, by which they differ.
+    pub(super) fn beside(&self, theirs: &Subject) -> [String; 2] {
+        [self, theirs].map(|subject| match self.text == theirs.text {
+            true => format!("{subject} with settings {:016x}", subject.hash),
+            false => subject.to_string(),
+        })
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self.text.iter().position(|&byte| byte == 0).unwrap_or(TEXT);
+        match end {
+            // What is cut off because it is longer than what was asked for need not have arrived.
+            0 => f.write_str("another exchange"),
+            end => f.write_str(&String::from_utf8_lossy(&self.text[..end])),
+        }
+    }
+}
 
 /// Which collective. Zero is none.
 #[derive(Clone, Copy, Debug)]
@@ -193,5 +300,19 @@ mod tests {
             "all_reduce(Max of f32, 3 elements, 4 bytes each, largest message 64) as collective 7"
         );
         assert_eq!(Call::zeroed().describe(), "another collective");
+    }
+
+    #[test]
+    fn both_sides_are_named_and_settings_told_apart() {
+        let [forward, inverse] = ["forward transform", "inverse transform"].map(Subject::new);
+        assert_eq!(forward.beside(&inverse), ["forward transform", "inverse transform"]);
+        let [one, two] = [1, 2].map(|setting| forward.with(&[setting]));
+        let told = one.beside(&two);
+        assert!(told.iter().all(|text| text.starts_with("forward transform with settings ")) && told[0] != told[1]);
+        assert!(Subject::of_message(bytemuck::bytes_of(&one)) == one);
+        assert_eq!(forward.beside(&Subject::of_message(&[]))[1], "another exchange");
+        // Texts that only differ where they are cut off do differ.
+        let long = |end: &str| Subject::new(&("x".repeat(60) + end));
+        assert!(long("a").to_string() == "x".repeat(TEXT) && long("a") != long("b"));
     }
 }

@@ -3,17 +3,19 @@
 //!
 //! The comparison costs no message of its own. What a collective returns is made only from messages
 //! of ranks that called the same.
+//!
+//! A collective of the backend, as of MPI, cannot tell that ranks called different ones: it hangs,
+//! or mixes their data up. So the ranks first [meet](Communicator::meet), which ends only where all
+//! have made the same call, and costs log2(size) short messages in a row. Where data are short that
+//! would be most of the time: they travel in messages that carry the call themselves, along trees.
+//! Where they are long, MPI knows the network better, and reads and writes the caller's memory.
 
 use std::ops::Deref;
 
 use bytemuck::Pod;
 use tracing::span::EnteredSpan;
 
-use super::Result;
-use super::call::{Call, HEADER_BYTES};
-use super::communicator::Communicator;
-use super::lane::Lane;
-use super::message::{Receiving, Sending};
+use super::{Call, Communicator, HEADER_BYTES, Lane, Native, Operation, Receiving, Result, Sending, Tree};
 use crate::{host_memory, timeline};
 
 /// A message of a collective being received.
@@ -82,5 +84,71 @@ impl Communicator {
     /// Receives data of a collective.
     pub(super) fn receive_part(&self, call: &Call, from: usize, bytes: usize) -> Result<ReceivingPart> {
         self.post_receive(from, Lane::Collective, bytes, Some(*call)).map(ReceivingPart)
+    }
+}
+
+/// Bytes at a rank from which on data are long.
+pub(super) const LONG: usize = 1 << 16;
+
+impl Communicator {
+    /// Returns the collectives of the backend, if it has any and they suit blocks of `block` bytes,
+    /// which are the same on all ranks.
+    pub(super) fn native(&self, block: usize) -> Option<&dyn Native> {
+        let long = block >= LONG && block <= self.max_piece && self.size() > 1;
+        self.core.transport.native().filter(|_| long)
+    }
+
+    /// Returns once all ranks have begun the same call.
+    pub(super) fn meet(&self, call: &Call) -> Result<()> {
+        // A dissemination barrier: after the round of distance d each rank knows that the 2d - 1
+        // ranks before it have come, and that each of them has called what the one before it did.
+        let (rank, size) = (self.rank(), self.size());
+        let mut distance = 1;
+        while distance < size {
+            let sending = self.send_part::<u8>(call, (rank + distance) % size, &[])?;
+            self.receive_part(call, (rank + size - distance) % size, 0)?.wait()?;
+            sending.wait()?;
+            distance *= 2;
+        }
+        Ok(())
+    }
+}
+
+impl Communicator {
+    /// Returns once every rank has called it. Collective.
+    ///
+    /// # Errors
+    /// [`Mismatch`](super::CommError::Mismatch), [`PeerFailed`](super::CommError::PeerFailed), or
+    /// errors of the backend.
+    pub fn barrier(&self) -> Result<()> {
+        self.meet(&self.begin(Call::new(Operation::Barrier)))
+    }
+
+    /// Copies the `data` of `root` to all ranks. Collective; the length is equal on all ranks.
+    ///
+    /// # Errors
+    /// [`BadRank`](super::CommError::BadRank), [`Mismatch`](super::CommError::Mismatch),
+    /// [`PeerFailed`](super::CommError::PeerFailed), or errors of the backend.
+    pub fn broadcast<T: Pod>(&self, root: usize, data: &mut [T]) -> Result<()> {
+        self.valid_rank("the root of broadcast", root)?;
+        let call = self.begin(Call::new(Operation::Broadcast).root(root).of::<T>().count(data.len()));
+        if let Some(native) = self.native(size_of_val(data)) {
+            self.meet(&call)?;
+            return native.broadcast(root, bytemuck::cast_slice_mut(data));
+        }
+        self.broadcast_tree(&call, root, data)
+    }
+
+    /// Broadcasts along a binomial tree.
+    pub(super) fn broadcast_tree<T: Pod>(&self, call: &Call, root: usize, data: &mut [T]) -> Result<()> {
+        let tree = Tree::new(self, root);
+        if let Some(parent) = tree.parent() {
+            let bytes = self.receive_part(call, parent, size_of_val(data))?.wait()?;
+            bytemuck::cast_slice_mut(data).copy_from_slice(&bytes);
+        }
+        // The farthest first: below it lie the most ranks.
+        let send = |(child, _, _)| self.send_part(call, child, data);
+        let sendings: Vec<Sending> = tree.children().rev().map(send).collect::<Result<_>>()?;
+        sendings.into_iter().try_for_each(|sending| sending.wait().map(drop))
     }
 }

@@ -21,9 +21,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::CommError;
-use super::error::BlockedRank;
-use super::waits::Wait;
+use super::{BlockedRank, CommError, Wait};
 
 /// Time that a cycle lasts before it is an error. A mismatch that has led to it is found earlier,
 /// and its error says more.

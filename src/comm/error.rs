@@ -3,8 +3,11 @@
 use std::error::Error;
 use std::fmt;
 
-use super::lane::MAX_TAG;
+use super::MAX_TAG;
 use crate::host_memory::HostMemoryError;
+
+/// The result of a communication.
+pub type Result<T, E = CommError> = std::result::Result<T, E>;
 
 /// A communication failed. Each message says on which rank, what happened and what to do.
 ///

@@ -1,6 +1,6 @@
 //! Processes that a launcher started together, known by their environment.
 
-use super::error::CommError;
+use super::CommError;
 
 /// Returns `true` if a launcher (`mpirun`, `srun`) started this process as one of several.
 ///

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::lane::Lane;
-use super::transport::{Arrived, Payload, Target};
-use super::{CommError, Result};
+use super::{Arrived, CommError, Lane, Payload, Result, Target};
 use crate::parallel::locked;
 
 /// Interval at which a wait checks whether its message can still come, which takes two locks.

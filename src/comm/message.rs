@@ -12,14 +12,11 @@ use std::sync::Arc;
 
 use bytemuck::Zeroable;
 
-use super::call::{Call, HEADER_BYTES};
-use super::communicator::{Communicator, Core};
-use super::lane::{Lane, MAX_TAG, RESERVED_TAGS};
-use super::memory::Span;
-use super::mismatch::{Did, Differing, Mismatch};
-use super::subject::{SUBJECT_BYTES, Subject};
-use super::transport::{Arrived, Payload, Pending, Target};
-use super::{CommError, Result};
+use super::communicator::Core;
+use super::{
+    Arrived, Call, CommError, Communicator, Did, Differing, HEADER_BYTES, Lane, MAX_TAG, Mismatch, Payload, Pending,
+    RESERVED_TAGS, Result, SUBJECT_BYTES, Span, Subject, Target,
+};
 use crate::host_memory::{self, HostMemoryError};
 use crate::parallel::locked;
 use crate::timeline;
@@ -83,10 +80,8 @@ impl Sending {
     /// # Errors
     /// Errors of the backend.
     pub fn wait(mut self) -> Result<Vec<u8>> {
-        let _activity = match timeline::is_enabled() && !self.is_done()? {
-            true => Some(timeline::activity!("wait for rank", peer = self.peer, to = "send")),
-            false => None,
-        };
+        let waits = timeline::is_enabled() && !self.is_done()?;
+        let _activity = waits.then(|| timeline::activity!("wait for rank", peer = self.peer, to = "send"));
         while let Some(piece) = self.pieces.wait_next()? {
             self.keep_buffer(piece);
         }
@@ -143,26 +138,22 @@ impl Head {
 
     /// Checks that a message for `rank` from rank `from` begins with it.
     fn check(&self, rank: usize, from: usize, data: &[u8]) -> Result<()> {
-        match self {
+        let (is_equal, differing, core) = match self {
             Head::Call(call, core) => {
                 let theirs = data.get(..HEADER_BYTES).map_or(Call::zeroed(), bytemuck::pod_read_unaligned);
-                if theirs == *call {
-                    return Ok(());
-                }
-                let found = Mismatch::of_collectives(rank, *call, from, Did::Called(theirs));
-                core.transport.announce(&found);
-                Err(found.error())
+                (theirs == *call, Differing::Collectives(*call, Did::Called(theirs)), core)
             }
             Head::Subject(subject, _, core) => {
                 let theirs = Subject::of_message(data);
-                if theirs == *subject {
-                    return Ok(());
-                }
-                let found = Mismatch { rank, other: from, differing: Differing::Exchanges([*subject, theirs]) };
-                core.transport.announce(&found);
-                Err(found.error())
+                (theirs == *subject, Differing::Exchanges([*subject, theirs]), core)
             }
+        };
+        if is_equal {
+            return Ok(());
         }
+        let found = Mismatch { rank, other: from, differing };
+        core.transport.announce(&found);
+        Err(found.error())
     }
 }
 
@@ -191,10 +182,8 @@ impl Receiving {
     /// [`CommError::PeerFailed`] if the message cannot come any more, [`CommError::MessageSize`] if
     /// it has another size.
     pub fn wait(mut self) -> Result<Vec<u8>> {
-        let _activity = match timeline::is_enabled() && !self.is_done()? {
-            true => Some(timeline::activity!("wait for rank", peer = self.peer, to = "receive")),
-            false => None,
-        };
+        let waits = timeline::is_enabled() && !self.is_done()?;
+        let _activity = waits.then(|| timeline::activity!("wait for rank", peer = self.peer, to = "receive"));
         while let Some(piece) = self.pieces.wait_next()? {
             self.append(piece)?;
         }

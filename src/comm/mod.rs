@@ -32,20 +32,14 @@
 
 mod agree;
 mod all_to_all;
-mod broadcast;
 mod call;
 mod collective;
 mod communicator;
 mod cycle;
-mod ending;
 mod error;
 mod gather;
-mod gone;
-mod halving;
-mod lane;
 mod launched;
 mod mailbox;
-mod meet;
 mod memory;
 mod message;
 mod mismatch;
@@ -56,9 +50,6 @@ mod reduce;
 mod run;
 #[cfg(feature = "mpi")]
 mod run_mpi;
-mod scatter;
-mod split;
-mod subject;
 mod sync;
 mod threads;
 #[cfg(test)]
@@ -68,26 +59,31 @@ mod tree;
 mod waits;
 mod world;
 
+pub use call::MAX_TAG;
+pub(crate) use call::{EXCHANGE_TAGS, RESERVED_TAGS, Subject};
 pub use communicator::{Communicator, DEFAULT_MAX_MESSAGE};
-pub use ending::is_ending;
-pub use error::{BlockedRank, CommError, Failure, RunError};
+pub use error::{BlockedRank, CommError, Failure, Result, RunError};
 pub use gather::GatheredParts;
-pub use lane::MAX_TAG;
-pub(crate) use lane::{EXCHANGE_TAGS, RESERVED_TAGS};
 #[cfg(not(feature = "mpi"))]
 pub(crate) use launched::Launched;
 pub use launched::{mpi_launched, mpi_ranks};
 pub(crate) use memory::{Memory, Span};
 pub use message::{Receiving, Sending};
 pub use op::{Op, Reducible};
-pub use run::{run_solo, run_threads};
+pub use run::{is_ending, run_solo, run_threads};
 #[cfg(feature = "mpi")]
 pub use run_mpi::{run_mpi, run_mpi_with_code};
-pub(crate) use subject::Subject;
 pub(crate) use sync::Backoff;
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use traffic::sent;
 pub(crate) use waits::{Blocked, ExchangeWait};
 
-/// The result of a communication.
-pub type Result<T, E = CommError> = std::result::Result<T, E>;
+use call::{Call, HEADER_BYTES, Lane, Operation, SUBJECT_BYTES};
+use communicator::{from_bytes, received, to_bytes};
+use gather::SHORT_BLOCK;
+use mismatch::{Did, Differing, Gone, Mismatch};
+use threads::Threads;
+use transport::{Arrived, Group, Native, Payload, Pending, Target, Transport};
+use tree::Tree;
+use waits::{BlockingOperation, Side, Wait, Waits};
+use world::World;

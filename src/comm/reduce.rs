@@ -3,15 +3,20 @@
 //! Elements are combined along a fixed tree over the rank order (0 with 1, 2 with 3, then pairs of
 //! pairs), never in the order in which they arrive: for a given number of ranks the result is the
 //! same to the last bit. Integers have the same bits in any order: their short blocks are combined
-//! on the way ([`Halving`]).
+//! on the way ([`reduce_by_halving`](Communicator::reduce_by_halving)).
+//!
+//! That is recursive halving (Thakur, Rabenseifner and Gropp 2005, section 4.3). In each round a
+//! rank gives one half of the blocks that it holds to a partner, and combines the other half with
+//! what the partner gives. Of P ranks the Q that are a power of two take part; the others, each the
+//! second rank of a pair, give all to the first rank of the pair before and get their block
+//! afterwards. A rank sends log2 Q + 1 messages at most, and less than its own data twice: once
+//! where P is a power of two.
 
-use super::Result;
-use super::call::{Call, Operation};
-use super::communicator::{Communicator, from_bytes, received};
-use super::gather::SHORT_BLOCK;
-use super::halving::Halving;
-use super::meet::LONG;
-use super::op::{Op, Reducible, combine};
+use std::ops::Range;
+
+use super::collective::LONG;
+use super::op::combine;
+use super::{Call, Communicator, Op, Operation, Reducible, Result, SHORT_BLOCK, from_bytes, received};
 use crate::host_memory;
 
 /// Bytes of the longest block that a rank reduces at a time: longer ones are not faster, and leave
@@ -104,7 +109,7 @@ impl Communicator {
         let block = data.len() / self.size();
         if T::HAS_ANY_ORDER && block * size_of::<T>() <= SHORT_BLOCK {
             blocks.copy_from_slice(data);
-            let own = Halving::new(self.rank(), self.size()).reduce(self, call, blocks, op)?;
+            let own = self.reduce_by_halving(call, blocks, op)?;
             return Ok(&blocks[own]);
         }
         self.all_to_all_blocks(call, block, data, blocks)?;
@@ -118,6 +123,49 @@ impl Communicator {
             distance *= 2;
         }
         Ok(&blocks[..block])
+    }
+
+    /// Reduces `data`, which consists of one equal block for each rank, over all ranks by recursive
+    /// halving; returns where this rank's block is. The values of the other blocks are undefined
+    /// afterwards.
+    fn reduce_by_halving<T: Reducible>(&self, call: &Call, data: &mut [T], op: Op) -> Result<Range<usize>> {
+        let (rank, size) = (self.rank(), self.size());
+        let active = 1 << size.ilog2(); // ranks that take part
+        let pairs = size - active; // pairs of ranks, which are the first ranks
+        let rank_of = |number: usize| number + number.min(pairs);
+        let block = data.len() / size;
+        let of_ranks = |ranks: Range<usize>| ranks.start * block..ranks.end * block;
+        let is_paired = rank < 2 * pairs;
+        let own = of_ranks(rank..rank + 1);
+        let receive = |from: usize, length: usize| -> Result<Vec<T>> {
+            from_bytes(length, &self.receive_part(call, from, length * size_of::<T>())?.wait()?)
+        };
+        if is_paired && rank % 2 == 1 {
+            self.send_part(call, rank - 1, data)?.wait()?;
+            data[own.clone()].copy_from_slice(&receive(rank - 1, block)?);
+            return Ok(own);
+        }
+        if is_paired {
+            combine(data, &receive(rank + 1, data.len())?, op);
+        }
+        let number = if is_paired { rank / 2 } else { rank - pairs };
+        let mut held = 0..active;
+        while held.len() > 1 {
+            let half = held.len() / 2;
+            let (lower, upper) = (held.start..held.start + half, held.start + half..held.end);
+            let (kept, given) = if lower.contains(&number) { (lower, upper) } else { (upper, lower) };
+            let of_active = |active: &Range<usize>| of_ranks(rank_of(active.start)..rank_of(active.end));
+            let partner = rank_of(number ^ half);
+            let sending = self.send_part(call, partner, &data[of_active(&given)])?;
+            let kept_data = &mut data[of_active(&kept)];
+            combine(kept_data, &receive(partner, kept_data.len())?, op);
+            sending.wait()?;
+            held = kept;
+        }
+        if is_paired {
+            self.send_part(call, rank + 1, &data[of_ranks(rank + 1..rank + 2)])?.wait()?;
+        }
+        Ok(own)
     }
 
     /// Replaces each element by its reduction over the ranks up to and including this one.
@@ -177,5 +225,41 @@ impl Communicator {
             distance *= 2;
         }
         Ok(before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::call::HEADER_BYTES;
+    use crate::comm::{CommError, Op, run_threads, sent};
+
+    #[test]
+    fn integers_of_any_number_of_ranks_are_reduced_with_few_messages() {
+        for ranks in [1, 2, 3, 5, 6, 7, 8, 13, 64, 67] {
+            // The rank's own data, and the result by a loop over all ranks.
+            let value = |rank: usize, i: usize| crate::hash::fnv1a(rank as u64, &[i as u8, (i >> 8) as u8]);
+            let block = 3;
+            let found = run_threads(ranks, |comm| {
+                let data: Vec<u64> = (0..block * ranks).map(|i| value(comm.rank(), i)).collect();
+                let signed: Vec<i64> = data.iter().map(|&n| n.cast_signed()).collect();
+                comm.barrier()?;
+                let before = sent();
+                let sums = comm.reduce_scatter(&data, Op::Sum)?;
+                let after = sent();
+                let least = comm.reduce_scatter(&signed, Op::Min)?;
+                Ok::<_, CommError>((sums, least, [after[0] - before[0], after[1] - before[1]]))
+            });
+            let rounds = u64::from(ranks.ilog2());
+            for (rank, (sums, least, [messages, bytes])) in found.unwrap().into_iter().enumerate() {
+                for i in 0..block {
+                    let of_ranks = || (0..ranks).map(|from| value(from, rank * block + i));
+                    assert_eq!(sums[i], of_ranks().fold(0, u64::wrapping_add), "{ranks} ranks");
+                    assert_eq!(Some(least[i]), of_ranks().map(u64::cast_signed).min(), "{ranks} ranks");
+                }
+                let headers = messages * HEADER_BYTES as u64;
+                assert!(messages <= rounds + 1, "{messages} messages of {ranks} ranks");
+                assert!(bytes - headers <= 2 * (8 * block * ranks) as u64, "{bytes} bytes of {ranks} ranks");
+            }
+        }
     }
 }

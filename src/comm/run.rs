@@ -1,14 +1,14 @@
-//! Running a body as one rank or as threads.
+//! Running a body as one rank or as threads, and whether another process ends the run.
 
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(feature = "mpi")]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use super::communicator::Communicator;
-use super::error::{CommError, Failure, RunError, panic_message};
-use super::threads::Threads;
-use super::world::World;
+use super::error::panic_message;
+use super::{CommError, Communicator, Failure, RunError, Threads, World};
 use crate::parallel::locked;
 
 /// Runs a body as the only rank, on the calling thread.
@@ -124,4 +124,24 @@ fn caught<T, E: Into<Box<dyn Error + Send + Sync>>>(body: impl FnOnce() -> Resul
         Ok(result) => result.map_err(|error| Failure::Error(error.into())),
         Err(panic) => Err(Failure::Panic(panic_message(panic.as_ref()))),
     }
+}
+
+#[cfg(feature = "mpi")]
+static ANNOUNCED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that another process has announced its failure.
+#[cfg(feature = "mpi")]
+pub(super) fn announce_ending() {
+    ANNOUNCED.store(true, Ordering::SeqCst);
+}
+
+/// Returns `true` if another MPI process has announced that it fails, as far as this one has heard
+/// of it while it waited for messages: all will be ended soon. Launchers send SIGTERM for that, and
+/// SIGKILL about a second later, so that a handler of signals should clean up at once.
+#[must_use]
+pub fn is_ending() -> bool {
+    #[cfg(feature = "mpi")]
+    return ANNOUNCED.load(Ordering::SeqCst);
+    #[cfg(not(feature = "mpi"))]
+    false
 }

@@ -9,11 +9,10 @@ use std::thread;
 
 use ::mpi::ffi;
 
-use super::communicator::Communicator;
-use super::error::{CommError, RunError, panic_message};
+use super::error::panic_message;
 use super::launched::Launched;
 use super::mpi::{CALLS, Family, Mpi, end_all, library_version, ok};
-use super::transport::Transport;
+use super::{CommError, Communicator, RunError, Transport};
 use crate::parallel::locked;
 
 /// Runs a body as one rank of the MPI processes that `mpirun`, `srun` or the like started.

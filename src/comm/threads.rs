@@ -5,16 +5,14 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::call::Call;
-use super::gone::Gone;
-use super::lane::Lane;
 use super::mailbox::{Key, Mailbox};
-use super::mismatch::{Did, Differing, Mismatch};
-use super::sync::Backoff;
-use super::transport::{Arrived, Group, Payload, Pending, Sent, Target, Transport};
-use super::waits::{Blocked, BlockingOperation, LastUser, Side, Waits};
-use super::world::{CommState, CycleSearch, Grace, LastCall, World};
-use super::{CommError, Result};
+use super::transport::Sent;
+use super::waits::LastUser;
+use super::world::{CommState, CycleSearch, Grace, LastCall};
+use super::{
+    Arrived, Backoff, Blocked, BlockingOperation, Call, CommError, Did, Differing, Gone, Group, Lane, Mismatch,
+    Payload, Pending, Result, Side, Target, Transport, Waits, World,
+};
 use crate::parallel::locked;
 
 /// One rank's end of a communicator among threads.

@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Result;
-use super::call::Call;
-use super::lane::Lane;
-use super::memory::Span;
-use super::mismatch::Mismatch;
-use super::waits::Waits;
+use super::{Call, Lane, Mismatch, Result, Span, Waits};
 
 /// One rank's end of a communicator.
 ///

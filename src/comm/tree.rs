@@ -4,9 +4,7 @@
 //! and below it lie the ranks from `v` to that bit further: log2(size) messages in a row, and as
 //! many at the busiest rank.
 
-use super::Result;
-use super::call::Call;
-use super::communicator::Communicator;
+use super::{Call, Communicator, Result};
 use crate::host_memory;
 
 /// A rank's place in the tree.

@@ -17,8 +17,7 @@ use std::sync::{Arc, Mutex};
 
 use bytemuck::{Pod, Zeroable};
 
-use super::call::Call;
-use super::lane::{EXCHANGE_TAGS, Lane, RESERVED_TAGS};
+use super::{Call, EXCHANGE_TAGS, Lane, RESERVED_TAGS};
 use crate::parallel::locked;
 
 /// Returns a number that no other thread of this process has, and none had.
@@ -270,7 +269,7 @@ impl ExchangeWait {
 #[cfg(test)]
 mod tests {
     use super::super::call::Operation;
-    use super::super::subject::Subject;
+    use super::super::call::Subject;
     use super::*;
 
     const TAG: u32 = RESERVED_TAGS.start + 5;

@@ -6,14 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::CommError;
-use super::call::Call;
 use super::cycle::{Chain, Cycle, Step, Suspicion, deadlock};
-use super::gone::Gone;
-use super::lane::Lane;
 use super::mailbox::Mailbox;
-use super::mismatch::Mismatch;
-use super::waits::{Side, Wait, Waits};
+use super::{Call, CommError, Gone, Lane, Mismatch, Side, Wait, Waits};
 use crate::parallel::locked;
 
 /// Time for a rank that has dropped a communicator, or has found a mismatch in it, to report why.

@@ -1,12 +1,14 @@
-//! Values of the cells, between host and device.
+//! Values of the cells, between host and device, and the exchange of ghost cells.
 
-use super::error::FieldError;
-use super::{Field, on_mesh};
+use std::sync::Arc;
+
+use super::{Field, FieldError, Result, on_mesh};
+use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{BlockCopies, FieldBlocks};
 use crate::gpu::{Array, DeviceElement};
 use crate::grid::{Block, Mesh, extent};
 use crate::host_memory;
-use crate::rank::Rank;
+use crate::rank::{PlanKey, Rank};
 
 /// Elements that are evaluated on the host and uploaded at a time, about.
 const CHUNK: u64 = 1 << 20;
@@ -24,7 +26,7 @@ impl Rank {
     /// # Errors
     /// [`FieldError::Device`] if the device is out of memory, does not support `T`, or the array of
     /// the rank is too long.
-    pub fn zeros<T: DeviceElement>(&mut self, mesh: &Mesh) -> Result<Field<T>, FieldError> {
+    pub fn zeros<T: DeviceElement>(&mut self, mesh: &Mesh) -> Result<Field<T>> {
         self.zeros_of(mesh, 1)
     }
 
@@ -32,7 +34,7 @@ impl Rank {
     ///
     /// # Errors
     /// Same as [`zeros`](Self::zeros).
-    pub fn zeros_of<T: DeviceElement>(&mut self, mesh: &Mesh, components: u64) -> Result<Field<T>, FieldError> {
+    pub fn zeros_of<T: DeviceElement>(&mut self, mesh: &Mesh, components: u64) -> Result<Field<T>> {
         let field = self.new_field(mesh, components)?;
         if !mesh.has_ghosts() {
             self.recorder.clear(&field.array);
@@ -41,7 +43,7 @@ impl Rank {
     }
 
     /// Creates a field whose own cells are not set yet; ghost cells are 0.
-    pub(crate) fn new_field<T: DeviceElement>(&mut self, mesh: &Mesh, components: u64) -> Result<Field<T>, FieldError> {
+    pub(crate) fn new_field<T: DeviceElement>(&mut self, mesh: &Mesh, components: u64) -> Result<Field<T>> {
         self.gpu.supports(T::ELEMENT, "field")?;
         let array = self.gpu.array("field", mesh.array_len().saturating_mul(components))?;
         if mesh.has_ghosts() {
@@ -58,7 +60,7 @@ impl Rank {
     ///
     /// # Errors
     /// Same as [`zeros`](Self::zeros).
-    pub fn fill(&mut self, mesh: &Mesh, f: impl Fn([f64; 3]) -> f64) -> Result<Field, FieldError> {
+    pub fn fill(&mut self, mesh: &Mesh, f: impl Fn([f64; 3]) -> f64) -> Result<Field> {
         self.fill_cells(mesh, |cell| f(mesh.position(cell)) as f32)
     }
 
@@ -67,11 +69,7 @@ impl Rank {
     ///
     /// # Errors
     /// Same as [`zeros`](Self::zeros).
-    pub fn fill_cells<T: DeviceElement>(
-        &mut self,
-        mesh: &Mesh,
-        f: impl Fn([u64; 3]) -> T,
-    ) -> Result<Field<T>, FieldError> {
+    pub fn fill_cells<T: DeviceElement>(&mut self, mesh: &Mesh, f: impl Fn([u64; 3]) -> T) -> Result<Field<T>> {
         let field = self.new_field(mesh, 1)?;
         let (layout, shape) = (mesh.layout(), mesh.layout().shape());
         let rows = shape[0] * shape[1];
@@ -105,7 +103,7 @@ impl Rank {
     /// - [`FieldError::Length`] if `values` does not have one value for each own cell and
     ///   component.
     /// - [`FieldError::Device`] if the device fails.
-    pub fn upload<T: DeviceElement>(&mut self, field: &mut Field<T>, values: &[T]) -> Result<(), FieldError> {
+    pub fn upload<T: DeviceElement>(&mut self, field: &mut Field<T>, values: &[T]) -> Result<()> {
         let expected = field.mesh.own_cells() * field.components;
         FieldError::check_length("Rank::upload: number of values", expected, values.len() as u64)?;
         if !field.mesh.has_ghosts() {
@@ -121,7 +119,7 @@ impl Rank {
     ///
     /// # Errors
     /// [`FieldError::Device`] if the device fails or host memory is missing.
-    pub fn download<T: DeviceElement>(&mut self, field: &Field<T>) -> Result<Vec<T>, FieldError> {
+    pub fn download<T: DeviceElement>(&mut self, field: &Field<T>) -> Result<Vec<T>> {
         let own = self.own_cells(field)?;
         Ok(self.recorder.download(&own, 0, own.len())?)
     }
@@ -131,7 +129,7 @@ impl Rank {
     /// # Errors
     /// - [`FieldError::Layout`] if the fields are on different meshes.
     /// - [`FieldError::Length`] if they have different numbers of components.
-    pub fn copy<T: DeviceElement>(&mut self, from: &Field<T>, to: &mut Field<T>) -> Result<(), FieldError> {
+    pub fn copy<T: DeviceElement>(&mut self, from: &Field<T>, to: &mut Field<T>) -> Result<()> {
         on_mesh("Rank::copy", &from.mesh, &to.mesh)?;
         FieldError::check_length("Rank::copy: number of components", from.components, to.components)?;
         Ok(self.recorder.copy(&from.array, 0, &to.array, 0, from.array.len())?)
@@ -139,7 +137,7 @@ impl Rank {
 
     /// Returns the own cells of `field` without gaps: its array, or a copy if it has ghost cells.
     /// Records only.
-    pub(crate) fn own_cells<T: DeviceElement>(&mut self, field: &Field<T>) -> Result<Array<T>, FieldError> {
+    pub(crate) fn own_cells<T: DeviceElement>(&mut self, field: &Field<T>) -> Result<Array<T>> {
         if !field.mesh.has_ghosts() {
             return Ok(field.array.clone());
         }
@@ -152,14 +150,62 @@ impl Rank {
     }
 
     /// Writes own cells without gaps to `field`. Records only.
-    pub(crate) fn set_own_cells<T: DeviceElement>(
-        &mut self,
-        packed: &Array<T>,
-        field: &Field<T>,
-    ) -> Result<(), FieldError> {
+    pub(crate) fn set_own_cells<T: DeviceElement>(&mut self, packed: &Array<T>, field: &Field<T>) -> Result<()> {
         let block = own_block(&field.mesh);
         let copies = self.shared::<BlockCopies>();
         let to = FieldBlocks { array: &field.array, block, stride: field.mesh.array_len() };
         Ok(copies.record(&mut self.recorder, field.components, FieldBlocks::packed(packed, 0, block), to)?)
+    }
+}
+
+/// The exchange of ghost cells on a mesh.
+#[derive(PartialEq)]
+struct GhostsOf(Mesh);
+
+impl PlanKey for GhostsOf {
+    type Plan = GhostCells;
+}
+
+impl Rank {
+    /// Fills the ghost cells of `field` with the values of the cells that they are copies of. Ghost
+    /// cells beyond an open face keep their values. [Collective](Self); records, and blocks only
+    /// for exchanges between ranks.
+    ///
+    /// # Errors
+    /// - [`FieldError::Device`] if the device fails.
+    /// - [`FieldError::Comm`] if another rank fails or exchanges the ghost cells of another field.
+    pub fn exchange_ghosts<T: DeviceElement>(&mut self, field: &mut Field<T>) -> Result<()> {
+        self.fill_ghosts(field)
+    }
+
+    /// Same as [`exchange_ghosts`](Self::exchange_ghosts), for operations that read ghost cells of
+    /// their input.
+    pub(crate) fn fill_ghosts<T: DeviceElement>(&mut self, field: &Field<T>) -> Result<()> {
+        if !field.mesh().has_ghosts() {
+            return Ok(());
+        }
+        let ghosts = self.ghosts_of(field.mesh())?;
+        let parts = self.parts(field.mesh().grid())?;
+        Ok(ghosts.exchange(parts.recorder, parts.comms, field.array())?)
+    }
+
+    /// Adds the ghost cells of `field` on all ranks to the cells that they are copies of: the
+    /// adjoint of [`exchange_ghosts`](Self::exchange_ghosts). Ghost cells keep their values.
+    /// Integers wrap around. [Collective](Self); records, and blocks only for exchanges between
+    /// ranks.
+    ///
+    /// # Errors
+    /// Same as [`exchange_ghosts`](Self::exchange_ghosts).
+    pub fn accumulate_ghosts<T: DeviceElement>(&mut self, field: &mut Field<T>) -> Result<()> {
+        if !field.mesh().has_ghosts() {
+            return Ok(());
+        }
+        let ghosts = self.ghosts_of(field.mesh())?;
+        let parts = self.parts(field.mesh().grid())?;
+        Ok(ghosts.reduce(parts.recorder, parts.comms, field.array())?)
+    }
+
+    fn ghosts_of(&mut self, mesh: &Mesh) -> Result<Arc<GhostCells>> {
+        self.plan(GhostsOf(mesh.clone()), |_| Ok(GhostCells::new(mesh.ghost_plan()?)))
     }
 }

@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::Field;
-use super::error::FieldError;
+use super::{Field, Result};
 use crate::gpu::DeviceElement;
 use crate::grid::{Mesh, extent};
 use crate::host_memory;
@@ -100,14 +99,10 @@ impl Rank {
     /// written. [Collective](Self); blocks. The file exists on success, and not at all otherwise.
     ///
     /// # Errors
-    /// - [`FieldError::Io`] if the file cannot be written, on all ranks.
-    /// - [`FieldError::Device`] if the device fails.
-    /// - [`FieldError::Comm`] if another rank fails.
-    pub fn write_npy<T: DeviceElement + NpyElement>(
-        &mut self,
-        path: impl AsRef<Path>,
-        field: &Field<T>,
-    ) -> Result<(), FieldError> {
+    /// - [`FieldError::Io`](super::FieldError::Io) if the file cannot be written, on all ranks.
+    /// - [`FieldError::Device`](super::FieldError::Device) if the device fails.
+    /// - [`FieldError::Comm`](super::FieldError::Comm) if another rank fails.
+    pub fn write_npy<T: DeviceElement + NpyElement>(&mut self, path: impl AsRef<Path>, field: &Field<T>) -> Result<()> {
         let (sealed, comm) = (self.seal_npy(path, field)?, self.comm.clone());
         comm.together(|| Ok(sealed.publish()?))
     }
@@ -122,7 +117,7 @@ impl Rank {
         &mut self,
         path: impl AsRef<Path>,
         field: &Field<T>,
-    ) -> Result<Sealed, FieldError> {
+    ) -> Result<Sealed> {
         let shape = file_shape(field.mesh(), field.components());
         let comm = self.comm.clone();
         collective::seal_npy(&comm, path.as_ref(), &shape, |file| {
@@ -141,14 +136,15 @@ impl Rank {
     /// field. Needs the feature `image`.
     ///
     /// # Errors
-    /// - [`FieldError::Length`] if the field has several components, or its mesh three axes.
-    /// - [`FieldError::Io`] if the file cannot be written, on all ranks.
+    /// - [`FieldError::Length`](super::FieldError::Length) if the field has several components, or
+    ///   its mesh three axes.
+    /// - [`FieldError::Io`](super::FieldError::Io) if the file cannot be written, on all ranks.
     /// - Same as [`gather`](Self::gather).
     #[cfg(feature = "image")]
-    pub fn write_png(&mut self, path: impl AsRef<Path>, field: &Field, limit: f32) -> Result<(), FieldError> {
+    pub fn write_png(&mut self, path: impl AsRef<Path>, field: &Field, limit: f32) -> Result<()> {
         let [front, rows, columns] = field.mesh().shape();
         let pictures = front * field.components();
-        FieldError::check_length("Rank::write_png: number of planes and components", 1, pictures)?;
+        super::FieldError::check_length("Rank::write_png: number of planes and components", 1, pictures)?;
         let all = self.gather(field, 0)?;
         let (path, comm) = (path.as_ref(), self.comm.clone());
         comm.together(|| {
@@ -163,11 +159,11 @@ impl Rank {
     /// until they are exchanged. [Collective](Self).
     ///
     /// # Errors
-    /// - [`FieldError::Io`] if the file cannot be read, has another shape or other elements, on all
-    ///   ranks.
-    /// - [`FieldError::Device`] if the device fails.
-    /// - [`FieldError::Comm`] if another rank fails.
-    pub fn read_npy<T: ReadElement>(&mut self, mesh: &Mesh, path: impl AsRef<Path>) -> Result<Field<T>, FieldError> {
+    /// - [`FieldError::Io`](super::FieldError::Io) if the file cannot be read, has another shape or
+    ///   other elements, on all ranks.
+    /// - [`FieldError::Device`](super::FieldError::Device) if the device fails.
+    /// - [`FieldError::Comm`](super::FieldError::Comm) if another rank fails.
+    pub fn read_npy<T: ReadElement>(&mut self, mesh: &Mesh, path: impl AsRef<Path>) -> Result<Field<T>> {
         let comm = self.comm.clone();
         comm.together(|| {
             let file = NpyFile::open(path)?.accept_integers();

@@ -1,7 +1,6 @@
 //! All cells of a field on one rank.
 
-use super::Field;
-use super::error::FieldError;
+use super::{Field, FieldError, Result};
 use crate::gpu::DeviceElement;
 use crate::grid::{Box3, Mesh, extent, volume};
 use crate::host_memory;
@@ -33,7 +32,7 @@ impl Rank {
     /// # Errors
     /// - [`FieldError::Comm`] if `root` is not a rank or another rank fails.
     /// - [`FieldError::Device`] if the device fails or host memory is missing.
-    pub fn gather<T: DeviceElement>(&mut self, field: &Field<T>, root: usize) -> Result<Option<Vec<T>>, FieldError> {
+    pub fn gather<T: DeviceElement>(&mut self, field: &Field<T>, root: usize) -> Result<Option<Vec<T>>> {
         let comm = self.comm_on("Rank::gather", field.mesh(), field.components());
         let own = comm.together(|| self.download(field))?;
         if comm.size() == 1 && root == 0 {
@@ -64,15 +63,10 @@ impl Rank {
     ///   as an error of all ranks.
     /// - [`FieldError::Comm`] if `root` is not a rank or another rank fails.
     /// - [`FieldError::Device`] if the device fails or memory is missing.
-    pub fn scatter<T: DeviceElement>(
-        &mut self,
-        mesh: &Mesh,
-        root: usize,
-        values: Option<&[T]>,
-    ) -> Result<Field<T>, FieldError> {
+    pub fn scatter<T: DeviceElement>(&mut self, mesh: &Mesh, root: usize, values: Option<&[T]>) -> Result<Field<T>> {
         let comm = self.comm_on("Rank::scatter", mesh, 1);
         let parts = parts(mesh);
-        let packed = comm.together(|| -> Result<_, FieldError> {
+        let packed = comm.together(|| -> Result<_> {
             if comm.rank() != root {
                 return Ok(Vec::new());
             }

@@ -1,6 +1,6 @@
 //! Creates meshes.
 
-use super::error::FieldError;
+use super::Result;
 use crate::grid::{Mesh, MeshOptions, padded};
 use crate::rank::Rank;
 
@@ -74,9 +74,11 @@ impl<const D: usize> MeshBuilder<'_, D> {
     /// Creates the mesh. [Collective](Rank).
     ///
     /// # Errors
-    /// - [`FieldError::Layout`] if the mesh is not possible; see [`Mesh::new`].
-    /// - [`FieldError::Comm`] if ranks describe different meshes, or another rank fails.
-    pub fn build(self) -> Result<Mesh, FieldError> {
+    /// - [`FieldError::Layout`](super::FieldError::Layout) if the mesh is not possible; see
+    ///   [`Mesh::new`].
+    /// - [`FieldError::Comm`](super::FieldError::Comm) if ranks describe different meshes, or
+    ///   another rank fails.
+    pub fn build(self) -> Result<Mesh> {
         let MeshBuilder { rank, options } = self;
         let MeshOptions { axes, shape, size, periodic, ghosts, grid } = &options;
         rank.comm.agree(

@@ -29,23 +29,23 @@
 //! ```
 
 mod cells;
-mod error;
 mod files;
 mod gather;
-mod ghosts;
 mod mesh_builder;
 mod stencil;
 mod sums;
 
 use std::fmt;
 
-use crate::comm::{Communicator, Subject};
-use crate::gpu::{Array, DeviceElement};
+use crate::comm::{CommError, Communicator, Subject};
+use crate::exchange::ExchangeError;
+use crate::gpu::{Array, DeviceElement, DeviceError};
 use crate::grid::{LayoutError, Mesh};
 use crate::hash::{START, fnv1a};
+use crate::host_memory::HostMemoryError;
+use crate::io::IoError;
 use crate::rank::Rank;
 
-pub use error::FieldError;
 pub use mesh_builder::MeshBuilder;
 pub(crate) use stencil::kernels;
 pub use stencil::{Stencil, StencilInput};
@@ -77,7 +77,7 @@ impl<T: DeviceElement> Field<T> {
     /// # Errors
     /// [`FieldError::Length`] if `components` is 0, or `array` does not have [`Mesh::array_len`]
     /// elements for each component.
-    pub fn from_array(mesh: &Mesh, array: Array<T>, components: u64) -> Result<Self, FieldError> {
+    pub fn from_array(mesh: &Mesh, array: Array<T>, components: u64) -> Result<Self> {
         if components == 0 {
             return Err(FieldError::Length { what: "components of a field", expected: 1, found: 0 });
         }
@@ -131,4 +131,55 @@ impl Rank {
         let shared = format!("{:?}", (mesh.shape(), mesh.size(), mesh.periodic(), mesh.grid(), components));
         self.comm.within(Subject::new(&format!("{call} on {mesh}")).with(&[fnv1a(START, shared.as_bytes())]))
     }
+}
+
+/// The result of an operation on fields.
+type Result<T, E = FieldError> = std::result::Result<T, E>;
+
+/// An operation on a field that failed.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum FieldError {
+    /// Communication between ranks, or an error of another rank.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A file.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A mesh, or fields on different meshes.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A slice of the wrong length, or a wrong number of components.
+    #[error("{what}: expected {expected}, got {found}")]
+    Length {
+        /// The operation and the argument.
+        what: &'static str,
+        /// The number that is needed.
+        expected: u64,
+        /// The number that was passed.
+        found: u64,
+    },
+    /// A stencil whose text and fields do not match.
+    #[error("stencil: {why}")]
+    Stencil {
+        /// The fault and its remedy.
+        why: String,
+    },
+}
+
+message_debug!(FieldError);
+
+impl FieldError {
+    /// Refuses another number of `what` than is expected.
+    fn check_length(what: &'static str, expected: u64, found: u64) -> Result<(), Self> {
+        if expected == found { Ok(()) } else { Err(FieldError::Length { what, expected, found }) }
+    }
+}
+
+error_from! {
+    FieldError from ExchangeError { Comm, Device }
+    FieldError from HostMemoryError via DeviceError
 }

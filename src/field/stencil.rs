@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::error::FieldError;
-use super::{Field, on_mesh};
+use super::{Field, FieldError, Result, on_mesh};
 use crate::gpu::{
     Callback, CallbackKey, DeviceElement, Element, Kernel, KernelCache, KernelParams, KernelSource, RawArray, WgslWords,
 };
@@ -114,7 +113,7 @@ impl Input<'_> {
 pub trait StencilInput: sealed::Sealed {}
 
 mod sealed {
-    use super::{Element, FieldError, Mesh, RawArray};
+    use super::{Element, Mesh, RawArray, Result};
     use crate::rank::Rank;
 
     /// Methods of inputs of stencils.
@@ -123,7 +122,7 @@ mod sealed {
         fn element(&self) -> Element;
         fn components(&self) -> u64;
         fn raw(&self) -> &RawArray;
-        fn fill_ghosts(&self, rank: &mut Rank) -> Result<(), FieldError>;
+        fn fill_ghosts(&self, rank: &mut Rank) -> Result<()>;
     }
 }
 
@@ -146,7 +145,7 @@ impl<T: DeviceElement> sealed::Sealed for Field<T> {
         self.array().raw()
     }
 
-    fn fill_ghosts(&self, rank: &mut Rank) -> Result<(), FieldError> {
+    fn fill_ghosts(&self, rank: &mut Rank) -> Result<()> {
         rank.fill_ghosts(self)
     }
 }
@@ -241,7 +240,7 @@ impl Stencil {
         params: &P,
         inputs: &[(&str, &dyn StencilInput)],
         output: &mut Field<T>,
-    ) -> Result<(), FieldError> {
+    ) -> Result<()> {
         on_mesh("Stencil::run", &self.mesh, output.mesh())?;
         let axes = self.mesh.options().axes;
         let words = WgslWords::new(&self.text);
@@ -304,7 +303,7 @@ impl Stencil {
     }
 
     /// Checks that `cell` returns the value of the output, unless the type is an alias of the text.
-    fn check_result(&self, words: &WgslWords<'_>, expected: &str) -> Result<(), FieldError> {
+    fn check_result(&self, words: &WgslWords<'_>, expected: &str) -> Result<()> {
         let Some(found) = words.result_of("cell") else { return Ok(()) };
         let is_builtin = ["f32", "u32", "i32", "f64", "bool"].contains(&found.as_str()) || found.starts_with("vec");
         let long = |text: &str| match text.strip_prefix("vec").and_then(|rest| rest.split_at_checked(1)) {
@@ -321,7 +320,7 @@ impl Stencil {
 
     /// Checks the name and the components of a field, and the literal offsets with which the text
     /// reads it.
-    fn check(&self, words: &WgslWords<'_>, name: &str, components: u64) -> Result<(), FieldError> {
+    fn check(&self, words: &WgslWords<'_>, name: &str, components: u64) -> Result<()> {
         let wrong = |why: String| Err(FieldError::Stencil { why });
         if components > MOST_COMPONENTS {
             return wrong(format!("`{name}` has {components} components; at most {MOST_COMPONENTS} are possible"));

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Field;
-use super::error::FieldError;
+use super::{Field, FieldError, Result};
 use crate::comm::{Op, Reducible};
 use crate::exchange::{ExactSum, Terms};
 use crate::gpu::Array;
@@ -19,7 +18,7 @@ impl Rank {
     /// # Errors
     /// - [`FieldError::Device`] if the device fails.
     /// - [`FieldError::Comm`] if ranks pass fields on different meshes, or another rank fails.
-    pub fn sum(&mut self, field: &Field) -> Result<f64, FieldError> {
+    pub fn sum(&mut self, field: &Field) -> Result<f64> {
         let own = self.own_cells(field)?;
         self.exact_sum("Rank::sum", &own, None, field)
     }
@@ -32,14 +31,14 @@ impl Rank {
     /// - [`FieldError::Layout`] if the fields are on different meshes.
     /// - [`FieldError::Length`] if they have different numbers of components.
     /// - Same as [`sum`](Self::sum).
-    pub fn dot(&mut self, a: &Field, b: &Field) -> Result<f64, FieldError> {
+    pub fn dot(&mut self, a: &Field, b: &Field) -> Result<f64> {
         a.same_mesh("Rank::dot", b)?;
         FieldError::check_length("Rank::dot: number of components", a.components(), b.components())?;
         let own = [self.own_cells(a)?, self.own_cells(b)?];
         self.exact_sum("Rank::dot", &own[0], Some(&own[1]), a)
     }
 
-    fn exact_sum(&mut self, call: &str, x: &Array<f32>, y: Option<&Array<f32>>, of: &Field) -> Result<f64, FieldError> {
+    fn exact_sum(&mut self, call: &str, x: &Array<f32>, y: Option<&Array<f32>>, of: &Field) -> Result<f64> {
         let comm = self.comm_on(call, of.mesh(), of.components());
         let sums = self.exact_sums();
         let total = of.mesh().total_cells().saturating_mul(of.components());
@@ -53,7 +52,7 @@ impl Rank {
     /// # Errors
     /// - [`FieldError::Device`] if the device fails.
     /// - [`FieldError::Comm`] if ranks pass fields on different meshes, or another rank fails.
-    pub fn min<T: Number + Reducible>(&mut self, field: &Field<T>) -> Result<T, FieldError> {
+    pub fn min<T: Number + Reducible>(&mut self, field: &Field<T>) -> Result<T> {
         self.extreme("Rank::min", field, Op::Min)
     }
 
@@ -62,7 +61,7 @@ impl Rank {
     ///
     /// # Errors
     /// Same as [`min`](Self::min).
-    pub fn max<T: Number + Reducible>(&mut self, field: &Field<T>) -> Result<T, FieldError> {
+    pub fn max<T: Number + Reducible>(&mut self, field: &Field<T>) -> Result<T> {
         self.extreme("Rank::max", field, Op::Max)
     }
 
@@ -71,7 +70,7 @@ impl Rank {
         self.shared()
     }
 
-    fn extreme<T: Number + Reducible>(&mut self, call: &str, field: &Field<T>, op: Op) -> Result<T, FieldError> {
+    fn extreme<T: Number + Reducible>(&mut self, call: &str, field: &Field<T>, op: Op) -> Result<T> {
         let own = self.own_cells(field)?;
         let output = self.gpu.array("field::extreme", 1)?;
         let reduce = self.shared::<Reduce>();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::transfers::Transfer;
+use super::Transfer;
 
 /// Size and number of the chunks of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ fn cut(Transfer { peer, start, len }: Transfer, per: u64) -> impl Iterator<Item 
 
 #[cfg(test)]
 mod tests {
-    use super::super::peers::peers;
+    use super::super::transfers::peers;
     use super::*;
 
     #[test]

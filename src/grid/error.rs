@@ -1,6 +1,6 @@
 //! Errors of layouts.
 
-use super::boxes::Box3;
+use super::Box3;
 
 /// An error of a layout: what is wrong, and what would be right.
 #[derive(Clone, PartialEq, thiserror::Error)]

@@ -3,13 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::boxes::{Box3, extent, volume};
-use super::error::LayoutError;
-use super::field::FieldLayout;
-use super::ghost_plan::GhostPlan;
-use super::ghost_widths::GhostWidths;
-use super::process_grid::Grid;
-use super::shares::Shares;
+use super::{Box3, FieldLayout, GhostPlan, GhostWidths, Grid, LayoutError, Shares, extent, volume};
 
 /// The description of a [`Mesh`]: shape, size, boundaries, ghost cells and process grid.
 ///

@@ -1,8 +1,6 @@
 //! Process grids and the boxes they cut a mesh into.
 
-use super::boxes::Box3;
-use super::error::LayoutError;
-use super::shares::Shares;
+use super::{Box3, LayoutError, Shares};
 
 /// Ranks in a grid of `p0 x p1` that cuts the first two axes of a mesh; the last axis is never cut.
 ///

@@ -5,12 +5,7 @@
 //! either rank. Cells that a rank keeps are copied from its one array to the other without a
 //! message.
 
-use super::boxes::{Box3, extent, volume};
-use super::error::LayoutError;
-use super::ghost_plan::Block;
-use super::split::split;
-use super::tiling;
-use super::transfers::{Transfer, Transfers};
+use super::{Block, Box3, LayoutError, Transfer, Transfers, extent, split, tiling, volume};
 use crate::hash::{START, fnv1a};
 
 /// Returns the boxes of a process grid that cuts all three axes, in the order of ranks: rank `r`

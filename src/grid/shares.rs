@@ -7,8 +7,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Mutex;
 
-use super::error::LayoutError;
-use super::split::{owner, split};
+use super::{LayoutError, owner, split};
 use crate::hash::{START, fnv1a};
 use crate::parallel::locked;
 

@@ -1,7 +1,6 @@
 //! A check that boxes tile a mesh: each cell is in exactly one.
 
-use super::boxes::{Box3, extent, volume};
-use super::error::LayoutError;
+use super::{Box3, LayoutError, extent, volume};
 
 /// Checks that `boxes`, one per rank, tile a mesh of `shape`; `list` names them in errors. Empty
 /// boxes may lie anywhere.

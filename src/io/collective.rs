@@ -18,18 +18,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod fingerprint;
 mod same_files;
 
 use std::fmt::{Debug, Display};
 use std::path::Path;
 
+use super::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Result, Sealed, printable_path, token};
 use crate::comm::{CommError, Communicator, Op};
+use crate::hash::placed;
 #[cfg(feature = "hdf5")]
 use crate::io::hdf5;
-use crate::io::{IoError, Member, NpyElement, NpyWriter, NpzWriter, PartCrc, Sealed, printable_path, token};
 
-pub use fingerprint::fingerprint;
 pub use same_files::{same_contents, same_directory};
 
 /// Elements of an archive that are written at a time; few enough to stay in the cache until their
@@ -87,9 +86,7 @@ pub fn seal_npy<T: NpyElement, E: Display + From<IoError> + From<CommError>>(
     let create = |token: &str| NpyWriter::create(path, shape, token);
     let writer = opened::<_, E>(comm, (path, (T::DESCR, shape)), create, |token| NpyWriter::open(path, shape, token))?;
     comm.together(|| write(&writer))?;
-    let mut written = writer.written();
-    comm.all_reduce(&mut written, Op::Sum)?;
-    writer.check_written(written)?;
+    writer.check_written(comm.reduced(writer.written(), Op::Sum)?)?;
     comm.together(|| Ok(writer.seal()?))
 }
 
@@ -111,7 +108,7 @@ impl Archive {
     ///
     /// # Errors
     /// Same as [`NpzWriter::write`].
-    pub fn write<T: NpyElement>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
+    pub fn write<T: NpyElement>(&mut self, member: usize, first: u64, elements: &[T]) -> Result<()> {
         for (number, piece) in elements.chunks(PIECE).enumerate() {
             self.parts.push(self.writer.write(member, first + (number * PIECE) as u64, piece)?);
         }
@@ -185,7 +182,7 @@ pub fn seal_hdf5_files<E: Display + From<IoError> + From<CommError>>(
     use hdf5::Hdf5Writer;
 
     let token = shared_token(writers)?;
-    let file = printable_path(path).to_string();
+    let file = printable_path(path);
     comm.together(|| Ok::<_, E>(writers.agree(&file, &[("types and shapes", &contents.members())])?))?;
     let create = || Ok::<_, E>(Hdf5Writer::create(path, contents, &token)?);
     let first = comm.together(|| (writers.rank() == 0).then(create).transpose())?;
@@ -201,16 +198,40 @@ pub fn seal_hdf5_files<E: Display + From<IoError> + From<CommError>>(
 fn opened<W, E: Display + From<IoError> + From<CommError>>(
     comm: &Communicator,
     (path, alike): (&Path, impl Debug),
-    create: impl FnOnce(&str) -> Result<W, IoError>,
-    open: impl FnOnce(&str) -> Result<W, IoError>,
+    create: impl FnOnce(&str) -> Result<W>,
+    open: impl FnOnce(&str) -> Result<W>,
 ) -> Result<W, E> {
     let token = shared_token(comm)?;
-    comm.agree(&printable_path(path).to_string(), &[("types and shapes", &alike)])?;
+    comm.agree(&printable_path(path), &[("types and shapes", &alike)])?;
     // The file exists when this returns on any rank.
     let first = comm.together(|| (comm.rank() == 0).then(|| Ok::<_, E>(create(&token)?)).transpose())?;
     // All have opened it when this returns: a rank that failed before would remove the file, and
     // others would report it as missing.
     comm.together(|| first.map_or_else(|| Ok(open(&token)?), Ok))
+}
+
+/// Returns a 64-bit hash of the values of all ranks' sites and of their order, which does not
+/// depend on the distribution of sites. `rows` are the first sites of this rank's rows of `length`
+/// sites; each of `columns` has one value per site. Collective.
+///
+/// # Errors
+/// [`CommError`] if another rank fails.
+pub fn fingerprint(
+    comm: &Communicator,
+    rows: impl Iterator<Item = u64>,
+    length: u64,
+    columns: &[&[f32]],
+) -> Result<u64, CommError> {
+    let rows: Vec<u64> = rows.collect();
+    let of_column = |(number, column): (u64, &&[f32])| {
+        let sites = rows.iter().flat_map(|&row| row..row + length);
+        let marks = sites.zip(*column).map(|(site, value)| {
+            placed(site.wrapping_mul(columns.len() as u64).wrapping_add(number), u64::from(value.to_bits()))
+        });
+        marks.fold(0, u64::wrapping_add)
+    };
+    let own = (0..).zip(columns).map(of_column).fold(0, u64::wrapping_add);
+    Ok(comm.reduced([own], Op::Sum)?[0])
 }
 
 #[cfg(test)]
@@ -354,5 +375,29 @@ mod tests {
         let scratch = Scratch::new();
         let texts = run_threads(3, |comm| Ok::<_, Error>(fail(&comm, scratch.path()).unwrap_err().to_string()));
         assert!(texts.unwrap().iter().all(|text| text.contains(part)));
+    }
+
+    #[test]
+    fn fingerprints_know_values_and_places_but_no_ranks() {
+        // Four rows of three sites, distributed over ranks.
+        let [x, y]: [Vec<f32>; 2] = [1.0, -2.0].map(|unit| (0..12).map(|i| unit * i as f32).collect());
+        let of = |x: &[f32], y: &[f32], ranks: usize| {
+            let sums = run_threads(ranks, |comm| {
+                let own: Vec<u64> = (0..4).filter(|row| row % ranks == comm.rank()).map(|row| 3 * row as u64).collect();
+                let part = |all: &[f32]| -> Vec<f32> {
+                    own.iter().flat_map(|&row| all[row as usize..row as usize + 3].to_vec()).collect()
+                };
+                fingerprint(&comm, own.iter().copied(), 3, &[&part(x), &part(y)])
+            });
+            let sums = sums.unwrap();
+            assert!(sums.iter().all(|sum| *sum == sums[0]));
+            sums[0]
+        };
+        let want = of(&x, &y, 1);
+        assert_eq!([2, 3].map(|ranks| of(&x, &y, ranks)), [want; 2]);
+        let (mut swapped, mut changed) = (x.clone(), x.clone());
+        swapped.swap(3, 4);
+        changed[11] = f32::from_bits(changed[11].to_bits() ^ 1);
+        assert!([of(&y, &x, 1), of(&swapped, &y, 2), of(&changed, &y, 2)].iter().all(|&other| other != want));
     }
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use png::{BitDepth, ColorType, Encoder, EncodingError};
 
-use super::IoError;
 use super::image::{check_size, color};
+use super::{IoError, Result};
 
 /// Colors from the lowest to the highest value, evenly spaced: deep water, sky, white, amber,
 /// brick. Both halves darken equally outwards.
@@ -32,7 +32,7 @@ pub(crate) fn diverging_png_bytes(
     [width, height]: [usize; 2],
     limit: f32,
     path: &Path,
-) -> Result<Vec<u8>, IoError> {
+) -> Result<Vec<u8>> {
     check_size(values.len(), [width, height], path)?;
     let failed = |reason: String| IoError::picture(path, reason);
     let enlarge = LONG_SIDE.div_ceil(width.max(height));

@@ -6,8 +6,11 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::printable_path;
 use crate::host_memory::{ByteCount, HostMemoryError};
+use crate::printable::printable_path;
+
+/// The result of reading or writing.
+pub(super) type Result<T, E = IoError> = std::result::Result<T, E>;
 
 /// An error about a file or directory.
 ///

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use png::{BitDepth, ColorType, Compression, Encoder, Filter};
 
-use super::{IoError, IoErrorKind, write_whole};
+use super::{IoError, IoErrorKind, Result, write_whole};
 use crate::host_memory::{self, HostMemoryError};
 use crate::timeline;
 
@@ -39,7 +39,7 @@ const DECADES: f32 = 4.0;
 /// # Errors
 /// `IoErrorKind::Shape` unless there are `width * height` values and at least one,
 /// `IoErrorKind::Unsupported` if there are too many for a picture, and those of [`write_whole`].
-pub fn density_png(map: &[f32], width: usize, height: usize, path: impl AsRef<Path>) -> Result<(), IoError> {
+pub fn density_png(map: &[f32], width: usize, height: usize, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let enlarge = SHORT_SIDE.div_ceil(width.min(height).max(1));
     let picture = density_image(map, width, height, enlarge).map_err(|error| match error.kind {
@@ -103,7 +103,7 @@ impl RgbImage {
     /// # Errors
     /// `IoErrorKind::Unsupported` if the encoder refuses, `IoErrorKind::Memory` if host
     /// memory is short.
-    pub fn png_bytes(&self, path: &Path) -> Result<Vec<u8>, IoError> {
+    pub fn png_bytes(&self, path: &Path) -> Result<Vec<u8>> {
         let _activity = timeline::activity!("encode picture");
         let rgb = self.pixels.as_flattened();
         // Compressed, random pixels take some bytes more than plain ones.
@@ -126,7 +126,7 @@ impl RgbImage {
 ///
 /// # Errors
 /// `IoErrorKind::Shape` and `IoErrorKind::Unsupported` as in [`density_png`], without a path.
-fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -> Result<RgbImage, IoError> {
+fn density_image(map: &[f32], width: usize, height: usize, enlarge: usize) -> Result<RgbImage> {
     check_size(map.len(), [width, height], Path::new("picture"))?;
     // PNG sizes are u32, and the pixels must fit the memory's address space.
     let pixels = |cells: usize| cells.checked_mul(enlarge.max(1)).and_then(|n| u32::try_from(n).ok());
@@ -205,7 +205,7 @@ pub(super) fn color(colors: &[[u8; 3]], position: f32) -> [u8; 3] {
 }
 
 /// Checks that a map of `values` values has these sides.
-pub(super) fn check_size(values: usize, [width, height]: [usize; 2], path: &Path) -> Result<(), IoError> {
+pub(super) fn check_size(values: usize, [width, height]: [usize; 2], path: &Path) -> Result<()> {
     if values > 0 && width.checked_mul(height) == Some(values) {
         return Ok(());
     }

@@ -2,14 +2,16 @@
 //!
 //! Every read is a checked call. With a memory map, a file that is cut off meanwhile, or a failing
 //! disk or network, would kill the process by a signal.
+//!
+//! HDF5 files are recognized without the HDF5 library.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::error::read_remedy;
-use super::{IoError, IoErrorKind};
+use super::{IoError, IoErrorKind, Result};
 use crate::{host_memory, timeline};
 
 /// Bytes that are read at a time; few enough to stay in a core's cache until they are converted.
@@ -25,7 +27,7 @@ pub(crate) struct Input {
 
 impl Input {
     /// Opens a regular file; standard input, directories, pipes and devices are refused.
-    pub fn open(path: &Path) -> Result<Self, IoError> {
+    pub fn open(path: &Path) -> Result<Self> {
         if path.as_os_str() == "-" {
             return Err(IoError::input_is_dash());
         }
@@ -53,7 +55,7 @@ impl Input {
     }
 
     /// Checks that the file still has at least `wanted` bytes.
-    pub fn expect(&self, wanted: u64) -> Result<(), IoError> {
+    pub fn expect(&self, wanted: u64) -> Result<()> {
         let found = self.file.metadata().map_err(|e| IoError::read(&self.path, e))?.len().min(self.len);
         if found < wanted {
             return Err(IoError::truncated(&self.path, found, wanted));
@@ -62,7 +64,7 @@ impl Input {
     }
 
     /// Reads a short range of bytes.
-    pub fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>, IoError> {
+    pub fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>> {
         // Checked before memory is allocated.
         self.expect(range.end)?;
         let count = range.end.saturating_sub(range.start) as usize;
@@ -72,7 +74,7 @@ impl Input {
     }
 
     /// Reads a range in pieces of [`PIECE`] bytes, the last of which may be shorter.
-    pub fn pieces(&self, range: Range<u64>, mut each: impl FnMut(&[u8])) -> Result<(), IoError> {
+    pub fn pieces(&self, range: Range<u64>, mut each: impl FnMut(&[u8])) -> Result<()> {
         let mut buffer = vec![0; range.end.saturating_sub(range.start).min(PIECE) as usize];
         let mut at = range.start;
         while at < range.end {
@@ -84,7 +86,7 @@ impl Input {
         Ok(())
     }
 
-    fn read_at(&self, at: u64, bytes: &mut [u8]) -> Result<(), IoError> {
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> Result<()> {
         let _activity = timeline::activity!("read file", file = %self.path.display(), bytes = bytes.len());
         read_exact_at(&self.file, bytes, at).map_err(|source| {
             // An unexpected end means that the file was cut off.
@@ -104,7 +106,7 @@ impl Input {
 /// # Errors
 /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`,
 /// `IoErrorKind::Format`.
-pub fn read_short(path: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, IoError> {
+pub fn read_short(path: impl AsRef<Path>, most: u64) -> Result<Vec<u8>> {
     let input = Input::open(path.as_ref())?;
     if input.len() > most {
         return Err(IoError::new(
@@ -120,7 +122,7 @@ pub fn read_short(path: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, IoError>
 ///
 /// # Errors
 /// Same as [`read_short`], and `IoErrorKind::Format` for the first line that is not UTF-8.
-pub fn read_text(path: impl AsRef<Path>, most: u64) -> Result<String, IoError> {
+pub fn read_text(path: impl AsRef<Path>, most: u64) -> Result<String> {
     let path = path.as_ref();
     String::from_utf8(read_short(path, most)?).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -149,6 +151,35 @@ fn read_exact_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<(
         }
     }
     Ok(())
+}
+
+/// The particle types of a snapshot: `PartType0` to `PartType15`. Gadget has 6 of them, SWIFT 8.
+pub const PARTICLE_TYPES: usize = 16;
+
+/// The first bytes of an HDF5 file without a user block.
+const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
+
+/// Returns `true` if the name ends in `.hdf5` or `.h5`, or the file begins with the signature of
+/// HDF5. Needs no feature. For a file that cannot be read, only the name counts.
+///
+/// ```
+/// assert!(meshloom::io::is_hdf5("snapshot_007.hdf5") && meshloom::io::is_hdf5("SNAP.H5"));
+/// assert!(!meshloom::io::is_hdf5("positions.npy"));
+/// ```
+pub fn is_hdf5(path: impl AsRef<Path>) -> bool {
+    is_hdf5_name(&path) || begins_as_hdf5(path.as_ref())
+}
+
+/// Returns `true` if the name ends in `.hdf5` or `.h5`, in letters of any case.
+pub fn is_hdf5_name(path: impl AsRef<Path>) -> bool {
+    let extension = path.as_ref().extension().unwrap_or_default();
+    ["hdf5", "h5"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+}
+
+fn begins_as_hdf5(path: &Path) -> bool {
+    // `is_file` comes first: opening a pipe would block.
+    let mut start = [0; SIGNATURE.len()];
+    path.is_file() && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == SIGNATURE
 }
 
 #[cfg(test)]
@@ -237,5 +268,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_signature_tells_what_the_name_does_not() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("snapshot");
+        std::fs::write(&path, b"\x89HDF\r\n\x1a\n and more").unwrap();
+        assert!(is_hdf5(&path));
+        for other in [&b"\x93NUMPY\x01\x00"[..], b"\x89HDF", b""] {
+            std::fs::write(&path, other).unwrap();
+            assert!(!is_hdf5(&path));
+        }
+        assert!(!is_hdf5(scratch.path()));
     }
 }

@@ -66,20 +66,16 @@ mod dtype;
 mod error;
 #[cfg(feature = "hdf5")]
 pub mod hdf5;
-mod hdf5_name;
 #[cfg(feature = "image")]
 mod image;
 mod input;
 mod npy;
-mod npy_columns;
 mod npy_header;
 mod npy_writer;
 mod npz;
 mod output_dir;
-mod probe;
 mod run_lock;
 mod shared_file;
-mod stripes;
 mod tables;
 mod temporary;
 mod zip;
@@ -87,10 +83,9 @@ mod zip;
 pub use crate::printable::{is_unprintable, printable, printable_path};
 pub use dtype::Dtype;
 pub use error::{IoError, IoErrorKind};
-pub use hdf5_name::{PARTICLE_TYPES, is_hdf5, is_hdf5_name};
 #[cfg(feature = "image")]
 pub use image::{RgbImage, density_png};
-pub use input::{read_short, read_text};
+pub use input::{PARTICLE_TYPES, is_hdf5, is_hdf5_name, read_short, read_text};
 pub use npy::NpyFile;
 pub use npy_writer::{NpyElement, NpyWriter};
 pub use npz::{Member, NpzFile, NpzWriter, PartCrc};
@@ -98,6 +93,10 @@ pub use output_dir::OutputDir;
 pub use shared_file::{Sealed, SharedFile, check_replaceable, seal_whole, write_whole};
 pub use tables::{Column, Numbers, csv_text, read_numbers, write_csv};
 pub use temporary::token;
+
+use error::Result;
+use input::Input;
+use temporary::temporary_name;
 
 #[cfg(test)]
 pub(crate) mod scratch {

@@ -4,11 +4,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::dtype::Dtype;
-use super::input::Input;
-use super::npy_columns::{Columns, LONGEST_ROW};
 use super::npy_header::{self, Header, HeaderError, MAX_BYTES};
-use super::{IoError, IoErrorKind};
+use super::{Dtype, Input, IoError, IoErrorKind, Result};
 use crate::host_memory::{self, HostMemoryError};
 
 /// A `.npy` array of numbers on disk.
@@ -44,14 +41,14 @@ impl NpyFile {
     /// for broken files, and for Fortran order if more than two axes are longer than 1 or the
     /// second of them has more than 64 elements; `IoErrorKind::ElementType` for elements that are
     /// not numbers.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let input = Input::open(path.as_ref())?;
         let len = input.len();
         Self::within(Arc::new(input), path.as_ref().to_path_buf(), 0..len)
     }
 
     /// Opens the array in a range of a file; `path` names it in errors.
-    pub(super) fn within(input: Arc<Input>, path: PathBuf, range: Range<u64>) -> Result<Self, IoError> {
+    pub(super) fn within(input: Arc<Input>, path: PathBuf, range: Range<u64>) -> Result<Self> {
         input.expect(range.end)?;
         let found = range.end - range.start;
         let bytes = input.bytes(range.start..range.start + found.min(MAX_BYTES))?;
@@ -126,7 +123,7 @@ impl NpyFile {
     ///
     /// # Errors
     /// `IoErrorKind::Shape` if it differs from `wanted`.
-    pub fn expect_shape(&self, wanted: &[u64]) -> Result<(), IoError> {
+    pub fn expect_shape(&self, wanted: &[u64]) -> Result<()> {
         if self.shape() == wanted { Ok(()) } else { Err(self.shape_error(super::error::tuple(wanted))) }
     }
 
@@ -134,7 +131,7 @@ impl NpyFile {
     ///
     /// # Errors
     /// `IoErrorKind::Shape` unless the shape is `(N, 3)` or `(N, 2)`.
-    pub fn points(&self) -> Result<(u64, usize), IoError> {
+    pub fn points(&self) -> Result<(u64, usize)> {
         match *self.shape() {
             [count, 2] => Ok((count, 2)),
             [count, 3] => Ok((count, 3)),
@@ -148,7 +145,7 @@ impl NpyFile {
     /// # Errors
     /// `IoErrorKind::ElementType` unless elements are real; `IoErrorKind::Value` where a finite f64
     /// is beyond f32; `IoErrorKind::Misuse`, `IoErrorKind::Memory`, `IoErrorKind::Format`.
-    pub fn read_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
+    pub fn read_f32(&self, elements: Range<u64>) -> Result<Vec<f32>> {
         let first = elements.start;
         match self.header.dtype {
             Dtype::F32 => self.decode(elements, f32::from_le_bytes),
@@ -182,7 +179,7 @@ impl NpyFile {
     /// # Errors
     /// `IoErrorKind::ElementType` unless elements are real; `IoErrorKind::Misuse`,
     /// `IoErrorKind::Memory`, `IoErrorKind::Format`.
-    pub fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
+    pub fn read_f64(&self, elements: Range<u64>) -> Result<Vec<f64>> {
         match self.header.dtype {
             Dtype::F32 => self.decode(elements, |b| f64::from(f32::from_le_bytes(b))),
             Dtype::F64 => self.decode(elements, f64::from_le_bytes),
@@ -199,7 +196,7 @@ impl NpyFile {
     /// # Errors
     /// Same as [`read_f32`](Self::read_f32), and `IoErrorKind::Value` with the index of the first
     /// NaN or infinity **in this range**.
-    pub fn read_finite_f32(&self, elements: Range<u64>) -> Result<Vec<f32>, IoError> {
+    pub fn read_finite_f32(&self, elements: Range<u64>) -> Result<Vec<f32>> {
         self.finite(elements.start, self.read_f32(elements)?)
     }
 
@@ -208,12 +205,12 @@ impl NpyFile {
     /// # Errors
     /// Same as [`read_f64`](Self::read_f64), and `IoErrorKind::Value` as in
     /// [`read_finite_f32`](Self::read_finite_f32).
-    pub fn read_finite_f64(&self, elements: Range<u64>) -> Result<Vec<f64>, IoError> {
+    pub fn read_finite_f64(&self, elements: Range<u64>) -> Result<Vec<f64>> {
         self.finite(elements.start, self.read_f64(elements)?)
     }
 
     /// Checks that elements from number `first` on are finite.
-    fn finite<T: Copy + Into<f64>>(&self, first: u64, elements: Vec<T>) -> Result<Vec<T>, IoError> {
+    fn finite<T: Copy + Into<f64>>(&self, first: u64, elements: Vec<T>) -> Result<Vec<T>> {
         match elements.iter().position(|&x| !x.into().is_finite()) {
             None => Ok(elements),
             Some(offset) => {
@@ -227,7 +224,7 @@ impl NpyFile {
     ///
     /// # Errors
     /// Same as [`read_f32`](Self::read_f32); the index of an element counts complex numbers.
-    pub fn read_c32(&self, elements: Range<u64>) -> Result<Vec<[f32; 2]>, IoError> {
+    pub fn read_c32(&self, elements: Range<u64>) -> Result<Vec<[f32; 2]>> {
         let first = elements.start;
         match self.header.dtype {
             Dtype::C64 => self.decode(elements, |bytes: [u8; 8]| {
@@ -252,7 +249,7 @@ impl NpyFile {
     ///
     /// # Errors
     /// Same as [`read_f64`](Self::read_f64).
-    pub fn read_c64(&self, elements: Range<u64>) -> Result<Vec<[f64; 2]>, IoError> {
+    pub fn read_c64(&self, elements: Range<u64>) -> Result<Vec<[f64; 2]>> {
         match self.header.dtype {
             Dtype::C64 => {
                 let narrow = self.read_c32(elements)?;
@@ -271,7 +268,7 @@ impl NpyFile {
     /// # Errors
     /// `IoErrorKind::ElementType` unless elements are integers, and for a u64 beyond i64;
     /// `IoErrorKind::Misuse`, `IoErrorKind::Memory`, `IoErrorKind::Format`.
-    pub fn read_i64(&self, elements: Range<u64>) -> Result<Vec<i64>, IoError> {
+    pub fn read_i64(&self, elements: Range<u64>) -> Result<Vec<i64>> {
         match self.header.dtype {
             Dtype::I8 => self.decode(elements, |b| i64::from(i8::from_le_bytes(b))),
             Dtype::I16 => self.decode(elements, |b| i64::from(i16::from_le_bytes(b))),
@@ -293,11 +290,7 @@ impl NpyFile {
 
     /// Reads a range of elements of `N` bytes each, and passes them to `convert` in little-endian
     /// order.
-    fn decode<const N: usize, T>(
-        &self,
-        elements: Range<u64>,
-        mut convert: impl FnMut([u8; N]) -> T,
-    ) -> Result<Vec<T>, IoError> {
+    fn decode<const N: usize, T>(&self, elements: Range<u64>, mut convert: impl FnMut([u8; N]) -> T) -> Result<Vec<T>> {
         debug_assert_eq!(N as u64, self.header.dtype.bytes());
         let Range { start, end } = elements;
         if start > end || end > self.len() {
@@ -330,7 +323,7 @@ impl NpyFile {
         Ok(out)
     }
 
-    fn converted<T, U>(&self, elements: Vec<T>, convert: impl Fn(T) -> U) -> Result<Vec<U>, IoError> {
+    fn converted<T, U>(&self, elements: Vec<T>, convert: impl Fn(T) -> U) -> Result<Vec<U>> {
         host_memory::collect("elements", elements.into_iter().map(convert)).map_err(|e| self.memory_error(e))
     }
 
@@ -354,5 +347,53 @@ impl NpyFile {
 
     fn shape_error(&self, wanted: String) -> IoError {
         IoError::shape(&self.path, self.shape(), wanted)
+    }
+}
+
+/// Length of the longest rows that are assembled. Points and attributes have few numbers; rows of a
+/// field would be read byte by byte from the whole file.
+const LONGEST_ROW: u64 = 64;
+
+/// Bytes of rows that are assembled at a time; bounds memory and keeps the parts of columns long.
+const PIECE: u64 = 1 << 20;
+
+/// The columns in a file.
+#[derive(Clone, Copy, Debug)]
+struct Columns {
+    /// Byte offset of the first column.
+    pub begin: u64,
+    /// Number of elements of a column.
+    pub rows: u64,
+    /// Number of columns, the length of a row.
+    pub count: u64,
+}
+
+impl Columns {
+    /// Passes elements of `N` bytes, counted row after row, in pieces of whole elements, as
+    /// [`Input::pieces`] does for C order.
+    pub fn pieces<const N: usize>(
+        &self,
+        input: &Input,
+        elements: Range<u64>,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let (columns, bytes) = (self.count, N as u64);
+        let asked = elements.start / columns..elements.end.div_ceil(columns);
+        let step = (PIECE / (columns * bytes)).max(1);
+        let mut rows = Vec::new();
+        for first in asked.clone().step_by(step as usize) {
+            let last = asked.end.min(first + step);
+            rows.resize(((last - first) * columns) as usize, [0; N]);
+            for column in 0..columns {
+                let at = |row: u64| self.begin + (column * self.rows + row) * bytes;
+                let part = input.bytes(at(first)..at(last))?;
+                let places = rows[column as usize..].iter_mut().step_by(columns as usize);
+                places.zip(part.as_chunks::<N>().0).for_each(|(place, element)| *place = *element);
+            }
+            // The first and the last row may be read in part.
+            let part = |element: u64| (element.clamp(first * columns, last * columns) - first * columns) as usize;
+            each(rows[part(elements.start)..part(elements.end)].as_flattened());
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! A parser of its own, not one of Python literals: headers are foreign input, so that length,
 //! nesting and numbers must be bounded, and reading in parts needs the offset of the elements.
 
-use super::dtype::Dtype;
+use super::Dtype;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Bytes of the longest dictionary that is read; NumPy's have about 118 for plain arrays.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::error::tuple;
 use super::npy_header::{self, MAX_AXES};
-use super::{IoError, IoErrorKind, Sealed, SharedFile};
+use super::{IoError, IoErrorKind, Result, Sealed, SharedFile};
 use crate::hash::mix;
 
 mod sealed {
@@ -63,7 +63,7 @@ impl<T: NpyElement> NpyWriter<T> {
     ///
     /// # Errors
     /// `IoErrorKind::Shape` if no file could hold the array, and those of [`SharedFile::create`].
-    pub fn create(path: impl AsRef<Path>, shape: &[u64], token: &str) -> Result<Self, IoError> {
+    pub fn create(path: impl AsRef<Path>, shape: &[u64], token: &str) -> Result<Self> {
         let path = path.as_ref();
         let Plan { header, len, total_bytes } = plan(path, T::DESCR, size_of::<T>() as u64, shape)?;
         let file = SharedFile::create(path, total_bytes, &header, token)?;
@@ -75,7 +75,7 @@ impl<T: NpyElement> NpyWriter<T> {
     /// # Errors
     /// `IoErrorKind::Shape` if rank 0 created an array of another size, and those of
     /// [`SharedFile::open`].
-    pub fn open(path: impl AsRef<Path>, shape: &[u64], token: &str) -> Result<Self, IoError> {
+    pub fn open(path: impl AsRef<Path>, shape: &[u64], token: &str) -> Result<Self> {
         let path = path.as_ref();
         let Plan { header, len, total_bytes } = plan(path, T::DESCR, size_of::<T>() as u64, shape)?;
         let file = SharedFile::open(path, token)?;
@@ -100,7 +100,7 @@ impl<T: NpyElement> NpyWriter<T> {
     ///
     /// # Errors
     /// `IoErrorKind::Misuse` beyond the end of the array, `IoErrorKind::Write`.
-    pub fn write(&self, first: u64, elements: &[T]) -> Result<(), IoError> {
+    pub fn write(&self, first: u64, elements: &[T]) -> Result<()> {
         let end = first.saturating_add(elements.len() as u64);
         if end > self.len {
             return Err(IoError::range(self.file.path(), first..end, self.len));
@@ -120,7 +120,7 @@ impl<T: NpyElement> NpyWriter<T> {
     ///
     /// # Errors
     /// `IoErrorKind::Misuse`.
-    pub(super) fn check_written(&self, sums: [u64; 2]) -> Result<(), IoError> {
+    pub(super) fn check_written(&self, sums: [u64; 2]) -> Result<()> {
         if is_whole(sums, self.len) {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl<T: NpyElement> NpyWriter<T> {
     ///
     /// # Errors
     /// Same as [`SharedFile::finish`].
-    pub fn finish(self) -> Result<(), IoError> {
+    pub fn finish(self) -> Result<()> {
         self.file.finish()
     }
 
@@ -144,7 +144,7 @@ impl<T: NpyElement> NpyWriter<T> {
     ///
     /// # Errors
     /// Same as [`SharedFile::seal`].
-    pub fn seal(self) -> Result<Sealed, IoError> {
+    pub fn seal(self) -> Result<Sealed> {
         self.file.seal()
     }
 
@@ -177,7 +177,7 @@ pub(super) struct Plan {
 
 /// Returns the plan of a file of this shape, with elements of NumPy's type string `descr`; `path`
 /// is for errors.
-pub(super) fn plan(path: &Path, descr: &str, element_bytes: u64, shape: &[u64]) -> Result<Plan, IoError> {
+pub(super) fn plan(path: &Path, descr: &str, element_bytes: u64, shape: &[u64]) -> Result<Plan> {
     let wanted = |wanted: String| IoError::shape(path, shape, wanted);
     if shape.len() > MAX_AXES {
         return Err(wanted(format!("one of at most {MAX_AXES} axes")));

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use crc32fast::Hasher;
 
-use super::input::Input;
-use super::npy_writer::{NpyElement, Plan, little_endian, plan};
+use super::npy_writer::{Plan, little_endian, plan};
 use super::zip::{Entry, contents, directory, entries, not_npz};
-use super::{IoError, IoErrorKind, NpyFile, Sealed, SharedFile};
+use super::{Input, IoError, IoErrorKind, NpyElement, NpyFile, Result, Sealed, SharedFile};
 
 /// An array to be written as a member of an archive: its name, type and shape.
 #[derive(Clone, Debug)]
@@ -72,7 +71,7 @@ impl PlacedMember {
 }
 
 impl Layout {
-    fn new(path: &Path, members: &[Member]) -> Result<Self, IoError> {
+    fn new(path: &Path, members: &[Member]) -> Result<Self> {
         let refused = |name: &str, reason| {
             let message = format!("the name `{name}` of an array {reason}; give another");
             IoError::new(IoErrorKind::Misuse, path, message)
@@ -148,7 +147,7 @@ impl NpzWriter {
     /// # Errors
     /// `IoErrorKind::Misuse`, `IoErrorKind::Shape` if no file could hold an array, and those of
     /// [`SharedFile::create`].
-    pub fn create(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self, IoError> {
+    pub fn create(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self> {
         let path = path.as_ref();
         let layout = Layout::new(path, members)?;
         let file = SharedFile::create(path, layout.total_bytes, &[], token)?;
@@ -160,7 +159,7 @@ impl NpzWriter {
     /// # Errors
     /// Same as [`create`](Self::create); `IoErrorKind::Shape` if rank 0 created arrays of another
     /// size, and those of [`SharedFile::open`].
-    pub fn open(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self, IoError> {
+    pub fn open(path: impl AsRef<Path>, members: &[Member], token: &str) -> Result<Self> {
         let path = path.as_ref();
         let layout = Layout::new(path, members)?;
         let file = SharedFile::open(path, token)?;
@@ -178,7 +177,7 @@ impl NpzWriter {
     /// # Errors
     /// `IoErrorKind::ElementType` for elements of another type or no such member,
     /// `IoErrorKind::Misuse` beyond the end of the array, `IoErrorKind::Write`.
-    pub fn write<T: NpyElement>(&self, member: usize, first: u64, elements: &[T]) -> Result<PartCrc, IoError> {
+    pub fn write<T: NpyElement>(&self, member: usize, first: u64, elements: &[T]) -> Result<PartCrc> {
         let path = || self.file.path().to_path_buf();
         let placed = self.layout.members.get(member).filter(|placed| placed.member.descr == T::DESCR);
         let Some(placed) = placed else {
@@ -199,7 +198,7 @@ impl NpzWriter {
     ///
     /// # Errors
     /// Same as [`seal`](Self::seal) and [`Sealed::publish`].
-    pub fn finish(self, parts: &[PartCrc]) -> Result<(), IoError> {
+    pub fn finish(self, parts: &[PartCrc]) -> Result<()> {
         self.seal(parts)?.publish()
     }
 
@@ -208,7 +207,7 @@ impl NpzWriter {
     /// # Errors
     /// On rank 0 `IoErrorKind::Misuse` unless the parts cover each member once, and those of
     /// [`SharedFile::seal`].
-    pub fn seal(self, parts: &[PartCrc]) -> Result<Sealed, IoError> {
+    pub fn seal(self, parts: &[PartCrc]) -> Result<Sealed> {
         if self.creator {
             let mut parts: Vec<_> = parts.iter().filter(|part| part.len > 0).copied().collect();
             parts.sort_unstable_by_key(|part| (part.member, part.first));
@@ -229,7 +228,7 @@ impl NpzWriter {
     }
 
     /// Returns the CRC of a member, combined from the CRCs of its header and its parts.
-    fn crc(&self, placed: &PlacedMember, parts: &[PartCrc]) -> Result<u32, IoError> {
+    fn crc(&self, placed: &PlacedMember, parts: &[PartCrc]) -> Result<u32> {
         let mut hasher = Hasher::new();
         hasher.update(&placed.plan.header);
         let wrong = |found: u64| {
@@ -275,7 +274,7 @@ impl NpzFile {
     /// # Errors
     /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`, and
     /// `IoErrorKind::Format` for a broken or compressed archive.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let input = Input::open(path.as_ref())?;
         let entries = entries(&input)?;
         Ok(Self { input: Arc::new(input), entries })
@@ -297,7 +296,7 @@ impl NpzFile {
     /// # Errors
     /// `IoErrorKind::Missing`, `IoErrorKind::Format` for a broken archive, and those of
     /// [`NpyFile::open`].
-    pub fn member(&self, name: &str) -> Result<NpyFile, IoError> {
+    pub fn member(&self, name: &str) -> Result<NpyFile> {
         let Some(number) = self.names().position(|found| found == name) else {
             let found = self.names().collect::<Vec<_>>().join(", ");
             return Err(IoError::no_member(self.path(), name, found));
@@ -312,7 +311,7 @@ impl NpzFile {
     ///
     /// # Errors
     /// `IoErrorKind::Format` with the first member that has changed since it was written.
-    pub fn check(&self) -> Result<(), IoError> {
+    pub fn check(&self) -> Result<()> {
         for entry in &self.entries {
             let mut hasher = crc32fast::Hasher::new();
             self.input.pieces(self.contents(entry)?, |piece| hasher.update(piece))?;
@@ -325,7 +324,7 @@ impl NpzFile {
     }
 
     /// Returns the byte range of a member's contents.
-    fn contents(&self, entry: &Entry) -> Result<std::ops::Range<u64>, IoError> {
+    fn contents(&self, entry: &Entry) -> Result<std::ops::Range<u64>> {
         self.input.expect(self.input.len())?;
         contents(&self.input, entry)
     }
@@ -335,7 +334,7 @@ impl NpzFile {
 mod tests {
     use super::*;
 
-    fn layout(members: &[Member]) -> Result<Layout, IoError> {
+    fn layout(members: &[Member]) -> Result<Layout> {
         Layout::new(Path::new("out.npz"), members)
     }
 

@@ -1,12 +1,12 @@
-//! The directory that a command writes its files to.
+//! The directory that a command writes its files to, and its stripes on Lustre.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::probe::Probe;
+use super::cleanup::{self, Probe};
 use super::run_lock::RunLock;
-use super::{IoError, IoErrorKind, cleanup, stripes, temporary, token};
+use super::{IoError, IoErrorKind, Result, temporary, token};
 use crate::timeline;
 
 /// A directory to write to, created if it does not exist.
@@ -34,7 +34,7 @@ impl OutputDir {
     /// `IoErrorKind::FileType` if a file or a link to nothing has the name of the directory or of a
     /// parent; `IoErrorKind::Write` if it cannot be created or written to. Nothing is left behind
     /// after an error.
-    pub fn create(path: impl AsRef<Path>) -> Result<Self, IoError> {
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let _activity = timeline::activity!("create directory", file = %path.display());
         if path.as_os_str() == "-" {
@@ -87,11 +87,11 @@ impl OutputDir {
     /// # Errors
     /// `IoErrorKind::InUse` if another run holds the lock and does not end within some seconds;
     /// those of [`create`](Self::create).
-    pub fn lock(self) -> Result<Self, IoError> {
+    pub fn lock(self) -> Result<Self> {
         self.lock_within(PATIENCE)
     }
 
-    fn lock_within(mut self, patience: Duration) -> Result<Self, IoError> {
+    fn lock_within(mut self, patience: Duration) -> Result<Self> {
         self.lock = RunLock::take(&self.path, patience)?;
         if self.path.is_dir() {
             return Ok(self);
@@ -106,7 +106,7 @@ impl OutputDir {
     pub fn stripes(&self) -> Option<u16> {
         // The layout of a directory is a default that files may not have.
         let probe = self.probe().ok()?;
-        stripes::stripes(&probe.path)
+        stripes(&probe.path)
     }
 
     /// Returns the directory.
@@ -131,11 +131,55 @@ impl Drop for OutputDir {
     }
 }
 
+/// Magic number of Lustre in `statfs`.
+#[cfg(target_os = "linux")]
+const LUSTRE: i64 = 0x0BD0_0BD0;
+
+/// Returns the number of storage targets that the bytes of the file at `path` are spread over;
+/// `None` except on Lustre, and for layouts that change with the size of the file.
+#[cfg(target_os = "linux")]
+fn stripes(path: &Path) -> Option<u16> {
+    use std::ffi::CString;
+    use std::mem;
+    use std::os::unix::ffi::OsStrExt;
+
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: the path ends with a zero, and zeros are a valid `statfs`.
+    let found = unsafe {
+        let mut found: libc::statfs = mem::zeroed();
+        (libc::statfs(path.as_ptr(), &mut found) == 0).then_some(found)
+    }?;
+    if found.f_type as i64 != LUSTRE {
+        return None;
+    }
+    let mut layout = [0_u8; 4096];
+    // SAFETY: both names end with a zero, and the call writes at most the length of `layout`.
+    let length =
+        unsafe { libc::getxattr(path.as_ptr(), c"lustre.lov".as_ptr(), layout.as_mut_ptr().cast(), layout.len()) };
+    stripes_of_layout(layout.get(..usize::try_from(length).ok()?)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn stripes(_: &Path) -> Option<u16> {
+    None
+}
+
+/// Reads the number of stripes in a plain layout (`lov_user_md_v1` and `_v3` of Lustre): magic,
+/// pattern, 16 bytes of object, stripe size, stripe count.
+#[cfg(target_os = "linux")]
+fn stripes_of_layout(layout: &[u8]) -> Option<u16> {
+    const PLAIN: [u32; 2] = [0x0BD1_0BD0, 0x0BD3_0BD0];
+    let magic = u32::from_le_bytes(*layout.first_chunk()?);
+    let count = u16::from_le_bytes(*layout.get(28..)?.first_chunk()?);
+    PLAIN.contains(&magic).then_some(count)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::io::scratch::Scratch;
-    use std::fs;
 
     #[test]
     fn parents_are_made_and_an_unused_directory_goes_again() {
@@ -231,5 +275,20 @@ mod tests {
             matches!(OutputDir::create(long), Err(IoError { kind: IoErrorKind::Write, ref message, .. }) if message.contains("cannot be created"))
         );
         assert_eq!(scratch.names(), ["file"]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn plain_layouts_have_a_number_of_stripes() {
+        let layout = |magic: u32, count: u16| {
+            let mut bytes = [0_u8; 56];
+            bytes[..4].copy_from_slice(&magic.to_le_bytes());
+            bytes[24..28].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+            bytes[28..30].copy_from_slice(&count.to_le_bytes());
+            stripes_of_layout(&bytes)
+        };
+        assert_eq!([layout(0x0BD1_0BD0, 1), layout(0x0BD3_0BD0, 16)], [Some(1), Some(16)]);
+        // A progressive layout grows with the file.
+        assert_eq!([layout(0x0BD6_0BD0, 1), stripes_of_layout(&[0; 3]), stripes(&std::env::temp_dir())], [None; 3]);
     }
 }

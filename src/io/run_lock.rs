@@ -14,8 +14,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use super::probe::Probe;
-use super::{IoError, IoErrorKind, cleanup, read_text, token};
+use super::cleanup::{self, Probe};
+use super::{IoError, IoErrorKind, Result, read_text, token};
 use crate::host;
 
 /// The hidden file in the directory.
@@ -57,7 +57,7 @@ impl RunLock {
     /// - `IoErrorKind::InUse` if another run claims the directory, with the owner of the claim.
     /// - `IoErrorKind::Write` for a lock of another user that can neither be read nor locked, or a
     ///   claim that cannot be written.
-    pub fn take(directory: &Path, patience: Duration) -> Result<Option<Self>, IoError> {
+    pub fn take(directory: &Path, patience: Duration) -> Result<Option<Self>> {
         Self::take_by(cleanup::lock_file, directory, patience)
     }
 
@@ -65,7 +65,7 @@ impl RunLock {
         lock: impl Fn(&Path) -> Result<File, TryLockError>,
         directory: &Path,
         patience: Duration,
-    ) -> Result<Option<Self>, IoError> {
+    ) -> Result<Option<Self>> {
         let (path, since) = (directory.join(NAME), Instant::now());
         loop {
             match lock(&path) {
@@ -96,7 +96,7 @@ impl RunLock {
     }
 
     /// Creates the claim of this process in place of a dead one.
-    fn claim(directory: &Path) -> Result<Self, IoError> {
+    fn claim(directory: &Path) -> Result<Self> {
         let path = directory.join(CLAIM);
         let own = Owner::own().text();
         let create = || {
@@ -162,7 +162,7 @@ struct Heart {
 }
 
 impl Heart {
-    fn start(mut file: File, path: PathBuf, own: String) -> Result<Self, IoError> {
+    fn start(mut file: File, path: PathBuf, own: String) -> Result<Self> {
         let ((sender, end), text, claim) = (mpsc::channel(), own.clone(), path.clone());
         let beat = move || {
             while end.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {

@@ -4,8 +4,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::temporary::{temporary_name, token};
-use super::{IoError, IoErrorKind, cleanup, temporary};
+use super::{IoError, IoErrorKind, Result, cleanup, temporary, temporary_name, token};
 use crate::timeline;
 
 /// One output file that ranks write together, at byte offsets.
@@ -47,7 +46,7 @@ impl SharedFile {
     /// name; `IoErrorKind::InUse` if the token was used before; `IoErrorKind::Write` if the
     /// directory or an older file is not writable, or the disk is full. Nothing is left behind
     /// after an error.
-    pub fn create(path: impl AsRef<Path>, total_bytes: u64, header: &[u8], token: &str) -> Result<Self, IoError> {
+    pub fn create(path: impl AsRef<Path>, total_bytes: u64, header: &[u8], token: &str) -> Result<Self> {
         let path = destination(path.as_ref())?;
         let _activity = timeline::activity!("create file", file = %path.display());
         let older = older_permissions(&path)?;
@@ -65,11 +64,7 @@ impl SharedFile {
     /// give the file its full length, close it, not overwrite a file, and take little time, since
     /// interrupts wait for it.
     #[cfg(feature = "hdf5")]
-    pub(super) fn create_by(
-        path: &Path,
-        token: &str,
-        mut make: impl FnMut(&Path) -> Result<(), IoError>,
-    ) -> Result<Self, IoError> {
+    pub(super) fn create_by(path: &Path, token: &str, mut make: impl FnMut(&Path) -> Result<()>) -> Result<Self> {
         let path = destination(path)?;
         let older = older_permissions(&path)?;
         let temporary = temporary_name(&path, token);
@@ -86,7 +81,7 @@ impl SharedFile {
     /// Takes a new file, which dropping the value removes. Keeps its lock while it is closed for
     /// renaming, and gives it the permissions of the older one that it will replace, before it has
     /// contents.
-    fn begin(file: File, path: PathBuf, temporary: PathBuf, older: Option<Permissions>) -> Result<Self, IoError> {
+    fn begin(file: File, path: PathBuf, temporary: PathBuf, older: Option<Permissions>) -> Result<Self> {
         let mut shared = Self { file: Some(file), lock: None, path, temporary, total_bytes: 0, creator: true };
         // Other systems have no lock, and cannot rename an open file.
         if cfg!(unix) {
@@ -104,7 +99,7 @@ impl SharedFile {
     /// # Errors
     /// `IoErrorKind::FileType`, and `IoErrorKind::Write` if the file is missing or not
     /// writable here: the ranks do not share a file system, or rank 0 has failed.
-    pub fn open(path: impl AsRef<Path>, token: &str) -> Result<Self, IoError> {
+    pub fn open(path: impl AsRef<Path>, token: &str) -> Result<Self> {
         let path = destination(path.as_ref())?;
         let temporary = temporary_name(&path, token);
         let opened = cleanup::open_file(&temporary).and_then(|file| Ok((file.metadata()?.len(), file)));
@@ -137,7 +132,7 @@ impl SharedFile {
     /// # Errors
     /// `IoErrorKind::Misuse` beyond the end of the file, `IoErrorKind::Write` if not all could be
     /// written.
-    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.checked_add(bytes.len() as u64);
         if end.is_none_or(|end| end > self.total_bytes) {
             let end = end.unwrap_or(u64::MAX);
@@ -154,7 +149,7 @@ impl SharedFile {
     /// # Errors
     /// `IoErrorKind::Write` if the bytes do not reach the disk (some file systems report a full
     /// disk only now) or the file cannot be renamed. On rank 0 the temporary file is then removed.
-    pub fn finish(self) -> Result<(), IoError> {
+    pub fn finish(self) -> Result<()> {
         self.seal()?.publish()
     }
 
@@ -163,7 +158,7 @@ impl SharedFile {
     ///
     /// # Errors
     /// Same as [`finish`](Self::finish).
-    pub fn seal(mut self) -> Result<Sealed, IoError> {
+    pub fn seal(mut self) -> Result<Sealed> {
         let _activity = timeline::activity!("flush file", file = %self.path.display());
         self.file()?.sync_all().map_err(|e| self.write_error(e))?;
         drop(self.file.take());
@@ -176,7 +171,7 @@ impl SharedFile {
         self.creator = true;
     }
 
-    fn file(&self) -> Result<&File, IoError> {
+    fn file(&self) -> Result<&File> {
         // `None` does not occur here (see the field), but an error is better than a panic.
         self.file.as_ref().ok_or_else(|| self.write_error(io::Error::other("closed already")))
     }
@@ -208,7 +203,7 @@ impl Sealed {
     ///
     /// # Errors
     /// `IoErrorKind::Write` if the file cannot be renamed; the temporary file is then removed.
-    pub fn publish(mut self) -> Result<(), IoError> {
+    pub fn publish(mut self) -> Result<()> {
         let file = &mut self.file;
         let _activity = timeline::activity!("publish file", file = %file.path.display());
         if file.creator {
@@ -238,7 +233,7 @@ impl Drop for SharedFile {
 ///
 /// # Errors
 /// Same as [`SharedFile::create`].
-pub fn write_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), IoError> {
+pub fn write_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     seal_whole(path, bytes)?.publish()
 }
 
@@ -246,12 +241,12 @@ pub fn write_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), IoError> 
 ///
 /// # Errors
 /// Same as [`write_whole`].
-pub fn seal_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Sealed, IoError> {
+pub fn seal_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Sealed> {
     SharedFile::create(path, bytes.len() as u64, bytes, &token())?.seal()
 }
 
 /// Returns the path to write to: follows links, and refuses paths that cannot be files.
-fn destination(path: &Path) -> Result<PathBuf, IoError> {
+fn destination(path: &Path) -> Result<PathBuf> {
     if path.as_os_str() == "-" {
         return Err(IoError::output_is_dash());
     }
@@ -287,13 +282,13 @@ fn is_open_file(path: &Path) -> bool {
 /// # Errors
 /// `IoErrorKind::Write` if it is write-protected, `IoErrorKind::FileType` as in
 /// [`SharedFile::create`].
-pub fn check_replaceable(path: impl AsRef<Path>) -> Result<(), IoError> {
+pub fn check_replaceable(path: impl AsRef<Path>) -> Result<()> {
     older_permissions(&destination(path.as_ref())?).map(drop)
 }
 
 /// Returns the permissions of the file at `path`, if it exists. A write-protected file is an error:
 /// renaming needs only the permissions of the directory, and would replace it.
-fn older_permissions(path: &Path) -> Result<Option<Permissions>, IoError> {
+fn older_permissions(path: &Path) -> Result<Option<Permissions>> {
     // Opening asks the system for permission to write, and without truncation changes nothing.
     match OpenOptions::new().write(true).open(path).and_then(|file| file.metadata()) {
         Ok(found) => Ok(Some(found.permissions())),

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::input::read_short;
-use super::{IoError, write_whole};
+use super::{IoError, Result, read_short, write_whole};
 use crate::host_memory::{self, HostMemoryError};
 
 /// One column of a table.
@@ -52,7 +51,7 @@ impl Column<'_> {
 /// # Ok(())
 /// # }
 /// ```
-pub fn write_csv(path: impl AsRef<Path>, columns: &[(&str, Column<'_>)]) -> Result<(), IoError> {
+pub fn write_csv(path: impl AsRef<Path>, columns: &[(&str, Column<'_>)]) -> Result<()> {
     let text = csv_text(path.as_ref(), columns)?;
     write_whole(path, text.as_bytes())
 }
@@ -61,7 +60,7 @@ pub fn write_csv(path: impl AsRef<Path>, columns: &[(&str, Column<'_>)]) -> Resu
 ///
 /// # Errors
 /// `IoErrorKind::Shape` if columns differ in length.
-pub fn csv_text(path: &Path, columns: &[(&str, Column<'_>)]) -> Result<String, IoError> {
+pub fn csv_text(path: &Path, columns: &[(&str, Column<'_>)]) -> Result<String> {
     let rows = columns.first().map_or(0, |(_, column)| column.len());
     if columns.iter().any(|(_, column)| column.len() != rows) {
         let found: Vec<u64> = columns.iter().map(|(_, column)| column.len() as u64).collect();
@@ -108,7 +107,7 @@ const MAX_BYTES: u64 = 16 << 20;
 /// # Errors
 /// `IoErrorKind::FileType`, `IoErrorKind::NotFound`, `IoErrorKind::Read`, and `IoErrorKind::Format`
 /// above 16 MiB or for the first line that is not one number.
-pub fn read_numbers(path: impl AsRef<Path>) -> Result<Numbers, IoError> {
+pub fn read_numbers(path: impl AsRef<Path>) -> Result<Numbers> {
     let path = path.as_ref();
     let bytes = read_short(path, MAX_BYTES)?;
     let mut numbers = Numbers { values: Vec::new(), lines: Vec::new(), line_count: 0 };

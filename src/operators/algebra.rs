@@ -3,13 +3,9 @@
 use std::rc::Rc;
 
 use super::compose::Arranged;
-use super::error::{OperatorError, Result};
-use super::leaf::{Leaf, Support};
-use super::operator::Model;
-use super::pointwise::{Binary, Pointwise};
-use super::pointwise_operator::{PointwiseOperator, width};
-use super::space::Space;
-use super::vector::Vector;
+use super::pointwise::Binary;
+use super::pointwise_operator::width;
+use super::{Leaf, Model, OperatorError, Pointwise, PointwiseOperator, Result, Space, Support, Vector, refuse};
 use crate::fft::Values;
 
 /// Exponents up to this magnitude are computed by products, for numbers of both signs.
@@ -43,7 +39,7 @@ macro_rules! functions {
             pub fn function(&self, name: &str) -> Result<Model> {
                 match name {
                     $(stringify!($name) => self.$name(),)*
-                    _ => Err(OperatorError::invalid(name, concat!("unknown function: expected one of", $(" ", stringify!($name)),*))),
+                    _ => refuse(name, concat!("unknown function: expected one of", $(" ", stringify!($name)),*)),
                 }
             }
         }
@@ -105,7 +101,7 @@ impl Model {
             let own = Space::of(name, leaf.clone())?;
             let one = values.part(&own, "constant")?;
             let Some(identity) = PointwiseOperator::identity(&own) else {
-                return Err(OperatorError::invalid("constant", format!("{own} is not a real or complex field")));
+                return refuse("constant", format!("{own} is not a real or complex field"));
             };
             PointwiseOperator::bound("constant", identity.function, &nothing, Some(&one), &own)
         })
@@ -254,10 +250,7 @@ impl Model {
                     return whole();
                 };
                 // Arguments get the names of the results before them.
-                let [before_first, before_second] = match is_common {
-                    true => ["", ""],
-                    false => ["a/", "b/"],
-                };
+                let [before_first, before_second] = if is_common { ["", ""] } else { ["a/", "b/"] };
                 let first = first.between(head.target(), before_first, "a/")?;
                 let second = second.between(others.target(), before_second, "b/")?;
                 let tails = first.zip(&second)?;
@@ -289,7 +282,7 @@ impl Model {
 fn finite(operator: &str, number: f64) -> Result<f64> {
     match (number as f32).is_finite() {
         true => Ok(number),
-        false => Err(OperatorError::invalid(operator, format!("expected a finite number of f32, got {number:?}"))),
+        false => refuse(operator, format!("expected a finite number of f32, got {number:?}")),
     }
 }
 

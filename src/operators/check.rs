@@ -2,12 +2,8 @@
 
 use std::fmt;
 
-use super::error::{OperatorError, Result};
 use super::fingerprint::for_each_place;
-use super::leaf::{Leaf, Support};
-use super::operator::Model;
-use super::space::Space;
-use super::vector::Vector;
+use super::{Leaf, Model, OperatorError, Result, Space, Support, Vector};
 use crate::hash::{START, fnv1a, mix};
 use crate::rank::Rank;
 

@@ -2,14 +2,11 @@
 
 use std::rc::Rc;
 
-use super::error::{OperatorError, Result};
-use super::fingerprint::Fingerprint;
-use super::operator::{Derivative, Differentiable, ExcitedModes, Linearization, Linearized, Model};
 use super::part::Part;
-use super::pointwise_operator::PointwiseOperator;
-use super::signature::{OperatorCost, Signature};
-use super::space::Space;
-use super::vector::Vector;
+use super::{
+    Derivative, Differentiable, ExcitedModes, Fingerprint, Linearization, Linearized, Model, OperatorCost,
+    OperatorError, PointwiseOperator, Result, Signature, Space, Vector, refuse,
+};
 use crate::rank::Rank;
 
 impl Model {
@@ -108,7 +105,7 @@ impl Model {
     pub fn named(&self, target: &str) -> Result<Model> {
         match self.target().only() {
             Some((name, _)) => self.renamed(&[], &[(name, target)]),
-            None => Err(OperatorError::invalid(self.name(), format!("it gives {}, not one leaf", self.target()))),
+            None => refuse(self.name(), format!("it gives {}, not one leaf", self.target())),
         }
     }
 
@@ -119,7 +116,7 @@ impl Model {
     pub fn of(&self, domain: &str) -> Result<Model> {
         match self.domain().only() {
             Some((name, _)) => self.renamed(&[(name, domain)], &[]),
-            None => Err(OperatorError::invalid(self.name(), format!("it takes {}, not one leaf", self.domain()))),
+            None => refuse(self.name(), format!("it takes {}, not one leaf", self.domain())),
         }
     }
 
@@ -164,7 +161,7 @@ impl Model {
     pub fn identity(space: &Space) -> Result<Model> {
         match PointwiseOperator::identity(space) {
             Some(map) => Ok(Model::new(map)),
-            None => Err(OperatorError::invalid("identity", format!("{space} has leaves at different places"))),
+            None => refuse("identity", format!("{space} has leaves at different places")),
         }
     }
 }
@@ -235,6 +232,16 @@ impl Differentiable for Then {
     }
 }
 
+/// Adds the modes of leaves that are not among `all`.
+fn united(mut all: Vec<ExcitedModes>, others: impl IntoIterator<Item = ExcitedModes>) -> Vec<ExcitedModes> {
+    for modes in others {
+        if all.iter().all(|other| other.leaf != modes.leaf) {
+            all.push(modes);
+        }
+    }
+    all
+}
+
 struct ThenAt {
     first: Derivative,
     second: Derivative,
@@ -254,14 +261,11 @@ impl Linearized for ThenAt {
     }
 
     fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>> {
-        let mut all = self.first.excited(rank)?;
-        for modes in self.second.excited(rank)? {
-            let leaf = self.first.model().0.passed(&modes.leaf);
-            if let Some(leaf) = leaf.filter(|leaf| all.iter().all(|other| other.leaf != *leaf)) {
-                all.push(ExcitedModes { leaf, ..modes });
-            }
-        }
-        Ok(all)
+        let passed = |modes: ExcitedModes| {
+            let leaf = self.first.model().0.passed(&modes.leaf)?;
+            Some(ExcitedModes { leaf, ..modes })
+        };
+        Ok(united(self.first.excited(rank)?, self.second.excited(rank)?.into_iter().filter_map(passed)))
     }
 }
 
@@ -363,13 +367,7 @@ impl Linearized for ZipAt {
     }
 
     fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>> {
-        let mut all = self.first.excited(rank)?;
-        for modes in self.second.excited(rank)? {
-            if all.iter().all(|other| other.leaf != modes.leaf) {
-                all.push(modes);
-            }
-        }
-        Ok(all)
+        Ok(united(self.first.excited(rank)?, self.second.excited(rank)?))
     }
 }
 

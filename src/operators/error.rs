@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 
-use super::pointwise::PointwiseError;
+use super::PointwiseError;
 use crate::comm::CommError;
 use crate::exchange::ExchangeError;
 use crate::fft::FftError;
@@ -133,3 +133,8 @@ impl OperatorError {
 
 /// Results of this module.
 pub(super) type Result<T, E = OperatorError> = std::result::Result<T, E>;
+
+/// Refuses a wrong use of `operator`.
+pub(super) fn refuse<T>(operator: &str, why: impl Into<String>) -> Result<T> {
+    Err(OperatorError::invalid(operator, why))
+}

@@ -1,10 +1,6 @@
 //! Fingerprints: numbers that identify models by all that their values depend on.
 
-use super::error::OperatorError;
-use super::leaf::{Leaf, Support};
-use super::point_numbers::PointOrder;
-use super::space::Space;
-use super::vector::{Contents, Vector};
+use super::{Contents, Leaf, PointOrder, Result, Space, Support, Vector};
 use crate::comm::Op;
 use crate::fft::Values;
 use crate::gpu::{Array, DeviceElement};
@@ -60,8 +56,8 @@ impl Fingerprint {
     /// Collective. Ghost cells and the process grid do not count.
     ///
     /// # Errors
-    /// - [`OperatorError::Comm`] if ranks cannot be reached.
-    pub fn space(&mut self, rank: &Rank, space: &Space) -> Result<(), OperatorError> {
+    /// - [`OperatorError::Comm`](super::OperatorError::Comm) if ranks cannot be reached.
+    pub fn space(&mut self, rank: &Rank, space: &Space) -> Result<()> {
         self.number(space.len() as u64);
         for (name, leaf) in space.leaves() {
             self.text(name);
@@ -70,7 +66,7 @@ impl Fingerprint {
         Ok(())
     }
 
-    fn leaf(&mut self, rank: &Rank, leaf: &Leaf) -> Result<(), OperatorError> {
+    fn leaf(&mut self, rank: &Rank, leaf: &Leaf) -> Result<()> {
         self.text(leaf.support.kind());
         self.number(u64::from(leaf.values == Values::Complex));
         self.number(u64::from(leaf.components));
@@ -93,10 +89,8 @@ impl Fingerprint {
     }
 
     /// Writes the sum of a number over all ranks.
-    fn over_ranks(&mut self, rank: &Rank, own: u64) -> Result<(), OperatorError> {
-        let mut sum = [own];
-        rank.comm.all_reduce(&mut sum, Op::Sum)?;
-        self.number(sum[0]);
+    fn over_ranks(&mut self, rank: &Rank, own: u64) -> Result<()> {
+        self.number(rank.comm.reduced([own], Op::Sum)?[0]);
         Ok(())
     }
 
@@ -105,9 +99,9 @@ impl Fingerprint {
     /// Collective; blocks, and reads all values on the host.
     ///
     /// # Errors
-    /// - [`OperatorError::Device`] if the device fails.
-    /// - [`OperatorError::Comm`] if ranks cannot be reached.
-    pub fn field(&mut self, rank: &mut Rank, field: &Vector) -> Result<(), OperatorError> {
+    /// - [`OperatorError::Device`](super::OperatorError::Device) if the device fails.
+    /// - [`OperatorError::Comm`](super::OperatorError::Comm) if ranks cannot be reached.
+    pub fn field(&mut self, rank: &mut Rank, field: &Vector) -> Result<()> {
         self.space(rank, field.space())?;
         for ((_, leaf), contents) in field.space().leaves().zip(field.contents()) {
             match contents {
@@ -119,18 +113,13 @@ impl Fingerprint {
     }
 
     /// Writes words at the places of a leaf, as many at each as the array has.
-    pub(crate) fn array<T: DeviceElement>(
-        &mut self,
-        rank: &mut Rank,
-        leaf: &Leaf,
-        array: &Array<T>,
-    ) -> Result<(), OperatorError> {
+    pub(crate) fn array<T: DeviceElement>(&mut self, rank: &mut Rank, leaf: &Leaf, array: &Array<T>) -> Result<()> {
         let values = rank.recorder.download(array, 0, array.len())?;
         self.words(rank, leaf, bytemuck::cast_slice(&values))
     }
 
     /// Writes words of this rank at the places of a leaf, as many at each as are given.
-    pub(crate) fn words(&mut self, rank: &Rank, leaf: &Leaf, words: &[u32]) -> Result<(), OperatorError> {
+    pub(crate) fn words(&mut self, rank: &Rank, leaf: &Leaf, words: &[u32]) -> Result<()> {
         if !leaf.is_distributed() {
             self.number(words.len() as u64);
             words.iter().for_each(|word| self.number(u64::from(*word)));
@@ -152,7 +141,7 @@ impl Fingerprint {
 }
 
 /// Calls `visit` with each place of this rank and its number among those of all ranks.
-pub(super) fn for_each_place(rank: &Rank, leaf: &Leaf, visit: &mut dyn FnMut(u64, u64)) -> Result<(), OperatorError> {
+pub(super) fn for_each_place(rank: &Rank, leaf: &Leaf, visit: &mut dyn FnMut(u64, u64)) -> Result<()> {
     let mut in_box = |own: &Box3, [n1, n2]: [u64; 2], (offset, strides): (u64, [u64; 3])| {
         for i in own[0].clone() {
             for j in own[1].clone() {

@@ -1,16 +1,11 @@
-//! Ghost cells as operators: copies of owned cells, and sums to the owners.
+//! Ghost cells as operators: copies of owned cells, and sums to the owners; and stencils, which
+//! read them: finite differences and smoothing.
 
-use super::error::{OperatorError, Result};
-use super::fingerprint::Fingerprint;
-use super::fourier::cells_of;
-use super::leaf::{Leaf, Support};
-use super::linear::{Direction, Linear};
-use super::signature::Signature;
-use super::space::Space;
-use super::vector::Vector;
+use super::{
+    Direction, Fingerprint, Leaf, Linear, OperatorError, Result, Signature, Space, Support, Vector, real_cells, refuse,
+};
 use crate::exchange::ghost_cells::GhostCells;
 use crate::exchange::{ExchangeError, GridComms};
-use crate::fft::Values;
 use crate::gpu::{Array, Kernel, KernelSource, Recorder};
 use crate::grid::{Cost, FieldLayout, GhostPlan, Mesh, extent, volume};
 use crate::rank::Rank;
@@ -34,7 +29,7 @@ fn embed(back: bool) -> KernelSource {
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    [false, true].map(embed).into()
+    vec![embed(false), embed(true), stencil()]
 }
 
 /// Moves fields between layouts with and without ghost cells.
@@ -148,27 +143,6 @@ impl Ghosts {
     }
 }
 
-/// Returns the only leaf of a space: real cells of a periodic mesh without ghost cells, cut for
-/// this rank.
-pub(super) fn real_cells<'a>(
-    rank: &mut Rank,
-    space: &'a Space,
-    operator: &str,
-) -> Result<(&'a str, &'a Leaf, &'a Mesh)> {
-    let found = cells_of(rank, space, operator)?;
-    let periodic = found.2.periodic();
-    if periodic != [true; 3] {
-        let why = format!("expected a mesh that is periodic along all axes, got {periodic:?}");
-        return Err(OperatorError::invalid(operator, why));
-    }
-    match found.1.values {
-        Values::Real => Ok(found),
-        Values::Complex => {
-            Err(OperatorError::invalid(operator, "complex fields; give real and imaginary parts as two components"))
-        }
-    }
-}
-
 impl Linear for Ghosts {
     fn signature(&self) -> &Signature {
         &self.signature
@@ -193,5 +167,143 @@ impl Linear for Ghosts {
         let cost = self.ghosted.cost();
         let len = self.ghosted.layout().len() * self.ghosted.fields;
         [cost, cost + Cost::kernels(1, 8 * len)]
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct StencilParams {
+        /// Own cells by axis, and number of fields.
+        own: [u32; 4],
+        /// Cells of the array by axis, with ghost cells.
+        shape: [u32; 4],
+        /// Ghost cells below.
+        ghosts: [u32; 4],
+        /// Cells of the mesh, and a bit for each axis that wraps around without ghost cells.
+        mesh: [u32; 4],
+        /// Cells of a field with its ghost cells.
+        field: u32,
+        taps: u32,
+    }
+}
+
+/// Maximum number of taps: the limit of software renderers for loops of an invocation.
+const MOST_TAPS: usize = 1024;
+
+fn stencil() -> KernelSource {
+    KernelSource::new("operators::stencil", include_str!("../../shaders/operators/stencil.wgsl"))
+        .params::<StencilParams>()
+}
+
+/// A weighted neighbor: its offset in cells along each axis, and the weight.
+pub type Tap = ([i64; 3], f64);
+
+/// `y[c] = sum over taps of weight * x[c + offset]` on a periodic grid. Its adjoint has the
+/// negative offsets. Both add in the order of the taps, so that the bits do not depend on the
+/// number of ranks.
+///
+/// Axes that are not cut over ranks wrap around without ghost cells. On one rank the cost is one
+/// pass of 8 bytes per cell.
+pub struct StencilOperator {
+    /// The stencil and its adjoint.
+    sides: [Side; 2],
+    cut: bool,
+    kernel: Kernel,
+    signature: Signature,
+}
+
+/// A stencil with the ghost cells that it reads.
+struct Side {
+    ghosted: Ghosted,
+    taps: Array<i32>,
+    params: StencilParams,
+}
+
+impl StencilOperator {
+    /// Creates the stencil for the only leaf of `space`, real cells without ghost cells. Submits.
+    ///
+    /// # Errors
+    /// - [`OperatorError::Invalid`] for other spaces, no taps or more than 1024, offsets not
+    ///   shorter than an axis, and weights that are not finite.
+    pub fn new(rank: &mut Rank, space: &Space, taps: &[Tap]) -> Result<Self> {
+        const NAME: &str = "stencil";
+        let (_, leaf, mesh) = real_cells(rank, space, NAME)?;
+        for (offset, weight) in taps {
+            let long = (0..3).find(|&a| offset[a].unsigned_abs() >= mesh.shape()[a].max(1) && offset[a] != 0);
+            if long.is_some() || !weight.is_finite() {
+                let why = format!("offset {offset:?} with weight {weight} on a grid of {:?} cells", mesh.shape());
+                return refuse(NAME, why);
+            }
+        }
+        if taps.is_empty() || taps.len() > MOST_TAPS {
+            let why = format!("{} taps; 1 to {MOST_TAPS} are allowed, and a Convolution takes any number", taps.len());
+            return refuse(NAME, why);
+        }
+        let cut = [0, 1, 2].map(|a| mesh.grid().along(a) > 1);
+        let mut side = |sign: i64| -> Result<Side> {
+            // The reach of the taps below and above.
+            let reach = |a: usize, side: i64| {
+                taps.iter().map(|(offset, _)| (side * sign * offset[a]).max(0)).max().unwrap_or(0)
+            };
+            let widths = [0, 1, 2].map(|a| if cut[a] { [reach(a, -1) as u64, reach(a, 1) as u64] } else { [0; 2] });
+            let with_ghosts =
+                mesh.with_ghosts(widths).map_err(|error| OperatorError::invalid(NAME, error.to_string()))?;
+            let ghosted = Ghosted::new(NAME, &with_ghosts, leaf.fields())?;
+            let words: Vec<i32> = taps
+                .iter()
+                .flat_map(|(offset, weight)| {
+                    let [i, j, k] = offset.map(|along| (sign * along) as i32);
+                    [i, j, k, (*weight as f32).to_bits() as i32]
+                })
+                .collect();
+            let layout = ghosted.layout();
+            let word = |v: [u64; 3], w: u64| [v[0], v[1], v[2], w].map(|n| n as u32);
+            let closed = (0..3).map(|a| u64::from(!cut[a]) << a).sum();
+            let params = StencilParams {
+                own: word(extent(&layout.own), leaf.fields()),
+                shape: word(layout.shape(), 0),
+                ghosts: word([0, 1, 2].map(|a| layout.ghosts[a][0]), 0),
+                mesh: word(mesh.shape(), closed),
+                field: layout.len() as u32,
+                taps: taps.len() as u32,
+            };
+            Ok(Side { ghosted, taps: rank.recorder.uploaded("operators::taps", &words)?, params })
+        };
+        let sides = [side(1)?, side(-1)?];
+        let (cut, kernel) = (cut.contains(&true), Kernel::trusted(stencil()));
+        Ok(StencilOperator { sides, cut, kernel, signature: Signature::new(NAME, space, space) })
+    }
+}
+
+impl Linear for StencilOperator {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
+        let Side { ghosted, taps, params } = &self.sides[direction as usize];
+        let fields = u64::from(params.own[3]);
+        let mut field = v.single()?.clone();
+        if self.cut {
+            let whole = recorder.gpu().array("operators::stencil", ghosted.layout().len() * fields)?;
+            ghosted.fill(recorder, comms, &field, &whole)?;
+            field = whole;
+        }
+        let arrays = [field.raw(), taps.raw(), out.single()?.raw()];
+        Ok(recorder.each(&self.kernel, &arrays, params, volume(&ghosted.layout().own) * fields)?)
+    }
+
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
+        let taps = &self.sides[0].taps;
+        let taps = rank.recorder.download(taps, 0, taps.len())?;
+        taps.iter().for_each(|word| out.number(u64::from(*word as u32)));
+        Ok(())
+    }
+
+    fn costs(&self) -> [Cost; 2] {
+        self.sides.each_ref().map(|Side { ghosted, params, .. }| {
+            let pass = Cost::kernels(1, 8 * volume(&ghosted.layout().own) * u64::from(params.own[3]));
+            if self.cut { ghosted.cost() + pass } else { pass }
+        })
     }
 }

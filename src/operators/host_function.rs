@@ -3,12 +3,10 @@
 use std::error::Error;
 use std::rc::Rc;
 
-use super::error::{OperatorError, Result};
-use super::fingerprint::Fingerprint;
-use super::operator::{Differentiable, Linearized};
-use super::signature::{OperatorCost, Signature};
-use super::space::Space;
-use super::vector::{Contents, Vector};
+use super::{
+    Contents, Differentiable, Fingerprint, Linearized, OperatorCost, OperatorError, Result, Signature, Space, Vector,
+    refuse,
+};
 use crate::comm::Op;
 use crate::grid::Cost;
 use crate::host_memory;
@@ -96,7 +94,7 @@ impl HostFunction {
                  add them with RankCollective",
                 rank.size()
             );
-            return Err(OperatorError::invalid(&signature.name, why));
+            return refuse(&signature.name, why);
         }
         let version = version.into();
         Ok(HostFunction { signature, version, value: Box::new(value), jvp: Box::new(jvp), vjp: Box::new(vjp) })
@@ -128,7 +126,7 @@ impl HostFunction {
     fn check(&self, which: &str, space: &Space, found: &[Vec<f64>]) -> Result<()> {
         if found.len() != space.len() {
             let why = format!("{which}: expected {} leaves, {space}, got {}", space.len(), found.len());
-            return Err(OperatorError::invalid(&self.signature.name, why));
+            return refuse(&self.signature.name, why);
         }
         match space.leaves().zip(found).find(|((_, leaf), found)| leaf.len() != found.len() as u64) {
             Some(((leaf_name, leaf), found)) => {

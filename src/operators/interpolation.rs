@@ -2,12 +2,9 @@
 
 use std::rc::Rc;
 
-use super::error::{OperatorError, Result};
-use super::fingerprint::Fingerprint;
-use super::operator::{Differentiable, Linearized};
-use super::signature::{OperatorCost, Signature};
-use super::space::Space;
-use super::vector::{Contents, Vector};
+use super::{
+    Contents, Differentiable, Fingerprint, Linearized, OperatorCost, Result, Signature, Space, Vector, refuse,
+};
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel, KernelSource};
 use crate::grid::Cost;
@@ -62,27 +59,27 @@ impl Interpolation {
     /// ```
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] for other spaces, fewer than two nodes, another number of
-    ///   ordinates than abscissae, and numbers that are not finite and ascending in f32.
+    /// - [`OperatorError::Invalid`](super::OperatorError::Invalid) for other spaces, fewer than two
+    ///   nodes, another number of ordinates than abscissae, and numbers that are not finite and
+    ///   ascending in f32.
     pub fn new(rank: &mut Rank, domain: &Space, x: &[f64], y: &[f64]) -> Result<Self> {
         const NAME: &str = "interpolation";
         match domain.only() {
             Some((_, leaf)) if leaf.values == Values::Real && !leaf.is_on_host() => {}
-            _ => return Err(OperatorError::invalid(NAME, format!("{domain} is not one real leaf on the device"))),
+            _ => return refuse(NAME, format!("{domain} is not one real leaf on the device")),
         }
         if x.len() < 2 || x.len() != y.len() || u32::try_from(2 * x.len()).is_err() {
             let why = format!("expected two or more nodes, got {} abscissae and {} ordinates", x.len(), y.len());
-            return Err(OperatorError::invalid(NAME, why));
+            return refuse(NAME, why);
         }
         let nodes: Vec<f32> = x.iter().chain(y).map(|&number| number as f32).collect();
         if let Some(at) = nodes.iter().position(|number| !number.is_finite()) {
             let number = x.iter().chain(y).nth(at).copied().unwrap_or(f64::NAN);
-            let why = format!("expected finite numbers of f32, got {number:?} at node {}", at % x.len());
-            return Err(OperatorError::invalid(NAME, why));
+            return refuse(NAME, format!("expected finite numbers of f32, got {number:?} at node {}", at % x.len()));
         }
         if let Some(at) = nodes[..x.len()].windows(2).position(|pair| pair[0] >= pair[1]) {
             let why = format!("expected ascending abscissae, got {:?} and {:?} at node {at}", x[at], x[at + 1]);
-            return Err(OperatorError::invalid(NAME, why));
+            return refuse(NAME, why);
         }
         let nodes = rank.recorder.uploaded("operators::nodes", &nodes)?;
         let kernels = [false, true].map(|slope| Kernel::trusted(source(slope)));

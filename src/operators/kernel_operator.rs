@@ -2,12 +2,9 @@
 
 use std::rc::Rc;
 
-use super::error::{OperatorError, Result};
-use super::fingerprint::Fingerprint;
-use super::operator::{Differentiable, Linearized};
-use super::signature::{OperatorCost, Signature};
-use super::space::Space;
-use super::vector::Vector;
+use super::{
+    Differentiable, Fingerprint, Linearized, OperatorCost, OperatorError, Result, Signature, Space, Vector, refuse,
+};
 use crate::fft::Values;
 use crate::gpu::{Array, Callback, Kernel, KernelSource, RawArray};
 use crate::grid::Cost;
@@ -104,8 +101,7 @@ impl KernelOperator {
         for (which, space) in [("domain", domain), ("target", target)] {
             let fits = space.only().is_some_and(|(_, leaf)| leaf.values == Values::Real && !leaf.is_on_host());
             if !fits {
-                let why = format!("the {which} is {space}: expected one real leaf on the device");
-                return Err(OperatorError::invalid(name, why));
+                return refuse(name, format!("the {which} is {space}: expected one real leaf on the device"));
             }
         }
         let callback = Callback::new(text);

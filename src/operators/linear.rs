@@ -2,13 +2,10 @@
 
 use std::rc::Rc;
 
-use super::error::{OperatorError, Result};
-use super::fingerprint::Fingerprint;
-use super::leaf::{Leaf, Support};
-use super::operator::{Differentiable, Linearized};
-use super::signature::{OperatorCost, Signature};
-use super::space::Space;
-use super::vector::{Contents, Vector};
+use super::{
+    Contents, Differentiable, Fingerprint, Leaf, Linearized, OperatorCost, Result, Signature, Space, Support, Vector,
+    refuse,
+};
 use crate::grid::Cost;
 use crate::host_memory;
 use crate::rank::Rank;
@@ -137,14 +134,14 @@ impl ToDevice {
     /// Creates the operator from the only leaf of `domain`.
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] unless the leaf is parameters.
+    /// - [`OperatorError::Invalid`](super::OperatorError::Invalid) unless the leaf is parameters.
     pub fn new(domain: &Space) -> Result<Self> {
         match domain.only() {
             Some((name, leaf)) if leaf.is_on_host() => {
                 let target = Space::of(name, Leaf { support: Support::Vector { len: leaf.places() }, ..leaf.clone() })?;
                 Ok(ToDevice { signature: Signature::new("upload", domain, &target) })
             }
-            _ => Err(OperatorError::invalid("upload", format!("{domain} is not one leaf of parameters"))),
+            _ => refuse("upload", format!("{domain} is not one leaf of parameters")),
         }
     }
 }

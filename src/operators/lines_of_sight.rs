@@ -2,18 +2,11 @@
 
 use std::ops::Range;
 
-use super::error::{OperatorError, Result};
-use super::fingerprint::Fingerprint;
-use super::gather::Gather;
-use super::ghosts::real_cells;
-use super::leaf::Leaf;
-use super::linear::{Adjoint, Direction, Linear};
-use super::operator::Differentiable;
-use super::point_numbers::PointOrder;
-use super::readout::{Readout, cell_of};
-use super::signature::Signature;
-use super::space::Space;
-use super::vector::{Contents, Vector};
+use super::paint::cell_of;
+use super::{
+    Adjoint, Contents, Differentiable, Direction, Fingerprint, Gather, Leaf, Linear, PointOrder, Readout, Result,
+    Signature, Space, Vector, real_cells, refuse,
+};
 use crate::grid::{Cost, Mesh};
 use crate::mesh::Window;
 use crate::rank::Rank;
@@ -39,25 +32,22 @@ impl LinesOfSight {
     /// its cells. Collective; submits.
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] for other spaces, a step that is not positive and finite, and
-    ///   lines that are not finite or have no length.
+    /// - [`OperatorError::Invalid`](super::OperatorError::Invalid) for other spaces, a step that is
+    ///   not positive and finite, and lines that are not finite or have no length.
     pub fn new(rank: &mut Rank, domain: &Space, lines: &[Line], step: f64) -> Result<Self> {
         const NAME: &str = "lines of sight";
         let (name, leaf, mesh) = real_cells(rank, domain, NAME)?;
         if leaf.fields() != 1 {
-            return Err(OperatorError::invalid(NAME, format!("{domain} is not one field")));
+            return refuse(NAME, format!("{domain} is not one field"));
         }
         if !(step.is_finite() && step > 0.0) {
-            return Err(OperatorError::invalid(NAME, format!("a step of {step}; it must be a length")));
+            return refuse(NAME, format!("a step of {step}; it must be a length"));
         }
         let (mut positions, mut steps, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         for (number, [from, to]) in lines.iter().enumerate() {
             let length = (0..3).map(|a| (to[a] - from[a]).powi(2)).sum::<f64>().sqrt();
             if !(length.is_finite() && length > 0.0 && length / step < f64::from(u32::MAX)) {
-                return Err(OperatorError::invalid(
-                    NAME,
-                    format!("line {number} from {from:?} to {to:?} in steps of {step}"),
-                ));
+                return refuse(NAME, format!("line {number} from {from:?} to {to:?} in steps of {step}"));
             }
             let samples = (length / step).ceil() as u64;
             let t = |sample: u64| (sample as f64 + 0.5) / samples as f64;

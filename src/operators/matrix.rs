@@ -1,14 +1,9 @@
 //! Matrices, dense and sparse, between leaves that each rank has as a whole.
+//! Diagonal ones multiply by fixed values at each place: masks, weights, transfer functions.
 
-use super::error::{OperatorError, Result};
-use super::fingerprint::Fingerprint;
-use super::leaf::Leaf;
-use super::linear::{Direction, Linear};
-use super::signature::Signature;
-use super::space::Space;
-use super::vector::Vector;
+use super::{Direction, Fingerprint, Leaf, Linear, OperatorError, Result, Signature, Space, Vector, refuse};
 use crate::fft::Values;
-use crate::gpu::{Array, Kernel, KernelSource, RawArray, Recorder};
+use crate::gpu::{Array, Element, Kernel, KernelSource, RawArray, Recorder};
 use crate::grid::Cost;
 use crate::hash::{START, fnv1a};
 use crate::host_memory;
@@ -35,7 +30,11 @@ fn source(sums: bool, sparse: bool) -> KernelSource {
 
 /// Returns the kernels.
 pub(super) fn kernels() -> Vec<KernelSource> {
-    [(false, false), (false, true), (true, false)].map(|(sums, sparse)| source(sums, sparse)).into()
+    use Values::{Complex, Real};
+    let matrices = [(false, false), (false, true), (true, false)].map(|(sums, sparse)| source(sums, sparse));
+    let diagonals = [(Real, Real, false), (Complex, Real, false), (Complex, Complex, false), (Complex, Complex, true)]
+        .map(|(value, factor, conjugate)| diagonal_source(value, factor, conjugate));
+    matrices.into_iter().chain(diagonals).collect()
 }
 
 /// The operator `y = A x` with a matrix, dense or in compressed rows (CSR). It is stored twice,
@@ -141,7 +140,7 @@ fn shape(rank: &Rank, operator: &str, domain: &Space, target: &Space) -> Result<
             Some(leaf) => Ok(leaf.len()),
             None => {
                 let why = format!("the {which} is {space}: expected one real vector, or any real leaf on one rank");
-                Err(OperatorError::invalid(operator, why))
+                refuse(operator, why)
             }
         }
     };
@@ -154,12 +153,10 @@ fn check(rank: &Rank, operator: &str, values: &[f32], places: &[&[u8]]) -> Resul
     rank.comm.agree(operator, &[("matrix", &hash)])?;
     if u32::try_from(values.len()).is_err() {
         let why = format!("{} entries: expected less than 2^32; split the matrix into several", values.len());
-        return Err(OperatorError::invalid(operator, why));
+        return refuse(operator, why);
     }
     match values.iter().position(|value| !value.is_finite()) {
-        Some(at) => {
-            Err(OperatorError::invalid(operator, format!("entry {at}: expected a finite number, got {}", values[at])))
-        }
+        Some(at) => refuse(operator, format!("entry {at}: expected a finite number, got {}", values[at])),
         None => Ok(hash),
     }
 }
@@ -178,8 +175,7 @@ impl Matrix {
         let hash = check(rank, NAME, values, &[])?;
         let [rows, columns] = shape(rank, NAME, domain, target)?;
         if rows.checked_mul(columns) != Some(values.len() as u64) {
-            let why = format!("expected {rows} x {columns} values, got {}", values.len());
-            return Err(OperatorError::invalid(NAME, why));
+            return refuse(NAME, format!("expected {rows} x {columns} values, got {}", values.len()));
         }
         let mut turned = host_memory::zeros("a transposed matrix", values.len())?;
         for (row, values) in values.chunks(columns.max(1) as usize).enumerate() {
@@ -213,7 +209,7 @@ impl Matrix {
         const NAME: &str = "sparse matrix";
         let hash = check(rank, NAME, values, &[bytemuck::cast_slice(offsets), bytemuck::cast_slice(columns)])?;
         let [rows, width] = shape(rank, NAME, domain, target)?;
-        let wrong = |why: String| Err(OperatorError::invalid(NAME, why));
+        let wrong = |why: String| refuse(NAME, why);
         if offsets.len() as u64 != rows + 1 {
             return wrong(format!("expected {} offsets for {rows} rows, got {}", rows + 1, offsets.len()));
         }
@@ -268,5 +264,94 @@ impl Linear for Matrix {
 
     fn costs(&self) -> [Cost; 2] {
         [self.forward.cost(), self.adjoint.cost()]
+    }
+}
+
+crate::gpu::kernel_params! {
+    struct DiagonalParams {
+        count: u32,
+        places: u32,
+    }
+}
+
+/// Returns the kernel of a diagonal for real or complex values and factors.
+fn diagonal_source(value: Values, factor: Values, conjugate: bool) -> KernelSource {
+    let element = |values: Values| if values == Values::Complex { Element::Complex32 } else { Element::F32 };
+    KernelSource::new("operators::diagonal", include_str!("../../shaders/operators/diagonal.wgsl"))
+        .params::<DiagonalParams>()
+        .element("Value", element(value))
+        .element("Factor", element(factor))
+        .flag("complex_factor", factor == Values::Complex)
+        .flag("conjugate", conjugate)
+}
+
+/// `y = w x` with a fixed field `w`, which may be complex if `x` is. `w` has one value for each
+/// place, for all components and all fields of a batch. Cost: one pass of 12 bytes per real number.
+pub struct Diagonal {
+    signature: Signature,
+    factors: Array<f32>,
+    complex: bool,
+    kernels: [Kernel; 2],
+}
+
+impl Diagonal {
+    /// Creates the multiplication of the only leaf of `space` by `factors`, a field of one leaf at
+    /// the same places. The operator keeps a handle: later changes of the factors change the
+    /// operator.
+    ///
+    /// # Errors
+    /// - [`OperatorError::Fit`] for factors at other places, or complex factors of a real field.
+    pub fn new(space: &Space, factors: &Vector) -> Result<Self> {
+        const NAME: &str = "diagonal";
+        let (Some((name, leaf)), Some((_, own))) = (space.only(), factors.space().only()) else {
+            return refuse(NAME, format!("{space} by {}; both have one leaf", factors.space()));
+        };
+        let complex = own.values == Values::Complex;
+        let fits = own.support == leaf.support
+            && own.fields() == 1
+            && (!complex || leaf.values == Values::Complex)
+            && !leaf.is_on_host();
+        if !fits {
+            let why = format!(
+                "it is {leaf}, the factors are {own}: one for each place is needed, complex ones for complex values only"
+            );
+            return Err(OperatorError::Fit { operator: NAME.into(), leaf: name.into(), why });
+        }
+        let kernels = [false, true]
+            .map(|conjugate| Kernel::trusted(diagonal_source(leaf.values, own.values, conjugate && complex)));
+        Ok(Diagonal {
+            signature: Signature::new(NAME, space, space),
+            factors: factors.single()?.clone(),
+            complex,
+            kernels,
+        })
+    }
+}
+
+impl Linear for Diagonal {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
+        let Some((_, leaf)) = self.signature.domain.only() else { return Ok(()) };
+        let seen = |array: &Array<f32>, complex: bool| -> RawArray {
+            if complex { array.raw().seen_as(Element::Complex32) } else { array.raw().clone() }
+        };
+        let values = leaf.values == Values::Complex;
+        let arrays = [seen(v.single()?, values), seen(&self.factors, self.complex), seen(out.single()?, values)];
+        let count = leaf.places() * leaf.fields();
+        let params = DiagonalParams { count: count as u32, places: leaf.places() as u32 };
+        Ok(rank.recorder.each(&self.kernels[direction as usize], &arrays.each_ref(), &params, count)?)
+    }
+
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
+        let Some((_, leaf)) = self.signature.domain.only() else { return Ok(()) };
+        out.number(u64::from(self.complex));
+        out.array(rank, leaf, &self.factors)
+    }
+
+    fn costs(&self) -> [Cost; 2] {
+        [Cost::kernels(1, 8 * self.signature.domain.own_numbers() + 4 * self.factors.len()); 2]
     }
 }

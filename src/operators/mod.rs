@@ -19,12 +19,9 @@
 mod algebra;
 mod check;
 mod compose;
-mod convolution;
-mod diagonal;
 mod error;
 mod fingerprint;
 mod fourier;
-mod fourier_filter;
 mod gather;
 mod ghosts;
 mod host_function;
@@ -38,71 +35,58 @@ mod matrix;
 mod operator;
 mod paint;
 mod part;
-mod point_numbers;
 mod pointwise;
 mod pointwise_calls;
 mod pointwise_operator;
 mod rank_collective;
-mod readout;
-mod repeat;
-mod select;
 mod signature;
 mod space;
-mod stencil;
 mod vector;
 mod vector_math;
 mod wavenumbers;
 
 pub use check::{AdjointCheck, TaylorCheck, check_adjoint, check_derivative, check_finite, random_field};
-pub use convolution::Convolution;
-pub use diagonal::Diagonal;
 pub use error::OperatorError;
 pub use fingerprint::Fingerprint;
-pub use fourier::{Fourier, Hartley};
-pub use fourier_filter::FourierFilter;
-pub use gather::Gather;
+pub use fourier::{Convolution, Fourier, FourierFilter, Hartley};
+pub use gather::{Gather, Select};
 pub(crate) use ghosts::Ghosted;
-pub use ghosts::Ghosts;
+pub use ghosts::{Ghosts, StencilOperator, Tap};
 pub use host_function::{HostFunction, HostResult};
 pub(crate) use host_function::{check_numbers, download, upload};
 pub use interpolation::Interpolation;
-pub use join::Join;
+pub use join::{Join, Repeat};
 pub use kernel_operator::KernelOperator;
-pub use leaf::{Leaf, Support};
+pub use leaf::{Leaf, PointNumbers, PointOrder, Support};
 pub use linear::{Adjoint, Direction, Linear, ToDevice};
 pub use lines_of_sight::{Line, LinesOfSight};
-pub use matrix::Matrix;
+pub use matrix::{Diagonal, Matrix};
 pub use operator::{Derivative, Differentiable, ExcitedModes, Linearization, Linearized, Model};
-pub use paint::Paint;
-pub use point_numbers::{PointNumbers, PointOrder};
+pub use paint::{Paint, Readout};
 pub use pointwise::{Argument, Pointwise, PointwiseError};
 pub use pointwise_operator::PointwiseOperator;
 pub use rank_collective::RankCollective;
-pub use readout::Readout;
-pub use repeat::Repeat;
-pub use select::Select;
 pub use signature::{OperatorCost, Signature};
 pub use space::Space;
-pub use stencil::{StencilOperator, Tap};
 pub(crate) use vector::PART_BEGINS;
 pub use vector::{Contents, Vector};
 pub(crate) use vector_math::VectorSum;
 pub use wavenumbers::Wavenumbers;
+
+use error::{Result, refuse};
+use fourier::real_cells;
 
 use crate::gpu::KernelSource;
 
 /// Returns the kernels of the room, and those of a sample of a pointwise function.
 pub(crate) fn kernels() -> Vec<KernelSource> {
     [
-        diagonal::kernels(),
         gather::kernels(),
         ghosts::kernels(),
         matrix::kernels(),
         interpolation::kernels(),
         pointwise::samples(),
-        repeat::kernels(),
-        stencil::kernels(),
-        wavenumbers::kernels(),
+        vec![join::source(), wavenumbers::source()],
     ]
     .concat()
 }

@@ -3,12 +3,7 @@
 use std::fmt;
 use std::rc::Rc;
 
-use super::error::OperatorError;
-use super::fingerprint::Fingerprint;
-use super::pointwise_operator::PointwiseOperator;
-use super::signature::{OperatorCost, Signature};
-use super::space::Space;
-use super::vector::Vector;
+use super::{Fingerprint, OperatorCost, PointwiseOperator, Result, Signature, Space, Vector};
 use crate::gpu::Array;
 use crate::grid::Mesh;
 use crate::rank::Rank;
@@ -41,9 +36,9 @@ pub trait Differentiable {
     /// Computes `y = f(x)`.
     ///
     /// # Errors
-    /// - [`OperatorError::Fit`] if `x` or `y` belongs to another space.
+    /// - [`OperatorError::Fit`](super::OperatorError::Fit) if `x` or `y` belongs to another space.
     /// - The errors of the operator's work.
-    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError>;
+    fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()>;
 
     /// Computes `y = f(x)` and returns the derivative at `x`.
     ///
@@ -51,18 +46,13 @@ pub trait Differentiable {
     ///
     /// # Errors
     /// Same as [`apply`](Self::apply).
-    fn linearize(
-        self: Rc<Self>,
-        rank: &mut Rank,
-        x: &Vector,
-        y: &mut Vector,
-    ) -> Result<Box<dyn Linearized>, OperatorError>;
+    fn linearize(self: Rc<Self>, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Box<dyn Linearized>>;
 
     /// Returns the derivative at `x` without the value.
     ///
     /// # Errors
     /// Same as [`apply`](Self::apply).
-    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>, OperatorError> {
+    fn derivative(self: Rc<Self>, rank: &mut Rank, x: &Vector) -> Result<Box<dyn Linearized>> {
         let mut value = Vector::new(&rank.gpu, self.target())?;
         self.linearize(rank, x, &mut value)
     }
@@ -74,7 +64,7 @@ pub trait Differentiable {
     ///
     /// # Errors
     /// Same as [`Fingerprint::field`].
-    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError>;
+    fn constants(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()>;
 
     /// Returns the cost of the calls for this rank.
     fn cost(&self) -> OperatorCost;
@@ -82,8 +72,8 @@ pub trait Differentiable {
     /// Checks that `x` is a vector of the domain and `y` one of the target.
     ///
     /// # Errors
-    /// - [`OperatorError::Fit`] otherwise.
-    fn fits(&self, x: &Vector, y: &Vector) -> Result<(), OperatorError> {
+    /// - [`OperatorError::Fit`](super::OperatorError::Fit) otherwise.
+    fn fits(&self, x: &Vector, y: &Vector) -> Result<()> {
         self.signature().check(x, y)
     }
 
@@ -107,7 +97,7 @@ pub trait Differentiable {
     ///
     /// # Errors
     /// Same as [`Model::giving`].
-    fn giving(&self, _target: &Space) -> Result<Option<Model>, OperatorError> {
+    fn giving(&self, _target: &Space) -> Result<Option<Model>> {
         Ok(None)
     }
 }
@@ -118,20 +108,20 @@ pub trait Linearized {
     ///
     /// # Errors
     /// Same as [`Differentiable::apply`].
-    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError>;
+    fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()>;
 
     /// Computes `dx = f'(x)^T dy`. The inner product of a space is the sum of products of all
     /// numbers.
     ///
     /// # Errors
     /// Same as [`Differentiable::apply`].
-    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError>;
+    fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()>;
 
     /// Computes `out = f'(x)^T f'(x) dx` if one step saves work; otherwise returns `false`.
     ///
     /// # Errors
     /// Same as [`Differentiable::apply`].
-    fn normal(&self, _rank: &mut Rank, _dx: &Vector, _out: &mut Vector) -> Result<bool, OperatorError> {
+    fn normal(&self, _rank: &mut Rank, _dx: &Vector, _out: &mut Vector) -> Result<bool> {
         Ok(false)
     }
 
@@ -140,7 +130,7 @@ pub trait Linearized {
     ///
     /// # Errors
     /// Same as [`Differentiable::apply`].
-    fn excited(&self, _rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+    fn excited(&self, _rank: &mut Rank) -> Result<Vec<ExcitedModes>> {
         Ok(Vec::new())
     }
 }
@@ -209,7 +199,7 @@ impl Model {
     ///
     /// # Errors
     /// Same as [`Fingerprint::field`].
-    pub fn identify(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<(), OperatorError> {
+    pub fn identify(&self, rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
         out.text(self.name());
         out.space(rank, self.domain())?;
         out.space(rank, self.target())?;
@@ -239,7 +229,7 @@ impl Model {
     ///
     /// # Errors
     /// Same as [`Differentiable::apply`].
-    pub fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<(), OperatorError> {
+    pub fn apply(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<()> {
         self.0.apply(rank, x, y)
     }
 
@@ -247,7 +237,7 @@ impl Model {
     ///
     /// # Errors
     /// Same as [`Differentiable::apply`].
-    pub fn value(&self, rank: &mut Rank, x: &Vector) -> Result<Vector, OperatorError> {
+    pub fn value(&self, rank: &mut Rank, x: &Vector) -> Result<Vector> {
         let mut y = Vector::new(&rank.gpu, self.target())?;
         self.0.apply(rank, x, &mut y)?;
         Ok(y)
@@ -258,13 +248,13 @@ impl Model {
     ///
     /// # Errors
     /// Same as [`Differentiable::linearize`].
-    pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<Linearization, OperatorError> {
+    pub fn at(&self, rank: &mut Rank, x: &Vector) -> Result<Linearization> {
         let mut value = Vector::new(&rank.gpu, self.target())?;
         Ok(Linearization { derivative: self.linearize(rank, x, &mut value)?, value })
     }
 
     /// Computes `y = f(x)` and returns the derivative at `x`.
-    pub(super) fn linearize(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Derivative, OperatorError> {
+    pub(super) fn linearize(&self, rank: &mut Rank, x: &Vector, y: &mut Vector) -> Result<Derivative> {
         Ok(Derivative { model: self.clone(), at: self.0.clone().linearize(rank, x, y)? })
     }
 
@@ -272,7 +262,7 @@ impl Model {
     ///
     /// # Errors
     /// Same as [`Differentiable::linearize`].
-    pub fn derivative(&self, rank: &mut Rank, x: &Vector) -> Result<Derivative, OperatorError> {
+    pub fn derivative(&self, rank: &mut Rank, x: &Vector) -> Result<Derivative> {
         Ok(Derivative { model: self.clone(), at: self.0.clone().derivative(rank, x)? })
     }
 }
@@ -300,7 +290,7 @@ impl Derivative {
     ///
     /// # Errors
     /// Same as [`Linearized::jvp`].
-    pub fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<(), OperatorError> {
+    pub fn jvp(&self, rank: &mut Rank, dx: &Vector, dy: &mut Vector) -> Result<()> {
         self.at.jvp(rank, dx, dy)
     }
 
@@ -308,7 +298,7 @@ impl Derivative {
     ///
     /// # Errors
     /// Same as [`Linearized::vjp`].
-    pub fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<(), OperatorError> {
+    pub fn vjp(&self, rank: &mut Rank, dy: &Vector, dx: &mut Vector) -> Result<()> {
         self.at.vjp(rank, dy, dx)
     }
 
@@ -316,7 +306,7 @@ impl Derivative {
     ///
     /// # Errors
     /// Same as [`Linearized::excited`].
-    pub fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>, OperatorError> {
+    pub fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>> {
         self.at.excited(rank)
     }
 
@@ -324,7 +314,7 @@ impl Derivative {
     ///
     /// # Errors
     /// Same as [`Linearized::jvp`].
-    pub fn normal(&self, rank: &mut Rank, dx: &Vector, out: &mut Vector) -> Result<(), OperatorError> {
+    pub fn normal(&self, rank: &mut Rank, dx: &Vector, out: &mut Vector) -> Result<()> {
         if self.at.normal(rank, dx, out)? {
             return Ok(());
         }

@@ -1,21 +1,18 @@
-//! Painting of particles whose positions and weights are arguments.
+//! Painting of particles whose positions and weights are arguments, and fields at fixed points.
 
 use std::rc::Rc;
 
-use super::error::{OperatorError, Result};
-use super::fingerprint::Fingerprint;
 use super::fourier::cut_alike;
-use super::ghosts::{Ghosted, real_cells};
-use super::leaf::{Leaf, Support};
-use super::operator::{Differentiable, Linearized};
-use super::signature::{OperatorCost, Signature};
-use super::space::Space;
-use super::vector::{Contents, Vector};
+use super::{
+    Contents, Differentiable, Direction, Fingerprint, Ghosted, Leaf, Linear, Linearized, OperatorCost, PointNumbers,
+    PointOrder, Result, Signature, Space, Support, Vector, real_cells, refuse,
+};
 use crate::fft::Values;
 use crate::gpu::Array;
 use crate::grid::{Cost, Mesh};
 use crate::mesh::{
-    MeshError, MovedParticles, Movements, Painter, PointsInCells, PositionDerivatives, ValuePainter, Window,
+    MeshError, MovedParticles, Movements, PaintedValues, Painter, PointsInCells, PositionDerivatives, ValuePainter,
+    Window,
 };
 use crate::rank::Rank;
 
@@ -74,7 +71,7 @@ pub struct Paint {
     signature: Signature,
 }
 
-const NAME: &str = "paint";
+const PAINT: &str = "paint";
 
 /// Returns the reason why particles of `domain` cannot be painted on `mesh`, if there is one.
 fn fault(domain: &Space, mesh: &Mesh) -> Option<String> {
@@ -111,28 +108,28 @@ impl Paint {
     /// another way than the cells of `domain`. Collective; records nothing.
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] if the leaves of `domain` are not as above, its cells lie in a
-    ///   box of other sides than `mesh`, or `mesh` has open faces, ghost cells or parts with fewer
-    ///   cells than the window needs.
+    /// - [`OperatorError::Invalid`](super::OperatorError::Invalid) if the leaves of `domain` are
+    ///   not as above, its cells lie in a box of other sides than `mesh`, or `mesh` has open faces,
+    ///   ghost cells or parts with fewer cells than the window needs.
     pub fn new(rank: &mut Rank, domain: &Space, mesh: &Mesh, window: Window) -> Result<Self> {
         let target = Space::of("density", Leaf::cells(mesh))?;
-        let (_, _, mesh) = real_cells(rank, &target, NAME)?;
+        let (_, _, mesh) = real_cells(rank, &target, PAINT)?;
         let fault = fault(domain, mesh);
         if let Some(why) = rank.comm.first_fault(fault.as_deref())? {
-            return Err(OperatorError::invalid(NAME, why));
+            return refuse(PAINT, why);
         }
         let [moved, weights] = [3, 1].map(|n| domain.leaves().position(|(_, leaf)| leaf.components == n));
         let moved = moved.unwrap_or(0);
         let lattice = match domain.leaves().nth(moved).map(|(_, leaf)| &leaf.support) {
             Some(Support::Cells { mesh: sites }) => {
-                cut_alike(sites, rank, NAME)?;
+                cut_alike(sites, rank, PAINT)?;
                 Some(sites.clone())
             }
             _ => None,
         };
         let mesh = PointsInCells::with_ghosts(mesh, window, false).map_err(MeshError::from)?;
         Ok(Paint {
-            ghosted: Ghosted::new(NAME, &mesh, 1)?,
+            ghosted: Ghosted::new(PAINT, &mesh, 1)?,
             mesh,
             painter: Painter::new(window),
             values: ValuePainter::new(window),
@@ -140,7 +137,7 @@ impl Paint {
             moved,
             weights,
             lattice,
-            signature: Signature::new(NAME, domain, &target),
+            signature: Signature::new(PAINT, domain, &target),
         })
     }
 
@@ -148,20 +145,20 @@ impl Paint {
     fn parts<'a>(&self, x: &'a Vector) -> Result<(&'a Array<f32>, Option<&'a Array<f32>>)> {
         let array = |at: usize| match x.contents().get(at) {
             Some(Contents::Device(array)) => Ok(array),
-            _ => Err(OperatorError::invalid(NAME, format!("{} is not on the device", x.space()))),
+            _ => refuse(PAINT, format!("{} is not on the device", x.space())),
         };
         Ok((array(self.moved)?, self.weights.map(array).transpose()?))
     }
 
     fn send(&self, rank: &mut Rank, x: &Vector) -> Result<MovedParticles> {
-        self.signature.domain.admits(x.space(), NAME)?;
+        self.signature.domain.admits(x.space(), PAINT)?;
         let (vectors, weights) = self.parts(x)?;
         let movements = Movements { vectors, lattice: self.lattice.as_ref(), weights };
         Ok(MovedParticles::send(rank, &self.mesh, movements)?)
     }
 
     fn density(&self, rank: &mut Rank, particles: &MovedParticles, y: &Vector) -> Result<()> {
-        self.signature.target.admits(y.space(), NAME)?;
+        self.signature.target.admits(y.space(), PAINT)?;
         let parts = rank.parts(self.mesh.grid())?;
         let painters = (&self.painter, &self.values, self.ghosted.ghosts());
         Ok(particles.density(parts.recorder, parts.comms, painters, y.single()?)?)
@@ -231,5 +228,116 @@ impl Linearized for PaintAt {
         let parts = rank.parts(operator.mesh.grid())?;
         operator.ghosted.fill(parts.recorder, parts.comms, dy.single()?, &field)?;
         Ok(self.particles.cotangents(rank, (&operator.adjoint, &operator.painter), &field, operator.parts(dx)?)?)
+    }
+}
+
+/// The values of a field at fixed points, through a [`Window`]. Its adjoint paints signed values
+/// with the same bits on any number of ranks ([`ValuePainter`]). Cell `c` is at `c * distance`, as
+/// for [`Painter`].
+pub struct Readout {
+    points: PointsInCells,
+    ghosted: Ghosted,
+    painter: Painter,
+    values: ValuePainter,
+    fields: u64,
+    signature: Signature,
+}
+
+/// Returns the cell that contains a position of the periodic box.
+pub(super) fn cell_of(mesh: &Mesh, position: [f64; 3]) -> [u64; 3] {
+    PointsInCells::cell_of(position, mesh.size(), mesh.shape())
+}
+
+impl Readout {
+    /// Creates the operator for the only leaf of `domain`, real cells without ghosts. Each rank
+    /// passes the positions in its own cells ([`Mesh::owns`], [`PointsInCells::cell_of`]).
+    /// Results keep their order; points are numbered by their positions. Collective; submits.
+    ///
+    /// # Errors
+    /// - [`OperatorError::Invalid`](super::OperatorError::Invalid) for other spaces, or a position
+    ///   in a cell of another rank.
+    /// - [`OperatorError::Mesh`](super::OperatorError::Mesh) if a position is not finite.
+    pub fn new(rank: &mut Rank, domain: &Space, window: Window, positions: &[[f64; 3]]) -> Result<Self> {
+        let numbers = PointNumbers::of_positions(&mut rank.recorder, positions)?;
+        Self::at_points(rank, domain, window, positions, PointOrder::Numbers(numbers))
+    }
+
+    /// Creates the operator at points in `order`.
+    pub(super) fn at_points(
+        rank: &mut Rank,
+        domain: &Space,
+        window: Window,
+        positions: &[[f64; 3]],
+        order: PointOrder,
+    ) -> Result<Self> {
+        const NAME: &str = "readout";
+        let (name, leaf, mesh) = real_cells(rank, domain, NAME)?;
+        let foreign =
+            |position: &&[f64; 3]| position.iter().all(|x| x.is_finite()) && !mesh.owns(cell_of(mesh, **position));
+        let fault = positions.iter().find(foreign).map(|position| {
+            let cell = cell_of(mesh, *position);
+            format!("it does not own cell {cell:?}, in which {position:?} is; give each position to the rank that owns its cell")
+        });
+        if let Some(why) = rank.comm.first_fault(fault.as_deref())? {
+            return refuse(NAME, why);
+        }
+        let with_ghosts = PointsInCells::with_ghosts(mesh, window, false).map_err(MeshError::from)?;
+        let ghosted = Ghosted::new(NAME, &with_ghosts, leaf.fields())?;
+        let comm = rank.comm.clone();
+        let points = PointsInCells::distribute(&mut rank.recorder, &comm, &with_ghosts, positions, None)?;
+        let support = Support::Points { own: points.len(), total: points.total(), order };
+        let target = Leaf { support, ..leaf.clone() };
+        let (painter, values) = (Painter::new(window), ValuePainter::new(window));
+        let (fields, target) = (leaf.fields(), Space::of(name, target)?);
+        Ok(Readout { points, ghosted, painter, values, fields, signature: Signature::new(NAME, domain, &target) })
+    }
+}
+
+impl Linear for Readout {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn run(&self, rank: &mut Rank, direction: Direction, v: &Vector, out: &mut Vector) -> Result<()> {
+        let (recorder, comms) = self.signature.domain.parts(rank)?;
+        let (mesh, count, particles) = (self.points.mesh(), self.points.len(), self.points.particles());
+        let (v, out) = (v.single()?, out.single()?);
+        if direction == Direction::Adjoint {
+            let own = out.len() / self.fields.max(1);
+            let greatest = &self.values.greatest(recorder, comms.world(), v)?;
+            for field in 0..self.fields {
+                let total = self.points.total();
+                let painted = PaintedValues { particles, values: v, first: field * count, greatest, total };
+                self.values.paint(recorder, comms, (mesh, self.ghosted.ghosts()), painted, (out, field * own))?;
+            }
+            return Ok(());
+        }
+        let whole = recorder.gpu().array("operators::readout", mesh.layout().len() * self.fields)?;
+        self.ghosted.fill(recorder, comms, v, &whole)?;
+        if self.fields == 1 {
+            return Ok(self.painter.readout(recorder, particles, mesh, &whole, 0, out)?);
+        }
+        let one = recorder.gpu().array("operators::readout", count)?;
+        for field in 0..self.fields {
+            self.painter.readout(recorder, particles, mesh, &whole, field, &one)?;
+            recorder.copy(&one, 0, out, field * count, count)?;
+        }
+        Ok(())
+    }
+
+    fn constants(&self, _rank: &mut Rank, out: &mut Fingerprint) -> Result<()> {
+        out.text(&format!("{:?}", self.painter.window()));
+        Ok(())
+    }
+
+    fn costs(&self) -> [Cost; 2] {
+        let (points, nodes) = (self.points.len(), u64::from(self.painter.window().order()).pow(3));
+        let (cells, ghosts) = (self.points.mesh().array_len(), self.ghosted.cost());
+        let there = Cost::kernels(self.fields, self.fields * points * (20 + 4 * nodes));
+        // The greatest value is found once. Painting adds two words of each node; cells are cleared
+        // and read in two words.
+        let back = Cost::kernels(1 + 2 * self.fields, self.fields * (points * (24 + 16 * nodes) + 20 * cells));
+        let exchanged = Cost { messages: ghosts.messages, sent_bytes: 2 * ghosts.sent_bytes, ..Cost::default() };
+        [there + ghosts, back + exchanged]
     }
 }

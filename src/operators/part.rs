@@ -2,12 +2,10 @@
 
 use std::rc::Rc;
 
-use super::error::Result;
-use super::fingerprint::Fingerprint;
-use super::operator::{Derivative, Differentiable, ExcitedModes, Linearized, Model};
-use super::signature::{OperatorCost, Signature};
-use super::space::Space;
-use super::vector::Vector;
+use super::{
+    Derivative, Differentiable, ExcitedModes, Fingerprint, Linearized, Model, OperatorCost, Result, Signature, Space,
+    Vector,
+};
 use crate::rank::Rank;
 
 /// An operator restricted to some leaves of its target.

@@ -2,14 +2,12 @@
 
 use std::rc::Rc;
 
-use super::error::Result;
-use super::fingerprint::Fingerprint;
-use super::operator::{Differentiable, Linearized};
-use super::pointwise::{Form, Pointwise, PointwiseParams, kernel};
-use super::pointwise_operator::{Call, PointwiseOperator};
-use super::signature::{OperatorCost, Signature};
-use super::space::Space;
-use super::vector::{Contents, Vector};
+use super::pointwise::{Form, PointwiseParams, kernel};
+use super::pointwise_operator::Call;
+use super::{
+    Contents, Differentiable, Fingerprint, Linearized, OperatorCost, Pointwise, PointwiseOperator, Result, Signature,
+    Space, Vector,
+};
 use crate::exchange::Terms;
 use crate::gpu::{Element, Kernel, RawArray};
 use crate::grid::Cost;

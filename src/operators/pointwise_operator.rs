@@ -2,12 +2,10 @@
 
 use std::cell::OnceCell;
 
-use super::error::{OperatorError, Result};
-use super::leaf::{Leaf, Support};
-use super::pointwise::{Argument, Form, Pointwise, PointwiseError};
-use super::signature::Signature;
-use super::space::Space;
-use super::vector::Vector;
+use super::pointwise::Form;
+use super::{
+    Argument, Leaf, OperatorError, Pointwise, PointwiseError, Result, Signature, Space, Support, Vector, refuse,
+};
 use crate::fft::Values;
 use crate::gpu::Kernel;
 
@@ -135,7 +133,7 @@ impl PointwiseOperator {
         for (side, (leaves, arguments)) in sides.into_iter().enumerate() {
             if leaves.len() != arguments.len() {
                 let why = format!("{} leaves for {} values of the function", leaves.len(), arguments.len());
-                return Err(OperatorError::invalid(&self.signature.name, why));
+                return refuse(&self.signature.name, why);
             }
             for ((leaf_name, leaf), argument) in leaves.into_iter().zip(arguments) {
                 let fault = |why: String| {
@@ -260,7 +258,7 @@ impl PointwiseOperator {
 fn target_of(name: &str, function: &Pointwise, domain: &Space, result: &str) -> Result<Space> {
     match main_of(domain.leaves().map(|(_, leaf)| leaf)) {
         Some(main) => Space::of(result, Leaf { values: Values::Real, components: function.width(), ..main.clone() }),
-        None => Err(OperatorError::invalid(name, "a pointwise function of no leaf has no places")),
+        None => refuse(name, "a pointwise function of no leaf has no places"),
     }
 }
 

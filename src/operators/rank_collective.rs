@@ -1,13 +1,8 @@
 //! Collectives as operators: the values of ranks are moved between ranks, or added over them.
 
-use super::error::{OperatorError, Result};
-use super::fingerprint::Fingerprint;
-use super::leaf::{Leaf, Support};
-use super::linear::{Direction, Linear};
-use super::point_numbers::PointOrder;
-use super::signature::Signature;
-use super::space::Space;
-use super::vector::Vector;
+use super::{
+    Direction, Fingerprint, Leaf, Linear, OperatorError, PointOrder, Result, Signature, Space, Support, Vector, refuse,
+};
 use crate::comm::Op;
 use crate::exchange::collectives::{Collectives, ScanRange, all_gather, all_reduce};
 use crate::fft::Values;
@@ -99,9 +94,9 @@ fn points<'a>(domain: &'a Space, name: &str) -> Result<(&'a str, &'a Leaf, u64)>
     match domain.only() {
         Some((leaf_name, leaf)) => match leaf.support {
             Support::Points { own, .. } => Ok((leaf_name, leaf, own)),
-            _ => Err(OperatorError::invalid(name, format!("{domain} is not values at points of each rank"))),
+            _ => refuse(name, format!("{domain} is not values at points of each rank")),
         },
-        None => Err(OperatorError::invalid(name, format!("{domain} is not one leaf"))),
+        None => refuse(name, format!("{domain} is not one leaf")),
     }
 }
 
@@ -131,7 +126,7 @@ impl RankCollective {
     /// - [`OperatorError::Invalid`] unless `domain` is one real number at each point.
     pub fn replicate(rank: &Rank, domain: &Space) -> Result<Self> {
         let Some((name, own, total)) = numbers(domain) else {
-            return Err(OperatorError::invalid("replication", format!("{domain} is not one number at each point")));
+            return refuse("replication", format!("{domain} is not one number at each point"));
         };
         let mut start = [own];
         rank.comm.scan_exclusive(&mut start, Op::Sum)?;
@@ -153,7 +148,7 @@ impl RankCollective {
             }
             _ => {
                 let why = format!("{domain} is not one number at each of as many points on every one of {ranks} ranks");
-                Err(OperatorError::invalid("sum over ranks", why))
+                refuse("sum over ranks", why)
             }
         }
     }
@@ -179,7 +174,7 @@ impl RankCollective {
         let Some(&len) = counts.get(root) else { return Err(no_rank("broadcast", root, counts.len())) };
         if let Some(other) = (0..counts.len()).find(|&rank| rank != root && counts[rank] > 0) {
             let why = format!("rank {other} has {} points; only rank {root} may have some", counts[other]);
-            return Err(OperatorError::invalid("broadcast", why));
+            return refuse("broadcast", why);
         }
         Self::new(rank, domain, [len, len * counts.len() as u64], Kind::Broadcast { root })
     }
@@ -216,14 +211,13 @@ impl RankCollective {
                 "the counts of rank {rank} are not one for each rank, with the sum of its points (here {} counts, {own} points)",
                 counts.len()
             );
-            return Err(OperatorError::invalid("all-to-all", why));
+            return refuse("all-to-all", why);
         }
         let incoming = rank.comm.all_to_all(counts)?;
-        let mut sums = [own];
-        rank.comm.all_reduce(&mut sums, Op::Sum)?;
+        let [total] = rank.comm.reduced([own], Op::Sum)?;
         let numbers = |counts: &[u64]| counts.iter().map(|count| count * leaf.numbers()).collect();
         let kind = Kind::AllToAll { outgoing: numbers(counts), incoming: numbers(&incoming) };
-        Self::new(rank, domain, [incoming.iter().sum(), sums[0]], kind)
+        Self::new(rank, domain, [incoming.iter().sum(), total], kind)
     }
 
     /// Creates the collective that sends the points of this rank to rank `to` and receives those of
@@ -243,8 +237,7 @@ impl RankCollective {
                 let other = usize::try_from(peer).ok().and_then(|peer| all.get(peer));
                 if peer != u64::MAX && other.is_none_or(|other| other[back] != rank as u64) {
                     let deed = if back == 2 { "sends to" } else { "receives from" };
-                    let why = format!("rank {rank} {deed} rank {peer}, which does not expect it");
-                    return Err(OperatorError::invalid(NAME, why));
+                    return refuse(NAME, format!("rank {rank} {deed} rank {peer}, which does not expect it"));
                 }
             }
         }
@@ -284,7 +277,7 @@ impl RankCollective {
         let (counts, _) = counts(rank, domain, kind.name())?;
         if let Some(rank) = counts.iter().position(|&count| count != counts[0]) {
             let why = format!("rank {rank} has {} points, rank 0 {}; they must have as many", counts[rank], counts[0]);
-            return Err(OperatorError::invalid(kind.name(), why));
+            return refuse(kind.name(), why);
         }
         Self::new(rank, domain, [counts[0], counts.iter().sum()], kind)
     }

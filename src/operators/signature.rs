@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Add;
 
-use super::error::OperatorError;
-use super::space::Space;
-use super::vector::Vector;
+use super::{Result, Space, Vector};
 use crate::grid::Cost;
 
 /// The name of an operator, its domain and its target.
@@ -29,8 +27,8 @@ impl Signature {
     /// Checks that `x` is a vector of the domain and `y` one of the target.
     ///
     /// # Errors
-    /// - [`OperatorError::Fit`] otherwise.
-    pub fn check(&self, x: &Vector, y: &Vector) -> Result<(), OperatorError> {
+    /// - [`OperatorError::Fit`](super::OperatorError::Fit) otherwise.
+    pub fn check(&self, x: &Vector, y: &Vector) -> Result<()> {
         self.domain.admits(x.space(), &self.name)?;
         self.target.admits(y.space(), &self.name)
     }

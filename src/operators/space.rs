@@ -4,8 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::error::{OperatorError, Result};
-use super::leaf::Leaf;
+use super::{Leaf, OperatorError, Result, refuse};
 use crate::exchange::GridComms;
 use crate::gpu::Recorder;
 use crate::rank::Rank;
@@ -159,7 +158,7 @@ impl Space {
     /// Borrows the recorder and the exchanges of the process grid that the leaves are cut by.
     pub(super) fn parts<'a>(&self, rank: &'a mut Rank) -> Result<(&'a mut Recorder, &'a mut GridComms)> {
         let Some(mesh) = self.leaves().find_map(|(_, leaf)| leaf.mesh()) else {
-            return Err(OperatorError::invalid("process grid", format!("{self} is not on a grid")));
+            return refuse("process grid", format!("{self} is not on a grid"));
         };
         let parts = rank.parts(mesh.grid())?;
         Ok((parts.recorder, parts.comms))

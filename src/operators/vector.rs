@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::error::{OperatorError, Result};
-use super::leaf::{Leaf, Support};
-use super::space::Space;
+use super::{Leaf, OperatorError, Result, Space, Support, refuse};
 use crate::fft::Values;
 use crate::field::Field;
 use crate::gpu::{self, Array, DeviceError, Gpu, Recorder};
@@ -88,10 +86,7 @@ impl Vector {
     pub(crate) fn joined(recorder: &mut Recorder, space: &Space) -> Result<Self, DeviceError> {
         let mut order: Vec<(usize, &Leaf)> = space.leaves().map(|(_, leaf)| leaf).enumerate().collect();
         order.retain(|(_, leaf)| !leaf.is_on_host());
-        order.sort_by_key(|(_, leaf)| match leaf.is_distributed() {
-            true => (1, 0),
-            false => (0, leaf.len()),
-        });
+        order.sort_by_key(|(_, leaf)| if leaf.is_distributed() { (1, 0) } else { (0, leaf.len()) });
         let padded = |leaf: &Leaf| leaf.len().next_multiple_of(PART_BEGINS);
         let len = order.iter().map(|(_, leaf)| padded(leaf)).fold(0, u64::saturating_add);
         if order.len() < 2 || len > recorder.gpu().capabilities().window_bytes / 4 {
@@ -128,8 +123,7 @@ impl Vector {
     pub fn over(space: &Space, contents: Vec<Contents>) -> Result<Self> {
         const WHAT: &str = "Vector::over";
         if contents.len() != space.len() {
-            let why = format!("{} arrays for a space of {} leaves", contents.len(), space.len());
-            return Err(OperatorError::invalid(WHAT, why));
+            return refuse(WHAT, format!("{} arrays for a space of {} leaves", contents.len(), space.len()));
         }
         for ((name, leaf), contents) in space.leaves().zip(&contents) {
             let (len, on_host) = match contents {
@@ -265,7 +259,7 @@ impl Vector {
                 let field = Field::from_array(mesh, array.clone(), leaf.fields());
                 field.map_err(|error| OperatorError::failed(WHAT, error))
             }
-            _ => Err(OperatorError::invalid(WHAT, format!("expected real cells, leaf `{name}` of {}", self.space))),
+            _ => refuse(WHAT, format!("expected real cells, leaf `{name}` of {}", self.space)),
         }
     }
 
@@ -273,7 +267,7 @@ impl Vector {
     pub(crate) fn single(&self) -> Result<&Array<f32>> {
         match &self.contents[..] {
             [Contents::Device(array)] => Ok(array),
-            _ => Err(OperatorError::invalid("Vector", format!("{} is not one leaf on the device", self.space))),
+            _ => refuse("Vector", format!("{} is not one leaf on the device", self.space)),
         }
     }
 

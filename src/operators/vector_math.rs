@@ -4,13 +4,11 @@ use std::convert::Infallible;
 
 use crate::comm::CommError;
 use crate::exchange::collectives::Collectives;
-use crate::exchange::{ExchangeError, SeveralSums, Summed, SummedTerms, Terms};
+use crate::exchange::{SeveralSums, Summed, SummedTerms, Terms};
 use crate::gpu::Array;
 use crate::rank::{PlanKey, Rank};
 
-use super::error::{OperatorError, Result};
-use super::leaf::Leaf;
-use super::vector::{Contents, Vector};
+use super::{Contents, Leaf, OperatorError, Result, Vector, refuse};
 
 #[derive(PartialEq)]
 struct RankCollectives;
@@ -27,26 +25,16 @@ impl Rank {
     }
 
     /// Records exact sums of `terms` into `out`: over all ranks if the terms are distributed.
-    pub(super) fn record_sum(
-        &mut self,
-        is_distributed: bool,
-        terms: &Terms<'_>,
-        out: &Array<f32>,
-    ) -> Result<(), ExchangeError> {
+    pub(super) fn record_sum(&mut self, is_distributed: bool, terms: &Terms<'_>, out: &Array<f32>) -> Result<()> {
         let sums = self.exact_sums();
-        sums.record(&mut self.recorder, is_distributed.then_some(&self.comm), terms, out)
+        Ok(sums.record(&mut self.recorder, is_distributed.then_some(&self.comm), terms, out)?)
     }
 
     /// Returns the exact sum of the values `x`, of which all ranks have `total`: over all ranks if
     /// the values are distributed.
-    pub(crate) fn exact_total(
-        &mut self,
-        is_distributed: bool,
-        x: &Array<f32>,
-        total: u64,
-    ) -> Result<f64, ExchangeError> {
+    pub(crate) fn exact_total(&mut self, is_distributed: bool, x: &Array<f32>, total: u64) -> Result<f64> {
         let (sums, terms) = (self.exact_sums(), Terms { x, y: None, index: None, sums: 1, batches: 1, total });
-        sums.value(&mut self.recorder, is_distributed.then_some(&self.comm), &terms)
+        Ok(sums.value(&mut self.recorder, is_distributed.then_some(&self.comm), &terms)?)
     }
 
     /// Returns the collectives of device arrays among all ranks.
@@ -66,7 +54,7 @@ impl Rank {
         let updates = self.updates();
         for run in x.runs(&[y], |_| true) {
             if run[0].raw().overlaps(run[1].raw()) {
-                return Err(OperatorError::invalid("axpby", "x and y are one field; give two"));
+                return refuse("axpby", "x and y are one field; give two");
             }
             updates.record(&mut self.recorder, a, &run[0], b, &run[1])?;
         }
@@ -114,7 +102,7 @@ impl Rank {
         let updates = self.updates();
         for run in x.runs(&[z, y], |_| true) {
             if run[..2].iter().any(|factor| factor.raw().overlaps(run[2].raw())) {
-                return Err(OperatorError::invalid("multiply", "y is one of the factors; give another field"));
+                return refuse("multiply", "y is one of the factors; give another field");
             }
             updates.record_product(&mut self.recorder, a, [&run[0], &run[1]], b, &run[2])?;
         }

@@ -1,9 +1,6 @@
 //! Bins of the modes of a mesh by their wavenumber.
 
-use super::error::{OperatorError, Result};
-use super::gather::Gather;
-use super::leaf::{Leaf, Support};
-use super::space::Space;
+use super::{Gather, Leaf, Result, Space, Support, refuse};
 use crate::fft::Values;
 use crate::gpu::{Array, Kernel, KernelSource};
 use crate::grid::{Mesh, extent, volume};
@@ -16,14 +13,10 @@ crate::gpu::kernel_params! {
     }
 }
 
-fn source() -> KernelSource {
+/// Returns the kernel that finds the bins of modes.
+pub(super) fn source() -> KernelSource {
     KernelSource::new("operators::wavenumber_bins", include_str!("../../shaders/operators/wavenumber_bins.wgsl"))
         .params::<BinParams>()
-}
-
-/// Returns the kernels.
-pub(super) fn kernels() -> Vec<KernelSource> {
-    vec![source()]
 }
 
 /// Bins of wavenumbers `k = 2 pi |m / L|` in integers, so that a mode is in the same bin on every
@@ -53,8 +46,8 @@ impl Wavenumbers {
     /// Creates one bin for each wavenumber of the modes of the grid, from 0 on.
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] for too many wavenumbers (use [`edges`](Self::edges)), and for
-    ///   sides outside 1e-100 to 1e100.
+    /// - [`OperatorError::Invalid`](super::OperatorError::Invalid) for too many wavenumbers (use
+    ///   [`edges`](Self::edges)), and for sides outside 1e-100 to 1e100.
     pub fn unique(mesh: &Mesh) -> Result<Self> {
         Self::unique_along(mesh, [true; 3])
     }
@@ -78,10 +71,7 @@ impl Wavenumbers {
         let Some((squares, unit)) = exact(shape, mesh.size()) else { return Self::unique_rounded(mesh, shape) };
         let most: u64 = squares.iter().map(|of| u64::from(of.last().copied().unwrap_or(0))).sum();
         if most >= MOST_SUMS {
-            return Err(OperatorError::invalid(
-                "wavenumbers",
-                format!("{most} different squares of wavenumbers; give edges of bins"),
-            ));
+            return refuse("wavenumbers", format!("{most} different squares of wavenumbers; give edges of bins"));
         }
         let sums = sums_of(&squares, most as usize);
         let values = sums.iter().map(|&sum| (unit * f64::from(sum)).sqrt()).collect();
@@ -99,7 +89,7 @@ impl Wavenumbers {
                 "expected {MOST_COMBINATIONS} different wavenumbers at most, got {combinations}, since the squares of the sides {:?} have no ratio of small integers; give logarithmic bins (`Wavenumbers::edges`), or sides in such a ratio",
                 mesh.size()
             );
-            return Err(OperatorError::invalid("wavenumbers", why));
+            return refuse("wavenumbers", why);
         }
         let of_one = mesh.size().map(|size| (2.0 * std::f64::consts::PI / size).powi(2));
         let mut sums = vec![(0u32, 0.0f64)];
@@ -119,16 +109,13 @@ impl Wavenumbers {
     /// their mean as its own wavenumber. Other modes are in no bin.
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] for fewer than two edges, edges that do not grow, and sides
-    ///   outside 1e-100 to 1e100.
+    /// - [`OperatorError::Invalid`](super::OperatorError::Invalid) for fewer than two edges, edges
+    ///   that do not grow, and sides outside 1e-100 to 1e100.
     pub fn edges(mesh: &Mesh, edges: &[f64]) -> Result<Self> {
         check_sides(mesh)?;
         let grow = edges.windows(2).all(|pair| pair[0] < pair[1]) && edges.len() > 1;
         if !grow || !edges.iter().all(|edge| edge.is_finite() && *edge >= 0.0) {
-            return Err(OperatorError::invalid(
-                "wavenumbers",
-                format!("edges {edges:?}; they must grow from 0 or more"),
-            ));
+            return refuse("wavenumbers", format!("edges {edges:?}; they must grow from 0 or more"));
         }
         let (squares, unit) = exact(mesh.shape(), mesh.size()).unwrap_or_else(|| rounded(mesh.shape(), mesh.size()));
         // Slightly below the edge, since rounding may have put it above a wavenumber on the edge.
@@ -178,7 +165,7 @@ impl Wavenumbers {
     /// the grid. Modes in no bin are 0. The domain has the name `amplitudes`. Submits.
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] for other spaces.
+    /// - [`OperatorError::Invalid`](super::OperatorError::Invalid) for other spaces.
     pub fn amplitudes(&self, rank: &mut Rank, target: &Space) -> Result<Gather> {
         let index = self.index(rank, target)?;
         let batch = target.only().map_or(1, |(_, leaf)| leaf.batch);
@@ -190,13 +177,13 @@ impl Wavenumbers {
     /// in no bin the number of bins. Submits.
     ///
     /// # Errors
-    /// - [`OperatorError::Invalid`] for other spaces.
+    /// - [`OperatorError::Invalid`](super::OperatorError::Invalid) for other spaces.
     pub fn index(&self, rank: &mut Rank, target: &Space) -> Result<Array<u32>> {
         let Some((_, Leaf { support: Support::Modes { mesh, half }, values: Values::Real, .. })) = target.only() else {
-            return Err(OperatorError::invalid("wavenumbers", format!("{target} is not one real field of modes")));
+            return refuse("wavenumbers", format!("{target} is not one real field of modes"));
         };
         if *mesh != self.mesh {
-            return Err(OperatorError::invalid("wavenumbers", format!("bins of {:?}, modes of {mesh:?}", self.mesh)));
+            return refuse("wavenumbers", format!("bins of {:?}, modes of {mesh:?}", self.mesh));
         }
         let part = mesh.modes(*half);
         let squares: Vec<u32> = (0..3)
@@ -217,9 +204,7 @@ impl Wavenumbers {
 /// Refuses sides whose squared wavenumbers overflow or underflow.
 fn check_sides(mesh: &Mesh) -> Result<()> {
     match mesh.size().iter().find(|side| !(1e-100..=1e100).contains(*side)) {
-        Some(side) => {
-            Err(OperatorError::invalid("wavenumbers", format!("a side of {side:e}; they are from 1e-100 to 1e100")))
-        }
+        Some(side) => refuse("wavenumbers", format!("a side of {side:e}; they are from 1e-100 to 1e100")),
         None => Ok(()),
     }
 }

@@ -92,8 +92,7 @@ impl Rank {
         if !saves_kernels(&devices, comm.rank()) {
             gpu.leave_pipelines_to_others();
         }
-        let mut common = gpu.common().numbers();
-        comm.all_reduce(&mut common, Op::Min)?;
+        let common = comm.reduced(gpu.common().numbers(), Op::Min)?;
         let gpu = gpu.among(CommonLimits::from_numbers(common));
         exchange::establish(&comm, &gpu)?;
         let (recorder, exchange) = (Recorder::new(&gpu)?, Exchange::new(comm.clone()));
@@ -135,9 +134,8 @@ impl Rank {
         let ranks_per_node = most_equal(self.comm.all_gather(&[crate::host::id()])?);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let is_software = self.gpu.info().device_type == wgpu::DeviceType::Cpu;
-        let mut numbers = [self.sharing, cores, usize::from(is_software)].map(|number| number as u64);
-        self.comm.all_reduce(&mut numbers, Op::Max)?;
-        let [sharing, cores, software] = numbers.map(|number| number as usize);
+        let numbers = [self.sharing, cores, usize::from(is_software)].map(|number| number as u64);
+        let [sharing, cores, software] = self.comm.reduced(numbers, Op::Max)?.map(|number| number as usize);
         let (devices, path) = (ranks_per_node.div_ceil(sharing.max(1)), self.exchange.path(&self.gpu));
         let (nics, path) = (base.nics.min(ranks_per_node), path.unwrap_or(base.path));
         Ok(Machine { ranks_per_node, devices, cores, nics, path, devices_use_cores: software > 0, ..base })

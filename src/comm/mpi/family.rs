@@ -3,23 +3,58 @@
 use std::mem::ManuallyDrop;
 use std::os::raw::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use ::mpi::ffi;
 
-use super::buffer::Buffer;
-use super::calls::{CALLS, Handle, Request, is_alive};
-use super::comm::Comm;
-use super::reduction::Reduction;
-use super::status::{Answer, LastCalls, StatusProtocol, Stream};
+use super::calls::Reduction;
+use super::status::{Findings, LastCalls, Stream};
+use super::{Buffer, CALLS, Handle, Request, StatusProtocol, is_alive};
 use crate::comm::cycle::Cycle;
-use crate::comm::mismatch::Mismatch;
-use crate::comm::sync::Backoff;
-use crate::comm::waits::Wait;
-use crate::comm::{CommError, Result};
-use crate::parallel::locked;
+use crate::comm::waits::LastUser;
+use crate::comm::{Backoff, CommError, Mismatch, Result, Wait, Waits};
+use crate::parallel::{locked, try_locked};
+
+/// An MPI communicator behind a [`Communicator`](crate::comm::Communicator). As long as it exists,
+/// messages on it may be under way.
+pub(super) struct Comm {
+    pub handle: ManuallyDrop<Handle>,
+    /// Its number in the family.
+    pub context: u64,
+    /// Its ranks, counted in the first communicator of its family.
+    pub members: Arc<[usize]>,
+    pub last_calls: Arc<LastCalls>,
+    pub findings: Arc<Findings>,
+    pub waits: Arc<Waits>,
+    pub last_user: LastUser,
+}
+
+impl Comm {
+    /// Returns the first mismatch that was found in it, here or by a rank that has told this one.
+    pub fn mismatch(&self) -> Option<Mismatch> {
+        self.findings.mismatch(self.context)
+    }
+
+    /// Returns `true` if something was found from which its ranks are out of step.
+    pub fn is_out_of_step(&self) -> bool {
+        self.mismatch().is_some() || self.findings.deadlock().is_some()
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        self.last_calls.remove(self.context);
+        self.waits.leave(self.context);
+        // What ranks that are out of step have sent may still come. The communicator is kept then,
+        // so that no other gets its number, and with it the message.
+        if !self.is_out_of_step() {
+            // SAFETY: it is not used after this.
+            unsafe { ManuallyDrop::drop(&mut self.handle) };
+        }
+    }
+}
 
 /// Time for detached messages to complete when the last communicator is dropped.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
@@ -55,7 +90,7 @@ pub(in crate::comm) struct Family {
     /// Whether the ranks [`leave`](Family::leave) together.
     ends: bool,
     detached: Mutex<Vec<Detached>>,
-    protocol: StatusProtocol,
+    pub(super) protocol: StatusProtocol,
     /// Messages of collectives sent less those received, modulo 2^64; the sum over all ranks must
     /// be zero at the end.
     pub(super) untaken: AtomicU64,
@@ -82,10 +117,6 @@ impl Family {
         (self.protocol.rank as u64) << 40 | mine
     }
 
-    pub(super) fn last_calls(&self) -> &Arc<LastCalls> {
-        &self.protocol.last_calls
-    }
-
     /// Keeps a message that was dropped while under way; a receive is cancelled.
     pub(super) fn detach(&self, rank: usize, message: Detached) {
         locked(&self.detached).push(message);
@@ -109,11 +140,7 @@ impl Family {
     /// lock.
     fn try_calls(&self) -> Option<MutexGuard<'static, ()>> {
         let may = self.serialized || thread::current().id() == self.owner;
-        let calls = match CALLS.try_lock() {
-            Ok(calls) => calls,
-            Err(TryLockError::Poisoned(calls)) => calls.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let calls = try_locked(&CALLS)?;
         (may && is_alive()).then_some(calls)
     }
 
@@ -158,18 +185,6 @@ impl Family {
     pub(super) fn query(&self, rank: usize, stream: Stream, wait: Wait) -> Result<u64> {
         let _calls = self.calls(rank)?;
         self.protocol.query(stream, wait)
-    }
-
-    /// Returns the answer to a query, if it has come; the query ends with it.
-    pub(super) fn take_answer(&self, query: u64) -> Option<Answer> {
-        let answer = self.protocol.answer(query)?;
-        self.protocol.drop_query(query);
-        Some(answer)
-    }
-
-    /// Ends a query whose answer is not wanted any more.
-    pub(super) fn drop_query(&self, query: u64) {
-        self.protocol.drop_query(query);
     }
 
     /// Returns the communicator of this number in it, whose last call it knows already.

@@ -7,21 +7,15 @@ use std::sync::atomic::Ordering;
 
 use ::mpi::ffi;
 
-use super::buffer::Buffer;
-use super::calls::{Request, ok};
-use super::chain_search::ChainSearch;
-use super::comm::Comm;
-use super::family::{Detached, Family};
+use super::family::Detached;
 use super::status::{Status, Stream};
+use super::watchdog::ChainSearch;
 use super::watchdog::{Reason, Verdict, Watchdog};
-use crate::comm::call::Call;
+use super::{Buffer, Comm, Family, Request, ok};
 use crate::comm::cycle::Cycle;
-use crate::comm::lane::Lane;
-use crate::comm::mismatch::{Did, Mismatch};
-use crate::comm::sync::Backoff;
-use crate::comm::transport::{Arrived, Pending};
-use crate::comm::waits::{Blocked, BlockingOperation, Side, Wait};
-use crate::comm::{CommError, Result};
+use crate::comm::{
+    Arrived, Backoff, Blocked, BlockingOperation, Call, CommError, Did, Lane, Mismatch, Pending, Result, Side, Wait,
+};
 
 /// Returns the MPI tag of a lane.
 pub(super) fn tag(lane: Lane) -> c_int {
@@ -145,13 +139,13 @@ impl Message {
             self.watchdog.query = Some(self.family.query(self.ends.rank, stream, own)?);
             self.chains.get_or_insert_default().set_own(own);
         }
-        if let Some(answer) = self.watchdog.query.and_then(|query| self.family.take_answer(query)) {
+        if let Some(answer) = self.watchdog.query.and_then(|query| self.family.protocol.take_answer(query)) {
             let verdict = self.verdict(answer.status);
             self.watchdog.take_verdict(verdict).map_err(|reason| self.error(reason))?;
             self.search(|chains| chains.begin(answer.wait))?;
         }
         let query = self.chains.as_ref().and_then(|chains| chains.query());
-        if let Some(answer) = query.and_then(|query| self.family.take_answer(query)) {
+        if let Some(answer) = query.and_then(|query| self.family.protocol.take_answer(query)) {
             self.search(|chains| chains.follow(answer.wait))?;
         }
         self.watchdog.still_possible().map_err(|reason| self.error(reason))
@@ -162,7 +156,7 @@ impl Message {
     fn search(&mut self, step: impl FnOnce(&mut ChainSearch) -> Result<Option<Wait>, Cycle>) -> Result<()> {
         let Some(chains) = &mut self.chains else { return Ok(()) };
         let next = step(chains).map_err(|cycle| self.family.announce_deadlock(self.ends.rank, &cycle))?;
-        chains.unwanted().into_iter().for_each(|query| self.family.drop_query(query));
+        chains.unwanted().into_iter().for_each(|query| self.family.protocol.drop_query(query));
         if let Some(next) = next {
             let stream = Stream { context: next.context, tag: next.tag as c_int };
             chains.set_query(self.family.query(self.ends.rank, stream, next)?, next);
@@ -241,7 +235,7 @@ impl Drop for Message {
     fn drop(&mut self) {
         let chains = self.chains.take().map(|chains| chains.end());
         for query in chains.into_iter().flatten().chain(self.watchdog.query) {
-            self.family.drop_query(query);
+            self.family.protocol.drop_query(query);
         }
         let _ = self.test();
         // A test that failed has ended the request too.

@@ -7,52 +7,40 @@
 //!   an error.
 //! - No call blocks inside MPI for a rank that could be late: waits poll, and yield the processor
 //!   between polls. The blocking calls that make communicators and finalize MPI are made once all
-//!   ranks have arrived ([`create`]).
+//!   ranks have arrived ([`calls`]).
 
 mod buffer;
 mod calls;
-mod chain_search;
-mod collectives;
-mod comm;
-mod create;
-mod errors_return;
 mod family;
-mod findings;
 mod message;
-mod reachable;
-mod reduction;
 mod status;
 mod watchdog;
 
-use std::os::raw::c_int;
+use std::os::raw::{c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ::mpi::ffi;
 
-use self::buffer::Buffer;
-pub(super) use self::calls::{CALLS, ok};
-use self::calls::{Request, is_alive};
-use self::comm::Comm;
-pub(super) use self::family::Family;
-use self::message::{Direction, Ends, Message, tag};
-use self::status::StatusProtocol;
-use super::call::Call;
-use super::call::HEADER_BYTES;
-use super::communicator::Communicator;
+pub(super) use calls::{CALLS, library_version, ok};
+pub(super) use family::Family;
+
+use buffer::Buffer;
+use calls::{Handle, Request, is_alive};
+use family::Comm;
+use message::{Direction, Ends, Message, tag};
+use status::StatusProtocol;
+
 use super::error::with_rank;
-use super::lane::Lane;
-use super::mismatch::Mismatch;
-use super::subject::SUBJECT_BYTES;
-use super::transport::{Group, Native, Payload, Pending, Target, Transport};
-use super::waits::Waits;
-use super::{CommError, Result};
+use super::{
+    Backoff, Call, CommError, Communicator, Group, HEADER_BYTES, Lane, Mismatch, Native, Payload, Pending, Result,
+    SUBJECT_BYTES, Target, Transport, Waits,
+};
 use crate::host_memory;
-use crate::parallel::locked;
+use crate::parallel::{locked, try_locked};
 use crate::printable::printable;
-pub(super) use errors_return::library_version;
 
 /// Time that a failing thread waits for another one inside MPI before it ends the process without
 /// MPI.
@@ -102,9 +90,9 @@ impl Mpi {
         let (rank, size) = (rank as usize, size as usize);
         // SAFETY: promised by the caller, and reads a constant.
         let ((data, notes), serialized) =
-            unsafe { (create::duplicate_twice(rank, comm)?, level >= ffi::RSMPI_THREAD_SERIALIZED) };
+            unsafe { (calls::duplicate_twice(rank, comm)?, level >= ffi::RSMPI_THREAD_SERIALIZED) };
         let family = Arc::new(Family::new(serialized, ends, StatusProtocol::new(notes, rank, size)?));
-        family.last_calls().insert(0);
+        family.protocol.last_calls.insert(0);
         let comm = family.comm(data, 0, (0..size).collect());
         Ok(Mpi { comm: Arc::new(comm), rank, family })
     }
@@ -113,17 +101,9 @@ impl Mpi {
         self.family.clone()
     }
 
-    fn pending(
-        &self,
-        request: Request,
-        buffer: Buffer,
-        other: usize,
-        lane: Lane,
-        direction: Direction,
-    ) -> Box<dyn Pending> {
-        let ends = Ends { rank: self.rank, other, other_in_family: self.comm.members[other], lane };
-        let (family, comm) = (self.family.clone(), self.comm.clone());
-        Box::new(Message::new(family, comm, ends, direction, request, buffer))
+    /// Returns the ends of a message between this rank and the rank `other`.
+    fn ends(&self, other: usize, lane: Lane) -> Ends {
+        Ends { rank: self.rank, other, other_in_family: self.comm.members[other], lane }
     }
 }
 
@@ -176,7 +156,8 @@ impl Transport for Mpi {
         if lane == Lane::Collective {
             self.family.untaken.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(self.pending(request, buffer, to, lane, Direction::Send))
+        let (family, comm) = (self.family.clone(), self.comm.clone());
+        Ok(Box::new(Message::new(family, comm, self.ends(to, lane), Direction::Send, request, buffer)))
     }
 
     fn receive(&self, from: usize, lane: Lane, target: Target) -> Result<Box<dyn Pending>> {
@@ -205,7 +186,8 @@ impl Transport for Mpi {
             ffi::MPI_Irecv(place.cast(), count, ffi::RSMPI_UINT8_T, from as c_int, tag(lane), comm, &mut request.0)
         };
         ok(self.rank, "MPI_Irecv", code)?;
-        Ok(self.pending(request, buffer, from, lane, Direction::Receive(bytes)))
+        let (family, comm) = (self.family.clone(), self.comm.clone());
+        Ok(Box::new(Message::new(family, comm, self.ends(from, lane), Direction::Receive(bytes), request, buffer)))
     }
 
     fn native(&self) -> Option<&dyn Native> {
@@ -227,9 +209,9 @@ impl Transport for Mpi {
     fn split(&self, mine: Option<Group>) -> Result<Option<Box<dyn Transport>>> {
         drop(self.family.calls(self.rank)?); // may this thread call MPI?
         let part = mine.as_ref().map(|group| (group.number, group.rank));
-        let split = || create::split(self.rank, &self.comm.handle, part);
+        let split = || calls::split(self.rank, &self.comm.handle, part);
         let Some(group) = mine else { return split().map(|_| None) };
-        let last_calls = self.family.last_calls().clone();
+        let last_calls = self.family.protocol.last_calls.clone();
         last_calls.insert(group.context); // before another rank has the communicator and can ask about it
         let handle = match split() {
             Ok(Some(handle)) => handle,
@@ -258,12 +240,12 @@ pub(super) fn end_all(rank: usize, message: &str, code: u8) -> ! {
     wait_for_reader();
     thread::sleep(LAUNCHER_TIME);
     let start = Instant::now();
-    let mut calls = CALLS.try_lock();
-    while matches!(calls, Err(TryLockError::WouldBlock)) && start.elapsed() < ABORT_WAIT {
+    let mut calls = try_locked(&CALLS);
+    while calls.is_none() && start.elapsed() < ABORT_WAIT {
         thread::sleep(Duration::from_millis(1));
-        calls = CALLS.try_lock();
+        calls = try_locked(&CALLS);
     }
-    if !matches!(calls, Err(TryLockError::WouldBlock)) && is_alive() {
+    if calls.is_some() && is_alive() {
         // SAFETY: MPI is alive, and no other thread is in it.
         unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, c_int::from(code)) };
     }
@@ -325,5 +307,77 @@ impl Communicator {
     pub fn from_rsmpi(comm: &impl ::mpi::raw::AsRaw<Raw = ffi::MPI_Comm>) -> Result<Communicator> {
         // SAFETY: `AsRaw` promises a valid handle.
         unsafe { Communicator::from_mpi(comm.as_raw()) }
+    }
+}
+
+impl Mpi {
+    /// Starts a collective and returns when this rank's part is done: MPI uses the memory of the
+    /// call no more. Notes of other ranks are handled meanwhile.
+    fn complete(&self, name: &'static str, start: impl FnOnce(*mut ffi::MPI_Request) -> c_int) -> Result<()> {
+        let mut request = Request::null();
+        {
+            let _calls = self.family.calls(self.rank)?;
+            ok(self.rank, name, start(&mut request.0))?;
+        }
+        let (mut backoff, mut outcome) = (Backoff::default(), Ok(()));
+        while !request.is_null() {
+            // Where MPI has ended it uses the memory no more. After any other error this still
+            // waits for it.
+            let calls = self.family.calls(self.rank)?;
+            let (code, _) = request.test();
+            drop(calls);
+            outcome = outcome.and(ok(self.rank, name, code));
+            if !request.is_null() {
+                backoff.pause();
+                if backoff.is_long() {
+                    let handled = self.family.reap(self.rank).and_then(|_| self.family.poll(self.rank));
+                    outcome = outcome.and(handled);
+                }
+            }
+        }
+        outcome
+    }
+}
+
+/// Returns what calls take for memory that is read, and the number of its bytes, which the caller
+/// keeps below 2^31.
+fn sent(data: &[u8]) -> (*const c_void, c_int) {
+    (data.as_ptr().cast(), data.len() as c_int)
+}
+
+// MPI's own collectives of bytes, non-blocking and polled. They are started once all ranks have met
+// in the same call, so that none of them waits for a rank that does something else.
+impl Native for Mpi {
+    fn broadcast(&self, root: usize, data: &mut [u8]) -> Result<()> {
+        let (comm, count) = (self.comm.handle.0, data.len() as c_int);
+        // SAFETY: `complete` returns when MPI has done with the memory; so below.
+        self.complete("MPI_Ibcast", |request| unsafe {
+            ffi::MPI_Ibcast(data.as_mut_ptr().cast(), count, ffi::RSMPI_UINT8_T, root as c_int, comm, request)
+        })
+    }
+
+    fn gather(&self, root: usize, mine: &[u8], all: &mut [u8]) -> Result<()> {
+        let (comm, (mine, count)) = (self.comm.handle.0, sent(mine));
+        self.complete("MPI_Igather", |request| unsafe {
+            let (bytes, all) = (ffi::RSMPI_UINT8_T, all.as_mut_ptr().cast());
+            ffi::MPI_Igather(mine, count, bytes, all, count, bytes, root as c_int, comm, request)
+        })
+    }
+
+    fn all_gather(&self, mine: &[u8], all: &mut [u8]) -> Result<()> {
+        let (comm, (mine, count)) = (self.comm.handle.0, sent(mine));
+        self.complete("MPI_Iallgather", |request| unsafe {
+            let (bytes, all) = (ffi::RSMPI_UINT8_T, all.as_mut_ptr().cast());
+            ffi::MPI_Iallgather(mine, count, bytes, all, count, bytes, comm, request)
+        })
+    }
+
+    fn all_to_all(&self, data: &[u8], all: &mut [u8]) -> Result<()> {
+        let (comm, (data, whole)) = (self.comm.handle.0, sent(data));
+        let count = whole / self.comm.members.len() as c_int;
+        self.complete("MPI_Ialltoall", |request| unsafe {
+            let (bytes, all) = (ffi::RSMPI_UINT8_T, all.as_mut_ptr().cast());
+            ffi::MPI_Ialltoall(data, count, bytes, all, count, bytes, comm, request)
+        })
     }
 }

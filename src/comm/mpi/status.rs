@@ -17,17 +17,60 @@ use std::sync::{Arc, Mutex};
 use ::mpi::ffi;
 use bytemuck::{Pod, Zeroable};
 
-use super::calls::{CALLS, Handle, Request, is_alive, ok};
-use super::findings::Findings;
-use crate::comm::call::Call;
+use super::{CALLS, Handle, Request, is_alive, ok};
 use crate::comm::cycle::{Cycle, deadlock};
-use crate::comm::ending;
-use crate::comm::gone::Gone;
-use crate::comm::mismatch::{Did, Differing, Mismatch};
-use crate::comm::subject::Subject;
-use crate::comm::waits::{Wait, Waits};
-use crate::comm::{CommError, Result};
+use crate::comm::{Call, CommError, Did, Differing, Gone, Mismatch, Result, Subject, Wait, Waits, run};
 use crate::parallel::locked;
+
+#[derive(Default)]
+struct FoundErrors {
+    /// The first mismatch in each communicator that has one, by their numbers.
+    mismatches: HashMap<u64, Mismatch>,
+    /// The error of the first cycle of ranks that wait for each other, in whatever communicators.
+    deadlock: Option<CommError>,
+}
+
+/// Errors of several ranks of a family of communicators.
+#[derive(Default)]
+pub(super) struct Findings(Mutex<FoundErrors>);
+
+impl Findings {
+    /// Notes a mismatch unless one is noted already; returns `true` if it does. A mismatch of
+    /// collectives replaces one of exchanges, which does not end waits in collectives.
+    pub fn note_mismatch(&self, context: u64, found: Mismatch) -> bool {
+        let all = &mut locked(&self.0).mismatches;
+        let is_news = all.get(&context).is_none_or(|before| before.is_of_exchanges() && !found.is_of_exchanges());
+        if is_news {
+            all.insert(context, found);
+        }
+        is_news
+    }
+
+    /// Returns the first mismatch in a communicator.
+    pub fn mismatch(&self, context: u64) -> Option<Mismatch> {
+        locked(&self.0).mismatches.get(&context).copied()
+    }
+
+    /// Notes the error of ranks that wait for each other, unless there was one before; returns
+    /// whether it does.
+    pub fn note_deadlock(&self, error: CommError) -> bool {
+        let deadlock = &mut locked(&self.0).deadlock;
+        let is_news = deadlock.is_none();
+        deadlock.get_or_insert(error);
+        is_news
+    }
+
+    /// Returns the error of ranks that wait for each other.
+    pub fn deadlock(&self) -> Option<CommError> {
+        locked(&self.0).deadlock.clone()
+    }
+
+    /// Returns `true` if nothing was found.
+    pub fn is_empty(&self) -> bool {
+        let state = locked(&self.0);
+        state.mismatches.is_empty() && state.deadlock.is_none()
+    }
+}
 
 const TAG: c_int = 0;
 
@@ -272,9 +315,12 @@ impl StatusProtocol {
         Ok(query)
     }
 
-    /// Returns the answer to a query, if it has come.
-    pub fn answer(&self, query: u64) -> Option<Answer> {
-        locked(&self.state).queries.get(&query).copied().flatten()
+    /// Returns the answer to a query, if it has come; the query ends with it.
+    pub fn take_answer(&self, query: u64) -> Option<Answer> {
+        let mut state = locked(&self.state);
+        let answer = state.queries.get(&query).copied().flatten()?;
+        state.queries.remove(&query);
+        Some(answer)
     }
 
     /// Ends a query: its answer is not wanted any more.
@@ -309,7 +355,7 @@ impl StatusProtocol {
                     self.send(&mut state, from, Note { kind, call, wait, ..note })?;
                 }
                 FAILURE => {
-                    ending::announced();
+                    run::announce_ending();
                     state.lowest_failing = Some(state.lowest_failing.map_or(from, |lowest| lowest.min(from)));
                 }
                 MISMATCH | MISMATCH_OF_EXCHANGES => {

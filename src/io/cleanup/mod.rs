@@ -5,14 +5,15 @@
 //! handler [`remove_and_block`]. The next process that writes to the same place removes the files
 //! of a killed one.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard};
 
+use super::temporary::{self, temporary_name};
 #[cfg(feature = "hdf5")]
-use super::IoError;
-use super::temporary;
+use super::{IoError, Result};
+use crate::parallel::{locked, try_locked};
 
 /// Unfinished files and directories in the order of creation, as absolute paths, since the working
 /// directory may change. A path appears once for each of its owners: ranks that are threads share
@@ -26,20 +27,6 @@ struct Unfinished {
 static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished { files: Vec::new(), directories: Vec::new() });
 
 impl Unfinished {
-    fn lock() -> MutexGuard<'static, Self> {
-        // After a panic, the list is needed to clean up.
-        UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Locks the list; returns `None` if this or another thread holds the lock.
-    fn try_lock() -> Option<MutexGuard<'static, Self>> {
-        match UNFINISHED.try_lock() {
-            Ok(unfinished) => Some(unfinished),
-            Err(TryLockError::Poisoned(unfinished)) => Some(unfinished.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
     fn remove(&mut self) -> usize {
         let removed = self.files.drain(..).filter(|path| fs::remove_file(path).is_ok()).count();
         // Innermost first; a directory that is not empty stays.
@@ -55,7 +42,7 @@ impl Unfinished {
 /// directories; those that cannot be removed stay.
 #[expect(clippy::must_use_candidate, reason = "removing is what callers want")]
 pub fn remove_all() -> usize {
-    Unfinished::lock().remove()
+    locked(&UNFINISHED).remove()
 }
 
 /// A guard that keeps all threads of this process from creating or publishing outputs.
@@ -69,7 +56,7 @@ pub struct BlockedOutputs(#[expect(dead_code, reason = "held")] MutexGuard<'stat
 /// Use it in a process that ends while ranks work on other threads. Blocks until no other thread
 /// changes the list of unfinished files.
 pub fn remove_and_block() -> BlockedOutputs {
-    block(Unfinished::lock())
+    block(locked(&UNFINISHED))
 }
 
 /// Removes and blocks like [`remove_and_block`]; returns `None` if the list of unfinished files is
@@ -77,7 +64,7 @@ pub fn remove_and_block() -> BlockedOutputs {
 ///
 /// Allocates no memory for files whose path has at most 383 bytes.
 pub fn try_remove_and_block() -> Option<BlockedOutputs> {
-    Unfinished::try_lock().map(block)
+    try_locked(&UNFINISHED).map(block)
 }
 
 fn block(mut unfinished: MutexGuard<'static, Unfinished>) -> BlockedOutputs {
@@ -94,7 +81,7 @@ pub fn clear_leftovers(directory: impl AsRef<Path>) {
 /// Creates a temporary file and adds it to the list, both under the lock, so that an interrupt
 /// misses no file.
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
-    let mut unfinished = Unfinished::lock();
+    let mut unfinished = locked(&UNFINISHED);
     let file = loop {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         if temporary::lock(&file, path) {
@@ -109,12 +96,8 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
 /// `make` must take little time, since interrupts wait for it. It is called again if another run
 /// has removed the file before it was locked.
 #[cfg(feature = "hdf5")]
-pub(crate) fn make_file(
-    output: &Path,
-    temporary: &Path,
-    mut make: impl FnMut() -> Result<(), IoError>,
-) -> Result<File, IoError> {
-    let mut unfinished = Unfinished::lock();
+pub(crate) fn make_file(output: &Path, temporary: &Path, mut make: impl FnMut() -> Result<()>) -> Result<File> {
+    let mut unfinished = locked(&UNFINISHED);
     unfinished.files.push(absolute(temporary));
     let mut once = || {
         make()?;
@@ -138,7 +121,7 @@ pub(crate) fn make_file(
 /// Opens a temporary file that another rank has created. Adds it to the list here too, since the
 /// process of the other rank may end first.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
-    let mut unfinished = Unfinished::lock();
+    let mut unfinished = locked(&UNFINISHED);
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     unfinished.files.push(absolute(path));
     Ok(file)
@@ -150,56 +133,56 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
 ///
 /// The error kind `PermissionDenied` means that the file exists and can neither be read nor
 /// written.
-pub(crate) fn lock_file(path: &Path) -> Result<File, fs::TryLockError> {
-    let mut unfinished = Unfinished::lock();
+pub(crate) fn lock_file(path: &Path) -> Result<File, TryLockError> {
+    let mut unfinished = locked(&UNFINISHED);
     for _ in 0..8 {
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let (file, may_write) = match open {
             Ok(file) => (file, true),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && path.exists() => {
-                (File::open(path).map_err(fs::TryLockError::Error)?, false)
+                (File::open(path).map_err(TryLockError::Error)?, false)
             }
             // Also for a read-only directory: the file does not exist.
-            Err(error) => return Err(fs::TryLockError::Error(io::Error::other(error))),
+            Err(error) => return Err(TryLockError::Error(io::Error::other(error))),
         };
         match file.try_lock() {
             Ok(()) => {}
             // Some file systems lock only writable files, so the state of the other user's lock is
             // unknown.
-            Err(fs::TryLockError::Error(_)) if !may_write => {
-                return Err(fs::TryLockError::Error(io::ErrorKind::PermissionDenied.into()));
+            Err(TryLockError::Error(_)) if !may_write => {
+                return Err(TryLockError::Error(io::ErrorKind::PermissionDenied.into()));
             }
-            Err(fs::TryLockError::Error(error)) => {
+            Err(TryLockError::Error(error)) => {
                 drop(fs::remove_file(path));
-                return Err(fs::TryLockError::Error(error));
+                return Err(TryLockError::Error(error));
             }
             Err(held) => return Err(held),
         }
         // The previous owner may have removed the file, and a third process may have created
         // another.
-        if temporary::is_called(&file, path).map_err(fs::TryLockError::Error)? {
+        if temporary::is_called(&file, path).map_err(TryLockError::Error)? {
             unfinished.files.push(absolute(path));
             return Ok(file);
         }
     }
-    Err(fs::TryLockError::Error(io::Error::other("the file is another each time")))
+    Err(TryLockError::Error(io::Error::other("the file is another each time")))
 }
 
 /// Removes one entry of a file from the list.
 pub(crate) fn forget(path: &Path) {
-    take_off(&mut Unfinished::lock().files, &absolute(path));
+    take_off(&mut locked(&UNFINISHED).files, &absolute(path));
 }
 
 /// Removes a temporary file, if it exists, and its entry in the list.
 pub(crate) fn remove_file(path: &Path) {
-    let mut unfinished = Unfinished::lock();
+    let mut unfinished = locked(&UNFINISHED);
     let _ = fs::remove_file(path);
     take_off(&mut unfinished.files, &absolute(path));
 }
 
 /// Creates a directory and adds it to the list.
 pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
-    let mut unfinished = Unfinished::lock();
+    let mut unfinished = locked(&UNFINISHED);
     fs::create_dir(path)?;
     unfinished.directories.push(absolute(path));
     Ok(())
@@ -207,7 +190,7 @@ pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
 
 /// Removes a directory if it is empty, and its entry in the list.
 pub(crate) fn remove_dir_if_empty(path: &Path) {
-    let mut unfinished = Unfinished::lock();
+    let mut unfinished = locked(&UNFINISHED);
     let _ = fs::remove_dir(path);
     take_off(&mut unfinished.directories, &absolute(path));
 }
@@ -219,5 +202,30 @@ fn absolute(path: &Path) -> PathBuf {
 fn take_off(list: &mut Vec<PathBuf>, path: &Path) {
     if let Some(at) = list.iter().rposition(|listed| listed == path) {
         list.remove(at);
+    }
+}
+
+/// A new hidden file that only shows whether and when a directory can be written. It is removed
+/// when this is dropped.
+pub(super) struct Probe {
+    pub path: PathBuf,
+    /// Its lock tells other runs that it is in use.
+    pub file: File,
+}
+
+impl Probe {
+    /// Creates a file beside `path`, with the [temporary name] of `token`.
+    ///
+    /// [temporary name]: temporary_name
+    pub fn beside(path: &Path, token: &str) -> io::Result<Self> {
+        let path = temporary_name(path, token);
+        let file = create_file(&path)?;
+        Ok(Probe { path, file })
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        remove_file(&self.path);
     }
 }

@@ -8,10 +8,8 @@ use std::time::Duration;
 use super::{host_of, shared_token};
 use crate::comm::{CommError, Communicator};
 use crate::hash::{START, fnv1a};
-use crate::io::input::Input;
-use crate::io::probe::Probe;
-use crate::io::temporary::temporary_name;
-use crate::io::{IoError, IoErrorKind, printable};
+use crate::io::cleanup::Probe;
+use crate::io::{Input, IoError, IoErrorKind, Result, printable, temporary_name};
 
 /// Number of blocks that are compared, evenly from the first to the last byte, and bytes of each.
 const BLOCKS: u64 = 16;
@@ -28,7 +26,7 @@ const UNREADABLE: u64 = 0;
 /// # Errors
 /// `IoErrorKind::NotShared` (inner) of the first rank that differs from those before it;
 /// [`CommError`] (outer).
-pub fn same_contents(comm: &Communicator, paths: &[PathBuf]) -> Result<Result<(), IoError>, CommError> {
+pub fn same_contents(comm: &Communicator, paths: &[PathBuf]) -> Result<Result<()>, CommError> {
     let own: Vec<u64> = paths.iter().map(|path| fingerprint(path).unwrap_or(UNREADABLE)).collect();
     let all = comm.all_gather_v(&own)?;
     let rows: Vec<&[u64]> = (0..comm.size()).map(|rank| all.get(rank).unwrap_or_default()).collect();
@@ -45,7 +43,7 @@ pub fn same_contents(comm: &Communicator, paths: &[PathBuf]) -> Result<Result<()
 }
 
 /// Returns a hash of a file's length and of parts of its contents.
-fn fingerprint(path: &Path) -> Result<u64, IoError> {
+fn fingerprint(path: &Path) -> Result<u64> {
     let input = Input::open(path)?;
     let (len, last) = (input.len(), input.len().saturating_sub(BLOCK));
     (0..BLOCKS).try_fold(fnv1a(START, &len.to_le_bytes()), |hash, block| {
@@ -81,7 +79,7 @@ const NONE: u64 = u64::MAX;
 ///
 /// # Errors
 /// `IoErrorKind::NotShared` (inner) of the first rank that does not see it; [`CommError`] (outer).
-pub fn same_directory(comm: &Communicator, directory: &Path) -> Result<Result<(), IoError>, CommError> {
+pub fn same_directory(comm: &Communicator, directory: &Path) -> Result<Result<()>, CommError> {
     let token = shared_token(comm)?;
     let name = |level: u64| Some(directory.ancestors().nth(usize::try_from(level).ok()?)?.join("meshloom"));
     let mut level = [NONE];

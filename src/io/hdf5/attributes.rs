@@ -4,8 +4,8 @@
 use hdf5_metno::types::FixedAscii;
 use hdf5_metno::{Attribute, H5Type, Location, Result};
 
-use super::units::{KM_S, MPC, Quantity, SUN, UnitSystem};
-use super::{SnapshotInfo, queries};
+use super::units::{MPC, SUN, UnitSystem};
+use super::{KM_S, Quantity, SnapshotInfo, queries};
 use crate::io::Dtype;
 
 /// Largest number of values of a numeric attribute: there are at most 16 particle types, with a few

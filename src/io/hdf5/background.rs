@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::part_file::{A_POWER, H_POWER, Opened, TO_CGS, contradiction, group_name, wrong};
-use super::units::KM_S;
+use super::part_file::{A_POWER, H_POWER, TO_CGS, contradiction};
+use super::{KM_S, Opened, group_name, wrong};
 use crate::cosmology::expansion_rate;
-use crate::io::IoError;
+use crate::io::{IoError, Result};
 
 /// Densities today over the critical one, from a snapshot's attributes: SWIFT's group `Cosmology`,
 /// else Gadget-4's `Parameters`, else the `Header` of Gadget-2 or GIZMO. Plain numbers of a file
@@ -45,7 +45,7 @@ impl Background {
 
     /// Reads it from a snapshot's file; `None` if the file states no density of matter above 0, or
     /// that the run was not cosmological.
-    pub(super) fn read(path: &Path) -> Result<Option<Self>, IoError> {
+    pub(super) fn read(path: &Path) -> Result<Option<Self>> {
         let file = Opened::new(path)?;
         let places = [
             ("Cosmology", "Cosmological run", ["Omega_m", "Omega_lambda", "Omega_r"]),
@@ -83,11 +83,11 @@ impl Background {
 /// convention of Gadget-4, SWIFT or EAGLE, else by the file in that of SWIFT, else by the file in
 /// that of Gadget-4, AREPO or GIZMO. `None` if nothing states them; some codes write 0 for an
 /// unknown unit.
-pub(super) fn length_unit(file: &Opened, dataset: &str) -> Result<Option<f64>, IoError> {
+pub(super) fn length_unit(file: &Opened, dataset: &str) -> Result<Option<f64>> {
     Ok(said(file, dataset)?.filter(|unit| unit.is_normal() && *unit > 0.0))
 }
 
-fn said(file: &Opened, name: &str) -> Result<Option<f64>, IoError> {
+fn said(file: &Opened, name: &str) -> Result<Option<f64>> {
     let dataset = file.dataset(name)?;
     let first_of = |names: &[&'static str]| {
         let found = dataset.as_ref().map_or(Ok(None), |dataset| file.first_of(name, dataset, names));
@@ -116,7 +116,7 @@ fn said(file: &Opened, name: &str) -> Result<Option<f64>, IoError> {
 }
 
 /// Returns the Hubble constant in 100 km/s/Mpc; `None` if the file states none above 0.
-pub(super) fn hubble(file: &Opened) -> Result<Option<f64>, IoError> {
+pub(super) fn hubble(file: &Opened) -> Result<Option<f64>> {
     let mut first: Option<(String, f64)> = None;
     for (group, name) in [("Cosmology", "h"), ("Parameters", "HubbleParam"), ("Header", "HubbleParam")] {
         let Some(h) = file.positive(group, name)? else { continue };
@@ -142,7 +142,7 @@ pub struct VelocityUnit {
 
 impl VelocityUnit {
     /// Reads the unit of a type's velocities from a snapshot's file of scale factor `a`.
-    pub(super) fn read(path: &Path, particle_type: usize, a: f64) -> Result<Option<Self>, IoError> {
+    pub(super) fn read(path: &Path, particle_type: usize, a: f64) -> Result<Option<Self>> {
         let file = Opened::new(path)?;
         let velocities = format!("{}/Velocities", group_name(particle_type));
         let Some((name, dataset)) = file.of_particles(&velocities)? else { return Ok(None) };

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::attributes::{counts, single};
-use super::part_file::{Header, Opened, Points, group_name, points, wrong};
-use super::parts;
-use super::point_files::PointFiles;
-use crate::io::IoError;
+use super::part_file::points;
+use super::{Header, Opened, PointFiles, Points, group_name, parts, wrong};
+use crate::io::Result;
 
 /// The dataset of the centers in Gadget-4's layout.
 const GROUP_POS: &str = "Group/GroupPos";
@@ -27,7 +26,7 @@ struct Part {
 
 impl Part {
     /// Reads the header and finds the dataset; `None` if the file is not a catalog.
-    fn read(path: &Path, file: &Opened) -> Result<Option<Part>, IoError> {
+    fn read(path: &Path, file: &Opened) -> Result<Option<Part>> {
         for particle_type in 0..6 {
             // A snapshot may have groups besides its particles.
             if file.has(&group_name(particle_type))? {
@@ -64,7 +63,7 @@ impl Part {
     }
 
     /// Reads another file of this catalog, which must have the same header.
-    fn sibling(&self, path: &Path) -> Result<Part, IoError> {
+    fn sibling(&self, path: &Path) -> Result<Part> {
         let file = Opened::new(path).map_err(|error| parts::missing(&self.path, self.files, WHAT, error))?;
         let foreign = |what: &str| parts::foreign(path, &self.path, WHAT, what);
         let part = Part::read(path, &file)?.ok_or_else(|| foreign("it has no groups"))?;
@@ -95,7 +94,7 @@ const WHAT: &str = "catalog";
 /// `IoErrorKind::Shape` and `IoErrorKind::ElementType` for centers that are not `(G, 3)` or
 /// `(G, 2)`, f32 or f64; `IoErrorKind::Unsupported` for a missing filter; `IoErrorKind::Format`
 /// for broken files, and if one of several is missing or belongs to another catalog.
-pub fn open_centers(path: impl AsRef<Path>) -> Result<Option<PointFiles>, IoError> {
+pub fn open_centers(path: impl AsRef<Path>) -> Result<Option<PointFiles>> {
     let path = path.as_ref();
     let given = parts::existing(path);
     let Ok(file) = Opened::new(&given) else { return Ok(None) };

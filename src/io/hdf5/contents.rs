@@ -5,10 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hdf5_metno::file::File as Hdf5File;
 
-use super::datasets::DatasetSpec;
-use super::groups::{Groups, GroupsPlace};
-use super::units::Quantity;
-use super::{SnapshotInfo, attributes, datasets};
+use super::{DatasetSpec, Groups, GroupsPlace, Quantity, SnapshotInfo, attributes, datasets};
 use crate::io::Member;
 
 /// The contents of an HDF5 file: groups with attributes, and datasets, whose values ranks write

@@ -6,9 +6,7 @@ use hdf5_metno::dataset::{AllocTime, FillTime};
 use hdf5_metno::file::File as Hdf5File;
 use hdf5_metno::{Error, H5Type};
 
-use super::groups::{Groups, GroupsPlace, SphereColumns};
-use super::units::Quantity;
-use super::{SnapshotInfo, attributes};
+use super::{Groups, GroupsPlace, Quantity, SnapshotInfo, SphereColumns, attributes};
 use crate::io::{Member, NpyElement};
 
 /// A dataset of a file. The name of its member begins with the group and a `/`, unless it is in the

@@ -1,16 +1,15 @@
 //! One file of a snapshot: its header and its particles.
 
 use std::fmt::Display;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hdf5_metno::{Dataset, File as Hdf5File, Group, H5Type};
 
 use super::attributes::{counts, magnitudes, number, single};
 use super::queries;
-use super::writer::lock_remedy;
 use crate::host_memory;
-use crate::io::input::Input;
-use crate::io::{Dtype, IoError, IoErrorKind, PARTICLE_TYPES, printable};
+use crate::io::{Dtype, Input, IoError, IoErrorKind, PARTICLE_TYPES, Result, printable};
 
 /// The header of a file, about itself and the whole snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,7 +52,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Opens a file.
-    pub fn new(path: &Path) -> Result<Self, IoError> {
+    pub fn new(path: &Path) -> Result<Self> {
         // Opened first without the library, whose errors about missing or unreadable files say
         // little, and which blocks at pipes.
         let input = Input::open(path)?;
@@ -67,41 +66,41 @@ impl Opened {
 
     /// Checks that the file has not been cut off since it was opened: the library reads zeros
     /// beyond a file's end.
-    pub fn still_whole(&self) -> Result<(), IoError> {
+    pub fn still_whole(&self) -> Result<()> {
         self.input.expect(self.input.len())
     }
 
     /// Returns `true` if there are links all along this path.
-    pub fn has(&self, path: &str) -> Result<bool, IoError> {
+    pub fn has(&self, path: &str) -> Result<bool> {
         queries::has_link(&self.hdf5, path).map_err(|e| broken(self.path(), &e))
     }
 
     /// Returns a group; `None` if it is missing.
-    pub fn group(&self, path: &str) -> Result<Option<Group>, IoError> {
+    pub fn group(&self, path: &str) -> Result<Option<Group>> {
         let found = self.has(path)?.then(|| self.hdf5.group(path)).transpose();
         found.map_err(|e| broken(self.path(), &e))
     }
 
     /// Returns the dataset of this full name; `None` if it is missing.
-    pub fn dataset(&self, path: &str) -> Result<Option<Dataset>, IoError> {
+    pub fn dataset(&self, path: &str) -> Result<Option<Dataset>> {
         let found = self.has(path)?.then(|| self.hdf5.dataset(path)).transpose();
         found.map_err(|e| broken(self.path(), &e))
     }
 
     /// Returns the number of an attribute of a group; `None` if either is missing.
-    pub fn number(&self, group: &str, name: &str) -> Result<Option<f64>, IoError> {
+    pub fn number(&self, group: &str, name: &str) -> Result<Option<f64>> {
         let Some(at) = self.group(group)? else { return Ok(None) };
         number(&at, group, name).map_err(|why| wrong(self.path(), why))
     }
 
     /// Returns the number of an attribute of a group if it is above 0.
-    pub fn positive(&self, group: &str, name: &str) -> Result<Option<f64>, IoError> {
+    pub fn positive(&self, group: &str, name: &str) -> Result<Option<f64>> {
         Ok(self.number(group, name)?.filter(|number| *number > 0.0))
     }
 
     /// Checks that the numbers of a dataset, given with its full name, can be in the file, and that
     /// this library can read them.
-    pub fn check(&self, dataset: &Dataset, name: &str) -> Result<(), IoError> {
+    pub fn check(&self, dataset: &Dataset, name: &str) -> Result<()> {
         let found = queries::check_storage(dataset, self.input.len()).map_err(|e| broken(self.path(), &e))?;
         found.map_err(|words| wrong(self.path(), format!("{name} {words}")))?;
         let rows = dataset.space().map_err(|e| broken(self.path(), &e))?.shape();
@@ -139,7 +138,7 @@ const OTHER_NAMES: [(&str, &str); 2] = [("Masses", "Mass"), ("Velocities", "Velo
 impl Opened {
     /// Returns a dataset of particles and its full name in the file, by the name in Gadget's and
     /// SWIFT's files, else by the name in OWLS's and EAGLE's; `None` if it is missing.
-    pub fn of_particles(&self, path: &str) -> Result<Option<(String, Dataset)>, IoError> {
+    pub fn of_particles(&self, path: &str) -> Result<Option<(String, Dataset)>> {
         let other = |(usual, other)| path.strip_suffix(usual).map(|group| format!("{group}{other}"));
         for name in [path.to_string()].into_iter().chain(OTHER_NAMES.into_iter().filter_map(other)) {
             if let Some(dataset) = self.dataset(&name)? {
@@ -156,7 +155,7 @@ impl Opened {
         name: &str,
         dataset: &Dataset,
         attributes: &[&'static str],
-    ) -> Result<Option<(&'static str, f64)>, IoError> {
+    ) -> Result<Option<(&'static str, f64)>> {
         for attribute in attributes {
             let found = number(dataset, name, attribute).map_err(|why| wrong(self.path(), why));
             if let Some(number) = found? {
@@ -188,7 +187,7 @@ pub(super) fn coordinates_name(particle_type: usize) -> String {
 
 impl PartFile {
     /// Reads the header and the particle types in the file.
-    pub fn read(path: &Path) -> Result<Self, IoError> {
+    pub fn read(path: &Path) -> Result<Self> {
         let file = Opened::new(path)?;
         let header = file.header()?;
         let mut types = Vec::new();
@@ -202,7 +201,7 @@ impl PartFile {
 
     /// Checks the coordinates of a type; `None` for a file without such particles. Other types are
     /// not examined. If the coordinates are trusted, the header may count other particles.
-    pub fn coordinates(&self, particle_type: usize, is_trusted: bool) -> Result<Option<Points>, IoError> {
+    pub fn coordinates(&self, particle_type: usize, is_trusted: bool) -> Result<Option<Points>> {
         let (file, name) = (Opened::new(&self.path)?, coordinates_name(particle_type));
         let Some(dataset) = file.dataset(&name)? else { return Ok(None) };
         let found = points(&self.path, &dataset, &name)?;
@@ -219,11 +218,7 @@ impl PartFile {
 }
 
 /// Reads rows of `width` numbers each of a dataset, which may have one axis if `width` is 1.
-pub(super) fn read_rows<T: H5Type>(
-    dataset: &Dataset,
-    rows: std::ops::Range<usize>,
-    width: usize,
-) -> hdf5_metno::Result<Vec<T>> {
+pub(super) fn read_rows<T: H5Type>(dataset: &Dataset, rows: Range<usize>, width: usize) -> hdf5_metno::Result<Vec<T>> {
     if dataset.ndim() == 1 && width == 1 {
         return Ok(dataset.read_slice_1d::<T, _>(rows)?.into_raw_vec_and_offset().0);
     }
@@ -234,7 +229,7 @@ pub(super) fn read_rows<T: H5Type>(
 ///
 /// # Errors
 /// `IoErrorKind::Memory`.
-pub(super) fn probe<T>(path: &Path, count: usize) -> Result<(), IoError> {
+pub(super) fn probe<T>(path: &Path, count: usize) -> Result<()> {
     host_memory::probe("rows", count.saturating_mul(size_of::<T>())).map_err(|error| IoError::memory(path, error.bytes))
 }
 
@@ -245,7 +240,7 @@ pub(super) fn wrong(path: &Path, reason: impl Display) -> IoError {
 
 /// Creates the error of a file that the library cannot read.
 pub(super) fn broken(path: &Path, error: &hdf5_metno::Error) -> IoError {
-    match lock_remedy(error) {
+    match queries::lock_remedy(error) {
         "" => wrong(path, format!("{error}; if it was cut off or changed, copy or write it again")),
         remedy => wrong(path, format!("{error}{remedy}")),
     }
@@ -270,7 +265,7 @@ impl Header {
 
     /// Checks that the coordinates are comoving, like the box, given the power of the scale factor
     /// in one of their attributes.
-    fn check_comoving(&self, path: &Path, name: &str, (attribute, power): (&str, f64)) -> Result<(), IoError> {
+    fn check_comoving(&self, path: &Path, name: &str, (attribute, power): (&str, f64)) -> Result<()> {
         match self.scale_factor() {
             // With a = 1 both are equal.
             Some(a) if power != 1.0 && (a - 1.0).abs() > SAME => Err(wrong(
@@ -285,7 +280,7 @@ impl Header {
     }
 
     /// Checks that there is one side, or one for each of `dims` axes.
-    pub fn check_box(&self, path: &Path, dims: usize) -> Result<(), IoError> {
+    pub fn check_box(&self, path: &Path, dims: usize) -> Result<()> {
         match self.box_size.as_ref().map(Vec::len) {
             Some(have) if ![1, 3, dims].contains(&have) => Err(wrong(
                 path,
@@ -349,7 +344,7 @@ fn check_parameters(file: &Opened, box_size: Option<&[f64]>) -> Result<(), Strin
 
 impl Opened {
     /// Reads the header, which the file must have.
-    pub fn header(&self) -> Result<Header, IoError> {
+    pub fn header(&self) -> Result<Header> {
         let wrong = |why: String| wrong(self.path(), why);
         let none = "it has no group Header, which snapshots of Gadget-4, SWIFT and their kin have";
         let at = self.group("Header")?.ok_or_else(|| wrong(none.into()))?;
@@ -389,7 +384,7 @@ impl Opened {
 }
 
 /// Describes a dataset of points, given with its full name.
-pub(super) fn points(path: &Path, dataset: &Dataset, name: &str) -> Result<Points, IoError> {
+pub(super) fn points(path: &Path, dataset: &Dataset, name: &str) -> Result<Points> {
     let shape = dataset.space().map_err(|e| broken(path, &e))?.shape();
     let [count, dims @ (2 | 3)] = shape[..] else {
         let found: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
@@ -412,7 +407,7 @@ pub(super) fn check_count(
     (attribute, counts): (&str, Option<&[u64]>),
     kind: usize,
     found: u64,
-) -> Result<(), IoError> {
+) -> Result<()> {
     let counted = counts.and_then(|counts| counts.get(kind));
     let Some(counted) = counted.filter(|&&counted| counted != found) else { return Ok(()) };
     let message = format!(

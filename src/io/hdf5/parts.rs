@@ -2,20 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use super::part_file::{Header, PartFile, wrong};
-use super::part_path;
-use crate::io::{IoError, IoErrorKind, printable_path};
+use super::{Header, PartFile, part_path, wrong};
+use crate::io::{IoError, IoErrorKind, Result, printable_path};
 
 /// Returns the paths of all files of the snapshot that `path` belongs to, in order.
 ///
 /// # Errors
 /// Same as [`Snapshot::open`](super::Snapshot::open), except those about particles.
-pub fn snapshot_paths(path: impl AsRef<Path>) -> Result<Vec<PathBuf>, IoError> {
+pub fn snapshot_paths(path: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     Ok(find(path.as_ref())?.into_iter().map(|file| file.path).collect())
 }
 
 /// Returns all files of the snapshot that `path` belongs to, in order, with checked headers.
-pub(super) fn find(path: &Path) -> Result<Vec<PartFile>, IoError> {
+pub(super) fn find(path: &Path) -> Result<Vec<PartFile>> {
     let given = existing(path);
     let part = PartFile::read(&given)?;
     let files = part.header.files;
@@ -40,7 +39,7 @@ pub(super) fn existing(path: &Path) -> PathBuf {
 
 /// Returns the paths of all `files` files of the snapshot or catalog (`what`) that `given` belongs
 /// to, one by one, since a header may state any number.
-pub(super) fn siblings(given: &Path, files: u64, what: &str) -> Result<impl Iterator<Item = PathBuf>, IoError> {
+pub(super) fn siblings(given: &Path, files: u64, what: &str) -> Result<impl Iterator<Item = PathBuf>> {
     let Some(whole) = whole_path(given) else {
         let reason = format!(
             "it is one of {files} files of a {what}, whose names must end in .0, .1, ... before the extension; \

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use hdf5_metno::{Dataset, H5Type};
 
-use super::background::{self, Background};
-use super::part_file::{Header, Opened, Points, broken, probe, read_rows, wrong};
-use super::queries;
+use super::part_file::probe;
+use super::{Background, Header, Opened, Points, background, broken, queries, read_rows, wrong};
 use crate::host_memory;
-use crate::io::{Dtype, IoError};
+use crate::io::{Dtype, IoError, Result};
 
 /// Largest number of names in an error.
 const MOST_NAMES: u64 = 100;
@@ -36,7 +35,7 @@ impl PointFiles {
         header: Header,
         dataset: &str,
         files: impl IntoIterator<Item = (PathBuf, Option<Points>)>,
-    ) -> Result<Self, IoError> {
+    ) -> Result<Self> {
         let (mut all, mut parts, mut end): (Option<Points>, _, _) = (None, Vec::new(), 0u64);
         for (file, points) in files {
             let start = end;
@@ -135,7 +134,7 @@ impl PointFiles {
     /// # Errors
     /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is not a
     /// number.
-    pub fn background(&self) -> Result<Option<Background>, IoError> {
+    pub fn background(&self) -> Result<Option<Background>> {
         Background::read(self.first())
     }
 
@@ -143,7 +142,7 @@ impl PointFiles {
     ///
     /// # Errors
     /// Same as [`background`](Self::background).
-    pub fn hubble(&self) -> Result<Option<f64>, IoError> {
+    pub fn hubble(&self) -> Result<Option<f64>> {
         background::hubble(&Opened::new(self.first())?)
     }
 
@@ -151,7 +150,7 @@ impl PointFiles {
     ///
     /// # Errors
     /// Same as [`background`](Self::background).
-    pub fn length_unit(&self) -> Result<Option<f64>, IoError> {
+    pub fn length_unit(&self) -> Result<Option<f64>> {
         background::length_unit(&Opened::new(self.first_with_points().unwrap_or(self.first()))?, &self.dataset)
     }
 
@@ -161,7 +160,7 @@ impl PointFiles {
     /// `IoErrorKind::Value` if a finite f64 is beyond f32; `IoErrorKind::Misuse`,
     /// `IoErrorKind::Memory`; `IoErrorKind::Format` if a file was changed since it was opened or
     /// cannot be read.
-    pub fn positions_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+    pub fn positions_f32(&self, rows: Range<u64>) -> Result<Vec<f32>> {
         self.floats_f32(&self.dataset, self.dims, rows)
     }
 
@@ -169,7 +168,7 @@ impl PointFiles {
     ///
     /// # Errors
     /// Same as [`positions_f32`](Self::positions_f32), except `IoErrorKind::Value`.
-    pub fn positions_f64(&self, rows: Range<u64>) -> Result<Vec<f64>, IoError> {
+    pub fn positions_f64(&self, rows: Range<u64>) -> Result<Vec<f64>> {
         self.read(&rows, &self.dataset, self.dims, |dataset, at, dtype, out| match dtype {
             Dtype::F32 | Dtype::F64 => {
                 out.extend(read_rows::<f64>(dataset, at, self.dims)?);
@@ -198,7 +197,7 @@ impl PointFiles {
         })
     }
 
-    pub(super) fn check_range(&self, rows: &Range<u64>) -> Result<(), IoError> {
+    pub(super) fn check_range(&self, rows: &Range<u64>) -> Result<()> {
         let Range { start, end } = *rows;
         if start > end || end > self.count() {
             return Err(IoError::range(&self.path, start..end, self.count()));
@@ -207,13 +206,13 @@ impl PointFiles {
     }
 
     /// Returns an empty vector with memory for `width` numbers per row.
-    pub(super) fn allocate<T>(&self, rows: &Range<u64>, width: usize) -> Result<Vec<T>, IoError> {
+    pub(super) fn allocate<T>(&self, rows: &Range<u64>, width: usize) -> Result<Vec<T>> {
         let len = (rows.end - rows.start).saturating_mul(width as u64);
         host_memory::reserve("rows", len as usize).map_err(|error| IoError::memory(&self.path, error.bytes))
     }
 
     /// Reads numbers as f32, those stored as f64 with a check of their range.
-    pub(super) fn floats_f32(&self, name: &str, width: usize, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+    pub(super) fn floats_f32(&self, name: &str, width: usize, rows: Range<u64>) -> Result<Vec<f32>> {
         let mut beyond = None;
         let narrow = |wide: f64, element: usize, beyond: &mut Option<(usize, f64)>| {
             let narrow = wide as f32;
@@ -253,7 +252,7 @@ impl PointFiles {
         name: &str,
         width: usize,
         mut append: impl FnMut(&Dataset, Range<usize>, Dtype, &mut Vec<T>) -> hdf5_metno::Result<bool>,
-    ) -> Result<Vec<T>, IoError> {
+    ) -> Result<Vec<T>> {
         self.check_range(rows)?;
         let mut out = self.allocate(rows, width)?;
         for (path, part, own) in self.parts_with(rows) {

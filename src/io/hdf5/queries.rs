@@ -74,7 +74,7 @@ pub(super) fn link_names(at: &Location, most: u64) -> Result<Vec<String>> {
 }
 
 /// Returns `true` if values of this type are single numbers.
-pub(super) fn is_number(of: &Datatype) -> bool {
+fn is_number(of: &Datatype) -> bool {
     let _library = LOCK.lock();
     // SAFETY: the type is open, and no other thread is in the library.
     let class = unsafe { H5Tget_class(of.id()) };
@@ -112,7 +112,7 @@ pub(super) fn filters(of: &DatasetCreate) -> Result<Vec<ChunkFilter>> {
 }
 
 /// Returns `true` if the library has a filter or finds its plugin.
-pub(super) fn has_filter(number: H5Z_filter_t) -> Result<bool> {
+fn has_filter(number: H5Z_filter_t) -> Result<bool> {
     let _library = LOCK.lock();
     // SAFETY: no other thread is in the library.
     Ok(checked(unsafe { H5Zfilter_avail(number) })? > 0)
@@ -252,4 +252,13 @@ fn product(numbers: impl IntoIterator<Item = u64>) -> Option<u64> {
     // A zero empties the array, even if the other lengths overflow.
     numbers.sort_unstable();
     numbers.into_iter().try_fold(1u64, u64::checked_mul)
+}
+
+/// Returns the remedy for a failed lock: the library locks files, which some file systems cannot.
+pub(super) fn lock_remedy(error: &Error) -> &'static str {
+    if error.to_string().contains("unable to lock") {
+        "; if no other program has it open, the file system has no locks: set HDF5_USE_FILE_LOCKING=FALSE"
+    } else {
+        ""
+    }
 }

@@ -2,13 +2,10 @@
 
 use std::path::Path;
 
-use super::SnapshotInfo;
-use super::contents::Hdf5Contents;
 use super::datasets::{Data, Dataset, datasets};
-use super::groups::{Groups, GroupsPlace};
-use super::writer::Hdf5Writer;
+use super::{Groups, GroupsPlace, Hdf5Contents, Hdf5Writer, SnapshotInfo};
 use crate::host_memory;
-use crate::io::{IoError, NpyElement, token};
+use crate::io::{NpyElement, Result, token};
 
 /// The particle type of all particles.
 const TYPE: usize = 1;
@@ -34,7 +31,7 @@ impl SnapshotRows<'_> {
     /// # Errors
     /// `IoErrorKind::Misuse` if their numbers differ, `IoErrorKind::Misuse` beyond the file's end,
     /// `IoErrorKind::Write`.
-    pub fn write(&self, to: &Hdf5Writer, first: u64) -> Result<(), IoError> {
+    pub fn write(&self, to: &Hdf5Writer, first: u64) -> Result<()> {
         to.check_rows(&[self.positions.len(), self.velocities.len(), self.ids.len()])?;
         to.write_rows(0, first, self.positions.as_flattened())?;
         to.write_rows(1, first, self.velocities.as_flattened())?;
@@ -80,7 +77,7 @@ impl ConeRows<'_> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn write(&self, to: &Hdf5Writer, first: u64) -> Result<(), IoError> {
+    pub fn write(&self, to: &Hdf5Writer, first: u64) -> Result<()> {
         let ConeRows { positions, velocities, scale_factors, ids, images } = self;
         to.check_rows(&[positions.len(), velocities.len(), scale_factors.len(), ids.len(), images.len()])?;
         to.write_rows(0, first, positions.as_flattened())?;
@@ -124,7 +121,7 @@ impl ConeRows<'_> {
 /// # Ok(())
 /// # }
 /// ```
-pub fn write_groups(path: impl AsRef<Path>, info: &SnapshotInfo, groups: &Groups) -> Result<(), IoError> {
+pub fn write_groups(path: impl AsRef<Path>, info: &SnapshotInfo, groups: &Groups) -> Result<()> {
     groups.check(path.as_ref())?;
     let place = GroupsPlace::whole(groups);
     let writer = Hdf5Writer::create(path, &Hdf5Contents::Groups { info, groups, place }, &token())?;
@@ -139,7 +136,7 @@ impl Groups<'_> {
     /// # Errors
     /// `IoErrorKind::Misuse` for slices whose lengths or offsets disagree, `IoErrorKind::Misuse`
     /// beyond the rows of all ranks, `IoErrorKind::Write`.
-    pub fn write(&self, to: &Hdf5Writer, info: &SnapshotInfo, place: &GroupsPlace) -> Result<(), IoError> {
+    pub fn write(&self, to: &Hdf5Writer, info: &SnapshotInfo, place: &GroupsPlace) -> Result<()> {
         self.check_rows(to.path())?;
         for (number, Dataset { first, data, .. }) in datasets(info, self, place).into_iter().enumerate() {
             match data {
@@ -156,7 +153,7 @@ impl Groups<'_> {
     }
 }
 
-fn write_by_type<T: NpyElement>(to: &Hdf5Writer, dataset: usize, first: u64, values: &[T]) -> Result<(), IoError> {
+fn write_by_type<T: NpyElement>(to: &Hdf5Writer, dataset: usize, first: u64, values: &[T]) -> Result<()> {
     for (piece, values) in values.chunks(PIECE).enumerate() {
         let mut rows = vec![[T::zeroed(); 6]; values.len()];
         rows.iter_mut().zip(values).for_each(|(row, &value)| row[TYPE] = value);

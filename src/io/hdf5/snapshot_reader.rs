@@ -3,11 +3,9 @@
 use std::ops::{Deref, Range};
 use std::path::Path;
 
-use super::background::VelocityUnit;
-use super::part_file::{Opened, PartFile, broken, check_count, coordinates_name, group_name, read_rows, wrong};
-use super::point_files::PointFiles;
-use super::{parts, queries};
-use crate::io::{Dtype, IoError, IoErrorKind};
+use super::part_file::{check_count, coordinates_name};
+use super::{Opened, PartFile, PointFiles, VelocityUnit, broken, group_name, parts, queries, read_rows, wrong};
+use crate::io::{Dtype, IoError, IoErrorKind, Result};
 
 /// The particles of one type in a snapshot in the layout of Gadget-4 or SWIFT, from one file or
 /// several, as one array.
@@ -57,7 +55,7 @@ impl Snapshot {
     /// counts other particles than there are; `IoErrorKind::Missing` if no particles, or several
     /// types other than `PartType1`, have coordinates; `IoErrorKind::Shape` and
     /// `IoErrorKind::ElementType` for coordinates that are not `(N, 3)` or `(N, 2)`, f32 or f64.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, IoError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, SnapshotOptions::default())
     }
 
@@ -66,13 +64,13 @@ impl Snapshot {
     /// # Errors
     /// Same as [`open`](Self::open); `IoErrorKind::Missing` if no particles of the requested type
     /// have coordinates, unless the snapshot counts no particles at all.
-    pub fn open_with(path: impl AsRef<Path>, options: SnapshotOptions) -> Result<Self, IoError> {
+    pub fn open_with(path: impl AsRef<Path>, options: SnapshotOptions) -> Result<Self> {
         let (path, is_trusted) = (path.as_ref(), options.trust_coordinates);
         let files = parts::find(path)?;
         let particle_type = particle_type(path, &files, options.particle_type)?;
         let header = files[0].header.clone();
         let read = |file: PartFile| Ok((file.path.clone(), file.coordinates(particle_type, is_trusted)?));
-        let points = files.into_iter().map(read).collect::<Result<Vec<_>, IoError>>()?;
+        let points = files.into_iter().map(read).collect::<Result<Vec<_>>>()?;
         let files = PointFiles::new(path, header, &coordinates_name(particle_type), points)?;
         if !is_trusted {
             let counted = ("NumPart_Total", files.header.total.as_deref());
@@ -93,7 +91,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// `IoErrorKind::Misuse`, `IoErrorKind::Format`.
-    pub fn pieces(&self, name: &str, rows: Range<u64>, each: u64) -> Result<Vec<Range<u64>>, IoError> {
+    pub fn pieces(&self, name: &str, rows: Range<u64>, each: u64) -> Result<Vec<Range<u64>>> {
         self.check_range(&rows)?;
         let (mut chunks, name) = (Vec::new(), self.name(name));
         for (path, part, _) in self.parts_with(&rows) {
@@ -109,7 +107,7 @@ impl Snapshot {
     /// # Errors
     /// Same as [`positions_f32`](PointFiles::positions_f32), and `IoErrorKind::Missing` if there
     /// are none.
-    pub fn velocities_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+    pub fn velocities_f32(&self, rows: Range<u64>) -> Result<Vec<f32>> {
         self.floats_f32(&self.name("Velocities"), self.dims, rows)
     }
 
@@ -117,7 +115,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// Same as [`velocities_f32`](Self::velocities_f32).
-    pub fn scale_factors_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+    pub fn scale_factors_f32(&self, rows: Range<u64>) -> Result<Vec<f32>> {
         self.floats_f32(&self.name("ScaleFactors"), 1, rows)
     }
 
@@ -130,7 +128,7 @@ impl Snapshot {
     /// # Errors
     /// `IoErrorKind::Format` for files that cannot be read, and for an attribute that is not a
     /// number.
-    pub fn velocity_unit(&self) -> Result<Option<VelocityUnit>, IoError> {
+    pub fn velocity_unit(&self) -> Result<Option<VelocityUnit>> {
         let (Some(a), Some(path)) = (self.scale_factor(), self.first_with_points()) else { return Ok(None) };
         VelocityUnit::read(path, self.particle_type, a)
     }
@@ -145,7 +143,7 @@ impl Snapshot {
     /// Same as [`positions_f32`](PointFiles::positions_f32); `IoErrorKind::Missing` if there are
     /// neither, `IoErrorKind::Value` and `IoErrorKind::Format` for masses that are negative or not
     /// finite, and `IoErrorKind::Format` if both exist and differ.
-    pub fn masses_f32(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+    pub fn masses_f32(&self, rows: Range<u64>) -> Result<Vec<f32>> {
         let Some(&mass) = self.header.masses.get(self.particle_type).filter(|&&mass| mass > 0.0) else {
             return self.masses_of_dataset(rows);
         };
@@ -174,7 +172,7 @@ impl Snapshot {
         Ok(masses)
     }
 
-    fn masses_of_dataset(&self, rows: Range<u64>) -> Result<Vec<f32>, IoError> {
+    fn masses_of_dataset(&self, rows: Range<u64>) -> Result<Vec<f32>> {
         let first = rows.start;
         let masses = self.floats_f32(&self.name("Masses"), 1, rows)?;
         match masses.iter().position(|mass| !(mass.is_finite() && *mass >= 0.0)) {
@@ -184,7 +182,7 @@ impl Snapshot {
     }
 
     /// Returns `true` if a file with some of the rows has a dataset of masses.
-    fn has_masses(&self, rows: &Range<u64>) -> Result<bool, IoError> {
+    fn has_masses(&self, rows: &Range<u64>) -> Result<bool> {
         let name = self.name("Masses");
         for (path, ..) in self.parts_with(rows) {
             if Opened::new(path)?.of_particles(&name)?.is_some() {
@@ -209,7 +207,7 @@ impl Snapshot {
     /// Same as [`positions_f64`](PointFiles::positions_f64), `IoErrorKind::Missing` if there are
     /// none, `IoErrorKind::ElementType` if they are not integers, and `IoErrorKind::Format` for one
     /// below 0.
-    pub fn ids(&self, rows: Range<u64>) -> Result<Vec<u64>, IoError> {
+    pub fn ids(&self, rows: Range<u64>) -> Result<Vec<u64>> {
         let mut below = None;
         let ids = self.read(&rows, &self.name("ParticleIDs"), 1, |dataset, at, dtype, out| {
             match dtype {
@@ -243,7 +241,7 @@ impl Snapshot {
 }
 
 /// Returns the particle type to read: the wanted one, else 1, else the only one with coordinates.
-fn particle_type(path: &Path, files: &[PartFile], wanted: Option<usize>) -> Result<usize, IoError> {
+fn particle_type(path: &Path, files: &[PartFile], wanted: Option<usize>) -> Result<usize> {
     let mut found: Vec<usize> = files.iter().flat_map(|file| file.types.clone()).collect();
     found.sort_unstable();
     found.dedup();

@@ -9,9 +9,8 @@ use std::path::Path;
 use hdf5_metno::Error;
 use hdf5_metno::file::File as Hdf5File;
 
-use super::contents::Hdf5Contents;
-use super::datasets::DatasetSpec;
-use crate::io::{IoError, IoErrorKind, Member, NpyElement, Sealed, SharedFile};
+use super::{DatasetSpec, Hdf5Contents, queries};
+use crate::io::{IoError, IoErrorKind, Member, NpyElement, Result, Sealed, SharedFile};
 
 /// One HDF5 file of contiguous datasets that ranks write together, each its own rows.
 ///
@@ -55,7 +54,7 @@ impl Hdf5Writer {
     /// before, `IoErrorKind::ElementType` for elements other than real numbers and integers of 4 or
     /// 8 bytes, `IoErrorKind::Shape` if no file could hold the datasets. Nothing is left behind
     /// after an error.
-    pub fn create(path: impl AsRef<Path>, contents: &Hdf5Contents, token: &str) -> Result<Self, IoError> {
+    pub fn create(path: impl AsRef<Path>, contents: &Hdf5Contents, token: &str) -> Result<Self> {
         let (path, datasets) = (path.as_ref(), contents.datasets());
         let bytes = checked_bytes(path, &datasets)?;
         let mut offsets = Vec::new();
@@ -80,12 +79,7 @@ impl Hdf5Writer {
     /// # Errors
     /// `IoErrorKind::Write` if the file is not visible here: the ranks do not share a file system,
     /// or rank 0 has failed; `IoErrorKind::Shape` for another number of offsets than of datasets.
-    pub fn open(
-        path: impl AsRef<Path>,
-        contents: &Hdf5Contents,
-        token: &str,
-        offsets: &[u64],
-    ) -> Result<Self, IoError> {
+    pub fn open(path: impl AsRef<Path>, contents: &Hdf5Contents, token: &str, offsets: &[u64]) -> Result<Self> {
         let (path, datasets) = (path.as_ref(), contents.datasets());
         if offsets.len() != datasets.len() {
             let wanted = format!("one offset for each of {} datasets", datasets.len());
@@ -107,7 +101,7 @@ impl Hdf5Writer {
     /// # Errors
     /// `IoErrorKind::ElementType` for elements of another type, `IoErrorKind::Misuse` beyond the
     /// end of the dataset, `IoErrorKind::Write`.
-    pub fn write<T: NpyElement>(&self, dataset: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
+    pub fn write<T: NpyElement>(&self, dataset: usize, first: u64, elements: &[T]) -> Result<()> {
         let (dataset, offset) = (&self.datasets[dataset], self.offsets[dataset]);
         if dataset.member.descr != T::DESCR {
             return Err(element_type(self.path(), &dataset.member, T::DESCR, dataset.member.descr));
@@ -125,12 +119,12 @@ impl Hdf5Writer {
     }
 
     /// Same as [`write`](Self::write), from row `first` on.
-    pub(super) fn write_rows<T: NpyElement>(&self, dataset: usize, first: u64, elements: &[T]) -> Result<(), IoError> {
+    pub(super) fn write_rows<T: NpyElement>(&self, dataset: usize, first: u64, elements: &[T]) -> Result<()> {
         self.write(dataset, first.saturating_mul(self.datasets[dataset].row_len()), elements)
     }
 
     /// Checks that as many rows are given for each of the datasets as for the first.
-    pub(super) fn check_rows(&self, rows: &[usize]) -> Result<(), IoError> {
+    pub(super) fn check_rows(&self, rows: &[usize]) -> Result<()> {
         let Some(other) = rows.iter().position(|len| *len != rows[0]) else { return Ok(()) };
         let short = |name: &str| name.rsplit('/').next().unwrap_or_default().to_string();
         let reason = format!("has {} rows, but there are {} positions", rows[other], rows[0]);
@@ -147,7 +141,7 @@ impl Hdf5Writer {
     ///
     /// # Errors
     /// `IoErrorKind::Write`.
-    pub fn seal(self) -> Result<Sealed, IoError> {
+    pub fn seal(self) -> Result<Sealed> {
         self.file.seal()
     }
 }
@@ -160,7 +154,7 @@ fn element_type(path: &Path, member: &Member, found: &str, wanted: &str) -> IoEr
 
 /// Returns the bytes of all datasets. Checks types, and that the directory exists: the library's
 /// own error would say little about it.
-fn checked_bytes(path: &Path, datasets: &[DatasetSpec]) -> Result<u64, IoError> {
+fn checked_bytes(path: &Path, datasets: &[DatasetSpec]) -> Result<u64> {
     const TYPES: [&str; 6] = ["<f4", "<f8", "<i4", "<i8", "<u4", "<u8"];
     if let Some(DatasetSpec { member, .. }) = datasets.iter().find(|set| !TYPES.contains(&set.member.descr)) {
         let wanted = "float32, float64, int32, int64, uint32 or uint64";
@@ -185,10 +179,10 @@ fn checked_bytes(path: &Path, datasets: &[DatasetSpec]) -> Result<u64, IoError> 
 /// (a time, an address in memory, the temporary name) means nothing to a user.
 fn create_error(path: &Path, bytes: u64, error: &Error) -> IoError {
     let path = path.to_path_buf();
-    match system_error(&error.to_string()).filter(|_| lock_remedy(error).is_empty()) {
+    match system_error(&error.to_string()).filter(|_| queries::lock_remedy(error).is_empty()) {
         Some(source) => IoError::write(path, bytes, source),
         None => {
-            let reason = format!("the HDF5 library says: {error}{}", lock_remedy(error));
+            let reason = format!("the HDF5 library says: {error}{}", queries::lock_remedy(error));
             IoError::create(path, io::Error::other(reason))
         }
     }
@@ -199,15 +193,6 @@ fn system_error(text: &str) -> Option<io::Error> {
     let number = text.split_once("errno = ")?.1;
     let digits = number.bytes().take_while(u8::is_ascii_digit).count();
     number[..digits].parse().ok().filter(|_| cfg!(unix)).map(io::Error::from_raw_os_error)
-}
-
-/// Returns the remedy for a failed lock: the library locks files, which some file systems cannot.
-pub(super) fn lock_remedy(error: &Error) -> &'static str {
-    if error.to_string().contains("unable to lock") {
-        "; if no other program has it open, the file system has no locks: set HDF5_USE_FILE_LOCKING=FALSE"
-    } else {
-        ""
-    }
 }
 
 #[cfg(all(test, unix))]

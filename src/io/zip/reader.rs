@@ -7,8 +7,7 @@ use super::writer::{
     CENTRAL, CENTRAL_BYTES, END, END_BYTES, END64, END64_BYTES, EXTRA64, Entry, LOCAL, LOCAL_BYTES, LOCATOR64,
     LOCATOR64_BYTES, SEE64,
 };
-use crate::io::input::Input;
-use crate::io::{IoError, IoErrorKind};
+use crate::io::{Input, IoError, IoErrorKind, Result};
 
 /// Bytes of the longest directory that is read: 65,535 members with names of 100 bytes need 10 MB.
 const MAX_DIRECTORY: u64 = 16 << 20;
@@ -19,7 +18,7 @@ pub fn not_npz(archive: &Input, reason: impl Display) -> IoError {
 }
 
 /// Returns the members of an archive, in the order of its directory.
-pub fn entries(archive: &Input) -> Result<Vec<Entry>, IoError> {
+pub fn entries(archive: &Input) -> Result<Vec<Entry>> {
     let broken = |reason: &str| not_npz(archive, reason);
     let end = End::find(archive)?;
     let end =
@@ -41,7 +40,7 @@ pub fn entries(archive: &Input) -> Result<Vec<Entry>, IoError> {
 }
 
 /// Returns the range of a member's contents.
-pub fn contents(archive: &Input, entry: &Entry) -> Result<Range<u64>, IoError> {
+pub fn contents(archive: &Input, entry: &Entry) -> Result<Range<u64>> {
     let header = part(archive, entry.offset, LOCAL_BYTES as u64)?.filter(|header| header.starts_with(&LOCAL));
     let header = header.ok_or_else(|| not_npz(archive, format!("the header of {} is broken", entry.name)))?;
     let begin = entry.offset + LOCAL_BYTES as u64 + u64::from(get16(&header, 26)) + u64::from(get16(&header, 28));
@@ -59,14 +58,14 @@ struct End {
 impl End {
     /// Finds the end record: only a comment of up to 65,535 bytes follows it, and the locator of
     /// zip64 precedes it.
-    fn find(archive: &Input) -> Result<Option<Self>, IoError> {
+    fn find(archive: &Input) -> Result<Option<Self>> {
         let longest = (LOCATOR64_BYTES + END_BYTES) as u64 + u64::from(u16::MAX);
         let tail = archive.bytes(archive.len().saturating_sub(longest)..archive.len())?;
         Ok(find_end(&tail).map(|at| End { tail, at }))
     }
 
     /// Returns the number of members, and the bytes and the offset of the directory.
-    fn extent(&self, archive: &Input) -> Result<Option<(u64, u64, u64)>, IoError> {
+    fn extent(&self, archive: &Input) -> Result<Option<(u64, u64, u64)>> {
         let End { tail, at } = self;
         let plain = (get16(tail, at + 10).into(), get32(tail, at + 12).into(), get32(tail, at + 16).into());
         let locator = at.checked_sub(LOCATOR64_BYTES).filter(|&at| tail[at..].starts_with(&LOCATOR64));
@@ -128,7 +127,7 @@ fn extra64(mut fields: &[u8]) -> &[u8] {
 }
 
 /// Reads bytes of the archive; `None` if the range is not in the file.
-fn part(archive: &Input, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>, IoError> {
+fn part(archive: &Input, offset: u64, bytes: u64) -> Result<Option<Vec<u8>>> {
     inside(archive, offset, bytes).map(|range| archive.bytes(range)).transpose()
 }
 

@@ -2,9 +2,8 @@
 
 use wgpu::naga::{BinaryOperator, MathFunction, Span};
 
-use super::evaluate::function;
-use super::graph::{Binary, Graph, Node, Op};
-use super::lower::{Lowering, Result, Value};
+use super::graph::function;
+use super::{Binary, Graph, Lowering, Node, Op, Result, Value};
 
 impl Lowering<'_> {
     /// Returns the value of a builtin function of floats.
@@ -123,7 +122,7 @@ impl Lowering<'_> {
             }
             _ => {
                 let why = format!("{fun:?} is a function whose derivative is not known here");
-                return Err(self.refuse(at, why));
+                return self.refuse(at, why);
             }
         })
     }

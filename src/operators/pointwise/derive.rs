@@ -16,7 +16,7 @@
 
 use wgpu::naga::{BinaryOperator, MathFunction};
 
-use super::graph::{Binary, Graph, Node, Op};
+use super::{Binary, Graph, Node, Op};
 
 /// A partial derivative.
 #[derive(Clone, Copy)]

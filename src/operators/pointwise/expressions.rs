@@ -4,8 +4,8 @@ use wgpu::naga::{
     BinaryOperator, Expression, Handle, Literal, RelationalFunction, ScalarKind, Span, TypeInner, UnaryOperator,
 };
 
-use super::graph::{Binary, Graph, Node, Op};
-use super::lower::{Frame, Lowering, Result, Value, place};
+use super::lower::{Frame, place};
+use super::{Binary, Graph, Lowering, Node, Op, Result, Value};
 
 impl<'a> Lowering<'a> {
     /// Returns the value of an expression that was emitted or needs no emission.
@@ -20,8 +20,7 @@ impl<'a> Lowering<'a> {
         match self.value(frame, expression)? {
             Value::Scalar(node) => Ok(node),
             _ => {
-                Err(self
-                    .refuse(frame.function.expressions.get_span(expression), "an integer; derivatives are of f32 only"))
+                self.refuse(frame.function.expressions.get_span(expression), "an integer; derivatives are of f32 only")
             }
         }
     }
@@ -34,8 +33,8 @@ impl<'a> Lowering<'a> {
             Literal::U32(value) => Value::Index(value),
             Literal::I32(value) if value >= 0 => Value::Index(value as u32),
             Literal::AbstractInt(value) if (0..=i64::from(u32::MAX)).contains(&value) => Value::Index(value as u32),
-            Literal::F64(_) | Literal::F16(_) => return Err(self.refuse(at, "another precision than f32")),
-            _ => return Err(self.refuse(at, "an integer; derivatives are of f32 only")),
+            Literal::F64(_) | Literal::F16(_) => return self.refuse(at, "another precision than f32"),
+            _ => return self.refuse(at, "an integer; derivatives are of f32 only"),
         })
     }
 
@@ -52,7 +51,7 @@ impl<'a> Lowering<'a> {
                 Ok(flat(parts?))
             }
             Expression::Splat { size, value } => Ok(Value::Composite(vec![self.constant(*value)?; *size as usize])),
-            _ => Err(self.refuse(at, "a constant that is no number")),
+            _ => self.refuse(at, "a constant that is no number"),
         }
     }
 
@@ -77,7 +76,7 @@ impl<'a> Lowering<'a> {
                     let base = self.value(frame, *base)?;
                     self.part(base, index as usize, at)
                 }
-                _ => Err(self.refuse(at, "an index that is computed; use constants")),
+                _ => self.refuse(at, "an index that is computed; use constants"),
             },
             Expression::Splat { size, value } => Ok(Value::Composite(vec![self.value(frame, *value)?; *size as usize])),
             Expression::Swizzle { size, vector, pattern } => match self.value(frame, *vector)? {
@@ -85,7 +84,7 @@ impl<'a> Lowering<'a> {
                     let chosen = pattern[..*size as usize].iter().map(|&from| parts[from as usize].clone());
                     Ok(Value::Composite(chosen.collect()))
                 }
-                _ => Err(self.refuse(at, "components of what is no vector")),
+                _ => self.refuse(at, "components of what is no vector"),
             },
             Expression::FunctionArgument(number) => Ok(frame.arguments[*number as usize].clone()),
             Expression::LocalVariable(variable) => Ok(Value::Pointer(*variable, Vec::new())),
@@ -93,9 +92,9 @@ impl<'a> Lowering<'a> {
                 Value::Pointer(variable, path) => {
                     let mut whole = self.variable(frame, variable)?;
                     let part = place(&mut whole, &path).cloned();
-                    part.ok_or_else(|| self.refuse(at, "an index beyond the variable"))
+                    part.ok_or_else(|| self.error(at, "an index beyond the variable"))
                 }
-                _ => Err(self.refuse(at, "a variable outside of the function; make it an argument")),
+                _ => self.refuse(at, "a variable outside of the function; make it an argument"),
             },
             other => self.arithmetic(frame, other, at),
         }
@@ -145,16 +144,12 @@ impl<'a> Lowering<'a> {
                     value => Ok(value),
                 }
             }
-            Expression::As { .. } => {
-                Err(self.refuse(at, "a conversion to or from integers; derivatives are of f32 only"))
-            }
-            Expression::GlobalVariable(_) => {
-                Err(self.refuse(at, "a variable outside of the function; make it an argument"))
-            }
+            Expression::As { .. } => self.refuse(at, "a conversion to or from integers; derivatives are of f32 only"),
+            Expression::GlobalVariable(_) => self.refuse(at, "a variable outside of the function; make it an argument"),
             Expression::ImageSample { .. } | Expression::ImageLoad { .. } | Expression::ImageQuery { .. } => {
-                Err(self.refuse(at, "a texture; make its values a leaf, which is an argument"))
+                self.refuse(at, "a texture; make its values a leaf, which is an argument")
             }
-            _ => Err(self.refuse(at, "an expression that is no arithmetic of f32")),
+            _ => self.refuse(at, "an expression that is no arithmetic of f32"),
         }
     }
 
@@ -170,7 +165,7 @@ impl<'a> Lowering<'a> {
                 path.push(index);
                 Ok(Value::Pointer(variable, path))
             }
-            _ => Err(self.refuse(at, "a component that is not there")),
+            _ => self.refuse(at, "a component that is not there"),
         }
     }
 
@@ -205,7 +200,7 @@ impl<'a> Lowering<'a> {
             }
         };
         result.ok_or_else(|| {
-            self.refuse(at, "an operation on integers or matrices; derivatives are of f32 and its vectors only")
+            self.error(at, "an operation on integers or matrices; derivatives are of f32 and its vectors only")
         })
     }
 
@@ -232,7 +227,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn relational(&mut self, fun: RelationalFunction, value: Value, at: Span) -> Result<Value> {
-        let Some(flags) = value.scalars() else { return Err(self.refuse(at, "an operation on integers")) };
+        let Some(flags) = value.scalars() else { return self.refuse(at, "an operation on integers") };
         let combined = match fun {
             RelationalFunction::All => flags.into_iter().reduce(|a, b| self.graph.test(BinaryOperator::And, a, b)),
             RelationalFunction::Any => {
@@ -240,12 +235,12 @@ impl<'a> Lowering<'a> {
             }
             RelationalFunction::IsNan | RelationalFunction::IsInf => None,
         };
-        combined.map(Value::Scalar).ok_or_else(|| self.refuse(at, "a test that WGSL does not promise"))
+        combined.map(Value::Scalar).ok_or_else(|| self.error(at, "a test that WGSL does not promise"))
     }
 
     /// Returns a vector, or a scalar as a vector of one component.
     pub(super) fn vector(&self, value: &Value, at: Span) -> Result<Vec<Node>> {
-        value.scalars().ok_or_else(|| self.refuse(at, "an operation on integers; derivatives are of f32 only"))
+        value.scalars().ok_or_else(|| self.error(at, "an operation on integers; derivatives are of f32 only"))
     }
 }
 

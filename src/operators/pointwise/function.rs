@@ -6,9 +6,7 @@ use wgpu::naga::front::wgsl;
 use wgpu::naga::valid::{Capabilities, ValidationFlags, Validator};
 use wgpu::naga::{ScalarKind, Span, TypeInner};
 
-use super::error::PointwiseError;
-use super::graph::{Binary, Graph, Node, Op};
-use super::lower::{Lowering, Value};
+use super::{Binary, Graph, Lowering, Node, Op, PointwiseError, Value};
 
 /// An argument of a pointwise function.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,7 @@ use wgpu::naga::{
     Block, Expression, Function, Handle, LocalVariable, Module, ScalarKind, Span, Statement, Type, TypeInner,
 };
 
-use super::error::PointwiseError;
-use super::graph::{Graph, Node, Op};
+use super::{Graph, Node, Op, PointwiseError};
 
 /// Maximum number of operations. Branches with returns double the statements after them.
 const MOST: usize = 100_000;
@@ -84,14 +83,19 @@ impl<'a> Lowering<'a> {
     /// Returns the value of `function` for these arguments.
     pub fn call(&mut self, function: &'a Function, arguments: Vec<Value>, depth: usize, span: Span) -> Result<Value> {
         if depth > DEEPEST {
-            return Err(self.refuse(span, "calls inside of calls, without an end it seems"));
+            return self.refuse(span, "calls inside of calls, without an end it seems");
         }
         let frame = Frame { function, arguments, values: HashMap::new(), variables: HashMap::new(), depth };
         self.run(frame, steps(&function.body), span)
     }
 
-    pub(super) fn refuse(&self, span: Span, why: impl Into<String>) -> PointwiseError {
+    pub(super) fn error(&self, span: Span, why: impl Into<String>) -> PointwiseError {
         PointwiseError::at(self.source, span, why)
+    }
+
+    /// Returns the error as a result.
+    pub(super) fn refuse<T>(&self, span: Span, why: impl Into<String>) -> Result<T> {
+        Err(self.error(span, why))
     }
 
     /// Runs statements to the return of the function.
@@ -102,7 +106,7 @@ impl<'a> Lowering<'a> {
             // once for each of its branches.
             self.steps += 1;
             if self.graph.len().max(self.steps) > MOST {
-                return Err(self.refuse(at, format!("the function has more than {MOST} operations")));
+                return self.refuse(at, format!("the function has more than {MOST} operations"));
             }
             match statement {
                 Statement::Return { value: Some(value) } => return self.value(&mut frame, *value),
@@ -123,7 +127,7 @@ impl<'a> Lowering<'a> {
                 other => self.step(&mut frame, other, at)?,
             }
         }
-        Err(self.refuse(span, "the function returns nothing; it must return what it computes"))
+        self.refuse(span, "the function returns nothing; it must return what it computes")
     }
 
     /// Runs a branch without a return.
@@ -172,7 +176,7 @@ impl<'a> Lowering<'a> {
                 let parts: Result<_> = a.iter().zip(b).map(|(a, b)| self.choose(condition, a, b, at)).collect();
                 Ok(Value::Composite(parts?))
             }
-            _ => Err(self.refuse(at, "a choice between integers; derivatives are of f32 only")),
+            _ => self.refuse(at, "a choice between integers; derivatives are of f32 only"),
         }
     }
 
@@ -191,15 +195,12 @@ impl<'a> Lowering<'a> {
                 match self.value(frame, *pointer)? {
                     Value::Pointer(variable, path) => {
                         let mut whole = self.variable(frame, variable)?;
-                        *place(&mut whole, &path).ok_or_else(|| self.refuse(at, "an index beyond the variable"))? =
+                        *place(&mut whole, &path).ok_or_else(|| self.error(at, "an index beyond the variable"))? =
                             value;
                         frame.variables.insert(variable, whole);
                         Ok(())
                     }
-                    _ => {
-                        Err(self
-                            .refuse(at, "a store outside of the function's own variables; return the value instead"))
-                    }
+                    _ => self.refuse(at, "a store outside of the function's own variables; return the value instead"),
                 }
             }
             Statement::Call { function, arguments, result } => {
@@ -207,7 +208,7 @@ impl<'a> Lowering<'a> {
                 let module = self.module;
                 let given = given?;
                 if given.iter().any(|value| matches!(value, Value::Pointer(..))) {
-                    return Err(self.refuse(at, "a pointer as an argument; pass values and return the result"));
+                    return self.refuse(at, "a pointer as an argument; pass values and return the result");
                 }
                 let value = self.call(&module.functions[*function], given, frame.depth + 1, at)?;
                 if let Some(result) = result {
@@ -216,11 +217,11 @@ impl<'a> Lowering<'a> {
                 Ok(())
             }
             Statement::Loop { .. } | Statement::Break | Statement::Continue => {
-                Err(self.refuse(at, "a loop; write its rounds out, or make them operators one after the other"))
+                self.refuse(at, "a loop; write its rounds out, or make them operators one after the other")
             }
-            Statement::Switch { .. } => Err(self.refuse(at, "a switch; use select or if")),
-            Statement::Return { .. } | Statement::Kill => Err(self.refuse(at, "the function must return a value")),
-            _ => Err(self.refuse(at, "a statement that reaches beyond the function; use arithmetic only")),
+            Statement::Switch { .. } => self.refuse(at, "a switch; use select or if"),
+            Statement::Return { .. } | Statement::Kill => self.refuse(at, "the function must return a value"),
+            _ => self.refuse(at, "a statement that reaches beyond the function; use arithmetic only"),
         }
     }
 
@@ -250,7 +251,7 @@ impl<'a> Lowering<'a> {
         Ok(match &module.types[ty].inner {
             TypeInner::Scalar(own) => scalar(own.kind),
             TypeInner::Vector { size, scalar: own } => match scalar(own.kind) {
-                Value::Index(_) => return Err(self.refuse(at, "a vector of integers; derivatives are of f32 only")),
+                Value::Index(_) => return self.refuse(at, "a vector of integers; derivatives are of f32 only"),
                 zero => Value::Composite(vec![zero; *size as usize]),
             },
             TypeInner::Struct { members, .. } => {
@@ -262,9 +263,7 @@ impl<'a> Lowering<'a> {
                 Value::Composite(vec![zero; size.get() as usize])
             }
             _ => {
-                return Err(
-                    self.refuse(at, "a type that is neither f32, bool, nor a vector, structure or array of them")
-                );
+                return self.refuse(at, "a type that is neither f32, bool, nor a vector, structure or array of them");
             }
         })
     }

@@ -12,15 +12,16 @@
 mod builtins;
 mod derive;
 mod error;
-mod evaluate;
 mod expressions;
 mod function;
 mod graph;
 mod kernel;
 mod lower;
-mod write;
 
 pub use error::PointwiseError;
 pub use function::{Argument, Pointwise};
 pub(super) use graph::Binary;
 pub(super) use kernel::{Form, PointwiseParams, kernel, samples};
+
+use graph::{Graph, Node, Op};
+use lower::{Lowering, Result, Value};
