@@ -1,4 +1,4 @@
-//! TransferFunction functions of Eisenstein & Hu (1998), ApJ 496, 605.
+//! Transfer functions of Eisenstein & Hu (1998), ApJ 496, 605.
 
 use super::error::given;
 use super::{Cosmology, CosmologyError};
