@@ -1,6 +1,6 @@
 //! Identity of messages: the record of a collective call, which each of its messages begins with;
 //! the operation that a message belongs to; and its lane. The sender and the receiver must agree on
-//! all.
+//! all three.
 //!
 //! Lanes are streams of messages between two ranks: one per tag of the caller, one for collectives,
 //! and some for the layers above.

@@ -5,12 +5,12 @@
 //! same to the last bit. Integers have the same bits in any order: their short blocks are combined
 //! on the way ([`reduce_by_halving`](Communicator::reduce_by_halving)).
 //!
-//! That is recursive halving (Thakur, Rabenseifner and Gropp 2005, section 4.3). In each round a
-//! rank gives one half of the blocks that it holds to a partner, and combines the other half with
-//! what the partner gives. Of P ranks the Q that are a power of two take part; the others, each the
-//! second rank of a pair, give all to the first rank of the pair before and get their block
-//! afterwards. A rank sends log2 Q + 1 messages at most, and less than its own data twice: once
-//! where P is a power of two.
+//! The method is recursive halving (Thakur, Rabenseifner and Gropp 2005, section 4.3). In each
+//! round a rank gives one half of the blocks that it holds to a partner, and combines the other
+//! half with what the partner gives. Of P ranks the Q that are a power of two take part; the
+//! others, each the second rank of a pair, give all to the first rank of the pair before and get
+//! their block afterwards. A rank sends log2 Q + 1 messages at most, and less than its own data
+//! twice: once where P is a power of two.
 
 use std::ops::Range;
 

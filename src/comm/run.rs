@@ -131,7 +131,7 @@ static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
 /// Notes that another process has announced its failure.
 #[cfg(feature = "mpi")]
-pub(super) fn announce_ending() {
+pub(super) fn note_ending() {
     ANNOUNCED.store(true, Ordering::SeqCst);
 }
 

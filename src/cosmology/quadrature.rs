@@ -1,7 +1,7 @@
 //! Integrals over a logarithm.
 
-/// Integrals of several integrands over ln x from `low` to `high`, added to `sums`, in panels that
-/// end at `next` of their beginning.
+/// Integrates several integrands over ln x from `low` to `high` in panels, and adds the integrals
+/// to `sums`; `next` returns the end of a panel from its beginning.
 pub(super) fn panels<const N: usize>(
     mut sums: [f64; N],
     [low, high]: [f64; 2],

@@ -252,5 +252,5 @@ pub(super) fn part_of(array: &RawArray, part: &Transfer, whole: &Span) -> Span {
 /// Returns the bytes of a mapping that is ready. They are unmapped, and then `keeper` is dropped,
 /// when the last message that uses them is done.
 pub(super) fn span(map: Map, keeper: impl Send + Sync + 'static) -> Result<Span, DeviceError> {
-    Ok(Span::new(Arc::new(MappedBytes::new(map, keeper)?)))
+    Ok(Span::new(Arc::new(MappedBytes::new(keeper, map)?)))
 }

@@ -178,7 +178,7 @@ pub(crate) fn sum_value(most: u32, integer: u64, bits: u32) -> f64 {
 }
 
 /// Returns a kernel that reads terms, with factors if it takes a `product`.
-fn of_terms(label: &str, text: &'static str, product: bool) -> KernelSource {
+fn terms_kernel(label: &str, text: &'static str, product: bool) -> KernelSource {
     KernelSource::new(label, text)
         .params::<SumParams>()
         .module("exchange::element", ELEMENT)
@@ -188,12 +188,12 @@ fn of_terms(label: &str, text: &'static str, product: bool) -> KernelSource {
 }
 
 fn magnitude(product: bool) -> KernelSource {
-    of_terms("exchange::magnitude", include_str!("../../shaders/exchange/magnitude.wgsl"), product)
+    terms_kernel("exchange::magnitude", include_str!("../../shaders/exchange/magnitude.wgsl"), product)
 }
 
 /// Terms added to sums.
 fn accumulate([product, binned, local]: [bool; 3]) -> KernelSource {
-    of_terms("exchange::accumulate", include_str!("../../shaders/exchange/accumulate.wgsl"), product)
+    terms_kernel("exchange::accumulate", include_str!("../../shaders/exchange/accumulate.wgsl"), product)
         .flag("binned", binned)
         .flag("local", local)
         .constant("LOCAL", if binned { LOCAL } else { 1 })
@@ -201,7 +201,7 @@ fn accumulate([product, binned, local]: [bool; 3]) -> KernelSource {
 
 /// Terms added to sums in an order.
 fn gather() -> KernelSource {
-    of_terms("exchange::gather_terms", include_str!("../../shaders/exchange/gather_terms.wgsl"), false)
+    terms_kernel("exchange::gather_terms", include_str!("../../shaders/exchange/gather_terms.wgsl"), false)
         .group(SERIAL)
         .loop_rounds(LONGEST)
 }

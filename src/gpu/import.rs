@@ -114,6 +114,9 @@ fn refused(result: vk::Result) -> String {
 }
 
 /// Imports `bytes` bytes of `source`, which `owner` keeps, for queues of these families.
+///
+/// # Errors
+/// The reason, if the device was not opened by [`open_device`] or the driver refuses.
 pub(super) fn import_source(
     (device, families): (&wgpu::Device, &[u32]),
     source: Source,

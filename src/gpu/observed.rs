@@ -58,8 +58,8 @@ impl Recorder {
     /// Downloads the windows of arrays.
     fn contents(&mut self, arrays: &[RawArray]) -> Result<Vec<Vec<u8>>, DeviceError> {
         let read = |binding: wgpu::BufferBinding<'_>| {
-            let mut contents = Vec::new();
             let bytes = binding.size.map_or(0, wgpu::BufferSize::get);
+            let mut contents = Vec::with_capacity(bytes as usize);
             self.read(binding.buffer, binding.offset, bytes, |view| contents.extend_from_slice(view))?;
             Ok(contents)
         };

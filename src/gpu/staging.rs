@@ -148,11 +148,12 @@ unsafe impl<K: Send> Send for MappedBytes<K> {}
 unsafe impl<K: Sync> Sync for MappedBytes<K> {}
 
 impl<K> MappedBytes<K> {
-    /// Returns the bytes of a mapping that [is ready](Map::is_ready).
+    /// Returns the bytes of a mapping that [is ready](Map::is_ready) and belongs to a chunk or an
+    /// array that is lent to an exchange. If it fails, the keeper is dropped after the unmapping.
     ///
     /// # Errors
     /// [`DeviceError::Lost`] when the device is.
-    pub fn new(map: Map, keeper: K) -> Result<Self, DeviceError> {
+    pub fn new(keeper: K, map: Map) -> Result<Self, DeviceError> {
         let (lost, range) = (|e: wgpu::MapRangeError| DeviceError::Lost(e.to_string()), 0..map.bytes);
         let (place, view) = match map.mode {
             wgpu::MapMode::Read => {

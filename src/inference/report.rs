@@ -186,7 +186,7 @@ impl Convergence {
 pub(super) trait Number {
     /// Returns the number of the value.
     fn get(&self) -> f64;
-    /// Sets the value of a number, or another one if there is none.
+    /// Sets the value from `number`; an invalid number sets some other value.
     fn set(&mut self, number: f64);
 }
 
@@ -263,7 +263,8 @@ pub(super) trait Numbers<const N: usize>: Clone + Default {
         values.into_iter().flat_map(|mut value| value.parts().map(|part| part.get())).collect()
     }
 
-    /// Returns the values of such numbers. Those of valid values are the numbers again.
+    /// Returns the values of such numbers. `numbers_of` returns `numbers` again only if all are
+    /// valid.
     fn of_numbers(numbers: &[f64]) -> Vec<Self> {
         let mut values = vec![Self::default(); numbers.len() / N];
         for (value, numbers) in values.iter_mut().zip(numbers.chunks(N)) {

@@ -143,7 +143,7 @@ impl<S: VectorSpace> Samples<S> {
         self.share(space, groups, sample, own)
     }
 
-    /// Returns what the group of a sample has of it.
+    /// Returns the vector of the group that owns the sample, on all ranks.
     fn share(&self, space: &mut S, groups: &SampleGroups, sample: usize, own: S::Vector) -> Result<S::Vector> {
         if sample >= self.count {
             let why = format!("there is no sample {sample} of {}", self.count);
@@ -303,7 +303,8 @@ impl<S: VectorSpace> Drawing<'_, S> {
         samples.replace(self.groups, count, residuals, outcomes)
     }
 
-    /// Draws samples of whole pairs, or of one sign at the ends, and gives each to `take`.
+    /// Draws samples of whole pairs, or of one sign at the ends; returns their residuals and
+    /// outcomes in order.
     fn draw_together(
         &self,
         space: &mut S,

@@ -273,9 +273,9 @@ type Metrics<'a, S> =
 struct LockStep<'a, 'm, S: VectorSpace> {
     metrics: &'a mut Metrics<'m, S>,
     preconditioner: Option<&'a dyn Precondition<S>>,
-    /// Scalars that stay where the vectors are, if there are such, and whether they are known: not
-    /// before the first iteration.
+    /// Scalars that stay where the vectors are, for vectors that have such.
     scalars: Option<Box<dyn StepScalars<S, S::Vector>>>,
+    /// Whether `scalars` are known: not before the first iteration.
     is_known: bool,
     /// Whether the host takes part in products, and in the preconditioner.
     metric_waits: bool,

@@ -357,7 +357,8 @@ const LONGEST_ROW: u64 = 64;
 /// Bytes of rows that are assembled at a time; bounds memory and keeps the parts of columns long.
 const PIECE: u64 = 1 << 20;
 
-/// The columns in a file.
+/// The columns of an array in NumPy's Fortran order, as `numpy.save` writes
+/// `numpy.array([x, y, z]).T`.
 #[derive(Clone, Copy, Debug)]
 struct Columns {
     /// Byte offset of the first column.

@@ -149,7 +149,7 @@ struct Run<'a> {
     done: u64,
     chunks: u64,
     sizes: Sizes,
-    /// Measures chunks, until their size is chosen.
+    /// `Some` if memory chooses the size of chunks; measures while `sizes.measuring`.
     gauge: Option<Gauge>,
     in_flight: VecDeque<Option<wgpu::SubmissionIndex>>,
 }

@@ -5,8 +5,9 @@
 //! do. What is left at the end of all items is combined from the right, which makes the tree of
 //! [`Communicator::all_reduce`](crate::comm::Communicator::all_reduce).
 
-use bytemuck::Pod;
 use std::ops::{AddAssign, Range};
+
+use bytemuck::Pod;
 
 use super::mapping::Deal;
 use crate::comm::{CommError, Communicator};

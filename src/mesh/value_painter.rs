@@ -64,6 +64,7 @@ pub(super) enum Form {
     Changes,
 }
 
+/// All forms, in the order of `Form`.
 const FORMS: [Form; 4] = [Form::Displaced, Form::InCells, Form::Tangent, Form::Changes];
 
 fn paint_kernel(window: Window, form: Form, wide: bool) -> KernelSource {

@@ -233,7 +233,7 @@ impl Differentiable for Then {
 }
 
 /// Adds the modes of leaves that are not among `all`.
-fn united(mut all: Vec<ExcitedModes>, others: impl IntoIterator<Item = ExcitedModes>) -> Vec<ExcitedModes> {
+fn with_modes(mut all: Vec<ExcitedModes>, others: impl IntoIterator<Item = ExcitedModes>) -> Vec<ExcitedModes> {
     for modes in others {
         if all.iter().all(|other| other.leaf != modes.leaf) {
             all.push(modes);
@@ -265,7 +265,7 @@ impl Linearized for ThenAt {
             let leaf = self.first.model().0.passed(&modes.leaf)?;
             Some(ExcitedModes { leaf, ..modes })
         };
-        Ok(united(self.first.excited(rank)?, self.second.excited(rank)?.into_iter().filter_map(passed)))
+        Ok(with_modes(self.first.excited(rank)?, self.second.excited(rank)?.into_iter().filter_map(passed)))
     }
 }
 
@@ -367,7 +367,7 @@ impl Linearized for ZipAt {
     }
 
     fn excited(&self, rank: &mut Rank) -> Result<Vec<ExcitedModes>> {
-        Ok(united(self.first.excited(rank)?, self.second.excited(rank)?))
+        Ok(with_modes(self.first.excited(rank)?, self.second.excited(rank)?))
     }
 }
 

@@ -280,9 +280,9 @@ impl Select {
         if let Some(cell) = cells.iter().find(|cell| (0..3).any(|a| cell[a] >= mesh.shape()[a])) {
             return refuse(NAME, format!("cell {cell:?} of a grid of {:?} cells", mesh.shape()));
         }
-        let own = cells.iter().filter_map(|cell| mesh.index(*cell));
-        let mut places = host_memory::reserve("places of points", own.clone().count())?;
-        places.extend(own);
+        let own = cells.iter().filter(|cell| mesh.owns(**cell)).count();
+        let mut places = host_memory::reserve("places of points", own)?;
+        places.extend(cells.iter().filter_map(|cell| mesh.index(*cell)));
         Self::places(rank, domain, &places)
     }
 

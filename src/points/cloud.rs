@@ -174,6 +174,8 @@ pub struct Cloud {
     positions: Array<f32>,
     bounds: Option<Bounds>,
     core: Option<Bounds>,
+    /// Lower bound of the magnitudes of coordinates that are normal numbers; infinity if there are
+    /// none. The units of searches depend on it.
     pub(crate) smallest_magnitude: f32,
     attributes: BTreeMap<String, Attribute>,
 }

@@ -103,6 +103,8 @@ impl Parsed {
     fn spirv(&self) -> Result<Output, String> {
         let options = spv::Options {
             lang_version: (1, 3),
+            // Names for readers: by default only builds of naga with assertions write them.
+            flags: spv::WriterFlags::DEBUG,
             bounds_check_policies: UNCHECKED,
             zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
             force_loop_bounding: false,

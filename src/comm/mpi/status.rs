@@ -355,7 +355,7 @@ impl StatusProtocol {
                     self.send(&mut state, from, Note { kind, call, wait, ..note })?;
                 }
                 FAILURE => {
-                    run::announce_ending();
+                    run::note_ending();
                     state.lowest_failing = Some(state.lowest_failing.map_or(from, |lowest| lowest.min(from)));
                 }
                 MISMATCH | MISMATCH_OF_EXCHANGES => {

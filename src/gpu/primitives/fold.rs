@@ -26,7 +26,7 @@ crate::gpu::kernel_params! {
 /// The most elements that one invocation reduces, and the fewest where there are more.
 const ROUNDS: [u64; 2] = [256, 32];
 
-/// Invocations that keep a GPU busy.
+/// Invocations that keep a GPU busy: folds and products of fewer elements have more segments.
 const BUSY: u64 = 1 << 17;
 
 /// A function of two numbers that joins the elements of an axis.

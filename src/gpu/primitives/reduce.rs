@@ -53,7 +53,7 @@ fn identity(op: Op, element: Element) -> u32 {
 ///
 /// Integer sums wrap. The minimum and maximum of `f32` values with NaN among them are unspecified,
 /// and so is the sign of a zero.
-#[must_use = "it does nothing until it is recorded"]
+#[must_use = "a reduction does nothing until it is recorded"]
 pub struct Reduce {
     profile: Option<Profile>,
     gpu: [Kernel; 9],

@@ -104,7 +104,7 @@ pub(super) fn kernels() -> Vec<KernelSource> {
 ///
 /// Sums wrap modulo 2^32. An element is read twice and written once, plus some hundredths of that
 /// for the sums of parts.
-#[must_use = "it does nothing until it is recorded"]
+#[must_use = "a scan does nothing until it is recorded"]
 pub struct Scan {
     /// The profile it was made for; the device's own otherwise.
     profile: Option<Profile>,

@@ -13,11 +13,11 @@ crate::gpu::kernel_params! {
 /// The kernels of the product.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Pass {
-    /// `y = amplitude[index] x`, of `x` and `y`.
+    /// `y = amplitude[index] x`; arrays: `x`, `y`.
     Value,
-    /// The tangent of `y`, of `x` and the tangents of `x` and `y`.
+    /// The tangent of `y`; arrays: `x`, the tangents of `x` and `y`.
     Tangent,
-    /// The cotangent of `x`, of `x` and the cotangents of `y` and `x`.
+    /// The cotangent of `x`; arrays: `x`, the cotangents of `y` and `x`.
     Cotangent,
     /// The cotangent that also writes the terms of sums.
     CotangentAndTerms,

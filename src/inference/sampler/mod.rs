@@ -268,12 +268,12 @@ impl<S: VectorSpace, L: Deref<Target: LogLikelihood<S> + Sized>> Sampler<S, L> {
         Stream::new(self.options.seed, self.done, chain, kind)
     }
 
-    /// Returns the number of draws of each chain at the end; draws of the warm-up count.
     /// Returns `true` if the next draw belongs to the warm-up.
     fn is_warmup(&self) -> bool {
         self.done < self.options.warmup
     }
 
+    /// Returns the number of draws of each chain at the end; draws of the warm-up count.
     fn total(&self) -> u32 {
         self.options.warmup.saturating_add(self.options.draws)
     }

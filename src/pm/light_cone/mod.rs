@@ -4,7 +4,7 @@
 //! | item | what it is |
 //! |---|---|
 //! | [`Cone`] | what is kept: observer, distance, part of the sky; checked and priced before a run |
-//! | `cone` | besides, the cone between two ends of a step, and the replicas of the box that it can touch |
+//! | `cone` | also: the cone between two ends of a step, and the replicas of the box that it can touch |
 //! | [`LightCone`] | the particles that have crossed so far, and the state at the beginning of the present step |
 //! | [`ConeParticles`] | the same in their order, to be written, read or grouped |
 //! | `crossing` | who crosses a shell, by a kernel |

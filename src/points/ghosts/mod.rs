@@ -59,7 +59,8 @@ pub struct Ghosts {
     sends: Vec<u64>,
     receives: Vec<u64>,
     owners: Vec<(u32, u32)>,
-    /// Points that were sent to some rank, by place along the curve.
+    /// Points that were sent to some rank, by ascending place along the curve; no other point can
+    /// have ghosts.
     pub(crate) asking: Vec<u32>,
     permute: Permute,
     adjoint: Adjoint,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::callback::{self};
+use super::callback;
 use super::group_shape::{FEW, Portions, is_complete, scan};
 use super::search_kernel::search;
 use super::units::LEAST;

@@ -35,7 +35,7 @@ use wide::{Codes, PassSequence, Runs, WideKeys};
 /// - Working memory: 12 bytes per element, 16 to 24 for 64-bit keys, and 2 words per digit and
 ///   tile: 0.3 to 0.7 bytes more per element on GPUs with subgroups of 16 and more, 1 on those
 ///   without, 1.3 to 2.7 on those with smaller ones.
-#[must_use = "it does nothing until it is recorded"]
+#[must_use = "a sort does nothing until it is recorded"]
 pub struct Sort {
     form: Form,
     method: Method,

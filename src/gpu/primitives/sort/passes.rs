@@ -46,7 +46,7 @@ pub(super) struct Tables {
 
 /// Arrays of one pass.
 pub(super) struct Pass<'a> {
-    /// Number of the pass.
+    /// Index of the pass, from 0.
     pub number: usize,
     pub keys: &'a Array<u32>,
     /// Values that move with the keys; their places if `None`.

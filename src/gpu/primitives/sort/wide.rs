@@ -286,7 +286,7 @@ pub(super) fn run_kernels() -> [KernelSource; 5] {
 pub(super) struct SortedCodes<'a> {
     pub keys: WideKeys<'a>,
     pub codes: &'a Array<u32>,
-    /// See [`Codes::record`](super::codes::Codes::record).
+    /// See [`Codes::record`].
     pub sample: &'a Array<u32>,
     pub shape: CodeShape,
 }
