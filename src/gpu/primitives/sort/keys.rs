@@ -90,3 +90,18 @@ pub(super) enum Words {
     One(Array<u32>, Flip),
     Two { high: Array<u32>, low: Array<u32> },
 }
+
+/// Keys of two words, of which the `bits` lowest bits count.
+#[derive(Clone, Copy)]
+pub(super) struct WideKeys<'a> {
+    pub high: &'a Array<u32>,
+    pub low: &'a Array<u32>,
+    pub bits: u32,
+}
+
+impl WideKeys<'_> {
+    /// Returns the bits of a high word that count.
+    pub fn high_mask(&self) -> u32 {
+        u32::MAX >> (64 - self.bits)
+    }
+}

@@ -16,11 +16,11 @@ pub use plan::Form;
 use super::count::{Count, Counted, distinct, holds};
 use super::permute::Permute;
 use crate::gpu::{Array, DeviceError, Gpu, KernelSource, Profile, Recorder};
-use keys::{Flip, Words};
+use keys::{Flip, WideKeys, Words};
 use passes::{Pass, Passes, Tables};
 use plan::{code_shape, digits, traffic};
 use sweeps::{SweepTable, Sweeps};
-use wide::{Codes, PassSequence, Runs, WideKeys};
+use wide::{Codes, PassSequence, Runs};
 
 /// Sorts keys or computes their order, stably: equal keys stay in the order in which they were
 /// given.

@@ -2,10 +2,9 @@
 //! the keys (*one sweep*), and few keys take one workgroup.
 
 use super::LEAST_WORKGROUP_BYTES;
-use super::keys::Flip;
+use super::keys::{Flip, WideKeys};
 use super::passes::Pass;
 use super::plan::{Digit, Form, GroupShape, SHORTEST_LARGE, chunk_of_codes, group_shape};
-use super::wide::WideKeys;
 use crate::gpu::primitives::count::{COUNTED, Counted};
 use crate::gpu::primitives::scan::padded_memory;
 use crate::gpu::{Array, Capabilities, DeviceError, Kernel, KernelSource, Recorder};

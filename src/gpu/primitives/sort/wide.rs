@@ -7,7 +7,7 @@
 //! How many those are is known to the device only: where there are none, the passes that are
 //! recorded for them find that no key counts.
 
-use super::keys::Flip;
+use super::keys::{Flip, WideKeys};
 use super::plan::{BLOCK, CodeShape, Form, code_shape, digits, most_splitters, part_of_runs};
 use super::sweeps::{ListedRuns, SweepTable, Sweeps};
 use super::{Method, Sort, Table};
@@ -164,21 +164,6 @@ pub(super) fn code_kernels(form: Form) -> [KernelSource; 2] {
 /// Invocations of a workgroup that makes codes.
 fn code_group(form: Form) -> u32 {
     if form == Form::Software { 8 } else { 256 }
-}
-
-/// Keys of two words, of which the `bits` lowest bits count.
-#[derive(Clone, Copy)]
-pub(super) struct WideKeys<'a> {
-    pub high: &'a Array<u32>,
-    pub low: &'a Array<u32>,
-    pub bits: u32,
-}
-
-impl WideKeys<'_> {
-    /// Returns the bits of a high word that count.
-    pub fn high_mask(&self) -> u32 {
-        u32::MAX >> (64 - self.bits)
-    }
 }
 
 impl Codes {
