@@ -14,8 +14,8 @@ use super::Op;
 use super::op::KINDS;
 use crate::hash::{START, fnv1a};
 
-/// The largest tag of a caller's messages. Every MPI library carries 4097 more: those of exchanges
-/// of device data, and one that collectives use.
+/// The largest tag of a caller's messages. Every MPI library carries 4097 more: one for
+/// collectives, and the others for exchanges of device data.
 pub const MAX_TAG: u32 = 28_670;
 
 /// Tags that are reserved for the layers above; messages of callers cannot have them.
@@ -105,7 +105,7 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.text.iter().position(|&byte| byte == 0).unwrap_or(TEXT);
         match end {
-            // What is cut off because it is longer than what was asked for need not have arrived.
+            // The text has not arrived: a message that is longer than expected is cut off.
             0 => f.write_str("another exchange"),
             end => f.write_str(&String::from_utf8_lossy(&self.text[..end])),
         }

@@ -6,9 +6,9 @@
 //!
 //! A collective of the backend, as of MPI, cannot tell that ranks called different ones: it hangs,
 //! or mixes their data up. So the ranks first [meet](Communicator::meet), which ends only where all
-//! have made the same call, and costs log2(size) short messages in a row. Where data are short that
-//! would be most of the time: they travel in messages that carry the call themselves, along trees.
-//! Where they are long, MPI knows the network better, and reads and writes the caller's memory.
+//! have made the same call, and costs log2(size) short messages in a row. For short data that
+//! would be most of the time: they travel along trees, in messages that carry the call themselves.
+//! Long data go through MPI, which knows the network, and reads and writes the caller's memory.
 
 use std::ops::Deref;
 

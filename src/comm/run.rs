@@ -135,9 +135,9 @@ pub(super) fn note_ending() {
     ANNOUNCED.store(true, Ordering::SeqCst);
 }
 
-/// Returns `true` if another MPI process has announced that it fails, as far as this one has heard
-/// of it while it waited for messages: all will be ended soon. Launchers send SIGTERM for that, and
-/// SIGKILL about a second later, so that a handler of signals should clean up at once.
+/// Returns `true` if another MPI process has announced that it fails, and this one has received the
+/// announcement while it waited for messages. The launcher will end all processes soon: it sends
+/// SIGTERM, and SIGKILL about a second later. A handler of signals should clean up at once.
 #[must_use]
 pub fn is_ending() -> bool {
     #[cfg(feature = "mpi")]

@@ -125,7 +125,7 @@ impl LinearPower {
     pub fn displacement(&self, [low, high]: [f64; 2], a: f64) -> Result<f64, CosmologyError> {
         let (d1, [first, last]) = (self.growth().at(a)?.d1, self.range());
         let range = [low.max(first), high.min(last)];
-        // As narrow as the acoustic wiggles want it.
+        // Narrow panels, to resolve the acoustic oscillations.
         let [square] = panels([0.0], range, |k| k * 0.05_f64.exp(), |k| [k * self.unit(k) / (6.0 * PI * PI)]);
         Ok(square.sqrt() * d1)
     }
@@ -261,9 +261,9 @@ mod tests {
             for radius in [1e-4, 1.0, 20.0, 500.0_f64] {
                 let TopHat { variance, derivative } = top_hat(radius, |k| k.powi(n));
                 let exact = radius.powi(-n - 3) * integral / (2.0 * PI * PI);
-                // What lies below the first k is 1e-6 of the n = -2 integral and less of the
-                // others'; what lies where the window is averaged oscillates by 9/(4 x^3) sin(2x),
-                // at n = 0 by 1e-6 of the whole at x = 1000.
+                // The integral below the first k is 1e-6 of the whole for n = -2, and less for
+                // other n. The part where the window is averaged oscillates by 9/(4 x^3) sin(2x):
+                // for n = 0 by 1e-6 of the whole at x = 1000.
                 assert!((variance / exact - 1.0).abs() < 2e-6, "n = {n}, R = {radius}: {variance} {exact}");
                 // The window's derivative falls more slowly: 9/x sin(2x) at n = 0, which leaves
                 // 5e-3 of 14.

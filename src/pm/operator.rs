@@ -441,7 +441,6 @@ pub(super) fn snapshot_names(number: usize) -> [String; 2] {
     ["displacement", "momentum"].map(|name| format!("snapshot_{number}/{name}"))
 }
 
-/// Returns an error of the run as one of the operator.
 /// Returns a leaf of what a run observes; `expected` says in words what that should be.
 pub(super) fn observed_leaf(
     observed: &Space,
@@ -454,6 +453,7 @@ pub(super) fn observed_leaf(
     observed.leaf(name).cloned().ok_or_else(missing)
 }
 
+/// Returns an error of the run as one of the operator.
 fn failed(error: SimulationError) -> OperatorError {
     match error {
         SimulationError::Device(error) => OperatorError::Device(error),

@@ -85,7 +85,7 @@ fn is_readable(span: &Span) -> bool {
     // SAFETY: the kernel writes one byte to `byte`, and finds out by itself whether it may read the
     // other.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) } == 1;
-    // Where the query is not permitted, as in many containers, no library uses it.
+    // If this call is not permitted, as in many containers, MPI libraries do not use it either.
     copied || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
 }
 

@@ -4,8 +4,8 @@
 //! all other threads of the process until the last rank has made it. So it is only made when it
 //! cannot wait: all ranks have arrived, and no process among them is making another communicator.
 //! To find out, each rank tries to lock its process's [`CREATING`] and all ranks reduce whether
-//! they could; if one could not, all unlock and try again. So two threads in each of two processes
-//! that make two communicators in different order do not wait for each other inside MPI.
+//! they could; if one could not, all unlock and try again. This prevents a deadlock inside MPI when
+//! two threads of each process make two communicators in different orders.
 
 use std::hash::{BuildHasher, RandomState};
 use std::os::raw::c_int;

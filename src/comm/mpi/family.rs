@@ -47,8 +47,8 @@ impl Drop for Comm {
     fn drop(&mut self) {
         self.last_calls.remove(self.context);
         self.waits.leave(self.context);
-        // What ranks that are out of step have sent may still come. The communicator is kept then,
-        // so that no other gets its number, and with it the message.
+        // Messages of ranks that are out of step may still arrive. Keep the communicator then: a
+        // new one could get its number, and these messages.
         if !self.is_out_of_step() {
             // SAFETY: it is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.handle) };

@@ -321,8 +321,8 @@ impl Mpi {
         }
         let (mut backoff, mut outcome) = (Backoff::default(), Ok(()));
         while !request.is_null() {
-            // Where MPI has ended it uses the memory no more. After any other error this still
-            // waits for it.
+            // If MPI has ended, it no longer uses the memory. After any other error, this loop goes
+            // on waiting.
             let calls = self.family.calls(self.rank)?;
             let (code, _) = request.test();
             drop(calls);

@@ -192,8 +192,8 @@ fn has_pair(all: &[Candidate]) -> bool {
 /// Tests the device memory of each pair of ranks of a host in both directions, and chooses it for
 /// the pairs that passed. `all` has the ranks of `comm`. Collective; blocks.
 ///
-/// Costs, if two ranks of a host take part: 56 bytes a rank gathered by all, one byte for each pair
-/// of ranks, and a copy of 64 KiB from each peer.
+/// Costs, if two ranks of a host take part: all ranks gather 56 bytes from each rank and one byte
+/// for each pair of ranks, and each rank copies 64 KiB from each peer.
 ///
 /// # Errors
 /// - [`DeviceError::PeerMemory`], on all ranks, if a rank is forced to use it and can do so with no
